@@ -1,0 +1,1 @@
+//! Placeholder heading; see the crate's own documentation.

@@ -1,0 +1,94 @@
+//! A bundle is the root filesystem of a service: built once, addressed by digest, emitted as a directory, an image
+//! and a disk, so that every form executes the same files.
+
+use crate::fault::Fault;
+use serde::{Deserialize, Serialize};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// How a bundle is made.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub struct Recipe {
+    /// Where the files come from.
+    pub source: Source,
+    /// Files put on top, sorted by path: path inside the bundle, content, mode.
+    #[serde(default)]
+    pub files: Vec<ExtraFile>,
+}
+
+/// Where the files of a bundle come from.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Source {
+    /// Debian packages with what they depend on, from the host's own apt sources.
+    Packages(Vec<String>),
+    /// An OCI image: a path to an archive, a layout folder or `docker save` output, or a registry reference.
+    Image(String),
+    /// A folder of the host, copied.
+    Folder(PathBuf),
+}
+
+/// A file put on top of what the source delivers.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ExtraFile {
+    /// Absolute path inside the bundle.
+    pub path: String,
+    /// The content.
+    pub content: String,
+    /// Permission bits.
+    pub mode: u32,
+}
+
+/// A built bundle. Emissions are made on first use and cached.
+pub trait Bundle: Send + Sync {
+    /// `sha256:<hex>` over the merged tree: path, type, mode, uid, gid, xattrs, content.
+    fn digest(&self) -> &str;
+
+    /// The tree as a directory that nobody may write to.
+    ///
+    /// # Errors
+    /// When it cannot be emitted (no space, no permission).
+    fn directory(&self) -> Result<PathBuf, Fault>;
+
+    /// The tree as one uncompressed tar archive, as a container engine imports it. May be a block device.
+    ///
+    /// # Errors
+    /// When it cannot be emitted.
+    fn archive(&self) -> Result<PathBuf, Fault>;
+
+    /// The tree as a raw ext4 disk image that nobody may write to.
+    ///
+    /// # Errors
+    /// When it cannot be emitted.
+    fn disk(&self) -> Result<PathBuf, Fault>;
+}
+
+/// A guest's kernel with the modules it needs.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Kernel {
+    /// The bootable image.
+    pub image: PathBuf,
+    /// The directory that holds `modules.dep`, i.e. `lib/modules/<release>`.
+    pub modules: PathBuf,
+    /// The release, as `uname -r` will say it in the guest.
+    pub release: String,
+    /// Where it comes from, for the report: "the host's own", "Debian cloud kernel 6.1.0-56".
+    pub origin: String,
+}
+
+/// Builds and keeps bundles.
+pub trait BundleStore: Send + Sync {
+    /// The bundle of this recipe, built now if it is not there.
+    ///
+    /// # Errors
+    /// When the source cannot be had or the tree is refused.
+    fn bundle(&self, recipe: &Recipe) -> Result<Arc<dyn Bundle>, Fault>;
+
+    /// The kernel for guests.
+    ///
+    /// # Errors
+    /// When neither the host's own kernel can be read nor the distribution's be fetched.
+    fn kernel(&self) -> Result<Kernel, Fault>;
+}

@@ -1,0 +1,298 @@
+//! Taking a map apart: each field is asked for once, what is left over is a mistake.
+
+use super::{Node, NodeKind, Place, Problems};
+use crate::units;
+use std::time::Duration;
+
+/// The fields of one map, being read. Ask for every field that may stand there, then call [`Fields::finish`], which
+/// reports what nobody asked for.
+pub struct Fields<'n> {
+    what: String,
+    place: Place,
+    entries: &'n [(String, Place, Node)],
+    asked: Vec<&'static str>,
+}
+
+impl<'n> Fields<'n> {
+    /// Reads `node` as a map; `what` names it in messages ("the study", "layer 'vm'"). An absent value is an empty
+    /// map. `None` (with a problem added) when it is something else.
+    pub fn of(node: &'n Node, what: impl Into<String>, problems: &mut Problems) -> Option<Self> {
+        let what = what.into();
+        let entries: &[_] = match &node.kind {
+            NodeKind::Map(entries) => entries,
+            _ if node.is_null() => &[],
+            _ => {
+                problems.add(node.place, format!("{what} must be a map, this is {}", node.describe()), "");
+                return None;
+            }
+        };
+        Some(Fields { what, place: node.place, entries, asked: Vec::new() })
+    }
+
+    /// Where the map stands.
+    pub fn place(&self) -> Place {
+        self.place
+    }
+
+    /// The field's node, if it is there and not empty.
+    pub fn get(&mut self, name: &'static str) -> Option<&'n Node> {
+        self.asked.push(name);
+        self.entries.iter().find(|(key, ..)| key == name).map(|(.., node)| node).filter(|node| !node.is_null())
+    }
+
+    /// The field's node; a problem when it is missing.
+    pub fn require(&mut self, name: &'static str, problems: &mut Problems) -> Option<&'n Node> {
+        let node = self.get(name);
+        if node.is_none() {
+            let hint = format!("add '{name}:' here");
+            problems.add(self.place, format!("{} has no '{name}'", self.what), hint);
+        }
+        node
+    }
+
+    /// All entries as (key, place of the key, value), for maps whose keys are the user's own names.
+    pub fn entries(&self) -> &'n [(String, Place, Node)] {
+        self.entries
+    }
+
+    /// An optional text.
+    pub fn text(&mut self, name: &'static str, problems: &mut Problems) -> Option<String> {
+        self.get(name)?.text(problems)
+    }
+
+    /// A text that must be there.
+    pub fn require_text(&mut self, name: &'static str, problems: &mut Problems) -> Option<String> {
+        self.require(name, problems)?.text(problems)
+    }
+
+    /// An optional whole number within `range`.
+    pub fn integer(
+        &mut self,
+        name: &'static str,
+        range: std::ops::RangeInclusive<u64>,
+        problems: &mut Problems,
+    ) -> Option<u64> {
+        self.get(name)?.integer(range, problems)
+    }
+
+    /// An optional number.
+    pub fn number(&mut self, name: &'static str, problems: &mut Problems) -> Option<f64> {
+        self.get(name)?.number(problems)
+    }
+
+    /// An optional `true` or `false`.
+    pub fn boolean(&mut self, name: &'static str, problems: &mut Problems) -> Option<bool> {
+        self.get(name)?.boolean(problems)
+    }
+
+    /// An optional duration.
+    pub fn duration(&mut self, name: &'static str, problems: &mut Problems) -> Option<Duration> {
+        self.get(name)?.duration(problems)
+    }
+
+    /// An optional size in bytes.
+    pub fn bytes(&mut self, name: &'static str, problems: &mut Problems) -> Option<u64> {
+        self.get(name)?.bytes(problems)
+    }
+
+    /// An optional word out of `choices`.
+    pub fn choice(
+        &mut self,
+        name: &'static str,
+        choices: &[&'static str],
+        problems: &mut Problems,
+    ) -> Option<&'static str> {
+        self.get(name)?.choice(choices, problems)
+    }
+
+    /// An optional list of texts.
+    pub fn texts(&mut self, name: &'static str, problems: &mut Problems) -> Option<Vec<String>> {
+        let node = self.get(name)?;
+        Some(node.items(problems)?.iter().filter_map(|item| item.text(problems)).collect())
+    }
+
+    /// Reports every field that was never asked for, with the nearest one that was.
+    pub fn finish(self, problems: &mut Problems) {
+        for (key, place, _) in self.entries {
+            if !self.asked.contains(&key.as_str()) {
+                let hint = unknown_hint(key, &self.asked);
+                problems.add(*place, format!("{} has no field '{key}'", self.what), hint);
+            }
+        }
+    }
+}
+
+/// `did you mean 'x'?`, or the list of what there is.
+pub(super) fn unknown_hint(given: &str, known: &[&str]) -> String {
+    let nearest = known
+        .iter()
+        .map(|name| (strsim::damerau_levenshtein(given, name), name))
+        .filter(|(distance, name)| *distance <= 1 + name.len() / 3)
+        .min();
+    match nearest {
+        Some((_, name)) => format!("did you mean '{name}'?"),
+        None if known.is_empty() => "nothing may stand here".to_owned(),
+        None => format!("known here: {}", known.join(", ")),
+    }
+}
+
+impl Node {
+    /// Reads a text.
+    pub fn text(&self, problems: &mut Problems) -> Option<String> {
+        match &self.kind {
+            NodeKind::Scalar { text, .. } if !self.is_null() => Some(text.clone()),
+            _ => self.wrong("a text is wanted here", problems),
+        }
+    }
+
+    /// Reads the items of a list; a single scalar counts as a list of one.
+    pub fn items(&self, problems: &mut Problems) -> Option<&[Node]> {
+        match &self.kind {
+            NodeKind::List(items) => Some(items),
+            NodeKind::Scalar { .. } if !self.is_null() => Some(std::slice::from_ref(self)),
+            _ => self.wrong("a list is wanted here", problems),
+        }
+    }
+
+    /// Reads a whole number within `range`; `_` may group digits.
+    pub fn integer(&self, range: std::ops::RangeInclusive<u64>, problems: &mut Problems) -> Option<u64> {
+        let text = self.scalar("a whole number is wanted here", problems)?;
+        let Ok(value) = text.replace('_', "").parse::<u64>() else {
+            return self.wrong("a whole number is wanted here", problems);
+        };
+        if range.contains(&value) {
+            return Some(value);
+        }
+        let (low, high) = range.into_inner();
+        let hint = if high == u64::MAX { format!("at least {low}") } else { format!("from {low} to {high}") };
+        problems.add(self.place, format!("{value} is out of range"), hint);
+        None
+    }
+
+    /// Reads a finite number.
+    pub fn number(&self, problems: &mut Problems) -> Option<f64> {
+        let text = self.scalar("a number is wanted here", problems)?;
+        match text.parse::<f64>() {
+            Ok(value) if value.is_finite() => Some(value),
+            _ => self.wrong("a number is wanted here", problems),
+        }
+    }
+
+    /// Reads `true` or `false`.
+    pub fn boolean(&self, problems: &mut Problems) -> Option<bool> {
+        match self.scalar("true or false is wanted here", problems)? {
+            "true" => Some(true),
+            "false" => Some(false),
+            _ => self.wrong("true or false is wanted here", problems),
+        }
+    }
+
+    /// Reads a duration such as `10s`.
+    pub fn duration(&self, problems: &mut Problems) -> Option<Duration> {
+        let text = self.scalar("a duration such as 10s is wanted here", problems)?;
+        self.unit(units::parse_duration(text), problems)
+    }
+
+    /// Reads a size such as `512MiB`.
+    pub fn bytes(&self, problems: &mut Problems) -> Option<u64> {
+        let text = self.scalar("a size such as 512MiB is wanted here", problems)?;
+        self.unit(units::parse_bytes(text), problems)
+    }
+
+    /// Reads a share such as `2%`, as a fraction of one.
+    pub fn percent(&self, problems: &mut Problems) -> Option<f64> {
+        let text = self.scalar("a percentage such as 2% is wanted here", problems)?;
+        self.unit(units::parse_percent(text), problems)
+    }
+
+    /// Reads a word out of `choices`.
+    pub fn choice(&self, choices: &[&'static str], problems: &mut Problems) -> Option<&'static str> {
+        let wanted = format!("one of {} is wanted here", choices.join(", "));
+        let text = self.scalar(&wanted, problems)?;
+        let found = choices.iter().find(|choice| **choice == text).copied();
+        if found.is_none() {
+            problems.add(self.place, format!("'{text}' is not known here"), unknown_hint(text, choices));
+        }
+        found
+    }
+
+    /// Reads a map with exactly one entry, whose key names a kind: `closed: {...}`.
+    pub fn kind(&self, what: &str, problems: &mut Problems) -> Option<(&str, Place, &Node)> {
+        match &self.kind {
+            NodeKind::Map(entries) if entries.len() == 1 => {
+                let (key, place, node) = &entries[0];
+                Some((key, *place, node))
+            }
+            NodeKind::Map(entries) if entries.len() > 1 => {
+                problems.add(entries[1].1, format!("{what} takes one kind, here is a second"), "keep one of them");
+                None
+            }
+            _ => self.wrong(&format!("{what} is written as one kind and its options"), problems),
+        }
+    }
+
+    /// Reports that `name`, standing at `place`, is none of `known`.
+    pub fn unknown(name: &str, place: Place, what: &str, known: &[&str], problems: &mut Problems) {
+        problems.add(place, format!("there is no {what} '{name}'"), unknown_hint(name, known));
+    }
+
+    fn scalar(&self, wanted: &str, problems: &mut Problems) -> Option<&str> {
+        match &self.kind {
+            NodeKind::Scalar { text, .. } if !self.is_null() => Some(text),
+            _ => self.wrong(wanted, problems),
+        }
+    }
+
+    fn unit<T>(&self, read: Result<T, String>, problems: &mut Problems) -> Option<T> {
+        read.map_err(|message| problems.add(self.place, message, "")).ok()
+    }
+
+    fn wrong<T>(&self, wanted: &str, problems: &mut Problems) -> Option<T> {
+        problems.add(self.place, format!("{wanted}, this is {}", self.describe()), "");
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::parse;
+    use super::*;
+
+    fn read(text: &str) -> Vec<String> {
+        let mut problems = Problems::new("study.yaml", text);
+        if let Some(node) = parse(text, &mut problems)
+            && let Some(mut fields) = Fields::of(&node, "the study", &mut problems)
+        {
+            fields.require_text("study", &mut problems);
+            fields.integer("repeat", 1..=1000, &mut problems);
+            fields.duration("time", &mut problems);
+            fields.finish(&mut problems);
+        }
+        problems.into_vec().iter().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn all_mistakes_are_reported_at_once_with_their_places() {
+        let found = read("repaet: 3\ntime: 10 parsecs\nrepeat: 0\n");
+        assert_eq!(found.len(), 4, "{found:#?}");
+        assert!(found[0].contains("study.yaml:1:1") && found[0].contains("has no 'study'"), "{}", found[0]);
+        assert!(found[1].contains("did you mean 'repeat'?"), "{}", found[1]);
+        assert!(found[2].contains("study.yaml:2:7") && found[2].contains("not a duration"), "{}", found[2]);
+        assert!(found[3].contains("study.yaml:3:9") && found[3].contains("0 is out of range"), "{}", found[3]);
+    }
+
+    #[test]
+    fn broken_syntax_has_a_place() {
+        for text in ["a: [1, 2\n", "a: b: c\n", "\ta: 1\n", "a: \"x\n", "", "&x a: *x\n", "--- \na: 1\n--- \nb: 2\n"] {
+            let found = read(text);
+            assert!(!found.is_empty(), "{text:?} was accepted");
+            assert!(found[0].contains("study.yaml:"), "{}", found[0]);
+        }
+    }
+
+    #[test]
+    fn a_key_that_stands_twice_is_a_mistake() {
+        let found = read("study: a\nstudy: b\n");
+        assert!(found[0].contains("study.yaml:2:1") && found[0].contains("second time"), "{}", found[0]);
+    }
+}

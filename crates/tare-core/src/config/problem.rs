@@ -1,0 +1,78 @@
+//! A mistake in a user's file, with its place.
+
+use super::Place;
+use std::fmt;
+
+/// One mistake: where, what, and a hint.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Problem {
+    /// The file as the user named it.
+    pub file: String,
+    /// Where in the file.
+    pub place: Place,
+    /// What is wrong.
+    pub message: String,
+    /// What to do; empty when the message says it all.
+    pub hint: String,
+    /// The line of the file in which it stands.
+    pub excerpt: String,
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Place { line, column, width } = self.place;
+        let gutter = line.to_string();
+        let pad = " ".repeat(gutter.len());
+        writeln!(f, "error: {}", self.message)?;
+        writeln!(f, "{pad}--> {}:{line}:{column}", self.file)?;
+        writeln!(f, "{pad} |")?;
+        writeln!(f, "{gutter} | {}", self.excerpt)?;
+        write!(f, "{pad} | {}{}", " ".repeat(column.saturating_sub(1)), "^".repeat(width.max(1)))?;
+        if !self.hint.is_empty() {
+            write!(f, "\n{pad} = hint: {}", self.hint)?;
+        }
+        Ok(())
+    }
+}
+
+/// The mistakes found so far in one file.
+#[derive(Debug, Default)]
+pub struct Problems {
+    file: String,
+    lines: Vec<String>,
+    found: Vec<Problem>,
+}
+
+impl Problems {
+    /// An empty list for `file`, whose `text` supplies the excerpts.
+    pub fn new(file: impl Into<String>, text: &str) -> Self {
+        Problems { file: file.into(), lines: text.lines().map(str::to_owned).collect(), found: Vec::new() }
+    }
+
+    /// Adds a mistake at `place`.
+    pub fn add(&mut self, place: Place, message: impl Into<String>, hint: impl Into<String>) {
+        let excerpt = self.lines.get(place.line.saturating_sub(1)).cloned().unwrap_or_default();
+        // A tab or a very long line would break the caret's alignment and an 80-column terminal.
+        let excerpt: String = excerpt.replace('\t', " ").chars().take(200).collect();
+        let room = excerpt.chars().count().saturating_sub(place.column.saturating_sub(1)).max(1);
+        let place = Place { width: place.width.clamp(1, room), ..place };
+        let (message, hint) = (message.into(), hint.into());
+        self.found.push(Problem { file: self.file.clone(), place, message, hint, excerpt });
+    }
+
+    /// Whether nothing was found.
+    pub fn is_empty(&self) -> bool {
+        self.found.is_empty()
+    }
+
+    /// How many mistakes were found so far.
+    pub fn len(&self) -> usize {
+        self.found.len()
+    }
+
+    /// The mistakes in the order of their places.
+    pub fn into_vec(mut self) -> Vec<Problem> {
+        self.found.sort_by_key(|problem| (problem.place.line, problem.place.column));
+        self.found
+    }
+}

@@ -1,0 +1,297 @@
+//! A host is a place that can start a service, read counters and open a layer; a layer opens an inner host on an
+//! outer one. A deployment form is a stack of layers, so there is one way to start a service, not one per form.
+
+use crate::bundle::{Bundle, BundleStore, Recipe};
+use crate::config::{Node, Problems};
+use crate::fault::Fault;
+use crate::form::LayerUse;
+use crate::telemetry::{Prober, Scope, TelemetryRow};
+use crate::units::CpuSet;
+use crate::workload::Service;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// What a host needs to know of the run it serves. Plain data: it crosses into guests.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Surroundings {
+    /// The run's id; everything that is made carries it.
+    pub run: String,
+    /// The trial's label, unique in the run: short, a-z, 0-9 and -.
+    pub trial: String,
+    /// A directory of this trial's own on this host, for volumes and the like; made by who opens the host, gone after.
+    pub scratch: PathBuf,
+    /// The address at which the generator reaches this host.
+    pub address: IpAddr,
+    /// The address space of this host from which layers take subnets: a /16 such as 10.99.0.0, given by its first two
+    /// octets. The third octet 0 is taken by the generator's own link; layers use the others.
+    pub subnets: (u8, u8),
+    /// CPUs for the system under test: services, hypervisor, engine helpers.
+    pub cpus: CpuSet,
+    /// What will be started, for layers that must be sized in advance.
+    pub services: Vec<ServiceStart>,
+    /// The layers further inside, outermost first.
+    pub inner: Vec<LayerUse>,
+}
+
+/// A service about to be started.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ServiceStart {
+    /// The instance's name, unique in the trial.
+    pub instance: String,
+    /// What to start; its options are resolved into the command.
+    pub service: Service,
+    /// The CPUs of this host it may run on; none when the host itself is confined already (a guest).
+    pub cpus: Option<CpuSet>,
+}
+
+/// One running copy of a service.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Instance {
+    /// The name under which it was started.
+    pub instance: String,
+    /// Where the generator reaches each port, by the port's name.
+    pub endpoints: BTreeMap<String, SocketAddr>,
+    /// How a request gets there, for the reader: "veth, then address translation to a bridge".
+    pub path: String,
+}
+
+/// Whether an instance still runs.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum InstanceState {
+    /// It runs.
+    Running,
+    /// It ended; how, in words: "exit code 1", "killed by signal 9", "killed for want of memory".
+    Ended(String),
+}
+
+/// A file that a running service has mapped executable, read inside its form.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct MappedFile {
+    /// Its path in the bundle.
+    pub path: String,
+    /// `sha256:<hex>` of its content.
+    pub digest: String,
+}
+
+/// What a service really gets in its form, read by a short program that is started just as the service is.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct ResourceReport {
+    /// By property: `cpus`, `memory_limit_bytes`, `open_files`, `somaxconn`, `kernel` ... A property that cannot be
+    /// read is absent.
+    pub properties: BTreeMap<String, Property>,
+}
+
+/// One property of a [`ResourceReport`].
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Property {
+    /// The value, as text for the reader.
+    pub value: String,
+    /// Its number, where it is one; compared within `tolerance`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub number: Option<f64>,
+    /// By which share two forms may differ and still match; 0 for an exact property.
+    #[serde(default)]
+    pub tolerance: f64,
+    /// Whether a difference biases a comparison of forms; otherwise it is part of what a form is.
+    #[serde(default)]
+    pub matters: bool,
+}
+
+/// What a host is, for the record: kernel, CPUs, engine, hypervisor. Keys are dotted: `engine.version`.
+pub type Facts = BTreeMap<String, String>;
+
+/// A place that can start a service, read counters and open a layer.
+pub trait Host: Send {
+    /// What this host is, this layer and those outside it.
+    ///
+    /// # Errors
+    /// When the host does not answer.
+    fn facts(&mut self) -> Result<Facts, Fault>;
+
+    /// Runs the resource probe just as `start` would be run, and waits for it.
+    ///
+    /// # Errors
+    /// When the probe could not be run.
+    fn resources(&mut self, start: &ServiceStart) -> Result<ResourceReport, Fault>;
+
+    /// Starts a service. It need not be ready yet.
+    ///
+    /// # Errors
+    /// When it could not be started: port taken, program missing, limit refused.
+    fn start(&mut self, start: &ServiceStart) -> Result<Instance, Fault>;
+
+    /// Whether an instance still runs.
+    ///
+    /// # Errors
+    /// When the host does not answer or knows no such instance.
+    fn state(&mut self, instance: &str) -> Result<InstanceState, Fault>;
+
+    /// The hashes of what the running instance has mapped, sorted by path.
+    ///
+    /// # Errors
+    /// When it does not run or cannot be read.
+    fn mapped_files(&mut self, instance: &str) -> Result<Vec<MappedFile>, Fault>;
+
+    /// The end of the instance's output, at most 64 KiB.
+    ///
+    /// # Errors
+    /// When the host does not answer or knows no such instance.
+    fn log(&mut self, instance: &str) -> Result<String, Fault>;
+
+    /// Asks the instance to end, then makes it, and waits until nothing of it is left.
+    ///
+    /// # Errors
+    /// When something of it is left.
+    fn stop(&mut self, instance: &str) -> Result<(), Fault>;
+
+    /// Starts sampling this host, what runs on it, and `outside`, the scopes an inner host has on this one.
+    ///
+    /// # Errors
+    /// When nothing can be sampled.
+    fn begin_probe(&mut self, outside: &[Scope], period: Duration) -> Result<(), Fault>;
+
+    /// Ends sampling and hands over the rows of every vantage.
+    ///
+    /// # Errors
+    /// When a sampler died.
+    fn end_probe(&mut self) -> Result<Vec<TelemetryRow>, Fault>;
+
+    /// Opens a layer on this host. The inner host owns the outer one and closes it after itself. On a failure the
+    /// outer host has been closed, and nothing of the layer is left.
+    ///
+    /// # Errors
+    /// [`OpenError::Unavailable`] when this host cannot have the layer at all, else what went wrong.
+    fn open(self: Box<Self>, layer: &LayerUse, surroundings: &Surroundings) -> Result<Box<dyn Host>, OpenError>;
+
+    /// Closes this host: stops what runs, inner before outer, waits, and leaves nothing behind.
+    ///
+    /// # Errors
+    /// What could not be removed.
+    fn close(self: Box<Self>) -> Result<(), Fault>;
+}
+
+/// Why a layer was not opened.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
+#[serde(rename_all = "kebab-case")]
+pub enum OpenError {
+    /// This host cannot have the layer; the trial is skipped. The remedy says how it could.
+    #[error("{0}")]
+    Unavailable(Fault),
+    /// It should have worked; the trial failed.
+    #[error("{0}")]
+    Failed(Fault),
+}
+
+impl From<Fault> for OpenError {
+    fn from(fault: Fault) -> Self {
+        OpenError::Failed(fault)
+    }
+}
+
+/// What the process that carries a host supplies to it: things a layer may use but must not make itself.
+pub struct Carrier {
+    /// Bundles by recipe.
+    pub bundles: Arc<dyn BundleStore>,
+    /// Makes a sampler for the machine this process runs on.
+    pub prober: fn() -> Result<Box<dyn Prober>, Fault>,
+    /// The program that is started inside forms as agent and resource probe: this very binary, statically linked.
+    pub program: PathBuf,
+}
+
+/// A row of the table of layers.
+pub struct LayerRow {
+    /// The layer's name in study files.
+    pub name: &'static str,
+    /// What it is, in a sentence, for `tare doctor` and the documentation.
+    pub about: &'static str,
+    /// Checks a user's options and writes them down with every default filled in. `None` adds problems.
+    pub options: fn(&Node, &mut Problems) -> Option<serde_json::Value>,
+    /// Whether this machine can have the layer, and what it would be: asked before a study starts, may take seconds.
+    pub probe: fn(&serde_json::Value, &Carrier) -> Availability,
+    /// What must be in a guest for this layer to be opened there; bundles come with it as disks, in this order.
+    pub in_guest: fn(&serde_json::Value) -> GuestNeeds,
+    /// Opens the layer on a host of this machine.
+    pub open: fn(Box<dyn LocalOuter>, &LayerUse, &Surroundings) -> Result<Box<dyn Host>, OpenError>,
+    /// What this layer left on this machine, of any run, alive or dead. Never anything that is not ours.
+    pub leftovers: fn() -> Result<Vec<Leftover>, Fault>,
+    /// Removes one of them; removing what is gone already succeeds.
+    pub remove: fn(&Leftover) -> Result<(), Fault>,
+}
+
+/// Something of a run that stands on this machine.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Leftover {
+    /// The run it belongs to.
+    pub run: String,
+    /// What it is: "container", "network", "process", "tap" ...
+    pub kind: String,
+    /// What its kind calls it.
+    pub name: String,
+}
+
+/// A host on which a layer can be opened by code that runs there: it hands out its carrier.
+pub trait LocalOuter: Host {
+    /// What the carrying process supplies.
+    fn carrier(&self) -> Arc<Carrier>;
+    /// The host itself, to be owned by the layer.
+    fn into_host(self: Box<Self>) -> Box<dyn Host>;
+}
+
+/// What a layer needs when it is opened inside a guest.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct GuestNeeds {
+    /// Bundles to be attached beside the services'.
+    pub bundles: Vec<Recipe>,
+    /// Whether the services' bundles are needed as archives (else as trees).
+    pub archives: bool,
+    /// Memory for the layer itself, bytes.
+    pub memory_bytes: u64,
+}
+
+/// Whether a layer can be had.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Availability {
+    /// It can; facts about it: engine version, accelerator.
+    Ready(Facts),
+    /// It works but its figures say nothing about the real thing; why. Marked EMULATED, left out of verdicts.
+    Emulated(Facts, Fault),
+    /// It cannot; why, and how it could.
+    Unavailable(Fault),
+}
+
+/// A bundle whose emissions already stand at known places, as they do inside a guest.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PlacedBundle {
+    /// The recipe it was made by.
+    pub recipe: Recipe,
+    /// Its digest.
+    pub digest: String,
+    /// Where its tree is.
+    pub directory: PathBuf,
+    /// Where its archive is, if it came along.
+    pub archive: Option<PathBuf>,
+}
+
+impl Bundle for PlacedBundle {
+    fn digest(&self) -> &str {
+        &self.digest
+    }
+
+    fn directory(&self) -> Result<PathBuf, Fault> {
+        Ok(self.directory.clone())
+    }
+
+    fn archive(&self) -> Result<PathBuf, Fault> {
+        self.archive.clone().ok_or_else(|| Fault::new("this bundle came into the guest without its archive"))
+    }
+
+    fn disk(&self) -> Result<PathBuf, Fault> {
+        Err(Fault::new("a bundle cannot be emitted as a disk inside a guest"))
+    }
+}

@@ -1,0 +1,19 @@
+//! Tare's vocabulary: what a study asks, what a workload is, what a form is made of, what a trial leaves behind,
+//! and the traits at which the other crates meet.
+//!
+//! **Architecture invariant:** this crate does no I/O, reads no clock, starts nothing and knows no layer, workload,
+//! protocol or telemetry source by name. Everything here can be built and compared in a unit test.
+
+pub mod bundle;
+pub mod config;
+pub mod fault;
+pub mod form;
+pub mod host;
+pub mod load;
+pub mod plan;
+pub mod record;
+pub mod study;
+pub mod telemetry;
+pub mod trial;
+pub mod units;
+pub mod workload;

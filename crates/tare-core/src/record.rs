@@ -1,0 +1,170 @@
+//! The record of a run: what was measured, complete enough to render it again on another machine. FORMAT.md
+//! describes how it lies on disk; these are the types of its parts.
+
+use crate::fault::Fault;
+use crate::host::{Facts, MappedFile, ResourceReport};
+use crate::load::{LoadSummary, SecondRow};
+use crate::plan::PlannedTrial;
+use crate::study::Study;
+use crate::telemetry::TelemetryRow;
+use crate::trial::{Outcome, Stage};
+use crate::workload::Workload;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// The version of the record's format. A reader refuses a newer one.
+pub const SCHEMA: u32 = 1;
+
+/// `record.json`: written once, before the first trial.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Header {
+    /// [`SCHEMA`].
+    pub schema: u32,
+    /// The version of Tare that measured.
+    pub tare: String,
+    /// The run's id.
+    pub run: String,
+    /// When it started, RFC 3339.
+    pub started: String,
+    /// The command that repeats it.
+    pub command: String,
+    /// The study.
+    pub study: Study,
+    /// The workload, options resolved.
+    pub workload: Workload,
+    /// The seed that was used.
+    pub seed: u64,
+    /// The trials, in their order.
+    pub plan: Vec<PlannedTrial>,
+    /// By form: what it is on this host.
+    pub forms: BTreeMap<String, FormState>,
+    /// The machine.
+    pub environment: Facts,
+    /// By service: the digest of its bundle.
+    pub bundles: BTreeMap<String, String>,
+    /// Which CPUs serve what: "generator", "system under test".
+    pub placement: BTreeMap<String, String>,
+}
+
+/// What a form is on this host.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct FormState {
+    /// The layers in words, options included.
+    pub describe: String,
+    /// Why its figures say nothing about the real thing, if they do not.
+    pub emulated: Option<Fault>,
+    /// Why it is left out, if it is.
+    pub unavailable: Option<Fault>,
+    /// Facts of its layers: engine and hypervisor versions, the guest's kernel.
+    pub facts: Facts,
+}
+
+/// `trials/NNNN/trial.json`: written when the trial is over, before the next one starts.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct TrialRecord {
+    /// Which trial of the plan.
+    pub trial: PlannedTrial,
+    /// When it started, RFC 3339.
+    pub started: String,
+    /// How long each stage took, s.
+    pub stages: BTreeMap<Stage, f64>,
+    /// How it ended.
+    pub outcome: Outcome,
+    /// What was seen on the way and does not void it.
+    #[serde(default)]
+    pub warnings: Vec<String>,
+    /// Whether it ran under emulation.
+    #[serde(default)]
+    pub emulated: bool,
+    /// What was measured; also present when the trial is invalid, for diagnosis.
+    pub load: Option<LoadSummary>,
+    /// By service: what it had mapped, read inside the form.
+    #[serde(default)]
+    pub mapped: BTreeMap<String, Vec<MappedFile>>,
+    /// By service: what it really got. Read in the first trial of each form.
+    #[serde(default)]
+    pub resources: BTreeMap<String, ResourceReport>,
+    /// What the hosts said of themselves.
+    #[serde(default)]
+    pub facts: Facts,
+    /// How a request reached the service.
+    #[serde(default)]
+    pub path: String,
+    /// By service: the end of its output, kept when the trial is not measured.
+    #[serde(default)]
+    pub logs: BTreeMap<String, String>,
+    /// What each metric came to in this trial; only in a measured one. Names and units: [`TRIAL_METRICS`].
+    #[serde(default)]
+    pub metrics: BTreeMap<String, f64>,
+}
+
+/// A figure of a trial.
+#[derive(Debug, Clone, Copy)]
+pub struct TrialMetric {
+    /// Its name.
+    pub name: &'static str,
+    /// For readers.
+    pub title: &'static str,
+    /// The unit.
+    pub unit: &'static str,
+    /// Whether more is better.
+    pub more_is_better: bool,
+    /// Whether ratios and verdicts are made of it; otherwise it is shown only.
+    pub compared: bool,
+}
+
+/// The figures of a trial. All times are service times as the client sees them.
+pub const TRIAL_METRICS: &[TrialMetric] = &[
+    metric("throughput", "throughput", "op/s", true, true),
+    metric("p50_us", "p50", "us", false, true),
+    metric("p99_us", "p99", "us", false, true),
+    metric("cpu_us_per_op", "CPU per op", "us", false, true),
+    metric("p90_us", "p90", "us", false, false),
+    metric("p999_us", "p99.9", "us", false, false),
+    metric("mean_us", "mean", "us", false, false),
+    metric("max_us", "max", "us", false, false),
+    metric("cpu_machine_us_per_op", "CPU per op, whole machine but the generator", "us", false, false),
+    metric("generator_cpu_us_per_op", "generator's CPU per op", "us", false, false),
+    metric("failed_share", "failed operations", "share", false, false),
+];
+
+const fn metric(
+    name: &'static str,
+    title: &'static str,
+    unit: &'static str,
+    more_is_better: bool,
+    compared: bool,
+) -> TrialMetric {
+    TrialMetric { name, title, unit, more_is_better, compared }
+}
+
+/// A trial with its series.
+#[derive(Debug, Clone, PartialEq)]
+pub struct TrialData {
+    /// The trial.
+    pub record: TrialRecord,
+    /// `seconds.jsonl`: the load, second by second.
+    pub seconds: Vec<SecondRow>,
+    /// `telemetry.jsonl`: the machine and the services, second by second.
+    pub telemetry: Vec<TelemetryRow>,
+}
+
+/// A whole record, read into memory: the report's only input.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Record {
+    /// The header.
+    pub header: Header,
+    /// The trials there are, by index.
+    pub trials: Vec<TrialData>,
+    /// How the run ended: "complete", "interrupted", "budget spent"; none while it runs or after a crash.
+    pub end: Option<End>,
+}
+
+/// `end.json`: written when the run is over.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct End {
+    /// When, RFC 3339.
+    pub ended: String,
+    /// `complete`, `interrupted` or `budget spent`.
+    pub how: String,
+}

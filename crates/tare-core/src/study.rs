@@ -1,0 +1,345 @@
+//! A study: the question. Factors and their levels, repetitions, load, and the forms it names.
+
+use crate::config::{Fields, Node, Place, Problems, parse};
+use crate::form::{Form, LayerUse};
+use crate::load::LoadProfile;
+use crate::workload::{Resources, Workload, update_resources};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// What a study or workload may refer to by name. The binary, which knows every crate, supplies it.
+pub trait Catalog {
+    /// The names of the layers.
+    fn layers(&self) -> Vec<&'static str>;
+    /// Checks a layer's options and writes them down with every default filled in.
+    fn layer_options(&self, layer: &str, node: &Node, problems: &mut Problems) -> Option<serde_json::Value>;
+    /// The names of the protocols.
+    fn protocols(&self) -> Vec<&'static str>;
+    /// Checks a protocol's options and writes them down with every default filled in.
+    fn protocol_options(&self, protocol: &str, node: &Node, problems: &mut Problems) -> Option<serde_json::Value>;
+}
+
+/// Where the load comes from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum LoadOrigin {
+    /// From a network namespace of its own, as from another machine.
+    Outside,
+    /// From the host's loopback.
+    Host,
+}
+
+/// A study, read from a file and checked, except for what needs the workload ([`Study::apply_to`]).
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Study {
+    /// Its name.
+    pub name: String,
+    /// The question, in words.
+    pub question: String,
+    /// The workload's name.
+    pub workload: String,
+    /// The form to which the others are compared.
+    pub baseline: String,
+    /// How many blocks.
+    pub repeat: u32,
+    /// No block is begun that would end later than this after the start.
+    pub at_most: Option<Duration>,
+    /// Where the load comes from.
+    pub from: LoadOrigin,
+    /// How operations are started.
+    pub load: LoadProfile,
+    /// How long load runs before it counts.
+    pub settle: Duration,
+    /// How long is measured.
+    pub measure: Duration,
+    /// How long one operation may take before it counts as timed out.
+    pub timeout: Duration,
+    /// In how many blocks an emulated form takes part; its figures serve for correctness only.
+    pub emulated_blocks: u32,
+    /// The forms, in the order of the file.
+    pub forms: Vec<Form>,
+    /// Levels chosen for options of services.
+    pub options: BTreeMap<String, String>,
+    /// Seed of every random choice; drawn when the study starts if the file names none.
+    pub seed: Option<u64>,
+}
+
+impl Study {
+    /// Reads a study. `None` when anything is wrong; then at least one problem was added.
+    ///
+    /// `find_workload` is handed the workload's name and its place, and returns the workload, or adds problems.
+    pub fn read(
+        text: &str,
+        catalog: &dyn Catalog,
+        problems: &mut Problems,
+        find_workload: &mut dyn FnMut(&str, Place, &mut Problems) -> Option<Workload>,
+    ) -> Option<(Study, Workload)> {
+        let before = problems.len();
+        let root = parse(text, problems)?;
+        let mut fields = Fields::of(&root, "the study", problems)?;
+        let name = fields.require_text("study", problems);
+        let question = fields.text("question", problems).unwrap_or_default();
+        let workload_node = fields.require("workload", problems);
+        let workload_name = workload_node.and_then(|node| node.text(problems));
+        let mut workload = match (&workload_name, workload_node) {
+            (Some(name), Some(node)) => find_workload(name, node.place, problems),
+            _ => None,
+        };
+        let repeat = fields.integer("repeat", 1..=10_000, problems).unwrap_or(5) as u32;
+        let at_most = fields.duration("at_most", problems);
+        let origin = fields.choice("from", &["outside", "host"], problems);
+        let load = fields.require("load", problems).and_then(|node| read_profile(node, problems));
+        let times = fields.get("time").and_then(|node| Times::read(node, problems)).unwrap_or_default();
+        let emulated_blocks = fields.integer("emulated_blocks", 0..=10_000, problems).unwrap_or(1) as u32;
+        let forms = fields.require("forms", problems).map(|node| read_forms(node, catalog, problems));
+        let forms = forms.unwrap_or_default();
+        let baseline = read_baseline(&mut fields, &forms, problems);
+        let seed = fields.integer("seed", 0..=u64::MAX, problems);
+        let resources = fields.get("resources");
+        let options_node = fields.get("options");
+        fields.finish(problems);
+        if let Some(workload) = &mut workload {
+            override_resources(resources, workload, problems);
+        }
+        let options = read_options(options_node, workload.as_ref(), problems);
+        if problems.len() > before {
+            return None;
+        }
+        let study = Study {
+            name: name?,
+            question,
+            workload: workload_name?,
+            baseline: baseline?,
+            repeat,
+            at_most,
+            from: if origin == Some("host") { LoadOrigin::Host } else { LoadOrigin::Outside },
+            load: load?,
+            settle: times.settle,
+            measure: times.measure,
+            timeout: times.timeout,
+            emulated_blocks,
+            forms,
+            options,
+            seed,
+        };
+        let mut workload = workload?;
+        study.apply_to(&mut workload);
+        Some((study, workload))
+    }
+
+    /// Resolves the options of the workload's services into their commands by the levels that this study chose.
+    fn apply_to(&self, workload: &mut Workload) {
+        for service in &mut workload.services {
+            for (name, option) in std::mem::take(&mut service.options) {
+                let level = self.options.get(&name).unwrap_or(&option.default);
+                let arguments = option.levels.get(level).cloned().unwrap_or_default();
+                service.command.extend(arguments);
+            }
+        }
+    }
+}
+
+struct Times {
+    settle: Duration,
+    measure: Duration,
+    timeout: Duration,
+}
+
+impl Default for Times {
+    fn default() -> Self {
+        let seconds = Duration::from_secs;
+        Times { settle: seconds(3), measure: seconds(10), timeout: seconds(10) }
+    }
+}
+
+impl Times {
+    fn read(node: &Node, problems: &mut Problems) -> Option<Times> {
+        let mut fields = Fields::of(node, "time", problems)?;
+        let default = Times::default();
+        let settle = fields.duration("settle", problems).unwrap_or(default.settle);
+        let measure_place = fields.get("measure").map_or(node.place, |node| node.place);
+        let measure = fields.duration("measure", problems).unwrap_or(default.measure);
+        let timeout = fields.duration("timeout", problems).unwrap_or(default.timeout);
+        fields.finish(problems);
+        if measure < Duration::from_secs(1) {
+            problems.add(measure_place, "less than a second of measuring says nothing", "write for example 10s");
+        }
+        Some(Times { settle, measure, timeout })
+    }
+}
+
+fn read_profile(node: &Node, problems: &mut Problems) -> Option<LoadProfile> {
+    let (kind, place, value) = node.kind("load", problems)?;
+    if kind != "closed" {
+        Node::unknown(kind, place, "kind of load", &["closed"], problems);
+        return None;
+    }
+    let mut fields = Fields::of(value, "load 'closed'", problems)?;
+    let connections = fields.integer("connections", 1..=100_000, problems).unwrap_or(50) as u32;
+    let pipeline = fields.integer("pipeline", 1..=10_000, problems).unwrap_or(1) as u32;
+    fields.finish(problems);
+    Some(LoadProfile::Closed { connections, pipeline })
+}
+
+fn read_forms(node: &Node, catalog: &dyn Catalog, problems: &mut Problems) -> Vec<Form> {
+    let Some(fields) = Fields::of(node, "forms", problems) else { return Vec::new() };
+    if fields.entries().is_empty() {
+        problems.add(node.place, "a study needs at least one form", "add for example 'native: []'");
+    }
+    let known = catalog.layers();
+    let mut forms = Vec::new();
+    for (name, place, value) in fields.entries() {
+        let fits = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || "+-_.".contains(c);
+        if name.is_empty() || name.len() > 40 || !name.chars().all(fits) {
+            problems.add(*place, format!("'{name}' cannot name a form"), "use a-z, 0-9, '+', '-', '_' and '.'");
+        }
+        let items = if value.is_null() { &[] } else { value.items(problems).unwrap_or_default() };
+        let mut layers = Vec::new();
+        for item in items {
+            let plain = item.text(&mut Problems::default());
+            let nothing = Node { place: item.place, kind: crate::config::NodeKind::Map(Vec::new()) };
+            let used = match &plain {
+                Some(layer) => Some((layer.as_str(), item.place, &nothing)),
+                None => item.kind("a layer", problems),
+            };
+            let Some((layer, place, options)) = used else { continue };
+            if !known.contains(&layer) {
+                Node::unknown(layer, place, "layer", &known, problems);
+                continue;
+            }
+            if let Some(options) = catalog.layer_options(layer, options, problems) {
+                layers.push(LayerUse { layer: layer.to_owned(), options });
+            }
+        }
+        forms.push(Form { name: name.clone(), layers });
+    }
+    forms
+}
+
+fn read_baseline(fields: &mut Fields, forms: &[Form], problems: &mut Problems) -> Option<String> {
+    let Some(node) = fields.get("baseline") else { return forms.first().map(|form| form.name.clone()) };
+    let baseline = node.text(problems)?;
+    if !forms.iter().any(|form| form.name == baseline) {
+        let known: Vec<&str> = forms.iter().map(|form| form.name.as_str()).collect();
+        Node::unknown(&baseline, node.place, "form", &known, problems);
+    }
+    Some(baseline)
+}
+
+fn override_resources(node: Option<&Node>, workload: &mut Workload, problems: &mut Problems) {
+    let Some(node) = node else { return };
+    for service in &mut workload.services {
+        let Some(resources) = update_resources(node, service.resources, problems) else { return };
+        if let Some(quota) = resources.cpu_quota.filter(|quota| *quota > f64::from(resources.cpus)) {
+            let message = format!("a quota of {quota} CPUs on {} CPUs can never be used", resources.cpus);
+            problems.add(node.place, message, "lower 'cpu_quota' or raise 'cpus'");
+        }
+        service.resources = Resources { ..resources };
+    }
+}
+
+fn read_options(node: Option<&Node>, workload: Option<&Workload>, problems: &mut Problems) -> BTreeMap<String, String> {
+    let Some(node) = node else { return BTreeMap::new() };
+    let Some(fields) = Fields::of(node, "options", problems) else { return BTreeMap::new() };
+    let Some(workload) = workload else { return BTreeMap::new() };
+    let offered: BTreeMap<&str, Vec<&str>> = workload
+        .services
+        .iter()
+        .flat_map(|service| &service.options)
+        .map(|(name, option)| (name.as_str(), option.levels.keys().map(String::as_str).collect()))
+        .collect();
+    let mut chosen = BTreeMap::new();
+    for (name, place, value) in fields.entries() {
+        let Some(levels) = offered.get(name.as_str()) else {
+            let known: Vec<&str> = offered.keys().copied().collect();
+            Node::unknown(name, *place, &format!("option of workload '{}'", workload.name), &known, problems);
+            continue;
+        };
+        let Some(level) = value.text(problems) else { continue };
+        if !levels.contains(&level.as_str()) {
+            Node::unknown(&level, value.place, &format!("level of '{name}'"), levels, problems);
+        }
+        chosen.insert(name.clone(), level);
+    }
+    chosen
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::path::Path;
+
+    struct Two;
+
+    impl Catalog for Two {
+        fn layers(&self) -> Vec<&'static str> {
+            vec!["box", "cage"]
+        }
+        fn layer_options(&self, layer: &str, node: &Node, problems: &mut Problems) -> Option<serde_json::Value> {
+            let mut fields = Fields::of(node, format!("layer '{layer}'"), problems)?;
+            let lid = fields.boolean("lid", problems).unwrap_or(true);
+            fields.finish(problems);
+            Some(serde_json::json!({ "lid": lid }))
+        }
+        fn protocols(&self) -> Vec<&'static str> {
+            vec!["null"]
+        }
+        fn protocol_options(&self, _: &str, _: &Node, _: &mut Problems) -> Option<serde_json::Value> {
+            Some(serde_json::Value::Null)
+        }
+    }
+
+    const WORKLOAD: &str = "\
+workload: toy
+services:
+  toy:
+    bundle: {packages: [toy]}
+    command: [/usr/bin/toy]
+    ports: {main: 7000}
+    options:
+      care: {default: low, levels: {low: [], high: [--careful]}}
+load:
+  protocol: {null: {}}
+";
+
+    fn read(text: &str) -> Result<(Study, Workload), Vec<String>> {
+        let mut problems = Problems::new("s.yaml", text);
+        let mut find = |name: &str, place: Place, problems: &mut Problems| {
+            if name != "toy" {
+                Node::unknown(name, place, "workload", &["toy"], problems);
+                return None;
+            }
+            let mut inner = Problems::new("w.yaml", WORKLOAD);
+            let workload = Workload::read(WORKLOAD, Path::new("toy"), &Two, &mut inner);
+            assert!(inner.is_empty(), "{:#?}", inner.into_vec());
+            workload
+        };
+        let read = Study::read(text, &Two, &mut problems, &mut find);
+        read.ok_or_else(|| problems.into_vec().iter().map(ToString::to_string).collect())
+    }
+
+    #[test]
+    fn a_study_is_read_with_its_defaults_and_options_applied() {
+        let text = "study: s\nworkload: toy\nload: {closed: {}}\noptions: {care: high}\n\
+                    forms: {plain: [], boxed: [box, cage: {lid: false}]}\n";
+        let (study, workload) = read(text).unwrap();
+        assert_eq!(study.baseline, "plain");
+        assert_eq!(study.load, LoadProfile::Closed { connections: 50, pipeline: 1 });
+        assert_eq!(study.forms[1].layers.len(), 2);
+        assert_eq!(study.forms[1].layers[1].options, serde_json::json!({ "lid": false }));
+        assert_eq!(workload.services[0].command, ["/usr/bin/toy", "--careful"]);
+    }
+
+    #[test]
+    fn every_mistake_of_a_study_is_found_in_one_reading() {
+        let text = "study: s\nworkload: tou\nload: {open: {}}\nrepeat: 0\nbaseline: nativ\n\
+                    forms: {native: [], boxed: [bok: {}], caged: [cage: {lit: true}]}\nextra: 1\n";
+        let found = read(text).unwrap_err().join("\n");
+        let wanted =
+            ["'toy'", "known here: closed", "0 is out of range", "'native'", "'box'", "'lid'", "no field 'extra'"];
+        for wanted in wanted {
+            assert!(found.contains(wanted), "{wanted} is missing in:\n{found}");
+        }
+    }
+}

@@ -1,0 +1,116 @@
+//! What is sampled while a trial is measured.
+
+use crate::fault::Fault;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// A set of processes whose counters are read together.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Scope {
+    /// What it is, for the reader: a service's name, "hypervisor", "port proxy".
+    pub name: String,
+    /// Whether its CPU time is spent on serving requests, and so counts to the CPU time per operation.
+    pub serving: bool,
+    /// Process ids; their threads are included, their children are too.
+    pub pids: Vec<u32>,
+    /// Absolute directories of cgroups (v2, or one per v1 controller).
+    pub cgroups: Vec<String>,
+}
+
+/// Which side a sample was taken on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Vantage {
+    /// On this machine.
+    Host,
+    /// Inside the guest.
+    Guest,
+}
+
+/// The scope name under which the machine as a whole is sampled.
+pub const WHOLE_MACHINE: &str = "machine";
+
+/// The counters of one scope at one moment. Counters are cumulative; gauges are as read. A metric that cannot be read
+/// is absent, never zero. Names and units: [`METRICS`].
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct TelemetryRow {
+    /// When: CLOCK_MONOTONIC of the host, ns (a guest's clock is translated).
+    pub at_ns: u64,
+    /// Where.
+    pub vantage: Vantage,
+    /// The scope's name.
+    pub scope: String,
+    /// Whether the scope counts to the CPU time per operation.
+    pub serving: bool,
+    /// Values by metric; metrics of one CPU have its number appended: `cpu_user_s@3`.
+    pub values: BTreeMap<String, f64>,
+}
+
+/// A metric: name, unit and meaning.
+#[derive(Debug, Clone, Copy)]
+pub struct Metric {
+    /// Its name; the unit comes last.
+    pub name: &'static str,
+    /// Whether it only ever grows.
+    pub counter: bool,
+    /// What it is.
+    pub meaning: &'static str,
+}
+
+macro_rules! metrics {
+    ($($name:literal $kind:literal $meaning:literal)*) => {
+        /// Every metric that a source may deliver.
+        pub const METRICS: &[Metric] = &[$(Metric { name: $name, counter: matches!($kind, 'c'), meaning: $meaning }),*];
+    };
+}
+
+metrics! {
+    "cpu_user_s" 'c' "CPU time in user mode"
+    "cpu_system_s" 'c' "CPU time in the kernel"
+    "cpu_total_s" 'c' "CPU time, by the scheduler's own clock"
+    "cpu_softirq_s" 'c' "CPU time in software interrupts"
+    "cpu_irq_s" 'c' "CPU time in interrupts"
+    "cpu_steal_s" 'c' "time in which the hypervisor ran something else"
+    "cpu_idle_s" 'c' "CPU time idle"
+    "cpu_guest_s" 'c' "CPU time running a guest"
+    "run_queue_wait_s" 'c' "time ready to run, waiting for a CPU"
+    "context_switches_voluntary" 'c' "context switches because the task waited"
+    "context_switches_involuntary" 'c' "context switches because the time was up"
+    "context_switches" 'c' "context switches of the whole machine"
+    "migrations" 'c' "moves from one CPU to another"
+    "minor_faults" 'c' "page faults served from memory"
+    "major_faults" 'c' "page faults served from disk"
+    "memory_bytes" 'g' "resident memory, or the cgroup's use"
+    "memory_available_bytes" 'g' "memory available on the machine"
+    "threads" 'g' "threads"
+    "disk_read_bytes" 'c' "bytes read from disks"
+    "disk_write_bytes" 'c' "bytes written to disks"
+    "net_rx_bytes" 'c' "bytes received by all interfaces but loopback"
+    "net_tx_bytes" 'c' "bytes sent by all interfaces but loopback"
+    "net_rx_packets" 'c' "packets received by all interfaces but loopback"
+    "net_tx_packets" 'c' "packets sent by all interfaces but loopback"
+    "tcp_retransmits" 'c' "TCP segments sent again"
+    "listen_drops" 'c' "connections dropped at a full listen queue"
+    "throttled_s" 'c' "time in which the CPU quota was used up"
+    "throttled_periods" 'c' "periods in which the CPU quota was used up"
+    "psi_cpu_some_s" 'c' "time in which some task waited for a CPU"
+    "psi_memory_some_s" 'c' "time in which some task waited for memory"
+    "psi_io_some_s" 'c' "time in which some task waited for I/O"
+    "load_running" 'g' "tasks ready to run"
+}
+
+/// Samples scopes at a period, on the machine where it lives, at below one per cent of a core.
+pub trait Prober: Send {
+    /// Starts sampling the whole machine and `scopes`, once a `period`.
+    ///
+    /// # Errors
+    /// When nothing can be sampled.
+    fn begin(&mut self, scopes: &[Scope], period: Duration) -> Result<(), Fault>;
+
+    /// Ends sampling and hands over what was read.
+    ///
+    /// # Errors
+    /// When the sampler died.
+    fn end(&mut self) -> Result<Vec<TelemetryRow>, Fault>;
+}

@@ -1,0 +1,224 @@
+//! Quantities as people write them: `10s`, `512MiB`, `2%`.
+
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::time::Duration;
+
+/// A duration written as a number and a unit: `250ms`, `10s`, `5m`, `1h`, and sums such as `1m30s`.
+///
+/// # Errors
+/// What is wrong with the text, and what is accepted.
+pub fn parse_duration(text: &str) -> Result<Duration, String> {
+    let expected = || format!("'{text}' is not a duration; write a number and a unit, such as 500ms, 10s, 5m or 1h");
+    let mut rest = text.trim();
+    if rest.is_empty() {
+        return Err(expected());
+    }
+    let mut total = 0.0_f64;
+    while !rest.is_empty() {
+        let digits = rest.find(|c: char| !c.is_ascii_digit() && c != '.').ok_or_else(expected)?;
+        let (number, tail) = rest.split_at(digits);
+        let letters = tail.find(|c: char| !c.is_ascii_alphabetic()).unwrap_or(tail.len());
+        let (unit, tail) = tail.split_at(letters);
+        let scale = match unit {
+            "us" => 1e-6,
+            "ms" => 1e-3,
+            "s" => 1.0,
+            "m" | "min" => 60.0,
+            "h" => 3600.0,
+            _ => return Err(expected()),
+        };
+        total += number.parse::<f64>().map_err(|_| expected())? * scale;
+        rest = tail;
+    }
+    Duration::try_from_secs_f64(total).map_err(|_| expected())
+}
+
+/// A size written as a number and a unit: `64KiB`, `512MiB`, `1GiB` (powers of 1024), `1MB` (powers of 1000), `17B`
+/// or a bare number of bytes.
+///
+/// # Errors
+/// What is wrong with the text, and what is accepted.
+pub fn parse_bytes(text: &str) -> Result<u64, String> {
+    let expected = || format!("'{text}' is not a size; write a number and a unit, such as 64KiB, 512MiB or 2GiB");
+    let text = text.trim();
+    let digits = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
+    let (number, unit) = text.split_at(digits);
+    let scale: f64 = match unit.trim() {
+        "" | "B" => 1.0,
+        "KiB" | "K" | "k" => 1024.0,
+        "MiB" | "M" => 1024.0 * 1024.0,
+        "GiB" | "G" => 1024.0 * 1024.0 * 1024.0,
+        "TiB" | "T" => 1024.0_f64.powi(4),
+        "kB" | "KB" => 1e3,
+        "MB" => 1e6,
+        "GB" => 1e9,
+        _ => return Err(expected()),
+    };
+    let value = number.parse::<f64>().map_err(|_| expected())? * scale;
+    // 2^53: beyond it the floating-point product above is no longer exact.
+    if value > 9_007_199_254_740_992.0 {
+        return Err(expected());
+    }
+    Ok(value as u64)
+}
+
+/// A share written as a percentage, `2%` or `2.5 %`, as a fraction of one.
+///
+/// # Errors
+/// What is wrong with the text, and what is accepted.
+pub fn parse_percent(text: &str) -> Result<f64, String> {
+    let expected = || format!("'{text}' is not a percentage; write for example 2%");
+    let number = text.trim().strip_suffix('%').ok_or_else(expected)?;
+    let value: f64 = number.trim().parse().map_err(|_| expected())?;
+    if value.is_finite() && value >= 0.0 { Ok(value / 100.0) } else { Err(expected()) }
+}
+
+/// A list of CPU numbers in the kernel's notation: `0-3,8`.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(into = "String", try_from = "String")]
+pub struct CpuSet(Vec<u32>);
+
+impl CpuSet {
+    /// The set of these CPUs, sorted, each once.
+    pub fn new(cpus: impl IntoIterator<Item = u32>) -> Self {
+        let mut cpus: Vec<u32> = cpus.into_iter().collect();
+        cpus.sort_unstable();
+        cpus.dedup();
+        CpuSet(cpus)
+    }
+
+    /// Reads the kernel's notation.
+    ///
+    /// # Errors
+    /// What is wrong with the text, and what is accepted.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        let expected = || format!("'{text}' is not a list of CPUs; write for example 0-3,8");
+        let mut cpus = Vec::new();
+        for part in text.trim().split(',').filter(|part| !part.trim().is_empty()) {
+            let (first, last) = part.trim().split_once('-').unwrap_or((part.trim(), part.trim()));
+            let first: u32 = first.trim().parse().map_err(|_| expected())?;
+            let last: u32 = last.trim().parse().map_err(|_| expected())?;
+            // More CPUs than any kernel supports is a slip of the finger, not a machine.
+            if last < first || last > 65_535 {
+                return Err(expected());
+            }
+            cpus.extend(first..=last);
+        }
+        Ok(CpuSet::new(cpus))
+    }
+
+    /// The CPU numbers, ascending.
+    pub fn cpus(&self) -> &[u32] {
+        &self.0
+    }
+
+    /// How many CPUs the set holds.
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Whether the set holds no CPU.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+impl fmt::Display for CpuSet {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut at = 0;
+        while at < self.0.len() {
+            let first = self.0[at];
+            let mut last = first;
+            while at + 1 < self.0.len() && self.0[at + 1] == last + 1 {
+                at += 1;
+                last = self.0[at];
+            }
+            if first != self.0[0] {
+                f.write_str(",")?;
+            }
+            if first == last {
+                write!(f, "{first}")?
+            } else {
+                write!(f, "{first}-{last}")?
+            }
+            at += 1;
+        }
+        Ok(())
+    }
+}
+
+impl From<CpuSet> for String {
+    fn from(set: CpuSet) -> String {
+        set.to_string()
+    }
+}
+
+impl TryFrom<String> for CpuSet {
+    type Error = String;
+    fn try_from(text: String) -> Result<Self, String> {
+        CpuSet::parse(&text)
+    }
+}
+
+/// `1m 20s`, `3.5 s`, `240 ms`: a duration for a reader.
+pub fn show_duration(duration: Duration) -> String {
+    let seconds = duration.as_secs_f64();
+    match seconds {
+        s if s < 1.0 => format!("{:.0} ms", s * 1e3),
+        s if s < 10.0 => format!("{s:.1} s"),
+        s if s < 60.0 => format!("{s:.0} s"),
+        s if s < 3600.0 => format!("{}m {:02}s", s as u64 / 60, s as u64 % 60),
+        s => format!("{}h {:02}m", s as u64 / 3600, s as u64 % 3600 / 60),
+    }
+}
+
+/// `512 MiB`, `1.5 GiB`, `40 B`: a size for a reader.
+pub fn show_bytes(bytes: u64) -> String {
+    const UNITS: [&str; 5] = ["B", "KiB", "MiB", "GiB", "TiB"];
+    let mut value = bytes as f64;
+    let mut unit = 0;
+    while value >= 1024.0 && unit + 1 < UNITS.len() {
+        value /= 1024.0;
+        unit += 1;
+    }
+    let text = if value >= 100.0 || value.fract() == 0.0 { format!("{value:.0}") } else { format!("{value:.1}") };
+    format!("{text} {}", UNITS[unit])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn durations_sizes_and_shares_are_read_as_written() {
+        assert_eq!(parse_duration("1m30s").unwrap(), Duration::from_secs(90));
+        assert_eq!(parse_duration("250ms").unwrap(), Duration::from_millis(250));
+        assert_eq!(parse_bytes("512MiB").unwrap(), 512 << 20);
+        assert_eq!(parse_bytes("17").unwrap(), 17);
+        assert_eq!(parse_percent("2.5 %").unwrap(), 0.025);
+        for bad in ["", "10", "s", "10 parsecs", "-3s", "1e9h9", "99999999999999999999999999h"] {
+            assert!(parse_duration(bad).is_err(), "{bad} was accepted");
+        }
+        for bad in ["", "MiB", "-1MiB", "1 furlong", "99999999TiB"] {
+            assert!(parse_bytes(bad).is_err(), "{bad} was accepted");
+        }
+    }
+
+    #[test]
+    fn quantities_are_shown_for_a_reader() {
+        assert_eq!(show_bytes(512 << 20), "512 MiB");
+        assert_eq!(show_bytes(1536), "1.5 KiB");
+        assert_eq!(show_duration(Duration::from_secs(80)), "1m 20s");
+        assert_eq!(show_duration(Duration::from_millis(3500)), "3.5 s");
+    }
+
+    proptest! {
+        #[test]
+        fn a_cpu_set_survives_its_own_notation(cpus in proptest::collection::vec(0u32..512, 0..40)) {
+            let set = CpuSet::new(cpus);
+            prop_assert_eq!(CpuSet::parse(&set.to_string()).unwrap(), set);
+        }
+    }
+}
