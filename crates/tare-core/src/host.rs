@@ -203,6 +203,9 @@ pub struct Carrier {
     pub program: PathBuf,
 }
 
+/// How a layer is opened on a host of this machine; the contract is [`Host::open`]'s.
+pub type OpenLayer = fn(Box<dyn LocalOuter>, &LayerUse, &Surroundings) -> Result<Box<dyn Host>, OpenError>;
+
 /// A row of the table of layers.
 pub struct LayerRow {
     /// The layer's name in study files.
@@ -216,7 +219,7 @@ pub struct LayerRow {
     /// What must be in a guest for this layer to be opened there; bundles come with it as disks, in this order.
     pub in_guest: fn(&serde_json::Value) -> GuestNeeds,
     /// Opens the layer on a host of this machine.
-    pub open: fn(Box<dyn LocalOuter>, &LayerUse, &Surroundings) -> Result<Box<dyn Host>, OpenError>,
+    pub open: OpenLayer,
     /// What this layer left on this machine, of any run, alive or dead. Never anything that is not ours.
     pub leftovers: fn() -> Result<Vec<Leftover>, Fault>,
     /// Removes one of them; removing what is gone already succeeds.
