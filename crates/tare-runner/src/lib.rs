@@ -1,1 +1,18 @@
-//! Placeholder heading; see the crate's own documentation.
+//! Runs a plan: trials in their order, each in stages, each on disk before the next starts.
+//!
+//! **Architecture invariant:** the runner sees traits only. It knows no layer, workload, protocol or telemetry
+//! source, reads no clock but the one it is handed, and starts no process itself, so that its order of doing things
+//! is tested without root.
+
+mod apparatus;
+mod clock;
+mod event;
+mod record_dir;
+mod run;
+mod trial;
+
+pub use apparatus::{Apparatus, Stop};
+pub use clock::{Clock, SystemClock};
+pub use event::{Event, Subscriber};
+pub use record_dir::{RecordDir, read_record};
+pub use run::{Ending, Run, estimate};

@@ -1,0 +1,51 @@
+//! What the runner needs done: forms opened, load driven.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+use tare_core::fault::Fault;
+use tare_core::form::Form;
+use tare_core::host::{Host, OpenError, ServiceStart};
+use tare_core::load::{LoadPlan, LoadSummary, SecondRow};
+
+/// The outside world, as far as a run needs it.
+pub trait Apparatus {
+    /// Opens every layer of `form` for the trial called `label`, and hands over the innermost host.
+    ///
+    /// # Errors
+    /// [`OpenError::Unavailable`] when this machine cannot have the form. On any error nothing is left open.
+    fn open_form(&mut self, label: &str, form: &Form, services: &[ServiceStart]) -> Result<Box<dyn Host>, OpenError>;
+
+    /// Whether a TCP connection from where the load comes from is accepted now.
+    fn reachable(&mut self, endpoint: SocketAddr) -> bool;
+
+    /// Carries out a load plan, reporting each second as it ends. Returns early, with a fault, when `stop` is raised
+    /// or `limit` is over.
+    ///
+    /// # Errors
+    /// Why the plan was not carried out.
+    fn drive(
+        &mut self,
+        plan: &LoadPlan,
+        limit: Duration,
+        stop: &Stop,
+        each_second: &mut dyn FnMut(&SecondRow),
+    ) -> Result<LoadSummary, Fault>;
+}
+
+/// Raised when the user wants the run to end: the trial under way is taken down, nothing new is started.
+#[derive(Debug, Clone, Default)]
+pub struct Stop(Arc<AtomicBool>);
+
+impl Stop {
+    /// Asks for the end.
+    pub fn raise(&self) {
+        self.0.store(true, Ordering::SeqCst);
+    }
+
+    /// Whether the end was asked for.
+    pub fn raised(&self) -> bool {
+        self.0.load(Ordering::SeqCst)
+    }
+}

@@ -1,0 +1,39 @@
+//! The one place of this crate where time is read.
+
+use std::time::{Duration, Instant};
+
+/// Time as the runner sees it; a test hands it one that it moves itself.
+pub trait Clock {
+    /// Time since some fixed moment; never goes back.
+    fn now(&self) -> Duration;
+    /// The wall clock, RFC 3339, for readers of the record.
+    fn timestamp(&self) -> String;
+    /// Lets time pass.
+    fn sleep(&self, time: Duration);
+}
+
+/// The machine's clocks.
+#[derive(Debug)]
+pub struct SystemClock(Instant);
+
+impl SystemClock {
+    /// A clock that starts at zero now.
+    #[allow(clippy::new_without_default)] // a default that reads the clock would surprise
+    pub fn new() -> Self {
+        SystemClock(Instant::now())
+    }
+}
+
+impl Clock for SystemClock {
+    fn now(&self) -> Duration {
+        self.0.elapsed()
+    }
+
+    fn timestamp(&self) -> String {
+        jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
+    }
+
+    fn sleep(&self, time: Duration) {
+        std::thread::sleep(time);
+    }
+}

@@ -1,0 +1,58 @@
+//! What happens in a run, for whoever shows or keeps it.
+
+use serde::{Deserialize, Serialize};
+use std::time::Duration;
+use tare_core::load::SecondRow;
+use tare_core::plan::PlannedTrial;
+use tare_core::trial::{Outcome, Stage};
+
+/// Something that happened.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Event {
+    /// The run starts or goes on.
+    RunStarted {
+        /// Trials in all.
+        trials: u32,
+        /// Of them, on disk already.
+        done: u32,
+    },
+    /// A trial starts.
+    TrialStarted {
+        /// Which.
+        trial: PlannedTrial,
+        /// Blocks in all.
+        blocks: u32,
+        /// Estimate of what is left of the run, this trial included.
+        left: Duration,
+    },
+    /// A stage of the trial starts.
+    StageStarted {
+        /// Which.
+        stage: Stage,
+    },
+    /// A second of load is over.
+    Second {
+        /// What it brought.
+        row: SecondRow,
+    },
+    /// A trial is over and on disk.
+    TrialEnded {
+        /// Which.
+        trial: PlannedTrial,
+        /// How.
+        outcome: Outcome,
+        /// Its throughput, operations per second, if it was measured.
+        throughput: Option<f64>,
+        /// Its 99th percentile, us, if it was measured.
+        p99_us: Option<f64>,
+    },
+    /// The run is over.
+    RunEnded {
+        /// `complete`, `interrupted` or `budget spent`.
+        how: String,
+    },
+}
+
+/// Somebody who is told of events. Must not block.
+pub type Subscriber<'a> = &'a mut dyn FnMut(&Event);

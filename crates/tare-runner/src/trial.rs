@@ -1,0 +1,369 @@
+//! One trial: provision, deploy, populate, settle, measure, verify, teardown.
+
+use crate::{Apparatus, Clock, Event, Stop};
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::time::Duration;
+use tare_core::fault::Fault;
+use tare_core::form::Form;
+use tare_core::host::{Host, Instance, InstanceState, MappedFile, OpenError, ServiceStart};
+use tare_core::load::{LoadPlan, LoadSummary, LoadTask};
+use tare_core::plan::PlannedTrial;
+use tare_core::record::{TrialData, TrialRecord};
+use tare_core::study::Study;
+use tare_core::trial::{Outcome, Stage};
+use tare_core::units::CpuSet;
+use tare_core::workload::{Readiness, Workload};
+
+/// How often readiness is asked for.
+const READY_POLL: Duration = Duration::from_millis(20);
+/// How long populating may take before it is given up.
+const POPULATE_LIMIT: Duration = Duration::from_secs(600);
+/// What a load process may take beyond the time it was asked to load: connecting, draining, verifying.
+const DRIVE_SLACK: Duration = Duration::from_secs(60);
+/// The share of failed operations above which a trial measures failures, not the service.
+const FAILED_SHARE_MAX: f64 = 0.01;
+/// How often telemetry is read.
+const PROBE_PERIOD: Duration = Duration::from_secs(1);
+
+/// What a trial needs to know.
+pub(crate) struct TrialInputs<'a> {
+    pub(crate) study: &'a Study,
+    pub(crate) workload: &'a Workload,
+    pub(crate) form: &'a Form,
+    pub(crate) planned: &'a PlannedTrial,
+    pub(crate) emulated: bool,
+    pub(crate) seed: u64,
+    pub(crate) generator_cpus: &'a CpuSet,
+    pub(crate) service_cpus: &'a CpuSet,
+    /// Whether the resource probe runs: in the first trial of each form.
+    pub(crate) probe_resources: bool,
+    /// What the services had mapped in the first measured trial of the run.
+    pub(crate) reference_bits: &'a BTreeMap<String, Vec<MappedFile>>,
+}
+
+/// Why a trial ended early.
+enum Early {
+    /// It failed in the stage under way.
+    Failed(Fault),
+    /// This machine cannot have the form.
+    Unavailable(Fault),
+}
+
+impl From<Fault> for Early {
+    fn from(fault: Fault) -> Self {
+        Early::Failed(fault)
+    }
+}
+
+/// Runs one trial. `None` when it was stopped: it then leaves no row, and a resumed run repeats it.
+pub(crate) fn run_trial(
+    inputs: &TrialInputs,
+    apparatus: &mut dyn Apparatus,
+    clock: &dyn Clock,
+    stop: &Stop,
+    tell: &mut dyn FnMut(Event),
+) -> Option<TrialData> {
+    let record = TrialRecord {
+        trial: inputs.planned.clone(),
+        started: clock.timestamp(),
+        stages: BTreeMap::new(),
+        outcome: Outcome::Measured,
+        warnings: Vec::new(),
+        emulated: inputs.emulated,
+        load: None,
+        mapped: BTreeMap::new(),
+        resources: BTreeMap::new(),
+        facts: BTreeMap::new(),
+        path: String::new(),
+        logs: BTreeMap::new(),
+        metrics: BTreeMap::new(),
+    };
+    let data = TrialData { record, seconds: Vec::new(), telemetry: Vec::new() };
+    let mut trial =
+        Trial { inputs, apparatus, clock, stop, tell, data, stage: Stage::Provision, stage_began: clock.now() };
+    trial.whole();
+    // What was measured before the stop is kept; what the stop cut short would be mistaken for a failure.
+    let whole = trial.data.record.load.is_some();
+    if stop.raised() && !whole { None } else { Some(trial.data) }
+}
+
+struct Trial<'a, 'b> {
+    inputs: &'a TrialInputs<'b>,
+    apparatus: &'a mut dyn Apparatus,
+    clock: &'a dyn Clock,
+    stop: &'a Stop,
+    tell: &'a mut dyn FnMut(Event),
+    data: TrialData,
+    stage: Stage,
+    stage_began: Duration,
+}
+
+impl Trial<'_, '_> {
+    fn whole(&mut self) {
+        self.stage_began = self.clock.now();
+        (self.tell)(Event::StageStarted { stage: Stage::Provision });
+        let starts = self.starts();
+        let label = format!("t{}", self.inputs.planned.index);
+        let mut host = match self.apparatus.open_form(&label, self.inputs.form, &starts) {
+            Ok(host) => host,
+            Err(OpenError::Unavailable(why)) => return self.end(Early::Unavailable(why)),
+            Err(OpenError::Failed(why)) => return self.end(Early::Failed(why)),
+        };
+        let mut started = Vec::new();
+        if let Err(early) = self.up_to_verify(host.as_mut(), &starts, &mut started) {
+            self.keep_logs(host.as_mut(), &started);
+            self.end(early);
+        } else if self.data.record.outcome != Outcome::Measured {
+            self.keep_logs(host.as_mut(), &started);
+        }
+        self.enter(Stage::Teardown);
+        // Last started, first stopped: a service may need those that were started before it.
+        for instance in started.iter().rev() {
+            if let Err(fault) = host.stop(&instance.instance) {
+                self.data.record.warnings.push(format!("teardown: {fault}"));
+            }
+        }
+        if let Err(fault) = host.close() {
+            self.data.record.warnings.push(format!("teardown: {fault}"));
+        }
+        self.leave();
+    }
+
+    fn starts(&self) -> Vec<ServiceStart> {
+        let services = self.inputs.workload.services.iter();
+        services
+            .map(|service| ServiceStart {
+                instance: service.name.clone(),
+                service: service.clone(),
+                cpus: Some(self.inputs.service_cpus.clone()),
+            })
+            .collect()
+    }
+
+    fn up_to_verify(
+        &mut self,
+        host: &mut dyn Host,
+        starts: &[ServiceStart],
+        started: &mut Vec<Instance>,
+    ) -> Result<(), Early> {
+        self.data.record.facts = host.facts()?;
+        if self.inputs.probe_resources {
+            for start in starts {
+                let report = host.resources(start)?;
+                self.data.record.resources.insert(start.instance.clone(), report);
+            }
+        }
+        self.enter(Stage::Deploy);
+        for start in starts {
+            let instance = host.start(start).map_err(|fault| fault.context(format!("service {}", start.instance)))?;
+            started.push(instance.clone());
+            self.wait_ready(host, start, &instance)?;
+        }
+        let endpoint = self.load_endpoint(started)?;
+        self.enter(Stage::Populate);
+        self.drive(endpoint, LoadTask::Populate, POPULATE_LIMIT)?;
+        self.enter(Stage::Settle);
+        host.begin_probe(&[], PROBE_PERIOD)?;
+        let study = self.inputs.study;
+        let limit = study.settle + study.measure + study.timeout + DRIVE_SLACK;
+        let driven = self.drive(endpoint, LoadTask::Run, limit);
+        let probed = host.end_probe();
+        let load = match driven {
+            Ok(load) => load,
+            Err(fault) => return Err(Early::Failed(self.blame(host, started, fault))),
+        };
+        self.data.telemetry = probed?;
+        self.enter(Stage::Verify);
+        self.verify(host, started, load)
+    }
+
+    fn wait_ready(&mut self, host: &mut dyn Host, start: &ServiceStart, instance: &Instance) -> Result<(), Early> {
+        let name = &start.instance;
+        let began = self.clock.now();
+        let within = start.service.ready.within();
+        // An emulated guest is an order of magnitude slower than a real machine; its limits are too.
+        let within = if self.inputs.emulated { within * 10 } else { within };
+        loop {
+            if let InstanceState::Ended(how) = host.state(name)? {
+                let fault = Fault::new(format!("service {name} ended before it was ready: {how}"));
+                return Err(fault.with_log(host.log(name).unwrap_or_default()).into());
+            }
+            let Some(last) = self.ready(host, start, instance)? else { return Ok(()) };
+            if self.stop.raised() {
+                return Err(Fault::new("interrupted").into());
+            }
+            if self.clock.now().saturating_sub(began) > within {
+                let within = tare_core::units::show_duration(within);
+                let fault = Fault::new(format!("service {name} was not ready within {within}: {last}"));
+                let fault = fault.remedy("read its output below; raise `ready: within:` if it only needs longer");
+                return Err(fault.with_log(host.log(name).unwrap_or_default()).into());
+            }
+            self.clock.sleep(READY_POLL);
+        }
+    }
+
+    /// `None` when it is ready, else why it is not.
+    fn ready(
+        &mut self,
+        host: &mut dyn Host,
+        start: &ServiceStart,
+        instance: &Instance,
+    ) -> Result<Option<String>, Early> {
+        match &start.service.ready {
+            Readiness::Log { text, .. } => {
+                let found = host.log(&start.instance)?.contains(text.as_str());
+                Ok((!found).then(|| format!("'{text}' does not stand in its output")))
+            }
+            Readiness::Port { port, .. } => {
+                let Some(endpoint) = instance.endpoints.get(port).copied() else {
+                    return Err(Fault::new(format!("the form gave no address for port '{port}'")).into());
+                };
+                if !self.apparatus.reachable(endpoint) {
+                    return Ok(Some(format!("{endpoint} accepts no connection")));
+                }
+                let spoken = &self.inputs.workload.protocol;
+                if spoken.service != start.service.name || spoken.port != *port {
+                    return Ok(None);
+                }
+                let answer = self.drive(endpoint, LoadTask::Ready, start.service.ready.within());
+                Ok(answer.err().map(|fault| fault.message))
+            }
+        }
+    }
+
+    fn load_endpoint(&self, started: &[Instance]) -> Result<SocketAddr, Early> {
+        let spoken = &self.inputs.workload.protocol;
+        let instance = started.iter().find(|instance| instance.instance == spoken.service);
+        let endpoint = instance.and_then(|instance| instance.endpoints.get(&spoken.port));
+        endpoint.copied().ok_or_else(|| Fault::new(format!("no address for port '{}'", spoken.port)).into())
+    }
+
+    fn drive(&mut self, endpoint: SocketAddr, task: LoadTask, limit: Duration) -> Result<LoadSummary, Fault> {
+        let study = self.inputs.study;
+        let spoken = &self.inputs.workload.protocol;
+        let plan = LoadPlan {
+            task,
+            protocol: spoken.protocol.clone(),
+            options: spoken.options.clone(),
+            endpoint,
+            profile: study.load.clone(),
+            settle: study.settle,
+            measure: study.measure,
+            timeout: study.timeout,
+            seed: self.inputs.seed,
+            cpus: self.inputs.generator_cpus.clone(),
+        };
+        let (stage, stage_began) = (&mut self.stage, &mut self.stage_began);
+        let (clock, tell, data) = (self.clock, &mut *self.tell, &mut self.data);
+        self.apparatus.drive(&plan, limit, self.stop, &mut |row| {
+            if row.measured && *stage == Stage::Settle {
+                let now = clock.now();
+                data.record.stages.insert(Stage::Settle, now.saturating_sub(*stage_began).as_secs_f64());
+                (*stage, *stage_began) = (Stage::Measure, now);
+                tell(Event::StageStarted { stage: Stage::Measure });
+            }
+            data.seconds.push(row.clone());
+            tell(Event::Second { row: row.clone() });
+        })
+    }
+
+    /// A load that broke off usually has a cause on the other side: say it if it can be seen.
+    fn blame(&mut self, host: &mut dyn Host, started: &[Instance], fault: Fault) -> Fault {
+        for instance in started {
+            match host.state(&instance.instance) {
+                Ok(InstanceState::Ended(how)) => {
+                    let log = host.log(&instance.instance).unwrap_or_default();
+                    let what = format!("service {} ended under load: {how}", instance.instance);
+                    return Fault::new(format!("{what} (the load says: {})", fault.message)).with_log(log);
+                }
+                Ok(InstanceState::Running) => {}
+                Err(gone) => return gone.context(fault.message),
+            }
+        }
+        fault
+    }
+
+    fn verify(&mut self, host: &mut dyn Host, started: &[Instance], load: LoadSummary) -> Result<(), Early> {
+        let mut voids = Vec::new();
+        for instance in started {
+            let name = &instance.instance;
+            if let InstanceState::Ended(how) = host.state(name)? {
+                let fault = Fault::new(format!("service {name} ended under load: {how}"));
+                return Err(fault.with_log(host.log(name).unwrap_or_default()).into());
+            }
+            let mapped = host.mapped_files(name)?;
+            if let Some(reference) = self.inputs.reference_bits.get(name).filter(|bits| **bits != mapped) {
+                let difference = differ(reference, &mapped);
+                voids.push(format!("service {name} runs other files than in the first trial: {difference}"));
+            }
+            self.data.record.mapped.insert(name.clone(), mapped);
+            self.data.record.path.clone_from(&instance.path);
+        }
+        voids.extend(load.saturated.iter().map(|why| format!("the generator was the limit: {why}")));
+        let failed = load.checks.iter().filter(|check| !check.passed);
+        voids.extend(failed.map(|check| format!("check '{}' failed: {}", check.name, check.detail)));
+        match tare_stats::trial_metrics(&load, &self.data.telemetry) {
+            Ok(metrics) => self.data.record.metrics = metrics,
+            Err(why) => voids.push(why),
+        }
+        let failed_share = self.data.record.metrics.get("failed_share").copied().unwrap_or(0.0);
+        if failed_share > FAILED_SHARE_MAX {
+            let kinds: Vec<String> = load.failures.iter().map(|(kind, n)| format!("{n} {kind}")).collect();
+            voids.push(format!("{:.1} % of the operations failed: {}", failed_share * 100.0, kinds.join(", ")));
+        } else if failed_share > 0.0 {
+            self.data.record.warnings.push(format!("{:.4} % of the operations failed", failed_share * 100.0));
+        }
+        self.data.record.load = Some(load);
+        if !voids.is_empty() {
+            self.data.record.outcome = Outcome::Invalid { why: Fault::new(voids.join("; ")) };
+            self.data.record.metrics.clear();
+        }
+        Ok(())
+    }
+
+    fn keep_logs(&mut self, host: &mut dyn Host, started: &[Instance]) {
+        for instance in started {
+            if let Ok(log) = host.log(&instance.instance) {
+                self.data.record.logs.insert(instance.instance.clone(), log);
+            }
+        }
+    }
+
+    fn end(&mut self, early: Early) {
+        self.data.record.metrics.clear();
+        self.data.record.outcome = match early {
+            Early::Failed(why) => Outcome::Failed { stage: self.stage, why },
+            Early::Unavailable(why) => Outcome::Skipped { why },
+        };
+    }
+
+    fn enter(&mut self, stage: Stage) {
+        self.leave();
+        self.stage = stage;
+        (self.tell)(Event::StageStarted { stage });
+    }
+
+    fn leave(&mut self) {
+        let now = self.clock.now();
+        self.data.record.stages.insert(self.stage, now.saturating_sub(self.stage_began).as_secs_f64());
+        self.stage_began = now;
+    }
+}
+
+/// The first file in which two lists differ, in words.
+fn differ(reference: &[MappedFile], seen: &[MappedFile]) -> String {
+    let by_path = |files: &[MappedFile]| -> BTreeMap<String, String> {
+        files.iter().map(|file| (file.path.clone(), file.digest.clone())).collect()
+    };
+    let (reference, seen) = (by_path(reference), by_path(seen));
+    for (path, digest) in &reference {
+        match seen.get(path) {
+            None => return format!("{path} is not mapped here"),
+            Some(other) if other != digest => return format!("{path} is {other}, was {digest}"),
+            Some(_) => {}
+        }
+    }
+    let extra = seen.keys().find(|path| !reference.contains_key(*path));
+    extra.map_or_else(|| "the order differs".to_owned(), |path| format!("{path} is mapped here only"))
+}
