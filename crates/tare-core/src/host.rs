@@ -254,6 +254,9 @@ pub struct GuestNeeds {
     pub archives: bool,
     /// Memory for the layer itself, bytes.
     pub memory_bytes: u64,
+    /// Kernel modules to be loaded in the guest, with those they depend on; one that the kernel does not have is no
+    /// error, it may be built in.
+    pub modules: Vec<String>,
 }
 
 /// Whether a layer can be had.
