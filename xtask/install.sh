@@ -1,0 +1,159 @@
+# Sourced by ./quickstart and ./test: finds out what is missing on a Debian or Ubuntu machine, says it, installs it,
+# and sees to it that a Docker Engine answers.
+
+rust_needed=1.91
+docker_socket=/var/run/docker.sock
+our_policy=        # the file that keeps packages from starting what they bring, while we have put it there
+docker_started_by= # how we started the Docker Engine: empty (we did not), "systemd" or its process id
+
+say() { printf '%s\n' "$*"; }
+
+die() {
+    printf '%s: error: %s\n' "${0##*/}" "$1" >&2
+    [ -z "${2:-}" ] || printf '  to do: %s\n' "$2" >&2
+    exit 1
+}
+
+as_root() {
+    if [ "$(id -u)" = 0 ]; then "$@"; else sudo "$@"; fi
+}
+
+# install_packages NEED...: each need is `package=what shows that it is there`, a command or an absolute path.
+# Nothing that the packages bring is started or enabled: a fresh redis-server would take the port that is wanted.
+install_packages() {
+    local need package evidence missing=()
+    for need in "$@"; do
+        package=${need%%=*} evidence=${need#*=}
+        case $evidence in
+        /*) [ -e "$evidence" ] ;;
+        *) PATH=$PATH:/usr/sbin:/sbin command -v "$evidence" >/dev/null ;;
+        esac || missing+=("$package")
+    done
+    [ ${#missing[@]} -gt 0 ] || return 0
+    command -v apt-get >/dev/null ||
+        die "missing: ${missing[*]}; and this is neither Debian nor Ubuntu" "install their like by hand, then run this again"
+    say "installing with apt: ${missing[*]}"
+    if [ ! -e /usr/sbin/policy-rc.d ]; then
+        our_policy=/usr/sbin/policy-rc.d
+        printf '#!/bin/sh\nexit 101\n' | as_root install -m 755 /dev/stdin $our_policy
+    fi
+    local apt=(env DEBIAN_FRONTEND=noninteractive NEEDRESTART_SUSPEND=1 apt-get -qq -o Dpkg::Use-Pty=0
+        -o DPkg::Lock::Timeout=300 -o Acquire::Retries=3)
+    local failed=
+    { as_root "${apt[@]}" update && as_root "${apt[@]}" install -y --no-install-recommends "${missing[@]}"; } \
+        </dev/null >"$log_dir/apt.log" 2>&1 || failed=1
+    remove_our_policy
+    if [ -n "$failed" ]; then
+        tail -n 20 "$log_dir/apt.log" >&2
+        die "apt could not install: ${missing[*]}" "see the lines above; 'apt-get update' and a working mirror are needed"
+    fi
+    if has_systemd && [[ " ${missing[*]} " == *" redis-server "* ]]; then
+        as_root systemctl disable --quiet redis-server </dev/null || true
+    fi
+}
+
+remove_our_policy() {
+    [ -z "$our_policy" ] || as_root rm -f "$our_policy"
+    our_policy=
+}
+
+# What running Tare needs. The engine's package only when there is no engine of another origin.
+run_needs() {
+    say curl=curl ca-certificates=/etc/ssl/certs/ca-certificates.crt
+    docker_answers 2>/dev/null || say docker.io=dockerd
+    say mmdebstrap=mmdebstrap qemu-system-x86=qemu-system-x86_64 iproute2=ip iptables=iptables e2fsprogs=mkfs.ext4
+    say kmod=modprobe xz-utils=xz zstd=zstd
+}
+
+# What building it needs, beside Rust.
+build_needs() { say gcc=gcc libc6-dev=/usr/include/stdio.h; }
+
+# What its tests need on top.
+test_needs() { say git=git redis-server=redis-server redis-tools=redis-cli; }
+
+# install_rust [COMPONENT...]: a cargo that is new enough, with these components, first on PATH.
+install_rust() {
+    PATH=${CARGO_HOME:-$HOME/.cargo}/bin:$PATH
+    export PATH
+    if ! rust_is_new_enough; then
+        if command -v rustup >/dev/null; then
+            say "installing with rustup: the current stable Rust (at least $rust_needed is needed)"
+            rustup -q toolchain install stable --profile minimal || die "rustup could not install Rust"
+            export RUSTUP_TOOLCHAIN=stable
+        else
+            say "installing Rust with rustup (https://rustup.rs) into ${CARGO_HOME:-$HOME/.cargo}"
+            curl --proto '=https' --tlsv1.2 -fsS --retry 3 https://sh.rustup.rs -o "$log_dir/rustup.sh" ||
+                die "https://sh.rustup.rs cannot be reached" "install Rust $rust_needed or newer by hand"
+            sh "$log_dir/rustup.sh" -q -y --profile minimal --no-modify-path </dev/null || die "rustup could not install Rust"
+        fi
+        hash -r
+        rust_is_new_enough || die "cargo is still older than $rust_needed: $(cargo --version 2>&1)"
+    fi
+    local component missing=()
+    for component in "$@"; do
+        cargo "${component/rustfmt/fmt}" --version >/dev/null 2>&1 || missing+=("$component")
+    done
+    [ ${#missing[@]} -gt 0 ] || return 0
+    command -v rustup >/dev/null || die "missing parts of Rust: ${missing[*]}" "install them the way Rust was installed"
+    say "installing with rustup: ${missing[*]}"
+    rustup -q component add "${missing[@]}" || die "rustup could not install: ${missing[*]}"
+}
+
+rust_is_new_enough() {
+    local version
+    version=$(cargo --version 2>/dev/null | cut -d' ' -f2) || return 1
+    [ -n "$version" ] && [ "$(printf '%s\n%s\n' "$rust_needed" "$version" | sort -V | head -n 1)" = "$rust_needed" ]
+}
+
+host_triple() { rustc -vV | sed -n 's/^host: //p'; }
+
+has_systemd() { [ -d /run/systemd/system ]; }
+
+# Whether an engine answers. Asked of the socket: a `docker` on PATH says nothing about an engine.
+docker_answers() {
+    as_root curl -fs --max-time 10 --unix-socket $docker_socket http://localhost/_ping >/dev/null 2>&1
+}
+
+# Starts the Docker Engine unless one answers. $1: where its output goes when there is no systemd.
+start_docker() {
+    docker_answers && return
+    if has_systemd; then
+        say "starting the Docker Engine: systemctl start docker"
+        as_root systemctl start docker </dev/null || die "systemd could not start the Docker Engine" "journalctl -u docker"
+        docker_started_by=systemd
+    else
+        say "starting the Docker Engine: dockerd (its output: $1)"
+        # A minimal init may leave the control groups unmounted; no engine starts without them.
+        grep -q ' /sys/fs/cgroup' /proc/self/mounts || as_root mount -t cgroup2 none /sys/fs/cgroup
+        # A pid file of a machine that was switched off would keep the engine from starting.
+        as_root sh -c 'setsid dockerd </dev/null >"$1" 2>&1 & echo $!' sh "$1" >"$log_dir/dockerd.pid"
+        docker_started_by=$(cat "$log_dir/dockerd.pid")
+    fi
+    local waited=0
+    until docker_answers; do
+        waited=$((waited + 1))
+        if [ $waited -gt 60 ] || { ! has_systemd && ! as_root kill -0 "$docker_started_by" 2>/dev/null; }; then
+            has_systemd || tail -n 15 "$1" >&2
+            docker_started_by=
+            die "the Docker Engine does not answer at $docker_socket" "see the lines above; start it by hand, then run this again"
+        fi
+        sleep 1
+    done
+}
+
+# Stops the Docker Engine if start_docker started it, and waits for it.
+stop_our_docker() {
+    case $docker_started_by in
+    "") return ;;
+    systemd) as_root systemctl stop docker.service docker.socket </dev/null >/dev/null 2>&1 || true ;;
+    *)
+        as_root kill "$docker_started_by" 2>/dev/null || true
+        local waited=0
+        while as_root kill -0 "$docker_started_by" 2>/dev/null && [ $waited -lt 30 ]; do
+            sleep 1
+            waited=$((waited + 1))
+        done
+        ;;
+    esac
+    docker_started_by=
+}

@@ -1,0 +1,101 @@
+//! The rules that no compiler knows, checked by scanning text: good enough to catch a slip, simple enough to trust.
+//!
+//! A rule is a function from the [`Tree`] to its findings, and one row of [`RULES`].
+
+mod crates;
+mod data;
+mod names;
+mod size;
+mod source;
+mod tree;
+mod words;
+
+use crate::output_of;
+use anyhow::Result;
+use std::fmt;
+use std::path::Path;
+use tree::Tree;
+
+/// Something that breaks a rule.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+struct Finding {
+    /// The file, from the workspace's root.
+    file: String,
+    /// The line, from 1.
+    line: usize,
+    /// The rule's name.
+    rule: &'static str,
+    /// What to do.
+    advice: String,
+}
+
+impl Finding {
+    fn new(file: &str, line: usize, rule: &'static str, advice: impl Into<String>) -> Self {
+        Finding { file: file.to_owned(), line, rule, advice: advice.into() }
+    }
+}
+
+impl fmt::Display for Finding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}: {}: {}", self.file, self.line, self.rule, self.advice)
+    }
+}
+
+type Rule = fn(&Tree) -> Vec<Finding>;
+
+const RULES: &[Rule] = &[
+    size::file_length,
+    size::function_length,
+    size::line_length,
+    size::trailing_space,
+    words::module_names,
+    words::refused_words,
+    words::unfinished,
+    words::machine_paths,
+    crates::dependencies,
+    crates::reexports,
+    crates::crate_docs,
+    crates::clock_and_environment,
+    names::foreign_names,
+    data::workloads,
+];
+
+/// Checks the workspace at `root` and prints every finding. Whether there was none.
+pub(crate) fn run(root: &Path) -> Result<bool> {
+    let tree = Tree::read(root)?;
+    let mut findings = check(&tree);
+    // Not every copy of the source is a repository.
+    if let Ok(log) = output_of("git", &["log", "--no-merges", "-n", "30", "--format=%h %s"], root) {
+        findings.extend(data::commit_subjects(&log));
+    }
+    for finding in &findings {
+        println!("{finding}");
+    }
+    println!("tidy: {} findings in {} files", findings.len(), tree.files.len());
+    Ok(findings.is_empty())
+}
+
+fn check(tree: &Tree) -> Vec<Finding> {
+    let mut findings: Vec<Finding> = RULES.iter().flat_map(|rule| rule(tree)).collect();
+    findings.sort();
+    findings
+}
+
+/// What rules are tested with: the rule names found in a tree of these files.
+#[cfg(test)]
+fn found(rule: Rule, files: &[(&str, &str)]) -> Vec<String> {
+    rule(&Tree::of(files)).iter().map(ToString::to_string).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn findings_come_sorted_and_with_their_place() {
+        let tree = Tree::of(&[("crates/b/src/x.rs", "let a = 1; \n"), ("crates/a/src/x.rs", "fn f() {}\n\nlet b; \n")]);
+        let lines: Vec<String> = check(&tree).iter().map(ToString::to_string).collect();
+        assert_eq!(lines[0], "crates/a/src/x.rs:3: trailing-space: remove it");
+        assert_eq!(lines[1], "crates/b/src/x.rs:1: trailing-space: remove it");
+    }
+}
