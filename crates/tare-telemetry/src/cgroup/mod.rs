@@ -1,0 +1,170 @@
+//! Cgroups, version 1 and 2. Which one a directory belongs to is told by the files in it, so that a machine with
+//! both needs no case of its own.
+
+use crate::proc::ticks;
+use crate::root::{KeptFile, Root};
+use crate::scan::{keyed, lines, number, pressure_some_us, words};
+use crate::source::{Of, Reading, SourceReader, SourceRow, SourceState};
+use std::path::PathBuf;
+use tare_core::telemetry::Scope;
+
+/// The row of [`crate::SOURCES`].
+pub const ROW: SourceRow = SourceRow {
+    name: "cgroup",
+    about: "CPU time, throttling, memory and pressure of control groups, version 1 and 2",
+    metrics: &[
+        "cpu_total_s",
+        "cpu_user_s",
+        "cpu_system_s",
+        "throttled_s",
+        "throttled_periods",
+        "memory_bytes",
+        "disk_read_bytes",
+        "disk_write_bytes",
+        "psi_cpu_some_s",
+        "psi_memory_some_s",
+        "psi_io_some_s",
+    ],
+    probe,
+    reader: |root, scopes| Box::new(CgroupReader::new(root, scopes)),
+};
+
+fn probe(root: &Root) -> SourceState {
+    let mounted = ["cgroup.controllers", "cpuacct", "cpu,cpuacct", "unified"];
+    if mounted.iter().any(|name| root.has(format!("sys/fs/cgroup/{name}"))) {
+        return SourceState::Ready;
+    }
+    SourceState::Unavailable {
+        why: "no control groups are mounted, so throttling and a container's own account cannot be read".to_owned(),
+        how_to_check: "grep cgroup /proc/mounts".to_owned(),
+    }
+}
+
+/// How a number is found in a file.
+#[derive(Clone, Copy)]
+enum At {
+    /// It is the whole file.
+    Whole,
+    /// It stands after a key.
+    Key(&'static str),
+    /// It is the total of the `some` line of a pressure file.
+    Some,
+    /// The sum over devices of `key=number`, as in `io.stat`.
+    Devices(&'static str),
+    /// The sum over devices of the lines `device key number`, as in the blkio files.
+    Lines(&'static str),
+}
+
+/// One file, one number of it, its metric and its unit. The first that is there delivers the metric.
+type Known = (&'static str, At, &'static str, fn(u64) -> f64);
+
+/// CPU figures of version 1 stand first: where both versions are mounted, version 2 also has a `cpu.stat`.
+const KNOWN: &[Known] = &[
+    ("cpuacct.usage", At::Whole, "cpu_total_s", |ns| ns as f64 * 1e-9),
+    ("cpuacct.usage_user", At::Whole, "cpu_user_s", |ns| ns as f64 * 1e-9),
+    ("cpuacct.usage_sys", At::Whole, "cpu_system_s", |ns| ns as f64 * 1e-9),
+    ("cpuacct.stat", At::Key("user"), "cpu_user_s", ticks),
+    ("cpuacct.stat", At::Key("system"), "cpu_system_s", ticks),
+    ("cpu.stat", At::Key("usage_usec"), "cpu_total_s", |us| us as f64 * 1e-6),
+    ("cpu.stat", At::Key("user_usec"), "cpu_user_s", |us| us as f64 * 1e-6),
+    ("cpu.stat", At::Key("system_usec"), "cpu_system_s", |us| us as f64 * 1e-6),
+    ("cpu.stat", At::Key("throttled_time"), "throttled_s", |ns| ns as f64 * 1e-9),
+    ("cpu.stat", At::Key("throttled_usec"), "throttled_s", |us| us as f64 * 1e-6),
+    ("cpu.stat", At::Key("nr_throttled"), "throttled_periods", |count| count as f64),
+    ("cpu.pressure", At::Some, "psi_cpu_some_s", |us| us as f64 * 1e-6),
+    ("memory.pressure", At::Some, "psi_memory_some_s", |us| us as f64 * 1e-6),
+    ("io.pressure", At::Some, "psi_io_some_s", |us| us as f64 * 1e-6),
+];
+
+/// What is read only of a scope without processes: for processes, resident memory and their own account of bytes
+/// read and written mean the same in every form, while a cgroup's use holds the page cache too.
+const WITHOUT_PROCESSES: &[Known] = &[
+    ("memory.usage_in_bytes", At::Whole, "memory_bytes", |bytes| bytes as f64),
+    ("memory.current", At::Whole, "memory_bytes", |bytes| bytes as f64),
+    ("blkio.throttle.io_service_bytes_recursive", At::Lines("Read"), "disk_read_bytes", |bytes| bytes as f64),
+    ("blkio.throttle.io_service_bytes_recursive", At::Lines("Write"), "disk_write_bytes", |bytes| bytes as f64),
+    ("io.stat", At::Devices("rbytes"), "disk_read_bytes", |bytes| bytes as f64),
+    ("io.stat", At::Devices("wbytes"), "disk_write_bytes", |bytes| bytes as f64),
+];
+
+impl At {
+    fn find(self, text: &[u8]) -> Option<u64> {
+        match self {
+            At::Whole => number(text.trim_ascii()),
+            At::Key(key) => keyed(text, key),
+            At::Some => pressure_some_us(text),
+            At::Devices(key) => Some(
+                lines(text)
+                    .flat_map(words)
+                    .filter_map(|word| number(word.strip_prefix(key.as_bytes())?.strip_prefix(b"=")?))
+                    .sum(),
+            ),
+            At::Lines(key) => Some(
+                lines(text)
+                    .filter(|line| words(line).nth(1) == Some(key.as_bytes()))
+                    .filter_map(|line| number(words(line).nth(2)?))
+                    .sum(),
+            ),
+        }
+    }
+}
+
+/// A file of a scope and the numbers taken from it.
+struct CgroupFile {
+    scope: usize,
+    path: PathBuf,
+    file: KeptFile,
+    numbers: Vec<(At, &'static str, fn(u64) -> f64)>,
+}
+
+struct CgroupReader {
+    files: Vec<CgroupFile>,
+    buffer: Vec<u8>,
+}
+
+impl CgroupReader {
+    fn new(root: &Root, scopes: &[Scope]) -> CgroupReader {
+        let mut reader = CgroupReader { files: Vec::new(), buffer: Vec::new() };
+        for (index, scope) in scopes.iter().enumerate() {
+            reader.add_scope(root, index, scope);
+        }
+        reader
+    }
+
+    fn add_scope(&mut self, root: &Root, index: usize, scope: &Scope) {
+        let mut delivered: Vec<&str> = Vec::new();
+        let more = if scope.pids.is_empty() { WITHOUT_PROCESSES } else { &[] };
+        for (name, at, metric, unit) in KNOWN.iter().chain(more) {
+            if delivered.contains(metric) {
+                continue;
+            }
+            for directory in &scope.cgroups {
+                let path = root.path(directory).join(name);
+                let Some(file) = KeptFile::open(path.clone()) else { continue };
+                if file.read(&mut self.buffer).and_then(|text| at.find(text)).is_none() {
+                    continue;
+                }
+                delivered.push(metric);
+                let number = (*at, *metric, *unit);
+                match self.files.iter_mut().find(|file| file.scope == index && file.path == path) {
+                    Some(file) => file.numbers.push(number),
+                    None => self.files.push(CgroupFile { scope: index, path, file, numbers: vec![number] }),
+                }
+                break;
+            }
+        }
+    }
+}
+
+impl SourceReader for CgroupReader {
+    fn read(&mut self, into: &mut Reading) {
+        for CgroupFile { scope, file, numbers, .. } in &self.files {
+            let Some(text) = file.read(&mut self.buffer) else { continue };
+            for (at, metric, unit) in numbers {
+                if let Some(value) = at.find(text) {
+                    into.put(Of::Scope(*scope), metric, unit(value));
+                }
+            }
+        }
+    }
+}

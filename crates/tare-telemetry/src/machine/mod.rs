@@ -1,0 +1,235 @@
+//! The machine as a whole, from `/proc` and `/sys/block`.
+
+mod parts;
+
+use crate::proc::ticks;
+use crate::root::{KeptFile, Root};
+use crate::scan::{keyed, lines, number, number_at, paired, pressure_some_us, words};
+use crate::source::{Of, Reading, SourceReader, SourceRow, SourceState};
+use parts::Parts;
+use std::collections::HashMap;
+use std::fmt::Write;
+
+/// The row of [`crate::SOURCES`].
+pub const ROW: SourceRow = SourceRow {
+    name: "machine",
+    about: "CPUs, memory, disks, network and pressure of the whole machine, from /proc",
+    metrics: &[
+        "cpu_user_s",
+        "cpu_system_s",
+        "cpu_softirq_s",
+        "cpu_irq_s",
+        "cpu_steal_s",
+        "cpu_idle_s",
+        "cpu_guest_s",
+        "context_switches",
+        "load_running",
+        "memory_bytes",
+        "memory_available_bytes",
+        "minor_faults",
+        "major_faults",
+        "disk_read_bytes",
+        "disk_write_bytes",
+        "net_rx_bytes",
+        "net_tx_bytes",
+        "net_rx_packets",
+        "net_tx_packets",
+        "tcp_retransmits",
+        "listen_drops",
+        "psi_cpu_some_s",
+        "psi_memory_some_s",
+        "psi_io_some_s",
+    ],
+    probe,
+    reader: |root, _| Box::new(MachineReader::new(root)),
+};
+
+fn probe(root: &Root) -> SourceState {
+    if root.has("proc/stat") {
+        return SourceState::Ready;
+    }
+    SourceState::Unavailable {
+        why: "/proc/stat cannot be read, so the machine's CPU time is unknown".to_owned(),
+        how_to_check: "head -1 /proc/stat".to_owned(),
+    }
+}
+
+struct MachineReader {
+    root: Root,
+    stat: Option<KeptFile>,
+    meminfo: Option<KeptFile>,
+    vmstat: Option<KeptFile>,
+    disks: Option<KeptFile>,
+    net: Option<KeptFile>,
+    snmp: Option<KeptFile>,
+    netstat: Option<KeptFile>,
+    pressure: [(&'static str, Option<KeptFile>); 3],
+    whole_disk: HashMap<String, bool>,
+    disk_parts: Parts<2>,
+    net_parts: Parts<4>,
+    buffer: Vec<u8>,
+    name: String,
+}
+
+impl MachineReader {
+    fn new(root: &Root) -> MachineReader {
+        let open = |path: &str| KeptFile::open(root.path(path));
+        MachineReader {
+            root: root.clone(),
+            stat: open("proc/stat"),
+            meminfo: open("proc/meminfo"),
+            vmstat: open("proc/vmstat"),
+            disks: open("proc/diskstats"),
+            // `/proc/net` is a link to the reading thread's own; named so, it is the same in every thread.
+            net: open("proc/self/net/dev").or_else(|| open("proc/net/dev")),
+            snmp: open("proc/self/net/snmp").or_else(|| open("proc/net/snmp")),
+            netstat: open("proc/self/net/netstat").or_else(|| open("proc/net/netstat")),
+            pressure: [
+                ("psi_cpu_some_s", open("proc/pressure/cpu")),
+                ("psi_memory_some_s", open("proc/pressure/memory")),
+                ("psi_io_some_s", open("proc/pressure/io")),
+            ],
+            whole_disk: HashMap::new(),
+            disk_parts: Parts::default(),
+            net_parts: Parts::default(),
+            buffer: Vec::new(),
+            name: String::new(),
+        }
+    }
+
+    fn read_stat(&mut self, into: &mut Reading) {
+        let Some(text) = self.stat.as_ref().and_then(|file| file.read(&mut self.buffer)) else { return };
+        for line in lines(text) {
+            if let Some(rest) = line.strip_prefix(b"cpu") {
+                put_cpu(rest, &mut self.name, into);
+            }
+        }
+        for (key, metric) in [("ctxt", "context_switches"), ("procs_running", "load_running")] {
+            if let Some(value) = keyed(text, key) {
+                into.put(Of::Machine, metric, value as f64);
+            }
+        }
+    }
+
+    fn read_memory(&mut self, into: &mut Reading) {
+        if let Some(text) = self.meminfo.as_ref().and_then(|file| file.read(&mut self.buffer))
+            && let (Some(total), Some(available)) = (keyed(text, "MemTotal"), keyed(text, "MemAvailable"))
+        {
+            into.put(Of::Machine, "memory_available_bytes", available as f64 * 1024.0);
+            into.put(Of::Machine, "memory_bytes", total.saturating_sub(available) as f64 * 1024.0);
+        }
+        if let Some(text) = self.vmstat.as_ref().and_then(|file| file.read(&mut self.buffer))
+            && let (Some(all), Some(major)) = (keyed(text, "pgfault"), keyed(text, "pgmajfault"))
+        {
+            into.put(Of::Machine, "minor_faults", all.saturating_sub(major) as f64);
+            into.put(Of::Machine, "major_faults", major as f64);
+        }
+    }
+
+    fn read_disks(&mut self, into: &mut Reading) {
+        let Some(text) = self.disks.as_ref().and_then(|file| file.read(&mut self.buffer)) else { return };
+        self.disk_parts.start();
+        let mut any = false;
+        for line in lines(text) {
+            let Some(name) = words(line).nth(2).and_then(|name| std::str::from_utf8(name).ok()) else { continue };
+            let whole = match self.whole_disk.get(name) {
+                Some(whole) => *whole,
+                None => *self.whole_disk.entry(name.to_owned()).or_insert(is_whole_disk(&self.root, name)),
+            };
+            if let (true, Some(read), Some(written)) = (whole, number_at(line, 5), number_at(line, 9)) {
+                any = true;
+                // Sectors of this file are 512 bytes whatever the disk's own are.
+                self.disk_parts.put(name.as_bytes(), [read as f64 * 512.0, written as f64 * 512.0]);
+            }
+        }
+        let [read, written] = self.disk_parts.sums();
+        if any {
+            into.put(Of::Machine, "disk_read_bytes", read);
+            into.put(Of::Machine, "disk_write_bytes", written);
+        }
+    }
+
+    fn read_net(&mut self, into: &mut Reading) {
+        if let Some(text) = self.net.as_ref().and_then(|file| file.read(&mut self.buffer)) {
+            self.net_parts.start();
+            for line in lines(text) {
+                let Some(colon) = line.iter().position(|byte| *byte == b':') else { continue };
+                let (name, counters) = (line[..colon].trim_ascii(), &line[colon + 1..]);
+                let at = |index| number_at(counters, index).map(|value| value as f64);
+                if name != b"lo"
+                    && let (Some(rx), Some(rx_packets), Some(tx), Some(tx_packets)) = (at(0), at(1), at(8), at(9))
+                {
+                    self.net_parts.put(name, [rx, tx, rx_packets, tx_packets]);
+                }
+            }
+            let names = ["net_rx_bytes", "net_tx_bytes", "net_rx_packets", "net_tx_packets"];
+            for (name, value) in names.iter().zip(self.net_parts.sums()) {
+                into.put(Of::Machine, name, value);
+            }
+        }
+        for (file, group, key, metric) in [
+            (&self.snmp, "Tcp:", "RetransSegs", "tcp_retransmits"),
+            (&self.netstat, "TcpExt:", "ListenDrops", "listen_drops"),
+        ] {
+            let text = file.as_ref().and_then(|file| file.read(&mut self.buffer));
+            if let Some(value) = text.and_then(|text| paired(text, group, key)) {
+                into.put(Of::Machine, metric, value as f64);
+            }
+        }
+    }
+}
+
+impl SourceReader for MachineReader {
+    fn read(&mut self, into: &mut Reading) {
+        self.read_stat(into);
+        self.read_memory(into);
+        self.read_disks(into);
+        self.read_net(into);
+        for (metric, file) in &self.pressure {
+            let text = file.as_ref().and_then(|file| file.read(&mut self.buffer));
+            if let Some(total) = text.and_then(pressure_some_us) {
+                into.put(Of::Machine, metric, total as f64 * 1e-6);
+            }
+        }
+    }
+}
+
+/// Puts one CPU's line of `/proc/stat`, without its `cpu`; the line without a number is the sum.
+fn put_cpu(line: &[u8], name: &mut String, into: &mut Reading) {
+    let single = !line.first().is_none_or(u8::is_ascii_whitespace);
+    let mut columns = words(line);
+    let cpu = if single { columns.next().and_then(number) } else { None };
+    if single && cpu.is_none() {
+        return;
+    }
+    let mut times = [0_u64; 10];
+    for (time, word) in times.iter_mut().zip(columns) {
+        *time = number(word).unwrap_or(0);
+    }
+    let [user, nice, system, idle, waiting, irq, softirq, steal, guest, guest_nice] = times;
+    for (metric, value) in [
+        // A guest's time is contained in user time; here each second stands in one place.
+        ("cpu_user_s", (user + nice).saturating_sub(guest + guest_nice)),
+        ("cpu_system_s", system),
+        ("cpu_irq_s", irq),
+        ("cpu_softirq_s", softirq),
+        ("cpu_steal_s", steal),
+        ("cpu_idle_s", idle + waiting),
+        ("cpu_guest_s", guest + guest_nice),
+    ] {
+        match cpu {
+            Some(cpu) => {
+                name.clear();
+                write!(name, "{metric}@{cpu}").expect("a String takes any text");
+                into.put(Of::Machine, name, ticks(value));
+            }
+            None => into.put(Of::Machine, metric, ticks(value)),
+        }
+    }
+}
+
+/// Whether a block device is a disk of its own: no partition of one, nothing stacked upon others, and no memory.
+fn is_whole_disk(root: &Root, name: &str) -> bool {
+    let stacked = ["loop", "ram", "zram", "dm-", "md", "sr", "fd"];
+    !stacked.iter().any(|prefix| name.starts_with(prefix)) && root.has(format!("sys/block/{}", name.replace('/', "!")))
+}

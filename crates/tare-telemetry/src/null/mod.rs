@@ -1,0 +1,20 @@
+//! Delivers nothing: what sampling itself costs, and a stand-in where there is nothing to read.
+
+use crate::root::Root;
+use crate::source::{Reading, SourceReader, SourceRow, SourceState};
+use tare_core::telemetry::Scope;
+
+/// The row of [`crate::SOURCES`].
+pub const ROW: SourceRow = SourceRow {
+    name: "null",
+    about: "delivers nothing, to see what sampling itself costs",
+    metrics: &[],
+    probe: |_: &Root| SourceState::Ready,
+    reader: |_: &Root, _: &[Scope]| Box::new(NullReader),
+};
+
+struct NullReader;
+
+impl SourceReader for NullReader {
+    fn read(&mut self, _: &mut Reading) {}
+}

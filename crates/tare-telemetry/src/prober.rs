@@ -1,0 +1,138 @@
+//! The sampler as seen by who wants samples: a process of its own, so that what it costs is its own and it stands
+//! where the kernel puts it.
+
+use crate::serve::ProbePlan;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{Receiver, channel};
+use std::time::{Duration, Instant};
+use tare_core::fault::{Doing, Fault};
+use tare_core::telemetry::{Prober, Scope, TelemetryRow};
+use tare_core::units::CpuSet;
+
+/// How long the sampler may take to write its first rows, and its last.
+const PATIENCE: Duration = Duration::from_secs(15);
+
+/// A [`Prober`] whose sampler is this very program, started as `tare probe`.
+///
+/// # Errors
+/// When this program cannot find itself.
+pub fn process_prober() -> Result<Box<dyn Prober>, Fault> {
+    let program = "/proc/self/exe";
+    std::fs::metadata(program).doing("find this program in order to start its sampler")?;
+    Ok(Box::new(ProcessProber { running: None }))
+}
+
+struct ProcessProber {
+    running: Option<Running>,
+}
+
+struct Running {
+    child: Child,
+    rows: Receiver<TelemetryRow>,
+    said: Receiver<String>,
+    first: Vec<TelemetryRow>,
+}
+
+impl Prober for ProcessProber {
+    fn begin(&mut self, scopes: &[Scope], period: Duration) -> Result<(), Fault> {
+        if self.running.is_some() {
+            return Err(Fault::new("sampling was begun twice"));
+        }
+        let period_ms = u64::try_from(period.as_millis()).unwrap_or(u64::MAX).max(1);
+        let plan = ProbePlan { scopes: scopes.to_vec(), period_ms, cpus: CpuSet::default() };
+        let mut running = Running::start(&plan)?;
+        // The first rows tell that it works; a sampler that cannot is noticed here, not when the trial is over.
+        match running.rows.recv_timeout(PATIENCE) {
+            Ok(row) => running.first.push(row),
+            Err(_) => return Err(running.fail("the sampler wrote nothing")),
+        }
+        self.running = Some(running);
+        Ok(())
+    }
+
+    fn end(&mut self) -> Result<Vec<TelemetryRow>, Fault> {
+        let Some(mut running) = self.running.take() else {
+            return Err(Fault::new("sampling was ended but never begun"));
+        };
+        drop(running.child.stdin.take());
+        let mut rows = std::mem::take(&mut running.first);
+        let until = Instant::now() + PATIENCE;
+        // The reader drops its end when standard output ends, which is when the sampler is through.
+        loop {
+            match running.rows.recv_timeout(until.saturating_duration_since(Instant::now())) {
+                Ok(row) => rows.push(row),
+                Err(std::sync::mpsc::RecvTimeoutError::Disconnected) => break,
+                Err(std::sync::mpsc::RecvTimeoutError::Timeout) => {
+                    return Err(running.fail("the sampler did not end when it was told to"));
+                }
+            }
+        }
+        let status = running.child.wait().doing("wait for the sampler")?;
+        if !status.success() {
+            return Err(
+                running.fail(&format!("the sampler died ({status}); the telemetry of this trial is incomplete"))
+            );
+        }
+        Ok(rows)
+    }
+}
+
+impl Running {
+    fn start(plan: &ProbePlan) -> Result<Running, Fault> {
+        let mut child = Command::new("/proc/self/exe")
+            .arg("probe")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .doing("start the sampler")?;
+        let mut stdin = child.stdin.take().expect("stdin was asked to be a pipe");
+        let stdout = child.stdout.take().expect("stdout was asked to be a pipe");
+        let stderr = child.stderr.take().expect("stderr was asked to be a pipe");
+        let (send_row, rows) = channel();
+        let (send_said, said) = channel();
+        let mut running = Running { child, rows, said, first: Vec::new() };
+        let rows_thread = std::thread::Builder::new().name("sampler-rows".to_owned()).spawn(move || {
+            for line in BufReader::new(stdout).lines().map_while(Result::ok) {
+                let Ok(row) = serde_json::from_str(&line) else { continue };
+                if send_row.send(row).is_err() {
+                    return;
+                }
+            }
+        });
+        let said_thread = std::thread::Builder::new().name("sampler-errors".to_owned()).spawn(move || {
+            let mut text = String::new();
+            let _ = stderr.take(64 << 10).read_to_string(&mut text);
+            let _ = send_said.send(text);
+        });
+        if let Err(error) = rows_thread.and(said_thread) {
+            return Err(running.fail(&format!("the sampler's output cannot be read: {error}")));
+        }
+        let text = serde_json::to_string(plan).expect("a plan holds numbers and text only");
+        if let Err(error) = stdin.write_all(text.as_bytes()).and_then(|()| stdin.flush()) {
+            return Err(running.fail(&format!("the sampler did not take its plan: {error}")));
+        }
+        running.child.stdin = Some(stdin);
+        Ok(running)
+    }
+
+    /// Ends the sampler for good, and says what it said.
+    fn fail(&mut self, message: &str) -> Fault {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        let said = self.said.recv_timeout(Duration::from_secs(1)).unwrap_or_default();
+        let fault = Fault::new(message).with_log(said.trim());
+        if said.trim().is_empty() { fault } else { fault.context(said.trim().to_owned()) }
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // A trial that failed is not ended, only dropped; its sampler must not stay.
+        if !matches!(self.child.try_wait(), Ok(Some(_))) {
+            let _ = self.child.kill();
+            let _ = self.child.wait();
+        }
+    }
+}

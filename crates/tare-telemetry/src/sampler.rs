@@ -1,0 +1,67 @@
+//! All sources together: one set of rows a reading.
+
+use crate::SOURCES;
+use crate::root::Root;
+use crate::source::{Of, Reading, SourceReader, SourceState};
+use tare_core::fault::Fault;
+use tare_core::telemetry::{Scope, TelemetryRow, Vantage, WHOLE_MACHINE};
+
+/// Reads the machine and scopes, over and over. Counters of its rows never go backwards.
+pub struct Sampler {
+    scopes: Vec<Scope>,
+    readers: Vec<Box<dyn SourceReader>>,
+    reading: Reading,
+}
+
+impl Sampler {
+    /// A sampler of these scopes.
+    ///
+    /// # Errors
+    /// When no source can be read; the message says why for each.
+    pub fn new(root: &Root, scopes: &[Scope]) -> Result<Sampler, Fault> {
+        let mut why_not = Vec::new();
+        let mut ready = false;
+        let mut readers = Vec::new();
+        for row in SOURCES {
+            match (row.probe)(root) {
+                SourceState::Ready => {
+                    ready |= !row.metrics.is_empty();
+                    readers.push((row.reader)(root, scopes));
+                }
+                SourceState::Unavailable { why, how_to_check } => why_not.push(format!("{why} (see {how_to_check})")),
+            }
+        }
+        if !ready {
+            let why = why_not.join("; ");
+            return Err(Fault::new(format!("nothing can be sampled: {why}")).remedy("mount /proc, then try again"));
+        }
+        Ok(Sampler { scopes: scopes.to_vec(), readers, reading: Reading::new(scopes.len()) })
+    }
+
+    /// Reads everything once. The machine's row comes first; a scope of which nothing can be read has none.
+    pub fn sample(&mut self) -> Vec<TelemetryRow> {
+        self.reading.start();
+        for (index, reader) in self.readers.iter_mut().enumerate() {
+            self.reading.from_source(index);
+            reader.read(&mut self.reading);
+        }
+        let at_ns = monotonic_ns();
+        let row = |scope: &str, serving: bool, of: Of| TelemetryRow {
+            at_ns,
+            vantage: Vantage::Host,
+            scope: scope.to_owned(),
+            serving,
+            values: self.reading.values(of),
+        };
+        let mut rows = vec![row(WHOLE_MACHINE, false, Of::Machine)];
+        rows.extend(self.scopes.iter().enumerate().map(|(i, scope)| row(&scope.name, scope.serving, Of::Scope(i))));
+        rows.retain(|row| !row.values.is_empty());
+        rows
+    }
+}
+
+/// CLOCK_MONOTONIC, ns.
+pub(crate) fn monotonic_ns() -> u64 {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
+}

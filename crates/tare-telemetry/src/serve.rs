@@ -1,0 +1,130 @@
+//! The sampler as a process: a plan on standard input, rows on standard output until standard input ends.
+
+use crate::root::Root;
+use crate::sampler::Sampler;
+use serde::{Deserialize, Serialize};
+use std::io::{BufWriter, Read, Write};
+use std::process::ExitCode;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::time::{Duration, Instant};
+use tare_core::fault::Fault;
+use tare_core::telemetry::Scope;
+use tare_core::units::CpuSet;
+
+/// What the sampler shall do: one JSON document.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ProbePlan {
+    /// What to sample beside the machine.
+    pub scopes: Vec<Scope>,
+    /// How often, ms.
+    pub period_ms: u64,
+    /// CPUs for the sampler itself; empty leaves it as it is.
+    #[serde(default)]
+    pub cpus: CpuSet,
+}
+
+/// Serves `tare probe`: reads a [`ProbePlan`], then writes [`tare_core::telemetry::TelemetryRow`]s, one JSON document
+/// a line, at once, every period, and a last time when `stdin` ends. A failure is one line on standard error and a
+/// code other than 0.
+pub fn serve(stdin: impl Read + Send + 'static, stdout: impl Write) -> ExitCode {
+    match run(stdin, stdout) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(fault) => {
+            eprintln!("{fault}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(stdin: impl Read + Send + 'static, stdout: impl Write) -> Result<(), Fault> {
+    let (plan, ended) = read_plan(stdin)?;
+    confine(&plan.cpus)?;
+    allow_many_files();
+    let mut sampler = Sampler::new(&Root::machine(), &plan.scopes)?;
+    let mut out = BufWriter::new(stdout);
+    let period = Duration::from_millis(plan.period_ms.max(1));
+    let mut due = Instant::now();
+    loop {
+        // Who reads the rows has gone: there is nothing left to sample for, and nobody to tell.
+        if write_rows(&mut sampler, &mut out).is_err() {
+            return Ok(());
+        }
+        due += period;
+        // Ticks that were missed, as after the machine was suspended, are not made up for.
+        while due < Instant::now() {
+            due += period;
+        }
+        if wait_for_end(&ended, due) {
+            let _ = write_rows(&mut sampler, &mut out);
+            return Ok(());
+        }
+    }
+}
+
+fn write_rows(sampler: &mut Sampler, out: &mut impl Write) -> std::io::Result<()> {
+    for row in sampler.sample() {
+        serde_json::to_writer(&mut *out, &row)?;
+        out.write_all(b"\n")?;
+    }
+    out.flush()
+}
+
+/// Reads the plan and leaves a thread behind that tells when `stdin` ends.
+fn read_plan(stdin: impl Read + Send + 'static) -> Result<(ProbePlan, Receiver<()>), Fault> {
+    let (tell_plan, plan) = channel();
+    let (tell_end, end) = channel();
+    let watch = move || {
+        let mut stdin = stdin;
+        let first = serde_json::Deserializer::from_reader(&mut stdin).into_iter::<ProbePlan>().next();
+        let told = tell_plan.send(first);
+        let mut rest = [0; 512];
+        while told.is_ok() {
+            match stdin.read(&mut rest) {
+                Ok(0) => break,
+                Ok(_) => {}
+                Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+                Err(_) => break,
+            }
+        }
+        let _ = tell_end.send(());
+    };
+    let thread = std::thread::Builder::new().name("stdin".to_owned()).spawn(watch);
+    thread.map_err(|error| Fault::from_error("start a thread for the sampler", &error))?;
+    let remedy = "send one JSON document with scopes, period_ms and cpus";
+    match plan.recv() {
+        Ok(Some(Ok(plan))) => Ok((plan, end)),
+        Ok(Some(Err(error))) => Err(Fault::from_error("read the plan of the sampler", &error).remedy(remedy)),
+        Ok(None) | Err(_) => Err(Fault::new("standard input ended before a plan came").remedy(remedy)),
+    }
+}
+
+/// Waits until `due`; true when standard input has ended before.
+fn wait_for_end(ended: &Receiver<()>, due: Instant) -> bool {
+    match ended.recv_timeout(due.saturating_duration_since(Instant::now())) {
+        Ok(()) | Err(RecvTimeoutError::Disconnected) => true,
+        Err(RecvTimeoutError::Timeout) => false,
+    }
+}
+
+fn confine(cpus: &CpuSet) -> Result<(), Fault> {
+    if cpus.is_empty() {
+        return Ok(());
+    }
+    let mut set = rustix::thread::CpuSet::new();
+    for cpu in cpus.cpus().iter().filter(|cpu| (**cpu as usize) < rustix::thread::CpuSet::MAX_CPU) {
+        set.set(*cpu as usize);
+    }
+    rustix::thread::sched_setaffinity(None, &set).map_err(|error| {
+        let doing = format!("run the sampler on the CPUs {cpus}");
+        Fault::from_error(doing, &error).remedy("name CPUs that are online and that this process may use")
+    })
+}
+
+/// Files of watched processes are held open: lifts the soft limit to the hard one.
+fn allow_many_files() {
+    use rustix::process::{Resource, getrlimit, setrlimit};
+    let mut limit = getrlimit(Resource::Nofile);
+    limit.current = limit.maximum;
+    // Without it, files are opened anew each time: dearer, but right.
+    let _ = setrlimit(Resource::Nofile, limit);
+}
