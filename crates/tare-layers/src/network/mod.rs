@@ -1,1 +1,171 @@
-//! network.
+//! Links, addresses, forwarding and the namespace from which load comes. Everything made here is named after its
+//! run, so that it can be found and removed after a crash.
+
+mod forwarding;
+mod netlink;
+mod seat;
+mod tap;
+
+pub use forwarding::{Forwarding, allow_forwarding};
+pub(crate) use forwarding::{remove_rules, restore as restore_forwarding, runs_with_rules};
+pub use seat::GeneratorSeat;
+pub(crate) use seat::{namespaces, remove_namespace};
+pub use tap::tap_create;
+
+use crate::leftovers;
+use netlink::{Netlink, Range};
+use std::net::Ipv4Addr;
+use std::os::fd::BorrowedFd;
+use tare_core::fault::{Doing, Fault};
+
+/// The longest name a link can have, in bytes.
+pub const LINK_NAME_MAX: usize = 15;
+
+fn open() -> Result<Netlink, Fault> {
+    Netlink::open().doing("open the kernel's network configuration")
+}
+
+/// Makes a bridge with an address, and switches it on.
+///
+/// # Errors
+/// When the name is taken or this process may not change the network (it needs root).
+pub fn bridge_create(name: &str, address: Ipv4Addr, prefix: u8) -> Result<(), Fault> {
+    let netlink = open()?;
+    // A fixed, locally administered address: a bridge that borrows the address of its first port changes it when the
+    // port goes, and whoever had learnt it waits for a new one.
+    let [_, b, c, d] = address.octets();
+    netlink.create_bridge(name, [0x02, 0x7a, 0x72, b, c, d]).doing(format!("make the bridge {name}"))?;
+    let finish = || {
+        mark(&netlink, name)?;
+        set_up(&netlink, name, address, prefix)?;
+        accept_any_path(name)
+    };
+    finish().inspect_err(|_| {
+        let _ = netlink.delete(name);
+    })
+}
+
+/// Writes the run that a link's name tells into its alias: the name alone could be somebody else's.
+fn mark(netlink: &Netlink, name: &str) -> Result<(), Fault> {
+    let Some(run) = leftovers::run_of_link(name) else { return Ok(()) };
+    netlink.set_alias(name, &leftovers::mark_name(run)).doing(format!("mark the link {name} as one of run {run}"))
+}
+
+/// Run and name of every link of ours: marked as such, or named after one of `runs`, which are known to be ours.
+pub(crate) fn marked_links(runs: &[String]) -> Result<Vec<(String, String)>, Fault> {
+    let links = open()?.links().doing("list the links")?;
+    let ours = |link: netlink::Link| {
+        let run = leftovers::run_of_link(&link.name)?.to_owned();
+        let marked = link.alias == leftovers::mark_name(&run) || runs.contains(&run);
+        marked.then_some((run, link.name))
+    };
+    Ok(links.into_iter().filter_map(ours).collect())
+}
+
+fn set_up(netlink: &Netlink, name: &str, address: Ipv4Addr, prefix: u8) -> Result<(), Fault> {
+    netlink
+        .add_address(name, Range { address, prefix })
+        .doing(format!("give the link {name} the address {address}/{prefix}"))?;
+    netlink.up(name).doing(format!("switch the link {name} on"))
+}
+
+/// Loosens the reverse-path filter for a link: the kernel takes the stricter of the link's and the machine's, except
+/// that "loose" beats "strict"; in strict mode a reply that leaves by another link makes the request be dropped.
+fn accept_any_path(name: &str) -> Result<(), Fault> {
+    std::fs::write(format!("/proc/sys/net/ipv4/conf/{name}/rp_filter"), "2")
+        .doing(format!("loosen the reverse-path filter of the link {name}"))
+}
+
+/// Gives an existing link an address and switches it on.
+///
+/// # Errors
+/// When there is no such link, it has the address already, or this process may not.
+pub fn link_up_with_address(name: &str, address: Ipv4Addr, prefix: u8) -> Result<(), Fault> {
+    set_up(&open()?, name, address, prefix)
+}
+
+/// Switches an existing link on.
+///
+/// # Errors
+/// When there is no such link or this process may not.
+pub fn link_up(name: &str) -> Result<(), Fault> {
+    open()?.up(name).doing(format!("switch the link {name} on"))
+}
+
+/// Removes a link; one that is gone already is no error.
+///
+/// # Errors
+/// When it is still there.
+pub fn link_delete(name: &str) -> Result<(), Fault> {
+    open()?.delete(name).doing(format!("remove the link {name}")).map(drop)
+}
+
+/// Adds a route to `to/prefix` through the gateway `via`; prefix 0 is the default route.
+///
+/// # Errors
+/// When the gateway cannot be reached or the route is there already.
+pub fn route_add(to: Ipv4Addr, prefix: u8, via: Ipv4Addr) -> Result<(), Fault> {
+    open()?.add_route(Range { address: to, prefix }, via).doing(format!("add the route to {to}/{prefix} via {via}"))
+}
+
+/// Makes two joined links: `name` here, `peer` in the network namespace that `namespace` refers to.
+///
+/// # Errors
+/// When a name is taken or this process may not.
+pub fn veth_create(name: &str, peer: &str, namespace: BorrowedFd<'_>) -> Result<(), Fault> {
+    let netlink = open()?;
+    netlink.create_veth(name, peer, namespace).doing(format!("join the links {name} and {peer}"))?;
+    mark(&netlink, name)
+}
+
+/// Names of the links whose name starts with `prefix`.
+///
+/// # Errors
+/// When the kernel does not answer.
+pub fn links(prefix: &str) -> Result<Vec<String>, Fault> {
+    let links = open()?.links().doing("list the links")?;
+    Ok(links.into_iter().map(|link| link.name).filter(|name| name.starts_with(prefix)).collect())
+}
+
+/// An address space that nothing on this machine uses: `(10, x)` with x even stands for 10.x.0.0/16, and
+/// 10.(x+1).0.0/16, meant for use inside guests, is free as well.
+///
+/// # Errors
+/// When addresses and routes cannot be listed or all of 10.0.0.0/8 is in use.
+pub fn free_subnets() -> Result<(u8, u8), Fault> {
+    let used = open()?.ranges().doing("list the addresses and routes of this machine")?;
+    choose_subnets(&used).ok_or_else(|| {
+        Fault::new("no two neighbouring /16 networks of 10.0.0.0/8 are free on this machine")
+            .remedy("remove routes that cover 10.0.0.0/8, such as those of a VPN, while the study runs")
+    })
+}
+
+fn choose_subnets(used: &[Range]) -> Option<(u8, u8)> {
+    // High numbers first: low ones are what people and cluster software choose.
+    let is_free = |second: u8| {
+        let range = Range { address: Ipv4Addr::new(10, second, 0, 0), prefix: 15 };
+        !used.iter().any(|used| used.overlaps(range))
+    };
+    (0..=127).rev().map(|half| half * 2).find(|second| is_free(*second)).map(|second| (10, second))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn subnets_avoid_what_is_used_on_either_half() {
+        let range = |second, prefix| Range { address: Ipv4Addr::new(10, second, 0, 0), prefix };
+        assert_eq!(choose_subnets(&[]), Some((10, 254)));
+        assert_eq!(choose_subnets(&[range(254, 16)]), Some((10, 252)));
+        assert_eq!(choose_subnets(&[range(255, 24), range(252, 30)]), Some((10, 250)));
+        assert_eq!(choose_subnets(&[range(128, 9)]), Some((10, 126)));
+        assert_eq!(choose_subnets(&[range(0, 8)]), None);
+    }
+
+    #[test]
+    fn this_machine_has_room() {
+        let (first, second) = free_subnets().unwrap();
+        assert_eq!((first, second % 2), (10, 0));
+    }
+}

@@ -1,0 +1,263 @@
+//! Control groups, version 1 and 2, as far as limits, membership and removal go.
+
+use crate::leftovers;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+use tare_core::fault::{Doing, Fault};
+use tare_core::workload::Resources;
+
+/// How long killed processes may take to leave a group.
+const EMPTY_WITHIN: Duration = Duration::from_secs(10);
+/// The period over which a quota is shared out, us: what container engines use.
+const QUOTA_PERIOD_US: u64 = 100_000;
+
+/// A mounted hierarchy.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Hierarchy {
+    /// Where it is mounted.
+    pub(crate) root: PathBuf,
+    /// Its controllers in version 1; `None` is version 2.
+    pub(crate) controllers: Option<Vec<String>>,
+}
+
+/// The hierarchies that are mounted on this machine.
+pub(crate) fn hierarchies() -> Result<Vec<Hierarchy>, Fault> {
+    let text = fs::read_to_string("/proc/self/mounts").doing("list the mounts of this machine")?;
+    let mut found: Vec<Hierarchy> = Vec::new();
+    for hierarchy in text.lines().filter_map(parse_mount) {
+        // The same hierarchy may be mounted at several places; the first is enough.
+        if !found.iter().any(|known| known.controllers == hierarchy.controllers) {
+            found.push(hierarchy);
+        }
+    }
+    Ok(found)
+}
+
+fn parse_mount(line: &str) -> Option<Hierarchy> {
+    let fields: Vec<&str> = line.split(' ').collect();
+    let [_, root, kind, options, ..] = fields[..] else { return None };
+    let controllers = match kind {
+        "cgroup2" => None,
+        "cgroup" => Some(options.split(',').map(str::to_owned).collect()),
+        _ => return None,
+    };
+    Some(Hierarchy { root: PathBuf::from(root.replace("\\040", " ")), controllers })
+}
+
+/// Which versions are in use, for the record: "1", "2" or "1+2".
+pub(crate) fn versions() -> String {
+    let hierarchies = hierarchies().unwrap_or_default();
+    let first = hierarchies.iter().any(|h| h.controllers.as_ref().is_some_and(|c| c.iter().any(|c| c == "memory")));
+    let second = hierarchies.iter().any(|h| h.controllers.is_none());
+    match (first, second) {
+        (true, true) => "1+2".to_owned(),
+        (true, false) => "1".to_owned(),
+        (false, true) => "2".to_owned(),
+        (false, false) => "none".to_owned(),
+    }
+}
+
+/// The group of one instance: a directory in each hierarchy that limits it.
+#[derive(Debug)]
+pub(crate) struct Group {
+    /// The directories; the first one controls memory.
+    directories: Vec<PathBuf>,
+    unified: bool,
+}
+
+impl Group {
+    /// Makes the group `tare-<run>/<instance>` with a service's limits: memory without swap always, CPU time only when
+    /// it is limited, for a group of its own is not free and a plain process has none.
+    pub(crate) fn create(run: &str, instance: &str, resources: &Resources) -> Result<Group, Fault> {
+        let path = Path::new(&leftovers::mark_name(run)).join(instance);
+        let hierarchies = hierarchies()?;
+        let first = |name: &str| {
+            let has = |h: &&Hierarchy| h.controllers.as_ref().is_some_and(|c| c.iter().any(|c| c == name));
+            hierarchies.iter().find(has).map(|h| h.root.clone())
+        };
+        let mut group = Group { directories: Vec::new(), unified: first("memory").is_none() };
+        let made = if group.unified {
+            let root = hierarchies.iter().find(|h| h.controllers.is_none()).ok_or_else(no_cgroups)?.root.clone();
+            group.fill_unified(&root, &path, resources)
+        } else {
+            group.fill_first(&first, &path, resources)
+        };
+        match made {
+            Ok(()) => Ok(group),
+            Err(fault) => {
+                // Report the first failure, not that of the repair.
+                let _ = group.remove();
+                Err(fault)
+            }
+        }
+    }
+
+    fn fill_first(
+        &mut self,
+        root: &dyn Fn(&str) -> Option<PathBuf>,
+        path: &Path,
+        resources: &Resources,
+    ) -> Result<(), Fault> {
+        let memory = self.directory(&root("memory").ok_or_else(no_cgroups)?, path)?;
+        set(&memory, "memory.limit_in_bytes", resources.memory_bytes)?;
+        // The limit of memory and swap together exists only where the kernel accounts for swap.
+        if memory.join("memory.memsw.limit_in_bytes").exists() {
+            set(&memory, "memory.memsw.limit_in_bytes", resources.memory_bytes)?;
+        } else {
+            set(&memory, "memory.swappiness", 0)?;
+        }
+        if let Some(cpus) = resources.cpu_quota {
+            let cpu = self.directory(&root("cpu").ok_or_else(no_cgroups)?, path)?;
+            set(&cpu, "cpu.cfs_period_us", QUOTA_PERIOD_US)?;
+            set(&cpu, "cpu.cfs_quota_us", quota_us(cpus))?;
+        }
+        Ok(())
+    }
+
+    fn fill_unified(&mut self, root: &Path, path: &Path, resources: &Resources) -> Result<(), Fault> {
+        let parent = path.parent().expect("the path was made of two parts");
+        let controllers = if resources.cpu_quota.is_some() { "+memory +cpu" } else { "+memory" };
+        fs::create_dir_all(root.join(parent)).doing(format!("make the cgroup {}", root.join(parent).display()))?;
+        for above in [root.to_owned(), root.join(parent)] {
+            let file = above.join("cgroup.subtree_control");
+            fs::write(&file, controllers).doing(format!("hand controllers down in {}", file.display())).map_err(
+                |fault| fault.remedy("run Tare where it may use the root of the cgroup hierarchy, not in a container"),
+            )?;
+        }
+        let directory = self.directory(root, path)?;
+        set(&directory, "memory.max", resources.memory_bytes)?;
+        // Absent where the kernel has no swap at all.
+        if directory.join("memory.swap.max").exists() {
+            set(&directory, "memory.swap.max", 0)?;
+        }
+        if let Some(cpus) = resources.cpu_quota {
+            set(&directory, "cpu.max", format!("{} {QUOTA_PERIOD_US}", quota_us(cpus)))?;
+        }
+        Ok(())
+    }
+
+    fn directory(&mut self, root: &Path, path: &Path) -> Result<PathBuf, Fault> {
+        let directory = root.join(path);
+        fs::create_dir_all(&directory).doing(format!("make the cgroup {}", directory.display()))?;
+        self.directories.push(directory.clone());
+        Ok(directory)
+    }
+
+    /// The directories of the group, one per hierarchy.
+    pub(crate) fn directories(&self) -> &[PathBuf] {
+        &self.directories
+    }
+
+    /// The files into which a process writes "0" to join.
+    pub(crate) fn entrances(&self) -> impl Iterator<Item = PathBuf> {
+        self.directories.iter().map(|directory| directory.join("cgroup.procs"))
+    }
+
+    /// The processes in the group.
+    pub(crate) fn members(&self) -> Vec<u32> {
+        self.directories.first().map(|directory| members(directory)).unwrap_or_default()
+    }
+
+    /// How many processes the kernel has killed here for want of memory.
+    pub(crate) fn killed_for_memory(&self) -> u64 {
+        let Some(directory) = self.directories.first() else { return 0 };
+        let file = if self.unified { "memory.events" } else { "memory.oom_control" };
+        let text = fs::read_to_string(directory.join(file)).unwrap_or_default();
+        let count = text.lines().find_map(|line| line.strip_prefix("oom_kill "));
+        count.and_then(|count| count.trim().parse().ok()).unwrap_or(0)
+    }
+
+    /// Kills what is in the group, waits until it is gone, and removes it; the run's own group goes with its last
+    /// instance.
+    pub(crate) fn remove(&mut self) -> Result<(), Fault> {
+        for directory in &self.directories {
+            remove_tree(directory)?;
+            // The run's group stays while another instance is in it, and that is no failure.
+            let _ = directory.parent().map(fs::remove_dir);
+        }
+        self.directories.clear();
+        Ok(())
+    }
+}
+
+fn no_cgroups() -> Fault {
+    Fault::new("no cgroup hierarchy with a memory controller is mounted, so no limit can be enforced")
+        .remedy("mount one: mount -t cgroup2 none /sys/fs/cgroup")
+}
+
+fn quota_us(cpus: f64) -> u64 {
+    (cpus * QUOTA_PERIOD_US as f64).round() as u64
+}
+
+fn set(directory: &Path, file: &str, value: impl ToString) -> Result<(), Fault> {
+    let (path, value) = (directory.join(file), value.to_string());
+    fs::write(&path, &value).doing(format!("limit the service: write {value} to {}", path.display()))
+}
+
+fn members(directory: &Path) -> Vec<u32> {
+    let text = fs::read_to_string(directory.join("cgroup.procs")).unwrap_or_default();
+    text.lines().filter_map(|line| line.trim().parse().ok()).collect()
+}
+
+/// Kills everything in a group and in those below it, waits until it is gone, and removes them. A group that is gone
+/// already is no error.
+pub(crate) fn remove_tree(directory: &Path) -> Result<(), Fault> {
+    if let Ok(entries) = fs::read_dir(directory) {
+        for entry in entries.filter_map(Result::ok).filter(|e| e.file_type().is_ok_and(|kind| kind.is_dir())) {
+            remove_tree(&entry.path())?;
+        }
+    }
+    let deadline = Instant::now() + EMPTY_WITHIN;
+    loop {
+        let inside = members(directory);
+        for pid in inside.iter().filter_map(|pid| rustix::process::Pid::from_raw(pid.cast_signed())) {
+            // It may have ended in between; whether all are gone is seen on the next turn.
+            let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
+        }
+        match fs::remove_dir(directory) {
+            Ok(()) => return Ok(()),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
+            Err(error) if Instant::now() > deadline => {
+                let doing = format!("remove the cgroup {}, with processes {inside:?} in it", directory.display());
+                return Err(error).doing(doing);
+            }
+            Err(_) => std::thread::sleep(Duration::from_millis(2)),
+        }
+    }
+}
+
+/// Run and directory of every group of ours, in every hierarchy.
+pub(crate) fn marked() -> Result<Vec<(String, PathBuf)>, Fault> {
+    let mut found = Vec::new();
+    for hierarchy in hierarchies()? {
+        let Ok(entries) = fs::read_dir(&hierarchy.root) else { continue };
+        for entry in entries.filter_map(Result::ok) {
+            let name = entry.file_name();
+            if let Some(run) = name.to_str().and_then(leftovers::run_of_mark) {
+                found.push((run.to_owned(), entry.path()));
+            }
+        }
+    }
+    Ok(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn both_versions_are_recognised_by_their_mounts() {
+        let first = parse_mount("cgroup /sys/fs/cgroup/cpu,cpuacct cgroup rw,relatime,cpu,cpuacct 0 0").unwrap();
+        assert!(first.controllers.unwrap().contains(&"cpu".to_owned()));
+        let second = parse_mount("cgroup2 /sys/fs/cgroup cgroup2 rw,nsdelegate 0 0").unwrap();
+        assert_eq!((second.root, second.controllers), (PathBuf::from("/sys/fs/cgroup"), None));
+        assert_eq!(parse_mount("tmpfs /sys/fs/cgroup tmpfs rw 0 0"), None);
+    }
+
+    #[test]
+    fn a_quota_is_a_share_of_its_period() {
+        assert_eq!(quota_us(0.5), 50_000);
+        assert_eq!(quota_us(2.0), 200_000);
+    }
+}

@@ -1,0 +1,146 @@
+//! Which files a running service has mapped executable, and what is in them: the proof that every form runs the
+//! same bits.
+
+use crate::local::processes;
+use sha2::{Digest, Sha256};
+use std::collections::{BTreeMap, HashMap};
+use std::fs::File;
+use std::io::Read;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::{LazyLock, Mutex};
+use tare_core::fault::{Doing, Fault};
+use tare_core::host::MappedFile;
+
+/// What tells one state of a file from another without reading it: device, inode, size, and both changes in ns.
+type Identity = (u64, u64, u64, i64, i64, i64, i64);
+
+static DIGESTS: LazyLock<Mutex<HashMap<Identity, String>>> = LazyLock::new(Mutex::default);
+
+/// The executable and every executable-mapped shared library of a process and of its descendants, each with the
+/// digest of its content, sorted by path.
+///
+/// Content is read through the mapping itself, so it is right inside chroots and containers and after a file was
+/// replaced; the path is the one the process sees. Digests are cached for as long as this process lives.
+///
+/// # Errors
+/// When the process is gone or maps nothing, or a mapped file cannot be read.
+pub fn mapped_files(pid: u32) -> Result<Vec<MappedFile>, Fault> {
+    let mut found = BTreeMap::new();
+    read_maps(pid, &mut found)?;
+    for child in processes::descendants(pid) {
+        // A child may end at any moment; only what the service itself maps must be readable.
+        let _ = read_maps(child, &mut found);
+    }
+    if found.is_empty() {
+        return Err(Fault::new(format!("process {pid} maps no file: it has ended or is not a program of its own")));
+    }
+    Ok(found.into_iter().map(|(path, digest)| MappedFile { path, digest }).collect())
+}
+
+fn read_maps(pid: u32, found: &mut BTreeMap<String, String>) -> Result<(), Fault> {
+    let process = PathBuf::from(format!("/proc/{pid}"));
+    let maps = std::fs::read_to_string(process.join("maps")).doing(format!("read what process {pid} has mapped"))?;
+    // A process that was only chrooted shows paths as this process sees them; strip its root.
+    let root = std::fs::read_link(process.join("root")).doing(format!("find the root of process {pid}"))?;
+    for (range, path) in maps.lines().filter_map(executable_mapping) {
+        let inside = path_inside(path, &root);
+        if found.contains_key(&inside) {
+            continue;
+        }
+        let by_mapping = File::open(process.join("map_files").join(range));
+        let mut file = match by_mapping {
+            Ok(file) => file,
+            Err(_) => File::open(format!("/proc/{pid}/root{inside}"))
+                .doing(format!("read {inside}, which process {pid} has mapped"))?,
+        };
+        if let Some(digest) = digest_of(&mut file).doing(format!("read {inside}, which process {pid} has mapped"))? {
+            found.insert(inside, digest);
+        }
+    }
+    Ok(())
+}
+
+/// The address range and the path of a line of `maps` that is executable and backed by a file.
+fn executable_mapping(line: &str) -> Option<(&str, &str)> {
+    // "7f00-7f01 r-xp 00000000 fe:00 1234      /usr/lib/x.so": the path is the sixth field and may hold spaces.
+    let (range, rest) = line.split_once(' ')?;
+    let executable = rest.as_bytes().get(2) == Some(&b'x');
+    let path = rest.find('/').map(|at| &rest[at..])?;
+    let path = path.strip_suffix(" (deleted)").unwrap_or(path);
+    let of_memory = path.starts_with("/memfd:") || path.starts_with("/dev/zero") || path.starts_with("/SYSV");
+    (executable && !of_memory).then_some((range, path))
+}
+
+fn path_inside(path: &str, root: &Path) -> String {
+    match Path::new(path).strip_prefix(root) {
+        Ok(rest) if root != Path::new("/") => format!("/{}", rest.display()),
+        _ => path.to_owned(),
+    }
+}
+
+/// `sha256:<hex>` of a file's content; `None` when it is not a regular file.
+fn digest_of(file: &mut File) -> std::io::Result<Option<String>> {
+    let data = file.metadata()?;
+    if !data.is_file() {
+        return Ok(None);
+    }
+    let identity =
+        (data.dev(), data.ino(), data.len(), data.mtime(), data.mtime_nsec(), data.ctime(), data.ctime_nsec());
+    if let Some(digest) = DIGESTS.lock().expect("no holder of this lock can panic").get(&identity) {
+        return Ok(Some(digest.clone()));
+    }
+    let mut hash = Sha256::new();
+    let mut buffer = vec![0; 256 * 1024];
+    loop {
+        let count = file.read(&mut buffer)?;
+        if count == 0 {
+            break;
+        }
+        hash.update(&buffer[..count]);
+    }
+    let hex: String = hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
+    let digest = format!("sha256:{hex}");
+    DIGESTS.lock().expect("no holder of this lock can panic").insert(identity, digest.clone());
+    Ok(Some(digest))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_executable_mappings_of_files_count() {
+        let line = "7f00-7f01 r-xp 00001000 fe:00 12   /usr/lib/a b.so (deleted)";
+        assert_eq!(executable_mapping(line), Some(("7f00-7f01", "/usr/lib/a b.so")));
+        for line in [
+            "7f00-7f01 r--p 00001000 fe:00 12   /usr/lib/a.so",
+            "7ffd-7ffe r-xp 00000000 00:00 0    [vdso]",
+            "7ffd-7ffe rwxp 00000000 00:01 12   /memfd:jit (deleted)",
+            "7ffd-7ffe rwxp 00000000 00:00 0",
+        ] {
+            assert_eq!(executable_mapping(line), None, "{line}");
+        }
+    }
+
+    #[test]
+    fn a_path_is_told_as_its_process_sees_it() {
+        assert_eq!(path_inside("/srv/root/bin/x", Path::new("/srv/root")), "/bin/x");
+        assert_eq!(path_inside("/bin/x", Path::new("/")), "/bin/x");
+    }
+
+    #[test]
+    fn this_process_maps_its_own_executable() {
+        let own = std::env::current_exe().unwrap();
+        let files = mapped_files(std::process::id()).unwrap();
+        let file = files.iter().find(|file| Path::new(&file.path) == own).expect("the executable is mapped");
+        let bytes = std::fs::read(own).unwrap();
+        let hex: String = Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect();
+        assert_eq!(file.digest, format!("sha256:{hex}"));
+    }
+
+    #[test]
+    fn a_process_that_is_gone_is_a_fault() {
+        assert!(mapped_files(u32::MAX / 2).is_err());
+    }
+}

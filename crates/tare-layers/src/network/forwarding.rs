@@ -1,0 +1,158 @@
+//! Letting packets pass between the generator's link and a bridge.
+//!
+//! A container engine commonly sets the policy for forwarded packets to "drop", which cuts the generator off from
+//! guests and from containers reached by their own address. The rules go to the chain that the engine reserves for
+//! others, when there is one, and carry the run in a comment.
+
+use crate::leftovers;
+use std::process::Command;
+use tare_core::fault::{Doing, Fault};
+
+const IP_FORWARD: &str = "/proc/sys/net/ipv4/ip_forward";
+/// The chain that Docker never writes to and always runs first.
+const RESERVED_CHAIN: &str = "DOCKER-USER";
+/// Where rules of ours can be.
+const TABLES: [&str; 2] = ["filter", "nat"];
+
+/// Packets may pass between two links, until it is removed.
+#[derive(Debug)]
+pub struct Forwarding {
+    /// The arguments of each rule, from the chain on.
+    rules: Vec<Vec<String>>,
+}
+
+impl Forwarding {
+    /// Removes the rules. Forwarding as such stays switched on until the run's mark is closed, for others of the run
+    /// may need it.
+    ///
+    /// # Errors
+    /// When a rule is still there.
+    pub fn remove(self) -> Result<(), Fault> {
+        for rule in &self.rules {
+            let exists = iptables(&[&["-C".to_owned()], rule.as_slice()].concat())?.is_ok();
+            if exists {
+                let removed = iptables(&[&["-D".to_owned()], rule.as_slice()].concat())?;
+                removed.map_err(|text| Fault::new(format!("could not remove a forwarding rule: {text}")))?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Lets packets pass between the links `from` and `to`, both ways, in the name of `run`.
+///
+/// Without an `iptables` program there is no rule to get past, and none is made.
+///
+/// # Errors
+/// When forwarding cannot be switched on or a rule cannot be added.
+pub fn allow_forwarding(run: &str, from: &str, to: &str) -> Result<Forwarding, Fault> {
+    switch_on(run)?;
+    let mut made = Forwarding { rules: Vec::new() };
+    let has_reserved = iptables(&["-n".to_owned(), "-L".to_owned(), RESERVED_CHAIN.to_owned()]);
+    let chain = match has_reserved {
+        Err(_) => return Ok(made),
+        Ok(Ok(_)) => RESERVED_CHAIN,
+        Ok(Err(_)) => "FORWARD",
+    };
+    let comment = leftovers::mark_name(run);
+    for (input, output) in [(from, to), (to, from)] {
+        let rule: Vec<String> =
+            [chain, "-i", input, "-o", output, "-m", "comment", "--comment", &comment, "-j", "ACCEPT"]
+                .map(str::to_owned)
+                .to_vec();
+        if let Err(text) = iptables(&[&["-I".to_owned()], rule.as_slice()].concat())? {
+            // Report the first failure, not that of the repair.
+            let _ = made.remove();
+            return Err(Fault::new(format!("could not let packets pass from {input} to {output}: {text}")));
+        }
+        made.rules.push(rule);
+    }
+    Ok(made)
+}
+
+/// Switches forwarding on; notes it down when it was off, so that closing the run's mark switches it off again.
+fn switch_on(run: &str) -> Result<(), Fault> {
+    let now = std::fs::read_to_string(IP_FORWARD).doing("see whether this machine forwards packets")?;
+    if now.trim() == "0" {
+        // In a guest there is no mark, and nothing to restore.
+        let _ = std::fs::write(leftovers::run_directory(run).join(WAS_OFF), "");
+        std::fs::write(IP_FORWARD, "1").doing("make this machine forward packets")?;
+    }
+    Ok(())
+}
+
+/// The file in a run's directory that says that forwarding was off before.
+const WAS_OFF: &str = "ip-forward-was-off";
+
+/// Switches forwarding off again if this run switched it on.
+pub(crate) fn restore(run: &str) -> Result<(), Fault> {
+    if leftovers::run_directory(run).join(WAS_OFF).exists() {
+        std::fs::write(IP_FORWARD, "0").doing("switch the forwarding of packets off again")?;
+    }
+    Ok(())
+}
+
+/// Runs `iptables`. The outer error: there is no such program. The inner one: what it said.
+fn iptables(arguments: &[String]) -> Result<Result<String, String>, Fault> {
+    // -w: wait for whoever else changes the tables.
+    let output = Command::new("iptables").arg("-w").args(arguments).output().doing("run iptables")?;
+    if output.status.success() {
+        return Ok(Ok(String::from_utf8_lossy(&output.stdout).into_owned()));
+    }
+    Ok(Err(String::from_utf8_lossy(&output.stderr).trim().to_owned()))
+}
+
+/// The rules of a table that carry a comment of ours: the run and the rule as `iptables -S` writes it.
+fn marked_rules(table: &str) -> Vec<(String, Vec<String>)> {
+    let Ok(Ok(text)) = iptables(&["-t".to_owned(), table.to_owned(), "-S".to_owned()]) else { return Vec::new() };
+    text.lines().filter_map(marked_rule).collect()
+}
+
+fn marked_rule(line: &str) -> Option<(String, Vec<String>)> {
+    let words: Vec<String> = line.split_whitespace().map(|word| word.trim_matches('"').to_owned()).collect();
+    let at = words.iter().position(|word| word == "--comment")?;
+    let run = leftovers::run_of_mark(words.get(at + 1)?)?;
+    (words.first()? == "-A").then(|| (run.to_owned(), words[1..].to_vec()))
+}
+
+/// The runs of which a rule stands, each once.
+pub(crate) fn runs_with_rules() -> Vec<String> {
+    let mut runs: Vec<String> = TABLES.iter().flat_map(|table| marked_rules(table)).map(|(run, _)| run).collect();
+    runs.sort();
+    runs.dedup();
+    runs
+}
+
+/// Removes every rule of a run.
+pub(crate) fn remove_rules(run: &str) -> Result<(), Fault> {
+    for table in TABLES {
+        for (_, rule) in marked_rules(table).into_iter().filter(|(of, _)| of == run) {
+            let start = ["-t", table, "-D"].map(str::to_owned);
+            let removed = iptables(&[start.as_slice(), rule.as_slice()].concat())?;
+            removed.map_err(|text| Fault::new(format!("could not remove a rule of run {run}: {text}")))?;
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_rules_with_our_comment_are_ours() {
+        let line = "-A DOCKER-USER -i ta1b2c3h -o br0 -m comment --comment \"tare-a1b2c3\" -j ACCEPT";
+        let (run, rule) = marked_rule(line).unwrap();
+        assert_eq!(run, "a1b2c3");
+        assert_eq!(rule[0], "DOCKER-USER");
+        assert_eq!(rule[rule.len() - 3], "tare-a1b2c3");
+        for line in [
+            "-A FORWARD -m comment --comment \"cali:x\" -j ACCEPT",
+            "-A FORWARD -m comment --comment tare-down -j ACCEPT",
+            "-A DOCKER-USER -j RETURN",
+            "-P FORWARD DROP",
+        ] {
+            assert!(marked_rule(line).is_none(), "{line}");
+        }
+    }
+}

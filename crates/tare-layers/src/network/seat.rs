@@ -1,0 +1,152 @@
+//! Where load comes from: a network namespace of the run's own, joined to this machine by a pair of links, so that
+//! every form is reached over the same first hop.
+
+use super::netlink::{Netlink, Range};
+use super::{accept_any_path, link_delete, set_up};
+use crate::leftovers;
+use rustix::mount::UnmountFlags;
+use rustix::thread::UnshareFlags;
+use std::fs::File;
+use std::net::{IpAddr, Ipv4Addr};
+use std::os::fd::{AsFd, AsRawFd};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::Arc;
+use tare_core::fault::{Doing, Fault};
+
+/// Where named network namespaces stand, as ip(8) has it.
+pub(crate) const NAMESPACES: &str = "/run/netns";
+
+/// The generator's network namespace and its link to this machine.
+pub struct GeneratorSeat {
+    run: String,
+    subnets: (u8, u8),
+    namespace: Arc<File>,
+}
+
+impl GeneratorSeat {
+    /// Makes the namespace `tare-<run>` (visible to `ip netns`), the link `t<run>h` here with a.b.0.1/30, its other
+    /// end `t<run>g` inside with a.b.0.2/30, and the default route through it.
+    ///
+    /// # Errors
+    /// When a name is taken or this process may not (it needs root). Nothing is left then.
+    pub fn open(run: &str, subnets: (u8, u8)) -> Result<GeneratorSeat, Fault> {
+        leftovers::check_run(run)?;
+        let namespace = create_namespace(&leftovers::mark_name(run))?;
+        let seat = GeneratorSeat { run: run.to_owned(), subnets, namespace: Arc::new(namespace) };
+        match seat.connect() {
+            Ok(()) => Ok(seat),
+            Err(fault) => {
+                // Report the first failure, not that of the repair.
+                let _ = seat.close();
+                Err(fault)
+            }
+        }
+    }
+
+    fn connect(&self) -> Result<(), Fault> {
+        let (here, inside) = (self.host_interface(), format!("t{}g", self.run));
+        super::veth_create(&here, &inside, self.namespace.as_fd())?;
+        set_up(&super::open()?, &here, self.host(), 30)?;
+        accept_any_path(&here)?;
+        let doing = "open the network configuration of the generator's namespace";
+        let netlink = Netlink::open_in(self.namespace.as_fd()).doing(doing)?;
+        netlink.up("lo").doing("switch the generator's loopback on")?;
+        set_up(&netlink, &inside, self.generator(), 30)?;
+        let everything = Range { address: Ipv4Addr::UNSPECIFIED, prefix: 0 };
+        netlink.add_route(everything, self.host()).doing("add the generator's default route")
+    }
+
+    fn host(&self) -> Ipv4Addr {
+        Ipv4Addr::new(self.subnets.0, self.subnets.1, 0, 1)
+    }
+
+    fn generator(&self) -> Ipv4Addr {
+        Ipv4Addr::new(self.subnets.0, self.subnets.1, 0, 2)
+    }
+
+    /// The address of this machine as the generator sees it.
+    pub fn host_address(&self) -> IpAddr {
+        self.host().into()
+    }
+
+    /// The generator's own address.
+    pub fn generator_address(&self) -> IpAddr {
+        self.generator().into()
+    }
+
+    /// This machine's end of the link.
+    pub fn host_interface(&self) -> String {
+        format!("t{}h", self.run)
+    }
+
+    /// Makes a command start inside the namespace.
+    pub fn enter(&self, command: &mut Command) {
+        let namespace = Arc::clone(&self.namespace);
+        let move_in = move || {
+            // SAFETY: the descriptor is kept open by this closure; setns changes nothing but this child's namespace.
+            if unsafe { libc::setns(namespace.as_raw_fd(), libc::CLONE_NEWNET) } != 0 {
+                return Err(std::io::Error::last_os_error());
+            }
+            Ok(())
+        };
+        // SAFETY: between fork and exec only setns(2) is called, which is a plain system call, and errno is read.
+        unsafe { command.pre_exec(move_in) };
+    }
+
+    /// Removes the links and the namespace. What still runs in the namespace loses its network.
+    ///
+    /// # Errors
+    /// When something of it is left.
+    pub fn close(self) -> Result<(), Fault> {
+        let link = link_delete(&self.host_interface());
+        remove_namespace(&leftovers::mark_name(&self.run))?;
+        link
+    }
+}
+
+/// Makes a network namespace that lives until it is removed by name.
+fn create_namespace(name: &str) -> Result<File, Fault> {
+    std::fs::create_dir_all(NAMESPACES).doing(format!("make {NAMESPACES}"))?;
+    let path = Path::new(NAMESPACES).join(name);
+    File::create_new(&path).doing(format!("make the network namespace {name}"))?;
+    let make = || -> std::io::Result<()> {
+        // SAFETY: only the network namespace of this short-lived thread changes; no descriptor table is unshared.
+        unsafe { rustix::thread::unshare_unsafe(UnshareFlags::NEWNET)? };
+        let own = format!("/proc/self/task/{}/ns/net", rustix::thread::gettid().as_raw_nonzero());
+        rustix::mount::mount_bind(own, &path)?;
+        Ok(())
+    };
+    // A thread of its own: a namespace belongs to a thread, and this one must not leave its own.
+    let made = std::thread::scope(|scope| scope.spawn(make).join().expect("making a namespace does not panic"));
+    let opened = made.and_then(|()| File::open(&path));
+    opened
+        .inspect_err(|_| {
+            let _ = remove_namespace(name);
+        })
+        .doing(format!("make the network namespace {name}"))
+}
+
+/// The names of our namespaces.
+pub(crate) fn namespaces() -> Vec<String> {
+    let Ok(entries) = std::fs::read_dir(NAMESPACES) else { return Vec::new() };
+    let names = entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
+    names.filter(|name| leftovers::run_of_mark(name).is_some()).collect()
+}
+
+/// Removes a named namespace; one that is gone already is no error.
+pub(crate) fn remove_namespace(name: &str) -> Result<(), Fault> {
+    let path: PathBuf = Path::new(NAMESPACES).join(name);
+    // "Invalid argument" says that nothing is mounted there; a crash can leave a bare file.
+    match rustix::mount::unmount(&path, UnmountFlags::DETACH) {
+        Ok(()) | Err(rustix::io::Errno::INVAL | rustix::io::Errno::NOENT) => {}
+        Err(error) => return Err(error).doing(format!("detach the network namespace {name}")),
+    }
+    match std::fs::remove_file(&path) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+            Err(error).doing(format!("remove the network namespace {name}"))
+        }
+        _ => Ok(()),
+    }
+}
