@@ -16,12 +16,15 @@ pub struct Fault {
     /// The last lines of the log that shows the cause, if there is one.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub log: String,
+    /// Whether the input was wrong (a refused archive, a missing file) rather than the machine: exit code 2.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub mistake: bool,
 }
 
 impl Fault {
     /// A fault with nothing but a message.
     pub fn new(message: impl Into<String>) -> Self {
-        Fault { message: message.into(), remedy: String::new(), log: String::new() }
+        Fault { message: message.into(), remedy: String::new(), log: String::new(), mistake: false }
     }
 
     /// A fault from an error and what was being done: `could not do X: cause: cause of cause`.
@@ -50,6 +53,13 @@ impl Fault {
     #[must_use]
     pub fn with_log(mut self, log: impl Into<String>) -> Self {
         self.log = log.into();
+        self
+    }
+
+    /// Says that the input was wrong, not the machine.
+    #[must_use]
+    pub fn as_mistake(mut self) -> Self {
+        self.mistake = true;
         self
     }
 
