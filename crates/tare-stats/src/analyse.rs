@@ -1,0 +1,306 @@
+//! A whole record, analysed.
+
+use crate::analysis::{
+    Analysis, Apparatus, Arm, BlockValue, Estimate, Interval, Method, MetricAnalysis, Ratio, Reason, Sameness, Verdict,
+};
+use crate::family::{CONFIDENCE, Family};
+use crate::paired::{BLOCKS_MIN, BlockLogs, Differences, Precision, sd};
+use crate::quantile::{DunnettTable, student_quantile};
+use crate::same::{bits, resources};
+use crate::steady::never_steady;
+use crate::verdict::{Evidence, judge, words};
+use std::collections::{BTreeMap, BTreeSet};
+use tare_core::plan::control_arm;
+use tare_core::record::{Record, TRIAL_METRICS, TrialData, TrialMetric};
+use tare_core::trial::{Outcome, Stage};
+
+/// Everything a report shows of a record. The order of the trials does not matter.
+pub fn analyse(record: &Record) -> Analysis {
+    let study = &record.header.study;
+    let control = control_arm(&study.baseline);
+    let arms = arms(record, &control);
+    let mut table = DunnettTable::default();
+    let metrics: Vec<MetricAnalysis> =
+        TRIAL_METRICS.iter().map(|metric| analyse_metric(record, metric, &arms, &mut table)).collect();
+    let measured = measured(record);
+    let of_baseline = measured.iter().filter(|trial| trial.record.trial.arm() == study.baseline);
+    let mut analysis = Analysis {
+        confidence: CONFIDENCE,
+        baseline: study.baseline.clone(),
+        control,
+        blocks_planned: study.repeat,
+        blocks_measured: of_baseline.map(|trial| trial.record.trial.block).collect::<BTreeSet<_>>().len() as u32,
+        apparatus: apparatus(&measured, &metrics, &study.baseline),
+        arms,
+        metrics,
+        bits: bits(record),
+        resources: resources(record),
+        warnings: Vec::new(),
+    };
+    analysis.warnings = warnings(record, &analysis);
+    analysis
+}
+
+fn measured(record: &Record) -> Vec<&TrialData> {
+    let mut measured: Vec<&TrialData> =
+        record.trials.iter().filter(|trial| trial.record.outcome == Outcome::Measured).collect();
+    measured.sort_by_key(|trial| trial.record.trial.index);
+    measured
+}
+
+fn arms(record: &Record, control: &str) -> Vec<Arm> {
+    let header = &record.header;
+    let mut arms = Vec::new();
+    for form in &header.study.forms {
+        let baseline = form.name == header.study.baseline;
+        arms.push(arm(record, &form.name, &form.name, baseline));
+        if baseline && header.plan.iter().any(|trial| trial.control) {
+            arms.push(Arm { baseline: false, control: true, ..arm(record, control, &form.name, false) });
+        }
+    }
+    arms
+}
+
+fn arm(record: &Record, name: &str, form: &str, baseline: bool) -> Arm {
+    let state = record.header.forms.get(form);
+    let of_arm: Vec<&TrialData> = record.trials.iter().filter(|trial| trial.record.trial.arm() == name).collect();
+    let count = |word: &str| of_arm.iter().filter(|trial| trial.record.outcome.word() == word).count() as u32;
+    let path = of_arm.iter().map(|trial| &trial.record.path).find(|path| !path.is_empty());
+    let in_words = || record.header.study.forms.iter().find(|f| f.name == form).map(tare_core::form::Form::describe);
+    let unsteady = of_arm.iter().filter(|t| t.record.outcome == Outcome::Measured && never_steady(&t.seconds));
+    let mut never_steady: Vec<u32> = unsteady.map(|trial| trial.record.trial.index).collect();
+    never_steady.sort_unstable();
+    let mut emulated = state.and_then(|state| state.emulated.clone());
+    if emulated.is_none() && of_arm.iter().any(|trial| trial.record.emulated) {
+        emulated = Some(tare_core::fault::Fault::new("it ran under emulation"));
+    }
+    let mut reasons = reasons(&of_arm);
+    if let Some(why) = state.and_then(|state| state.unavailable.clone())
+        && reasons.is_empty()
+    {
+        reasons.push(Reason { outcome: "skipped".into(), stage: None, why, trials: Vec::new() });
+    }
+    Arm {
+        name: name.to_owned(),
+        form: form.to_owned(),
+        describe: state.map(|state| state.describe.clone()).or_else(in_words).unwrap_or_default(),
+        baseline,
+        control: false,
+        emulated,
+        planned: record.header.plan.iter().filter(|trial| trial.arm() == name).count() as u32,
+        measured: count("measured"),
+        invalid: count("invalid"),
+        failed: count("failed"),
+        skipped: count("skipped"),
+        reasons,
+        path: path.cloned().unwrap_or_default(),
+        never_steady,
+    }
+}
+
+/// Each reason once, whatever its log says; most frequent first.
+fn reasons(trials: &[&TrialData]) -> Vec<Reason> {
+    let mut reasons: Vec<Reason> = Vec::new();
+    let mut trials: Vec<&&TrialData> = trials.iter().collect();
+    trials.sort_by_key(|trial| trial.record.trial.index);
+    for trial in trials {
+        let outcome = &trial.record.outcome;
+        let Some(why) = outcome.why() else { continue };
+        let stage: Option<Stage> = match outcome {
+            Outcome::Failed { stage, .. } => Some(*stage),
+            _ => None,
+        };
+        let same = |reason: &&mut Reason| {
+            reason.outcome == outcome.word() && reason.stage == stage && reason.why.message == why.message
+        };
+        match reasons.iter_mut().find(same) {
+            Some(reason) => reason.trials.push(trial.record.trial.index),
+            None => {
+                let trials = vec![trial.record.trial.index];
+                reasons.push(Reason { outcome: outcome.word().into(), stage, why: why.clone(), trials });
+            }
+        }
+    }
+    reasons.sort_by_key(|reason| std::cmp::Reverse(reason.trials.len()));
+    reasons
+}
+
+fn analyse_metric(record: &Record, metric: &TrialMetric, arms: &[Arm], table: &mut DunnettTable) -> MetricAnalysis {
+    let estimates: Vec<Estimate> = arms.iter().filter_map(|arm| estimate(record, metric.name, &arm.name)).collect();
+    let mut analysis = MetricAnalysis {
+        name: metric.name.to_owned(),
+        title: metric.title.to_owned(),
+        unit: metric.unit.to_owned(),
+        more_is_better: metric.more_is_better,
+        compared: metric.compared,
+        method: Method::None,
+        noise_floor: None,
+        control_differs: false,
+        estimates,
+        ratios: Vec::new(),
+    };
+    if metric.compared {
+        compare_arms(&mut analysis, metric, arms, table);
+    }
+    analysis
+}
+
+fn estimate(record: &Record, metric: &str, arm: &str) -> Option<Estimate> {
+    let value = |trial: &&TrialData| {
+        let planned = &trial.record.trial;
+        let value = *trial.record.metrics.get(metric)?;
+        value.is_finite().then_some(BlockValue { block: planned.block, trial: planned.index, value })
+    };
+    let of_arm = measured(record).into_iter().filter(|trial| trial.record.trial.arm() == arm);
+    let values: Vec<BlockValue> = of_arm.filter_map(|trial| value(&trial)).collect();
+    if values.is_empty() {
+        return None;
+    }
+    let n = values.len() as f64;
+    let mean = values.iter().map(|value| value.value).sum::<f64>() / n;
+    let logs: Option<Vec<f64>> = values.iter().map(|value| (value.value > 0.0).then(|| value.value.ln())).collect();
+    let log_mean = logs.as_ref().map(|logs| logs.iter().sum::<f64>() / n);
+    let interval = logs.filter(|logs| logs.len() >= BLOCKS_MIN).and_then(|logs| {
+        let half = student_quantile(0.5 * (1.0 + CONFIDENCE), n - 1.0) * sd(&logs)? / n.sqrt();
+        Some(Interval { low: (log_mean? - half).exp(), high: (log_mean? + half).exp() })
+    });
+    Some(Estimate { arm: arm.to_owned(), values, mean, geometric_mean: log_mean.map(f64::exp), interval })
+}
+
+fn block_logs(estimate: &Estimate) -> BlockLogs {
+    let positive = estimate.values.iter().filter(|value| value.value > 0.0);
+    positive.map(|value| (value.block, value.value.ln())).collect()
+}
+
+fn compare_arms(analysis: &mut MetricAnalysis, metric: &TrialMetric, arms: &[Arm], table: &mut DunnettTable) {
+    let logs: BTreeMap<&str, BlockLogs> =
+        analysis.estimates.iter().map(|estimate| (estimate.arm.as_str(), block_logs(estimate))).collect();
+    let Some(baseline) = arms.iter().find(|arm| arm.baseline).and_then(|arm| logs.get(arm.name.as_str())) else {
+        return;
+    };
+    let others = || arms.iter().filter(|arm| !arm.baseline);
+    let control = others().find(|arm| arm.control).and_then(|arm| logs.get(arm.name.as_str()));
+    let claimed = others().filter(|arm| !arm.control && arm.emulated.is_none());
+    let forms: Vec<&BlockLogs> = claimed.filter_map(|arm| logs.get(arm.name.as_str())).collect();
+    let family = Family::choose(baseline, control, &forms, table);
+    let control_differences = control.map(|control| Differences::of(control, baseline));
+    let check = control_differences.as_ref().and_then(|d| Some((d.mean(), family.check(d)?)));
+    let floor = check.as_ref().map(|(mean, precision)| mean.abs() + precision.half_width());
+    let differs = check.is_some_and(|(mean, precision)| !precision.interval(mean).contains(1.0));
+    let mut ratios = Vec::new();
+    for arm in others() {
+        let Some(differences) = logs.get(arm.name.as_str()).map(|arm| Differences::of(arm, baseline)) else { continue };
+        if differences.n() == 0 {
+            continue;
+        }
+        let precision = if arm.control { family.check(&differences) } else { family.claim(&differences) };
+        ratios.push(ratio(metric, arm, &differences, precision.filter(|_| arm.emulated.is_none()), floor));
+    }
+    analysis.method = family.method;
+    analysis.noise_floor = floor.map(f64::exp_m1);
+    analysis.control_differs = differs;
+    analysis.ratios = ratios;
+}
+
+fn ratio(
+    metric: &TrialMetric,
+    arm: &Arm,
+    differences: &Differences,
+    precision: Option<Precision>,
+    floor: Option<f64>,
+) -> Ratio {
+    let mean = differences.mean();
+    let hodges_lehmann = differences.hodges_lehmann();
+    let interval = precision.map(|precision| precision.interval(mean));
+    // A form's difference must also stand out of the noise floor to be called one.
+    let beyond = if arm.control { 0.0 } else { floor.unwrap_or(0.0) };
+    let smallest_detectable = precision.map(|p| p.smallest_detectable().max(beyond).exp_m1());
+    let evidence = Evidence {
+        mean,
+        interval,
+        noise_floor: floor,
+        emulated: arm.emulated.is_some(),
+        smallest_detectable,
+        blocks: differences.n(),
+    };
+    let verdict = judge(metric, &evidence);
+    Ratio {
+        arm: arm.name.clone(),
+        blocks: differences.blocks.clone(),
+        ratio: mean.exp(),
+        interval,
+        standard_error: precision.map(|precision| precision.standard_error),
+        degrees: precision.map(|precision| precision.degrees),
+        hodges_lehmann: hodges_lehmann.exp(),
+        sensitive: precision.is_some_and(|p| (hodges_lehmann - mean).abs() > 0.5 * p.half_width()),
+        smallest_detectable,
+        verdict,
+        words: words(metric, verdict, &evidence),
+    }
+}
+
+fn apparatus(measured: &[&TrialData], metrics: &[MetricAnalysis], baseline: &str) -> Apparatus {
+    let generator = metrics.iter().find(|metric| metric.name == "generator_cpu_us_per_op");
+    let of_baseline = generator.and_then(|metric| metric.estimates.iter().find(|e| e.arm == baseline));
+    let loads = || measured.iter().filter_map(|trial| trial.record.load.as_ref());
+    let operations = || loads().flat_map(|load| load.operations.values());
+    let busy = loads().filter(|load| load.generator_cpus > 0).map(|load| {
+        let window_s = load.measure_end_ns.saturating_sub(load.measure_start_ns) as f64 / 1e9;
+        load.generator_cpu_s / (window_s * f64::from(load.generator_cpus))
+    });
+    Apparatus {
+        generator_cpu_us_per_op: of_baseline.and_then(|estimate| estimate.geometric_mean),
+        generator_busy_max: busy.filter(|share| share.is_finite()).reduce(f64::max),
+        dropped: loads().map(|load| load.dropped).sum(),
+        errors: operations().map(|operation| operation.errors).sum(),
+        operations: operations().map(|operation| operation.count).sum(),
+    }
+}
+
+fn warnings(record: &Record, analysis: &Analysis) -> Vec<String> {
+    let mut warnings = Vec::new();
+    for metric in analysis.metrics.iter().filter(|metric| metric.control_differs) {
+        let floor = metric.noise_floor.unwrap_or_default() * 100.0;
+        warnings.push(format!(
+            "the A/A arm differs from the baseline in {}: treat effects below {floor:.1} % as noise",
+            metric.title
+        ));
+    }
+    for bits in &analysis.bits {
+        if let Some(first) = bits.differences.first() {
+            let more = bits.differences.len() - 1;
+            let others = if more == 0 { String::new() } else { format!(" and {more} more") };
+            warnings.push(format!("not the same bits: service {} has another {}{others}", bits.service, first.path));
+        }
+    }
+    for service in &analysis.resources {
+        let differs = |cell: &crate::analysis::Cell| cell.sameness == Sameness::Differs;
+        let unequal = service.rows.iter().filter(|row| row.matters && row.cells.iter().any(differs));
+        let names: Vec<&str> = unequal.map(|row| row.property.as_str()).collect();
+        if !names.is_empty() {
+            let (service, names) = (&service.service, names.join(", "));
+            warnings.push(format!("unequal resources of service {service} may bias the comparison: {names}"));
+        }
+    }
+    for arm in analysis.arms.iter().filter(|arm| !arm.never_steady.is_empty()) {
+        let (name, unsteady, measured) = (&arm.name, arm.never_steady.len(), arm.measured);
+        warnings.push(format!("{name}: {unsteady} of {measured} trials never steady (halves differ by more than 3 %)"));
+    }
+    for metric in &analysis.metrics {
+        let odd = metric.ratios.iter().filter(|ratio| ratio.sensitive && ratio.verdict != Verdict::Emulated);
+        for ratio in odd {
+            let (arm, title) = (&ratio.arm, &metric.title);
+            warnings.push(format!("{arm}, {title}: blocks are not near-normal; look at the trials, not at the mean"));
+        }
+    }
+    let reached = record.end.as_ref().map_or("it has no end: it still runs, or was killed", |end| match &*end.how {
+        "complete" => "",
+        "interrupted" => "it was interrupted",
+        _ => "its time budget was spent",
+    });
+    if !reached.is_empty() {
+        let (there, planned) = (record.trials.len(), record.header.plan.len());
+        warnings.insert(0, format!("the run is not complete, {reached}: {there} of {planned} trials"));
+    }
+    warnings
+}

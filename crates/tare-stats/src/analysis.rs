@@ -1,0 +1,311 @@
+//! What an analysis holds: everything a report shows, already worked out. It is serialised as part of the JSON report.
+
+use serde::Serialize;
+use std::collections::BTreeMap;
+use tare_core::fault::Fault;
+use tare_core::trial::Stage;
+
+/// The analysis of a record.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Analysis {
+    /// Probability that an interval holds the truth; for a family of forms, that all of them do.
+    pub confidence: f64,
+    /// The baseline form.
+    pub baseline: String,
+    /// The arm that repeats the baseline, the A/A control.
+    pub control: String,
+    /// Blocks planned.
+    pub blocks_planned: u32,
+    /// Blocks in which at least the baseline was measured.
+    pub blocks_measured: u32,
+    /// The arms, in the order of the study, the control after the baseline.
+    pub arms: Vec<Arm>,
+    /// The metrics of [`tare_core::record::TRIAL_METRICS`], in their order.
+    pub metrics: Vec<MetricAnalysis>,
+    /// By service: whether the forms ran the same files.
+    pub bits: Vec<ServiceBits>,
+    /// By service: whether the forms had the same resources.
+    pub resources: Vec<ServiceResources>,
+    /// The apparatus' own cost and health.
+    pub apparatus: Apparatus,
+    /// What a reader must know before believing a figure; gravest first.
+    pub warnings: Vec<String>,
+}
+
+/// An arm: a form, or the baseline's second copy.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Arm {
+    /// The arm's name.
+    pub name: String,
+    /// The form's name.
+    pub form: String,
+    /// The form's layers in words.
+    pub describe: String,
+    /// Whether it is the baseline itself.
+    pub baseline: bool,
+    /// Whether it is the A/A control.
+    pub control: bool,
+    /// Why its figures say nothing about the real thing, if they do not.
+    pub emulated: Option<Fault>,
+    /// Trials planned.
+    pub planned: u32,
+    /// Trials measured.
+    pub measured: u32,
+    /// Trials that ran but must not be used.
+    pub invalid: u32,
+    /// Trials that did not come to an end.
+    pub failed: u32,
+    /// Trials never tried for a stated reason.
+    pub skipped: u32,
+    /// Why trials were not measured, each reason once, most frequent first.
+    pub reasons: Vec<Reason>,
+    /// How a request reached the service.
+    pub path: String,
+    /// Measured trials whose throughput differed by more than 3 % between their halves.
+    pub never_steady: Vec<u32>,
+}
+
+/// Why trials were not measured.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Reason {
+    /// `invalid`, `failed` or `skipped`.
+    pub outcome: String,
+    /// The stage, of a failure.
+    pub stage: Option<Stage>,
+    /// Why, and what to do.
+    pub why: Fault,
+    /// Which trials; empty when the form was left out before any was planned.
+    pub trials: Vec<u32>,
+}
+
+/// One metric over all arms.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct MetricAnalysis {
+    /// Its name.
+    pub name: String,
+    /// For readers.
+    pub title: String,
+    /// The unit.
+    pub unit: String,
+    /// Whether more is better.
+    pub more_is_better: bool,
+    /// Whether ratios and verdicts are made of it.
+    pub compared: bool,
+    /// How the intervals of the forms' ratios were made.
+    pub method: Method,
+    /// How far from 1 the A/A control may lie: the end of its interval that is further from 1, as a share (0.021 is
+    /// 2.1 %). No verdict inside. None when the control was measured in fewer than 3 blocks.
+    pub noise_floor: Option<f64>,
+    /// Whether the interval of the A/A control excludes 1: the machine or the harness treats equals differently.
+    pub control_differs: bool,
+    /// By arm that was measured: its values.
+    pub estimates: Vec<Estimate>,
+    /// By arm that was measured in a block together with the baseline: its ratio; empty unless `compared`.
+    pub ratios: Vec<Ratio>,
+}
+
+/// How the intervals of a family of forms were made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Method {
+    /// Simultaneous, by Dunnett's quantile and the error pooled over all arms (two-way analysis, block and arm).
+    Dunnett,
+    /// Each pair's own error, Student's t, the level shared out by Bonferroni: an arm is incomplete, or the arms differ
+    /// in spread (Levene p < 0.01).
+    PairedBonferroni,
+    /// No interval: fewer than 3 blocks, or nothing to compare.
+    None,
+}
+
+impl Method {
+    /// In words, for the report.
+    pub fn describe(self) -> &'static str {
+        match self {
+            Method::Dunnett => {
+                "paired within blocks on the log scale; simultaneous 95 % intervals for all forms (Dunnett, error pooled over arms)"
+            }
+            Method::PairedBonferroni => {
+                "paired within blocks on the log scale; each form's own error (Student's t), 95 % for all forms together (Bonferroni)"
+            }
+            Method::None => "no intervals: fewer than 3 blocks with both forms",
+        }
+    }
+}
+
+/// An arm's values of one metric.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Estimate {
+    /// The arm.
+    pub arm: String,
+    /// By measured trial, in their order.
+    pub values: Vec<BlockValue>,
+    /// The mean of the trials.
+    pub mean: f64,
+    /// The geometric mean of the trials; none when a value is zero or less.
+    pub geometric_mean: Option<f64>,
+    /// 95 % interval of the geometric mean over trials; it includes what differs between blocks, so compare forms by
+    /// their ratios, not by these. None below 3 trials.
+    pub interval: Option<Interval>,
+}
+
+/// A trial's value.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct BlockValue {
+    /// The block.
+    pub block: u32,
+    /// The trial.
+    pub trial: u32,
+    /// The value, in the metric's unit.
+    pub value: f64,
+}
+
+/// An interval, both ends included.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Interval {
+    /// Its lower end.
+    pub low: f64,
+    /// Its upper end.
+    pub high: f64,
+}
+
+impl Interval {
+    /// Whether it holds `value`.
+    pub fn contains(&self, value: f64) -> bool {
+        self.low <= value && value <= self.high
+    }
+}
+
+/// An arm's ratio to the baseline.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Ratio {
+    /// The arm.
+    pub arm: String,
+    /// The blocks it comes from.
+    pub blocks: Vec<u32>,
+    /// `exp(mean log difference)`.
+    pub ratio: f64,
+    /// The interval to quote: by [`MetricAnalysis::method`] for forms, Student's t for the A/A control. None below 3
+    /// blocks and for emulated forms.
+    pub interval: Option<Interval>,
+    /// Standard error of the mean log difference behind `interval`.
+    pub standard_error: Option<f64>,
+    /// Its degrees of freedom.
+    pub degrees: Option<f64>,
+    /// The same ratio by the Hodges-Lehmann estimate.
+    pub hodges_lehmann: f64,
+    /// Whether the two disagree by more than half the interval's half-width: the blocks are not near-normal, look at
+    /// them.
+    pub sensitive: bool,
+    /// The smallest difference, as a share, that a run like this finds in four of five cases.
+    pub smallest_detectable: Option<f64>,
+    /// What may be said.
+    pub verdict: Verdict,
+    /// The same in words.
+    pub words: String,
+}
+
+/// What may be said of a ratio.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Verdict {
+    /// Better than the baseline, beyond interval and noise floor.
+    Better,
+    /// Worse than the baseline, beyond interval and noise floor.
+    Worse,
+    /// The interval holds 1.
+    NoDifference,
+    /// The interval excludes 1, but the A/A control might lie as far off.
+    WithinNoise,
+    /// Fewer than 3 blocks.
+    TooFewBlocks,
+    /// The A/A control was not measured often enough for a noise floor.
+    NoNoiseFloor,
+    /// Measured under emulation: not a claim.
+    Emulated,
+}
+
+/// Whether something was the same in all forms.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Sameness {
+    /// Yes.
+    Matches,
+    /// No.
+    Differs,
+    /// It could not be read in this form, or not in the baseline.
+    NotReadable,
+}
+
+/// Whether the forms ran the same files for one service.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct ServiceBits {
+    /// The service.
+    pub service: String,
+    /// Whether every trial that was read had the same files with the same content mapped.
+    pub same: bool,
+    /// `sha256:<hex>` over the sorted list of files, when they are the same.
+    pub digest: Option<String>,
+    /// Files in the list of the first form.
+    pub files: usize,
+    /// Forms whose trials were read.
+    pub read: Vec<String>,
+    /// Forms with measured trials in which nothing was read.
+    pub unread: Vec<String>,
+    /// What differs.
+    pub differences: Vec<BitsDifference>,
+}
+
+/// A file that is not the same everywhere.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct BitsDifference {
+    /// Its path in the bundle.
+    pub path: String,
+    /// By form: the digests that were seen, or "not mapped".
+    pub by_form: BTreeMap<String, String>,
+}
+
+/// What a service really got in each form.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct ServiceResources {
+    /// The service.
+    pub service: String,
+    /// The forms, in the order of `cells`.
+    pub forms: Vec<String>,
+    /// By property; those that bias a comparison first.
+    pub rows: Vec<ResourceRow>,
+}
+
+/// One property over the forms.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct ResourceRow {
+    /// The property.
+    pub property: String,
+    /// Whether a difference biases the comparison; otherwise it is part of what a form is.
+    pub matters: bool,
+    /// By form.
+    pub cells: Vec<Cell>,
+}
+
+/// One property in one form.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Cell {
+    /// Its value as text, if it could be read.
+    pub value: Option<String>,
+    /// Whether it is the baseline's.
+    pub sameness: Sameness,
+}
+
+/// The apparatus: what measuring itself cost, and whether it kept up.
+#[derive(Debug, Clone, PartialEq, Default, Serialize)]
+pub struct Apparatus {
+    /// The generator's CPU time by operation in the baseline, us: geometric mean.
+    pub generator_cpu_us_per_op: Option<f64>,
+    /// The largest share of its CPUs that the generator used in any measured trial.
+    pub generator_busy_max: Option<f64>,
+    /// Operations planned but never started, in all measured trials.
+    pub dropped: u64,
+    /// Operations not answered correctly, in all measured trials.
+    pub errors: u64,
+    /// Operations answered correctly, in all measured trials.
+    pub operations: u64,
+}

@@ -1,0 +1,142 @@
+//! CPU time per operation, two ways.
+//!
+//! *Attributed*: the CPU time of every process that serves the request (services, port proxies, hypervisors), as the
+//! kernel charged it. Work that the kernel does in software interrupts (most of receiving a packet) is charged to
+//! whichever task happened to run, so part of it lands in this figure, part on the generator, and part on nobody.
+//!
+//! *Whole machine*: every CPU's busy time less the generator's. It holds all the work of the kernel, wherever it was
+//! charged, and also whatever else the machine did: an upper bound.
+//!
+//! The truth lies between the two. Both take counters at the first and the last moment measured, interpolated between
+//! the two samples around each.
+
+use std::collections::BTreeMap;
+use tare_core::load::LoadSummary;
+use tare_core::telemetry::{TelemetryRow, Vantage, WHOLE_MACHINE};
+
+/// CPU time, s, that the serving processes used while measuring. Only counted from the host: what a guest counts for
+/// its own processes is already in its hypervisor's time.
+///
+/// None when there is no serving scope, or when one of them could not be read: a sum with a part missing would
+/// flatter.
+pub(crate) fn serving_cpu_s(load: &LoadSummary, telemetry: &[TelemetryRow]) -> Option<f64> {
+    let mut scopes: BTreeMap<&str, Vec<&TelemetryRow>> = BTreeMap::new();
+    for row in telemetry.iter().filter(|row| row.serving && row.vantage == Vantage::Host) {
+        scopes.entry(&row.scope).or_default().push(row);
+    }
+    if scopes.is_empty() {
+        return None;
+    }
+    let total = |row: &TelemetryRow| {
+        let two = || Some(row.values.get("cpu_user_s")? + row.values.get("cpu_system_s")?);
+        row.values.get("cpu_total_s").copied().or_else(two)
+    };
+    scopes.values().map(|rows| spent(rows, total, load)).sum()
+}
+
+/// CPU time, s, that all CPUs of the machine were busy while measuring, less the generator's.
+pub(crate) fn machine_cpu_s(load: &LoadSummary, telemetry: &[TelemetryRow]) -> Option<f64> {
+    let of_machine = |row: &&TelemetryRow| row.vantage == Vantage::Host && row.scope == WHOLE_MACHINE;
+    let rows: Vec<&TelemetryRow> = telemetry.iter().filter(of_machine).collect();
+    let busy = |row: &TelemetryRow| {
+        let (user, system) = (all_cpus(row, "cpu_user_s")?, all_cpus(row, "cpu_system_s")?);
+        let softirq = all_cpus(row, "cpu_softirq_s").unwrap_or(0.0);
+        Some(user + system + softirq + all_cpus(row, "cpu_irq_s").unwrap_or(0.0))
+    };
+    Some((spent(&rows, busy, load)? - load.generator_cpu_s).max(0.0))
+}
+
+/// A metric of the whole machine: its own value, else the sum over its CPUs.
+fn all_cpus(row: &TelemetryRow, metric: &str) -> Option<f64> {
+    if let Some(value) = row.values.get(metric) {
+        return Some(*value);
+    }
+    let one_cpu = |key: &str| key.strip_prefix(metric).is_some_and(|rest| rest.starts_with('@'));
+    row.values.iter().filter(|(key, _)| one_cpu(key)).map(|(_, value)| *value).reduce(|sum, value| sum + value)
+}
+
+/// How far a counter went between the start and the end of measuring.
+fn spent(rows: &[&TelemetryRow], read: impl Fn(&TelemetryRow) -> Option<f64>, load: &LoadSummary) -> Option<f64> {
+    let mut points: Vec<(u64, f64)> = rows.iter().filter_map(|row| Some((row.at_ns, read(row)?))).collect();
+    points.sort_by_key(|point| point.0);
+    points.dedup_by_key(|point| point.0);
+    Some(value_at(&points, load.measure_end_ns)? - value_at(&points, load.measure_start_ns)?)
+}
+
+/// The value at a moment, on the line through the two samples around it. Just outside of the samples the line through
+/// the nearest two is prolonged by at most their distance; further out nothing is known.
+fn value_at(points: &[(u64, f64)], at_ns: u64) -> Option<f64> {
+    if points.len() < 2 {
+        return None;
+    }
+    let after = points.partition_point(|point| point.0 < at_ns).clamp(1, points.len() - 1);
+    let ((t0, v0), (t1, v1)) = (points[after - 1], points[after]);
+    let position = (at_ns as f64 - t0 as f64) / (t1 as f64 - t0 as f64);
+    (-1.0..=2.0).contains(&position).then_some(v0 + position * (v1 - v0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: u64 = 1_000_000_000;
+
+    fn row(at_s: f64, vantage: Vantage, scope: &str, serving: bool, values: &[(&str, f64)]) -> TelemetryRow {
+        let values = values.iter().map(|(name, value)| ((*name).to_owned(), *value)).collect();
+        TelemetryRow { at_ns: (at_s * SECOND as f64) as u64, vantage, scope: scope.into(), serving, values }
+    }
+
+    fn window(start_s: f64, end_s: f64) -> LoadSummary {
+        let ns = |seconds: f64| (seconds * SECOND as f64) as u64;
+        LoadSummary { measure_start_ns: ns(start_s), measure_end_ns: ns(end_s), ..Default::default() }
+    }
+
+    #[test]
+    fn serving_scopes_are_summed_between_interpolated_moments_and_a_guest_is_not_counted_twice() {
+        let mut rows = Vec::new();
+        for second in 0..=12 {
+            let at = f64::from(second);
+            rows.push(row(at, Vantage::Host, "redis", true, &[("cpu_total_s", 0.5 * at)]));
+            rows.push(row(at, Vantage::Host, "proxy", true, &[("cpu_user_s", 0.1 * at), ("cpu_system_s", 0.2 * at)]));
+            rows.push(row(at, Vantage::Host, "probe", false, &[("cpu_total_s", at)]));
+            rows.push(row(at, Vantage::Guest, "inner", true, &[("cpu_total_s", at)]));
+        }
+        let spent = serving_cpu_s(&window(1.25, 11.25), &rows).unwrap();
+        assert!((spent - 8.0).abs() < 1e-9, "{spent}");
+    }
+
+    #[test]
+    fn a_serving_scope_without_readings_takes_the_figure_away() {
+        let mut rows: Vec<TelemetryRow> =
+            (0..3).map(|n| row(f64::from(n), Vantage::Host, "redis", true, &[("cpu_total_s", 1.0)])).collect();
+        assert!(serving_cpu_s(&window(0.0, 2.0), &rows).is_some());
+        rows.push(row(0.0, Vantage::Host, "proxy", true, &[("threads", 3.0)]));
+        assert_eq!(serving_cpu_s(&window(0.0, 2.0), &rows), None);
+    }
+
+    #[test]
+    fn the_machine_counts_interrupts_and_leaves_the_generator_out() {
+        let rows: Vec<TelemetryRow> = (0..=10)
+            .map(|second| {
+                let at = f64::from(second);
+                let values = [
+                    ("cpu_user_s@0", 0.3 * at),
+                    ("cpu_user_s@1", 0.2 * at),
+                    ("cpu_system_s@0", 0.1 * at),
+                    ("cpu_softirq_s@0", 0.2 * at),
+                ];
+                row(at, Vantage::Host, WHOLE_MACHINE, false, &values)
+            })
+            .collect();
+        let load = LoadSummary { generator_cpu_s: 3.0, ..window(0.0, 10.0) };
+        let spent = machine_cpu_s(&load, &rows).unwrap();
+        assert!((spent - 5.0).abs() < 1e-9, "{spent}");
+    }
+
+    #[test]
+    fn far_outside_of_the_samples_nothing_is_known() {
+        let points = [(SECOND, 1.0), (2 * SECOND, 2.0)];
+        assert_eq!(value_at(&points, 5 * SECOND / 2), Some(2.5));
+        assert_eq!(value_at(&points, 4 * SECOND), None);
+    }
+}

@@ -1,0 +1,132 @@
+//! Histograms of service times: decoded, merged, read. Percentiles are never averaged: counts are merged, and the
+//! percentile is read from the merged histogram.
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use hdrhistogram::Histogram;
+use hdrhistogram::serialization::Deserializer;
+use serde::Serialize;
+use tare_core::load::LoadSummary;
+
+/// A quantile is read from at least this many operations beyond it; fewer say "too few", not a number.
+const BEYOND_MIN: f64 = 10.0;
+
+/// A point of a curve of service time over percentile.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct CurvePoint {
+    /// The share of operations that took at most `us`; 0 to 1.
+    pub quantile: f64,
+    /// Service time, us.
+    pub us: f64,
+}
+
+/// The service times of all operations of a trial, ns.
+pub(crate) fn service_times(load: &LoadSummary) -> Result<Histogram<u64>, String> {
+    let mut merged = Histogram::new(3).map_err(|error| format!("no histogram could be made: {error}"))?;
+    for (name, operation) in &load.operations {
+        if operation.service_time.is_empty() {
+            if operation.count > 0 {
+                return Err(format!("operation '{name}' was counted {} times but has no histogram", operation.count));
+            }
+            continue;
+        }
+        let part = decode(&operation.service_time)
+            .map_err(|why| format!("the service times of operation '{name}' cannot be read: {why}"))?;
+        merged.add(&part).map_err(|error| format!("the service times of '{name}' cannot be merged: {error}"))?;
+    }
+    Ok(merged)
+}
+
+/// HdrHistogram V2 with deflate, base64.
+fn decode(text: &str) -> Result<Histogram<u64>, String> {
+    let bytes = STANDARD.decode(text.trim()).map_err(|error| error.to_string())?;
+    Deserializer::new().deserialize(&mut bytes.as_slice()).map_err(|error| error.to_string())
+}
+
+/// The quantile in us; none when fewer than ten operations lie beyond it, i.e. below `10 / (1 - quantile)` operations.
+pub(crate) fn quantile_us(times: &Histogram<u64>, quantile: f64) -> Option<f64> {
+    let beyond = times.len() as f64 * (1.0 - quantile);
+    (beyond >= BEYOND_MIN - 1e-6).then(|| times.value_at_quantile(quantile) as f64 / 1e3)
+}
+
+/// Service time over percentile, of several trials merged: 20 points for each factor of ten towards 1, as far as ten
+/// operations lie beyond.
+///
+/// # Errors
+/// When a histogram cannot be read.
+pub fn latency_curve<'a>(loads: impl IntoIterator<Item = &'a LoadSummary>) -> Result<Vec<CurvePoint>, String> {
+    const POINTS_PER_DECADE: u32 = 20;
+    let mut merged: Option<Histogram<u64>> = None;
+    for load in loads {
+        let times = service_times(load)?;
+        match &mut merged {
+            Some(all) => all.add(&times).map_err(|error| error.to_string())?,
+            None => merged = Some(times),
+        }
+    }
+    let Some(merged) = merged else { return Ok(Vec::new()) };
+    let mut points = Vec::new();
+    for step in 0..=7 * POINTS_PER_DECADE {
+        let quantile = 1.0 - 10_f64.powf(-f64::from(step) / f64::from(POINTS_PER_DECADE));
+        let Some(us) = quantile_us(&merged, quantile) else { break };
+        points.push(CurvePoint { quantile, us });
+    }
+    Ok(points)
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+    use hdrhistogram::serialization::{Serializer, V2DeflateSerializer};
+    use tare_core::load::OperationSummary;
+
+    /// An operation whose service times are these, ns.
+    pub(crate) fn operation(times_ns: impl IntoIterator<Item = u64>) -> OperationSummary {
+        let mut times = Histogram::<u64>::new(3).unwrap();
+        for time in times_ns {
+            times.record(time).unwrap();
+        }
+        let mut bytes = Vec::new();
+        V2DeflateSerializer::new().serialize(&times, &mut bytes).unwrap();
+        let text = STANDARD.encode(bytes);
+        OperationSummary { count: times.len(), errors: 0, service_time: text.clone(), response_time: text }
+    }
+
+    #[test]
+    fn merging_gives_the_percentile_of_all_operations_not_the_mean_of_percentiles() {
+        // 9900 fast operations and 100 slow ones: the p99 of all is fast; the mean of the two p99 would be 0.5 ms.
+        let mut load = LoadSummary::default();
+        load.operations.insert("get".into(), operation((0..9_900).map(|n| 10_000 + n)));
+        load.operations.insert("set".into(), operation((0..100).map(|_| 1_000_000)));
+        let times = service_times(&load).unwrap();
+        let p99 = quantile_us(&times, 0.99).unwrap();
+        assert!((p99 / 19.9 - 1.0).abs() < 0.002, "{p99}");
+    }
+
+    #[test]
+    fn a_quantile_with_too_few_operations_is_no_number() {
+        let mut load = LoadSummary::default();
+        load.operations.insert("get".into(), operation((1..=999).map(|n| n * 1_000)));
+        let times = service_times(&load).unwrap();
+        assert_eq!(quantile_us(&times, 0.99), None);
+        load.operations.insert("set".into(), operation([1_000]));
+        assert!(quantile_us(&service_times(&load).unwrap(), 0.99).is_some());
+    }
+
+    #[test]
+    fn a_curve_rises_and_ends_where_operations_run_out() {
+        let mut load = LoadSummary::default();
+        load.operations.insert("get".into(), operation((1..=10_000).map(|n| n * 100)));
+        let curve = latency_curve([&load, &load]).unwrap();
+        assert!(curve.windows(2).all(|pair| pair[0].us <= pair[1].us && pair[0].quantile < pair[1].quantile));
+        let last = curve.last().unwrap().quantile;
+        assert!((0.999..=0.9995 + 1e-9).contains(&last), "{last}");
+    }
+
+    #[test]
+    fn rubbish_is_named() {
+        let mut load = LoadSummary::default();
+        load.operations.insert("get".into(), OperationSummary { service_time: "!".into(), ..Default::default() });
+        assert!(service_times(&load).unwrap_err().contains("'get'"));
+    }
+}

@@ -1,0 +1,144 @@
+//! One pair of arms: differences inside blocks, on the log scale.
+
+use crate::analysis::Interval;
+use crate::quantile::student_quantile;
+use std::collections::BTreeMap;
+
+/// Blocks below which no interval is printed.
+pub(crate) const BLOCKS_MIN: usize = 3;
+
+/// The log of a metric by block, of one arm.
+pub(crate) type BlockLogs = BTreeMap<u32, f64>;
+
+/// Differences to the baseline inside blocks.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Differences {
+    pub(crate) blocks: Vec<u32>,
+    pub(crate) values: Vec<f64>,
+}
+
+impl Differences {
+    /// `arm - baseline`, in the blocks that both were measured in.
+    pub(crate) fn of(arm: &BlockLogs, baseline: &BlockLogs) -> Self {
+        let both = arm.iter().filter_map(|(block, value)| Some((*block, value - baseline.get(block)?)));
+        let (blocks, values) = both.unzip();
+        Differences { blocks, values }
+    }
+
+    pub(crate) fn n(&self) -> usize {
+        self.values.len()
+    }
+
+    pub(crate) fn mean(&self) -> f64 {
+        self.values.iter().sum::<f64>() / self.values.len() as f64
+    }
+
+    /// Standard error of the mean from the differences' own spread; none below two blocks.
+    pub(crate) fn standard_error(&self) -> Option<f64> {
+        Some(sd(&self.values)? / (self.n() as f64).sqrt())
+    }
+
+    /// The Hodges-Lehmann estimate: the median of all pairwise means. It hardly moves when one block is odd, so it
+    /// shows when the mean does.
+    pub(crate) fn hodges_lehmann(&self) -> f64 {
+        let walsh = self.values.iter().enumerate();
+        let mut walsh: Vec<f64> =
+            walsh.flat_map(|(n, a)| self.values[n..].iter().map(move |b| 0.5 * (a + b))).collect();
+        walsh.sort_by(f64::total_cmp);
+        let middle = walsh.len() / 2;
+        if walsh.len() % 2 == 1 { walsh[middle] } else { 0.5 * (walsh[middle - 1] + walsh[middle]) }
+    }
+}
+
+/// Sample standard deviation; none below two values.
+pub(crate) fn sd(values: &[f64]) -> Option<f64> {
+    if values.len() < 2 {
+        return None;
+    }
+    let mean = values.iter().sum::<f64>() / values.len() as f64;
+    let squares: f64 = values.iter().map(|value| (value - mean).powi(2)).sum();
+    Some((squares / (values.len() - 1) as f64).sqrt())
+}
+
+/// How exactly a mean difference is known, and by which multiple of that its interval reaches.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Precision {
+    pub(crate) standard_error: f64,
+    pub(crate) degrees: f64,
+    pub(crate) quantile: f64,
+}
+
+impl Precision {
+    /// Half the interval's width, log scale.
+    pub(crate) fn half_width(&self) -> f64 {
+        self.quantile * self.standard_error
+    }
+
+    /// The interval of the ratio around a mean log difference.
+    pub(crate) fn interval(&self, mean: f64) -> Interval {
+        Interval { low: (mean - self.half_width()).exp(), high: (mean + self.half_width()).exp() }
+    }
+
+    /// The log difference that would be found in four of five such runs: (quantile + t_.80) standard errors.
+    pub(crate) fn smallest_detectable(&self) -> f64 {
+        (self.quantile + student_quantile(0.8, self.degrees)) * self.standard_error
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn logs(values: &[f64]) -> BlockLogs {
+        values.iter().enumerate().map(|(block, value)| (block as u32, value.ln())).collect()
+    }
+
+    fn precision(differences: &Differences) -> Precision {
+        let degrees = differences.n() as f64 - 1.0;
+        let standard_error = differences.standard_error().unwrap();
+        Precision { standard_error, degrees, quantile: student_quantile(0.975, degrees) }
+    }
+
+    #[test]
+    fn the_interval_is_the_one_worked_out_elsewhere() {
+        // By a separate calculation: ln .86, .88, .87, .85, .89; mean -.139394, sd .018177; t(.975, 4) = 2.776445.
+        let differences = Differences::of(&logs(&[86.0, 88.0, 87.0, 85.0, 89.0]), &logs(&[100.0; 5]));
+        let interval = precision(&differences).interval(differences.mean());
+        assert!((differences.mean().exp() - 0.869_885).abs() < 1e-6, "{}", differences.mean().exp());
+        assert!((interval.low - 0.850_472).abs() < 1e-5, "{interval:?}");
+        assert!((interval.high - 0.889_742).abs() < 1e-5, "{interval:?}");
+    }
+
+    #[test]
+    fn only_blocks_that_both_have_count() {
+        let mut arm = logs(&[2.0, 2.0, 2.0, 2.0]);
+        arm.remove(&1);
+        let differences = Differences::of(&arm, &logs(&[1.0, 50.0, 1.0]));
+        assert_eq!(differences.blocks, [0, 2]);
+        assert!((differences.mean().exp() - 2.0).abs() < 1e-12);
+    }
+
+    #[test]
+    fn hodges_lehmann_of_a_short_list() {
+        // Walsh averages of 1, 2, 10: 1, 1.5, 5.5, 2, 6, 10; their median is (2 + 5.5) / 2.
+        let differences = Differences { blocks: vec![0, 1, 2], values: vec![10.0, 1.0, 2.0] };
+        assert!((differences.hodges_lehmann() - 3.75).abs() < 1e-12);
+    }
+
+    proptest! {
+        #[test]
+        fn a_to_b_is_one_over_b_to_a(a in proptest::collection::vec(0.1f64..1e6, 3..9), factor in 0.01f64..100.0) {
+            let b: Vec<f64> = a.iter().enumerate().map(|(n, value)| value * (1.0 + 0.1 * n as f64)).collect();
+            let scaled: Vec<f64> = b.iter().map(|value| value * factor).collect();
+            let (forth, back) = (Differences::of(&logs(&b), &logs(&a)), Differences::of(&logs(&a), &logs(&b)));
+            prop_assert!((forth.mean().exp() * back.mean().exp() - 1.0).abs() < 1e-9);
+            let (up, down) = (precision(&forth).interval(forth.mean()), precision(&back).interval(back.mean()));
+            prop_assert!((up.low * down.high - 1.0).abs() < 1e-9);
+            // In another unit the ratio is the same.
+            let a_scaled: Vec<f64> = a.iter().map(|value| value * factor).collect();
+            let same = Differences::of(&logs(&scaled), &logs(&a_scaled));
+            prop_assert!((same.mean() - forth.mean()).abs() < 1e-9);
+        }
+    }
+}

@@ -1,0 +1,156 @@
+//! Whether the forms ran the same files and had the same resources.
+
+use crate::analysis::{BitsDifference, Cell, ResourceRow, Sameness, ServiceBits, ServiceResources};
+use sha2::{Digest, Sha256};
+use std::collections::{BTreeMap, BTreeSet};
+use tare_core::host::{MappedFile, Property};
+use tare_core::record::Record;
+use tare_core::trial::Outcome;
+
+/// By service: whether every trial in which the mapped files were read had the same ones with the same content.
+pub(crate) fn bits(record: &Record) -> Vec<ServiceBits> {
+    record.header.workload.services.iter().map(|service| bits_of(record, &service.name)).collect()
+}
+
+fn bits_of(record: &Record, service: &str) -> ServiceBits {
+    // By form: the lists that were seen; one when all is well.
+    let mut seen: BTreeMap<&str, BTreeSet<Vec<&MappedFile>>> = BTreeMap::new();
+    let mut unread = Vec::new();
+    for form in &record.header.study.forms {
+        let trials = record.trials.iter().map(|trial| &trial.record).filter(|trial| trial.trial.form == form.name);
+        let mut measured = false;
+        for trial in trials {
+            measured |= trial.outcome == Outcome::Measured;
+            if let Some(files) = trial.mapped.get(service).filter(|files| !files.is_empty()) {
+                let mut files: Vec<&MappedFile> = files.iter().collect();
+                files.sort();
+                seen.entry(&form.name).or_default().insert(files);
+            }
+        }
+        if measured && !seen.contains_key(form.name.as_str()) {
+            unread.push(form.name.clone());
+        }
+    }
+    let lists: BTreeSet<&Vec<&MappedFile>> = seen.values().flatten().collect();
+    let same = lists.len() == 1;
+    ServiceBits {
+        service: service.to_owned(),
+        same,
+        digest: lists.first().filter(|_| same).map(|files| digest(files)),
+        files: lists.first().map_or(0, |files| files.len()),
+        read: seen.keys().map(|form| (*form).to_owned()).collect(),
+        unread,
+        differences: differences(&seen),
+    }
+}
+
+fn digest(files: &[&MappedFile]) -> String {
+    let mut hash = Sha256::new();
+    for file in files {
+        hash.update(format!("{}\t{}\n", file.path, file.digest));
+    }
+    let hex: String = hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
+    format!("sha256:{hex}")
+}
+
+fn differences(seen: &BTreeMap<&str, BTreeSet<Vec<&MappedFile>>>) -> Vec<BitsDifference> {
+    let paths: BTreeSet<&str> = seen.values().flatten().flatten().map(|file| file.path.as_str()).collect();
+    let mut found = Vec::new();
+    for path in paths {
+        let of_form = |lists: &BTreeSet<Vec<&MappedFile>>| -> String {
+            let digest_in = |files: &Vec<&MappedFile>| {
+                let file = files.iter().find(|file| file.path == path);
+                file.map_or_else(|| "not mapped".to_owned(), |file| file.digest.clone())
+            };
+            let digests: BTreeSet<String> = lists.iter().map(digest_in).collect();
+            digests.into_iter().collect::<Vec<_>>().join(", ")
+        };
+        let by_form: BTreeMap<String, String> =
+            seen.iter().map(|(form, lists)| ((*form).to_owned(), of_form(lists))).collect();
+        if by_form.values().collect::<BTreeSet<_>>().len() > 1 || by_form.values().any(|text| text.contains(", ")) {
+            found.push(BitsDifference { path: path.to_owned(), by_form });
+        }
+    }
+    found
+}
+
+/// By service: each property of the resource probe over the forms in which it ran, compared to the baseline's.
+pub(crate) fn resources(record: &Record) -> Vec<ServiceResources> {
+    record.header.workload.services.iter().filter_map(|service| resources_of(record, &service.name)).collect()
+}
+
+fn resources_of(record: &Record, service: &str) -> Option<ServiceResources> {
+    let mut read: Vec<(&str, &BTreeMap<String, Property>)> = Vec::new();
+    for form in &record.header.study.forms {
+        let mut of_form = record.trials.iter().map(|trial| &trial.record).filter(|t| t.trial.form == form.name);
+        let report = of_form.find_map(|trial| trial.resources.get(service).filter(|r| !r.properties.is_empty()));
+        read.extend(report.map(|report| (form.name.as_str(), &report.properties)));
+    }
+    if read.is_empty() {
+        return None;
+    }
+    let baseline = read.iter().find(|(form, _)| *form == record.header.study.baseline).map(|(_, values)| *values);
+    let names: BTreeSet<&str> = read.iter().flat_map(|(_, values)| values.keys().map(String::as_str)).collect();
+    let row = |name: &str| ResourceRow {
+        property: name.to_owned(),
+        matters: read.iter().any(|(_, values)| values.get(name).is_some_and(|property| property.matters)),
+        cells: read.iter().map(|(_, values)| cell(values.get(name), baseline.and_then(|b| b.get(name)))).collect(),
+    };
+    let mut rows: Vec<ResourceRow> = names.into_iter().map(row).collect();
+    rows.sort_by_key(|row| !row.matters);
+    let forms = read.iter().map(|(form, _)| (*form).to_owned()).collect();
+    Some(ServiceResources { service: service.to_owned(), forms, rows })
+}
+
+fn cell(here: Option<&Property>, baseline: Option<&Property>) -> Cell {
+    let sameness = match (here, baseline) {
+        (Some(here), Some(baseline)) if matches(here, baseline) => Sameness::Matches,
+        (Some(_), Some(_)) => Sameness::Differs,
+        _ => Sameness::NotReadable,
+    };
+    Cell { value: here.map(|property| property.value.clone()), sameness }
+}
+
+/// Numbers match within the wider of the two tolerances, as a share of the larger; everything else as text.
+fn matches(a: &Property, b: &Property) -> bool {
+    match (a.number, b.number) {
+        (Some(x), Some(y)) => (x - y).abs() <= a.tolerance.max(b.tolerance) * x.abs().max(y.abs()),
+        _ => a.value == b.value,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn file(path: &str, digest: &str) -> MappedFile {
+        MappedFile { path: path.into(), digest: digest.into() }
+    }
+
+    #[test]
+    fn a_file_that_differs_is_named_with_its_forms() {
+        let (a, libc, other) = (file("/bin/a", "1"), file("/lib/c", "2"), file("/lib/c", "3"));
+        let seen: BTreeMap<&str, BTreeSet<Vec<&MappedFile>>> = BTreeMap::from([
+            ("native", BTreeSet::from([vec![&a, &libc]])),
+            ("boxed", BTreeSet::from([vec![&a, &other]])),
+            ("caged", BTreeSet::from([vec![&a]])),
+        ]);
+        let found = differences(&seen);
+        assert_eq!(found.len(), 1);
+        assert_eq!(found[0].path, "/lib/c");
+        assert_eq!(found[0].by_form["boxed"], "3");
+        assert_eq!(found[0].by_form["caged"], "not mapped");
+    }
+
+    #[test]
+    fn numbers_match_within_their_tolerance_and_text_exactly() {
+        let number =
+            |value: f64| Property { value: format!("{value}"), number: Some(value), tolerance: 0.05, matters: true };
+        let text = |value: &str| Property { value: value.into(), number: None, tolerance: 0.5, matters: true };
+        assert!(matches(&number(100.0), &number(96.0)));
+        assert!(!matches(&number(100.0), &number(94.0)));
+        assert!(matches(&number(0.0), &number(0.0)));
+        assert!(!matches(&text("6.1"), &text("6.2")));
+        assert_eq!(cell(None, Some(&text("x"))).sameness, Sameness::NotReadable);
+    }
+}

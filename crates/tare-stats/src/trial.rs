@@ -1,0 +1,106 @@
+//! The figures of one trial.
+
+use crate::cpu::{machine_cpu_s, serving_cpu_s};
+use crate::histogram::{quantile_us, service_times};
+use std::collections::BTreeMap;
+use tare_core::load::LoadSummary;
+use tare_core::telemetry::TelemetryRow;
+
+/// The figures named in [`tare_core::record::TRIAL_METRICS`] of one trial. What cannot be known is absent, never zero:
+/// a percentile of too few operations, CPU time without telemetry.
+///
+/// - `throughput`: correct operations a second of the time measured.
+/// - `p50_us` ... `max_us`: service times of all operations together, from merged histograms.
+/// - `cpu_us_per_op`: CPU time of the serving processes, by correct operation; `cpu_machine_us_per_op`: of the whole
+///   machine but the generator. The kernel's work in software interrupts is charged to whatever task was running, so
+///   the first is attributed and the second an upper bound.
+/// - `failed_share`: operations not answered correctly, by all operations.
+///
+/// # Errors
+/// When nothing was measured, or a histogram cannot be read.
+pub fn trial_metrics(load: &LoadSummary, telemetry: &[TelemetryRow]) -> Result<BTreeMap<String, f64>, String> {
+    let window_ns = load.measure_end_ns.saturating_sub(load.measure_start_ns);
+    if window_ns == 0 {
+        return Err("the time measured is empty".to_owned());
+    }
+    let correct: u64 = load.operations.values().map(|operation| operation.count).sum();
+    let errors: u64 = load.operations.values().map(|operation| operation.errors).sum();
+    if correct == 0 {
+        return Err(format!("not one operation was answered correctly ({errors} were not)"));
+    }
+    let times = service_times(load)?;
+    let operations = correct as f64;
+    let per_operation_us = |seconds: f64| seconds * 1e6 / operations;
+    let timed = !times.is_empty();
+    let figures = [
+        ("throughput", Some(operations / (window_ns as f64 / 1e9))),
+        ("p50_us", quantile_us(&times, 0.5)),
+        ("p90_us", quantile_us(&times, 0.9)),
+        ("p99_us", quantile_us(&times, 0.99)),
+        ("p999_us", quantile_us(&times, 0.999)),
+        ("mean_us", timed.then(|| times.mean() / 1e3)),
+        ("max_us", timed.then(|| times.max() as f64 / 1e3)),
+        ("cpu_us_per_op", serving_cpu_s(load, telemetry).map(per_operation_us)),
+        ("cpu_machine_us_per_op", machine_cpu_s(load, telemetry).map(per_operation_us)),
+        ("generator_cpu_us_per_op", Some(per_operation_us(load.generator_cpu_s))),
+        ("failed_share", Some(errors as f64 / (operations + errors as f64))),
+    ];
+    Ok(figures.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::histogram::tests::operation;
+    use tare_core::record::TRIAL_METRICS;
+    use tare_core::telemetry::Vantage;
+
+    fn load() -> LoadSummary {
+        let mut load = LoadSummary {
+            measure_start_ns: 1_000_000_000,
+            measure_end_ns: 11_000_000_000,
+            generator_cpu_s: 0.5,
+            ..Default::default()
+        };
+        load.operations.insert("get".into(), operation((1..=20_000).map(|n| n * 50)));
+        load.operations.get_mut("get").unwrap().errors = 5_000;
+        load
+    }
+
+    #[test]
+    fn the_figures_are_those_one_would_work_out_by_hand() {
+        let telemetry: Vec<TelemetryRow> = (0..13u64)
+            .map(|second| TelemetryRow {
+                at_ns: second * 1_000_000_000,
+                vantage: Vantage::Host,
+                scope: "redis".into(),
+                serving: true,
+                values: [("cpu_total_s".to_owned(), 0.04 * second as f64)].into(),
+            })
+            .collect();
+        let metrics = trial_metrics(&load(), &telemetry).unwrap();
+        let near = |name: &str, wanted: f64| {
+            let value = metrics[name];
+            assert!((value / wanted - 1.0).abs() < 0.002, "{name}: {value}, not {wanted}");
+        };
+        near("throughput", 2_000.0);
+        near("p50_us", 500.0);
+        near("p99_us", 990.0);
+        near("p999_us", 999.0);
+        near("max_us", 1_000.0);
+        near("mean_us", 500.0);
+        near("cpu_us_per_op", 20.0);
+        near("generator_cpu_us_per_op", 25.0);
+        near("failed_share", 0.2);
+        assert!(!metrics.contains_key("cpu_machine_us_per_op"), "the machine was not sampled");
+        assert!(metrics.keys().all(|name| TRIAL_METRICS.iter().any(|metric| metric.name == name)));
+    }
+
+    #[test]
+    fn nothing_measured_is_an_error_not_a_zero() {
+        assert!(trial_metrics(&LoadSummary::default(), &[]).is_err());
+        let mut load = load();
+        load.operations.clear();
+        assert!(trial_metrics(&load, &[]).unwrap_err().contains("not one operation"));
+    }
+}

@@ -1,0 +1,131 @@
+//! What may be said of a ratio, and in which words.
+
+use crate::analysis::{Interval, Verdict};
+use tare_core::record::TrialMetric;
+
+/// What decides.
+pub(crate) struct Evidence {
+    /// Mean log difference.
+    pub(crate) mean: f64,
+    pub(crate) interval: Option<Interval>,
+    /// Log scale.
+    pub(crate) noise_floor: Option<f64>,
+    pub(crate) emulated: bool,
+    /// As a share.
+    pub(crate) smallest_detectable: Option<f64>,
+    pub(crate) blocks: usize,
+}
+
+/// A verdict needs an interval that excludes 1 and an effect beyond the noise floor.
+pub(crate) fn judge(metric: &TrialMetric, evidence: &Evidence) -> Verdict {
+    if evidence.emulated {
+        return Verdict::Emulated;
+    }
+    let Some(interval) = evidence.interval else { return Verdict::TooFewBlocks };
+    if interval.contains(1.0) {
+        return Verdict::NoDifference;
+    }
+    let Some(floor) = evidence.noise_floor else { return Verdict::NoNoiseFloor };
+    if evidence.mean.abs() <= floor {
+        return Verdict::WithinNoise;
+    }
+    if (evidence.mean > 0.0) == metric.more_is_better { Verdict::Better } else { Verdict::Worse }
+}
+
+/// The verdict in words: `slower: 0.87 [0.85, 0.89]`.
+pub(crate) fn words(metric: &TrialMetric, verdict: Verdict, evidence: &Evidence) -> String {
+    let figures = || ratio_text(evidence.mean.exp(), evidence.interval);
+    let detectable = || match evidence.smallest_detectable {
+        Some(share) => format!("; smallest detectable {}", percent(share)),
+        None => String::new(),
+    };
+    match verdict {
+        Verdict::Better | Verdict::Worse => format!("{}: {}", direction(metric, evidence.mean > 0.0), figures()),
+        Verdict::NoDifference => format!("no difference detectable{}", detectable()),
+        Verdict::WithinNoise => {
+            format!("within the noise floor of {}", percent(evidence.noise_floor.unwrap_or(f64::NAN).exp_m1()))
+        }
+        Verdict::TooFewBlocks => {
+            let blocks = if evidence.blocks == 1 { "1 block" } else { &format!("{} blocks", evidence.blocks) };
+            format!("no verdict: {blocks} measured, 3 needed")
+        }
+        Verdict::NoNoiseFloor => "no verdict: the A/A control was not measured in 3 blocks".to_owned(),
+        Verdict::Emulated => "EMULATED: not a claim about the real thing".to_owned(),
+    }
+}
+
+/// Which way, in a word that fits the metric.
+fn direction(metric: &TrialMetric, up: bool) -> &'static str {
+    match (metric.unit, up) {
+        ("op/s", true) => "faster",
+        ("op/s", false) => "slower",
+        _ if metric.name.starts_with("cpu") => {
+            if up {
+                "costs more"
+            } else {
+                "costs less"
+            }
+        }
+        ("us", true) => "longer",
+        ("us", false) => "shorter",
+        (_, up) if up == metric.more_is_better => "better",
+        _ => "worse",
+    }
+}
+
+/// `0.87 [0.85, 0.89]`; three decimals when the interval is narrower than 0.01.
+fn ratio_text(ratio: f64, interval: Option<Interval>) -> String {
+    let decimals = match interval {
+        _ if ratio >= 10.0 => 1,
+        Some(interval) if interval.high - interval.low < 0.01 => 3,
+        _ => 2,
+    };
+    match interval {
+        Some(Interval { low, high }) => format!("{ratio:.decimals$} [{low:.decimals$}, {high:.decimals$}]"),
+        None => format!("{ratio:.decimals$}"),
+    }
+}
+
+fn percent(share: f64) -> String {
+    let value = share * 100.0;
+    if value >= 10.0 { format!("{value:.0} %") } else { format!("{value:.1} %") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tare_core::record::TRIAL_METRICS;
+
+    fn evidence(ratio: f64, half: f64, floor: Option<f64>) -> Evidence {
+        let mean = ratio.ln();
+        let interval = Some(Interval { low: (mean - half).exp(), high: (mean + half).exp() });
+        Evidence { mean, interval, noise_floor: floor, emulated: false, smallest_detectable: Some(0.018), blocks: 5 }
+    }
+
+    fn said(metric: usize, evidence: &Evidence) -> String {
+        let metric = &TRIAL_METRICS[metric];
+        words(metric, judge(metric, evidence), evidence)
+    }
+
+    #[test]
+    fn a_verdict_needs_the_interval_and_the_floor() {
+        assert_eq!(said(0, &evidence(0.87, 0.023, Some(0.02))), "slower: 0.87 [0.85, 0.89]");
+        assert_eq!(said(2, &evidence(1.4, 0.1, Some(0.02))), "longer: 1.40 [1.27, 1.55]");
+        assert_eq!(said(3, &evidence(0.9, 0.02, Some(0.02))), "costs less: 0.90 [0.88, 0.92]");
+        assert_eq!(said(0, &evidence(0.995, 0.01, Some(0.02))), "no difference detectable; smallest detectable 1.8 %");
+        assert_eq!(said(0, &evidence(0.98, 0.004, Some(0.021))), "within the noise floor of 2.1 %");
+        assert_eq!(said(0, &evidence(0.98, 0.004, Some(0.01))), "slower: 0.980 [0.976, 0.984]");
+        assert!(said(0, &evidence(0.5, 0.01, None)).starts_with("no verdict"));
+    }
+
+    #[test]
+    fn emulation_and_few_blocks_make_no_claim() {
+        let mut evidence = evidence(0.05, 0.01, Some(0.01));
+        evidence.emulated = true;
+        assert!(said(0, &evidence).starts_with("EMULATED"));
+        evidence.emulated = false;
+        evidence.interval = None;
+        evidence.blocks = 1;
+        assert_eq!(said(0, &evidence), "no verdict: 1 block measured, 3 needed");
+    }
+}

@@ -1,0 +1,224 @@
+//! A whole record in, the analysis out: known answers, and what must not change them.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+use tare_core::fault::Fault;
+use tare_core::form::Form;
+use tare_core::load::LoadProfile;
+use tare_core::plan::plan;
+use tare_core::record::{End, FormState, Header, Record, SCHEMA, TrialData, TrialRecord};
+use tare_core::study::{LoadOrigin, Study};
+use tare_core::trial::Outcome;
+use tare_core::workload::{ProtocolUse, Workload};
+use tare_stats::{Analysis, Method, Ratio, Verdict, analyse, changes};
+
+fn study(forms: &[&str], repeat: u32) -> Study {
+    Study {
+        name: "s".into(),
+        question: String::new(),
+        workload: "w".into(),
+        baseline: forms[0].into(),
+        repeat,
+        at_most: None,
+        from: LoadOrigin::Outside,
+        load: LoadProfile::Closed { connections: 1, pipeline: 1 },
+        settle: Duration::ZERO,
+        measure: Duration::from_secs(10),
+        timeout: Duration::from_secs(1),
+        emulated_blocks: 1,
+        forms: forms.iter().map(|name| Form { name: (*name).into(), layers: Vec::new() }).collect(),
+        options: BTreeMap::new(),
+        seed: Some(1),
+    }
+}
+
+/// A record in which `throughput(arm, block)` was measured.
+fn record(forms: &[&str], repeat: u32, throughput: impl Fn(&str, u32) -> Option<f64>) -> Record {
+    let study = study(forms, repeat);
+    let plan = plan(&study, &[], 1);
+    let trials = plan.iter().map(|planned| {
+        let value = throughput(&planned.arm(), planned.block);
+        let outcome = match value {
+            Some(_) => Outcome::Measured,
+            None => Outcome::Invalid { why: Fault::new("void") },
+        };
+        let record = TrialRecord {
+            trial: planned.clone(),
+            started: String::new(),
+            stages: BTreeMap::new(),
+            outcome,
+            warnings: Vec::new(),
+            emulated: false,
+            load: None,
+            mapped: BTreeMap::new(),
+            resources: BTreeMap::new(),
+            facts: BTreeMap::new(),
+            path: String::new(),
+            logs: BTreeMap::new(),
+            metrics: value.map(|value| ("throughput".to_owned(), value)).into_iter().collect(),
+        };
+        TrialData { record, seconds: Vec::new(), telemetry: Vec::new() }
+    });
+    let protocol = ProtocolUse {
+        protocol: "p".into(),
+        service: "s".into(),
+        port: "main".into(),
+        options: serde_json::Value::Null,
+    };
+    Record {
+        trials: trials.collect(),
+        header: Header {
+            schema: SCHEMA,
+            tare: "0".into(),
+            run: "r".into(),
+            started: String::new(),
+            command: String::new(),
+            study,
+            workload: Workload { name: "w".into(), about: String::new(), services: Vec::new(), protocol },
+            seed: 1,
+            plan,
+            forms: BTreeMap::new(),
+            environment: BTreeMap::new(),
+            bundles: BTreeMap::new(),
+            placement: BTreeMap::new(),
+        },
+        end: Some(End { ended: String::new(), how: "complete".into() }),
+    }
+}
+
+/// Five blocks: noise of about 1 %, the box 13 % slower, the net 1 % slower.
+fn five_blocks(arm: &str, block: u32) -> Option<f64> {
+    let noise = [
+        [0.002, -0.011, 0.006, 0.008, -0.004],
+        [-0.006, 0.004, 0.009, -0.003, 0.001],
+        [0.005, 0.007, -0.012, 0.002, 0.003],
+        [-0.001, 0.006, 0.002, -0.009, 0.011],
+    ];
+    let machine = [0.0, 0.02, -0.03, 0.05, 0.01][block as usize];
+    let (row, ratio) = match arm {
+        "plain" => (0, 1.0),
+        "plain (A/A)" => (1, 1.0),
+        "box" => (2, 0.87),
+        _ => (3, 0.99),
+    };
+    Some(100_000.0 * ratio * f64::exp(machine + noise[row][block as usize]))
+}
+
+fn ratio<'a>(analysis: &'a Analysis, arm: &str) -> &'a Ratio {
+    analysis.metrics[0].ratios.iter().find(|ratio| ratio.arm == arm).unwrap()
+}
+
+#[test]
+fn a_family_is_analysed_as_by_hand() {
+    let analysis = analyse(&record(&["plain", "box", "net"], 5, five_blocks));
+    let throughput = &analysis.metrics[0];
+    assert_eq!(throughput.method, Method::Dunnett);
+    // By a separate calculation: two-way analysis of the twenty logs, s^2 = 6.7092e-5 with 12 degrees of freedom;
+    // Dunnett's quantile for two comparisons and 12 degrees of freedom is 2.50 (printed table): 2.50 sqrt(2 s^2 / 5).
+    let boxed = ratio(&analysis, "box");
+    assert!((boxed.ratio - 0.870_696_278_5).abs() < 1e-9, "{}", boxed.ratio);
+    let interval = boxed.interval.unwrap();
+    let half = 0.5 * (interval.high / interval.low).ln();
+    assert!((half - 0.012_951).abs() < 5e-5, "{half}");
+    assert_eq!(boxed.verdict, Verdict::Worse);
+    assert!(boxed.words.starts_with("slower: 0.87 ["), "{}", boxed.words);
+    let net = ratio(&analysis, "net");
+    assert_eq!(net.verdict, Verdict::NoDifference);
+    assert!(net.words.starts_with("no difference detectable; smallest detectable"), "{}", net.words);
+    assert!(net.smallest_detectable.unwrap() >= throughput.noise_floor.unwrap());
+    assert_eq!(ratio(&analysis, "plain (A/A)").verdict, Verdict::NoDifference);
+    assert!(analysis.warnings.is_empty(), "{:?}", analysis.warnings);
+}
+
+#[test]
+fn neither_the_order_of_trials_nor_the_unit_changes_the_analysis() {
+    let forward = record(&["plain", "box", "net"], 5, five_blocks);
+    let mut backward = forward.clone();
+    backward.trials.reverse();
+    assert_eq!(analyse(&forward), analyse(&backward));
+    let scaled = record(&["plain", "box", "net"], 5, |arm, block| five_blocks(arm, block).map(|value| value * 1e-3));
+    for arm in ["box", "net", "plain (A/A)"] {
+        let (one, other) = (analyse(&forward), analyse(&scaled));
+        let (one, other) = (ratio(&one, arm), ratio(&other, arm));
+        assert!((one.ratio - other.ratio).abs() < 1e-9);
+        assert!((one.interval.unwrap().low - other.interval.unwrap().low).abs() < 1e-9);
+        assert_eq!(one.words, other.words);
+    }
+}
+
+#[test]
+fn an_invalid_trial_leaves_the_others_and_makes_pairs() {
+    let value = |arm: &str, block| if arm == "box" && block == 2 { None } else { five_blocks(arm, block) };
+    let analysis = analyse(&record(&["plain", "box", "net"], 5, value));
+    assert_eq!(analysis.metrics[0].method, Method::PairedBonferroni);
+    assert_eq!(ratio(&analysis, "box").blocks, [0, 1, 3, 4]);
+    assert_eq!(ratio(&analysis, "box").degrees, Some(3.0));
+    let arm = analysis.arms.iter().find(|arm| arm.name == "box").unwrap();
+    assert_eq!((arm.measured, arm.invalid), (4, 1));
+    assert_eq!(arm.reasons[0].why.message, "void");
+}
+
+#[test]
+fn an_aa_arm_that_differs_is_shouted_and_hides_small_effects() {
+    let value = |arm: &str, block| {
+        let value = five_blocks(arm, block)?;
+        Some(match arm {
+            "plain (A/A)" => value * 1.10,
+            "net" => value * 1.06,
+            _ => value,
+        })
+    };
+    let analysis = analyse(&record(&["plain", "box", "net"], 5, value));
+    assert!(analysis.metrics[0].control_differs);
+    assert!(analysis.warnings[0].contains("the A/A arm differs"), "{:?}", analysis.warnings);
+    assert_eq!(ratio(&analysis, "net").verdict, Verdict::WithinNoise);
+    assert_eq!(ratio(&analysis, "box").verdict, Verdict::Worse);
+}
+
+#[test]
+fn an_emulated_form_gets_a_ratio_and_no_verdict() {
+    let mut emulated = record(&["plain", "box", "net"], 5, five_blocks);
+    let why = Some(Fault::new("no KVM"));
+    let state = FormState { describe: "b".into(), emulated: why, unavailable: None, facts: BTreeMap::new() };
+    emulated.header.forms.insert("box".into(), state);
+    let analysis = analyse(&emulated);
+    let boxed = ratio(&analysis, "box");
+    assert_eq!((boxed.verdict, boxed.interval), (Verdict::Emulated, None));
+    assert!(boxed.ratio < 0.9);
+    // The other form is now alone in its family, and its interval is the narrower for it.
+    let family = analyse(&record(&["plain", "box", "net"], 5, five_blocks));
+    let width = |analysis: &Analysis| {
+        let interval = ratio(analysis, "net").interval.unwrap();
+        interval.high / interval.low
+    };
+    assert!(width(&analysis) != width(&family));
+}
+
+#[test]
+fn two_blocks_make_ratios_without_intervals_or_verdicts() {
+    let analysis = analyse(&record(&["plain", "box"], 2, five_blocks));
+    let boxed = ratio(&analysis, "box");
+    assert_eq!((boxed.verdict, boxed.interval), (Verdict::TooFewBlocks, None));
+    assert_eq!(analysis.metrics[0].noise_floor, None);
+}
+
+#[test]
+fn a_record_without_a_measured_trial_is_still_analysed() {
+    let analysis = analyse(&record(&["plain", "box"], 3, |_, _| None));
+    assert!(analysis.metrics.iter().all(|metric| metric.ratios.is_empty() && metric.estimates.is_empty()));
+    assert_eq!(analysis.blocks_measured, 0);
+}
+
+#[test]
+fn a_run_compared_to_itself_has_not_changed() {
+    let analysis = analyse(&record(&["plain", "box"], 5, five_blocks));
+    let slower = analyse(&record(&["plain", "box"], 5, |arm, block| {
+        five_blocks(arm, block).map(|value| if arm == "box" { value * 0.8 } else { value })
+    }));
+    let same = changes(&analysis, &analysis);
+    assert!(same.iter().all(|change| change.change == 1.0 && change.interval.unwrap().contains(1.0)));
+    let changed = changes(&analysis, &slower);
+    let boxed = changed.iter().find(|change| change.form == "box").unwrap();
+    assert!((boxed.change - 0.8).abs() < 1e-9);
+    assert!(!boxed.interval.unwrap().contains(1.0));
+}
