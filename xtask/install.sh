@@ -1,7 +1,8 @@
 # Sourced by ./quickstart and ./test: finds out what is missing on a Debian or Ubuntu machine, says it, installs it,
 # and sees to it that a Docker Engine answers.
 
-rust_needed=1.91
+rust_needed=1.91   # the oldest that builds it
+rust_wanted=1.95.0 # what is installed where there is none: lints and formatting change with the version
 docker_socket=/var/run/docker.sock
 our_policy=        # the file that keeps packages from starting what they bring, while we have put it there
 docker_started_by= # how we started the Docker Engine: empty (we did not), "systemd" or its process id
@@ -77,14 +78,20 @@ install_rust() {
     export PATH
     if ! rust_is_new_enough; then
         if command -v rustup >/dev/null; then
-            say "installing with rustup: the current stable Rust (at least $rust_needed is needed)"
-            rustup -q toolchain install stable --profile minimal || die "rustup could not install Rust"
-            export RUSTUP_TOOLCHAIN=stable
+            say "installing with rustup: Rust $rust_wanted (at least $rust_needed is needed)"
+            rustup -q toolchain install "$rust_wanted" --profile minimal || die "rustup could not install Rust"
+            export RUSTUP_TOOLCHAIN=$rust_wanted
         else
-            say "installing Rust with rustup (https://rustup.rs) into ${CARGO_HOME:-$HOME/.cargo}"
-            curl --proto '=https' --tlsv1.2 -fsS --retry 3 https://sh.rustup.rs -o "$log_dir/rustup.sh" ||
-                die "https://sh.rustup.rs cannot be reached" "install Rust $rust_needed or newer by hand"
-            sh "$log_dir/rustup.sh" -q -y --profile minimal --no-modify-path </dev/null || die "rustup could not install Rust"
+            local origin=https://static.rust-lang.org/rustup/dist/$(uname -m)-unknown-linux-gnu/rustup-init
+            say "installing Rust $rust_wanted with rustup ($origin) into ${CARGO_HOME:-$HOME/.cargo}"
+            curl --proto '=https' --tlsv1.2 -fsS --retry 3 "$origin" -o "$log_dir/rustup-init" ||
+                die "$origin cannot be had" "install Rust $rust_needed or newer by hand"
+            chmod 755 "$log_dir/rustup-init"
+            "$log_dir/rustup-init" -q -y --profile minimal --default-toolchain "$rust_wanted" --no-modify-path \
+                </dev/null >"$log_dir/rustup.log" 2>&1 || {
+                tail -n 20 "$log_dir/rustup.log" >&2
+                die "rustup could not install Rust" "install Rust $rust_needed or newer by hand"
+            }
         fi
         hash -r
         rust_is_new_enough || die "cargo is still older than $rust_needed: $(cargo --version 2>&1)"
