@@ -1,0 +1,200 @@
+//! A connection to a container engine on which no call can hang.
+
+use super::socket;
+use bollard::models::{SystemInfo, SystemVersion};
+use bollard::{API_DEFAULT_VERSION, Docker, errors::Error};
+use std::future::Future;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+use tare_core::fault::{Doing, Fault};
+use tare_core::host::Facts;
+
+/// How long an engine may take for an ordinary call. Generous, for one inside an emulated guest is some fifteen times
+/// slower than a real one, and one that takes longer than this does not answer at all.
+pub(crate) const CALL_LIMIT: Duration = Duration::from_secs(60);
+/// How long it may take to say its version: short, for it decides whether there is an engine.
+const HELLO_LIMIT: Duration = Duration::from_secs(10);
+/// How long the import of an image may take.
+pub(crate) const IMPORT_LIMIT: Duration = Duration::from_secs(600);
+
+/// The API version from which on a network can say that its addresses are reached directly (Docker 28).
+const GATEWAY_MODE_SINCE: (u32, u32) = (1, 48);
+
+/// A container engine that has answered.
+pub(crate) struct Engine {
+    runtime: tokio::runtime::Runtime,
+    docker: Docker,
+    socket: PathBuf,
+    version: SystemVersion,
+}
+
+/// Why an engine's call failed: what it said, or that it said nothing.
+#[derive(Debug)]
+pub(crate) enum CallError {
+    /// The engine refused.
+    Refused {
+        /// HTTP status.
+        status: u16,
+        /// What it said.
+        message: String,
+    },
+    /// Anything else.
+    Broken(Fault),
+}
+
+impl CallError {
+    /// Whether the engine said that the thing is not there.
+    pub(crate) fn is_missing(&self) -> bool {
+        matches!(self, CallError::Refused { status: 404, .. })
+    }
+
+    /// As a fault of what was being done.
+    pub(crate) fn doing(self, what: impl std::fmt::Display) -> Fault {
+        match self {
+            CallError::Refused { message, .. } => {
+                Fault::new(format!("could not {what}: the container engine refused: {}", message.trim()))
+            }
+            CallError::Broken(fault) => fault.context(format!("could not {what}")),
+        }
+    }
+}
+
+impl Engine {
+    /// Connects to the first engine that answers. `Ok(None)` when nothing listens at any of the known places.
+    ///
+    /// # Errors
+    /// When something listens and does not answer as an engine does, or the user chose an engine elsewhere.
+    pub(crate) fn find() -> Result<Option<Engine>, Fault> {
+        for path in socket::candidates()? {
+            if let Some(engine) = Engine::at(&path)? {
+                return Ok(Some(engine));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Connects to the engine at a socket. `Ok(None)` when nothing listens there.
+    ///
+    /// # Errors
+    /// When something listens there and does not answer as an engine does.
+    pub(crate) fn at(path: &Path) -> Result<Option<Engine>, Fault> {
+        match std::os::unix::net::UnixStream::connect(path) {
+            Ok(_) => {}
+            Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => {
+                let message = format!("the container engine's socket {} may not be opened", path.display());
+                return Err(Fault::new(message).remedy("run as root"));
+            }
+            Err(_) => return Ok(None),
+        }
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .doing("make a runtime for the container engine's client")?;
+        let address = path.display().to_string();
+        // The time limits are those of `call`; this one only must not be shorter than the longest of them.
+        let docker = Docker::connect_with_unix(&address, IMPORT_LIMIT.as_secs() + 60, API_DEFAULT_VERSION)
+            .doing("connect to the container engine")?;
+        let mut engine = Engine { runtime, docker, socket: path.to_owned(), version: SystemVersion::default() };
+        let docker = engine.docker.clone();
+        let doing = "ask the container engine for its version";
+        engine.docker =
+            engine.call_within(HELLO_LIMIT, docker.negotiate_version()).map_err(|error| error.doing(doing))?;
+        let docker = engine.docker.clone();
+        engine.version = engine.call_within(HELLO_LIMIT, docker.version()).map_err(|error| error.doing(doing))?;
+        Ok(Some(engine))
+    }
+
+    /// The client, to make calls with.
+    pub(crate) fn docker(&self) -> &Docker {
+        &self.docker
+    }
+
+    /// Makes a call within the usual limit.
+    pub(crate) fn call<T>(&self, call: impl Future<Output = Result<T, Error>>) -> Result<T, CallError> {
+        self.call_within(CALL_LIMIT, call)
+    }
+
+    /// Makes a call within a limit of its own.
+    pub(crate) fn call_within<T>(
+        &self,
+        limit: Duration,
+        call: impl Future<Output = Result<T, Error>>,
+    ) -> Result<T, CallError> {
+        let outcome = self.runtime.block_on(async { tokio::time::timeout(limit, call).await });
+        match outcome {
+            Ok(Ok(value)) => Ok(value),
+            Ok(Err(Error::DockerResponseServerError { status_code, message })) => {
+                Err(CallError::Refused { status: status_code, message })
+            }
+            Ok(Err(Error::DockerStreamError { error })) => Err(CallError::Refused { status: 500, message: error }),
+            Ok(Err(error)) => Err(CallError::Broken(Fault::from_error("talk to the container engine", &error))),
+            Err(_) => Err(CallError::Broken(self.silent(limit))),
+        }
+    }
+
+    fn silent(&self, limit: Duration) -> Fault {
+        let message = format!(
+            "the container engine at {} has not answered for {} s; it hangs or is overloaded",
+            self.socket.display(),
+            limit.as_secs()
+        );
+        Fault::new(message).remedy("look at its log (journalctl -u docker), then restart it")
+    }
+
+    /// Whether it is Podman behind Docker's API.
+    pub(crate) fn is_podman(&self) -> bool {
+        let components = self.version.components.iter().flatten();
+        components.into_iter().any(|component| component.name.to_ascii_lowercase().contains("podman"))
+    }
+
+    /// Whether a network must be told that its addresses are reached directly from outside.
+    pub(crate) fn has_gateway_mode(&self) -> bool {
+        let api = self.version.api_version.as_deref().and_then(|text| {
+            let (major, minor) = text.split_once('.')?;
+            Some((major.parse::<u32>().ok()?, minor.parse::<u32>().ok()?))
+        });
+        !self.is_podman() && api.is_some_and(|api| api >= GATEWAY_MODE_SINCE)
+    }
+
+    /// What the engine is.
+    ///
+    /// # Errors
+    /// When it does not answer.
+    pub(crate) fn facts(&self) -> Result<Facts, Fault> {
+        let doing = "ask the container engine what it is";
+        let info = self.call(self.docker.info()).map_err(|error| error.doing(doing))?;
+        let mut facts = Facts::new();
+        let name = if self.is_podman() { "Podman" } else { "Docker Engine" };
+        facts.insert("engine.name".to_owned(), name.to_owned());
+        facts.insert("engine.socket".to_owned(), self.socket.display().to_string());
+        let mut add = |key: &str, value: Option<String>| {
+            if let Some(value) = value.filter(|value| !value.is_empty()) {
+                facts.insert(format!("engine.{key}"), value);
+            }
+        };
+        add("version", self.version.version.clone());
+        add("api", self.version.api_version.clone());
+        for component in self.version.components.iter().flatten() {
+            let key = match component.name.as_str() {
+                "containerd" => "containerd",
+                "runc" | "crun" => "runtime.version",
+                _ => continue,
+            };
+            add(key, Some(component.version.clone()));
+        }
+        add_info(&info, add);
+        Ok(facts)
+    }
+}
+
+fn add_info(info: &SystemInfo, mut add: impl FnMut(&str, Option<String>)) {
+    add("storage_driver", info.driver.clone());
+    let backing =
+        info.driver_status.iter().flatten().find(|pair| pair.first().is_some_and(|k| k.starts_with("Backing")));
+    add("backing_filesystem", backing.and_then(|pair| pair.get(1).cloned()));
+    add("cgroup_driver", info.cgroup_driver.map(|driver| driver.to_string()));
+    add("cgroup_version", info.cgroup_version.map(|version| version.to_string()));
+    add("runtime", info.default_runtime.clone());
+    add("security", info.security_options.as_ref().map(|options| options.join(" ")));
+    add("firewall", info.firewall_backend.as_ref().and_then(|backend| backend.driver.clone()));
+}

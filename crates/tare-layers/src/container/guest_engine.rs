@@ -1,0 +1,242 @@
+//! The container engine inside a guest of Tare's: nobody else starts it there, and nobody else uses it.
+//!
+//! Its programs come as a bundle on a disk of their own. They get a root of their own: the bundle, with a writable
+//! layer on the guest's scratch disk, and the places of the guest that they and the containers must see.
+
+use super::engine::Engine;
+use rustix::mount::{MountFlags, UnmountFlags, mount, mount_bind, mount_bind_recursive, unmount};
+use std::fs::{self, File};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+use tare_core::bundle::{BundleStore, Recipe, Source};
+use tare_core::fault::{Doing, Fault};
+use tare_core::host::Surroundings;
+
+/// Stands where this code runs in a guest that Tare made.
+const GUEST_MARKER: &str = "/run/tare/guest";
+/// Where the engine's root is put together. Not below anything that is bound into it.
+const ROOT: &str = "/engine";
+/// How long the engine may take to answer: some seconds on a real CPU, a minute in an emulated one.
+const START_WITHIN: Duration = Duration::from_secs(240);
+/// How long it may take to end.
+const STOP_WITHIN: Duration = Duration::from_secs(30);
+/// How much of its log a fault quotes, bytes.
+const LOG_TAIL: usize = 4096;
+
+/// Kernel modules that the engine needs in a guest: its layered file system, bridges, and the address translation of
+/// published ports, whether the rules are written by way of nf_tables or the older tables.
+pub const GUEST_MODULES: &[&str] = &[
+    "overlay",
+    "bridge",
+    "br_netfilter",
+    "veth",
+    "llc",
+    "stp",
+    "nf_conntrack",
+    "nf_nat",
+    "nf_tables",
+    "nft_compat",
+    "nft_chain_nat",
+    "nft_ct",
+    "nft_nat",
+    "nft_masq",
+    "x_tables",
+    "ip_tables",
+    "iptable_filter",
+    "iptable_nat",
+    "iptable_raw",
+    "xt_addrtype",
+    "xt_conntrack",
+    "xt_MASQUERADE",
+    "xt_nat",
+    "xt_tcpudp",
+    "xt_comment",
+    "xt_mark",
+    "xt_set",
+    "ip_set",
+    "ip_set_hash_net",
+];
+
+/// How the engine's bundle is made.
+pub(crate) fn recipe() -> Recipe {
+    let packages = ["docker.io", "iptables"].map(str::to_owned).to_vec();
+    Recipe { source: Source::Packages(packages), files: Vec::new() }
+}
+
+/// Whether this process runs in a guest of Tare's.
+pub(crate) fn is_guest() -> bool {
+    Path::new(GUEST_MARKER).exists()
+}
+
+/// An engine that was started here.
+pub(crate) struct GuestEngine {
+    daemon: Child,
+    /// What was mounted, in that order.
+    mounts: Vec<PathBuf>,
+}
+
+impl GuestEngine {
+    /// Starts the engine and waits until it answers.
+    ///
+    /// # Errors
+    /// When its bundle is not there, it does not start, or it does not answer. Nothing is left then.
+    pub(crate) fn start(
+        bundles: &dyn BundleStore,
+        surroundings: &Surroundings,
+    ) -> Result<(GuestEngine, Engine), Fault> {
+        let tree = bundles.bundle(&recipe())?.directory()?;
+        let root = Path::new(ROOT);
+        let mut mounts = Vec::new();
+        let started = prepare(&tree, root, surroundings, &mut mounts).and_then(|()| spawn(root));
+        let daemon = match started {
+            Ok(daemon) => daemon,
+            Err(fault) => {
+                release(&mounts);
+                return Err(fault);
+            }
+        };
+        let mut own = GuestEngine { daemon, mounts };
+        match own.wait_until_it_answers(root) {
+            Ok(engine) => Ok((own, engine)),
+            Err(fault) => {
+                let fault = fault.with_log(log_tail(root));
+                // Report the first failure, not that of the repair.
+                let _ = own.stop();
+                Err(fault)
+            }
+        }
+    }
+
+    fn wait_until_it_answers(&mut self, root: &Path) -> Result<Engine, Fault> {
+        let socket = root.join("run/docker.sock");
+        let deadline = Instant::now() + START_WITHIN;
+        loop {
+            if let Some(status) = self.daemon.try_wait().doing("see whether the container engine runs")? {
+                return Err(Fault::new(format!("the container engine in the guest ended at once: {status}")));
+            }
+            // It listens some time before it answers, so a fault is final only at the end.
+            match Engine::at(&socket) {
+                Ok(Some(engine)) => return Ok(engine),
+                Err(fault) if Instant::now() >= deadline => return Err(fault),
+                Ok(None) if Instant::now() >= deadline => {
+                    let seconds = START_WITHIN.as_secs();
+                    return Err(Fault::new(format!("the container engine in the guest did not answer in {seconds} s")));
+                }
+                _ => std::thread::sleep(Duration::from_millis(50)),
+            }
+        }
+    }
+
+    /// Stops the engine and removes its root.
+    ///
+    /// # Errors
+    /// When it does not end.
+    pub(crate) fn stop(mut self) -> Result<(), Fault> {
+        let stopped = self.end();
+        release(&self.mounts);
+        stopped
+    }
+
+    fn end(&mut self) -> Result<(), Fault> {
+        let doing = "stop the container engine in the guest";
+        let pid = i32::try_from(self.daemon.id()).ok().and_then(rustix::process::Pid::from_raw);
+        if let Some(pid) = pid.filter(|_| matches!(self.daemon.try_wait(), Ok(None))) {
+            rustix::process::kill_process(pid, rustix::process::Signal::TERM).doing(doing)?;
+        }
+        let deadline = Instant::now() + STOP_WITHIN;
+        while Instant::now() < deadline {
+            if !matches!(self.daemon.try_wait(), Ok(None)) {
+                return Ok(());
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        self.daemon.kill().doing(doing)?;
+        self.daemon.wait().doing(doing).map(drop)
+    }
+}
+
+fn make(path: &Path) -> Result<(), Fault> {
+    fs::create_dir_all(path).doing(format!("make {}", path.display()))
+}
+
+/// Puts the engine's root together.
+fn prepare(tree: &Path, root: &Path, at: &Surroundings, mounts: &mut Vec<PathBuf>) -> Result<(), Fault> {
+    let own = at.scratch.join("engine");
+    let (upper, work, data) = (own.join("upper"), own.join("work"), own.join("data"));
+    for path in [root, &upper, &work, &data] {
+        make(path)?;
+    }
+    let layers = format!("lowerdir={},upperdir={},workdir={}", tree.display(), upper.display(), work.display());
+    let layers = std::ffi::CString::new(layers).doing("name the layers of the engine's root")?;
+    let doing = "mount the engine's root; the guest's kernel needs the module 'overlay'";
+    mount("overlay", root, "overlay", MountFlags::empty(), layers.as_c_str()).doing(doing)?;
+    mounts.push(root.to_owned());
+    for folder in ["/proc", "/sys", "/dev"] {
+        bind(Path::new(folder), &inside(root, Path::new(folder)), true, mounts)?;
+    }
+    for (folder, mode) in [("run", c"mode=0755"), ("tmp", c"mode=1777")] {
+        let point = root.join(folder);
+        make(&point)?;
+        mount("tmpfs", &point, "tmpfs", MountFlags::empty(), mode).doing(format!("mount {}", point.display()))?;
+        mounts.push(point);
+    }
+    // Its own store must not lie on the layered root: such file systems do not stack twice.
+    bind(&data, &root.join("var/lib/docker"), false, mounts)?;
+    // What containers are given must stand at the same path for the engine as here.
+    bind(&at.scratch, &inside(root, &at.scratch), false, mounts)
+}
+
+fn inside(root: &Path, path: &Path) -> PathBuf {
+    root.join(path.strip_prefix("/").unwrap_or(path))
+}
+
+fn bind(from: &Path, to: &Path, recursive: bool, mounts: &mut Vec<PathBuf>) -> Result<(), Fault> {
+    make(to)?;
+    let bound = if recursive { mount_bind_recursive(from, to) } else { mount_bind(from, to) };
+    bound.doing(format!("bind {} to {}", from.display(), to.display()))?;
+    mounts.push(to.to_owned());
+    Ok(())
+}
+
+fn spawn(root: &Path) -> Result<Child, Fault> {
+    let log = File::create(log_path(root)).doing("make the engine's log")?;
+    let second = log.try_clone().doing("share the engine's log")?;
+    let mut command = Command::new("/usr/sbin/dockerd");
+    command
+        .args(["--host", "unix:///run/docker.sock", "--data-root", "/var/lib/docker", "--pidfile", "/run/docker.pid"])
+        .args(["--exec-opt", "native.cgroupdriver=cgroupfs", "--storage-driver", "overlay2"])
+        // The default bridge is used by nobody here, and costs time to make.
+        .args(["--bridge", "none"])
+        .env_clear()
+        .env("PATH", "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin")
+        .stdin(Stdio::null())
+        .stdout(log)
+        .stderr(second);
+    let root = root.to_owned();
+    let enter = move || {
+        rustix::process::chroot(&root)?;
+        rustix::process::chdir("/")?;
+        Ok(())
+    };
+    // SAFETY: between fork and exec only chroot(2) and chdir(2) are called; the path was allocated before.
+    unsafe { command.pre_exec(enter) };
+    command.spawn().doing("start the container engine in the guest")
+}
+
+fn log_path(root: &Path) -> PathBuf {
+    root.join("run/dockerd.log")
+}
+
+fn log_tail(root: &Path) -> String {
+    let text = fs::read(log_path(root)).unwrap_or_default();
+    String::from_utf8_lossy(&text[text.len().saturating_sub(LOG_TAIL)..]).into_owned()
+}
+
+/// Unmounts what was mounted, last first. Lazily and without complaint: the guest itself ends soon after.
+fn release(mounts: &[PathBuf]) {
+    for point in mounts.iter().rev() {
+        let _ = unmount(point, UnmountFlags::DETACH);
+    }
+}

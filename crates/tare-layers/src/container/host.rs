@@ -1,0 +1,365 @@
+//! A host whose services run in containers.
+
+use super::engine::Engine;
+use super::guest_engine::{self, GuestEngine};
+use super::link::Link;
+use super::options::{ContainerOptions, Network};
+use super::run;
+use super::spec::{self, Order};
+use super::{image, observe};
+use crate::local;
+use bollard::models::ContainerInspectResponse;
+use std::collections::BTreeMap;
+use std::net::{IpAddr, SocketAddr, TcpListener};
+use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use tare_core::fault::{Doing, Fault};
+use tare_core::form::LayerUse;
+use tare_core::host::{
+    Carrier, Facts, Host, Instance, InstanceState, LocalOuter, MappedFile, OpenError, ResourceReport, ServiceStart,
+    Surroundings,
+};
+use tare_core::telemetry::{Scope, TelemetryRow};
+
+/// How long the resource probe may take; it spins for a moment and writes a little.
+const PROBE_WITHIN: Duration = Duration::from_secs(180);
+
+/// Opens the layer; the contract is that of [`Host::open`].
+pub(crate) fn open(
+    outer: Box<dyn LocalOuter>,
+    layer: &LayerUse,
+    surroundings: &Surroundings,
+) -> Result<Box<dyn Host>, OpenError> {
+    let carrier = outer.carrier();
+    let outer = outer.into_host();
+    match Inner::open(carrier, layer, surroundings) {
+        Ok(inner) => Ok(Box::new(ContainerHost { outer, inner })),
+        Err(error) => {
+            // Report the first failure, not that of the repair.
+            let _ = outer.close();
+            Err(error)
+        }
+    }
+}
+
+/// The containers on their outer host.
+struct ContainerHost {
+    outer: Box<dyn Host>,
+    inner: Inner,
+}
+
+/// What this layer itself made.
+struct Inner {
+    carrier: Arc<Carrier>,
+    options: ContainerOptions,
+    surroundings: Surroundings,
+    engine: Engine,
+    guest_engine: Option<GuestEngine>,
+    link: Option<Link>,
+    running: BTreeMap<String, Running>,
+}
+
+/// A container that was started and not yet removed.
+struct Running {
+    container: String,
+    start: ServiceStart,
+}
+
+impl Inner {
+    fn open(carrier: Arc<Carrier>, layer: &LayerUse, surroundings: &Surroundings) -> Result<Inner, OpenError> {
+        let options = ContainerOptions::from_value(&layer.options)?;
+        let (engine, guest_engine) = match Engine::find().map_err(OpenError::Unavailable)? {
+            Some(engine) => (engine, None),
+            None if guest_engine::is_guest() => {
+                let (own, engine) = GuestEngine::start(carrier.bundles.as_ref(), surroundings)?;
+                (engine, Some(own))
+            }
+            None => return Err(OpenError::Unavailable(super::no_engine())),
+        };
+        let surroundings = surroundings.clone();
+        let running = BTreeMap::new();
+        let mut inner = Inner { carrier, options, surroundings, engine, guest_engine, link: None, running };
+        match inner.prepare() {
+            Ok(()) => Ok(inner),
+            Err(fault) => {
+                // Report the first failure, not that of the repair.
+                let _ = inner.close();
+                Err(OpenError::Failed(fault))
+            }
+        }
+    }
+
+    /// The network, and the images of what will be started, so that starting takes no longer than elsewhere.
+    fn prepare(&mut self) -> Result<(), Fault> {
+        self.link = Link::open(&self.engine, self.options.network, &self.surroundings)?;
+        for start in &self.surroundings.services {
+            let bundle = self.carrier.bundles.bundle(&start.service.recipe)?;
+            image::ensure(&self.engine, bundle.as_ref())?;
+        }
+        Ok(())
+    }
+
+    fn close(self) -> Result<(), Fault> {
+        let mut faults = Vec::new();
+        for running in self.running.values() {
+            let stopped = run::stop(&self.engine, &running.container, running.start.service.stop_within);
+            faults.extend(stopped.err());
+        }
+        if let Some(link) = self.link {
+            faults.extend(link.close(&self.engine).err());
+        }
+        if let Some(engine) = self.guest_engine {
+            faults.extend(engine.stop().err());
+        }
+        faults.into_iter().next().map_or(Ok(()), Err)
+    }
+
+    fn known(&self, instance: &str) -> Result<&Running, Fault> {
+        self.running.get(instance).ok_or_else(|| Fault::new(format!("no instance '{instance}' was started here")))
+    }
+
+    fn inspect(&self, instance: &str) -> Result<ContainerInspectResponse, Fault> {
+        let container = &self.known(instance)?.container;
+        run::inspect(&self.engine, container)?
+            .ok_or_else(|| Fault::new(format!("the container {container} was removed by somebody else")))
+    }
+
+    /// The process id of the service in its container.
+    fn pid(&self, instance: &str) -> Result<u32, Fault> {
+        let state = self.inspect(instance)?.state.unwrap_or_default();
+        match state.pid.and_then(|pid| u32::try_from(pid).ok()).filter(|pid| *pid != 0) {
+            Some(pid) => Ok(pid),
+            None => Err(Fault::new(format!("instance '{instance}' does not run"))),
+        }
+    }
+
+    /// Creates and starts the container of a service, or of the resource probe in its stead.
+    fn launch(&self, start: &ServiceStart, container: &str, probe: Option<PathBuf>) -> Result<(), Fault> {
+        let bundle = self.carrier.bundles.bundle(&start.service.recipe)?;
+        let image = image::ensure(&self.engine, bundle.as_ref())?;
+        let order = Order {
+            options: self.options,
+            surroundings: &self.surroundings,
+            start,
+            image: &image,
+            network: self.link.as_ref().map_or("", |link| &link.name),
+            probe: probe.as_deref(),
+        };
+        run::launch(&self.engine, &order, container)
+    }
+
+    /// Fails when somebody else listens where the service's ports are going to be. Without this a service with the
+    /// host's network would die and leave the reason in its log only.
+    fn check_ports(&self, start: &ServiceStart) -> Result<(), Fault> {
+        if self.options.network == Network::Bridge {
+            return Ok(());
+        }
+        for port in start.service.ports.values() {
+            let place = SocketAddr::new(self.surroundings.address, *port);
+            match TcpListener::bind(place) {
+                Err(error) if error.kind() == std::io::ErrorKind::AddrInUse => {
+                    return Err(run::port_taken(&place.to_string(), &start.instance));
+                }
+                // Anything else is the engine's to judge.
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// The address under which the generator reaches an instance.
+    fn address(&self, instance: &str) -> Result<IpAddr, Fault> {
+        let Some(link) = self.link.as_ref().filter(|_| self.options.network == Network::Bridge) else {
+            return Ok(self.surroundings.address);
+        };
+        let networks = self.inspect(instance)?.network_settings.and_then(|settings| settings.networks);
+        let address = networks.and_then(|mut all| all.remove(&link.name)).and_then(|end| end.ip_address);
+        let parsed = address.and_then(|text| text.parse().ok());
+        parsed.ok_or_else(|| Fault::new(format!("the container of '{instance}' has no address on {}", link.name)))
+    }
+
+    fn path(&self) -> &'static str {
+        match (self.options.network, self.surroundings.address.is_loopback()) {
+            (Network::Published, false) => "published port: address translation to a bridge, then the container's veth",
+            (Network::Published, true) => {
+                "published port on loopback: the engine's user-land proxy, where it has one, then a bridge"
+            }
+            (Network::Bridge, _) => "the container's own address: routed to a bridge, then the container's veth",
+            (Network::Host, _) => "the host's own network, no bridge and no translation",
+        }
+    }
+
+    /// Keeps the helpers of a container on the CPUs of the system under test.
+    fn confine_helpers(&self, instance: &str, ports: &[u16]) -> Result<(), Fault> {
+        if self.surroundings.cpus.is_empty() {
+            return Ok(());
+        }
+        let mut pids = observe::shims(&self.inspect(instance)?.id.unwrap_or_default());
+        pids.extend(observe::port_proxies(self.surroundings.address, ports));
+        observe::confine(&pids, &self.surroundings.cpus);
+        Ok(())
+    }
+
+    fn start(&mut self, start: &ServiceStart) -> Result<Instance, Fault> {
+        let instance = &start.instance;
+        assert!(!self.running.contains_key(instance), "instance '{instance}' was started twice");
+        self.check_ports(start)?;
+        let container = spec::container_name(&self.surroundings, instance);
+        self.launch(start, &container, None)?;
+        self.running.insert(instance.clone(), Running { container, start: start.clone() });
+        let ports: Vec<u16> = start.service.ports.values().copied().collect();
+        if start.cpus.is_some() {
+            self.confine_helpers(instance, &ports)?;
+        }
+        // A container that ended at once has no address any more; its state and its log then say more than this.
+        let address = self.address(instance).unwrap_or(self.surroundings.address);
+        let ports = start.service.ports.iter();
+        Ok(Instance {
+            instance: instance.clone(),
+            endpoints: ports.map(|(name, port)| (name.clone(), SocketAddr::new(address, *port))).collect(),
+            path: self.path().to_owned(),
+        })
+    }
+
+    /// The program that says what a service gets, at a place which the engine can see as well.
+    fn place_program(&self) -> Result<PathBuf, Fault> {
+        let place = self.surroundings.scratch.join("program");
+        if !place.exists() {
+            let copy = || {
+                std::fs::copy(&self.carrier.program, &place)?;
+                std::fs::set_permissions(&place, std::fs::Permissions::from_mode(0o755))
+            };
+            copy().doing(format!("copy the resource probe to {}", place.display()))?;
+        }
+        Ok(place)
+    }
+
+    fn resources(&self, start: &ServiceStart) -> Result<ResourceReport, Fault> {
+        let container = format!("{}-resources", spec::container_name(&self.surroundings, &start.instance));
+        self.launch(start, &container, Some(self.place_program()?))?;
+        let report = self.read_report(&container);
+        run::remove(&self.engine, &container)?;
+        report
+    }
+
+    fn read_report(&self, container: &str) -> Result<ResourceReport, Fault> {
+        let deadline = Instant::now() + PROBE_WITHIN;
+        loop {
+            let state = run::inspect(&self.engine, container)?.and_then(|found| found.state).unwrap_or_default();
+            match run::state_of(&state) {
+                InstanceState::Ended(how) => {
+                    let text = run::log(&self.engine, container)?;
+                    if state.exit_code != Some(0) {
+                        return Err(Fault::new(format!("the resource probe ended with {how}")).with_log(text));
+                    }
+                    return serde_json::from_str(&text).doing("understand what the resource probe says");
+                }
+                InstanceState::Running if Instant::now() >= deadline => {
+                    let seconds = PROBE_WITHIN.as_secs();
+                    return Err(Fault::new(format!("the resource probe did not end within {seconds} s")));
+                }
+                InstanceState::Running => std::thread::sleep(Duration::from_millis(20)),
+            }
+        }
+    }
+
+    /// What is sampled on the outer host because of this layer.
+    fn scopes(&self) -> Result<Vec<Scope>, Fault> {
+        let mut scopes = Vec::new();
+        let mut ports = Vec::new();
+        for (instance, running) in &self.running {
+            let pid = self.pid(instance)?;
+            let name = running.start.service.name.clone();
+            scopes.push(Scope { name, serving: true, pids: vec![pid], cgroups: observe::cgroups(pid) });
+            ports.extend(running.start.service.ports.values().copied());
+        }
+        if self.options.network == Network::Published {
+            let pids = observe::port_proxies(self.surroundings.address, &ports);
+            let proxy = Scope { name: "port proxy".to_owned(), serving: true, pids, cgroups: Vec::new() };
+            scopes.extend(Some(proxy).filter(|scope| !scope.pids.is_empty()));
+        }
+        scopes.extend(observe::engine_scope());
+        Ok(scopes)
+    }
+
+    fn facts(&self) -> Result<Facts, Fault> {
+        let mut facts = self.engine.facts()?;
+        let options = serde_json::to_value(self.options).expect("plain words and booleans are JSON");
+        for (key, value) in options.as_object().into_iter().flatten() {
+            let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+            facts.insert(format!("container.{key}"), text);
+        }
+        if let Some(link) = &self.link {
+            facts.insert("container.bridge".to_owned(), link.bridge.clone());
+        }
+        let ports: Vec<u16> = self.running.values().flat_map(|r| r.start.service.ports.values().copied()).collect();
+        if self.options.network == Network::Published && !ports.is_empty() && !self.engine.is_podman() {
+            let proxied = !observe::port_proxies(self.surroundings.address, &ports).is_empty();
+            facts.insert("engine.userland_proxy".to_owned(), proxied.to_string());
+        }
+        Ok(facts)
+    }
+}
+
+impl Host for ContainerHost {
+    fn facts(&mut self) -> Result<Facts, Fault> {
+        let mut facts = self.outer.facts()?;
+        facts.extend(self.inner.facts()?);
+        Ok(facts)
+    }
+
+    fn resources(&mut self, start: &ServiceStart) -> Result<ResourceReport, Fault> {
+        self.inner.resources(start)
+    }
+
+    fn start(&mut self, start: &ServiceStart) -> Result<Instance, Fault> {
+        self.inner.start(start)
+    }
+
+    fn state(&mut self, instance: &str) -> Result<InstanceState, Fault> {
+        let state = self.inner.inspect(instance)?.state.unwrap_or_default();
+        Ok(run::state_of(&state))
+    }
+
+    fn mapped_files(&mut self, instance: &str) -> Result<Vec<MappedFile>, Fault> {
+        local::mapped_files(self.inner.pid(instance)?)
+    }
+
+    fn log(&mut self, instance: &str) -> Result<String, Fault> {
+        run::log(&self.inner.engine, &self.inner.known(instance)?.container)
+    }
+
+    fn stop(&mut self, instance: &str) -> Result<(), Fault> {
+        let running = self.inner.known(instance)?;
+        run::stop(&self.inner.engine, &running.container, running.start.service.stop_within)?;
+        self.inner.running.remove(instance);
+        Ok(())
+    }
+
+    fn begin_probe(&mut self, outside: &[Scope], period: Duration) -> Result<(), Fault> {
+        let mut scopes = outside.to_vec();
+        scopes.extend(self.inner.scopes()?);
+        self.outer.begin_probe(&scopes, period)
+    }
+
+    fn end_probe(&mut self) -> Result<Vec<TelemetryRow>, Fault> {
+        self.outer.end_probe()
+    }
+
+    fn open(self: Box<Self>, layer: &LayerUse, _: &Surroundings) -> Result<Box<dyn Host>, OpenError> {
+        let fault = Fault::new(format!("a container cannot hold the layer '{}'", layer.layer))
+            .remedy("let 'container' be the last layer of the form");
+        // Report why it cannot be, not what else went wrong.
+        let _ = self.close();
+        Err(OpenError::Unavailable(fault))
+    }
+
+    fn close(self: Box<Self>) -> Result<(), Fault> {
+        let ContainerHost { outer, inner } = *self;
+        let own = inner.close();
+        let outer = outer.close();
+        own.and(outer)
+    }
+}

@@ -1,0 +1,141 @@
+//! Finding on this machine what belongs to a container: its cgroups, the proxies of its ports, the engine.
+
+use std::net::IpAddr;
+use std::path::Path;
+use tare_core::telemetry::Scope;
+use tare_core::units::CpuSet;
+
+/// Programs that make up a container engine, as the kernel names them (15 bytes).
+const ENGINE_PROGRAMS: [&str; 6] = ["dockerd", "containerd", "containerd-shim", "podman", "conmon", "netavark"];
+/// The program that copies between a published port and the container where the kernel's address translation does not
+/// reach.
+const PROXY_PROGRAM: &str = "docker-proxy";
+
+/// The ids of all processes and the names of their programs.
+fn processes() -> Vec<(u32, String)> {
+    let Ok(entries) = std::fs::read_dir("/proc") else { return Vec::new() };
+    let ids = entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<u32>().ok());
+    ids.filter_map(|pid| Some((pid, std::fs::read_to_string(format!("/proc/{pid}/comm")).ok()?.trim().to_owned())))
+        .collect()
+}
+
+fn arguments(pid: u32) -> Vec<String> {
+    let text = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+    text.split(|byte| *byte == 0).map(|word| String::from_utf8_lossy(word).into_owned()).collect()
+}
+
+/// The processes that copy for the ports published on `address`.
+pub(crate) fn port_proxies(address: IpAddr, ports: &[u16]) -> Vec<u32> {
+    let found = processes().into_iter().filter(|(_, name)| name == PROXY_PROGRAM);
+    found.map(|(pid, _)| pid).filter(|pid| is_proxy_of(&arguments(*pid), address, ports)).collect()
+}
+
+fn is_proxy_of(arguments: &[String], address: IpAddr, ports: &[u16]) -> bool {
+    let after = |name: &str| arguments.iter().skip_while(|word| *word != name).nth(1);
+    let address_fits = after("-host-ip").is_some_and(|text| text.parse() == Ok(address));
+    let port = after("-host-port").and_then(|text| text.parse::<u16>().ok());
+    address_fits && port.is_some_and(|port| ports.contains(&port))
+}
+
+/// The processes that look after one container, by its id.
+pub(crate) fn shims(container_id: &str) -> Vec<u32> {
+    let found = processes().into_iter().filter(|(_, name)| name == "containerd-shim" || name == "conmon");
+    found.map(|(pid, _)| pid).filter(|pid| arguments(*pid).iter().any(|word| word == container_id)).collect()
+}
+
+/// The engine's own processes, as a scope that serves no request.
+pub(crate) fn engine_scope() -> Option<Scope> {
+    let pids: Vec<u32> = processes()
+        .into_iter()
+        .filter(|(_, name)| ENGINE_PROGRAMS.contains(&name.as_str()))
+        .map(|(pid, _)| pid)
+        .collect();
+    let name = "container engine".to_owned();
+    (!pids.is_empty()).then_some(Scope { name, serving: false, pids, cgroups: Vec::new() })
+}
+
+/// Keeps processes, with all their threads, on `cpus`. What cannot be moved has ended meanwhile.
+pub(crate) fn confine(pids: &[u32], cpus: &CpuSet) {
+    let mut set = rustix::thread::CpuSet::new();
+    for cpu in cpus.cpus().iter().filter(|cpu| (**cpu as usize) < rustix::thread::CpuSet::MAX_CPU) {
+        set.set(*cpu as usize);
+    }
+    for pid in pids {
+        let Ok(tasks) = std::fs::read_dir(format!("/proc/{pid}/task")) else { continue };
+        for task in tasks.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<i32>().ok()) {
+            let _ = rustix::thread::sched_setaffinity(rustix::process::Pid::from_raw(task), &set);
+        }
+    }
+}
+
+/// The directories of the cgroups a process is in: one on v2, one per controller on v1.
+pub(crate) fn cgroups(pid: u32) -> Vec<String> {
+    let membership = std::fs::read_to_string(format!("/proc/{pid}/cgroup")).unwrap_or_default();
+    let mounts = std::fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
+    cgroup_directories(&membership, &mounts).into_iter().filter(|path| Path::new(path).is_dir()).collect()
+}
+
+/// Where the cgroups named in `/proc/<pid>/cgroup` are mounted, by `/proc/self/mountinfo`.
+fn cgroup_directories(membership: &str, mounts: &str) -> Vec<String> {
+    let mut directories = Vec::new();
+    for line in membership.lines() {
+        // "4:cpu,cpuacct:/docker/<id>" on v1, "0::/docker/<id>" on v2.
+        let mut parts = line.splitn(3, ':').skip(1);
+        let (Some(controllers), Some(path)) = (parts.next(), parts.next()) else { continue };
+        if path == "/" {
+            continue;
+        }
+        directories.extend(mounts.lines().find_map(|mount| cgroup_in_mount(mount, controllers, path)));
+    }
+    directories.sort();
+    directories.dedup();
+    directories
+}
+
+/// The directory of `path` below one mount, if the mount is that of `controllers`.
+fn cgroup_in_mount(mount: &str, controllers: &str, path: &str) -> Option<String> {
+    let (before, after) = mount.split_once(" - ")?;
+    let mut tail = after.split(' ');
+    let (kind, options) = (tail.next()?, tail.nth(1)?);
+    let fits = match controllers {
+        "" => kind == "cgroup2",
+        // "name=systemd" counts nothing.
+        _ if controllers.starts_with("name=") => false,
+        _ => kind == "cgroup" && controllers.split(',').all(|name| options.split(',').any(|option| option == name)),
+    };
+    let mut head = before.split(' ').skip(3);
+    let (root, point) = (head.next()?, head.next()?);
+    let below = if root == "/" { Some(path) } else { path.strip_prefix(root) };
+    fits.then(|| below.map(|below| format!("{point}{below}")))?
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cgroups_are_found_below_their_mounts() {
+        let mounts = "30 20 0:26 / /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory\n\
+                      31 20 0:27 / /sys/fs/cgroup/cpu,cpuacct rw - cgroup cgroup rw,cpu,cpuacct\n\
+                      32 20 0:28 / /sys/fs/cgroup/unified rw - cgroup2 cgroup2 rw\n";
+        let membership =
+            "5:memory:/docker/x\n4:cpu,cpuacct:/docker/x\n3:pids:/docker/x\n1:name=systemd:/docker/x\n0::/";
+        let found = cgroup_directories(membership, mounts);
+        assert_eq!(found, ["/sys/fs/cgroup/cpu,cpuacct/docker/x", "/sys/fs/cgroup/memory/docker/x"]);
+        let v2 = "29 23 0:26 / /sys/fs/cgroup rw,nosuid shared:9 - cgroup2 cgroup2 rw,nsdelegate\n";
+        assert_eq!(cgroup_directories("0::/system.slice/d.scope\n", v2), ["/sys/fs/cgroup/system.slice/d.scope"]);
+        let nested = "29 23 0:26 /outer /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n";
+        assert_eq!(cgroup_directories("0::/outer/d\n", nested), ["/sys/fs/cgroup/d"]);
+    }
+
+    #[test]
+    fn only_proxies_of_our_ports_are_ours() {
+        let line = "/usr/sbin/docker-proxy -proto tcp -host-ip 10.9.0.1 -host-port 6379 -container-ip 10.9.16.2";
+        let words: Vec<String> = line.split(' ').map(str::to_owned).collect();
+        let address: IpAddr = "10.9.0.1".parse().unwrap();
+        assert!(is_proxy_of(&words, address, &[80, 6379]));
+        assert!(!is_proxy_of(&words, address, &[80]));
+        assert!(!is_proxy_of(&words, "0.0.0.0".parse().unwrap(), &[6379]));
+        assert!(!is_proxy_of(&[], address, &[6379]));
+    }
+}

@@ -1,0 +1,167 @@
+//! What a study may say about a container.
+
+use serde::{Deserialize, Serialize};
+use tare_core::config::{Fields, Node, Problems};
+use tare_core::fault::{Doing, Fault};
+
+/// How the generator reaches a service in a container.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Network {
+    /// A private bridge; each port is published on the host's address, as `docker run -p` does.
+    Published,
+    /// A private bridge; the container's own address is addressed, without translation.
+    Bridge,
+    /// The host's own network: no bridge, no address of its own.
+    Host,
+}
+
+/// How a service's whole CPUs are enforced.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Limits {
+    /// As many CPUs as it is given, by cpuset.
+    Cpuset,
+    /// CPU time by quota, on any CPU of the system under test.
+    Quota,
+    /// Neither; only the fence around the CPUs of the system under test stays.
+    None,
+}
+
+/// Which filter of system calls applies.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Seccomp {
+    /// The engine's own profile.
+    Default,
+    /// No filter.
+    Unconfined,
+}
+
+/// Where a service's volumes live.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Storage {
+    /// A directory of the host, bound into the container: as durable and as fast as for a plain process.
+    Volume,
+    /// The container's own writable layer.
+    Overlay,
+}
+
+/// The options of the container layer, every default filled in:
+///
+/// - `network: published | bridge | host` (default `published`): how requests get in.
+/// - `limits: cpuset | quota | none` (default `cpuset`): how the service's CPUs are enforced. Its memory limit, and a
+///   `cpu_quota` that it states itself, always apply.
+/// - `seccomp: default | unconfined` (default `default`): the filter of system calls.
+/// - `storage: volume | overlay` (default `volume`): where the service's volumes live.
+/// - `read_only: true | false` (default `false`): whether the root filesystem is mounted read-only.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ContainerOptions {
+    pub(crate) network: Network,
+    pub(crate) limits: Limits,
+    pub(crate) seccomp: Seccomp,
+    pub(crate) storage: Storage,
+    pub(crate) read_only: bool,
+}
+
+impl Default for ContainerOptions {
+    fn default() -> Self {
+        ContainerOptions {
+            network: Network::Published,
+            limits: Limits::Cpuset,
+            seccomp: Seccomp::Default,
+            storage: Storage::Volume,
+            read_only: false,
+        }
+    }
+}
+
+impl ContainerOptions {
+    /// The options as [`read`] wrote them down.
+    ///
+    /// # Errors
+    /// When somebody else wrote them.
+    pub(crate) fn from_value(value: &serde_json::Value) -> Result<Self, Fault> {
+        serde_json::from_value(value.clone()).doing("understand the options of the container layer")
+    }
+}
+
+/// Checks a user's options and writes them down with every default filled in. `None` adds problems.
+pub(crate) fn read(node: &Node, problems: &mut Problems) -> Option<serde_json::Value> {
+    let before = problems.len();
+    let mut fields = Fields::of(node, "layer 'container'", problems)?;
+    let mut options = ContainerOptions::default();
+    if let Some(word) = fields.choice("network", &["published", "bridge", "host"], problems) {
+        options.network = match word {
+            "bridge" => Network::Bridge,
+            "host" => Network::Host,
+            _ => Network::Published,
+        };
+    }
+    if let Some(word) = fields.choice("limits", &["cpuset", "quota", "none"], problems) {
+        options.limits = match word {
+            "quota" => Limits::Quota,
+            "none" => Limits::None,
+            _ => Limits::Cpuset,
+        };
+    }
+    if let Some(word) = fields.choice("seccomp", &["default", "unconfined"], problems) {
+        options.seccomp = if word == "unconfined" { Seccomp::Unconfined } else { Seccomp::Default };
+    }
+    if let Some(word) = fields.choice("storage", &["volume", "overlay"], problems) {
+        options.storage = if word == "overlay" { Storage::Overlay } else { Storage::Volume };
+    }
+    let read_only = fields.get("read_only");
+    options.read_only = read_only.and_then(|node| node.boolean(problems)).unwrap_or(false);
+    if let Some(node) = read_only.filter(|_| options.read_only && options.storage == Storage::Overlay) {
+        let message = "'read_only: true' and 'storage: overlay' contradict each other: volumes would not be writable";
+        problems.add(node.place, message, "use 'storage: volume', or leave 'read_only' out");
+    }
+    fields.finish(problems);
+    let value = serde_json::to_value(options).expect("plain words and booleans are JSON");
+    (problems.len() == before).then_some(value)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tare_core::config::parse;
+
+    fn read_text(text: &str) -> Result<ContainerOptions, Vec<String>> {
+        let mut problems = Problems::new("study.yaml", text);
+        let value = parse(text, &mut problems).and_then(|node| read(&node, &mut problems));
+        match value {
+            Some(value) if problems.is_empty() => Ok(ContainerOptions::from_value(&value).unwrap()),
+            _ => Err(problems.into_vec().iter().map(ToString::to_string).collect()),
+        }
+    }
+
+    #[test]
+    fn every_default_is_written_down() {
+        assert_eq!(read_text("{}"), Ok(ContainerOptions::default()));
+        let value = serde_json::to_value(ContainerOptions::default()).unwrap();
+        let written =
+            r#"{"network":"published","limits":"cpuset","seccomp":"default","storage":"volume","read_only":false}"#;
+        assert_eq!(value.to_string(), written);
+    }
+
+    #[test]
+    fn every_word_is_understood() {
+        let text = "{network: host, limits: quota, seccomp: unconfined, storage: overlay, read_only: false}";
+        let options = read_text(text).unwrap();
+        assert_eq!((options.network, options.limits), (Network::Host, Limits::Quota));
+        assert_eq!((options.seccomp, options.storage), (Seccomp::Unconfined, Storage::Overlay));
+        assert_eq!(read_text("{network: bridge, limits: none}").unwrap().network, Network::Bridge);
+    }
+
+    #[test]
+    fn mistakes_have_a_place_and_a_hint() {
+        let found = read_text("network: publishd\nuserland_proxy: true\nlimits: 3\n").unwrap_err();
+        assert_eq!(found.len(), 3, "{found:#?}");
+        assert!(found[0].contains("1:10") && found[0].contains("did you mean 'published'?"), "{}", found[0]);
+        let found = read_text("storage: overlay\nread_only: true\n").unwrap_err();
+        assert!(found[0].contains("2:12") && found[0].contains("contradict"), "{}", found[0]);
+    }
+}

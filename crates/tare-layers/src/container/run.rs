@@ -1,0 +1,227 @@
+//! One container, from its creation to its end.
+
+use super::engine::{CALL_LIMIT, Engine};
+use super::spec::{self, Order};
+use bollard::models::{ContainerInspectResponse, ContainerState};
+use bollard::query_parameters::{
+    CreateContainerOptionsBuilder, LogsOptionsBuilder, RemoveContainerOptionsBuilder, StopContainerOptionsBuilder,
+    UploadToContainerOptionsBuilder,
+};
+use bytes::Bytes;
+use futures_util::StreamExt;
+use std::os::unix::fs::PermissionsExt;
+use std::time::{Duration, Instant};
+use tare_core::fault::{Doing, Fault};
+use tare_core::host::InstanceState;
+
+/// How much of a container's output is kept, bytes.
+const LOG_BYTES: usize = 64 * 1024;
+/// How many lines of it are asked for.
+const LOG_LINES: &str = "2000";
+/// How long an engine may take to remove a container whose removal has begun.
+const GONE_WITHIN: Duration = Duration::from_secs(60);
+
+/// Creates and starts a container. On a failure nothing of it is left.
+///
+/// # Errors
+/// When a volume cannot be made, or the engine refuses: the port is taken, the program missing, a limit refused.
+pub(crate) fn launch(engine: &Engine, order: &Order, name: &str) -> Result<(), Fault> {
+    let doing = format!("start the container of service '{}'", order.start.instance);
+    for (_, folder) in spec::volume_folders(order) {
+        let (uid, gid) = order.start.service.user;
+        let make = || {
+            std::fs::create_dir_all(&folder)?;
+            std::fs::set_permissions(&folder, std::fs::Permissions::from_mode(0o755))?;
+            std::os::unix::fs::chown(&folder, Some(uid), Some(gid))
+        };
+        make().doing(format!("make the volume {}", folder.display()))?;
+    }
+    let body = spec::container(order)?;
+    let options = CreateContainerOptionsBuilder::new().name(name).build();
+    let created = engine.call(engine.docker().create_container(Some(options), body));
+    created.map_err(|error| error.doing(&doing))?;
+    start_created(engine, order, name).map_err(|error| {
+        let fault = match error {
+            StartError::Refused(message) => refusal(order, &message, &doing),
+            StartError::Broken(fault) => fault,
+        };
+        // Report the first failure, not that of the repair.
+        let _ = remove(engine, name);
+        fault
+    })
+}
+
+enum StartError {
+    Refused(String),
+    Broken(Fault),
+}
+
+fn start_created(engine: &Engine, order: &Order, name: &str) -> Result<(), StartError> {
+    let broken = |error: super::engine::CallError| match error {
+        super::engine::CallError::Refused { message, .. } => StartError::Refused(message),
+        super::engine::CallError::Broken(fault) => StartError::Broken(fault),
+    };
+    let in_writable_layer = order.options.storage == super::options::Storage::Overlay;
+    if in_writable_layer && !order.start.service.volumes.is_empty() {
+        let archive = Bytes::from(spec::volume_archive(order).map_err(StartError::Broken)?);
+        let options = UploadToContainerOptionsBuilder::new().path("/").build();
+        let body = bollard::body_full(archive);
+        engine.call(engine.docker().upload_to_container(name, Some(options), body)).map_err(broken)?;
+    }
+    engine.call(engine.docker().start_container(name, None)).map_err(broken)
+}
+
+/// What the engine's refusal to start a container means.
+fn refusal(order: &Order, message: &str, doing: &str) -> Fault {
+    let service = &order.start.service;
+    if is_port_conflict(message) {
+        let address = order.surroundings.address;
+        let port = service.ports.values().find(|port| message.contains(&format!(":{port}")));
+        let place = port.map_or_else(|| address.to_string(), |port| format!("{address}:{port}"));
+        return port_taken(&place, &order.start.instance);
+    }
+    let fault = Fault::new(format!("could not {doing}: the container engine refused: {}", message.trim()));
+    if message.contains("no such file or directory") || message.contains("not found") {
+        let program = service.command.first().map(String::as_str).unwrap_or_default();
+        return fault.remedy(format!("check that the bundle holds {program}"));
+    }
+    fault
+}
+
+/// A port that somebody else listens on.
+pub(crate) fn port_taken(place: &str, instance: &str) -> Fault {
+    let message = format!("port {place}, which service '{instance}' needs, is in use already");
+    Fault::new(message).remedy(format!("find out what listens there (ss -ltnp | grep {place}) and stop it"))
+}
+
+/// Whether the engine says that a port is taken: Docker's words for its own ports and for those of others, and
+/// Podman's.
+fn is_port_conflict(message: &str) -> bool {
+    ["already allocated", "address already in use", "address in use", "port is already"]
+        .iter()
+        .any(|words| message.contains(words))
+}
+
+/// What the engine knows of a container; `None` when there is none of this name.
+///
+/// # Errors
+/// When the engine does not answer.
+pub(crate) fn inspect(engine: &Engine, name: &str) -> Result<Option<ContainerInspectResponse>, Fault> {
+    match engine.call(engine.docker().inspect_container(name, None)) {
+        Ok(found) => Ok(Some(found)),
+        Err(error) if error.is_missing() => Ok(None),
+        Err(error) => Err(error.doing(format!("look at the container {name}"))),
+    }
+}
+
+/// What a container's state says of the service in it.
+pub(crate) fn state_of(state: &ContainerState) -> InstanceState {
+    if state.running == Some(true) && state.dead != Some(true) {
+        return InstanceState::Running;
+    }
+    if state.oom_killed == Some(true) {
+        return InstanceState::Ended("killed for want of memory".to_owned());
+    }
+    // Engines report a death by signal as a shell does, 128 and the signal.
+    InstanceState::Ended(match state.exit_code {
+        Some(code @ 129..=192) => format!("killed by signal {}", code - 128),
+        Some(code) => format!("exit code {code}"),
+        None => "for a reason the container engine does not know".to_owned(),
+    })
+}
+
+/// The end of a container's output.
+///
+/// # Errors
+/// When the engine does not answer or knows no such container.
+pub(crate) fn log(engine: &Engine, name: &str) -> Result<String, Fault> {
+    let options = LogsOptionsBuilder::new().stdout(true).stderr(true).tail(LOG_LINES).build();
+    let output = engine.docker().logs(name, Some(options));
+    let collect = async {
+        let mut kept: Vec<u8> = Vec::new();
+        let mut output = std::pin::pin!(output);
+        while let Some(part) = output.next().await {
+            kept.extend_from_slice(&part?.into_bytes());
+            if kept.len() > 2 * LOG_BYTES {
+                kept.drain(..kept.len() - LOG_BYTES);
+            }
+        }
+        kept.drain(..kept.len().saturating_sub(LOG_BYTES));
+        Ok(kept)
+    };
+    let bytes =
+        engine.call(collect).map_err(|error| error.doing(format!("read the output of the container {name}")))?;
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
+}
+
+/// Asks a container to end, makes it after `within`, removes it and waits until it is gone.
+///
+/// # Errors
+/// When it is still there.
+pub(crate) fn stop(engine: &Engine, name: &str, within: Duration) -> Result<(), Fault> {
+    let seconds = within.as_secs_f64().ceil() as i32;
+    let options = StopContainerOptionsBuilder::new().t(seconds).build();
+    let stopping = engine.docker().stop_container(name, Some(options));
+    // Whatever went wrong here, the removal below kills what still runs; only its failure counts.
+    let _ = engine.call_within(within + CALL_LIMIT, stopping);
+    remove(engine, name)
+}
+
+/// Removes a container, running or not, with its anonymous volumes, and waits until it is gone; one that is gone
+/// already is no error.
+///
+/// # Errors
+/// When it is still there.
+pub(crate) fn remove(engine: &Engine, name: &str) -> Result<(), Fault> {
+    let options = RemoveContainerOptionsBuilder::new().force(true).v(true).build();
+    let removed = engine.call(engine.docker().remove_container(name, Some(options)));
+    let refused = match removed {
+        Ok(()) => None,
+        Err(error) if error.is_missing() => return Ok(()),
+        Err(error) => Some(error.doing(format!("remove the container {name}"))),
+    };
+    // A removal that somebody else has begun is refused, and ends soon.
+    let deadline = Instant::now() + GONE_WITHIN;
+    while inspect(engine, name)?.is_some() {
+        if Instant::now() >= deadline {
+            let message = format!("the container {name} is still there though its removal was asked for");
+            return Err(refused.unwrap_or_else(|| Fault::new(message)));
+        }
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_end_of_a_container_is_told_in_words() {
+        let ended = |exit_code, oom_killed| {
+            let state = ContainerState {
+                running: Some(false),
+                exit_code: Some(exit_code),
+                oom_killed: Some(oom_killed),
+                ..Default::default()
+            };
+            match state_of(&state) {
+                InstanceState::Ended(how) => how,
+                InstanceState::Running => panic!("it does not run"),
+            }
+        };
+        assert_eq!(ended(0, false), "exit code 0");
+        assert_eq!(ended(1, false), "exit code 1");
+        assert_eq!(ended(137, false), "killed by signal 9");
+        assert_eq!(ended(137, true), "killed for want of memory");
+        let running = ContainerState { running: Some(true), ..Default::default() };
+        assert_eq!(state_of(&running), InstanceState::Running);
+    }
+
+    #[test]
+    fn a_taken_port_is_recognised() {
+        assert!(is_port_conflict("Bind for 10.9.0.1:80 failed: port is already allocated"));
+        assert!(is_port_conflict("listen tcp4 10.9.0.1:80: bind: address already in use"));
+        assert!(!is_port_conflict("OCI runtime create failed"));
+    }
+}

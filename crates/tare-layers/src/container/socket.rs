@@ -1,0 +1,43 @@
+//! Where a container engine listens on this machine.
+
+use std::path::PathBuf;
+use tare_core::fault::Fault;
+
+/// The sockets at which an engine may listen, the user's own choice first. Only this function reads the environment.
+///
+/// # Errors
+/// When the user's choice is not on this machine: processes and limits of a remote engine cannot be observed.
+pub(crate) fn candidates() -> Result<Vec<PathBuf>, Fault> {
+    candidates_given(std::env::var("DOCKER_HOST").ok().filter(|text| !text.is_empty()))
+}
+
+fn candidates_given(chosen: Option<String>) -> Result<Vec<PathBuf>, Fault> {
+    match chosen {
+        None => Ok(vec![PathBuf::from("/var/run/docker.sock"), PathBuf::from("/run/podman/podman.sock")]),
+        Some(text) => match text.strip_prefix("unix://").or(text.starts_with('/').then_some(&text)) {
+            Some(path) => Ok(vec![PathBuf::from(path)]),
+            None => {
+                let message = format!("DOCKER_HOST is '{text}', and only an engine on this machine can be weighed");
+                Err(Fault::new(message).remedy("unset DOCKER_HOST, or set it to unix:///path/to/the/engine.sock"))
+            }
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_users_choice_is_the_only_one() {
+        let chosen = candidates_given(Some("unix:///run/user/0/podman.sock".to_owned())).unwrap();
+        assert_eq!(chosen, [PathBuf::from("/run/user/0/podman.sock")]);
+        assert_eq!(candidates_given(None).unwrap().len(), 2);
+    }
+
+    #[test]
+    fn an_engine_elsewhere_is_refused() {
+        let fault = candidates_given(Some("tcp://10.0.0.1:2375".to_owned())).unwrap_err();
+        assert!(fault.message.contains("tcp://10.0.0.1:2375"), "{fault}");
+    }
+}

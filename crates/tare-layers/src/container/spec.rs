@@ -1,0 +1,231 @@
+//! What the engine is asked to create: a pure function of the service, the options and the surroundings.
+
+use super::options::{ContainerOptions, Limits, Network, Seccomp, Storage};
+use crate::local;
+use bollard::models::{
+    ContainerCreateBody, HostConfig, HostConfigLogConfig, Mount, MountType, PortBinding, PortMap, ResourcesUlimits,
+    RestartPolicy, RestartPolicyNameEnum,
+};
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use tare_core::fault::Fault;
+use tare_core::host::{ServiceStart, Surroundings};
+use tare_core::units::CpuSet;
+
+/// The label that holds the run's id; what does not carry it is not ours.
+pub(crate) const RUN_LABEL: &str = "tare.run";
+/// The label that holds the instance's name.
+const INSTANCE_LABEL: &str = "tare.instance";
+/// Where the resource probe stands inside the container.
+const PROGRAM_INSIDE: &str = "/.tare-program";
+/// What an engine puts into every environment that has no PATH; written down so that it is the same everywhere.
+const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+/// The period of a CPU quota in microseconds, the kernel's and every engine's default.
+const QUOTA_PERIOD_US: f64 = 100_000.0;
+/// Directories every form gives a service to write to, in memory.
+const IN_MEMORY: [&str; 2] = ["/tmp", "/run"];
+
+/// What a container is made from.
+pub(crate) struct Order<'a> {
+    /// The layer's options.
+    pub(crate) options: ContainerOptions,
+    /// Where it is.
+    pub(crate) surroundings: &'a Surroundings,
+    /// The service.
+    pub(crate) start: &'a ServiceStart,
+    /// The image's name.
+    pub(crate) image: &'a str,
+    /// The private network's name; unused with the host's own.
+    pub(crate) network: &'a str,
+    /// The statically linked program, when it is to run in the service's stead to say what it gets.
+    pub(crate) probe: Option<&'a Path>,
+}
+
+/// The labels of what a run makes.
+pub(crate) fn labels(run: &str) -> HashMap<String, String> {
+    HashMap::from([(RUN_LABEL.to_owned(), run.to_owned())])
+}
+
+/// The container's name.
+pub(crate) fn container_name(surroundings: &Surroundings, instance: &str) -> String {
+    format!("tare-{}-{}-{instance}", surroundings.run, surroundings.trial)
+}
+
+/// Where a service's volumes stand on the host: (path in the container, path on the host).
+pub(crate) fn volume_folders(order: &Order) -> Vec<(String, PathBuf)> {
+    if order.options.storage == Storage::Overlay {
+        return Vec::new();
+    }
+    let folder = order.surroundings.scratch.join("volumes").join(&order.start.instance);
+    // A number, for the path inside may hold what a file's name cannot.
+    let paths = order.start.service.volumes.keys().enumerate();
+    paths.map(|(index, inside)| (inside.clone(), folder.join(index.to_string()))).collect()
+}
+
+/// The container to be created.
+///
+/// # Errors
+/// When the service wants more CPUs than there are.
+pub(crate) fn container(order: &Order) -> Result<ContainerCreateBody, Fault> {
+    let service = &order.start.service;
+    let mut labels = labels(&order.surroundings.run);
+    labels.insert(INSTANCE_LABEL.to_owned(), order.start.instance.clone());
+    let mut environment = service.environment.clone();
+    environment.entry("PATH".to_owned()).or_insert_with(|| PATH.to_owned());
+    let command = match order.probe {
+        Some(_) => vec![PROGRAM_INSIDE.to_owned(), "resources".to_owned()],
+        None => service.command.clone(),
+    };
+    let published = order.options.network == Network::Published && order.probe.is_none();
+    let ports: Vec<u16> = if published { service.ports.values().copied().collect() } else { Vec::new() };
+    let (uid, gid) = service.user;
+    Ok(ContainerCreateBody {
+        image: Some(order.image.to_owned()),
+        // An empty entry point, not an absent one: the image must not add its own.
+        entrypoint: Some(Vec::new()),
+        cmd: Some(command),
+        env: Some(environment.iter().map(|(key, value)| format!("{key}={value}")).collect()),
+        user: Some(format!("{uid}:{gid}")),
+        working_dir: Some("/".to_owned()),
+        labels: Some(labels),
+        exposed_ports: published.then(|| ports.iter().map(|port| format!("{port}/tcp")).collect()),
+        stop_signal: Some("SIGTERM".to_owned()),
+        host_config: Some(host_config(order, &ports)?),
+        ..Default::default()
+    })
+}
+
+fn host_config(order: &Order, ports: &[u16]) -> Result<HostConfig, Fault> {
+    let resources = &order.start.service.resources;
+    let memory = i64::try_from(resources.memory_bytes).unwrap_or(i64::MAX);
+    let open_files = i64::try_from(local::OPEN_FILES).unwrap_or(i64::MAX);
+    let network = match order.options.network {
+        Network::Host => "host",
+        Network::Published | Network::Bridge => order.network,
+    };
+    let quota = cpu_quota(order);
+    Ok(HostConfig {
+        network_mode: Some(network.to_owned()),
+        port_bindings: Some(port_bindings(order, ports)),
+        cpuset_cpus: cpuset(order)?.map(|cpus| cpus.to_string()),
+        cpu_period: quota.map(|_| QUOTA_PERIOD_US as i64),
+        cpu_quota: quota.map(|cpus| (cpus * QUOTA_PERIOD_US).round() as i64),
+        memory: Some(memory),
+        // The sum of memory and swap: the same figure means no swap.
+        memory_swap: Some(memory),
+        ulimits: Some(vec![ResourcesUlimits {
+            name: Some("nofile".to_owned()),
+            soft: Some(open_files),
+            hard: Some(open_files),
+        }]),
+        security_opt: (order.options.seccomp == Seccomp::Unconfined).then(|| vec!["seccomp=unconfined".to_owned()]),
+        readonly_rootfs: Some(order.options.read_only),
+        tmpfs: Some(in_memory(order)),
+        mounts: Some(mounts(order)),
+        log_config: Some(HostConfigLogConfig {
+            typ: Some("json-file".to_owned()),
+            config: Some(HashMap::from([
+                ("max-size".to_owned(), "8m".to_owned()),
+                ("max-file".to_owned(), "2".to_owned()),
+            ])),
+        }),
+        restart_policy: Some(RestartPolicy { name: Some(RestartPolicyNameEnum::NO), maximum_retry_count: None }),
+        auto_remove: Some(false),
+        init: Some(false),
+        ..Default::default()
+    })
+}
+
+/// The CPUs the container may run on: the service's own, or all of the system under test. None where the host itself
+/// is confined already.
+fn cpuset(order: &Order) -> Result<Option<CpuSet>, Fault> {
+    let Some(own) = &order.start.cpus else { return Ok(None) };
+    if order.options.limits != Limits::Cpuset {
+        return Ok(Some(order.surroundings.cpus.clone()).filter(|cpus| !cpus.is_empty()));
+    }
+    let wanted = order.start.service.resources.cpus as usize;
+    if own.len() < wanted {
+        let message =
+            format!("service '{}' wants {wanted} CPUs, and {} are left to it", order.start.instance, own.len());
+        return Err(Fault::new(message).remedy("lower 'cpus' of the service, or use a machine with more"));
+    }
+    Ok(Some(CpuSet::new(own.cpus().iter().copied().take(wanted))))
+}
+
+/// CPU time per second of real time, in CPUs.
+fn cpu_quota(order: &Order) -> Option<f64> {
+    let resources = &order.start.service.resources;
+    let whole = (order.options.limits == Limits::Quota).then(|| f64::from(resources.cpus));
+    match (whole, resources.cpu_quota) {
+        (Some(whole), Some(own)) => Some(whole.min(own)),
+        (whole, own) => whole.or(own),
+    }
+}
+
+fn port_bindings(order: &Order, ports: &[u16]) -> PortMap {
+    let binding = |port: u16| PortBinding {
+        host_ip: Some(order.surroundings.address.to_string()),
+        host_port: Some(port.to_string()),
+    };
+    ports.iter().map(|port| (format!("{port}/tcp"), Some(vec![binding(*port)]))).collect()
+}
+
+fn in_memory(order: &Order) -> HashMap<String, String> {
+    let volumes = &order.start.service.volumes;
+    let free = IN_MEMORY.iter().filter(|path| !volumes.contains_key(**path));
+    free.map(|path| ((*path).to_owned(), "rw,exec,nosuid,nodev,mode=1777".to_owned())).collect()
+}
+
+fn mounts(order: &Order) -> Vec<Mount> {
+    let bind = |inside: String, outside: &Path, read_only: bool| Mount {
+        target: Some(inside),
+        source: Some(outside.display().to_string()),
+        typ: Some(MountType::BIND),
+        read_only: Some(read_only),
+        ..Default::default()
+    };
+    let volumes = volume_folders(order).into_iter().map(|(inside, outside)| bind(inside, &outside, false));
+    let program = order.probe.map(|program| bind(PROGRAM_INSIDE.to_owned(), program, true));
+    volumes.chain(program).collect()
+}
+
+/// A tar archive with nothing but a directory for each volume, owned by the service: what makes the volumes of
+/// `storage: overlay` writable before the container starts.
+///
+/// # Errors
+/// When a path is too long for the format.
+pub(crate) fn volume_archive(order: &Order) -> Result<Vec<u8>, Fault> {
+    let mut archive = Vec::new();
+    for path in order.start.service.volumes.keys() {
+        archive.extend_from_slice(&directory_header(path, order.start.service.user)?);
+    }
+    archive.extend_from_slice(&[0; 1024]);
+    Ok(archive)
+}
+
+/// One header of the ustar format (POSIX.1-1988): a directory.
+fn directory_header(path: &str, (uid, gid): (u32, u32)) -> Result<[u8; 512], Fault> {
+    let name = format!("{}/", path.trim_matches('/'));
+    if name.len() > 100 {
+        return Err(Fault::new(format!("the volume's path {path} is longer than 98 bytes")).remedy("use a shorter one"));
+    }
+    let mut header = [0_u8; 512];
+    let mut put = |at: usize, text: &str| header[at..at + text.len()].copy_from_slice(text.as_bytes());
+    put(0, &name);
+    put(100, "0000755");
+    put(108, &format!("{uid:07o}"));
+    put(116, &format!("{gid:07o}"));
+    put(124, "00000000000");
+    put(136, "00000000000");
+    put(148, "        ");
+    put(156, "5");
+    put(257, "ustar");
+    put(263, "00");
+    let sum: u32 = header.iter().map(|byte| u32::from(*byte)).sum();
+    header[148..156].copy_from_slice(format!("{sum:06o}\0 ").as_bytes());
+    Ok(header)
+}
+
+#[cfg(test)]
+#[path = "spec_tests.rs"]
+mod tests;

@@ -1,0 +1,132 @@
+use super::*;
+use std::collections::BTreeMap;
+use std::net::{IpAddr, Ipv4Addr};
+use std::time::Duration;
+use tare_core::bundle::{Recipe, Source};
+use tare_core::workload::{Readiness, Resources, Service};
+
+fn surroundings() -> Surroundings {
+    Surroundings {
+        run: "abc123".to_owned(),
+        trial: "t1".to_owned(),
+        scratch: PathBuf::from("/run/tare/abc123/t1"),
+        address: IpAddr::V4(Ipv4Addr::new(10, 99, 0, 1)),
+        subnets: (10, 99),
+        cpus: CpuSet::new(0..4),
+        services: Vec::new(),
+        inner: Vec::new(),
+    }
+}
+
+fn start() -> ServiceStart {
+    let service = Service {
+        name: "db".to_owned(),
+        recipe: Recipe { source: Source::Folder(PathBuf::from("/nowhere")), files: Vec::new() },
+        command: vec!["/bin/db".to_owned(), "--fast".to_owned()],
+        environment: BTreeMap::from([("MODE".to_owned(), "x".to_owned())]),
+        user: (999, 998),
+        ports: BTreeMap::from([("main".to_owned(), 6379)]),
+        ready: Readiness::Port { port: "main".to_owned(), within: Duration::from_secs(1) },
+        volumes: BTreeMap::from([("/data".to_owned(), 1 << 20)]),
+        resources: Resources { cpus: 2, cpu_quota: None, memory_bytes: 64 << 20 },
+        stop_within: Duration::from_secs(1),
+        options: BTreeMap::new(),
+    };
+    ServiceStart { instance: "db".to_owned(), service, cpus: Some(CpuSet::new(1..4)) }
+}
+
+fn built(options: ContainerOptions, start: &ServiceStart, probe: Option<&Path>) -> (ContainerCreateBody, HostConfig) {
+    let surroundings = surroundings();
+    let order = Order { options, surroundings: &surroundings, start, image: "i", network: "n", probe };
+    let mut body = container(&order).unwrap();
+    let host = body.host_config.take().unwrap();
+    (body, host)
+}
+
+#[test]
+fn a_service_gets_exactly_what_was_stated() {
+    let (body, host) = built(ContainerOptions::default(), &start(), None);
+    assert_eq!(body.cmd.unwrap(), ["/bin/db", "--fast"]);
+    assert_eq!(body.entrypoint.unwrap(), Vec::<String>::new());
+    assert_eq!(body.user.unwrap(), "999:998");
+    assert_eq!(body.env.unwrap(), ["MODE=x".to_owned(), format!("PATH={PATH}")]);
+    assert_eq!(body.labels.unwrap()[RUN_LABEL], "abc123");
+    assert_eq!(host.cpuset_cpus.unwrap(), "1-2");
+    assert_eq!((host.memory, host.memory_swap), (Some(64 << 20), Some(64 << 20)));
+    assert_eq!((host.cpu_quota, host.init, host.auto_remove), (None, Some(false), Some(false)));
+    let binding = &host.port_bindings.unwrap()["6379/tcp"].clone().unwrap()[0];
+    assert_eq!(binding.host_ip.as_deref(), Some("10.99.0.1"));
+    assert_eq!(binding.host_port.as_deref(), Some("6379"));
+    let mounts = host.mounts.unwrap();
+    assert_eq!(mounts[0].source.as_deref(), Some("/run/tare/abc123/t1/volumes/db/0"));
+    assert_eq!(host.security_opt, None);
+}
+
+#[test]
+fn only_published_ports_are_published() {
+    for network in [Network::Bridge, Network::Host] {
+        let (body, host) = built(ContainerOptions { network, ..Default::default() }, &start(), None);
+        assert_eq!(body.exposed_ports, None);
+        assert!(host.port_bindings.unwrap().is_empty());
+        assert_eq!(host.network_mode.unwrap(), if network == Network::Host { "host" } else { "n" });
+    }
+}
+
+#[test]
+fn the_quota_is_the_smaller_of_the_two() {
+    let mut start = start();
+    let quota = ContainerOptions { limits: Limits::Quota, ..Default::default() };
+    let (_, host) = built(quota, &start, None);
+    assert_eq!((host.cpu_quota, host.cpuset_cpus.as_deref()), (Some(200_000), Some("0-3")));
+    start.service.resources.cpu_quota = Some(0.5);
+    assert_eq!(built(quota, &start, None).1.cpu_quota, Some(50_000));
+    assert_eq!(built(ContainerOptions::default(), &start, None).1.cpu_quota, Some(50_000));
+}
+
+#[test]
+fn a_confined_host_is_not_confined_again() {
+    let start = ServiceStart { cpus: None, ..start() };
+    for limits in [Limits::Cpuset, Limits::Quota, Limits::None] {
+        let (_, host) = built(ContainerOptions { limits, ..Default::default() }, &start, None);
+        assert_eq!(host.cpuset_cpus, None, "{limits:?}");
+    }
+}
+
+#[test]
+fn more_cpus_than_there_are_is_a_fault() {
+    let start = ServiceStart { cpus: Some(CpuSet::new([3])), ..start() };
+    let surroundings = surroundings();
+    let options = ContainerOptions::default();
+    let order = Order { options, surroundings: &surroundings, start: &start, image: "i", network: "n", probe: None };
+    assert!(container(&order).unwrap_err().message.contains("wants 2 CPUs"));
+}
+
+#[test]
+fn the_probe_differs_only_in_program_and_ports() {
+    let start = start();
+    let (body, host) = built(ContainerOptions::default(), &start, Some(Path::new("/x/program")));
+    let (service_body, service_host) = built(ContainerOptions::default(), &start, None);
+    assert_eq!(body.cmd.unwrap(), [PROGRAM_INSIDE, "resources"]);
+    assert!(host.port_bindings.unwrap().is_empty());
+    assert_eq!(host.mounts.unwrap().len(), service_host.mounts.unwrap().len() + 1);
+    assert_eq!((body.env, body.user), (service_body.env, service_body.user));
+    assert_eq!((host.memory, host.cpuset_cpus), (service_host.memory, service_host.cpuset_cpus));
+    assert_eq!((host.ulimits, host.tmpfs), (service_host.ulimits, service_host.tmpfs));
+}
+
+#[test]
+fn overlay_volumes_are_directories_of_the_service() {
+    let (surroundings, start) = (surroundings(), start());
+    let options = ContainerOptions { storage: Storage::Overlay, ..Default::default() };
+    let order = Order { options, surroundings: &surroundings, start: &start, image: "i", network: "n", probe: None };
+    assert!(volume_folders(&order).is_empty());
+    let archive = volume_archive(&order).unwrap();
+    assert_eq!(archive.len(), 512 + 1024);
+    assert_eq!(&archive[..6], b"data/\0");
+    assert_eq!(&archive[108..115], b"0001747");
+    // The checksum counts its own field as blanks.
+    let mut header = archive[..512].to_vec();
+    let stated = u32::from_str_radix(std::str::from_utf8(&header[148..154]).unwrap(), 8).unwrap();
+    header[148..156].fill(b' ');
+    assert_eq!(stated, header.iter().map(|byte| u32::from(*byte)).sum::<u32>());
+}
