@@ -1,1 +1,16 @@
-//! agent.
+//! A host over a byte stream: every call of [`tare_core::host::Host`] as one line of JSON there and one back.
+//!
+//! [`AgentHost`] is the near end, [`serve`] the far one, [`run_guest`] what carries the far end as the first process
+//! of a guest. Opening a layer is forwarded like any other call: the far end opens it with the same code on its own
+//! host. So a container in a guest needs no code that knows of both.
+
+mod client;
+mod guest;
+mod serve;
+mod wire;
+
+pub use client::{AgentHost, NoPeer, Peer};
+pub use guest::{GuestDisk, GuestPlan, PlacedStore, run_guest};
+pub use serve::serve;
+
+pub(crate) use guest::{GUEST_HELLO, GUEST_SAYS, PORT_NAME};

@@ -1,1 +1,72 @@
-//! vm.
+//! The layer `vm`: a QEMU guest, whose agent is a host over a virtio-serial line.
+//!
+//! The guest boots a kernel directly, without firmware menus or boot loader, with an initial file system that holds
+//! nothing but the agent and the modules. Bundles are read-only disks; a private bridge and a tap device join it to
+//! the host. See [`crate::agent`] for what happens inside.
+
+mod accelerator;
+mod boot;
+mod cpio;
+mod disks;
+mod host;
+mod initramfs;
+mod leftovers;
+mod machine;
+mod modules;
+mod options;
+mod process;
+mod qmp;
+mod size;
+mod wiring;
+
+pub use options::VmOptions;
+
+use accelerator::Qemu;
+use std::path::Path;
+use tare_core::fault::Fault;
+use tare_core::host::{Availability, Carrier, Facts, GuestNeeds, LayerRow};
+
+/// The layer's row of the table.
+pub const ROW: LayerRow = LayerRow {
+    name: "vm",
+    about: "a virtual machine: QEMU, under KVM where a guest really boots under it, else emulated and marked so",
+    options: options::read,
+    probe,
+    in_guest,
+    open: boot::open,
+    leftovers: leftovers::find,
+    remove: leftovers::remove,
+};
+
+/// Whether this machine can run guests, and how. The first call after a boot may take as long as a tiny guest has to
+/// come alive; its answer is kept.
+fn probe(options: &serde_json::Value, carrier: &Carrier) -> Availability {
+    match examine(options, carrier) {
+        Ok((facts, None)) => Availability::Ready(facts),
+        Ok((facts, Some(why))) => Availability::Emulated(facts, why),
+        Err(fault) => Availability::Unavailable(fault),
+    }
+}
+
+fn examine(options: &serde_json::Value, carrier: &Carrier) -> Result<(Facts, Option<Fault>), Fault> {
+    let options = VmOptions::from_value(options)?;
+    let qemu = Qemu::find()?;
+    if !Path::new("/dev/net/tun").exists() {
+        return Err(Fault::new("there is no /dev/net/tun, so a guest can have no network").remedy("modprobe tun"));
+    }
+    let kernel = carrier.bundles.kernel()?;
+    let found = accelerator::choose(&qemu, carrier, &options.accelerator)?;
+    let facts = [
+        ("vm.accelerator", found.engine.name().to_owned()),
+        ("vm.qemu", qemu.version),
+        ("vm.kernel", kernel.release),
+        ("vm.kernel_origin", kernel.origin),
+    ];
+    Ok((facts.into_iter().map(|(key, value)| (key.to_owned(), value)).collect(), found.emulated))
+}
+
+/// A guest inside a guest would need QEMU, a kernel and its disks there; nothing is brought along for it, and opening
+/// it there says so.
+fn in_guest(_: &serde_json::Value) -> GuestNeeds {
+    GuestNeeds::default()
+}

@@ -1,0 +1,272 @@
+//! The near end: a host whose calls are answered at the other end of a stream.
+
+use super::wire::{Call, MESSAGE_MAX, Outcome, Reply, Request, receive_line, send};
+use serde::de::DeserializeOwned;
+use std::io::{BufReader, ErrorKind};
+use std::os::unix::net::UnixStream;
+use std::time::{Duration, Instant};
+use tare_core::fault::{Doing, Fault};
+use tare_core::form::LayerUse;
+use tare_core::host::{
+    Facts, Host, Instance, InstanceState, MappedFile, OpenError, ResourceReport, ServiceStart, Surroundings,
+};
+use tare_core::telemetry::{Scope, TelemetryRow};
+
+/// How often the peer's health is looked at while an answer is awaited.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
+
+/// What is known about the machine at the other end by other means than the stream.
+pub trait Peer: Send {
+    /// Whether it still can answer.
+    ///
+    /// # Errors
+    /// Why it cannot: it ended, its kernel panicked.
+    fn check(&mut self) -> Result<(), Fault>;
+
+    /// The last lines it wrote to its console, if there is one.
+    fn last_words(&self) -> String;
+}
+
+/// A peer of which nothing is known but the stream.
+pub struct NoPeer;
+
+impl Peer for NoPeer {
+    fn check(&mut self) -> Result<(), Fault> {
+        Ok(())
+    }
+
+    fn last_words(&self) -> String {
+        String::new()
+    }
+}
+
+/// How long calls may take. An emulated guest is some ten times slower than the machine it runs on.
+struct Limits;
+
+impl Limits {
+    /// Reading something that is there.
+    const SHORT: Duration = Duration::from_secs(30);
+    /// Starting, stopping, hashing: disks and processes are involved.
+    const LONG: Duration = Duration::from_secs(180);
+    /// Opening a layer or closing the host: an engine is started, images are loaded.
+    const OPEN: Duration = Duration::from_secs(420);
+}
+
+/// A host over a byte stream.
+pub struct AgentHost {
+    stream: BufReader<UnixStream>,
+    peer: Box<dyn Peer>,
+    /// What was received of a line so far.
+    partial: Vec<u8>,
+    next_id: u64,
+    /// Why nothing more is asked: the far end once did not answer, so it is not in step any more.
+    broken: Option<Fault>,
+}
+
+impl AgentHost {
+    /// The host at the other end of `stream`.
+    ///
+    /// # Errors
+    /// When the stream cannot be given a time limit.
+    pub fn new(stream: UnixStream, peer: Box<dyn Peer>) -> Result<Self, Fault> {
+        stream.set_read_timeout(Some(LOOK_EVERY)).doing("set the time limit of the agent's line")?;
+        stream.set_write_timeout(Some(Limits::SHORT)).doing("set the time limit of the agent's line")?;
+        Ok(AgentHost { stream: BufReader::new(stream), peer, partial: Vec::new(), next_id: 1, broken: None })
+    }
+
+    /// Sends the plan by which a guest sets itself up, and waits until it has.
+    ///
+    /// # Errors
+    /// When the guest does not answer `within` the time, or what it could not do.
+    pub fn set_up(&mut self, plan: &super::GuestPlan, within: Duration) -> Result<(), Fault> {
+        send(self.stream.get_mut(), plan).doing("send the guest its plan")?;
+        // The reply to the plan carries the number 0.
+        self.receive("set itself up", 0, within).and_then(|outcome| value("set itself up", outcome))
+    }
+
+    /// The other end's CLOCK_MONOTONIC minus this one's, in ns, and when (here, ns) that was so: the estimate with
+    /// the smallest round trip out of `tries`, taken to have been answered half way.
+    ///
+    /// # Errors
+    /// When the other end does not answer.
+    pub fn clock_offset(&mut self, tries: u32) -> Result<(i128, u64), Fault> {
+        let mut best: Option<(u64, i128, u64)> = None;
+        for _ in 0..tries.max(1) {
+            let sent = monotonic_ns();
+            let there: u64 = self.call(Call::Clock, "tell the time", Limits::SHORT)?;
+            let received = monotonic_ns();
+            let trip = received - sent;
+            if best.is_none_or(|(shortest, ..)| trip < shortest) {
+                let middle = sent + trip / 2;
+                best = Some((trip, i128::from(there) - i128::from(middle), middle));
+            }
+        }
+        let (_, offset, at) = best.expect("at least one try");
+        Ok((offset, at))
+    }
+
+    /// Opens a layer at the other end; this host then stands for the inner one.
+    ///
+    /// # Errors
+    /// As [`Host::open`]; the other end has closed its host then, and this one is still to be closed.
+    pub fn open_inside(&mut self, layer: &LayerUse, surroundings: &Surroundings) -> Result<(), OpenError> {
+        let doing = format!("open the layer '{}'", layer.layer);
+        match self.exchange(Call::Open(layer.clone(), Box::new(surroundings.clone())), &doing, Limits::OPEN)? {
+            Outcome::Ok(_) => Ok(()),
+            Outcome::Failed(fault) => Err(OpenError::Failed(fault)),
+            Outcome::Unavailable(fault) => Err(OpenError::Unavailable(fault)),
+        }
+    }
+
+    /// Closes the host at the other end and waits for its answer.
+    ///
+    /// # Errors
+    /// What could not be removed there, or that it does not answer.
+    pub fn close_inside(&mut self) -> Result<(), Fault> {
+        self.call(Call::Close, "close", Limits::OPEN)
+    }
+
+    /// The peer behind the stream.
+    pub fn peer(&mut self) -> &mut dyn Peer {
+        self.peer.as_mut()
+    }
+
+    fn call<T: DeserializeOwned>(&mut self, call: Call, doing: &str, within: Duration) -> Result<T, Fault> {
+        let outcome = self.exchange(call, doing, within)?;
+        value(doing, outcome)
+    }
+
+    fn exchange(&mut self, call: Call, doing: &str, within: Duration) -> Result<Outcome, Fault> {
+        if let Some(fault) = &self.broken {
+            return Err(fault.clone());
+        }
+        let id = self.next_id;
+        self.next_id += 1;
+        if let Err(error) = send(self.stream.get_mut(), &Request { id, call }) {
+            // A dead guest says more about itself than the stream's error does.
+            let fault =
+                self.peer.check().err().unwrap_or_else(|| Fault::from_error(format!("ask it to {doing}"), &error));
+            return Err(self.give_up(fault));
+        }
+        self.receive(doing, id, within)
+    }
+
+    fn receive(&mut self, doing: &str, id: u64, within: Duration) -> Result<Outcome, Fault> {
+        let deadline = Instant::now() + within;
+        loop {
+            match receive_line(&mut self.stream, &mut self.partial) {
+                Ok(true) => {
+                    let line = std::mem::take(&mut self.partial);
+                    match serde_json::from_slice::<Reply>(&line) {
+                        Ok(reply) if reply.id == id => return Ok(reply.outcome),
+                        Ok(reply) => {
+                            let fault = Fault::new(format!("the agent answered call {} when asked {id}", reply.id));
+                            return Err(self.give_up(fault));
+                        }
+                        Err(_) => return Err(self.give_up(garbage(&line))),
+                    }
+                }
+                Ok(false) => {
+                    let fault = self.dying(Fault::new(format!("the agent hung up when asked to {doing}")));
+                    return Err(self.give_up(fault));
+                }
+                Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {
+                    if let Err(fault) = self.peer.check() {
+                        return Err(self.give_up(fault.context(format!("while it was to {doing}"))));
+                    }
+                    if Instant::now() >= deadline {
+                        let fault = Fault::new(format!("the agent did not {doing} within {} s", within.as_secs()));
+                        return Err(self.give_up(fault));
+                    }
+                }
+                Err(error) => {
+                    let fault =
+                        Fault::from_error(format!("read the agent's answer (at most {MESSAGE_MAX} bytes)"), &error);
+                    return Err(self.give_up(fault));
+                }
+            }
+        }
+    }
+
+    /// The stream ends a moment before the process behind it does: wait for the better explanation.
+    fn dying(&mut self, otherwise: Fault) -> Fault {
+        for _ in 0..20 {
+            if let Err(fault) = self.peer.check() {
+                return fault;
+            }
+            std::thread::sleep(LOOK_EVERY);
+        }
+        otherwise
+    }
+
+    fn give_up(&mut self, fault: Fault) -> Fault {
+        let fault = if fault.log.is_empty() { fault.with_log(self.peer.last_words()) } else { fault };
+        self.broken.get_or_insert_with(|| fault.clone());
+        fault
+    }
+}
+
+fn garbage(line: &[u8]) -> Fault {
+    let shown: String = String::from_utf8_lossy(line).chars().take(200).collect();
+    Fault::new("the agent's line carries something that is no answer").with_log(shown)
+}
+
+fn value<T: DeserializeOwned>(doing: &str, outcome: Outcome) -> Result<T, Fault> {
+    match outcome {
+        Outcome::Ok(value) => serde_json::from_value(value).doing(format!("understand the answer to '{doing}'")),
+        Outcome::Failed(fault) | Outcome::Unavailable(fault) => Err(fault),
+    }
+}
+
+/// CLOCK_MONOTONIC of this machine, ns.
+pub(super) fn monotonic_ns() -> u64 {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+    u64::try_from(now.tv_sec).unwrap_or(0) * 1_000_000_000 + u64::try_from(now.tv_nsec).unwrap_or(0)
+}
+
+impl Host for AgentHost {
+    fn facts(&mut self) -> Result<Facts, Fault> {
+        self.call(Call::Facts, "tell its facts", Limits::LONG)
+    }
+
+    fn resources(&mut self, start: &ServiceStart) -> Result<ResourceReport, Fault> {
+        self.call(Call::Resources(start.clone()), "run the resource probe", Limits::LONG)
+    }
+
+    fn start(&mut self, start: &ServiceStart) -> Result<Instance, Fault> {
+        self.call(Call::Start(start.clone()), &format!("start '{}'", start.instance), Limits::LONG)
+    }
+
+    fn state(&mut self, instance: &str) -> Result<InstanceState, Fault> {
+        self.call(Call::State(instance.to_owned()), &format!("tell the state of '{instance}'"), Limits::SHORT)
+    }
+
+    fn mapped_files(&mut self, instance: &str) -> Result<Vec<MappedFile>, Fault> {
+        self.call(Call::MappedFiles(instance.to_owned()), &format!("hash what '{instance}' maps"), Limits::LONG)
+    }
+
+    fn log(&mut self, instance: &str) -> Result<String, Fault> {
+        self.call(Call::Log(instance.to_owned()), &format!("hand over the log of '{instance}'"), Limits::SHORT)
+    }
+
+    fn stop(&mut self, instance: &str) -> Result<(), Fault> {
+        self.call(Call::Stop(instance.to_owned()), &format!("stop '{instance}'"), Limits::LONG)
+    }
+
+    fn begin_probe(&mut self, outside: &[Scope], period: Duration) -> Result<(), Fault> {
+        self.call(Call::BeginProbe(outside.to_vec(), period), "begin sampling", Limits::SHORT)
+    }
+
+    fn end_probe(&mut self) -> Result<Vec<TelemetryRow>, Fault> {
+        self.call(Call::EndProbe, "end sampling", Limits::LONG)
+    }
+
+    fn open(mut self: Box<Self>, layer: &LayerUse, surroundings: &Surroundings) -> Result<Box<dyn Host>, OpenError> {
+        self.open_inside(layer, surroundings)?;
+        Ok(self)
+    }
+
+    fn close(mut self: Box<Self>) -> Result<(), Fault> {
+        self.close_inside()
+    }
+}

@@ -1,0 +1,143 @@
+//! What goes over the line: one JSON document a line, requests numbered, each answered once.
+
+use serde::{Deserialize, Serialize};
+use std::io::{self, BufRead, Write};
+use std::time::Duration;
+use tare_core::fault::Fault;
+use tare_core::form::LayerUse;
+use tare_core::host::{OpenError, ServiceStart, Surroundings};
+use tare_core::telemetry::Scope;
+
+/// The longest message, in bytes. An hour of telemetry of a large guest stays below it; what is longer is garbage.
+pub(super) const MESSAGE_MAX: usize = 64 << 20;
+
+/// A call, numbered by the caller.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(super) struct Request {
+    /// The number that the reply repeats.
+    pub(super) id: u64,
+    /// What is asked.
+    pub(super) call: Call,
+}
+
+/// The calls of a host, and the clock's.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum Call {
+    /// What the far end's CLOCK_MONOTONIC says, ns.
+    Clock,
+    Facts,
+    Resources(ServiceStart),
+    Start(ServiceStart),
+    State(String),
+    MappedFiles(String),
+    Log(String),
+    Stop(String),
+    BeginProbe(Vec<Scope>, Duration),
+    EndProbe,
+    Open(LayerUse, Box<Surroundings>),
+    Close,
+}
+
+/// The answer to the request of the same number.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(super) struct Reply {
+    pub(super) id: u64,
+    pub(super) outcome: Outcome,
+}
+
+/// How a call ended.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum Outcome {
+    /// What the call returns.
+    Ok(serde_json::Value),
+    /// It failed; of `open`, which layer failures of both kinds come back as.
+    Failed(Fault),
+    /// A layer cannot be had.
+    Unavailable(Fault),
+}
+
+impl Outcome {
+    /// The outcome of a call.
+    pub(super) fn of<T: Serialize>(result: Result<T, Fault>) -> Outcome {
+        match result.map(|value| serde_json::to_value(value)) {
+            Ok(Ok(value)) => Outcome::Ok(value),
+            Ok(Err(error)) => Outcome::Failed(Fault::from_error("write the reply down", &error)),
+            Err(fault) => Outcome::Failed(fault),
+        }
+    }
+
+    /// The outcome of opening a layer.
+    pub(super) fn of_open(error: Option<OpenError>) -> Outcome {
+        match error {
+            None => Outcome::Ok(serde_json::Value::Null),
+            Some(OpenError::Failed(fault)) => Outcome::Failed(fault),
+            Some(OpenError::Unavailable(fault)) => Outcome::Unavailable(fault),
+        }
+    }
+}
+
+/// Writes one message.
+pub(super) fn send<T: Serialize>(stream: &mut impl Write, message: &T) -> io::Result<()> {
+    let mut line = serde_json::to_vec(message).map_err(io::Error::other)?;
+    assert!(!line.contains(&b'\n'), "JSON is written on one line");
+    if line.len() >= MESSAGE_MAX {
+        return Err(io::Error::new(io::ErrorKind::InvalidData, "the message is too long for the line"));
+    }
+    line.push(b'\n');
+    stream.write_all(&line)?;
+    stream.flush()
+}
+
+/// Takes from `reader` to the end of the line, onto `line`. `Ok(true)` when the line is whole, `Ok(false)` at the end
+/// of the stream. On an error such as a timeout, what was read so far stays in `line` and the call can be repeated.
+pub(super) fn receive_line(reader: &mut impl BufRead, line: &mut Vec<u8>) -> io::Result<bool> {
+    loop {
+        let available = match reader.fill_buf() {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+            other => other?,
+        };
+        if available.is_empty() {
+            return Ok(false);
+        }
+        let end = available.iter().position(|byte| *byte == b'\n');
+        let taken = end.unwrap_or(available.len());
+        line.extend_from_slice(&available[..taken]);
+        reader.consume(end.map_or(taken, |end| end + 1));
+        if line.len() > MESSAGE_MAX {
+            return Err(io::Error::new(io::ErrorKind::InvalidData, "the line is longer than any message"));
+        }
+        if end.is_some() {
+            return Ok(true);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Cursor;
+
+    #[test]
+    fn a_message_survives_the_line() {
+        let request = Request { id: 7, call: Call::BeginProbe(Vec::new(), Duration::from_millis(1500)) };
+        let mut bytes = Vec::new();
+        send(&mut bytes, &request).unwrap();
+        let mut line = Vec::new();
+        assert!(receive_line(&mut Cursor::new(&bytes), &mut line).unwrap());
+        assert_eq!(serde_json::from_slice::<Request>(&line).unwrap(), request);
+    }
+
+    #[test]
+    fn an_endless_line_is_refused() {
+        let mut reader = io::BufReader::new(io::repeat(b'x'));
+        let error = receive_line(&mut reader, &mut Vec::new()).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::InvalidData);
+    }
+
+    #[test]
+    fn the_end_of_the_stream_is_no_line() {
+        assert!(!receive_line(&mut Cursor::new(b"half a line"), &mut Vec::new()).unwrap());
+    }
+}

@@ -1,0 +1,100 @@
+//! The guest's initial file system: the agent and the modules it loads, packed once for each kernel and program.
+
+use super::cpio::Archive;
+use super::modules;
+use sha2::{Digest, Sha256};
+use std::fs::{self, File};
+use std::io::{self, BufWriter, Read, Write};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+use tare_core::bundle::Kernel;
+use tare_core::fault::{Doing, Fault};
+
+/// Where packed file systems are kept between runs.
+const KEPT: &str = "/var/lib/tare/guest";
+/// Part of the key: raise it when the content changes by other means than its parts.
+const LAYOUT: &str = "1";
+/// One that nobody packed or used for so long belongs to a kernel or program of the past.
+const KEEP_FOR: Duration = Duration::from_secs(14 * 24 * 3600);
+
+/// The packed file system with the agent `program` and the modules of `kernel` that every guest needs, and `more`; packed now if it is not there.
+///
+/// # Errors
+/// When something cannot be read, a module is missing, or the result cannot be written.
+pub(super) fn packed(kernel: &Kernel, program: &Path, more: &[String]) -> Result<PathBuf, Fault> {
+    let files = modules::to_load(kernel, more)?;
+    let key = key(kernel, program, &files)?;
+    let path = Path::new(KEPT).join(format!("{key}.cpio"));
+    if path.exists() {
+        // Its age says when it was last used.
+        if let Ok(file) = File::options().append(true).open(&path) {
+            let _ = file.set_modified(SystemTime::now());
+        }
+        return Ok(path);
+    }
+    fs::create_dir_all(KEPT).doing(format!("make {KEPT}"))?;
+    forget_old();
+    let unfinished = Path::new(KEPT).join(format!("{key}.{}.new", std::process::id()));
+    let done = write(&unfinished, program, &files).and_then(|()| {
+        fs::rename(&unfinished, &path).doing(format!("put the guest's initial file system at {}", path.display()))
+    });
+    if done.is_err() {
+        let _ = fs::remove_file(&unfinished);
+    }
+    done.map(|()| path)
+}
+
+fn key(kernel: &Kernel, program: &Path, files: &[PathBuf]) -> Result<String, Fault> {
+    let mut hash = Sha256::new();
+    hash.update(format!("{LAYOUT}\n{}\n", kernel.release));
+    for file in files {
+        // A module is known by its path, size and time: its content would have to be read each time.
+        let meta = fs::metadata(file).doing(format!("look at the kernel module {}", file.display()))?;
+        let changed = meta.modified().ok().and_then(|time| time.duration_since(SystemTime::UNIX_EPOCH).ok());
+        hash.update(format!("{} {} {:?}\n", file.display(), meta.len(), changed));
+    }
+    let mut program = File::open(program).doing(format!("read the program {}", program.display()))?;
+    let mut buffer = vec![0; 1 << 20];
+    loop {
+        let read = program.read(&mut buffer).doing("read the agent's program")?;
+        if read == 0 {
+            break;
+        }
+        hash.update(&buffer[..read]);
+    }
+    Ok(hash.finalize().iter().take(16).map(|byte| format!("{byte:02x}")).collect())
+}
+
+fn write(path: &Path, program: &Path, files: &[PathBuf]) -> Result<(), Fault> {
+    let doing = || format!("write the guest's initial file system {}", path.display());
+    let agent = fs::read(program).doing(format!("read the program {}", program.display()))?;
+    let mut contents = Vec::new();
+    for (at, file) in files.iter().enumerate() {
+        let name = file.file_name().and_then(|name| name.to_str()).unwrap_or("module");
+        let stem = name.split(".ko").next().unwrap_or(name);
+        contents.push((format!("modules/{at:03}-{stem}.ko"), modules::content(file)?));
+    }
+    let pack = || -> io::Result<()> {
+        let mut archive = Archive::new(BufWriter::new(File::create(path)?));
+        for folder in ["dev", "proc", "sys", "root.new", "modules"] {
+            archive.folder(folder)?;
+        }
+        archive.file("init", 0o755, &agent)?;
+        for (name, content) in &contents {
+            archive.file(name, 0o644, content)?;
+        }
+        let mut out = archive.finish()?;
+        out.flush()?;
+        out.get_ref().sync_all()
+    };
+    pack().doing(doing())
+}
+
+fn forget_old() {
+    for entry in fs::read_dir(KEPT).into_iter().flatten().filter_map(Result::ok) {
+        let age = entry.metadata().and_then(|meta| meta.modified()).ok().and_then(|time| time.elapsed().ok());
+        if age.is_some_and(|age| age > KEEP_FOR) {
+            let _ = fs::remove_file(entry.path());
+        }
+    }
+}

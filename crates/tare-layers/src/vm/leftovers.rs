@@ -1,0 +1,89 @@
+//! Guests that a dead run left. Their links are found with all other links.
+
+use std::fs;
+use std::time::{Duration, Instant};
+use tare_core::fault::Fault;
+use tare_core::host::Leftover;
+
+/// What a leftover guest is called.
+pub(super) const KIND: &str = "guest";
+
+/// Guests of any run on this machine.
+///
+/// # Errors
+/// Never; the signature is the table's.
+pub(super) fn find() -> Result<Vec<Leftover>, Fault> {
+    let mut found: Vec<Leftover> = guests().into_iter().map(|(_, leftover)| leftover).collect();
+    found.sort();
+    found.dedup();
+    Ok(found)
+}
+
+/// Ends a guest.
+///
+/// # Errors
+/// When it still runs afterwards.
+pub(super) fn remove(leftover: &Leftover) -> Result<(), Fault> {
+    let running = || guests().into_iter().filter(|(_, found)| found == leftover).map(|(pid, _)| pid);
+    let deadline = Instant::now() + Duration::from_secs(10);
+    loop {
+        let pids: Vec<i32> = running().collect();
+        if pids.is_empty() {
+            return Ok(());
+        }
+        if Instant::now() > deadline {
+            return Err(Fault::new(format!("the guest {} does not end", leftover.name)));
+        }
+        for pid in pids.into_iter().filter_map(rustix::process::Pid::from_raw) {
+            let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+fn guests() -> Vec<(i32, Leftover)> {
+    let entries = fs::read_dir("/proc").into_iter().flatten().filter_map(Result::ok);
+    let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
+    pids.filter_map(|pid| {
+        let line = fs::read(format!("/proc/{pid}/cmdline")).ok()?;
+        let line = String::from_utf8_lossy(&line).into_owned();
+        let words: Vec<&str> = line.split('\0').collect();
+        Some((pid, recognise(&words)?))
+    })
+    .collect()
+}
+
+/// Whether a command line is a guest of ours: QEMU, told to be called `tare-<run>-<trial>`.
+fn recognise(words: &[&str]) -> Option<Leftover> {
+    let program = words.first()?.rsplit('/').next()?;
+    if !program.starts_with("qemu-system-") {
+        return None;
+    }
+    let at = words.iter().position(|word| *word == "-name")?;
+    let name = *words.get(at + 1)?;
+    let (run, trial) = name.strip_prefix("tare-")?.split_once('-')?;
+    let ours = run.len() == 6 && run.bytes().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit()) && !trial.is_empty();
+    ours.then(|| Leftover { run: run.to_owned(), kind: KIND.to_owned(), name: name.to_owned() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_our_own_guests_are_recognised() {
+        let ours = recognise(&["/usr/bin/qemu-system-x86_64", "-m", "1", "-name", "tare-abc123-b1-vm"]).unwrap();
+        assert_eq!((ours.run.as_str(), ours.name.as_str()), ("abc123", "tare-abc123-b1-vm"));
+        for words in [
+            &["qemu-system-x86_64", "-name", "web"][..],
+            &["qemu-system-x86_64", "-name", "tare-mine"],
+            &["qemu-system-x86_64", "-name", "tare-toolong-1"],
+            &["qemu-system-x86_64", "-m", "tare-abc123-1"],
+            &["vi", "-name", "tare-abc123-1"],
+            &["qemu-system-x86_64", "-name"],
+            &[],
+        ] {
+            assert_eq!(recognise(words), None, "{words:?}");
+        }
+    }
+}

@@ -1,0 +1,234 @@
+//! The machine that QEMU is told to be: its command line, and nothing else.
+
+use super::options::VmOptions;
+use super::size::Size;
+use serde_json::json;
+use std::path::{Path, PathBuf};
+
+/// What carries out the guest's instructions.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Engine {
+    /// The processor itself.
+    Kvm,
+    /// QEMU's translator.
+    Tcg,
+}
+
+impl Engine {
+    /// Its name in facts and on QEMU's command line.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Engine::Kvm => "kvm",
+            Engine::Tcg => "tcg",
+        }
+    }
+
+    /// The processor that the guest sees: all there is.
+    pub(super) fn cpu_model(self) -> &'static str {
+        match self {
+            Engine::Kvm => "host",
+            Engine::Tcg => "max",
+        }
+    }
+}
+
+/// A disk of the guest.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Disk {
+    /// By which the guest finds it.
+    pub(super) serial: String,
+    /// The file or block device behind it, raw.
+    pub(super) file: PathBuf,
+    /// Whether the guest may not write to it.
+    pub(super) read_only: bool,
+    /// Whether the host's page cache is passed by; needs a file system that can.
+    pub(super) direct: bool,
+    /// Whether the guest's wish to have data on the disk is ignored.
+    pub(super) careless: bool,
+}
+
+/// Everything that makes up the command line.
+pub(super) struct Machine<'a> {
+    /// The machine's name, by which it is found after a crash.
+    pub(super) name: String,
+    pub(super) options: &'a VmOptions,
+    pub(super) engine: Engine,
+    pub(super) size: &'a Size,
+    pub(super) kernel: &'a Path,
+    pub(super) initial: &'a Path,
+    pub(super) disks: &'a [Disk],
+    /// The tap device on the host.
+    pub(super) tap: &'a str,
+    /// The guest's hardware address.
+    pub(super) hardware: String,
+    pub(super) vhost: bool,
+    /// Where the serial console is written to.
+    pub(super) console: &'a Path,
+    /// The descriptors of the agent's line and of the control line in the child.
+    pub(super) agent_fd: i32,
+    pub(super) control_fd: i32,
+}
+
+/// The kernel's command line. A panic ends the guest at once (with `-no-reboot`) instead of leaving it standing; what
+/// follows `--` are the arguments of the first process.
+pub(super) const KERNEL_ARGUMENTS: &str = "console=ttyS0 quiet panic=-1 rdinit=/init -- agent";
+
+impl Machine<'_> {
+    /// QEMU's arguments.
+    pub(super) fn arguments(&self) -> Vec<String> {
+        let mut out = Arguments(Vec::new());
+        out.pair("-name", &self.name);
+        out.flag("-nodefaults").flag("-no-user-config").flag("-no-reboot").flag("-S");
+        out.pair("-display", "none");
+        self.board(&mut out);
+        out.pair("-kernel", path(self.kernel)).pair("-initrd", path(self.initial));
+        out.pair("-append", KERNEL_ARGUMENTS);
+        out.pair("-chardev", format!("file,id=console,path={}", comma(path(self.console))));
+        out.pair("-serial", "chardev:console");
+        out.pair("-chardev", format!("socket,id=control,fd={}", self.control_fd));
+        out.pair("-mon", "chardev=control,mode=control");
+        out.pair("-chardev", format!("socket,id=agent,fd={}", self.agent_fd));
+        out.pair("-device", self.device("virtio-serial", "id=line"));
+        out.pair("-device", format!("virtserialport,bus=line.0,chardev=agent,name={}", crate::agent::PORT_NAME));
+        if self.options.iothread {
+            out.pair("-object", "iothread,id=disks");
+        }
+        for (at, disk) in self.disks.iter().enumerate() {
+            self.disk(at, disk, &mut out);
+        }
+        let vhost = if self.vhost { "on" } else { "off" };
+        out.pair("-netdev", format!("tap,id=net,ifname={},script=no,downscript=no,vhost={vhost}", self.tap));
+        // No option ROM: the guest boots from -kernel, and the file is in another package.
+        let rom = if self.options.machine == "microvm" { "" } else { ",romfile=" };
+        out.pair("-device", self.device("virtio-net", &format!("netdev=net,mac={}{rom}", self.hardware)));
+        out.0
+    }
+
+    fn board(&self, out: &mut Arguments) {
+        let extra = match self.options.machine.as_str() {
+            // Devices that the guest never uses only cost it time to find.
+            "q35" => ",usb=off,vmport=off,smbus=off,sata=off,hpet=off",
+            "pc" => ",usb=off,vmport=off,hpet=off",
+            _ => ",acpi=on,x-option-roms=off,isa-serial=on,rtc=on",
+        };
+        let mib = self.size.memory >> 20;
+        let memory = if self.options.hugepages { ",memory-backend=memory" } else { "" };
+        out.pair("-machine", format!("{},accel={}{extra}{memory}", self.options.machine, self.engine.name()));
+        out.pair("-cpu", self.engine.cpu_model());
+        out.pair("-smp", format!("{0},sockets=1,cores={0},threads=1", self.size.cpus));
+        out.pair("-m", format!("{mib}M"));
+        if self.options.hugepages {
+            out.pair("-object", format!("memory-backend-memfd,id=memory,size={mib}M,hugetlb=on,prealloc=on"));
+        }
+    }
+
+    fn disk(&self, at: usize, disk: &Disk, out: &mut Arguments) {
+        let file = json!({
+            "driver": if is_block_device(&disk.file) { "host_device" } else { "file" },
+            "filename": path(&disk.file),
+            // One file is a disk of several guests, none of which may write to it.
+            "locking": "off",
+            // Native asynchronous I/O is only asynchronous past the page cache.
+            "aio": if disk.direct { "native" } else { "threads" },
+            "cache": {"direct": disk.direct, "no-flush": disk.careless},
+            "auto-read-only": false,
+            "read-only": disk.read_only,
+        });
+        let node = json!({
+            "driver": "raw",
+            "node-name": format!("disk{at}"),
+            "read-only": disk.read_only,
+            "cache": {"direct": disk.direct, "no-flush": disk.careless},
+            "file": file,
+        });
+        out.pair("-blockdev", node.to_string());
+        let thread = if self.options.iothread { ",iothread=disks" } else { "" };
+        out.pair("-device", self.device("virtio-blk", &format!("drive=disk{at},serial={}{thread}", disk.serial)));
+    }
+
+    /// A virtio device on the bus that the machine has.
+    fn device(&self, kind: &str, properties: &str) -> String {
+        let bus = if self.options.machine == "microvm" { "device" } else { "pci" };
+        format!("{kind}-{bus},{properties}")
+    }
+}
+
+struct Arguments(Vec<String>);
+
+impl Arguments {
+    fn flag(&mut self, flag: &str) -> &mut Self {
+        self.0.push(flag.to_owned());
+        self
+    }
+
+    fn pair(&mut self, flag: &str, value: impl Into<String>) -> &mut Self {
+        self.0.extend([flag.to_owned(), value.into()]);
+        self
+    }
+}
+
+fn path(path: &Path) -> String {
+    path.display().to_string()
+}
+
+/// In QEMU's option lists a comma is written twice.
+fn comma(text: String) -> String {
+    text.replace(',', ",,")
+}
+
+fn is_block_device(path: &Path) -> bool {
+    use std::os::unix::fs::FileTypeExt;
+    std::fs::metadata(path).is_ok_and(|meta| meta.file_type().is_block_device())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tare_core::units::CpuSet;
+
+    fn arguments(options: &VmOptions) -> String {
+        let size = Size { on: CpuSet::new([1, 2]), cpus: 2, memory: 300 << 20, disk: 1 << 30 };
+        let disk = |serial: &str, read_only| Disk {
+            serial: serial.to_owned(),
+            file: format!("/d/{serial}").into(),
+            read_only,
+            direct: true,
+            careless: false,
+        };
+        let machine = Machine {
+            name: "tare-abc123-t1".to_owned(),
+            options,
+            engine: Engine::Tcg,
+            size: &size,
+            kernel: Path::new("/k"),
+            initial: Path::new("/i"),
+            disks: &[disk("b0", true), disk("scratch", false)],
+            tap: "tabc123v",
+            hardware: "02:00:00:00:00:01".to_owned(),
+            vhost: false,
+            console: Path::new("/c,1"),
+            agent_fd: 3,
+            control_fd: 4,
+        };
+        machine.arguments().join(" ")
+    }
+
+    #[test]
+    fn the_machine_is_as_asked_for() {
+        let text = arguments(&VmOptions::default());
+        for part in ["-name tare-abc123-t1", "-m 300M", "-smp 2,", "ifname=tabc123v", "path=/c,,1", "-cpu max"] {
+            assert!(text.contains(part), "{part} is missing in {text}");
+        }
+        assert!(text.contains("virtio-blk-pci,drive=disk1,serial=scratch"));
+        assert_eq!(text.matches("\"read-only\":true").count(), 2, "{text}");
+    }
+
+    #[test]
+    fn a_micro_machine_has_no_pci() {
+        let options =
+            VmOptions { machine: "microvm".to_owned(), hugepages: true, iothread: true, ..VmOptions::default() };
+        let text = arguments(&options);
+        assert!(!text.contains("-pci") && text.contains("virtio-net-device"), "{text}");
+        assert!(text.contains("hugetlb=on") && text.contains("iothread=disks"), "{text}");
+    }
+}

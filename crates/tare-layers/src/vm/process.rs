@@ -1,0 +1,215 @@
+//! QEMU as a child process, and what it and the guest's console tell about its end.
+
+use crate::agent::Peer;
+use std::fs::{self, File};
+use std::io::{Read, Seek, SeekFrom};
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::{Duration, Instant};
+use tare_core::fault::{Doing, Fault};
+use tare_core::units::CpuSet;
+
+/// How much of the end of a log is looked at, bytes.
+const TAIL: u64 = 64 << 10;
+/// How many lines of it a fault shows.
+const LINES_SHOWN: usize = 25;
+/// What a Linux kernel says when it gives up.
+const PANIC: &str = "Kernel panic - not syncing";
+
+/// A running QEMU. Dropping it kills it.
+pub(super) struct Process {
+    child: Child,
+    console: PathBuf,
+    own_log: PathBuf,
+}
+
+/// A QEMU that several owners look at.
+#[derive(Clone)]
+pub(super) struct Shared(Arc<Mutex<Process>>);
+
+impl Shared {
+    pub(super) fn new(process: Process) -> Self {
+        Shared(Arc::new(Mutex::new(process)))
+    }
+
+    pub(super) fn lock(&self) -> MutexGuard<'_, Process> {
+        // A thread that panicked while it looked has left nothing half done.
+        self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+}
+
+impl Process {
+    /// Starts QEMU, on these CPUs if any are named. It keeps the descriptors `inherited` under their numbers, and is killed when the
+    /// calling thread ends: nothing stays when Tare itself is killed.
+    ///
+    /// # Errors
+    /// When it cannot be started.
+    pub(super) fn start(
+        program: &Path,
+        arguments: &[String],
+        inherited: &[OwnedFd],
+        on: Option<&CpuSet>,
+        console: &Path,
+        own_log: &Path,
+    ) -> Result<Process, Fault> {
+        File::create(console).doing("make the guest's console log")?;
+        let log = File::create(own_log).doing("make QEMU's log")?;
+        let mut command = Command::new(program);
+        command.args(arguments).stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
+        let numbers: Vec<i32> = inherited.iter().map(AsRawFd::as_raw_fd).collect();
+        let mut cpus = rustix::thread::CpuSet::new();
+        on.into_iter().flat_map(CpuSet::cpus).for_each(|cpu| cpus.set(*cpu as usize));
+        let confined = on.is_some();
+        let parent = rustix::process::getpid();
+        // SAFETY: what runs between fork and exec makes system calls only; it neither allocates nor takes locks.
+        unsafe {
+            command.pre_exec(move || {
+                rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL))?;
+                if rustix::process::getppid() != Some(parent) {
+                    // The parent was gone before the signal was asked for.
+                    return Err(std::io::ErrorKind::BrokenPipe.into());
+                }
+                for number in &numbers {
+                    let fd = BorrowedFd::borrow_raw(*number);
+                    rustix::io::fcntl_setfd(fd, rustix::io::FdFlags::empty())?;
+                }
+                if confined {
+                    rustix::thread::sched_setaffinity(None, &cpus)?;
+                }
+                // A session of its own: Ctrl-C on the terminal is for Tare, which ends the guest in order.
+                rustix::process::setsid()?;
+                Ok(())
+            });
+        }
+        let child = command.spawn().doing(format!("start {}", program.display()))?;
+        Ok(Process { child, console: console.to_owned(), own_log: own_log.to_owned() })
+    }
+
+    /// QEMU's process id.
+    pub(super) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Whether the guest still runs.
+    ///
+    /// # Errors
+    /// Why not.
+    pub(super) fn check(&mut self) -> Result<(), Fault> {
+        let console = tail(&self.console);
+        let panicked = console.lines().find(|line| line.contains(PANIC));
+        if let Some(line) = panicked {
+            let what = line[line.find(PANIC).unwrap_or(0)..].trim();
+            return Err(Fault::new(format!("the guest's kernel panicked: {what}")).with_log(self.last_words()));
+        }
+        match self.child.try_wait().doing("ask for QEMU's state")? {
+            None => Ok(()),
+            Some(status) => {
+                let fault = Fault::new(format!("the guest is gone: QEMU ended ({status})"));
+                Err(fault.with_log(self.last_words()))
+            }
+        }
+    }
+
+    /// Waits until it has ended; false when it has not within the time.
+    pub(super) fn wait(&mut self, within: Duration) -> bool {
+        let deadline = Instant::now() + within;
+        loop {
+            match self.child.try_wait() {
+                Ok(None) if Instant::now() < deadline => std::thread::sleep(Duration::from_millis(10)),
+                Ok(None) => return false,
+                _ => return true,
+            }
+        }
+    }
+
+    /// Makes it end.
+    pub(super) fn kill(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+
+    /// The last lines of the guest's console, and what QEMU itself had to say.
+    pub(super) fn last_words(&self) -> String {
+        let text = format!("{}{}", tail(&self.console), tail(&self.own_log));
+        let lines: Vec<&str> = text.lines().map(str::trim_end).filter(|line| !line.is_empty()).collect();
+        lines[lines.len().saturating_sub(LINES_SHOWN)..].join("\n")
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+/// The guest behind an agent's line, as seen from outside.
+pub(super) struct Outside(pub(super) Shared);
+
+impl Peer for Outside {
+    fn check(&mut self) -> Result<(), Fault> {
+        self.0.lock().check()
+    }
+
+    fn last_words(&self) -> String {
+        self.0.lock().last_words()
+    }
+}
+
+/// The end of a log, printable: a console carries whatever the guest writes.
+fn tail(path: &Path) -> String {
+    let read = || -> std::io::Result<Vec<u8>> {
+        let mut file = File::open(path)?;
+        let length = file.metadata()?.len();
+        file.seek(SeekFrom::Start(length.saturating_sub(TAIL)))?;
+        let mut bytes = Vec::new();
+        file.take(TAIL).read_to_end(&mut bytes)?;
+        Ok(bytes)
+    };
+    let text = String::from_utf8_lossy(&read().unwrap_or_default()).into_owned();
+    text.chars().filter(|c| *c == '\n' || !c.is_control()).collect()
+}
+
+/// Kernel threads that move a guest's packets for this QEMU: `vhost-<pid>`. Newer kernels make them threads of QEMU
+/// itself, which its own id covers.
+pub(super) fn vhost_threads(qemu: u32) -> Vec<u32> {
+    let wanted = format!("vhost-{qemu}");
+    let entries = fs::read_dir("/proc").into_iter().flatten().filter_map(Result::ok);
+    let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
+    pids.filter(|pid| fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|name| name.trim() == wanted)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shell(script: &str, folder: &Path) -> Process {
+        let arguments = ["-c".to_owned(), script.to_owned()];
+        let on = CpuSet::new([0]);
+        Process::start(Path::new("/bin/sh"), &arguments, &[], Some(&on), &folder.join("console"), &folder.join("log"))
+            .unwrap()
+    }
+
+    #[test]
+    fn the_end_of_the_process_is_told_with_its_words() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut process = shell("echo cannot do that >&2; exit 3", folder.path());
+        assert!(process.wait(Duration::from_secs(60)));
+        let fault = process.check().unwrap_err();
+        assert!(fault.message.contains("exit status: 3") && fault.log.contains("cannot do that"), "{fault:?}");
+    }
+
+    #[test]
+    fn a_panic_is_seen_while_the_process_runs() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut process = shell("sleep 1000", folder.path());
+        process.check().unwrap();
+        fs::write(folder.path().join("console"), "[ 1.0] \u{1b}[mKernel panic - not syncing: no init\n").unwrap();
+        let fault = process.check().unwrap_err();
+        assert!(fault.message.contains("not syncing: no init"), "{fault:?}");
+        process.kill();
+        assert!(process.wait(Duration::ZERO));
+    }
+}

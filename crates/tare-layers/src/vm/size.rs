@@ -1,0 +1,148 @@
+//! How large a guest is, and which CPUs of the host it gets.
+
+use super::options::VmOptions;
+use tare_core::fault::Fault;
+use tare_core::host::{GuestNeeds, ServiceStart, Surroundings};
+use tare_core::units::CpuSet;
+
+/// Memory that a guest gets beyond what its services are given, for its kernel and the agent, in bytes.
+pub(super) const RESERVE: u64 = 192 << 20;
+/// Room on the writable disk beyond what the services' volumes may need, bytes.
+const DISK_SLACK: u64 = 512 << 20;
+
+/// The size of a guest.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Size {
+    /// The host's CPUs that carry the virtual ones; virtual CPU i runs on the i-th, if they are pinned.
+    pub(super) on: CpuSet,
+    /// Virtual CPUs.
+    pub(super) cpus: u32,
+    /// Memory, bytes, whole MiB.
+    pub(super) memory: u64,
+    /// The writable disk, bytes.
+    pub(super) disk: u64,
+}
+
+impl Size {
+    /// The size for what will be started in it.
+    ///
+    /// # Errors
+    /// When more CPUs are asked for than there are for the system under test.
+    pub(super) fn of(options: &VmOptions, surroundings: &Surroundings, needs: &[GuestNeeds]) -> Result<Size, Fault> {
+        let wanted = service_cpus(surroundings);
+        let cpus = options.cpus.unwrap_or(wanted.len().max(1) as u32);
+        let on = if cpus as usize == wanted.len() {
+            wanted
+        } else {
+            CpuSet::new(surroundings.cpus.cpus().iter().copied().take(cpus as usize))
+        };
+        if on.len() < cpus as usize {
+            let there = surroundings.cpus.len();
+            let message = format!("the guest is to have {cpus} CPUs, for the system under test there are {there}");
+            return Err(Fault::new(message).remedy("ask for fewer CPUs in the options of the layer 'vm'"));
+        }
+        let services: u64 = surroundings.services.iter().map(|start| start.service.resources.memory_bytes).sum();
+        let inner: u64 = needs.iter().map(|needs| needs.memory_bytes).sum();
+        let memory = options.memory.unwrap_or(services + RESERVE + inner).div_ceil(1 << 20) << 20;
+        let volumes: u64 = surroundings.services.iter().flat_map(|start| start.service.volumes.values()).sum();
+        // An inner engine unpacks what it is given: twice the memory it asks for is a generous guess, and the image is
+        // sparse.
+        let disk =
+            (volumes + DISK_SLACK + if needs.is_empty() { 0 } else { (4 << 30) + 2 * inner }).div_ceil(1 << 20) << 20;
+        Ok(Size { on, cpus, memory, disk })
+    }
+
+    /// The start as the guest is to see it: CPU numbers of the host mean nothing there. A service that has every
+    /// virtual CPU is not confined again.
+    pub(super) fn inside(&self, start: &ServiceStart) -> ServiceStart {
+        let position = |cpu: &u32| self.on.cpus().iter().position(|on| on == cpu).map(|at| at as u32);
+        let cpus = start.cpus.as_ref().map(|cpus| CpuSet::new(cpus.cpus().iter().filter_map(position)));
+        let cpus = cpus.filter(|cpus| !cpus.is_empty() && cpus.len() < self.cpus as usize);
+        ServiceStart { cpus, ..start.clone() }
+    }
+
+    /// The CPUs as the guest numbers them.
+    pub(super) fn cpus_inside(&self) -> CpuSet {
+        CpuSet::new(0..self.cpus)
+    }
+}
+
+/// The CPUs that the services are to have, of those for the system under test.
+fn service_cpus(surroundings: &Surroundings) -> CpuSet {
+    let all = &surroundings.cpus;
+    let placed: Option<Vec<&CpuSet>> = surroundings.services.iter().map(|start| start.cpus.as_ref()).collect();
+    match placed {
+        Some(sets) if !sets.is_empty() => CpuSet::new(sets.iter().flat_map(|set| set.cpus().iter().copied())),
+        _ => {
+            let asked: u32 = surroundings.services.iter().map(|start| start.service.resources.cpus).sum();
+            CpuSet::new(all.cpus().iter().copied().take(asked.max(1) as usize))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeMap;
+    use std::time::Duration;
+    use tare_core::bundle::{Recipe, Source};
+    use tare_core::workload::{Readiness, Resources, Service};
+
+    fn start(cpus: u32, on: Option<&str>) -> ServiceStart {
+        let service = Service {
+            name: "a".into(),
+            recipe: Recipe { source: Source::Packages(Vec::new()), files: Vec::new() },
+            command: vec!["/a".into()],
+            environment: BTreeMap::new(),
+            user: (1, 1),
+            ports: BTreeMap::new(),
+            ready: Readiness::Log { text: String::new(), within: Duration::ZERO },
+            volumes: BTreeMap::from([("/data".to_owned(), 1 << 30)]),
+            resources: Resources { cpus, cpu_quota: None, memory_bytes: 100 << 20 },
+            stop_within: Duration::ZERO,
+            options: BTreeMap::new(),
+        };
+        ServiceStart { instance: "a".into(), service, cpus: on.map(|text| CpuSet::parse(text).unwrap()) }
+    }
+
+    fn around(services: Vec<ServiceStart>) -> Surroundings {
+        Surroundings {
+            run: "abc123".into(),
+            trial: "t".into(),
+            scratch: "/s".into(),
+            address: [10, 0, 0, 1].into(),
+            subnets: (10, 0),
+            cpus: CpuSet::new([1, 3, 5]),
+            services,
+            inner: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn a_guest_is_as_large_as_its_services() {
+        let size = Size::of(&VmOptions::default(), &around(vec![start(1, None), start(1, None)]), &[]).unwrap();
+        assert_eq!((size.cpus, size.on.to_string().as_str()), (2, "1,3"));
+        assert_eq!(size.memory, (200 << 20) + RESERVE);
+        assert!(size.disk > 2 << 30);
+        let needs = GuestNeeds { memory_bytes: 1 << 30, ..GuestNeeds::default() };
+        let with_engine = Size::of(&VmOptions::default(), &around(vec![start(1, None)]), &[needs]).unwrap();
+        assert_eq!(with_engine.memory, (100 << 20) + RESERVE + (1 << 30));
+    }
+
+    #[test]
+    fn cpu_numbers_are_those_of_the_guest() {
+        let services = vec![start(1, Some("3")), start(1, Some("5"))];
+        let size = Size::of(&VmOptions::default(), &around(services.clone()), &[]).unwrap();
+        assert_eq!((size.cpus, size.on.to_string().as_str()), (2, "3,5"));
+        assert_eq!(size.inside(&services[1]).cpus, Some(CpuSet::new([1])));
+        let all = start(2, Some("3,5"));
+        assert_eq!(size.inside(&all).cpus, None);
+    }
+
+    #[test]
+    fn more_cpus_than_there_are_is_a_fault() {
+        let options = VmOptions { cpus: Some(4), ..VmOptions::default() };
+        let fault = Size::of(&options, &around(vec![start(1, None)]), &[]).unwrap_err();
+        assert!(fault.message.contains("4 CPUs") && fault.message.contains("there are 3"), "{fault}");
+    }
+}
