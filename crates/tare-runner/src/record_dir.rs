@@ -122,8 +122,7 @@ pub fn read_record(path: &Path) -> Result<Record, Fault> {
         let fault = Fault::new(format!("{} has format {schema}, this Tare reads {SCHEMA}", path.display()));
         return Err(fault.remedy("use the version of Tare that wrote it; record.json names it"));
     }
-    let header: Header =
-        serde_json::from_value(raw).doing(format!("read {}: it is damaged", header_path.display()))?;
+    let header: Header = serde_json::from_value(raw).doing(format!("read {}: it is damaged", header_path.display()))?;
     let mut trials = Vec::new();
     for planned in &header.plan {
         let folder = trial_dir(path, planned.index);

@@ -1,7 +1,9 @@
 //! The order in which a run does things, what it keeps when something fails, and how it goes on: on hosts that only
 //! write down what is asked of them, under a clock that only the test moves.
 
-use std::cell::{Cell, RefCell};
+use base64::Engine;
+use hdrhistogram::serialization::{Serializer, V2DeflateSerializer};
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::Path;
@@ -12,9 +14,9 @@ use tare_core::bundle::{Recipe, Source};
 use tare_core::fault::Fault;
 use tare_core::form::{Form, LayerUse};
 use tare_core::host::{
-    Facts, Host, Instance, InstanceState, MappedFile, OpenError, ResourceReport, ServiceStart, Surroundings,
+    Facts, Host, Instance, InstanceState, MappedFile, OpenError, Property, ResourceReport, ServiceStart, Surroundings,
 };
-use tare_core::load::{Check, LoadPlan, LoadProfile, LoadSummary, LoadTask, SecondRow};
+use tare_core::load::{Check, LoadPlan, LoadProfile, LoadSummary, LoadTask, OperationSummary, SecondRow};
 use tare_core::plan::plan;
 use tare_core::record::{FormState, Header, SCHEMA};
 use tare_core::study::{LoadOrigin, Study};
@@ -76,7 +78,8 @@ impl Host for LoggingHost {
     }
     fn resources(&mut self, _: &ServiceStart) -> Result<ResourceReport, Fault> {
         self.say("resources");
-        Ok(ResourceReport { properties: BTreeMap::from([("cpus".to_owned(), Default::default_property())]) })
+        let cpus = Property { value: "1".to_owned(), number: Some(1.0), tolerance: 0.0, matters: true };
+        Ok(ResourceReport { properties: BTreeMap::from([("cpus".to_owned(), cpus)]) })
     }
     fn start(&mut self, start: &ServiceStart) -> Result<Instance, Fault> {
         self.say(&format!("start {}", start.instance));
@@ -117,19 +120,6 @@ impl Host for LoggingHost {
         if self.trouble == Trouble::Close { Err(Fault::new("a mount is left")) } else { Ok(()) }
     }
 }
-
-trait DefaultProperty {
-    fn default_property() -> tare_core::host::Property;
-}
-
-impl DefaultProperty for Default {
-    fn default_property() -> tare_core::host::Property {
-        tare_core::host::Property { value: "1".to_owned(), number: Some(1.0), tolerance: 0.0, matters: true }
-    }
-}
-
-/// A namesake that only carries [`DefaultProperty`].
-struct Default;
 
 struct TestApparatus<'a> {
     log: Log,
@@ -187,8 +177,13 @@ impl Apparatus for TestApparatus<'_> {
     }
 }
 
-fn operation() -> tare_core::load::OperationSummary {
-    tare_core::load::OperationSummary { count: 10, errors: 0, ..std::default::Default::default() }
+fn operation() -> OperationSummary {
+    let mut histogram = hdrhistogram::Histogram::<u64>::new(3).unwrap();
+    histogram.record_n(100_000, 10).unwrap();
+    let mut bytes = Vec::new();
+    V2DeflateSerializer::new().serialize(&histogram, &mut bytes).unwrap();
+    let service_time = base64::engine::general_purpose::STANDARD.encode(bytes);
+    OperationSummary { count: 10, errors: 0, response_time: service_time.clone(), service_time }
 }
 
 fn study(forms: &[&str], repeat: u32) -> (Study, Workload) {
@@ -211,8 +206,7 @@ fn study(forms: &[&str], repeat: u32) -> (Study, Workload) {
         port: "main".into(),
         options: serde_json::Value::Null,
     };
-    let workload =
-        Workload { name: "toy".into(), about: String::new(), services: vec![service], protocol: spoken };
+    let workload = Workload { name: "toy".into(), about: String::new(), services: vec![service], protocol: spoken };
     let study = Study {
         name: "order".into(),
         question: String::new(),
@@ -299,15 +293,26 @@ fn a_trial_goes_through_its_stages_in_order_and_leaves_nothing_open() {
     let path = folder.path().join("r");
     let ran = run(&path, &header(&["plain"], 1), &[], None);
     let one = [
-        "open plain", "resources", "start toy", "drive Ready", "drive Populate", "begin probe", "drive Run",
-        "end probe", "stop toy", "close",
+        "open plain",
+        "resources",
+        "start toy",
+        "drive Ready",
+        "drive Populate",
+        "begin probe",
+        "drive Run",
+        "end probe",
+        "stop toy",
+        "close",
     ];
     // The control comes second, on a deployment of its own, without another resource probe.
     let wanted: Vec<&str> = one.iter().chain(one.iter().filter(|step| **step != "resources")).copied().collect();
     assert_eq!(ran.log, wanted);
     assert_eq!(ran.ending, Ending::Complete);
-    let stages: Vec<Stage> =
-        ran.events.iter().filter_map(|e| if let Event::StageStarted { stage } = e { Some(*stage) } else { None }).collect();
+    let stages: Vec<Stage> = ran
+        .events
+        .iter()
+        .filter_map(|e| if let Event::StageStarted { stage } = e { Some(*stage) } else { None })
+        .collect();
     use Stage::{Deploy, Measure, Populate, Provision, Settle, Teardown, Verify};
     assert_eq!(stages[..7], [Provision, Deploy, Populate, Settle, Measure, Verify, Teardown]);
     assert!(read_record(&path).unwrap().end.is_some_and(|end| end.how == "complete"));
