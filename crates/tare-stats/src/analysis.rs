@@ -309,3 +309,12 @@ pub struct Apparatus {
     /// Operations answered correctly, in all measured trials.
     pub operations: u64,
 }
+
+/// An arm's ratio to the baseline in one compared metric and the ends of its interval, as far as there are any; for
+/// tables that hold one figure. The baseline itself has none.
+pub fn ratio_of(analysis: &Analysis, arm: &str, metric: &str) -> (Option<f64>, Option<f64>, Option<f64>) {
+    let metric = analysis.metrics.iter().find(|candidate| candidate.name == metric);
+    let ratio = metric.and_then(|metric| metric.ratios.iter().find(|ratio| ratio.arm == arm));
+    let interval = ratio.and_then(|ratio| ratio.interval);
+    (ratio.map(|ratio| ratio.ratio), interval.map(|interval| interval.low), interval.map(|interval| interval.high))
+}

@@ -22,9 +22,10 @@ mod verdict;
 pub use analyse::analyse;
 pub use analysis::{
     Analysis, Apparatus, Arm, BitsDifference, BlockValue, Cell, Estimate, Interval, Method, MetricAnalysis, Ratio,
-    Reason, ResourceRow, Sameness, ServiceBits, ServiceResources, Verdict,
+    Reason, ResourceRow, Sameness, ServiceBits, ServiceResources, Verdict, ratio_of,
 };
 pub use compare::{Change, changes};
 pub use histogram::{CurvePoint, latency_curve};
 pub use quantile::{dunnett_quantile, student_quantile};
 pub use trial::trial_metrics;
+pub use verdict::{percent_text, ratio_text};

@@ -36,14 +36,14 @@ pub(crate) fn judge(metric: &TrialMetric, evidence: &Evidence) -> Verdict {
 pub(crate) fn words(metric: &TrialMetric, verdict: Verdict, evidence: &Evidence) -> String {
     let figures = || ratio_text(evidence.mean.exp(), evidence.interval);
     let detectable = || match evidence.smallest_detectable {
-        Some(share) => format!("; smallest detectable {}", percent(share)),
+        Some(share) => format!("; smallest detectable {}", percent_text(share)),
         None => String::new(),
     };
     match verdict {
         Verdict::Better | Verdict::Worse => format!("{}: {}", direction(metric, evidence.mean > 0.0), figures()),
         Verdict::NoDifference => format!("no difference detectable{}", detectable()),
         Verdict::WithinNoise => {
-            format!("within the noise floor of {}", percent(evidence.noise_floor.unwrap_or(f64::NAN).exp_m1()))
+            format!("within the noise floor of {}", percent_text(evidence.noise_floor.unwrap_or(f64::NAN).exp_m1()))
         }
         Verdict::TooFewBlocks => {
             let blocks = if evidence.blocks == 1 { "1 block" } else { &format!("{} blocks", evidence.blocks) };
@@ -74,7 +74,7 @@ fn direction(metric: &TrialMetric, up: bool) -> &'static str {
 }
 
 /// `0.87 [0.85, 0.89]`; three decimals when the interval is narrower than 0.01.
-fn ratio_text(ratio: f64, interval: Option<Interval>) -> String {
+pub fn ratio_text(ratio: f64, interval: Option<Interval>) -> String {
     let decimals = match interval {
         _ if ratio >= 10.0 => 1,
         Some(interval) if interval.high - interval.low < 0.01 => 3,
@@ -86,7 +86,8 @@ fn ratio_text(ratio: f64, interval: Option<Interval>) -> String {
     }
 }
 
-fn percent(share: f64) -> String {
+/// A share as `1.8 %`.
+pub fn percent_text(share: f64) -> String {
     let value = share * 100.0;
     if value >= 10.0 { format!("{value:.0} %") } else { format!("{value:.1} %") }
 }
