@@ -45,6 +45,18 @@ fn parse_mount(line: &str) -> Option<Hierarchy> {
     Some(Hierarchy { root: PathBuf::from(root.replace("\\040", " ")), controllers })
 }
 
+/// Mounts the version 2 hierarchy at its usual place if no hierarchy is mounted: what a guest's first process does.
+///
+/// # Errors
+/// When the kernel has no cgroups or this process may not mount.
+pub fn mount_unified() -> Result<(), Fault> {
+    if !hierarchies()?.is_empty() {
+        return Ok(());
+    }
+    let flags = rustix::mount::MountFlags::NOSUID | rustix::mount::MountFlags::NODEV;
+    rustix::mount::mount("none", "/sys/fs/cgroup", "cgroup2", flags, None).doing("mount cgroups on /sys/fs/cgroup")
+}
+
 /// Which versions are in use, for the record: "1", "2" or "1+2".
 pub(crate) fn versions() -> String {
     let hierarchies = hierarchies().unwrap_or_default();
@@ -152,11 +164,6 @@ impl Group {
     /// The files into which a process writes "0" to join.
     pub(crate) fn entrances(&self) -> impl Iterator<Item = PathBuf> {
         self.directories.iter().map(|directory| directory.join("cgroup.procs"))
-    }
-
-    /// The processes in the group.
-    pub(crate) fn members(&self) -> Vec<u32> {
-        self.directories.first().map(|directory| members(directory)).unwrap_or_default()
     }
 
     /// How many processes the kernel has killed here for want of memory.

@@ -2,9 +2,16 @@
 //! inside a guest.
 
 pub(crate) mod cgroup;
+mod facts;
+mod host;
+mod launch;
 mod mapped;
+mod ports;
 pub(crate) mod processes;
+mod root;
 
+pub use cgroup::mount_unified;
+pub use host::LocalHost;
 pub use mapped::mapped_files;
 
 /// Open files that a service may have, in every form, as soft and hard limit. Enough for 10^5 connections and their

@@ -1,0 +1,392 @@
+//! The host at the bottom of every form: services as processes of the machine this code runs on.
+
+use super::cgroup::Group;
+use super::launch::Launch;
+use super::root::{PROGRAM_INSIDE, Root};
+use super::{facts, mapped_files, ports};
+use crate::{LAYERS, leftovers};
+use std::collections::BTreeMap;
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::io::{Read, Seek, SeekFrom};
+use std::net::SocketAddr;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, ExitStatus, Stdio};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use tare_core::fault::{Doing, Fault};
+use tare_core::form::LayerUse;
+use tare_core::host::{
+    Carrier, Facts, Host, Instance, InstanceState, LocalOuter, MappedFile, OpenError, ResourceReport, ServiceStart,
+    Surroundings,
+};
+use tare_core::telemetry::{Prober, Scope, TelemetryRow};
+use tare_core::units::CpuSet;
+
+/// How much of a log is handed over, bytes.
+const LOG_MAX: u64 = 64 * 1024;
+/// How long the resource probe may take; an emulated guest is some fifteen times slower than this machine.
+const PROBE_WITHIN: Duration = Duration::from_secs(120);
+/// How often the state of a process that is to end is looked at.
+const LOOK_EVERY: Duration = Duration::from_millis(5);
+
+/// Services as processes of this machine, each rooted in its bundle, unprivileged, within its limits.
+///
+/// Inside a guest whose first process collects every child that ends, it must leave the children of this host alone.
+pub struct LocalHost {
+    carrier: Arc<Carrier>,
+    surroundings: Surroundings,
+    running: BTreeMap<String, Running>,
+    /// The logs of all instances, those that were stopped included.
+    logs: BTreeMap<String, PathBuf>,
+    prober: Option<Box<dyn Prober>>,
+}
+
+/// A process that was started.
+struct Running {
+    child: Child,
+    ended: Option<String>,
+    group: Group,
+    directory: PathBuf,
+    stop_within: Duration,
+}
+
+impl LocalHost {
+    /// A host on this machine; makes the directory for its volumes and logs.
+    ///
+    /// # Errors
+    /// When the run's id is none or the directory cannot be made.
+    pub fn new(carrier: Arc<Carrier>, surroundings: Surroundings) -> Result<LocalHost, Fault> {
+        leftovers::check_run(&surroundings.run)?;
+        let scratch = &surroundings.scratch;
+        fs::create_dir_all(scratch).doing(format!("make {}", scratch.display()))?;
+        let (running, logs) = (BTreeMap::new(), BTreeMap::new());
+        Ok(LocalHost { carrier, surroundings, running, logs, prober: None })
+    }
+
+    fn instance(&mut self, name: &str) -> Result<&mut Running, Fault> {
+        self.running.get_mut(name).ok_or_else(|| Fault::new(format!("no service runs under the name '{name}'")))
+    }
+
+    /// Makes what a process needs around it: directories, volumes, root and cgroup.
+    fn prepare(&self, start: &ServiceStart, name: &str) -> Result<(PathBuf, Root, Group), Fault> {
+        let bundle = self.carrier.bundles.bundle(&start.service.recipe)?.directory()?;
+        let directory = self.surroundings.scratch.join(name);
+        let made = || {
+            fs::create_dir_all(directory.join("root")).doing(format!("make {}", directory.display()))?;
+            let volumes = make_volumes(&directory, start)?;
+            let group = Group::create(&self.surroundings.run, name, &start.service.resources)?;
+            let root = Root { bundle, assembly: directory.join("root"), volumes, program: None };
+            Ok((directory.clone(), root, group))
+        };
+        made().inspect_err(|_| {
+            let _ = fs::remove_dir_all(&directory);
+        })
+    }
+
+    /// The CPUs for a service: as many as it wants of those it was given.
+    fn cpus(start: &ServiceStart) -> Result<Option<CpuSet>, Fault> {
+        let Some(given) = &start.cpus else { return Ok(None) };
+        let wanted = start.service.resources.cpus as usize;
+        if given.len() < wanted {
+            let message =
+                format!("service '{}' wants {wanted} CPUs, but {} are left to it", start.instance, given.len());
+            return Err(Fault::new(message).remedy("lower 'cpus' of the service, or use a machine with more"));
+        }
+        Ok(Some(CpuSet::new(given.cpus()[..wanted].iter().copied())))
+    }
+
+    /// Runs the resource probe just as the service would be run, and reads its report.
+    fn run_probe(&self, start: &ServiceStart) -> Result<ResourceReport, Fault> {
+        let cpus = Self::cpus(start)?;
+        let (directory, mut root, mut group) = self.prepare(start, &format!("{}.resources", start.instance))?;
+        root.program = Some(self.carrier.program.clone());
+        let launch = Launch {
+            root: &root,
+            group: &group,
+            command: &[PROGRAM_INSIDE.to_owned(), "resources".to_owned()],
+            environment: &start.service.environment,
+            user: start.service.user,
+            cpus: cpus.as_ref(),
+        };
+        let outcome = launch.start(Stdio::piped(), Stdio::piped()).and_then(wait_for_report);
+        let removed = group.remove();
+        fs::remove_dir_all(&directory).doing(format!("remove {}", directory.display()))?;
+        let report = outcome?;
+        removed.map(|()| report)
+    }
+
+    fn log_path(&self, instance: &str) -> PathBuf {
+        self.surroundings.scratch.join(format!("{instance}.log"))
+    }
+
+    /// Stops everything and removes what it had; says what was left.
+    fn clear(&mut self) -> Result<(), Fault> {
+        if let Some(mut prober) = self.prober.take() {
+            // Nobody wants its rows any more.
+            let _ = prober.end();
+        }
+        let mut outcome = Ok(());
+        for name in self.running.keys().cloned().collect::<Vec<_>>() {
+            outcome = outcome.and(self.stop(&name));
+        }
+        for path in std::mem::take(&mut self.logs).into_values() {
+            // The whole directory goes with the run, should this fail.
+            let _ = fs::remove_file(path);
+        }
+        // What is not empty belongs to somebody else.
+        let _ = fs::remove_dir(&self.surroundings.scratch);
+        outcome
+    }
+}
+
+impl Running {
+    fn state(&mut self) -> Result<InstanceState, Fault> {
+        if let Some(how) = &self.ended {
+            return Ok(InstanceState::Ended(how.clone()));
+        }
+        match self.child.try_wait() {
+            Ok(None) => Ok(InstanceState::Running),
+            Ok(Some(status)) => {
+                let how = describe_end(status, self.group.killed_for_memory());
+                self.ended = Some(how.clone());
+                Ok(InstanceState::Ended(how))
+            }
+            Err(error) => Err(error).doing("see whether the service runs"),
+        }
+    }
+
+    /// Asks the process to end, waits for as long as it may take, then ends whatever is in its group.
+    fn stop(&mut self) -> Result<(), Fault> {
+        if self.state()? == InstanceState::Running {
+            let pid = rustix::process::Pid::from_child(&self.child);
+            // It may have ended in between.
+            let _ = rustix::process::kill_process(pid, rustix::process::Signal::TERM);
+            let deadline = Instant::now() + self.stop_within;
+            while self.state()? == InstanceState::Running && Instant::now() < deadline {
+                std::thread::sleep(LOOK_EVERY);
+            }
+        }
+        self.end()
+    }
+
+    /// Kills what is left of the process and its children, and removes what was made for it.
+    fn end(&mut self) -> Result<(), Fault> {
+        if self.ended.is_none() {
+            let _ = self.child.kill();
+            self.child.wait().doing("wait for the end of the service")?;
+            self.ended = Some("killed by signal 9".to_owned());
+        }
+        self.group.remove()?;
+        fs::remove_dir_all(&self.directory).doing(format!("remove {}", self.directory.display()))
+    }
+}
+
+/// "exit code 1", "killed by signal 9", "killed for want of memory".
+fn describe_end(status: ExitStatus, killed_for_memory: u64) -> String {
+    match (status.signal(), killed_for_memory) {
+        (Some(libc::SIGKILL), 1..) => "killed for want of memory".to_owned(),
+        (Some(signal), _) => format!("killed by signal {signal}"),
+        (None, 0) => format!("exit code {}", status.code().unwrap_or_default()),
+        (None, _) => {
+            let code = status.code().unwrap_or_default();
+            format!("exit code {code}, after a process of it was killed for want of memory")
+        }
+    }
+}
+
+/// Makes a directory for each volume, owned by the service's user.
+fn make_volumes(directory: &Path, start: &ServiceStart) -> Result<Vec<(String, PathBuf)>, Fault> {
+    let mut volumes = Vec::new();
+    for (index, path) in start.service.volumes.keys().enumerate() {
+        // A number, for a path inside may hold what a file's name cannot.
+        let volume = directory.join("volumes").join(index.to_string());
+        let make = || {
+            DirBuilder::new().recursive(true).mode(0o755).create(&volume)?;
+            std::os::unix::fs::chown(&volume, Some(start.service.user.0), Some(start.service.user.1))
+        };
+        make().doing(format!("make the volume for {path}"))?;
+        volumes.push((path.clone(), volume));
+    }
+    Ok(volumes)
+}
+
+/// A log that the service's user may open again by way of /dev/stdout, as many servers do.
+fn create_log(path: &Path, user: (u32, u32)) -> std::io::Result<File> {
+    let log = OpenOptions::new().create(true).truncate(true).write(true).mode(0o600).open(path)?;
+    std::os::unix::fs::fchown(&log, Some(user.0), Some(user.1))?;
+    drop(log);
+    // Appending: two descriptors to one file would write over each other.
+    OpenOptions::new().append(true).open(path)
+}
+
+/// Waits for the resource probe and reads what it wrote.
+fn wait_for_report(child: Child) -> Result<ResourceReport, Fault> {
+    let pid = rustix::process::Pid::from_child(&child);
+    let (sender, receiver) = std::sync::mpsc::channel();
+    let waiter = std::thread::spawn(move || sender.send(child.wait_with_output()));
+    let in_time = receiver.recv_timeout(PROBE_WITHIN);
+    if in_time.is_err() {
+        // The waiter still holds the child, so its id has not passed to another.
+        let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
+    }
+    waiter.join().expect("waiting for a process does not panic").ok();
+    let late = || Fault::new(format!("the resource probe has not answered for {} s", PROBE_WITHIN.as_secs()));
+    let output = in_time.map_err(|_| late())?.doing("wait for the resource probe")?;
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    if !output.status.success() {
+        let how = describe_end(output.status, 0);
+        return Err(Fault::new(format!("the resource probe failed: {how}")).with_log(said));
+    }
+    serde_json::from_slice(&output.stdout)
+        .doing("understand the resource probe's report")
+        .map_err(|fault| fault.with_log(said))
+}
+
+/// The last `LOG_MAX` bytes of a file.
+fn tail(path: &Path) -> std::io::Result<String> {
+    let mut file = File::open(path)?;
+    let length = file.metadata()?.len();
+    file.seek(SeekFrom::Start(length.saturating_sub(LOG_MAX)))?;
+    let mut bytes = Vec::new();
+    file.take(LOG_MAX).read_to_end(&mut bytes)?;
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
+}
+
+impl Host for LocalHost {
+    fn facts(&mut self) -> Result<Facts, Fault> {
+        Ok(facts::facts())
+    }
+
+    fn resources(&mut self, start: &ServiceStart) -> Result<ResourceReport, Fault> {
+        let doing = format!("read what '{}' really gets", start.instance);
+        self.run_probe(start).map_err(|fault| fault.context(doing))
+    }
+
+    fn start(&mut self, start: &ServiceStart) -> Result<Instance, Fault> {
+        let service = &start.service;
+        if self.running.contains_key(&start.instance) {
+            return Err(Fault::new(format!("a service runs under the name '{}' already", start.instance)));
+        }
+        ports::check_free(&service.ports)?;
+        let cpus = Self::cpus(start)?;
+        let (directory, root, mut group) = self.prepare(start, &start.instance)?;
+        let log = self.log_path(&start.instance);
+        let launch = || {
+            let file = create_log(&log, service.user).doing(format!("make the log {}", log.display()))?;
+            let second = file.try_clone().doing("share the log")?;
+            let launch = Launch {
+                root: &root,
+                group: &group,
+                command: &service.command,
+                environment: &service.environment,
+                user: service.user,
+                cpus: cpus.as_ref(),
+            };
+            launch.start(file.into(), second.into())
+        };
+        let child = match launch() {
+            Ok(child) => child,
+            Err(fault) => {
+                // Report the first failure, not those of the repair.
+                let _ = group.remove();
+                let _ = fs::remove_dir_all(&directory);
+                let _ = fs::remove_file(&log);
+                return Err(fault);
+            }
+        };
+        self.logs.insert(start.instance.clone(), log);
+        let running = Running { child, ended: None, group, directory, stop_within: service.stop_within };
+        self.running.insert(start.instance.clone(), running);
+        let address = self.surroundings.address;
+        let link = if address.is_loopback() { "loopback" } else { "veth" };
+        Ok(Instance {
+            instance: start.instance.clone(),
+            endpoints: service
+                .ports
+                .iter()
+                .map(|(name, port)| (name.clone(), SocketAddr::new(address, *port)))
+                .collect(),
+            path: format!("{link}, straight to the process"),
+        })
+    }
+
+    fn state(&mut self, instance: &str) -> Result<InstanceState, Fault> {
+        self.instance(instance)?.state()
+    }
+
+    fn mapped_files(&mut self, instance: &str) -> Result<Vec<MappedFile>, Fault> {
+        let running = self.instance(instance)?;
+        if let InstanceState::Ended(how) = running.state()? {
+            return Err(Fault::new(format!("'{instance}' has ended: {how}")));
+        }
+        mapped_files(running.child.id())
+    }
+
+    fn log(&mut self, instance: &str) -> Result<String, Fault> {
+        let path = self.logs.get(instance);
+        let path = path.ok_or_else(|| Fault::new(format!("no service was started under the name '{instance}'")))?;
+        tail(path).doing(format!("read the log {}", path.display()))
+    }
+
+    fn stop(&mut self, instance: &str) -> Result<(), Fault> {
+        self.instance(instance)?.stop().map_err(|fault| fault.context(format!("stop '{instance}'")))?;
+        self.running.remove(instance);
+        Ok(())
+    }
+
+    fn begin_probe(&mut self, outside: &[Scope], period: Duration) -> Result<(), Fault> {
+        if self.prober.is_some() {
+            return Err(Fault::new("this host is being sampled already"));
+        }
+        let mut scopes = outside.to_vec();
+        for (name, running) in &self.running {
+            let cgroups = running.group.directories().iter().map(|path| path.display().to_string()).collect();
+            scopes.push(Scope { name: name.clone(), serving: true, pids: vec![running.child.id()], cgroups });
+        }
+        let mut prober = (self.carrier.prober)()?;
+        prober.begin(&scopes, period)?;
+        self.prober = Some(prober);
+        Ok(())
+    }
+
+    fn end_probe(&mut self) -> Result<Vec<TelemetryRow>, Fault> {
+        let prober = self.prober.take();
+        prober.ok_or_else(|| Fault::new("this host is not being sampled"))?.end()
+    }
+
+    fn open(self: Box<Self>, layer: &LayerUse, surroundings: &Surroundings) -> Result<Box<dyn Host>, OpenError> {
+        if let Some(row) = LAYERS.iter().find(|row| row.name == layer.layer) {
+            return (row.open)(self, layer, surroundings);
+        }
+        self.close()?;
+        let known: Vec<&str> = LAYERS.iter().map(|row| row.name).collect();
+        Err(OpenError::Unavailable(Fault::new(format!(
+            "this build of Tare knows no layer '{}', only {}",
+            layer.layer,
+            known.join(", ")
+        ))))
+    }
+
+    fn close(mut self: Box<Self>) -> Result<(), Fault> {
+        self.clear()
+    }
+}
+
+impl LocalOuter for LocalHost {
+    fn carrier(&self) -> Arc<Carrier> {
+        Arc::clone(&self.carrier)
+    }
+
+    fn into_host(self: Box<Self>) -> Box<dyn Host> {
+        self
+    }
+}
+
+impl Drop for LocalHost {
+    fn drop(&mut self) {
+        // Only after a panic is there anything left here; a leftover is found by its name.
+        let _ = self.clear();
+    }
+}

@@ -1,0 +1,267 @@
+//! A service's root: its bundle, read-only, with the kernel's own file systems, memory for /tmp and /run, and its
+//! volumes on top, in a mount namespace of its own. Nothing of it is visible outside, and it goes with the last
+//! process in it.
+
+use rustix::fs::{AtFlags, CWD, Gid, Mode, OFlags, ResolveFlags, Uid};
+use rustix::io::Errno;
+use rustix::mount::{MountFlags, MountPropagationFlags, UnmountFlags};
+use rustix::thread::UnshareFlags;
+use std::fs;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
+use std::path::{Component, Path, PathBuf};
+use tare_core::fault::{Doing, Fault};
+
+/// Where a program of ours stands inside the root, when one is to run there.
+pub(crate) const PROGRAM_INSIDE: &str = "/dev/.tare-program";
+/// Directories every form gives a service to write to, in memory.
+const IN_MEMORY: [&str; 2] = ["/tmp", "/run"];
+/// Character devices every service may expect: name, major and minor number.
+const DEVICES: [(&str, u32, u32); 6] =
+    [("null", 1, 3), ("zero", 1, 5), ("full", 1, 7), ("random", 1, 8), ("urandom", 1, 9), ("tty", 5, 0)];
+
+/// What a root is made of.
+#[derive(Debug, Clone)]
+pub(crate) struct Root {
+    /// The bundle's tree.
+    pub(crate) bundle: PathBuf,
+    /// An empty directory on which the root is put together, in the private namespace only.
+    pub(crate) assembly: PathBuf,
+    /// Path inside, and the directory that is mounted there for writing.
+    pub(crate) volumes: Vec<(String, PathBuf)>,
+    /// A program of this machine to be found at [`PROGRAM_INSIDE`].
+    pub(crate) program: Option<PathBuf>,
+}
+
+impl Root {
+    /// Moves this thread, and what it starts, into a new mount namespace with this root. The thread must end after
+    /// it has started what it has to.
+    pub(crate) fn enter(&self) -> Result<(), Fault> {
+        // SAFETY: FS and NEWNS give this thread its own root, working directory and mounts; descriptors stay shared.
+        unsafe { rustix::thread::unshare_unsafe(UnshareFlags::FS | UnshareFlags::NEWNS) }
+            .doing("make a mount namespace")?;
+        rustix::mount::mount_change("/", MountPropagationFlags::PRIVATE | MountPropagationFlags::REC)
+            .doing("make the mount namespace private")?;
+        mount("tmpfs", self.assembly.as_path(), "tmpfs", MountFlags::empty(), "mode=755,size=4m")?;
+        let root = self.assembly.join("root");
+        fs::create_dir(&root).doing(format!("make {}", root.display()))?;
+        self.mount_bundle(&root)?;
+        let inside = open_tree(&root)?;
+        mount_kernel(&inside)?;
+        for path in IN_MEMORY {
+            let flags = MountFlags::NOSUID | MountFlags::NODEV;
+            mount("tmpfs", place_of(&inside, path)?, "tmpfs", flags, "mode=1777")?;
+        }
+        for (path, directory) in &self.volumes {
+            self.mount_volume(&inside, path, directory)?;
+        }
+        if let Some(program) = &self.program {
+            let place = format!("{}/{}", place_of(&inside, "/dev")?, &PROGRAM_INSIDE["/dev/".len()..]);
+            fs::write(&place, "").doing(format!("make {PROGRAM_INSIDE} in the service's root"))?;
+            bind(program, &place)?;
+        }
+        switch_to(&root)
+    }
+
+    /// Mounts the bundle read-only; where it lacks a directory that something is mounted on, a layer of empty
+    /// directories is put over it.
+    fn mount_bundle(&self, root: &Path) -> Result<(), Fault> {
+        let bundle = open_tree(&self.bundle)?;
+        let stubs = self.assembly.join("stubs");
+        fs::create_dir(&stubs).doing(format!("make {}", stubs.display()))?;
+        let mut needed = ["/proc", "/dev", "/sys"].map(str::to_owned).to_vec();
+        needed.extend(IN_MEMORY.map(str::to_owned));
+        needed.extend(self.volumes.iter().map(|(path, _)| path.clone()));
+        let mut lacking = false;
+        for path in &needed {
+            lacking |= add_stub(&bundle, &stubs, path).doing(format!("make {path} in the service's root"))?;
+        }
+        if lacking {
+            copy_owner(&bundle, Path::new(""), &stubs).doing("copy the owner of the bundle's root")?;
+            // By descriptors: a colon in a path would be read as the start of the next layer.
+            let upper = open_tree(&stubs)?;
+            let layers = format!("lowerdir=/proc/self/fd/{}:/proc/self/fd/{}", upper.as_raw_fd(), bundle.as_raw_fd());
+            mount("overlay", root, "overlay", MountFlags::RDONLY, &layers)
+        } else {
+            bind(&self.bundle, root)?;
+            rustix::mount::mount_remount(root, MountFlags::BIND | MountFlags::RDONLY, c"")
+                .doing("make the bundle read-only in the service's root")
+        }
+    }
+
+    fn mount_volume(&self, inside: &OwnedFd, path: &str, directory: &Path) -> Result<(), Fault> {
+        // What lies below /tmp and /run is made now, for those are new and empty; all else is there as a stub.
+        let mut made = PathBuf::new();
+        for part in Path::new(path).components() {
+            if let (Component::Normal(name), Err(Errno::NOENT)) = (part, open_inside(inside, made.join(part))) {
+                let new = Path::new(&place_of(inside, &made)?).join(name);
+                fs::create_dir(&new).doing(format!("make {path} in the service's root"))?;
+            }
+            made.push(part);
+        }
+        bind(directory, place_of(inside, path)?)
+    }
+}
+
+/// Whether `path` is missing in the bundle and so was made among the stubs. Links on the way are followed inside the
+/// bundle, and the directories on the way keep their owners and modes, for they will hide the bundle's.
+fn add_stub(bundle: &OwnedFd, stubs: &Path, path: &str) -> std::io::Result<bool> {
+    let wanted: Vec<_> = Path::new(path).components().filter(|part| matches!(part, Component::Normal(_))).collect();
+    let mut known = wanted.len();
+    let existing = loop {
+        let ancestor: PathBuf = wanted[..known].iter().collect();
+        match open_inside(bundle, &ancestor) {
+            Ok(found) => break found,
+            Err(Errno::NOENT) if known > 0 => known -= 1,
+            Err(error) => return Err(error.into()),
+        }
+    };
+    let missing: PathBuf = wanted[known..].iter().collect();
+    // Where it really is, without links, relative to the bundle.
+    let base = fs::read_link(format!("/proc/self/fd/{}", bundle.as_raw_fd()))?;
+    let real = fs::read_link(format!("/proc/self/fd/{}", existing.as_raw_fd()))?;
+    let real = real.strip_prefix(&base).unwrap_or(Path::new("")).to_owned();
+    let in_memory = IN_MEMORY.iter().any(|path| real.starts_with(&path[1..]));
+    if missing.as_os_str().is_empty() || in_memory {
+        return Ok(false);
+    }
+    let mut made = PathBuf::new();
+    for part in real.components() {
+        made.push(part);
+        match fs::create_dir(stubs.join(&made)) {
+            Ok(()) => copy_owner(bundle, &made, &stubs.join(&made))?,
+            Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
+            Err(error) => return Err(error),
+        }
+    }
+    fs::DirBuilder::new().recursive(true).mode(0o755).create(stubs.join(real).join(missing))?;
+    Ok(true)
+}
+
+/// Gives `to` the owner and mode that `path` has in the bundle.
+fn copy_owner(bundle: &OwnedFd, path: &Path, to: &Path) -> std::io::Result<()> {
+    let from = open_inside(bundle, path)?;
+    let data = fs::metadata(format!("/proc/self/fd/{}", from.as_raw_fd()))?;
+    rustix::fs::chownat(
+        CWD,
+        to,
+        Some(Uid::from_raw(data.uid())),
+        Some(Gid::from_raw(data.gid())),
+        AtFlags::SYMLINK_NOFOLLOW,
+    )?;
+    fs::set_permissions(to, fs::Permissions::from_mode(data.mode() & 0o7777))
+}
+
+/// /proc, /sys and /dev.
+fn mount_kernel(inside: &OwnedFd) -> Result<(), Fault> {
+    let quiet = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
+    mount("proc", place_of(inside, "/proc")?, "proc", quiet, "")?;
+    // With what is mounted in it, so that a program finds its cgroup's limits as it would on the host.
+    let system = place_of(inside, "/sys")?;
+    rustix::mount::mount_bind_recursive("/sys", system).doing("mount /sys in the service's root")?;
+    make_read_only(&place_of(inside, "/sys")?).doing("make /sys read-only in the service's root")?;
+    mount("tmpfs", place_of(inside, "/dev")?, "tmpfs", MountFlags::NOSUID, "mode=755,size=64k")?;
+    let device = open_inside(inside, "/dev").doing("open /dev in the service's root")?;
+    fill_devices(&device).doing("make the devices in the service's root")?;
+    let shared = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
+    mount("shm", place_of(inside, "/dev/shm")?, "tmpfs", shared, "mode=1777,size=64m")?;
+    // Pseudo terminals are for programs that start others on a terminal; a kernel may lack them.
+    let terminals = place_of(inside, "/dev/pts")?;
+    let options = "newinstance,ptmxmode=0666,mode=0620";
+    let _ = mount("devpts", terminals, "devpts", MountFlags::NOSUID | MountFlags::NOEXEC, options);
+    Ok(())
+}
+
+fn fill_devices(device: &OwnedFd) -> rustix::io::Result<()> {
+    for (name, major, minor) in DEVICES {
+        let number = rustix::fs::makedev(major, minor);
+        rustix::fs::mknodat(device, name, rustix::fs::FileType::CharacterDevice, Mode::from(0o666), number)?;
+        // mknod applies the umask.
+        let place = format!("/proc/self/fd/{}/{name}", device.as_raw_fd());
+        rustix::fs::chmodat(CWD, place, Mode::from(0o666), AtFlags::empty())?;
+    }
+    for name in ["shm", "pts"] {
+        rustix::fs::mkdirat(device, name, Mode::from(0o755))?;
+    }
+    let links = [
+        ("/proc/self/fd", "fd"),
+        ("/proc/self/fd/0", "stdin"),
+        ("/proc/self/fd/1", "stdout"),
+        ("/proc/self/fd/2", "stderr"),
+        ("pts/ptmx", "ptmx"),
+    ];
+    for (to, name) in links {
+        rustix::fs::symlinkat(to, device, name)?;
+    }
+    Ok(())
+}
+
+/// Makes a mount and all below it read-only.
+fn make_read_only(path: &str) -> rustix::io::Result<()> {
+    let place = std::ffi::CString::new(path).map_err(|_| Errno::INVAL)?;
+    let wanted = libc::mount_attr { attr_set: libc::MOUNT_ATTR_RDONLY, attr_clr: 0, propagation: 0, userns_fd: 0 };
+    let flags = libc::AT_RECURSIVE;
+    // SAFETY: the path ends in NUL, and the attributes outlive the call, which reads `size_of` bytes of them.
+    let result = unsafe {
+        let size = size_of::<libc::mount_attr>();
+        libc::syscall(libc::SYS_mount_setattr, libc::AT_FDCWD, place.as_ptr(), flags, &raw const wanted, size)
+    };
+    match result {
+        0 => Ok(()),
+        // Before Linux 5.12: at least the top, where a service could change how the machine behaves.
+        _ if std::io::Error::last_os_error().raw_os_error() == Some(libc::ENOSYS) => {
+            rustix::mount::mount_remount(path, MountFlags::BIND | MountFlags::RDONLY, c"")
+        }
+        _ => Err(Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(Errno::INVAL)),
+    }
+}
+
+/// Makes `root` this thread's root and lets go of the old one.
+fn switch_to(root: &Path) -> Result<(), Fault> {
+    rustix::process::chdir(root).doing("enter the service's root")?;
+    match rustix::process::pivot_root(".", ".") {
+        Ok(()) => {
+            rustix::mount::unmount(".", UnmountFlags::DETACH).doing("let go of the machine's root")?;
+        }
+        // The first file system of all (a guest's initramfs) cannot be pivoted away from, only covered.
+        Err(Errno::INVAL) => {
+            rustix::mount::mount_move(".", "/").doing("cover the machine's root")?;
+            rustix::process::chroot(".").doing("enter the service's root")?;
+        }
+        Err(error) => return Err(error).doing("make the service's root the root"),
+    }
+    rustix::process::chdir("/").doing("enter the service's root")
+}
+
+fn open_tree(path: &Path) -> Result<OwnedFd, Fault> {
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    rustix::fs::open(path, flags, Mode::empty()).doing(format!("open {}", path.display()))
+}
+
+/// Opens what `path` is inside a root, with every link followed inside it.
+pub(crate) fn open_inside(root: &impl AsFd, path: impl AsRef<Path>) -> rustix::io::Result<OwnedFd> {
+    let path = path.as_ref();
+    let path = if path.as_os_str().is_empty() { Path::new(".") } else { path };
+    rustix::fs::openat2(root, path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty(), ResolveFlags::IN_ROOT)
+}
+
+/// The path, as this thread sees it and free of links, of a place inside the root.
+fn place_of(root: &OwnedFd, path: impl AsRef<Path>) -> Result<String, Fault> {
+    let path = path.as_ref();
+    let place = open_inside(root, path).doing(format!("find {} in the service's root", path.display()))?;
+    fs::read_link(format!("/proc/self/fd/{}", place.as_raw_fd()))
+        .map(|path| path.display().to_string())
+        .doing(format!("find {} in the service's root", path.display()))
+}
+
+fn mount(source: &str, to: impl AsRef<Path>, kind: &str, flags: MountFlags, data: &str) -> Result<(), Fault> {
+    let to = to.as_ref();
+    let options = std::ffi::CString::new(data).expect("mount options hold no NUL");
+    rustix::mount::mount(source, to, kind, flags, Some(options.as_c_str()))
+        .doing(format!("mount {kind} on {}", to.display()))
+}
+
+fn bind(from: &Path, to: impl AsRef<Path>) -> Result<(), Fault> {
+    let to = to.as_ref();
+    rustix::mount::mount_bind(from, to).doing(format!("mount {} on {}", from.display(), to.display()))
+}
