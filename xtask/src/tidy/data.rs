@@ -37,6 +37,23 @@ pub(super) fn workloads(tree: &Tree) -> Vec<Finding> {
     findings
 }
 
+/// The example in CONTRIBUTING.md is a workload that exists, word for word, so it is tested like one.
+pub(super) fn example(tree: &Tree) -> Vec<Finding> {
+    let text = |path: &str| tree.files.iter().find(|file| file.path == path).map(|file| file.text.as_str());
+    let Some(document) = text("CONTRIBUTING.md") else { return Vec::new() };
+    let lines: Vec<&str> = document.lines().map(str::trim_start).collect();
+    let Some(start) = lines.iter().position(|line| *line == "```yaml") else { return Vec::new() };
+    let shown: Vec<&str> = lines[start + 1..].iter().copied().take_while(|line| *line != "```").collect();
+    let name = shown.first().and_then(|line| line.strip_prefix("workload: ")).unwrap_or_default();
+    let real = text(&format!("workloads/{name}/workload.yaml")).unwrap_or_default();
+    let real: Vec<&str> = real.lines().map(str::trim_start).filter(|line| !line.starts_with('#')).collect();
+    if shown == real {
+        return Vec::new();
+    }
+    let advice = format!("the example is not workloads/{name}/workload.yaml; copy that one, without its comments");
+    vec![Finding::new("CONTRIBUTING.md", start + 1, "example", advice)]
+}
+
 /// Subjects of commits, given as `git log --format='%h %s'` prints them.
 pub(super) fn commit_subjects(log: &str) -> Vec<Finding> {
     let mut findings = Vec::new();
@@ -75,6 +92,17 @@ mod tests {
             ("workloads/toy/README.md", "Once in a cage.\n"),
         ];
         assert!(found(workloads, &good).is_empty());
+    }
+
+    #[test]
+    fn an_example_that_drifted_from_its_workload_is_found() {
+        let workload = ("workloads/toy/workload.yaml", "# A toy.\nworkload: toy\nservices:\n  toy: {}\n");
+        let document = |lines: &str| format!("1. Do:\n\n   ```yaml\n{lines}   ```\n");
+        let same = document("   workload: toy\n   services:\n     toy: {}\n");
+        assert!(found(example, &[workload, ("CONTRIBUTING.md", &same)]).is_empty());
+        let drifted = document("   workload: toy\n   services:\n     toy: {a: b}\n");
+        let findings = found(example, &[workload, ("CONTRIBUTING.md", &drifted)]);
+        assert_eq!(findings[0].split(" the ").next(), Some("CONTRIBUTING.md:3: example:"));
     }
 
     #[test]

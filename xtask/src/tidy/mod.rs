@@ -58,6 +58,7 @@ const RULES: &[Rule] = &[
     crates::clock_and_environment,
     names::foreign_names,
     data::workloads,
+    data::example,
 ];
 
 /// Checks the workspace at `root` and prints every finding. Whether there was none.

@@ -12,7 +12,7 @@ const IGNORANT: &[&str] = &["tare-runner", "tare-stats", "tare-report"];
 const GENERAL: &[&str] = &["null", "http", "tcp", "exec", "echo", "mock", "local"];
 
 /// The tables whose rows have names that others must not know: a row's type, and what it is the name of.
-const TABLES: &[(&str, &str)] = &[("LayerRow {", "layer"), ("ProtocolRow {", "protocol"), ("Row {", "protocol")];
+const TABLES: &[(&str, &str)] = &[("LayerRow {", "layer"), ("ProtocolRow {", "protocol")];
 
 /// No layer, protocol or workload is named in the crates that must treat all alike.
 pub(super) fn foreign_names(tree: &Tree) -> Vec<Finding> {

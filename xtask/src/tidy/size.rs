@@ -36,13 +36,19 @@ pub(super) fn function_length(tree: &Tree) -> Vec<Finding> {
     findings
 }
 
-/// Lines of Rust fit beside each other.
+/// Lines of Rust fit beside each other. Quoted texts do not count: a message is easier to find in one piece.
 pub(super) fn line_length(tree: &Tree) -> Vec<Finding> {
     let mut findings = Vec::new();
-    for (file, _) in tree.rust() {
-        for (at, line) in file.text.lines().enumerate().filter(|(_, line)| line.chars().count() > LINE_COLUMNS_MAX) {
-            let advice = format!("{} columns; break it, at most {LINE_COLUMNS_MAX}", line.chars().count());
-            findings.push(Finding::new(&file.path, at + 1, "line-length", advice));
+    for (file, source) in tree.rust() {
+        for (at, (line, scanned)) in file.text.lines().zip(&source.lines).enumerate() {
+            let quoted: usize = scanned.texts.iter().map(|text| text.chars().count()).sum();
+            let columns = line.chars().count().saturating_sub(quoted);
+            // A line inside of a long quoted text has no code and no comment.
+            let is_text = scanned.code.trim().is_empty() && scanned.comment.is_empty();
+            if columns > LINE_COLUMNS_MAX && !is_text {
+                let advice = format!("{columns} columns; break it, at most {LINE_COLUMNS_MAX}");
+                findings.push(Finding::new(&file.path, at + 1, "line-length", advice));
+            }
         }
     }
     findings
@@ -83,6 +89,8 @@ mod tests {
     #[test]
     fn long_lines_and_trailing_blanks_are_found() {
         assert!(found(line_length, &[("a.rs", &"x".repeat(LINE_COLUMNS_MAX))]).is_empty());
+        assert!(found(line_length, &[("a.rs", &format!("f(\"{}\");", "x ".repeat(LINE_COLUMNS_MAX)))]).is_empty());
+        assert_eq!(found(line_length, &[("a.rs", &format!("// {}", "x ".repeat(LINE_COLUMNS_MAX)))]).len(), 1);
         assert_eq!(found(line_length, &[("a.rs", &"x".repeat(LINE_COLUMNS_MAX + 1))]).len(), 1);
         assert_eq!(found(trailing_space, &[("a.md", "a \nb\n"), ("x/fixtures/y", "a \n")]).len(), 1);
     }
