@@ -65,15 +65,25 @@ const RULES: &[Rule] = &[
 pub(crate) fn run(root: &Path) -> Result<bool> {
     let tree = Tree::read(root)?;
     let mut findings = check(&tree);
-    // Not every copy of the source is a repository.
-    if let Ok(log) = output_of("git", &["log", "--no-merges", "-n", "30", "--format=%h %s"], root) {
-        findings.extend(data::commit_subjects(&log));
-    }
+    findings.extend(data::commit_subjects(&recent_commits(root)));
     for finding in &findings {
         println!("{finding}");
     }
     println!("tidy: {} findings in {} files", findings.len(), tree.files.len());
     Ok(findings.is_empty())
+}
+
+/// Hash and subject of the last commit, and of those before it that no other repository has: what others have cannot be
+/// reworded any more. Empty where the source is not a repository.
+fn recent_commits(root: &Path) -> String {
+    let log = |range: &[&str]| {
+        let arguments = [&["log", "--no-merges", "-n", "100", "--format=%h %s", "HEAD"], range].concat();
+        output_of("git", &arguments, root).unwrap_or_default()
+    };
+    let last = log(&["-n", "1"]);
+    let has_remotes = output_of("git", &["remote"], root).is_ok_and(|remotes| !remotes.trim().is_empty());
+    let unshared = if has_remotes { log(&["--not", "--remotes"]) } else { String::new() };
+    if unshared.is_empty() { last } else { unshared }
 }
 
 fn check(tree: &Tree) -> Vec<Finding> {
