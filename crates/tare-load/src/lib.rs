@@ -1,1 +1,20 @@
-//! Placeholder heading; see the crate's own documentation.
+//! The load: plans carried out against an endpoint, by a process of its own.
+//!
+//! [`serve`] is that process's whole life: one [`LoadPlan`](tare_core::load::LoadPlan) as JSON on its standard input,
+//! [`LoadLine`](tare_core::load::LoadLine)s on its standard output. A protocol is a folder under `protocol/` and a row
+//! of [`PROTOCOLS`]; the engine that keeps connections busy, measures and counts is shared by all of them.
+//!
+//! **Architecture invariant:** nothing here knows a deployment form, a workload or the runner. An operation allocates
+//! nothing, takes two system calls (send, receive) and one reading of the clock.
+
+mod clock;
+mod endpoint;
+mod engine;
+mod histogram;
+mod link;
+mod protocol;
+mod search;
+mod serve;
+
+pub use protocol::{PROTOCOLS, ProtocolRow};
+pub use serve::serve;

@@ -1,0 +1,133 @@
+//! One connection of the load: a socket, what is in flight on it, and what could not be sent yet.
+
+use crate::protocol::{Draw, Failure, Flight};
+use rustix::event::epoll;
+use rustix::fd::OwnedFd;
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, SendFlags, SocketFlags, SocketType, connect, ipproto, send, socket_with, sockopt};
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+
+/// What a connection is doing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum State {
+    /// Not connected; the next attempt is not before this moment, CLOCK_MONOTONIC, ns.
+    Down(u64),
+    /// An attempt began at this moment.
+    Connecting(u64),
+    /// Connected.
+    Up,
+}
+
+/// A connection. `S` is the protocol's state of the reply that is being read.
+pub(crate) struct Connection<S> {
+    /// What it is doing.
+    pub state: State,
+    /// Sent and not answered, oldest first. Never more than the pipeline's depth, so it never grows.
+    pub flights: VecDeque<Flight>,
+    /// The reply being read.
+    pub stream: S,
+    /// Its random choices.
+    pub draw: Draw,
+    /// The socket, unless it is down.
+    pub socket: Option<OwnedFd>,
+    unsent: Vec<u8>,
+    unsent_from: usize,
+}
+
+impl<S> Connection<S> {
+    /// A connection that is still to be made.
+    pub(crate) fn new(draw: Draw, stream: S, pipeline: usize) -> Self {
+        let flights = VecDeque::with_capacity(pipeline);
+        Connection { state: State::Down(0), flights, stream, draw, socket: None, unsent: Vec::new(), unsent_from: 0 }
+    }
+
+    /// Begins to connect. Registered once, edge-triggered, for everything that may happen: no further system call is
+    /// spent on registration.
+    ///
+    /// # Errors
+    /// Why no attempt could be made.
+    pub(crate) fn open(&mut self, endpoint: SocketAddr, epoll: &OwnedFd, key: u64, now_ns: u64) -> Result<(), Errno> {
+        let family = if endpoint.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
+        let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+        let socket = socket_with(family, SocketType::STREAM, flags, Some(ipproto::TCP))?;
+        sockopt::set_tcp_nodelay(&socket, true)?;
+        match connect(&socket, &endpoint) {
+            Ok(()) | Err(Errno::INPROGRESS) => {}
+            Err(error) => return Err(error),
+        }
+        let events = epoll::EventFlags::IN | epoll::EventFlags::OUT | epoll::EventFlags::RDHUP | epoll::EventFlags::ET;
+        epoll::add(epoll, &socket, epoll::EventData::new_u64(key), events)?;
+        self.socket = Some(socket);
+        self.state = State::Connecting(now_ns);
+        Ok(())
+    }
+
+    /// Closes the socket and forgets what was unsent. What was in flight stays, for the caller to account for.
+    pub(crate) fn close(&mut self, retry_ns: u64, stream: S) {
+        self.socket = None;
+        self.state = State::Down(retry_ns);
+        self.stream = stream;
+        self.unsent.clear();
+        self.unsent_from = 0;
+    }
+
+    /// Sends `bytes`, after what is still unsent; keeps what the kernel does not take.
+    ///
+    /// # Errors
+    /// When the connection is broken.
+    #[inline]
+    pub(crate) fn send(&mut self, bytes: &[u8]) -> Result<(), Errno> {
+        if !self.unsent.is_empty() {
+            self.unsent.extend_from_slice(bytes);
+            return Ok(());
+        }
+        let taken = self.push(bytes)?;
+        if taken < bytes.len() {
+            self.unsent.extend_from_slice(&bytes[taken..]);
+        }
+        Ok(())
+    }
+
+    /// Sends what is unsent, as far as the kernel takes it.
+    ///
+    /// # Errors
+    /// When the connection is broken.
+    #[inline]
+    pub(crate) fn flush(&mut self) -> Result<(), Errno> {
+        while self.unsent_from < self.unsent.len() {
+            let taken = self.push(&self.unsent[self.unsent_from..])?;
+            if taken == 0 {
+                return Ok(());
+            }
+            self.unsent_from += taken;
+        }
+        self.unsent.clear();
+        self.unsent_from = 0;
+        Ok(())
+    }
+
+    /// How many bytes the kernel takes now; 0 when its buffer is full.
+    fn push(&self, bytes: &[u8]) -> Result<usize, Errno> {
+        let Some(socket) = &self.socket else { return Err(Errno::NOTCONN) };
+        loop {
+            match send(socket, bytes, SendFlags::NOSIGNAL) {
+                Err(Errno::INTR) => {}
+                Err(Errno::AGAIN) => return Ok(0),
+                other => return other,
+            }
+        }
+    }
+}
+
+/// What a system call's error means for an operation.
+pub(crate) fn failure_of(error: Errno) -> Failure {
+    match error {
+        Errno::CONNREFUSED => Failure::Refused,
+        Errno::CONNRESET | Errno::PIPE | Errno::CONNABORTED => Failure::Reset,
+        Errno::TIMEDOUT => Failure::TimedOut,
+        Errno::HOSTUNREACH | Errno::NETUNREACH | Errno::HOSTDOWN | Errno::NETDOWN => Failure::Unreachable,
+        Errno::ADDRNOTAVAIL | Errno::ADDRINUSE => Failure::NoPort,
+        _ => Failure::Connection,
+    }
+}

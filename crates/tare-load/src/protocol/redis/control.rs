@@ -1,0 +1,304 @@
+//! What is asked of the server besides the load: whether it is there, its data set, its own counts.
+
+use super::command::{COMMANDS, STRING_KEY, Template, Value};
+use super::options::Options;
+use crate::engine::Ledger;
+use crate::link::Link;
+use crate::protocol::Verified;
+use std::collections::BTreeMap;
+use std::time::Duration;
+use tare_core::fault::Fault;
+use tare_core::load::{Check, LoadPlan};
+
+/// Commands written at once while populating: enough to make round trips cheap.
+const BATCH_COMMANDS: u64 = 1000;
+const BATCH_BYTES: usize = 256 * 1024;
+/// An exchange off the measured path may take this long at least: an emulated guest is slow.
+const PATIENCE: Duration = Duration::from_secs(20);
+/// INFO is a few KiB; this is no INFO any more.
+const TEXT_MAX: usize = 4 << 20;
+
+/// A connection on which single commands are asked.
+pub(super) struct Control<'a> {
+    link: &'a mut Link,
+}
+
+impl<'a> Control<'a> {
+    /// Over this connection.
+    pub(super) fn new(link: &'a mut Link) -> Self {
+        Control { link }
+    }
+
+    /// PING.
+    pub(super) fn ping(&mut self) -> Result<(), Fault> {
+        self.ask(&["PING"]).map(|_| ())
+    }
+
+    /// Sends a command and returns its answer, a status, integer or text.
+    fn ask(&mut self, words: &[&str]) -> Result<String, Fault> {
+        let mut request = format!("*{}\r\n", words.len());
+        words.iter().for_each(|word| request.push_str(&format!("${}\r\n{word}\r\n", word.len())));
+        self.link.send(request.as_bytes())?;
+        self.answer(words[0])
+    }
+
+    fn line(&mut self) -> Result<String, Fault> {
+        let mut text = Vec::new();
+        self.link.receive(|bytes| {
+            let end = bytes.iter().position(|byte| *byte == b'\n');
+            let used = end.map_or(bytes.len(), |end| end + 1);
+            text.extend_from_slice(&bytes[..used]);
+            if text.len() > TEXT_MAX {
+                return Err(not_redis("an endless line"));
+            }
+            Ok((used, end))
+        })?;
+        Ok(String::from_utf8_lossy(&text).trim_end().to_owned())
+    }
+
+    fn answer(&mut self, asked: &str) -> Result<String, Fault> {
+        let line = self.line()?;
+        match line.chars().next() {
+            Some('+' | ':') => Ok(line[1..].to_owned()),
+            Some('-') => Err(Fault::new(format!("{asked} was answered with an error: {}", &line[1..]))),
+            Some('$') => {
+                let length = line[1..].parse::<usize>().ok().filter(|length| *length <= TEXT_MAX);
+                self.body(length.ok_or_else(|| not_redis(&line))?)
+            }
+            _ => Err(not_redis(&line)),
+        }
+    }
+
+    fn body(&mut self, length: usize) -> Result<String, Fault> {
+        let mut text = Vec::new();
+        self.link.receive(|bytes| {
+            let used = bytes.len().min(length + 2 - text.len());
+            text.extend_from_slice(&bytes[..used]);
+            Ok((used, (text.len() == length + 2).then_some(())))
+        })?;
+        text.truncate(length);
+        Ok(String::from_utf8_lossy(&text).into_owned())
+    }
+
+    fn keys(&mut self) -> Result<u64, Fault> {
+        let size = self.ask(&["DBSIZE"])?;
+        size.parse().map_err(|_| not_redis(&size))
+    }
+}
+
+fn not_redis(seen: &str) -> Fault {
+    let seen: String = seen.chars().take(60).collect();
+    Fault::new(format!("this is no answer of a Redis server: '{seen}'"))
+        .remedy("see that the workload's port is the one Redis listens on")
+}
+
+/// The server's own counts at one moment.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(super) struct Counts {
+    // How often each command was called or rejected.
+    calls: BTreeMap<String, u64>,
+    hits: u64,
+    misses: u64,
+    keys: u64,
+    info: BTreeMap<String, String>,
+}
+
+impl Counts {
+    /// Reads them over a connection of its own. Its commands, INFO and DBSIZE, are in no mix.
+    pub(super) fn read(plan: &LoadPlan) -> Result<Self, Fault> {
+        let mut link = Link::open(plan.endpoint, plan.timeout.max(PATIENCE))?;
+        let mut control = Control::new(&mut link);
+        let mut text = String::new();
+        for section in ["server", "stats", "commandstats", "persistence", "memory"] {
+            text.push_str(&control.ask(&["INFO", section])?);
+        }
+        let mut counts = Counts::parse(&text);
+        counts.keys = control.keys()?;
+        Ok(counts)
+    }
+
+    fn parse(text: &str) -> Self {
+        let mut counts = Counts::default();
+        for (name, value) in text.lines().filter_map(|line| line.split_once(':')) {
+            let value = value.trim_end();
+            if let Some(command) = name.strip_prefix("cmdstat_") {
+                let field = |wanted: &str| {
+                    value.split(',').find_map(|field| field.strip_prefix(wanted)?.parse::<u64>().ok()).unwrap_or(0)
+                };
+                counts.calls.insert(command.to_lowercase(), field("calls=") + field("rejected_calls="));
+            } else {
+                counts.info.insert(name.to_owned(), value.to_owned());
+            }
+        }
+        let number = |name: &str| counts.info.get(name).and_then(|value| value.parse().ok()).unwrap_or(0);
+        (counts.hits, counts.misses) = (number("keyspace_hits"), number("keyspace_misses"));
+        counts
+    }
+}
+
+/// Writes the first `populate` keys and sees that they are there.
+pub(super) fn populate(options: &Options, value: &Value, plan: &LoadPlan) -> Result<Verified, Fault> {
+    let mut link = Link::open(plan.endpoint, plan.timeout.max(PATIENCE))?;
+    let before = Control::new(&mut link).keys()?;
+    let set = Template::named("set", value);
+    let mut request = Vec::with_capacity(BATCH_BYTES);
+    let (mut written, mut unanswered) = (0, 0);
+    while written < options.populate {
+        request.clear();
+        let from = written;
+        while written < options.populate && written - from < BATCH_COMMANDS && request.len() < BATCH_BYTES {
+            set.write(written, options.keys, &mut request);
+            written += 1;
+        }
+        link.send(&request)?;
+        // While these are worked on, the answers to the batch before are read: the server never waits for us.
+        await_ok(&mut link, unanswered)?;
+        unanswered = written - from;
+    }
+    await_ok(&mut link, unanswered)?;
+    let found = Control::new(&mut link).keys()?;
+    // Keys that stood there before may be among those written.
+    if found < options.populate || found > options.populate + before {
+        let message =
+            format!("{} keys were written, the server holds {found} and held {before} before", options.populate);
+        return Err(Fault::new(message).remedy("see that it has memory for them and evicts nothing (maxmemory)"));
+    }
+    Ok(Verified { facts: BTreeMap::from([("populated.keys".to_owned(), found.to_string())]), ..Verified::default() })
+}
+
+/// Reads `count` answers, all `+OK`.
+fn await_ok(link: &mut Link, count: u64) -> Result<(), Fault> {
+    const OK: &[u8] = b"+OK\r\n";
+    for _ in 0..count {
+        let mut at = 0;
+        let right = link.receive(|bytes| {
+            let used = bytes.len().min(OK.len() - at);
+            let same = bytes[..used] == OK[at..at + used];
+            at += used;
+            // A wrong answer is read again, as text, from where it went wrong.
+            Ok(if same { (used, (at == OK.len()).then_some(true)) } else { (0, Some(false)) })
+        })?;
+        if !right {
+            let text = Control::new(link).line()?;
+            return Err(Fault::new(format!("a SET was refused while the data set was written: {text}"))
+                .remedy("see that the server may be written to and has memory enough"));
+        }
+    }
+    Ok(())
+}
+
+/// Holds what the server counted between `before` and `after` against what the client sent.
+pub(super) fn verify(
+    options: &Options,
+    operations: &[String],
+    before: &Counts,
+    after: &Counts,
+    ledger: &Ledger,
+) -> Verified {
+    let mut checks = Vec::new();
+    for (at, name) in operations.iter().enumerate() {
+        let calls = |counts: &Counts| counts.calls.get(name).copied().unwrap_or(0);
+        let served = calls(after).saturating_sub(calls(before));
+        let (sent, answered) = (ledger.sent[at], ledger.answered[at]);
+        // Without a lost connection the two bounds are one.
+        checks.push(Check {
+            name: format!("calls of {name}"),
+            passed: (answered..=sent).contains(&served),
+            detail: format!("the server counted {served}, the client sent {sent} and got {answered} answers"),
+        });
+    }
+    let get = operations.iter().position(|name| name == "get");
+    checks.extend(get.map(|get| lookups(options, before, after, ledger, get)));
+    let other_keys = COMMANDS.iter().any(|row| row.makes_other_keys && operations.iter().any(|name| name == row.name));
+    let exact = options.populate == options.keys && !other_keys;
+    checks.push(Check {
+        name: "keys in the data set".into(),
+        passed: after.keys >= options.populate && (!exact || after.keys == options.keys),
+        detail: format!("{} keys after the run, {} of '{STRING_KEY}' written before it", after.keys, options.populate),
+    });
+    Verified { checks, facts: facts(after) }
+}
+
+fn lookups(options: &Options, before: &Counts, after: &Counts, ledger: &Ledger, get: usize) -> Check {
+    let hits = after.hits.saturating_sub(before.hits);
+    let misses = after.misses.saturating_sub(before.misses);
+    let (answered, empty) = (ledger.answered[get], ledger.empty[get]);
+    let lost = ledger.sent[get] - answered;
+    let found = answered - empty;
+    // A request whose answer was lost may have been looked up; an error reply looked nothing up.
+    let agree = misses >= empty && misses <= empty + lost && hits <= found + lost;
+    let complete = options.populate < options.keys || empty == 0;
+    let ratio = hits as f64 / (hits + misses).max(1) as f64;
+    Check {
+        name: "hit ratio".into(),
+        passed: agree && complete,
+        detail: format!(
+            "{:.4} by the server ({hits} hits, {misses} misses); the client found {found} values and {empty} times none",
+            ratio
+        ),
+    }
+}
+
+fn facts(counts: &Counts) -> BTreeMap<String, String> {
+    const SHOWN: [&str; 9] = [
+        "redis_version",
+        "valkey_version",
+        "redis_mode",
+        "os",
+        "gcc_version",
+        "mem_allocator",
+        "io_threads_active",
+        "aof_enabled",
+        "used_memory_peak",
+    ];
+    let shown = SHOWN.iter().filter_map(|name| counts.info.get_key_value(*name));
+    shown.map(|(name, value)| (name.clone(), value.clone())).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn counts(get: u64, set: u64, hits: u64, misses: u64) -> Counts {
+        Counts::parse(&format!(
+            "# Stats\r\nkeyspace_hits:{hits}\r\nkeyspace_misses:{misses}\r\nredis_version:7.0.15\r\n\
+             cmdstat_get:calls={get},usec=3,usec_per_call=1.00,rejected_calls=0,failed_calls=0\r\n\
+             cmdstat_SET:calls={set},usec=3,usec_per_call=1.00,rejected_calls=1,failed_calls=0\r\n"
+        ))
+    }
+
+    fn failed(after: Counts, ledger: &Ledger) -> Vec<String> {
+        let options: Options = serde_json::from_value(serde_json::json!({
+            "mix": {"get": 1, "set": 1}, "value_bytes": 64, "keys": 10, "populate": 10, "verify": true
+        }))
+        .unwrap();
+        let after = Counts { keys: 10, ..after };
+        let verified = verify(&options, &["get".into(), "set".into()], &counts(5, 5, 5, 0), &after, ledger);
+        assert_eq!(verified.facts["redis_version"], "7.0.15");
+        verified.checks.into_iter().filter(|check| !check.passed).map(|check| check.name).collect()
+    }
+
+    #[test]
+    fn the_servers_counts_must_be_the_clients() {
+        let ledger = Ledger { sent: vec![10, 4], answered: vec![10, 4], empty: vec![0, 0] };
+        assert!(failed(counts(15, 9, 15, 0), &ledger).is_empty());
+        assert_eq!(failed(counts(14, 9, 15, 0), &ledger), ["calls of get"]);
+        assert_eq!(failed(counts(15, 10, 15, 0), &ledger), ["calls of set"]);
+        assert_eq!(failed(counts(15, 9, 14, 1), &ledger), ["hit ratio"]);
+        assert_eq!(failed(Counts { calls: BTreeMap::new(), ..counts(15, 9, 15, 0) }, &ledger).len(), 2);
+    }
+
+    #[test]
+    fn a_lost_answer_leaves_room_for_one_call() {
+        let ledger = Ledger { sent: vec![10, 4], answered: vec![9, 4], empty: vec![0, 0] };
+        assert!(failed(counts(15, 9, 15, 0), &ledger).is_empty());
+        assert!(failed(counts(14, 9, 14, 0), &ledger).is_empty());
+        assert_eq!(failed(counts(13, 9, 14, 0), &ledger), ["calls of get"]);
+    }
+
+    #[test]
+    fn a_miss_in_a_full_data_set_is_a_failed_check() {
+        let ledger = Ledger { sent: vec![10, 4], answered: vec![10, 4], empty: vec![1, 0] };
+        assert_eq!(failed(counts(15, 9, 14, 1), &ledger), ["hit ratio"]);
+    }
+}

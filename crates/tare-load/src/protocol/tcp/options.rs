@@ -1,0 +1,247 @@
+//! What a workload may say about requests and replies.
+
+use serde::{Deserialize, Serialize};
+use tare_core::config::{Fields, Node, NodeKind, Problems};
+
+const REPLY_BYTES_MAX: u64 = super::REPLY_MAX;
+
+/// Bytes written as text: printable ASCII as it is, everything else as `\r`, `\n`, `\t`, `\0`, `\\` or `\x41`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(into = "String", try_from = "String")]
+pub(super) struct Bytes(pub Vec<u8>);
+
+impl From<Bytes> for String {
+    fn from(bytes: Bytes) -> String {
+        let show = |byte: &u8| match byte {
+            b'\\' => "\\\\".to_owned(),
+            b'\r' => "\\r".to_owned(),
+            b'\n' => "\\n".to_owned(),
+            b' '..=b'~' => char::from(*byte).to_string(),
+            byte => format!("\\x{byte:02x}"),
+        };
+        bytes.0.iter().map(show).collect()
+    }
+}
+
+impl TryFrom<String> for Bytes {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        let mut bytes = Vec::new();
+        let mut rest = text.as_bytes();
+        while let Some((first, tail)) = rest.split_first() {
+            rest = tail;
+            if *first != b'\\' {
+                bytes.push(*first);
+                continue;
+            }
+            let Some((kind, tail)) = rest.split_first() else { return Err("the text ends in a single '\\'".into()) };
+            rest = tail;
+            bytes.push(match kind {
+                b'r' => b'\r',
+                b'n' => b'\n',
+                b't' => b'\t',
+                b'0' => 0,
+                b'\\' => b'\\',
+                b'x' => {
+                    let digits = rest.get(..2).and_then(|digits| std::str::from_utf8(digits).ok());
+                    let byte = digits.and_then(|digits| u8::from_str_radix(digits, 16).ok());
+                    rest = rest.get(2..).unwrap_or_default();
+                    byte.ok_or("after '\\x' two hexadecimal digits are wanted")?
+                }
+                other => return Err(format!("'\\{}' means nothing here", char::from(*other).escape_default())),
+            });
+        }
+        Ok(Bytes(bytes))
+    }
+}
+
+/// How a reply ends.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum Until {
+    /// With this text.
+    Until(Bytes),
+    /// After so many bytes.
+    Bytes(u64),
+}
+
+/// A request and what is to come back.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Exchange {
+    /// The operation's name in the record.
+    pub name: String,
+    /// How often it is drawn, against the others' weights.
+    pub weight: u64,
+    /// What is sent.
+    pub request: Bytes,
+    /// How the reply ends.
+    pub reply: Until,
+    /// A text that must be in the reply.
+    pub expect: Option<Bytes>,
+}
+
+/// The options, every default filled in.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Options {
+    /// What is asked.
+    pub requests: Vec<Exchange>,
+    /// What is sent once, each over a connection of its own, to write the data set.
+    pub populate: Vec<Exchange>,
+}
+
+/// Checks a user's options and writes them down: one exchange, or a list of them under `requests`.
+pub(super) fn read(node: &Node, problems: &mut Problems) -> Option<serde_json::Value> {
+    let before = problems.len();
+    let mut fields = Fields::of(node, "protocol 'tcp'", problems)?;
+    let populate = fields.get("populate").map(|node| read_list(node, "populate", problems)).unwrap_or_default();
+    let requests = match fields.get("requests") {
+        Some(node) => read_list(node, "request", problems),
+        None => {
+            let one = read_exchange(&mut fields, "request".to_owned(), problems);
+            one.into_iter().collect()
+        }
+    };
+    fields.finish(problems);
+    if let (true, Some(first)) = (requests.is_empty() && problems.len() == before, node_of(node, "requests")) {
+        problems.add(first.place, "there is no request", "add '- request: ...'");
+    }
+    let options = Options { requests, populate };
+    (problems.len() == before).then(|| serde_json::to_value(options).expect("plain data"))
+}
+
+fn node_of<'n>(node: &'n Node, name: &str) -> Option<&'n Node> {
+    match &node.kind {
+        NodeKind::Map(entries) => entries.iter().find(|(key, ..)| key == name).map(|(.., node)| node),
+        _ => None,
+    }
+}
+
+fn read_list(node: &Node, what: &str, problems: &mut Problems) -> Vec<Exchange> {
+    let items = node.items(problems).unwrap_or_default();
+    if items.len() > 1000 {
+        problems.add(node.place, format!("{} requests are too many", items.len()), "at most 1000");
+        return Vec::new();
+    }
+    let mut names = std::collections::BTreeSet::new();
+    let mut exchanges = Vec::new();
+    for (number, item) in items.iter().enumerate() {
+        let name = if items.len() == 1 { what.to_owned() } else { format!("{what}-{}", number + 1) };
+        let Some(mut fields) = Fields::of(item, "a request", problems) else { continue };
+        let exchange = read_exchange(&mut fields, name, problems);
+        fields.finish(problems);
+        if let Some(exchange) = exchange {
+            if !names.insert(exchange.name.clone()) {
+                problems.add(item.place, format!("there are two requests named '{}'", exchange.name), "rename one");
+            }
+            exchanges.push(exchange);
+        }
+    }
+    exchanges
+}
+
+fn read_exchange(fields: &mut Fields<'_>, name: String, problems: &mut Problems) -> Option<Exchange> {
+    let name = fields.text("name", problems).unwrap_or(name);
+    let weight = fields.integer("weight", 1..=1_000_000, problems).unwrap_or(1);
+    let hex = fields.get("hex");
+    let request = match hex {
+        Some(node) => read_hex(node, problems),
+        None => fields.require("request", problems).and_then(|node| read_bytes(node, problems)),
+    };
+    if let (Some(node), Some(_)) = (hex, fields.get("request")) {
+        problems.add(node.place, "a request is written as 'request' or as 'hex', here are both", "keep one of them");
+    }
+    let reply = fields.require("reply", problems).and_then(|node| read_reply(node, problems));
+    let expect = match fields.get("expect") {
+        Some(node) => Some(read_bytes(node, problems)?),
+        None => None,
+    };
+    Some(Exchange { name, weight, request: request?, reply: reply?, expect })
+}
+
+fn read_reply(node: &Node, problems: &mut Problems) -> Option<Until> {
+    let (kind, place, value) = node.kind("the reply's end", problems)?;
+    match kind {
+        "until" => read_bytes(value, problems).map(Until::Until),
+        "bytes" => value.integer(1..=REPLY_BYTES_MAX, problems).map(Until::Bytes),
+        other => {
+            Node::unknown(other, place, "end of a reply", &["until", "bytes"], problems);
+            None
+        }
+    }
+}
+
+fn read_bytes(node: &Node, problems: &mut Problems) -> Option<Bytes> {
+    let text = node.text(problems)?;
+    match Bytes::try_from(text) {
+        Ok(bytes) if bytes.0.is_empty() => {
+            problems.add(node.place, "this text is empty", "write at least one character");
+            None
+        }
+        Ok(bytes) => Some(bytes),
+        Err(message) => {
+            problems.add(node.place, message, r"known are \r \n \t \0 \\ and \x41");
+            None
+        }
+    }
+}
+
+fn read_hex(node: &Node, problems: &mut Problems) -> Option<Bytes> {
+    let text: String = node.text(problems)?.split_whitespace().collect();
+    let byte = |at: usize| text.get(at..at + 2).and_then(|digits| u8::from_str_radix(digits, 16).ok());
+    let bytes: Option<Vec<u8>> = (0..text.len()).step_by(2).map(byte).collect();
+    let bytes = bytes.filter(|bytes| !bytes.is_empty()).map(Bytes);
+    if bytes.is_none() {
+        problems.add(node.place, "these are no hexadecimal bytes", "write two digits for each byte, such as 0d 0a");
+    }
+    bytes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn check(text: &str) -> Result<Options, Vec<String>> {
+        let mut problems = Problems::new("workload.yaml", text);
+        let node = tare_core::config::parse(text, &mut problems).unwrap();
+        match read(&node, &mut problems) {
+            Some(options) => Ok(serde_json::from_value(options).unwrap()),
+            None => Err(problems.into_vec().iter().map(ToString::to_string).collect()),
+        }
+    }
+
+    #[test]
+    fn one_request_or_several() {
+        let one = check("request: 'version\\r\\n'\nreply: {until: \"\\r\\n\"}\nexpect: VERSION\n").unwrap();
+        assert_eq!(one.requests[0].request.0, b"version\r\n");
+        assert_eq!(one.requests[0].reply, Until::Until(Bytes(b"\r\n".to_vec())));
+        let two = check(
+            "requests:\n- {hex: 00 ff, reply: {bytes: 4}}\n- {name: b, request: x, reply: {bytes: 1}, weight: 3}",
+        );
+        let two = two.unwrap().requests;
+        assert_eq!((two[0].name.as_str(), two[0].request.0.as_slice(), two[1].weight), ("request-1", &[0, 255][..], 3));
+    }
+
+    #[test]
+    fn every_mistake_has_its_place() {
+        let found = check("request: a\\q\nhex: 0d\nreply: {untl: x}\nexpcet: y\n").unwrap_err();
+        assert!(found.iter().any(|f| f.contains("workload.yaml:2:6") && f.contains("both")), "{found:#?}");
+        assert!(found.iter().any(|f| f.contains("yaml:3:9") && f.contains("did you mean 'until'")), "{found:#?}");
+        assert!(found.iter().any(|f| f.contains("yaml:4:1") && f.contains("did you mean 'expect'")), "{found:#?}");
+        assert!(check("requests: []").unwrap_err()[0].contains("no request"));
+        assert!(check("{request: a, reply: {bytes: 0}}").unwrap_err()[0].contains("out of range"));
+        assert!(check("{hex: 0, reply: {bytes: 1}}").unwrap_err()[0].contains("hexadecimal"));
+        assert_eq!(check("{}").unwrap_err().len(), 2);
+    }
+
+    proptest! {
+        #[test]
+        fn bytes_survive_being_written_down(bytes in prop::collection::vec(any::<u8>(), 0..40)) {
+            let text = String::from(Bytes(bytes.clone()));
+            prop_assert_eq!(Bytes::try_from(text).unwrap().0, bytes);
+        }
+    }
+}
