@@ -22,12 +22,14 @@ mod leftovers;
 mod link;
 mod observe;
 mod options;
+mod pull;
 mod run;
 mod socket;
 mod spec;
 
 pub use guest_engine::GUEST_MODULES;
 pub use image::{CachedImage, cached_images, remove_image, remove_image_of};
+pub use pull::pull;
 
 use engine::Engine;
 use std::path::Path;

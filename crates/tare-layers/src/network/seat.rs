@@ -7,12 +7,13 @@ use crate::leftovers;
 use rustix::mount::UnmountFlags;
 use rustix::thread::UnshareFlags;
 use std::fs::File;
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream};
 use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
+use std::time::Duration;
 use tare_core::fault::{Doing, Fault};
 
 /// Where named network namespaces stand, as ip(8) has it.
@@ -93,6 +94,22 @@ impl GeneratorSeat {
         };
         // SAFETY: between fork and exec only setns(2) is called, which is a plain system call, and errno is read.
         unsafe { command.pre_exec(move_in) };
+    }
+
+    /// Opens a TCP connection from inside the namespace.
+    ///
+    /// # Errors
+    /// When nothing accepts it within `limit`.
+    pub fn reach(&self, endpoint: SocketAddr, limit: Duration) -> std::io::Result<TcpStream> {
+        let connect = || {
+            rustix::thread::move_into_link_name_space(
+                self.namespace.as_fd(),
+                Some(rustix::thread::LinkNameSpaceType::Network),
+            )?;
+            TcpStream::connect_timeout(&endpoint, limit)
+        };
+        // A thread of its own: a namespace belongs to a thread, and this one must not leave its own.
+        std::thread::scope(|scope| scope.spawn(connect).join().expect("connecting does not panic"))
     }
 
     /// Removes the links and the namespace. What still runs in the namespace loses its network.
