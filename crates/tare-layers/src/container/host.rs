@@ -250,10 +250,11 @@ impl Inner {
             let state = run::inspect(&self.engine, container)?.and_then(|found| found.state).unwrap_or_default();
             match run::state_of(&state) {
                 InstanceState::Ended(how) => {
-                    let text = run::log(&self.engine, container)?;
                     if state.exit_code != Some(0) {
-                        return Err(Fault::new(format!("the resource probe ended with {how}")).with_log(text));
+                        let log = run::log(&self.engine, container)?;
+                        return Err(Fault::new(format!("the resource probe ended: {how}")).with_log(log));
                     }
+                    let text = run::standard_output(&self.engine, container)?;
                     return serde_json::from_str(&text).doing("understand what the resource probe says");
                 }
                 InstanceState::Running if Instant::now() >= deadline => {

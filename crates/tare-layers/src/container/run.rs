@@ -135,7 +135,19 @@ pub(crate) fn state_of(state: &ContainerState) -> InstanceState {
 /// # Errors
 /// When the engine does not answer or knows no such container.
 pub(crate) fn log(engine: &Engine, name: &str) -> Result<String, Fault> {
-    let options = LogsOptionsBuilder::new().stdout(true).stderr(true).tail(LOG_LINES).build();
+    output(engine, name, true)
+}
+
+/// What a container wrote to its standard output, its end at least.
+///
+/// # Errors
+/// When the engine does not answer or knows no such container.
+pub(crate) fn standard_output(engine: &Engine, name: &str) -> Result<String, Fault> {
+    output(engine, name, false)
+}
+
+fn output(engine: &Engine, name: &str, errors_too: bool) -> Result<String, Fault> {
+    let options = LogsOptionsBuilder::new().stdout(true).stderr(errors_too).tail(LOG_LINES).build();
     let output = engine.docker().logs(name, Some(options));
     let collect = async {
         let mut kept: Vec<u8> = Vec::new();

@@ -98,7 +98,7 @@ pub(crate) fn container(order: &Order) -> Result<ContainerCreateBody, Fault> {
 fn host_config(order: &Order, ports: &[u16]) -> Result<HostConfig, Fault> {
     let resources = &order.start.service.resources;
     let memory = i64::try_from(resources.memory_bytes).unwrap_or(i64::MAX);
-    let open_files = i64::try_from(local::OPEN_FILES).unwrap_or(i64::MAX);
+    let open_files = i64::try_from(open_files()).unwrap_or(i64::MAX);
     let network = match order.options.network {
         Network::Host => "host",
         Network::Published | Network::Bridge => order.network,
@@ -134,6 +134,20 @@ fn host_config(order: &Order, ports: &[u16]) -> Result<HostConfig, Fault> {
         init: Some(false),
         ..Default::default()
     })
+}
+
+/// Open files that the service may have: as many as in every form, or as many as this machine lets root give, which
+/// is less where even root may not raise its own limit.
+fn open_files() -> u64 {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let own = getrlimit(Resource::Nofile);
+    match own.maximum {
+        Some(most) if most < local::OPEN_FILES => {
+            let raised = Rlimit { current: own.current, maximum: Some(local::OPEN_FILES) };
+            setrlimit(Resource::Nofile, raised).map_or(most, |()| local::OPEN_FILES)
+        }
+        _ => local::OPEN_FILES,
+    }
 }
 
 /// The CPUs the container may run on: the service's own, or all of the system under test. None where the host itself
