@@ -1,1 +1,32 @@
-//! Placeholder heading; see the crate's own documentation.
+//! Bundles: the root filesystem of a service, made once from packages, an image or a folder, addressed by the digest
+//! of its tree, and emitted as a directory, an archive and a disk, so that every form executes the same files.
+//!
+//! A store is a directory:
+//!
+//! ```text
+//! recipes/<key>.json      which bundle a recipe led to
+//! bundles/<digest>/       bundle.json, lock, files/tree, files/archive.tar, files/disk-<writer>.ext4
+//! kernels/<release>/      kernel.json, vmlinuz, lib/modules/<release>
+//! building/<name>/        what is being made; removed by the next who opens the store if its maker is gone
+//! locks/<key>             one maker at a time for each recipe
+//! ```
+//!
+//! **Architecture invariant:** whatever stands under `bundles` and `kernels` is complete, because it gets there by a
+//! rename; and no path of an archive is ever opened by name, see [`unpack`].
+
+mod built;
+mod command;
+mod digest;
+mod emit;
+mod folder;
+mod image;
+mod kernel;
+mod packages;
+mod places;
+mod store;
+mod tree;
+mod unpack;
+
+pub use built::{BundleInfo, BundleListing, ListedFile};
+pub use image::ImageConfig;
+pub use store::{PullImage, Store};

@@ -1,0 +1,227 @@
+//! A bundle that stands in the store.
+
+use crate::image::ImageConfig;
+use crate::places::{self, Places};
+use crate::tree::{self, Kind};
+use crate::{digest, emit};
+use rustix::fs::FlockOperation;
+use serde::{Deserialize, Serialize};
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+use std::time::{SystemTime, UNIX_EPOCH};
+use tare_core::bundle::{Bundle, Recipe, Source};
+use tare_core::fault::{Doing, Fault};
+
+/// What is written beside a tree, in `bundle.json`.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct Facts {
+    pub(crate) digest: String,
+    pub(crate) recipe: Recipe,
+    pub(crate) built_at: u64,
+    pub(crate) tree_bytes: u64,
+    pub(crate) tree_entries: u64,
+    #[serde(default)]
+    pub(crate) packages: Vec<String>,
+    #[serde(default)]
+    pub(crate) image: Option<ImageConfig>,
+}
+
+/// What a bundle is, for a list of bundles.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BundleInfo {
+    /// `sha256:<hex>` of the tree.
+    pub digest: String,
+    /// The recipe it was first made by, in words.
+    pub recipe: String,
+    /// Bytes of all files of the tree.
+    pub tree_bytes: u64,
+    /// Entries of the tree.
+    pub tree_entries: u64,
+    /// Bytes of the archive, if it has been emitted.
+    pub archive_bytes: Option<u64>,
+    /// Bytes that the disk image takes on disk, if it has been emitted; it is sparse.
+    pub disk_bytes: Option<u64>,
+    /// When it was built, seconds since 1970.
+    pub built_at: u64,
+    /// When it was last asked for, seconds since 1970.
+    pub used_at: u64,
+}
+
+/// Everything about one bundle.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BundleListing {
+    /// What it is.
+    pub info: BundleInfo,
+    /// Where its tree is.
+    pub directory: PathBuf,
+    /// The packages in it: name, version, architecture. Empty when it is not made of packages.
+    pub packages: Vec<String>,
+    /// How the image it is made of wants to be started.
+    pub image: Option<ImageConfig>,
+    /// What is in its tree, sorted by path.
+    pub files: Vec<ListedFile>,
+}
+
+/// One entry of a bundle's tree.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ListedFile {
+    /// Absolute path inside the bundle; with ` -> target` for a link.
+    pub path: String,
+    /// Type and permissions as in `-0644`: a letter as `ls` writes it, then the octal bits.
+    pub mode: String,
+    /// Owner and group.
+    pub owner: (u32, u32),
+    /// Bytes of a file; 0 for anything else.
+    pub bytes: u64,
+}
+
+/// A bundle in use: as long as this lives, nobody removes it.
+pub(crate) struct Built {
+    folder: PathBuf,
+    places: Places,
+    facts: Facts,
+    emitting: Mutex<()>,
+    _lock: File,
+}
+
+impl Built {
+    /// Opens the bundle of this digest for use; none if it is not (or no more) there.
+    pub(crate) fn open(places: &Places, digest: &str) -> Result<Option<Built>, Fault> {
+        let folder = places.bundle(digest);
+        if !folder.is_dir() {
+            return Ok(None);
+        }
+        let what = || format!("use the bundle {digest}");
+        let Ok(lock) = places::lock_file(&folder.join("lock"), FlockOperation::LockShared) else { return Ok(None) };
+        // It may have been removed while the lock was waited for.
+        let Ok(facts) = read_facts(&folder) else { return Ok(None) };
+        lock.set_modified(SystemTime::now()).doing(what())?;
+        Ok(Some(Built { folder, places: places.clone(), facts, emitting: Mutex::new(()), _lock: lock }))
+    }
+
+    fn emit(&self, name: &str, write: impl FnOnce(&Path, &Path) -> Result<(), Fault>) -> Result<PathBuf, Fault> {
+        let path = self.folder.join("files").join(name);
+        let _mine = self.emitting.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        if path.exists() {
+            return Ok(path);
+        }
+        let key = self.facts.digest.trim_start_matches("sha256:");
+        let _lock = self.places.lock(key)?;
+        if path.exists() {
+            return Ok(path);
+        }
+        let work = self.places.workplace()?;
+        let part = work.path.join("emission");
+        write(&tree_of(&self.folder), &part).map_err(|fault| fault.context(format_args!("could not emit {name}")))?;
+        let what = || format!("keep {}", path.display());
+        let file = File::open(&part).doing(what())?;
+        file.sync_all().doing(what())?;
+        rustix::fs::fchmod(&file, rustix::fs::Mode::from_raw_mode(0o444)).doing(what())?;
+        std::fs::rename(&part, &path).doing(what())?;
+        Ok(path)
+    }
+}
+
+impl Bundle for Built {
+    fn digest(&self) -> &str {
+        &self.facts.digest
+    }
+
+    fn directory(&self) -> Result<PathBuf, Fault> {
+        Ok(tree_of(&self.folder))
+    }
+
+    fn archive(&self) -> Result<PathBuf, Fault> {
+        self.emit("archive.tar", |root, out| {
+            let file = File::create_new(out).doing(format_args!("create {}", out.display()))?;
+            emit::archive::write(root, &tree::read(root)?, &file)
+        })
+    }
+
+    fn disk(&self) -> Result<PathBuf, Fault> {
+        self.emit(&disk_name(), |root, out| emit::disk::write(root, &tree::read(root)?, &self.facts.digest, out))
+    }
+}
+
+/// Where the tree of the bundle in `folder` is. The directory above it is closed to others, because a tree may hold
+/// set-id programs.
+pub(crate) fn tree_of(folder: &Path) -> PathBuf {
+    folder.join("files/tree")
+}
+
+pub(crate) fn read_facts(folder: &Path) -> Result<Facts, Fault> {
+    let path = folder.join("bundle.json");
+    let bytes = std::fs::read(&path).doing(format_args!("read {}", path.display()))?;
+    serde_json::from_slice(&bytes).doing(format_args!("read {}", path.display()))
+}
+
+/// What the bundle in `folder` is.
+pub(crate) fn info(folder: &Path) -> Result<BundleInfo, Fault> {
+    let facts = read_facts(folder)?;
+    let used = std::fs::metadata(folder.join("lock")).and_then(|facts| facts.modified()).unwrap_or(UNIX_EPOCH);
+    let size = |name: &str| {
+        use std::os::unix::fs::MetadataExt;
+        std::fs::metadata(folder.join("files").join(name)).ok().map(|facts| facts.blocks() * 512)
+    };
+    Ok(BundleInfo {
+        digest: facts.digest,
+        recipe: in_words(&facts.recipe),
+        tree_bytes: facts.tree_bytes,
+        tree_entries: facts.tree_entries,
+        archive_bytes: size("archive.tar"),
+        disk_bytes: size(&disk_name()),
+        built_at: facts.built_at,
+        used_at: used.duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs()),
+    })
+}
+
+/// Everything about the bundle in `folder`; its tree is read again.
+pub(crate) fn listing(folder: &Path) -> Result<BundleListing, Fault> {
+    let facts = read_facts(folder)?;
+    let directory = tree_of(folder);
+    let entries = tree::read(&directory)?;
+    let found = digest::of_tree(&directory, &entries)?;
+    if found != facts.digest {
+        return Err(Fault::new(format!("the tree of {} was changed: it is {found} now", facts.digest))
+            .remedy("remove the bundle and build it anew"));
+    }
+    let files = entries.iter().map(listed).collect();
+    let (packages, image) = (facts.packages, facts.image);
+    Ok(BundleListing { info: info(folder)?, directory, packages, image, files })
+}
+
+fn listed(entry: &tree::Entry) -> ListedFile {
+    let (letter, bytes) = match entry.kind {
+        Kind::Folder => ('d', 0),
+        Kind::File(size) => ('-', size),
+        Kind::Link(_) => ('l', 0),
+        Kind::Char(..) => ('c', 0),
+        Kind::Block(..) => ('b', 0),
+        Kind::Pipe => ('p', 0),
+        Kind::Socket => ('s', 0),
+    };
+    let mut path = format!("/{}", tree::shown(&entry.path));
+    if let Kind::Link(target) = &entry.kind {
+        path.push_str(&format!(" -> {}", tree::shown(target)));
+    }
+    let mode = format!("{letter}{:04o}", entry.meta.mode);
+    ListedFile { path, mode, owner: (entry.meta.uid, entry.meta.gid), bytes }
+}
+
+fn disk_name() -> String {
+    format!("disk-{}.ext4", emit::disk::WRITER)
+}
+
+fn in_words(recipe: &Recipe) -> String {
+    let source = match &recipe.source {
+        Source::Packages(names) => format!("packages {}", names.join(", ")),
+        Source::Image(image) => format!("image {image}"),
+        Source::Folder(folder) => format!("folder {}", folder.display()),
+    };
+    match recipe.files.len() {
+        0 => source,
+        1 => format!("{source}, with 1 file put on top"),
+        count => format!("{source}, with {count} files put on top"),
+    }
+}

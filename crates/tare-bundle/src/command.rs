@@ -1,0 +1,60 @@
+//! Runs the programs of the distribution that build what we do not build ourselves.
+
+use std::process::{Command, Stdio};
+use tare_core::fault::{Doing, Fault};
+
+/// How many lines of a failed program's complaint go into a fault.
+const LOG_LINES: usize = 20;
+
+/// Runs `program` to its end and returns what it printed.
+///
+/// `package` is what has to be installed when the program is not there.
+pub(crate) fn run(program: &str, package: &str, arguments: &[String]) -> Result<String, Fault> {
+    let path = format!("{}:/usr/sbin:/sbin:/usr/bin:/bin", std::env::var("PATH").unwrap_or_default());
+    let output = Command::new(program)
+        .args(arguments)
+        .env("PATH", path)
+        .env("LC_ALL", "C")
+        .env("DEBIAN_FRONTEND", "noninteractive")
+        .stdin(Stdio::null())
+        .output();
+    let output = match output {
+        Ok(output) => output,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+            return Err(Fault::new(format!("{program} is not installed on this machine"))
+                .remedy(format!("apt-get install {package}")));
+        }
+        Err(error) => return Err(error).doing(format!("run {program}")),
+    };
+    if output.status.success() {
+        return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
+    }
+    let mut log = String::from_utf8_lossy(&output.stdout).into_owned();
+    log.push_str(&String::from_utf8_lossy(&output.stderr));
+    Err(Fault::new(format!("{program} ended with {}", output.status)).with_log(last_lines(&log)))
+}
+
+fn last_lines(text: &str) -> String {
+    let lines: Vec<&str> = text.lines().filter(|line| !line.trim().is_empty()).collect();
+    lines[lines.len().saturating_sub(LOG_LINES)..].join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_missing_program_names_its_package() {
+        let fault = run("no-such-program-here", "some-package", &[]).unwrap_err();
+        assert_eq!(fault.remedy, "apt-get install some-package");
+    }
+
+    #[test]
+    fn a_failed_program_shows_the_end_of_its_output() {
+        let script = "seq 1 50; echo boom >&2; exit 3";
+        let fault = run("sh", "dash", &["-c".to_owned(), script.to_owned()]).unwrap_err();
+        assert!(fault.log.ends_with("boom"), "{}", fault.log);
+        assert!(!fault.log.contains("\n12\n"), "{}", fault.log);
+        assert!(fault.message.contains('3'), "{}", fault.message);
+    }
+}

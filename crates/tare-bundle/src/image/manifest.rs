@@ -1,0 +1,207 @@
+//! The documents of an image: which layers it has and how it is started.
+
+use super::parts::Parts;
+use crate::tree;
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use tare_core::fault::Fault;
+
+/// How many indexes may stand one inside the other, and how many layers an image may have. Engines allow 127.
+const MAX_NESTING: usize = 4;
+const MAX_LAYERS: usize = 1024;
+
+/// An image, ready to be unpacked.
+#[derive(Debug)]
+pub(super) struct Image {
+    pub(super) layers: Vec<Layer>,
+    pub(super) config: Config,
+}
+
+/// One layer: the part that holds it, and the digests it must have, as stored and decompressed.
+#[derive(Debug)]
+pub(super) struct Layer {
+    pub(super) part: String,
+    pub(super) stored_digest: Option<String>,
+    pub(super) plain_digest: Option<String>,
+}
+
+/// An image's configuration document.
+#[derive(Debug, Default, Deserialize)]
+pub(super) struct Config {
+    pub(super) config: Option<Run>,
+    #[serde(default)]
+    architecture: String,
+    #[serde(default)]
+    os: String,
+    #[serde(default)]
+    rootfs: Rootfs,
+}
+
+/// How it is started. The documents write `null` as well as leaving things out.
+#[derive(Debug, Default, Deserialize)]
+pub(super) struct Run {
+    #[serde(rename = "Entrypoint")]
+    pub(super) entrypoint: Option<Vec<String>>,
+    #[serde(rename = "Cmd")]
+    pub(super) command: Option<Vec<String>>,
+    #[serde(rename = "Env")]
+    pub(super) environment: Option<Vec<String>>,
+    #[serde(rename = "User")]
+    pub(super) user: Option<String>,
+    #[serde(rename = "WorkingDir")]
+    pub(super) directory: Option<String>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+struct Rootfs {
+    #[serde(default)]
+    diff_ids: Vec<String>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Descriptor {
+    #[serde(default, rename = "mediaType")]
+    media_type: String,
+    digest: String,
+    platform: Option<Platform>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Platform {
+    #[serde(default)]
+    architecture: String,
+    #[serde(default)]
+    os: String,
+}
+
+/// An index or a manifest: the one has `manifests`, the other `layers`.
+#[derive(Debug, Deserialize)]
+struct Node {
+    manifests: Option<Vec<Descriptor>>,
+    layers: Option<Vec<Descriptor>>,
+    config: Option<Descriptor>,
+}
+
+/// An entry of the `manifest.json` of `docker save`.
+#[derive(Debug, Deserialize)]
+struct Saved {
+    #[serde(rename = "Config")]
+    config: String,
+    #[serde(rename = "Layers")]
+    layers: Vec<String>,
+    #[serde(rename = "RepoTags")]
+    tags: Option<Vec<String>>,
+}
+
+/// Reads the documents of the one image that `parts` holds for this machine.
+pub(super) fn read(parts: &Parts) -> Result<Image, Fault> {
+    let image = if parts.has("index.json") {
+        read_layout(parts)?
+    } else if parts.has("manifest.json") {
+        read_saved(parts)?
+    } else {
+        return Err(Fault::new("it is no image: there is neither an index.json nor a manifest.json in it")
+            .remedy("use `docker save` (not `docker export`) or an OCI layout; a plain tree is a `folder:` bundle"));
+    };
+    if image.layers.len() > MAX_LAYERS {
+        return Err(Fault::new(format!("it has {} layers; the limit is {MAX_LAYERS}", image.layers.len())));
+    }
+    let (architecture, os) = (&image.config.architecture, &image.config.os);
+    if !(architecture.is_empty() || architecture == this_architecture()) || !(os.is_empty() || os == "linux") {
+        let made_for = tree::shown(format!("{os}/{architecture}").as_bytes());
+        return Err(Fault::new(format!("it is made for {made_for} and this is linux/{}", this_architecture()))
+            .remedy("use the image of the same name for this machine's processor"));
+    }
+    Ok(image)
+}
+
+/// What images call this machine's processor.
+fn this_architecture() -> &'static str {
+    match std::env::consts::ARCH {
+        "x86_64" => "amd64",
+        "aarch64" => "arm64",
+        other => other,
+    }
+}
+
+fn read_layout(parts: &Parts) -> Result<Image, Fault> {
+    let mut node: Node = parse("index.json", &parts.document("index.json", None)?)?;
+    for _ in 0..MAX_NESTING {
+        let Some(manifests) = &node.manifests else { break };
+        let chosen = choose(manifests)?;
+        let name = blob(&chosen.digest)?;
+        node = parse(&name, &parts.document(&name, Some(&chosen.digest))?)?;
+    }
+    let (Some(layers), Some(config)) = (node.layers, node.config) else {
+        return Err(Fault::new("its manifest names no layers and no configuration"));
+    };
+    let name = blob(&config.digest)?;
+    let config = parse(&name, &parts.document(&name, Some(&config.digest))?)?;
+    let layers = layers.into_iter().map(|layer| {
+        let part = blob(&layer.digest)?;
+        Ok(Layer { part, stored_digest: Some(layer.digest), plain_digest: None })
+    });
+    Ok(Image { layers: layers.collect::<Result<_, Fault>>()?, config })
+}
+
+/// The one manifest for this machine. Attestations, which carry an unknown platform, are no images.
+fn choose(manifests: &[Descriptor]) -> Result<&Descriptor, Fault> {
+    let images: Vec<&Descriptor> = manifests
+        .iter()
+        .filter(|one| one.media_type.is_empty() || one.media_type.contains("manifest") || one.media_type.contains("index"))
+        .filter(|one| one.platform.as_ref().is_none_or(|platform| {
+            platform.architecture == this_architecture() && platform.os == "linux"
+        }))
+        .collect();
+    match images[..] {
+        [one] => Ok(one),
+        [] => Err(Fault::new(format!("it holds no image for linux/{}", this_architecture()))
+            .remedy("use the image of the same name for this machine's processor")),
+        _ => Err(Fault::new(format!("it holds {} images, and a bundle is made of one", images.len()))
+            .remedy("save the one image into an archive of its own")),
+    }
+}
+
+fn read_saved(parts: &Parts) -> Result<Image, Fault> {
+    let saved: Vec<Saved> = parse("manifest.json", &parts.document("manifest.json", None)?)?;
+    let [image] = &saved[..] else {
+        let tags: Vec<&str> = saved.iter().flat_map(|one| one.tags.iter().flatten()).map(String::as_str).collect();
+        let tags = tree::shown(tags.join(", ").as_bytes());
+        return Err(Fault::new(format!("it holds {} images ({tags}), and a bundle is made of one", saved.len()))
+            .remedy("save the one image into an archive of its own"));
+    };
+    let name = image.config.rsplit('/').next().unwrap_or_default().trim_end_matches(".json");
+    let digest = (name.len() == 64).then(|| format!("sha256:{name}"));
+    let config: Config = parse(&image.config, &parts.document(&image.config, digest.as_deref())?)?;
+    let digests = &config.rootfs.diff_ids;
+    if digests.len() != image.layers.len() {
+        return Err(Fault::new(format!(
+            "its manifest names {} layers and its configuration {}",
+            image.layers.len(),
+            digests.len()
+        )));
+    }
+    let layers = image.layers.iter().zip(digests).map(|(part, digest)| {
+        blob(digest)?;
+        Ok(Layer { part: part.clone(), stored_digest: None, plain_digest: Some(digest.clone()) })
+    });
+    Ok(Image { layers: layers.collect::<Result<_, Fault>>()?, config })
+}
+
+/// The part that holds the bytes of this digest.
+fn blob(digest: &str) -> Result<String, Fault> {
+    match digest.strip_prefix("sha256:") {
+        Some(hex) if hex.len() == 64 && hex.bytes().all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(&b)) => {
+            Ok(format!("blobs/sha256/{hex}"))
+        }
+        _ => {
+            let digest = tree::shown(&digest.as_bytes()[..digest.len().min(100)]);
+            Err(Fault::new(format!("it names a part by '{digest}', which is no sha256 digest")))
+        }
+    }
+}
+
+fn parse<T: DeserializeOwned>(name: &str, bytes: &[u8]) -> Result<T, Fault> {
+    serde_json::from_slice(bytes)
+        .map_err(|error| Fault::from_error(format_args!("read its part '{}'", tree::shown(name.as_bytes())), &error))
+}

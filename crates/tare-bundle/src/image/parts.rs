@@ -1,0 +1,187 @@
+//! The parts of an image by name: files of a folder, or members of an archive that are read in place.
+
+use crate::tree::{self, Kind};
+use crate::unpack::compression;
+use crate::unpack::rooted::{Below, Rooted};
+use crate::unpack::tarball::{Tarball, What};
+use sha2::{Digest, Sha256};
+use std::collections::HashMap;
+use std::fs::File;
+use std::io::{Read, Seek, SeekFrom};
+use std::path::{Path, PathBuf};
+use tare_core::fault::{Doing, Fault};
+
+/// The largest document of an image, bytes: the image format's own recommendation is 4 MiB for a manifest.
+const MAX_DOCUMENT: u64 = 8 << 20;
+/// The most members an archive of an image has; each layer takes up to four.
+const MAX_MEMBERS: usize = 100_000;
+/// How many links from member to member are followed; old archives share a layer by one.
+const MAX_HOPS: usize = 4;
+
+/// Where an image's parts are.
+pub(super) enum Parts {
+    /// An OCI layout folder.
+    Folder(Rooted),
+    /// An archive, plain.
+    Archive {
+        /// The archive, or its decompressed copy.
+        path: PathBuf,
+        /// Members by name.
+        members: HashMap<Vec<u8>, Member>,
+    },
+}
+
+/// A member of an archive.
+pub(super) enum Member {
+    /// Bytes of the archive: offset, length.
+    Bytes(u64, u64),
+    /// Another name of a member.
+    Same(Vec<u8>),
+}
+
+impl Parts {
+    /// Opens a layout folder or an archive, compressed or not.
+    pub(super) fn open(path: &Path, work: &Path) -> Result<Parts, Fault> {
+        let facts = std::fs::metadata(path).doing("open it").map_err(|fault| {
+            fault.remedy("name an archive (`docker save -o FILE IMAGE`), an OCI layout, or an image's reference")
+        })?;
+        if facts.is_dir() {
+            let resolved = path.canonicalize().doing("find it")?;
+            return Ok(Parts::Folder(Rooted::open(&resolved)?));
+        }
+        if !facts.is_file() {
+            return Err(Fault::new("it is neither a file nor a folder"));
+        }
+        let mut file = File::open(path).doing("open it")?;
+        let mut start = [0_u8; 4];
+        let count = file.read(&mut start).doing("read it")?;
+        file.rewind().doing("read it")?;
+        let mut path = path.to_path_buf();
+        if compression::is_compressed(&start[..count]) {
+            path = work.join("image.tar");
+            let mut plain = File::create(&path).doing("decompress it")?;
+            // An archive that inflates beyond any image is stopped before the disk is full.
+            let limit = 128 << 30;
+            let copied = std::io::copy(&mut compression::plain(file)?.take(limit), &mut plain).doing("decompress it")?;
+            if copied == limit {
+                return Err(Fault::new("it inflates beyond 128 GiB"));
+            }
+        }
+        let members = index(&path)?;
+        Ok(Parts::Archive { path, members })
+    }
+
+    /// Whether there is a part of this name.
+    pub(super) fn has(&self, name: &str) -> bool {
+        match self {
+            Parts::Folder(root) => Below::parse(name.as_bytes())
+                .and_then(|path| root.open_file(&path))
+                .is_ok_and(|file| file.is_some()),
+            Parts::Archive { members, .. } => members.contains_key(name.as_bytes()),
+        }
+    }
+
+    /// Opens a part.
+    pub(super) fn open_part(&self, name: &str) -> Result<Box<dyn Read>, Fault> {
+        let missing = || {
+            Fault::new(format!("its part '{}' is missing", tree::shown(name.as_bytes())))
+                .remedy("make the archive anew; parts that a registry keeps elsewhere are not fetched")
+        };
+        let path = Below::parse(name.as_bytes())?;
+        match self {
+            Parts::Folder(root) => Ok(Box::new(root.open_file(&path)?.ok_or_else(missing)?)),
+            Parts::Archive { path: archive, members } => {
+                let mut name = path.bytes();
+                for _ in 0..=MAX_HOPS {
+                    match members.get(name).ok_or_else(missing)? {
+                        Member::Same(other) => name = other,
+                        Member::Bytes(offset, length) => {
+                            let mut file = File::open(archive).doing("open it")?;
+                            file.seek(SeekFrom::Start(*offset)).doing("read it")?;
+                            return Ok(Box::new(file.take(*length)));
+                        }
+                    }
+                }
+                Err(Fault::new(format!("its part '{}' is a link that leads to a link without end", tree::shown(name))))
+            }
+        }
+    }
+
+    /// Reads a document, and checks it against its digest if there is one.
+    pub(super) fn document(&self, name: &str, digest: Option<&str>) -> Result<Vec<u8>, Fault> {
+        let mut bytes = Vec::new();
+        let mut part = self.open_part(name)?.take(MAX_DOCUMENT + 1);
+        part.read_to_end(&mut bytes).doing(format_args!("read its part '{}'", tree::shown(name.as_bytes())))?;
+        if bytes.len() as u64 > MAX_DOCUMENT {
+            return Err(Fault::new(format!("its part '{}' is larger than 8 MiB", tree::shown(name.as_bytes()))));
+        }
+        if let Some(digest) = digest {
+            let mut hash = Sha256::new();
+            hash.update(&bytes);
+            check(name, digest, Some(&crate::digest::named(hash)))?;
+        }
+        Ok(bytes)
+    }
+}
+
+/// Compares the digest of a part with the one it should have.
+pub(super) fn check(name: &str, wanted: &str, found: Option<&str>) -> Result<(), Fault> {
+    if found == Some(wanted) {
+        return Ok(());
+    }
+    let (name, wanted) = (tree::shown(name.as_bytes()), tree::shown(wanted.as_bytes()));
+    let found = found.unwrap_or("nothing that could be read");
+    Err(Fault::new(format!("its part '{name}' is damaged: it should be {wanted} and is {found}"))
+        .remedy("copy or make the image anew"))
+}
+
+fn index(path: &Path) -> Result<HashMap<Vec<u8>, Member>, Fault> {
+    let length = std::fs::metadata(path).doing("read it")?.len();
+    let mut tarball = Tarball::new(File::open(path).doing("open it")?);
+    let mut members = HashMap::new();
+    while let Some(item) = tarball.next_seeking()? {
+        let name = Below::parse(&item.path)?;
+        let member = match item.what {
+            What::New(Kind::File(size)) => {
+                let offset = tarball.offset();
+                if offset.saturating_add(size) > length {
+                    let name = tree::shown(name.bytes());
+                    return Err(Fault::new(format!("it is cut off in the middle of its part '{name}'")));
+                }
+                Member::Bytes(offset, size)
+            }
+            What::New(Kind::Link(target)) => Member::Same(resolve(&name, &target)?),
+            What::HardLink(target) => Member::Same(Below::parse(&target)?.bytes().to_vec()),
+            _ => continue,
+        };
+        members.insert(name.bytes().to_vec(), member);
+        if members.len() > MAX_MEMBERS {
+            return Err(Fault::new("it has more than 100000 parts, which no image has"));
+        }
+    }
+    if members.is_empty() {
+        return Err(Fault::new("it is an empty archive"));
+    }
+    Ok(members)
+}
+
+/// What a symbolic link between members names: old archives share layers by `../<layer>/layer.tar`.
+fn resolve(name: &Below, target: &[u8]) -> Result<Vec<u8>, Fault> {
+    let refuse = || {
+        let (name, target) = (tree::shown(name.bytes()), tree::shown(target));
+        Fault::new(format!("entry '{name}' is a link out of the archive, to '{target}'"))
+    };
+    if target.starts_with(b"/") {
+        return Err(refuse());
+    }
+    let folder = name.split().map(|(folder, _)| folder.bytes().to_vec()).unwrap_or_default();
+    let mut parts: Vec<&[u8]> = folder.split(|byte| *byte == b'/').filter(|part| !part.is_empty()).collect();
+    for part in target.split(|byte| *byte == b'/') {
+        match part {
+            b"" | b"." => {}
+            b".." => drop(parts.pop().ok_or_else(refuse)?),
+            part => parts.push(part),
+        }
+    }
+    Ok(parts.join(&b'/'))
+}

@@ -1,0 +1,127 @@
+//! Bundles from Debian or Ubuntu packages.
+//!
+//! `mmdebstrap` fetches the packages with all they depend on and extracts them; no installation script runs, so the
+//! tree depends on the packages alone. What every service may expect of a system and what those scripts would have
+//! made of it is then done here, see [`finish`].
+
+mod alternatives;
+mod finish;
+pub(crate) mod sources;
+
+use crate::command;
+use crate::unpack::layer::Assembly;
+use sources::Distribution;
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
+use tare_core::fault::{Doing, Fault};
+
+/// Starts the lines by which the extraction hook tells packages from their scripts.
+const MARK: &str = "=tare-package=";
+
+/// Packages fetched and extracted.
+pub(crate) struct Fetched {
+    /// The extracted files.
+    pub(crate) archive: PathBuf,
+    /// Name, version and architecture of each package, sorted.
+    pub(crate) packages: Vec<String>,
+    scripts: Vec<String>,
+}
+
+/// Fetches `wanted` and what they depend on into an archive in the directory `work`.
+///
+/// `wanted` are package names or apt patterns. Every mmdebstrap of Debian 12 and Ubuntu 22.04 or later will do.
+pub(crate) fn fetch(wanted: &[String], work: &Path) -> Result<Fetched, Fault> {
+    let distribution = Distribution::of_host()?;
+    let archive = work.join("packages.tar");
+    let report = work.join("packages.report");
+    let quoted = report.display().to_string();
+    if quoted.contains('\'') {
+        return Err(Fault::new(format!("a quote in the path {quoted} cannot be passed on to mmdebstrap")));
+    }
+    let hook = format!(
+        "for deb in \"$1\"/var/cache/apt/archives/*.deb; do \
+         dpkg-deb --show --showformat '{MARK} ${{Package}} ${{Version}} ${{Architecture}}\\n' \"$deb\"; \
+         dpkg-deb --info \"$deb\" postinst 2>/dev/null || true; echo; done > '{quoted}'"
+    );
+    let mut arguments: Vec<String> = vec!["--variant=extract".into(), "--format=tar".into()];
+    arguments.extend(wanted.iter().map(|package| format!("--include={package}")));
+    arguments.push(format!("--extract-hook={hook}"));
+    arguments.extend(["Acquire::Retries \"3\"", "Acquire::http::Timeout \"30\""].map(|o| format!("--aptopt={o}")));
+    arguments.extend(transport_options().into_iter().map(|option| format!("--aptopt={option}")));
+    arguments.extend([distribution.codename.clone(), archive.display().to_string()]);
+    for (index, entry) in distribution.sources()?.iter().enumerate() {
+        let key = entry.inline_key.as_ref().map(|text| {
+            let path = work.join(format!("key-{index}.asc"));
+            std::fs::write(&path, text).map(|()| path).doing("write a key of the package sources")
+        });
+        arguments.push(entry.line(key.transpose()?.as_deref()));
+    }
+    command::run("mmdebstrap", "mmdebstrap", &arguments).map_err(|fault| {
+        let fault = fault.context(format_args!("could not fetch the packages {}", wanted.join(", ")));
+        if fault.remedy.is_empty() {
+            fault.remedy("check the names with `apt-cache policy`, the network, and this machine's package sources")
+        } else {
+            fault
+        }
+    })?;
+    let report = std::fs::read(&report).doing("read what packages were fetched")?;
+    let (packages, scripts) = read_report(&String::from_utf8_lossy(&report));
+    Ok(Fetched { archive, packages, scripts })
+}
+
+/// Builds the tree of a bundle from `packages`; what was put in, sorted, is returned.
+pub(crate) fn build(packages: &[String], work: &Path, assembly: &mut Assembly) -> Result<Vec<String>, Fault> {
+    if packages.is_empty() {
+        return Err(Fault::new("a bundle of packages names no package"));
+    }
+    // A package does not list those essential ones that it may take for granted.
+    let mut wanted = vec!["?essential".to_owned()];
+    wanted.extend_from_slice(packages);
+    let start = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs());
+    let fetched = fetch(&wanted, work)?;
+    let archive = File::open(&fetched.archive).doing("open the extracted packages")?;
+    assembly.latest = i64::try_from(start).unwrap_or(i64::MAX) - 60;
+    assembly.apply(std::io::BufReader::with_capacity(1 << 18, archive), &finish::is_left_out)?;
+    std::fs::remove_file(&fetched.archive).doing("remove the extracted packages")?;
+    finish::finish(assembly, &fetched.scripts)?;
+    Ok(fetched.packages)
+}
+
+/// How this machine's apt reaches its archives, where that is configured.
+fn transport_options() -> Vec<String> {
+    let arguments = ["dump", "--no-empty", "Acquire"].map(str::to_owned);
+    let Ok(text) = command::run("apt-config", "apt", &arguments) else { return Vec::new() };
+    let wanted = |line: &&str| {
+        let name = line.split(' ').next().unwrap_or_default().to_ascii_lowercase();
+        name.contains("::proxy") || name.contains("::forceipv") || name.starts_with("acquire::https::ca")
+    };
+    text.lines().filter(wanted).map(str::to_owned).collect()
+}
+
+fn read_report(text: &str) -> (Vec<String>, Vec<String>) {
+    let mut packages = Vec::new();
+    let mut scripts = Vec::new();
+    for part in text.split(MARK).skip(1) {
+        let (package, script) = part.split_once('\n').unwrap_or((part, ""));
+        packages.push(package.trim().to_owned());
+        if script.contains("update-alternatives") {
+            scripts.push(script.to_owned());
+        }
+    }
+    packages.sort();
+    (packages, scripts)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_report_of_the_hook_is_read() {
+        let text = format!("{MARK} b 2 amd64\n#!/bin/sh\nupdate-alternatives x\n\n{MARK} a 1:1.0-1 all\n\n");
+        let (packages, scripts) = read_report(&text);
+        assert_eq!(packages, ["a 1:1.0-1 all", "b 2 amd64"]);
+        assert_eq!(scripts.len(), 1);
+    }
+}

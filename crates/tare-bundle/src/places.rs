@@ -1,0 +1,124 @@
+//! The directories of a store, its locks, and its places for what is being built.
+
+use rustix::fs::FlockOperation;
+use rustix::io::Errno;
+use std::fs::{File, OpenOptions};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use tare_core::fault::{Doing, Fault};
+
+/// Where a store keeps things.
+#[derive(Debug, Clone)]
+pub(crate) struct Places {
+    root: PathBuf,
+}
+
+/// A directory in which something is built; gone with its content when dropped. The lock in it lives as long as the
+/// process, so that others see whether its maker still runs.
+pub(crate) struct Workplace {
+    pub(crate) path: PathBuf,
+    _lock: File,
+}
+
+impl Drop for Workplace {
+    fn drop(&mut self) {
+        // What cannot be removed now is removed by who opens the store next.
+        let _ = std::fs::remove_dir_all(&self.path);
+    }
+}
+
+impl Places {
+    /// Makes the directories that are missing and removes what dead makers left.
+    pub(crate) fn open(root: &Path) -> Result<Places, Fault> {
+        let what = || format!("use {} for bundles", root.display());
+        let make = |path: &Path, mode| std::fs::DirBuilder::new().recursive(true).mode(mode).create(path);
+        make(root, 0o755).doing(what()).map_err(|fault| fault.remedy("run as root, or name another directory"))?;
+        let root = root.canonicalize().doing(what())?;
+        let places = Places { root };
+        for (name, mode) in [("recipes", 0o755), ("bundles", 0o755), ("kernels", 0o755), ("locks", 0o755)] {
+            make(&places.root.join(name), mode).doing(what())?;
+        }
+        make(&places.root.join("building"), 0o700).doing(what())?;
+        places.sweep()?;
+        Ok(places)
+    }
+
+    /// The bundles' directory.
+    pub(crate) fn bundles(&self) -> PathBuf {
+        self.root.join("bundles")
+    }
+
+    /// The kernels' directory.
+    pub(crate) fn kernels(&self) -> PathBuf {
+        self.root.join("kernels")
+    }
+
+    /// The recipes' directory.
+    pub(crate) fn recipes(&self) -> PathBuf {
+        self.root.join("recipes")
+    }
+
+    /// Where the bundle of this digest stands.
+    pub(crate) fn bundle(&self, digest: &str) -> PathBuf {
+        self.bundles().join(digest.trim_start_matches("sha256:"))
+    }
+
+    /// What says which bundle a recipe led to.
+    pub(crate) fn recipe(&self, key: &str) -> PathBuf {
+        self.recipes().join(format!("{key}.json"))
+    }
+
+    /// Waits until no other process makes what `key` names, and keeps others waiting until the file is dropped.
+    pub(crate) fn lock(&self, key: &str) -> Result<File, Fault> {
+        lock_file(&self.root.join("locks").join(key), FlockOperation::LockExclusive)
+            .doing(format_args!("wait for another build in {}", self.root.display()))
+    }
+
+    /// A new directory to build in, on the same file system as the store.
+    pub(crate) fn workplace(&self) -> Result<Workplace, Fault> {
+        static COUNT: AtomicU64 = AtomicU64::new(0);
+        let what = || format!("make a directory to build in under {}", self.root.display());
+        // Held so that nobody sweeps the directory away before its own lock is taken.
+        let _guard = self.lock("sweep")?;
+        let name = format!("{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
+        let path = self.root.join("building").join(name);
+        std::fs::DirBuilder::new().mode(0o700).create(&path).doing(what())?;
+        let lock = lock_file(&path.join("lock"), FlockOperation::NonBlockingLockExclusive).doing(what())?;
+        Ok(Workplace { path, _lock: lock })
+    }
+
+    fn sweep(&self) -> Result<(), Fault> {
+        let _guard = self.lock("sweep")?;
+        let building = self.root.join("building");
+        for item in std::fs::read_dir(&building).doing(format_args!("list {}", building.display()))?.flatten() {
+            let lock = lock_file(&item.path().join("lock"), FlockOperation::NonBlockingLockExclusive);
+            if !matches!(lock, Err(Errno::WOULDBLOCK)) {
+                std::fs::remove_dir_all(item.path())
+                    .doing(format_args!("remove the unfinished {}", item.path().display()))?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Opens and locks a file, which is made if it is missing.
+pub(crate) fn lock_file(path: &Path, operation: FlockOperation) -> Result<File, Errno> {
+    let file = OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o644).open(path);
+    let file = file.map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))?;
+    loop {
+        match rustix::fs::flock(&file, operation) {
+            Err(Errno::INTR) => {}
+            other => return other.map(|()| file),
+        }
+    }
+}
+
+/// Writes a file so that it is there whole or not at all.
+pub(crate) fn write_whole(path: &Path, bytes: &[u8]) -> Result<(), Fault> {
+    let part = path.with_extension(format!("part-{}", std::process::id()));
+    std::fs::write(&part, bytes)
+        .and_then(|()| File::open(&part)?.sync_all())
+        .and_then(|()| std::fs::rename(&part, path))
+        .doing(format_args!("write {}", path.display()))
+}

@@ -1,0 +1,282 @@
+//! The store: finds a recipe's bundle or makes it.
+
+use crate::built::{self, Built, BundleInfo, BundleListing, Facts};
+use crate::places::{self, Places};
+use crate::tree::{self, Kind, Meta};
+use crate::unpack::layer::Assembly;
+use crate::unpack::rooted::{Below, Rooted};
+use crate::{digest, folder, image, kernel, packages};
+use rustix::fs::FlockOperation;
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+use std::collections::HashMap;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{SystemTime, UNIX_EPOCH};
+use tare_core::bundle::{Bundle, BundleStore, Kernel, Recipe, Source};
+use tare_core::fault::{Doing, Fault};
+
+/// Part of every recipe's key: raise it when the same recipe makes another tree.
+const MAKER: u32 = 1;
+
+/// Fetches an image by its reference.
+pub trait PullImage: Send + Sync {
+    /// Writes the image `reference` to the file `into`, as `docker save` does.
+    ///
+    /// # Errors
+    /// When there is nobody to ask, or the image cannot be had.
+    fn pull(&self, reference: &str, into: &Path) -> Result<(), Fault>;
+}
+
+/// Bundles, kept in one directory of this machine and shared by all runs.
+pub struct Store {
+    places: Places,
+    puller: Option<Box<dyn PullImage>>,
+    /// What this process has asked for. Kept so that what a service runs from is in use until the process ends.
+    known: Mutex<HashMap<String, Arc<Built>>>,
+}
+
+/// What a recipe led to.
+#[derive(Serialize, Deserialize)]
+struct LedTo {
+    digest: String,
+    recipe: Recipe,
+}
+
+impl Store {
+    /// Opens the store in the directory `root`, which is made if it is missing. What builds that were interrupted
+    /// left there is removed.
+    ///
+    /// # Errors
+    /// When the directory cannot be made or written to.
+    pub fn open(root: &Path) -> Result<Store, Fault> {
+        Ok(Store { places: Places::open(root)?, puller: None, known: Mutex::default() })
+    }
+
+    /// Lets images that are named by a reference be fetched by `puller`.
+    #[must_use]
+    pub fn with_puller(mut self, puller: Box<dyn PullImage>) -> Self {
+        self.puller = Some(puller);
+        self
+    }
+
+    /// Builds the recipe anew even if there is a bundle of it: newer packages, a moved reference.
+    ///
+    /// # Errors
+    /// As [`BundleStore::bundle`].
+    pub fn refresh(&self, recipe: &Recipe) -> Result<Arc<dyn Bundle>, Fault> {
+        Ok(self.obtain(recipe, true)?)
+    }
+
+    /// The bundles that are there, the last used first.
+    ///
+    /// # Errors
+    /// When the store cannot be read.
+    pub fn list(&self) -> Result<Vec<BundleInfo>, Fault> {
+        let mut infos = Vec::new();
+        for folder in self.folders()? {
+            infos.push(built::info(&folder)?);
+        }
+        infos.sort_by(|a, b| (b.used_at, &b.digest).cmp(&(a.used_at, &a.digest)));
+        Ok(infos)
+    }
+
+    /// Everything about the bundle whose digest begins with `prefix` (with or without `sha256:`), after checking that
+    /// its tree is still what its digest says.
+    ///
+    /// # Errors
+    /// When no bundle or more than one begins so, or the tree was changed.
+    pub fn show(&self, prefix: &str) -> Result<BundleListing, Fault> {
+        built::listing(&self.find(prefix)?)
+    }
+
+    /// Removes the bundle whose digest begins with `prefix`, and what was emitted of it.
+    ///
+    /// # Errors
+    /// When no bundle or more than one begins so, or it is in use.
+    pub fn remove(&self, prefix: &str) -> Result<(), Fault> {
+        let folder = self.find(prefix)?;
+        let digest = built::read_facts(&folder)?.digest;
+        let what = || format!("remove the bundle {digest}");
+        let lock = places::lock_file(&folder.join("lock"), FlockOperation::NonBlockingLockExclusive);
+        let _lock = lock.map_err(|_| {
+            Fault::new(format!("the bundle {digest} is in use")).remedy("wait until the run that uses it has ended")
+        })?;
+        for item in std::fs::read_dir(self.places.recipes()).doing(what())?.flatten() {
+            let led_to = std::fs::read(item.path()).ok().and_then(|b| serde_json::from_slice::<LedTo>(&b).ok());
+            if led_to.is_none_or(|led_to| led_to.digest == digest) {
+                std::fs::remove_file(item.path()).doing(what())?;
+            }
+        }
+        // Moved first, so that nobody ever finds a half of it.
+        let work = self.places.workplace()?;
+        std::fs::rename(&folder, work.path.join("removed")).doing(what())
+    }
+
+    fn folders(&self) -> Result<Vec<PathBuf>, Fault> {
+        let bundles = self.places.bundles();
+        let items = std::fs::read_dir(&bundles).doing(format_args!("list {}", bundles.display()))?;
+        Ok(items.flatten().map(|item| item.path()).filter(|path| path.join("bundle.json").is_file()).collect())
+    }
+
+    fn find(&self, prefix: &str) -> Result<PathBuf, Fault> {
+        let hex = prefix.trim_start_matches("sha256:");
+        let mut found = self.folders()?;
+        found.retain(|path| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with(hex)));
+        let remedy = "`tare bundle list` shows the digests";
+        match (&found[..], hex) {
+            (_, "") => Err(Fault::new("an empty digest names no bundle").remedy(remedy)),
+            ([one], _) => Ok(one.clone()),
+            ([], _) => Err(Fault::new(format!("there is no bundle whose digest begins with '{hex}'")).remedy(remedy)),
+            (many, _) => {
+                Err(Fault::new(format!("{} bundles have digests that begin with '{hex}'", many.len())).remedy(remedy))
+            }
+        }
+    }
+
+    fn obtain(&self, recipe: &Recipe, refresh: bool) -> Result<Arc<Built>, Fault> {
+        let key = key(recipe)?;
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        if !refresh {
+            if let Some(built) = known.get(&key) {
+                return Ok(built.clone());
+            }
+        }
+        let _lock = self.places.lock(&key)?;
+        let mut built = if refresh { None } else { self.recall(&key)? };
+        if built.is_none() {
+            let digest = self.build(recipe)?;
+            let led_to = LedTo { digest: digest.clone(), recipe: recipe.clone() };
+            let bytes = serde_json::to_vec_pretty(&led_to).doing("write down a recipe")?;
+            built = Built::open(&self.places, &digest)?;
+            places::write_whole(&self.places.recipe(&key), &bytes)?;
+        }
+        let built = Arc::new(built.ok_or_else(|| Fault::new("the bundle was removed right after it was built"))?);
+        known.insert(key, built.clone());
+        Ok(built)
+    }
+
+    fn recall(&self, key: &str) -> Result<Option<Built>, Fault> {
+        let Ok(bytes) = std::fs::read(self.places.recipe(key)) else { return Ok(None) };
+        match serde_json::from_slice::<LedTo>(&bytes) {
+            Ok(led_to) => Built::open(&self.places, &led_to.digest),
+            Err(_) => Ok(None),
+        }
+    }
+
+    /// Builds the recipe and returns the digest of what came out.
+    fn build(&self, recipe: &Recipe) -> Result<String, Fault> {
+        let work = self.places.workplace()?;
+        let made = work.path.join("bundle");
+        let root = built::tree_of(&made);
+        let what = || format!("build in {}", work.path.display());
+        std::fs::DirBuilder::new().mode(0o755).create(&made).doing(what())?;
+        std::fs::DirBuilder::new().mode(0o700).create(made.join("files")).doing(what())?;
+        std::fs::DirBuilder::new().mode(0o755).create(&root).doing(what())?;
+        let rooted = Rooted::open(&root)?;
+        let mut assembly = Assembly::new(rooted);
+        let top = Meta { mode: 0o755, ..Meta::default() };
+        assembly.put(&Below::parse(b".")?, &Kind::Folder, &top, &mut std::io::empty())?;
+        let (mut versions, mut config) = (Vec::new(), None);
+        match &recipe.source {
+            Source::Packages(names) => versions = packages::build(names, &work.path, &mut assembly)?,
+            Source::Image(image) => {
+                config = Some(image::build(&self.image_file(image, &work.path)?, &work.path, &mut assembly)?);
+            }
+            Source::Folder(from) => folder::copy(from, &mut assembly)?,
+        }
+        for file in &recipe.files {
+            let relative = file.path.strip_prefix('/').unwrap_or(&file.path);
+            let meta = Meta { mode: file.mode & 0o7777, ..Meta::default() };
+            let kind = Kind::File(file.content.len() as u64);
+            Below::parse(relative.as_bytes())
+                .and_then(|path| assembly.put(&path, &kind, &meta, &mut file.content.as_bytes()))
+                .map_err(|fault| fault.context(format_args!("could not put {} on top of the bundle", file.path)))?;
+        }
+        assembly.finish()?;
+        self.keep(recipe, &made, versions, config)
+    }
+
+    /// Moves a built tree to its place in the store, unless the same tree is there already.
+    fn keep(
+        &self,
+        recipe: &Recipe,
+        made: &Path,
+        packages: Vec<String>,
+        image: Option<crate::ImageConfig>,
+    ) -> Result<String, Fault> {
+        let root = built::tree_of(made);
+        let entries = tree::read(&root)?;
+        let digest = digest::of_tree(&root, &entries)?;
+        let tree_bytes = entries.iter().map(|entry| if let Kind::File(size) = entry.kind { size } else { 0 }).sum();
+        let built_at = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs());
+        let (recipe, tree_entries) = (recipe.clone(), entries.len() as u64);
+        let facts = Facts { digest: digest.clone(), recipe, built_at, tree_bytes, tree_entries, packages, image };
+        let what = || format!("keep the bundle {digest}");
+        let bytes = serde_json::to_vec_pretty(&facts).doing(what())?;
+        places::write_whole(&made.join("bundle.json"), &bytes)?;
+        let folder = std::fs::File::create(made.join("lock")).doing(what())?;
+        // Everything of it must be on disk before its name is.
+        rustix::fs::syncfs(&folder).doing(what())?;
+        let place = self.places.bundle(&digest);
+        match std::fs::rename(made, &place) {
+            Err(_) if place.join("bundle.json").is_file() => Ok(digest),
+            other => other.map(|()| digest.clone()).doing(what()),
+        }
+    }
+
+    fn image_file(&self, image: &str, work: &Path) -> Result<PathBuf, Fault> {
+        if is_path(image) {
+            return Ok(PathBuf::from(image));
+        }
+        let Some(puller) = &self.puller else {
+            return Err(Fault::new(format!("the image {image} would have to be fetched, and no container engine is there"))
+                .remedy("start a container engine, or save the image elsewhere and name the archive's path"));
+        };
+        let archive = work.join("pulled.tar");
+        puller.pull(image, &archive).map_err(|fault| fault.context(format_args!("could not fetch the image {image}")))?;
+        Ok(archive)
+    }
+}
+
+impl BundleStore for Store {
+    fn bundle(&self, recipe: &Recipe) -> Result<Arc<dyn Bundle>, Fault> {
+        Ok(self.obtain(recipe, false)?)
+    }
+
+    fn kernel(&self) -> Result<Kernel, Fault> {
+        kernel::find(&self.places)
+    }
+}
+
+/// Whether an image is named by a path rather than by a reference.
+fn is_path(image: &str) -> bool {
+    image.starts_with(['/', '.']) || image.contains("/./") || image.contains("/../") || Path::new(image).exists()
+}
+
+/// What a recipe is remembered by: everything that decides what comes out, as far as it can be seen without building.
+fn key(recipe: &Recipe) -> Result<String, Fault> {
+    let mut hash = Sha256::new();
+    hash.update(format!("{MAKER} {} ", std::env::consts::ARCH));
+    hash.update(serde_json::to_vec(recipe).doing("write down a recipe")?);
+    match &recipe.source {
+        Source::Packages(_) => {
+            let distribution = packages::sources::Distribution::of_host()?;
+            hash.update(format!(" {} {}", distribution.id, distribution.codename));
+        }
+        Source::Image(image) if is_path(image) && Path::new(image).is_dir() => {
+            hash.update(folder::identity(Path::new(image))?);
+        }
+        Source::Image(image) if is_path(image) => {
+            let remedy = "name an archive (`docker save -o FILE IMAGE`), an OCI layout, or an image's reference";
+            let facts = std::fs::metadata(image).doing(format_args!("find the image {image}"));
+            let facts = facts.map_err(|fault| fault.remedy(remedy))?;
+            let (time, nanos) = (facts.ctime(), facts.ctime_nsec());
+            hash.update(format!(" {} {} {time} {nanos}", facts.ino(), facts.size()));
+        }
+        Source::Image(_) => {}
+        Source::Folder(from) => hash.update(folder::identity(from)?),
+    }
+    Ok(digest::hex(&hash.finalize())[..32].to_owned())
+}
