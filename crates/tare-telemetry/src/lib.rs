@@ -5,21 +5,31 @@
 //! directories. What cannot be read is absent, never zero.
 
 pub mod cgroup;
+mod doctor;
+mod environment;
 pub mod machine;
+mod noise;
 pub mod null;
 mod prober;
 pub mod proc;
+mod resources;
 mod root;
 mod sampler;
 mod scan;
 mod serve;
 mod source;
+mod topology;
 
+pub use doctor::{DoctorCheck, Verdict, checks, checks_at, disk_check};
+pub use environment::{environment, environment_at};
+pub use noise::{NoiseReport, Spread, noise};
 pub use prober::process_prober;
+pub use resources::{resource_report, resource_report_at};
 pub use root::Root;
 pub use sampler::Sampler;
 pub use serve::{ProbePlan, serve};
 pub use source::{Of, Reading, SourceReader, SourceRow, SourceState};
+pub use topology::{Cache, Cpu, Topology, topology, topology_at};
 
 /// The sources. Where two deliver the same metric of the same scope, the earlier one keeps it.
 pub const SOURCES: &[SourceRow] = &[cgroup::ROW, proc::ROW, machine::ROW, null::ROW];

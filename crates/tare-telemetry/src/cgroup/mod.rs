@@ -109,12 +109,15 @@ impl At {
     }
 }
 
+/// Where a number stands, its metric and its unit.
+type Number = (At, &'static str, fn(u64) -> f64);
+
 /// A file of a scope and the numbers taken from it.
 struct CgroupFile {
     scope: usize,
     path: PathBuf,
     file: KeptFile,
-    numbers: Vec<(At, &'static str, fn(u64) -> f64)>,
+    numbers: Vec<Number>,
 }
 
 struct CgroupReader {

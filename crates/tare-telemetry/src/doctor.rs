@@ -1,0 +1,269 @@
+//! What this machine can weigh, and what would let it weigh more finely: the rows of `tare doctor` that concern the
+//! machine itself. Layers check what they need themselves.
+
+use crate::SOURCES;
+use crate::environment::{cgroup_version, chosen, governor, meminfo, mitigations, turbo, virtualisation};
+use crate::root::Root;
+use crate::source::SourceState;
+use crate::topology::topology_at;
+use serde::{Deserialize, Serialize};
+use std::path::Path;
+use tare_core::units::show_bytes;
+
+/// One row of `tare doctor`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DoctorCheck {
+    /// What it belongs to: "cpu", "memory", "kernel", "network", "telemetry", "disk".
+    pub area: String,
+    /// What was looked at.
+    pub name: String,
+    /// What was found.
+    pub value: String,
+    /// How good that is.
+    pub verdict: Verdict,
+    /// What it means for measuring, or what it would make possible.
+    pub meaning: String,
+    /// How to change it; empty where there is nothing to change.
+    pub remedy: String,
+}
+
+/// How good something is for measuring.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Verdict {
+    /// As it should be.
+    Good,
+    /// Works, with a limitation worth knowing.
+    Note,
+    /// Makes measurements wrong or impossible.
+    Bad,
+}
+
+use Verdict::{Bad, Good, Note};
+
+/// The checks of this machine.
+pub fn checks() -> Vec<DoctorCheck> {
+    checks_at(&Root::machine())
+}
+
+/// The checks of the machine that a tree tells of.
+pub fn checks_at(root: &Root) -> Vec<DoctorCheck> {
+    let mut rows = Vec::new();
+    cpu(root, &mut rows);
+    memory(root, &mut rows);
+    kernel(root, &mut rows);
+    network(root, &mut rows);
+    telemetry(root, &mut rows);
+    rows
+}
+
+/// Whether the disk on which a directory lies has room for bundles and records.
+pub fn disk_check(directory: &Path) -> DoctorCheck {
+    let name = format!("free space at {}", directory.display());
+    let Ok(space) = rustix::fs::statvfs(directory) else {
+        return row(
+            "disk",
+            &name,
+            "unknown",
+            Bad,
+            "bundles and records are kept there",
+            "name a directory that exists",
+        );
+    };
+    let free = space.f_bavail.saturating_mul(space.f_frsize);
+    let (verdict, remedy) = match free >> 20 {
+        0..2048 => (Bad, "free at least 2 GiB, or choose another directory"),
+        2048..8192 => (Note, "free some 8 GiB, or choose another directory, before building many bundles"),
+        _ => (Good, ""),
+    };
+    row("disk", &name, &show_bytes(free), verdict, "bundles, guest disks and records are kept there", remedy)
+}
+
+fn row(area: &str, name: &str, value: &str, verdict: Verdict, meaning: &str, remedy: &str) -> DoctorCheck {
+    let remedy = if verdict == Good { "" } else { remedy }.to_owned();
+    let [area, name, value, meaning] = [area, name, value, meaning].map(str::to_owned);
+    DoctorCheck { area, name, value, verdict, meaning, remedy }
+}
+
+fn on_off(on: bool) -> &'static str {
+    if on { "on" } else { "off" }
+}
+
+fn cpu(root: &Root, rows: &mut Vec<DoctorCheck>) {
+    let topology = topology_at(root);
+    let (cpus, cores) = (topology.cpus.len(), topology.cores().len());
+    let value = format!("{cpus} CPUs on {cores} cores in {} packages", topology.packages());
+    let meaning = "load and service run on CPUs of their own; with fewer than four, engine and kernel work share them";
+    let verdict = if cpus >= 4 {
+        Good
+    } else if cpus >= 2 {
+        Note
+    } else {
+        Bad
+    };
+    rows.push(row("cpu", "topology", &value, verdict, meaning, "use a machine with at least four CPUs"));
+    let meaning = "two CPUs of one core slow each other down; load and service must not share a core";
+    let verdict = if topology.smt() { Note } else { Good };
+    let remedy = "echo off > /sys/devices/system/cpu/smt/control, or leave placement to Tare";
+    rows.push(row("cpu", "SMT", on_off(topology.smt()), verdict, meaning, remedy));
+    if topology.nodes.len() > 1 {
+        let meaning = "memory of another node is slower; keep a service within one";
+        let value = topology.nodes.len().to_string();
+        rows.push(row("cpu", "NUMA nodes", &value, Note, meaning, "give services no more CPUs than one node has"));
+    }
+    let meaning = "a clock that follows the load makes forms differ by how steadily they load a CPU";
+    match governor(root) {
+        Some(governor) => {
+            let verdict = if governor == "performance" { Good } else { Note };
+            let remedy = "cpupower frequency-set -g performance";
+            rows.push(row("cpu", "governor", &governor, verdict, meaning, remedy));
+        }
+        None => rows.push(row("cpu", "governor", "not visible", Note, meaning, "set it on the host of this machine")),
+    }
+    if let Some(on) = turbo(root) {
+        let meaning = "the clock then depends on temperature and on how many CPUs are busy";
+        let remedy = "echo 1 > /sys/devices/system/cpu/intel_pstate/no_turbo, or echo 0 > \
+                      /sys/devices/system/cpu/cpufreq/boost";
+        rows.push(row("cpu", "turbo", on_off(on), if on { Note } else { Good }, meaning, remedy));
+    }
+    if let Some(state) = mitigations(root) {
+        let meaning = "they make system calls and exits dearer; a guest's kernel may choose others";
+        rows.push(row("cpu", "mitigations", &state, Good, meaning, ""));
+    }
+    let kind = virtualisation(root);
+    let verdict = if kind == "none seen" { Good } else { Note };
+    let meaning = "on a guest others share the hardware, and its own guests are nested";
+    rows.push(row("cpu", "virtualisation", &kind, verdict, meaning, "measure on bare metal for figures to publish"));
+    steal(root, rows);
+}
+
+fn steal(root: &Root, rows: &mut Vec<DoctorCheck>) {
+    let Some(text) = root.text("proc/stat") else { return };
+    let line = text.lines().next().unwrap_or_default();
+    let times: Vec<f64> = line.split_whitespace().skip(1).filter_map(|word| word.parse().ok()).take(8).collect();
+    if let (Some(steal), all @ 1.0..) = (times.get(7), times.iter().sum::<f64>()) {
+        let share = steal / all * 100.0;
+        let verdict = if share < 0.5 {
+            Good
+        } else if share < 2.0 {
+            Note
+        } else {
+            Bad
+        };
+        let meaning = "time since boot in which the hypervisor ran something else";
+        let remedy = "use a machine with dedicated CPUs";
+        rows.push(row("cpu", "steal", &format!("{share:.2} %"), verdict, meaning, remedy));
+    }
+}
+
+fn memory(root: &Root, rows: &mut Vec<DoctorCheck>) {
+    if let (Some(total), Some(available)) = (meminfo(root, "MemTotal"), meminfo(root, "MemAvailable")) {
+        let verdict = match available >> 20 {
+            0..1024 => Bad,
+            1024..4096 => Note,
+            _ => Good,
+        };
+        let value = format!("{} of {} available", show_bytes(available), show_bytes(total));
+        let meaning = "a guest's memory is taken in full, beside the page cache of bundles";
+        rows.push(row(
+            "memory",
+            "memory",
+            &value,
+            verdict,
+            meaning,
+            "end other programs or add memory: 4 GiB are ample",
+        ));
+    }
+    if let Some(mode) = chosen(root, "sys/kernel/mm/transparent_hugepage/enabled") {
+        let verdict = if mode == "always" { Note } else { Good };
+        let meaning = "huge pages made behind a service's back change its latency in one form and not in another";
+        let remedy = "echo madvise > /sys/kernel/mm/transparent_hugepage/enabled";
+        rows.push(row("memory", "transparent huge pages", &mode, verdict, meaning, remedy));
+    }
+    if let Some(swap) = meminfo(root, "SwapTotal") {
+        let verdict = if swap == 0 { Good } else { Note };
+        let value = if swap == 0 { "none".to_owned() } else { show_bytes(swap) };
+        rows.push(row(
+            "memory",
+            "swap",
+            &value,
+            verdict,
+            "a service that is swapped out measures the disk",
+            "swapoff -a",
+        ));
+    }
+}
+
+fn kernel(root: &Root, rows: &mut Vec<DoctorCheck>) {
+    if let Some(version) = cgroup_version(root) {
+        let (verdict, meaning) = match version {
+            "none" => (Bad, "without control groups neither CPU nor memory can be limited"),
+            "v2" => (Good, "limits, throttling and pressure of each service can be read"),
+            _ => (Note, "limits work; pressure of each service alone needs version 2"),
+        };
+        let remedy = "boot with systemd.unified_cgroup_hierarchy=1";
+        rows.push(row("kernel", "cgroups", version, verdict, meaning, remedy));
+    }
+    if let Some(clock) = root.text("sys/devices/system/clocksource/clocksource0/current_clocksource") {
+        let fast = ["tsc", "kvm-clock", "arch_sys_counter", "hyperv_clocksource_tsc_page"];
+        let verdict = if fast.contains(&clock.as_str()) { Good } else { Bad };
+        let meaning = "every request reads the clock; one that needs a system call costs a microsecond each time";
+        rows.push(row(
+            "kernel",
+            "clock",
+            &clock,
+            verdict,
+            meaning,
+            "boot with tsc=reliable if the CPU's clock is sound",
+        ));
+    }
+}
+
+fn network(root: &Root, rows: &mut Vec<DoctorCheck>) {
+    let forwards = root.number("proc/sys/net/ipv4/ip_forward");
+    let verdict = if forwards == Some(1) { Good } else { Note };
+    let value = forwards.map_or("unknown", |on| on_off(on != 0));
+    let meaning = "requests from the generator's own network pass this machine on the way to a published port";
+    rows.push(row("network", "IPv4 forwarding", value, verdict, meaning, "sysctl -w net.ipv4.ip_forward=1"));
+    match (
+        root.number("proc/sys/net/netfilter/nf_conntrack_max"),
+        root.number("proc/sys/net/netfilter/nf_conntrack_count"),
+    ) {
+        (Some(most), Some(now)) => {
+            let verdict = if now * 2 < most { Good } else { Bad };
+            let meaning = "a full table drops connections to published ports";
+            let remedy = "sysctl -w net.netfilter.nf_conntrack_max=1048576";
+            rows.push(row("network", "connection tracking", &format!("{now} of {most}"), verdict, meaning, remedy));
+        }
+        _ => {
+            let meaning = "published ports need address translation, which tracks connections";
+            let remedy = "modprobe nf_conntrack, or start the container engine, which does";
+            rows.push(row("network", "connection tracking", "not loaded", Note, meaning, remedy));
+        }
+    }
+}
+
+fn telemetry(root: &Root, rows: &mut Vec<DoctorCheck>) {
+    for source in SOURCES.iter().filter(|source| !source.metrics.is_empty()) {
+        match (source.probe)(root) {
+            SourceState::Ready => rows.push(row("telemetry", source.name, "ready", Good, source.about, "")),
+            SourceState::Unavailable { why, how_to_check } => {
+                rows.push(row("telemetry", source.name, "unavailable", Note, &why, &format!("check: {how_to_check}")));
+            }
+        }
+    }
+    let waits = root.text("proc/self/schedstat").or_else(|| root.text("proc/1/schedstat"));
+    let (value, verdict) = if waits.is_some() { ("kept", Good) } else { ("not kept", Note) };
+    let meaning = "how long threads wait for a CPU explains latency that CPU time does not";
+    rows.push(row("telemetry", "run-queue waits", value, verdict, meaning, "use a kernel with CONFIG_SCHED_INFO"));
+    let pressure = root.has("proc/pressure/cpu");
+    let (value, verdict) = if pressure { ("on", Good) } else { ("off", Note) };
+    let meaning = "tells for how long work stood still for want of CPU, memory or disk";
+    rows.push(row("telemetry", "pressure (PSI)", value, verdict, meaning, "boot with psi=1"));
+    if let Some(level) = root.text("proc/sys/kernel/perf_event_paranoid") {
+        let open = level.parse::<i64>().is_ok_and(|level| level <= 1);
+        let meaning = "up to 1, programs without root may count cycles and cache misses";
+        let remedy = "sysctl -w kernel.perf_event_paranoid=1";
+        rows.push(row("telemetry", "perf_event_paranoid", &level, if open { Good } else { Note }, meaning, remedy));
+    }
+}
