@@ -86,6 +86,10 @@ impl Engine {
             }
             Err(_) => return Ok(None),
         }
+        Engine::connect(path, HELLO_LIMIT).map(Some)
+    }
+
+    fn connect(path: &Path, limit: Duration) -> Result<Engine, Fault> {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()
@@ -97,11 +101,10 @@ impl Engine {
         let mut engine = Engine { runtime, docker, socket: path.to_owned(), version: SystemVersion::default() };
         let docker = engine.docker.clone();
         let doing = "ask the container engine for its version";
-        engine.docker =
-            engine.call_within(HELLO_LIMIT, docker.negotiate_version()).map_err(|error| error.doing(doing))?;
+        engine.docker = engine.call_within(limit, docker.negotiate_version()).map_err(|error| error.doing(doing))?;
         let docker = engine.docker.clone();
-        engine.version = engine.call_within(HELLO_LIMIT, docker.version()).map_err(|error| error.doing(doing))?;
-        Ok(Some(engine))
+        engine.version = engine.call_within(limit, docker.version()).map_err(|error| error.doing(doing))?;
+        Ok(engine)
     }
 
     /// The client, to make calls with.
@@ -197,4 +200,51 @@ fn add_info(info: &SystemInfo, mut add: impl FnMut(&str, Option<String>)) {
     add("runtime", info.default_runtime.clone());
     add("security", info.security_options.as_ref().map(|options| options.join(" ")));
     add("firewall", info.firewall_backend.as_ref().and_then(|backend| backend.driver.clone()));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::net::UnixListener;
+    use std::time::Instant;
+
+    #[test]
+    fn an_engine_that_does_not_answer_is_a_fault_and_no_wait_without_end() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("engine.sock");
+        // Connections are accepted by the kernel; nobody ever reads from them.
+        let _listener = UnixListener::bind(&path).unwrap();
+        let began = Instant::now();
+        let fault = Engine::connect(&path, Duration::from_millis(200)).err().expect("nobody answered");
+        assert!(fault.message.contains("has not answered") && fault.message.contains("engine.sock"), "{fault}");
+        assert!(fault.remedy.contains("restart"), "{fault}");
+        assert!(began.elapsed() >= Duration::from_millis(200));
+    }
+
+    #[test]
+    fn where_nothing_listens_there_is_no_engine() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("engine.sock");
+        assert!(Engine::at(&path).unwrap().is_none());
+        drop(UnixListener::bind(&path).unwrap());
+        assert!(Engine::at(&path).unwrap().is_none(), "a socket that a dead engine left");
+    }
+
+    #[test]
+    fn something_else_that_answers_is_a_fault() {
+        use std::io::{Read, Write};
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("engine.sock");
+        let listener = UnixListener::bind(&path).unwrap();
+        let other = std::thread::spawn(move || {
+            for stream in listener.incoming().take(2) {
+                let mut stream = stream.unwrap();
+                let _ = stream.read(&mut [0; 4096]);
+                let _ = stream.write_all(b"220 mail.example ESMTP\r\n");
+            }
+        });
+        let fault = Engine::at(&path).err().expect("this is no engine");
+        assert!(fault.message.contains("ask the container engine for its version"), "{fault}");
+        other.join().unwrap();
+    }
 }
