@@ -75,15 +75,15 @@ fn run<P: Protocol>(protocol: &P, plan: &LoadPlan, emit: &mut Emit<'_>) -> Resul
     }
     limits::open_files(u64::from(connections))?;
     pin(plan.cpus.cpus())?;
-    let cpus = worker_cpus(plan, connections as usize);
+    let teams = worker_cpus(plan, connections as usize);
     let mut draws = Draw::streams(plan.seed, connections as usize);
     let stop = AtomicBool::new(false);
     let (out, reports) = channel();
     let (before, mut gather) = std::thread::scope(|scope| {
         let mut starts = Vec::new();
         let mut gather = Gather::new(protocol.operations(), plan.measure);
-        for (number, cpus) in cpus.iter().enumerate() {
-            let share = draws.len() / (cpus.len() - number);
+        for (number, cpus) in teams.iter().enumerate() {
+            let share = draws.len() / (teams.len() - number);
             let draws = draws.split_off(draws.len() - share);
             let (start, begin) = channel::<Arc<Timeline>>();
             starts.push(start);

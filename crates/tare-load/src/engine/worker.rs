@@ -26,6 +26,8 @@ const NOBODY_NS: u64 = 2 * SECOND_NS;
 const CONNECT_ALL_NS: u64 = 15 * SECOND_NS;
 /// Bytes received at once; shared by all connections of a worker.
 const INCOMING: usize = 128 * 1024;
+/// Full buffers read from one connection before the others have their turn.
+const READS_MAX: u32 = 16;
 /// Events taken at once.
 const EVENTS: usize = 1024;
 
@@ -50,6 +52,8 @@ pub(crate) struct Worker<'a, P: Protocol> {
     connections: Vec<Connection<P::Stream>>,
     // Connections that are down.
     down: Vec<usize>,
+    // Connections with more to read, which will not be announced again, and whether their peer is ending.
+    unfinished: Vec<(usize, bool)>,
     connecting: usize,
     up: usize,
     in_flight: usize,
@@ -82,6 +86,7 @@ impl<'a, P: Protocol> Worker<'a, P> {
             epoll,
             down: (0..connections.len()).collect(),
             connections,
+            unfinished: Vec::new(),
             connecting: 0,
             up: 0,
             in_flight: 0,
@@ -143,7 +148,11 @@ impl<'a, P: Protocol> Worker<'a, P> {
         let due_ns = now_ns + pace_ns;
         while now_ns < due_ns {
             self.reopen(now_ns);
-            let pause_ns = if self.down.is_empty() { pace_ns } else { RETRY_NS / 10 };
+            let pause_ns = match (self.unfinished.is_empty(), self.down.is_empty()) {
+                (false, _) => 0,
+                (true, false) => RETRY_NS / 10,
+                (true, true) => pace_ns,
+            };
             let until_ns = due_ns.min(self.recorder.next_at_ns()).min(now_ns + pause_ns);
             let wait = clock::timespec(until_ns.saturating_sub(now_ns));
             let ready = match epoll::wait(&self.epoll, &mut *events, Some(&wait)) {
@@ -152,6 +161,12 @@ impl<'a, P: Protocol> Worker<'a, P> {
                 Err(error) => return Err(Fault::from_error("wait for events", &error)),
             };
             self.replies = 0;
+            for (index, ending) in std::mem::take(&mut self.unfinished) {
+                // It may have been closed since, and be on its way to a new start.
+                if self.connections[index].state == State::Up {
+                    self.read(index, ending);
+                }
+            }
             for event in ready.iter() {
                 let (flags, data) = (event.flags, event.data);
                 self.handle(data.u64() as usize, flags);
@@ -244,6 +259,7 @@ impl<'a, P: Protocol> Worker<'a, P> {
     /// is `ending`: then the end itself is still to be read.
     fn read(&mut self, index: usize, ending: bool) {
         let mut incoming = std::mem::take(&mut self.incoming);
+        let mut reads = 0;
         while let Some(socket) = &self.connections[index].socket {
             let received = match recv(socket, incoming.as_mut_slice(), RecvFlags::empty()) {
                 Ok((received, _)) => received,
@@ -262,6 +278,11 @@ impl<'a, P: Protocol> Worker<'a, P> {
             self.feed(index, &incoming[..received], now_ns);
             self.refill(index, now_ns);
             if received < incoming.len() && !ending {
+                break;
+            }
+            reads += 1;
+            if reads == READS_MAX {
+                self.unfinished.push((index, ending));
                 break;
             }
         }
@@ -342,7 +363,10 @@ impl<'a, P: Protocol> Worker<'a, P> {
         let now_ns = clock::monotonic_ns();
         let connection = &mut self.connections[index];
         match connection.state {
-            State::Up => self.up -= 1,
+            State::Up => {
+                self.up -= 1;
+                self.alive_ns = now_ns;
+            }
             State::Connecting(_) => self.connecting -= 1,
             State::Down(_) => return,
         }

@@ -197,6 +197,7 @@ fn parse(bytes: &[u8], operation: &Operation) -> Result<Option<Head>, Failure> {
     let used = match response.parse(bytes) {
         Ok(httparse::Status::Complete(used)) => used,
         Ok(httparse::Status::Partial) => return Ok(None),
+        Err(httparse::Error::TooManyHeaders) => return Err(Failure::TooLarge),
         Err(_) => return Err(Failure::Garbage),
     };
     let (Some(status), Some(version)) = (response.code, response.version) else { return Err(Failure::Garbage) };

@@ -31,7 +31,8 @@ impl<'a> Control<'a> {
 
     /// PING.
     pub(super) fn ping(&mut self) -> Result<(), Fault> {
-        self.ask(&["PING"]).map(|_| ())
+        let answer = self.ask(&["PING"])?;
+        if answer == "PONG" { Ok(()) } else { Err(not_redis(&answer)) }
     }
 
     /// Sends a command and returns its answer, a status, integer or text.

@@ -234,7 +234,8 @@ impl Parser {
     /// Judges the reply by its outermost element, which comes first.
     #[inline]
     fn judge(&mut self, answer: Answer, value: &Value, nothing: bool) {
-        if self.seen != Seen::Nothing || self.kind == Kind::Attribute {
+        // What belongs to an attribute comes while the reply itself is still one of the elements to come.
+        if self.seen != Seen::Nothing || self.kind == Kind::Attribute || self.elements > 1 {
             return;
         }
         let kept = &self.line[..self.line_length.min(LINE_KEPT)];

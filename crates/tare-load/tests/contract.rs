@@ -1,0 +1,319 @@
+//! What every protocol owes: the same peers, well and badly behaved, behind each row of the table.
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::time::{Duration, Instant};
+use tare_core::config::{Problems, parse};
+use tare_core::fault::Fault;
+use tare_core::load::{LoadLine, LoadPlan, LoadProfile, LoadSummary, LoadTask, SecondRow};
+use tare_core::units::CpuSet;
+use tare_load::PROTOCOLS;
+
+/// How a protocol's peer talks.
+struct Dialect {
+    protocol: &'static str,
+    options: &'static str,
+    right: &'static str,
+    wrong: &'static str,
+    error: Option<&'static str>,
+    garbage: Option<&'static str>,
+    endless: (&'static str, &'static str),
+}
+
+const DIALECTS: [Dialect; 3] = [
+    Dialect {
+        protocol: "redis",
+        options: "{mix: {ping: 1}, verify: false}",
+        right: "+PONG\r\n",
+        wrong: "+OK\r\n",
+        error: Some("-ERR not today\r\n"),
+        garbage: Some("HTTP/1.1 400 Bad Request\r\n\r\n"),
+        endless: ("+", "PONG"),
+    },
+    Dialect {
+        protocol: "http",
+        options: "{requests: [{path: /, contains: tare}]}",
+        right: "HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\na tare",
+        wrong: "HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\na tore",
+        error: Some("HTTP/1.1 500 No\r\nContent-Length: 0\r\n\r\n"),
+        garbage: Some("+PONG\r\n"),
+        endless: ("HTTP/1.1 200 OK\r\n", "A: b\r\n"),
+    },
+    Dialect {
+        protocol: "tcp",
+        options: "{request: 'hi\\r\\n', reply: {until: 'END\\r\\n'}, expect: tare}",
+        right: "tare END\r\n",
+        wrong: "tore END\r\n",
+        error: None,
+        garbage: None,
+        endless: ("tare", "EEEEEEEENNNNN"),
+    },
+];
+
+#[derive(Clone, Copy)]
+enum Manner {
+    /// Answers every request with this.
+    Answer(&'static str),
+    /// Takes requests and never answers.
+    Silent,
+    /// Answers half and closes.
+    CutOff(&'static str),
+    /// Never ends its answer.
+    Endless(&'static str, &'static str),
+}
+
+/// A peer on a free port of the loopback; its threads end with the test process or their connections.
+fn peer(manner: Manner) -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    std::thread::spawn(move || {
+        for stream in listener.incoming().flatten() {
+            std::thread::spawn(move || talk(stream, manner));
+        }
+    });
+    address
+}
+
+fn talk(mut stream: TcpStream, manner: Manner) {
+    let mut request = [0; 4096];
+    stream.set_nodelay(true).unwrap();
+    while stream.read(&mut request).is_ok_and(|received| received > 0) {
+        let sent = match manner {
+            Manner::Answer(text) => stream.write_all(text.as_bytes()),
+            Manner::Silent => Ok(()),
+            Manner::CutOff(text) => {
+                let _ = stream.write_all(&text.as_bytes()[..text.len() / 2]);
+                return;
+            }
+            Manner::Endless(start, more) => {
+                let more = more.repeat(10_000);
+                let mut sent = stream.write_all(start.as_bytes());
+                while sent.is_ok() {
+                    sent = stream.write_all(more.as_bytes());
+                }
+                sent
+            }
+        };
+        if sent.is_err() {
+            return;
+        }
+    }
+}
+
+fn plan(protocol: &str, options: &str, endpoint: SocketAddr) -> LoadPlan {
+    let mut problems = Problems::new("test", options);
+    let node = parse(options, &mut problems).unwrap();
+    let row = PROTOCOLS.iter().find(|row| row.name == protocol).unwrap();
+    let options = (row.options)(&node, &mut problems).unwrap_or_else(|| panic!("{:?}", problems.into_vec()));
+    LoadPlan {
+        task: LoadTask::Run,
+        protocol: protocol.to_owned(),
+        options,
+        endpoint,
+        profile: LoadProfile::Closed { connections: 3, pipeline: 1 },
+        settle: Duration::from_millis(100),
+        measure: Duration::from_millis(400),
+        timeout: Duration::from_secs(3),
+        seed: 1,
+        cpus: CpuSet::new([]),
+    }
+}
+
+fn drive(plan: &LoadPlan) -> (Vec<SecondRow>, Result<LoadSummary, Fault>) {
+    let mut out = Vec::new();
+    // Whether it succeeded is told by the last line as well.
+    let _ = tare_load::serve(serde_json::to_vec(plan).unwrap().as_slice(), &mut out);
+    let (mut rows, mut end) = (Vec::new(), None);
+    for line in out.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
+        assert!(end.is_none(), "a line after the last");
+        match serde_json::from_slice(line).unwrap() {
+            LoadLine::Second(row) => rows.push(row),
+            LoadLine::Done(summary) => end = Some(Ok(*summary)),
+            LoadLine::Failed(fault) => end = Some(Err(fault)),
+        }
+    }
+    (rows, end.expect("no last line"))
+}
+
+/// Runs against a peer that answers nothing rightly and returns the names of what failed.
+fn failures(dialect: &Dialect, manner: Manner, change: impl Fn(&mut LoadPlan)) -> Vec<String> {
+    let mut plan = plan(dialect.protocol, dialect.options, peer(manner));
+    change(&mut plan);
+    let summary = drive(&plan).1.unwrap();
+    let errors: u64 = summary.operations.values().map(|operation| operation.errors).sum();
+    assert!(summary.operations.values().all(|operation| operation.count == 0), "{summary:?}");
+    assert_eq!(errors, summary.failures.values().sum::<u64>(), "{summary:?}");
+    assert!(errors > 0, "{summary:?}");
+    summary.failures.into_keys().collect()
+}
+
+#[test]
+fn a_right_reply_is_counted_once_and_timed() {
+    for dialect in &DIALECTS {
+        let mut plan = plan(dialect.protocol, dialect.options, peer(Manner::Answer(dialect.right)));
+        let (rows, summary) = drive(&plan);
+        let summary = summary.unwrap();
+        let count: u64 = summary.operations.values().map(|operation| operation.count).sum();
+        assert!(count > 0 && summary.failures.is_empty(), "{summary:?}");
+        assert_eq!(rows.iter().filter(|row| row.measured).map(|row| row.operations).sum::<u64>(), count);
+        assert_eq!(rows.iter().map(|row| row.measured).collect::<Vec<_>>(), [false, true]);
+        assert!(rows[1].p50_us > 0.0 && rows[1].p50_us <= rows[1].p99_us && rows[1].p99_us <= rows[1].max_us * 1.001);
+        assert_eq!(summary.measure_end_ns - summary.measure_start_ns, 400_000_000);
+        assert!(summary.checks.iter().all(|check| check.passed), "{summary:?}");
+        assert!(summary.saturated.is_none() && summary.generator_cpu_s > 0.0);
+        plan.task = LoadTask::Ready;
+        assert!(drive(&plan).1.is_ok());
+    }
+}
+
+#[test]
+fn wrong_replies_have_names() {
+    for dialect in &DIALECTS {
+        let named = |text| failures(dialect, Manner::Answer(text), |_| ());
+        assert_eq!(named(dialect.wrong), ["wrong reply"], "{}", dialect.protocol);
+        if let Some(error) = dialect.error {
+            assert_eq!(named(error), ["error reply"], "{}", dialect.protocol);
+        }
+        if let Some(garbage) = dialect.garbage {
+            assert_eq!(named(garbage), ["garbage reply"], "{}", dialect.protocol);
+        }
+    }
+}
+
+#[test]
+fn missing_replies_have_names() {
+    for dialect in &DIALECTS {
+        assert_eq!(
+            failures(dialect, Manner::Silent, |plan| plan.timeout = Duration::from_millis(50)),
+            ["timed out"],
+            "{}",
+            dialect.protocol
+        );
+        let cut = failures(dialect, Manner::CutOff(dialect.right), |_| ());
+        assert!(cut.iter().all(|name| name == "closed by server" || name == "connection reset"), "{cut:?}");
+    }
+}
+
+#[test]
+fn an_endless_reply_is_given_up() {
+    for dialect in &DIALECTS {
+        let (start, more) = dialect.endless;
+        let names = failures(dialect, Manner::Endless(start, more), |plan| {
+            plan.profile = LoadProfile::Closed { connections: 1, pipeline: 1 };
+            (plan.measure, plan.timeout) = (Duration::from_secs(4), Duration::from_secs(2));
+        });
+        // On a slow machine the time is up before the length is.
+        assert!(names.iter().all(|name| name == "reply too large" || name == "timed out"), "{names:?}");
+    }
+}
+
+#[test]
+fn a_service_that_is_not_ready_is_a_fault_at_once() {
+    for dialect in &DIALECTS {
+        let manners = [Manner::Answer(dialect.wrong), Manner::Silent, Manner::CutOff(dialect.right)];
+        for manner in manners {
+            let mut plan = plan(dialect.protocol, dialect.options, peer(manner));
+            (plan.task, plan.timeout) = (LoadTask::Ready, Duration::from_millis(300));
+            assert!(drive(&plan).1.is_err());
+        }
+    }
+}
+
+/// A port on which nobody listens.
+fn closed_port() -> SocketAddr {
+    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
+}
+
+#[test]
+fn a_refused_connection_ends_the_run_with_a_fault_that_names_it() {
+    for dialect in &DIALECTS {
+        let mut plan = plan(dialect.protocol, dialect.options, closed_port());
+        for task in [LoadTask::Ready, LoadTask::Run] {
+            plan.task = task;
+            let fault = drive(&plan).1.unwrap_err();
+            let text = fault.message.to_lowercase();
+            assert!(text.contains("refused") && text.contains(&plan.endpoint.to_string()), "{fault}");
+        }
+    }
+}
+
+#[test]
+fn a_peer_that_goes_away_and_comes_back_shows_as_failures() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    // Each connection serves ten requests and ends without a word; a new one is accepted.
+    std::thread::spawn(move || {
+        for mut stream in listener.incoming().flatten() {
+            std::thread::spawn(move || {
+                let mut request = [0; 4096];
+                for _ in 0..10 {
+                    if stream.read(&mut request).is_ok_and(|received| received > 0) {
+                        let _ = stream.write_all(b"+PONG\r\n");
+                    }
+                }
+            });
+        }
+    });
+    let plan = plan("redis", DIALECTS[0].options, address);
+    let summary = drive(&plan).1.unwrap();
+    assert!(summary.operations["ping"].count > 0 && summary.operations["ping"].errors > 0, "{summary:?}");
+    assert!(summary.checks.iter().any(|check| !check.passed), "lost answers must not pass unseen");
+}
+
+#[test]
+fn announced_ends_of_connections_are_no_failures() {
+    let close = "HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 6\r\n\r\na tare";
+    let summary = drive(&plan("http", DIALECTS[1].options, peer(Manner::Answer(close)))).1.unwrap();
+    assert!(summary.operations["GET /"].count > 3 && summary.failures.is_empty(), "{summary:?}");
+}
+
+#[test]
+fn pipelined_operations_are_all_answered() {
+    let (listener, reply) = (TcpListener::bind("127.0.0.1:0").unwrap(), b"+PONG\r\n");
+    let address = listener.local_addr().unwrap();
+    std::thread::spawn(move || {
+        for mut stream in listener.incoming().flatten() {
+            std::thread::spawn(move || {
+                let mut bytes = [0; 4096];
+                while let Ok(received @ 1..) = stream.read(&mut bytes) {
+                    // One answer for each request that ends here, in pieces that fit no boundary.
+                    let requests = bytes[..received].iter().filter(|byte| **byte == b'G').count();
+                    for piece in reply.repeat(requests).chunks(5) {
+                        let _ = stream.write_all(piece);
+                    }
+                }
+            });
+        }
+    });
+    let mut plan = plan("redis", DIALECTS[0].options, address);
+    plan.profile = LoadProfile::Closed { connections: 2, pipeline: 16 };
+    let summary = drive(&plan).1.unwrap();
+    assert!(summary.operations["ping"].count > 32 && summary.failures.is_empty(), "{summary:?}");
+    assert!(summary.checks.iter().all(|check| check.passed), "{summary:?}");
+}
+
+#[test]
+fn the_null_protocol_needs_nobody() {
+    let (rows, summary) = drive(&plan("null", "{}", closed_port()));
+    let summary = summary.unwrap();
+    assert!(summary.operations["nothing"].count > 1000 && summary.saturated.is_none());
+    assert_eq!(rows.len(), 2);
+}
+
+#[test]
+fn what_cannot_be_carried_out_is_a_fault_with_a_remedy() {
+    let good = plan("redis", DIALECTS[0].options, "8.8.8.8:6379".parse().unwrap());
+    let began = Instant::now();
+    let fault = drive(&good).1.unwrap_err();
+    assert!(fault.message.contains("refused to drive load") && !fault.remedy.is_empty());
+    assert!(began.elapsed() < Duration::from_secs(60), "it was tried");
+    let unknown = LoadPlan { protocol: "gopher".into(), ..good.clone() };
+    assert!(drive(&unknown).1.unwrap_err().remedy.contains("redis"));
+    let nothing = LoadPlan { profile: LoadProfile::Closed { connections: 0, pipeline: 1 }, ..good.clone() };
+    assert!(drive(&nothing).1.is_err());
+    let strange = LoadPlan { options: serde_json::json!({"a": 1}), endpoint: closed_port(), ..good };
+    assert!(drive(&strange).1.unwrap_err().message.contains("options"));
+    let mut out = Vec::new();
+    let _ = tare_load::serve(b"not a plan".as_slice(), &mut out);
+    assert!(matches!(serde_json::from_slice(&out).unwrap(), LoadLine::Failed(_)));
+}
