@@ -4,7 +4,7 @@ use super::client::monotonic_ns;
 use super::wire::{Call, Outcome, Reply, Request, receive_line, send};
 use std::io::{BufReader, Read, Write};
 use tare_core::fault::{Doing, Fault};
-use tare_core::host::{Host, OpenError};
+use tare_core::host::Host;
 
 /// Answers calls until the host is closed or the line ends; then the host has been closed.
 ///

@@ -2,7 +2,7 @@
 //! virtual machine can be made and then stands still. So a tiny guest is booted.
 
 use super::initramfs;
-use super::machine::Engine;
+use super::machine::{Engine, KERNEL_ARGUMENTS};
 use super::process::Process;
 use crate::agent::{GUEST_HELLO, GUEST_SAYS};
 use serde::{Deserialize, Serialize};
@@ -128,7 +128,7 @@ fn boot_tiny(qemu: &Qemu, kernel: &Path, initial: &Path) -> Result<(), Fault> {
 }
 
 fn boot_tiny_logged(qemu: &Qemu, kernel: &Path, initial: &Path, console: &Path, own_log: &Path) -> Result<(), Fault> {
-    let append = format!("console=ttyS0 quiet panic=-1 rdinit=/init {GUEST_HELLO} -- agent");
+    let append = format!("{KERNEL_ARGUMENTS} {GUEST_HELLO}");
     let serial = format!("file:{}", console.display());
     let (kernel, initial) = (kernel.display().to_string(), initial.display().to_string());
     let arguments = [

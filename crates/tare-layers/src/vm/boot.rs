@@ -73,6 +73,10 @@ fn prepare(carrier: &Carrier, layer: &LayerUse, surroundings: &Surroundings) -> 
     let qemu = Qemu::find().map_err(OpenError::Unavailable)?;
     let needs = inner_needs(&surroundings.inner)?;
     let accelerator = accelerator::choose(&qemu, carrier, &options.accelerator).map_err(OpenError::Unavailable)?;
+    if options.machine == "microvm" && accelerator.engine == Engine::Tcg {
+        let why = Fault::new("an emulated guest finds no clock on the machine type 'microvm' and does not boot");
+        return Err(OpenError::Unavailable(why.remedy("use 'machine: q35', or a machine with a working KVM")));
+    }
     let kernel = carrier.bundles.kernel().map_err(OpenError::Unavailable)?;
     let size = Size::of(&options, surroundings, &needs)?;
     let vhost = wants_vhost(&options).map_err(OpenError::Unavailable)?;

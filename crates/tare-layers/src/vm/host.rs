@@ -2,7 +2,6 @@
 
 use super::boot::Guest;
 use super::process::vhost_threads;
-use crate::agent::Peer;
 use std::time::Duration;
 use tare_core::fault::Fault;
 use tare_core::form::LayerUse;
@@ -72,7 +71,8 @@ impl Host for VmHost {
 
     fn start(&mut self, start: &ServiceStart) -> Result<Instance, Fault> {
         let mut instance = self.guest.agent.start(&self.guest.size.inside(start))?;
-        instance.path = format!("private bridge, tap and virtio-net into the guest; {}", instance.path);
+        let inside = instance.path.strip_prefix("veth, ").unwrap_or(&instance.path);
+        instance.path = format!("veth, private bridge, tap and virtio-net into a guest, {inside}");
         Ok(instance)
     }
 

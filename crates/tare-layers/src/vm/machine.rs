@@ -69,9 +69,9 @@ pub(super) struct Machine<'a> {
     pub(super) control_fd: i32,
 }
 
-/// The kernel's command line. A panic ends the guest at once (with `-no-reboot`) instead of leaving it standing; what
-/// follows `--` are the arguments of the first process.
-pub(super) const KERNEL_ARGUMENTS: &str = "console=ttyS0 quiet panic=-1 rdinit=/init -- agent";
+/// The kernel's command line. A panic ends the guest at once (with `-no-reboot`) instead of leaving it standing. The
+/// kernel hands the word it does not know, `agent`, to the first process.
+pub(super) const KERNEL_ARGUMENTS: &str = "console=ttyS0 quiet panic=-1 rdinit=/init agent";
 
 impl Machine<'_> {
     /// QEMU's arguments.
@@ -109,7 +109,8 @@ impl Machine<'_> {
             // Devices that the guest never uses only cost it time to find.
             "q35" => ",usb=off,vmport=off,smbus=off,sata=off,hpet=off",
             "pc" => ",usb=off,vmport=off,hpet=off",
-            _ => ",acpi=on,x-option-roms=off,isa-serial=on,rtc=on",
+            // With ACPI: by it the kernel finds the virtio devices.
+            _ => ",acpi=on,isa-serial=on,rtc=on",
         };
         let mib = self.size.memory >> 20;
         let memory = if self.options.hugepages { ",memory-backend=memory" } else { "" };

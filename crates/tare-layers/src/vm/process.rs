@@ -16,6 +16,8 @@ use tare_core::units::CpuSet;
 const TAIL: u64 = 64 << 10;
 /// How many lines of it a fault shows.
 const LINES_SHOWN: usize = 25;
+/// How many of them stand before the line that says that the kernel gave up.
+const LINES_BEFORE: usize = 8;
 /// What a Linux kernel says when it gives up.
 const PANIC: &str = "Kernel panic - not syncing";
 
@@ -131,11 +133,14 @@ impl Process {
         let _ = self.child.wait();
     }
 
-    /// The last lines of the guest's console, and what QEMU itself had to say.
+    /// The last lines of the guest's console, and what QEMU itself had to say. Of a panic the first lines: what
+    /// follows is a trace of the kernel.
     pub(super) fn last_words(&self) -> String {
         let text = format!("{}{}", tail(&self.console), tail(&self.own_log));
         let lines: Vec<&str> = text.lines().map(str::trim_end).filter(|line| !line.is_empty()).collect();
-        lines[lines.len().saturating_sub(LINES_SHOWN)..].join("\n")
+        let panicked = lines.iter().position(|line| line.contains(PANIC)).map(|at| at.saturating_sub(LINES_BEFORE));
+        let first = panicked.unwrap_or(lines.len().saturating_sub(LINES_SHOWN));
+        lines[first..].iter().take(LINES_SHOWN).copied().collect::<Vec<_>>().join("\n")
     }
 }
 

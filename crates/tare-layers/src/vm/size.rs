@@ -55,8 +55,8 @@ impl Size {
     /// The start as the guest is to see it: CPU numbers of the host mean nothing there. A service that has every
     /// virtual CPU is not confined again.
     pub(super) fn inside(&self, start: &ServiceStart) -> ServiceStart {
-        let position = |cpu: &u32| self.on.cpus().iter().position(|on| on == cpu).map(|at| at as u32);
-        let cpus = start.cpus.as_ref().map(|cpus| CpuSet::new(cpus.cpus().iter().filter_map(position)));
+        let position = |cpu: u32| self.on.cpus().iter().position(|on| *on == cpu).map(|at| at as u32);
+        let cpus = own_cpus(start).map(|cpus| CpuSet::new(cpus.cpus().iter().filter_map(|cpu| position(*cpu))));
         let cpus = cpus.filter(|cpus| !cpus.is_empty() && cpus.len() < self.cpus as usize);
         ServiceStart { cpus, ..start.clone() }
     }
@@ -69,15 +69,20 @@ impl Size {
 
 /// The CPUs that the services are to have, of those for the system under test.
 fn service_cpus(surroundings: &Surroundings) -> CpuSet {
-    let all = &surroundings.cpus;
-    let placed: Option<Vec<&CpuSet>> = surroundings.services.iter().map(|start| start.cpus.as_ref()).collect();
+    let placed: Option<Vec<CpuSet>> = surroundings.services.iter().map(own_cpus).collect();
     match placed {
         Some(sets) if !sets.is_empty() => CpuSet::new(sets.iter().flat_map(|set| set.cpus().iter().copied())),
         _ => {
             let asked: u32 = surroundings.services.iter().map(|start| start.service.resources.cpus).sum();
-            CpuSet::new(all.cpus().iter().copied().take(asked.max(1) as usize))
+            CpuSet::new(surroundings.cpus.cpus().iter().copied().take(asked.max(1) as usize))
         }
     }
+}
+
+/// The CPUs a service has as a plain process: as many as it wants of those it was given.
+fn own_cpus(start: &ServiceStart) -> Option<CpuSet> {
+    let given = start.cpus.as_ref()?;
+    Some(CpuSet::new(given.cpus().iter().copied().take(start.service.resources.cpus as usize)))
 }
 
 #[cfg(test)]
@@ -135,8 +140,9 @@ mod tests {
         let size = Size::of(&VmOptions::default(), &around(services.clone()), &[]).unwrap();
         assert_eq!((size.cpus, size.on.to_string().as_str()), (2, "3,5"));
         assert_eq!(size.inside(&services[1]).cpus, Some(CpuSet::new([1])));
-        let all = start(2, Some("3,5"));
-        assert_eq!(size.inside(&all).cpus, None);
+        assert_eq!(size.inside(&start(2, Some("3,5"))).cpus, None, "it has all of them");
+        let size = Size::of(&VmOptions::default(), &around(vec![start(1, Some("1,3,5"))]), &[]).unwrap();
+        assert_eq!(size.cpus, 1, "a service may be given more than it wants");
     }
 
     #[test]

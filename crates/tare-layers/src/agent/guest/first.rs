@@ -2,6 +2,7 @@
 
 use super::{GUEST_HELLO, GUEST_SAYS, MARKER, PROGRAM};
 use rustix::mount::{MountFlags, mount, mount_move};
+use std::ffi::CString;
 use std::fs;
 use std::io::Write;
 use std::os::unix::process::CommandExt;
@@ -26,7 +27,7 @@ pub(super) fn enter() -> Result<(), Fault> {
     }
     mount_on("sysfs", "/sys", "sysfs", "")?;
     mount_on("devtmpfs", "/dev", "devtmpfs", "")?;
-    load_modules()?;
+    load_modules();
     mount_on("tmpfs", NEW_ROOT, "tmpfs", "mode=0755")?;
     for folder in ["proc", "sys", "dev", "bin", "run/tare", "tmp", "etc", "var/lib", "bundles"] {
         let path = format!("{NEW_ROOT}/{folder}");
@@ -82,14 +83,11 @@ fn bury_until(last: u32) {
     }
 }
 
-/// Ends the machine.
+/// Ends the machine. By a restart, which ends the hypervisor (-no-reboot): not every machine can be switched off.
 pub(super) fn power_off() -> ! {
     let _ = std::io::stdout().flush();
     rustix::fs::sync();
     // SAFETY: ends the machine, which runs nothing but this guest's services; there is no memory involved.
-    unsafe { libc::reboot(libc::LINUX_REBOOT_CMD_POWER_OFF) };
-    // Without ACPI the kernel cannot switch off; a restart ends the hypervisor as well (-no-reboot).
-    // SAFETY: as above.
     unsafe { libc::reboot(libc::LINUX_REBOOT_CMD_RESTART) };
     loop {
         std::thread::park();
@@ -98,7 +96,7 @@ pub(super) fn power_off() -> ! {
 
 fn mount_on(source: &str, at: &str, kind: &str, data: &str) -> Result<(), Fault> {
     fs::create_dir_all(at).doing(format!("make {at}"))?;
-    let data = std::ffi::CString::new(data).doing(format!("mount {at}"))?;
+    let data = CString::new(data).doing(format!("mount {at}"))?;
     match mount(source, at, kind, MountFlags::empty(), data.as_c_str()) {
         // A kernel that mounts devtmpfs by itself was here first.
         Err(rustix::io::Errno::BUSY) => Ok(()),
@@ -117,8 +115,8 @@ fn enable_controllers() {
 
 /// Loads every module in the order of the names. One that does not load is said on the console, not fatal here:
 /// what really needed it fails with a better message.
-fn load_modules() -> Result<(), Fault> {
-    let Ok(entries) = fs::read_dir(MODULES) else { return Ok(()) };
+fn load_modules() {
+    let Ok(entries) = fs::read_dir(MODULES) else { return };
     let mut paths: Vec<_> = entries.filter_map(Result::ok).map(|entry| entry.path()).collect();
     paths.sort();
     for path in paths {
@@ -126,7 +124,6 @@ fn load_modules() -> Result<(), Fault> {
             eprintln!("tare agent: could not load {}: {error}", path.display());
         }
     }
-    Ok(())
 }
 
 fn load_module(path: &Path) -> std::io::Result<()> {

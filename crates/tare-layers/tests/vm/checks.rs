@@ -1,0 +1,197 @@
+//! The checks.
+
+use crate::stage::{DebianStore, REDIS, Stage, fault_of, left_of, monotonic_ns, program, redis, vm};
+use serde_json::json;
+use std::io::{BufRead, BufReader};
+use std::process::{Command, ExitCode, Stdio};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use tare_core::bundle::{BundleStore, Recipe, Source};
+use tare_core::config::{Problems, parse};
+use tare_core::form::LayerUse;
+use tare_core::host::{Availability, Carrier, InstanceState};
+use tare_core::telemetry::Vantage;
+use tare_layers::{LAYERS, leftovers};
+
+pub(crate) const ALL: &[(&str, fn())] = &[
+    ("a_service_runs_in_a_guest", service_in_guest),
+    ("every_variant_boots", variants),
+    ("a_container_runs_in_a_guest", container_in_guest),
+    ("a_guest_that_dies_is_named_at_once", dying_guest),
+    ("a_kernel_that_panics_is_quoted", panicking_guest),
+    ("what_cannot_be_had_is_unavailable", unavailable),
+    ("a_killed_run_leaves_no_guest_running", killed_run),
+];
+
+fn service_in_guest() {
+    let start = redis();
+    let stage = Stage::open(std::slice::from_ref(&start), &[]);
+    let began = Instant::now();
+    let mut host = stage.guest(&vm(json!({})), &program()).unwrap();
+    println!("  a guest answers after {:.1} s", began.elapsed().as_secs_f64());
+    let facts = host.facts().unwrap();
+    for fact in ["vm.accelerator", "vm.memory_bytes", "vm.kernel", "vm.kernel_origin", "guest.kernel"] {
+        assert!(facts.contains_key(fact), "{fact} is missing in {facts:#?}");
+    }
+    assert_eq!((facts["vm.cpus"].as_str(), facts["vm.on_cpus"].as_str()), ("1", "0"));
+
+    assert_eq!(host.resources(&start).unwrap().properties["cpus"].number, Some(1.0));
+    let instance = host.start(&start).unwrap();
+    assert!(stage.answers(instance.endpoints["main"]), "{}", host.log("redis").unwrap());
+    assert_eq!(host.state("redis").unwrap(), InstanceState::Running);
+
+    // The very bits that a plain process would run.
+    let tree = DebianStore.bundle(&start.service.recipe).unwrap().directory().unwrap();
+    let sums = Command::new("sha256sum").arg(tree.join("usr/bin/redis-check-rdb")).output().unwrap();
+    let sum = String::from_utf8(sums.stdout).unwrap();
+    let mapped = host.mapped_files("redis").unwrap();
+    assert!(mapped.len() > 5, "{mapped:#?}");
+    let digest = format!("sha256:{}", sum.split_whitespace().next().unwrap());
+    assert!(mapped.iter().any(|file| file.digest == digest), "{sum}: {mapped:#?}");
+
+    let before = monotonic_ns();
+    host.begin_probe(&[], Duration::from_millis(500)).unwrap();
+    let rows = host.end_probe().unwrap();
+    let inside: Vec<_> = rows.iter().filter(|row| row.vantage == Vantage::Guest).collect();
+    assert_eq!((rows.len(), inside.len()), (2, 1), "{rows:#?}");
+    assert!(!inside[0].serving && (before..monotonic_ns()).contains(&inside[0].at_ns), "{before}: {rows:#?}");
+
+    assert!(host.log("redis").unwrap().contains("Ready to accept connections"));
+    host.stop("redis").unwrap();
+    assert!(host.state("redis").is_err());
+    host.close().unwrap();
+    stage.close();
+}
+
+fn variants() {
+    for changes in [
+        json!({"machine": "pc", "cache": "writeback", "vhost": "off"}),
+        json!({"iothread": true, "pin": false, "cache": "unsafe", "memory": 400 << 20}),
+    ] {
+        let start = redis();
+        let stage = Stage::open(std::slice::from_ref(&start), &[]);
+        let mut host = stage.guest(&vm(changes.clone()), &program()).unwrap();
+        let instance = host.start(&start).unwrap();
+        assert!(stage.answers(instance.endpoints["main"]), "{changes}");
+        host.close().unwrap();
+        stage.close();
+    }
+}
+
+fn container_in_guest() {
+    let row = LAYERS.iter().find(|row| row.name == "container").unwrap();
+    let start = redis();
+    for network in ["published", "bridge", "host"] {
+        let text = format!("network: {network}");
+        let mut problems = Problems::new("study.yaml", &text);
+        let options = (row.options)(&parse(&text, &mut problems).unwrap(), &mut problems).unwrap();
+        let inner = LayerUse { layer: "container".to_owned(), options };
+        let stage = Stage::open(std::slice::from_ref(&start), std::slice::from_ref(&inner));
+        let began = Instant::now();
+        let guest = stage.guest(&vm(json!({})), &program()).unwrap();
+        let mut host = guest.open(&inner, &stage.surroundings).unwrap();
+        println!("  an engine in a guest answers after {:.1} s", began.elapsed().as_secs_f64());
+        let instance = host.start(&start).unwrap();
+        println!("  {network}: {} at {:?}", instance.path, instance.endpoints);
+        assert!(stage.answers(instance.endpoints["main"]), "{network}: {}", host.log("redis").unwrap());
+        assert!(host.mapped_files("redis").unwrap().len() > 5);
+        host.begin_probe(&[], Duration::from_millis(500)).unwrap();
+        assert!(host.end_probe().unwrap().iter().any(|row| row.vantage == Vantage::Guest));
+        host.stop("redis").unwrap();
+        host.close().unwrap();
+        stage.close();
+    }
+}
+
+fn dying_guest() {
+    let start = redis();
+    let stage = Stage::open(std::slice::from_ref(&start), &[]);
+    let mut host = stage.guest(&vm(json!({})), &program()).unwrap();
+    host.start(&start).unwrap();
+    let guest = left_of(&stage.run).into_iter().find(|leftover| leftover.kind == "guest").unwrap();
+    leftovers::remove(&guest).unwrap();
+    let asked = Instant::now();
+    for fault in [host.state("redis").unwrap_err(), host.facts().unwrap_err(), host.log("redis").unwrap_err()] {
+        assert!(fault.message.contains("QEMU ended (signal: 9"), "{fault}");
+    }
+    assert!(asked.elapsed() < Duration::from_secs(10), "it did not wait for a dead guest's answers");
+    host.close().unwrap();
+    stage.close();
+}
+
+fn panicking_guest() {
+    let stage = Stage::open(&[redis()], &[]);
+    let folder = tempfile::tempdir().unwrap();
+    let broken = folder.path().join("agent");
+    std::fs::write(&broken, "no program at all").unwrap();
+    let (unavailable, fault) = fault_of(stage.guest(&vm(json!({})), &broken));
+    assert!(!unavailable && fault.message.contains("the guest's kernel panicked"), "{fault}");
+    assert!(fault.log.contains("Kernel panic"), "{}", fault.log);
+    stage.close();
+}
+
+fn unavailable() {
+    let stage = Stage::open(&[redis()], &[]);
+    for (changes, remedy) in
+        [(json!({"hugepages": true, "memory": 1_u64 << 44}), "vm.nr_hugepages"), (json!({"machine": "microvm"}), "q35")]
+    {
+        let (unavailable, fault) = fault_of(stage.guest(&vm(changes), &program()));
+        assert!(unavailable && fault.remedy.contains(remedy), "{fault:?}");
+    }
+    let (_, fault) = fault_of(stage.guest(&vm(json!({"cpus": 4000})), &program()));
+    assert!(fault.message.contains("4000 CPUs"), "{fault}");
+    stage.close();
+
+    let row = LAYERS.iter().find(|row| row.name == "vm").unwrap();
+    let carrier = Carrier { bundles: Arc::new(DebianStore), prober: || unreachable!(), program: program() };
+    match (row.probe)(&vm(json!({"accelerator": "auto"})).options, &carrier) {
+        Availability::Ready(facts) => assert_eq!(facts["vm.accelerator"], "kvm"),
+        Availability::Emulated(facts, why) => {
+            println!("  {why}");
+            assert_eq!(facts["vm.accelerator"], "tcg");
+            let (unavailable, fault) = {
+                let stage = Stage::open(&[redis()], &[]);
+                let told = fault_of(stage.guest(&vm(json!({"accelerator": "kvm"})), &program()));
+                stage.close();
+                told
+            };
+            assert!(unavailable && fault.message.contains("demands KVM"), "{fault}");
+        }
+        Availability::Unavailable(fault) => panic!("{fault}"),
+    }
+}
+
+/// Boots a guest, says so, and waits to be killed.
+pub(crate) fn doomed(run: &str) -> ExitCode {
+    let stage = Stage::open_as(run, &[redis()], &[]);
+    let host = stage.guest(&vm(json!({})), &program()).unwrap();
+    println!("made");
+    std::thread::sleep(Duration::from_secs(1000));
+    drop(host);
+    ExitCode::SUCCESS
+}
+
+fn killed_run() {
+    let run = format!("{:04x}kk", std::process::id() & 0xffff);
+    // Built before, so that the doomed process does nothing but boot.
+    DebianStore.bundle(&Recipe { source: Source::Packages(vec![REDIS.to_owned()]), files: Vec::new() }).unwrap();
+    let mut doomed = Command::new(program()).args(["doomed", &run]).stdout(Stdio::piped()).spawn().unwrap();
+    let mut line = String::new();
+    BufReader::new(doomed.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    assert_eq!(line, "made\n");
+    let guests = || left_of(&run).into_iter().filter(|leftover| leftover.kind == "guest").count();
+    assert_eq!(guests(), 1);
+    doomed.kill().unwrap();
+    doomed.wait().unwrap();
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while guests() > 0 && Instant::now() < deadline {
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    assert_eq!(guests(), 0, "it goes with who started it");
+    let left = left_of(&run);
+    assert!(left.iter().any(|leftover| leftover.kind == "link"), "{left:#?}");
+    for leftover in &left {
+        leftovers::remove(leftover).unwrap_or_else(|fault| panic!("{leftover:?}: {fault}"));
+    }
+    assert_eq!(left_of(&run), []);
+}
