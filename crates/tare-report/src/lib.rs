@@ -1,1 +1,77 @@
-//! Placeholder heading; see the crate's own documentation.
+//! A record and its analysis in, a rendering out. No files, no clock, no machine: what is not in the record is not in
+//! the report. No form, workload or protocol is known by name here.
+
+mod compare;
+mod csv;
+mod figures;
+mod html;
+mod json;
+mod svg;
+mod terminal;
+mod words;
+
+pub use compare::compare;
+pub use json::schema;
+
+use tare_core::fault::Fault;
+use tare_core::record::Record;
+use tare_stats::Analysis;
+
+/// How the reader wants it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Style {
+    /// Whether colours may be used, by ANSI escapes. Nothing is said by colour alone.
+    pub color: bool,
+    /// Columns of the terminal.
+    pub width: usize,
+}
+
+impl Default for Style {
+    fn default() -> Self {
+        Style { color: false, width: 80 }
+    }
+}
+
+/// How a format renders a record.
+pub type Render = fn(&Record, &Analysis, &Style) -> Result<String, Fault>;
+
+/// A row of the table of formats.
+pub struct FormatRow {
+    /// Its name on the command line.
+    pub name: &'static str,
+    /// The usual ending of a file's name, without the dot.
+    pub extension: &'static str,
+    /// What it is for, in a sentence.
+    pub about: &'static str,
+    /// Renders.
+    pub render: Render,
+}
+
+/// Every format there is.
+pub const FORMATS: &[FormatRow] = &[
+    FormatRow {
+        name: "terminal",
+        extension: "txt",
+        about: "a table of ratios with verdicts, for reading at once",
+        render: terminal::render,
+    },
+    FormatRow {
+        name: "html",
+        extension: "html",
+        about: "one self-contained page with charts, for showing to others",
+        render: html::render,
+    },
+    FormatRow {
+        name: "json",
+        extension: "json",
+        about: "the header and the whole analysis, for programs",
+        render: json::render,
+    },
+    FormatRow {
+        name: "csv",
+        extension: "csv",
+        about: "one row for each trial and metric, for your own analysis",
+        render: csv::render,
+    },
+    FormatRow { name: "none", extension: "", about: "nothing", render: |_, _, _| Ok(String::new()) },
+];

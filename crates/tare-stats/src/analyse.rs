@@ -274,8 +274,12 @@ fn warnings(record: &Record, analysis: &Analysis) -> Vec<String> {
         }
     }
     for service in &analysis.resources {
-        let differs = |cell: &crate::analysis::Cell| cell.sameness == Sameness::Differs;
-        let unequal = service.rows.iter().filter(|row| row.matters && row.cells.iter().any(differs));
+        // An emulated form makes no claim that could be biased.
+        let emulated = |form: &String| analysis.arms.iter().any(|arm| arm.form == *form && arm.emulated.is_some());
+        let unequal = service.rows.iter().filter(|row| {
+            let mut cells = row.cells.iter().zip(&service.forms);
+            row.matters && cells.any(|(cell, form)| cell.sameness == Sameness::Differs && !emulated(form))
+        });
         let names: Vec<&str> = unequal.map(|row| row.property.as_str()).collect();
         if !names.is_empty() {
             let (service, names) = (&service.service, names.join(", "));

@@ -73,11 +73,13 @@ fn direction(metric: &TrialMetric, up: bool) -> &'static str {
     }
 }
 
-/// `0.87 [0.85, 0.89]`; three decimals when the interval is narrower than 0.01.
+/// `0.87 [0.85, 0.89]`; three decimals when the interval is narrower than 0.01, or when with two an end would look like
+/// 1 and so like no difference.
 pub fn ratio_text(ratio: f64, interval: Option<Interval>) -> String {
+    let like_one = |end: f64| end != 1.0 && (end - 1.0).abs() < 0.005;
     let decimals = match interval {
         _ if ratio >= 10.0 => 1,
-        Some(interval) if interval.high - interval.low < 0.01 => 3,
+        Some(Interval { low, high }) if high - low < 0.01 || like_one(low) || like_one(high) => 3,
         _ => 2,
     };
     match interval {

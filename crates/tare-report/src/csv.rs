@@ -1,0 +1,66 @@
+//! CSV in the long form: one row for each trial and metric; a trial without figures has one row that says why.
+
+use crate::Style;
+use tare_core::fault::Fault;
+use tare_core::record::{Record, TRIAL_METRICS};
+use tare_stats::Analysis;
+
+/// Renders rows of RFC 4180 under a header.
+pub(crate) fn render(record: &Record, analysis: &Analysis, _: &Style) -> Result<String, Fault> {
+    let mut text = String::from("run,trial,block,arm,form,control,emulated,outcome,metric,unit,value,why\n");
+    let mut trials: Vec<_> = record.trials.iter().map(|trial| &trial.record).collect();
+    trials.sort_by_key(|trial| trial.trial.index);
+    for trial in trials {
+        let planned = &trial.trial;
+        let arm = analysis.arms.iter().find(|arm| arm.name == planned.arm());
+        let emulated = trial.emulated || arm.is_some_and(|arm| arm.emulated.is_some());
+        let mut row = |metric: &str, unit: &str, value: &str| {
+            let why = trial.outcome.why().map(|why| why.message.as_str()).unwrap_or_default();
+            let cells = [
+                record.header.run.as_str(),
+                &planned.index.to_string(),
+                &planned.block.to_string(),
+                &planned.arm(),
+                &planned.form,
+                &planned.control.to_string(),
+                &emulated.to_string(),
+                trial.outcome.word(),
+                metric,
+                unit,
+                value,
+                why,
+            ];
+            text.push_str(&cells.map(quoted).join(","));
+            text.push('\n');
+        };
+        if trial.metrics.is_empty() {
+            row("", "", "");
+        }
+        for metric in TRIAL_METRICS {
+            if let Some(value) = trial.metrics.get(metric.name) {
+                row(metric.name, metric.unit, &value.to_string());
+            }
+        }
+    }
+    Ok(text)
+}
+
+/// Quoted when it must be. A cell that a spreadsheet would take for a formula gets an apostrophe.
+fn quoted(cell: &str) -> String {
+    let risky = cell.starts_with(['=', '@', '+', '-']) && cell.parse::<f64>().is_err();
+    let cell = if risky { format!("'{cell}") } else { cell.to_owned() };
+    if cell.contains([',', '"', '\n', '\r']) { format!("\"{}\"", cell.replace('"', "\"\"")) } else { cell }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::quoted;
+
+    #[test]
+    fn cells_are_quoted_when_they_must_be_and_never_formulas() {
+        assert_eq!(quoted("plain"), "plain");
+        assert_eq!(quoted("a \"b\", c"), "\"a \"\"b\"\", c\"");
+        assert_eq!(quoted("=cmd()"), "'=cmd()");
+        assert_eq!(quoted("-1.5"), "-1.5");
+    }
+}

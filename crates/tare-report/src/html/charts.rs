@@ -1,0 +1,89 @@
+//! The drawings of the page, each with its title.
+
+use super::safe;
+use crate::svg::{self, Limits, Look};
+use crate::words;
+use minijinja::{Value, context};
+use tare_core::load::SecondRow;
+use tare_core::record::{Record, TrialData};
+use tare_core::trial::Outcome;
+use tare_stats::{Analysis, latency_curve};
+
+/// All of them: `forest`, `bars`, `curve`, `timelines`, `heat`.
+pub(super) fn charts(record: &Record, analysis: &Analysis, looks: &[Look]) -> Value {
+    let compared = || words::compared(analysis);
+    let panel = |title: &str, markup: String| context! { title => title, svg => safe(markup) };
+    let forest = compared().filter(|metric| !metric.ratios.is_empty());
+    let forest: Vec<Value> = forest.map(|metric| panel(&metric.title, svg::forest(metric, looks))).collect();
+    let bars = compared().filter(|metric| !metric.estimates.is_empty());
+    let bars: Vec<Value> = bars.map(|metric| panel(&metric.title, svg::bars(metric, looks))).collect();
+    context! {
+        forest => forest,
+        bars => bars,
+        curve => curve(record, looks),
+        timelines => timelines(record, looks),
+        heat => heat(record, looks),
+    }
+}
+
+/// The measured trials of an arm, in their order.
+fn trials<'a>(record: &'a Record, arm: &str) -> Vec<&'a TrialData> {
+    let measured = record.trials.iter().filter(|trial| trial.record.outcome == Outcome::Measured);
+    let mut trials: Vec<&TrialData> = measured.filter(|trial| trial.record.trial.arm() == arm).collect();
+    trials.sort_by_key(|trial| trial.record.trial.index);
+    trials
+}
+
+fn curve(record: &Record, looks: &[Look]) -> Value {
+    let mut lines = Vec::new();
+    for look in looks {
+        let trials = trials(record, &look.name);
+        // A histogram that cannot be read has already cost the trial its figures; the curve does without it.
+        let points = latency_curve(trials.iter().filter_map(|trial| trial.record.load.as_ref())).unwrap_or_default();
+        if points.len() > 1 {
+            lines.push((look.clone(), points));
+        }
+    }
+    let Some(markup) = svg::curve(&lines) else { return Value::UNDEFINED };
+    let key = |look: &Look| {
+        let dashed = look.hollow || look.hatched;
+        context! { name => look.name.clone(), class => look.class(), dashed => dashed, emulated => look.hatched }
+    };
+    let legend: Vec<Value> = lines.iter().map(|(look, _)| key(look)).collect();
+    context! { svg => safe(markup), legend => legend }
+}
+
+fn timelines(record: &Record, looks: &[Look]) -> Vec<Value> {
+    let seconds_of = |look: &Look| -> Vec<Vec<SecondRow>> {
+        trials(record, &look.name).iter().map(|trial| trial.seconds.clone()).filter(|rows| !rows.is_empty()).collect()
+    };
+    let arms: Vec<(&Look, Vec<Vec<SecondRow>>)> = looks.iter().map(|look| (look, seconds_of(look))).collect();
+    // Real forms share their scales; an emulated one has its own.
+    let real = arms.iter().filter(|(look, _)| !look.hatched);
+    let shared = real.fold(Limits::default(), |limits, (_, trials)| limits.including(trials));
+    let drawn = arms.iter().filter(|(_, trials)| !trials.is_empty());
+    let panels = drawn.map(|(look, trials)| {
+        let limits = if look.hatched { Limits::default().including(trials) } else { shared };
+        let count = if trials.len() == 1 { "1 trial".to_owned() } else { format!("{} trials", trials.len()) };
+        let note = if look.hatched { format!("{count}; EMULATED, own scale") } else { count };
+        context! { title => look.name.clone(), note => note, svg => safe(svg::timeline(look, trials, limits)) }
+    });
+    panels.collect()
+}
+
+/// The first measured trial of each form that has telemetry by CPU.
+fn heat(record: &Record, looks: &[Look]) -> Vec<Value> {
+    let mut panels = Vec::new();
+    for look in looks.iter().filter(|look| !look.hollow) {
+        let drawn = trials(record, &look.name).into_iter().find_map(|trial| {
+            let load = trial.record.load.as_ref()?;
+            let markup = svg::heat(&look.name, &trial.telemetry, load.measure_start_ns, load.measure_end_ns)?;
+            Some((trial.record.trial.index, markup))
+        });
+        if let Some((index, markup)) = drawn {
+            let note = if look.hatched { format!("trial {index}; EMULATED") } else { format!("trial {index}") };
+            panels.push(context! { title => look.name.clone(), note => note, svg => safe(markup) });
+        }
+    }
+    panels
+}

@@ -1,0 +1,90 @@
+//! One self-contained page: no script, no font, no image from elsewhere. Everything that comes from the record is
+//! escaped: by the template engine in the page, by [`crate::svg`] in the drawings.
+
+mod charts;
+mod tables;
+
+use crate::svg::{COLOURS, Look};
+use crate::{Style, words};
+use minijinja::syntax::SyntaxConfig;
+use minijinja::value::Serde;
+use minijinja::{AutoEscape, Environment, Value, context};
+use serde_json::json;
+use tare_core::fault::Fault;
+use tare_core::record::Record;
+use tare_stats::Analysis;
+
+/// Renders the page.
+pub(crate) fn render(record: &Record, analysis: &Analysis, _: &Style) -> Result<String, Fault> {
+    let header = &record.header;
+    let looks = looks(record, analysis);
+    let headline = |line: words::Headline| json!({ "sentence": line.sentence, "rest": line.rest });
+    let mut headlines = words::headlines(analysis).into_iter().map(headline);
+    let page = context! {
+        style => safe(include_str!("../../assets/report.css").to_owned()),
+        title => plain(format!("{}: {}", header.study.name, header.workload.name)),
+        study => plain(&header.study.name),
+        question => plain(&header.study.question),
+        headline => plain(headlines.next()),
+        headlines => plain(headlines.collect::<Vec<_>>()),
+        warnings => plain(&analysis.warnings),
+        baseline => plain(&analysis.baseline),
+        control => plain(&analysis.control),
+        workload => plain(&header.workload.name),
+        about => plain(&header.workload.about),
+        load => plain(words::load(record)),
+        design => plain(words::design(record)),
+        machine => plain(words::machine(record)),
+        run => plain(&header.run),
+        started => plain(&header.started),
+        tare => plain(&header.tare),
+        seed => plain(header.seed.to_string()),
+        command => plain(&header.command),
+        end => plain(record.end.as_ref().map_or("not ended", |end| end.how.as_str())),
+        hatches => plain((0..COLOURS).collect::<Vec<_>>()),
+        charts => charts::charts(record, analysis, &looks),
+        ratios => plain(tables::ratios(analysis, &looks)),
+        metric_titles => plain(words::compared(analysis).map(|metric| &metric.title).collect::<Vec<_>>()),
+        floors => plain(tables::floors(analysis)),
+        methods => plain(tables::methods(analysis)),
+        bits => plain(tables::bits(analysis)),
+        resources => plain(&analysis.resources),
+        arms => plain(tables::arms(record, analysis, &looks)),
+        trial_columns => plain(tables::TRIAL_COLUMNS.iter().map(|(_, title)| *title).collect::<Vec<_>>()),
+        trials => plain(tables::trials(record)),
+        apparatus => plain(words::apparatus(analysis)),
+        environment => plain(header.environment.iter().collect::<Vec<_>>()),
+        placement => plain(header.placement.iter().collect::<Vec<_>>()),
+        bundles => plain(header.bundles.iter().collect::<Vec<_>>()),
+    };
+    let mut engine = Environment::new();
+    engine.set_auto_escape_callback(|_| AutoEscape::Html);
+    let syntax = SyntaxConfig::builder().trim_blocks(true).lstrip_blocks(true).build();
+    engine.set_syntax(syntax.map_err(|error| Fault::from_error("set the template engine up", &error))?);
+    let template = engine.template_from_str(include_str!("../../assets/report.html"));
+    let template = template.map_err(|error| Fault::from_error("read the page's template", &error))?;
+    template.render(page).map_err(|error| Fault::from_error("render the page", &error))
+}
+
+/// Markup that was made here, not taken from the record.
+fn safe(markup: String) -> Value {
+    Value::from_safe_string(markup)
+}
+
+/// Data of the record, to be escaped wherever it is shown.
+fn plain<T: serde::Serialize>(data: T) -> Value {
+    Value::from(Serde(data))
+}
+
+/// How each arm is drawn: the baseline in the first colour, forms in the order of the study.
+fn looks(record: &Record, analysis: &Analysis) -> Vec<Look> {
+    let others = record.header.study.forms.iter().filter(|form| form.name != analysis.baseline);
+    let others: Vec<&str> = others.map(|form| form.name.as_str()).collect();
+    let look = |arm: &tare_stats::Arm| Look {
+        name: arm.name.clone(),
+        colour: others.iter().position(|form| *form == arm.form).map_or(0, |place| place + 1),
+        hollow: arm.control,
+        hatched: arm.emulated.is_some(),
+    };
+    analysis.arms.iter().map(look).collect()
+}

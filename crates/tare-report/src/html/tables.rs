@@ -1,0 +1,164 @@
+//! The tables of the page.
+
+use crate::figures::{digits, quantity};
+use crate::svg::Look;
+use crate::words;
+use serde_json::{Value, json};
+use tare_core::record::Record;
+use tare_stats::{Analysis, Verdict, percent_text, ratio_text};
+
+/// The figures shown of a trial: name, title.
+pub(super) const TRIAL_COLUMNS: &[(&str, &str)] = &[
+    ("throughput", "op/s"),
+    ("p50_us", "p50, \u{b5}s"),
+    ("p99_us", "p99, \u{b5}s"),
+    ("p999_us", "p99.9, \u{b5}s"),
+    ("cpu_us_per_op", "CPU, \u{b5}s/op"),
+    ("cpu_machine_us_per_op", "machine CPU, \u{b5}s/op"),
+];
+
+/// A row for each arm: the baseline's absolute values, the others' ratios and verdicts.
+pub(super) fn ratios(analysis: &Analysis, looks: &[Look]) -> Vec<Value> {
+    let rows = analysis.arms.iter().zip(looks).map(|(arm, look)| {
+        let cells: Vec<Value> = words::compared(analysis)
+            .map(|metric| {
+                if arm.baseline {
+                    let estimate = metric.estimates.iter().find(|estimate| estimate.arm == arm.name);
+                    let value = estimate.map(|estimate| estimate.geometric_mean.unwrap_or(estimate.mean));
+                    let text = value.map_or_else(|| "\u{2013}".to_owned(), |value| quantity(value, &metric.unit));
+                    return json!({ "ratio": text, "class": "absolute" });
+                }
+                let Some(ratio) = metric.ratios.iter().find(|ratio| ratio.arm == arm.name) else {
+                    return json!({ "ratio": "\u{2013}" });
+                };
+                let text = ratio_text(ratio.ratio, ratio.interval);
+                let (figure, interval) = text.split_once(' ').unwrap_or((&text, ""));
+                let class = match ratio.verdict {
+                    Verdict::Better => "better",
+                    Verdict::Worse => "worse",
+                    _ => "",
+                };
+                let words = match ratio.verdict {
+                    Verdict::Better | Verdict::Worse => ratio.words.split(": ").next().unwrap_or_default(),
+                    _ => &ratio.words,
+                };
+                json!({ "ratio": figure, "interval": interval, "words": words, "class": class })
+            })
+            .collect();
+        json!({
+            "arm": arm.name,
+            "class": look.class(),
+            "hollow": look.hollow,
+            "hatched": look.hatched,
+            "baseline": arm.baseline,
+            "control": arm.control,
+            "emulated": arm.emulated.is_some(),
+            "measured": arm.measured,
+            "reason": arm.reasons.first().filter(|_| arm.measured == 0),
+            "cells": cells,
+        })
+    });
+    rows.collect()
+}
+
+/// The noise floor of each compared metric.
+pub(super) fn floors(analysis: &Analysis) -> Vec<Value> {
+    let rows = words::compared(analysis).map(|metric| {
+        let ratio = metric.ratios.iter().find(|ratio| ratio.arm == analysis.control);
+        json!({
+            "title": metric.title,
+            "ratio": ratio.map(|ratio| ratio_text(ratio.ratio, ratio.interval)),
+            "floor": metric.noise_floor.map(percent_text),
+            "differs": metric.control_differs,
+        })
+    });
+    rows.collect()
+}
+
+/// How the intervals were made: method and the metrics it holds for.
+pub(super) fn methods(analysis: &Analysis) -> Vec<Value> {
+    let mut methods: Vec<(&str, Vec<&str>)> = Vec::new();
+    for metric in words::compared(analysis) {
+        let text = metric.method.describe();
+        match methods.iter_mut().find(|(known, _)| *known == text) {
+            Some((_, metrics)) => metrics.push(&metric.title),
+            None => methods.push((text, vec![&metric.title])),
+        }
+    }
+    methods.into_iter().map(|(text, metrics)| json!({ "text": text, "metrics": metrics.join(", ") })).collect()
+}
+
+/// Whether the bits were the same, by service.
+pub(super) fn bits(analysis: &Analysis) -> Vec<Value> {
+    let rows = analysis.bits.iter().map(|bits| {
+        json!({
+            "service": bits.service,
+            "same": bits.same,
+            "words": words::same_bits(bits),
+            "digest": bits.digest,
+            "differences": bits.differences,
+        })
+    });
+    rows.collect()
+}
+
+/// What each form is and how its trials ended.
+pub(super) fn arms(record: &Record, analysis: &Analysis, looks: &[Look]) -> Vec<Value> {
+    let rows = analysis.arms.iter().zip(looks).filter(|(arm, _)| !arm.control).map(|(arm, look)| {
+        let state = record.header.forms.get(&arm.form);
+        let mut facts: Vec<(String, String)> = Vec::new();
+        facts.extend(state.iter().flat_map(|state| state.facts.clone()));
+        // What the hosts of a trial said of themselves, where the environment does not say the same.
+        let trial = record.trials.iter().find(|t| t.record.trial.form == arm.form && !t.record.facts.is_empty());
+        for (key, value) in trial.iter().flat_map(|trial| &trial.record.facts) {
+            let known = record.header.environment.get(key) == Some(value);
+            if !known && !facts.iter().any(|(name, _)| name == key) {
+                facts.push((key.clone(), value.clone()));
+            }
+        }
+        let server = record.trials.iter().find(|t| t.record.trial.form == arm.form && t.record.load.is_some());
+        let server = server.and_then(|trial| trial.record.load.as_ref());
+        facts.extend(server.iter().flat_map(|load| load.facts.clone()));
+        json!({
+            "name": arm.name,
+            "class": look.class(),
+            "hatched": look.hatched,
+            "describe": arm.describe,
+            "path": arm.path,
+            "emulated": arm.emulated,
+            "measured": arm.measured,
+            "planned": arm.planned,
+            "reasons": arm.reasons,
+            "facts": facts,
+        })
+    });
+    rows.collect()
+}
+
+/// Every trial in its order, with its figures or why it has none.
+pub(super) fn trials(record: &Record) -> Vec<Value> {
+    let mut trials: Vec<_> = record.trials.iter().map(|trial| &trial.record).collect();
+    trials.sort_by_key(|trial| trial.trial.index);
+    let rows = trials.into_iter().map(|trial| {
+        let value = |name: &str| trial.metrics.get(name).map_or_else(|| "\u{2013}".to_owned(), |value| digits(*value));
+        let stage = match &trial.outcome {
+            tare_core::trial::Outcome::Failed { stage, .. } => Some(stage.to_string()),
+            _ => None,
+        };
+        let failed_checks = trial.load.iter().flat_map(|load| &load.checks).filter(|check| !check.passed);
+        json!({
+            "index": trial.trial.index,
+            "block": trial.trial.block + 1,
+            "arm": trial.trial.arm(),
+            "outcome": trial.outcome.word(),
+            "stage": stage,
+            "why": trial.outcome.why(),
+            "logs": trial.logs.iter().collect::<Vec<_>>(),
+            "warnings": trial.warnings,
+            "checks": failed_checks.map(|check| format!("{}: {}", check.name, check.detail)).collect::<Vec<_>>(),
+            "seconds": digits(trial.stages.values().sum()),
+            "figures": TRIAL_COLUMNS.iter().map(|(name, _)| value(name)).collect::<Vec<_>>(),
+        })
+    });
+    rows.collect()
+}

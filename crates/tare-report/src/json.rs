@@ -1,0 +1,53 @@
+//! JSON: the header's facts and the whole analysis. Its schema is published: `assets/report.schema.json`.
+
+use crate::{Style, words};
+use serde_json::{Value, json};
+use tare_core::fault::Fault;
+use tare_core::record::Record;
+use tare_stats::Analysis;
+
+/// The version of the JSON report. Fields may be added within a version.
+const REPORT_SCHEMA: u32 = 1;
+
+/// The JSON Schema (draft 2020-12) of the JSON report.
+pub fn schema() -> String {
+    include_str!("../assets/report.schema.json").to_owned()
+}
+
+/// Renders JSON, indented, with a line feed at its end.
+pub(crate) fn render(record: &Record, analysis: &Analysis, _: &Style) -> Result<String, Fault> {
+    let header = &record.header;
+    let report = json!({
+        "report_schema": REPORT_SCHEMA,
+        "record_schema": header.schema,
+        "tare": header.tare,
+        "run": header.run,
+        "started": header.started,
+        "end": record.end,
+        "command": header.command,
+        "study": header.study,
+        "workload": { "name": header.workload.name, "about": header.workload.about },
+        "seed": header.seed,
+        "environment": header.environment,
+        "bundles": header.bundles,
+        "placement": header.placement,
+        "forms": header.forms,
+        "headlines": words::headlines(analysis).iter().map(words::Headline::line).collect::<Vec<_>>(),
+        "analysis": finite(serde_json::to_value(analysis).map_err(|error| Fault::from_error("write JSON", &error))?),
+    });
+    let text = serde_json::to_string_pretty(&report).map_err(|error| Fault::from_error("write JSON", &error))?;
+    Ok(text + "\n")
+}
+
+/// Figures carry at most 12 significant digits: more would only differ between builds.
+fn finite(value: Value) -> Value {
+    match value {
+        Value::Number(number) if number.is_f64() => {
+            let value = number.as_f64().unwrap_or_default();
+            format!("{value:.11e}").parse::<f64>().map_or(Value::Null, Value::from)
+        }
+        Value::Array(items) => items.into_iter().map(finite).collect(),
+        Value::Object(fields) => fields.into_iter().map(|(key, value)| (key, finite(value))).collect(),
+        other => other,
+    }
+}

@@ -1,0 +1,300 @@
+//! The terminal: 80 columns, readable without colour, ASCII.
+
+use crate::Style;
+use crate::figures::plain_quantity;
+use crate::words;
+use tare_core::fault::Fault;
+use tare_core::record::Record;
+use tare_stats::{Analysis, Arm, Interval, MetricAnalysis, Verdict, ratio_text};
+
+/// Columns that a name may take before it gets a line of its own.
+const NAME: usize = 18;
+
+/// Columns of one metric.
+const COLUMN: usize = 15;
+
+/// Narrower than this, nothing fits.
+const WIDTH_MIN: usize = NAME + 2 * COLUMN;
+
+/// Renders for a terminal.
+pub(crate) fn render(record: &Record, analysis: &Analysis, style: &Style) -> Result<String, Fault> {
+    let mut page = Page { text: String::new(), style: Style { width: style.width.max(WIDTH_MIN), ..*style } };
+    heading(&mut page, record);
+    table(&mut page, analysis);
+    footing(&mut page, analysis);
+    Ok(page.text)
+}
+
+/// ANSI attributes; the letters are what the escape sequence holds.
+#[derive(Clone, Copy)]
+enum Ink {
+    Plain,
+    Bold,
+    Dim,
+    Worse,
+    Better,
+    Warning,
+}
+
+impl Ink {
+    fn codes(self) -> &'static str {
+        match self {
+            Ink::Plain => "",
+            Ink::Bold => "1",
+            Ink::Dim => "2",
+            Ink::Worse => "31",
+            Ink::Better => "32",
+            Ink::Warning => "33",
+        }
+    }
+}
+
+struct Page {
+    text: String,
+    style: Style,
+}
+
+impl Page {
+    fn ink(&self, text: &str, ink: Ink) -> String {
+        if self.style.color && !ink.codes().is_empty() && !text.is_empty() {
+            format!("\x1b[{}m{text}\x1b[0m", ink.codes())
+        } else {
+            text.to_owned()
+        }
+    }
+
+    /// A paragraph: wrapped at words, every line but the first indented by `hanging`, the first by `indent`.
+    fn paragraph(&mut self, indent: usize, hanging: usize, text: &str, ink: Ink) {
+        for (number, line) in wrap(text, self.style.width, indent, hanging).iter().enumerate() {
+            let margin = if number == 0 { indent } else { hanging };
+            let line = self.ink(line, ink);
+            self.text.push_str(&" ".repeat(margin));
+            self.text.push_str(&line);
+            self.text.push('\n');
+        }
+    }
+
+    /// A row of a name and cells, each cell padded before it is inked.
+    fn row(&mut self, name: &str, name_ink: Ink, cells: &[(String, Ink)]) {
+        let mut name = clean(name);
+        if name.chars().count() >= NAME && cells.iter().any(|(cell, _)| !cell.is_empty()) {
+            self.paragraph(0, 2, &name, name_ink);
+            name = String::new();
+        }
+        let mut line = self.ink(&name, name_ink);
+        let mut column = name.chars().count();
+        for (place, (cell, ink)) in cells.iter().enumerate().filter(|(_, (cell, _))| !cell.is_empty()) {
+            let start = NAME + place * COLUMN;
+            line.push_str(&" ".repeat(start.saturating_sub(column)));
+            line.push_str(&self.ink(cell, *ink));
+            column = column.max(start) + cell.chars().count();
+        }
+        self.text.push_str(&line);
+        self.text.push('\n');
+    }
+
+    fn blank(&mut self) {
+        self.text.push('\n');
+    }
+}
+
+/// Records hold what services and users wrote: no escape sequence of theirs reaches the terminal.
+fn clean(text: &str) -> String {
+    let printable = |c: char| if c == '\n' || c == '\t' { ' ' } else { c };
+    text.chars().map(printable).filter(|c| !c.is_control()).collect()
+}
+
+/// Lines of at most `width` columns, margins included; a word longer than a line is cut.
+fn wrap(text: &str, width: usize, indent: usize, hanging: usize) -> Vec<String> {
+    let text = clean(text);
+    let mut lines = vec![String::new()];
+    for word in text.split_whitespace() {
+        let mut rest: Vec<char> = word.chars().collect();
+        loop {
+            let margin = if lines.len() == 1 { indent } else { hanging };
+            let line = lines.last_mut().expect("there is always a line");
+            let used = line.chars().count();
+            let room = width.saturating_sub(margin + used + usize::from(used > 0));
+            if rest.len() <= room || (used == 0 && room == 0) {
+                if used > 0 {
+                    line.push(' ');
+                }
+                line.extend(rest);
+                break;
+            }
+            if used == 0 {
+                line.extend(rest.drain(..room));
+            }
+            lines.push(String::new());
+        }
+    }
+    lines
+}
+
+fn heading(page: &mut Page, record: &Record) {
+    let header = &record.header;
+    page.paragraph(0, 2, &format!("{}: {}", header.study.name, header.study.question), Ink::Bold);
+    page.paragraph(0, 2, &format!("{}; {}", header.workload.name, words::load(record)), Ink::Plain);
+    page.paragraph(0, 2, &words::design(record), Ink::Plain);
+    page.paragraph(0, 2, &words::machine(record), Ink::Plain);
+    let started = header.started.split('.').next().unwrap_or_default().trim_end_matches('Z').replace('T', " ");
+    page.paragraph(
+        0,
+        2,
+        &format!("run {}, {started} UTC, tare {}, seed {}", header.run, header.tare, header.seed),
+        Ink::Dim,
+    );
+}
+
+fn shown(analysis: &Analysis, width: usize) -> Vec<&MetricAnalysis> {
+    words::compared(analysis).take((width - NAME) / COLUMN).collect()
+}
+
+fn table(page: &mut Page, analysis: &Analysis) {
+    let metrics = shown(analysis, page.style.width);
+    page.blank();
+    let titles: Vec<(String, Ink)> = metrics.iter().map(|metric| (metric.title.clone(), Ink::Dim)).collect();
+    page.row("ratio to baseline", Ink::Dim, &titles);
+    for arm in analysis.arms.iter().filter(|arm| !arm.control) {
+        if arm.baseline {
+            baseline_row(page, arm, &metrics);
+        } else {
+            form_row(page, analysis, arm, &metrics);
+        }
+    }
+}
+
+fn baseline_row(page: &mut Page, arm: &Arm, metrics: &[&MetricAnalysis]) {
+    let absolute = |metric: &&MetricAnalysis| {
+        let estimate = metric.estimates.iter().find(|estimate| estimate.arm == arm.name);
+        let value = estimate.map(|estimate| estimate.geometric_mean.unwrap_or(estimate.mean));
+        (value.map_or_else(|| "-".to_owned(), |value| plain_quantity(value, &metric.unit)), Ink::Plain)
+    };
+    let cells: Vec<(String, Ink)> = metrics.iter().map(absolute).collect();
+    page.row(&arm.name, Ink::Bold, &cells);
+    page.paragraph(2, 2, &format!("baseline: {}; {}", arm.describe, count(arm)), Ink::Dim);
+    outcomes(page, arm);
+}
+
+fn form_row(page: &mut Page, analysis: &Analysis, arm: &Arm, metrics: &[&MetricAnalysis]) {
+    let of = |metric: &&MetricAnalysis| metric.ratios.iter().find(|ratio| ratio.arm == arm.name).cloned();
+    let ratios: Vec<_> = metrics.iter().map(of).collect();
+    if ratios.iter().all(Option::is_none) {
+        let word = arm.reasons.first().map_or("not measured".to_owned(), |reason| reason.outcome.to_uppercase());
+        page.row(&arm.name, Ink::Bold, &[(word, Ink::Warning)]);
+        page.paragraph(2, 2, &arm.describe, Ink::Dim);
+        outcomes(page, arm);
+        return;
+    }
+    let ink = |verdict| match verdict {
+        Verdict::Worse => Ink::Worse,
+        Verdict::Better => Ink::Better,
+        Verdict::Emulated => Ink::Dim,
+        _ => Ink::Plain,
+    };
+    let upper = ratios.iter().map(|ratio| {
+        let Some(ratio) = ratio else { return ("-".to_owned(), Ink::Dim) };
+        let text = ratio_text(ratio.ratio, ratio.interval);
+        let text = text.split(" [").next().unwrap_or_default().to_owned();
+        let mark = if arm.emulated.is_some() { " EMULATED" } else { "" };
+        (format!("{text}{mark}"), ink(ratio.verdict))
+    });
+    let upper: Vec<(String, Ink)> = upper.collect();
+    page.row(&arm.name, Ink::Bold, &upper);
+    let lower = ratios.iter().map(|ratio| {
+        let interval = ratio.as_ref().and_then(|ratio| ratio.interval.map(|interval| (ratio.ratio, interval)));
+        (interval.map_or_else(String::new, |(ratio, interval)| interval_text(ratio, interval)), Ink::Dim)
+    });
+    let lower: Vec<(String, Ink)> = lower.collect();
+    if lower.iter().any(|(text, _)| !text.is_empty()) {
+        page.row("", Ink::Plain, &lower);
+    }
+    page.paragraph(2, 2, &words::verdicts(analysis, &arm.name), Ink::Plain);
+    page.paragraph(2, 2, &format!("{}; {}", arm.describe, count(arm)), Ink::Dim);
+    if let Some(why) = &arm.emulated {
+        page.paragraph(2, 2, &format!("emulated: {}", advice(why)), Ink::Warning);
+    }
+    outcomes(page, arm);
+}
+
+fn interval_text(ratio: f64, interval: Interval) -> String {
+    let text = ratio_text(ratio, Some(interval));
+    text.find('[').map_or(text.clone(), |at| text[at..].to_owned())
+}
+
+fn count(arm: &Arm) -> String {
+    format!("{} of {} trials measured", arm.measured, arm.planned)
+}
+
+/// A line for each reason why trials were not measured.
+fn outcomes(page: &mut Page, arm: &Arm) {
+    for reason in &arm.reasons {
+        let stage = reason.stage.map(|stage| format!(" in {stage}")).unwrap_or_default();
+        let trials = if reason.trials.len() > 1 { format!("{} x ", reason.trials.len()) } else { String::new() };
+        let text = format!("{trials}{}{stage}: {}", reason.outcome.to_uppercase(), advice(&reason.why));
+        page.paragraph(2, 4, &text, Ink::Warning);
+    }
+}
+
+fn advice(why: &Fault) -> String {
+    if why.remedy.is_empty() { why.message.clone() } else { format!("{}. To do: {}", why.message, why.remedy) }
+}
+
+fn footing(page: &mut Page, analysis: &Analysis) {
+    const LABEL: usize = 11;
+    page.blank();
+    let mut line = |label: &str, text: &str, ink| {
+        let text = format!("{label:LABEL$}{text}");
+        // The label's padding is kept: wrapping would fold it.
+        let (label, rest) = text.split_at(LABEL);
+        let wrapped = wrap(rest, page.style.width, LABEL, LABEL);
+        for (number, part) in wrapped.iter().enumerate() {
+            let margin = if number == 0 { label.to_owned() } else { " ".repeat(LABEL) };
+            let (margin, part) = (page.ink(&margin, Ink::Dim), page.ink(part, ink));
+            page.text.push_str(&format!("{margin}{part}\n"));
+        }
+    };
+    let control: Vec<String> =
+        words::compared(analysis).filter_map(|metric| words::control(metric, &analysis.control)).collect();
+    let control =
+        if control.is_empty() { "not measured: no noise floor, no verdicts".to_owned() } else { control.join("; ") };
+    line("A/A", &control, Ink::Plain);
+    for bits in &analysis.bits {
+        line("same bits", &format!("{}: {}", bits.service, words::same_bits(bits)), Ink::Plain);
+    }
+    for service in &analysis.resources {
+        line("resources", &format!("{}: {}", service.service, words::resources(service)), Ink::Plain);
+    }
+    line("apparatus", &words::apparatus(analysis), Ink::Plain);
+    let mut methods: Vec<&str> = Vec::new();
+    for metric in words::compared(analysis) {
+        if !methods.contains(&metric.method.describe()) {
+            methods.push(metric.method.describe());
+        }
+    }
+    line("intervals", &methods.join("; or "), Ink::Dim);
+    for warning in &analysis.warnings {
+        line("WARNING", warning, Ink::Warning);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn text_is_wrapped_within_the_width_and_nothing_is_lost() {
+        let text = "one two three four-is-a-word-that-is-longer-than-a-line five";
+        let lines = wrap(text, 20, 2, 4);
+        for (number, line) in lines.iter().enumerate() {
+            assert!(line.chars().count() + if number == 0 { 2 } else { 4 } <= 20, "{line}");
+        }
+        let bare = |text: &str| text.replace(' ', "");
+        assert_eq!(bare(&lines.concat()), bare(text));
+    }
+
+    #[test]
+    fn escape_sequences_of_a_record_do_not_reach_the_terminal() {
+        assert_eq!(clean("a\x1b[31mb\nc"), "a[31mb c");
+    }
+}

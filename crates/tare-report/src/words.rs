@@ -1,0 +1,197 @@
+//! Sentences that several formats say.
+
+use tare_core::load::LoadProfile;
+use tare_core::record::Record;
+use tare_core::study::LoadOrigin;
+use tare_stats::{Analysis, Arm, MetricAnalysis, Ratio, ServiceBits, Verdict, percent_text, ratio_text};
+
+/// The load in words: `closed load: 50 connections, pipeline 1, from outside`.
+pub(crate) fn load(record: &Record) -> String {
+    let LoadProfile::Closed { connections, pipeline } = &record.header.study.load;
+    let from = match record.header.study.from {
+        LoadOrigin::Outside => "from outside",
+        LoadOrigin::Host => "from the host's loopback",
+    };
+    format!("closed load: {connections} connections, pipeline {pipeline}, {from}")
+}
+
+/// The design in words: `5 blocks, 10 s measured after 1 s of settling`.
+pub(crate) fn design(record: &Record) -> String {
+    let study = &record.header.study;
+    let blocks = if study.repeat == 1 { "1 block".to_owned() } else { format!("{} blocks", study.repeat) };
+    let (measure, settle) = (study.measure.as_secs_f64(), study.settle.as_secs_f64());
+    format!("{blocks}, {measure} s measured after {settle} s of settling")
+}
+
+/// The machine in a line.
+pub(crate) fn machine(record: &Record) -> String {
+    let facts = &record.header.environment;
+    let fact = |key: &str| facts.get(key).cloned();
+    let parts = [
+        fact("cpu.model"),
+        fact("cpu.logical").map(|n| if n == "1" { "1 CPU".to_owned() } else { format!("{n} CPUs") }),
+        fact("memory.total"),
+        fact("kernel").map(|kernel| format!("Linux {kernel}")),
+    ];
+    let line = parts.into_iter().flatten().collect::<Vec<_>>().join(", ");
+    if line.is_empty() { "machine unknown".to_owned() } else { line }
+}
+
+/// The ratio of `arm` in the metric called `name`.
+pub(crate) fn ratio<'a>(analysis: &'a Analysis, name: &str, arm: &str) -> Option<&'a Ratio> {
+    let metric = analysis.metrics.iter().find(|metric| metric.name == name)?;
+    metric.ratios.iter().find(|ratio| ratio.arm == arm)
+}
+
+/// The metrics that ratios are made of.
+pub(crate) fn compared(analysis: &Analysis) -> impl Iterator<Item = &MetricAnalysis> {
+    analysis.metrics.iter().filter(|metric| metric.compared)
+}
+
+/// What a form costs, or why that is not known.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Headline {
+    /// The throughput, in a sentence.
+    pub(crate) sentence: String,
+    /// What else is certain, in another; empty if nothing is.
+    pub(crate) rest: String,
+}
+
+impl Headline {
+    /// Both in one line.
+    pub(crate) fn line(&self) -> String {
+        format!("{} {}", self.sentence, self.rest).trim_end().to_owned()
+    }
+}
+
+/// One for each form, in the order of the study.
+pub(crate) fn headlines(analysis: &Analysis) -> Vec<Headline> {
+    let forms = analysis.arms.iter().filter(|arm| !arm.baseline && !arm.control);
+    forms.map(|arm| headline(analysis, arm)).collect()
+}
+
+fn headline(analysis: &Analysis, arm: &Arm) -> Headline {
+    let (name, baseline) = (&arm.name, &analysis.baseline);
+    let alone = |sentence: String| Headline { sentence, rest: String::new() };
+    let Some(throughput) = ratio(analysis, "throughput", name) else {
+        let why = arm.reasons.first();
+        let why = why.map_or_else(|| "no trial was measured beside the baseline".into(), |r| r.why.message.clone());
+        return alone(format!("{name} was not measured: {why}."));
+    };
+    let figure = ratio_text(throughput.ratio, throughput.interval);
+    if arm.emulated.is_some() {
+        return alone(format!(
+            "{name} ran EMULATED: {figure} times {baseline}'s operations per second, which is no claim about the real thing."
+        ));
+    }
+    let sentence = match throughput.verdict {
+        Verdict::Better | Verdict::Worse => {
+            format!("{name} serves {figure} times {baseline}'s operations per second.")
+        }
+        _ => format!("{name}, operations per second: {}.", throughput.words),
+    };
+    let rest: Vec<String> = compared(analysis).skip(1).filter_map(|metric| clause(metric, name)).collect();
+    let rest = if rest.is_empty() { String::new() } else { format!("Also certain: {}.", rest.join(", ")) };
+    Headline { sentence, rest }
+}
+
+/// What else is certain: `p99 1.40 [1.27, 1.55] times`.
+fn clause(metric: &MetricAnalysis, arm: &str) -> Option<String> {
+    let ratio = metric.ratios.iter().find(|ratio| ratio.arm == arm)?;
+    let certain = matches!(ratio.verdict, Verdict::Better | Verdict::Worse);
+    certain.then(|| format!("{} {} times", metric.title, ratio_text(ratio.ratio, ratio.interval)))
+}
+
+/// Verdicts of an arm over all compared metrics; equal ones said once.
+pub(crate) fn verdicts(analysis: &Analysis, arm: &str) -> String {
+    let mut said: Vec<(String, Vec<&str>)> = Vec::new();
+    for metric in compared(analysis) {
+        let Some(ratio) = metric.ratios.iter().find(|ratio| ratio.arm == arm) else { continue };
+        let words = match ratio.verdict {
+            // The figures stand in the row above.
+            Verdict::Better | Verdict::Worse => ratio.words.split(": ").next().unwrap_or_default().to_owned(),
+            _ => ratio.words.clone(),
+        };
+        match said.iter_mut().find(|(text, _)| *text == words) {
+            Some((_, metrics)) => metrics.push(&metric.title),
+            None => said.push((words, vec![&metric.title])),
+        }
+    }
+    let one = said.len() == 1 && compared(analysis).count() > 1;
+    let parts = said.iter().map(|(words, metrics)| match (words.as_str(), metrics.as_slice()) {
+        (words, _) if one => words.to_owned(),
+        ("slower" | "faster", _) => words.clone(),
+        (words @ ("longer" | "shorter"), metrics) => format!("{} {words}", metrics.join(", ")),
+        (words, metrics) if words.starts_with("costs") => {
+            format!("{} {}", metrics.join(", "), words.trim_start_matches("costs "))
+        }
+        (words, metrics) => format!("{}: {words}", metrics.join(", ")),
+    });
+    parts.collect::<Vec<_>>().join("; ")
+}
+
+/// Whether the bits were the same, in a line.
+pub(crate) fn same_bits(bits: &ServiceBits) -> String {
+    if bits.read.is_empty() {
+        return "not readable in any form".to_owned();
+    }
+    let unread =
+        if bits.unread.is_empty() { String::new() } else { format!("; not readable in {}", bits.unread.join(", ")) };
+    if let Some(digest) = &bits.digest {
+        let forms = if bits.read.len() == 1 { "1 form".to_owned() } else { format!("{} forms", bits.read.len()) };
+        return format!("yes ({}), {} files in {forms}{unread}", short_digest(digest), bits.files);
+    }
+    let paths: Vec<&str> = bits.differences.iter().take(3).map(|difference| difference.path.as_str()).collect();
+    let more = bits.differences.len().saturating_sub(3);
+    let more = if more == 0 { String::new() } else { format!(" and {more} more") };
+    format!("NO: {}{more} differ between forms{unread}", paths.join(", "))
+}
+
+/// `sha256:5c1f0f3b8a6d` of a full digest.
+pub(crate) fn short_digest(digest: &str) -> String {
+    let (kind, hex) = digest.split_once(':').unwrap_or(("", digest));
+    let short: String = hex.chars().take(12).collect();
+    if kind.is_empty() { short } else { format!("{kind}:{short}") }
+}
+
+/// What matched of the resources of a service, in a line.
+pub(crate) fn resources(service: &tare_stats::ServiceResources) -> String {
+    use tare_stats::Sameness;
+    let (mut equal, mut unequal) = (0, Vec::new());
+    for row in service.rows.iter().filter(|row| row.matters) {
+        let cells = || row.cells.iter().zip(&service.forms);
+        let differing: Vec<&str> =
+            cells().filter(|(cell, _)| cell.sameness == Sameness::Differs).map(|(_, form)| form.as_str()).collect();
+        if !differing.is_empty() {
+            unequal.push(format!("{} (in {})", row.property, differing.join(", ")));
+        } else if cells().all(|(cell, _)| cell.sameness == Sameness::Matches) {
+            equal += 1;
+        }
+    }
+    let total = service.rows.iter().filter(|row| row.matters).count();
+    let differ = if unequal.is_empty() { String::new() } else { format!("; not: {}", unequal.join(", ")) };
+    format!("{equal} of {total} that matter match in {} forms{differ}", service.forms.len())
+}
+
+/// The apparatus in a line.
+pub(crate) fn apparatus(analysis: &Analysis) -> String {
+    let apparatus = &analysis.apparatus;
+    let mut parts = Vec::new();
+    if let Some(us) = apparatus.generator_cpu_us_per_op {
+        parts.push(format!("generator {} CPU per op", crate::figures::plain_quantity(us, "us")));
+    }
+    if let Some(share) = apparatus.generator_busy_max {
+        parts.push(format!("at most {} busy", percent_text(share)));
+    }
+    parts.push(format!("dropped {}", apparatus.dropped));
+    parts.push(format!("failed operations {}", apparatus.errors));
+    parts.join(", ")
+}
+
+/// The A/A control in a line: how far equals lie apart, and the noise floor.
+pub(crate) fn control(metric: &MetricAnalysis, control: &str) -> Option<String> {
+    let ratio = metric.ratios.iter().find(|ratio| ratio.arm == control)?;
+    let floor = metric.noise_floor.map(|floor| format!(", floor {}", percent_text(floor))).unwrap_or_default();
+    let differs = if metric.control_differs { " DIFFERS" } else { "" };
+    Some(format!("{} {}{floor}{differs}", metric.title, ratio_text(ratio.ratio, ratio.interval)))
+}

@@ -1,0 +1,91 @@
+//! The fixed sample record in every format, and what must hold of every rendering.
+
+mod sample;
+
+use sample::record;
+use tare_core::record::Record;
+use tare_report::{FORMATS, Style};
+use tare_stats::analyse;
+
+fn render(name: &str, record: &Record, style: &Style) -> String {
+    let row = FORMATS.iter().find(|row| row.name == name).expect("the format is in the table");
+    (row.render)(record, &analyse(record), style).expect("the sample can be rendered")
+}
+
+#[test]
+fn terminal() {
+    let text = render("terminal", &record(), &Style { color: false, width: 80 });
+    for line in text.lines() {
+        assert!(line.chars().count() <= 80, "longer than 80 columns: {line}");
+        assert_eq!(line.trim_end(), line, "trailing blanks: {line:?}");
+    }
+    assert!(text.is_ascii());
+    insta::assert_snapshot!("terminal", text);
+}
+
+#[test]
+fn colour_changes_nothing_but_escape_sequences() {
+    let plain = render("terminal", &record(), &Style { color: false, width: 80 });
+    let coloured = render("terminal", &record(), &Style { color: true, width: 80 });
+    assert_ne!(plain, coloured);
+    let mut bare = String::new();
+    let mut inside = false;
+    for c in coloured.chars() {
+        match (inside, c) {
+            (false, '\u{1b}') => inside = true,
+            (true, 'm') => inside = false,
+            (false, c) => bare.push(c),
+            _ => {}
+        }
+    }
+    assert_eq!(bare, plain);
+}
+
+#[test]
+fn terminals_of_any_width_hold_the_lines() {
+    for width in [60, 72, 100, 120] {
+        let text = render("terminal", &record(), &Style { color: false, width });
+        assert!(text.lines().all(|line| line.chars().count() <= width), "at {width} columns:\n{text}");
+    }
+}
+
+#[test]
+fn csv() {
+    insta::assert_snapshot!("csv", render("csv", &record(), &Style::default()));
+}
+
+#[test]
+fn json() {
+    insta::assert_snapshot!("json", render("json", &record(), &Style::default()));
+}
+
+#[test]
+fn the_comparison_of_two_records() {
+    let before = record();
+    let mut after = record();
+    after.header.run = "m2x8rt".into();
+    after.header.environment.insert("kernel".into(), "6.12.9-amd64".into());
+    for trial in after.trials.iter_mut().filter(|trial| trial.record.trial.form == "container") {
+        if let Some(throughput) = trial.record.metrics.get_mut("throughput") {
+            *throughput *= 1.09;
+        }
+    }
+    insta::assert_snapshot!("compare", tare_report::compare(&before, &after));
+}
+
+#[test]
+fn nothing_is_rendered_as_nothing() {
+    assert_eq!(render("none", &record(), &Style::default()), "");
+}
+
+#[test]
+fn a_record_without_trials_is_rendered_in_every_format() {
+    let mut empty = record();
+    empty.trials.clear();
+    empty.end = None;
+    for format in FORMATS {
+        let text = render(format.name, &empty, &Style::default());
+        assert!(format.name == "none" || !text.is_empty());
+    }
+    assert!(render("terminal", &empty, &Style::default()).contains("the run is not complete"));
+}

@@ -1,0 +1,135 @@
+//! The page: self-contained, well-formed, and safe against what a record may hold.
+
+mod sample;
+
+use sample::{record, scratch};
+use tare_core::record::Record;
+use tare_core::trial::Outcome;
+use tare_report::{FORMATS, Style};
+use tare_stats::analyse;
+
+fn page(record: &Record) -> String {
+    let row = FORMATS.iter().find(|row| row.name == "html").expect("the format is in the table");
+    (row.render)(record, &analyse(record), &Style::default()).expect("the sample can be rendered")
+}
+
+#[test]
+fn the_sample_page_says_what_it_must() {
+    let page = page(&record());
+    std::fs::write(scratch().join("sample.html"), &page).expect("the scratch folder can be written to");
+    for wanted in [
+        "What does each form cost one Redis server?",
+        "container serves 0.8",
+        "EMULATED",
+        "class=\"floor\"",
+        "url(#hatch",
+        "no container engine",
+        "Address already in use",
+        "canonical.yaml --seed 7",
+        "Same bits",
+        "sha256:",
+        "prefers-color-scheme",
+        "@media print",
+        "heat-interrupts",
+    ] {
+        assert!(page.contains(wanted), "{wanted} is missing");
+    }
+}
+
+#[test]
+fn the_page_needs_nothing_from_elsewhere() {
+    let page = page(&record());
+    for forbidden in ["<script", "<link", "<img", "<iframe", "@import", "@font-face", "http:", "https:", "javascript:"]
+    {
+        assert!(!page.to_lowercase().contains(forbidden), "{forbidden} is in the page");
+    }
+    let outside = page.split("url(").skip(1).filter(|rest| !rest.starts_with('#')).count();
+    assert_eq!(outside, 0, "a style refers to something outside of the page");
+}
+
+#[test]
+fn tags_are_balanced() {
+    let page = page(&record());
+    let mut open: Vec<String> = Vec::new();
+    for piece in page.split('<').skip(1) {
+        let tag = piece.split('>').next().unwrap_or_default();
+        let name: String = tag.trim_start_matches('/').chars().take_while(char::is_ascii_alphanumeric).collect();
+        if tag.starts_with('!') || tag.ends_with('/') || ["meta", "br"].contains(&name.as_str()) {
+            continue;
+        }
+        if tag.starts_with('/') {
+            assert_eq!(open.pop().as_deref(), Some(name.as_str()), "before: {}", &piece[..piece.len().min(80)]);
+        } else {
+            open.push(name);
+        }
+    }
+    assert!(open.is_empty(), "left open: {open:?}");
+}
+
+#[test]
+fn whatever_the_record_holds_is_shown_as_text() {
+    const EVIL: &str = "</svg></style><script>alert(1)</script><img src=x onerror='a' \"b\">";
+    let mut record = record();
+    let header = &mut record.header;
+    for text in [
+        &mut header.run,
+        &mut header.command,
+        &mut header.started,
+        &mut header.tare,
+        &mut header.study.name,
+        &mut header.study.question,
+        &mut header.workload.name,
+        &mut header.workload.about,
+        &mut header.workload.services[0].name,
+    ] {
+        text.push_str(EVIL);
+    }
+    header.environment.insert(EVIL.into(), EVIL.into());
+    header.bundles.insert(EVIL.into(), EVIL.into());
+    header.placement.insert(EVIL.into(), EVIL.into());
+    let evil_form = |form: &mut String| *form = format!("{form}{EVIL}");
+    evil_form(&mut header.study.baseline);
+    header.study.forms.iter_mut().for_each(|form| evil_form(&mut form.name));
+    header.plan.iter_mut().for_each(|trial| evil_form(&mut trial.form));
+    let states = std::mem::take(&mut header.forms);
+    for (mut form, mut state) in states {
+        evil_form(&mut form);
+        state.describe.push_str(EVIL);
+        state.facts.insert(EVIL.into(), EVIL.into());
+        header.forms.insert(form, state);
+    }
+    for trial in &mut record.trials {
+        let trial = &mut trial.record;
+        evil_form(&mut trial.trial.form);
+        trial.path.push_str(EVIL);
+        trial.warnings.push(EVIL.into());
+        trial.logs.insert(EVIL.into(), EVIL.into());
+        trial.facts.insert(EVIL.into(), EVIL.into());
+        if let Outcome::Failed { why, .. } = &mut trial.outcome {
+            why.message.push_str(EVIL);
+            why.remedy.push_str(EVIL);
+            why.log.push_str(EVIL);
+        }
+        for files in std::mem::take(&mut trial.mapped).into_values() {
+            let files = files.into_iter().map(|mut file| {
+                file.path.push_str(EVIL);
+                file
+            });
+            trial.mapped.insert(format!("redis{EVIL}"), files.collect());
+        }
+        for mut report in std::mem::take(&mut trial.resources).into_values() {
+            report.properties.values_mut().for_each(|property| property.value.push_str(EVIL));
+            trial.resources.insert(format!("redis{EVIL}"), report);
+        }
+        for load in &mut trial.load {
+            load.facts.insert(EVIL.into(), EVIL.into());
+            load.checks.iter_mut().for_each(|check| {
+                check.passed = false;
+                check.detail.push_str(EVIL);
+            });
+        }
+    }
+    let page = page(&record);
+    assert!(page.contains("&lt;script&gt;alert(1)") || page.contains("&lt;script>alert(1)"), "it is shown");
+    assert!(!page.contains("<script") && !page.contains("<img"), "and never as markup");
+}
