@@ -231,11 +231,15 @@ impl Store {
             return Ok(PathBuf::from(image));
         }
         let Some(puller) = &self.puller else {
-            return Err(Fault::new(format!("the image {image} would have to be fetched, and no container engine is there"))
-                .remedy("start a container engine, or save the image elsewhere and name the archive's path"));
+            return Err(Fault::new(format!(
+                "the image {image} would have to be fetched, and no container engine is there"
+            ))
+            .remedy("start a container engine, or save the image elsewhere and name the archive's path"));
         };
         let archive = work.join("pulled.tar");
-        puller.pull(image, &archive).map_err(|fault| fault.context(format_args!("could not fetch the image {image}")))?;
+        puller
+            .pull(image, &archive)
+            .map_err(|fault| fault.context(format_args!("could not fetch the image {image}")))?;
         Ok(archive)
     }
 }

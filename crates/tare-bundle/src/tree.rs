@@ -117,9 +117,7 @@ fn read_entry(root: &Path, path: Vec<u8>) -> Result<Entry, Fault> {
     let kind = match FileType::from_raw_mode(stat.st_mode) {
         FileType::Directory => Kind::Folder,
         FileType::RegularFile => Kind::File(u64::try_from(stat.st_size).unwrap_or(0)),
-        FileType::Symlink => {
-            Kind::Link(rustix::fs::readlink(&place, Vec::new()).doing(what())?.into_bytes())
-        }
+        FileType::Symlink => Kind::Link(rustix::fs::readlink(&place, Vec::new()).doing(what())?.into_bytes()),
         FileType::CharacterDevice => Kind::Char(major(stat.st_rdev), minor(stat.st_rdev)),
         FileType::BlockDevice => Kind::Block(major(stat.st_rdev), minor(stat.st_rdev)),
         FileType::Fifo => Kind::Pipe,

@@ -80,7 +80,10 @@ fn image_round_trip(store: &Store, folder: &Path, archive: &Path, digest: &str) 
     let name = format!("tare-bundle-test:{}", std::process::id());
     output("docker", &["import", text(archive), &name]);
     let saved = folder.join("saved.tar");
-    let version = Command::new("docker").args(["run", "--rm", "--network=none", &name]).args(["/usr/bin/redis-server", "--version"]).output();
+    let version = Command::new("docker")
+        .args(["run", "--rm", "--network=none", &name])
+        .args(["/usr/bin/redis-server", "--version"])
+        .output();
     let save = Command::new("docker").args(["save", "-o", text(&saved), &name]).output();
     let _ = Command::new("docker").args(["rmi", "-f", &name]).output();
     let version = version.unwrap();

@@ -148,10 +148,14 @@ fn read_layout(parts: &Parts) -> Result<Image, Fault> {
 fn choose(manifests: &[Descriptor]) -> Result<&Descriptor, Fault> {
     let images: Vec<&Descriptor> = manifests
         .iter()
-        .filter(|one| one.media_type.is_empty() || one.media_type.contains("manifest") || one.media_type.contains("index"))
-        .filter(|one| one.platform.as_ref().is_none_or(|platform| {
-            platform.architecture == this_architecture() && platform.os == "linux"
-        }))
+        .filter(|one| {
+            one.media_type.is_empty() || one.media_type.contains("manifest") || one.media_type.contains("index")
+        })
+        .filter(|one| {
+            one.platform
+                .as_ref()
+                .is_none_or(|platform| platform.architecture == this_architecture() && platform.os == "linux")
+        })
         .collect();
     match images[..] {
         [one] => Ok(one),

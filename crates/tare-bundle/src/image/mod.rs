@@ -40,9 +40,8 @@ pub(crate) fn build(path: &Path, work: &Path, assembly: &mut Assembly) -> Result
         let parts = Parts::open(path, work)?;
         let image = manifest::read(&parts)?;
         for (index, layer) in image.layers.iter().enumerate() {
-            apply(&parts, layer, assembly).map_err(|fault| {
-                fault.context(format_args!("layer {} of {}", index + 1, image.layers.len()))
-            })?;
+            apply(&parts, layer, assembly)
+                .map_err(|fault| fault.context(format_args!("layer {} of {}", index + 1, image.layers.len())))?;
         }
         Ok(shown(image.config))
     };

@@ -62,7 +62,8 @@ impl Parts {
             let mut plain = File::create(&path).doing("decompress it")?;
             // An archive that inflates beyond any image is stopped before the disk is full.
             let limit = 128 << 30;
-            let copied = std::io::copy(&mut compression::plain(file)?.take(limit), &mut plain).doing("decompress it")?;
+            let copied =
+                std::io::copy(&mut compression::plain(file)?.take(limit), &mut plain).doing("decompress it")?;
             if copied == limit {
                 return Err(Fault::new("it inflates beyond 128 GiB"));
             }
@@ -74,9 +75,9 @@ impl Parts {
     /// Whether there is a part of this name.
     pub(super) fn has(&self, name: &str) -> bool {
         match self {
-            Parts::Folder(root) => Below::parse(name.as_bytes())
-                .and_then(|path| root.open_file(&path))
-                .is_ok_and(|file| file.is_some()),
+            Parts::Folder(root) => {
+                Below::parse(name.as_bytes()).and_then(|path| root.open_file(&path)).is_ok_and(|file| file.is_some())
+            }
             Parts::Archive { members, .. } => members.contains_key(name.as_bytes()),
         }
     }

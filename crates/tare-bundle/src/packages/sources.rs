@@ -109,9 +109,8 @@ impl Distribution {
         let key = entry.options.iter().find_map(|option| option.strip_prefix("signed-by="));
         let own_key = key.is_none_or(|key| key.contains(&format!("{}-archive", self.id)));
         let last = entry.uri.trim_end_matches('/').rsplit('/').next().unwrap_or_default();
-        let own_path = last == self.id || last.strip_prefix(&self.id).is_some_and(|rest| {
-            matches!(rest, "-security" | "-ports" | "-archive")
-        });
+        let own_path = last == self.id
+            || last.strip_prefix(&self.id).is_some_and(|rest| matches!(rest, "-security" | "-ports" | "-archive"));
         own_key && (own_path || entry.uri.contains("://deb.debian.org") || entry.uri.starts_with("mirror"))
     }
 }
@@ -121,9 +120,9 @@ fn origin_on_host(entry: &Entry) -> Option<String> {
     let (_, address) = entry.uri.split_once("://")?;
     let name = format!("{}/dists/{}", address.trim_end_matches('/'), entry.suite).replace('/', "_");
     let lists = Path::new("/var/lib/apt/lists");
-    let index = ["InRelease", "Release"].iter().find_map(|kind| {
-        std::fs::read_to_string(lists.join(format!("{name}_{kind}"))).ok()
-    })?;
+    let index = ["InRelease", "Release"]
+        .iter()
+        .find_map(|kind| std::fs::read_to_string(lists.join(format!("{name}_{kind}"))).ok())?;
     index.lines().take(60).find_map(|line| line.strip_prefix("Origin:")).map(|origin| origin.trim().to_owned())
 }
 
@@ -205,7 +204,8 @@ mod tests {
 
     fn own(id: &str, codename: &str, text: &str) -> Vec<String> {
         let distribution = Distribution { id: id.to_owned(), codename: codename.to_owned() };
-        let entries = if text.contains("Types:") { parse_stanzas(text) } else { text.lines().filter_map(parse_line).collect() };
+        let entries =
+            if text.contains("Types:") { parse_stanzas(text) } else { text.lines().filter_map(parse_line).collect() };
         let mine = entries.iter().filter(|entry| distribution.owns(entry, &|_| None));
         mine.map(|entry| entry.line(None)).collect()
     }
@@ -244,11 +244,14 @@ Suites: bookworm
 Components: main contrib
 ";
         let key = "[signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] ";
-        assert_eq!(own("debian", "bookworm", text), [
-            format!("deb {key}http://deb.debian.org/debian bookworm main"),
-            format!("deb {key}http://deb.debian.org/debian bookworm-updates main"),
-            "deb http://deb.debian.org/debian-security bookworm-security main".to_owned(),
-        ]);
+        assert_eq!(
+            own("debian", "bookworm", text),
+            [
+                format!("deb {key}http://deb.debian.org/debian bookworm main"),
+                format!("deb {key}http://deb.debian.org/debian bookworm-updates main"),
+                "deb http://deb.debian.org/debian-security bookworm-security main".to_owned(),
+            ]
+        );
     }
 
     #[test]
@@ -262,10 +265,13 @@ deb https://packages.example.com/apt cloud-sdk-noble main
 deb [signed-by=/x/engine.gpg] https://download.example.com/linux/ubuntu noble stable
 deb nonsense
 ";
-        assert_eq!(own("ubuntu", "noble", text), [
-            "deb http://eu.archive.ubuntu.com/ubuntu/ noble main restricted universe",
-            "deb [signed-by=/usr/share/keyrings/ubuntu-archive-keyring.gpg] http://security.ubuntu.com/ubuntu noble-security main",
-        ]);
+        assert_eq!(
+            own("ubuntu", "noble", text),
+            [
+                "deb http://eu.archive.ubuntu.com/ubuntu/ noble main restricted universe",
+                "deb [signed-by=/usr/share/keyrings/ubuntu-archive-keyring.gpg] http://security.ubuntu.com/ubuntu noble-security main",
+            ]
+        );
     }
 
     #[test]

@@ -1,1 +1,182 @@
-//! Placeholder.
+//! Archives made to do harm: nothing outside the root may change, and nothing may panic.
+
+use super::layer::Assembly;
+use super::rooted::Rooted;
+use proptest::prelude::*;
+use std::path::Path;
+use tar::{EntryType, Header};
+use tare_core::fault::Fault;
+
+type Made = (EntryType, Vec<u8>, Vec<u8>);
+
+fn archive(entries: &[Made]) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    for (kind, path, link) in entries {
+        let mut header = Header::new_ustar();
+        let content: &[u8] = if *kind == EntryType::Regular { b"evil" } else { b"" };
+        header.set_entry_type(*kind);
+        header.set_mode(0o755);
+        header.set_uid(0);
+        header.set_gid(0);
+        header.set_mtime(7);
+        header.set_size(content.len() as u64);
+        header.as_mut_bytes()[..path.len().min(100)].copy_from_slice(&path[..path.len().min(100)]);
+        header.as_mut_bytes()[157..157 + link.len()].copy_from_slice(link);
+        header.set_cksum();
+        bytes.extend_from_slice(header.as_bytes());
+        bytes.extend_from_slice(content);
+        bytes.resize(bytes.len().next_multiple_of(512), 0);
+    }
+    bytes.resize(bytes.len() + 1024, 0);
+    bytes
+}
+
+/// Unpacks into `<folder>/tree`, beside which stands `outside` with a file in it.
+fn unpack(folder: &Path, archives: &[Vec<u8>]) -> Result<(), Fault> {
+    let root = folder.join("tree");
+    std::fs::create_dir(&root).unwrap();
+    std::fs::create_dir(folder.join("outside")).unwrap();
+    std::fs::write(folder.join("outside/kept"), "kept").unwrap();
+    let mut assembly = Assembly::new(Rooted::open(&root)?);
+    for archive in archives {
+        assembly.apply(&archive[..], &|_| false)?;
+    }
+    assembly.finish()
+}
+
+fn is_untouched(folder: &Path) -> bool {
+    let names = |path: &Path| std::fs::read_dir(path).unwrap().count();
+    names(folder) == 2
+        && names(&folder.join("outside")) == 1
+        && std::fs::read(folder.join("outside/kept")).unwrap() == b"kept"
+}
+
+fn one(kind: EntryType, path: &str, link: &str) -> Made {
+    (kind, path.as_bytes().to_vec(), link.as_bytes().to_vec())
+}
+
+#[test]
+fn every_known_way_out_is_refused_with_the_entry_named() {
+    use EntryType::{Directory as Dir, Link as Hard, Regular as File, Symlink as Sym};
+    let cases: Vec<(Vec<Made>, &str)> = vec![
+        (vec![one(File, "../outside/evil", "")], "../outside/evil"),
+        (vec![one(File, "a/../../outside/evil", "")], "a/../../outside/evil"),
+        (vec![one(File, "/outside/evil", "")], "/outside/evil"),
+        (vec![one(Sym, "x", "../outside"), one(File, "x/evil", "")], "x/evil"),
+        (vec![one(Sym, "x", "/"), one(Dir, "x/y", "")], "x/y"),
+        (vec![one(Sym, "x", "."), one(Sym, "x/y", "..")], "x/y"),
+        (vec![one(Sym, "x", "../outside"), one(File, "x/.wh.kept", "")], "x/.wh.kept"),
+        (vec![one(Sym, "x", "../outside"), one(File, "x/.wh..wh..opq", "")], "x/.wh..wh..opq"),
+        (vec![one(Hard, "x", "../outside/kept")], "x"),
+        (vec![one(Hard, "x", "/outside/kept")], "x"),
+        (vec![one(Sym, "s", "../outside"), one(Hard, "x", "s/kept")], "x"),
+        (vec![one(Hard, "x", "x")], "x"),
+        (vec![one(Hard, "x", "missing")], "x"),
+        (vec![one(Dir, "d", ""), one(Hard, "x", "d")], "x"),
+        (vec![one(File, "f", ""), one(File, "f/below", "")], "f/below"),
+        (vec![one(File, ".wh...", "")], ".wh..."),
+        (vec![one(Sym, "a", "b"), one(Sym, "b", "a"), one(File, "a/x", "")], "a/x"),
+        (vec![one(Sym, "x", "")], "x"),
+        (vec![one(EntryType::new(b'Z'), "x", "")], "x"),
+    ];
+    for (entries, name) in cases {
+        let folder = tempfile::tempdir().unwrap();
+        let fault = unpack(folder.path(), &[archive(&entries)]).expect_err(name);
+        assert!(fault.message.contains(&format!("'{name}'")), "{name}: {}", fault.message);
+        assert!(is_untouched(folder.path()), "{name}");
+    }
+}
+
+#[test]
+fn a_link_from_an_earlier_layer_is_not_followed_either() {
+    let folder = tempfile::tempdir().unwrap();
+    let first = archive(&[one(EntryType::Symlink, "x", "../outside")]);
+    let second = archive(&[one(EntryType::Regular, "x/evil", "")]);
+    assert!(unpack(folder.path(), &[first, second]).is_err());
+    assert!(is_untouched(folder.path()));
+}
+
+#[test]
+fn a_file_in_place_of_a_link_replaces_the_link_not_what_it_names() {
+    let folder = tempfile::tempdir().unwrap();
+    let bytes = archive(&[one(EntryType::Symlink, "x", "../outside/kept"), one(EntryType::Regular, "x", "")]);
+    unpack(folder.path(), &[bytes]).unwrap();
+    assert!(is_untouched(folder.path()));
+    assert_eq!(std::fs::read(folder.path().join("tree/x")).unwrap(), b"evil");
+}
+
+#[test]
+fn whiteouts_hide_what_lies_below_and_keep_what_their_own_layer_brings() {
+    use EntryType::{Directory as Dir, Regular as File};
+    let first = archive(&[
+        one(Dir, "a", ""),
+        one(File, "a/old", ""),
+        one(Dir, "b", ""),
+        one(File, "b/old", ""),
+        one(File, "c", ""),
+        one(Dir, "d/e", ""),
+    ]);
+    let second = archive(&[
+        one(File, "a/new", ""),
+        one(File, "a/.wh..wh..opq", ""),
+        one(File, "b/.wh.old", ""),
+        one(File, ".wh.c", ""),
+        one(File, ".wh.missing", ""),
+        one(File, "d/new", ""),
+        one(File, ".wh.d", ""),
+    ]);
+    let folder = tempfile::tempdir().unwrap();
+    unpack(folder.path(), &[first, second]).unwrap();
+    let entries = crate::tree::read(&folder.path().join("tree")).unwrap();
+    let paths: Vec<String> = entries.iter().map(|entry| crate::tree::shown(&entry.path)).collect();
+    assert_eq!(paths, ["", "a", "a/new", "b", "d", "d/new"]);
+}
+
+fn name() -> impl Strategy<Value = Vec<u8>> {
+    let part =
+        prop::sample::select(vec!["a", "b", "..", ".", "", "outside", "kept", ".wh.a", ".wh..wh..opq", "\u{e9}"]);
+    prop::collection::vec(part, 1..5).prop_map(|parts| parts.join("/").into_bytes())
+}
+
+fn entry() -> impl Strategy<Value = Made> {
+    use EntryType::{Directory, Fifo, Link, Regular, Symlink};
+    (prop::sample::select(vec![Directory, Regular, Symlink, Link, Fifo]), name(), name())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 400, ..ProptestConfig::default() })]
+
+    #[test]
+    fn nothing_is_ever_written_outside(
+        first in prop::collection::vec(entry(), 0..12),
+        second in prop::collection::vec(entry(), 0..12),
+    ) {
+        let folder = tempfile::tempdir().unwrap();
+        let _ = unpack(folder.path(), &[archive(&first), archive(&second)]);
+        prop_assert!(is_untouched(folder.path()));
+    }
+
+    #[test]
+    fn damaged_archives_are_faults_not_panics(
+        entries in prop::collection::vec(entry(), 1..6),
+        damage in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..6),
+        cut in any::<prop::sample::Index>(),
+        resum in any::<bool>(),
+    ) {
+        let mut bytes = archive(&entries);
+        for (place, value) in damage {
+            let place = place.index(bytes.len());
+            bytes[place] = value;
+        }
+        if resum {
+            // Makes the damage believable: the header's checksum is put right.
+            let mut header = Header::from_byte_slice(&bytes[..512]).clone();
+            header.set_cksum();
+            bytes[..512].copy_from_slice(header.as_bytes());
+        }
+        bytes.truncate(cut.index(bytes.len() * 2).min(bytes.len()));
+        let folder = tempfile::tempdir().unwrap();
+        let _ = unpack(folder.path(), &[bytes]);
+        prop_assert!(is_untouched(folder.path()));
+    }
+}

@@ -112,7 +112,8 @@ impl Assembly {
         match &item.what {
             What::New(kind) => self.rooted.put(path, kind, &item.meta, content, made).map_err(refuse)?,
             What::HardLink(target) => {
-                let target = Below::parse(target).map_err(|fault| refuse(fault.context("the target of a hard link")))?;
+                let target =
+                    Below::parse(target).map_err(|fault| refuse(fault.context("the target of a hard link")))?;
                 self.rooted.link(path, &target, made).map_err(refuse)?;
             }
         }
@@ -130,7 +131,9 @@ impl Assembly {
         }
         if self.bytes > MAX_BYTES || self.entries > MAX_ENTRIES {
             let path = shown(&item.path);
-            return Err(Fault::new(format!("with entry '{path}' the tree grows beyond 64 GiB or four million entries")));
+            return Err(Fault::new(format!(
+                "with entry '{path}' the tree grows beyond 64 GiB or four million entries"
+            )));
         }
         Ok(())
     }

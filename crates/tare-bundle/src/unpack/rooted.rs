@@ -330,13 +330,7 @@ fn remove_at(folder: BorrowedFd<'_>, name: &[u8]) -> Result<(), Errno> {
     rustix::fs::unlinkat(folder, name, AtFlags::REMOVEDIR)
 }
 
-fn put_file(
-    folder: BorrowedFd<'_>,
-    name: &[u8],
-    size: u64,
-    meta: &Meta,
-    content: &mut dyn Read,
-) -> Result<(), Fault> {
+fn put_file(folder: BorrowedFd<'_>, name: &[u8], size: u64, meta: &Meta, content: &mut dyn Read) -> Result<(), Fault> {
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let fd = rustix::fs::openat(folder, name, flags, Mode::RUSR | Mode::WUSR).doing("make the file")?;
     let mut file = File::from(fd);

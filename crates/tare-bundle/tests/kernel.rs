@@ -1,0 +1,27 @@
+//! The kernel for guests is really there.
+
+use tare_bundle::Store;
+use tare_core::bundle::BundleStore;
+
+#[test]
+fn the_kernel_has_its_modules_and_is_fetched_once() {
+    if !rustix::process::geteuid().is_root() {
+        println!("skipped: needs root");
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let store = Store::open(folder.path()).unwrap();
+    let kernel = match store.kernel() {
+        Ok(kernel) => kernel,
+        Err(fault) if !fault.remedy.is_empty() => {
+            println!("skipped: {fault}\n{}", fault.log);
+            return;
+        }
+        Err(fault) => panic!("{fault}\n{}", fault.log),
+    };
+    println!("{kernel:?}");
+    assert!(std::fs::metadata(&kernel.image).unwrap().len() > 1 << 20);
+    assert!(kernel.modules.ends_with(&kernel.release));
+    assert!(kernel.modules.join("modules.dep").is_file());
+    assert_eq!(store.kernel().unwrap(), kernel);
+}
