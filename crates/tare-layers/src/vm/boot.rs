@@ -131,7 +131,7 @@ fn boot(wish: Wish, surroundings: &Surroundings) -> Result<Guest, Fault> {
     let file = |name: &str| scratch.join(name);
     let files = vec![file("guest-console.log"), file("guest-qemu.log"), file("guest-scratch.img")];
     let remove = || files.iter().for_each(|file| drop(std::fs::remove_file(file)));
-    let wiring = Wiring::make(&surroundings.run, surroundings.subnets, !surroundings.inner.is_empty())
+    let mut wiring = Wiring::make(&surroundings.run, surroundings.subnets, !surroundings.inner.is_empty())
         .inspect_err(|_| remove())?;
     match launch(&wish, surroundings, &wiring, &files) {
         Ok((agent, process, qmp, plan)) => {

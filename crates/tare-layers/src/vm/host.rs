@@ -19,7 +19,8 @@ const HYPERVISOR: &str = "hypervisor";
 
 /// A guest and the host it runs on.
 pub(super) struct VmHost {
-    outer: Box<dyn Host>,
+    /// Owned until it is closed.
+    outer: Option<Box<dyn Host>>,
     guest: Guest,
     /// The guest's clock when sampling began.
     clock: Option<Clock>,
@@ -31,7 +32,11 @@ type Clock = (i128, u64);
 impl VmHost {
     /// A guest that answers.
     pub(super) fn new(outer: Box<dyn Host>, guest: Guest) -> Self {
-        VmHost { outer, guest, clock: None }
+        VmHost { outer: Some(outer), guest, clock: None }
+    }
+
+    fn outer(&mut self) -> &mut dyn Host {
+        self.outer.as_mut().expect("a host is not used after it was closed").as_mut()
     }
 
     fn scope(&self) -> Scope {
@@ -54,11 +59,23 @@ impl VmHost {
         process.kill();
         closed
     }
+
+    /// Ends the guest, removes what was made for it, closes the host around it. A second time, there is nothing to do.
+    fn clear(&mut self) -> Result<(), Fault> {
+        let Some(outer) = self.outer.take() else { return Ok(()) };
+        let shut = self.shut_down();
+        let unwired = self.guest.wiring.remove();
+        for file in &self.guest.files {
+            let _ = std::fs::remove_file(file);
+        }
+        let closed = outer.close();
+        shut.and(unwired).and(closed)
+    }
 }
 
 impl Host for VmHost {
     fn facts(&mut self) -> Result<Facts, Fault> {
-        let mut facts = self.outer.facts()?;
+        let mut facts = self.outer().facts()?;
         facts.extend(self.guest.facts.clone());
         let inside = self.guest.agent.facts()?;
         facts.extend(inside.into_iter().map(|(key, value)| (format!("guest.{key}"), value)));
@@ -97,14 +114,15 @@ impl Host for VmHost {
         self.clock = Some(self.guest.agent.clock_offset(CLOCK_TRIES)?);
         // What an inner layer has outside itself is in the guest, as this host is.
         self.guest.agent.begin_probe(outside, period)?;
-        self.outer.begin_probe(&[self.scope()], period)
+        let scope = self.scope();
+        self.outer().begin_probe(&[scope], period)
     }
 
     fn end_probe(&mut self) -> Result<Vec<TelemetryRow>, Fault> {
         let inside = self.guest.agent.end_probe();
         let end = self.guest.agent.clock_offset(CLOCK_TRIES);
         // Ended in any case, or the next trial would find it running.
-        let mut rows = self.outer.end_probe()?;
+        let mut rows = self.outer().end_probe()?;
         let end = end?;
         let begin = self.clock.take().unwrap_or(end);
         rows.extend(inside?.into_iter().map(|row| as_seen_here(row, begin, end)));
@@ -129,14 +147,14 @@ impl Host for VmHost {
     }
 
     fn close(mut self: Box<Self>) -> Result<(), Fault> {
-        let shut = self.shut_down();
-        let VmHost { outer, guest, .. } = *self;
-        let unwired = guest.wiring.remove();
-        for file in &guest.files {
-            let _ = std::fs::remove_file(file);
-        }
-        let closed = outer.close();
-        shut.and(unwired).and(closed)
+        self.clear()
+    }
+}
+
+impl Drop for VmHost {
+    fn drop(&mut self) {
+        // Only after a panic is there anything left here; a leftover is found by its name.
+        let _ = self.clear();
     }
 }
 

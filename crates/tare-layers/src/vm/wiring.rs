@@ -67,8 +67,8 @@ impl Wiring {
     ///
     /// # Errors
     /// What is still there.
-    pub(super) fn remove(self) -> Result<(), Fault> {
-        let rules = self.forwarding.map_or(Ok(()), Forwarding::remove);
+    pub(super) fn remove(&mut self) -> Result<(), Fault> {
+        let rules = self.forwarding.take().map_or(Ok(()), Forwarding::remove);
         let tap = network::link_delete(&self.tap);
         let bridge = network::link_delete(&self.bridge);
         rules.and(tap).and(bridge)

@@ -30,7 +30,7 @@ fn service_in_guest() {
     let mut host = stage.guest(&vm(json!({})), &program()).unwrap();
     println!("  a guest answers after {:.1} s", began.elapsed().as_secs_f64());
     let facts = host.facts().unwrap();
-    for fact in ["vm.accelerator", "vm.memory_bytes", "vm.kernel", "vm.kernel_origin", "guest.kernel"] {
+    for fact in ["vm.accelerator", "vm.memory_bytes", "vm.kernel", "vm.kernel_origin", "guest.kernel.release"] {
         assert!(facts.contains_key(fact), "{fact} is missing in {facts:#?}");
     }
     assert_eq!((facts["vm.cpus"].as_str(), facts["vm.on_cpus"].as_str()), ("1", "0"));
