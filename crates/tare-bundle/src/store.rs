@@ -138,10 +138,8 @@ impl Store {
     fn obtain(&self, recipe: &Recipe, refresh: bool) -> Result<Arc<Built>, Fault> {
         let key = key(recipe)?;
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        if !refresh {
-            if let Some(built) = known.get(&key) {
-                return Ok(built.clone());
-            }
+        if let Some(built) = known.get(&key).filter(|_| !refresh) {
+            return Ok(built.clone());
         }
         let _lock = self.places.lock(&key)?;
         let mut built = if refresh { None } else { self.recall(&key)? };

@@ -131,7 +131,9 @@ fn read_entry(root: &Path, path: Vec<u8>) -> Result<Entry, Fault> {
         mtime: stat.st_mtime,
         xattrs: read_xattrs(&place).doing(what())?,
     };
-    Ok(Entry { path, kind, meta, inode: (stat.st_dev, stat.st_ino), links: u64::from(stat.st_nlink) })
+    #[allow(clippy::useless_conversion, reason = "it has 32 bits on other processors")]
+    let links = u64::from(stat.st_nlink);
+    Ok(Entry { path, kind, meta, inode: (stat.st_dev, stat.st_ino), links })
 }
 
 fn read_xattrs(place: &Path) -> Result<BTreeMap<Vec<u8>, Vec<u8>>, Errno> {

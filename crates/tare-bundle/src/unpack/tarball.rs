@@ -145,10 +145,17 @@ impl<R: Read> Tarball<R> {
         }
         let sum: u32 = block.iter().map(|byte| u32::from(*byte)).sum();
         let field: u32 = block[148..156].iter().map(|byte| u32::from(*byte)).sum();
-        let header = Header::from_byte_slice(&block).clone();
+        let mut header = Header::from_byte_slice(&block).clone();
         // The checksum is taken with its own field read as eight blanks.
         if header.cksum().ok() != Some(sum - field + 8 * 32) {
             return Err(Fault::new("this is no tar archive, or a damaged one: the checksum of a header is wrong"));
+        }
+        // Some writers leave a number out that is nought: mode, owner, group, size, time, device.
+        for field in [100..108, 108..116, 116..124, 124..136, 136..148, 329..337, 337..345] {
+            let field = &mut header.as_mut_bytes()[field];
+            if field.iter().all(|byte| matches!(byte, 0 | b' ')) {
+                field[0] = b'0';
+            }
         }
         Ok(Some(header))
     }

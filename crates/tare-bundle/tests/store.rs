@@ -1,0 +1,107 @@
+//! What a store promises whatever the bundles hold.
+
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::Path;
+use tare_bundle::Store;
+use tare_core::bundle::{BundleStore, Recipe, Source};
+
+fn recipe(folder: &Path) -> Recipe {
+    Recipe { source: Source::Folder(folder.to_path_buf()), files: Vec::new() }
+}
+
+#[test]
+fn a_folder_is_kept_as_it_is_and_seen_again_when_it_changes() {
+    let folder = tempfile::tempdir().unwrap();
+    let from = folder.path().join("from");
+    std::fs::create_dir_all(from.join("a")).unwrap();
+    std::fs::write(from.join("a/program"), "one").unwrap();
+    std::fs::set_permissions(from.join("a/program"), std::fs::Permissions::from_mode(0o4755)).unwrap();
+    std::fs::hard_link(from.join("a/program"), from.join("second")).unwrap();
+    std::os::unix::fs::symlink("/etc/passwd", from.join("link")).unwrap();
+    let xattr = rustix::fs::setxattr(from.join("second"), "user.kept", b"\0\n=", rustix::fs::XattrFlags::empty());
+    let store = Store::open(&folder.path().join("store")).unwrap();
+    let first = store.bundle(&recipe(&from)).unwrap();
+    let tree = first.directory().unwrap();
+    let facts = std::fs::metadata(tree.join("a/program")).unwrap();
+    assert_eq!((facts.mode() & 0o7777, facts.nlink()), (0o4755, 2));
+    assert_eq!(std::fs::read_link(tree.join("link")).unwrap(), Path::new("/etc/passwd"));
+    if xattr.is_ok() {
+        let mut value = [0_u8; 8];
+        let length = rustix::fs::getxattr(tree.join("a/program"), "user.kept", &mut value[..]).unwrap();
+        assert_eq!(&value[..length], b"\0\n=");
+    }
+    assert_eq!(store.bundle(&recipe(&from)).unwrap().digest(), first.digest());
+    std::fs::write(from.join("a/program"), "two").unwrap();
+    assert_ne!(store.bundle(&recipe(&from)).unwrap().digest(), first.digest());
+}
+
+#[test]
+fn emissions_are_made_once_and_are_the_same_from_another_store() {
+    let folder = tempfile::tempdir().unwrap();
+    let from = folder.path().join("from");
+    std::fs::create_dir_all(from.join("long".repeat(30)).join("deeper".repeat(20))).unwrap();
+    std::fs::write(from.join("long".repeat(30)).join("file"), vec![1; 70_000]).unwrap();
+    let read = |name: &str| {
+        let store = Store::open(&folder.path().join(name)).unwrap();
+        let bundle = store.bundle(&recipe(&from)).unwrap();
+        assert_eq!(bundle.archive().unwrap(), bundle.archive().unwrap());
+        (std::fs::read(bundle.archive().unwrap()).unwrap(), std::fs::read(bundle.disk().unwrap()).unwrap())
+    };
+    assert!(read("one") == read("two"), "the same tree is emitted as the same bytes");
+}
+
+#[test]
+fn a_bundle_in_use_stays_and_prefixes_must_be_clear() {
+    let folder = tempfile::tempdir().unwrap();
+    let root = folder.path().join("store");
+    let mut digests = Vec::new();
+    for content in ["one", "two"] {
+        let from = folder.path().join(content);
+        std::fs::create_dir(&from).unwrap();
+        std::fs::write(from.join("file"), content).unwrap();
+        let store = Store::open(&root).unwrap();
+        let bundle = store.bundle(&recipe(&from)).unwrap();
+        let other = Store::open(&root).unwrap();
+        assert!(other.remove(bundle.digest()).unwrap_err().message.contains("in use"));
+        digests.push(bundle.digest().to_owned());
+    }
+    let store = Store::open(&root).unwrap();
+    assert_eq!(store.list().unwrap().len(), 2);
+    assert!(store.remove("").is_err() && store.remove("sha256:").is_err() && store.remove("xyz").is_err());
+    store.remove(&digests[0]).unwrap();
+    assert!(store.show(&digests[0]).is_err());
+    assert_eq!(store.list().unwrap().len(), 1);
+    assert!(store.show(&digests[1][..16]).unwrap().files.iter().any(|file| file.path == "/file"));
+}
+
+#[test]
+fn what_a_dead_build_left_is_removed_and_a_live_one_is_not_disturbed() {
+    let folder = tempfile::tempdir().unwrap();
+    Store::open(folder.path()).unwrap();
+    let building = folder.path().join("building");
+    for name in ["dead", "live"] {
+        std::fs::create_dir_all(building.join(name).join("bundle")).unwrap();
+        std::fs::write(building.join(name).join("lock"), "").unwrap();
+    }
+    let lock = std::fs::File::open(building.join("live/lock")).unwrap();
+    rustix::fs::flock(&lock, rustix::fs::FlockOperation::LockExclusive).unwrap();
+    let store = Store::open(folder.path()).unwrap();
+    assert!(building.join("live").is_dir() && !building.join("dead").exists());
+    assert_eq!(store.list().unwrap(), []);
+}
+
+#[test]
+fn many_makers_of_one_recipe_make_one_bundle() {
+    let folder = tempfile::tempdir().unwrap();
+    let from = folder.path().join("from");
+    std::fs::create_dir(&from).unwrap();
+    std::fs::write(from.join("file"), "content").unwrap();
+    let root = folder.path().join("store");
+    std::thread::scope(|scope| {
+        let make = || Store::open(&root).unwrap().bundle(&recipe(&from)).unwrap().digest().to_owned();
+        let makers: Vec<_> = (0..4).map(|_| scope.spawn(make)).collect();
+        let digests: Vec<String> = makers.into_iter().map(|maker| maker.join().unwrap()).collect();
+        assert!(digests.iter().all(|digest| *digest == digests[0]));
+    });
+    assert_eq!(Store::open(&root).unwrap().list().unwrap().len(), 1);
+}
