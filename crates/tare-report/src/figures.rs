@@ -35,7 +35,7 @@ pub(crate) fn quantity(value: f64, unit: &str) -> String {
     match unit {
         "us" if value >= 1e6 => format!("{} s", digits(value / 1e6)),
         "us" if value >= 1e3 => format!("{} ms", digits(value / 1e3)),
-        "us" => format!("{} us", digits(value)),
+        "us" => format!("{} \u{b5}s", digits(value)),
         "share" => format!("{} %", digits(value * 100.0)),
         _ => format!("{} {unit}", digits(value)),
     }
@@ -43,7 +43,7 @@ pub(crate) fn quantity(value: f64, unit: &str) -> String {
 
 /// The same in ASCII, for terminals and files.
 pub(crate) fn plain_quantity(value: f64, unit: &str) -> String {
-    quantity(value, unit).replace('\u{202f}', " ")
+    quantity(value, unit).replace('\u{202f}', " ").replace('\u{b5}', "u")
 }
 
 #[cfg(test)]

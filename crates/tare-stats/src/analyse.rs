@@ -224,6 +224,11 @@ fn ratio(
         blocks: differences.n(),
     };
     let verdict = judge(metric, &evidence);
+    let words = match (arm.control, verdict) {
+        // It cannot be within the floor that it sets.
+        (true, Verdict::WithinNoise) => "differs from its equal, and so raises the noise floor".to_owned(),
+        _ => words(metric, verdict, &evidence),
+    };
     Ratio {
         arm: arm.name.clone(),
         blocks: differences.blocks.clone(),
@@ -235,7 +240,7 @@ fn ratio(
         sensitive: precision.is_some_and(|p| (hodges_lehmann - mean).abs() > 0.5 * p.half_width()),
         smallest_detectable,
         verdict,
-        words: words(metric, verdict, &evidence),
+        words,
     }
 }
 

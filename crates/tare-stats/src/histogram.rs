@@ -49,8 +49,8 @@ pub(crate) fn quantile_us(times: &Histogram<u64>, quantile: f64) -> Option<f64> 
     (beyond >= BEYOND_MIN - 1e-6).then(|| times.value_at_quantile(quantile) as f64 / 1e3)
 }
 
-/// Service time over percentile, of several trials merged: 20 points for each factor of ten towards 1, as far as ten
-/// operations lie beyond.
+/// Service time over percentile, of several trials merged, from the fastest tenth on: 20 points for each factor of ten
+/// towards 1, as far as ten operations lie beyond.
 ///
 /// # Errors
 /// When a histogram cannot be read.
@@ -66,7 +66,7 @@ pub fn latency_curve<'a>(loads: impl IntoIterator<Item = &'a LoadSummary>) -> Re
     }
     let Some(merged) = merged else { return Ok(Vec::new()) };
     let mut points = Vec::new();
-    for step in 0..=7 * POINTS_PER_DECADE {
+    for step in 1..=7 * POINTS_PER_DECADE {
         let quantile = 1.0 - 10_f64.powf(-f64::from(step) / f64::from(POINTS_PER_DECADE));
         let Some(us) = quantile_us(&merged, quantile) else { break };
         points.push(CurvePoint { quantile, us });

@@ -40,6 +40,8 @@ pub(super) fn ratios(analysis: &Analysis, looks: &[Look]) -> Vec<Value> {
                 };
                 let words = match ratio.verdict {
                     Verdict::Better | Verdict::Worse => ratio.words.split(": ").next().unwrap_or_default(),
+                    // The row is marked as a whole.
+                    Verdict::Emulated => "",
                     _ => &ratio.words,
                 };
                 json!({ "ratio": figure, "interval": interval, "words": words, "class": class })

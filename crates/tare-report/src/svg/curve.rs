@@ -5,8 +5,8 @@ use super::{Anchor, Canvas, Look};
 use crate::figures::quantity;
 use tare_stats::CurvePoint;
 
-const WIDTH: f64 = 560.0;
-const HEIGHT: f64 = 320.0;
+const WIDTH: f64 = 680.0;
+const HEIGHT: f64 = 360.0;
 const LEFT: f64 = 62.0;
 const RIGHT: f64 = 14.0;
 const TOP: f64 = 10.0;
@@ -25,11 +25,11 @@ pub(crate) fn curve(lines: &[(Look, Vec<CurvePoint>)]) -> Option<String> {
     for tick in y.ticks(6) {
         let place = y.place(tick);
         canvas.line((LEFT, place), (WIDTH - RIGHT, place), "grid");
-        let text = quantity(tick, "us").replace("us", "\u{b5}s").replace(".00", "").replace(".0 ", " ");
+        let text = quantity(tick, "us").replace(".00", "").replace(".0 ", " ");
         canvas.text(LEFT - 6.0, place + 4.0, Anchor::End, "tick", &text);
     }
     let named = ["0", "90", "99", "99.9", "99.99", "99.999", "99.9999", "99.99999"];
-    for (power, name) in named.iter().enumerate().filter(|(power, _)| *power as f64 <= deepest) {
+    for (power, name) in named.iter().enumerate().filter(|(power, _)| *power > 0 && *power as f64 <= deepest) {
         let place = x.place(power as f64);
         canvas.line((place, TOP), (place, HEIGHT - BOTTOM), "grid");
         canvas.text(place, HEIGHT - BOTTOM + 16.0, Anchor::Middle, "tick", name);

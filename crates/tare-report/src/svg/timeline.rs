@@ -63,7 +63,7 @@ pub(crate) fn timeline(look: &Look, trials: &[Vec<SecondRow>], limits: Limits) -
         let top = TOP + number as f64 * (PLOT + GAP);
         let y = Scale::linear(0.0, highest * 1.08, top + PLOT, top);
         canvas.text(LEFT, top - 6.0, Anchor::Start, "axis", title);
-        for tick in y.ticks(3) {
+        for tick in y.ticks(4) {
             canvas.line((LEFT, y.place(tick)), (PANEL_WIDTH - RIGHT, y.place(tick)), "grid");
             canvas.text(LEFT - 5.0, y.place(tick) + 4.0, Anchor::End, "tick", &tick_text(tick));
         }
