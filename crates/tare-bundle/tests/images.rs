@@ -89,10 +89,10 @@ fn one_image_in_every_shape_makes_one_tree() {
     let layer = tarball(&[("bin/x", b"program"), ("etc/config", b"c")]);
     let zstd = zstd::encode_all(&layer[..], 1).unwrap();
     let mut shapes = vec![
-        write(folder.path(), "plain.tar", &pack(&layout(&[layer.clone()]))),
+        write(folder.path(), "plain.tar", &pack(&layout(std::slice::from_ref(&layer)))),
         write(folder.path(), "gzip-layer.tar", &pack(&layout(&[gzip(&layer)]))),
         write(folder.path(), "zstd-layer.tar", &pack(&layout(&[zstd]))),
-        write(folder.path(), "whole.tar.gz", &gzip(&pack(&layout(&[layer.clone()])))),
+        write(folder.path(), "whole.tar.gz", &gzip(&pack(&layout(std::slice::from_ref(&layer))))),
         write(folder.path(), "saved.tar", &pack(&saved(&layer))),
     ];
     let unpacked = folder.path().join("layout");
