@@ -1,1 +1,62 @@
-fn main() {}
+//! Tare: a scale for deployment forms.
+//!
+//! **Architecture invariant:** this is the only crate that knows all others. It reads what the user typed, finds the
+//! files, hands the runner an apparatus made of real layers, and shows what comes out. One file per verb in `cmd/`.
+
+mod apparatus;
+mod catalog;
+mod cli;
+mod cmd;
+mod files;
+mod history;
+mod machine;
+mod paths;
+mod progress;
+mod session;
+
+use clap::Parser;
+use cli::{Cli, Verb};
+use std::process::ExitCode;
+
+/// It was done.
+pub(crate) const EXIT_OK: u8 = 0;
+/// It was tried and something went wrong; what, was printed.
+pub(crate) const EXIT_FAILED: u8 = 1;
+/// The user's mistake: a wrong flag, a wrong file. Nothing was started.
+pub(crate) const EXIT_MISTAKE: u8 = 2;
+/// The user interrupted it.
+pub(crate) const EXIT_INTERRUPTED: u8 = 130;
+
+fn main() -> ExitCode {
+    // As pid 1 of a guest there is nobody to read usage errors, and the kernel chooses the arguments.
+    if std::process::id() == 1 {
+        tare_layers::agent::run_guest(tare_telemetry::process_prober);
+    }
+    let cli = Cli::parse();
+    let done = match cli.verb {
+        Verb::Run(args) => cmd::run::run(&args),
+        Verb::Resume(args) => cmd::resume::resume(&args),
+        Verb::Clean(args) => cmd::clean::clean(&args),
+        Verb::Report(args) => cmd::report::report(&args),
+        Verb::Compare(args) => cmd::compare::compare(&args),
+        Verb::History(args) => cmd::history::history(&args),
+        Verb::Doctor(args) => cmd::doctor::doctor(&args),
+        Verb::Bundle(args) => cmd::bundle::bundle(&args),
+        Verb::Check(args) => cmd::check::check(&args),
+        Verb::Completions(args) => cmd::manual::completions(&args),
+        Verb::Man(args) => cmd::manual::man(&args),
+        Verb::Drive => return tare_load::serve(std::io::stdin().lock(), std::io::stdout().lock()),
+        Verb::Probe => return tare_telemetry::serve(std::io::stdin(), std::io::stdout().lock()),
+        Verb::Resources => cmd::resources(),
+        Verb::Agent => tare_layers::agent::run_guest(tare_telemetry::process_prober),
+    };
+    match done {
+        Ok(code) => ExitCode::from(code),
+        Err(error) => {
+            eprintln!("{}", cmd::show_error(&error));
+            let fault = error.downcast_ref::<tare_core::fault::Fault>();
+            let mistake = error.is::<cmd::Mistake>() || fault.is_some_and(|fault| fault.mistake);
+            ExitCode::from(if mistake { EXIT_MISTAKE } else { EXIT_FAILED })
+        }
+    }
+}

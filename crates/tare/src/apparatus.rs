@@ -1,0 +1,158 @@
+//! The real apparatus: layers opened on this machine, load driven by a process of its own.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{IpAddr, SocketAddr, TcpStream};
+use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::time::{Duration, Instant};
+use tare_core::fault::{Doing, Fault};
+use tare_core::form::Form;
+use tare_core::host::{Carrier, Host, OpenError, ServiceStart, Surroundings};
+use tare_core::load::{LoadLine, LoadPlan, LoadSummary, LoadTask, SecondRow};
+use tare_core::units::CpuSet;
+use tare_layers::local::LocalHost;
+use tare_layers::network::GeneratorSeat;
+use tare_runner::{Apparatus, Stop};
+
+/// How long a connection may take to be accepted when readiness is asked for.
+const CONNECT_LIMIT: Duration = Duration::from_millis(500);
+/// The end of the load process's standard error that is kept for a message.
+const STDERR_KEPT: usize = 4096;
+
+/// This machine, as a run uses it.
+pub(crate) struct Machine {
+    pub(crate) run: String,
+    pub(crate) carrier: Arc<Carrier>,
+    /// Where the load comes from; none puts it on the host's loopback.
+    pub(crate) seat: Option<GeneratorSeat>,
+    pub(crate) address: IpAddr,
+    pub(crate) subnets: (u8, u8),
+    pub(crate) cpus: CpuSet,
+    pub(crate) scratch: PathBuf,
+}
+
+impl Apparatus for Machine {
+    fn open_form(&mut self, label: &str, form: &Form, services: &[ServiceStart]) -> Result<Box<dyn Host>, OpenError> {
+        let surroundings = |inner: usize| Surroundings {
+            run: self.run.clone(),
+            trial: label.to_owned(),
+            scratch: self.scratch.join(label),
+            address: self.address,
+            subnets: self.subnets,
+            cpus: self.cpus.clone(),
+            services: services.to_vec(),
+            inner: form.layers[inner..].to_vec(),
+        };
+        let mut host: Box<dyn Host> = Box::new(LocalHost::new(self.carrier.clone(), surroundings(0))?);
+        for (at, layer) in form.layers.iter().enumerate() {
+            host = host.open(layer, &surroundings(at + 1))?;
+        }
+        Ok(host)
+    }
+
+    fn reachable(&mut self, endpoint: SocketAddr) -> bool {
+        let Some(seat) = &self.seat else { return TcpStream::connect_timeout(&endpoint, CONNECT_LIMIT).is_ok() };
+        seat.reach(endpoint, CONNECT_LIMIT).is_ok()
+    }
+
+    fn drive(
+        &mut self,
+        plan: &LoadPlan,
+        limit: Duration,
+        stop: &Stop,
+        each_second: &mut dyn FnMut(&SecondRow),
+    ) -> Result<LoadSummary, Fault> {
+        let mut command = Command::new("/proc/self/exe");
+        command.arg("drive").stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        // A group of its own, so that Ctrl-C reaches Tare only, which then decides.
+        command.process_group(0);
+        if let Some(seat) = &self.seat {
+            seat.enter(&mut command);
+        }
+        let mut driver = Driver::start(command, plan)?;
+        driver.wait(plan.task, limit, stop, each_second)
+    }
+}
+
+/// A load process under way; killed when dropped.
+struct Driver {
+    child: Child,
+    lines: Receiver<Result<LoadLine, Fault>>,
+    stderr: std::thread::JoinHandle<String>,
+}
+
+impl Driver {
+    fn start(mut command: Command, plan: &LoadPlan) -> Result<Driver, Fault> {
+        let mut child = command.spawn().doing("start the load process")?;
+        let mut stdin = child.stdin.take().expect("standard input is piped");
+        let stdout = child.stdout.take().expect("standard output is piped");
+        let mut stderr = child.stderr.take().expect("standard error is piped");
+        let plan = serde_json::to_vec(plan).doing("encode the load plan")?;
+        stdin.write_all(&plan).doing("hand the plan to the load process")?;
+        drop(stdin);
+        let (sender, lines) = channel();
+        std::thread::spawn(move || {
+            for line in BufReader::new(stdout).lines() {
+                let parsed = line
+                    .doing("read from the load process")
+                    .and_then(|line| serde_json::from_str(&line).doing(format!("read the load process's line {line}")));
+                if sender.send(parsed).is_err() {
+                    return;
+                }
+            }
+        });
+        let stderr = std::thread::spawn(move || {
+            let mut text = Vec::new();
+            let _ = stderr.read_to_end(&mut text);
+            let kept = text.len().saturating_sub(STDERR_KEPT);
+            String::from_utf8_lossy(&text[kept..]).into_owned()
+        });
+        Ok(Driver { child, lines, stderr })
+    }
+
+    fn wait(
+        &mut self,
+        task: LoadTask,
+        limit: Duration,
+        stop: &Stop,
+        each_second: &mut dyn FnMut(&SecondRow),
+    ) -> Result<LoadSummary, Fault> {
+        let began = Instant::now();
+        loop {
+            if stop.raised() {
+                return Err(Fault::new("interrupted"));
+            }
+            if began.elapsed() > limit {
+                let limit = tare_core::units::show_duration(limit);
+                return Err(Fault::new(format!("the load process did not end its task {task:?} within {limit}")));
+            }
+            match self.lines.recv_timeout(Duration::from_millis(100)) {
+                Ok(Ok(LoadLine::Second(row))) => each_second(&row),
+                Ok(Ok(LoadLine::Done(summary))) => {
+                    let _ = self.child.wait();
+                    return Ok(*summary);
+                }
+                Ok(Ok(LoadLine::Failed(fault)) | Err(fault)) => return Err(fault),
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => return Err(self.died()),
+            }
+        }
+    }
+
+    fn died(&mut self) -> Fault {
+        let how = self.child.wait().map_or_else(|error| error.to_string(), |status| status.to_string());
+        let (_, empty) = (self.lines.try_recv(), std::thread::spawn(String::new));
+        let stderr = std::mem::replace(&mut self.stderr, empty).join().unwrap_or_default();
+        Fault::new(format!("the load process died without a word: {how}")).with_log(stderr)
+    }
+}
+
+impl Drop for Driver {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}

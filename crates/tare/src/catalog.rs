@@ -1,0 +1,33 @@
+//! What studies and workloads may refer to, from the tables of the crates that implement it.
+
+use tare_core::config::{Node, Problems};
+use tare_core::host::LayerRow;
+use tare_core::study::Catalog;
+use tare_layers::LAYERS;
+use tare_load::PROTOCOLS;
+
+/// The tables of layers and protocols.
+pub(crate) struct Tables;
+
+impl Catalog for Tables {
+    fn layers(&self) -> Vec<&'static str> {
+        LAYERS.iter().map(|row| row.name).collect()
+    }
+
+    fn layer_options(&self, layer: &str, node: &Node, problems: &mut Problems) -> Option<serde_json::Value> {
+        (layer_row(layer)?.options)(node, problems)
+    }
+
+    fn protocols(&self) -> Vec<&'static str> {
+        PROTOCOLS.iter().map(|row| row.name).collect()
+    }
+
+    fn protocol_options(&self, protocol: &str, node: &Node, problems: &mut Problems) -> Option<serde_json::Value> {
+        (PROTOCOLS.iter().find(|row| row.name == protocol)?.options)(node, problems)
+    }
+}
+
+/// The row of a layer.
+pub(crate) fn layer_row(layer: &str) -> Option<&'static LayerRow> {
+    LAYERS.iter().find(|row| row.name == layer)
+}

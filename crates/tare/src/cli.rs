@@ -1,0 +1,266 @@
+//! What a user may type.
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// A scale for deployment forms: runs the same bits as plain processes, in containers, in virtual machines and in
+/// containers inside virtual machines, drives the same load at each, and says what each form costs.
+#[derive(Debug, Parser)]
+#[command(name = "tare", version, max_term_width = 100, after_help = EXIT_CODES)]
+pub(crate) struct Cli {
+    #[command(subcommand)]
+    pub(crate) verb: Verb,
+}
+
+const EXIT_CODES: &str = "\
+Exit codes: 0 done; 1 something failed, and was printed; 2 a mistake in what was typed or in a file, nothing was \
+started; 130 interrupted.";
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Verb {
+    /// Carry out a study; without a name, the canonical one
+    Run(RunArgs),
+    /// Go on with a run that was interrupted or killed
+    Resume(ResumeArgs),
+    /// Remove whatever dead runs left on this machine
+    Clean(CleanArgs),
+    /// Render a record: terminal, HTML, JSON or CSV
+    Report(ReportArgs),
+    /// Set two records side by side
+    Compare(CompareArgs),
+    /// List the runs of this machine
+    History(HistoryArgs),
+    /// Say what this host can weigh, and why not the rest
+    Doctor(DoctorArgs),
+    /// Build, list, show and remove bundles
+    Bundle(BundleArgs),
+    /// Check a study and its workload without starting anything
+    Check(CheckArgs),
+    /// Print the completion script of a shell
+    Completions(CompletionsArgs),
+    /// Write the manual pages
+    Man(ManArgs),
+    /// Make load: a plan on standard input, lines on standard output
+    #[command(hide = true)]
+    Drive,
+    /// Sample counters: a plan on standard input, lines on standard output
+    #[command(hide = true)]
+    Probe,
+    /// Say what this process really gets
+    #[command(hide = true)]
+    Resources,
+    /// Serve a guest
+    #[command(hide = true)]
+    Agent,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct RunArgs {
+    /// The study: a file, or the name of one in studies/
+    #[arg(default_value = "canonical")]
+    pub(crate) study: String,
+    /// How many blocks, instead of what the study says
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    pub(crate) repeat: Option<u32>,
+    /// Only these forms, besides the baseline; may be repeated
+    #[arg(long = "form", value_name = "NAME")]
+    pub(crate) forms: Vec<String>,
+    /// Begin no block that would end later than this after the start, such as 10m
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    pub(crate) at_most: Option<Duration>,
+    /// How long load runs before it counts, such as 3s
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    pub(crate) settle: Option<Duration>,
+    /// How long each trial is measured, such as 10s
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    pub(crate) measure: Option<Duration>,
+    /// Seed of every random choice
+    #[arg(long)]
+    pub(crate) seed: Option<u64>,
+    /// Where to put the record; a new directory
+    #[arg(long, value_name = "DIR")]
+    pub(crate) out: Option<PathBuf>,
+    /// Where to look for workloads, besides ./workloads
+    #[arg(long, value_name = "DIR")]
+    pub(crate) workloads: Option<PathBuf>,
+    /// Print the report as JSON; progress goes to standard error
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Print the plan and the expected time, and start nothing
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ResumeArgs {
+    /// The record; without one, the latest in ./records
+    pub(crate) record: Option<PathBuf>,
+    /// Print the report as JSON; progress goes to standard error
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct CleanArgs {
+    /// Only say what would be removed
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+    /// Also remove what is kept between runs: cached images, guests' initial file systems
+    #[arg(long)]
+    pub(crate) all: bool,
+    /// Print as JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Format {
+    Terminal,
+    Html,
+    Json,
+    Csv,
+}
+
+impl Format {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Format::Terminal => "terminal",
+            Format::Html => "html",
+            Format::Json => "json",
+            Format::Csv => "csv",
+        }
+    }
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ReportArgs {
+    /// The record; without one, the latest in ./records
+    pub(crate) record: Option<PathBuf>,
+    /// How to render it
+    #[arg(long, value_enum, default_value = "terminal")]
+    pub(crate) format: Format,
+    /// Write it to this file instead of printing it
+    #[arg(long, value_name = "FILE")]
+    pub(crate) out: Option<PathBuf>,
+    /// Print the JSON Schema of the JSON format and nothing else
+    #[arg(long)]
+    pub(crate) schema: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct CompareArgs {
+    /// The record to compare with
+    pub(crate) before: PathBuf,
+    /// The record that is compared
+    pub(crate) after: PathBuf,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct HistoryArgs {
+    /// Put this record into the history
+    #[arg(long, value_name = "RECORD")]
+    pub(crate) add: Option<PathBuf>,
+    /// Only this study
+    #[arg(long, value_name = "NAME")]
+    pub(crate) study: Option<String>,
+    /// Print as JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct DoctorArgs {
+    /// Leave out the noise test, which takes 5 s
+    #[arg(long)]
+    pub(crate) no_noise: bool,
+    /// Print as JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct BundleArgs {
+    #[command(subcommand)]
+    pub(crate) verb: BundleVerb,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum BundleVerb {
+    /// Build a bundle, or find it built
+    Build(BundleBuildArgs),
+    /// List the bundles
+    List {
+        /// Print as JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Show one bundle
+    Show {
+        /// Its digest, or the beginning of it
+        digest: String,
+        /// Print as JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Remove bundles
+    Rm {
+        /// Their digests, or the beginnings of them
+        #[arg(required = true)]
+        digests: Vec<String>,
+    },
+}
+
+#[derive(Debug, Args)]
+#[command(group(clap::ArgGroup::new("source").required(true).multiple(false)))]
+pub(crate) struct BundleBuildArgs {
+    /// Debian packages, with what they depend on
+    #[arg(long, group = "source", num_args = 1.., value_name = "PACKAGE")]
+    pub(crate) packages: Vec<String>,
+    /// An OCI image: archive, layout folder, `docker save` output, or a registry reference
+    #[arg(long, group = "source", value_name = "IMAGE")]
+    pub(crate) image: Option<String>,
+    /// A folder
+    #[arg(long, group = "source", value_name = "DIR")]
+    pub(crate) folder: Option<PathBuf>,
+    /// The bundles of a workload: its folder, or its name in workloads/
+    #[arg(long, group = "source", value_name = "WORKLOAD")]
+    pub(crate) workload: Option<String>,
+    /// Also emit it in these shapes
+    #[arg(long, value_enum, value_delimiter = ',')]
+    pub(crate) emit: Vec<Emission>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Emission {
+    Directory,
+    Archive,
+    Disk,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct CheckArgs {
+    /// Studies or workloads: files, or names
+    #[arg(required = true)]
+    pub(crate) files: Vec<String>,
+    /// Where to look for workloads, besides ./workloads
+    #[arg(long, value_name = "DIR")]
+    pub(crate) workloads: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct CompletionsArgs {
+    /// The shell
+    #[arg(value_enum)]
+    pub(crate) shell: clap_complete::Shell,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ManArgs {
+    /// Where to write them
+    pub(crate) dir: PathBuf,
+}
+
+fn duration(text: &str) -> Result<Duration, String> {
+    tare_core::units::parse_duration(text)
+}

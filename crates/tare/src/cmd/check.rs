@@ -1,0 +1,42 @@
+//! `tare check`: reads studies and workloads, starts nothing.
+
+use crate::cli::CheckArgs;
+use crate::cmd::{Mistake, print};
+use crate::{EXIT_MISTAKE, EXIT_OK, files};
+use anyhow::Result;
+use std::path::Path;
+
+pub(crate) fn check(args: &CheckArgs) -> Result<u8> {
+    let mut wrong = false;
+    for name in &args.files {
+        match check_one(name, args.workloads.as_deref()) {
+            Ok(what) => print(&format!("{name}: {what}")),
+            Err(error) if error.is::<Mistake>() => {
+                eprintln!("{error}");
+                wrong = true;
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(if wrong { EXIT_MISTAKE } else { EXIT_OK })
+}
+
+fn check_one(name: &str, workloads: Option<&Path>) -> Result<String> {
+    let path = Path::new(name);
+    let is_workload = path.join("workload.yaml").is_file() || path.file_name().is_some_and(|f| f == "workload.yaml");
+    if is_workload {
+        let workload = files::find_workload(name, workloads)?;
+        return Ok(format!("workload {}, {} service(s), no mistakes", workload.name, workload.services.len()));
+    }
+    match files::read_study(name, workloads) {
+        Ok((study, workload)) => {
+            let forms: Vec<&str> = study.forms.iter().map(|form| form.name.as_str()).collect();
+            Ok(format!("study {} of workload {}, forms {}, no mistakes", study.name, workload.name, forms.join(", ")))
+        }
+        // A bare name may be a workload's.
+        Err(study_error) => match files::find_workload(name, workloads) {
+            Ok(workload) => Ok(format!("workload {}, no mistakes", workload.name)),
+            Err(_) => Err(study_error),
+        },
+    }
+}

@@ -1,0 +1,156 @@
+//! `tare doctor`: what this host can weigh, and why not the rest.
+
+use crate::cli::DoctorArgs;
+use crate::cmd::print;
+use crate::{EXIT_OK, machine};
+use anyhow::Result;
+use serde::Serialize;
+use std::time::Duration;
+use tare_core::config::{Fields, Node, NodeKind, Place, Problems};
+use tare_core::fault::Fault;
+use tare_core::host::{Availability, Carrier};
+use tare_layers::LAYERS;
+use tare_telemetry::{DoctorCheck, NoiseReport, Topology, Verdict};
+
+/// How long the noise test takes.
+const NOISE_TIME: Duration = Duration::from_secs(5);
+
+/// Everything the doctor found.
+#[derive(Serialize)]
+struct Findings {
+    forms: Vec<FormFinding>,
+    checks: Vec<DoctorCheck>,
+    topology: Topology,
+    noise: Option<NoiseReport>,
+}
+
+/// Whether a layer can be had here.
+#[derive(Serialize)]
+struct FormFinding {
+    layer: String,
+    about: String,
+    availability: Availability,
+}
+
+pub(crate) fn doctor(args: &DoctorArgs) -> Result<u8> {
+    let findings = Findings {
+        forms: layers(),
+        checks: tare_telemetry::checks(),
+        topology: tare_telemetry::topology(),
+        noise: (!args.no_noise).then(|| tare_telemetry::noise(NOISE_TIME)),
+    };
+    if args.json {
+        print(&serde_json::to_string_pretty(&findings)?);
+    } else {
+        print(&show(&findings));
+    }
+    Ok(EXIT_OK)
+}
+
+/// Asks every layer with its default options. One that stands for tests only is left out.
+fn layers() -> Vec<FormFinding> {
+    let carrier = machine::carrier();
+    let real = LAYERS.iter().filter(|row| row.name != "mock");
+    real.map(|row| {
+        let availability = match &carrier {
+            _ if !rustix::process::geteuid().is_root() => {
+                Availability::Unavailable(Fault::new("it takes root to find out").remedy("sudo tare doctor"))
+            }
+            Ok(carrier) => probe_with_defaults(row, carrier),
+            Err(error) => Availability::Unavailable(Fault::new(format!("{error:#}"))),
+        };
+        FormFinding { layer: row.name.to_owned(), about: row.about.to_owned(), availability }
+    })
+    .collect()
+}
+
+fn probe_with_defaults(row: &tare_core::host::LayerRow, carrier: &Carrier) -> Availability {
+    let nothing = Node { place: Place::default(), kind: NodeKind::Map(Vec::new()) };
+    let mut problems = Problems::default();
+    debug_assert!(Fields::of(&nothing, "options", &mut problems).is_some());
+    match (row.options)(&nothing, &mut problems) {
+        Some(options) => (row.probe)(&options, carrier),
+        None => Availability::Unavailable(Fault::new("it has no defaults")),
+    }
+}
+
+fn show(findings: &Findings) -> String {
+    let mut text = vec!["forms".to_owned(), mark_line("ok", "native", "plain processes, always", "")];
+    for form in &findings.forms {
+        let (mark, value, remedy) = match &form.availability {
+            Availability::Ready(facts) => ("ok", facts_in_words(facts), String::new()),
+            Availability::Emulated(_, why) => ("note", format!("EMULATED: {}", why.message), why.remedy.clone()),
+            Availability::Unavailable(why) => ("no", why.message.clone(), why.remedy.clone()),
+        };
+        text.push(mark_line(mark, &form.layer, &value, &remedy));
+    }
+    text.push(String::new());
+    text.push("machine".to_owned());
+    text.push(mark_line("", "topology", &topology_in_words(&findings.topology), ""));
+    for check in &findings.checks {
+        let mark = match check.verdict {
+            Verdict::Good => "ok",
+            Verdict::Note => "note",
+            Verdict::Bad => "bad",
+        };
+        let meaning = if check.verdict == Verdict::Good { String::new() } else { format!(" - {}", check.meaning) };
+        text.push(mark_line(mark, &check.name, &format!("{}{meaning}", check.value), &check.remedy));
+    }
+    if let Some(noise) = &findings.noise {
+        text.push(String::new());
+        text.push("noise".to_owned());
+        text.push(mark_line("", "A/A", &noise.verdict, ""));
+    }
+    text.join("\n")
+}
+
+fn topology_in_words(topology: &Topology) -> String {
+    let last_level: Vec<String> = topology.last_level().iter().map(ToString::to_string).collect();
+    let mut text = format!(
+        "{} logical CPUs on {} cores, {} package(s), {} NUMA node(s)",
+        topology.cpus.len(),
+        topology.cores().len(),
+        topology.packages(),
+        topology.nodes.len().max(1)
+    );
+    if !last_level.is_empty() {
+        text.push_str(&format!(", last-level caches shared by CPUs {}", last_level.join(" | ")));
+    }
+    if !topology.offline.is_empty() {
+        text.push_str(&format!(", offline: {}", topology.offline));
+    }
+    text
+}
+
+fn facts_in_words(facts: &tare_core::host::Facts) -> String {
+    facts.iter().map(|(key, value)| format!("{key} {value}")).collect::<Vec<_>>().join(", ")
+}
+
+/// A finding, wrapped at 80 columns under its name.
+fn mark_line(mark: &str, name: &str, value: &str, remedy: &str) -> String {
+    let mut lines = wrap(value, 54);
+    if !remedy.is_empty() {
+        lines.extend(wrap(&format!("to do: {remedy}"), 54));
+    }
+    let mut text = format!("  {mark:<4} {name:<18} {}", lines.first().map_or("", String::as_str));
+    for line in lines.iter().skip(1) {
+        text.push_str(&format!("\n{:26}{line}", ""));
+    }
+    text
+}
+
+fn wrap(text: &str, width: usize) -> Vec<String> {
+    let mut lines = vec![String::new()];
+    for word in text.split_whitespace() {
+        let line = lines.last_mut().expect("there is always a line");
+        if !line.is_empty() && line.chars().count() + 1 + word.chars().count() > width {
+            lines.push(word.to_owned());
+        } else {
+            if !line.is_empty() {
+                line.push(' ');
+            }
+            line.push_str(word);
+        }
+    }
+    lines
+}

@@ -1,0 +1,44 @@
+//! `tare report`: renders a record. Needs no root and no machine.
+
+use crate::cli::{Format, ReportArgs};
+use crate::cmd::{print, record_path, write_file};
+use crate::{EXIT_OK, paths};
+use anyhow::Result;
+use std::io::IsTerminal;
+use tare_core::record::Record;
+use tare_report::{FORMATS, Style};
+
+pub(crate) fn report(args: &ReportArgs) -> Result<u8> {
+    if args.schema {
+        print(&tare_report::schema());
+        return Ok(EXIT_OK);
+    }
+    let record = tare_runner::read_record(&record_path(args.record.as_deref())?)?;
+    let style = if args.out.is_some() { plain_style() } else { terminal_style() };
+    let text = render(&record, args.format, &style)?;
+    match &args.out {
+        Some(path) => write_file(path, &text)?,
+        None => print(&text),
+    }
+    Ok(EXIT_OK)
+}
+
+/// Renders `record` in `format`.
+pub(crate) fn render(record: &Record, format: Format, style: &Style) -> Result<String> {
+    let analysis = tare_stats::analyse(record);
+    let row = FORMATS.iter().find(|row| row.name == format.name());
+    let row = row.expect("every format of the command line is in the table of formats");
+    Ok((row.render)(record, &analysis, style)?)
+}
+
+/// How a person at this terminal wants it.
+pub(crate) fn terminal_style() -> Style {
+    let stdout = std::io::stdout();
+    let columns = rustix::termios::tcgetwinsize(&stdout).map_or(80, |size| usize::from(size.ws_col));
+    Style { color: stdout.is_terminal() && paths::colour_wanted(), width: columns.clamp(60, 120) }
+}
+
+/// How a file wants it.
+pub(crate) fn plain_style() -> Style {
+    Style { color: false, width: 80 }
+}

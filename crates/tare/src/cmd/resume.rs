@@ -1,0 +1,41 @@
+//! `tare resume`: goes on with a run that was interrupted or killed.
+
+use crate::cli::ResumeArgs;
+use crate::cmd::{clean, print, record_path};
+use crate::session::{self, Session};
+use crate::{EXIT_OK, machine};
+use anyhow::Result;
+use tare_core::fault::Fault;
+use tare_core::record::Record;
+use tare_runner::RecordDir;
+
+pub(crate) fn resume(args: &ResumeArgs) -> Result<u8> {
+    let path = record_path(args.record.as_deref())?;
+    let Record { header, trials, .. } = tare_runner::read_record(&path)?;
+    let mut say = |text: &str| if args.json { eprintln!("{text}") } else { print(text) };
+    if trials.len() == header.plan.len() {
+        say(&format!("{}: every trial is on disk; `tare report` renders it", path.display()));
+        return Ok(EXIT_OK);
+    }
+    session::require_root("resume")?;
+    let removed = clean::remove_of_run(&header.run)?;
+    if removed > 0 {
+        say(&format!("removed {removed} things that the run had left on this machine"));
+    }
+    session::require_clean_host()?;
+    let stop = session::stop_on_signals()?;
+    let carrier = machine::carrier()?;
+    let bundles = machine::build_bundles(&header.workload, carrier.bundles.as_ref(), &mut say)?;
+    for (service, digest) in &header.bundles {
+        let now = bundles.get(service);
+        if now != Some(digest) {
+            let now = now.map_or("none", String::as_str);
+            let text = format!("the bundle of service {service} is {now} now, the run began with {digest}");
+            return Err(Fault::new(text).remedy("start a new run: other bits are another study").into());
+        }
+    }
+    say(&format!("{}: {} of {} trials are on disk\n", path.display(), trials.len(), header.plan.len()));
+    let record = RecordDir::open(&path)?;
+    let done = trials.into_iter().map(|trial| trial.record).collect();
+    session::carry_out(Session { header: &header, record, done, carrier, json: args.json, stop })
+}

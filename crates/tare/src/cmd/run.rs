@@ -1,0 +1,194 @@
+//! `tare run`: carries out a study.
+
+use crate::cli::RunArgs;
+use crate::cmd::{Mistake, print};
+use crate::machine::{self, Placement};
+use crate::session::{self, GENERATOR, SERVICES, Session};
+use crate::{EXIT_OK, files, paths};
+use anyhow::Result;
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use std::path::{Path, PathBuf};
+use tare_core::plan::plan;
+use tare_core::record::{FormState, Header, SCHEMA};
+use tare_core::study::{LoadOrigin, Study};
+use tare_core::units::show_duration;
+use tare_core::workload::Workload;
+use tare_runner::{Clock, RecordDir, SystemClock, estimate};
+
+pub(crate) fn run(args: &RunArgs) -> Result<u8> {
+    let (mut study, workload) = files::read_study(&args.study, args.workloads.as_deref())?;
+    apply(args, &mut study)?;
+    let placement = machine::place(&workload)?;
+    let seed = study
+        .seed
+        .unwrap_or_else(|| u64::from_le_bytes(*uuid::Uuid::now_v7().as_bytes().last_chunk().expect("16 bytes")) >> 16);
+    if args.dry_run {
+        print(&dry_run(&study, &workload, &placement, seed));
+        return Ok(EXIT_OK);
+    }
+    session::require_root("run")?;
+    session::require_clean_host()?;
+    let out = args.out.clone().unwrap_or_else(|| default_out(&study));
+    require_writable(&out)?;
+    let stop = session::stop_on_signals()?;
+    let mut say = |text: &str| if args.json { eprintln!("{text}") } else { print(text) };
+    let carrier = machine::carrier()?;
+    let bundles = machine::build_bundles(&workload, carrier.bundles.as_ref(), &mut say)?;
+    say("looking at what each form is on this machine");
+    let forms = machine::form_states(&study, &carrier);
+    for (name, state) in &forms {
+        if let Some(why) = &state.unavailable {
+            say(&format!("{name} is skipped: {why}"));
+        } else if let Some(why) = &state.emulated {
+            say(&format!("{name} is EMULATED: {why}"));
+        }
+    }
+    let header = header(study, workload, seed, forms, bundles, &placement, args);
+    let emulated = emulated(&header.forms);
+    let expected = estimate(&header.study, &header.plan, &emulated);
+    let blocks = header.study.repeat;
+    say(&format!(
+        "study {}: {} trials in {blocks} blocks, about {}",
+        header.study.name,
+        header.plan.len(),
+        show_duration(header.study.at_most.map_or(expected, |most| expected.min(most)))
+    ));
+    let record = RecordDir::create(&out, &header)?;
+    say(&format!("record: {}\n", out.display()));
+    session::carry_out(Session { header: &header, record, done: Vec::new(), carrier, json: args.json, stop })
+}
+
+/// What was typed goes over what the file says.
+fn apply(args: &RunArgs, study: &mut Study) -> Result<()> {
+    for name in &args.forms {
+        if !study.forms.iter().any(|form| form.name == *name) {
+            let known: Vec<&str> = study.forms.iter().map(|form| form.name.as_str()).collect();
+            let text = format!("study '{}' has no form '{name}'; it has: {}", study.name, known.join(", "));
+            return Err(Mistake::new(text).into());
+        }
+    }
+    if !args.forms.is_empty() {
+        let baseline = study.baseline.clone();
+        study.forms.retain(|form| form.name == baseline || args.forms.contains(&form.name));
+    }
+    study.repeat = args.repeat.unwrap_or(study.repeat);
+    study.at_most = args.at_most.or(study.at_most);
+    study.settle = args.settle.unwrap_or(study.settle);
+    study.measure = args.measure.unwrap_or(study.measure);
+    study.seed = args.seed.or(study.seed);
+    if study.measure.as_secs_f64() < 1.0 {
+        return Err(Mistake::new("less than a second of measuring says nothing; raise --measure").into());
+    }
+    Ok(())
+}
+
+fn default_out(study: &Study) -> PathBuf {
+    paths::records().join(format!("{}-{}", session::folder_stamp(), study.name))
+}
+
+/// A run of ten minutes must not end with "permission denied".
+fn require_writable(out: &Path) -> Result<()> {
+    if out.join("record.json").exists() {
+        let text = format!("{} holds a record already, and records are never overwritten", out.display());
+        return Err(Mistake::new(text + "\n  to do: name another directory, or continue that one: tare resume").into());
+    }
+    let probe = out.join(".writable");
+    let tried = std::fs::create_dir_all(out).and_then(|()| std::fs::write(&probe, b"x"));
+    let _ = std::fs::remove_file(&probe);
+    tried.map_err(|error| {
+        let text = format!("the record cannot be written to {}: {error}", out.display());
+        Mistake::new(text + "\n  to do: name a directory that can be written with --out").into()
+    })
+}
+
+fn header(
+    study: Study,
+    workload: Workload,
+    seed: u64,
+    forms: BTreeMap<String, FormState>,
+    bundles: BTreeMap<String, String>,
+    placement: &Placement,
+    args: &RunArgs,
+) -> Header {
+    let plan = plan(&study, &emulated(&forms), seed);
+    Header {
+        schema: SCHEMA,
+        tare: env!("CARGO_PKG_VERSION").to_owned(),
+        run: session::new_run_id(),
+        started: SystemClock::new().timestamp(),
+        command: command(args, &study, seed),
+        seed,
+        plan,
+        forms,
+        environment: tare_telemetry::environment(),
+        bundles,
+        placement: BTreeMap::from([
+            (GENERATOR.to_owned(), placement.generator.to_string()),
+            (SERVICES.to_owned(), placement.service.to_string()),
+        ]),
+        study,
+        workload,
+    }
+}
+
+fn emulated(forms: &BTreeMap<String, FormState>) -> Vec<String> {
+    forms.iter().filter(|(_, state)| state.emulated.is_some()).map(|(name, _)| name.clone()).collect()
+}
+
+/// The command that repeats this run, with everything that was decided.
+fn command(args: &RunArgs, study: &Study, seed: u64) -> String {
+    let mut text = format!("tare run {} --repeat {} --seed {seed}", args.study, study.repeat);
+    for name in &args.forms {
+        let _ = write!(text, " --form {name}");
+    }
+    let millis = |time: std::time::Duration| format!("{}ms", time.as_millis());
+    let _ = write!(text, " --settle {} --measure {}", millis(study.settle), millis(study.measure));
+    if let Some(most) = study.at_most {
+        let _ = write!(text, " --at-most {}", millis(most));
+    }
+    if let Some(folder) = &args.workloads {
+        let _ = write!(text, " --workloads {}", folder.display());
+    }
+    text
+}
+
+fn dry_run(study: &Study, workload: &Workload, placement: &Placement, seed: u64) -> String {
+    let mut text = format!("study {}: {}\n", study.name, study.question);
+    let tare_core::load::LoadProfile::Closed { connections, pipeline } = study.load;
+    let origin = match study.from {
+        LoadOrigin::Outside => "a network namespace of its own",
+        LoadOrigin::Host => "the host's loopback",
+    };
+    let _ = writeln!(text, "workload {}: {}", workload.name, workload.about);
+    let _ = writeln!(
+        text,
+        "load: {connections} connections, pipeline {pipeline}, from {origin}, CPUs {}",
+        placement.generator
+    );
+    let _ = writeln!(text, "services on CPUs {}; seed {seed}", placement.service);
+    let (settle, measure) = (show_duration(study.settle), show_duration(study.measure));
+    let _ = writeln!(text, "each trial: a fresh deployment, {settle} to settle, {measure} measured\n");
+    for form in &study.forms {
+        let role = if form.name == study.baseline { "  (baseline)" } else { "" };
+        let _ = writeln!(text, "  {:<20} {}{role}", form.name, machine::describe(form));
+    }
+    let trials = plan(study, &[], seed);
+    text.push('\n');
+    for block in 0..study.repeat {
+        let arms: Vec<String> = trials.iter().filter(|trial| trial.block == block).map(|t| t.arm()).collect();
+        let _ = writeln!(text, "block {}: {}", block + 1, arms.join(", "));
+    }
+    let expected = show_duration(estimate(study, &trials, &[]));
+    let _ = write!(text, "\n{} trials, about {expected}", trials.len());
+    if let Some(most) = study.at_most {
+        let _ = write!(text, ", at most {}", show_duration(most));
+    }
+    let _ = write!(
+        text,
+        "\nwhether a virtual machine is emulated here shows when the run starts; an emulated form\n\
+         takes part in the first {} block(s) only. Nothing was started.",
+        study.emulated_blocks
+    );
+    text
+}

@@ -1,0 +1,156 @@
+//! Finding and reading studies and workloads.
+
+use crate::catalog::Tables;
+use crate::cmd::Mistake;
+use crate::paths;
+use anyhow::Result;
+use std::fs;
+use std::path::{Path, PathBuf};
+use tare_core::config::{Place, Problem, Problems};
+use tare_core::study::Study;
+use tare_core::workload::Workload;
+
+/// No study or workload is longer; what is, is something else.
+const FILE_BYTES_MAX: u64 = 1 << 20;
+
+/// Reads a study and its workload. All mistakes of both files are in the error.
+pub(crate) fn read_study(name: &str, workloads: Option<&Path>) -> Result<(Study, Workload)> {
+    let path = find_study(name)?;
+    let text = read_text(&path)?;
+    let mut problems = Problems::new(shown(&path), &text);
+    let mut others: Vec<Problem> = Vec::new();
+    let mut find = |workload: &str, place: Place, problems: &mut Problems| {
+        let folders = workload_folders(workload, path.parent(), workloads);
+        let Some(folder) = folders.iter().find(|folder| folder.join("workload.yaml").is_file()) else {
+            let known = known_workloads(path.parent(), workloads);
+            tare_core::config::Node::unknown(workload, place, "workload", &refs(&known), problems);
+            return None;
+        };
+        match read_workload(folder) {
+            Ok(Ok(workload)) => Some(workload),
+            Ok(Err(found)) => {
+                others.extend(found);
+                None
+            }
+            Err(error) => {
+                problems.add(place, format!("this workload cannot be read: {error:#}"), "");
+                None
+            }
+        }
+    };
+    let read = Study::read(&text, &Tables, &mut problems, &mut find);
+    let mut found = problems.into_vec();
+    found.extend(others);
+    match read {
+        Some(read) if found.is_empty() => Ok(read),
+        _ => Err(Mistake::in_files(found).into()),
+    }
+}
+
+/// Reads the workload in `folder`. The inner error is the list of its mistakes.
+pub(crate) fn read_workload(folder: &Path) -> Result<Result<Workload, Vec<Problem>>> {
+    let path = folder.join("workload.yaml");
+    let text = read_text(&path)?;
+    let mut problems = Problems::new(shown(&path), &text);
+    let Some(mut workload) = Workload::read(&text, folder, &Tables, &mut problems) else {
+        return Ok(Err(problems.into_vec()));
+    };
+    for (service, inside, file) in workload.files_wanted() {
+        match read_text(&file) {
+            Ok(content) => workload.supply_file(&service, &inside, content),
+            Err(error) => {
+                let line = 1 + text.lines().position(|line| line.contains(&inside)).unwrap_or(0);
+                problems.add(Place { line, column: 1, width: 1 }, format!("{error:#}"), "");
+            }
+        }
+    }
+    if problems.is_empty() { Ok(Ok(workload)) } else { Ok(Err(problems.into_vec())) }
+}
+
+/// Reads a workload by its folder or its name, all mistakes in the error.
+pub(crate) fn find_workload(name: &str, workloads: Option<&Path>) -> Result<Workload> {
+    let as_path = PathBuf::from(name);
+    let own = as_path.parent().filter(|_| as_path.is_file()).map(Path::to_owned);
+    let folders = workload_folders(name, None, workloads);
+    let found = own.into_iter().chain(folders).find(|folder| folder.join("workload.yaml").is_file());
+    let Some(folder) = found else {
+        let known = known_workloads(None, workloads).join(", ");
+        return Err(Mistake::new(format!("there is no workload '{name}'; there are: {known}")).into());
+    };
+    read_workload(&folder)?.map_err(|found| Mistake::in_files(found).into())
+}
+
+fn find_study(name: &str) -> Result<PathBuf> {
+    let direct = PathBuf::from(name);
+    if direct.is_file() {
+        return Ok(direct);
+    }
+    let file_name = format!("{name}.yaml");
+    let folders = paths::data_folders("studies");
+    if let Some(path) = folders.iter().map(|folder| folder.join(&file_name)).find(|path| path.is_file()) {
+        return Ok(path);
+    }
+    let known: Vec<String> = folders.iter().flat_map(|folder| names_in(folder, "yaml")).collect();
+    let hint = if known.is_empty() {
+        "there is no folder studies/ here; go to where Tare's source stands, or name a file".to_owned()
+    } else {
+        format!("there are: {}", known.join(", "))
+    };
+    Err(Mistake::new(format!("there is no study '{name}'; {hint}")).into())
+}
+
+/// Where a workload may stand: a path is relative to the study, a name is looked for in the folders of workloads.
+fn workload_folders(name: &str, study: Option<&Path>, extra: Option<&Path>) -> Vec<PathBuf> {
+    if name.contains('/') || name == "." {
+        return [study.map(|folder| folder.join(name)), Some(PathBuf::from(name))].into_iter().flatten().collect();
+    }
+    let mut folders: Vec<PathBuf> = extra.iter().map(|folder| folder.join(name)).collect();
+    folders.extend(study.map(|folder| folder.join("../workloads").join(name)));
+    folders.extend(paths::data_folders("workloads").into_iter().map(|folder| folder.join(name)));
+    folders
+}
+
+fn known_workloads(study: Option<&Path>, extra: Option<&Path>) -> Vec<String> {
+    let mut folders: Vec<PathBuf> = extra.iter().map(|folder| (*folder).to_owned()).collect();
+    folders.extend(study.map(|folder| folder.join("../workloads")));
+    folders.extend(paths::data_folders("workloads"));
+    let mut names: Vec<String> = Vec::new();
+    for folder in folders {
+        let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+        let with_file = entries.filter(|entry| entry.path().join("workload.yaml").is_file());
+        names.extend(with_file.map(|entry| entry.file_name().to_string_lossy().into_owned()));
+    }
+    names.sort();
+    names.dedup();
+    names
+}
+
+fn names_in(folder: &Path, extension: &str) -> Vec<String> {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path());
+    let files = entries.filter(|path| path.extension().is_some_and(|found| found == extension));
+    let mut names: Vec<String> =
+        files.filter_map(|path| Some(path.file_stem()?.to_string_lossy().into_owned())).collect();
+    names.sort();
+    names
+}
+
+fn read_text(path: &Path) -> Result<String> {
+    let mistake = |what: String| anyhow::Error::from(Mistake::new(format!("cannot read {}: {what}", shown(path))));
+    let length = fs::metadata(path).map_err(|error| mistake(error.to_string()))?.len();
+    if length > FILE_BYTES_MAX {
+        return Err(mistake("it is longer than 1 MiB".to_owned()));
+    }
+    let bytes = fs::read(path).map_err(|error| mistake(error.to_string()))?;
+    String::from_utf8(bytes).map_err(|error| {
+        let line = 1 + error.as_bytes()[..error.utf8_error().valid_up_to()].iter().filter(|b| **b == b'\n').count();
+        mistake(format!("line {line} is not UTF-8 text"))
+    })
+}
+
+fn shown(path: &Path) -> String {
+    paths::relative(path).display().to_string()
+}
+
+fn refs(names: &[String]) -> Vec<&str> {
+    names.iter().map(String::as_str).collect()
+}

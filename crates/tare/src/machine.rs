@@ -1,0 +1,184 @@
+//! What this machine offers a study: CPUs, forms, bundles.
+
+use crate::catalog::layer_row;
+use crate::cmd::Mistake;
+use crate::paths;
+use anyhow::Result;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use tare_bundle::{PullImage, Store};
+use tare_core::bundle::BundleStore;
+use tare_core::fault::Fault;
+use tare_core::form::Form;
+use tare_core::host::{Availability, Carrier};
+use tare_core::record::FormState;
+use tare_core::study::Study;
+use tare_core::units::CpuSet;
+use tare_core::workload::Workload;
+
+/// Who runs where.
+pub(crate) struct Placement {
+    pub(crate) generator: CpuSet,
+    pub(crate) service: CpuSet,
+}
+
+/// A quarter of the CPUs, at least one, makes the load; the rest serves. On a machine of one CPU both share it.
+pub(crate) fn place(workload: &Workload) -> Result<Placement> {
+    let all = rustix::thread::sched_getaffinity(None)?;
+    let cpus: Vec<u32> =
+        (0..rustix::thread::CpuSet::MAX_CPU).filter(|cpu| all.is_set(*cpu)).map(|c| c as u32).collect();
+    let (service, generator) = match cpus.len() {
+        1 => (cpus.clone(), cpus.clone()),
+        count => {
+            let (service, generator) = cpus.split_at(count - (count / 4).max(1));
+            (service.to_vec(), generator.to_vec())
+        }
+    };
+    let placement = Placement { generator: CpuSet::new(generator), service: CpuSet::new(service) };
+    for wanted in &workload.services {
+        let (cpus, there) = (wanted.resources.cpus as usize, placement.service.len());
+        if cpus > there {
+            let text = format!(
+                "service '{}' asks for {cpus} CPUs, but this machine has {there} for services (CPUs {}); CPUs {} make \
+                 the load\n  to do: lower `resources: cpus:` in the study or the workload",
+                wanted.name, placement.service, placement.generator
+            );
+            return Err(Mistake::new(text).into());
+        }
+    }
+    let memory: u64 = workload.services.iter().map(|service| service.resources.memory_bytes).sum();
+    let there = memory_bytes();
+    if there > 0 && memory > there {
+        let show = tare_core::units::show_bytes;
+        let text = format!(
+            "the services ask for {} of memory, but this machine has {}\n  to do: lower `resources: memory:` in the \
+             study or the workload",
+            show(memory),
+            show(there)
+        );
+        return Err(Mistake::new(text).into());
+    }
+    Ok(placement)
+}
+
+fn memory_bytes() -> u64 {
+    let info = rustix::system::sysinfo();
+    info.totalram * u64::from(info.mem_unit)
+}
+
+/// What the layers are supplied with on this machine.
+pub(crate) fn carrier() -> Result<Arc<Carrier>> {
+    let store = Store::open(&paths::bundles())?.with_puller(Box::new(ByEngine));
+    let program = std::env::current_exe().unwrap_or_else(|_| PathBuf::from("/proc/self/exe"));
+    Ok(Arc::new(Carrier { bundles: Arc::new(store), prober: tare_telemetry::process_prober, program }))
+}
+
+/// Fetches images from registries by the container engine, which has the user's credentials and mirrors.
+struct ByEngine;
+
+impl PullImage for ByEngine {
+    fn pull(&self, reference: &str, into: &Path) -> Result<(), Fault> {
+        tare_layers::container::pull(reference, into)
+    }
+}
+
+/// What each form is on this machine. May take seconds: a guest is booted to see whether it can be.
+pub(crate) fn form_states(study: &Study, carrier: &Carrier) -> BTreeMap<String, FormState> {
+    study.forms.iter().map(|form| (form.name.clone(), form_state(form, carrier))).collect()
+}
+
+fn form_state(form: &Form, carrier: &Carrier) -> FormState {
+    let mut state = FormState { describe: describe(form), emulated: None, unavailable: None, facts: BTreeMap::new() };
+    // Only the outermost layer stands on this machine; what it cannot carry shows when it is opened.
+    let Some(outermost) = form.layers.first() else { return state };
+    let row = layer_row(&outermost.layer).expect("a study names only layers of the table");
+    match (row.probe)(&outermost.options, carrier) {
+        Availability::Ready(facts) => state.facts = facts,
+        Availability::Emulated(facts, why) => (state.facts, state.emulated) = (facts, Some(why)),
+        Availability::Unavailable(why) => state.unavailable = Some(why),
+    }
+    state
+}
+
+/// The layers with the options that are not nested: `vm(cpus=1) > container(network=published)`.
+pub(crate) fn describe(form: &Form) -> String {
+    if form.layers.is_empty() {
+        return form.describe();
+    }
+    let layers = form.layers.iter().map(|layer| {
+        let options = layer.options.as_object().into_iter().flatten();
+        let texts: Vec<String> = options
+            .filter_map(|(name, value)| match value {
+                serde_json::Value::String(text) => Some(format!("{name}={text}")),
+                serde_json::Value::Number(number) => Some(format!("{name}={number}")),
+                serde_json::Value::Bool(flag) => Some(format!("{name}={flag}")),
+                _ => None,
+            })
+            .collect();
+        format!("{}({})", layer.layer, texts.join(", "))
+    });
+    layers.collect::<Vec<_>>().join(" > ")
+}
+
+/// Builds the services' bundles, saying so, and returns their digests by service.
+pub(crate) fn build_bundles(
+    workload: &Workload,
+    store: &dyn BundleStore,
+    say: &mut dyn FnMut(&str),
+) -> Result<BTreeMap<String, String>> {
+    let mut digests = BTreeMap::new();
+    for service in &workload.services {
+        say(&format!("bundle of service {}: {}", service.name, describe_source(&service.recipe.source)));
+        let bundle = store.bundle(&service.recipe)?;
+        let program = &service.command[0];
+        let directory = bundle.directory()?;
+        if !is_in(&directory, program) {
+            let fault = Fault::new(format!("service '{}' starts {program}, which is not in its bundle", service.name));
+            let remedy = "name the program by its path inside the bundle; `tare bundle show` lists what is in it";
+            return Err(fault.remedy(remedy).into());
+        }
+        digests.insert(service.name.clone(), bundle.digest().to_owned());
+    }
+    Ok(digests)
+}
+
+fn describe_source(source: &tare_core::bundle::Source) -> String {
+    use tare_core::bundle::Source;
+    match source {
+        Source::Packages(names) => format!("Debian packages {}", names.join(", ")),
+        Source::Image(reference) => format!("image {reference}"),
+        Source::Folder(path) => format!("folder {}", path.display()),
+    }
+}
+
+/// Whether `program` names something in the tree at `root`. Links are followed inside the tree only as far as their
+/// text goes: an absolute one is taken relative to the tree.
+fn is_in(root: &Path, program: &str) -> bool {
+    let mut at = root.to_owned();
+    let mut parts: Vec<String> = program.split('/').rev().map(str::to_owned).collect();
+    let mut links = 0;
+    while let Some(part) = parts.pop() {
+        if part.is_empty() || part == "." {
+            continue;
+        }
+        if part == ".." {
+            if at != root {
+                at.pop();
+            }
+            continue;
+        }
+        let next = at.join(&part);
+        match std::fs::read_link(&next) {
+            Ok(link) if links < 40 => {
+                links += 1;
+                if link.is_absolute() {
+                    at = root.to_owned();
+                }
+                parts.extend(link.to_string_lossy().split('/').rev().map(str::to_owned));
+            }
+            _ => at = next,
+        }
+    }
+    at.is_file()
+}

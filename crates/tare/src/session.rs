@@ -1,0 +1,172 @@
+//! A run on this machine from its mark to its report: what `tare run` and `tare resume` share.
+
+use crate::apparatus::Machine;
+use crate::cli::Format;
+use crate::cmd::report::{plain_style, render, terminal_style};
+use crate::cmd::{Mistake, print, write_file};
+use crate::progress::Progress;
+use crate::{EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, history, paths};
+use anyhow::Result;
+use std::net::{IpAddr, Ipv4Addr};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use tare_core::fault::Fault;
+use tare_core::host::Carrier;
+use tare_core::record::{Header, TrialRecord};
+use tare_core::study::LoadOrigin;
+use tare_core::trial::Outcome;
+use tare_core::units::CpuSet;
+use tare_layers::leftovers::{self, RunMark};
+use tare_layers::network::{GeneratorSeat, free_subnets};
+use tare_runner::{Clock, Ending, RecordDir, Run, Stop, SystemClock};
+
+/// The keys of [`Header::placement`].
+pub(crate) const GENERATOR: &str = "generator";
+/// See [`GENERATOR`].
+pub(crate) const SERVICES: &str = "services";
+
+/// Whether this process may do what a run needs.
+///
+/// # Errors
+/// When it is not root.
+pub(crate) fn require_root(verb: &str) -> Result<()> {
+    if rustix::process::geteuid().is_root() {
+        return Ok(());
+    }
+    let fault = Fault::new("making network namespaces, mounts and cgroups needs root, and this is another user");
+    Err(fault.remedy(format!("sudo tare {verb}; on a machine that is used for something else, use a lab one")).into())
+}
+
+/// Refuses to start on a host on which a run is alive, or a dead one left something.
+///
+/// # Errors
+/// What was found, and how to be rid of it.
+pub(crate) fn require_clean_host() -> Result<()> {
+    let live = leftovers::live_runs();
+    if let Some(run) = live.first() {
+        let fault = Fault::new(format!("run {run} is under way on this machine; two would measure each other"));
+        return Err(fault.remedy("wait until it has ended").into());
+    }
+    let found = leftovers::leftovers()?;
+    if found.is_empty() {
+        return Ok(());
+    }
+    let shown: Vec<String> = found.iter().take(5).map(|left| format!("{} {}", left.kind, left.name)).collect();
+    let more = if found.len() > 5 { format!(" and {} more", found.len() - 5) } else { String::new() };
+    let fault =
+        Fault::new(format!("a dead run left {}{more} on this machine, which would bias this one", shown.join(", ")));
+    Err(fault.remedy("tare clean").into())
+}
+
+/// What [`carry_out`] works with.
+pub(crate) struct Session<'a> {
+    pub(crate) header: &'a Header,
+    pub(crate) record: RecordDir,
+    pub(crate) done: Vec<TrialRecord>,
+    pub(crate) carrier: Arc<Carrier>,
+    pub(crate) json: bool,
+    pub(crate) stop: Stop,
+}
+
+/// Carries a run out, renders its report and says where it is. The exit code says how it went.
+///
+/// # Errors
+/// When the run could not be begun, or its record not be written.
+pub(crate) fn carry_out(session: Session) -> Result<u8> {
+    let Session { header, record, done, carrier, json, stop } = session;
+    let path = record.path().to_owned();
+    let cpus = |key: &str| CpuSet::parse(header.placement.get(key).map_or("", String::as_str));
+    let generator_cpus = cpus(GENERATOR).map_err(Fault::new)?;
+    let service_cpus = cpus(SERVICES).map_err(Fault::new)?;
+    let mark = RunMark::create(&header.run)?;
+    let opened = open_machine(header, carrier, &service_cpus, mark.scratch());
+    let ran = opened.and_then(|mut machine| {
+        let run = Run { header, generator_cpus, service_cpus: machine.cpus.clone(), record, done };
+        let mut progress = Progress::new(json);
+        let ran = run.carry_out(&mut machine, &SystemClock::new(), &stop, &mut |event| progress.show(event));
+        progress.end();
+        let closed = close_machine(machine);
+        let ending = ran?;
+        closed.map(|()| ending)
+    });
+    let unmarked = mark.close();
+    let ending = ran?;
+    unmarked?;
+    let code = show_report(&path, json)?;
+    Ok(if ending == Ending::Interrupted { EXIT_INTERRUPTED } else { code })
+}
+
+fn open_machine(header: &Header, carrier: Arc<Carrier>, cpus: &CpuSet, scratch: PathBuf) -> Result<Machine, Fault> {
+    let subnets = free_subnets()?;
+    let (seat, address) = match header.study.from {
+        LoadOrigin::Outside => {
+            let seat = GeneratorSeat::open(&header.run, subnets)?;
+            let address = seat.host_address();
+            (Some(seat), address)
+        }
+        LoadOrigin::Host => (None, IpAddr::V4(Ipv4Addr::LOCALHOST)),
+    };
+    Ok(Machine { run: header.run.clone(), carrier, seat, address, subnets, cpus: cpus.clone(), scratch })
+}
+
+fn close_machine(machine: Machine) -> Result<(), Fault> {
+    machine.seat.map_or(Ok(()), GeneratorSeat::close)
+}
+
+fn show_report(path: &Path, json: bool) -> Result<u8> {
+    let record = tare_runner::read_record(path)?;
+    let html = path.join("report.html");
+    write_file(&html, &render(&record, Format::Html, &plain_style())?)?;
+    let style = if json { plain_style() } else { terminal_style() };
+    print(&render(&record, if json { Format::Json } else { Format::Terminal }, &style)?);
+    if !json {
+        print(&format!("\nreport: {}", paths::relative(&html).display()));
+        print(&format!("record: {}", paths::relative(path).display()));
+    }
+    if let Err(error) = history::add(&record, path) {
+        eprintln!("warning: the run is not in the history: {error:#}");
+    }
+    let bad = |trial: &tare_core::record::TrialData| {
+        matches!(trial.record.outcome, Outcome::Failed { .. } | Outcome::Invalid { .. })
+    };
+    Ok(if record.trials.iter().any(bad) { EXIT_FAILED } else { EXIT_OK })
+}
+
+/// Ctrl-C and SIGTERM raise the stop; a second one ends the process at once.
+///
+/// # Errors
+/// When no handler can be installed.
+pub(crate) fn stop_on_signals() -> Result<Stop> {
+    let stop = Stop::default();
+    let raised = stop.clone();
+    ctrlc::set_handler(move || {
+        if raised.raised() {
+            eprintln!("\nended at once; `tare clean` removes what is left");
+            std::process::exit(i32::from(EXIT_INTERRUPTED));
+        }
+        raised.raise();
+        eprintln!("\ninterrupted: taking the trial down; what was measured is kept. Again: end at once");
+    })?;
+    Ok(stop)
+}
+
+/// A new run id: six letters and digits, not the id of anything that stands here.
+pub(crate) fn new_run_id() -> String {
+    const ALPHABET: &[u8; 32] = b"abcdefghijklmnopqrstuvwxyz234567";
+    let random = uuid::Uuid::now_v7();
+    // The last bytes of a version 7 UUID are random.
+    random.as_bytes()[10..].iter().map(|byte| char::from(ALPHABET[usize::from(byte & 31)])).collect()
+}
+
+/// Seconds of the wall clock as the record's folder has them: `20260131-235959`.
+pub(crate) fn folder_stamp() -> String {
+    let stamp = SystemClock::new().timestamp();
+    stamp.chars().filter(char::is_ascii_digit).collect::<String>().split_at(8).0.to_owned()
+        + "-"
+        + &stamp.chars().filter(char::is_ascii_digit).skip(8).collect::<String>()
+}
+
+/// A fault that is the user's mistake: exit code 2.
+pub(crate) fn mistake(fault: &Fault) -> Mistake {
+    Mistake::new(fault.to_string())
+}

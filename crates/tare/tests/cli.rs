@@ -1,0 +1,106 @@
+//! The command line as a newcomer types it.
+
+use assert_cmd::Command;
+use std::path::{Path, PathBuf};
+
+fn tare() -> Command {
+    let mut command = Command::cargo_bin("tare").unwrap();
+    command.current_dir(root());
+    command
+}
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
+}
+
+fn said(output: &std::process::Output) -> String {
+    String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr)
+}
+
+#[test]
+fn every_shipped_study_and_workload_is_without_mistakes() {
+    let names = |folder: &str| -> Vec<PathBuf> {
+        std::fs::read_dir(root().join(folder)).unwrap().map(|entry| entry.unwrap().path()).collect()
+    };
+    for path in names("studies").into_iter().chain(names("workloads")) {
+        let output = tare().arg("check").arg(&path).output().unwrap();
+        assert!(output.status.success(), "{}: {}", path.display(), said(&output));
+    }
+}
+
+#[test]
+fn a_dry_run_of_the_canonical_study_shows_the_plan_in_eighty_columns() {
+    let output = tare().args(["run", "--dry-run", "--seed", "1"]).output().unwrap();
+    let text = said(&output);
+    assert!(output.status.success(), "{text}");
+    for wanted in ["block 5:", "native (A/A)", "vm+container", "(baseline)", "Nothing was started"] {
+        assert!(text.contains(wanted), "{wanted} is missing in:\n{text}");
+    }
+    let again = tare().args(["run", "--dry-run", "--seed", "1"]).output().unwrap();
+    assert_eq!(text, said(&again), "the same seed gives the same plan");
+}
+
+#[test]
+fn mistakes_on_the_command_line_end_with_two() {
+    let wrong: &[&[&str]] = &[
+        &["run", "--repeat", "0"],
+        &["run", "--at-most", "soon"],
+        &["run", "--wrong-flag"],
+        &["run", "nothing-of-this-name"],
+        &["run", "--dry-run", "--form", "nativ"],
+        &["run", "--dry-run", "--measure", "1ms"],
+        &["weigh"],
+        &[],
+        &["bundle", "build"],
+        &["check"],
+        &["check", "/"],
+    ];
+    for args in wrong {
+        let output = tare().args(*args).output().unwrap();
+        assert_eq!(output.status.code(), Some(2), "{args:?}: {}", said(&output));
+        assert!(!said(&output).contains("panicked"), "{args:?}: {}", said(&output));
+    }
+}
+
+#[test]
+fn a_study_for_a_bigger_machine_is_refused_before_anything_starts() {
+    let folder = tempfile::tempdir().unwrap();
+    let study = folder.path().join("big.yaml");
+    let text = std::fs::read_to_string(root().join("studies/canonical.yaml")).unwrap();
+    for (resources, wanted) in [("{cpus: 4000}", "4000 CPUs"), ("{memory: 900TiB}", "900 TiB")] {
+        std::fs::write(&study, format!("{text}\nresources: {resources}\n")).unwrap();
+        let output = tare().args(["run", "--dry-run"]).arg(&study).output().unwrap();
+        assert_eq!(output.status.code(), Some(2), "{}", said(&output));
+        assert!(said(&output).contains(wanted), "{}", said(&output));
+    }
+}
+
+#[test]
+fn an_out_directory_that_cannot_be_written_is_found_before_anything_starts() {
+    let output = tare().args(["run", "--out", "/proc/no/such"]).output().unwrap();
+    // Without root the run is refused earlier, for that reason.
+    let code = if rustix_is_root() { 2 } else { 1 };
+    assert_eq!(output.status.code(), Some(code), "{}", said(&output));
+}
+
+fn rustix_is_root() -> bool {
+    std::fs::metadata("/proc/self").is_ok_and(|meta| std::os::unix::fs::MetadataExt::uid(&meta) == 0)
+}
+
+#[test]
+fn completions_and_manual_pages_are_made() {
+    for shell in ["bash", "zsh", "fish"] {
+        let output = tare().args(["completions", shell]).output().unwrap();
+        assert!(output.status.success() && said(&output).contains("at-most"), "{shell}");
+    }
+    let folder = tempfile::tempdir().unwrap();
+    tare().arg("man").arg(folder.path()).assert().success();
+    assert!(folder.path().join("tare-run.1").exists());
+}
+
+#[test]
+fn what_is_not_a_record_is_said_to_be_none() {
+    let output = tare().args(["report", "/"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    assert!(said(&output).contains("no record.json"), "{}", said(&output));
+}
