@@ -46,6 +46,9 @@ fn timed(trial: &[SecondRow]) -> impl Iterator<Item = (f64, &SecondRow)> {
     trial.iter().filter(|row| row.seconds >= 0.5).map(move |row| ((row.at_ns as f64 - start_ns) / 1e9, row))
 }
 
+/// Title, highest value, and how the value is read.
+type Plot<'a> = (&'a str, f64, &'a dyn Fn(&SecondRow) -> f64);
+
 /// One arm's trials; settling is drawn pale.
 pub(crate) fn timeline(look: &Look, trials: &[Vec<SecondRow>], limits: Limits) -> String {
     let height = TOP + 2.0 * PLOT + GAP + AXIS;
@@ -55,7 +58,7 @@ pub(crate) fn timeline(look: &Look, trials: &[Vec<SecondRow>], limits: Limits) -
     let (divisor, unit) = if limits.p99_us >= 1e3 { (1e3, "ms") } else { (1.0, "\u{b5}s") };
     let throughput = |row: &SecondRow| rate(row);
     let p99 = |row: &SecondRow| row.p99_us / divisor;
-    let plots: [(&str, f64, &dyn Fn(&SecondRow) -> f64); 2] = [
+    let plots: [Plot<'_>; 2] = [
         ("throughput, op/s", limits.throughput, &throughput),
         (&format!("p99, {unit}"), limits.p99_us / divisor, &p99),
     ];

@@ -1,0 +1,92 @@
+//! The published schema describes the JSON report: nothing missing, nothing undescribed.
+
+mod sample;
+
+use sample::record;
+use serde_json::{Value, json};
+use tare_report::{FORMATS, Style, schema};
+use tare_stats::analyse;
+
+/// As much of JSON Schema as the published one uses, and stricter: a property that it does not describe is a mistake.
+fn check(root: &Value, schema: &Value, value: &Value, place: &str, found: &mut Vec<String>) {
+    if let Some(name) = schema["$ref"].as_str() {
+        let name = name.strip_prefix("#/$defs/").expect("references stay within the document");
+        return check(root, &root["$defs"][name], value, place, found);
+    }
+    if let Some(any) = schema["anyOf"].as_array() {
+        let fits = |choice: &&Value| {
+            let mut problems = Vec::new();
+            check(root, choice, value, place, &mut problems);
+            problems.is_empty()
+        };
+        if !any.iter().any(|choice| fits(&choice)) {
+            found.push(format!("{place} fits no choice: {value}"));
+        }
+        return;
+    }
+    let types: Vec<&str> = match &schema["type"] {
+        Value::Array(types) => types.iter().filter_map(Value::as_str).collect(),
+        one => one.as_str().into_iter().collect(),
+    };
+    let kind = match value {
+        Value::Null => "null",
+        Value::Bool(_) => "boolean",
+        Value::Number(number) if number.is_f64() => "number",
+        Value::Number(_) => "integer",
+        Value::String(_) => "string",
+        Value::Array(_) => "array",
+        Value::Object(_) => "object",
+    };
+    if !types.contains(&kind) && !(kind == "integer" && types.contains(&"number")) {
+        found.push(format!("{place} is of type {kind}, not {types:?}"));
+    }
+    if schema["enum"].as_array().is_some_and(|values| !values.contains(value)) {
+        found.push(format!("{place} is {value}, which is not among those listed"));
+    }
+    for item in value.as_array().into_iter().flatten() {
+        check(root, &schema["items"], item, &format!("{place}[]"), found);
+    }
+    let Some(fields) = value.as_object() else { return };
+    for name in schema["required"].as_array().into_iter().flatten().filter_map(Value::as_str) {
+        if !fields.contains_key(name) {
+            found.push(format!("{place}.{name} is missing"));
+        }
+    }
+    let open = schema.get("properties").is_none() && schema.get("additionalProperties").is_none();
+    for (name, field) in fields.iter().filter(|_| !open) {
+        let described = schema["properties"].get(name).or(schema.get("additionalProperties"));
+        match described {
+            Some(described) => check(root, described, field, &format!("{place}.{name}"), found),
+            None => found.push(format!("{place}.{name} is not described")),
+        }
+    }
+}
+
+fn problems(report: &Value) -> Vec<String> {
+    let schema: Value = serde_json::from_str(&schema()).expect("the schema is JSON");
+    let mut found = Vec::new();
+    check(&schema, &schema, report, "report", &mut found);
+    found
+}
+
+fn report() -> Value {
+    let row = FORMATS.iter().find(|row| row.name == "json").expect("the format is in the table");
+    let record = record();
+    let text = (row.render)(&record, &analyse(&record), &Style::default()).expect("the sample can be rendered");
+    serde_json::from_str(&text).expect("the report is JSON")
+}
+
+#[test]
+fn the_sample_report_fits_the_schema() {
+    assert_eq!(problems(&report()), Vec::<String>::new());
+}
+
+#[test]
+fn the_check_bites() {
+    let mut report = report();
+    report["analysis"]["metrics"][0]["ratios"][0]["verdict"] = json!("splendid");
+    report["analysis"]["arms"][0].as_object_mut().expect("an arm is an object").remove("measured");
+    report["surprise"] = json!(1);
+    report["run"] = json!(17);
+    assert_eq!(problems(&report).len(), 4, "{:?}", problems(&report));
+}
