@@ -143,9 +143,7 @@ impl AgentHost {
         let id = self.next_id;
         self.next_id += 1;
         if let Err(error) = send(self.stream.get_mut(), &Request { id, call }) {
-            // A dead guest says more about itself than the stream's error does.
-            let fault =
-                self.peer.check().err().unwrap_or_else(|| Fault::from_error(format!("ask it to {doing}"), &error));
+            let fault = self.dying(Fault::from_error(format!("ask it to {doing}"), &error));
             return Err(self.give_up(fault));
         }
         self.receive(doing, id, within)
@@ -181,14 +179,15 @@ impl AgentHost {
                 }
                 Err(error) => {
                     let fault =
-                        Fault::from_error(format!("read the agent's answer (at most {MESSAGE_MAX} bytes)"), &error);
+                        Fault::from_error(format!("read the agent's answer, of {MESSAGE_MAX} bytes at most"), &error);
+                    let fault = self.dying(fault);
                     return Err(self.give_up(fault));
                 }
             }
         }
     }
 
-    /// The stream ends a moment before the process behind it does: wait for the better explanation.
+    /// The stream ends a moment before the process behind it does, whose end explains more than the stream's.
     fn dying(&mut self, otherwise: Fault) -> Fault {
         for _ in 0..20 {
             if let Err(fault) = self.peer.check() {

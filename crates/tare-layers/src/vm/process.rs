@@ -109,7 +109,10 @@ impl Process {
         match self.child.try_wait().doing("ask for QEMU's state")? {
             None => Ok(()),
             Some(status) => {
-                let fault = Fault::new(format!("the guest is gone: QEMU ended ({status})"));
+                let own = tail(&self.own_log);
+                let said = own.lines().map(|line| line.trim_start_matches("qemu-system-x86_64: ")).next();
+                let said = said.map_or(String::new(), |line| format!(": {line}"));
+                let fault = Fault::new(format!("the guest is gone: QEMU ended ({status}){said}"));
                 Err(fault.with_log(self.last_words()))
             }
         }
