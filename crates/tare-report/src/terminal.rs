@@ -172,7 +172,7 @@ fn baseline_row(page: &mut Page, arm: &Arm, metrics: &[&MetricAnalysis]) {
     };
     let cells: Vec<(String, Ink)> = metrics.iter().map(absolute).collect();
     page.row(&arm.name, Ink::Bold, &cells);
-    page.paragraph(2, 2, &format!("baseline: {}; {}", arm.describe, count(arm)), Ink::Dim);
+    page.paragraph(2, 2, &format!("baseline: {}", facts(arm)), Ink::Dim);
     outcomes(page, arm);
 }
 
@@ -210,7 +210,7 @@ fn form_row(page: &mut Page, analysis: &Analysis, arm: &Arm, metrics: &[&MetricA
         page.row("", Ink::Plain, &lower);
     }
     page.paragraph(2, 2, &words::verdicts(analysis, &arm.name), Ink::Plain);
-    page.paragraph(2, 2, &format!("{}; {}", arm.describe, count(arm)), Ink::Dim);
+    page.paragraph(2, 2, &facts(arm), Ink::Dim);
     if let Some(why) = &arm.emulated {
         page.paragraph(2, 2, &format!("emulated: {}", advice(why)), Ink::Warning);
     }
@@ -222,8 +222,10 @@ fn interval_text(ratio: f64, interval: Interval) -> String {
     text.find('[').map_or(text.clone(), |at| text[at..].to_owned())
 }
 
-fn count(arm: &Arm) -> String {
-    format!("{} of {} trials measured", arm.measured, arm.planned)
+/// What it is, how a request reaches it, how many trials count.
+fn facts(arm: &Arm) -> String {
+    let path = if arm.path.is_empty() { String::new() } else { format!("reached by {}; ", arm.path) };
+    format!("{}; {path}{} of {} trials measured", arm.describe, arm.measured, arm.planned)
 }
 
 /// A line for each reason why trials were not measured.

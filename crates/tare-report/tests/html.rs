@@ -121,7 +121,7 @@ fn whatever_the_record_holds_is_shown_as_text() {
             report.properties.values_mut().for_each(|property| property.value.push_str(EVIL));
             trial.resources.insert(format!("redis{EVIL}"), report);
         }
-        for load in &mut trial.load {
+        if let Some(load) = &mut trial.load {
             load.facts.insert(EVIL.into(), EVIL.into());
             load.checks.iter_mut().for_each(|check| {
                 check.passed = false;

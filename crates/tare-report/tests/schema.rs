@@ -37,7 +37,8 @@ fn check(root: &Value, schema: &Value, value: &Value, place: &str, found: &mut V
         Value::Array(_) => "array",
         Value::Object(_) => "object",
     };
-    if !types.contains(&kind) && !(kind == "integer" && types.contains(&"number")) {
+    let fits = types.contains(&kind) || kind == "integer" && types.contains(&"number");
+    if !fits {
         found.push(format!("{place} is of type {kind}, not {types:?}"));
     }
     if schema["enum"].as_array().is_some_and(|values| !values.contains(value)) {

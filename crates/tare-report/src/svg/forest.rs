@@ -19,7 +19,9 @@ pub(crate) fn forest(metric: &MetricAnalysis, looks: &[Look]) -> String {
     let (low, high) = extent(&rows, metric.noise_floor);
     let scale = Scale::log(low, high, MARGIN, PANEL_WIDTH - MARGIN);
     if let Some(floor) = metric.noise_floor {
-        let (from, to) = (scale.place(1.0 / (1.0 + floor)), scale.place(1.0 + floor));
+        // A floor of more than the scale shows fills it.
+        let edge = |value: f64| scale.place(value).clamp(MARGIN, PANEL_WIDTH - MARGIN);
+        let (from, to) = (edge(1.0 / (1.0 + floor)), edge(1.0 + floor));
         canvas.rect((from, TOP), (to - from, bottom - TOP), "floor", "");
     }
     for tick in scale.ticks(5) {
