@@ -41,10 +41,13 @@ pub struct LocalHost {
     /// The logs of all instances, those that were stopped included.
     logs: BTreeMap<String, PathBuf>,
     prober: Option<Box<dyn Prober>>,
+    /// Whether the scratch directory was made here, and so goes with this host, whatever layers have put into it.
+    own_scratch: bool,
 }
 
 /// A process that was started.
 struct Running {
+    service: String,
     child: Child,
     ended: Option<String>,
     group: Group,
@@ -60,9 +63,10 @@ impl LocalHost {
     pub fn new(carrier: Arc<Carrier>, surroundings: Surroundings) -> Result<LocalHost, Fault> {
         leftovers::check_run(&surroundings.run)?;
         let scratch = &surroundings.scratch;
+        let own_scratch = !scratch.exists();
         fs::create_dir_all(scratch).doing(format!("make {}", scratch.display()))?;
         let (running, logs) = (BTreeMap::new(), BTreeMap::new());
-        Ok(LocalHost { carrier, surroundings, running, logs, prober: None })
+        Ok(LocalHost { carrier, surroundings, running, logs, prober: None, own_scratch })
     }
 
     fn instance(&mut self, name: &str) -> Result<&mut Running, Fault> {
@@ -135,8 +139,10 @@ impl LocalHost {
             // The whole directory goes with the run, should this fail.
             let _ = fs::remove_file(path);
         }
-        // What is not empty belongs to somebody else.
-        let _ = fs::remove_dir(&self.surroundings.scratch);
+        let scratch = &self.surroundings.scratch;
+        if outcome.is_ok() && self.own_scratch && scratch.exists() {
+            outcome = fs::remove_dir_all(scratch).doing(format!("remove {}", scratch.display()));
+        }
         outcome
     }
 }
@@ -297,7 +303,14 @@ impl Host for LocalHost {
             }
         };
         self.logs.insert(start.instance.clone(), log);
-        let running = Running { child, ended: None, group, directory, stop_within: service.stop_within };
+        let running = Running {
+            service: service.name.clone(),
+            child,
+            ended: None,
+            group,
+            directory,
+            stop_within: service.stop_within,
+        };
         self.running.insert(start.instance.clone(), running);
         let address = self.surroundings.address;
         let link = if address.is_loopback() { "loopback" } else { "veth" };
@@ -341,9 +354,10 @@ impl Host for LocalHost {
             return Err(Fault::new("this host is being sampled already"));
         }
         let mut scopes = outside.to_vec();
-        for (name, running) in &self.running {
+        for running in self.running.values() {
             let cgroups = running.group.directories().iter().map(|path| path.display().to_string()).collect();
-            scopes.push(Scope { name: name.clone(), serving: true, pids: vec![running.child.id()], cgroups });
+            let name = running.service.clone();
+            scopes.push(Scope { name, serving: true, pids: vec![running.child.id()], cgroups });
         }
         let mut prober = (self.carrier.prober)()?;
         prober.begin(&scopes, period)?;

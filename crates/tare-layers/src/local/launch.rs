@@ -94,16 +94,24 @@ impl Launch<'_> {
 /// Why a program cannot be run, from what its file is.
 fn why_not_run(bundle: &Path, program: &str, error: &io::Error) -> String {
     let opened = File::open(bundle).ok().and_then(|root| open_inside(&root, program).ok());
-    let Some(data) = opened.and_then(|file| File::from(file).metadata().ok()) else {
+    let Some((data, opened)) =
+        opened.and_then(|file| Some((File::from(file.try_clone().ok()?).metadata().ok()?, file)))
+    else {
         return "there is no such file in the bundle".to_owned();
     };
+    let opened_again = File::open(format!("/proc/self/fd/{}", opened.as_raw_fd())).ok();
     if !data.is_file() {
         return "it is not a file in the bundle".to_owned();
     }
     if data.permissions().mode() & 0o111 == 0 {
         return "its file in the bundle is not executable".to_owned();
     }
+    let mut start = [0; 4];
+    let readable = opened_again.and_then(|mut file| file.read_exact(&mut start).ok());
+    // Looked at here, for the C library hands what the kernel does not know to a shell.
+    let is_program = start == *b"\x7fELF" || start.starts_with(b"#!");
     match error.raw_os_error() {
+        _ if readable.is_none() || !is_program => "its file in the bundle is no program for this machine".to_owned(),
         Some(libc::ENOENT) => "its file is in the bundle, but its interpreter is not: the loader of its libraries, or \
                                what its first line names"
             .to_owned(),

@@ -115,6 +115,12 @@ fn add_stub(bundle: &OwnedFd, stubs: &Path, path: &str) -> std::io::Result<bool>
             Err(Errno::NOENT) if known > 0 => known -= 1,
             Err(error) => return Err(error.into()),
         }
+        // A link that leads nowhere yet: what is missing is what it leads to.
+        if let Ok(to) = fs::read_link(Path::new("/proc/self/fd").join(bundle.as_raw_fd().to_string()).join(&ancestor)) {
+            let target = ancestor.parent().unwrap_or(Path::new("")).join(to);
+            let rest: PathBuf = wanted[known + 1..].iter().collect();
+            return add_stub(bundle, stubs, &target.join(rest).display().to_string());
+        }
     };
     let missing: PathBuf = wanted[known..].iter().collect();
     // Where it really is, without links, relative to the bundle.

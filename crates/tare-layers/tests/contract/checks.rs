@@ -1,0 +1,130 @@
+//! The contract of [`Host`], by table: the plain process and every layer that this machine can have.
+
+use crate::stage::{self, Check, Stage, left_of, property, service};
+use sha2::{Digest, Sha256};
+use std::time::Duration;
+use tare_core::config::{Problems, parse};
+use tare_core::form::LayerUse;
+use tare_core::host::{Availability, Host, InstanceState, LayerRow};
+use tare_core::telemetry::Scope;
+use tare_layers::LAYERS;
+
+pub(crate) fn all() -> Vec<Check> {
+    vec![
+        ("every_form_keeps_the_contract".to_owned(), true, every_form),
+        ("the_mock_layer_keeps_the_contract_without_root".to_owned(), false, mock_without_root),
+        ("an_unknown_layer_closes_the_outer_host".to_owned(), false, unknown_layer),
+        ("a_layer_that_fails_to_open_leaves_nothing".to_owned(), false, failing_open),
+    ]
+}
+
+fn row(name: &str) -> &'static LayerRow {
+    LAYERS.iter().find(|row| row.name == name).expect("the table has it")
+}
+
+/// A layer with the options written in `text`.
+fn layer(row: &LayerRow, text: &str) -> LayerUse {
+    let mut problems = Problems::new("options", text);
+    let node = parse(text, &mut problems).unwrap();
+    let options = (row.options)(&node, &mut problems).expect("the options are right");
+    assert!(problems.is_empty());
+    LayerUse { layer: row.name.to_owned(), options }
+}
+
+fn every_form() {
+    contract("native", &[]);
+    for row in LAYERS {
+        let layer = layer(row, "{}");
+        let carrier = stage::carrier(std::path::Path::new("/"));
+        match (row.probe)(&layer.options, &carrier) {
+            Availability::Ready(_) => contract(row.name, &[layer]),
+            Availability::Emulated(_, why) | Availability::Unavailable(why) => println!("{} skipped: {why}", row.name),
+        }
+    }
+}
+
+fn mock_without_root() {
+    contract("mock", &[layer(row("mock"), "{}")]);
+}
+
+/// Start, reach, read, tear down, nothing left.
+fn contract(form: &str, layers: &[LayerUse]) {
+    println!("form {form}");
+    let starts_something = form != "mock";
+    let stage = Stage::open(|_| {});
+    let start = service("one", stage::free_port(), &[]);
+    let mut host = stage.host(std::slice::from_ref(&start), layers);
+    assert!(!host.facts().unwrap().is_empty());
+    let resources = host.resources(&start).unwrap();
+    assert!(resources.properties.contains_key("cpus"), "{form}: {resources:?}");
+    assert!(host.state("one").is_err(), "{form}: nothing was started yet");
+
+    let instance = host.start(&start).unwrap();
+    assert_eq!(instance.instance, "one");
+    assert!(!instance.path.is_empty());
+    if starts_something {
+        reach_and_read(form, &stage, host.as_mut(), instance.endpoints["main"]);
+    }
+    assert_eq!(host.state("one").unwrap(), InstanceState::Running);
+    host.stop("one").unwrap();
+    assert!(stage.try_ask(instance.endpoints["main"]).is_none(), "{form}: it still answers");
+    assert!(host.state("one").is_err(), "{form}: it was stopped");
+
+    // Again under the same name, and then closed without being stopped.
+    host.start(&start).unwrap();
+    host.close().unwrap();
+    stage.close();
+}
+
+fn reach_and_read(form: &str, stage: &Stage, host: &mut dyn Host, place: std::net::SocketAddr) {
+    let report = stage.ask(place);
+    let (uid, gid) = stage::USER;
+    assert_eq!(property(&report, "uid"), format!("{uid} {uid} {uid} {uid}"), "{form}");
+    assert_eq!(property(&report, "gid"), format!("{gid} {gid} {gid} {gid}"), "{form}");
+    assert_eq!(property(&report, "capabilities"), "0000000000000000", "{form}");
+    assert_eq!(property(&report, "cpus"), "0", "{form}");
+    assert_eq!(property(&report, "open_files"), tare_layers::local::OPEN_FILES.to_string(), "{form}");
+    assert_eq!(property(&report, "directory"), "/", "{form}");
+    for path in ["/tmp", "/run", "/data", "/run/kept", "/dev/shm"] {
+        assert_eq!(property(&report, &format!("write {path}")), "yes", "{form}: {path} in {report:?}");
+    }
+
+    let files = host.mapped_files("one").unwrap();
+    let own = files.iter().find(|file| file.path == "/bin/service").expect("the program is mapped");
+    let hash = Sha256::digest(std::fs::read(std::env::current_exe().unwrap()).unwrap());
+    let hex: String = hash.iter().map(|byte| format!("{byte:02x}")).collect();
+    assert_eq!(own.digest, format!("sha256:{hex}"), "{form}");
+    let log = host.log("one").unwrap();
+    assert!(log.contains("serving with") && log.contains("and this goes to standard error"), "{form}: {log}");
+
+    let outside = Scope { name: "outside".to_owned(), serving: true, pids: vec![1], cgroups: Vec::new() };
+    host.begin_probe(std::slice::from_ref(&outside), Duration::from_secs(1)).unwrap();
+    host.end_probe().unwrap();
+    let sampled = stage::SAMPLED.lock().unwrap().clone();
+    assert!(sampled.contains(&outside), "{form}: the outer scopes were forgotten in {sampled:?}");
+    assert!(sampled.iter().any(|scope| scope.name.contains("one") && scope.serving), "{form}: {sampled:?}");
+    assert!(host.end_probe().is_err(), "{form}: sampling was ended already");
+    assert!(!left_of(&stage.run).is_empty(), "{form}: what runs must be found by its name");
+}
+
+fn unknown_layer() {
+    let stage = Stage::open(|_| {});
+    let surroundings = stage.surroundings(&[], &[]);
+    let host = stage.host(&[], &[]);
+    let layer = LayerUse { layer: "nonsense".to_owned(), options: serde_json::Value::Null };
+    let error = host.open(&layer, &surroundings).err().expect("there is no such layer");
+    assert!(error.to_string().contains("mock"), "{error}");
+    assert!(!surroundings.scratch.exists(), "the outer host was not closed");
+    stage.close();
+}
+
+fn failing_open() {
+    let stage = Stage::open(|_| {});
+    let surroundings = stage.surroundings(&[], &[]);
+    let host = stage.host(&[], &[]);
+    let error = host.open(&layer(row("mock"), "{fail_in: open}"), &surroundings).err().expect("it was told to fail");
+    assert!(error.to_string().contains("told to fail"), "{error}");
+    assert!(!surroundings.scratch.exists(), "the outer host was not closed");
+    assert_eq!(tare_layers::mock::take_calls(&stage.run, "t1"), ["open"]);
+    stage.close();
+}

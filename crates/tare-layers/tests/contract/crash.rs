@@ -1,0 +1,79 @@
+//! After `kill -9` another process finds everything of the run, and removes it.
+
+use crate::stage::{self, Check, free_port, left_of, service};
+use std::collections::BTreeSet;
+use std::io::{BufRead, BufReader};
+use std::net::Ipv4Addr;
+use std::process::{Command, ExitCode, Stdio};
+use tare_core::host::{Host, Surroundings};
+use tare_core::units::CpuSet;
+use tare_layers::leftovers::{self, RunMark};
+use tare_layers::local::LocalHost;
+use tare_layers::network::{self, GeneratorSeat};
+
+pub(crate) fn all() -> Vec<Check> {
+    vec![("what_a_killed_run_left_is_found_and_removed".to_owned(), true, killed_run)]
+}
+
+/// Makes one of everything, says so, and waits to be killed.
+pub(crate) fn doomed(run: &str) -> ExitCode {
+    let mark = RunMark::create(run).unwrap();
+    let subnets = network::free_subnets().unwrap();
+    let seat = GeneratorSeat::open(run, subnets).unwrap();
+    let bridge = format!("t{run}b");
+    network::bridge_create(&bridge, Ipv4Addr::new(subnets.0, subnets.1, 1, 1), 24).unwrap();
+    network::tap_create(&format!("t{run}p"), &bridge).unwrap();
+    let forwarding = network::allow_forwarding(run, &seat.host_interface(), &bridge).unwrap();
+    let folder = mark.scratch().join("bundle");
+    stage::make_tree(&folder, |_| {});
+    let mount = leftovers::run_directory(run).join("mounted");
+    std::fs::create_dir(&mount).unwrap();
+    rustix::mount::mount("tmpfs", &mount, "tmpfs", rustix::mount::MountFlags::empty(), None).unwrap();
+    let mut load = Command::new("sleep");
+    leftovers::mark_process(run, load.arg("1000").stdout(Stdio::null()));
+    seat.enter(&mut load);
+    let load = load.spawn().unwrap();
+    let surroundings = Surroundings {
+        run: run.to_owned(),
+        trial: "t1".to_owned(),
+        scratch: mark.scratch().join("t1"),
+        address: seat.host_address(),
+        subnets,
+        cpus: CpuSet::new([0]),
+        services: Vec::new(),
+        inner: Vec::new(),
+    };
+    let mut host = LocalHost::new(stage::carrier(&folder), surroundings).unwrap();
+    let place = host.start(&service("one", free_port(), &["child"])).unwrap().endpoints["main"];
+    println!("made: {place}");
+    std::thread::sleep(std::time::Duration::from_secs(1000));
+    drop((load, forwarding));
+    ExitCode::SUCCESS
+}
+
+fn killed_run() {
+    let run = stage::run_id();
+    let mut doomed = Command::new(std::env::current_exe().unwrap());
+    let mut doomed = doomed.args(["doomed", &run]).stdout(Stdio::piped()).spawn().unwrap();
+    let mut line = String::new();
+    BufReader::new(doomed.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    assert!(line.starts_with("made: "), "{line}");
+    assert!(leftovers::live_runs().contains(&run));
+    doomed.kill().unwrap();
+    doomed.wait().unwrap();
+    assert!(!leftovers::live_runs().contains(&run), "its owner is dead");
+
+    let found = left_of(&run);
+    let kinds: BTreeSet<&str> = found.iter().map(|leftover| leftover.kind.as_str()).collect();
+    let wanted = ["cgroup", "directory", "forwarding rules", "link", "mount", "network namespace", "process"];
+    assert_eq!(kinds.into_iter().collect::<Vec<_>>(), wanted, "{found:#?}");
+    let processes = found.iter().filter(|leftover| leftover.kind == "process").count();
+    assert_eq!(processes, 3, "the load, the service and its child: {found:#?}");
+    for leftover in &found {
+        leftovers::remove(leftover).unwrap_or_else(|fault| panic!("{leftover:?}: {fault}"));
+    }
+    assert_eq!(left_of(&run), []);
+    for leftover in &found {
+        leftovers::remove(leftover).unwrap_or_else(|fault| panic!("gone already, but {leftover:?}: {fault}"));
+    }
+}

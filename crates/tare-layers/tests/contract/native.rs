@@ -1,0 +1,235 @@
+//! What the plain process promises beyond the contract: exactly what it is given, and why it did not start or ended.
+
+use crate::stage::{self, Check, MEMORY, Stage, free_port, property, service};
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::Path;
+use std::time::{Duration, Instant};
+use tare_core::host::{Host, InstanceState};
+use tare_core::units::CpuSet;
+
+pub(crate) fn all() -> Vec<Check> {
+    let checks: [(&str, fn()); 8] = [
+        ("a_service_gets_exactly_what_it_is_given", exactly_what_is_given),
+        ("the_bundle_is_bound_as_it_is_when_it_lacks_nothing", complete_bundle),
+        ("volumes_are_mounted_where_links_lead", linked_volumes),
+        ("why_a_program_cannot_be_run_is_told_at_once", cannot_run),
+        ("a_taken_port_is_told_before_the_start", taken_port),
+        ("how_a_service_ended_is_told", how_it_ended),
+        ("a_service_that_will_not_end_is_ended_with_its_children", stubborn),
+        ("limits_are_enforced_or_refused", limits),
+    ];
+    checks.into_iter().map(|(name, check)| (format!("native_{name}"), true, check)).collect()
+}
+
+/// A native host on a stage of its own, and everything closed afterwards.
+fn with_host(extra: impl FnOnce(&Path), act: impl FnOnce(&Stage, &mut dyn Host)) {
+    let stage = Stage::open(extra);
+    let mut host = stage.host(&[], &[]);
+    act(&stage, host.as_mut());
+    host.close().unwrap();
+    stage.close();
+}
+
+/// How a service ends that does so by itself.
+fn end_of(host: &mut dyn Host, instance: &str) -> String {
+    let deadline = Instant::now() + Duration::from_secs(30);
+    loop {
+        if let InstanceState::Ended(how) = host.state(instance).unwrap() {
+            return how;
+        }
+        assert!(Instant::now() < deadline, "{instance} does not end");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+fn exactly_what_is_given() {
+    with_host(
+        |_| {},
+        |stage, host| {
+            let start = service("one", free_port(), &[]);
+            let probed = host.resources(&start).unwrap();
+            let place = host.start(&start).unwrap().endpoints["main"];
+            let served = stage.ask(place);
+            assert_eq!(probed.properties.keys().collect::<Vec<_>>(), served.properties.keys().collect::<Vec<_>>());
+            for name in probed.properties.keys() {
+                assert_eq!(property(&probed, name), property(&served, name), "{name}: probe and service differ");
+            }
+            let environment = property(&served, "environment");
+            assert!(environment.starts_with("{\"COLOUR\": \"blue\", \"PATH\": \"/usr/local/sbin:"), "{environment}");
+            assert_eq!(environment.matches("\": \"").count(), 2, "{environment}");
+            assert_eq!(property(&served, "root"), "bin data dev proc run sys tmp");
+            assert_eq!(property(&served, "write /"), "read-only filesystem or storage medium");
+            assert_ne!(property(&served, "write /sys"), "yes");
+            assert_eq!(property(&served, "null"), "yes");
+            assert_eq!(property(&served, "memory"), MEMORY.to_string());
+            assert_eq!(property(&served, "umask"), "0022");
+            assert_eq!(property(&served, "groups"), "");
+            assert_eq!(property(&served, "permitted"), "0000000000000000");
+        },
+    );
+}
+
+fn complete_bundle() {
+    let fill = |tree: &Path| {
+        for name in ["proc", "dev", "sys", "tmp", "run", "data"] {
+            std::fs::create_dir(tree.join(name)).unwrap();
+        }
+    };
+    with_host(fill, |stage, host| {
+        let mut start = service("one", free_port(), &[]);
+        start.service.volumes.remove("/run/kept");
+        let place = host.start(&start).unwrap().endpoints["main"];
+        let served = stage.ask(place);
+        assert_eq!(property(&served, "write /data"), "yes");
+        assert_eq!(property(&served, "write /"), "read-only filesystem or storage medium");
+        let pid = scope_of(host, "one").pids[0];
+        let mounts = std::fs::read_to_string(format!("/proc/{pid}/mounts")).unwrap();
+        assert!(!mounts.contains("overlay /"), "nothing was lacking, so nothing may be put over it: {mounts}");
+        assert!(std::fs::read_dir(stage.folder().join("tree/data")).unwrap().next().is_none(), "written to the bundle");
+    });
+}
+
+fn linked_volumes() {
+    let fill = |tree: &Path| {
+        std::fs::create_dir_all(tree.join("var/lib")).unwrap();
+        std::fs::set_permissions(tree.join("var/lib"), std::fs::Permissions::from_mode(0o711)).unwrap();
+        symlink("/run", tree.join("var/run")).unwrap();
+        symlink("var/lib", tree.join("data")).unwrap();
+    };
+    with_host(fill, |stage, host| {
+        let mut start = service("one", free_port(), &[]);
+        start.service.volumes = ["/data/deep/er", "/var/run/kept"].map(|path| (path.to_owned(), 1)).into();
+        let place = host.start(&start).unwrap().endpoints["main"];
+        let served = stage.ask(place);
+        assert_eq!(property(&served, "write /run/kept"), "yes");
+        assert_ne!(property(&served, "write /data"), "yes", "only the volume below it may be written to");
+        let data = std::fs::metadata(stage.folder().join("tree/var/lib")).unwrap();
+        assert_eq!(data.permissions().mode() & 0o777, 0o711);
+    });
+}
+
+fn cannot_run() {
+    let fill = |tree: &Path| {
+        std::fs::write(tree.join("bin/text"), "no program").unwrap();
+        std::fs::write(tree.join("bin/script"), "#!/bin/nothing\n").unwrap();
+        std::fs::write(tree.join("bin/noise"), [0x7f; 64]).unwrap();
+        for name in ["script", "noise"] {
+            std::fs::set_permissions(tree.join("bin").join(name), std::fs::Permissions::from_mode(0o755)).unwrap();
+        }
+    };
+    with_host(fill, |_, host| {
+        let cases = [
+            ("/bin/absent", "no such file"),
+            ("/bin/text", "not executable"),
+            ("/bin/script", "interpreter"),
+            ("/bin/noise", "no program for this machine"),
+            ("/bin", "not a file"),
+        ];
+        for (program, why) in cases {
+            let mut start = service("one", free_port(), &[]);
+            start.service.command[0] = program.to_owned();
+            let fault = host.start(&start).unwrap_err();
+            assert!(fault.message.contains(program) && fault.message.contains(why), "{program}: {fault}");
+            assert!(host.state("one").is_err());
+        }
+    });
+}
+
+fn taken_port() {
+    with_host(
+        |_| {},
+        |stage, host| {
+            let port = free_port();
+            let place = host.start(&service("one", port, &[])).unwrap().endpoints["main"];
+            stage.ask(place);
+            let fault = host.start(&service("two", port, &[])).unwrap_err();
+            assert!(fault.message.contains(&port.to_string()) && fault.message.contains("service"), "{fault}");
+        },
+    );
+}
+
+fn how_it_ended() {
+    with_host(
+        |_| {},
+        |stage, host| {
+            host.start(&service("failing", free_port(), &["fail"])).unwrap();
+            assert_eq!(end_of(host, "failing"), "exit code 3");
+            assert!(host.log("failing").unwrap().contains("serving with"));
+            assert!(host.mapped_files("failing").is_err());
+            host.stop("failing").unwrap();
+
+            host.start(&service("hungry", free_port(), &["hog"])).unwrap();
+            assert_eq!(end_of(host, "hungry"), "killed for want of memory");
+
+            let place = host.start(&service("killed", free_port(), &[])).unwrap().endpoints["main"];
+            stage.ask(place);
+            kill_instance(host, "killed");
+            assert_eq!(end_of(host, "killed"), "killed by signal 9");
+        },
+    );
+}
+
+/// Kills an instance from outside.
+fn kill_instance(host: &mut dyn Host, instance: &str) {
+    let pid = scope_of(host, instance).pids[0];
+    rustix::process::kill_process(
+        rustix::process::Pid::from_raw(pid.cast_signed()).unwrap(),
+        rustix::process::Signal::KILL,
+    )
+    .unwrap();
+}
+
+/// What samplers are told of an instance.
+fn scope_of(host: &mut dyn Host, instance: &str) -> tare_core::telemetry::Scope {
+    host.begin_probe(&[], Duration::from_secs(1)).unwrap();
+    host.end_probe().unwrap();
+    let sampled = stage::SAMPLED.lock().unwrap();
+    sampled.iter().find(|scope| scope.name == instance).expect("it is sampled").clone()
+}
+
+fn stubborn() {
+    with_host(
+        |_| {},
+        |stage, host| {
+            // Its child listens on the next port, ignores being asked to end, and outlives its parent.
+            let mut start = service("one", free_port(), &["child", "stubborn"]);
+            start.service.stop_within = Duration::from_millis(200);
+            let place = host.start(&start).unwrap().endpoints["main"];
+            stage.ask(place);
+            let group = std::path::PathBuf::from(&scope_of(host, "one").cgroups[0]);
+            let members = std::fs::read_to_string(group.join("cgroup.procs")).unwrap();
+            assert_eq!(members.lines().count(), 2, "{members}");
+            host.stop("one").unwrap();
+            assert!(!group.exists());
+            for pid in members.lines() {
+                // What is dead and waits for being collected by the machine's first process is gone.
+                let state = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+                assert!(state.is_empty() || state.contains("State:\tZ"), "{pid} still runs: {state}");
+            }
+        },
+    );
+}
+
+fn limits() {
+    with_host(
+        |_| {},
+        |_, host| {
+            let mut start = service("one", free_port(), &[]);
+            start.service.resources.cpu_quota = Some(0.5);
+            host.start(&start).unwrap();
+            let groups = scope_of(host, "one").cgroups;
+            let read =
+                |name: &str| groups.iter().find_map(|group| std::fs::read_to_string(format!("{group}/{name}")).ok());
+            let quota = read("cpu.cfs_quota_us").or_else(|| read("cpu.max")).unwrap();
+            assert!(quota.starts_with("50000"), "{quota}");
+            host.start(&service("two", free_port(), &[])).unwrap();
+            assert_eq!(scope_of(host, "two").cgroups.len(), 1, "no quota was asked, so there is no group for it");
+
+            let mut greedy = service("greedy", free_port(), &[]);
+            greedy.service.resources.cpus = 2;
+            greedy.cpus = Some(CpuSet::new([0]));
+            let fault = host.start(&greedy).unwrap_err();
+            assert!(fault.message.contains("wants 2 CPUs"), "{fault}");
+        },
+    );
+}

@@ -1,0 +1,120 @@
+//! The service: tells what it was given to whoever connects.
+
+use std::collections::BTreeMap;
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::process::{Command, ExitCode};
+use std::time::Duration;
+
+/// Listens on all addresses and answers each connection with what it was given. Other words make it misbehave.
+pub(crate) fn serve(port: u16, rest: &[&str]) -> ExitCode {
+    println!("serving with {rest:?}");
+    eprintln!("and this goes to standard error");
+    let children: Vec<_> = rest.iter().filter(|word| **word == "child").map(|_| stubborn_child(port)).collect();
+    if rest.contains(&"stubborn") {
+        // SAFETY: ignoring a signal runs no code.
+        unsafe { libc::signal(libc::SIGTERM, libc::SIG_IGN) };
+    }
+    if rest.contains(&"fail") {
+        return ExitCode::from(3);
+    }
+    if rest.contains(&"hog") {
+        let hog = vec![1_u8; 256 << 20];
+        println!("hogged {}", hog.iter().map(|byte| u64::from(*byte)).sum::<u64>());
+    }
+    let listener = TcpListener::bind(("0.0.0.0", port)).expect("the port is free");
+    println!("{} children, ready", children.len());
+    for stream in listener.incoming() {
+        let _ = stream.expect("accept").write_all(given().as_bytes());
+    }
+    ExitCode::SUCCESS
+}
+
+/// A child that survives the polite way of being asked to end.
+fn stubborn_child(port: u16) -> std::process::Child {
+    let own = std::env::current_exe().expect("the program knows its path");
+    Command::new(own).args(["serve", &(port + 1).to_string(), "stubborn"]).spawn().expect("a child starts")
+}
+
+/// Asks a service, prints the answer.
+pub(crate) fn ask(place: &str) -> ExitCode {
+    let address = place.parse().expect("an address");
+    let Ok(mut stream) = TcpStream::connect_timeout(&address, Duration::from_secs(3)) else {
+        return ExitCode::FAILURE;
+    };
+    let mut text = String::new();
+    match stream.read_to_string(&mut text) {
+        Ok(count) if count > 0 => print!("{text}"),
+        _ => return ExitCode::FAILURE,
+    }
+    ExitCode::SUCCESS
+}
+
+/// Plays the resource probe.
+pub(crate) fn resources() -> ExitCode {
+    print!("{}", given());
+    ExitCode::SUCCESS
+}
+
+/// What this process was given, in the form of a resource report.
+fn given() -> String {
+    let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
+    let status = read("/proc/self/status");
+    let field = |key: &str| {
+        let line = status.lines().find_map(|line| line.strip_prefix(key)).unwrap_or_default();
+        line.split_whitespace().collect::<Vec<_>>().join(" ")
+    };
+    let writes = |path: &str| match std::fs::write(format!("{path}/probe"), "x") {
+        Ok(()) => "yes".to_owned(),
+        Err(error) => error.kind().to_string(),
+    };
+    let limits = read("/proc/self/limits");
+    let files = limits.lines().find_map(|line| line.strip_prefix("Max open files")).unwrap_or_default();
+    let environment: BTreeMap<String, String> = std::env::vars().collect();
+    let mut names: Vec<String> =
+        std::fs::read_dir("/").into_iter().flatten().filter_map(|e| e.ok()?.file_name().into_string().ok()).collect();
+    names.sort();
+    let found = [
+        ("uid", field("Uid:")),
+        ("gid", field("Gid:")),
+        ("groups", field("Groups:")),
+        ("cpus", field("Cpus_allowed_list:")),
+        ("capabilities", field("CapEff:")),
+        ("permitted", field("CapPrm:")),
+        ("umask", field("Umask:")),
+        ("open_files", files.split_whitespace().next().unwrap_or_default().to_owned()),
+        ("directory", std::env::current_dir().map(|path| path.display().to_string()).unwrap_or_default()),
+        ("environment", format!("{environment:?}")),
+        ("root", names.join(" ")),
+        ("memory", memory_limit()),
+        ("write /", writes("/")),
+        ("write /tmp", writes("/tmp")),
+        ("write /run", writes("/run")),
+        ("write /dev/shm", writes("/dev/shm")),
+        ("write /data", writes("/data")),
+        ("write /run/kept", writes("/run/kept")),
+        ("write /sys", writes("/sys/kernel")),
+        ("null", std::fs::write("/dev/null", "x").map_or_else(|e| e.to_string(), |()| "yes".to_owned())),
+    ];
+    let properties: BTreeMap<&str, serde_json::Value> =
+        found.into_iter().map(|(key, value)| (key, serde_json::json!({ "value": value }))).collect();
+    serde_json::json!({ "properties": properties }).to_string()
+}
+
+/// The memory limit of this process's cgroup, whichever version it is.
+fn memory_limit() -> String {
+    let groups = std::fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
+    for line in groups.lines() {
+        let mut parts = line.splitn(3, ':');
+        let (Some(_), Some(controllers), Some(path)) = (parts.next(), parts.next(), parts.next()) else { continue };
+        let places = match controllers {
+            "memory" => [format!("/sys/fs/cgroup/memory{path}/memory.limit_in_bytes"), String::new()],
+            "" => [format!("/sys/fs/cgroup{path}/memory.max"), format!("/sys/fs/cgroup/unified{path}/memory.max")],
+            _ => continue,
+        };
+        if let Some(text) = places.iter().find_map(|place| std::fs::read_to_string(place).ok()) {
+            return text.trim().to_owned();
+        }
+    }
+    "unknown".to_owned()
+}

@@ -1,0 +1,209 @@
+//! What the checks stand on: a bundle of one file, a run of their own, and a seat for the load.
+
+use std::collections::BTreeMap;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+use tare_core::bundle::{Bundle, BundleStore, Kernel, Recipe, Source};
+use tare_core::fault::Fault;
+use tare_core::form::LayerUse;
+use tare_core::host::{Carrier, Host, PlacedBundle, ResourceReport, ServiceStart, Surroundings};
+use tare_core::telemetry::{Prober, Scope, TelemetryRow};
+use tare_core::units::CpuSet;
+use tare_core::workload::{Readiness, Resources, Service};
+use tare_layers::leftovers::{self, RunMark};
+use tare_layers::local::LocalHost;
+use tare_layers::network::{GeneratorSeat, free_subnets};
+
+/// A check: its name, whether it needs root, and what it does.
+pub(crate) type Check = (String, bool, fn());
+
+/// The user and group of the service.
+pub(crate) const USER: (u32, u32) = (65_534, 65_534);
+/// What the service may use.
+pub(crate) const MEMORY: u64 = 64 << 20;
+
+struct SelfStore {
+    folder: PathBuf,
+}
+
+impl BundleStore for SelfStore {
+    fn bundle(&self, recipe: &Recipe) -> Result<Arc<dyn Bundle>, Fault> {
+        let tree = self.folder.join("tree");
+        let archive = self.folder.join("tree.tar");
+        let made = Command::new("tar").arg("-C").arg(&tree).arg("-cf").arg(&archive).arg(".").status();
+        let digest = format!("sha256:{:032x}{:032x}", std::process::id(), 1);
+        let archive = made.is_ok_and(|status| status.success()).then_some(archive);
+        Ok(Arc::new(PlacedBundle { recipe: recipe.clone(), digest, directory: tree, archive }))
+    }
+
+    fn kernel(&self) -> Result<Kernel, Fault> {
+        Err(Fault::new("this test brings no kernel along"))
+    }
+}
+
+/// What samplers were told.
+pub(crate) static SAMPLED: Mutex<Vec<Scope>> = Mutex::new(Vec::new());
+
+struct NotingProber;
+
+impl Prober for NotingProber {
+    fn begin(&mut self, scopes: &[Scope], _: Duration) -> Result<(), Fault> {
+        *SAMPLED.lock().unwrap() = scopes.to_vec();
+        Ok(())
+    }
+
+    fn end(&mut self) -> Result<Vec<TelemetryRow>, Fault> {
+        Ok(Vec::new())
+    }
+}
+
+/// Makes the bundle's tree in a folder: this program and nothing else, or as `extra` has it.
+pub(crate) fn make_tree(folder: &Path, extra: impl FnOnce(&Path)) {
+    let tree = folder.join("tree");
+    std::fs::create_dir_all(tree.join("bin")).unwrap();
+    std::fs::copy(std::env::current_exe().unwrap(), tree.join("bin/service")).unwrap();
+    extra(&tree);
+}
+
+/// What the process that carries a host supplies.
+pub(crate) fn carrier(folder: &Path) -> Arc<Carrier> {
+    let program = std::env::current_exe().unwrap();
+    let prober = || Ok(Box::new(NotingProber) as Box<dyn Prober>);
+    Arc::new(Carrier { bundles: Arc::new(SelfStore { folder: folder.to_owned() }), prober, program })
+}
+
+/// A run id of its own for each check.
+pub(crate) fn run_id() -> String {
+    static COUNT: AtomicU32 = AtomicU32::new(0);
+    let number = COUNT.fetch_add(1, Ordering::Relaxed);
+    format!("{:04x}{:02x}", std::process::id() & 0xffff, number & 0xff)
+}
+
+/// A port that nothing uses.
+pub(crate) fn free_port() -> u16 {
+    std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+}
+
+/// The service under a name.
+pub(crate) fn service(instance: &str, port: u16, words: &[&str]) -> ServiceStart {
+    let mut command = vec!["/bin/service".to_owned(), "serve".to_owned(), port.to_string()];
+    command.extend(words.iter().map(|word| (*word).to_owned()));
+    let service = Service {
+        name: instance.to_owned(),
+        recipe: Recipe { source: Source::Folder("self".into()), files: Vec::new() },
+        command,
+        environment: BTreeMap::from([("COLOUR".to_owned(), "blue".to_owned())]),
+        user: USER,
+        ports: BTreeMap::from([("main".to_owned(), port)]),
+        ready: Readiness::Port { port: "main".to_owned(), within: Duration::from_secs(10) },
+        volumes: BTreeMap::from([("/data".to_owned(), 1 << 20), ("/run/kept".to_owned(), 1 << 20)]),
+        resources: Resources { cpus: 1, cpu_quota: None, memory_bytes: MEMORY },
+        stop_within: Duration::from_secs(5),
+        options: BTreeMap::new(),
+    };
+    ServiceStart { instance: instance.to_owned(), service, cpus: Some(CpuSet::new([0])) }
+}
+
+/// A run with everything that is outside of a host.
+pub(crate) struct Stage {
+    pub(crate) run: String,
+    mark: Option<RunMark>,
+    seat: Option<GeneratorSeat>,
+    subnets: (u8, u8),
+    folder: tempfile::TempDir,
+}
+
+impl Stage {
+    /// With root: a marked run and a seat. Without: nothing of the kind, and the loopback.
+    pub(crate) fn open(extra: impl FnOnce(&Path)) -> Stage {
+        let run = run_id();
+        let folder = tempfile::tempdir().unwrap();
+        make_tree(folder.path(), extra);
+        let root = rustix::process::geteuid().is_root();
+        let subnets = free_subnets().unwrap();
+        let mark = root.then(|| RunMark::create(&run).unwrap());
+        let seat = root.then(|| GeneratorSeat::open(&run, subnets).unwrap());
+        Stage { run, mark, seat, subnets, folder }
+    }
+
+    pub(crate) fn folder(&self) -> &Path {
+        self.folder.path()
+    }
+
+    pub(crate) fn surroundings(&self, services: &[ServiceStart], inner: &[LayerUse]) -> Surroundings {
+        let scratch = self.mark.as_ref().map_or(self.folder.path().join("scratch"), RunMark::scratch);
+        Surroundings {
+            run: self.run.clone(),
+            trial: "t1".to_owned(),
+            scratch: scratch.join("t1"),
+            address: self.seat.as_ref().map_or(IpAddr::V4(Ipv4Addr::LOCALHOST), GeneratorSeat::host_address),
+            subnets: self.subnets,
+            cpus: CpuSet::new([0]),
+            services: services.to_vec(),
+            inner: inner.to_vec(),
+        }
+    }
+
+    /// The host of a form.
+    pub(crate) fn host(&self, services: &[ServiceStart], layers: &[LayerUse]) -> Box<dyn Host> {
+        let surroundings = self.surroundings(services, layers);
+        let mut host: Box<dyn Host> =
+            Box::new(LocalHost::new(carrier(self.folder.path()), surroundings.clone()).unwrap());
+        for layer in layers {
+            host = host.open(layer, &surroundings).unwrap_or_else(|error| panic!("{}: {error}", layer.layer));
+        }
+        host
+    }
+
+    /// Asks the service from where load comes from, until it answers.
+    pub(crate) fn ask(&self, place: SocketAddr) -> ResourceReport {
+        let deadline = Instant::now() + Duration::from_secs(30);
+        loop {
+            if let Some(report) = self.try_ask(place) {
+                return report;
+            }
+            assert!(Instant::now() < deadline, "nothing answers at {place}");
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    }
+
+    pub(crate) fn try_ask(&self, place: SocketAddr) -> Option<ResourceReport> {
+        let mut command = Command::new(std::env::current_exe().unwrap());
+        command.args(["ask", &place.to_string()]);
+        if let Some(seat) = &self.seat {
+            seat.enter(&mut command);
+        }
+        let output = command.output().unwrap();
+        output.status.success().then(|| serde_json::from_slice(&output.stdout).unwrap())
+    }
+
+    /// Closes all, and makes sure that nothing is left.
+    pub(crate) fn close(self) {
+        if let Some(seat) = self.seat {
+            seat.close().unwrap();
+        }
+        if let Some(mark) = self.mark {
+            assert!(leftovers::live_runs().contains(&self.run));
+            let scratch = mark.scratch();
+            let trials: Vec<_> = std::fs::read_dir(&scratch).unwrap().collect();
+            assert!(trials.is_empty(), "left in {}: {trials:?}", scratch.display());
+            mark.close().unwrap();
+            assert!(!scratch.exists());
+        }
+        assert_eq!(left_of(&self.run), []);
+    }
+}
+
+/// What a run has left.
+pub(crate) fn left_of(run: &str) -> Vec<tare_core::host::Leftover> {
+    leftovers::leftovers().unwrap().into_iter().filter(|found| found.run == run).collect()
+}
+
+/// A property of a report, as text.
+pub(crate) fn property<'a>(report: &'a ResourceReport, name: &str) -> &'a str {
+    report.properties.get(name).map_or("", |property| property.value.as_str())
+}
