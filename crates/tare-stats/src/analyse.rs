@@ -267,7 +267,7 @@ fn warnings(record: &Record, analysis: &Analysis) -> Vec<String> {
     for metric in analysis.metrics.iter().filter(|metric| metric.control_differs) {
         let floor = metric.noise_floor.unwrap_or_default() * 100.0;
         warnings.push(format!(
-            "the A/A arm differs from the baseline in {}: treat effects below {floor:.1} % as noise",
+            "the A/A arm differs from the baseline in {} (by chance alone in 1 of 20 runs): treat effects below {floor:.1} % as noise",
             metric.title
         ));
     }

@@ -25,8 +25,12 @@ pub fn student_quantile(probability: f64, degrees: f64) -> f64 {
 /// When there is no comparison or no degree of freedom.
 pub fn dunnett_quantile(confidence: f64, comparisons: u32, degrees: u32) -> f64 {
     assert!(comparisons > 0 && degrees > 0, "a comparison needs an arm and a degree of freedom");
-    let (mut low, mut high) = (0.1, 500.0);
-    while high - low > 1e-6 * high {
+    // It lies between the quantile for one comparison and Bonferroni's; the margin is for rounding.
+    let tail = 0.5 * (1.0 - confidence);
+    let one = student_quantile(1.0 - tail, f64::from(degrees));
+    let bonferroni = student_quantile(1.0 - tail / f64::from(comparisons), f64::from(degrees));
+    let (mut low, mut high) = (0.99 * one, 1.01 * bonferroni);
+    while high - low > 1e-5 * high {
         let middle = 0.5 * (low + high);
         if dunnett_probability(middle, comparisons, f64::from(degrees)) < confidence {
             low = middle;
