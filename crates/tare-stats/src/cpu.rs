@@ -96,7 +96,7 @@ mod tests {
         let mut rows = Vec::new();
         for second in 0..=12 {
             let at = f64::from(second);
-            rows.push(row(at, Vantage::Host, "redis", true, &[("cpu_total_s", 0.5 * at)]));
+            rows.push(row(at, Vantage::Host, "server", true, &[("cpu_total_s", 0.5 * at)]));
             rows.push(row(at, Vantage::Host, "proxy", true, &[("cpu_user_s", 0.1 * at), ("cpu_system_s", 0.2 * at)]));
             rows.push(row(at, Vantage::Host, "probe", false, &[("cpu_total_s", at)]));
             rows.push(row(at, Vantage::Guest, "inner", true, &[("cpu_total_s", at)]));
@@ -108,7 +108,7 @@ mod tests {
     #[test]
     fn a_serving_scope_without_readings_takes_the_figure_away() {
         let mut rows: Vec<TelemetryRow> =
-            (0..3).map(|n| row(f64::from(n), Vantage::Host, "redis", true, &[("cpu_total_s", 1.0)])).collect();
+            (0..3).map(|n| row(f64::from(n), Vantage::Host, "server", true, &[("cpu_total_s", 1.0)])).collect();
         assert!(serving_cpu_s(&window(0.0, 2.0), &rows).is_some());
         rows.push(row(0.0, Vantage::Host, "proxy", true, &[("threads", 3.0)]));
         assert_eq!(serving_cpu_s(&window(0.0, 2.0), &rows), None);

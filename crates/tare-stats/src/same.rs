@@ -131,7 +131,7 @@ mod tests {
     fn a_file_that_differs_is_named_with_its_forms() {
         let (a, libc, other) = (file("/bin/a", "1"), file("/lib/c", "2"), file("/lib/c", "3"));
         let seen: BTreeMap<&str, BTreeSet<Vec<&MappedFile>>> = BTreeMap::from([
-            ("native", BTreeSet::from([vec![&a, &libc]])),
+            ("plain", BTreeSet::from([vec![&a, &libc]])),
             ("boxed", BTreeSet::from([vec![&a, &other]])),
             ("caged", BTreeSet::from([vec![&a]])),
         ]);

@@ -73,7 +73,7 @@ mod tests {
             .map(|second| TelemetryRow {
                 at_ns: second * 1_000_000_000,
                 vantage: Vantage::Host,
-                scope: "redis".into(),
+                scope: "server".into(),
                 serving: true,
                 values: [("cpu_total_s".to_owned(), 0.04 * second as f64)].into(),
             })
