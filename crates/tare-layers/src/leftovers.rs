@@ -349,6 +349,10 @@ mod tests {
         let mut command = Command::new("sleep");
         mark_process("zz00zz", command.arg("60"));
         let mut child = command.spawn().unwrap();
+        // Its environment shows a moment after it was started.
+        while run_in_environment(child.id()).is_none() && child.try_wait().unwrap().is_none() {
+            std::thread::yield_now();
+        }
         assert_eq!(run_in_environment(child.id()).as_deref(), Some("zz00zz"));
         assert!(marked_processes().iter().any(|(run, pid, _)| run == "zz00zz" && *pid == child.id()));
         child.kill().unwrap();

@@ -182,11 +182,11 @@ impl Stage {
     }
 
     /// Closes all, and makes sure that nothing is left.
-    pub(crate) fn close(self) {
-        if let Some(seat) = self.seat {
+    pub(crate) fn close(mut self) {
+        if let Some(seat) = self.seat.take() {
             seat.close().unwrap();
         }
-        if let Some(mark) = self.mark {
+        if let Some(mark) = self.mark.take() {
             assert!(leftovers::live_runs().contains(&self.run));
             let scratch = mark.scratch();
             let trials: Vec<_> = std::fs::read_dir(&scratch).unwrap().collect();
@@ -195,6 +195,19 @@ impl Stage {
             assert!(!scratch.exists());
         }
         assert_eq!(left_of(&self.run), []);
+    }
+}
+
+impl Drop for Stage {
+    fn drop(&mut self) {
+        // A check that failed must not spoil those after it, nor leave the machine dirty.
+        if std::thread::panicking() {
+            for leftover in leftovers::leftovers().unwrap_or_default().iter().filter(|found| found.run == self.run) {
+                if let Err(fault) = leftovers::remove(leftover) {
+                    println!("could not clean up: {fault}");
+                }
+            }
+        }
     }
 }
 
