@@ -81,7 +81,8 @@ fn variants() {
 fn container_in_guest() {
     let row = LAYERS.iter().find(|row| row.name == "container").unwrap();
     let start = redis();
-    for network in ["published", "bridge", "host"] {
+    // The layer's own test has its networks; here are the two ways into the guest: its address, and a route through it.
+    for network in ["published", "bridge"] {
         let text = format!("network: {network}");
         let mut problems = Problems::new("study.yaml", &text);
         let options = (row.options)(&parse(&text, &mut problems).unwrap(), &mut problems).unwrap();

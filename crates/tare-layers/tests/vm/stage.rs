@@ -99,6 +99,10 @@ impl BundleStore for DebianStore {
             let include = format!("--include={}", packages.join(","));
             let mut command = Command::new("mmdebstrap");
             run(command.args(["--quiet", "--variant=extract", &include, "bookworm"]).arg(path));
+            // What the packages' installation scripts, which are not run, would do.
+            for name in ["iptables", "ip6tables"].iter().filter(|_| path.join("usr/sbin/xtables-nft-multi").exists()) {
+                std::os::unix::fs::symlink("xtables-nft-multi", path.join("usr/sbin").join(name)).unwrap();
+            }
         });
         Ok(Arc::new(DebianBundle { tree, name }))
     }
