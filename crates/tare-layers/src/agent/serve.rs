@@ -78,7 +78,9 @@ mod tests {
     use std::os::unix::net::UnixStream;
     use std::time::Duration;
     use tare_core::form::LayerUse;
-    use tare_core::host::{Facts, Instance, InstanceState, MappedFile, ResourceReport, ServiceStart, Surroundings};
+    use tare_core::host::{
+        Facts, Instance, InstanceState, MappedFile, OpenError, ResourceReport, ServiceStart, Surroundings,
+    };
     use tare_core::telemetry::{Scope, TelemetryRow, Vantage};
 
     /// Answers every call with something recognisable.
