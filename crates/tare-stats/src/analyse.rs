@@ -184,16 +184,16 @@ fn compare_arms(analysis: &mut MetricAnalysis, metric: &TrialMetric, arms: &[Arm
     let forms: Vec<&BlockLogs> = claimed.filter_map(|arm| logs.get(arm.name.as_str())).collect();
     let family = Family::choose(baseline, control, &forms, table);
     let control_differences = control.map(|control| Differences::of(control, baseline));
-    let check = control_differences.as_ref().and_then(|d| Some((d.mean(), family.check(d)?)));
-    let floor = check.as_ref().map(|(mean, precision)| mean.abs() + precision.half_width());
-    let differs = check.is_some_and(|(mean, precision)| !precision.interval(mean).contains(1.0));
+    let floor = control_differences.as_ref().and_then(|d| Some(d.mean().abs() + family.floor(d)?.half_width()));
+    let alarm = control_differences.as_ref().and_then(|d| Some(family.alarm(d)?.interval(d.mean())));
+    let differs = alarm.is_some_and(|interval| !interval.contains(1.0));
     let mut ratios = Vec::new();
     for arm in others() {
         let Some(differences) = logs.get(arm.name.as_str()).map(|arm| Differences::of(arm, baseline)) else { continue };
         if differences.n() == 0 {
             continue;
         }
-        let precision = if arm.control { family.check(&differences) } else { family.claim(&differences) };
+        let precision = if arm.control { family.alarm(&differences) } else { family.claim(&differences) };
         ratios.push(ratio(metric, arm, &differences, precision.filter(|_| arm.emulated.is_none()), floor));
     }
     analysis.method = family.method;
@@ -267,7 +267,7 @@ fn warnings(record: &Record, analysis: &Analysis) -> Vec<String> {
     for metric in analysis.metrics.iter().filter(|metric| metric.control_differs) {
         let floor = metric.noise_floor.unwrap_or_default() * 100.0;
         warnings.push(format!(
-            "the A/A arm differs from the baseline in {} (by chance alone in 1 of 20 runs): treat effects below {floor:.1} % as noise",
+            "the A/A arm differs from the baseline in {} (by chance alone in at most 1 of 20 runs): treat effects below {floor:.1} % as noise",
             metric.title
         ));
     }

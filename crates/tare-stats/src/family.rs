@@ -5,6 +5,7 @@ use crate::analysis::Method;
 use crate::paired::{BLOCKS_MIN, BlockLogs, Differences, Precision};
 use crate::quantile::{DunnettTable, student_quantile};
 use statrs::distribution::{ContinuousCDF, FisherSnedecor};
+use tare_core::record::TRIAL_METRICS;
 
 /// The probability that the intervals hold.
 pub(crate) const CONFIDENCE: f64 = 0.95;
@@ -56,9 +57,19 @@ impl Family {
         self.precision(differences, self.dunnett, 1.0 - tail)
     }
 
-    /// The precision of the A/A control's, not adjusted: it is a check, and must be sharp.
-    pub(crate) fn check(&self, differences: &Differences) -> Option<Precision> {
-        let level = 0.5 * (1.0 + CONFIDENCE);
+    /// The precision of the A/A control's for the noise floor, not adjusted: the floor must not be wider than need be.
+    pub(crate) fn floor(&self, differences: &Differences) -> Option<Precision> {
+        self.control(differences, 0.5 * (1.0 + CONFIDENCE))
+    }
+
+    /// The precision of the A/A control's for the alarm, shared out over the metrics (Bonferroni): of runs in which
+    /// nothing differs, at most 1 in 20 raises an alarm, in whichever metric.
+    pub(crate) fn alarm(&self, differences: &Differences) -> Option<Precision> {
+        let metrics = TRIAL_METRICS.iter().filter(|metric| metric.compared).count();
+        self.control(differences, 1.0 - 0.5 * (1.0 - CONFIDENCE) / metrics as f64)
+    }
+
+    fn control(&self, differences: &Differences, level: f64) -> Option<Precision> {
         let quantile = self.pooled.map_or(f64::NAN, |(_, degrees)| student_quantile(level, f64::from(degrees)));
         self.precision(differences, quantile, level)
     }
@@ -167,7 +178,7 @@ pub(crate) mod tests {
             };
             let of = |arm: usize| Differences::of(&arms[arm], &arms[0]);
             all_hold += u32::from((2..arms.len()).all(|arm| holds(arm, family.claim(&of(arm)), &of(arm))));
-            control_holds += u32::from(holds(1, family.check(&of(1)), &of(1)));
+            control_holds += u32::from(holds(1, family.floor(&of(1)), &of(1)));
         }
         (f64::from(all_hold) / f64::from(EXPERIMENTS), f64::from(control_holds) / f64::from(EXPERIMENTS))
     }
