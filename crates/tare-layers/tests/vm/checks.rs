@@ -90,6 +90,7 @@ fn container_in_guest() {
         let stage = Stage::open(std::slice::from_ref(&start), std::slice::from_ref(&inner));
         let began = Instant::now();
         let guest = stage.guest(&vm(json!({})), &program()).unwrap();
+        println!("  the guest answers after {:.1} s", began.elapsed().as_secs_f64());
         let mut host = guest.open(&inner, &stage.surroundings).unwrap();
         println!("  an engine in a guest answers after {:.1} s", began.elapsed().as_secs_f64());
         let instance = host.start(&start).unwrap();
