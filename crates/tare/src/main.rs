@@ -28,8 +28,8 @@ pub(crate) const EXIT_MISTAKE: u8 = 2;
 pub(crate) const EXIT_INTERRUPTED: u8 = 130;
 
 fn main() -> ExitCode {
-    // As pid 1 of a guest there is nobody to read usage errors, and the kernel chooses the arguments.
-    if std::process::id() == 1 {
+    // In a guest the kernel adds arguments of its own behind this one, and there is nobody to read usage errors.
+    if std::env::args_os().nth(1).is_some_and(|verb| verb == "agent") {
         tare_layers::agent::run_guest(tare_telemetry::process_prober);
     }
     let cli = Cli::parse();

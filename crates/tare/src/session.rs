@@ -3,7 +3,7 @@
 use crate::apparatus::Machine;
 use crate::cli::Format;
 use crate::cmd::report::{plain_style, render, terminal_style};
-use crate::cmd::{Mistake, print, write_file};
+use crate::cmd::{print, write_file};
 use crate::progress::Progress;
 use crate::{EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, history, paths};
 use anyhow::Result;
@@ -164,9 +164,4 @@ pub(crate) fn folder_stamp() -> String {
     stamp.chars().filter(char::is_ascii_digit).collect::<String>().split_at(8).0.to_owned()
         + "-"
         + &stamp.chars().filter(char::is_ascii_digit).skip(8).collect::<String>()
-}
-
-/// A fault that is the user's mistake: exit code 2.
-pub(crate) fn mistake(fault: &Fault) -> Mistake {
-    Mistake::new(fault.to_string())
 }

@@ -1,0 +1,116 @@
+//! A server that Tare has never seen: an image made elsewhere and a workload folder of twenty lines, no Rust.
+
+use crate::lab::{Lab, text};
+use std::process::Command;
+use tare_core::trial::Outcome;
+
+const WORKLOAD: &str = "\
+workload: stranger
+about: memcached out of somebody's image
+services:
+  cache:
+    bundle: {image: ./image.tar}
+    command: [/usr/bin/memcached, -p, '11211', -l, 0.0.0.0, -U, '0', -m, '64']
+    ports: {cache: 11211}
+    volumes: {/data: 16MiB}
+load:
+  protocol:
+    tcp:
+      request: \"get tare\\r\\n\"
+      reply: {until: \"END\\r\\n\"}
+";
+
+const STUDY: &str = "\
+study: strange
+workload: ./stranger
+load: {closed: {connections: 8}}
+time: {settle: 200ms, measure: 1s}
+repeat: 1
+forms: {native: [], container: [container], hostnet: [container: {network: host}], bridge: [container: {network: bridge}]}
+";
+
+#[test]
+fn an_image_made_elsewhere_runs_in_the_forms() {
+    let Some(lab) = Lab::with_engine(&["mmdebstrap", "docker"]) else { return };
+    let folder = lab.path("stranger");
+    std::fs::create_dir_all(&folder).unwrap();
+    std::fs::write(folder.join("workload.yaml"), WORKLOAD).unwrap();
+    std::fs::write(lab.path("strange.yaml"), STUDY).unwrap();
+    // Made by other means than Tare's own: a tree of packages, imported, then saved by the engine.
+    let made = Command::new("sh")
+        .args(["-ec", "mmdebstrap --quiet --variant=extract --include=memcached \"$1\" - | docker import - stranger:e2e; \
+               docker save stranger:e2e > \"$2/image.tar\"; docker rmi stranger:e2e", "sh"])
+        .arg(codename())
+        .arg(&folder)
+        .env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin")
+        .output()
+        .unwrap();
+    assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+    let (study, record) = (lab.path("strange.yaml"), lab.path("record"));
+    lab.expect(0, &["check", text(&study)]);
+    lab.expect(0, &["run", text(&study), "--out", text(&record)]);
+    lab.expect_clean();
+    let read = lab.record(&record);
+    assert_eq!(read.trials.len(), 5);
+    for trial in &read.trials {
+        assert_eq!(trial.record.outcome, Outcome::Measured, "{}", trial.record.trial.arm());
+        assert_eq!(trial.record.mapped, read.trials[0].record.mapped);
+    }
+}
+
+fn codename() -> String {
+    let release = std::fs::read_to_string("/etc/os-release").unwrap();
+    let line = release.lines().find_map(|line| line.strip_prefix("VERSION_CODENAME=")).unwrap();
+    line.trim_matches('"').to_owned()
+}
+
+#[test]
+fn archives_that_are_wrong_are_refused_with_their_entry() {
+    let Some(lab) = Lab::open(&["tar"]) else { return };
+    let outside = lab.path("outside");
+    std::fs::create_dir_all(&outside).unwrap();
+    let bad = lab.path("bad");
+    std::fs::create_dir_all(&bad).unwrap();
+    let files: [(&str, Vec<u8>); 6] = [
+        ("empty.tar", Vec::new()),
+        ("words.tar", b"these are words, not an archive".to_vec()),
+        ("zeros.tar", vec![0; 10_240]),
+        ("gzip.tar.gz", vec![0x1f, 0x8b, 8, 0, 0, 0]),
+        ("zstd.tar.zst", vec![0x28, 0xb5, 0x2f, 0xfd, 1, 2, 3]),
+        ("cut.tar", tar_with("manifest.json", b"[{\"Config\":\"c\",\"Layers\":[\"../../outside/l.tar\"]}]")[..600].to_vec()),
+    ];
+    for (name, bytes) in files {
+        std::fs::write(bad.join(name), bytes).unwrap();
+    }
+    let escapes = tar_with("manifest.json", b"[{\"Config\":\"../../etc/passwd\",\"Layers\":[\"../../outside/l.tar\"]}]");
+    std::fs::write(bad.join("escapes.tar"), escapes).unwrap();
+    for entry in std::fs::read_dir(&bad).unwrap() {
+        let path = entry.unwrap().path();
+        let said = lab.expect(2, &["bundle", "build", "--image", text(&path)]);
+        assert!(said.contains(path.file_name().unwrap().to_str().unwrap()), "the file is named: {said}");
+        assert!(!said.contains("RUST_BACKTRACE"), "{said}");
+    }
+    assert_eq!(std::fs::read_dir(&outside).unwrap().count(), 0);
+    lab.expect(2, &["bundle", "build", "--image", "/no/such/image.tar"]);
+    lab.expect(2, &["bundle", "build", "--folder", "/no/such/folder"]);
+}
+
+/// A tar archive of one file.
+fn tar_with(name: &str, content: &[u8]) -> Vec<u8> {
+    let mut header = [0_u8; 512];
+    header[..name.len()].copy_from_slice(name.as_bytes());
+    header[100..108].copy_from_slice(b"0000644\0");
+    header[108..116].copy_from_slice(b"0000000\0");
+    header[116..124].copy_from_slice(b"0000000\0");
+    header[124..136].copy_from_slice(format!("{:011o}\0", content.len()).as_bytes());
+    header[136..148].copy_from_slice(b"00000000000\0");
+    header[156] = b'0';
+    header[257..265].copy_from_slice(b"ustar\x0000");
+    header[148..156].copy_from_slice(b"        ");
+    let sum: u32 = header.iter().map(|byte| u32::from(*byte)).sum();
+    header[148..156].copy_from_slice(format!("{sum:06o}\0 ").as_bytes());
+    let mut archive = header.to_vec();
+    archive.extend_from_slice(content);
+    archive.resize(archive.len().div_ceil(512) * 512 + 1024, 0);
+    archive
+}

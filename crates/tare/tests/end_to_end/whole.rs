@@ -1,0 +1,94 @@
+//! The main job: one Redis, weighed in every form.
+
+use crate::lab::{Lab, text};
+use serde_json::Value;
+use tare_core::trial::Outcome;
+
+#[test]
+fn redis_is_weighed_natively_and_in_containers() {
+    let Some(lab) = Lab::with_engine(&["mmdebstrap"]) else { return };
+    let record = lab.path("record");
+    let args = ["run", "--form", "container", "--form", "container-hostnet", "--repeat", "3", "--measure", "2s"];
+    let said = lab.expect(0, &[&args[..], &["--out", text(&record)]].concat());
+    lab.expect_clean();
+    assert!(said.contains("report.html"), "{said}");
+    let read = lab.record(&record);
+    assert_eq!(read.trials.len(), 3 * 4, "three forms and the control, three times");
+    for trial in &read.trials {
+        let record = &trial.record;
+        assert_eq!(record.outcome, Outcome::Measured, "{}", record.trial.arm());
+        assert!(record.metrics["throughput"] > 100.0, "{:?}", record.metrics);
+        assert!(record.metrics.contains_key("cpu_us_per_op"), "{:?}", record.metrics);
+        let load = record.load.as_ref().unwrap();
+        assert!(load.checks.len() >= 3 && load.checks.iter().all(|check| check.passed), "{:?}", load.checks);
+        assert!(!trial.seconds.is_empty() && !trial.telemetry.is_empty());
+        assert!(record.mapped["redis"].iter().any(|file| file.path.ends_with("redis-check-rdb") || file.path.contains("redis")));
+    }
+    let bits: Vec<_> = read.trials.iter().map(|trial| &trial.record.mapped).collect();
+    assert!(bits.windows(2).all(|pair| pair[0] == pair[1]), "all forms run the same files");
+    let json: Value = serde_json::from_str(&lab.expect(0, &["report", text(&record), "--format", "json"])).unwrap();
+    assert!(json.pointer("/analysis/metrics").is_some(), "{json:#}");
+    let csv = lab.expect(0, &["report", text(&record), "--format", "csv"]);
+    assert!(csv.lines().count() > 12 * 4, "{csv}");
+    let page = std::fs::read_to_string(record.join("report.html")).unwrap();
+    assert!(page.contains("<svg") && !page.contains("http://") || page.contains("www.w3.org"), "self-contained");
+    assert!(lab.expect(0, &["resume", text(&record)]).contains("every trial is on disk"));
+    assert!(lab.expect(0, &["history"]).contains(&read.header.run));
+    let compared = lab.expect(0, &["compare", text(&record), text(&record)]);
+    assert!(compared.contains("throughput"), "{compared}");
+    let table = lab.expect(0, &["report", text(&record)]);
+    assert!(table.lines().all(|line| line.chars().count() <= 80), "{table}");
+    assert!(table.contains("same bits  redis: yes"), "{table}");
+}
+
+#[test]
+fn redis_is_weighed_in_a_guest_and_in_a_container_in_a_guest() {
+    let Some(lab) = Lab::with_engine(&["mmdebstrap", "qemu-system-x86_64"]) else { return };
+    let record = lab.path("record");
+    let args = ["run", "--form", "vm", "--form", "vm+container", "--repeat", "1", "--measure", "2s"];
+    let output = lab.tare(&[&args[..], &["--out", text(&record)]].concat());
+    let said = crate::lab::said(&output);
+    lab.expect_clean();
+    let read = lab.record(&record);
+    for trial in &read.trials {
+        let record = &trial.record;
+        assert_eq!(record.outcome, Outcome::Measured, "{}: {said}", record.trial.arm());
+    }
+    assert_eq!(read.trials.len(), 4);
+    let guests: Vec<_> = read.trials.iter().filter(|trial| trial.record.trial.form.starts_with("vm")).collect();
+    assert_eq!(guests.len(), 2);
+    for trial in guests {
+        let vantages: std::collections::BTreeSet<_> = trial.telemetry.iter().map(|row| row.vantage).collect();
+        assert_eq!(vantages.len(), 2, "a guest is seen from inside and from outside");
+        assert_eq!(trial.record.mapped, read.trials[0].record.mapped, "the guest runs the same files");
+    }
+    assert_eq!(output.status.code(), Some(0), "{said}");
+    let table = lab.expect(0, &["report", text(&record)]);
+    let emulated = read.header.forms["vm"].emulated.is_some();
+    assert_eq!(table.contains("EMULATED"), emulated, "{table}");
+}
+
+#[test]
+fn an_interrupt_takes_the_trial_down_and_keeps_what_was_measured() {
+    let Some(lab) = Lab::open(&["mmdebstrap"]) else { return };
+    let record = lab.path("record");
+    let args = ["run", "--form", "native", "--repeat", "2", "--measure", "2s", "--out", text(&record)];
+    let mut child = lab.command(&args).stdout(std::process::Stdio::null()).spawn().unwrap();
+    while !record.join("trials/0001/trial.json").exists() {
+        assert!(child.try_wait().unwrap().is_none(), "the run ended before its second trial");
+        std::thread::sleep(std::time::Duration::from_millis(50));
+    }
+    std::thread::sleep(std::time::Duration::from_millis(1500));
+    let pid = rustix::process::Pid::from_child(&child);
+    rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(130));
+    lab.expect_clean();
+    let kept = lab.record(&record);
+    assert!(kept.trials.len() >= 2 && kept.trials.len() < 4, "{}", kept.trials.len());
+    assert_eq!(kept.end.as_ref().unwrap().how, "interrupted");
+    lab.expect(0, &["resume", text(&record)]);
+    let whole = lab.record(&record);
+    assert_eq!(whole.trials.len(), 4);
+    assert_eq!(whole.trials[..kept.trials.len()], kept.trials[..], "what was kept is untouched");
+    assert_eq!(whole.end.unwrap().how, "complete");
+}
