@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::UNIX_EPOCH;
 use tare_core::bundle::{Bundle, Recipe, Source};
 use tare_core::fault::{Doing, Fault};
 
@@ -96,7 +96,7 @@ impl Built {
         let Ok(lock) = places::lock_file(&folder.join("lock"), FlockOperation::LockShared) else { return Ok(None) };
         // It may have been removed while the lock was waited for.
         let Ok(facts) = read_facts(&folder) else { return Ok(None) };
-        lock.set_modified(SystemTime::now()).doing(what())?;
+        lock.set_modified(crate::clock::now()).doing(what())?;
         Ok(Some(Built { folder, places: places.clone(), facts, emitting: Mutex::new(()), _lock: lock }))
     }
 

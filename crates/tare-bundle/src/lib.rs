@@ -15,6 +15,7 @@
 //! rename; and no path of an archive is ever opened by name, see [`unpack`].
 
 mod built;
+mod clock;
 mod command;
 mod digest;
 mod emit;

@@ -13,7 +13,6 @@ use std::collections::HashMap;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{SystemTime, UNIX_EPOCH};
 use tare_core::bundle::{Bundle, BundleStore, Kernel, Recipe, Source};
 use tare_core::fault::{Doing, Fault};
 
@@ -180,9 +179,10 @@ impl Store {
         match &recipe.source {
             Source::Packages(names) => versions = packages::build(names, &work.path, &mut assembly)?,
             Source::Image(image) => {
-                config = Some(image::build(&self.image_file(image, &work.path)?, &work.path, &mut assembly)?);
+                let file = self.image_file(image, &work.path).map_err(of_input)?;
+                config = Some(image::build(&file, &work.path, &mut assembly).map_err(of_input)?);
             }
-            Source::Folder(from) => folder::copy(from, &mut assembly)?,
+            Source::Folder(from) => folder::copy(from, &mut assembly).map_err(of_input)?,
         }
         for file in &recipe.files {
             let relative = file.path.strip_prefix('/').unwrap_or(&file.path);
@@ -208,7 +208,7 @@ impl Store {
         let entries = tree::read(&root)?;
         let digest = digest::of_tree(&root, &entries)?;
         let tree_bytes = entries.iter().map(|entry| if let Kind::File(size) = entry.kind { size } else { 0 }).sum();
-        let built_at = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs());
+        let built_at = crate::clock::unix_seconds();
         let (recipe, tree_entries) = (recipe.clone(), entries.len() as u64);
         let facts = Facts { digest: digest.clone(), recipe, built_at, tree_bytes, tree_entries, packages, image };
         let what = || format!("keep the bundle {digest}");
@@ -268,17 +268,22 @@ fn key(recipe: &Recipe) -> Result<String, Fault> {
             hash.update(format!(" {} {}", distribution.id, distribution.codename));
         }
         Source::Image(image) if is_path(image) && Path::new(image).is_dir() => {
-            hash.update(folder::identity(Path::new(image))?);
+            hash.update(folder::identity(Path::new(image)).map_err(of_input)?);
         }
         Source::Image(image) if is_path(image) => {
             let remedy = "name an archive (`docker save -o FILE IMAGE`), an OCI layout, or an image's reference";
             let facts = std::fs::metadata(image).doing(format_args!("find the image {image}"));
-            let facts = facts.map_err(|fault| fault.remedy(remedy))?;
+            let facts = facts.map_err(|fault| fault.remedy(remedy).as_mistake())?;
             let (time, nanos) = (facts.ctime(), facts.ctime_nsec());
             hash.update(format!(" {} {} {time} {nanos}", facts.ino(), facts.size()));
         }
         Source::Image(_) => {}
-        Source::Folder(from) => hash.update(folder::identity(from)?),
+        Source::Folder(from) => hash.update(folder::identity(from).map_err(of_input)?),
     }
     Ok(digest::hex(&hash.finalize())[..32].to_owned())
+}
+/// What goes wrong with an image or a folder is wrong with it, and so the user's to mend, but for a full disk.
+fn of_input(fault: Fault) -> Fault {
+    let full = std::io::Error::from(rustix::io::Errno::NOSPC).to_string();
+    if fault.message.contains(&full) { fault } else { fault.as_mistake() }
 }

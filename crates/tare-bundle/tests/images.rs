@@ -116,8 +116,31 @@ fn one_image_in_every_shape_makes_one_tree() {
     assert_eq!(std::fs::read(other.directory().unwrap().join("etc/config")).unwrap(), b"other");
 }
 
-#[test]
-fn malformed_images_are_faults_that_leave_nothing() {
+/// Two links that name each other.
+fn looped() -> Vec<u8> {
+    let mut builder = tar::Builder::new(Vec::new());
+    let mut link = tar::Header::new_gnu();
+    link.set_entry_type(tar::EntryType::Symlink);
+    link.set_size(0);
+    link.set_mode(0o777);
+    builder.append_link(&mut link, "index.json", "other").unwrap();
+    builder.append_link(&mut link, "other", "index.json").unwrap();
+    builder.into_inner().unwrap()
+}
+
+/// An archive whose entry announces 8 GiB.
+fn huge() -> Vec<u8> {
+    let mut huge = tarball(&[("x", b"")]);
+    huge[124..136].copy_from_slice(b"77777777777\0");
+    let header = tar::Header::from_byte_slice(&huge[..512]).clone();
+    let mut header = header;
+    header.set_cksum();
+    huge[..512].copy_from_slice(header.as_bytes());
+    huge
+}
+
+/// Images that are wrong, each in a way of its own.
+fn malformed() -> Vec<(&'static str, Vec<u8>)> {
     let layer = tarball(&[("x", b"content")]);
     let good = layout(&[gzip(&layer)]);
     let packed = pack(&good);
@@ -131,24 +154,10 @@ fn malformed_images_are_faults_that_leave_nothing() {
     let no_layer = layout(&[b"no layer".to_vec()]);
     let mut wrong_id = saved(&layer);
     wrong_id[1].1 = tarball(&[("y", b"other")]);
-    let mut huge = tarball(&[("x", b"")]);
-    huge[124..136].copy_from_slice(b"77777777777\0");
-    let header = tar::Header::from_byte_slice(&huge[..512]).clone();
-    let mut header = header;
-    header.set_cksum();
-    huge[..512].copy_from_slice(header.as_bytes());
-    let looped = {
-        let mut builder = tar::Builder::new(Vec::new());
-        let mut link = tar::Header::new_gnu();
-        link.set_entry_type(tar::EntryType::Symlink);
-        link.set_size(0);
-        link.set_mode(0o777);
-        builder.append_link(&mut link, "index.json", "other").unwrap();
-        builder.append_link(&mut link, "other", "index.json").unwrap();
-        builder.into_inner().unwrap()
-    };
+    let huge = huge();
+    let looped = looped();
     let many = "{\"digest\": \"sha256:x\"},".repeat(2000);
-    let cases: Vec<(&str, Vec<u8>)> = vec![
+    vec![
         ("empty", Vec::new()),
         ("noise", vec![0xa5; 5000]),
         ("zeroes", vec![0; 10240]),
@@ -187,7 +196,12 @@ fn malformed_images_are_faults_that_leave_nothing() {
         ("layer announces 8 GiB", pack(&layout(&[huge.clone()]))),
         ("part announces 8 GiB", huge),
         ("links in a circle", looped),
-    ];
+    ]
+}
+
+#[test]
+fn malformed_images_are_faults_that_leave_nothing() {
+    let cases = malformed();
     assert!(cases.len() > 30);
     let folder = tempfile::tempdir().unwrap();
     let store = Store::open(&folder.path().join("store")).unwrap();

@@ -5,6 +5,7 @@
 
 pub mod agent;
 pub mod container;
+mod environment;
 pub mod leftovers;
 pub mod local;
 pub mod mock;

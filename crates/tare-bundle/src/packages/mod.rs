@@ -13,7 +13,6 @@ use crate::unpack::layer::Assembly;
 use sources::Distribution;
 use std::fs::File;
 use std::path::{Path, PathBuf};
-use std::time::{SystemTime, UNIX_EPOCH};
 use tare_core::fault::{Doing, Fault};
 
 /// Starts the lines by which the extraction hook tells packages from their scripts.
@@ -78,7 +77,7 @@ pub(crate) fn build(packages: &[String], work: &Path, assembly: &mut Assembly) -
     // A package does not list those essential ones that it may take for granted.
     let mut wanted = vec!["?essential".to_owned()];
     wanted.extend_from_slice(packages);
-    let start = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs());
+    let start = crate::clock::unix_seconds();
     let fetched = fetch(&wanted, work)?;
     let archive = File::open(&fetched.archive).doing("open the extracted packages")?;
     assembly.latest = i64::try_from(start).unwrap_or(i64::MAX) - 60;

@@ -3,12 +3,12 @@
 use std::path::PathBuf;
 use tare_core::fault::Fault;
 
-/// The sockets at which an engine may listen, the user's own choice first. Only this function reads the environment.
+/// The sockets at which an engine may listen, the user's own choice first.
 ///
 /// # Errors
 /// When the user's choice is not on this machine: processes and limits of a remote engine cannot be observed.
 pub(crate) fn candidates() -> Result<Vec<PathBuf>, Fault> {
-    candidates_given(std::env::var("DOCKER_HOST").ok().filter(|text| !text.is_empty()))
+    candidates_given(crate::environment::docker_host())
 }
 
 fn candidates_given(chosen: Option<String>) -> Result<Vec<PathBuf>, Fault> {

@@ -38,8 +38,7 @@ impl Qemu {
             Fault::new("QEMU is not installed, so this machine can run no guests")
                 .remedy("apt-get install qemu-system-x86")
         };
-        let folders = std::env::var_os("PATH").unwrap_or_default();
-        let program = std::env::split_paths(&folders).map(|folder| folder.join(QEMU)).find(|path| path.is_file());
+        let program = crate::environment::path().into_iter().map(|dir| dir.join(QEMU)).find(|path| path.is_file());
         let program = program.ok_or_else(missing)?;
         let said = Command::new(&program).arg("--version").output().doing("ask QEMU for its version")?;
         let said = String::from_utf8_lossy(&said.stdout).into_owned();

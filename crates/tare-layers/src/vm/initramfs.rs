@@ -17,7 +17,8 @@ const LAYOUT: &str = "1";
 /// One that nobody packed or used for so long belongs to a kernel or program of the past.
 const KEEP_FOR: Duration = Duration::from_secs(14 * 24 * 3600);
 
-/// The packed file system with the agent `program` and the modules of `kernel` that every guest needs, and `more`; packed now if it is not there.
+/// The packed file system with the agent `program` and the modules of `kernel` that every guest needs, and `more`;
+/// packed now if it is not there.
 ///
 /// # Errors
 /// When something cannot be read, a module is missing, or the result cannot be written.

@@ -73,7 +73,9 @@ mod tests {
 
     proptest! {
         #[test]
-        fn sums_never_fall(rounds in proptest::collection::vec(proptest::collection::vec((0_u8..4, 0_u32..100), 0..6), 1..20)) {
+        fn sums_never_fall(
+            rounds in proptest::collection::vec(proptest::collection::vec((0_u8..4, 0_u32..100), 0..6), 1..20),
+        ) {
             let mut parts = Parts::<1>::default();
             let mut last = 0.0;
             for round in rounds {

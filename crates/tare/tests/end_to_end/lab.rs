@@ -52,7 +52,7 @@ impl Lab {
 
     /// The program, in the source tree's root so that it finds studies and workloads.
     pub(crate) fn command(&self, args: &[&str]) -> Command {
-        let built = option_env!("CARGO_BIN_EXE_tare").expect("cargo builds the program for its tests");
+        let built = env!("CARGO_BIN_EXE_tare");
         let program = std::env::var_os("TARE_BIN").unwrap_or_else(|| built.into());
         let mut command = Command::new(program);
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");

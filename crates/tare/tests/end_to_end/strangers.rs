@@ -38,8 +38,12 @@ fn an_image_made_elsewhere_runs_in_the_forms() {
     std::fs::write(lab.path("strange.yaml"), STUDY).unwrap();
     // Made by other means than Tare's own: a tree of packages, imported, then saved by the engine.
     let made = Command::new("sh")
-        .args(["-ec", "mmdebstrap --quiet --variant=extract --include=memcached \"$1\" - | docker import - stranger:e2e; \
-               docker save stranger:e2e > \"$2/image.tar\"; docker rmi stranger:e2e", "sh"])
+        .args([
+            "-ec",
+            "mmdebstrap --quiet --variant=extract --include=memcached \"$1\" - | docker import - stranger:e2e; \
+               docker save stranger:e2e > \"$2/image.tar\"; docker rmi stranger:e2e",
+            "sh",
+        ])
         .arg(codename())
         .arg(&folder)
         .env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin")
@@ -77,12 +81,16 @@ fn archives_that_are_wrong_are_refused_with_their_entry() {
         ("zeros.tar", vec![0; 10_240]),
         ("gzip.tar.gz", vec![0x1f, 0x8b, 8, 0, 0, 0]),
         ("zstd.tar.zst", vec![0x28, 0xb5, 0x2f, 0xfd, 1, 2, 3]),
-        ("cut.tar", tar_with("manifest.json", b"[{\"Config\":\"c\",\"Layers\":[\"../../outside/l.tar\"]}]")[..600].to_vec()),
+        (
+            "cut.tar",
+            tar_with("manifest.json", b"[{\"Config\":\"c\",\"Layers\":[\"../../outside/l.tar\"]}]")[..600].to_vec(),
+        ),
     ];
     for (name, bytes) in files {
         std::fs::write(bad.join(name), bytes).unwrap();
     }
-    let escapes = tar_with("manifest.json", b"[{\"Config\":\"../../etc/passwd\",\"Layers\":[\"../../outside/l.tar\"]}]");
+    let escapes =
+        tar_with("manifest.json", b"[{\"Config\":\"../../etc/passwd\",\"Layers\":[\"../../outside/l.tar\"]}]");
     std::fs::write(bad.join("escapes.tar"), escapes).unwrap();
     for entry in std::fs::read_dir(&bad).unwrap() {
         let path = entry.unwrap().path();

@@ -15,14 +15,26 @@ repeat: 1
 forms: {native: [], hostnet: [container: {network: host}]}
 ";
 
+/// A Redis that is told what is wrong with it.
+const SICK: &str = "\
+workload: sick
+services:
+  redis:
+    bundle: {packages: [redis-server]}
+    command: [/usr/bin/redis-server, --bind, 0.0.0.0, --protected-mode, 'no', --port, '7003', --save, '', --dir, /data
+      ARGUMENTS]
+    ports: {redis: 7003}
+    volumes: {/data: 16MiB}
+    resources: {memory: 64MiB}
+EXTRA
+load:
+  protocol: {redis: {keys: 1000}}
+";
+
 fn workload(lab: &Lab, arguments: &str, extra: &str) -> PathBuf {
     let folder = lab.path("sick");
     std::fs::create_dir_all(&folder).unwrap();
-    let text = format!(
-        "workload: sick\nservices:\n  redis:\n    bundle: {{packages: [redis-server]}}\n    command: [/usr/bin/redis-server, --bind, 0.0.0.0, \
-         --protected-mode, 'no', --port, '7003', --save, '', --dir, /data{arguments}]\n    ports: {{redis: 7003}}\n    \
-         volumes: {{/data: 16MiB}}\n    resources: {{memory: 64MiB}}\n{extra}load:\n  protocol: {{redis: {{keys: 1000}}}}\n"
-    );
+    let text = SICK.replace("ARGUMENTS", arguments).replace("EXTRA", extra);
     std::fs::write(folder.join("workload.yaml"), text).unwrap();
     let study = lab.path("trouble.yaml");
     std::fs::write(&study, STUDY).unwrap();
@@ -113,7 +125,18 @@ fn a_full_disk_ends_the_run_and_keeps_what_was_written() {
     let mounted = Command::new("mount").args(["-t", "tmpfs", "-o", "size=48k", "none"]).arg(&disk).status().unwrap();
     assert!(mounted.success());
     let record = disk.join("record");
-    let output = lab.tare(&["run", text(&study), "--form", "native", "--repeat", "9", "--measure", "1s", "--out", text(&record)]);
+    let output = lab.tare(&[
+        "run",
+        text(&study),
+        "--form",
+        "native",
+        "--repeat",
+        "9",
+        "--measure",
+        "1s",
+        "--out",
+        text(&record),
+    ]);
     lab.expect_clean();
     let said = said(&output);
     let header_is_whole = !record.join("record.json").exists() || tare_runner::read_record(&record).is_ok();

@@ -22,7 +22,11 @@ fn redis_is_weighed_natively_and_in_containers() {
         let load = record.load.as_ref().unwrap();
         assert!(load.checks.len() >= 3 && load.checks.iter().all(|check| check.passed), "{:?}", load.checks);
         assert!(!trial.seconds.is_empty() && !trial.telemetry.is_empty());
-        assert!(record.mapped["redis"].iter().any(|file| file.path.ends_with("redis-check-rdb") || file.path.contains("redis")));
+        assert!(
+            record.mapped["redis"]
+                .iter()
+                .any(|file| file.path.ends_with("redis-check-rdb") || file.path.contains("redis"))
+        );
     }
     let bits: Vec<_> = read.trials.iter().map(|trial| &trial.record.mapped).collect();
     assert!(bits.windows(2).all(|pair| pair[0] == pair[1]), "all forms run the same files");

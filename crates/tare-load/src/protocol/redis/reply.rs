@@ -362,7 +362,11 @@ mod tests {
 
     proptest! {
         #[test]
-        fn every_split_gives_the_same(reply in reply(), answer in answer(), cuts in prop::collection::vec(0..200usize, 0..6)) {
+        fn every_split_gives_the_same(
+            reply in reply(),
+            answer in answer(),
+            cuts in prop::collection::vec(0..200usize, 0..6),
+        ) {
             let expected = whole(answer, &reply);
             let Step::Done { used, .. } = expected else { panic!("{expected:?}") };
             prop_assert_eq!(used, reply.len());
@@ -384,7 +388,13 @@ mod tests {
         }
 
         #[test]
-        fn random_bytes_never_panic(bytes in prop::collection::vec(prop_oneof![any::<u8>(), prop::sample::select(b"+-:$*%|!_\r\n019".to_vec())], 0..200), answer in answer()) {
+        fn random_bytes_never_panic(
+            bytes in prop::collection::vec(
+                prop_oneof![any::<u8>(), prop::sample::select(b"+-:$*%|!_\r\n019".to_vec())],
+                0..200,
+            ),
+            answer in answer(),
+        ) {
             let mut parser = Parser::default();
             let mut at = 0;
             while at < bytes.len() {
