@@ -193,7 +193,7 @@ fn malformed() -> Vec<(&'static str, Vec<u8>)> {
         ("docker: wrong layer", pack(&wrong_id)),
         ("a plain tree", layer.clone()),
         ("layer is no archive", pack(&no_layer)),
-        ("layer announces 8 GiB", pack(&layout(&[huge.clone()]))),
+        ("layer announces 8 GiB", pack(&layout(std::slice::from_ref(&huge)))),
         ("part announces 8 GiB", huge),
         ("links in a circle", looped),
     ]

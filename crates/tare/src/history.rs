@@ -21,8 +21,17 @@ pub(crate) struct Entry {
     pub(crate) trials: i64,
     pub(crate) ended: String,
     pub(crate) path: String,
-    /// Form and its throughput's ratio to the baseline, with its interval if it has one.
-    pub(crate) forms: Vec<(String, Option<f64>, Option<f64>, Option<f64>)>,
+    /// By form: its throughput's ratio to the baseline.
+    pub(crate) forms: Vec<FormRatio>,
+}
+
+/// A form's ratio to the baseline, with its interval if it has one.
+#[derive(Debug, Serialize)]
+pub(crate) struct FormRatio {
+    pub(crate) form: String,
+    pub(crate) ratio: Option<f64>,
+    pub(crate) low: Option<f64>,
+    pub(crate) high: Option<f64>,
 }
 
 fn open() -> Result<Connection> {
@@ -112,7 +121,9 @@ pub(crate) fn list(study: Option<&str>) -> Result<Vec<Entry>> {
     })?;
     let mut entries: Vec<Entry> = rows.collect::<Result<_, _>>()?;
     for entry in &mut entries {
-        let forms = ratios.query_map([&entry.run], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?)))?;
+        let forms = ratios.query_map([&entry.run], |row| {
+            Ok(FormRatio { form: row.get(0)?, ratio: row.get(1)?, low: row.get(2)?, high: row.get(3)? })
+        })?;
         entry.forms = forms.collect::<Result<_, _>>()?;
     }
     Ok(entries)

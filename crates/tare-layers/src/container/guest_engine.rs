@@ -201,7 +201,9 @@ fn bind(from: &Path, to: &Path, recursive: bool, mounts: &mut Vec<PathBuf>) -> R
 }
 
 fn spawn(root: &Path) -> Result<Child, Fault> {
-    let log = File::create(log_path(root)).doing("make the engine's log")?;
+    File::create(log_path(root)).doing("make the engine's log")?;
+    let log = File::options().write(true).open("/dev/console").doing("make the engine's log")?;
+    eprintln!("H9 dockerd spawn {} {}", fs::read_to_string("/proc/uptime").unwrap().trim(), Command::new("/bin/true").spawn().is_ok());
     let second = log.try_clone().doing("share the engine's log")?;
     let mut command = Command::new("/usr/sbin/dockerd");
     command

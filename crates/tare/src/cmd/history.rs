@@ -3,7 +3,7 @@
 use crate::EXIT_OK;
 use crate::cli::HistoryArgs;
 use crate::cmd::print;
-use crate::history;
+use crate::history::{self, FormRatio};
 use anyhow::Result;
 
 pub(crate) fn history(args: &HistoryArgs) -> Result<u8> {
@@ -29,7 +29,7 @@ pub(crate) fn history(args: &HistoryArgs) -> Result<u8> {
         let ratios: Vec<String> = entry
             .forms
             .iter()
-            .filter_map(|(form, ratio, low, high)| match (ratio, low, high) {
+            .filter_map(|FormRatio { form, ratio, low, high }| match (ratio, low, high) {
                 (Some(ratio), Some(low), Some(high)) => Some(format!("{form} {ratio:.3} [{low:.3}, {high:.3}]")),
                 (Some(ratio), ..) => Some(format!("{form} {ratio:.3}")),
                 _ => None,
