@@ -13,6 +13,7 @@ use tare_core::form::Form;
 use tare_core::host::{Carrier, Host, OpenError, ServiceStart, Surroundings};
 use tare_core::load::{LoadLine, LoadPlan, LoadSummary, LoadTask, SecondRow};
 use tare_core::units::CpuSet;
+use tare_layers::leftovers;
 use tare_layers::local::LocalHost;
 use tare_layers::network::GeneratorSeat;
 use tare_runner::{Apparatus, Stop};
@@ -69,6 +70,7 @@ impl Apparatus for Machine {
         command.arg("drive").stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         // A group of its own, so that Ctrl-C reaches Tare only, which then decides.
         command.process_group(0);
+        leftovers::mark_process(&self.run, &mut command);
         if let Some(seat) = &self.seat {
             seat.enter(&mut command);
         }

@@ -2,7 +2,7 @@
 
 use crate::cli::DoctorArgs;
 use crate::cmd::print;
-use crate::{EXIT_OK, machine};
+use crate::{EXIT_OK, machine, paths};
 use anyhow::Result;
 use serde::Serialize;
 use std::time::Duration;
@@ -33,9 +33,11 @@ struct FormFinding {
 }
 
 pub(crate) fn doctor(args: &DoctorArgs) -> Result<u8> {
+    let mut checks = tare_telemetry::checks();
+    checks.push(tare_telemetry::disk_check(&paths::home()));
     let findings = Findings {
         forms: layers(),
-        checks: tare_telemetry::checks(),
+        checks,
         topology: tare_telemetry::topology(),
         noise: (!args.no_noise).then(|| tare_telemetry::noise(NOISE_TIME)),
     };
@@ -86,7 +88,7 @@ fn show(findings: &Findings) -> String {
     }
     text.push(String::new());
     text.push("machine".to_owned());
-    text.push(mark_line("", "topology", &topology_in_words(&findings.topology), ""));
+    text.push(mark_line("", "CPUs", &topology_in_words(&findings.topology), ""));
     for check in &findings.checks {
         let mark = match check.verdict {
             Verdict::Good => "ok",
