@@ -30,10 +30,7 @@ pub fn serve(reader: impl Read, mut writer: impl Write, host: Box<dyn Host>) -> 
             continue;
         };
         let ends = matches!(request.call, Call::Close);
-        let name = format!("{:?}", request.call).chars().take(20).collect::<String>();
-        eprintln!("H9 {} begin {name}", monotonic_ns() / 1000000);
         let outcome = answer(&mut host, request.call);
-        eprintln!("H9 {} end {name}", monotonic_ns() / 1000000);
         send(&mut writer, &Reply { id: request.id, outcome }).doing("answer")?;
         if ends {
             return Ok(());

@@ -4,13 +4,14 @@
 //! layer on the guest's scratch disk, and the places of the guest that they and the containers must see.
 
 use super::engine::Engine;
+use super::image;
 use rustix::mount::{MountFlags, UnmountFlags, mount, mount_bind, mount_bind_recursive, unmount};
 use std::fs::{self, File};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
-use tare_core::bundle::{BundleStore, Recipe, Source};
+use tare_core::bundle::{Bundle, BundleStore, Recipe, Source};
 use tare_core::fault::{Doing, Fault};
 use tare_core::host::Surroundings;
 
@@ -109,6 +110,21 @@ impl GuestEngine {
         }
     }
 
+    /// Gives the engine the image of a bundle. What an import would do, unpack an archive and hash it twice, takes an
+    /// emulated guest a minute; so the image's layer is imported empty, and the bundle's tree, which came as a disk, is
+    /// mounted over the layer's folder. A container's root is the same layered file system as ever then.
+    ///
+    /// # Errors
+    /// When the engine refuses the image, or its layer is not where it says.
+    pub(crate) fn place(&mut self, engine: &Engine, bundle: &dyn Bundle) -> Result<(), Fault> {
+        let Some(folder) = image::ensure_hollow(engine, bundle)? else { return Ok(()) };
+        let folder = inside(Path::new(ROOT), &folder);
+        if !folder.is_dir() {
+            return Err(Fault::new(format!("the image's layer is not at {}", folder.display())));
+        }
+        bind(&bundle.directory()?, &folder, false, &mut self.mounts)
+    }
+
     fn wait_until_it_answers(&mut self, root: &Path) -> Result<Engine, Fault> {
         let socket = root.join("run/docker.sock");
         let deadline = Instant::now() + START_WITHIN;
@@ -201,9 +217,7 @@ fn bind(from: &Path, to: &Path, recursive: bool, mounts: &mut Vec<PathBuf>) -> R
 }
 
 fn spawn(root: &Path) -> Result<Child, Fault> {
-    File::create(log_path(root)).doing("make the engine's log")?;
-    let log = File::options().write(true).open("/dev/console").doing("make the engine's log")?;
-    eprintln!("H9 dockerd spawn {} {}", fs::read_to_string("/proc/uptime").unwrap().trim(), Command::new("/bin/true").spawn().is_ok());
+    let log = File::create(log_path(root)).doing("make the engine's log")?;
     let second = log.try_clone().doing("share the engine's log")?;
     let mut command = Command::new("/usr/sbin/dockerd");
     command

@@ -96,7 +96,10 @@ impl Inner {
         self.link = Link::open(&self.engine, self.options.network, &self.surroundings)?;
         for start in &self.surroundings.services {
             let bundle = self.carrier.bundles.bundle(&start.service.recipe)?;
-            image::ensure(&self.engine, bundle.as_ref())?;
+            match &mut self.guest_engine {
+                Some(own) => own.place(&self.engine, bundle.as_ref())?,
+                None => drop(image::ensure(&self.engine, bundle.as_ref())?),
+            }
         }
         Ok(())
     }
@@ -292,6 +295,8 @@ impl Inner {
             let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
             facts.insert(format!("container.{key}"), text);
         }
+        let image = if self.guest_engine.is_some() { "the bundle's disk, mounted as its layer" } else { "imported" };
+        facts.insert("container.image".to_owned(), image.to_owned());
         if let Some(link) = &self.link {
             facts.insert("container.bridge".to_owned(), link.bridge.clone());
         }

@@ -1,13 +1,14 @@
 //! Bundles as images of the engine: imported once, then shared by every run.
 
-use super::engine::{CALL_LIMIT, Engine, IMPORT_LIMIT};
+use super::engine::{CALL_LIMIT, CallError, Engine, IMPORT_LIMIT};
+use super::spec;
 use bollard::query_parameters::{CreateImageOptionsBuilder, ListImagesOptionsBuilder, RemoveImageOptionsBuilder};
 use bytes::Bytes;
-use futures_util::{TryStreamExt, stream};
+use futures_util::{Stream, TryStreamExt, stream};
 use std::collections::HashMap;
 use std::fs::File;
 use std::io::Read;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use tare_core::bundle::Bundle;
 use tare_core::fault::{Doing, Fault};
 
@@ -41,25 +42,51 @@ pub(crate) fn name_of(digest: &str) -> String {
 /// When the bundle cannot be emitted, or the engine refuses it.
 pub(crate) fn ensure(engine: &Engine, bundle: &dyn Bundle) -> Result<String, Fault> {
     let name = name_of(bundle.digest());
-    match engine.call(engine.docker().inspect_image(&name)) {
-        Ok(_) => return Ok(name),
-        Err(error) if error.is_missing() => {}
-        Err(error) => return Err(error.doing(format!("look for the image {name}"))),
+    if !is_there(engine, &name)? {
+        let archive = bundle.archive()?;
+        import_file(engine, &archive, &name, bundle.digest())?;
     }
-    let archive = bundle.archive()?;
-    import(engine, &archive, &name, bundle.digest())?;
     Ok(name)
 }
 
-fn import(engine: &Engine, archive: &Path, name: &str, digest: &str) -> Result<(), Fault> {
+/// The image of a bundle without the bundle's content, and the folder of its layer in the engine's store, as the
+/// engine names it: the tree is to be mounted there. `None` when the engine has the image already.
+///
+/// # Errors
+/// When the engine refuses it, or does not keep an image's layer as a folder.
+pub(crate) fn ensure_hollow(engine: &Engine, bundle: &dyn Bundle) -> Result<Option<PathBuf>, Fault> {
+    let name = name_of(bundle.digest());
+    if is_there(engine, &name)? {
+        return Ok(None);
+    }
+    let what = format!("the empty image {name}");
+    let archive = stream::iter([Ok(Bytes::from(hollow_archive(bundle.digest())?))]);
+    import(engine, archive, &name, bundle.digest()).map_err(|error| error.doing(format!("import {what}")))?;
+    let image = engine.call(engine.docker().inspect_image(&name));
+    let image = image.map_err(|error| error.doing(format!("look at {what}")))?;
+    let folder = image.graph_driver.and_then(|driver| driver.data.get("UpperDir").map(PathBuf::from));
+    folder.map(Some).ok_or_else(|| Fault::new(format!("the container engine keeps the layer of {what} in no folder")))
+}
+
+/// An archive of one folder named by the digest: the engine knows layers by their content, and takes two with the same
+/// for one.
+fn hollow_archive(digest: &str) -> Result<Vec<u8>, Fault> {
+    let hex = digest.rsplit(':').next().unwrap_or(digest);
+    let mut archive = spec::directory_header(hex, (0, 0))?.to_vec();
+    archive.extend_from_slice(&[0; 1024]);
+    Ok(archive)
+}
+
+fn is_there(engine: &Engine, name: &str) -> Result<bool, Fault> {
+    match engine.call(engine.docker().inspect_image(name)) {
+        Ok(_) => Ok(true),
+        Err(error) if error.is_missing() => Ok(false),
+        Err(error) => Err(error.doing(format!("look for the image {name}"))),
+    }
+}
+
+fn import_file(engine: &Engine, archive: &Path, name: &str, digest: &str) -> Result<(), Fault> {
     let file = File::open(archive).doing(format!("open the bundle's archive {}", archive.display()))?;
-    let (repository, tag) = name.split_once(':').expect("name_of always puts a colon");
-    let options = CreateImageOptionsBuilder::new()
-        .from_src("-")
-        .repo(repository)
-        .tag(tag)
-        .changes(vec![format!("LABEL {BUNDLE_LABEL}={digest}")])
-        .build();
     // Reading blocks this thread, which waits for nothing else meanwhile.
     let chunks = stream::try_unfold(file, |mut file| async move {
         let mut chunk = vec![0; CHUNK_BYTES];
@@ -67,13 +94,26 @@ fn import(engine: &Engine, archive: &Path, name: &str, digest: &str) -> Result<(
         chunk.truncate(count);
         Ok::<_, std::io::Error>((count > 0).then(|| (Bytes::from(chunk), file)))
     });
-    let body = bollard::body_try_stream(chunks);
-    let progress = engine.docker().create_image(Some(options), Some(body), None);
-    let imported = engine.call_within(IMPORT_LIMIT, progress.try_for_each(|_| async { Ok(()) }));
-    imported.map_err(|error| {
+    import(engine, chunks, name, digest).map_err(|error| {
         let remedy = "see that the file system of the engine's store has space left (docker system df)";
         error.doing(format!("import the bundle's archive {} as an image", archive.display())).remedy(remedy)
     })
+}
+
+fn import<S>(engine: &Engine, archive: S, name: &str, digest: &str) -> Result<(), CallError>
+where
+    S: Stream<Item = std::io::Result<Bytes>> + Send + 'static,
+{
+    let (repository, tag) = name.split_once(':').expect("name_of always puts a colon");
+    let options = CreateImageOptionsBuilder::new()
+        .from_src("-")
+        .repo(repository)
+        .tag(tag)
+        .changes(vec![format!("LABEL {BUNDLE_LABEL}={digest}")])
+        .build();
+    let body = bollard::body_try_stream(archive);
+    let progress = engine.docker().create_image(Some(options), Some(body), None);
+    engine.call_within(IMPORT_LIMIT, progress.try_for_each(|_| async { Ok(()) }))
 }
 
 /// The bundles' images in the engine's store; none when there is no engine.
@@ -131,5 +171,11 @@ mod tests {
     fn an_image_is_named_by_its_digest() {
         let digest = format!("sha256:{}", "ab".repeat(32));
         assert_eq!(name_of(&digest), format!("tare-bundle:{}", "ab".repeat(16)));
+    }
+    #[test]
+    fn hollow_images_differ_as_their_bundles_do() {
+        let archive = |byte: &str| hollow_archive(&format!("sha256:{}", byte.repeat(32))).unwrap();
+        assert!(archive("ab").starts_with("ab".repeat(32).as_bytes()));
+        assert_ne!(archive("ab"), archive("cd"));
     }
 }

@@ -12,7 +12,8 @@
 //! - `read_only: false | true`: whether the root filesystem is mounted read-only.
 //!
 //! Everything made here carries the label `tare.run`; the user's own containers, images, networks and default bridge
-//! are never touched. Images made of bundles are kept for later runs, see [`cached_images`].
+//! are never touched. Images made of bundles are kept for later runs, see [`cached_images`]. In a guest the image's one
+//! layer is the bundle's disk itself, mounted where the engine keeps the layer.
 
 mod engine;
 mod guest_engine;
@@ -63,7 +64,7 @@ fn probe(_: &serde_json::Value, _: &Carrier) -> Availability {
 fn in_guest(_: &serde_json::Value) -> GuestNeeds {
     GuestNeeds {
         bundles: vec![guest_engine::recipe()],
-        archives: true,
+        archives: false,
         memory_bytes: ENGINE_MEMORY_BYTES,
         modules: GUEST_MODULES.iter().map(|name| (*name).to_owned()).collect(),
     }

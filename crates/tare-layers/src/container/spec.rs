@@ -218,7 +218,10 @@ pub(crate) fn volume_archive(order: &Order) -> Result<Vec<u8>, Fault> {
 }
 
 /// One header of the ustar format (POSIX.1-1988): a directory.
-fn directory_header(path: &str, (uid, gid): (u32, u32)) -> Result<[u8; 512], Fault> {
+///
+/// # Errors
+/// When the path is too long for the format.
+pub(crate) fn directory_header(path: &str, (uid, gid): (u32, u32)) -> Result<[u8; 512], Fault> {
     let name = format!("{}/", path.trim_matches('/'));
     if name.len() > 100 {
         return Err(Fault::new(format!("the volume's path {path} is longer than 98 bytes")).remedy("use a shorter one"));
