@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use tare_bundle::{PullImage, Store};
 use tare_core::bundle::BundleStore;
+use tare_core::config::{Node, NodeKind, Place, Problems};
 use tare_core::fault::Fault;
 use tare_core::form::Form;
 use tare_core::host::{Availability, Carrier};
@@ -101,24 +102,34 @@ fn form_state(form: &Form, carrier: &Carrier) -> FormState {
     state
 }
 
-/// The layers with the options that are not nested: `vm(cpus=1) > container(network=published)`.
+/// The layers with what characterises them, their first option and whatever is not as usual:
+/// `vm > container(network=published, seccomp=unconfined)`. The record holds all options.
 pub(crate) fn describe(form: &Form) -> String {
     if form.layers.is_empty() {
         return form.describe();
     }
     let layers = form.layers.iter().map(|layer| {
         let options = layer.options.as_object().into_iter().flatten();
-        let texts: Vec<String> = options
-            .filter_map(|(name, value)| match value {
+        let usual = usual_options(&layer.layer);
+        let telling = options.enumerate().filter(|(at, (name, value))| *at == 0 || usual.get(*name) != Some(*value));
+        let texts: Vec<String> = telling
+            .filter_map(|(_, (name, value))| match value {
                 serde_json::Value::String(text) => Some(format!("{name}={text}")),
                 serde_json::Value::Number(number) => Some(format!("{name}={number}")),
                 serde_json::Value::Bool(flag) => Some(format!("{name}={flag}")),
                 _ => None,
             })
             .collect();
-        format!("{}({})", layer.layer, texts.join(", "))
+        if texts.is_empty() { layer.layer.clone() } else { format!("{}({})", layer.layer, texts.join(", ")) }
     });
     layers.collect::<Vec<_>>().join(" > ")
+}
+
+/// The options that a layer has when a study names none.
+fn usual_options(layer: &str) -> serde_json::Value {
+    let nothing = Node { place: Place::default(), kind: NodeKind::Map(Vec::new()) };
+    let options = layer_row(layer).and_then(|row| (row.options)(&nothing, &mut Problems::default()));
+    options.unwrap_or(serde_json::Value::Null)
 }
 
 /// Builds the services' bundles, saying so, and returns their digests by service.
