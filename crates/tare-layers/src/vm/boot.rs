@@ -231,6 +231,7 @@ fn facts(wish: &Wish, qmp: &Qmp) -> Facts {
         ("machine", options.machine.clone()),
         ("cpu", accelerator.engine.cpu_model().to_owned()),
         ("kernel", kernel.release.clone()),
+        ("mitigations", if accelerator.engine == Engine::Tcg { "off" } else { "the kernel's choice" }.to_owned()),
         ("kernel_origin", kernel.origin.clone()),
         ("cpus", size.cpus.to_string()),
         ("on_cpus", size.on.to_string()),

@@ -45,10 +45,8 @@ impl Size {
         let inner: u64 = needs.iter().map(|needs| needs.memory_bytes).sum();
         let memory = options.memory.unwrap_or(services + RESERVE + inner).div_ceil(1 << 20) << 20;
         let volumes: u64 = surroundings.services.iter().flat_map(|start| start.service.volumes.values()).sum();
-        // An inner engine unpacks what it is given: twice the memory it asks for is a generous guess, and the image is
-        // sparse.
-        let disk =
-            (volumes + DISK_SLACK + if needs.is_empty() { 0 } else { (4 << 30) + 2 * inner }).div_ceil(1 << 20) << 20;
+        // What an inner engine writes down of its containers: twice the memory it asks for is a generous guess.
+        let disk = (volumes + DISK_SLACK + 2 * inner).div_ceil(1 << 20) << 20;
         Ok(Size { on, cpus, memory, disk })
     }
 
