@@ -98,6 +98,27 @@ pub struct TrialRecord {
     pub metrics: BTreeMap<String, f64>,
 }
 
+impl TrialRecord {
+    /// The record of a trial that has just started: nothing is known of it yet.
+    pub fn new(trial: PlannedTrial, started: String, outcome: Outcome) -> TrialRecord {
+        TrialRecord {
+            trial,
+            started,
+            stages: BTreeMap::new(),
+            outcome,
+            warnings: Vec::new(),
+            emulated: false,
+            load: None,
+            mapped: BTreeMap::new(),
+            resources: BTreeMap::new(),
+            facts: BTreeMap::new(),
+            path: String::new(),
+            logs: BTreeMap::new(),
+            metrics: BTreeMap::new(),
+        }
+    }
+}
+
 /// A figure of a trial.
 #[derive(Debug, Clone, Copy)]
 pub struct TrialMetric {

@@ -174,21 +174,7 @@ impl Run<'_> {
 }
 
 fn skipped(planned: &PlannedTrial, why: &Fault, clock: &dyn Clock) -> TrialData {
-    let record = TrialRecord {
-        trial: planned.clone(),
-        started: clock.timestamp(),
-        stages: BTreeMap::new(),
-        outcome: Outcome::Skipped { why: why.clone() },
-        warnings: Vec::new(),
-        emulated: false,
-        load: None,
-        mapped: BTreeMap::new(),
-        resources: BTreeMap::new(),
-        facts: BTreeMap::new(),
-        path: String::new(),
-        logs: BTreeMap::new(),
-        metrics: BTreeMap::new(),
-    };
+    let record = TrialRecord::new(planned.clone(), clock.timestamp(), Outcome::Skipped { why: why.clone() });
     TrialData { record, seconds: Vec::new(), telemetry: Vec::new() }
 }
 

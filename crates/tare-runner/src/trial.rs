@@ -64,21 +64,8 @@ pub(crate) fn run_trial(
     stop: &Stop,
     tell: &mut dyn FnMut(Event),
 ) -> Option<TrialData> {
-    let record = TrialRecord {
-        trial: inputs.planned.clone(),
-        started: clock.timestamp(),
-        stages: BTreeMap::new(),
-        outcome: Outcome::Measured,
-        warnings: Vec::new(),
-        emulated: inputs.emulated,
-        load: None,
-        mapped: BTreeMap::new(),
-        resources: BTreeMap::new(),
-        facts: BTreeMap::new(),
-        path: String::new(),
-        logs: BTreeMap::new(),
-        metrics: BTreeMap::new(),
-    };
+    let mut record = TrialRecord::new(inputs.planned.clone(), clock.timestamp(), Outcome::Measured);
+    record.emulated = inputs.emulated;
     let data = TrialData { record, seconds: Vec::new(), telemetry: Vec::new() };
     let mut trial =
         Trial { inputs, apparatus, clock, stop, tell, data, stage: Stage::Provision, stage_began: clock.now() };

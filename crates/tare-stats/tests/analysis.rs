@@ -45,21 +45,8 @@ fn record(forms: &[&str], repeat: u32, throughput: impl Fn(&str, u32) -> Option<
             Some(_) => Outcome::Measured,
             None => Outcome::Invalid { why: Fault::new("void") },
         };
-        let record = TrialRecord {
-            trial: planned.clone(),
-            started: String::new(),
-            stages: BTreeMap::new(),
-            outcome,
-            warnings: Vec::new(),
-            emulated: false,
-            load: None,
-            mapped: BTreeMap::new(),
-            resources: BTreeMap::new(),
-            facts: BTreeMap::new(),
-            path: String::new(),
-            logs: BTreeMap::new(),
-            metrics: value.map(|value| ("throughput".to_owned(), value)).into_iter().collect(),
-        };
+        let mut record = TrialRecord::new(planned.clone(), String::new(), outcome);
+        record.metrics = value.map(|value| ("throughput".to_owned(), value)).into_iter().collect();
         TrialData { record, seconds: Vec::new(), telemetry: Vec::new() }
     });
     let protocol = ProtocolUse {

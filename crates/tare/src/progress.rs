@@ -33,7 +33,7 @@ impl Progress {
             (true, false) => ProgressDrawTarget::stdout(),
         };
         bar.set_draw_target(drawn);
-        let style = ProgressStyle::with_template("{bar:16.cyan/dim} {wide_msg}");
+        let style = ProgressStyle::with_template("{bar:6.cyan/dim} {wide_msg}");
         bar.set_style(style.expect("the template is well formed"));
         let began = std::time::Instant::now();
         let (stage, ends_in) = (Stage::Provision, Duration::ZERO);
@@ -84,13 +84,13 @@ impl Progress {
 
     fn refresh(&self) {
         let Some((trial, blocks)) = &self.trial else { return };
-        let mut text = format!("block {}/{blocks}  {}  {}", trial.block + 1, trial.arm(), self.stage);
+        let mut text = format!("block {}/{blocks} {} {}", trial.block + 1, trial.arm(), self.stage);
         if let Some(row) = &self.last {
             let rate = row.operations as f64 / row.seconds.max(1e-9);
-            text.push_str(&format!("  {} op/s  p99 {:.0} us", grouped(rate), row.p99_us));
+            text.push_str(&format!(" {} op/s p99 {:.0} us", grouped(rate), row.p99_us));
         }
         let left = self.ends_in.saturating_sub(self.began.elapsed());
-        text.push_str(&format!("  {} left", show_duration(left)));
+        text.push_str(&format!(", {} left", show_duration(left)));
         self.bar.set_message(text);
     }
 
