@@ -5,7 +5,8 @@ use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader};
 use std::net::Ipv4Addr;
 use std::process::{Command, ExitCode, Stdio};
-use tare_core::host::{Host, Surroundings};
+use std::time::{Duration, Instant};
+use tare_core::host::{Host, Leftover, Surroundings};
 use tare_core::units::CpuSet;
 use tare_layers::leftovers::{self, RunMark};
 use tare_layers::local::LocalHost;
@@ -46,7 +47,7 @@ pub(crate) fn doomed(run: &str) -> ExitCode {
     let mut host = LocalHost::new(stage::carrier(&folder), surroundings).unwrap();
     let place = host.start(&service("one", free_port(), &["child"])).unwrap().endpoints["main"];
     println!("made: {place}");
-    std::thread::sleep(std::time::Duration::from_secs(1000));
+    std::thread::sleep(Duration::from_secs(1000));
     drop((load, forwarding));
     ExitCode::SUCCESS
 }
@@ -63,12 +64,18 @@ fn killed_run() {
     doomed.wait().unwrap();
     assert!(!leftovers::live_runs().contains(&run), "its owner is dead");
 
-    let found = left_of(&run);
+    // The service outlives its owner and may still be about to start its child.
+    let processes_of = |found: &[Leftover]| found.iter().filter(|leftover| leftover.kind == "process").count();
+    let until = Instant::now() + Duration::from_secs(20);
+    let mut found = left_of(&run);
+    while processes_of(&found) < 3 && Instant::now() < until {
+        std::thread::sleep(Duration::from_millis(20));
+        found = left_of(&run);
+    }
     let kinds: BTreeSet<&str> = found.iter().map(|leftover| leftover.kind.as_str()).collect();
     let wanted = ["cgroup", "directory", "forwarding rules", "link", "mount", "network namespace", "process"];
     assert_eq!(kinds.into_iter().collect::<Vec<_>>(), wanted, "{found:#?}");
-    let processes = found.iter().filter(|leftover| leftover.kind == "process").count();
-    assert_eq!(processes, 3, "the load, the service and its child: {found:#?}");
+    assert_eq!(processes_of(&found), 3, "the load, the service and its child: {found:#?}");
     for leftover in &found {
         leftovers::remove(leftover).unwrap_or_else(|fault| panic!("{leftover:?}: {fault}"));
     }
