@@ -97,6 +97,8 @@ fn run_tests(root: &Path, binary: &Path, counts: &mut Counts) -> Result<bool> {
 #[derive(Default)]
 struct Filter {
     in_passed: bool,
+    /// Whether the program is one of the standard harness, which sums up itself.
+    standard: bool,
     test: String,
     /// Tests of the current program that passed in its eyes but said that they were skipped.
     said_skipped: u64,
@@ -106,7 +108,7 @@ impl Filter {
     /// What to show of this line, if anything.
     fn line(&mut self, line: &str, counts: &mut Counts) -> Option<String> {
         if let Some(result) = line.strip_prefix("test result: ") {
-            self.in_passed = false;
+            (self.in_passed, self.standard) = (false, false);
             let count = |word: &str| -> u64 {
                 let before = result.split(word).next().unwrap_or_default();
                 before.trim_end().rsplit(' ').next().and_then(|number| number.parse().ok()).unwrap_or(0)
@@ -115,6 +117,11 @@ impl Filter {
             counts.passed += count(" passed").saturating_sub(said_skipped);
             counts.failed += count(" failed");
             counts.skipped += count(" ignored") + said_skipped;
+        } else if line.starts_with("running ") && line.ends_with(['t', 's']) {
+            self.standard = true;
+        } else if !self.standard && line.starts_with("test ") {
+            counts.passed += u64::from(line.ends_with("... ok"));
+            counts.failed += u64::from(line.ends_with("... FAILED"));
         } else if line == "successes:" {
             self.in_passed = true;
         } else if line == "failures:" {
@@ -139,10 +146,23 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_program_with_a_harness_of_its_own_is_counted_line_by_line() {
+        let (mut filter, mut counts) = (Filter::default(), Counts::default());
+        let output = "running 1 test\ntest a ... ok\ntest result: ok. 1 passed; 0 failed; 0 ignored\n\
+                      test own ... ok\n  it says something\ntest other ... FAILED\n";
+        for line in output.lines() {
+            filter.line(line, &mut counts);
+        }
+        assert_eq!(counts, Counts { passed: 2, failed: 1, skipped: 0 });
+    }
+
+    #[test]
     fn skipped_tests_are_shown_and_counted_and_passed_ones_are_quiet() {
         let output = "\
+running 3 tests
 test a ... ok
 test b ... ok
+test c ... FAILED
 
 successes:
 
