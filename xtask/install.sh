@@ -121,6 +121,13 @@ docker_answers() {
     as_root curl -fs --max-time 10 --unix-socket $docker_socket http://localhost/_ping >/dev/null 2>&1
 }
 
+# remove_stale_pid_file FILE NAME: an engine that was killed leaves its number behind, and the next one does not start when
+# that number belongs to another process by then.
+remove_stale_pid_file() {
+    [ -f "$1" ] || return 0
+    [ "$(cat "/proc/$(cat "$1")/comm" 2>/dev/null)" = "$2" ] || as_root rm -f "$1"
+}
+
 # Starts the Docker Engine unless one answers. $1: where its output goes when there is no systemd.
 start_docker() {
     docker_answers && return
@@ -132,7 +139,8 @@ start_docker() {
         say "starting the Docker Engine: dockerd (its output: $1)"
         # A minimal init may leave the control groups unmounted; no engine starts without them.
         grep -q ' /sys/fs/cgroup' /proc/self/mounts || as_root mount -t cgroup2 none /sys/fs/cgroup
-        # A pid file of a machine that was switched off would keep the engine from starting.
+        remove_stale_pid_file /var/run/docker.pid dockerd
+        remove_stale_pid_file /var/run/docker/containerd/containerd.pid containerd
         as_root sh -c 'setsid dockerd </dev/null >"$1" 2>&1 & echo $!' sh "$1" >"$log_dir/dockerd.pid"
         docker_started_by=$(cat "$log_dir/dockerd.pid")
     fi
