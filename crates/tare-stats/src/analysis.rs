@@ -1,5 +1,6 @@
 //! What an analysis holds: everything a report shows, already worked out. It is serialised as part of the JSON report.
 
+use crate::nested::Nested;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use tare_core::fault::Fault;
@@ -18,6 +19,8 @@ pub struct Analysis {
     pub blocks_planned: u32,
     /// Blocks in which at least the baseline was measured.
     pub blocks_measured: u32,
+    /// Blocks with a void or failed trial that were run again, and are left out for it.
+    pub blocks_replaced: Vec<u32>,
     /// The arms, in the order of the study, the control after the baseline.
     pub arms: Vec<Arm>,
     /// The metrics of [`tare_core::record::TRIAL_METRICS`], in their order.
@@ -61,8 +64,11 @@ pub struct Arm {
     pub reasons: Vec<Reason>,
     /// How a request reached the service.
     pub path: String,
-    /// Measured trials whose throughput differed by more than 3 % between their halves.
+    /// Measured trials whose throughput changed by more than 3 % while they were measured.
     pub never_steady: Vec<u32>,
+    /// Fisher's p, when its trials are void or failed more often than those of the other arms; then its verdicts are
+    /// withheld.
+    pub void_p: Option<f64>,
 }
 
 /// Why trials were not measured.
@@ -91,6 +97,8 @@ pub struct MetricAnalysis {
     pub more_is_better: bool,
     /// Whether ratios and verdicts are made of it.
     pub compared: bool,
+    /// What a trial's value is made of.
+    pub nested: Nested,
     /// How the intervals of the forms' ratios were made.
     pub method: Method,
     /// How far from 1 the A/A control may lie: the end of its interval that is further from 1, as a share (0.021 is
@@ -113,6 +121,9 @@ pub enum Method {
     /// Each pair's own error, Student's t, the level shared out by Bonferroni: an arm is incomplete, or the arms differ
     /// in spread (Levene p < 0.01).
     PairedBonferroni,
+    /// Every arm was paired with baselines of its own (a duet): the error of the differences pooled over all arms,
+    /// Student's t, the level shared out by Bonferroni.
+    PairsPooled,
     /// No interval: fewer than 3 blocks, or nothing to compare.
     None,
 }
@@ -126,6 +137,9 @@ impl Method {
             }
             Method::PairedBonferroni => {
                 "paired within blocks on the log scale; each form's own error (Student's t), 95 % for all forms together (Bonferroni)"
+            }
+            Method::PairsPooled => {
+                "paired within duets on the log scale; error pooled over the pairs of all forms (Student's t), 95 % for all forms together (Bonferroni)"
             }
             Method::None => "no intervals: fewer than 3 blocks with both forms",
         }
@@ -218,6 +232,9 @@ pub enum Verdict {
     WithinNoise,
     /// Fewer than 3 blocks.
     TooFewBlocks,
+    /// The A/A control differs, or the form's trials are void more often than the others': whatever the interval says,
+    /// this run cannot be trusted with it.
+    Withheld,
     /// The A/A control was not measured often enough for a noise floor.
     NoNoiseFloor,
     /// Measured under emulation: not a claim.

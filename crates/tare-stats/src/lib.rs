@@ -9,15 +9,20 @@
 mod analyse;
 mod analysis;
 mod compare;
+mod counts;
 mod cpu;
 mod family;
 mod histogram;
+mod nested;
 mod paired;
 mod quantile;
 mod same;
+mod sequential;
 mod steady;
 mod trial;
 mod verdict;
+mod voids;
+mod warnings;
 
 pub use analyse::analyse;
 pub use analysis::{
@@ -26,6 +31,9 @@ pub use analysis::{
 };
 pub use compare::{Change, changes};
 pub use histogram::{CurvePoint, latency_curve};
+pub use nested::Nested;
 pub use quantile::{dunnett_quantile, student_quantile};
+pub use sequential::{is_look, precise_enough};
+pub use steady::has_settled;
 pub use trial::trial_metrics;
 pub use verdict::{percent_text, ratio_text};
