@@ -59,6 +59,12 @@ impl Needle {
         None
     }
 
+    /// Whether a state says that it was found.
+    #[inline]
+    pub(crate) fn is_found(&self, matched: usize) -> bool {
+        matched == self.finder.needle().len()
+    }
+
     #[inline]
     fn step(&self, matched: &mut usize, byte: u8) {
         let text = self.finder.needle();

@@ -133,8 +133,7 @@ fn folder(path: &[u8]) -> &[u8] {
 
 fn covers(folder: &[u8], path: &[u8]) -> bool {
     let path = without_query(path);
-    path.strip_prefix(folder)
-        .is_some_and(|rest| rest.is_empty() || folder.last() == Some(&b'/') || rest[0] == b'/')
+    path.strip_prefix(folder).is_some_and(|rest| rest.is_empty() || folder.last() == Some(&b'/') || rest[0] == b'/')
 }
 
 #[cfg(test)]
@@ -158,7 +157,8 @@ mod tests {
 
     #[test]
     fn cookies_go_back_to_their_paths() {
-        let mut kept = jar(&["a=1; Path=/", "b=2", "c=3; path=/shop/deep; Secure", "d=4; HttpOnly; Path="], "/shop/x?y=/z");
+        let mut kept =
+            jar(&["a=1; Path=/", "b=2", "c=3; path=/shop/deep; Secure", "d=4; HttpOnly; Path="], "/shop/x?y=/z");
         assert_eq!(sent(&mut kept, "/shop", false, 1000), "Cookie: b=2; d=4; a=1\r\n");
         assert_eq!(sent(&mut kept, "/shop/deep?x", true, 1000), "Cookie: c=3; b=2; d=4; a=1\r\n");
         assert_eq!(sent(&mut kept, "/shopping", false, 1000), "Cookie: a=1\r\n");

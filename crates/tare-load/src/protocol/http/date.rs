@@ -6,8 +6,7 @@ const MONTHS: [&[u8]; 12] =
 /// Seconds since 1970, or none when it is no date.
 pub(super) fn parse(text: &[u8]) -> Option<i64> {
     // "Sun, 06 Nov 1994 08:49:37 GMT", "Sunday, 06-Nov-94 08:49:37 GMT", "Sun Nov  6 08:49:37 1994"
-    let words: Vec<&[u8]> =
-        text.split(|byte| b" ,-".contains(byte)).filter(|word| !word.is_empty()).take(7).collect();
+    let words: Vec<&[u8]> = text.split(|byte| b" ,-".contains(byte)).filter(|word| !word.is_empty()).take(7).collect();
     let (day, month, year, time) = match words[..] {
         [_, month, day, time, year] => (day, month, year, time),
         [_, day, month, year, time, _] => (day, month, year, time),
@@ -50,8 +49,12 @@ mod tests {
 
     #[test]
     fn all_forms_name_the_same_second() {
-        let forms =
-            ["Sun, 06 Nov 1994 08:49:37 GMT", "Sunday, 06-Nov-94 08:49:37 GMT", "Sun Nov  6 08:49:37 1994", "x, 06-Nov-1994 08:49:37 GMT"];
+        let forms = [
+            "Sun, 06 Nov 1994 08:49:37 GMT",
+            "Sunday, 06-Nov-94 08:49:37 GMT",
+            "Sun Nov  6 08:49:37 1994",
+            "x, 06-Nov-1994 08:49:37 GMT",
+        ];
         for form in forms {
             assert_eq!(parse(form.as_bytes()), Some(784_111_777), "{form}");
         }

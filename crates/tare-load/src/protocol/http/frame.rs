@@ -215,8 +215,7 @@ fn chunk_size(size: u64, digits: u8, over: bool, byte: u8) -> Result<Place, Fail
 fn parse(bytes: &[u8], bodiless: bool, to: &mut impl Receiver) -> Result<Option<Shape>, Failure> {
     let mut headers = [const { MaybeUninit::uninit() }; HEADERS_MAX];
     let mut response = Response::new(&mut []);
-    let result =
-        ParserConfig::default().parse_response_with_uninit_headers(&mut response, bytes, &mut headers);
+    let result = ParserConfig::default().parse_response_with_uninit_headers(&mut response, bytes, &mut headers);
     let used = match result {
         Ok(httparse::Status::Complete(used)) => used,
         Ok(httparse::Status::Partial) => return Ok(None),

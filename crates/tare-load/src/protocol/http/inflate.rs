@@ -94,9 +94,10 @@ impl Inflate {
         self.sum.reset();
     }
 
-    /// Whether what was fed so far is a whole body.
+    /// Whether what was fed so far is a whole body, or nothing.
     pub(super) fn is_whole(&self) -> bool {
-        self.place == Place::Between
+        let untouched = matches!(self.place, Place::Fixed(0) | Place::Data) && self.raw.total_in() == 0;
+        self.place == Place::Between || (untouched && !(self.gzip && self.place == Place::Data))
     }
 
     /// Decodes `bytes` and hands what they hold to `to`.
@@ -113,8 +114,7 @@ impl Inflate {
 
     fn data(&mut self, bytes: &[u8], to: &mut impl FnMut(&[u8])) -> Result<usize, Failure> {
         let (before_in, before_out) = (self.raw.total_in(), self.raw.total_out());
-        let status =
-            self.raw.decompress(bytes, &mut self.piece, FlushDecompress::None).map_err(|_| Failure::Coding)?;
+        let status = self.raw.decompress(bytes, &mut self.piece, FlushDecompress::None).map_err(|_| Failure::Coding)?;
         let used = (self.raw.total_in() - before_in) as usize;
         let held = &self.piece[..(self.raw.total_out() - before_out) as usize];
         self.decoded += held.len() as u64;

@@ -94,7 +94,9 @@ mod tests {
 
     #[test]
     fn other_places_are_not_followed() {
-        for location in ["http://shop.test/x", "https://other.test/", "//other.test/x", "mailto:x@y", "/a b", "/x\r\nA: b"] {
+        for location in
+            ["http://shop.test/x", "https://other.test/", "//other.test/x", "mailto:x@y", "/a b", "/x\r\nA: b"]
+        {
             assert_eq!(leads(location), None, "{location}");
         }
     }

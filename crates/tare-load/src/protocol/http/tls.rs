@@ -21,6 +21,9 @@ const SYSTEM_ROOTS: [&str; 3] =
 /// Kinds of failed handshakes that are remembered.
 const REASONS_MAX: usize = 16;
 
+/// Of the buffer for what is to be encrypted no more than this is kept: 16 KiB.
+const SCRATCH_MAX: usize = 16 * 1024;
+
 /// How connections are secured.
 #[derive(Debug)]
 pub(super) struct Tls {
@@ -46,9 +49,9 @@ impl Tls {
             .with_protocol_versions(versions)
             .doing("set up TLS")?;
         let builder = match &options.verify {
-            Trust::Nothing => builder
-                .dangerous()
-                .with_custom_certificate_verifier(Arc::new(Anybody(Arc::clone(&provider)))),
+            Trust::Nothing => {
+                builder.dangerous().with_custom_certificate_verifier(Arc::new(Anybody(Arc::clone(&provider))))
+            }
             trust => {
                 let roots = Arc::new(read_roots(trust)?);
                 let verifier = WebPkiServerVerifier::builder_with_provider(roots, provider)
@@ -75,7 +78,7 @@ impl Tls {
             .expect("the configuration was accepted when it was made");
         // What is written is taken out at once.
         connection.set_buffer_limit(None);
-        Channel(Box::new(connection))
+        Channel { connection: Box::new(connection), scratch: Vec::new() }
     }
 
     /// How handshakes ended and how many of them did, for the record.
@@ -98,7 +101,10 @@ impl Tls {
 }
 
 /// One secured connection.
-pub(super) struct Channel(Box<ClientConnection>);
+pub(super) struct Channel {
+    connection: Box<ClientConnection>,
+    scratch: Vec<u8>,
+}
 
 impl Channel {
     /// The first bytes to send.
@@ -120,21 +126,33 @@ impl Channel {
                 tls.note(error.to_string());
                 Err(failure)
             }
-            Ok(_) if self.0.is_handshaking() => Ok(false),
+            Ok(_) if self.connection.is_handshaking() => Ok(false),
             Ok(_) => {
-                let version = self.0.protocol_version().and_then(|version| version.as_str()).unwrap_or("?");
-                let suite = self.0.negotiated_cipher_suite().map(|suite| suite.suite());
+                let version = self.connection.protocol_version().and_then(|version| version.as_str()).unwrap_or("?");
+                let suite = self.connection.negotiated_cipher_suite().map(|suite| suite.suite());
                 let suite = suite.and_then(|suite| suite.as_str()).unwrap_or("?");
-                let resumed = self.0.handshake_kind() == Some(rustls::HandshakeKind::Resumed);
+                let resumed = self.connection.handshake_kind() == Some(rustls::HandshakeKind::Resumed);
                 tls.note(format!("{version} {suite}{}", if resumed { " resumed" } else { "" }));
                 Ok(true)
             }
         }
     }
 
+    /// An empty buffer for what is to be encrypted; give it back.
+    pub(super) fn scratch(&mut self) -> Vec<u8> {
+        std::mem::take(&mut self.scratch)
+    }
+
+    /// Takes the buffer back.
+    pub(super) fn give_back(&mut self, mut scratch: Vec<u8>) {
+        scratch.clear();
+        scratch.shrink_to(SCRATCH_MAX);
+        self.scratch = scratch;
+    }
+
     /// Encrypts `plain` into `out`.
     pub(super) fn write(&mut self, plain: &[u8], out: &mut Vec<u8>) {
-        self.0.writer().write_all(plain).expect("there is no limit to run into");
+        self.connection.writer().write_all(plain).expect("there is no limit to run into");
         self.flush(out);
     }
 
@@ -163,10 +181,10 @@ impl Channel {
         let general = |error: std::io::Error| Error::General(error.to_string());
         let mut ended = false;
         while !bytes.is_empty() && !ended {
-            self.0.read_tls(&mut bytes).map_err(general)?;
-            ended = self.0.process_new_packets()?.peer_has_closed();
+            self.connection.read_tls(&mut bytes).map_err(general)?;
+            ended = self.connection.process_new_packets()?.peer_has_closed();
             loop {
-                let mut reader = self.0.reader();
+                let mut reader = self.connection.reader();
                 let taken = match reader.fill_buf() {
                     Ok([]) => break,
                     Ok(plain) => {
@@ -183,8 +201,8 @@ impl Channel {
     }
 
     fn flush(&mut self, out: &mut Vec<u8>) {
-        while self.0.wants_write() {
-            self.0.write_tls(out).expect("a vector takes everything");
+        while self.connection.wants_write() {
+            self.connection.write_tls(out).expect("a vector takes everything");
         }
     }
 }
