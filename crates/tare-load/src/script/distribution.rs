@@ -217,7 +217,7 @@ mod tests {
 
     fn counts(spread: &Spread, seed: u64) -> Vec<u64> {
         let numbers = Numbers::new(spread);
-        let mut draw = Draw::streams(seed, 1).remove(0);
+        let mut draw = Draw::new(seed, 0);
         let mut counts = vec![0; spread.to.abs_diff(spread.from) as usize + 1];
         (0..DRAWS).for_each(|_| counts[(numbers.draw(&mut draw) - spread.from) as usize] += 1);
         counts
@@ -313,7 +313,7 @@ mod tests {
             let to = from.saturating_add_unsigned(width).min(1 << 53);
             let numbers = Numbers::new(&Spread { from, to, shape });
             let drawn = || {
-                let mut draw = Draw::streams(seed, 1).remove(0);
+                let mut draw = Draw::new(seed, 0);
                 (0..20).map(|_| numbers.draw(&mut draw)).collect::<Vec<_>>()
             };
             prop_assert!(drawn().iter().all(|number| (from..=to).contains(number)), "{:?}", drawn());

@@ -77,11 +77,11 @@ impl Http {
         let sent = out.len();
         match self.go_on(session, user, draw, out) {
             Some(reply) => Step::Done { used, reply, last },
-            // Nobody asked for what follows.
-            None if used < bytes.len() => Step::Broken(Failure::Garbage),
-            None if last => {
+            None if used < bytes.len() || last => {
+                // It cannot be said any more, or what follows was not asked for.
                 out.truncate(sent);
-                Step::Done { used, reply: Reply::Wrong(Failure::Closed), last }
+                let reply = Reply::Wrong(Failure::Closed);
+                if last { Step::Done { used, reply, last } } else { Step::Broken(Failure::Garbage) }
             }
             None => Step::More,
         }

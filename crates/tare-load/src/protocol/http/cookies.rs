@@ -54,7 +54,10 @@ impl Jar {
     pub(super) fn set(&mut self, header: &[u8], path: &[u8], moment: Moment) {
         let mut parts = header.split(|byte| *byte == b';');
         let Some((name, value)) = parts.next().and_then(halves) else { return };
-        if name.is_empty() || name.len() + value.len() >= COOKIE_MAX || value.iter().any(u8::is_ascii_control) {
+        if name.is_empty()
+            || name.len() + value.len() >= COOKIE_MAX
+            || [name, value].concat().iter().any(u8::is_ascii_control)
+        {
             return;
         }
         let mut cookie = Cookie {

@@ -32,6 +32,7 @@ use crate::script::Values;
 use options::Options;
 use program::Program;
 use state::{Cached, Memory, Session, Shared, User};
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use tare_core::fault::Fault;
 use tare_core::load::LoadPlan;
@@ -77,6 +78,19 @@ impl Http {
         user.get_or_insert_with(|| Box::new(fresh()))
     }
 
+    /// What is known after a run.
+    fn facts(&self) -> BTreeMap<String, String> {
+        let mut facts = self.tls.as_ref().map(Tls::facts).unwrap_or_default();
+        if self.program.counting {
+            for script in &self.program.scripts {
+                let asks = &self.program.asks[script.first as usize..script.end as usize];
+                let counts: Vec<_> = asks.iter().map(|ask| ask.counts.describe(&ask.name)).collect();
+                facts.insert(format!("requests of {}", script.name), counts.join("; "));
+            }
+        }
+        facts
+    }
+
     /// Takes bytes of a secured connection.
     fn take_secured(
         &self,
@@ -90,7 +104,8 @@ impl Http {
         let mut plain = channel.scratch();
         let mut step = Step::More;
         let read = channel.read(bytes, out, |piece| {
-            if let Step::Done { .. } = step {
+            // After the last reply, or before the next request has left, nobody asked for anything.
+            if matches!(step, Step::Done { .. }) || !plain.is_empty() {
                 return Err(Failure::Garbage);
             }
             step = self.take(session, user, piece, draw, &mut plain);
@@ -209,14 +224,6 @@ impl Protocol for Http {
     }
 
     fn verify(&self, _plan: &LoadPlan, _before: &(), _ledger: &Ledger) -> Result<Verified, Fault> {
-        let mut facts = self.tls.as_ref().map(Tls::facts).unwrap_or_default();
-        if self.program.counting {
-            for script in &self.program.scripts {
-                let asks = &self.program.asks[script.first as usize..script.end as usize];
-                let counts: Vec<_> = asks.iter().map(|ask| ask.counts.describe(&ask.name)).collect();
-                facts.insert(format!("requests of {}", script.name), counts.join("; "));
-            }
-        }
-        Ok(Verified { facts, ..Verified::default() })
+        Ok(Verified { facts: self.facts(), ..Verified::default() })
     }
 }
