@@ -8,6 +8,7 @@
 
 mod analyse;
 mod analysis;
+mod change;
 mod compare;
 mod cpu;
 mod family;
@@ -24,7 +25,11 @@ pub use analysis::{
     Analysis, Apparatus, Arm, BitsDifference, BlockValue, Cell, Estimate, Interval, Method, MetricAnalysis, Ratio,
     Reason, ResourceRow, Sameness, ServiceBits, ServiceResources, Verdict, ratio_of,
 };
-pub use compare::{Change, changes};
+pub use change::{
+    CHANGE_P, CHANGE_SHARE, CHANGE_VALUES_MIN, CHANGE_WINDOW, ChangePoint, Series, SeriesChange, SeriesPoint,
+    change_points,
+};
+pub use compare::{Change, Difference, changes, conditions, differences};
 pub use histogram::{CurvePoint, latency_curve};
 pub use quantile::{dunnett_quantile, student_quantile};
 pub use trial::trial_metrics;
