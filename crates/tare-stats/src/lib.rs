@@ -16,6 +16,7 @@ mod histogram;
 mod paired;
 mod quantile;
 mod same;
+mod scaling;
 mod steady;
 mod trial;
 mod verdict;
@@ -32,5 +33,6 @@ pub use change::{
 pub use compare::{Change, Difference, changes, conditions, differences};
 pub use histogram::{CurvePoint, latency_curve};
 pub use quantile::{dunnett_quantile, student_quantile};
+pub use scaling::{Law, LawFit, LevelRow, LevelValue, Pairing, Parameter, Scaling, scaling};
 pub use trial::trial_metrics;
 pub use verdict::{percent_text, ratio_text};
