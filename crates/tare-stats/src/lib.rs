@@ -12,6 +12,7 @@ mod change;
 mod compare;
 mod cpu;
 mod family;
+mod gate;
 mod histogram;
 mod paired;
 mod quantile;
@@ -31,6 +32,7 @@ pub use change::{
     change_points,
 };
 pub use compare::{Change, Difference, changes, conditions, differences};
+pub use gate::{Bounded, Bounds, GateCheck, GateOutcome, gate, gate_outcome};
 pub use histogram::{CurvePoint, latency_curve};
 pub use quantile::{dunnett_quantile, student_quantile};
 pub use scaling::{Law, LawFit, LevelRow, LevelValue, Pairing, Parameter, Scaling, scaling};
