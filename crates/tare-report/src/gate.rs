@@ -53,9 +53,8 @@ impl Gate<'_> {
         }
         say(String::new());
         for check in self.checks {
-            let what = format!("{}, {}", check.form, check.title);
             let outcome = check.outcome.word().to_uppercase();
-            say(format!("{outcome:13}{what:28}{:11}{}", check.bounded.word(), figures(check)));
+            say(format!("{outcome:13}{}, {} {}: {}", check.form, check.title, check.bounded.word(), figures(check)));
             say(format!("{:13}{}", "", check.why));
         }
         if self.checks.is_empty() {

@@ -2,7 +2,8 @@
 
 use std::fmt::Write;
 use tare_stats::{
-    CHANGE_P, CHANGE_SHARE, CHANGE_VALUES_MIN, Series, SeriesChange, SeriesPoint, percent_text, ratio_text,
+    CHANGE_P, CHANGE_SHARE, CHANGE_VALUES_MIN, CHANGE_WINDOW, Series, SeriesChange, SeriesPoint, percent_text,
+    ratio_text,
 };
 
 /// Says every series with its change points, oldest record first.
@@ -16,7 +17,7 @@ pub fn series_text(all: &[Series]) -> String {
             for change in series.changes.iter().filter(|change| change.point.at == at) {
                 change_lines(change, &points[at - 1]).into_iter().for_each(&mut say);
             }
-            say(format!("  {}  {:24} {}", moment(&point.started), ratio_text(point.ratio, point.interval), point.run));
+            say(format!("  {}  {:24} {}", moment(&point.started), figure(point), point.run));
         }
         if points.len() < CHANGE_VALUES_MIN {
             let (there, needed) = (points.len(), CHANGE_VALUES_MIN);
@@ -27,11 +28,11 @@ pub fn series_text(all: &[Series]) -> String {
         say(String::new());
     }
     say(format!(
-        "A change is a shift of at least {} with p < {CHANGE_P:e} at some split of the last",
+        "A change is a shift of at least {} with p < {CHANGE_P:e} at some split of the last {CHANGE_WINDOW}",
         percent_text(CHANGE_SHARE)
     ));
-    say("records. Noise alone raises about one alarm in 1000 records. A change point says where to".to_owned());
-    say("look, not what it cost: to know that, run both sides beside each other in one study.".to_owned());
+    say("records; noise alone raises about one alarm in 1000 records. It says where to look, not".to_owned());
+    say("what it costs: to know that, run both sides beside each other in one study.".to_owned());
     text
 }
 
@@ -71,6 +72,12 @@ fn change_lines(change: &SeriesChange, before: &SeriesPoint) -> Vec<String> {
 fn signed(ratio: f64) -> String {
     let sign = if ratio < 1.0 { '-' } else { '+' };
     format!("{sign}{}", percent_text((ratio - 1.0).abs()))
+}
+
+/// Three decimals: a series is read for small changes.
+fn figure(point: &SeriesPoint) -> String {
+    let interval = point.interval.map(|interval| format!(" [{:.3}, {:.3}]", interval.low, interval.high));
+    format!("{:.3}{}", point.ratio, interval.unwrap_or_default())
 }
 
 fn moment(started: &str) -> String {

@@ -74,7 +74,8 @@ pub struct GateCheck {
     pub bounded: Bounded,
     /// The bound, as a share.
     pub bound: f64,
-    /// By how much it is worse, as a share; negative when it is better. None when there is no ratio.
+    /// By how much it is worse, as a share; negative when it is better. None when there is no ratio, or none that may
+    /// be used.
     pub worse_by: Option<f64>,
     /// The interval of that.
     pub interval: Option<Interval>,
@@ -133,10 +134,10 @@ struct Known {
 fn overhead(analysis: &Analysis, metric: &MetricAnalysis, form: &str, ratio: Option<&Ratio>, bound: f64) -> GateCheck {
     let check = blank(metric, form, Bounded::Overhead, bound, ratio.map_or(0, |ratio| ratio.blocks.len()));
     let Some(ratio) = ratio else { return GateCheck { why: unmeasured(analysis, form), ..check } };
-    let check = with_ratio(check, metric, ratio.ratio, ratio.interval);
     if let Some(why) = unusable(metric, ratio, "this record") {
         return GateCheck { why, ..check };
     }
+    let check = with_ratio(check, metric, ratio.ratio, ratio.interval);
     let Some(interval) = ratio.interval else { return GateCheck { why: too_few(ratio), ..check } };
     let floor = metric.noise_floor.unwrap_or_default().ln_1p();
     let half_width = 0.5 * (interval.high / interval.low).ln();
@@ -158,7 +159,6 @@ fn regression(
         let why = if here { format!("in the other record {}", unmeasured(other, form)) } else { unmeasured(new, form) };
         return GateCheck { why, ..check };
     };
-    let check = with_ratio(check, metric, change.change, change.interval);
     let before = other.metrics.iter().find(|before| before.name == metric.name);
     let doubt = unusable(metric, &change.after, "this record")
         .or_else(|| unusable(before?, &change.before, "the other record"))
@@ -166,6 +166,7 @@ fn regression(
     if let Some(why) = doubt {
         return GateCheck { why, ..check };
     }
+    let check = with_ratio(check, metric, change.change, change.interval);
     let (Some(interval), Some(error), Some(before)) =
         (change.interval, change.standard_error, change.before.standard_error)
     else {
@@ -268,6 +269,7 @@ fn too_few(ratio: &Ratio) -> String {
 mod tests {
     use super::*;
     use crate::analysis::{Apparatus, Method};
+    use crate::nested::Nested;
 
     fn ratio(ratio: f64, half: f64, blocks: u32) -> Ratio {
         Ratio {
@@ -280,6 +282,8 @@ mod tests {
             hodges_lehmann: ratio,
             sensitive: false,
             smallest_detectable: None,
+            equivalent: None,
+            blocks_needed: None,
             verdict: Verdict::Worse,
             words: String::new(),
         }
@@ -288,10 +292,12 @@ mod tests {
     fn analysis(ratio: Ratio, more_is_better: bool) -> Analysis {
         Analysis {
             confidence: 0.95,
+            margin: 0.01,
             baseline: "plain".into(),
             control: "plain (A/A)".into(),
             blocks_planned: 5,
             blocks_measured: 5,
+            blocks_replaced: Vec::new(),
             arms: Vec::new(),
             metrics: vec![MetricAnalysis {
                 name: "m".into(),
@@ -299,6 +305,7 @@ mod tests {
                 unit: "op/s".into(),
                 more_is_better,
                 compared: true,
+                nested: Nested::Whole,
                 method: Method::Dunnett,
                 noise_floor: Some(0.01),
                 control_differs: false,

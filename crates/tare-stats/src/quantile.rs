@@ -28,6 +28,9 @@ pub fn dunnett_quantile(confidence: f64, comparisons: u32, degrees: u32) -> f64 
     // It lies between the quantile for one comparison and Bonferroni's; the margin is for rounding.
     let tail = 0.5 * (1.0 - confidence);
     let one = student_quantile(1.0 - tail, f64::from(degrees));
+    if comparisons == 1 {
+        return one;
+    }
     let bonferroni = student_quantile(1.0 - tail / f64::from(comparisons), f64::from(degrees));
     let (mut low, mut high) = (0.99 * one, 1.01 * bonferroni);
     while high - low > 1e-5 * high {
@@ -128,8 +131,10 @@ mod tests {
     #[test]
     fn one_comparison_is_students_t() {
         for degrees in [2, 4, 12, 200] {
-            let (dunnett, student) = (dunnett_quantile(0.95, 1, degrees), student_quantile(0.975, f64::from(degrees)));
-            assert!((dunnett / student - 1.0).abs() < 2e-4, "df {degrees}: {dunnett}, {student}");
+            let student = student_quantile(0.975, f64::from(degrees));
+            assert_eq!(dunnett_quantile(0.95, 1, degrees), student);
+            let probability = dunnett_probability(student, 1, f64::from(degrees));
+            assert!((probability - 0.95).abs() < 2e-4, "df {degrees}: {probability}");
         }
     }
 }
