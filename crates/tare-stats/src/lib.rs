@@ -13,6 +13,7 @@ mod cpu;
 mod family;
 mod histogram;
 mod paired;
+pub mod peak;
 mod quantile;
 mod same;
 mod steady;
