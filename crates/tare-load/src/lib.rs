@@ -13,6 +13,9 @@ mod engine;
 mod histogram;
 mod link;
 mod protocol;
+// Written before the protocols that use all of it.
+#[allow(dead_code, unused_imports)]
+mod script;
 mod search;
 mod serve;
 
