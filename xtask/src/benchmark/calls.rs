@@ -29,7 +29,7 @@ pub(super) fn count(shop: &mut Workshop, report: &mut Report) -> Result<()> {
         for tool in shop.tools.able(&job) {
             let (count, list) = match counted(shop, tool, &job) {
                 Ok((count, list)) => (figure(count), list),
-                Err(error) => ("-".to_owned(), format!("failed: {}", error.to_string().replace('\n', " "))),
+                Err(error) => ("-".to_owned(), super::report::brief(&error)),
             };
             rows.push(vec![name.to_owned(), tool.name.to_owned(), count, list]);
         }

@@ -89,7 +89,7 @@ fn measure(shop: &mut Workshop, case: &Case, random: bool) -> Result<Vec<Vec<Str
             let freezes = schedule(shop, job.seconds, random);
             match frozen_run(shop, tools[at], &job, server.processes()[0], freezes, case.work_s) {
                 Ok(result) => results[at].push(result),
-                Err(error) => rows.push(vec![case.name.into(), tools[at].name.into(), format!("failed: {error:#}")]),
+                Err(error) => rows.push(vec![case.name.into(), tools[at].name.into(), super::report::brief(&error)]),
             }
         }
     }

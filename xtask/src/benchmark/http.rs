@@ -29,7 +29,7 @@ pub(super) const WRK: Tool = Tool {
             line.and_then(|rest| time_us(rest.split_whitespace().next()?)).unwrap_or(f64::NAN)
         };
         let times = Times { mean: at("Latency  "), p50: at("50%"), p99: at("99%"), ..Times::NONE };
-        Ok(Said { operations, seconds, times, remark: None })
+        Ok(Said { operations, seconds, times, cpu_s: None, remark: None })
     },
 };
 
@@ -50,7 +50,7 @@ pub(super) const AB: Tool = Tool {
         let mean = number_after(text, "Time per request:").unwrap_or(f64::NAN) * 1e3;
         let at = |label: &str| number_after(text, label).unwrap_or(f64::NAN) * 1e3;
         let times = Times { mean, p50: at("  50%"), p95: at("  95%"), p99: at("  99%"), ..Times::NONE };
-        Ok(Said { operations, seconds, times, remark: None })
+        Ok(Said { operations, seconds, times, cpu_s: None, remark: None })
     },
 };
 
@@ -78,7 +78,7 @@ pub(super) const HEY: Tool = Tool {
             max: at("Slowest:"),
             ..Times::NONE
         };
-        Ok(Said { operations, seconds, times, remark: None })
+        Ok(Said { operations, seconds, times, cpu_s: None, remark: None })
     },
 };
 
@@ -105,5 +105,11 @@ fn read_h2load(finished: &Finished, job: &Job) -> Result<Said> {
     let line = text.lines().find_map(|line| line.strip_prefix("time for request:"));
     let mean = line.and_then(|line| time_us(line.split_whitespace().nth(2)?)).unwrap_or(f64::NAN);
     let max = line.and_then(|line| time_us(line.split_whitespace().nth(1)?)).unwrap_or(f64::NAN);
-    Ok(Said { operations, seconds: job.seconds.ceil(), times: Times { mean, max, ..Times::NONE }, remark: None })
+    Ok(Said {
+        operations,
+        seconds: job.seconds.ceil(),
+        times: Times { mean, max, ..Times::NONE },
+        cpu_s: None,
+        remark: None,
+    })
 }

@@ -56,7 +56,9 @@ fn read_floor(finished: &Finished, _job: &Job) -> Result<Said> {
         p999: number("p999_us"),
         max: number("max_us"),
     };
-    Ok(Said { operations: number("operations"), seconds: number("seconds"), times, remark: None })
+    // What it did before its loop, writing requests and keys, belongs to no operation.
+    let cpu_s = Some(number("cpu_s"));
+    Ok(Said { operations: number("operations"), seconds: number("seconds"), times, cpu_s, remark: None })
 }
 
 fn tare(job: &Job) -> Option<Typed> {
@@ -145,7 +147,7 @@ fn read_tare(finished: &Finished, _job: &Job) -> Result<Said> {
         (None, 1..) => Some(format!("{dropped} starts dropped")),
         (None, 0) => None,
     };
-    Ok(Said { operations, seconds, times: times_of(&all), remark })
+    Ok(Said { operations, seconds, times: times_of(&all), cpu_s: None, remark })
 }
 
 /// HdrHistogram V2 with deflate, base64, in ns.

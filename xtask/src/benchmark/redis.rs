@@ -31,7 +31,7 @@ fn read_redis_benchmark(finished: &Finished, job: &Job) -> Result<Said> {
     let ms = 1e3;
     let times = Times { mean: mean * ms, p50: p50 * ms, p95: p95 * ms, p99: p99 * ms, p999: f64::NAN, max: max * ms };
     let operations = (job.expected * job.seconds).trunc();
-    Ok(Said { operations, seconds: operations / rate, times, remark: None })
+    Ok(Said { operations, seconds: operations / rate, times, cpu_s: None, remark: None })
 }
 
 #[cfg(test)]

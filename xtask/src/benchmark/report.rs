@@ -19,7 +19,7 @@ impl Report {
             "The server has CPU {SERVER_CPU}, the client CPU {CLIENT_CPU}; both talk over loopback. In each round every \
              tool has its turn, in an order of its own; figures are medians over rounds, ratios are taken inside \
              rounds and have 95 % intervals (Student's t on logs). *CPU* is user and system time of the whole client \
-             program by operation, peak memory its resident set; what the kernel does for sockets outside of the \
+             program by operation (of the floor its loop alone), peak memory its resident set; what the kernel does for sockets outside of the \
              program's own time is in neither. *Floor* is a client in C on bare epoll that sends what was written \
              beforehand and counts the bytes of the replies (`xtask/bench/floor.c`); *floor, timed* is the same with \
              one reading of the clock for each reply."
@@ -55,6 +55,14 @@ impl Report {
     pub(super) fn text(&self) -> &str {
         self.text.trim_end()
     }
+}
+
+/// What failed, short enough for a cell of a table.
+pub(super) fn brief(error: &anyhow::Error) -> String {
+    let text: String = format!("failed: {error:#}").replace(['\n', '|'], " ");
+    let (kept, left) = (text.chars().count().min(200), text.chars().count() > 200);
+    let kept: String = text.chars().skip(text.chars().count() - kept).collect();
+    if left { format!("failed: ... {kept}") } else { kept }
 }
 
 /// A Markdown table whose columns stand below each other in a terminal too.

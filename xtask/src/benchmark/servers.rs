@@ -155,5 +155,9 @@ fn fill_accounts(port: u16) -> Result<()> {
         command = Command::new(installed("pgbench")?);
         std::thread::sleep(Duration::from_millis(200));
     }
+    if let Some(sysbench) = find("sysbench") {
+        let arguments = words(&format!("oltp_point_select {} prepare", super::sql::sysbench_server(port)));
+        run(Command::new(sysbench).args(arguments), "", Duration::from_secs(120))?;
+    }
     Ok(())
 }

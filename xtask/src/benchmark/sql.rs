@@ -36,7 +36,7 @@ fn read_pgbench(finished: &Finished, job: &Job) -> Result<Said> {
     if job.rate.is_some() {
         times = logged_times(&log_prefix(job))?;
     }
-    Ok(Said { operations, seconds, times, remark: None })
+    Ok(Said { operations, seconds, times, cpu_s: None, remark: None })
 }
 
 fn ms_after(text: &str, label: &str) -> f64 {
@@ -118,7 +118,7 @@ fn read_sysbench(finished: &Finished, _job: &Job) -> Result<Said> {
     let max = ms_after(text, "max:");
     let times =
         Times { mean: ms_after(text, "avg:"), p50: at(0.5), p95: at(0.95), p99: at(0.99), p999: at(0.999), max };
-    Ok(Said { operations, seconds, times, remark: None })
+    Ok(Said { operations, seconds, times, cpu_s: None, remark: None })
 }
 
 #[cfg(test)]

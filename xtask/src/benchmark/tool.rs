@@ -65,6 +65,8 @@ pub(super) struct Outcome {
     pub(super) operations: f64,
     /// By the tool's own clock.
     pub(super) seconds: f64,
+    /// CPU time, user and system, of the whole program; of a bare client only of its loop.
+    pub(super) cpu_s: f64,
     pub(super) times: Times,
     /// Besides, for the reader.
     pub(super) remark: Option<String>,
@@ -78,9 +80,9 @@ impl Outcome {
         self.operations / self.seconds
     }
 
-    /// CPU time of the whole program for each operation, us.
+    /// CPU time for each operation, us.
     pub(super) fn cpu_us(&self) -> f64 {
-        self.finished.cpu_s * 1e6 / self.operations
+        self.cpu_s * 1e6 / self.operations
     }
 }
 
@@ -90,6 +92,8 @@ pub(super) struct Said {
     pub(super) operations: f64,
     pub(super) seconds: f64,
     pub(super) times: Times,
+    /// CPU time, s, if only a part of the program's is meant.
+    pub(super) cpu_s: Option<f64>,
     pub(super) remark: Option<String>,
 }
 
@@ -185,8 +189,8 @@ impl Toolbox {
             format!("{} said:\n{}", tool.name, tail.into_iter().rev().collect::<Vec<_>>().join("\n"))
         })?;
         ensure!(said.operations > 0.0 && said.seconds > 0.0, "{} did nothing: {}", tool.name, finished.stdout);
-        let Said { operations, seconds, times, remark } = said;
-        Ok(Outcome { operations, seconds, times, remark, finished })
+        let Said { operations, seconds, times, cpu_s, remark } = said;
+        Ok(Outcome { operations, seconds, cpu_s: cpu_s.unwrap_or(finished.cpu_s), times, remark, finished })
     }
 }
 

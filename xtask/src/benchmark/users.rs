@@ -69,7 +69,7 @@ pub(super) fn run(shop: &mut Workshop, report: &mut Report) -> Result<()> {
     );
     let mut rows = Vec::new();
     for case in CASES {
-        let row = measure(shop, case).unwrap_or_else(|error| vec![format!("failed: {error:#}")]);
+        let row = measure(shop, case).unwrap_or_else(|error| vec![super::report::brief(&error)]);
         rows.push([vec![case.title.to_owned()], row].concat());
     }
     report.table(&["users", "op/s", "of offered", "CPU us", "peak MiB", "bytes a user", "late p99 ms"], &rows);
