@@ -3,6 +3,7 @@
 use crate::analysis::{
     Analysis, Apparatus, Arm, BlockValue, Estimate, Interval, Method, MetricAnalysis, Ratio, Reason, Verdict,
 };
+use crate::equivalence::declare;
 use crate::family::{CONFIDENCE, Family};
 use crate::nested::Nested;
 use crate::paired::{BLOCKS_MIN, BlockLogs, Differences, Precision, sd};
@@ -41,6 +42,7 @@ pub fn analyse(record: &Record) -> Analysis {
     let of_baseline = measured.iter().filter(|trial| trial.record.trial.arm() == study.baseline);
     let mut analysis = Analysis {
         confidence: CONFIDENCE,
+        margin: 0.0,
         baseline: study.baseline.clone(),
         control,
         blocks_planned: blocks(&record.header.plan),
@@ -53,6 +55,7 @@ pub fn analyse(record: &Record) -> Analysis {
         resources: resources(record),
         warnings: Vec::new(),
     };
+    declare(&mut analysis, study.design.margin());
     analysis.warnings = warnings(record, &analysis);
     analysis
 }
@@ -293,6 +296,8 @@ fn ratio(
         hodges_lehmann: hodges_lehmann.exp(),
         sensitive: precision.is_some_and(|p| (hodges_lehmann - mean).abs() > 0.5 * p.half_width()),
         smallest_detectable,
+        equivalent: None,
+        blocks_needed: None,
         verdict,
         words,
     }

@@ -11,6 +11,8 @@ use tare_core::trial::Stage;
 pub struct Analysis {
     /// Probability that an interval holds the truth; for a family of forms, that all of them do.
     pub confidence: f64,
+    /// Differences up to this, as a share, count as none where forms are called equivalent.
+    pub margin: f64,
     /// The baseline form.
     pub baseline: String,
     /// The arm that repeats the baseline, the A/A control.
@@ -212,6 +214,10 @@ pub struct Ratio {
     pub sensitive: bool,
     /// The smallest difference, as a share, that a run like this finds in four of five cases.
     pub smallest_detectable: Option<f64>,
+    /// Whether no difference beyond [`Analysis::margin`] is left to be found; none when nothing may be said.
+    pub equivalent: Option<bool>,
+    /// Where no difference was found: blocks, in all, that would narrow the interval down to the margin.
+    pub blocks_needed: Option<u32>,
     /// What may be said.
     pub verdict: Verdict,
     /// The same in words.
@@ -226,6 +232,8 @@ pub enum Verdict {
     Better,
     /// Worse than the baseline, beyond interval and noise floor.
     Worse,
+    /// Whatever difference there may be lies within the margin.
+    Equivalent,
     /// The interval holds 1.
     NoDifference,
     /// The interval excludes 1, but the A/A control might lie as far off.

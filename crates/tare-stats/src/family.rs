@@ -165,7 +165,7 @@ pub(crate) mod tests {
     pub(crate) struct Noise(pub(crate) Xoshiro256PlusPlus);
 
     impl Noise {
-        fn uniform(&mut self) -> f64 {
+        pub(crate) fn uniform(&mut self) -> f64 {
             ((self.0.next_u64() >> 11) as f64 + 0.5) / (1u64 << 53) as f64
         }
 

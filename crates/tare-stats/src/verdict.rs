@@ -46,7 +46,8 @@ pub(crate) fn words(metric: &TrialMetric, verdict: Verdict, evidence: &Evidence)
     };
     match verdict {
         Verdict::Better | Verdict::Worse => format!("{}: {}", direction(metric, evidence.mean > 0.0), figures()),
-        Verdict::NoDifference => format!("no difference detectable{}", detectable()),
+        // What is equivalent is found among these afterwards.
+        Verdict::NoDifference | Verdict::Equivalent => format!("no difference detectable{}", detectable()),
         Verdict::WithinNoise => {
             format!("within the noise floor of {}", percent_text(evidence.noise_floor.unwrap_or(f64::NAN).exp_m1()))
         }
