@@ -6,11 +6,14 @@
 
 pub mod bundle;
 pub mod config;
+pub mod design;
 pub mod fault;
 pub mod form;
 pub mod host;
 pub mod load;
+pub mod peak;
 pub mod plan;
+pub mod qos;
 pub mod record;
 pub mod study;
 pub mod telemetry;

@@ -4,6 +4,7 @@
 use crate::fault::Fault;
 use crate::host::{Facts, MappedFile, ResourceReport};
 use crate::load::{LoadSummary, SecondRow};
+use crate::peak::PeakOutcome;
 use crate::plan::PlannedTrial;
 use crate::study::Study;
 use crate::telemetry::TelemetryRow;
@@ -93,8 +94,29 @@ pub struct TrialRecord {
     /// By service: the end of its output, kept when the trial is not measured.
     #[serde(default)]
     pub logs: BTreeMap<String, String>,
+    /// What a search for the peak came to, with every window of it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub peak: Option<PeakOutcome>,
     /// What each metric came to in this trial; only in a measured one. Names and units: [`TRIAL_METRICS`].
     #[serde(default)]
+    pub metrics: BTreeMap<String, f64>,
+    /// The slices of load it was measured in, where load alternated between deployments; else empty.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub slices: Vec<Slice>,
+}
+
+/// A slice of load: one visit to a deployment between two switches.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Slice {
+    /// The round, from 0; in each round every deployment of the block is visited once.
+    pub round: u32,
+    /// The place within the block's slices, from 0: in which order deployments were visited.
+    pub place: u32,
+    /// When counting began: CLOCK_MONOTONIC of this machine, ns.
+    pub start_ns: u64,
+    /// When it ended.
+    pub end_ns: u64,
+    /// What each metric came to in this slice alone.
     pub metrics: BTreeMap<String, f64>,
 }
 
@@ -114,7 +136,9 @@ impl TrialRecord {
             facts: BTreeMap::new(),
             path: String::new(),
             logs: BTreeMap::new(),
+            peak: None,
             metrics: BTreeMap::new(),
+            slices: Vec::new(),
         }
     }
 }
@@ -134,6 +158,9 @@ pub struct TrialMetric {
     pub compared: bool,
 }
 
+/// The name of the only figure of a trial that searched for the peak.
+pub const PEAK_LOAD: &str = "peak_load";
+
 /// The figures of a trial. All times are service times as the client sees them.
 pub const TRIAL_METRICS: &[TrialMetric] = &[
     metric("throughput", "throughput", "op/s", true, true),
@@ -147,6 +174,7 @@ pub const TRIAL_METRICS: &[TrialMetric] = &[
     metric("cpu_machine_us_per_op", "CPU per op, whole machine but the generator", "us", false, false),
     metric("generator_cpu_us_per_op", "generator's CPU per op", "us", false, false),
     metric("failed_share", "failed operations", "share", false, false),
+    metric(PEAK_LOAD, "peak load", "load", true, true),
 ];
 
 const fn metric(
@@ -177,7 +205,8 @@ pub struct Record {
     pub header: Header,
     /// The trials there are, by index.
     pub trials: Vec<TrialData>,
-    /// How the run ended: "complete", "interrupted", "budget spent"; none while it runs or after a crash.
+    /// How the run ended: "complete", "precise enough", "interrupted", "budget spent"; none while it runs or after a
+    /// crash.
     pub end: Option<End>,
 }
 
@@ -186,6 +215,9 @@ pub struct Record {
 pub struct End {
     /// When, RFC 3339.
     pub ended: String,
-    /// `complete`, `interrupted` or `budget spent`.
+    /// `complete`, `precise enough`, `interrupted` or `budget spent`.
     pub how: String,
 }
+
+/// [`End::how`] of a run that ended because its intervals were as narrow as the study wanted them.
+pub const PRECISE_ENOUGH: &str = "precise enough";
