@@ -17,6 +17,21 @@ pub trait Apparatus {
     /// [`OpenError::Unavailable`] when this machine cannot have the form. On any error nothing is left open.
     fn open_form(&mut self, label: &str, form: &Form, services: &[ServiceStart]) -> Result<Box<dyn Host>, OpenError>;
 
+    /// The same for a form that is to stand beside others, at `place`, from 1 on.
+    ///
+    /// # Errors
+    /// See [`Apparatus::open_form`].
+    fn open_beside(
+        &mut self,
+        label: &str,
+        place: u8,
+        form: &Form,
+        services: &[ServiceStart],
+    ) -> Result<Box<dyn Host>, OpenError> {
+        let _ = place;
+        self.open_form(label, form, services)
+    }
+
     /// Whether a TCP connection from where the load comes from is accepted now.
     fn reachable(&mut self, endpoint: SocketAddr) -> bool;
 
