@@ -37,6 +37,7 @@ fn main() -> ExitCode {
     let cli = Cli::parse();
     let done = match cli.verb {
         Verb::Run(args) => cmd::run::run(&args),
+        Verb::Peak(args) => cmd::peak::peak(&args),
         Verb::Resume(args) => cmd::resume::resume(&args),
         Verb::Clean(args) => cmd::clean::clean(&args),
         Verb::Report(args) => cmd::report::report(&args),

@@ -8,6 +8,7 @@ pub(crate) mod doctor;
 pub(crate) mod gate;
 pub(crate) mod history;
 pub(crate) mod manual;
+pub(crate) mod peak;
 pub(crate) mod report;
 pub(crate) mod resume;
 pub(crate) mod run;
