@@ -56,6 +56,12 @@ impl Progress {
                 self.began = std::time::Instant::now();
                 self.last = None;
             }
+            Event::SliceStarted { trial } => {
+                if let Some((shown, _)) = &mut self.trial {
+                    shown.clone_from(trial);
+                }
+                self.last = None;
+            }
             Event::StageStarted { stage } => {
                 self.stage = *stage;
                 self.refresh();
