@@ -62,6 +62,12 @@ impl Progress {
                 self.last = None;
                 (self.held, self.found) = (None, None);
             }
+            Event::SliceStarted { trial } => {
+                if let Some((shown, _)) = &mut self.trial {
+                    shown.clone_from(trial);
+                }
+                self.last = None;
+            }
             Event::StageStarted { stage } => {
                 self.stage = *stage;
                 self.refresh();
