@@ -25,7 +25,7 @@ pub use analysis::{
     Reason, ResourceRow, Sameness, ServiceBits, ServiceResources, Verdict, ratio_of,
 };
 pub use compare::{Change, changes};
-pub use histogram::{CurvePoint, latency_curve};
+pub use histogram::{CurvePoint, Percentiles, latency_curve, percentiles};
 pub use quantile::{dunnett_quantile, student_quantile};
 pub use trial::trial_metrics;
 pub use verdict::{percent_text, ratio_text};

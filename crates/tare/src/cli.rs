@@ -31,6 +31,8 @@ pub(crate) enum Verb {
     Compare(CompareArgs),
     /// List the runs of this machine
     History(HistoryArgs),
+    /// Make load and say how it was answered: the generator by itself
+    Load(crate::cmd::load::LoadArgs),
     /// Say what this host can weigh, and why not the rest
     Doctor(DoctorArgs),
     /// Build, list, show and remove bundles

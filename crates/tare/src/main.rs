@@ -40,6 +40,7 @@ fn main() -> ExitCode {
         Verb::Report(args) => cmd::report::report(&args),
         Verb::Compare(args) => cmd::compare::compare(&args),
         Verb::History(args) => cmd::history::history(&args),
+        Verb::Load(args) => cmd::load::load(&args),
         Verb::Doctor(args) => cmd::doctor::doctor(&args),
         Verb::Bundle(args) => cmd::bundle::bundle(&args),
         Verb::Check(args) => cmd::check::check(&args),

@@ -6,6 +6,7 @@ pub(crate) mod clean;
 pub(crate) mod compare;
 pub(crate) mod doctor;
 pub(crate) mod history;
+pub(crate) mod load;
 pub(crate) mod manual;
 pub(crate) mod report;
 pub(crate) mod resume;
