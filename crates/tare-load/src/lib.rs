@@ -10,8 +10,10 @@
 mod clock;
 mod endpoint;
 mod engine;
+mod hdr_log;
 mod histogram;
 mod link;
+mod profile;
 mod protocol;
 // Written before the protocols that use all of it.
 #[allow(dead_code, unused_imports)]

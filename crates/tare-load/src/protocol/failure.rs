@@ -26,6 +26,18 @@ pub(crate) enum Failure {
     NoPort,
     /// Anything else that went wrong with a connection.
     Connection,
+    /// The two sides could not agree on how to secure the connection, or one of them broke it.
+    Tls,
+    /// The server's certificate is not trusted, or not for that name.
+    Certificate,
+    /// A body that is not encoded as it says.
+    Coding,
+    /// Sent on to another host, or too often.
+    Redirect,
+    /// What was to be captured is not in the reply.
+    Capture,
+    /// A variable without a value was to be sent.
+    Unset,
 }
 
 /// How many kinds of [`Failure`] there are.
@@ -33,7 +45,7 @@ pub(crate) const FAILURES: usize = Failure::ALL.len();
 
 impl Failure {
     /// Every kind, in the order of its number.
-    pub(crate) const ALL: [Failure; 11] = [
+    pub(crate) const ALL: [Failure; 17] = [
         Failure::ErrorReply,
         Failure::WrongReply,
         Failure::Garbage,
@@ -45,6 +57,12 @@ impl Failure {
         Failure::Unreachable,
         Failure::NoPort,
         Failure::Connection,
+        Failure::Tls,
+        Failure::Certificate,
+        Failure::Coding,
+        Failure::Redirect,
+        Failure::Capture,
+        Failure::Unset,
     ];
 
     /// Its name in a record.
@@ -61,6 +79,12 @@ impl Failure {
             Failure::Unreachable => "host unreachable",
             Failure::NoPort => "no free local port",
             Failure::Connection => "connection failed",
+            Failure::Tls => "TLS failed",
+            Failure::Certificate => "certificate refused",
+            Failure::Coding => "reply not decodable",
+            Failure::Redirect => "redirect not followed",
+            Failure::Capture => "nothing to capture",
+            Failure::Unset => "variable without a value",
         }
     }
 }

@@ -52,7 +52,7 @@ fn carry_out(plan: &LoadPlan, populate: bool, stop: &Stop, progress: &mut Progre
     if populate {
         progress.say("writing the data set");
         let plan = LoadPlan { task: LoadTask::Populate, ..plan.clone() };
-        LoadProcess::start(&plan)?.wait(plan.measure, stop, &mut |_| {})?;
+        LoadProcess::start(&plan)?.wait(stop, &mut |_| {})?;
         if stop.raised() {
             return Err(Fault::new("interrupted while the data set was written"));
         }
@@ -62,7 +62,7 @@ fn carry_out(plan: &LoadPlan, populate: bool, stop: &Stop, progress: &mut Progre
         progress.show(row);
         rows.push(row.clone());
     };
-    match LoadProcess::start(plan)?.wait(plan.measure, stop, &mut each_second)? {
+    match LoadProcess::start(plan)?.wait(stop, &mut each_second)? {
         Ended::Done(summary) => Ok((Measured::new(plan, &summary)?, Some(summary))),
         Ended::Cut => Ok((Measured::of_rows(&rows), None)),
     }

@@ -1,5 +1,6 @@
 //! What a load came to, from its summary, or from its rows when it was cut short.
 
+use super::show::time;
 use serde_json::json;
 use std::collections::BTreeMap;
 use tare_core::fault::Fault;
@@ -146,7 +147,7 @@ impl Measured {
             dropped: rows().map(|row| row.dropped).sum(),
             response: times,
             service: times,
-            trouble: vec![("interrupted", "the percentiles of the whole are not known".to_owned())],
+            trouble: vec![("interrupted", cut_short(rows().map(|row| row.p99_us).filter(|us| *us > 0.0)))],
             ..Measured::default()
         }
     }
@@ -186,6 +187,17 @@ impl Measured {
             "trouble": self.trouble.iter().map(|(name, why)| json!({"what": name, "why": why})).collect::<Vec<_>>(),
             "summary": summary,
         })
+    }
+}
+
+/// Percentiles of different seconds cannot be put together: says between which values they lay.
+fn cut_short(p99_us: impl Iterator<Item = f64>) -> String {
+    let range = p99_us.fold(None, |range: Option<(f64, f64)>, us| {
+        Some(range.map_or((us, us), |(low, high)| (low.min(us), high.max(us))))
+    });
+    match range {
+        Some((low, high)) => format!("the p99 of its seconds lay between {} and {}", time(low), time(high)),
+        None => "before a second was measured".to_owned(),
     }
 }
 

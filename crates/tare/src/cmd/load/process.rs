@@ -2,22 +2,22 @@
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::process::CommandExt;
-use std::process::{Child, ChildStdin, Command, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use tare_core::fault::{Doing, Fault};
-use tare_core::load::{LoadLine, LoadOrder, LoadPlan, LoadSummary, SecondRow};
+use tare_core::load::{LoadLine, LoadPlan, LoadSummary, SecondRow};
 use tare_runner::Stop;
 
 /// How often it is looked whether the user wants an end.
 const LOOK: Duration = Duration::from_millis(50);
-/// How long the process may take to come to an end, besides the answers it waits for.
-const END_WITHIN: Duration = Duration::from_secs(5);
+/// How long the process may take to come to an end when it is told to.
+const END_WITHIN: Duration = Duration::from_secs(2);
 
 /// How a load ended.
 pub(super) enum Ended {
-    /// As planned, or early but with all that was measured.
+    /// As planned.
     Done(Box<LoadSummary>),
     /// Early, without a word: only the rows tell.
     Cut,
@@ -26,13 +26,12 @@ pub(super) enum Ended {
 /// A load process under way; killed when dropped.
 pub(super) struct LoadProcess {
     child: Child,
-    orders: Option<ChildStdin>,
     lines: Receiver<Result<LoadLine, Fault>>,
     stderr: Option<JoinHandle<String>>,
 }
 
 impl LoadProcess {
-    /// Starts it with a plan. A guided one is ended by [`LoadProcess::wait`].
+    /// Starts it with a plan.
     ///
     /// # Errors
     /// When it could not be started.
@@ -45,9 +44,9 @@ impl LoadProcess {
         let mut stdin = child.stdin.take().expect("standard input is piped");
         let stdout = child.stdout.take().expect("standard output is piped");
         let mut errors = child.stderr.take().expect("standard error is piped");
-        let mut text = serde_json::to_vec(plan).doing("encode the load plan")?;
-        text.push(b'\n');
+        let text = serde_json::to_vec(plan).doing("encode the load plan")?;
         stdin.write_all(&text).doing("hand the plan to the load process")?;
+        drop(stdin);
         let (sender, lines) = channel();
         std::thread::spawn(move || {
             for line in BufReader::new(stdout).lines() {
@@ -64,45 +63,24 @@ impl LoadProcess {
             let _ = errors.read_to_string(&mut text);
             text
         });
-        let guided = matches!(plan.profile, tare_core::load::LoadProfile::Guided { .. });
-        Ok(LoadProcess { child, orders: guided.then_some(stdin), lines, stderr: Some(stderr) })
+        Ok(LoadProcess { child, lines, stderr: Some(stderr) })
     }
 
-    /// Waits for the end: the planned one, or the one that the user wants. `measure` is how long a guided load is
-    /// measured.
+    /// Waits for the end: the planned one, or the one that the user wants.
     ///
     /// # Errors
     /// What the load process says, or how it died.
     pub(super) fn wait(
         &mut self,
-        measure: Duration,
         stop: &Stop,
         each_second: &mut dyn FnMut(&SecondRow),
     ) -> Result<Ended, Fault> {
-        let mut ends: Option<Instant> = None;
-        let mut given_up: Option<Instant> = None;
         loop {
-            let now = Instant::now();
-            if stop.raised() && given_up.is_none() {
-                given_up = Some(now + END_WITHIN);
-                if self.orders.is_none() {
-                    return Ok(Ended::Cut);
-                }
-            }
-            if (stop.raised() || ends.is_some_and(|ends| now >= ends)) && self.orders.is_some() {
-                self.order_end();
-            }
-            if given_up.is_some_and(|late| now >= late) {
+            if stop.raised() {
                 return Ok(Ended::Cut);
             }
             match self.lines.recv_timeout(LOOK) {
-                Ok(Ok(LoadLine::Second(row))) => {
-                    if row.measured && ends.is_none() {
-                        let gone = Duration::from_secs_f64(row.seconds.max(0.0));
-                        ends = Some(Instant::now() + measure.saturating_sub(gone));
-                    }
-                    each_second(&row);
-                }
+                Ok(Ok(LoadLine::Second(row))) => each_second(&row),
                 Ok(Ok(LoadLine::Window(_))) | Err(RecvTimeoutError::Timeout) => {}
                 Ok(Ok(LoadLine::Done(summary))) => {
                     let _ = self.child.wait();
@@ -112,14 +90,6 @@ impl LoadProcess {
                 Err(RecvTimeoutError::Disconnected) => return Err(self.died()),
             }
         }
-    }
-
-    fn order_end(&mut self) {
-        let Some(mut orders) = self.orders.take() else { return };
-        let mut text = serde_json::to_vec(&LoadOrder::End).expect("an order is plain data");
-        text.push(b'\n');
-        // A process that is gone has said why, or will be seen to have died.
-        let _ = orders.write_all(&text);
     }
 
     fn died(&mut self) -> Fault {

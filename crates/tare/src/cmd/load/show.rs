@@ -84,7 +84,7 @@ pub(super) fn grouped(number: f64) -> String {
 }
 
 /// `233 us`, `1.23 ms`, `4.5 s`: three digits.
-fn time(us: f64) -> String {
+pub(super) fn time(us: f64) -> String {
     let scaled = |value: f64, unit: &str| {
         let digits = if value >= 100.0 {
             0
