@@ -41,7 +41,7 @@ pub use change::{
 };
 pub use compare::{Change, Difference, changes, conditions, differences};
 pub use gate::{Bounded, Bounds, GateCheck, GateOutcome, gate, gate_outcome};
-pub use histogram::{CurvePoint, latency_curve};
+pub use histogram::{CurvePoint, Percentiles, latency_curve, percentiles};
 pub use nested::Nested;
 pub use quantile::{dunnett_quantile, student_quantile};
 pub use scaling::{Law, LawFit, LevelRow, LevelValue, Pairing, Parameter, Scaling, scaling};

@@ -35,6 +35,8 @@ pub(crate) enum Verb {
     Gate(GateArgs),
     /// List the runs of this machine, or follow a form's cost from run to run
     History(HistoryArgs),
+    /// Make load and say how it was answered: the generator by itself
+    Load(crate::cmd::load::LoadArgs),
     /// Say what this host can weigh, and why not the rest
     Doctor(DoctorArgs),
     /// Build, list, show and remove bundles

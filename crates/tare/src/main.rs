@@ -44,6 +44,7 @@ fn main() -> ExitCode {
         Verb::Compare(args) => cmd::compare::compare(&args),
         Verb::Gate(args) => cmd::gate::gate(&args),
         Verb::History(args) => cmd::history::history(&args),
+        Verb::Load(args) => cmd::load::load(&args),
         Verb::Doctor(args) => cmd::doctor::doctor(&args),
         Verb::Bundle(args) => cmd::bundle::bundle(&args),
         Verb::Check(args) => cmd::check::check(&args),

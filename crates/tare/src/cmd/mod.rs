@@ -7,6 +7,7 @@ pub(crate) mod compare;
 pub(crate) mod doctor;
 pub(crate) mod gate;
 pub(crate) mod history;
+pub(crate) mod load;
 pub(crate) mod manual;
 pub(crate) mod peak;
 pub(crate) mod report;
