@@ -1,9 +1,11 @@
 //! A study: the question. Factors and their levels, repetitions, load, and the forms it names.
 
 use crate::config::{Fields, Node, Place, Problems, parse};
-use crate::design::{Design, Until, read_arrangement, read_margin};
+use crate::design::{Arrangement, Design, Until, read_arrangement, read_margin};
 use crate::form::{Form, LayerUse};
 use crate::load::LoadProfile;
+use crate::peak::PeakPlan;
+use crate::qos::Qos;
 use crate::workload::{Resources, Workload, update_resources};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -19,6 +21,10 @@ pub trait Catalog {
     fn protocols(&self) -> Vec<&'static str>;
     /// Checks a protocol's options and writes them down with every default filled in.
     fn protocol_options(&self, protocol: &str, node: &Node, problems: &mut Problems) -> Option<serde_json::Value>;
+    /// The names of a protocol's operations with these options; none when they are not known.
+    fn protocol_operations(&self, _protocol: &str, _options: &serde_json::Value) -> Vec<String> {
+        Vec::new()
+    }
 }
 
 /// Where the load comes from.
@@ -53,6 +59,12 @@ pub struct Study {
     pub from: LoadOrigin,
     /// How operations are started.
     pub load: LoadProfile,
+    /// What a trial must keep, if the study or its workload asks for anything.
+    #[serde(default)]
+    pub qos: Option<Qos>,
+    /// How the greatest load that keeps it is looked for; then `load` is guided by the search.
+    #[serde(default)]
+    pub peak: Option<PeakPlan>,
     /// How long load runs before it counts.
     pub settle: Duration,
     /// How long is measured.
@@ -94,8 +106,27 @@ impl Study {
         let arrangement = fields.get("design").and_then(|node| read_arrangement(node, problems)).unwrap_or_default();
         let margin = read_margin(&mut fields, problems);
         let origin = fields.choice("from", &["outside", "host"], problems);
-        let load = fields.require("load", problems).and_then(|node| read_profile(node, problems));
-        let times = fields.get("time").and_then(|node| Times::read(node, problems)).unwrap_or_default();
+        let operations = workload
+            .as_ref()
+            .map(|workload| catalog.protocol_operations(&workload.protocol.protocol, &workload.protocol.options));
+        let operations = operations.unwrap_or_default();
+        let qos = fields.get("qos").map(|node| Qos::read(node, &operations, problems));
+        let qos = qos.unwrap_or_else(|| workload.as_ref().and_then(|workload| workload.qos.clone()));
+        let load = fields.require("load", problems);
+        let load = load.and_then(|node| read_load(node, &operations, qos.as_ref(), problems));
+        let (load, peak) = load.map_or((None, None), |(load, peak)| (Some(load), peak));
+        let mut times = fields.get("time").and_then(|node| Times::read(node, problems)).unwrap_or_default();
+        if let Some(span) = load.as_ref().and_then(LoadProfile::span) {
+            // Steps bring their own times.
+            (times.settle, times.measure) = (Duration::ZERO, span);
+        }
+        if let Some(peak) = &peak {
+            if arrangement != Arrangement::Blocks {
+                let place = fields.get("design").map_or(root.place, |node| node.place);
+                problems.add(place, "a peak is searched in blocks, each form by itself", "leave 'design' away");
+            }
+            (times.settle, times.measure) = (Duration::ZERO, peak.expected());
+        }
         let emulated_blocks = fields.integer("emulated_blocks", 0..=10_000, problems).unwrap_or(1) as u32;
         let forms = fields.require("forms", problems).map(|node| read_forms(node, catalog, problems));
         let forms = forms.unwrap_or_default();
@@ -121,6 +152,8 @@ impl Study {
             at_most,
             from: if origin == Some("host") { LoadOrigin::Host } else { LoadOrigin::Outside },
             load: load?,
+            qos,
+            peak,
             settle: times.settle,
             measure: times.measure,
             timeout: times.timeout,
@@ -161,6 +194,22 @@ fn read_length(fields: &mut Fields, problems: &mut Problems) -> (u32, Option<Dur
         problems.add(node.place, "'at_most' stands here and in 'until'", "write it once");
     }
     (until.blocks, until.at_most.or(at_most), Some(until.half_width))
+}
+
+/// The profile; and the plan of the search, where it is one that a search guides.
+fn read_load(
+    node: &Node,
+    operations: &[String],
+    qos: Option<&Qos>,
+    problems: &mut Problems,
+) -> Option<(LoadProfile, Option<PeakPlan>)> {
+    match node.kind("load", &mut Problems::default()) {
+        Some(("peak", place, value)) => {
+            let (plan, profile) = PeakPlan::read(value, place, operations, qos, problems)?;
+            Some((profile, Some(plan)))
+        }
+        _ => LoadProfile::read(node, operations, problems).map(|profile| (profile, None)),
+    }
 }
 
 struct Times {
@@ -211,19 +260,6 @@ fn read_settle(node: &Node, problems: &mut Problems) -> Option<(Duration, Option
         problems.add(place, "settling ends before it begins", "raise 'at_most', or lower 'at_least'");
     }
     Some((at_least, Some(at_most)))
-}
-
-fn read_profile(node: &Node, problems: &mut Problems) -> Option<LoadProfile> {
-    let (kind, place, value) = node.kind("load", problems)?;
-    if kind != "closed" {
-        Node::unknown(kind, place, "kind of load", &["closed"], problems);
-        return None;
-    }
-    let mut fields = Fields::of(value, "load 'closed'", problems)?;
-    let connections = fields.integer("connections", 1..=100_000, problems).unwrap_or(50) as u32;
-    let pipeline = fields.integer("pipeline", 1..=10_000, problems).unwrap_or(1) as u32;
-    fields.finish(problems);
-    Some(LoadProfile::Closed { connections, pipeline })
 }
 
 fn read_forms(node: &Node, catalog: &dyn Catalog, problems: &mut Problems) -> Vec<Form> {
@@ -397,11 +433,11 @@ load:
 
     #[test]
     fn every_mistake_of_a_study_is_found_in_one_reading() {
-        let text = "study: s\nworkload: tou\nload: {open: {}}\nrepeat: 0\nbaseline: nativ\n\
+        let text = "study: s\nworkload: tou\nload: {opne: {}}\nrepeat: 0\nbaseline: nativ\n\
                     forms: {native: [], boxed: [bok: {}], caged: [cage: {lit: true}]}\nextra: 1\n";
         let found = read(text).unwrap_err().join("\n");
         let wanted =
-            ["'toy'", "known here: closed", "0 is out of range", "'native'", "'box'", "'lid'", "no field 'extra'"];
+            ["'toy'", "did you mean 'open'", "0 is out of range", "'native'", "'box'", "'lid'", "no field 'extra'"];
         for wanted in wanted {
             assert!(found.contains(wanted), "{wanted} is missing in:\n{found}");
         }

@@ -10,11 +10,16 @@
 mod clock;
 mod endpoint;
 mod engine;
+mod hdr_log;
 mod histogram;
 mod link;
+mod profile;
 mod protocol;
+// Written before the protocols that use all of it.
+#[allow(dead_code, unused_imports)]
+mod script;
 mod search;
 mod serve;
 
-pub use protocol::{PROTOCOLS, ProtocolRow};
+pub use protocol::{PROTOCOLS, ProtocolRow, check_needs};
 pub use serve::serve;

@@ -1,6 +1,7 @@
 //! What every protocol owes: the same peers, well and badly behaved, behind each row of the table.
 
-use std::io::{Read, Write};
+use std::collections::BTreeMap;
+use std::io::{Cursor, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::time::{Duration, Instant};
 use tare_core::config::{Problems, parse};
@@ -116,18 +117,22 @@ fn plan(protocol: &str, options: &str, endpoint: SocketAddr) -> LoadPlan {
         timeout: Duration::from_secs(3),
         seed: 1,
         cpus: CpuSet::new([]),
+        limits: BTreeMap::new(),
+        hdr_log: None,
+        allowed: Vec::new(),
     }
 }
 
 fn drive(plan: &LoadPlan) -> (Vec<SecondRow>, Result<LoadSummary, Fault>) {
     let mut out = Vec::new();
     // Whether it succeeded is told by the last line as well.
-    let _ = tare_load::serve(serde_json::to_vec(plan).unwrap().as_slice(), &mut out);
+    let _ = tare_load::serve(Cursor::new(serde_json::to_vec(plan).unwrap()), &mut out);
     let (mut rows, mut end) = (Vec::new(), None);
     for line in out.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
         assert!(end.is_none(), "a line after the last");
         match serde_json::from_slice(line).unwrap() {
             LoadLine::Second(row) => rows.push(row),
+            LoadLine::Window(row) => panic!("{row:?}"),
             LoadLine::Done(summary) => end = Some(Ok(*summary)),
             LoadLine::Failed(fault) => end = Some(Err(fault)),
         }

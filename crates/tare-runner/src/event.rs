@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 use tare_core::load::SecondRow;
+use tare_core::peak::PeakWindow;
 use tare_core::plan::PlannedTrial;
 use tare_core::trial::{Outcome, Stage};
 
@@ -35,6 +36,18 @@ pub enum Event {
     Second {
         /// What it brought.
         row: SecondRow,
+    },
+    /// A search for the peak judged a level.
+    Held {
+        /// The window.
+        window: PeakWindow,
+        /// The unit of levels.
+        unit: String,
+    },
+    /// A search for the peak is over.
+    Searched {
+        /// What it came to, in words.
+        words: String,
     },
     /// A trial is over and on disk.
     TrialEnded {

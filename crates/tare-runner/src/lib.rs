@@ -7,6 +7,7 @@
 mod apparatus;
 mod clock;
 mod event;
+mod peak;
 mod record_dir;
 mod run;
 mod trial;

@@ -153,6 +153,7 @@ impl Run<'_> {
             service_cpus: &self.service_cpus,
             probe_resources: !state.probed.contains(&planned.form),
             reference_bits: &state.bits,
+            known_peak: state.peaks.get(&planned.form).copied(),
         };
         run_trial(&inputs, apparatus, clock, stop, &mut |event| subscriber(&event))
     }
@@ -185,6 +186,8 @@ struct Progress {
     expected: BTreeMap<String, Duration>,
     /// Forms whose resources were read.
     probed: BTreeSet<String>,
+    /// The peak that the last search of each form found.
+    peaks: BTreeMap<String, f64>,
     /// What the services had mapped in the first measured trial.
     bits: BTreeMap<String, Vec<MappedFile>>,
 }
@@ -202,6 +205,9 @@ impl Progress {
     fn note(&mut self, record: &TrialRecord, took: Duration) {
         if !matches!(record.outcome, Outcome::Skipped { .. }) {
             self.expected.insert(record.trial.form.clone(), took);
+        }
+        if let Some(peak) = record.peak.as_ref().and_then(|outcome| outcome.peak) {
+            self.peaks.insert(record.trial.form.clone(), peak);
         }
         if !record.resources.is_empty() {
             self.probed.insert(record.trial.form.clone());

@@ -1,5 +1,6 @@
 //! One trial: provision, deploy, populate, settle, measure, verify, teardown.
 
+use crate::peak::Guiding;
 use crate::{Apparatus, Clock, Event, Stop};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -8,8 +9,10 @@ use tare_core::fault::Fault;
 use tare_core::form::Form;
 use tare_core::host::{Host, Instance, InstanceState, MappedFile, OpenError, ServiceStart};
 use tare_core::load::{LoadPlan, LoadSummary, LoadTask};
+use tare_core::peak::PeakPlan;
 use tare_core::plan::PlannedTrial;
-use tare_core::record::{TrialData, TrialRecord};
+use tare_core::qos::Qos;
+use tare_core::record::{PEAK_LOAD, TrialData, TrialRecord};
 use tare_core::study::Study;
 use tare_core::trial::{Outcome, Stage};
 use tare_core::units::CpuSet;
@@ -40,6 +43,8 @@ pub(crate) struct TrialInputs<'a> {
     pub(crate) probe_resources: bool,
     /// What the services had mapped in the first measured trial of the run.
     pub(crate) reference_bits: &'a BTreeMap<String, Vec<MappedFile>>,
+    /// The peak that the form's last search found.
+    pub(crate) known_peak: Option<f64>,
 }
 
 /// Why a trial ended early.
@@ -154,7 +159,10 @@ impl Trial<'_, '_> {
         host.begin_probe(&[], PROBE_PERIOD)?;
         let study = self.inputs.study;
         let limit = study.settle + study.measure + study.timeout + DRIVE_SLACK;
-        let driven = self.drive(endpoint, LoadTask::Run, limit);
+        let driven = match &study.peak {
+            Some(plan) => self.search(endpoint, plan),
+            None => self.drive(endpoint, LoadTask::Run, limit),
+        };
         let probed = host.end_probe();
         let load = match driven {
             Ok(load) => load,
@@ -226,21 +234,58 @@ impl Trial<'_, '_> {
         endpoint.copied().ok_or_else(|| Fault::new(format!("no address for port '{}'", spoken.port)).into())
     }
 
-    fn drive(&mut self, endpoint: SocketAddr, task: LoadTask, limit: Duration) -> Result<LoadSummary, Fault> {
+    fn load_plan(&self, endpoint: SocketAddr, task: LoadTask) -> LoadPlan {
         let study = self.inputs.study;
         let spoken = &self.inputs.workload.protocol;
-        let plan = LoadPlan {
+        LoadPlan {
             task,
             protocol: spoken.protocol.clone(),
             options: spoken.options.clone(),
             endpoint,
-            profile: study.load.clone(),
+            // What answers once or fills the data set needs no guidance.
+            profile: if task == LoadTask::Run { study.load.clone() } else { study.load.base().clone() },
             settle: study.settle,
             measure: study.measure,
             timeout: study.timeout,
             seed: self.inputs.seed,
             cpus: self.inputs.generator_cpus.clone(),
-        };
+            limits: study.qos.as_ref().map(Qos::longest).unwrap_or_default(),
+            hdr_log: None,
+            allowed: Vec::new(),
+        }
+    }
+
+    /// Looks for the peak: the load is guided until the search is content.
+    fn search(&mut self, endpoint: SocketAddr, plan: &PeakPlan) -> Result<LoadSummary, Fault> {
+        let qos = self.inputs.study.qos.as_ref().expect("a study with a peak was read with a QoS");
+        let load_plan = self.load_plan(endpoint, LoadTask::Run);
+        let mut guiding = Guiding::begin(plan, qos, self.inputs.known_peak);
+        let tell = std::cell::RefCell::new(&mut *self.tell);
+        let data = &mut self.data;
+        let summary = self.apparatus.guide(
+            &load_plan,
+            Guiding::patience(plan),
+            self.stop,
+            &mut |row| {
+                data.seconds.push(row.clone());
+                tell.borrow_mut()(Event::Second { row: row.clone() });
+            },
+            &mut |row| {
+                let order = guiding.next(row);
+                if let Some(window) = guiding.last_window() {
+                    tell.borrow_mut()(Event::Held { window, unit: plan.unit.clone() });
+                }
+                order
+            },
+        )?;
+        let outcome = guiding.outcome().ok_or_else(|| Fault::new("the load ended before the search did"))?;
+        tell.borrow_mut()(Event::Searched { words: outcome.describe() });
+        data.record.peak = Some(outcome);
+        Ok(summary)
+    }
+
+    fn drive(&mut self, endpoint: SocketAddr, task: LoadTask, limit: Duration) -> Result<LoadSummary, Fault> {
+        let plan = self.load_plan(endpoint, task);
         let (stage, stage_began) = (&mut self.stage, &mut self.stage_began);
         let (clock, tell, data) = (self.clock, &mut *self.tell, &mut self.data);
         self.apparatus.drive(&plan, limit, self.stop, &mut |row| {
@@ -287,6 +332,10 @@ impl Trial<'_, '_> {
             self.data.record.mapped.insert(name.clone(), mapped);
             self.data.record.path.clone_from(&instance.path);
         }
+        if self.data.record.peak.is_some() {
+            self.verify_peak(load, voids);
+            return Ok(());
+        }
         voids.extend(load.saturated.iter().map(|why| format!("the generator was the limit: {why}")));
         let failed = load.checks.iter().filter(|check| !check.passed);
         voids.extend(failed.map(|check| format!("check '{}' failed: {}", check.name, check.detail)));
@@ -307,6 +356,26 @@ impl Trial<'_, '_> {
             self.data.record.metrics.clear();
         }
         Ok(())
+    }
+
+    /// A search goes beyond what the service carries on purpose, so what failed there voids nothing; having found no peak
+    /// does.
+    fn verify_peak(&mut self, load: LoadSummary, mut voids: Vec<String>) {
+        let failed = load.checks.iter().filter(|check| !check.passed);
+        let failed = failed.map(|check| format!("check '{}' failed beyond the peak: {}", check.name, check.detail));
+        self.data.record.warnings.extend(failed);
+        self.data.record.load = Some(load);
+        let outcome = self.data.record.peak.as_ref().expect("it was asked before");
+        self.data.record.warnings.extend(outcome.warnings.iter().cloned());
+        match outcome.peak {
+            Some(peak) => self.data.record.metrics = [(PEAK_LOAD.to_owned(), peak)].into(),
+            None => voids.push(outcome.describe()),
+        }
+        if !voids.is_empty() {
+            let fault = Fault::new(voids.join("; ")).remedy(outcome.remedy());
+            self.data.record.outcome = Outcome::Invalid { why: fault };
+            self.data.record.metrics.clear();
+        }
     }
 
     fn keep_logs(&mut self, host: &mut dyn Host, started: &[Instance]) {

@@ -206,7 +206,8 @@ fn study(forms: &[&str], repeat: u32) -> (Study, Workload) {
         port: "main".into(),
         options: serde_json::Value::Null,
     };
-    let workload = Workload { name: "toy".into(), about: String::new(), services: vec![service], protocol: spoken };
+    let workload =
+        Workload { name: "toy".into(), about: String::new(), services: vec![service], protocol: spoken, qos: None };
     let study = Study {
         name: "order".into(),
         question: String::new(),
@@ -219,6 +220,9 @@ fn study(forms: &[&str], repeat: u32) -> (Study, Workload) {
         settle: Duration::from_secs(1),
         measure: Duration::from_secs(1),
         timeout: Duration::from_secs(1),
+        design: Default::default(),
+        qos: None,
+        peak: None,
         emulated_blocks: 1,
         forms: forms.iter().map(|name| Form { name: (*name).into(), layers: Vec::new() }).collect(),
         options: BTreeMap::new(),

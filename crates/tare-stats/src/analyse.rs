@@ -16,7 +16,7 @@ use crate::voids::{replaced_blocks, void_too_often};
 use crate::warnings::warnings;
 use std::collections::{BTreeMap, BTreeSet};
 use tare_core::plan::{blocks, control_arm};
-use tare_core::record::{PRECISE_ENOUGH, Record, TRIAL_METRICS, TrialData, TrialMetric};
+use tare_core::record::{PEAK_LOAD, PRECISE_ENOUGH, Record, TRIAL_METRICS, TrialData, TrialMetric};
 use tare_core::trial::{Outcome, Stage};
 
 /// Everything a report shows of a record. The order of the trials does not matter.
@@ -32,13 +32,19 @@ pub fn analyse(record: &Record) -> Analysis {
     let precise = record.end.as_ref().is_some_and(|end| end.how == PRECISE_ENOUGH);
     let asked = study.design.half_width.filter(|_| precise).map(f64::ln_1p);
     let mut table = DunnettTable::default();
-    let metrics: Vec<MetricAnalysis> = TRIAL_METRICS
+    // A search for the peak measures one thing only, and nothing else measures that.
+    let searched = study.peak.is_some();
+    let mut metrics: Vec<MetricAnalysis> = TRIAL_METRICS
         .iter()
+        .filter(|metric| (metric.name == PEAK_LOAD) == searched)
         .map(|metric| {
-            let asked = asked.filter(|_| metric.name == DECIDING);
+            let asked = asked.filter(|_| DECIDING.contains(&metric.name));
             analyse_metric(&counted, metric, &arms, asked, &mut table)
         })
         .collect();
+    if let (Some(plan), Some(metric)) = (&study.peak, metrics.first_mut()) {
+        metric.unit.clone_from(&plan.unit);
+    }
     let of_baseline = measured.iter().filter(|trial| trial.record.trial.arm() == study.baseline);
     let mut analysis = Analysis {
         confidence: CONFIDENCE,

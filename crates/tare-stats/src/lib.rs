@@ -18,6 +18,7 @@ mod gate;
 mod histogram;
 mod nested;
 mod paired;
+pub mod peak;
 mod quantile;
 mod same;
 mod scaling;

@@ -5,7 +5,7 @@
 //! it ended claims no more than the width that was asked for. The simulations in tests/simulated hold it to that.
 
 use crate::analyse::analyse;
-use tare_core::record::Record;
+use tare_core::record::{PEAK_LOAD, Record};
 
 /// Blocks after which the width is looked at first: with fewer, the spread itself is known too badly.
 const FIRST_LOOK: u32 = 6;
@@ -13,8 +13,8 @@ const FIRST_LOOK: u32 = 6;
 /// Blocks between two looks.
 const LOOK_EVERY: u32 = 2;
 
-/// The metric whose intervals decide.
-pub(crate) const DECIDING: &str = "throughput";
+/// The metric whose intervals decide; of a search for the peak, the peak.
+pub(crate) const DECIDING: [&str; 2] = ["throughput", PEAK_LOAD];
 
 /// Whether a run that has done so many blocks may look at its width.
 pub fn is_look(blocks: u32) -> bool {
@@ -26,7 +26,7 @@ pub fn is_look(blocks: u32) -> bool {
 pub fn precise_enough(record: &Record) -> bool {
     let Some(wanted) = record.header.study.design.half_width else { return false };
     let analysis = analyse(record);
-    let Some(metric) = analysis.metrics.iter().find(|metric| metric.name == DECIDING) else { return false };
+    let Some(metric) = analysis.metrics.iter().find(|metric| DECIDING.contains(&metric.name.as_str())) else { return false };
     let claimed = |arm: &str| {
         let arm = analysis.arms.iter().find(|candidate| candidate.name == arm);
         arm.is_some_and(|arm| !arm.control && arm.emulated.is_none())

@@ -1,5 +1,6 @@
 //! The real apparatus: layers opened on this machine, load driven by a process of its own.
 
+use rustix::process::Signal;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpStream};
 use std::os::unix::process::CommandExt;
@@ -15,11 +16,13 @@ use tare_core::load::{LoadLine, LoadPlan, LoadSummary, LoadTask, SecondRow};
 use tare_core::units::CpuSet;
 use tare_layers::leftovers;
 use tare_layers::local::LocalHost;
-use tare_layers::network::GeneratorSeat;
+use tare_layers::network::{GeneratorSeat, free_subnets};
 use tare_runner::{Apparatus, Stop};
 
 /// How long a connection may take to be accepted when readiness is asked for.
 const CONNECT_LIMIT: Duration = Duration::from_millis(500);
+/// How long a load process may take to end when it is told to.
+const END_WITHIN: Duration = Duration::from_secs(2);
 /// The end of the load process's standard error that is kept for a message.
 const STDERR_KEPT: usize = 4096;
 
@@ -37,21 +40,32 @@ pub(crate) struct Machine {
 
 impl Apparatus for Machine {
     fn open_form(&mut self, label: &str, form: &Form, services: &[ServiceStart]) -> Result<Box<dyn Host>, OpenError> {
-        let surroundings = |inner: usize| Surroundings {
-            run: self.run.clone(),
-            trial: label.to_owned(),
-            scratch: self.scratch.join(label),
-            address: self.address,
-            subnets: self.subnets,
-            cpus: self.cpus.clone(),
-            services: services.to_vec(),
-            inner: form.layers[inner..].to_vec(),
+        let around = self.surroundings(label, services);
+        let host = LocalHost::new(self.carrier.clone(), Surroundings { inner: form.layers.clone(), ..around.clone() })?;
+        open_layers(Box::new(host), form, &around)
+    }
+
+    fn open_beside(
+        &mut self,
+        label: &str,
+        place: u8,
+        form: &Form,
+        services: &[ServiceStart],
+    ) -> Result<Box<dyn Host>, OpenError> {
+        let Some(seat) = &self.seat else {
+            let fault = Fault::new("forms cannot stand side by side when load comes from the host's loopback");
+            return Err(OpenError::Unavailable(fault.remedy("use `from: outside` or `design: blocks`")));
         };
-        let mut host: Box<dyn Host> = Box::new(LocalHost::new(self.carrier.clone(), surroundings(0))?);
-        for (at, layer) in form.layers.iter().enumerate() {
-            host = host.open(layer, &surroundings(at + 1))?;
+        let around = Surroundings { place, ..self.surroundings(label, services) };
+        if form.layers.is_empty() {
+            // A plain process listens at every address, so that its ports would be taken twice.
+            let host = LocalHost::in_room(self.carrier.clone(), around, seat.room(place)?)?;
+            return Ok(Box::new(host));
         }
-        Ok(host)
+        // What stands already has taken the subnets before.
+        let around = Surroundings { address: seat.address_beside(place)?, subnets: free_subnets()?, ..around };
+        let host = LocalHost::new(self.carrier.clone(), Surroundings { inner: form.layers.clone(), ..around.clone() })?;
+        open_layers(Box::new(host), form, &around)
     }
 
     fn reachable(&mut self, endpoint: SocketAddr) -> bool {
@@ -77,6 +91,30 @@ impl Apparatus for Machine {
         let mut driver = Driver::start(command, plan)?;
         driver.wait(plan.task, limit, stop, each_second)
     }
+}
+
+impl Machine {
+    fn surroundings(&self, label: &str, services: &[ServiceStart]) -> Surroundings {
+        Surroundings {
+            run: self.run.clone(),
+            trial: label.to_owned(),
+            scratch: self.scratch.join(label),
+            address: self.address,
+            subnets: self.subnets,
+            cpus: self.cpus.clone(),
+            services: services.to_vec(),
+            inner: Vec::new(),
+            place: 0,
+        }
+    }
+}
+
+/// Opens the layers of a form on this machine, outermost first.
+fn open_layers(mut host: Box<dyn Host>, form: &Form, around: &Surroundings) -> Result<Box<dyn Host>, OpenError> {
+    for (at, layer) in form.layers.iter().enumerate() {
+        host = host.open(layer, &Surroundings { inner: form.layers[at + 1..].to_vec(), ..around.clone() })?;
+    }
+    Ok(host)
 }
 
 /// A load process under way; killed when dropped.
@@ -133,6 +171,7 @@ impl Driver {
             }
             match self.lines.recv_timeout(Duration::from_millis(100)) {
                 Ok(Ok(LoadLine::Second(row))) => each_second(&row),
+                Ok(Ok(LoadLine::Window(_))) => {}
                 Ok(Ok(LoadLine::Done(summary))) => {
                     let _ = self.child.wait();
                     return Ok(*summary);
@@ -154,6 +193,14 @@ impl Driver {
 
 impl Drop for Driver {
     fn drop(&mut self) {
+        // A tool that it has started must end before it does; kindly first, then not.
+        if matches!(self.child.try_wait(), Ok(None)) {
+            let _ = rustix::process::kill_process(rustix::process::Pid::from_child(&self.child), Signal::TERM);
+            let given_up = Instant::now() + END_WITHIN;
+            while matches!(self.child.try_wait(), Ok(None)) && Instant::now() < given_up {
+                std::thread::sleep(Duration::from_millis(5));
+            }
+        }
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

@@ -8,10 +8,13 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use tare_core::config::{Place, Problem, Problems};
 use tare_core::study::Study;
+use tare_core::units::show_bytes;
 use tare_core::workload::Workload;
 
 /// No study or workload is longer; what is, is something else.
 const FILE_BYTES_MAX: u64 = 1 << 20;
+/// Data that a workload's options name goes into the plan of the load, which may have 16 MiB.
+const DATA_BYTES_MAX: u64 = 4 << 20;
 
 /// Reads a study and its workload. All mistakes of both files are in the error.
 pub(crate) fn read_study(name: &str, workloads: Option<&Path>) -> Result<(Study, Workload)> {
@@ -51,7 +54,7 @@ pub(crate) fn read_study(name: &str, workloads: Option<&Path>) -> Result<(Study,
 pub(crate) fn read_workload(folder: &Path) -> Result<Result<Workload, Vec<Problem>>> {
     let path = folder.join("workload.yaml");
     let text = read_text(&path)?;
-    let mut problems = Problems::new(shown(&path), &text);
+    let mut problems = Problems::new(shown(&path), &text).with_files(files_of(folder));
     let Some(mut workload) = Workload::read(&text, folder, &Tables, &mut problems) else {
         return Ok(Err(problems.into_vec()));
     };
@@ -65,6 +68,12 @@ pub(crate) fn read_workload(folder: &Path) -> Result<Result<Workload, Vec<Proble
         }
     }
     if problems.is_empty() { Ok(Ok(workload)) } else { Ok(Err(problems.into_vec())) }
+}
+
+/// Reads the files of a folder by the names that a file in it gives them.
+pub(crate) fn files_of(folder: &Path) -> impl Fn(&str) -> Result<String, String> + 'static {
+    let folder = folder.to_owned();
+    move |name| read_text_up_to(&folder.join(name), DATA_BYTES_MAX)
 }
 
 /// Reads a workload by its folder or its name, all mistakes in the error.
@@ -135,10 +144,15 @@ fn names_in(folder: &Path, extension: &str) -> Vec<String> {
 }
 
 fn read_text(path: &Path) -> Result<String> {
-    let mistake = |what: String| anyhow::Error::from(Mistake::new(format!("cannot read {}: {what}", shown(path))));
+    read_text_up_to(path, FILE_BYTES_MAX).map_err(|message| Mistake::new(message).into())
+}
+
+/// Reads a text of at most `bytes_max`; the error is the message.
+fn read_text_up_to(path: &Path, bytes_max: u64) -> Result<String, String> {
+    let mistake = |what: String| format!("cannot read {}: {what}", shown(path));
     let length = fs::metadata(path).map_err(|error| mistake(error.to_string()))?.len();
-    if length > FILE_BYTES_MAX {
-        return Err(mistake("it is longer than 1 MiB".to_owned()));
+    if length > bytes_max {
+        return Err(mistake(format!("it is longer than {}", show_bytes(bytes_max))));
     }
     let bytes = fs::read(path).map_err(|error| mistake(error.to_string()))?;
     String::from_utf8(bytes).map_err(|error| {

@@ -35,18 +35,58 @@ impl fmt::Display for Problem {
     }
 }
 
-/// The mistakes found so far in one file.
+/// The mistakes found so far in one file, and the way to the files beside it that it may name.
 #[derive(Debug, Default)]
 pub struct Problems {
     file: String,
     lines: Vec<String>,
     found: Vec<Problem>,
+    beside: Beside,
+}
+
+/// Reads a file by the name that the user's file gives it.
+#[derive(Default)]
+struct Beside(Option<Box<ReadBeside>>);
+
+type ReadBeside = dyn Fn(&str) -> Result<String, String>;
+
+impl fmt::Debug for Beside {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(if self.0.is_some() { "files beside it" } else { "no files beside it" })
+    }
 }
 
 impl Problems {
     /// An empty list for `file`, whose `text` supplies the excerpts.
     pub fn new(file: impl Into<String>, text: &str) -> Self {
-        Problems { file: file.into(), lines: text.lines().map(str::to_owned).collect(), found: Vec::new() }
+        Problems {
+            file: file.into(),
+            lines: text.lines().map(str::to_owned).collect(),
+            found: Vec::new(),
+            beside: Beside(None),
+        }
+    }
+
+    /// Lets the file name others beside it: `read` gets a name as it stands in the file and returns the other file's
+    /// text, or what is wrong with it.
+    #[must_use]
+    pub fn with_files(mut self, read: impl Fn(&str) -> Result<String, String> + 'static) -> Self {
+        self.beside = Beside(Some(Box::new(read)));
+        self
+    }
+
+    /// The text of a file beside the one that is read.
+    ///
+    /// # Errors
+    /// Why there is none, in words for a problem at the place that named it.
+    pub fn beside(&self, name: &str) -> Result<String, String> {
+        if name.is_empty() || name.starts_with('/') || name.split('/').any(|part| part == "..") {
+            return Err(format!("'{name}' is no file of the workload's own folder"));
+        }
+        match &self.beside.0 {
+            Some(read) => read(name),
+            None => Err(format!("'{name}' cannot be read from here")),
+        }
     }
 
     /// Adds a mistake at `place`.

@@ -84,6 +84,8 @@ fn study() -> Study {
         settle: Duration::from_secs(1),
         measure: Duration::from_secs(10),
         timeout: Duration::from_secs(10),
+        qos: None,
+        peak: None,
         emulated_blocks: 1,
         forms: vec![
             form("native", Vec::new()),
@@ -124,7 +126,7 @@ fn header(study: Study, plan: Vec<PlannedTrial>) -> Header {
         run: "k3v9qa".into(),
         started: "2026-03-05T10:14:02Z".into(),
         command: "tare run studies/canonical.yaml --seed 7".into(),
-        workload: Workload { name: "redis".into(), about, services: vec![service], protocol },
+        workload: Workload { name: "redis".into(), about, services: vec![service], protocol, qos: None },
         seed: SEED,
         plan,
         forms: forms(&study),
@@ -298,6 +300,7 @@ fn seconds(planned: &PlannedTrial) -> Vec<SecondRow> {
             p50_us: 482.0 * manner.p50_us * (1.0 - wobble),
             p99_us: 482.0 * manner.p50_us * (1.0 + 4.0 * manner.tail) * (1.0 - 8.0 * wobble),
             max_us: 4_000.0 * manner.p50_us,
+            ..SecondRow::default()
         }
     };
     (0..=10).map(row).collect()

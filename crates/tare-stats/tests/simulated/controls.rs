@@ -35,11 +35,11 @@ fn windows_taken_as_independent_miss_the_truth() {
     for setting in SETTINGS {
         let (mut random, mut holds) = (Random::new(71), 0);
         let experiment = Experiment::new(setting, Arrangement::Blocks, 10, 570.0).effects(&[-0.02]);
-        for _ in 0..200 {
+        for _ in 0..100 {
             let record = experiment.carry_out(&mut random);
             holds += u32::from(welch_holds(&windows(&record, "f0"), &windows(&record, "f1"), -0.02));
         }
-        let coverage = f64::from(holds) / 200.0;
+        let coverage = f64::from(holds) / 100.0;
         eprintln!("{}: windows as independent cover {coverage}", setting.name);
         assert!(coverage < 0.75, "{}: {coverage}", setting.name);
     }
@@ -49,11 +49,11 @@ fn windows_taken_as_independent_miss_the_truth() {
 fn all_of_one_form_before_the_other_misses_the_truth() {
     let (mut random, mut holds) = (Random::new(72), 0);
     let experiment = Experiment::new(SHARED, Arrangement::Blocks, 10, 570.0);
-    for _ in 0..400 {
+    for _ in 0..200 {
         let record = experiment.one_form_first(&mut random);
         holds += u32::from(welch_holds(&trials(&record, "f0"), &trials(&record, "f1"), 0.0));
     }
-    let coverage = f64::from(holds) / 400.0;
+    let coverage = f64::from(holds) / 200.0;
     eprintln!("one form before the other covers {coverage}");
     assert!(coverage < 0.85, "{coverage}");
 }

@@ -1,0 +1,200 @@
+//! The variables of a script: their names, while it is compiled, and a user's values of them, while it runs.
+
+use super::feed::{FeedId, FeedSpecs, Feeds};
+use std::collections::BTreeMap;
+
+/// A variable, by its place in [`Values`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Slot(pub(super) u16);
+
+/// More variables than any script has.
+const SLOTS_MAX: usize = 4096;
+
+/// The names of all variables of a protocol's options: of feeds, their columns, and what scripts capture or set.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Names {
+    // With the feed that fills the slot, if one does.
+    slots: BTreeMap<String, (Slot, Option<FeedId>)>,
+}
+
+impl Names {
+    /// The names that these feeds give. The same feeds give the same slots.
+    pub(crate) fn new(feeds: &FeedSpecs) -> Self {
+        let mut names = Names::default();
+        for (number, (name, spec)) in feeds.iter().enumerate() {
+            let feed = Some(FeedId(number as u16));
+            match spec.columns() {
+                None => names.insert(name.clone(), feed),
+                Some(columns) => columns.iter().for_each(|column| names.insert(format!("{name}.{column}"), feed)),
+            }
+        }
+        names
+    }
+
+    fn insert(&mut self, name: String, feed: Option<FeedId>) {
+        let slot = Slot(self.slots.len() as u16);
+        self.slots.insert(name, (slot, feed));
+    }
+
+    /// The slot of a variable that a script fills, made on first mention. Declare in an order that does not depend on
+    /// anything but the options, so that reading and running agree.
+    ///
+    /// # Errors
+    /// What is wrong with the name: it is a feed's, not a name at all, or one too many.
+    pub(crate) fn declare(&mut self, name: &str) -> Result<Slot, String> {
+        match self.slots.get(name) {
+            Some((slot, None)) => return Ok(*slot),
+            Some((_, Some(_))) => return Err(format!("'{name}' is already the name of a feed")),
+            None => {}
+        }
+        if !is_name(name) {
+            return Err(format!("'{name}' cannot name a variable"));
+        }
+        if self.slots.len() >= SLOTS_MAX {
+            return Err(format!("there are more than {SLOTS_MAX} variables"));
+        }
+        self.insert(name.to_owned(), None);
+        Ok(self.slots[name].0)
+    }
+
+    /// The slot of a name.
+    pub(crate) fn slot(&self, name: &str) -> Option<Slot> {
+        self.slots.get(name).map(|(slot, _)| *slot)
+    }
+
+    /// The feed that fills the slot of a name.
+    pub(crate) fn feed(&self, name: &str) -> Option<FeedId> {
+        self.slots.get(name).and_then(|(_, feed)| *feed)
+    }
+
+    /// How many slots there are: the size of [`Values`].
+    pub(crate) fn len(&self) -> usize {
+        self.slots.len()
+    }
+
+    /// Every name, in alphabetic order.
+    pub(crate) fn known(&self) -> Vec<&str> {
+        self.slots.keys().map(String::as_str).collect()
+    }
+}
+
+/// Whether a text can name a feed, a column or a variable: letters, digits, `_` and `-`, a letter or `_` first.
+pub(super) fn is_name(text: &str) -> bool {
+    let first = text.chars().next().is_some_and(|c| c.is_ascii_alphabetic() || c == '_');
+    first && text.chars().all(|c| c.is_ascii_alphanumeric() || c == '_' || c == '-')
+}
+
+/// A user's value of a variable.
+#[derive(Debug, Clone, Default)]
+enum Value {
+    #[default]
+    Unset,
+    Number(i64),
+    /// A text of the feeds: where it stands in their bytes.
+    Fixed(u32, u32),
+    Own(Vec<u8>),
+}
+
+/// A value to look at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ValueRef<'a> {
+    /// It was never filled.
+    Unset,
+    /// A number.
+    Number(i64),
+    /// A text.
+    Text(&'a [u8]),
+}
+
+/// One user's values. 8 bytes while none is set, then 32 bytes a variable besides the texts.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Values(Option<Box<[Value]>>, u16);
+
+impl Values {
+    /// All unset.
+    pub(crate) fn new(names: &Names) -> Self {
+        Values(None, names.len() as u16)
+    }
+
+    fn slot(&mut self, slot: Slot) -> &mut Value {
+        let count = usize::from(self.1);
+        &mut self.0.get_or_insert_with(|| vec![Value::Unset; count].into_boxed_slice())[usize::from(slot.0)]
+    }
+
+    /// The value of a variable.
+    #[inline]
+    pub(crate) fn get<'a>(&'a self, slot: Slot, feeds: &'a Feeds) -> ValueRef<'a> {
+        match self.0.as_ref().map(|values| &values[usize::from(slot.0)]) {
+            None | Some(Value::Unset) => ValueRef::Unset,
+            Some(Value::Number(number)) => ValueRef::Number(*number),
+            Some(Value::Fixed(at, length)) => ValueRef::Text(feeds.text(*at, *length)),
+            Some(Value::Own(text)) => ValueRef::Text(text),
+        }
+    }
+
+    /// Whether a variable has a value.
+    pub(crate) fn is_set(&self, slot: Slot) -> bool {
+        self.0.as_ref().is_some_and(|values| !matches!(values[usize::from(slot.0)], Value::Unset))
+    }
+
+    /// Sets a variable to a number.
+    #[inline]
+    pub(crate) fn set_number(&mut self, slot: Slot, number: i64) {
+        *self.slot(slot) = Value::Number(number);
+    }
+
+    pub(super) fn set_fixed(&mut self, slot: Slot, at: u32, length: u32) {
+        *self.slot(slot) = Value::Fixed(at, length);
+    }
+
+    /// The empty text of a variable, to be written to; keeps the room of the text that was there.
+    pub(crate) fn text_mut(&mut self, slot: Slot) -> &mut Vec<u8> {
+        let value = self.slot(slot);
+        if !matches!(value, Value::Own(_)) {
+            *value = Value::Own(Vec::new());
+        }
+        match value {
+            Value::Own(text) => {
+                text.clear();
+                text
+            }
+            _ => unreachable!("it was just made one"),
+        }
+    }
+
+    /// Forgets the value of a variable.
+    pub(crate) fn unset(&mut self, slot: Slot) {
+        *self.slot(slot) = Value::Unset;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn variables_hold_what_was_set_last() {
+        let mut names = Names::default();
+        let (a, b) = (names.declare("a").unwrap(), names.declare("b").unwrap());
+        assert_eq!(names.declare("a"), Ok(a));
+        let feeds = Feeds::new(&FeedSpecs::default());
+        let mut values = Values::new(&names);
+        assert_eq!(values.get(b, &feeds), ValueRef::Unset);
+        values.set_number(b, -3);
+        values.text_mut(a).extend_from_slice(b"long text");
+        values.text_mut(a).extend_from_slice(b"short");
+        assert_eq!(values.get(a, &feeds), ValueRef::Text(b"short"));
+        assert_eq!(values.get(b, &feeds), ValueRef::Number(-3));
+        values.unset(b);
+        assert!(values.is_set(a) && !values.is_set(b));
+    }
+
+    #[test]
+    fn names_are_names() {
+        let mut names = Names::default();
+        for bad in ["", "1a", "a.b", "a b", "-a", "é"] {
+            assert!(names.declare(bad).is_err(), "{bad}");
+        }
+        assert!(names.declare("_a-1").is_ok());
+    }
+}
