@@ -50,7 +50,7 @@ fn main() -> ExitCode {
         Verb::Check(args) => cmd::check::check(&args),
         Verb::Completions(args) => cmd::manual::completions(&args),
         Verb::Man(args) => cmd::manual::man(&args),
-        Verb::Drive => return tare_load::serve(std::io::stdin().lock(), std::io::stdout().lock()),
+        Verb::Drive => return tare_load::serve(std::io::stdin(), std::io::stdout().lock()),
         Verb::Probe => return tare_telemetry::serve(std::io::stdin(), std::io::stdout().lock()),
         Verb::Resources => cmd::resources(),
         Verb::Agent => tare_layers::agent::run_guest(tare_telemetry::process_prober),

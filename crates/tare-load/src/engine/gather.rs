@@ -286,6 +286,7 @@ impl Gather {
             checks,
             failures: named.filter(|(_, count)| *count > 0).collect(),
             facts: verified.facts,
+            reported: BTreeMap::new(),
             health: Some(self.health(busy)),
             windows: self.rows,
         }
