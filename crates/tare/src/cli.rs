@@ -37,6 +37,8 @@ pub(crate) enum Verb {
     History(HistoryArgs),
     /// Make load and say how it was answered: the generator by itself
     Load(crate::cmd::load::LoadArgs),
+    /// Say how throughput grows with connections, users or instances
+    Scaling(ScalingArgs),
     /// Say what this host can weigh, and why not the rest
     Doctor(DoctorArgs),
     /// Build, list, show and remove bundles
@@ -287,6 +289,25 @@ pub(crate) struct HistoryArgs {
 }
 
 #[derive(Debug, Args)]
+pub(crate) struct ScalingArgs {
+    /// A record whose load goes up in steps; without one, the latest in ./records
+    #[arg(conflicts_with = "at")]
+    pub(crate) record: Option<PathBuf>,
+    /// Instead: a record that was measured with so many, such as 2=records/two; repeat it for each number
+    #[arg(long, value_name = "N=RECORD")]
+    pub(crate) at: Vec<String>,
+    /// What the numbers of --at count
+    #[arg(long, value_name = "WORD", default_value = "instances")]
+    pub(crate) of: String,
+    /// Only this form
+    #[arg(long, value_name = "NAME")]
+    pub(crate) form: Option<String>,
+    /// Print as JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
 pub(crate) struct DoctorArgs {
     /// Leave out the noise test, which takes 5 s
     #[arg(long)]
@@ -358,11 +379,20 @@ pub(crate) enum Emission {
 #[derive(Debug, Args)]
 pub(crate) struct CheckArgs {
     /// Studies or workloads: files, or names
-    #[arg(required = true)]
+    #[arg(required_unless_present = "schema")]
     pub(crate) files: Vec<String>,
+    /// Print the JSON Schema of such files, for editors, and check nothing
+    #[arg(long, value_enum, value_name = "KIND", conflicts_with = "files")]
+    pub(crate) schema: Option<FileKind>,
     /// Where to look for workloads, besides ./workloads
     #[arg(long, value_name = "DIR")]
     pub(crate) workloads: Option<PathBuf>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum FileKind {
+    Study,
+    Workload,
 }
 
 #[derive(Debug, Args)]

@@ -12,6 +12,7 @@ mod history;
 mod machine;
 mod paths;
 mod progress;
+mod schema;
 mod session;
 
 use clap::Parser;
@@ -45,6 +46,7 @@ fn main() -> ExitCode {
         Verb::Gate(args) => cmd::gate::gate(&args),
         Verb::History(args) => cmd::history::history(&args),
         Verb::Load(args) => cmd::load::load(&args),
+        Verb::Scaling(args) => cmd::scaling::scaling(&args),
         Verb::Doctor(args) => cmd::doctor::doctor(&args),
         Verb::Bundle(args) => cmd::bundle::bundle(&args),
         Verb::Check(args) => cmd::check::check(&args),

@@ -13,6 +13,7 @@ pub(crate) mod peak;
 pub(crate) mod report;
 pub(crate) mod resume;
 pub(crate) mod run;
+pub(crate) mod scaling;
 
 use crate::{EXIT_OK, paths};
 use anyhow::{Context, Result};
