@@ -4,8 +4,11 @@
 //! fed in whatever pieces they arrive in and are checked, not kept: memory does not grow with their size.
 
 mod http;
+mod mysql;
 mod null;
+mod postgres;
 mod redis;
+mod sql;
 mod tcp;
 
 use crate::engine::Ledger;
