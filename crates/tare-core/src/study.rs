@@ -18,6 +18,10 @@ pub trait Catalog {
     fn protocols(&self) -> Vec<&'static str>;
     /// Checks a protocol's options and writes them down with every default filled in.
     fn protocol_options(&self, protocol: &str, node: &Node, problems: &mut Problems) -> Option<serde_json::Value>;
+    /// The names of a protocol's operations with these options; none when they are not known.
+    fn protocol_operations(&self, _protocol: &str, _options: &serde_json::Value) -> Vec<String> {
+        Vec::new()
+    }
 }
 
 /// Where the load comes from.
@@ -89,8 +93,16 @@ impl Study {
         let repeat = fields.integer("repeat", 1..=10_000, problems).unwrap_or(5) as u32;
         let at_most = fields.duration("at_most", problems);
         let origin = fields.choice("from", &["outside", "host"], problems);
-        let load = fields.require("load", problems).and_then(|node| read_profile(node, problems));
-        let times = fields.get("time").and_then(|node| Times::read(node, problems)).unwrap_or_default();
+        let operations = workload
+            .as_ref()
+            .map(|workload| catalog.protocol_operations(&workload.protocol.protocol, &workload.protocol.options));
+        let operations = operations.unwrap_or_default();
+        let load = fields.require("load", problems).and_then(|node| LoadProfile::read(node, &operations, problems));
+        let mut times = fields.get("time").and_then(|node| Times::read(node, problems)).unwrap_or_default();
+        if let Some(span) = load.as_ref().and_then(LoadProfile::span) {
+            // Steps bring their own times.
+            (times.settle, times.measure) = (Duration::ZERO, span);
+        }
         let emulated_blocks = fields.integer("emulated_blocks", 0..=10_000, problems).unwrap_or(1) as u32;
         let forms = fields.require("forms", problems).map(|node| read_forms(node, catalog, problems));
         let forms = forms.unwrap_or_default();
@@ -167,19 +179,6 @@ impl Times {
         }
         Some(Times { settle, measure, timeout })
     }
-}
-
-fn read_profile(node: &Node, problems: &mut Problems) -> Option<LoadProfile> {
-    let (kind, place, value) = node.kind("load", problems)?;
-    if kind != "closed" {
-        Node::unknown(kind, place, "kind of load", &["closed"], problems);
-        return None;
-    }
-    let mut fields = Fields::of(value, "load 'closed'", problems)?;
-    let connections = fields.integer("connections", 1..=100_000, problems).unwrap_or(50) as u32;
-    let pipeline = fields.integer("pipeline", 1..=10_000, problems).unwrap_or(1) as u32;
-    fields.finish(problems);
-    Some(LoadProfile::Closed { connections, pipeline })
 }
 
 fn read_forms(node: &Node, catalog: &dyn Catalog, problems: &mut Problems) -> Vec<Form> {
@@ -333,11 +332,11 @@ load:
 
     #[test]
     fn every_mistake_of_a_study_is_found_in_one_reading() {
-        let text = "study: s\nworkload: tou\nload: {open: {}}\nrepeat: 0\nbaseline: nativ\n\
+        let text = "study: s\nworkload: tou\nload: {opne: {}}\nrepeat: 0\nbaseline: nativ\n\
                     forms: {native: [], boxed: [bok: {}], caged: [cage: {lit: true}]}\nextra: 1\n";
         let found = read(text).unwrap_err().join("\n");
         let wanted =
-            ["'toy'", "known here: closed", "0 is out of range", "'native'", "'box'", "'lid'", "no field 'extra'"];
+            ["'toy'", "did you mean 'open'", "0 is out of range", "'native'", "'box'", "'lid'", "no field 'extra'"];
         for wanted in wanted {
             assert!(found.contains(wanted), "{wanted} is missing in:\n{found}");
         }

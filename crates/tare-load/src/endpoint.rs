@@ -3,16 +3,17 @@
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use tare_core::fault::Fault;
 
-/// Refuses endpoints outside this machine and private networks: load against a stranger's machine is an attack.
+/// Refuses endpoints outside this machine and private networks: load against a stranger's machine is an attack. What is
+/// `allowed` was named by the user, who answers for it.
 ///
 /// # Errors
 /// When the address is neither loopback, private (RFC 1918, RFC 4193) nor this machine's own.
-pub(crate) fn check(endpoint: SocketAddr) -> Result<(), Fault> {
+pub(crate) fn check(endpoint: SocketAddr, allowed: &[IpAddr]) -> Result<(), Fault> {
     let address = endpoint.ip().to_canonical();
     if endpoint.port() == 0 {
         return Err(Fault::new("the endpoint has port 0, which nothing listens on"));
     }
-    if is_inside(address) || is_own(address) {
+    if is_inside(address) || is_own(address) || allowed.iter().any(|other| other.to_canonical() == address) {
         return Ok(());
     }
     let message =
@@ -40,12 +41,13 @@ mod tests {
     #[test]
     fn only_this_machine_and_private_networks_are_driven() {
         for good in ["127.0.0.1:1", "127.9.9.9:80", "10.99.0.2:6379", "172.16.0.1:80", "192.168.3.4:80", "[::1]:80"] {
-            assert_eq!(check(good.parse().unwrap()), Ok(()), "{good}");
+            assert_eq!(check(good.parse().unwrap(), &[]), Ok(()), "{good}");
         }
         let bad =
             ["8.8.8.8:53", "172.32.0.1:80", "169.254.169.254:80", "0.0.0.0:80", "[2001:db8::1]:80", "224.0.0.1:80"];
         for bad in bad.into_iter().chain(["[::ffff:8.8.8.8]:80", "127.0.0.1:0", "100.64.0.1:80"]) {
-            assert!(check(bad.parse().unwrap()).is_err(), "{bad}");
+            assert!(check(bad.parse().unwrap(), &[]).is_err(), "{bad}");
         }
+        assert_eq!(check("8.8.8.8:53".parse().unwrap(), &["8.8.8.8".parse().unwrap()]), Ok(()));
     }
 }

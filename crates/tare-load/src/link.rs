@@ -1,15 +1,46 @@
 //! One blocking connection, for what is not measured: readiness, population, the server's own counts.
 
-use crate::protocol::{Failure, Flight, Protocol, Step};
+use crate::protocol::{Draw, Failure, Flight, Greeting, Protocol, Step};
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
 use std::time::{Duration, Instant};
 use tare_core::fault::{Doing, Fault};
 
+enum Stream {
+    Tcp(TcpStream),
+    Unix(UnixStream),
+}
+
+impl Stream {
+    fn limit_read(&self, limit: Duration) -> std::io::Result<()> {
+        match self {
+            Stream::Tcp(stream) => stream.set_read_timeout(Some(limit)),
+            Stream::Unix(stream) => stream.set_read_timeout(Some(limit)),
+        }
+    }
+
+    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+        match self {
+            Stream::Tcp(stream) => stream.read(buffer),
+            Stream::Unix(stream) => stream.read(buffer),
+        }
+    }
+
+    fn write_all(&mut self, bytes: &[u8]) -> std::io::Result<()> {
+        match self {
+            Stream::Tcp(stream) => stream.write_all(bytes),
+            Stream::Unix(stream) => stream.write_all(bytes),
+        }
+    }
+}
+
 /// A blocking connection on which nothing waits longer than its time limit.
 pub(crate) struct Link {
-    stream: TcpStream,
-    endpoint: SocketAddr,
+    stream: Stream,
+    // Where it leads, in words.
+    endpoint: String,
     limit: Duration,
     buffer: Vec<u8>,
     // What of the buffer was received and not consumed yet.
@@ -28,7 +59,33 @@ impl Link {
         let stream = TcpStream::connect_timeout(&endpoint, limit).doing(format_args!("connect to {endpoint}"))?;
         stream.set_nodelay(true).doing("set TCP_NODELAY")?;
         stream.set_write_timeout(Some(limit)).doing("limit the time of a write")?;
-        Ok(Link { stream, endpoint, limit, buffer: vec![0; 64 * 1024], from: 0, to: 0, ended: false })
+        Ok(Link::over(Stream::Tcp(stream), endpoint.to_string(), limit))
+    }
+
+    /// Connects to a UNIX socket.
+    ///
+    /// # Errors
+    /// When nothing accepts the connection.
+    pub(crate) fn open_unix(path: &Path, limit: Duration) -> Result<Self, Fault> {
+        let limit = limit.max(Duration::from_millis(1));
+        let stream = UnixStream::connect(path).doing(format_args!("connect to {}", path.display()))?;
+        stream.set_write_timeout(Some(limit)).doing("limit the time of a write")?;
+        Ok(Link::over(Stream::Unix(stream), path.display().to_string(), limit))
+    }
+
+    /// Connects to where the protocol's operations go.
+    ///
+    /// # Errors
+    /// When nothing accepts the connection.
+    pub(crate) fn to<P: Protocol>(protocol: &P, endpoint: SocketAddr, limit: Duration) -> Result<Self, Fault> {
+        match protocol.socket() {
+            Some(path) => Link::open_unix(path, limit),
+            None => Link::open(endpoint, limit),
+        }
+    }
+
+    fn over(stream: Stream, endpoint: String, limit: Duration) -> Self {
+        Link { stream, endpoint, limit, buffer: vec![0; 64 * 1024], from: 0, to: 0, ended: false }
     }
 
     /// Sends `bytes`.
@@ -49,7 +106,7 @@ impl Link {
         if left.is_zero() {
             return Err(late());
         }
-        self.stream.set_read_timeout(Some(left)).doing("limit the time of a read")?;
+        self.stream.limit_read(left).doing("limit the time of a read")?;
         match self.stream.read(&mut self.buffer) {
             Ok(received) => {
                 (self.from, self.to) = (0, received);
@@ -86,26 +143,69 @@ impl Link {
         }
     }
 
-    /// Awaits the reply to `flight`, which was sent already.
+    /// Opens the conversation: what the protocol says before operations may start.
+    ///
+    /// # Errors
+    /// When the greeting fails.
+    pub(crate) fn greet<P: Protocol>(&mut self, protocol: &P) -> Result<P::Session, Fault> {
+        let mut session = protocol.session();
+        let mut out = Vec::new();
+        let mut greeting = protocol.greet(&mut session, &mut out);
+        loop {
+            if !out.is_empty() {
+                self.send(&out)?;
+                out.clear();
+            }
+            if greeting == Greeting::Ready {
+                return Ok(session);
+            }
+            let shaken =
+                self.receive(|bytes| Ok((bytes.len(), Some(protocol.shake(&mut session, bytes, &mut out)))))?;
+            greeting = shaken.map_err(|failure| {
+                Fault::new(format!("{} did not let the load in: {}", self.endpoint, failure.name()))
+            })?;
+        }
+    }
+
+    /// Carries out one operation.
     ///
     /// # Errors
     /// When the reply is not the right one.
-    pub(crate) fn reply<P: Protocol>(&mut self, protocol: &P, flight: &Flight) -> Result<(), Fault> {
-        let mut stream = protocol.stream();
-        let endpoint = self.endpoint;
+    pub(crate) fn operate<P: Protocol>(
+        &mut self,
+        protocol: &P,
+        session: &mut P::Session,
+        user: &mut P::User,
+        operation: u16,
+        draw: &mut Draw,
+    ) -> Result<(), Fault> {
+        let mut out = Vec::new();
+        let token = protocol.begin(session, user, operation, draw, &mut out);
+        let flight = Flight { token, operation, ..Flight::default() };
+        let endpoint = self.endpoint.clone();
         let fault =
             |failure: Failure| Fault::new(format!("{endpoint} did not answer as it should: {}", failure.name()));
-        let result = self.receive(|bytes| match protocol.feed(&mut stream, flight, bytes) {
-            Step::More => Ok((bytes.len(), None)),
-            Step::Done { used, reply, .. } => Ok((used, Some(reply))),
-            Step::Broken(failure) => Err(fault(failure)),
-        });
-        let reply = match result {
-            Ok(reply) => reply,
-            // A reply may be ended by the end of the connection.
-            Err(cause) if self.ended => protocol.closed(&mut stream, flight).ok_or(cause)?,
-            Err(cause) => return Err(cause),
+        let reply = loop {
+            if !out.is_empty() {
+                self.send(&out)?;
+                out.clear();
+            }
+            let result = self.receive(|bytes| match protocol.feed(session, user, &flight, bytes, draw, &mut out) {
+                Step::More => Ok((bytes.len(), (!out.is_empty()).then_some(None))),
+                Step::Done { used, reply, .. } => Ok((used, Some(Some(reply)))),
+                Step::Broken(failure) => Err(fault(failure)),
+            });
+            match result {
+                Ok(Some(reply)) => break reply,
+                Ok(None) => {}
+                // A reply may be ended by the end of the connection.
+                Err(cause) if self.ended => break protocol.closed(session, user, &flight).ok_or(cause)?,
+                Err(cause) => return Err(cause),
+            }
         };
+        if !out.is_empty() {
+            self.send(&out)?;
+        }
         reply.failure().map_or(Ok(()), |failure| Err(fault(failure)))
     }
 }

@@ -41,15 +41,16 @@ fn carry_out(plan: &LoadPlan, emit: &mut Emit<'_>) -> Result<LoadSummary, Fault>
         Fault::new(format!("there is no protocol '{}'", plan.protocol))
             .remedy(format!("use one of {}", known.join(", ")))
     })?;
-    let LoadProfile::Closed { connections, pipeline } = plan.profile;
-    if connections == 0 || pipeline == 0 || plan.timeout.is_zero() {
-        return Err(Fault::new("connections, pipeline and timeout must be above 0"));
+    if let LoadProfile::Closed { connections, pipeline } = plan.profile {
+        if connections == 0 || pipeline == 0 || plan.timeout.is_zero() {
+            return Err(Fault::new("connections, pipeline and timeout must be above 0"));
+        }
+        if u64::from(connections) * u64::from(pipeline) > IN_FLIGHT_MAX {
+            let message =
+                format!("{connections} connections of {pipeline} operations are more than {IN_FLIGHT_MAX} in flight");
+            return Err(Fault::new(message).remedy("lower 'connections' or 'pipeline'"));
+        }
     }
-    if u64::from(connections) * u64::from(pipeline) > IN_FLIGHT_MAX {
-        let message =
-            format!("{connections} connections of {pipeline} operations are more than {IN_FLIGHT_MAX} in flight");
-        return Err(Fault::new(message).remedy("lower 'connections' or 'pipeline'"));
-    }
-    endpoint::check(plan.endpoint)?;
+    endpoint::check(plan.endpoint, &plan.allowed)?;
     (row.drive)(plan, emit)
 }

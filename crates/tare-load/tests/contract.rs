@@ -1,5 +1,6 @@
 //! What every protocol owes: the same peers, well and badly behaved, behind each row of the table.
 
+use std::collections::BTreeMap;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::time::{Duration, Instant};
@@ -116,6 +117,9 @@ fn plan(protocol: &str, options: &str, endpoint: SocketAddr) -> LoadPlan {
         timeout: Duration::from_secs(3),
         seed: 1,
         cpus: CpuSet::new([]),
+        limits: BTreeMap::new(),
+        hdr_log: None,
+        allowed: Vec::new(),
     }
 }
 
@@ -128,6 +132,7 @@ fn drive(plan: &LoadPlan) -> (Vec<SecondRow>, Result<LoadSummary, Fault>) {
         assert!(end.is_none(), "a line after the last");
         match serde_json::from_slice(line).unwrap() {
             LoadLine::Second(row) => rows.push(row),
+            LoadLine::Window(row) => panic!("{row:?}"),
             LoadLine::Done(summary) => end = Some(Ok(*summary)),
             LoadLine::Failed(fault) => end = Some(Err(fault)),
         }

@@ -1,18 +1,16 @@
 //! Sentences that several formats say.
 
-use tare_core::load::LoadProfile;
 use tare_core::record::Record;
 use tare_core::study::LoadOrigin;
 use tare_stats::{Analysis, Arm, MetricAnalysis, Ratio, ServiceBits, Verdict, percent_text, ratio_text};
 
 /// The load in words: `closed load: 50 connections, pipeline 1, from outside`.
 pub(crate) fn load(record: &Record) -> String {
-    let LoadProfile::Closed { connections, pipeline } = &record.header.study.load;
     let from = match record.header.study.from {
         LoadOrigin::Outside => "from outside",
         LoadOrigin::Host => "from the host's loopback",
     };
-    format!("closed load: {connections} connections, pipeline {pipeline}, {from}")
+    format!("{}, {from}", record.header.study.load.describe())
 }
 
 /// The design in words: `5 blocks, 10 s measured after 1 s of settling`.

@@ -240,6 +240,9 @@ impl Trial<'_, '_> {
             timeout: study.timeout,
             seed: self.inputs.seed,
             cpus: self.inputs.generator_cpus.clone(),
+            limits: BTreeMap::new(),
+            hdr_log: None,
+            allowed: Vec::new(),
         };
         let (stage, stage_began) = (&mut self.stage, &mut self.stage_began);
         let (clock, tell, data) = (self.clock, &mut *self.tell, &mut self.data);

@@ -133,6 +133,7 @@ impl Driver {
             }
             match self.lines.recv_timeout(Duration::from_millis(100)) {
                 Ok(Ok(LoadLine::Second(row))) => each_second(&row),
+                Ok(Ok(LoadLine::Window(_))) => {}
                 Ok(Ok(LoadLine::Done(summary))) => {
                     let _ = self.child.wait();
                     return Ok(*summary);

@@ -25,6 +25,10 @@ impl Catalog for Tables {
     fn protocol_options(&self, protocol: &str, node: &Node, problems: &mut Problems) -> Option<serde_json::Value> {
         (PROTOCOLS.iter().find(|row| row.name == protocol)?.options)(node, problems)
     }
+
+    fn protocol_operations(&self, protocol: &str, options: &serde_json::Value) -> Vec<String> {
+        PROTOCOLS.iter().find(|row| row.name == protocol).map_or(Vec::new(), |row| (row.operations)(options))
+    }
 }
 
 /// The row of a layer.

@@ -4,9 +4,54 @@ use crate::protocol::{Draw, Failure, Flight};
 use rustix::event::epoll;
 use rustix::fd::OwnedFd;
 use rustix::io::Errno;
-use rustix::net::{AddressFamily, SendFlags, SocketFlags, SocketType, connect, ipproto, send, socket_with, sockopt};
+use rustix::net::{
+    AddressFamily, SendFlags, SocketAddrUnix, SocketFlags, SocketType, connect, ipproto, send, socket_with, sockopt,
+};
 use std::collections::VecDeque;
 use std::net::SocketAddr;
+
+/// Where connections go.
+#[derive(Debug, Clone)]
+pub(crate) enum Target {
+    /// An address.
+    Tcp(SocketAddr),
+    /// A UNIX socket.
+    Unix(SocketAddrUnix),
+}
+
+impl Target {
+    /// Begins to connect: a socket that is connected or on its way.
+    fn connect(&self) -> Result<OwnedFd, Errno> {
+        let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+        let (socket, connected) = match self {
+            Target::Tcp(endpoint) => {
+                let family = if endpoint.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
+                let socket = socket_with(family, SocketType::STREAM, flags, Some(ipproto::TCP))?;
+                sockopt::set_tcp_nodelay(&socket, true)?;
+                let connected = connect(&socket, endpoint);
+                (socket, connected)
+            }
+            Target::Unix(path) => {
+                let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+                let connected = connect(&socket, path);
+                (socket, connected)
+            }
+        };
+        match connected {
+            Ok(()) | Err(Errno::INPROGRESS) => Ok(socket),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+impl std::fmt::Display for Target {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Target::Tcp(endpoint) => endpoint.fmt(f),
+            Target::Unix(path) => write!(f, "{}", path.path().unwrap_or_default().to_string_lossy()),
+        }
+    }
+}
 
 /// What a connection is doing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -15,18 +60,20 @@ pub(crate) enum State {
     Down(u64),
     /// An attempt began at this moment.
     Connecting(u64),
-    /// Connected.
+    /// Connected, and the protocol's greeting began at this moment.
+    Greeting(u64),
+    /// Ready for operations.
     Up,
 }
 
-/// A connection. `S` is the protocol's state of the reply that is being read.
+/// A connection. `S` is the protocol's session.
 pub(crate) struct Connection<S> {
     /// What it is doing.
     pub state: State,
     /// Sent and not answered, oldest first. Never more than the pipeline's depth, so it never grows.
     pub flights: VecDeque<Flight>,
-    /// The reply being read.
-    pub stream: S,
+    /// The protocol's session.
+    pub session: S,
     /// Its random choices.
     pub draw: Draw,
     /// The socket, unless it is down.
@@ -37,9 +84,9 @@ pub(crate) struct Connection<S> {
 
 impl<S> Connection<S> {
     /// A connection that is still to be made.
-    pub(crate) fn new(draw: Draw, stream: S, pipeline: usize) -> Self {
+    pub(crate) fn new(draw: Draw, session: S, pipeline: usize) -> Self {
         let flights = VecDeque::with_capacity(pipeline);
-        Connection { state: State::Down(0), flights, stream, draw, socket: None, unsent: Vec::new(), unsent_from: 0 }
+        Connection { state: State::Down(0), flights, session, draw, socket: None, unsent: Vec::new(), unsent_from: 0 }
     }
 
     /// Begins to connect. Registered once, edge-triggered, for everything that may happen: no further system call is
@@ -47,15 +94,8 @@ impl<S> Connection<S> {
     ///
     /// # Errors
     /// Why no attempt could be made.
-    pub(crate) fn open(&mut self, endpoint: SocketAddr, epoll: &OwnedFd, key: u64, now_ns: u64) -> Result<(), Errno> {
-        let family = if endpoint.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
-        let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
-        let socket = socket_with(family, SocketType::STREAM, flags, Some(ipproto::TCP))?;
-        sockopt::set_tcp_nodelay(&socket, true)?;
-        match connect(&socket, &endpoint) {
-            Ok(()) | Err(Errno::INPROGRESS) => {}
-            Err(error) => return Err(error),
-        }
+    pub(crate) fn open(&mut self, target: &Target, epoll: &OwnedFd, key: u64, now_ns: u64) -> Result<(), Errno> {
+        let socket = target.connect()?;
         let events = epoll::EventFlags::IN | epoll::EventFlags::OUT | epoll::EventFlags::RDHUP | epoll::EventFlags::ET;
         epoll::add(epoll, &socket, epoll::EventData::new_u64(key), events)?;
         self.socket = Some(socket);
@@ -64,10 +104,10 @@ impl<S> Connection<S> {
     }
 
     /// Closes the socket and forgets what was unsent. What was in flight stays, for the caller to account for.
-    pub(crate) fn close(&mut self, retry_ns: u64, stream: S) {
+    pub(crate) fn close(&mut self, retry_ns: u64, session: S) {
         self.socket = None;
         self.state = State::Down(retry_ns);
-        self.stream = stream;
+        self.session = session;
         self.unsent.clear();
         self.unsent_from = 0;
     }
@@ -126,7 +166,9 @@ pub(crate) fn failure_of(error: Errno) -> Failure {
         Errno::CONNREFUSED => Failure::Refused,
         Errno::CONNRESET | Errno::PIPE | Errno::CONNABORTED => Failure::Reset,
         Errno::TIMEDOUT => Failure::TimedOut,
-        Errno::HOSTUNREACH | Errno::NETUNREACH | Errno::HOSTDOWN | Errno::NETDOWN => Failure::Unreachable,
+        Errno::HOSTUNREACH | Errno::NETUNREACH | Errno::HOSTDOWN | Errno::NETDOWN | Errno::NOENT => {
+            Failure::Unreachable
+        }
         Errno::ADDRNOTAVAIL | Errno::ADDRINUSE => Failure::NoPort,
         _ => Failure::Connection,
     }

@@ -159,6 +159,7 @@ impl Gather {
             p50_us: open.times.quantile(0.5) as f64 / 1e3,
             p99_us: open.times.quantile(0.99) as f64 / 1e3,
             max_us: open.times.longest() as f64 / 1e3,
+            ..SecondRow::default()
         })
     }
 
@@ -204,6 +205,7 @@ impl Gather {
             checks,
             failures: named.filter(|(_, count)| *count > 0).collect(),
             facts: verified.facts,
+            ..LoadSummary::default()
         }
     }
 }

@@ -19,13 +19,15 @@ pub(crate) use timeline::Timeline;
 
 use crate::clock;
 use crate::link::Link;
-use crate::protocol::{Draw, Emit, Protocol, Verified};
+use crate::protocol::{Emit, Protocol, Verified, names};
+use connection::Target;
+use rustix::net::SocketAddrUnix;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
-use tare_core::fault::Fault;
+use tare_core::fault::{Doing, Fault};
 use tare_core::load::{Check, LoadPlan, LoadProfile, LoadSummary, LoadTask};
 use worker::{Orders, Worker};
 
@@ -45,7 +47,7 @@ pub(crate) fn drive<P: Protocol>(protocol: &P, plan: &LoadPlan, emit: &mut Emit<
     };
     match plan.task {
         LoadTask::Ready => {
-            let mut link = Link::open(plan.endpoint, plan.timeout.min(READY_MAX))?;
+            let mut link = Link::to(protocol, plan.endpoint, plan.timeout.min(READY_MAX))?;
             protocol.ready(&mut link, plan.seed).map(|()| nothing(Verified::default()))
         }
         LoadTask::Populate => protocol.populate(plan).map(nothing),
@@ -69,33 +71,42 @@ pub(crate) fn report_end(out: &Sender<Report>, work: impl FnOnce() -> Result<Led
 }
 
 fn run<P: Protocol>(protocol: &P, plan: &LoadPlan, emit: &mut Emit<'_>) -> Result<LoadSummary, Fault> {
-    let LoadProfile::Closed { connections, pipeline } = plan.profile;
+    let LoadProfile::Closed { connections, pipeline } = plan.profile else {
+        return Err(Fault::new("only closed loads can be driven"));
+    };
+    if pipeline > 1 && !P::PIPELINES {
+        let message = format!("protocol '{}' has one operation at a time on a connection", plan.protocol);
+        return Err(Fault::new(message).remedy("leave 'pipeline' at 1 and use more connections").as_mistake());
+    }
+    let target = match protocol.socket() {
+        Some(path) => Target::Unix(SocketAddrUnix::new(path).doing(format_args!("use {}", path.display()))?),
+        None => Target::Tcp(plan.endpoint),
+    };
     if plan.measure.is_zero() {
         return Err(Fault::new("nothing can be measured in no time").remedy("give 'measure' a duration above 0"));
     }
     limits::open_files(u64::from(connections))?;
     pin(plan.cpus.cpus())?;
     let teams = worker_cpus(plan, connections as usize);
-    let mut draws = Draw::streams(plan.seed, connections as usize);
     let stop = AtomicBool::new(false);
     let (out, reports) = channel();
     let (before, mut gather) = std::thread::scope(|scope| {
         let mut starts = Vec::new();
-        let mut gather = Gather::new(protocol.operations(), plan.measure);
+        let mut gather = Gather::new(names(protocol), plan.measure);
         for (number, cpus) in teams.iter().enumerate() {
-            let share = draws.len() / (teams.len() - number);
-            let draws = draws.split_off(draws.len() - share);
+            // Connection i of the run is worker i modulo their number's.
+            let numbers = (number as u64..u64::from(connections)).step_by(teams.len());
             let (start, begin) = channel::<Arc<Timeline>>();
             starts.push(start);
-            let spares = gather.worker(draws.len() as u64 * u64::from(pipeline));
+            let spares = gather.worker(numbers.clone().count() as u64 * u64::from(pipeline));
             let recorder = Recorder::new(number, protocol.operations().len(), out.clone(), spares);
             let timeout_ns = clock::span_ns(plan.timeout);
-            let orders = Orders { endpoint: plan.endpoint, pipeline: pipeline as usize, timeout_ns, stop: &stop };
+            let orders = Orders { target: target.clone(), pipeline: pipeline as usize, timeout_ns, stop: &stop };
             let out = out.clone();
             scope.spawn(move || {
                 report_end(&out, || {
                     pin(cpus)?;
-                    Worker::new(protocol, orders, recorder, draws)?.run(&begin)
+                    Worker::new(protocol, orders, recorder, plan.seed, numbers)?.run(&begin)
                 });
             });
         }

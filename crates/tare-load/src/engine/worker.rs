@@ -1,16 +1,15 @@
 //! A worker: one thread, one epoll, its share of the connections.
 
-use super::connection::{Connection, State, failure_of};
+use super::connection::{Connection, State, Target, failure_of};
 use super::tally::{Ledger, Recorder};
 use super::timeline::Timeline;
 use crate::clock::{self, SECOND_NS};
-use crate::protocol::{Draw, Failure, Protocol, Step};
+use crate::protocol::{Draw, Failure, Flight, Greeting, Mix, Protocol, Step};
 use rustix::event::epoll;
 use rustix::fd::OwnedFd;
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, recv, sockopt};
 use std::mem::MaybeUninit;
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::Receiver;
@@ -34,7 +33,7 @@ const EVENTS: usize = 1024;
 /// What a worker is given.
 pub(crate) struct Orders<'a> {
     /// Where to connect to.
-    pub endpoint: SocketAddr,
+    pub target: Target,
     /// Operations in flight on each connection.
     pub pipeline: usize,
     /// How long one operation may take, ns.
@@ -49,7 +48,10 @@ pub(crate) struct Worker<'a, P: Protocol> {
     orders: Orders<'a>,
     recorder: Recorder,
     epoll: OwnedFd,
-    connections: Vec<Connection<P::Stream>>,
+    mix: Mix,
+    connections: Vec<Connection<P::Session>>,
+    // By number; in a closed loop each connection is a user.
+    users: Vec<P::User>,
     // Connections that are down.
     down: Vec<usize>,
     // Connections with more to read, which will not be announced again, and whether their peer is ending.
@@ -66,7 +68,7 @@ pub(crate) struct Worker<'a, P: Protocol> {
 }
 
 impl<'a, P: Protocol> Worker<'a, P> {
-    /// A worker with a connection for each of `draws`.
+    /// A worker with connections `numbers` of the whole run.
     ///
     /// # Errors
     /// When the kernel has no epoll to give.
@@ -74,18 +76,21 @@ impl<'a, P: Protocol> Worker<'a, P> {
         protocol: &'a P,
         orders: Orders<'a>,
         recorder: Recorder,
-        draws: Vec<Draw>,
+        seed: u64,
+        numbers: impl Iterator<Item = u64> + Clone,
     ) -> Result<Self, Fault> {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).doing("create an epoll")?;
-        let make = |draw| Connection::new(draw, protocol.stream(), orders.pipeline);
-        let connections: Vec<_> = draws.into_iter().map(make).collect();
+        let make = |number| Connection::new(Draw::new(seed, number), protocol.session(), orders.pipeline);
+        let connections: Vec<_> = numbers.clone().map(make).collect();
         Ok(Worker {
             protocol,
             orders,
             recorder,
             epoll,
+            mix: Mix::of(&protocol.operations()),
             down: (0..connections.len()).collect(),
             connections,
+            users: numbers.map(|number| protocol.user(number)).collect(),
             unfinished: Vec::new(),
             connecting: 0,
             up: 0,
@@ -114,7 +119,7 @@ impl<'a, P: Protocol> Worker<'a, P> {
         self.recorder.connected();
         let Ok(timeline) = start.recv() else { return Ok(self.recorder.ledger) };
         self.recorder.begin(Arc::clone(&timeline));
-        (0..self.connections.len()).for_each(|index| self.refill(index, clock::monotonic_ns()));
+        (0..self.connections.len()).for_each(|index| self.begin(index));
         let pace_ns = (self.orders.timeout_ns / 10).clamp(SECOND_NS / 1000, SECOND_NS / 10);
         while self.recorder.sending() && !self.stopped() {
             self.round(&mut events, pace_ns)?;
@@ -134,7 +139,7 @@ impl<'a, P: Protocol> Worker<'a, P> {
         let (up, all) = (self.up, self.connections.len());
         let message = format!(
             "only {up} of {all} connections to {} could be made: {}",
-            self.orders.endpoint,
+            self.orders.target,
             self.last_failure.name()
         );
         Fault::new(message).remedy("raise the service's limits on connections and its listen backlog, or ask for fewer")
@@ -163,7 +168,7 @@ impl<'a, P: Protocol> Worker<'a, P> {
             self.replies = 0;
             for (index, ending) in std::mem::take(&mut self.unfinished) {
                 // It may have been closed since, and be on its way to a new start.
-                if self.connections[index].state == State::Up {
+                if self.connections[index].socket.is_some() {
                     self.read(index, ending);
                 }
             }
@@ -188,7 +193,7 @@ impl<'a, P: Protocol> Worker<'a, P> {
             let connection = &self.connections[index];
             let since_ns = match connection.state {
                 State::Up => connection.flights.front().map(|flight| flight.start_ns),
-                State::Connecting(since_ns) => Some(since_ns),
+                State::Connecting(since_ns) | State::Greeting(since_ns) => Some(since_ns),
                 State::Down(_) => None,
             };
             if since_ns.is_some_and(|since_ns| now_ns.saturating_sub(since_ns) > self.orders.timeout_ns) {
@@ -198,7 +203,7 @@ impl<'a, P: Protocol> Worker<'a, P> {
         if self.up > 0 || self.connections.is_empty() {
             self.alive_ns = now_ns;
         } else if now_ns.saturating_sub(self.alive_ns) > NOBODY_NS {
-            let (endpoint, why) = (self.orders.endpoint, self.last_failure.name());
+            let (endpoint, why) = (&self.orders.target, self.last_failure.name());
             let message = format!("no connection to {endpoint} for 2 s: {why}");
             return Err(Fault::new(message).remedy("see the service's log: it ended, or does not listen there"));
         }
@@ -217,7 +222,7 @@ impl<'a, P: Protocol> Worker<'a, P> {
             }
             self.down.swap_remove(at);
             self.connecting += 1;
-            let opened = self.connections[index].open(self.orders.endpoint, &self.epoll, index as u64, now_ns);
+            let opened = self.connections[index].open(&self.orders.target, &self.epoll, index as u64, now_ns);
             if let Err(error) = opened {
                 self.connections[index].state = State::Connecting(now_ns);
                 self.fail(index, failure_of(error));
@@ -232,27 +237,44 @@ impl<'a, P: Protocol> Worker<'a, P> {
             State::Connecting(_) => {
                 let Some(socket) = &connection.socket else { return };
                 match sockopt::socket_error(socket) {
-                    Ok(Ok(())) if flags.contains(epoll::EventFlags::OUT) => {
-                        connection.state = State::Up;
-                        self.connecting -= 1;
-                        self.up += 1;
-                        self.refill(index, clock::monotonic_ns());
-                    }
+                    Ok(Ok(())) if flags.contains(epoll::EventFlags::OUT) => self.greet(index),
                     Ok(Ok(())) => return,
                     Ok(Err(error)) | Err(error) => return self.fail(index, failure_of(error)),
                 }
             }
-            State::Up if flags.contains(epoll::EventFlags::OUT) => {
+            State::Up | State::Greeting(_) if flags.contains(epoll::EventFlags::OUT) => {
                 if let Err(error) = connection.flush() {
                     return self.fail(index, failure_of(error));
                 }
             }
-            State::Up => {}
+            State::Up | State::Greeting(_) => {}
         }
         let ending = epoll::EventFlags::RDHUP | epoll::EventFlags::HUP | epoll::EventFlags::ERR;
         if flags.intersects(ending | epoll::EventFlags::IN) {
             self.read(index, flags.intersects(ending));
         }
+    }
+
+    /// The connection stands: the protocol may have something to say before operations start.
+    fn greet(&mut self, index: usize) {
+        let now_ns = clock::monotonic_ns();
+        let mut outgoing = std::mem::take(&mut self.outgoing);
+        let connection = &mut self.connections[index];
+        connection.state = State::Greeting(now_ns);
+        let greeting = self.protocol.greet(&mut connection.session, &mut outgoing);
+        self.greeted(index, greeting, &mut outgoing, now_ns);
+        self.outgoing = outgoing;
+    }
+
+    /// Sends what the greeting has to say, and the first operations when it is over.
+    fn greeted(&mut self, index: usize, greeting: Greeting, outgoing: &mut Vec<u8>, now_ns: u64) {
+        if greeting == Greeting::Ready {
+            self.connections[index].state = State::Up;
+            self.connecting -= 1;
+            self.up += 1;
+            self.refill(index, outgoing, now_ns);
+        }
+        self.send(index, outgoing);
     }
 
     /// Reads until there is nothing more. A read that does not fill the buffer has emptied the socket, unless the peer
@@ -275,8 +297,7 @@ impl<'a, P: Protocol> Worker<'a, P> {
                 self.ended(index, now_ns);
                 break;
             }
-            self.feed(index, &incoming[..received], now_ns);
-            self.refill(index, now_ns);
+            self.take(index, &incoming[..received], now_ns);
             if received < incoming.len() && !ending {
                 break;
             }
@@ -289,15 +310,46 @@ impl<'a, P: Protocol> Worker<'a, P> {
         self.incoming = incoming;
     }
 
+    /// The first operations of a connection.
+    fn begin(&mut self, index: usize) {
+        let mut outgoing = std::mem::take(&mut self.outgoing);
+        self.refill(index, &mut outgoing, clock::monotonic_ns());
+        self.send(index, &mut outgoing);
+        self.outgoing = outgoing;
+    }
+
+    /// Bytes came: replies, or the greeting's next part. Whatever is to be sent for them goes out at once.
     #[inline]
-    fn feed(&mut self, index: usize, mut bytes: &[u8], now_ns: u64) {
+    fn take(&mut self, index: usize, bytes: &[u8], now_ns: u64) {
+        let mut outgoing = std::mem::take(&mut self.outgoing);
+        let connection = &mut self.connections[index];
+        if let State::Greeting(_) = connection.state {
+            match self.protocol.shake(&mut connection.session, bytes, &mut outgoing) {
+                Ok(greeting) => self.greeted(index, greeting, &mut outgoing, now_ns),
+                Err(failure) => self.fail(index, failure),
+            }
+        } else {
+            self.feed(index, bytes, &mut outgoing, now_ns);
+            self.refill(index, &mut outgoing, now_ns);
+            self.send(index, &mut outgoing);
+        }
+        outgoing.clear();
+        self.outgoing = outgoing;
+    }
+
+    #[inline]
+    fn feed(&mut self, index: usize, mut bytes: &[u8], outgoing: &mut Vec<u8>, now_ns: u64) {
         while !bytes.is_empty() {
             let connection = &mut self.connections[index];
             let Some(flight) = connection.flights.front().copied() else {
                 // Nobody asked for this.
-                return self.fail(index, Failure::Garbage);
+                if let Err(failure) = self.protocol.idle(&mut connection.session, bytes, outgoing) {
+                    self.fail(index, failure);
+                }
+                return;
             };
-            match self.protocol.feed(&mut connection.stream, &flight, bytes) {
+            let (user, draw) = (&mut self.users[flight.user as usize], &mut connection.draw);
+            match self.protocol.feed(&mut connection.session, user, &flight, bytes, draw, outgoing) {
                 Step::More => return,
                 Step::Done { used, reply, last } => {
                     connection.flights.pop_front();
@@ -317,31 +369,41 @@ impl<'a, P: Protocol> Worker<'a, P> {
     /// Brings the connection up to the pipeline's depth. The moment of sending is the moment of the last reply: what
     /// lies between the two is our own work, and in a closed loop the next operation starts when one is answered.
     #[inline]
-    fn refill(&mut self, index: usize, now_ns: u64) {
+    fn refill(&mut self, index: usize, outgoing: &mut Vec<u8>, now_ns: u64) {
         let connection = &mut self.connections[index];
         if connection.state != State::Up || !self.recorder.sending() {
             return;
         }
-        self.outgoing.clear();
         while connection.flights.len() < self.orders.pipeline {
-            let mut flight = self.protocol.request(&mut connection.draw, &mut self.outgoing);
-            flight.start_ns = now_ns;
-            self.recorder.ledger.sent[usize::from(flight.operation)] += 1;
+            let operation = self.mix.draw(&mut connection.draw) as u16;
+            let (session, user, draw) = (&mut connection.session, &mut self.users[index], &mut connection.draw);
+            let token = self.protocol.begin(session, user, operation, draw, outgoing);
+            let flight = Flight { planned_ns: now_ns, start_ns: now_ns, token, user: index as u32, operation };
+            self.recorder.ledger.sent[usize::from(operation)] += 1;
             connection.flights.push_back(flight);
             self.in_flight += 1;
         }
-        if !self.outgoing.is_empty()
-            && let Err(error) = connection.send(&self.outgoing)
+    }
+
+    /// Sends what is to be sent, if the connection still stands.
+    #[inline]
+    fn send(&mut self, index: usize, outgoing: &mut Vec<u8>) {
+        let connection = &mut self.connections[index];
+        if !outgoing.is_empty()
+            && connection.socket.is_some()
+            && let Err(error) = connection.send(outgoing)
         {
             self.fail(index, failure_of(error));
         }
+        outgoing.clear();
     }
 
     /// The peer closed the connection.
     fn ended(&mut self, index: usize, now_ns: u64) {
         let connection = &mut self.connections[index];
         let flight = connection.flights.front().copied();
-        let reply = flight.and_then(|flight| self.protocol.closed(&mut connection.stream, &flight));
+        let user = flight.map(|flight| &mut self.users[flight.user as usize]);
+        let reply = flight.zip(user).and_then(|(f, user)| self.protocol.closed(&mut connection.session, user, &f));
         let orderly = reply.is_some();
         if let (Some(flight), Some(reply)) = (flight, reply) {
             connection.flights.pop_front();
@@ -367,7 +429,7 @@ impl<'a, P: Protocol> Worker<'a, P> {
                 self.up -= 1;
                 self.alive_ns = now_ns;
             }
-            State::Connecting(_) => self.connecting -= 1,
+            State::Connecting(_) | State::Greeting(_) => self.connecting -= 1,
             State::Down(_) => return,
         }
         if !orderly {
@@ -380,7 +442,7 @@ impl<'a, P: Protocol> Worker<'a, P> {
         for flight in connection.flights.drain(..) {
             self.recorder.lost(now_ns, &flight, failure);
         }
-        connection.close(if orderly { 0 } else { now_ns + RETRY_NS }, self.protocol.stream());
+        connection.close(if orderly { 0 } else { now_ns + RETRY_NS }, self.protocol.session());
         self.down.push(index);
     }
 }

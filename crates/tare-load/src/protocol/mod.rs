@@ -2,7 +2,13 @@
 //!
 //! The engine is generic over [`Protocol`], so that nothing is called through a pointer per operation. Replies are
 //! fed in whatever pieces they arrive in and are checked, not kept: memory does not grow with their size.
+//!
+//! The engine chooses the operation (mix, sequence, matrix or file) and its moments; the protocol says what is sent for
+//! it and what counts as its answer. An operation may take several requests and replies: `feed` appends the next
+//! request and says [`Step::More`] until the last reply has come.
 
+mod draw;
+mod failure;
 mod http;
 mod mysql;
 mod null;
@@ -11,12 +17,14 @@ mod redis;
 mod sql;
 mod tcp;
 
+pub(crate) use draw::{Draw, Mix};
+pub(crate) use failure::{FAILURES, Failure};
+
 use crate::engine::Ledger;
 use crate::link::Link;
-use rand_core::Rng as _;
-use rand_xoshiro::Xoshiro256PlusPlus;
 use serde::de::DeserializeOwned;
 use std::collections::BTreeMap;
+use std::path::Path;
 use tare_core::config::{Node, Problems};
 use tare_core::fault::Fault;
 use tare_core::load::{Check, LoadLine, LoadPlan, LoadSummary};
@@ -35,77 +43,15 @@ pub struct ProtocolRow {
     pub about: &'static str,
     /// Checks a user's options and writes them down with every default filled in. `None` adds problems.
     pub options: fn(&Node, &mut Problems) -> Option<serde_json::Value>,
+    /// The names of the operations with these options, as [`ProtocolRow::options`] wrote them down; none when they
+    /// are not this protocol's.
+    pub operations: fn(&serde_json::Value) -> Vec<String>,
     /// Carries out a plan.
     pub(crate) drive: fn(&LoadPlan, &mut Emit<'_>) -> Result<LoadSummary, Fault>,
 }
 
 /// Every protocol.
 pub const PROTOCOLS: &[ProtocolRow] = &[redis::ROW, http::ROW, tcp::ROW, null::ROW];
-
-/// Why an operation was not answered correctly.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[repr(u8)]
-pub(crate) enum Failure {
-    /// The service said that it could not.
-    ErrorReply,
-    /// A well-formed reply that is not the answer to what was asked.
-    WrongReply,
-    /// Not the protocol at all.
-    Garbage,
-    /// Longer than [`REPLY_MAX`].
-    TooLarge,
-    /// Nobody listens.
-    Refused,
-    /// The connection was reset.
-    Reset,
-    /// The connection was closed in an orderly way, without an answer.
-    Closed,
-    /// No answer in time.
-    TimedOut,
-    /// No way there.
-    Unreachable,
-    /// Every local port is in use.
-    NoPort,
-    /// Anything else that went wrong with a connection.
-    Connection,
-}
-
-/// How many kinds of [`Failure`] there are.
-pub(crate) const FAILURES: usize = 11;
-
-impl Failure {
-    /// Every kind, in the order of its number.
-    pub(crate) const ALL: [Failure; FAILURES] = [
-        Failure::ErrorReply,
-        Failure::WrongReply,
-        Failure::Garbage,
-        Failure::TooLarge,
-        Failure::Refused,
-        Failure::Reset,
-        Failure::Closed,
-        Failure::TimedOut,
-        Failure::Unreachable,
-        Failure::NoPort,
-        Failure::Connection,
-    ];
-
-    /// Its name in a record.
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Failure::ErrorReply => "error reply",
-            Failure::WrongReply => "wrong reply",
-            Failure::Garbage => "garbage reply",
-            Failure::TooLarge => "reply too large",
-            Failure::Refused => "connection refused",
-            Failure::Reset => "connection reset",
-            Failure::Closed => "closed by server",
-            Failure::TimedOut => "timed out",
-            Failure::Unreachable => "host unreachable",
-            Failure::NoPort => "no free local port",
-            Failure::Connection => "connection failed",
-        }
-    }
-}
 
 /// A whole reply, judged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -147,14 +93,36 @@ pub(crate) enum Step {
 }
 
 /// An operation that was sent and not answered yet.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Flight {
-    /// When it was sent, CLOCK_MONOTONIC, ns.
+    /// When it was to start, CLOCK_MONOTONIC, ns.
+    pub planned_ns: u64,
+    /// When it was sent.
     pub start_ns: u64,
     /// What the protocol needs to judge the reply, such as the key that was asked for.
     pub token: u64,
+    /// Whose it is: the user's number in its worker.
+    pub user: u32,
     /// Which operation it is: an index into [`Protocol::operations`].
     pub operation: u16,
+}
+
+/// An operation and its weight in the protocol's own mix.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct OperationRow {
+    /// Its name in a record.
+    pub name: String,
+    /// How often it is drawn, against the others' weights.
+    pub weight: u64,
+}
+
+/// How a greeting stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Greeting {
+    /// Operations may start.
+    Ready,
+    /// More is to come from the other side.
+    Wait,
 }
 
 /// What was found after a run.
@@ -166,27 +134,84 @@ pub(crate) struct Verified {
     pub facts: BTreeMap<String, String>,
 }
 
-/// Something spoken over TCP in requests and replies, replies in the order of the requests.
+/// Something spoken over a connection in requests and replies, replies in the order of the requests.
 pub(crate) trait Protocol: Sync + Sized {
-    /// How much of a reply one connection has seen.
-    type Stream: Send;
+    /// The state of one connection: parser, encryption, prepared statements.
+    type Session: Send;
+    /// The state of one user that outlives operations: cookies, captured values. `()` where there is none. There may be
+    /// a million of them, so what is big and rare is boxed and made on first use.
+    type User: Send;
     /// What is remembered of the server from before a run.
     type Before;
+    /// Whether several operations may be in flight on one connection. Conversations cannot; then a `pipeline` above 1 is
+    /// a mistake.
+    const PIPELINES: bool;
 
-    /// The names of the operations, in the order of their numbers.
-    fn operations(&self) -> Vec<String>;
-
-    /// Draws the next operation and appends its request to `out`. Its start is not set yet.
-    fn request(&self, draw: &mut Draw, out: &mut Vec<u8>) -> Flight;
+    /// The operations, in the order of their numbers.
+    fn operations(&self) -> Vec<OperationRow>;
 
     /// The state of a fresh connection.
-    fn stream(&self) -> Self::Stream;
+    fn session(&self) -> Self::Session;
 
-    /// Takes the next bytes of the reply to `flight`. `bytes` is not empty.
-    fn feed(&self, stream: &mut Self::Stream, flight: &Flight, bytes: &[u8]) -> Step;
+    /// The state of user number `number` of the whole run.
+    fn user(&self, number: u64) -> Self::User;
+
+    /// A UNIX socket to use instead of the endpoint, if the options name one.
+    fn socket(&self) -> Option<&Path> {
+        None
+    }
+
+    /// Whether each operation gets a connection of its own under every profile; to connect is then part of it.
+    fn fresh(&self) -> bool {
+        false
+    }
+
+    /// A connection stands: appends to `out` what is to be said first.
+    fn greet(&self, _session: &mut Self::Session, _out: &mut Vec<u8>) -> Greeting {
+        Greeting::Ready
+    }
+
+    /// Bytes that come during the greeting. Takes all of them; may append to `out`.
+    ///
+    /// # Errors
+    /// When the greeting has failed; the connection is of no use.
+    fn shake(&self, _session: &mut Self::Session, _bytes: &[u8], _out: &mut Vec<u8>) -> Result<Greeting, Failure> {
+        Err(Failure::Garbage)
+    }
+
+    /// Starts operation number `operation`: appends its first request to `out`. Returns the token that comes back in the
+    /// flight.
+    fn begin(
+        &self,
+        session: &mut Self::Session,
+        user: &mut Self::User,
+        operation: u16,
+        draw: &mut Draw,
+        out: &mut Vec<u8>,
+    ) -> u64;
+
+    /// Takes the next bytes for `flight`, the oldest on its connection. `bytes` is not empty. May append a further request of
+    /// the same operation to `out` and return [`Step::More`].
+    fn feed(
+        &self,
+        session: &mut Self::Session,
+        user: &mut Self::User,
+        flight: &Flight,
+        bytes: &[u8],
+        draw: &mut Draw,
+        out: &mut Vec<u8>,
+    ) -> Step;
+
+    /// Bytes while nothing is in flight: notices, tickets.
+    ///
+    /// # Errors
+    /// When they are of no kind that may come unasked; the connection is of no use.
+    fn idle(&self, _session: &mut Self::Session, _bytes: &[u8], _out: &mut Vec<u8>) -> Result<(), Failure> {
+        Err(Failure::Garbage)
+    }
 
     /// The peer closed the connection: whether that completes the reply to `flight`.
-    fn closed(&self, _stream: &mut Self::Stream, _flight: &Flight) -> Option<Reply> {
+    fn closed(&self, _session: &mut Self::Session, _user: &mut Self::User, _flight: &Flight) -> Option<Reply> {
         None
     }
 
@@ -195,10 +220,10 @@ pub(crate) trait Protocol: Sync + Sized {
     /// # Errors
     /// When it does not, or wrongly.
     fn ready(&self, link: &mut Link, seed: u64) -> Result<(), Fault> {
-        let mut request = Vec::new();
-        let flight = self.request(&mut Draw::streams(seed, 1)[0], &mut request);
-        link.send(&request)?;
-        link.reply(self, &flight)
+        let mut draw = Draw::new(seed, 0);
+        let operation = Mix::of(&self.operations()).draw(&mut draw) as u16;
+        let mut session = link.greet(self)?;
+        link.operate(self, &mut session, &mut self.user(0), operation, &mut draw)
     }
 
     /// Writes the data set and checks that it is there.
@@ -220,56 +245,6 @@ pub(crate) trait Protocol: Sync + Sized {
     fn verify(&self, plan: &LoadPlan, before: &Self::Before, ledger: &Ledger) -> Result<Verified, Fault>;
 }
 
-/// Random choices of one connection.
-#[derive(Debug, Clone)]
-pub(crate) struct Draw(Xoshiro256PlusPlus);
-
-impl Draw {
-    /// As many generators as there are connections, none overlapping another, all from one seed.
-    pub(crate) fn streams(seed: u64, count: usize) -> Vec<Draw> {
-        let mut next: Xoshiro256PlusPlus = rand_core::SeedableRng::seed_from_u64(seed);
-        let stream = |_| {
-            let stream = Draw(next.clone());
-            next.jump();
-            stream
-        };
-        (0..count).map(stream).collect()
-    }
-
-    /// A number below `bound`, which is not 0. The bias is below bound / 2^64.
-    #[inline]
-    pub(crate) fn below(&mut self, bound: u64) -> u64 {
-        ((u128::from(self.0.next_u64()) * u128::from(bound)) >> 64) as u64
-    }
-}
-
-/// Choices by weight.
-#[derive(Debug, Clone)]
-pub(crate) struct Mix(Vec<u64>);
-
-impl Mix {
-    /// One choice for each weight; their sum is above 0.
-    pub(crate) fn new(weights: impl IntoIterator<Item = u64>) -> Self {
-        let sums = weights.into_iter().scan(0, |sum, weight| {
-            *sum += weight;
-            Some(*sum)
-        });
-        let mix = Mix(sums.collect());
-        assert!(mix.0.last().is_some_and(|sum| *sum > 0), "a mix of nothing");
-        mix
-    }
-
-    /// The number of a choice.
-    #[inline]
-    pub(crate) fn draw(&self, draw: &mut Draw) -> usize {
-        if self.0.len() == 1 {
-            return 0;
-        }
-        let at = draw.below(self.0[self.0.len() - 1]);
-        self.0.iter().take_while(|sum| **sum <= at).count()
-    }
-}
-
 /// A plan's options as the protocol wrote them down.
 ///
 /// # Errors
@@ -281,33 +256,7 @@ pub(crate) fn options_of<T: DeserializeOwned>(plan: &LoadPlan) -> Result<T, Faul
     })
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn choices_follow_their_weights() {
-        let mix = Mix::new([3, 0, 1]);
-        let mut draw = Draw::streams(7, 1).remove(0);
-        let mut counts = [0; 3];
-        (0..40_000).for_each(|_| counts[mix.draw(&mut draw)] += 1);
-        assert_eq!(counts[1], 0);
-        assert!((28_000..32_000).contains(&counts[0]), "{counts:?}");
-    }
-
-    #[test]
-    fn a_seed_decides_every_choice_and_streams_differ() {
-        let drawn = |seed| Draw::streams(seed, 3).iter_mut().map(|d| d.below(1 << 40)).collect::<Vec<_>>();
-        assert_eq!(drawn(1), drawn(1));
-        assert_ne!(drawn(1), drawn(2));
-        let one = drawn(1);
-        assert!(one[0] != one[1] && one[1] != one[2]);
-    }
-
-    #[test]
-    fn failures_are_numbered_in_order_and_named_apart() {
-        let names: std::collections::BTreeSet<_> = Failure::ALL.iter().map(|failure| failure.name()).collect();
-        assert_eq!(names.len(), FAILURES);
-        assert!(Failure::ALL.iter().enumerate().all(|(at, failure)| *failure as usize == at));
-    }
+/// The names of a protocol's operations, for its row.
+pub(crate) fn names<P: Protocol>(protocol: &P) -> Vec<String> {
+    protocol.operations().into_iter().map(|operation| operation.name).collect()
 }

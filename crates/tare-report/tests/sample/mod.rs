@@ -296,6 +296,7 @@ fn seconds(planned: &PlannedTrial) -> Vec<SecondRow> {
             p50_us: 482.0 * manner.p50_us * (1.0 - wobble),
             p99_us: 482.0 * manner.p50_us * (1.0 + 4.0 * manner.tail) * (1.0 - 8.0 * wobble),
             max_us: 4_000.0 * manner.p50_us,
+            ..SecondRow::default()
         }
     };
     (0..=10).map(row).collect()

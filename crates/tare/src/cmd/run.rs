@@ -155,17 +155,12 @@ fn command(args: &RunArgs, study: &Study, seed: u64) -> String {
 
 fn dry_run(study: &Study, workload: &Workload, placement: &Placement, seed: u64) -> String {
     let mut text = format!("study {}: {}\n", study.name, study.question);
-    let tare_core::load::LoadProfile::Closed { connections, pipeline } = study.load;
     let origin = match study.from {
         LoadOrigin::Outside => "a network namespace of its own",
         LoadOrigin::Host => "the host's loopback",
     };
     let _ = writeln!(text, "workload {}: {}", workload.name, workload.about);
-    let _ = writeln!(
-        text,
-        "load: {connections} connections, pipeline {pipeline}, from {origin}, CPUs {}",
-        placement.generator
-    );
+    let _ = writeln!(text, "{}, from {origin}, CPUs {}", study.load.describe(), placement.generator);
     let _ = writeln!(text, "services on CPUs {}; seed {seed}", placement.service);
     let (settle, measure) = (show_duration(study.settle), show_duration(study.measure));
     let _ = writeln!(text, "each trial: a fresh deployment, {settle} to settle, {measure} measured\n");

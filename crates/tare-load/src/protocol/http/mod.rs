@@ -3,7 +3,7 @@
 mod options;
 mod reply;
 
-use super::{Draw, Emit, Flight, Mix, Protocol, ProtocolRow, Reply, Step, Verified, options_of};
+use super::{Draw, Emit, Flight, OperationRow, Protocol, ProtocolRow, Reply, Step, Verified, options_of};
 use crate::engine::{Ledger, drive};
 use crate::search::Needle;
 use options::{Options, Request};
@@ -17,12 +17,17 @@ pub(super) const ROW: ProtocolRow = ProtocolRow {
     name: "http",
     about: "HTTP/1.1 requests over kept-alive connections, drawn by weight; status and body are checked",
     options: options::read,
+    operations: |options| {
+        let options = serde_json::from_value(options.clone());
+        options.map_or(Vec::new(), |o: Options| o.requests.into_iter().map(|request| request.name).collect())
+    },
     drive: |plan: &LoadPlan, emit: &mut Emit<'_>| drive(&Http::new(options_of(plan)?, plan.endpoint), plan, emit),
 };
 
 /// One kind of operation.
 struct Operation {
     name: String,
+    weight: u64,
     request: Vec<u8>,
     /// A reply to HEAD has no body, whatever its length says.
     head: bool,
@@ -44,6 +49,7 @@ impl Operation {
         text.push_str(&request.body);
         Operation {
             name: request.name.clone(),
+            weight: request.weight,
             request: text.into_bytes(),
             head: request.method == "HEAD",
             status: request.status,
@@ -54,43 +60,53 @@ impl Operation {
 
 /// The protocol with its options.
 struct Http {
-    mix: Mix,
     operations: Vec<Operation>,
 }
 
 impl Http {
     fn new(options: Options, host: SocketAddr) -> Self {
-        let mix = Mix::new(options.requests.iter().map(|request| request.weight));
-        Http { mix, operations: options.requests.iter().map(|request| Operation::new(request, host)).collect() }
+        Http { operations: options.requests.iter().map(|request| Operation::new(request, host)).collect() }
     }
 }
 
 impl Protocol for Http {
-    type Stream = Parser;
+    type Session = Parser;
+    type User = ();
     type Before = ();
+    const PIPELINES: bool = true;
 
-    fn operations(&self) -> Vec<String> {
-        self.operations.iter().map(|operation| operation.name.clone()).collect()
+    fn operations(&self) -> Vec<OperationRow> {
+        let row = |operation: &Operation| OperationRow { name: operation.name.clone(), weight: operation.weight };
+        self.operations.iter().map(row).collect()
     }
 
-    #[inline]
-    fn request(&self, draw: &mut Draw, out: &mut Vec<u8>) -> Flight {
-        let operation = self.mix.draw(draw);
-        out.extend_from_slice(&self.operations[operation].request);
-        Flight { start_ns: 0, token: 0, operation: operation as u16 }
-    }
-
-    fn stream(&self) -> Parser {
+    fn session(&self) -> Parser {
         Parser::default()
     }
 
+    fn user(&self, _number: u64) {}
+
     #[inline]
-    fn feed(&self, stream: &mut Parser, flight: &Flight, bytes: &[u8]) -> Step {
-        stream.feed(&self.operations[usize::from(flight.operation)], bytes)
+    fn begin(&self, _: &mut Parser, _user: &mut (), operation: u16, _draw: &mut Draw, out: &mut Vec<u8>) -> u64 {
+        out.extend_from_slice(&self.operations[usize::from(operation)].request);
+        0
     }
 
-    fn closed(&self, stream: &mut Parser, flight: &Flight) -> Option<Reply> {
-        stream.closed(&self.operations[usize::from(flight.operation)])
+    #[inline]
+    fn feed(
+        &self,
+        session: &mut Parser,
+        _user: &mut (),
+        flight: &Flight,
+        bytes: &[u8],
+        _draw: &mut Draw,
+        _out: &mut Vec<u8>,
+    ) -> Step {
+        session.feed(&self.operations[usize::from(flight.operation)], bytes)
+    }
+
+    fn closed(&self, session: &mut Parser, _user: &mut (), flight: &Flight) -> Option<Reply> {
+        session.closed(&self.operations[usize::from(flight.operation)])
     }
 
     fn populate(&self, _plan: &LoadPlan) -> Result<Verified, Fault> {

@@ -16,6 +16,7 @@ pub(super) const ROW: ProtocolRow = ProtocolRow {
     name: "null",
     about: "no network and no server: every operation is done at once, to see what the apparatus itself can do",
     options: |node, problems| options(node, problems),
+    operations: |_| vec!["nothing".to_owned()],
     drive,
 };
 
@@ -61,7 +62,7 @@ fn spin(mut recorder: Recorder, timeline: Arc<Timeline>, stop: &AtomicBool) -> c
     while recorder.sending() && !stop.load(Ordering::Relaxed) {
         recorder.ledger.sent[0] += 1;
         let now_ns = clock::monotonic_ns();
-        recorder.answered(now_ns, &Flight { start_ns, token: 0, operation: 0 }, Reply::Right);
+        recorder.answered(now_ns, &Flight { planned_ns: start_ns, start_ns, ..Flight::default() }, Reply::Right);
         recorder.round(1);
         start_ns = now_ns;
     }

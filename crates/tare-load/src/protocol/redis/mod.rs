@@ -5,7 +5,7 @@ mod control;
 mod options;
 mod reply;
 
-use super::{Draw, Emit, Flight, Mix, Protocol, ProtocolRow, Step, Verified, options_of};
+use super::{Draw, Emit, Flight, OperationRow, Protocol, ProtocolRow, Step, Verified, names, options_of};
 use crate::engine::{Ledger, drive};
 use crate::link::Link;
 use command::{COMMANDS, Template, Value};
@@ -20,6 +20,7 @@ pub(super) const ROW: ProtocolRow = ProtocolRow {
     name: "redis",
     about: "Redis commands (RESP2), drawn from a mix over a key space; checked against the server's own counts",
     options: options::read,
+    operations: |options| serde_json::from_value(options.clone()).map_or(Vec::new(), |o| names(&Redis::new(o))),
     drive: |plan: &LoadPlan, emit: &mut Emit<'_>| drive(&Redis::new(options_of(plan)?), plan, emit),
 };
 
@@ -27,45 +28,57 @@ pub(super) const ROW: ProtocolRow = ProtocolRow {
 struct Redis {
     options: Options,
     value: Value,
-    mix: Mix,
-    // By operation.
+    // By operation, with its weight.
     templates: Vec<Template>,
+    weights: Vec<u64>,
 }
 
 impl Redis {
     fn new(options: Options) -> Self {
         let value = Value::new(options.value_bytes);
         let used: Vec<_> = COMMANDS.iter().filter_map(|row| options.mix.get(row.name).map(|w| (row, *w))).collect();
-        let mix = Mix::new(used.iter().map(|(_, weight)| *weight));
+        let weights = used.iter().map(|(_, weight)| *weight).collect();
         let templates = used.iter().map(|(row, _)| Template::new(row, &value)).collect();
-        Redis { options, value, mix, templates }
+        Redis { options, value, templates, weights }
     }
 }
 
 impl Protocol for Redis {
-    type Stream = Parser;
+    type Session = Parser;
+    type User = ();
     type Before = Option<Counts>;
+    const PIPELINES: bool = true;
 
-    fn operations(&self) -> Vec<String> {
-        self.templates.iter().map(|template| template.row.name.to_owned()).collect()
+    fn operations(&self) -> Vec<OperationRow> {
+        let rows = self.templates.iter().zip(&self.weights);
+        rows.map(|(template, weight)| OperationRow { name: template.row.name.to_owned(), weight: *weight }).collect()
     }
 
-    #[inline]
-    fn request(&self, draw: &mut Draw, out: &mut Vec<u8>) -> Flight {
-        let operation = self.mix.draw(draw);
-        let token = draw.below(self.options.keys);
-        self.templates[operation].write(token, self.options.keys, out);
-        Flight { start_ns: 0, token, operation: operation as u16 }
-    }
-
-    fn stream(&self) -> Parser {
+    fn session(&self) -> Parser {
         Parser::default()
     }
 
+    fn user(&self, _number: u64) {}
+
     #[inline]
-    fn feed(&self, stream: &mut Parser, flight: &Flight, bytes: &[u8]) -> Step {
+    fn begin(&self, _: &mut Parser, _user: &mut (), operation: u16, draw: &mut Draw, out: &mut Vec<u8>) -> u64 {
+        let key = draw.below(self.options.keys);
+        self.templates[usize::from(operation)].write(key, self.options.keys, out);
+        key
+    }
+
+    #[inline]
+    fn feed(
+        &self,
+        session: &mut Parser,
+        _user: &mut (),
+        flight: &Flight,
+        bytes: &[u8],
+        _draw: &mut Draw,
+        _out: &mut Vec<u8>,
+    ) -> Step {
         let expected = self.templates[usize::from(flight.operation)].row.answer;
-        stream.feed(expected, &self.value, flight.token, bytes)
+        session.feed(expected, &self.value, flight.token, bytes)
     }
 
     /// PING leaves no trace in the data set; a server that still loads its own answers it with an error.
@@ -84,6 +97,6 @@ impl Protocol for Redis {
     fn verify(&self, plan: &LoadPlan, before: &Option<Counts>, ledger: &Ledger) -> Result<Verified, Fault> {
         let Some(before) = before else { return Ok(Verified::default()) };
         let after = Counts::read(plan)?;
-        Ok(control::verify(&self.options, &self.operations(), before, &after, ledger))
+        Ok(control::verify(&self.options, &names(self), before, &after, ledger))
     }
 }

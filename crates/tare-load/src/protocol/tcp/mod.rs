@@ -2,7 +2,9 @@
 
 mod options;
 
-use super::{Draw, Emit, Failure, Flight, Mix, Protocol, ProtocolRow, REPLY_MAX, Reply, Step, Verified, options_of};
+use super::{
+    Draw, Emit, Failure, Flight, OperationRow, Protocol, ProtocolRow, REPLY_MAX, Reply, Step, Verified, options_of,
+};
 use crate::engine::{Ledger, drive};
 use crate::link::Link;
 use crate::search::Needle;
@@ -15,6 +17,10 @@ pub(super) const ROW: ProtocolRow = ProtocolRow {
     name: "tcp",
     about: "any request and reply over TCP: a text to send, and how its reply ends",
     options: options::read,
+    operations: |options| {
+        let options = serde_json::from_value(options.clone());
+        options.map_or(Vec::new(), |o: Options| o.requests.into_iter().map(|exchange| exchange.name).collect())
+    },
     drive: |plan: &LoadPlan, emit: &mut Emit<'_>| drive(&Tcp::new(options_of(plan)?), plan, emit),
 };
 
@@ -27,6 +33,7 @@ enum End {
 /// One kind of operation.
 struct Operation {
     name: String,
+    weight: u64,
     request: Vec<u8>,
     end: End,
     expect: Option<Needle>,
@@ -39,22 +46,21 @@ impl From<&Exchange> for Operation {
             Until::Bytes(bytes) => End::Bytes(*bytes),
         };
         let expect = exchange.expect.as_ref().map(|text| Needle::new(&text.0));
-        Operation { name: exchange.name.clone(), request: exchange.request.0.clone(), end, expect }
+        let (name, weight) = (exchange.name.clone(), exchange.weight);
+        Operation { name, weight, request: exchange.request.0.clone(), end, expect }
     }
 }
 
 /// The protocol with its options. Operations to populate with stand behind those of the mix.
 struct Tcp {
-    mix: Mix,
     operations: Vec<Operation>,
     mixed: usize,
 }
 
 impl Tcp {
     fn new(options: Options) -> Self {
-        let mix = Mix::new(options.requests.iter().map(|exchange| exchange.weight));
         let operations = options.requests.iter().chain(&options.populate).map(Operation::from).collect();
-        Tcp { mix, operations, mixed: options.requests.len() }
+        Tcp { operations, mixed: options.requests.len() }
     }
 }
 
@@ -68,24 +74,36 @@ struct Progress {
 }
 
 impl Protocol for Tcp {
-    type Stream = Progress;
+    type Session = Progress;
+    type User = ();
     type Before = ();
+    const PIPELINES: bool = true;
 
-    fn operations(&self) -> Vec<String> {
-        self.operations[..self.mixed].iter().map(|operation| operation.name.clone()).collect()
+    fn operations(&self) -> Vec<OperationRow> {
+        let row = |operation: &Operation| OperationRow { name: operation.name.clone(), weight: operation.weight };
+        self.operations[..self.mixed].iter().map(row).collect()
     }
 
-    fn request(&self, draw: &mut Draw, out: &mut Vec<u8>) -> Flight {
-        let operation = self.mix.draw(draw);
-        out.extend_from_slice(&self.operations[operation].request);
-        Flight { start_ns: 0, token: 0, operation: operation as u16 }
-    }
-
-    fn stream(&self) -> Progress {
+    fn session(&self) -> Progress {
         Progress::default()
     }
 
-    fn feed(&self, stream: &mut Progress, flight: &Flight, bytes: &[u8]) -> Step {
+    fn user(&self, _number: u64) {}
+
+    fn begin(&self, _: &mut Progress, _user: &mut (), operation: u16, _draw: &mut Draw, out: &mut Vec<u8>) -> u64 {
+        out.extend_from_slice(&self.operations[usize::from(operation)].request);
+        0
+    }
+
+    fn feed(
+        &self,
+        stream: &mut Progress,
+        _user: &mut (),
+        flight: &Flight,
+        bytes: &[u8],
+        _draw: &mut Draw,
+        _out: &mut Vec<u8>,
+    ) -> Step {
         let operation = &self.operations[usize::from(flight.operation)];
         let end = match &operation.end {
             End::Text(needle) => needle.find(&mut stream.end, bytes),
@@ -114,8 +132,8 @@ impl Protocol for Tcp {
         let mut verified = Verified::default();
         for (number, operation) in self.operations.iter().enumerate().skip(self.mixed) {
             let mut link = Link::open(plan.endpoint, plan.timeout)?;
-            link.send(&operation.request)?;
-            link.reply(self, &Flight { start_ns: 0, token: 0, operation: number as u16 })
+            let mut session = link.greet(self)?;
+            link.operate(self, &mut session, &mut (), number as u16, &mut Draw::new(plan.seed, 0))
                 .map_err(|fault| fault.context(format_args!("populate with '{}'", operation.name)))?;
             let detail = "it was answered as expected".to_owned();
             verified.checks.push(Check { name: format!("populated with {}", operation.name), passed: true, detail });
@@ -142,12 +160,14 @@ mod tests {
         Tcp::new(serde_json::from_value(serde_json::json!({"requests": [request], "populate": []})).unwrap())
     }
 
-    const FLIGHT: Flight = Flight { start_ns: 0, token: 0, operation: 0 };
+    fn feed(protocol: &Tcp, stream: &mut Progress, bytes: &[u8]) -> Step {
+        protocol.feed(stream, &mut (), &Flight::default(), bytes, &mut Draw::new(1, 1), &mut Vec::new())
+    }
 
     #[test]
     fn a_reply_ends_with_its_text_or_its_length() {
         let until = tcp(serde_json::json!({"until": "END\\r\\n"}), Some("VALUE"));
-        let feed = |protocol: &Tcp, text: &str| protocol.feed(&mut protocol.stream(), &FLIGHT, text.as_bytes());
+        let feed = |protocol: &Tcp, text: &str| feed(protocol, &mut protocol.session(), text.as_bytes());
         let done = |used, reply| Step::Done { used, reply, last: false };
         assert_eq!(feed(&until, "VALUE a\r\nEND\r\nVAL"), done(14, Reply::Right));
         assert_eq!(feed(&until, "END\r\nVALUE"), done(5, Reply::Wrong(Failure::WrongReply)));
@@ -161,11 +181,11 @@ mod tests {
         fn every_split_gives_the_same(text in "[VE]{0,20}", cut in 0..20usize) {
             let protocol = tcp(serde_json::json!({"until": "EVE"}), Some("VV"));
             let bytes = text.as_bytes();
-            let whole = protocol.feed(&mut protocol.stream(), &FLIGHT, bytes);
+            let whole = feed(&protocol, &mut protocol.session(), bytes);
             let (left, right) = bytes.split_at(cut.min(bytes.len()));
-            let mut stream = protocol.stream();
-            let parts = match protocol.feed(&mut stream, &FLIGHT, left) {
-                Step::More => match protocol.feed(&mut stream, &FLIGHT, right) {
+            let mut stream = protocol.session();
+            let parts = match feed(&protocol, &mut stream, left) {
+                Step::More => match feed(&protocol, &mut stream, right) {
                     Step::Done { used, reply, last } => Step::Done { used: used + left.len(), reply, last },
                     step => step,
                 },

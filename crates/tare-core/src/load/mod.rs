@@ -1,0 +1,256 @@
+//! What passes between the runner and the process that makes the load: a plan on its standard input, one JSON line
+//! each on its standard output. Anything that reads the one and writes the other can drive load.
+
+mod distribution;
+mod profile;
+mod read;
+
+pub use distribution::Distribution;
+pub use profile::{Arrivals, Behaviour, LoadProfile, Pause, UserConnections};
+
+use crate::fault::Fault;
+use crate::units::CpuSet;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// What the process shall do with the endpoint.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum LoadTask {
+    /// One operation, to see whether the service answers. A single try; the runner repeats it.
+    Ready,
+    /// Write the data set that the operations expect, and check that it is there.
+    Populate,
+    /// Drive the profile: settle, measure, drain, verify.
+    Run,
+}
+
+/// A plan: one JSON document on the load process's standard input. With a guided profile [`LoadOrder`]s follow it, one
+/// a line.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct LoadPlan {
+    /// What to do.
+    pub task: LoadTask,
+    /// The protocol's name.
+    pub protocol: String,
+    /// The protocol's options, as checked when the workload was read.
+    pub options: serde_json::Value,
+    /// Where the service is reached.
+    pub endpoint: SocketAddr,
+    /// How operations are started.
+    pub profile: LoadProfile,
+    /// How long load runs before measuring starts.
+    pub settle: Duration,
+    /// How long is measured.
+    pub measure: Duration,
+    /// How long one operation may take before it counts as timed out.
+    pub timeout: Duration,
+    /// Seed of every random choice.
+    pub seed: u64,
+    /// CPUs for the workers, one each; empty leaves it to the kernel.
+    pub cpus: CpuSet,
+    /// By operation: response times above this are counted as over the limit; `*` stands for all that are not named.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub limits: BTreeMap<String, Duration>,
+    /// Where to write the response times as an HdrHistogram log, if at all.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hdr_log: Option<PathBuf>,
+    /// Addresses that load may be driven at besides this machine's and private ones.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub allowed: Vec<IpAddr>,
+}
+
+/// What a guided load is told while it runs.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum LoadOrder {
+    /// Go to a level, wait, count. Holds follow each other without a gap; the load stays at the last one's level.
+    Hold(Hold),
+    /// Come to an end.
+    End,
+}
+
+/// One level to be held.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Hold {
+    /// Its number, by which its row is known.
+    pub number: u64,
+    /// The level: operations a second, users, or connections.
+    pub level: f64,
+    /// How long the level holds before it counts, s.
+    pub settle_s: f64,
+    /// How long it counts, s.
+    pub window_s: f64,
+}
+
+/// A line on the load process's standard output.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum LoadLine {
+    /// Another second is over.
+    Second(SecondRow),
+    /// A level was held and what was planned in its window is answered, or will not be.
+    Window(WindowRow),
+    /// The task is done; the last line.
+    Done(Box<LoadSummary>),
+    /// The task failed; the last line.
+    Failed(Fault),
+}
+
+/// One second of load, for progress and timelines. Percentiles are of the response times of that second's answers.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct SecondRow {
+    /// When the second ended: CLOCK_MONOTONIC of this machine, ns.
+    pub at_ns: u64,
+    /// Whether it belongs to what is measured, not to settling.
+    pub measured: bool,
+    /// How long it was, s; the last one may be short.
+    pub seconds: f64,
+    /// Operations answered correctly.
+    pub operations: u64,
+    /// Operations answered wrongly, with an error, or not at all.
+    pub errors: u64,
+    /// Median, us.
+    pub p50_us: f64,
+    /// 99th percentile, us.
+    pub p99_us: f64,
+    /// Largest, us.
+    pub max_us: f64,
+    /// Operations whose planned start lay in this second. In a closed loop those that were started.
+    #[serde(default)]
+    pub offered: u64,
+    /// Operations that were sent.
+    #[serde(default)]
+    pub started: u64,
+    /// Operations that were planned and given up before they were sent: too many were in flight.
+    #[serde(default)]
+    pub dropped: u64,
+}
+
+/// What one level came to, by the operations whose planned start lay in its window.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct WindowRow {
+    /// The hold's number, or the step's, from 0.
+    pub number: u64,
+    /// The level.
+    pub level: f64,
+    /// When the window began, CLOCK_MONOTONIC, ns.
+    pub from_ns: u64,
+    /// When it ended.
+    pub to_ns: u64,
+    /// Planned starts.
+    pub offered: u64,
+    /// Those that were sent.
+    pub started: u64,
+    /// Those that were given up before they were sent: too many were in flight.
+    pub dropped: u64,
+    /// By operation.
+    pub operations: BTreeMap<String, WindowCounts>,
+    /// Why the generator, not the service, may have been measured in this window.
+    pub saturated: Option<String>,
+}
+
+/// What one operation came to within a window. Of the `planned`, those neither answered, failed nor dropped were
+/// `unanswered` when the longest limit was over.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct WindowCounts {
+    /// Planned starts.
+    pub planned: u64,
+    /// Answered correctly.
+    pub answered: u64,
+    /// Answered correctly, but later than the operation's limit.
+    pub over_limit: u64,
+    /// Answered wrongly, with an error, or lost; dropped ones too.
+    pub failed: u64,
+    /// Not answered yet when the longest limit was over.
+    pub unanswered: u64,
+    /// Median response time of those answered, us.
+    pub p50_us: f64,
+    /// 99th percentile, us.
+    pub p99_us: f64,
+}
+
+/// How well the generator itself did while it measured.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct GeneratorHealth {
+    /// Share of its CPU that each worker used.
+    pub busy: Vec<f64>,
+    /// How late operations were started by the generator's own fault, waiting for a connection not included: median,
+    /// us. Nothing is planned in a closed loop, so nothing is late there.
+    pub late_p50_us: f64,
+    /// 99th percentile, us.
+    pub late_p99_us: f64,
+    /// The latest, us.
+    pub late_max_us: f64,
+    /// Starts that were later than a millisecond.
+    pub late: u64,
+    /// How long a round of the event loop took, from one wait to the next: 99th percentile, us.
+    pub lag_p99_us: f64,
+    /// The longest round, us.
+    pub lag_max_us: f64,
+}
+
+/// What was measured.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct LoadSummary {
+    /// When measuring began: CLOCK_MONOTONIC of this machine, ns.
+    pub measure_start_ns: u64,
+    /// When it ended.
+    pub measure_end_ns: u64,
+    /// By operation.
+    pub operations: BTreeMap<String, OperationSummary>,
+    /// Operations planned but never started: too many were in flight.
+    pub dropped: u64,
+    /// Operations whose planned start lay within the time measured. In a closed loop those that were started.
+    #[serde(default)]
+    pub offered: u64,
+    /// Operations that were sent within it.
+    #[serde(default)]
+    pub started: u64,
+    /// CPU time of the load process while measuring, s: user and system.
+    pub generator_cpu_s: f64,
+    /// CPUs the load process had.
+    pub generator_cpus: u32,
+    /// Why the generator, not the service, may have been measured; this voids the trial.
+    pub saturated: Option<String>,
+    /// Checks of the answers and of the server's own counts.
+    pub checks: Vec<Check>,
+    /// Named outcomes other than a correct answer: "error reply", "timed out", "connection reset" ... and how many.
+    pub failures: BTreeMap<String, u64>,
+    /// Facts about what answered, for the record: server version and the like.
+    pub facts: BTreeMap<String, String>,
+    /// The generator's own health.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub health: Option<GeneratorHealth>,
+    /// What each level came to, where the profile has levels.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub windows: Vec<WindowRow>,
+}
+
+/// What was measured of one operation. Histograms are HdrHistogram V2 with deflate, base64, in nanoseconds.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct OperationSummary {
+    /// Answered correctly within the time measured.
+    pub count: u64,
+    /// Answered wrongly, with an error, or not at all.
+    pub errors: u64,
+    /// From the actual send to the answer.
+    pub service_time: String,
+    /// From the planned start to the answer. In a closed loop the two are the same by definition; otherwise both hold
+    /// the operations planned within the time measured, also those answered after its end.
+    pub response_time: String,
+}
+
+/// A check that the work was really done.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Check {
+    /// What was checked.
+    pub name: String,
+    /// Whether it held.
+    pub passed: bool,
+    /// Both sides of it, for the reader.
+    pub detail: String,
+}

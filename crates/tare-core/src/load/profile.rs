@@ -1,0 +1,199 @@
+//! How operations are started: the kinds of load, as data.
+
+use super::distribution::Distribution;
+use crate::units::show_duration;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// How operations are started.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum LoadProfile {
+    /// Each of `connections` keeps `pipeline` operations in flight: the next starts when one is answered.
+    Closed {
+        /// How many connections.
+        connections: u32,
+        /// Operations in flight on each.
+        pipeline: u32,
+    },
+    /// Operations arrive at a rate, whether or not those before them were answered.
+    Open {
+        /// Arrivals a second.
+        rate: f64,
+        /// How the arrivals are spaced.
+        arrivals: Arrivals,
+        /// How many connections they share; an operation waits for a free one.
+        connections: u32,
+        /// Operations arrived and not answered, at most; one that arrives beyond it is dropped and counted.
+        in_flight: u32,
+    },
+    /// Users who pause between operations.
+    Users {
+        /// How many.
+        users: u32,
+        /// Which operation comes next.
+        behaviour: Behaviour,
+        /// How long a user pauses.
+        pause: Pause,
+        /// Whose connections they use.
+        connections: UserConnections,
+        /// The time over which they arrive, one after the other.
+        ramp: Duration,
+    },
+    /// One level after the other: of the rate, of the users, of the connections.
+    Steps {
+        /// What has the levels; its own rate or number is the highest of them.
+        of: Box<LoadProfile>,
+        /// The levels.
+        levels: Vec<f64>,
+        /// How long the way from one level to the next takes.
+        ramp: Duration,
+        /// How long each level holds before it counts.
+        settle: Duration,
+        /// How long each level counts.
+        measure: Duration,
+    },
+    /// Starts and operations as a file says.
+    Replay {
+        /// Lines of `SECONDS OPERATION`, in the order of time. Relative to where the load process runs.
+        file: PathBuf,
+        /// How many connections they share.
+        connections: u32,
+        /// As for `Open`.
+        in_flight: u32,
+        /// How much faster than written; 1 is as written.
+        speed: f64,
+    },
+    /// A level that is set from outside while the load runs.
+    Guided {
+        /// What has the level; its own rate or number is the highest that can be asked for.
+        of: Box<LoadProfile>,
+        /// The first level.
+        start: f64,
+    },
+}
+
+/// How arrivals are spaced.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Arrivals {
+    /// Evenly.
+    Constant,
+    /// With exponential gaps, as from very many independent users.
+    Poisson,
+}
+
+/// Which operation a user asks for next.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Behaviour {
+    /// Drawn from the protocol's own mix.
+    Mix,
+    /// These, in this order, over and over.
+    Sequence(Vec<String>),
+    /// The next one depends on the last one.
+    Markov {
+        /// The first.
+        start: String,
+        /// By operation: the weights of those that may follow.
+        next: BTreeMap<String, BTreeMap<String, f64>>,
+    },
+}
+
+/// How long a user pauses.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Pause {
+    /// From an answer to the next start.
+    Think(Distribution),
+    /// From a start to the next start; an answer that takes longer delays the next start, and what is lost is not
+    /// made up for.
+    Cycle(Distribution),
+}
+
+impl Pause {
+    /// How long, in either way of counting.
+    pub fn distribution(&self) -> &Distribution {
+        match self {
+            Pause::Think(distribution) | Pause::Cycle(distribution) => distribution,
+        }
+    }
+}
+
+/// Whose connections users use.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum UserConnections {
+    /// Each has one, kept open.
+    Own,
+    /// All share so many; an operation waits for a free one.
+    Shared(u32),
+    /// A new one for each operation.
+    Fresh,
+}
+
+impl LoadProfile {
+    /// The profile that has the level, for those that change one; itself otherwise.
+    pub fn base(&self) -> &LoadProfile {
+        match self {
+            LoadProfile::Steps { of, .. } | LoadProfile::Guided { of, .. } => of,
+            other => other,
+        }
+    }
+
+    /// How long the profile itself lasts; none when the plan says.
+    pub fn span(&self) -> Option<Duration> {
+        match self {
+            LoadProfile::Steps { levels, ramp, settle, measure, .. } => {
+                Some((*ramp + *settle + *measure).saturating_mul(levels.len() as u32))
+            }
+            _ => None,
+        }
+    }
+
+    /// How many operations each connection has in flight at most.
+    pub fn pipeline(&self) -> u32 {
+        match self.base() {
+            LoadProfile::Closed { pipeline, .. } => *pipeline,
+            _ => 1,
+        }
+    }
+
+    /// In words: `closed load: 50 connections, pipeline 1`.
+    pub fn describe(&self) -> String {
+        match self {
+            LoadProfile::Closed { connections, pipeline } => {
+                format!("closed load: {connections} connections, pipeline {pipeline}")
+            }
+            LoadProfile::Open { rate, arrivals, connections, in_flight } => {
+                let how = if *arrivals == Arrivals::Poisson { "Poisson" } else { "evenly spaced" };
+                format!(
+                    "open load: {rate} operations a second, {how}, over {connections} connections, at most {in_flight} \
+                     in flight"
+                )
+            }
+            LoadProfile::Users { users, pause, connections, .. } => {
+                let pause = match pause {
+                    Pause::Think(think) => format!("think {}", think.describe()),
+                    Pause::Cycle(cycle) => format!("cycle {}", cycle.describe()),
+                };
+                let whose = match connections {
+                    UserConnections::Own => "a connection each".to_owned(),
+                    UserConnections::Shared(connections) => format!("{connections} connections shared"),
+                    UserConnections::Fresh => "a new connection for each operation".to_owned(),
+                };
+                format!("users: {users}, {pause}, {whose}")
+            }
+            LoadProfile::Steps { of, levels, measure, .. } => {
+                let levels: Vec<String> = levels.iter().map(f64::to_string).collect();
+                format!("steps of {} each: {}; {}", show_duration(*measure), levels.join(", "), of.describe())
+            }
+            LoadProfile::Replay { file, connections, speed, .. } => {
+                format!("replay of {} at speed {speed}, over {connections} connections", file.display())
+            }
+            LoadProfile::Guided { of, .. } => format!("guided load; {}", of.describe()),
+        }
+    }
+}

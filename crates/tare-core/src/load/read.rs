@@ -1,0 +1,415 @@
+//! Reading a profile from YAML: kinds are keys, and every mistake has its place.
+
+use super::profile::UserConnections;
+use super::{Arrivals, Behaviour, Distribution, LoadProfile, Pause};
+use crate::config::{Fields, Node, NodeKind, Problems};
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// More connections than this are a slip of the finger.
+const CONNECTIONS_MAX: u64 = 1_000_000;
+/// More users than this do not fit: each takes some 30 bytes and more.
+const USERS_MAX: u64 = 100_000_000;
+/// A higher rate than this is a slip of the finger: nothing can start so many, 1/s.
+const RATE_MAX: f64 = 1e9;
+/// Longer pauses than a day are a slip of the finger.
+const PAUSE_MAX: Duration = Duration::from_secs(86_400);
+/// More steps than this nobody waits for.
+const LEVELS_MAX: usize = 10_000;
+const KINDS: [&str; 5] = ["closed", "open", "users", "steps", "replay"];
+
+impl LoadProfile {
+    /// Reads a profile. Names of operations are held against `operations`, unless that is empty because nobody knows
+    /// them. `None` when anything is wrong; then at least one problem was added.
+    pub fn read(node: &Node, operations: &[String], problems: &mut Problems) -> Option<LoadProfile> {
+        let before = problems.len();
+        let (kind, place, value) = node.kind("load", problems)?;
+        let profile = match kind {
+            "steps" => read_steps(value, operations, problems),
+            "replay" => read_replay(value, problems),
+            kind => match read_base(kind, value, None, operations, problems) {
+                Base::Read(profile) => profile,
+                Base::Unknown => {
+                    Node::unknown(kind, place, "kind of load", &KINDS, problems);
+                    None
+                }
+            },
+        };
+        profile.filter(|_| problems.len() == before)
+    }
+}
+
+enum Base {
+    Read(Option<LoadProfile>),
+    Unknown,
+}
+
+/// A profile that may have levels. `level` is its highest level, where levels are given elsewhere.
+fn read_base(kind: &str, node: &Node, level: Option<f64>, operations: &[String], problems: &mut Problems) -> Base {
+    Base::Read(match kind {
+        "closed" => read_closed(node, level, problems),
+        "open" => read_open(node, level, problems),
+        "users" => read_users(node, level, operations, problems),
+        _ => return Base::Unknown,
+    })
+}
+
+fn read_closed(node: &Node, level: Option<f64>, problems: &mut Problems) -> Option<LoadProfile> {
+    let mut fields = Fields::of(node, "load 'closed'", problems)?;
+    let connections = match level {
+        None => fields.integer("connections", 1..=CONNECTIONS_MAX, problems).unwrap_or(50) as u32,
+        Some(level) => level as u32,
+    };
+    let pipeline = fields.integer("pipeline", 1..=10_000, problems).unwrap_or(1) as u32;
+    fields.finish(problems);
+    Some(LoadProfile::Closed { connections, pipeline })
+}
+
+fn read_open(node: &Node, level: Option<f64>, problems: &mut Problems) -> Option<LoadProfile> {
+    let mut fields = Fields::of(node, "load 'open'", problems)?;
+    let rate = match level {
+        None => fields.require("rate", problems).and_then(|node| read_rate(node, problems)),
+        level => level,
+    };
+    let arrivals = fields.choice("arrivals", &["constant", "poisson"], problems);
+    let connections = fields.integer("connections", 1..=CONNECTIONS_MAX, problems).unwrap_or(50) as u32;
+    let in_flight = read_in_flight(&mut fields, problems);
+    fields.finish(problems);
+    let arrivals = if arrivals == Some("constant") { Arrivals::Constant } else { Arrivals::Poisson };
+    Some(LoadProfile::Open { rate: rate?, arrivals, connections, in_flight })
+}
+
+fn read_in_flight(fields: &mut Fields<'_>, problems: &mut Problems) -> u32 {
+    fields.integer("in_flight", 1..=10_000_000, problems).unwrap_or(10_000) as u32
+}
+
+fn read_rate(node: &Node, problems: &mut Problems) -> Option<f64> {
+    let rate = node.number(problems)?;
+    if rate > 0.0 && rate <= RATE_MAX {
+        return Some(rate);
+    }
+    problems.add(node.place, format!("{rate} operations a second are out of range"), "above 0, at most 1e9");
+    None
+}
+
+fn read_users(node: &Node, level: Option<f64>, operations: &[String], problems: &mut Problems) -> Option<LoadProfile> {
+    let mut fields = Fields::of(node, "load 'users'", problems)?;
+    let users = match level {
+        None => fields.require("users", problems).and_then(|node| node.integer(1..=USERS_MAX, problems)),
+        Some(level) => Some(level as u64),
+    };
+    let behaviour = match fields.get("behaviour") {
+        Some(node) => read_behaviour(node, operations, problems),
+        None => Some(Behaviour::Mix),
+    };
+    let (think, cycle) = (fields.get("think"), fields.get("cycle"));
+    let pause = match (think, cycle) {
+        (Some(node), None) => read_distribution(node, problems).map(Pause::Think),
+        (None, Some(node)) => read_distribution(node, problems).map(Pause::Cycle),
+        (Some(_), Some(node)) => {
+            problems.add(node.place, "users have a think time or a cycle time, here are both", "keep one of them");
+            None
+        }
+        (None, None) => {
+            problems.add(fields.place(), "nothing says how long users pause", "add 'think: 1s' or 'cycle: 5s'");
+            None
+        }
+    };
+    if let (Some(Pause::Cycle(cycle)), Some(node)) = (&pause, cycle)
+        && cycle.mean_s() <= 0.0
+    {
+        problems.add(node.place, "a cycle of no length has no end of starts", "write a longer one, or 'think: 0s'");
+    }
+    let connections = fields.get("connections").map_or(Some(UserConnections::Own), |n| read_whose(n, problems));
+    let ramp = fields.duration("ramp", problems).unwrap_or_default();
+    fields.finish(problems);
+    let (users, behaviour) = (users? as u32, behaviour?);
+    Some(LoadProfile::Users { users, behaviour, pause: pause?, connections: connections?, ramp })
+}
+
+fn read_whose(node: &Node, problems: &mut Problems) -> Option<UserConnections> {
+    if let NodeKind::Scalar { .. } = node.kind {
+        let choice = node.choice(&["own", "fresh"], problems)?;
+        return Some(if choice == "own" { UserConnections::Own } else { UserConnections::Fresh });
+    }
+    let (kind, place, value) = node.kind("users' connections", problems)?;
+    if kind != "shared" {
+        Node::unknown(kind, place, "kind of users' connections", &["own", "shared", "fresh"], problems);
+        return None;
+    }
+    value.integer(1..=CONNECTIONS_MAX, problems).map(|connections| UserConnections::Shared(connections as u32))
+}
+
+fn read_behaviour(node: &Node, operations: &[String], problems: &mut Problems) -> Option<Behaviour> {
+    if let NodeKind::Scalar { .. } = node.kind {
+        return node.choice(&["mix"], problems).map(|_| Behaviour::Mix);
+    }
+    let (kind, place, value) = node.kind("behaviour", problems)?;
+    match kind {
+        "sequence" => read_sequence(value, operations, problems),
+        "markov" => read_markov(value, operations, problems),
+        kind => {
+            Node::unknown(kind, place, "kind of behaviour", &["mix", "sequence", "markov"], problems);
+            None
+        }
+    }
+}
+
+fn known(name: &str, place: crate::config::Place, operations: &[String], problems: &mut Problems) {
+    if !operations.is_empty() && !operations.iter().any(|operation| operation == name) {
+        let known: Vec<&str> = operations.iter().map(String::as_str).collect();
+        Node::unknown(name, place, "operation", &known, problems);
+    }
+}
+
+fn read_sequence(node: &Node, operations: &[String], problems: &mut Problems) -> Option<Behaviour> {
+    let items = node.items(problems)?;
+    if items.is_empty() || items.len() > 10_000 {
+        problems.add(node.place, format!("a sequence of {} operations", items.len()), "from 1 to 10000");
+    }
+    let mut names = Vec::new();
+    for item in items {
+        let Some(name) = item.text(problems) else { continue };
+        known(&name, item.place, operations, problems);
+        names.push(name);
+    }
+    Some(Behaviour::Sequence(names))
+}
+
+fn read_markov(node: &Node, operations: &[String], problems: &mut Problems) -> Option<Behaviour> {
+    let mut fields = Fields::of(node, "behaviour 'markov'", problems)?;
+    let start_node = fields.require("start", problems);
+    let next_node = fields.require("next", problems);
+    fields.finish(problems);
+    let rows = Fields::of(next_node?, "the operations that follow", problems)?;
+    let mut next = BTreeMap::new();
+    for (name, place, node) in rows.entries() {
+        known(name, *place, operations, problems);
+        let Some(row) = Fields::of(node, format!("what follows '{name}'"), problems) else { continue };
+        let mut weights = BTreeMap::new();
+        for (follower, place, value) in row.entries() {
+            if !rows.entries().iter().any(|(name, ..)| name == follower) {
+                let known: Vec<&str> = rows.entries().iter().map(|(name, ..)| name.as_str()).collect();
+                Node::unknown(follower, *place, "row of the matrix", &known, problems);
+            }
+            let Some(weight) = value.number(problems) else { continue };
+            if !(0.0..=1e9).contains(&weight) {
+                problems.add(value.place, format!("{weight} is no weight"), "from 0 to 1e9");
+            }
+            weights.insert(follower.clone(), weight);
+        }
+        if weights.values().sum::<f64>() <= 0.0 {
+            problems.add(node.place, format!("nothing follows '{name}'"), "give at least one weight above 0");
+        }
+        next.insert(name.clone(), weights);
+    }
+    let start = start_node?.text(problems)?;
+    if !next.contains_key(&start) {
+        let known: Vec<&str> = next.keys().map(String::as_str).collect();
+        Node::unknown(&start, start_node?.place, "row of the matrix", &known, problems);
+    }
+    Some(Behaviour::Markov { start, next })
+}
+
+/// A distribution: a duration alone is a constant one.
+fn read_distribution(node: &Node, problems: &mut Problems) -> Option<Distribution> {
+    if let NodeKind::Scalar { .. } = node.kind {
+        return read_pause(node, problems).map(Distribution::Constant);
+    }
+    const KINDS: [&str; 4] = ["constant", "exponential", "uniform", "normal"];
+    let (kind, place, value) = node.kind("a distribution", problems)?;
+    if kind == "constant" {
+        return read_pause(value, problems).map(Distribution::Constant);
+    }
+    if !KINDS.contains(&kind) {
+        Node::unknown(kind, place, "distribution", &KINDS, problems);
+        return None;
+    }
+    let mut fields = Fields::of(value, format!("distribution '{kind}'"), problems)?;
+    let mut length = |name: &'static str, otherwise: Option<Duration>, problems: &mut Problems| {
+        let node = if otherwise.is_some() { fields.get(name) } else { fields.require(name, problems) };
+        node.map_or(otherwise, |node| read_pause(node, problems))
+    };
+    let read = match kind {
+        "exponential" => {
+            let mean = length("mean", None, problems);
+            // Ten means, as TPC-W and its kin have it: five of 100,000 draws are cut.
+            let max = length("max", mean.map(|mean| (mean * 10).min(PAUSE_MAX)).or(Some(PAUSE_MAX)), problems);
+            mean.zip(max).map(|(mean, max)| Distribution::Exponential { mean, max })
+        }
+        "uniform" => {
+            let min = length("min", Some(Duration::ZERO), problems);
+            let max = length("max", None, problems);
+            min.zip(max).map(|(min, max)| Distribution::Uniform { min, max })
+        }
+        _ => {
+            let (mean, sd) = (length("mean", None, problems), length("sd", None, problems));
+            let min = length("min", Some(Duration::ZERO), problems);
+            let max = length("max", Some(PAUSE_MAX), problems);
+            let bounds = mean.zip(sd).zip(min.zip(max));
+            bounds.map(|((mean, sd), (min, max))| Distribution::Normal { mean, sd, min, max })
+        }
+    };
+    fields.finish(problems);
+    let ordered = match read {
+        Some(Distribution::Uniform { min, max } | Distribution::Normal { min, max, .. }) => min <= max,
+        Some(Distribution::Exponential { mean, max }) => mean <= max,
+        _ => true,
+    };
+    if !ordered {
+        problems.add(value.place, "the longest is shorter than the others", "raise 'max'");
+    }
+    read
+}
+
+fn read_pause(node: &Node, problems: &mut Problems) -> Option<Duration> {
+    let pause = node.duration(problems)?;
+    if pause > PAUSE_MAX {
+        problems.add(node.place, "a pause longer than a day", "at most 24h");
+    }
+    Some(pause)
+}
+
+fn read_steps(node: &Node, operations: &[String], problems: &mut Problems) -> Option<LoadProfile> {
+    let mut fields = Fields::of(node, "load 'steps'", problems)?;
+    let levels = fields.require("levels", problems).and_then(|node| read_levels(node, problems));
+    let of = fields.require("of", problems);
+    let ramp = fields.duration("ramp", problems).unwrap_or_default();
+    let settle = fields.duration("settle", problems).unwrap_or(Duration::from_secs(3));
+    let measure_place = fields.get("measure").map_or(node.place, |node| node.place);
+    let measure = fields.duration("measure", problems).unwrap_or(Duration::from_secs(10));
+    fields.finish(problems);
+    if measure.is_zero() {
+        problems.add(measure_place, "nothing can be measured in no time", "write for example 10s");
+    }
+    let (kind, place, value) = of?.kind("what has the levels", problems)?;
+    let highest = levels.as_ref()?.iter().copied().fold(0.0, f64::max);
+    let of = match read_base(kind, value, Some(highest), operations, problems) {
+        Base::Read(profile) => profile?,
+        Base::Unknown => {
+            Node::unknown(kind, place, "kind of load that has levels", &KINDS[..3], problems);
+            return None;
+        }
+    };
+    if let (LoadProfile::Closed { .. } | LoadProfile::Users { .. }, Some(levels)) = (&of, &levels)
+        && (levels.iter().any(|level| level.fract() != 0.0) || highest > USERS_MAX as f64)
+    {
+        problems.add(place, format!("levels of '{kind}' are whole numbers"), "at most 100 million");
+    }
+    Some(LoadProfile::Steps { of: Box::new(of), levels: levels?, ramp, settle, measure })
+}
+
+fn read_levels(node: &Node, problems: &mut Problems) -> Option<Vec<f64>> {
+    let items = node.items(problems)?;
+    if items.is_empty() || items.len() > LEVELS_MAX {
+        problems.add(node.place, format!("there are {} levels", items.len()), "from 1 to 10000");
+        return None;
+    }
+    Some(items.iter().filter_map(|item| read_rate(item, problems)).collect())
+}
+
+fn read_replay(node: &Node, problems: &mut Problems) -> Option<LoadProfile> {
+    let mut fields = Fields::of(node, "load 'replay'", problems)?;
+    let file = fields.require_text("file", problems).map(PathBuf::from);
+    let connections = fields.integer("connections", 1..=CONNECTIONS_MAX, problems).unwrap_or(50) as u32;
+    let in_flight = read_in_flight(&mut fields, problems);
+    let speed = fields.get("speed").map_or(Some(1.0), |node| {
+        let speed = node.number(problems)?;
+        if !(1e-6..=1e6).contains(&speed) {
+            problems.add(node.place, format!("{speed} is no speed"), "1 is as written, 2 twice as fast");
+        }
+        Some(speed)
+    });
+    fields.finish(problems);
+    Some(LoadProfile::Replay { file: file?, connections, in_flight, speed: speed? })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::parse;
+
+    fn read(text: &str) -> Result<LoadProfile, Vec<String>> {
+        let mut problems = Problems::new("s.yaml", text);
+        let node = parse(text, &mut problems).unwrap();
+        let operations = ["get".to_owned(), "set".to_owned()];
+        let read = LoadProfile::read(&node, &operations, &mut problems);
+        read.ok_or_else(|| problems.into_vec().iter().map(ToString::to_string).collect())
+    }
+
+    #[test]
+    fn kinds_are_keys_and_defaults_are_filled_in() {
+        assert_eq!(read("closed: {}"), Ok(LoadProfile::Closed { connections: 50, pipeline: 1 }));
+        let open = LoadProfile::Open { rate: 1e3, arrivals: Arrivals::Poisson, connections: 50, in_flight: 10_000 };
+        assert_eq!(read("open: {rate: 1000}"), Ok(open.clone()));
+        let seconds = Duration::from_secs;
+        let users = |pause, connections| LoadProfile::Users {
+            users: 9,
+            behaviour: Behaviour::Mix,
+            pause,
+            connections,
+            ramp: Duration::ZERO,
+        };
+        let think = Pause::Think(Distribution::Constant(seconds(1)));
+        assert_eq!(read("users: {users: 9, think: 1s}"), Ok(users(think, UserConnections::Own)));
+        let cycle = Pause::Cycle(Distribution::Exponential { mean: seconds(7), max: seconds(70) });
+        let text = "users: {users: 9, cycle: {exponential: {mean: 7s}}, connections: {shared: 4}}";
+        assert_eq!(read(text), Ok(users(cycle, UserConnections::Shared(4))));
+        let steps = read("steps: {of: {open: {}}, levels: [500, 1000], ramp: 1s, measure: 5s}").unwrap();
+        assert_eq!(steps.span(), Some(seconds(18)));
+        assert_eq!(steps.base(), &open, "the highest level is its rate");
+        let replay = read("replay: {file: a.txt, speed: 2}").unwrap();
+        assert!(matches!(replay, LoadProfile::Replay { speed: 2.0, .. }));
+    }
+
+    #[test]
+    fn a_profile_survives_json() {
+        let texts = [
+            "users: {users: 2, think: {normal: {mean: 1s, sd: 100ms}}, behaviour: {sequence: [get, get, set]}}",
+            "users: {users: 2, think: 0s, behaviour: {markov: {start: get, next: {get: {set: 1}, set: {get: 0.5}}}}}",
+            "steps: {of: {users: {cycle: {uniform: {max: 2s}}}}, levels: [5]}",
+        ];
+        for text in texts {
+            let profile = read(text).unwrap();
+            let json = serde_json::to_string(&profile).unwrap();
+            assert_eq!(serde_json::from_str::<LoadProfile>(&json).unwrap(), profile, "{json}");
+        }
+    }
+
+    #[test]
+    fn every_mistake_has_its_place() {
+        let cases = [
+            ("opne: {}", "1:1", "did you mean 'open'"),
+            ("open: {rate: 0}", "1:14", "above 0"),
+            ("open: {rate: 5, arrivals: even}", "1:27", "constant, poisson"),
+            ("open: {}", "1:7", "add 'rate:'"),
+            ("users: {users: 5}", "1:8", "think: 1s"),
+            ("users: {users: 5, think: 1s, cycle: 2s}", "1:37", "keep one"),
+            ("users: {users: 5, cycle: 0s}", "1:26", "no length"),
+            ("users: {users: 5, think: {gamma: {}}}", "1:27", "no distribution 'gamma'"),
+            ("users: {users: 5, think: {uniform: {min: 2s, max: 1s}}}", "1:36", "raise 'max'"),
+            ("users: {users: 5, think: 1s, behaviour: {sequence: [gte]}}", "1:53", "did you mean 'get'"),
+            (
+                "users: {users: 5, think: 1s, behaviour: {markov: {start: x, next: {get: {get: 1}}}}}",
+                "1:58",
+                "no row of the matrix 'x'",
+            ),
+            (
+                "users: {users: 5, think: 1s, behaviour: {markov: {start: get, next: {get: {set: 1}}}}}",
+                "1:76",
+                "no row of the matrix 'set'",
+            ),
+            ("users: {users: 5, think: 1s, connections: {shard: 4}}", "1:44", "did you mean 'shared'"),
+            ("steps: {of: {replay: {}}, levels: [1]}", "1:14", "closed, open, users"),
+            ("steps: {of: {closed: {}}, levels: [1.5]}", "1:14", "whole numbers"),
+            ("steps: {of: {open: {rate: 3}}, levels: [1]}", "1:21", "no field 'rate'"),
+            ("replay: {speed: 0}", "1:17", "no speed"),
+        ];
+        for (text, place, message) in cases {
+            let found = read(text).unwrap_err();
+            let place = format!("s.yaml:{place}\n");
+            assert!(found.iter().any(|f| f.contains(&place) && f.contains(message)), "{text}: {found:#?}");
+        }
+    }
+}
