@@ -26,6 +26,8 @@ pub(crate) enum Failure {
     NoPort,
     /// Anything else that went wrong with a connection.
     Connection,
+    /// It failed for a passing reason, on each of the tries that it had.
+    Retries,
 }
 
 /// How many kinds of [`Failure`] there are.
@@ -33,7 +35,7 @@ pub(crate) const FAILURES: usize = Failure::ALL.len();
 
 impl Failure {
     /// Every kind, in the order of its number.
-    pub(crate) const ALL: [Failure; 11] = [
+    pub(crate) const ALL: [Failure; 12] = [
         Failure::ErrorReply,
         Failure::WrongReply,
         Failure::Garbage,
@@ -45,6 +47,7 @@ impl Failure {
         Failure::Unreachable,
         Failure::NoPort,
         Failure::Connection,
+        Failure::Retries,
     ];
 
     /// Its name in a record.
@@ -61,6 +64,7 @@ impl Failure {
             Failure::Unreachable => "host unreachable",
             Failure::NoPort => "no free local port",
             Failure::Connection => "connection failed",
+            Failure::Retries => "retries exhausted",
         }
     }
 }

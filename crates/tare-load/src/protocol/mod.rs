@@ -10,7 +10,6 @@
 mod draw;
 mod failure;
 mod http;
-mod mysql;
 mod null;
 mod postgres;
 mod redis;
@@ -51,7 +50,7 @@ pub struct ProtocolRow {
 }
 
 /// Every protocol.
-pub const PROTOCOLS: &[ProtocolRow] = &[redis::ROW, http::ROW, tcp::ROW, null::ROW];
+pub const PROTOCOLS: &[ProtocolRow] = &[redis::ROW, http::ROW, postgres::ROW, tcp::ROW, null::ROW];
 
 /// A whole reply, judged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -5,7 +5,7 @@ mod scram;
 mod session;
 mod wire;
 
-use super::sql::{self, Context, Dialect, Isolation, Options, Places, Program, Tallies};
+use super::sql::{self, Ask as _, Context, Dialect, Isolation, Options, Places, Program, Tallies};
 use super::{Draw, Emit, Failure, Flight, Greeting, OperationRow, Protocol, ProtocolRow, Step, Verified, options_of};
 use crate::engine::{Ledger, drive};
 use crate::link::Link;
@@ -23,7 +23,11 @@ pub(super) const ROW: ProtocolRow = ProtocolRow {
     name: "postgres",
     about: "transactions of prepared statements on PostgreSQL, as scripts; checked against the server's own counts",
     options: |node, problems| sql::read(&DIALECT, node, problems),
-    drive: |plan: &LoadPlan, emit: &mut Emit<'_>| drive(&Postgres::new(options_of(plan)?)?, plan, emit),
+    operations: sql::operation_names,
+    drive: |plan: &LoadPlan, emit: &mut Emit<'_>| {
+        let postgres = Postgres::new(options_of(plan)?)?;
+        drive(&postgres, plan, emit).map_err(|fault| postgres.tallies.explain(fault))
+    },
 };
 
 const DIALECT: Dialect = Dialect {
@@ -45,7 +49,7 @@ fn begin(isolation: Option<Isolation>) -> Vec<String> {
 }
 
 /// The protocol with its options.
-pub(super) struct Postgres {
+struct Postgres {
     options: Options,
     program: Program,
     calls: Calls,
@@ -87,7 +91,8 @@ impl Protocol for Postgres {
     const PIPELINES: bool = false;
 
     fn operations(&self) -> Vec<OperationRow> {
-        let row = |operation: &sql::OperationSpec| OperationRow { name: operation.name.clone(), weight: operation.weight };
+        let row =
+            |operation: &sql::OperationSpec| OperationRow { name: operation.name.clone(), weight: operation.weight };
         self.options.operations.iter().map(row).collect()
     }
 
@@ -113,7 +118,14 @@ impl Protocol for Postgres {
     }
 
     #[inline]
-    fn begin(&self, session: &mut Session, user: &mut Values, operation: u16, draw: &mut Draw, out: &mut Vec<u8>) -> u64 {
+    fn begin(
+        &self,
+        session: &mut Session,
+        user: &mut Values,
+        operation: u16,
+        draw: &mut Draw,
+        out: &mut Vec<u8>,
+    ) -> u64 {
         let mut cx = Context { program: &self.program, wire: &self.calls, values: user, draw, out };
         session.begin(operation, &mut cx);
         0

@@ -148,7 +148,8 @@ mod tests {
         let mut scram = Scram::new("abc".into());
         let kept = Salted::default();
         assert_eq!(scram.first(), "n,,n=,r=abc");
-        let wrong = ["r=abc,s=AAAA,i=1", "r=xyzabc,s=AAAA,i=1", "r=abcd,i=1", "r=abcd,s=AAAA,i=0", "", "r=abcd,s=?,i=1"];
+        let wrong =
+            ["r=abc,s=AAAA,i=1", "r=xyzabc,s=AAAA,i=1", "r=abcd,i=1", "r=abcd,s=AAAA,i=0", "", "r=abcd,s=?,i=1"];
         for first in wrong {
             assert_eq!(scram.answer(first, "x", &kept), None, "{first}");
         }

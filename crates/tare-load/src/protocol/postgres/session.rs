@@ -2,7 +2,7 @@
 
 use super::scram::{Salted, Scram, md5_answer};
 use super::wire::{self, Message, Reader};
-use crate::protocol::sql::{Code, Context, Machine, Next, Program, Tallies, Wire, write_value};
+use crate::protocol::sql::{Code, Context, Machine, Next, Program, Statement, Tallies, Wire, write_value};
 use crate::protocol::{Failure, Greeting, Step};
 use crate::script::Values;
 use std::hash::{BuildHasher as _, RandomState};
@@ -58,7 +58,7 @@ enum Stage {
 
 /// The state of one connection.
 #[derive(Debug)]
-pub(crate) struct Session {
+pub(super) struct Session {
     reader: Reader,
     stage: Stage,
     scram: Option<Box<Scram>>,
@@ -80,7 +80,7 @@ impl Session {
     pub(super) fn shake(
         &mut self,
         login: &Login,
-        statements: &[(usize, &str)],
+        statements: &[Statement],
         tallies: &Tallies,
         mut bytes: &[u8],
         out: &mut Vec<u8>,
@@ -93,7 +93,7 @@ impl Session {
                     let text = wire::error_text(body);
                     tallies.note(|| match stage {
                         Stage::Prepare(done) => match statements.get(done) {
-                            Some((_, sql)) => format!("{text}, in: {sql}"),
+                            Some(statement) => format!("{text}, in: {}", statement.sql),
                             None => text,
                         },
                         _ => text,
@@ -102,13 +102,15 @@ impl Session {
                 }
                 (b'1', Stage::Prepare(done)) => self.stage = Stage::Prepare(done + 1),
                 (b'Z', Stage::Login) if !statements.is_empty() => {
-                    statements.iter().for_each(|(number, sql)| wire::parse(out, *number, sql));
+                    let numbered = statements.iter().enumerate();
+                    numbered.for_each(|(number, statement)| wire::parse(out, number, &statement.sql));
                     wire::sync(out);
                     self.stage = Stage::Prepare(0);
                 }
                 (b'Z', _) => {
                     self.reader.answered();
                     self.stage = Stage::Ready;
+                    self.machine.connected();
                     return Ok(Greeting::Ready);
                 }
                 // Parameters, the key for cancelling, notices, an older version of the protocol.
@@ -131,7 +133,8 @@ impl Session {
         let Session { reader, machine, rows, .. } = self;
         let mut rest = bytes;
         loop {
-            let captures = *rows == 0 && machine.call(cx.program).is_some_and(|call| !cx.program.captures(call).is_empty());
+            let captures =
+                *rows == 0 && machine.call(cx.program).is_some_and(|call| !cx.program.captures(call).is_empty());
             let wanted = |kind| matches!(kind, b'C' | b'Z' | b'E') || (captures && kind == b'D');
             let Message { kind, body } = match reader.next(&mut rest, wanted) {
                 Ok(Some(message)) => message,
@@ -193,7 +196,9 @@ fn capture(body: &[u8], machine: &mut Machine, cx: &mut Context<'_, Calls>) {
     let (mut columns, mut at) = (wire::columns(body), 0);
     for (column, slot) in cx.program.captures(call) {
         // Two variables may hold the same column.
-        let found = if usize::from(*column) < at { wire::columns(body).nth((*column).into()) } else {
+        let found = if usize::from(*column) < at {
+            wire::columns(body).nth((*column).into())
+        } else {
             let skip = usize::from(*column) - at;
             at += skip + 1;
             columns.nth(skip)

@@ -111,7 +111,12 @@ impl Call {
 
     /// Appends the request; `parameter` writes the next parameter and says whether there is one, `false` is NULL.
     #[inline]
-    pub(super) fn write(&self, out: &mut Vec<u8>, parameters: usize, mut parameter: impl FnMut(usize, &mut Vec<u8>) -> bool) {
+    pub(super) fn write(
+        &self,
+        out: &mut Vec<u8>,
+        parameters: usize,
+        mut parameter: impl FnMut(usize, &mut Vec<u8>) -> bool,
+    ) {
         let from = out.len();
         out.extend_from_slice(&self.bind);
         for number in 0..parameters {

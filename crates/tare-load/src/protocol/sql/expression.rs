@@ -32,7 +32,8 @@ impl<N: Copy> Expression<N> {
     /// # Errors
     /// What is wrong with the text, in words.
     pub(crate) fn parse(text: &str, mut name: impl FnMut(&str) -> Result<N, String>) -> Result<Self, String> {
-        let mut parser = Parser { rest: text, name: &mut name, operations: Vec::new(), depth: 0, deepest: 0, nested: 0 };
+        let mut parser =
+            Parser { rest: text, name: &mut name, operations: Vec::new(), depth: 0, deepest: 0, nested: 0 };
         parser.sum()?;
         match parser.rest.trim_start().chars().next() {
             None => Ok(Expression(parser.operations)),

@@ -123,6 +123,11 @@ impl Machine {
         }
     }
 
+    /// The server has let the connection in.
+    pub(crate) fn connected(&mut self) {
+        self.tally.connections += 1;
+    }
+
     /// Begins an operation: writes its first request. When its way leads past every statement, the server is asked for
     /// nothing, so that it is answered like any other.
     #[inline]

@@ -9,22 +9,26 @@
 //! was and what is drawn after it drawn anew; without a transaction, from the statement. Without a pause, at most
 //! `tries` times. The operation's time spans all tries.
 
+mod checks;
 mod dialect;
 mod expression;
 mod machine;
 mod program;
 mod read;
 mod read_steps;
+mod rows;
 mod source;
 mod spec;
 mod tally;
 mod text;
 
+pub(super) use checks::{Ask, after, facts, made, sizes};
 pub(super) use dialect::Dialect;
 pub(super) use machine::{Code, Context, Machine, Next, Wire};
-pub(super) use program::Program;
-pub(super) use read::read;
+pub(super) use program::{Program, Statement};
+pub(super) use read::{operation_names, read};
+pub(super) use rows::Rows;
 pub(super) use source::write_value;
-pub(super) use spec::{GrowthSpec, Isolation, Options, PopulateSpec};
+pub(super) use spec::{Isolation, OperationSpec, Options, PopulateSpec};
 pub(super) use tally::{Tallies, Tally};
 pub(super) use text::Places;

@@ -40,6 +40,12 @@ pub(crate) fn read(dialect: &Dialect, node: &Node, problems: &mut Problems) -> O
     (problems.len() == before).then(|| serde_json::to_value(options).expect("plain data"))
 }
 
+/// The names of the operations in options that were written down.
+pub(crate) fn operation_names(options: &serde_json::Value) -> Vec<String> {
+    let options = serde_json::from_value::<Options>(options.clone());
+    options.map(|options| options.operations.into_iter().map(|operation| operation.name).collect()).unwrap_or_default()
+}
+
 /// An optional text that goes into a message of the protocol, where NUL ends a text. A password is prepared by rules
 /// (RFC 4013) that leave printable ASCII as it is, so nothing else is taken.
 fn text(fields: &mut Fields<'_>, name: &'static str, default: &str, problems: &mut Problems) -> String {

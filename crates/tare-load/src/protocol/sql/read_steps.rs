@@ -39,7 +39,16 @@ pub(super) fn is_identifier(text: &str) -> bool {
 impl<'d> Scripts<'d> {
     pub(super) fn new(dialect: &'d Dialect, feeds: &FeedSpecs) -> Self {
         let names = Names::new(feeds);
-        Scripts { dialect, names, uses: Vec::new(), texts: Vec::new(), steps: 0, began: false, ended: false, statements: 0 }
+        Scripts {
+            dialect,
+            names,
+            uses: Vec::new(),
+            texts: Vec::new(),
+            steps: 0,
+            began: false,
+            ended: false,
+            statements: 0,
+        }
     }
 
     /// Reports names that are used and never get a value.
@@ -165,7 +174,8 @@ impl<'d> Scripts<'d> {
 
     fn together(&mut self, node: &Node, problems: &mut Problems) -> Option<StepSpec> {
         if !self.dialect.together {
-            let message = format!("protocol '{}' answers each statement before it takes the next", self.dialect.protocol);
+            let message =
+                format!("protocol '{}' answers each statement before it takes the next", self.dialect.protocol);
             problems.add(node.place, message, "write the statements one after the other");
             return None;
         }

@@ -2,6 +2,7 @@
 
 use super::machine::Code;
 use std::sync::{Mutex, PoisonError};
+use tare_core::fault::Fault;
 
 /// Counts of one connection, or of all.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -16,6 +17,8 @@ pub(crate) struct Tally {
     pub rollbacks: u64,
     /// Transactions that were begun anew.
     pub retries: u64,
+    /// Connections that were let in.
+    pub connections: u64,
     /// By operation: how often it was answered rightly without being taken back.
     pub completed: Vec<u64>,
     /// By operation: how often it was answered rightly after the script had taken it back.
@@ -44,6 +47,7 @@ impl Tally {
         self.commits += other.commits;
         self.rollbacks += other.rollbacks;
         self.retries += other.retries;
+        self.connections += other.connections;
         let add = |to: &mut [u64], from: &[u64]| to.iter_mut().zip(from).for_each(|(to, from)| *to += from);
         add(&mut self.completed, &other.completed);
         add(&mut self.taken_back, &other.taken_back);
@@ -78,6 +82,14 @@ impl Tallies {
     #[cold]
     pub(crate) fn note(&self, error: impl FnOnce() -> String) {
         self.first_error.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert_with(error);
+    }
+
+    /// Adds the first error in the server's own words to what went wrong.
+    pub(crate) fn explain(&self, mut fault: Fault) -> Fault {
+        if let Some(words) = self.first_error().filter(|words| !fault.message.contains(words)) {
+            fault.message.push_str(&format!("; the server's first error was: {words}"));
+        }
+        fault
     }
 
     /// The first error in the server's own words.

@@ -84,7 +84,8 @@ mod tests {
 
     #[test]
     fn names_become_places() {
-        let statement = parse(" SELECT '?', \"$1\" FROM t WHERE a = ${a} AND b > ${ b.c } -- ?\n", Places::Marks).unwrap();
+        let statement =
+            parse(" SELECT '?', \"$1\" FROM t WHERE a = ${a} AND b > ${ b.c } -- ?\n", Places::Marks).unwrap();
         assert_eq!(statement.sql, "SELECT '?', \"$1\" FROM t WHERE a = ? AND b > ? -- ?");
         assert_eq!(statement.names, ["a", "b.c"]);
         assert_eq!(parse("VALUES (${a}, ${a})", Places::Numbered).unwrap().sql, "VALUES ($1, $2)");
@@ -93,7 +94,8 @@ mod tests {
 
     #[test]
     fn places_where_none_may_stand_are_mistakes() {
-        let cases = [("x = '${a}'", "without quotes"), ("x = ${a", "missing"), ("x = 'a", "missing"), ("x = $1", "${name}")];
+        let cases =
+            [("x = '${a}'", "without quotes"), ("x = ${a", "missing"), ("x = 'a", "missing"), ("x = $1", "${name}")];
         for (text, message) in cases.into_iter().chain([(" ", "empty"), ("/* x", "missing")]) {
             assert!(parse(text, Places::Numbered).unwrap_err().contains(message), "{text}");
         }
