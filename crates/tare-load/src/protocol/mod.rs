@@ -10,6 +10,7 @@
 mod draw;
 mod failure;
 mod http;
+mod mysql;
 mod null;
 mod postgres;
 mod redis;
@@ -50,7 +51,7 @@ pub struct ProtocolRow {
 }
 
 /// Every protocol.
-pub const PROTOCOLS: &[ProtocolRow] = &[redis::ROW, http::ROW, postgres::ROW, tcp::ROW, null::ROW];
+pub const PROTOCOLS: &[ProtocolRow] = &[redis::ROW, http::ROW, postgres::ROW, mysql::ROW, tcp::ROW, null::ROW];
 
 /// A whole reply, judged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,18 +1,16 @@
 //! What is asked of the server besides the load: its data set, its own counts.
 
 use super::session::Session;
-use super::wire::{self, Message, Reader};
+use super::wire::{self, Reader};
 use super::{DIALECT, Postgres};
 use crate::engine::Ledger;
 use crate::link::Link;
-use crate::protocol::sql::{self, Ask, PopulateSpec, Rows, Tallies, Tally};
+use crate::protocol::sql::{self, Ask, Message, PopulateSpec, Rows, Tallies, Tally};
 use crate::protocol::{Greeting, Verified};
 use std::time::{Duration, Instant};
 use tare_core::fault::Fault;
 use tare_core::load::{Check, LoadPlan};
 
-/// An exchange off the measured path may take this long: indexes are built and tables counted.
-const PATIENCE: Duration = Duration::from_secs(900);
 /// Bytes of rows written at once.
 const BATCH_BYTES: usize = 128 * 1024;
 /// Backends hand their counts over when they end, or a second later.
@@ -88,7 +86,7 @@ impl<'a> Control<'a> {
             }
         })?;
         match error {
-            Some(error) => Err(Fault::new(format!("the server refused '{}': {error}", excerpt(sql)))),
+            Some(error) => Err(Fault::new(format!("the server refused '{}': {error}", sql::excerpt(sql)))),
             None => Ok(first),
         }
     }
@@ -132,12 +130,6 @@ fn copy_column(number: usize, count: usize, value: Option<&[u8]>, out: &mut Vec<
     out.push(if number + 1 == count { b'\n' } else { b'\t' });
 }
 
-/// The beginning of a statement, for a message.
-fn excerpt(sql: &str) -> String {
-    let line: String = sql.split_whitespace().collect::<Vec<_>>().join(" ");
-    if line.chars().count() <= 100 { line } else { line.chars().take(97).chain("...".chars()).collect() }
-}
-
 impl Ask for Control<'_> {
     fn value(&mut self, sql: &str) -> Result<String, Fault> {
         Ok(self.ask(sql)?.unwrap_or_else(|| "NULL".to_owned()))
@@ -145,7 +137,7 @@ impl Ask for Control<'_> {
 }
 
 fn link(postgres: &Postgres, plan: &LoadPlan) -> Result<Link, Fault> {
-    Link::to(postgres, plan.endpoint, PATIENCE)
+    Link::to(postgres, plan.endpoint, sql::PATIENCE)
 }
 
 /// Makes the data set and sees that it is there.

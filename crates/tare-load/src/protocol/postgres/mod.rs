@@ -59,10 +59,7 @@ struct Postgres {
 
 impl Postgres {
     fn new(options: Options) -> Result<Self, Fault> {
-        let program = Program::compile(&options, &DIALECT).map_err(|message| {
-            Fault::new(format!("the plan's scripts do not compile: {message}"))
-                .remedy("read the workload again with this version of tare")
-        })?;
+        let program = sql::compile(&options, &DIALECT)?;
         let login = Login {
             user: options.user.clone(),
             password: options.password.clone(),
@@ -91,9 +88,7 @@ impl Protocol for Postgres {
     const PIPELINES: bool = false;
 
     fn operations(&self) -> Vec<OperationRow> {
-        let row =
-            |operation: &sql::OperationSpec| OperationRow { name: operation.name.clone(), weight: operation.weight };
-        self.options.operations.iter().map(row).collect()
+        sql::operation_rows(&self.options)
     }
 
     fn session(&self) -> Session {

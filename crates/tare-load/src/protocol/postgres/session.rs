@@ -1,8 +1,8 @@
 //! A connection: from the first message to ready, then one exchange after the other.
 
 use super::scram::{Salted, Scram, md5_answer};
-use super::wire::{self, Message, Reader};
-use crate::protocol::sql::{Code, Context, Machine, Next, Program, Statement, Tallies, Wire, write_value};
+use super::wire::{self, Reader};
+use crate::protocol::sql::{Code, Context, Machine, Message, Next, Program, Statement, Tallies, Wire, write_value};
 use crate::protocol::{Failure, Greeting, Step};
 use crate::script::Values;
 use std::hash::{BuildHasher as _, RandomState};

@@ -1,11 +1,6 @@
 //! PostgreSQL's protocol, version 3.0: messages out, messages in.
 
-use crate::protocol::{Failure, REPLY_MAX};
-
-/// Messages whose content is wanted are kept until they are whole; a longer one is refused: 1 MiB.
-const KEPT_MAX: usize = 1 << 20;
-/// Kind and length.
-const HEADER: usize = 5;
+use crate::protocol::sql::{self, Framing, HEADER};
 
 /// Appends a message of this kind with what `body` writes.
 pub(super) fn message(out: &mut Vec<u8>, kind: u8, body: impl FnOnce(&mut Vec<u8>)) {
@@ -136,129 +131,23 @@ impl Call {
     }
 }
 
-/// Takes a stream apart into messages, in whatever pieces it comes.
+/// PostgreSQL's frames: kind, then a length that counts itself.
 #[derive(Debug, Default)]
-pub(super) struct Reader {
-    // The beginning of a message whose content is wanted.
-    partial: Vec<u8>,
-    // Whether `partial` was handed out and is to be forgotten.
-    handed_out: bool,
-    // Bytes that nobody wants and that are still to come.
-    skip: usize,
-    // Bytes since the last answer was complete.
-    seen: u64,
-}
+pub(super) struct Frames;
 
-/// A message; its body is empty when it was not wanted.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Message<'a> {
-    /// Its first byte.
-    pub kind: u8,
-    /// What follows its length.
-    pub body: &'a [u8],
-}
+impl Framing for Frames {
+    const BODY: usize = HEADER;
 
-impl Reader {
-    /// The next message, and `bytes` without what belonged to it; none when more bytes are needed. `wanted` says
-    /// whether the content of a kind is of interest; others are announced as soon as their header is there.
-    ///
-    /// # Errors
-    /// When this is not the protocol, or too long.
     #[inline]
-    pub(super) fn next<'s, 'b: 's>(
-        &'s mut self,
-        bytes: &mut &'b [u8],
-        wanted: impl Fn(u8) -> bool,
-    ) -> Result<Option<Message<'s>>, Failure> {
-        if self.handed_out {
-            self.partial.clear();
-            self.handed_out = false;
-        }
-        if self.skip > 0 {
-            let skipped = self.skip.min(bytes.len());
-            *bytes = &bytes[skipped..];
-            self.skip -= skipped;
-        }
-        if self.partial.is_empty() {
-            if bytes.len() < HEADER {
-                self.partial.extend_from_slice(bytes);
-                *bytes = &[];
-                return Ok(None);
-            }
-            let (kind, length) = self.header(bytes)?;
-            if !wanted(kind) {
-                let taken = length.min(bytes.len());
-                (*bytes, self.skip) = (&bytes[taken..], length - taken);
-                return Ok(Some(Message { kind, body: &[] }));
-            }
-            check_kept(length)?;
-            if bytes.len() >= length {
-                let (whole, rest) = bytes.split_at(length);
-                *bytes = rest;
-                return Ok(Some(Message { kind, body: &whole[HEADER..] }));
-            }
-            self.partial.extend_from_slice(bytes);
-            *bytes = &[];
-            return Ok(None);
-        }
-        self.complete(bytes, wanted)
-    }
-
-    /// Goes on with a message of which a part was kept.
-    fn complete(&mut self, bytes: &mut &[u8], wanted: impl Fn(u8) -> bool) -> Result<Option<Message<'_>>, Failure> {
-        if self.partial.len() < HEADER {
-            self.take(bytes, HEADER);
-            if self.partial.len() < HEADER {
-                return Ok(None);
-            }
-            let header: [u8; HEADER] = self.partial[..HEADER].try_into().expect("so many bytes were asked for");
-            let (kind, length) = self.header(&header)?;
-            if !wanted(kind) {
-                self.partial.clear();
-                self.skip = length - HEADER;
-                return Ok(Some(Message { kind, body: &[] }));
-            }
-            check_kept(length)?;
-        }
-        let length = 1 + u32::from_be_bytes(self.partial[1..HEADER].try_into().expect("four bytes")) as usize;
-        self.take(bytes, length);
-        if self.partial.len() < length {
-            return Ok(None);
-        }
-        self.handed_out = true;
-        Ok(Some(Message { kind: self.partial[0], body: &self.partial[HEADER..] }))
-    }
-
-    /// Keeps bytes until there are `length` of them.
-    fn take(&mut self, bytes: &mut &[u8], length: usize) {
-        let taken = bytes.len().min(length - self.partial.len());
-        self.partial.extend_from_slice(&bytes[..taken]);
-        *bytes = &bytes[taken..];
-    }
-
-    /// Kind and whole length of the message that begins here.
-    fn header(&mut self, bytes: &[u8]) -> Result<(u8, usize), Failure> {
-        let length = u32::from_be_bytes(bytes[1..HEADER].try_into().expect("four bytes"));
-        if length < 4 || !bytes[0].is_ascii_alphanumeric() {
-            return Err(Failure::Garbage);
-        }
-        self.seen += u64::from(length);
-        if self.seen > REPLY_MAX {
-            return Err(Failure::TooLarge);
-        }
-        Ok((bytes[0], 1 + length as usize))
-    }
-
-    /// An answer is complete: the bound on its length is that of the next.
-    #[inline]
-    pub(super) fn answered(&mut self) {
-        self.seen = 0;
+    fn header(header: &[u8; HEADER]) -> Option<(u8, usize)> {
+        let [kind, a, b, c, d] = *header;
+        let length = u32::from_be_bytes([a, b, c, d]);
+        (length >= 4 && kind.is_ascii_alphanumeric()).then_some((kind, 1 + length as usize))
     }
 }
 
-fn check_kept(length: usize) -> Result<(), Failure> {
-    if length > KEPT_MAX { Err(Failure::TooLarge) } else { Ok(()) }
-}
+/// Takes a stream apart.
+pub(super) type Reader = sql::Reader<Frames>;
 
 /// The columns of a row, NULL as none; ends early when the row is not well formed.
 pub(super) fn columns(body: &[u8]) -> impl Iterator<Item = Option<&[u8]>> {
@@ -304,6 +193,7 @@ pub(super) fn error_text(body: &[u8]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::protocol::Failure;
     use proptest::prelude::*;
 
     fn stream() -> impl Strategy<Value = Vec<(u8, Vec<u8>)>> {

@@ -5,8 +5,18 @@ use super::tally::{Tallies, Tally};
 use crate::engine::Ledger;
 use crate::protocol::Verified;
 use std::collections::BTreeMap;
+use std::time::Duration;
 use tare_core::fault::Fault;
 use tare_core::load::Check;
+
+/// An exchange off the measured path may take this long: indexes are built and tables counted.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(900);
+
+/// The beginning of a statement, for a message.
+pub(crate) fn excerpt(sql: &str) -> String {
+    let line: String = sql.split_whitespace().collect::<Vec<_>>().join(" ");
+    if line.chars().count() <= 100 { line } else { line.chars().take(97).chain("...".chars()).collect() }
+}
 
 /// Something that can be asked.
 pub(crate) trait Ask {

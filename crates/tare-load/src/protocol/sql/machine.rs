@@ -186,6 +186,7 @@ impl Machine {
             Role::Commit => {
                 (self.open, self.marked) = (false, false);
                 self.tally.commits += 1;
+                self.tally.commit_statements += 1;
             }
             Role::Rollback => {
                 (self.open, self.marked, self.taken_back) = (false, false, true);

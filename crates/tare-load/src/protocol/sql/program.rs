@@ -3,12 +3,13 @@
 use super::dialect::Dialect;
 use super::expression::Expression;
 use super::source::{self, Source};
-use super::spec::{Capture, Comparison, ConditionSpec, Options, SourceSpec, StatementSpec, StepSpec};
+use super::spec::{Capture, Comparison, ConditionSpec, OperationSpec, Options, SourceSpec, StatementSpec, StepSpec};
 use super::text;
-use crate::protocol::Draw;
+use crate::protocol::{Draw, OperationRow};
 use crate::script::{FeedId, Feeds, Names, Slot, Values};
 use std::collections::BTreeMap;
 use std::ops::Range;
+use tare_core::fault::Fault;
 
 /// A place in [`Program::instructions`].
 pub(super) type At = u32;
@@ -110,6 +111,23 @@ pub(super) const ROLLBACK: Range<u32> = 0..1;
 /// A chance is a number below this: 2^32.
 const CHANCES: f64 = 4_294_967_296.0;
 const ANY: (u64, u64) = (0, u64::MAX);
+
+/// Compiles scripts that were checked when they were read.
+///
+/// # Errors
+/// When they were not.
+pub(crate) fn compile(options: &Options, dialect: &Dialect) -> Result<Program, Fault> {
+    Program::compile(options, dialect).map_err(|message| {
+        Fault::new(format!("the plan's scripts do not compile: {message}"))
+            .remedy("read the workload again with this version of tare")
+    })
+}
+
+/// The operations with their weights.
+pub(crate) fn operation_rows(options: &Options) -> Vec<OperationRow> {
+    let row = |operation: &OperationSpec| OperationRow { name: operation.name.clone(), weight: operation.weight };
+    options.operations.iter().map(row).collect()
+}
 
 impl Program {
     /// Compiles scripts that were checked when they were read.

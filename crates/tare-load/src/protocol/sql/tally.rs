@@ -13,6 +13,8 @@ pub(crate) struct Tally {
     pub control: u64,
     /// Transactions that were committed; a statement outside of one is one of its own.
     pub commits: u64,
+    /// How often a transaction was ended by committing it.
+    pub commit_statements: u64,
     /// Transactions that were taken back, by the script or after an error.
     pub rollbacks: u64,
     /// Transactions that were begun anew.
@@ -45,6 +47,7 @@ impl Tally {
         self.statements += other.statements;
         self.control += other.control;
         self.commits += other.commits;
+        self.commit_statements += other.commit_statements;
         self.rollbacks += other.rollbacks;
         self.retries += other.retries;
         self.connections += other.connections;
