@@ -21,6 +21,8 @@ mod rows;
 mod source;
 mod spec;
 mod tally;
+#[cfg(test)]
+mod tests;
 mod text;
 
 pub(super) use checks::{Ask, PATIENCE, after, excerpt, facts, made, sizes};
