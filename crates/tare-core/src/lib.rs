@@ -6,6 +6,7 @@
 
 pub mod bundle;
 pub mod config;
+pub mod design;
 pub mod fault;
 pub mod form;
 pub mod host;

@@ -1,5 +1,6 @@
 //! What will be done, in which order: randomised complete blocks, a pure function of the study and the seed.
 
+use crate::design::Arrangement;
 use crate::study::Study;
 use serde::{Deserialize, Serialize};
 
@@ -14,6 +15,9 @@ pub struct PlannedTrial {
     pub form: String,
     /// Whether this is the baseline's second copy, the A/A control.
     pub control: bool,
+    /// The block that this one runs again, because a trial of that one was void. Such blocks follow the planned ones.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub again: Option<u32>,
 }
 
 impl PlannedTrial {
@@ -30,27 +34,75 @@ pub fn control_arm(baseline: &str) -> String {
 
 /// The trials of a study, block by block: every form once, the baseline twice, in an order drawn from `seed`.
 /// Forms named in `emulated` take part in the first [`Study::emulated_blocks`] blocks only.
+///
+/// In a duet every pair of a form and the baseline is a block of its own, and so is that of the baseline and its
+/// control; of these, [`Study::repeat`] rounds are made.
 pub fn plan(study: &Study, emulated: &[String], seed: u64) -> Vec<PlannedTrial> {
     let mut trials: Vec<PlannedTrial> = Vec::new();
-    for block in 0..study.repeat {
+    for round in 0..study.repeat {
+        let mut draws = draws(seed, round);
         let mut arms: Vec<(&str, bool)> = study
             .forms
             .iter()
-            .filter(|form| block < study.emulated_blocks || !emulated.contains(&form.name))
+            .filter(|form| round < study.emulated_blocks || !emulated.contains(&form.name))
             .map(|form| (form.name.as_str(), false))
             .collect();
         arms.push((&study.baseline, true));
-        let mut draws = SplitMix64(seed ^ u64::from(block).wrapping_mul(0xA24B_AED4_963E_E407));
-        // Fisher-Yates: every order is equally likely.
-        for last in (1..arms.len()).rev() {
-            let pick = (draws.next() % (last as u64 + 1)) as usize;
-            arms.swap(last, pick);
-        }
-        for (form, control) in arms {
-            trials.push(PlannedTrial { index: trials.len() as u32, block, form: form.to_owned(), control });
+        if study.design.arrangement == Arrangement::Duet {
+            arms.retain(|(form, control)| *control || *form != study.baseline);
+            draws.shuffle(&mut arms);
+            for arm in arms {
+                let mut pair = [(study.baseline.as_str(), false), arm];
+                draws.shuffle(&mut pair);
+                let block = trials.last().map_or(0, |trial| trial.block + 1);
+                push_block(&mut trials, block, &pair);
+            }
+        } else {
+            draws.shuffle(&mut arms);
+            push_block(&mut trials, round, &arms);
         }
     }
     trials
+}
+
+fn push_block(trials: &mut Vec<PlannedTrial>, block: u32, arms: &[(&str, bool)]) {
+    for (form, control) in arms {
+        let (index, form) = (trials.len() as u32, (*form).to_owned());
+        trials.push(PlannedTrial { index, block, form, control: *control, again: None });
+    }
+}
+
+/// How many blocks a plan has.
+pub fn blocks(plan: &[PlannedTrial]) -> u32 {
+    plan.iter().map(|trial| trial.block + 1).max().unwrap_or(0)
+}
+
+/// The trials that run block `of` again, as block `block` with numbers from `index` on: the same arms in an order of
+/// their own.
+pub fn plan_again(plan: &[PlannedTrial], of: u32, block: u32, index: u32, seed: u64) -> Vec<PlannedTrial> {
+    let mut trials: Vec<PlannedTrial> = plan.iter().filter(|trial| trial.block == of).cloned().collect();
+    draws(seed, block).shuffle(&mut trials);
+    for (at, trial) in trials.iter_mut().enumerate() {
+        (trial.index, trial.block, trial.again) = (index + at as u32, block, Some(of));
+    }
+    trials
+}
+
+/// In which order `arms` deployments of block `block` get their slices of load: in each of `rounds` rounds every
+/// deployment once, in an order drawn from `seed`.
+pub fn slice_order(arms: usize, rounds: u32, block: u32, seed: u64) -> Vec<usize> {
+    // Another stream than that of the block's own order.
+    let mut draws = draws(!seed, block);
+    let round = |_| {
+        let mut order: Vec<usize> = (0..arms).collect();
+        draws.shuffle(&mut order);
+        order
+    };
+    (0..rounds).flat_map(round).collect()
+}
+
+fn draws(seed: u64, block: u32) -> SplitMix64 {
+    SplitMix64(seed ^ u64::from(block).wrapping_mul(0xA24B_AED4_963E_E407))
 }
 
 /// SplitMix64 (Steele, Lea & Flood, OOPSLA 2014): enough to draw an order, stable for ever.
@@ -63,6 +115,14 @@ impl SplitMix64 {
         z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
         z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
         z ^ (z >> 31)
+    }
+
+    /// Fisher-Yates: every order is equally likely.
+    fn shuffle<T>(&mut self, items: &mut [T]) {
+        for last in (1..items.len()).rev() {
+            let pick = (self.next() % (last as u64 + 1)) as usize;
+            items.swap(last, pick);
+        }
     }
 }
 
@@ -82,6 +142,7 @@ mod tests {
             workload: "w".into(),
             baseline: "f0".into(),
             repeat,
+            design: Default::default(),
             at_most: None,
             from: LoadOrigin::Outside,
             load: LoadProfile::Closed { connections: 1, pipeline: 1 },
@@ -110,6 +171,49 @@ mod tests {
                 prop_assert_eq!(arms, wanted);
             }
         }
+    }
+
+    #[test]
+    fn a_duet_pairs_every_form_and_the_control_with_the_baseline() {
+        let mut study = study(3, 4);
+        study.design.arrangement = Arrangement::Duet;
+        let trials = plan(&study, &[], 5);
+        assert_eq!((trials.len(), blocks(&trials)), (24, 12));
+        let mut partners: Vec<String> = Vec::new();
+        for pair in trials.chunks(2) {
+            assert_eq!(pair[0].block, pair[1].block);
+            assert!(pair.iter().any(|trial| trial.arm() == "f0"));
+            partners.extend(pair.iter().map(PlannedTrial::arm).filter(|arm| arm != "f0"));
+        }
+        assert_eq!(partners.iter().filter(|arm| *arm == "f1").count(), 4);
+        assert_eq!(partners.iter().filter(|arm| *arm == "f0 (A/A)").count(), 4);
+        // Which of the two comes first, and with it which CPUs it gets, is drawn.
+        let first = trials.chunks(2).filter(|pair| pair[0].arm() == "f0").count();
+        assert!((1..12).contains(&first));
+    }
+
+    #[test]
+    fn a_block_run_again_has_the_same_arms_and_numbers_of_its_own() {
+        let trials = plan(&study(3, 2), &["f2".to_owned()], 7);
+        let again = plan_again(&trials, 0, 2, trials.len() as u32, 7);
+        let arms = |trials: &[PlannedTrial], block| {
+            let mut arms: Vec<String> = trials.iter().filter(|t| t.block == block).map(|t| t.arm()).collect();
+            arms.sort();
+            arms
+        };
+        assert_eq!(arms(&again, 2), arms(&trials, 0));
+        assert_eq!(again.iter().map(|trial| trial.index).collect::<Vec<_>>(), [7, 8, 9, 10]);
+        assert!(again.iter().all(|trial| trial.again == Some(0)));
+    }
+
+    #[test]
+    fn slices_go_round_in_random_order() {
+        let order = slice_order(3, 50, 4, 9);
+        assert_eq!(order.len(), 150);
+        assert!(order.chunks(3).all(|round| (0..3).all(|arm| round.contains(&arm))));
+        assert!(order.chunks(3).any(|round| round != &order[..3]));
+        assert_eq!(order, slice_order(3, 50, 4, 9));
+        assert_ne!(order, slice_order(3, 50, 5, 9));
     }
 
     #[test]

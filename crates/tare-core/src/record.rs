@@ -96,6 +96,24 @@ pub struct TrialRecord {
     /// What each metric came to in this trial; only in a measured one. Names and units: [`TRIAL_METRICS`].
     #[serde(default)]
     pub metrics: BTreeMap<String, f64>,
+    /// The slices of load it was measured in, where load alternated between deployments; else empty.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub slices: Vec<Slice>,
+}
+
+/// A slice of load: one visit to a deployment between two switches.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Slice {
+    /// The round, from 0; in each round every deployment of the block is visited once.
+    pub round: u32,
+    /// The place within the block's slices, from 0: in which order deployments were visited.
+    pub place: u32,
+    /// When counting began: CLOCK_MONOTONIC of this machine, ns.
+    pub start_ns: u64,
+    /// When it ended.
+    pub end_ns: u64,
+    /// What each metric came to in this slice alone.
+    pub metrics: BTreeMap<String, f64>,
 }
 
 impl TrialRecord {
@@ -115,6 +133,7 @@ impl TrialRecord {
             path: String::new(),
             logs: BTreeMap::new(),
             metrics: BTreeMap::new(),
+            slices: Vec::new(),
         }
     }
 }
@@ -177,7 +196,8 @@ pub struct Record {
     pub header: Header,
     /// The trials there are, by index.
     pub trials: Vec<TrialData>,
-    /// How the run ended: "complete", "interrupted", "budget spent"; none while it runs or after a crash.
+    /// How the run ended: "complete", "precise enough", "interrupted", "budget spent"; none while it runs or after a
+    /// crash.
     pub end: Option<End>,
 }
 
@@ -186,6 +206,9 @@ pub struct Record {
 pub struct End {
     /// When, RFC 3339.
     pub ended: String,
-    /// `complete`, `interrupted` or `budget spent`.
+    /// `complete`, `precise enough`, `interrupted` or `budget spent`.
     pub how: String,
 }
+
+/// [`End::how`] of a run that ended because its intervals were as narrow as the study wanted them.
+pub const PRECISE_ENOUGH: &str = "precise enough";

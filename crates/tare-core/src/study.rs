@@ -1,6 +1,7 @@
 //! A study: the question. Factors and their levels, repetitions, load, and the forms it names.
 
 use crate::config::{Fields, Node, Place, Problems, parse};
+use crate::design::{Design, Until, read_arrangement};
 use crate::form::{Form, LayerUse};
 use crate::load::LoadProfile;
 use crate::workload::{Resources, Workload, update_resources};
@@ -45,8 +46,11 @@ pub struct Study {
     pub workload: String,
     /// The form to which the others are compared.
     pub baseline: String,
-    /// How many blocks.
+    /// How many blocks; with [`Design::half_width`], at most.
     pub repeat: u32,
+    /// How the trials are arranged, and when there are enough of them.
+    #[serde(default)]
+    pub design: Design,
     /// No block is begun that would end later than this after the start.
     pub at_most: Option<Duration>,
     /// Where the load comes from.
@@ -90,8 +94,8 @@ impl Study {
             (Some(name), Some(node)) => find_workload(name, node.place, problems),
             _ => None,
         };
-        let repeat = fields.integer("repeat", 1..=10_000, problems).unwrap_or(5) as u32;
-        let at_most = fields.duration("at_most", problems);
+        let (repeat, at_most, half_width) = read_length(&mut fields, problems);
+        let arrangement = fields.get("design").and_then(|node| read_arrangement(node, problems)).unwrap_or_default();
         let origin = fields.choice("from", &["outside", "host"], problems);
         let operations = workload
             .as_ref()
@@ -124,6 +128,7 @@ impl Study {
             workload: workload_name?,
             baseline: baseline?,
             repeat,
+            design: Design { arrangement, half_width, steady_within: times.steady_within },
             at_most,
             from: if origin == Some("host") { LoadOrigin::Host } else { LoadOrigin::Outside },
             load: load?,
@@ -152,8 +157,26 @@ impl Study {
     }
 }
 
+/// How many blocks there are, what the run may take, and the precision at which it ends.
+fn read_length(fields: &mut Fields, problems: &mut Problems) -> (u32, Option<Duration>, Option<f64>) {
+    let repeat_place = fields.get("repeat").map(|node| node.place);
+    let repeat = fields.integer("repeat", 1..=10_000, problems).unwrap_or(5) as u32;
+    let at_most = fields.duration("at_most", problems);
+    let Some(node) = fields.get("until") else { return (repeat, at_most, None) };
+    let Some(until) = Until::read(node, problems) else { return (repeat, at_most, None) };
+    if let Some(place) = repeat_place {
+        let message = "a study has either 'repeat' or 'until'";
+        problems.add(place, message, "write the largest number of blocks as 'blocks' of 'until'");
+    }
+    if at_most.is_some() && until.at_most.is_some() {
+        problems.add(node.place, "'at_most' stands here and in 'until'", "write it once");
+    }
+    (until.blocks, until.at_most.or(at_most), Some(until.half_width))
+}
+
 struct Times {
     settle: Duration,
+    steady_within: Option<Duration>,
     measure: Duration,
     timeout: Duration,
 }
@@ -161,7 +184,7 @@ struct Times {
 impl Default for Times {
     fn default() -> Self {
         let seconds = Duration::from_secs;
-        Times { settle: seconds(3), measure: seconds(10), timeout: seconds(10) }
+        Times { settle: seconds(3), steady_within: None, measure: seconds(10), timeout: seconds(10) }
     }
 }
 
@@ -169,7 +192,10 @@ impl Times {
     fn read(node: &Node, problems: &mut Problems) -> Option<Times> {
         let mut fields = Fields::of(node, "time", problems)?;
         let default = Times::default();
-        let settle = fields.duration("settle", problems).unwrap_or(default.settle);
+        let (settle, steady_within) = match fields.get("settle") {
+            Some(node) => read_settle(node, problems).unwrap_or((default.settle, None)),
+            None => (default.settle, None),
+        };
         let measure_place = fields.get("measure").map_or(node.place, |node| node.place);
         let measure = fields.duration("measure", problems).unwrap_or(default.measure);
         let timeout = fields.duration("timeout", problems).unwrap_or(default.timeout);
@@ -177,8 +203,25 @@ impl Times {
         if measure < Duration::from_secs(1) {
             problems.add(measure_place, "less than a second of measuring says nothing", "write for example 10s");
         }
-        Some(Times { settle, measure, timeout })
+        Some(Times { settle, steady_within, measure, timeout })
     }
+}
+
+/// Reads `settle: 3s` or `settle: {until: steady, at_least: 3s, at_most: 60s}`: the least, and the most if it is open.
+fn read_settle(node: &Node, problems: &mut Problems) -> Option<(Duration, Option<Duration>)> {
+    if node.text(&mut Problems::default()).is_some() {
+        return node.duration(problems).map(|settle| (settle, None));
+    }
+    let mut fields = Fields::of(node, "settle", problems)?;
+    let place = fields.place();
+    fields.require("until", problems).and_then(|node| node.choice(&["steady"], problems));
+    let at_least = fields.duration("at_least", problems).unwrap_or(Times::default().settle);
+    let at_most = fields.duration("at_most", problems).unwrap_or(Duration::from_secs(60));
+    fields.finish(problems);
+    if at_most < at_least {
+        problems.add(place, "settling ends before it begins", "raise 'at_most', or lower 'at_least'");
+    }
+    Some((at_least, Some(at_most)))
 }
 
 fn read_forms(node: &Node, catalog: &dyn Catalog, problems: &mut Problems) -> Vec<Form> {
@@ -328,6 +371,25 @@ load:
         assert_eq!(study.forms[1].layers.len(), 2);
         assert_eq!(study.forms[1].layers[1].options, serde_json::json!({ "lid": false }));
         assert_eq!(workload.services[0].command, ["/usr/bin/toy", "--careful"]);
+    }
+
+    #[test]
+    fn a_study_may_end_by_itself_and_settle_until_steady() {
+        let text = "study: s\nworkload: toy\nload: {closed: {}}\nforms: {plain: []}\ndesign: alternate\n\
+                    until: {half_width: 2%, at_most: 20m}\ntime: {settle: {until: steady, at_most: 30s}}\n";
+        let (study, _) = read(text).unwrap();
+        let seconds = Duration::from_secs;
+        assert_eq!(study.design.half_width, Some(0.02));
+        assert_eq!((study.repeat, study.at_most), (40, Some(seconds(1200))));
+        assert_eq!((study.settle, study.design.steady_within), (seconds(3), Some(seconds(30))));
+        let text = text.replace("until: {half_width: 2%", "repeat: 5\nat_most: 3m\nuntil: {half_width: 200%");
+        let found = read(&text).unwrap_err().join("\n");
+        assert!(found.contains("no interval is that"), "{found}");
+        let text = text.replace("200%", "2%").replace("at_most: 30s", "at_most: 1s");
+        let found = read(&text).unwrap_err().join("\n");
+        for wanted in ["either 'repeat' or 'until'", "write it once", "ends before it begins"] {
+            assert!(found.contains(wanted), "{wanted} is missing in:\n{found}");
+        }
     }
 
     #[test]

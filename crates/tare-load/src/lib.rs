@@ -19,5 +19,5 @@ mod script;
 mod search;
 mod serve;
 
-pub use protocol::{PROTOCOLS, ProtocolRow};
+pub use protocol::{PROTOCOLS, ProtocolRow, check_needs};
 pub use serve::serve;

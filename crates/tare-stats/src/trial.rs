@@ -6,11 +6,15 @@ use std::collections::BTreeMap;
 use tare_core::load::LoadSummary;
 use tare_core::telemetry::TelemetryRow;
 
+/// What is taken from a tool's own report where there is no histogram.
+const REPORTED: [&str; 7] = ["throughput", "p50_us", "p90_us", "p99_us", "p999_us", "mean_us", "max_us"];
+
 /// The figures named in [`tare_core::record::TRIAL_METRICS`] of one trial. What cannot be known is absent, never zero:
 /// a percentile of too few operations, CPU time without telemetry.
 ///
 /// - `throughput`: correct operations a second of the time measured.
-/// - `p50_us` ... `max_us`: service times of all operations together, from merged histograms.
+/// - `p50_us` ... `max_us`: service times of all operations together, from merged histograms. A tool of others has no
+///   histogram; then these and `throughput` are what it reported, over the time that it measured itself.
 /// - `cpu_us_per_op`: CPU time of the serving processes, by correct operation; `cpu_machine_us_per_op`: of the whole
 ///   machine but the generator. The kernel's work in software interrupts is charged to whatever task was running, so
 ///   the first is attributed and the second an upper bound.
@@ -45,7 +49,13 @@ pub fn trial_metrics(load: &LoadSummary, telemetry: &[TelemetryRow]) -> Result<B
         ("generator_cpu_us_per_op", Some(per_operation_us(load.generator_cpu_s))),
         ("failed_share", Some(errors as f64 / (operations + errors as f64))),
     ];
-    Ok(figures.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))).collect())
+    let mut metrics: BTreeMap<String, f64> =
+        figures.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))).collect();
+    if !timed {
+        let known = load.reported.iter().filter(|(name, _)| REPORTED.contains(&name.as_str()));
+        metrics.extend(known.map(|(name, value)| (name.clone(), *value)));
+    }
+    Ok(metrics)
 }
 
 #[cfg(test)]
@@ -94,6 +104,22 @@ mod tests {
         near("failed_share", 0.2);
         assert!(!metrics.contains_key("cpu_machine_us_per_op"), "the machine was not sampled");
         assert!(metrics.keys().all(|name| TRIAL_METRICS.iter().any(|metric| metric.name == name)));
+    }
+
+    #[test]
+    fn a_tools_own_report_stands_where_no_histogram_does() {
+        let mut load = load();
+        let reported = [("throughput", 2_100.0), ("p99_us", 77.0), ("cpu_us_per_op", 1.0)];
+        load.reported = reported.map(|(name, value)| (name.to_owned(), value)).into();
+        let own = trial_metrics(&load, &[]).unwrap();
+        assert!(own["throughput"] == 2_000.0 && own["p99_us"] != 77.0, "a histogram is better than a report");
+        load.operations.get_mut("get").unwrap().service_time.clear();
+        let metrics = trial_metrics(&load, &[]).unwrap();
+        assert_eq!((metrics["throughput"], metrics["p99_us"]), (2_100.0, 77.0));
+        assert_eq!(metrics["generator_cpu_us_per_op"], 25.0);
+        assert!(!metrics.contains_key("p50_us") && !metrics.contains_key("cpu_us_per_op"), "nobody reported them");
+        load.reported.clear();
+        assert!(trial_metrics(&load, &[]).unwrap_err().contains("no histogram"));
     }
 
     #[test]

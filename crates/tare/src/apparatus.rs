@@ -1,5 +1,6 @@
 //! The real apparatus: layers opened on this machine, load driven by a process of its own.
 
+use rustix::process::Signal;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpStream};
 use std::os::unix::process::CommandExt;
@@ -20,6 +21,8 @@ use tare_runner::{Apparatus, Stop};
 
 /// How long a connection may take to be accepted when readiness is asked for.
 const CONNECT_LIMIT: Duration = Duration::from_millis(500);
+/// How long a load process may take to end when it is told to.
+const END_WITHIN: Duration = Duration::from_secs(2);
 /// The end of the load process's standard error that is kept for a message.
 const STDERR_KEPT: usize = 4096;
 
@@ -155,6 +158,14 @@ impl Driver {
 
 impl Drop for Driver {
     fn drop(&mut self) {
+        // A tool that it has started must end before it does; kindly first, then not.
+        if matches!(self.child.try_wait(), Ok(None)) {
+            let _ = rustix::process::kill_process(rustix::process::Pid::from_child(&self.child), Signal::TERM);
+            let given_up = Instant::now() + END_WITHIN;
+            while matches!(self.child.try_wait(), Ok(None)) && Instant::now() < given_up {
+                std::thread::sleep(Duration::from_millis(5));
+            }
+        }
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

@@ -145,7 +145,7 @@ pub(crate) fn stop_on_signals() -> Result<Stop> {
             std::process::exit(i32::from(EXIT_INTERRUPTED));
         }
         raised.raise();
-        eprintln!("\ninterrupted: taking the trial down; what was measured is kept. Again: end at once");
+        eprintln!("\ninterrupted: taking the trial down; what was measured is kept; again: end now");
     })?;
     Ok(stop)
 }

@@ -228,6 +228,9 @@ pub struct LoadSummary {
     /// What each level came to, where the profile has levels.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub windows: Vec<WindowRow>,
+    /// Figures that a tool of others reported, by name of a trial's metric; they stand where no histogram does.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub reported: BTreeMap<String, f64>,
 }
 
 /// What was measured of one operation. Histograms are HdrHistogram V2 with deflate, base64, in nanoseconds.

@@ -8,6 +8,7 @@
 //! request and says [`Step::More`] until the last reply has come.
 
 mod draw;
+mod exec;
 mod failure;
 mod http;
 mod mysql;
@@ -51,7 +52,21 @@ pub struct ProtocolRow {
 }
 
 /// Every protocol.
-pub const PROTOCOLS: &[ProtocolRow] = &[redis::ROW, http::ROW, postgres::ROW, mysql::ROW, tcp::ROW, null::ROW];
+pub const PROTOCOLS: &[ProtocolRow] = &[redis::ROW, http::ROW, postgres::ROW, mysql::ROW, tcp::ROW, exec::ROW, null::ROW];
+
+/// Whether this machine has what a protocol needs.
+type CheckNeeds = fn(&serde_json::Value) -> Result<(), Fault>;
+
+/// What protocols need of this machine; most need nothing.
+const NEEDS: &[(&str, CheckNeeds)] = &[(exec::ROW.name, exec::check_programs)];
+
+/// Whether this machine has what a protocol needs with these options, to be asked before anything is deployed.
+///
+/// # Errors
+/// What is missing, and how to get it.
+pub fn check_needs(protocol: &str, options: &serde_json::Value) -> Result<(), Fault> {
+    NEEDS.iter().filter(|(name, _)| *name == protocol).try_for_each(|(_, check)| check(options))
+}
 
 /// A whole reply, judged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -4,12 +4,6 @@ use crate::protocol::Draw;
 use serde::{Deserialize, Serialize};
 use std::f64::consts::TAU;
 
-/// A number at least 0 and below 1, a multiple of 2^-53.
-pub(super) fn unit(draw: &mut Draw) -> f64 {
-    const STEPS: u64 = 1 << 53;
-    draw.below(STEPS) as f64 / STEPS as f64
-}
-
 /// A range of whole numbers, both ends in it, and how often each is drawn.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
@@ -98,7 +92,7 @@ impl Numbers {
             Law::Gaussian { parameter } => self.share((gaussian(*parameter, draw) / parameter + 1.0) / 2.0),
             Law::Exponential { parameter, least } => {
                 // The inverse of the distribution function; 1 - U is never 0.
-                let above = least + (1.0 - least) * (1.0 - unit(draw));
+                let above = least + (1.0 - least) * (1.0 - draw.unit());
                 self.share(-above.ln() / parameter)
             }
         };
@@ -120,8 +114,8 @@ impl Numbers {
 /// A normal deviate (Box and Muller) at least -`limit` and below `limit`, by drawing until it is.
 fn gaussian(limit: f64, draw: &mut Draw) -> f64 {
     loop {
-        let radius = (-2.0 * (1.0 - unit(draw)).ln()).sqrt();
-        let deviate = radius * (TAU * unit(draw)).sin();
+        let radius = (-2.0 * (1.0 - draw.unit()).ln()).sqrt();
+        let deviate = radius * (TAU * draw.unit()).sin();
         if (-limit..limit).contains(&deviate) {
             return deviate;
         }
@@ -171,7 +165,7 @@ impl Zipf {
     /// A rank from 1.
     fn draw(&self, draw: &mut Draw) -> u64 {
         loop {
-            let y = self.high + unit(draw) * (self.low - self.high);
+            let y = self.high + draw.unit() * (self.low - self.high);
             let x = self.inverse(y);
             let rank = x.round().clamp(1.0, self.count);
             if rank - x <= self.surely || y >= self.integral(rank + 0.5) - self.density(rank) {
@@ -217,7 +211,7 @@ mod tests {
 
     fn counts(spread: &Spread, seed: u64) -> Vec<u64> {
         let numbers = Numbers::new(spread);
-        let mut draw = Draw::streams(seed, 1).remove(0);
+        let mut draw = Draw::new(seed, 0);
         let mut counts = vec![0; spread.to.abs_diff(spread.from) as usize + 1];
         (0..DRAWS).for_each(|_| counts[(numbers.draw(&mut draw) - spread.from) as usize] += 1);
         counts
@@ -313,7 +307,7 @@ mod tests {
             let to = from.saturating_add_unsigned(width).min(1 << 53);
             let numbers = Numbers::new(&Spread { from, to, shape });
             let drawn = || {
-                let mut draw = Draw::streams(seed, 1).remove(0);
+                let mut draw = Draw::new(seed, 0);
                 (0..20).map(|_| numbers.draw(&mut draw)).collect::<Vec<_>>()
             };
             prop_assert!(drawn().iter().all(|number| (from..=to).contains(number)), "{:?}", drawn());

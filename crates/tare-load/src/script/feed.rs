@@ -239,7 +239,7 @@ mod tests {
         fn new(specs: &FeedSpecs) -> Self {
             let names = Names::new(specs);
             let values = Values::new(&names);
-            Rig { feeds: Feeds::new(specs), values, names, draw: Draw::streams(3, 1).remove(0) }
+            Rig { feeds: Feeds::new(specs), values, names, draw: Draw::new(3, 0) }
         }
 
         fn drawn(&mut self, name: &str) -> String {

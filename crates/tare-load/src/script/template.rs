@@ -126,6 +126,11 @@ impl Template {
         }
     }
 
+    /// Whether a variable has a place in it.
+    pub(crate) fn uses(&self, slot: Option<Slot>) -> bool {
+        self.places.iter().any(|place| Some(place.slot) == slot)
+    }
+
     /// Appends the text with the values in their places; false when one of them was never set, and was left out.
     #[inline]
     pub(crate) fn write(&self, values: &Values, feeds: &Feeds, escape: Escape, out: &mut Vec<u8>) -> bool {

@@ -29,6 +29,7 @@ pub(crate) fn run(args: &RunArgs) -> Result<u8> {
     }
     session::require_root("run")?;
     session::require_clean_host()?;
+    tare_load::check_needs(&workload.protocol.protocol, &workload.protocol.options)?;
     let out = args.out.clone().unwrap_or_else(|| default_out(&study));
     require_writable(&out)?;
     let stop = session::stop_on_signals()?;

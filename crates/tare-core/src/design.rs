@@ -1,0 +1,150 @@
+//! How the trials of a study are arranged, how they settle, and when there are enough of them.
+
+use crate::config::{Fields, Node, NodeKind, Problems};
+use serde::{Deserialize, Serialize};
+use std::time::Duration;
+
+/// Blocks of a study that stops by itself, at most: at twice the precision a run takes four times as long.
+pub const BLOCKS_MAX_DEFAULT: u32 = 40;
+
+/// How the trials of a study are arranged, how they settle, and when there are enough of them.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct Design {
+    /// How the forms of a block stand beside each other.
+    #[serde(default)]
+    pub arrangement: Arrangement,
+    /// Blocks go on until the intervals of all forms' throughput reach no farther than this from the estimate, as a
+    /// share; none does the blocks that are planned, whatever they show.
+    #[serde(default)]
+    pub half_width: Option<f64>,
+    /// Settling goes on until the load is steady, at most this long; none settles for a fixed time.
+    #[serde(default)]
+    pub steady_within: Option<Duration>,
+}
+
+/// How the forms of a block stand beside each other.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Arrangement {
+    /// One after the other, each on a fresh deployment that has the machine to itself.
+    #[default]
+    Blocks,
+    /// Deployed together, all but one frozen; the load moves between them in short slices, in random order.
+    Alternate(Slices),
+    /// Two at a time, loaded at the same moment on disjoint CPUs.
+    Duet,
+}
+
+/// The slices in which load alternates between deployments.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Slices {
+    /// How long load runs after a switch before it counts.
+    pub settle: Duration,
+    /// How long it counts then.
+    pub measure: Duration,
+}
+
+impl Default for Slices {
+    fn default() -> Self {
+        Slices { settle: Duration::from_secs(2), measure: Duration::from_secs(8) }
+    }
+}
+
+impl Slices {
+    /// How many slices each deployment gets, so that it is measured for `measure` in all, or slightly longer.
+    pub fn rounds(&self, measure: Duration) -> u32 {
+        (measure.as_secs_f64() / self.measure.as_secs_f64()).ceil().max(1.0) as u32
+    }
+}
+
+/// When a study ends by itself.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Until {
+    pub(crate) half_width: f64,
+    pub(crate) at_most: Option<Duration>,
+    pub(crate) blocks: u32,
+}
+
+impl Until {
+    /// Reads `until: {half_width: 2%, at_most: 20m, blocks: 40}`.
+    pub(crate) fn read(node: &Node, problems: &mut Problems) -> Option<Until> {
+        let mut fields = Fields::of(node, "until", problems)?;
+        let half_width = fields.require("half_width", problems).and_then(|node| {
+            let share = node.percent(problems)?;
+            if !(share > 0.0 && share < 1.0) {
+                problems.add(node.place, "no interval is that narrow or that wide", "write for example 2%");
+                return None;
+            }
+            Some(share)
+        });
+        let at_most = fields.duration("at_most", problems);
+        let blocks = fields.integer("blocks", 3..=10_000, problems).map_or(BLOCKS_MAX_DEFAULT, |n| n as u32);
+        fields.finish(problems);
+        Some(Until { half_width: half_width?, at_most, blocks })
+    }
+}
+
+/// Reads `design: blocks`, `design: alternate`, `design: {alternate: {slice: 10s, settle: 2s}}` or `design: duet`.
+pub(crate) fn read_arrangement(node: &Node, problems: &mut Problems) -> Option<Arrangement> {
+    const KNOWN: [&str; 3] = ["blocks", "alternate", "duet"];
+    let nothing = Node { place: node.place, kind: NodeKind::Map(Vec::new()) };
+    let plain = node.text(&mut Problems::default());
+    let (name, place, options) = match &plain {
+        Some(name) => (name.as_str(), node.place, &nothing),
+        None => node.kind("design", problems)?,
+    };
+    if !KNOWN.contains(&name) {
+        Node::unknown(name, place, "design", &KNOWN, problems);
+        return None;
+    }
+    let mut fields = Fields::of(options, format!("design '{name}'"), problems)?;
+    let arrangement = match name {
+        "blocks" => Arrangement::Blocks,
+        "duet" => Arrangement::Duet,
+        _ => Arrangement::Alternate(read_slices(&mut fields, problems)?),
+    };
+    fields.finish(problems);
+    Some(arrangement)
+}
+
+fn read_slices(fields: &mut Fields, problems: &mut Problems) -> Option<Slices> {
+    let default = Slices::default();
+    let place = fields.place();
+    let settle = fields.duration("settle", problems).unwrap_or(default.settle);
+    let slice = fields.duration("slice", problems).unwrap_or(default.settle + default.measure);
+    if slice < settle + Duration::from_secs(1) {
+        let message = "less than a second of each slice is left to be measured";
+        problems.add(place, message, "write for example {slice: 10s, settle: 2s}: a slice contains its settling");
+        return None;
+    }
+    Some(Slices { settle, measure: slice - settle })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::parse;
+
+    fn arrangement(text: &str) -> Result<Arrangement, String> {
+        let mut problems = Problems::new("s.yaml", text);
+        let node = parse(text, &mut problems).unwrap();
+        let read = read_arrangement(&node, &mut problems);
+        read.filter(|_| problems.is_empty()).ok_or_else(|| problems.into_vec()[0].to_string())
+    }
+
+    #[test]
+    fn a_design_is_a_word_or_a_key_with_options() {
+        assert_eq!(arrangement("blocks"), Ok(Arrangement::Blocks));
+        assert_eq!(arrangement("duet"), Ok(Arrangement::Duet));
+        assert_eq!(arrangement("alternate"), Ok(Arrangement::Alternate(Slices::default())));
+        let seconds = Duration::from_secs;
+        let slices = Slices { settle: seconds(1), measure: seconds(4) };
+        assert_eq!(arrangement("{alternate: {slice: 5s, settle: 1s}}"), Ok(Arrangement::Alternate(slices)));
+        assert_eq!(slices.rounds(seconds(20)), 5);
+        assert_eq!(slices.rounds(seconds(1)), 1);
+        for (text, wanted) in [("alternat", "'alternate'"), ("{duet: {x: 1}}", "no field 'x'")] {
+            assert!(arrangement(text).unwrap_err().contains(wanted), "{text}");
+        }
+        assert!(arrangement("{alternate: {slice: 2s, settle: 2s}}").unwrap_err().contains("less than a second"));
+    }
+}

@@ -1,0 +1,372 @@
+//! Any existing load tool, run beside the form: its result is read by a declared parser and stands where Tare's own
+//! measurements stand otherwise.
+//!
+//! The tool is a program of this machine, started in the load's network namespace and on the load's CPUs. What is
+//! measured is the time from its start to its end; what it reports is taken as it says it. It therefore has no
+//! histogram, and its rate and its times are its own: a tool that waits for answers before it starts the next
+//! operation shows no waiting that a user would have seen.
+
+mod figure;
+mod options;
+mod parser;
+mod process;
+#[cfg(test)]
+mod tests;
+mod tools;
+
+use super::{Emit, ProtocolRow, options_of};
+use crate::clock;
+use crate::engine::pin;
+use crate::script::{Escape, FeedSpecs, Feeds, Names, Template, Values};
+use figure::Concluded;
+use options::{Options, places, program_of};
+use process::{Job, Outcome};
+use std::collections::BTreeMap;
+use std::io::Read as _;
+use std::net::TcpStream;
+use std::path::PathBuf;
+use std::time::Duration;
+use tare_core::fault::{Doing, Fault};
+use tare_core::load::{Check, LoadLine, LoadPlan, LoadProfile, LoadSummary, LoadTask, OperationSummary, SecondRow};
+use tempfile::TempDir;
+use tools::ToolRow;
+
+/// The row of this protocol.
+pub(super) const ROW: ProtocolRow = ProtocolRow {
+    name: "exec",
+    about: "any existing load tool: a command, and how its result is read",
+    options: options::read,
+    operations: |options| {
+        options.get("operation").and_then(|name| name.as_str()).map(str::to_owned).into_iter().collect()
+    },
+    drive,
+};
+
+/// What a command may take beyond the time measured, unless the workload says more.
+const SLACK: Duration = Duration::from_secs(30);
+/// How long populating may take, unless the workload says otherwise.
+const POPULATE: Duration = Duration::from_secs(600);
+/// How long one look at readiness may take.
+const READY: Duration = Duration::from_secs(1);
+/// The longest result in a file: 16 MiB.
+const RESULT_MAX: u64 = 16 << 20;
+/// How long a tool may take to say its version.
+const VERSION: Duration = Duration::from_secs(2);
+
+fn drive(plan: &LoadPlan, emit: &mut Emit<'_>) -> Result<LoadSummary, Fault> {
+    let options: Options = options_of(plan)?;
+    process::end_on_signals();
+    let tool = Tool::new(&options, plan)?;
+    match plan.task {
+        LoadTask::Ready => tool.ready(),
+        LoadTask::Populate => tool.populate(),
+        LoadTask::Run => tool.run(emit),
+    }
+}
+
+/// Whether the programs that these options name are on this machine, to be asked before anything is deployed.
+///
+/// # Errors
+/// The program that is missing, and the package that has it.
+pub(crate) fn check_programs(options: &serde_json::Value) -> Result<(), Fault> {
+    let options = Options::deserialize_from(options)?;
+    let commands = options.populate.iter().chain(&options.ready).chain([&options.command]);
+    commands.map(|command| program(command, &options).map(|_| ())).collect()
+}
+
+impl Options {
+    fn deserialize_from(options: &serde_json::Value) -> Result<Self, Fault> {
+        serde_json::from_value(options.clone()).doing("understand the options of protocol 'exec'")
+    }
+}
+
+fn program(command: &[String], options: &Options) -> Result<PathBuf, Fault> {
+    let name = &command[0];
+    let package = match ToolRow::find(program_of(name)) {
+        Some(row) => row.package.map(str::to_owned),
+        None => options.package.clone().filter(|_| command == options.command),
+    };
+    process::find_program(name).ok_or_else(|| {
+        let what = if name.starts_with('/') { "does not exist or cannot be run" } else { "is not in PATH" };
+        let remedy = match package {
+            Some(package) => format!("apt-get install {package}"),
+            None => format!("install {}; Debian may have no package of it", program_of(name)),
+        };
+        Fault::new(format!("the load tool '{name}' {what}")).remedy(remedy)
+    })
+}
+
+/// A tool with its plan.
+struct Tool<'a> {
+    options: &'a Options,
+    plan: &'a LoadPlan,
+    names: Names,
+}
+
+impl<'a> Tool<'a> {
+    fn new(options: &'a Options, plan: &'a LoadPlan) -> Result<Self, Fault> {
+        let commands = options.populate.iter().chain(&options.ready).chain([&options.command]);
+        commands.map(|command| program(command, options).map(|_| ())).collect::<Result<(), _>>()?;
+        Ok(Tool { options, plan, names: places() })
+    }
+
+    fn ready(&self) -> Result<LoadSummary, Fault> {
+        let limit = self.plan.timeout.min(READY);
+        match &self.options.ready {
+            Some(command) => self.succeed(command, limit).map(|_| LoadSummary::default()),
+            None => TcpStream::connect_timeout(&self.plan.endpoint, limit)
+                .doing(format_args!("connect to {}", self.plan.endpoint))
+                .map(|_| LoadSummary::default()),
+        }
+    }
+
+    fn populate(&self) -> Result<LoadSummary, Fault> {
+        let mut summary = LoadSummary::default();
+        for command in &self.options.populate {
+            let outcome = self.succeed(command, self.options.within.unwrap_or(POPULATE))?;
+            let name = format!("populated by {}", program_of(&command[0]));
+            let took = tare_core::units::show_duration(Duration::from_nanos(outcome.span.1 - outcome.span.0));
+            summary.checks.push(Check { name, passed: true, detail: format!("it succeeded in {took}") });
+        }
+        Ok(summary)
+    }
+
+    fn run(&self, emit: &mut Emit<'_>) -> Result<LoadSummary, Fault> {
+        if self.plan.measure.is_zero() {
+            return Err(Fault::new("nothing can be measured in no time").remedy("give 'measure' a duration above 0"));
+        }
+        self.check_profile()?;
+        pin(self.plan.cpus.cpus())?;
+        let output = OutputFile::new()?;
+        if self.options.settle && !self.plan.settle.is_zero() {
+            // It settles for its time, whether or not the tool would have gone on.
+            let command = self.fill(&self.options.command, self.plan.settle, &output)?;
+            let outcome = self.start(&self.options.command[0], &command, self.plan.settle)?;
+            self.judge(&outcome, true)?;
+        }
+        let command = self.fill(&self.options.command, self.plan.measure, &output)?;
+        output.clear()?;
+        // Says that measuring begins; a row of no length counts for nothing.
+        let began_ns = clock::monotonic_ns();
+        emit(LoadLine::Second(SecondRow { at_ns: began_ns, measured: true, ..SecondRow::default() }))?;
+        let limit = self.options.within.unwrap_or(self.plan.measure + self.plan.timeout + SLACK);
+        let outcome = self.start(&self.options.command[0], &command, limit)?;
+        self.judge(&outcome, false)?;
+        let text = output.read_or(&command, &outcome.stdout)?;
+        let wall_s = (outcome.span.1 - outcome.span.0) as f64 / clock::SECOND_NS as f64;
+        let concluded = self.options.parser.read(&text).and_then(|figures| figures.concluded(wall_s));
+        let concluded = concluded.map_err(|fault| self.explain(fault).with_log(outcome.log()))?;
+        emit(LoadLine::Second(second(&outcome, &concluded)))?;
+        Ok(self.summary(&command, &outcome, concluded, wall_s))
+    }
+
+    /// Says how the command must be written for its result to be read, where that is known.
+    fn explain(&self, fault: Fault) -> Fault {
+        match ToolRow::find(program_of(&self.options.command[0])) {
+            Some(row) if self.options.parser == row.parser() => {
+                fault.remedy(format!("write the command so that its result can be read: {}", row.form))
+            }
+            _ => fault,
+        }
+    }
+
+    fn summary(&self, command: &[String], outcome: &Outcome, concluded: Concluded, wall_s: f64) -> LoadSummary {
+        let cpu_s = outcome.cpu_ns as f64 / clock::SECOND_NS as f64;
+        let cpus = self.plan.cpus.len().max(1);
+        let busy = cpu_s / wall_s / cpus as f64;
+        let (name, limit) = (program_of(&self.options.command[0]), self.options.busy_max);
+        let saturated = (!self.plan.cpus.is_empty() && busy > limit).then(|| {
+            let share = busy * 100.0;
+            format!(
+                "{name} was busy for {share:.0} % of its CPU time, above {:.0} %: it may be what was measured",
+                limit * 100.0
+            )
+        });
+        let mut facts = BTreeMap::from([
+            ("tool.command".to_owned(), command.join(" ")),
+            ("tool.busy".to_owned(), format!("{:.0} % of {cpus} CPU(s)", busy * 100.0)),
+        ]);
+        facts.extend(self.version().map(|version| ("tool.version".to_owned(), version)));
+        let detail = format!("{} right, {} not, in {wall_s:.1} s", concluded.operations, concluded.errors);
+        let operation =
+            OperationSummary { count: concluded.operations, errors: concluded.errors, ..OperationSummary::default() };
+        let failures = (concluded.errors > 0).then(|| ("reported by the tool".to_owned(), concluded.errors));
+        LoadSummary {
+            measure_start_ns: outcome.span.0,
+            measure_end_ns: outcome.span.1,
+            operations: BTreeMap::from([(self.options.operation.clone(), operation)]),
+            offered: concluded.operations + concluded.errors,
+            started: concluded.operations + concluded.errors,
+            generator_cpu_s: cpu_s,
+            generator_cpus: cpus as u32,
+            saturated,
+            checks: vec![Check { name: format!("{name} ended well"), passed: true, detail }],
+            failures: failures.into_iter().collect(),
+            facts,
+            reported: concluded.reported,
+            ..LoadSummary::default()
+        }
+    }
+
+    fn version(&self) -> Option<String> {
+        let row = ToolRow::find(program_of(&self.options.command[0]))?;
+        let arguments: Vec<String> = row.version.iter().map(|argument| (*argument).to_owned()).collect();
+        let outcome = self.start(&self.options.command[0], &arguments, VERSION).ok()?;
+        let text = [outcome.stdout, outcome.stderr.into_bytes()].concat();
+        String::from_utf8_lossy(&text).lines().find(|line| !line.trim().is_empty()).map(|line| line.trim().to_owned())
+    }
+
+    /// A load that the command does not mention would be claimed but not made.
+    fn check_profile(&self) -> Result<(), Fault> {
+        let (kind, wanted) = match &self.plan.profile {
+            LoadProfile::Closed { .. } => return Ok(()),
+            LoadProfile::Open { .. } => ("open", "rate"),
+            LoadProfile::Users { .. } => ("users", "users"),
+            LoadProfile::Steps { .. } | LoadProfile::Replay { .. } | LoadProfile::Guided { .. } => {
+                return Err(Fault::new("a tool cannot be led through levels or a file")
+                    .remedy("give the study a closed load, an open one or one of users"));
+            }
+        };
+        let slot = self.names.slot(wanted);
+        let mentions = |text: &String| Template::compile(text, &self.names).is_ok_and(|text| text.uses(slot));
+        if self.options.command.iter().any(mentions) {
+            return Ok(());
+        }
+        Err(Fault::new(format!(
+            "the study asks for a load of kind '{kind}', but the tool's command has no ${{{wanted}}}"
+        ))
+        .remedy(format!("put ${{{wanted}}} where the tool takes it, or give the study a closed load")))
+    }
+
+    /// What the places of a command stand for.
+    fn values(&self, load: Duration, output: &str) -> Values {
+        let mut values = Values::new(&self.names);
+        let slot = |name: &str| self.names.slot(name).expect("a name of the table");
+        let mut number = |name: &str, number: u64| values.set_number(slot(name), number as i64);
+        let plan = self.plan;
+        number("port", plan.endpoint.port().into());
+        number("seconds", (load.as_secs_f64().ceil() as u64).max(1));
+        number("seed", plan.seed & 0x7fff_ffff);
+        number("cpus", plan.cpus.len().max(1) as u64);
+        match &plan.profile {
+            LoadProfile::Closed { connections, pipeline } => {
+                number("connections", (*connections).into());
+                number("pipeline", (*pipeline).into());
+            }
+            LoadProfile::Open { rate, connections, .. } => {
+                number("connections", (*connections).into());
+                number("rate", rate.round() as u64);
+            }
+            LoadProfile::Users { users, .. } => number("users", (*users).into()),
+            LoadProfile::Steps { .. } | LoadProfile::Replay { .. } | LoadProfile::Guided { .. } => {}
+        }
+        values.text_mut(slot("host")).extend_from_slice(plan.endpoint.ip().to_string().as_bytes());
+        values.text_mut(slot("output")).extend_from_slice(output.as_bytes());
+        values
+    }
+
+    /// The arguments of a command, its places filled.
+    fn fill(&self, command: &[String], load: Duration, output: &OutputFile) -> Result<Vec<String>, Fault> {
+        let values = self.values(load, &output.path);
+        command[1..].iter().map(|argument| self.filled(argument, &values)).collect()
+    }
+
+    fn filled(&self, text: &str, values: &Values) -> Result<String, Fault> {
+        let template = Template::compile(text, &self.names).map_err(Fault::new)?;
+        let mut out = Vec::new();
+        if !template.write(values, &Feeds::new(&FeedSpecs::default()), Escape::None, &mut out) {
+            return Err(Fault::new(format!("the study's load has nothing to put into '{text}' of the tool's command"))
+                .remedy("write a number there, or choose a load that has it"));
+        }
+        Ok(String::from_utf8(out).expect("texts are made of texts"))
+    }
+
+    fn start(&self, name: &str, arguments: &[String], limit: Duration) -> Result<Outcome, Fault> {
+        let path = program(&[name.to_owned()], self.options)?;
+        let values = self.values(self.plan.measure, "");
+        let environment = self.options.environment.iter();
+        let environment = environment
+            .map(|(name, value)| Ok((name.clone(), self.filled(value, &values)?)))
+            .collect::<Result<Vec<_>, Fault>>()?;
+        let limit_ns = clock::span_ns(limit);
+        process::run(&Job { program: &path, arguments, environment: &environment, limit_ns })
+    }
+
+    /// Runs a command that has to succeed.
+    fn succeed(&self, command: &[String], limit: Duration) -> Result<Outcome, Fault> {
+        let output = OutputFile::new()?;
+        let outcome = self.start(&command[0], &self.fill(command, self.plan.measure, &output)?, limit)?;
+        self.judge(&outcome, false).map_err(|fault| fault.context(program_of(&command[0])))?;
+        Ok(outcome)
+    }
+
+    /// Whether a command ended as it should; `timed` when its time limit is an end like any other.
+    fn judge(&self, outcome: &Outcome, timed: bool) -> Result<(), Fault> {
+        let Some(status) = outcome.status else {
+            if timed {
+                return Ok(());
+            }
+            let took = tare_core::units::show_duration(Duration::from_nanos(outcome.span.1 - outcome.span.0));
+            return Err(Fault::new(format!("the tool had not ended after {took}, and was ended"))
+                .remedy("let it do less, or raise 'within' of protocol 'exec'")
+                .with_log(outcome.log()));
+        };
+        if status.code().is_some_and(|code| self.options.exit_codes.iter().any(|good| i32::from(*good) == code)) {
+            return Ok(());
+        }
+        Err(Fault::new(format!("the tool failed: {}", process::describe(status))).with_log(outcome.log()))
+    }
+}
+
+/// All of what was measured as one row.
+fn second(outcome: &Outcome, concluded: &Concluded) -> SecondRow {
+    let time = |name: &str| concluded.reported.get(name).copied().unwrap_or(0.0);
+    SecondRow {
+        at_ns: outcome.span.1,
+        measured: true,
+        seconds: (outcome.span.1 - outcome.span.0) as f64 / clock::SECOND_NS as f64,
+        operations: concluded.operations,
+        errors: concluded.errors,
+        p50_us: time("p50_us"),
+        p99_us: time("p99_us"),
+        max_us: time("max_us"),
+        ..SecondRow::default()
+    }
+}
+
+/// A file for a tool's result, in a folder of its own; removed when dropped.
+struct OutputFile {
+    path: String,
+    _folder: TempDir,
+}
+
+impl OutputFile {
+    fn new() -> Result<Self, Fault> {
+        let folder = tempfile::Builder::new().prefix("tare-exec-").tempdir();
+        let folder = folder.doing("make a folder for the tool's result")?;
+        Ok(OutputFile { path: folder.path().join("result").display().to_string(), _folder: folder })
+    }
+
+    fn clear(&self) -> Result<(), Fault> {
+        match std::fs::remove_file(&self.path) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                Err(Fault::from_error("remove the result of settling", &error))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// The file's content if the command names it, else what was printed.
+    fn read_or(&self, arguments: &[String], printed: &[u8]) -> Result<String, Fault> {
+        if !arguments.iter().any(|argument| argument.contains(&self.path)) {
+            return Ok(String::from_utf8_lossy(printed).into_owned());
+        }
+        let file = std::fs::File::open(&self.path).doing("open the file to which the tool should write its result")?;
+        let mut text = Vec::new();
+        file.take(RESULT_MAX + 1).read_to_end(&mut text).doing("read the tool's result")?;
+        if text.len() as u64 > RESULT_MAX {
+            return Err(Fault::new("the tool's result is longer than 16 MiB"));
+        }
+        Ok(String::from_utf8_lossy(&text).into_owned())
+    }
+}

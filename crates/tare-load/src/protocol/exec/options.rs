@@ -1,0 +1,347 @@
+//! What a workload may say about a tool.
+
+use super::figure::Wanted;
+use super::parser::{JsonFigure, Parser, Table, Take, compile};
+use super::tools::{TOOLS, ToolRow};
+use crate::script::{Names, Template};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::time::Duration;
+use tare_core::config::{Fields, Node, NodeKind, Place, Problems};
+
+/// More of anything than a command has.
+const ARGUMENTS_MAX: usize = 1000;
+
+/// What stands for something of the load in a command, and what it is.
+pub(super) const PLACES: &[(&str, &str)] = &[
+    ("host", "the service's address"),
+    ("port", "its port"),
+    ("connections", "connections of a closed or open load"),
+    ("pipeline", "operations in flight on each connection of a closed load"),
+    ("rate", "operations a second of an open load, rounded"),
+    ("users", "users of a load of users"),
+    ("seconds", "how long to load, rounded up to whole seconds"),
+    ("seed", "the seed of the trial"),
+    ("cpus", "how many CPUs the tool has"),
+    ("output", "a file whose content is read in place of what the tool prints"),
+];
+
+/// The options, every default filled in.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Options {
+    /// The program and its arguments, with places.
+    pub command: Vec<String>,
+    /// How its result is read.
+    pub parser: Parser,
+    /// What one operation is called.
+    pub operation: String,
+    /// Commands that write the data set, in order.
+    pub populate: Vec<Vec<String>>,
+    /// A command that succeeds when the service is ready; none asks for an accepted connection.
+    pub ready: Option<Vec<String>>,
+    /// What is added to the environment, with places.
+    pub environment: BTreeMap<String, String>,
+    /// Exit codes that are a success.
+    pub exit_codes: Vec<u8>,
+    /// How long a command may take; none is the time measured and half a minute.
+    pub within: Option<Duration>,
+    /// Whether the command also runs while the load settles.
+    pub settle: bool,
+    /// The Debian package that has the program, for the message that it is missing.
+    pub package: Option<String>,
+    /// The share of its CPUs above which the tool may be what was measured.
+    pub busy_max: f64,
+}
+
+/// The names of [`PLACES`].
+pub(super) fn places() -> Names {
+    let mut names = Names::default();
+    for (name, _) in PLACES {
+        names.declare(name).expect("the names of the table are names");
+    }
+    names
+}
+
+/// Checks a user's options and writes them down.
+pub(super) fn read(node: &Node, problems: &mut Problems) -> Option<serde_json::Value> {
+    let before = problems.len();
+    let names = places();
+    let mut fields = Fields::of(node, "protocol 'exec'", problems)?;
+    let command = fields.require("command", problems).and_then(|node| read_command(node, &names, problems));
+    let program = command.as_ref().and_then(|command| command.first()).map(|path| program_of(path).to_owned());
+    let row = program.as_deref().and_then(ToolRow::find);
+    let parser = match fields.get("parser") {
+        Some(node) => read_parser(node, problems),
+        None if row.is_none() => {
+            let known: Vec<&str> = TOOLS.iter().map(|row| row.name).collect();
+            let hint = format!("one of {}, or json:, regex: or csv:", known.join(", "));
+            fields.require("parser", problems);
+            problems.add(node.place, "nothing says how this tool's result is read", hint);
+            None
+        }
+        None => row.map(|row| (row.parser(), Some(row))),
+    };
+    let row = parser.as_ref().and_then(|(_, row)| *row);
+    let operation = fields.text("operation", problems);
+    let operation = operation.unwrap_or_else(|| row.map_or("operation", |row| row.operation).to_owned());
+    let populate = fields.get("populate").map(|node| read_commands(node, &names, problems)).unwrap_or_default();
+    let ready = fields.get("ready").and_then(|node| read_command(node, &names, problems));
+    let environment =
+        fields.get("environment").map(|node| read_environment(node, &names, problems)).unwrap_or_default();
+    let exit_codes = fields.get("exit_codes").map_or_else(|| vec![0], |node| read_codes(node, problems));
+    let within = fields.duration("within", problems);
+    let settle = fields.boolean("settle", problems).unwrap_or(true);
+    let package = fields.text("package", problems).or_else(|| row.and_then(|row| row.package).map(str::to_owned));
+    let busy_max = fields.get("busy_max").map_or(Some(0.98), |node| node.percent(problems)).unwrap_or(0.98);
+    fields.finish(problems);
+    if problems.len() > before {
+        return None;
+    }
+    let (command, parser) = (command?, parser?.0);
+    let options = Options {
+        command,
+        parser,
+        operation,
+        populate,
+        ready,
+        environment,
+        exit_codes,
+        within,
+        settle,
+        package,
+        busy_max,
+    };
+    Some(serde_json::to_value(options).expect("plain data"))
+}
+
+/// The last part of a program's path.
+pub(super) fn program_of(path: &str) -> &str {
+    path.rsplit('/').next().unwrap_or(path)
+}
+
+fn read_command(node: &Node, names: &Names, problems: &mut Problems) -> Option<Vec<String>> {
+    let NodeKind::List(items) = &node.kind else {
+        let message = format!("a command is a list of a program and its arguments, this is {}", node.describe());
+        problems.add(node.place, message, "write [program, argument, ...]; no shell reads it");
+        return None;
+    };
+    if items.is_empty() || items.len() > ARGUMENTS_MAX {
+        problems.add(node.place, format!("a command of {} parts starts nothing", items.len()), "");
+        return None;
+    }
+    let mut command = Vec::new();
+    for item in items {
+        command.push(Template::read(item, names, problems)?);
+    }
+    let program = &command[0];
+    if program.contains("${") || program.is_empty() || (program.contains('/') && !program.starts_with('/')) {
+        let hint = "write a name that is looked for in PATH, or an absolute path";
+        problems.add(items[0].place, format!("'{program}' cannot be the program"), hint);
+        return None;
+    }
+    Some(command)
+}
+
+fn read_commands(node: &Node, names: &Names, problems: &mut Problems) -> Vec<Vec<String>> {
+    let NodeKind::List(items) = &node.kind else {
+        problems.add(node.place, "a list of commands is wanted here, each a list", "write - [program, argument]");
+        return Vec::new();
+    };
+    items.iter().filter_map(|item| read_command(item, names, problems)).collect()
+}
+
+fn read_environment(node: &Node, names: &Names, problems: &mut Problems) -> BTreeMap<String, String> {
+    let Some(fields) = Fields::of(node, "the environment", problems) else { return BTreeMap::new() };
+    let mut environment = BTreeMap::new();
+    for (name, place, value) in fields.entries() {
+        if name.is_empty() || name.contains(['=', '\0']) {
+            problems.add(*place, format!("'{name}' cannot name a variable"), "");
+        }
+        if let Some(value) = Template::read(value, names, problems) {
+            environment.insert(name.clone(), value);
+        }
+    }
+    environment
+}
+
+fn read_codes(node: &Node, problems: &mut Problems) -> Vec<u8> {
+    let items = node.items(problems).unwrap_or_default();
+    items.iter().filter_map(|item| item.integer(0..=255, problems)).map(|code| code as u8).collect()
+}
+
+type ReadParser = (Parser, Option<&'static ToolRow>);
+
+fn read_parser(node: &Node, problems: &mut Problems) -> Option<ReadParser> {
+    if let NodeKind::Scalar { text, .. } = &node.kind {
+        let Some(row) = ToolRow::find(text) else {
+            let known: Vec<&str> = TOOLS.iter().map(|row| row.name).collect();
+            Node::unknown(text, node.place, "parser", &known, problems);
+            return None;
+        };
+        return Some((row.parser(), Some(row)));
+    }
+    let (kind, place, value) = node.kind("a parser", problems)?;
+    let parser = match kind {
+        "json" => read_json(value, problems),
+        "regex" => read_regex(value, problems),
+        "csv" => read_csv(value, problems),
+        other => {
+            Node::unknown(other, place, "kind of parser", &["json", "regex", "csv"], problems);
+            None
+        }
+    };
+    parser.map(|parser| (parser, None))
+}
+
+fn check_figure(name: &str, place: Place, problems: &mut Problems) {
+    if let Err(message) = Wanted::read(name) {
+        problems.add(place, message, "write a unit behind a time: p99_ms");
+    }
+}
+
+/// Without one of these nothing follows from what is found.
+fn check_enough<'a>(names: impl Iterator<Item = &'a str>, place: Place, problems: &mut Problems) {
+    let main = ["throughput", "operations", "answered"];
+    let base = |name: &str| name.split('_').next().unwrap_or_default().to_owned();
+    if !names.into_iter().any(|name| main.contains(&base(name).as_str())) {
+        let message = "neither a throughput nor a number of operations is read";
+        problems.add(place, message, format!("add one of {}", main.join(", ")));
+    }
+}
+
+fn read_json(node: &Node, problems: &mut Problems) -> Option<Parser> {
+    let fields = Fields::of(node, "parser 'json'", problems)?;
+    let mut figures = Vec::new();
+    for (figure, place, value) in fields.entries() {
+        check_figure(figure, *place, problems);
+        let at: Vec<String> = value.items(problems)?.iter().filter_map(|item| item.text(problems)).collect();
+        for (pointer, item) in at.iter().zip(value.items(problems)?) {
+            if !pointer.starts_with('/') {
+                problems.add(
+                    item.place,
+                    format!("'{pointer}' is no JSON pointer"),
+                    "write /a/b for {\"a\": {\"b\": 1}}",
+                );
+            }
+        }
+        figures.push(JsonFigure { figure: figure.clone(), at, take: Take::Sum });
+    }
+    check_enough(figures.iter().map(|figure| figure.figure.as_str()), node.place, problems);
+    Some(Parser::Json(figures))
+}
+
+fn read_regex(node: &Node, problems: &mut Problems) -> Option<Parser> {
+    let (mut patterns, mut names) = (Vec::new(), Vec::new());
+    for item in node.items(problems)? {
+        let pattern = item.text(problems)?;
+        match compile(&pattern) {
+            Ok(regex) => {
+                let groups: Vec<&str> = regex.capture_names().flatten().collect();
+                if groups.is_empty() {
+                    problems.add(item.place, "this pattern has no named group", "write (?<throughput>[0-9.]+)");
+                }
+                groups.iter().for_each(|name| check_figure(name, item.place, problems));
+                names.extend(groups.into_iter().map(str::to_owned));
+            }
+            Err(message) => {
+                let last = message.lines().last().unwrap_or_default().trim().to_owned();
+                problems.add(item.place, format!("this is no regular expression: {last}"), "");
+            }
+        }
+        patterns.push(pattern);
+    }
+    check_enough(names.iter().map(String::as_str), node.place, problems);
+    Some(Parser::Regex(patterns))
+}
+
+fn read_csv(node: &Node, problems: &mut Problems) -> Option<Parser> {
+    let mut fields = Fields::of(node, "parser 'csv'", problems)?;
+    let mut read_map = |name, what: &str, problems: &mut Problems| -> BTreeMap<String, (Place, String)> {
+        let Some(node) = fields.get(name) else { return BTreeMap::new() };
+        let Some(entries) = Fields::of(node, what.to_owned(), problems) else { return BTreeMap::new() };
+        let entry = |(key, place, value): &(String, Place, Node), problems: &mut Problems| {
+            Some((key.clone(), (*place, value.text(problems)?)))
+        };
+        entries.entries().iter().filter_map(|found| entry(found, problems)).collect()
+    };
+    let columns = read_map("columns", "the columns", problems);
+    let row = read_map("row", "the row", problems);
+    for (figure, (place, _)) in &columns {
+        check_figure(figure, *place, problems);
+    }
+    check_enough(columns.keys().map(String::as_str), node.place, problems);
+    let separator = fields.text("separator", problems).unwrap_or_else(|| ",".to_owned());
+    fields.finish(problems);
+    let plain =
+        |map: BTreeMap<String, (Place, String)>| map.into_iter().map(|(key, (_, value))| (key, value)).collect();
+    let mut characters = separator.chars();
+    match (characters.next(), characters.next()) {
+        (Some(separator), None) => Some(Parser::Csv(Table { columns: plain(columns), row: plain(row), separator })),
+        _ => {
+            problems.add(node.place, format!("'{separator}' cannot separate fields"), "write one character");
+            None
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(text: &str) -> Result<Options, Vec<String>> {
+        let mut problems = Problems::new("workload.yaml", text);
+        let node = tare_core::config::parse(text, &mut problems).unwrap();
+        match read(&node, &mut problems) {
+            Some(options) => Ok(serde_json::from_value(options).unwrap()),
+            None => Err(problems.into_vec().iter().map(ToString::to_string).collect()),
+        }
+    }
+
+    #[test]
+    fn a_known_program_brings_its_parser() {
+        let options = check("command: [/opt/wrk, \"http://${host}:${port}/\", --latency]\n").unwrap();
+        assert_eq!(options.parser, ToolRow::find("wrk").unwrap().parser());
+        assert_eq!((options.operation.as_str(), options.package.as_deref()), ("request", Some("wrk")));
+        assert_eq!((options.exit_codes, options.settle, options.within), (vec![0], true, None));
+    }
+
+    #[test]
+    fn an_own_parser_is_read() {
+        let text = "command: [x]\nparser: {json: {throughput: /rps, operations: [/r, /w], p99_ms: /l/p99}}\n";
+        let Parser::Json(figures) = check(text).unwrap().parser else { panic!("not JSON") };
+        assert_eq!(figures.iter().map(|figure| figure.at.len()).collect::<Vec<_>>(), [1, 2, 1]);
+        let text =
+            "command: [x]\nparser: {csv: {columns: {throughput: rps}, row: {test: SET}}}\npopulate: [[a, b], [c]]\n";
+        let options = check(text).unwrap();
+        assert_eq!(options.populate.len(), 2);
+        assert!(matches!(options.parser, Parser::Csv(Table { separator: ',', .. })));
+        assert!(check("command: [x]\nparser: {regex: '(?<throughput>\\d+)/s'}\n").is_ok());
+    }
+
+    #[test]
+    fn every_mistake_has_its_place() {
+        let found = |text: &str| check(text).unwrap_err().join("\n");
+        let cases = [
+            ("parser: wrk\n", 1, "no 'command'"),
+            ("command: wrk -t1\n", 1, "no shell reads it"),
+            ("command: [bin/wrk]\n", 1, "cannot be the program"),
+            ("command: [wrk, '${hots}']\n", 1, "'${hots}' is no value"),
+            ("command: [unheard-of]\n", 1, "how this tool's result is read"),
+            ("command: [x]\nparser: wrq\n", 2, "did you mean 'wrk'"),
+            ("command: [x]\nparser: {jsn: {}}\n", 2, "did you mean 'json'"),
+            ("command: [x]\nparser:\n  json: {throughput: rps}\n", 3, "no JSON pointer"),
+            ("command: [x]\nparser:\n  json: {p98: /x, operations: /y}\n", 3, "no figure 'p98'"),
+            ("command: [x]\nparser:\n  json: {p99_ms: /x}\n", 3, "neither a throughput"),
+            ("command: [x]\nparser:\n  regex: '(?<throughput>'\n", 3, "no regular expression"),
+            ("command: [x]\nparser:\n  regex: 'x'\n", 3, "no named group"),
+            ("command: [wrk]\nexit_codes: [300]\n", 2, "out of range"),
+            ("command: [wrk]\npopulate: [a, b]\n", 2, "a command is a list"),
+            ("command: [wrk]\nwithn: 3s\n", 2, "did you mean 'within'"),
+        ];
+        for (text, line, wanted) in cases {
+            let found = found(text);
+            assert!(found.contains(&format!("workload.yaml:{line}:")) && found.contains(wanted), "{text}: {found}");
+        }
+    }
+}

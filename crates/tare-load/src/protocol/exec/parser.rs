@@ -1,0 +1,253 @@
+//! Reading a tool's result as a declared parser says.
+
+use super::figure::{Figures, Wanted};
+use crate::script::parse_csv;
+use regex::Regex;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use std::collections::BTreeMap;
+use tare_core::fault::{Doing, Fault};
+
+/// How a result is read; figures are named with their units, `p99_ms`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub(super) enum Parser {
+    /// By JSON pointers.
+    Json(Vec<JsonFigure>),
+    /// By regular expressions whose named groups are figures. A figure is taken from the first expression that finds
+    /// it; `wrong` and `errors` are added up over all of them.
+    Regex(Vec<String>),
+    /// By the columns of one row of a table.
+    Csv(Table),
+}
+
+/// A figure of a JSON document.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct JsonFigure {
+    /// The figure, with its unit.
+    pub figure: String,
+    /// Pointers (RFC 6901). In the last part, `*` at the end stands for any ending and adds up what it finds, and `!x`
+    /// for all but x.
+    pub at: Vec<String>,
+    /// What is made of them.
+    pub take: Take,
+}
+
+/// What is made of several values of one figure.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum Take {
+    /// The first that is there.
+    First,
+    /// Their sum.
+    Sum,
+    /// The only one that is not 0; none if there are several, as percentiles cannot be added.
+    Only,
+}
+
+/// A table whose columns are figures.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Table {
+    /// By figure with its unit: the column's name in the first line.
+    pub columns: BTreeMap<String, String>,
+    /// Which row, by columns and their values; with none there must be one row.
+    pub row: BTreeMap<String, String>,
+    /// Between fields.
+    pub separator: char,
+}
+
+impl Parser {
+    /// The figures in a tool's output.
+    ///
+    /// # Errors
+    /// When the output is not of the form that the parser reads, or holds several results.
+    pub(super) fn read(&self, output: &str) -> Result<Figures, Fault> {
+        match self {
+            Parser::Json(figures) => read_json(figures, output),
+            Parser::Regex(patterns) => read_regex(patterns, output),
+            Parser::Csv(table) => read_table(table, output),
+        }
+    }
+}
+
+fn wanted(name: &str) -> Result<Wanted, Fault> {
+    Wanted::read(name).map_err(Fault::new)
+}
+
+fn read_json(wants: &[JsonFigure], output: &str) -> Result<Figures, Fault> {
+    let document = document(output)?;
+    let mut figures = Figures::default();
+    for want in wants {
+        let figure = wanted(&want.figure)?;
+        let values: Vec<f64> = want.at.iter().filter_map(|pointer| find(&document, pointer, figure)).collect();
+        let value = match want.take {
+            Take::First => values.first().copied(),
+            Take::Sum => (!values.is_empty()).then(|| values.iter().sum()),
+            Take::Only => {
+                let mut found = values.iter().filter(|value| **value != 0.0);
+                found.next().copied().filter(|_| found.next().is_none())
+            }
+        };
+        if let Some(value) = value {
+            figures.add(figure, value);
+        }
+    }
+    Ok(figures)
+}
+
+/// The JSON document in an output: all of it, or from the first line that starts one to the last that ends one.
+fn document(output: &str) -> Result<Value, Fault> {
+    let whole = serde_json::from_str(output);
+    if let Ok(document) = whole {
+        return Ok(document);
+    }
+    let starts = output.match_indices(['{', '[']).map(|(at, _)| at);
+    let from = starts.into_iter().find(|at| *at == 0 || output.as_bytes()[at - 1] == b'\n');
+    let to = output.rfind(['}', ']']).map(|at| at + 1);
+    match (from, to) {
+        (Some(from), Some(to)) if from < to => serde_json::from_str(&output[from..to]),
+        _ => whole,
+    }
+    .doing("read the tool's result as JSON")
+}
+
+/// The number at a pointer.
+fn find(document: &Value, pointer: &str, figure: Wanted) -> Option<f64> {
+    let number = |value: &Value| match value {
+        Value::Number(number) => figure.value(&number.to_string()),
+        Value::String(text) => figure.value(text),
+        _ => None,
+    };
+    let (folder, last) = pointer.rsplit_once('/')?;
+    let chosen: Box<dyn Fn(&str) -> bool> = match (last.strip_suffix('*'), last.strip_prefix('!')) {
+        (Some(start), _) => Box::new(move |key: &str| key.starts_with(start)),
+        (None, Some(not)) => Box::new(move |key: &str| key != not),
+        (None, None) => return number(document.pointer(pointer)?),
+    };
+    let members = document.pointer(folder)?.as_object()?;
+    Some(members.iter().filter(|(key, _)| chosen(key)).filter_map(|(_, value)| number(value)).sum())
+}
+
+/// A pattern as Tare reads it: `^` and `$` stand for the ends of lines.
+pub(super) fn compile(pattern: &str) -> Result<Regex, String> {
+    regex::RegexBuilder::new(pattern).multi_line(true).size_limit(1 << 20).build().map_err(|error| error.to_string())
+}
+
+fn read_regex(patterns: &[String], output: &str) -> Result<Figures, Fault> {
+    let mut figures = Figures::default();
+    for pattern in patterns {
+        let regex = compile(pattern).map_err(Fault::new)?;
+        let mut found = Figures::default();
+        for captures in regex.captures_iter(output) {
+            for name in regex.capture_names().flatten() {
+                let figure = wanted(name)?;
+                let Some(value) = captures.name(name).and_then(|text| figure.value(text.as_str())) else { continue };
+                if figures.has(figure) && !figure.adds_up() {
+                    continue;
+                }
+                if found.has(figure) && !figure.adds_up() {
+                    return Err(several(&format!("'{name}' stands in it more than once")));
+                }
+                found.add(figure, value);
+            }
+        }
+        figures.merge(&found);
+    }
+    Ok(figures)
+}
+
+fn several(what: &str) -> Fault {
+    Fault::new(format!("the tool's output holds several results: {what}"))
+        .remedy("let the tool do one thing in a run, or let the parser say which result is meant")
+}
+
+fn read_table(table: &Table, output: &str) -> Result<Figures, Fault> {
+    let rows =
+        parse_csv(output, table.separator).map_err(|message| Fault::new(format!("the tool's table: {message}")))?;
+    let mut rows = rows.iter().map(|(_, row)| row);
+    let named = |header: &Vec<String>| table.columns.values().chain(table.row.keys()).all(|name| header.contains(name));
+    // What a tool prints before its table does not name the columns.
+    let Some(header) = rows.find(|row| named(row)) else {
+        let names: Vec<&str> = table.columns.values().chain(table.row.keys()).map(String::as_str).collect();
+        return Err(Fault::new(format!("the tool's output has no line with the columns {}", names.join(", "))));
+    };
+    let column = |name: &String| header.iter().position(|known| known == name);
+    let cell = |row: &'_ [String], name: &String| column(name).and_then(|at| row.get(at)).cloned();
+    let fits = |row: &&Vec<String>| table.row.iter().all(|(name, value)| cell(row, name).as_ref() == Some(value));
+    let mut fitting = rows.filter(fits);
+    let Some(row) = fitting.next() else {
+        return Err(Fault::new("the tool's table has no row that is asked for"));
+    };
+    if fitting.next().is_some() {
+        return Err(several("several rows fit"));
+    }
+    let mut figures = Figures::default();
+    for (figure, name) in &table.columns {
+        let figure = wanted(figure)?;
+        if let Some(value) = cell(row, name).and_then(|text| figure.value(&text)) {
+            figures.add(figure, value);
+        }
+    }
+    Ok(figures)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn figures(found: &[(&str, f64)]) -> Figures {
+        let mut figures = Figures::default();
+        found.iter().for_each(|(name, value)| figures.add(Wanted::read(name).unwrap(), *value));
+        figures
+    }
+
+    fn json(figure: &str, at: &[&str], take: Take) -> JsonFigure {
+        JsonFigure { figure: figure.into(), at: at.iter().map(|at| (*at).to_owned()).collect(), take }
+    }
+
+    #[test]
+    fn pointers_find_add_up_and_refuse_what_cannot_be_added() {
+        let output = r#"starting
+            {"a": {"n": 3, "m": 4}, "p": {"x": 7, "y": 0}, "q": {"x": 7, "y": 8}, "codes": {"200": 5, "201": 1, "500": 2}}
+            "#
+        .replace("            {", "{");
+        let parser = Parser::Json(vec![
+            json("throughput", &["/none", "/a/n", "/a/m"], Take::First),
+            json("operations", &["/codes/2*"], Take::Sum),
+            json("errors", &["/codes/!200", "/a/n"], Take::Sum),
+            json("p50_ms", &["/p/x", "/p/y"], Take::Only),
+            json("p99_ms", &["/q/x", "/q/y"], Take::Only),
+        ]);
+        let wanted = figures(&[("throughput", 3.0), ("operations", 6.0), ("errors", 6.0), ("p50", 7000.0)]);
+        assert_eq!(parser.read(&output), Ok(wanted));
+        assert!(parser.read("no json at all").unwrap_err().message.contains("as JSON"));
+        assert!(parser.read("{\n").is_err());
+    }
+
+    #[test]
+    fn groups_are_figures_and_two_results_are_refused() {
+        let patterns =
+            [r"^rate: (?<throughput>\S+)", r"alt: (?<throughput>\S+)", r"e=(?<errors>\d+)", r"f=(?<errors>\d+)"];
+        let parser = Parser::Regex(patterns.iter().map(|pattern| (*pattern).to_owned()).collect());
+        let wanted = figures(&[("throughput", 1200.0), ("errors", 6.0)]);
+        assert_eq!(parser.read("rate: 1.2k\nalt: 5 alt: 6\ne=1 e=2\nf=3"), Ok(wanted));
+        assert!(parser.read("rate: 1\nrate: 2\n").unwrap_err().message.contains("several results"));
+        assert_eq!(parser.read("nothing"), Ok(Figures::default()));
+    }
+
+    #[test]
+    fn a_row_of_a_table_is_chosen_by_its_columns() {
+        let pair = |(a, b): (&str, &str)| (a.to_owned(), b.to_owned());
+        let table = |row: &[(&str, &str)]| {
+            let columns = [("throughput", "rps"), ("p99_ms", "p99")].map(pair).into();
+            Parser::Csv(Table { columns, row: row.iter().copied().map(pair).collect(), separator: ',' })
+        };
+        let output = "hello, world\n\"test\",\"rps\",\"p99\"\n\"SET\",\"5.5\",\"0.2\"\n\"GET\",\"6\",\"0.1\"\n";
+        assert_eq!(table(&[("test", "GET")]).read(output), Ok(figures(&[("throughput", 6.0), ("p99", 100.0)])));
+        assert!(table(&[]).read(output).unwrap_err().message.contains("several results"));
+        assert!(table(&[("test", "PUT")]).read(output).unwrap_err().message.contains("no row"));
+        assert!(table(&[("name", "GET")]).read(output).unwrap_err().message.contains("the columns p99, rps, name"));
+    }
+}

@@ -1,0 +1,248 @@
+//! A tool as a process: started in a group of its own, bounded in time and output, and ended with all it has started.
+
+use crate::clock;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open};
+use std::io::Read;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, channel};
+use std::time::Duration;
+use tare_core::fault::{Doing, Fault};
+
+/// What a tool may print; one that prints more is ended.
+const OUTPUT_MAX: usize = 16 << 20;
+/// The end of its standard error that is kept for messages.
+const STDERR_KEPT: usize = 8 << 10;
+/// How often it is looked whether the load shall end.
+const LOOK_NS: u64 = 50_000_000;
+/// How long a tool that was told to end may take before it is killed.
+const GRACE_NS: u64 = 1_000_000_000;
+/// How long its output may stay open after it has ended: somebody else holds it then.
+const DRAIN: Duration = Duration::from_secs(1);
+
+/// Raised by SIGTERM and SIGINT.
+static ENDING: AtomicBool = AtomicBool::new(false);
+
+extern "C" fn raise(_signal: libc::c_int) {
+    ENDING.store(true, Ordering::Relaxed);
+}
+
+/// Lets SIGTERM and SIGINT end a running tool before they end this process.
+pub(super) fn end_on_signals() {
+    for signal in [libc::SIGTERM, libc::SIGINT] {
+        let handler: extern "C" fn(libc::c_int) = raise;
+        // SAFETY: the handler stores to an atomic and does nothing else, which is safe in a signal handler.
+        unsafe { libc::signal(signal, handler as libc::sighandler_t) };
+    }
+}
+
+/// What shall run.
+pub(super) struct Job<'a> {
+    /// The program, as a path, and its arguments.
+    pub program: &'a Path,
+    pub arguments: &'a [String],
+    pub environment: &'a [(String, String)],
+    /// How long it may take, ns.
+    pub limit_ns: u64,
+}
+
+/// How it went.
+#[derive(Debug)]
+pub(super) struct Outcome {
+    /// How it ended; none when its time was over.
+    pub status: Option<ExitStatus>,
+    pub stdout: Vec<u8>,
+    /// The end of it.
+    pub stderr: String,
+    /// CPU time of it and of what it waited for, ns.
+    pub cpu_ns: u64,
+    /// CLOCK_MONOTONIC when it began and ended.
+    pub span: (u64, u64),
+}
+
+impl Outcome {
+    /// The end of what it printed, for messages.
+    pub(super) fn log(&self) -> String {
+        let stdout = String::from_utf8_lossy(&self.stdout);
+        let lines: Vec<&str> = stdout.lines().collect();
+        let last = lines[lines.len().saturating_sub(15)..].join("\n");
+        [self.stderr.trim_end(), last.as_str()]
+            .iter()
+            .filter(|part| !part.is_empty())
+            .copied()
+            .collect::<Vec<_>>()
+            .join("\n")
+    }
+}
+
+/// Finds a program: an absolute path, or a name in the folders of PATH.
+pub(super) fn find_program(name: &str) -> Option<PathBuf> {
+    let runs = |path: &PathBuf| path.is_file() && rustix::fs::access(path, rustix::fs::Access::EXEC_OK).is_ok();
+    if name.starts_with('/') {
+        return Some(PathBuf::from(name)).filter(runs);
+    }
+    let folders = std::env::var_os("PATH").unwrap_or_else(|| "/usr/local/bin:/usr/bin:/bin".into());
+    std::env::split_paths(&folders).map(|folder| folder.join(name)).find(runs)
+}
+
+/// Runs a job to its end, its time limit, or the end of the load.
+///
+/// # Errors
+/// When it could not be started, printed too much, or the load was ended.
+pub(super) fn run(job: &Job) -> Result<Outcome, Fault> {
+    let mut command = Command::new(job.program);
+    command.args(job.arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    // Numbers are written alike everywhere.
+    command.env("LC_ALL", "C").envs(job.environment.iter().map(|(name, value)| (name, value)));
+    command.process_group(0);
+    // SAFETY: between fork and exec only prctl(2) and signal(2) are called, which are plain system calls.
+    unsafe { command.pre_exec(die_with_parent) };
+    let cpu_before_ns = children_cpu_ns();
+    let began_ns = clock::monotonic_ns();
+    let mut running = Running::start(command, job.program)?;
+    let ended = running.wait(began_ns.saturating_add(job.limit_ns));
+    let ended_ns = clock::monotonic_ns();
+    running.end_group();
+    let stdout = running.stdout.recv_timeout(DRAIN);
+    let stderr = running.stderr.recv_timeout(DRAIN).unwrap_or_default();
+    let (stdout, whole) = stdout.unwrap_or_default();
+    let status = ended?;
+    if !whole && status.is_some() {
+        return Err(Fault::new(format!("{} printed more than 16 MiB, or handed its output on", job.program.display())));
+    }
+    let stderr = String::from_utf8_lossy(&stderr.0).into_owned();
+    Ok(Outcome { status, stdout, stderr, cpu_ns: children_cpu_ns() - cpu_before_ns, span: (began_ns, ended_ns) })
+}
+
+/// Called in the child: it shall not outlive a load process that is killed.
+fn die_with_parent() -> std::io::Result<()> {
+    // SAFETY: PR_SET_PDEATHSIG takes a signal number and changes nothing but this process; the dispositions set by
+    // `end_on_signals` are reset to the default by exec, as handlers always are.
+    if unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) } != 0 {
+        return Err(std::io::Error::last_os_error());
+    }
+    Ok(())
+}
+
+/// CPU time, user and system, of all children that were waited for, ns.
+fn children_cpu_ns() -> u64 {
+    // SAFETY: rusage is plain data for which zeros are valid, and getrusage(2) writes nothing but it.
+    let usage = unsafe {
+        let mut usage: libc::rusage = std::mem::zeroed();
+        libc::getrusage(libc::RUSAGE_CHILDREN, &mut usage);
+        usage
+    };
+    let ns = |time: libc::timeval| time.tv_sec as u64 * clock::SECOND_NS + time.tv_usec as u64 * 1000;
+    ns(usage.ru_utime) + ns(usage.ru_stime)
+}
+
+/// What a pipe gave, and whether that was all of it.
+type Read1 = (Vec<u8>, bool);
+
+struct Running {
+    child: Child,
+    group: Pid,
+    stdout: Receiver<Read1>,
+    stderr: Receiver<Read1>,
+    gone: bool,
+}
+
+impl Running {
+    fn start(mut command: Command, program: &Path) -> Result<Running, Fault> {
+        let mut child = command.spawn().doing(format_args!("start {}", program.display()))?;
+        let group = Pid::from_child(&child);
+        let stdout = child.stdout.take().expect("standard output is piped");
+        let stderr = child.stderr.take().expect("standard error is piped");
+        let (stdout, stderr) = (collect(stdout, keep_start), collect(stderr, keep_end));
+        Ok(Running { child, group, stdout, stderr, gone: false })
+    }
+
+    /// Waits for the end; `None` when the deadline came first.
+    fn wait(&mut self, deadline_ns: u64) -> Result<Option<ExitStatus>, Fault> {
+        let handle = pidfd_open(self.group, PidfdFlags::empty()).doing("watch the tool")?;
+        loop {
+            if let Some(status) = self.child.try_wait().doing("wait for the tool")? {
+                self.gone = true;
+                return Ok(Some(status));
+            }
+            if ENDING.load(Ordering::Relaxed) {
+                return Err(Fault::new("interrupted"));
+            }
+            let left_ns = deadline_ns.saturating_sub(clock::monotonic_ns());
+            if left_ns == 0 {
+                return Ok(None);
+            }
+            let wait: Timespec = clock::timespec(left_ns.min(LOOK_NS));
+            // Whatever wakes it, the loop looks.
+            let _ = poll(&mut [PollFd::new(&handle, PollFlags::IN)], Some(&wait));
+        }
+    }
+
+    /// Ends the tool and whatever it has started, kindly first.
+    fn end_group(&mut self) {
+        let deadline_ns = clock::monotonic_ns() + GRACE_NS;
+        if !self.gone {
+            let _ = kill_process_group(self.group, Signal::TERM);
+            while clock::monotonic_ns() < deadline_ns && !matches!(self.child.try_wait(), Ok(Some(_))) {
+                std::thread::sleep(Duration::from_millis(5));
+            }
+        }
+        // A group that is gone is what is wanted.
+        let _ = kill_process_group(self.group, Signal::KILL);
+        let _ = self.child.wait();
+        self.gone = true;
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        if !self.gone {
+            self.end_group();
+        }
+    }
+}
+
+/// Adds a piece to what is kept; false when no more is wanted.
+type Keep = fn(&mut Vec<u8>, &[u8]) -> bool;
+
+fn keep_start(kept: &mut Vec<u8>, piece: &[u8]) -> bool {
+    kept.extend_from_slice(piece);
+    kept.len() <= OUTPUT_MAX
+}
+
+fn keep_end(kept: &mut Vec<u8>, piece: &[u8]) -> bool {
+    kept.extend_from_slice(piece);
+    let surplus = kept.len().saturating_sub(STDERR_KEPT);
+    kept.drain(..surplus);
+    true
+}
+
+/// Reads a pipe to its end in a thread of its own. A tool whose pipe is closed early ends by SIGPIPE.
+fn collect(mut pipe: impl Read + Send + 'static, keep: Keep) -> Receiver<Read1> {
+    let (out, result) = channel();
+    std::thread::spawn(move || {
+        let (mut kept, mut piece, mut whole) = (Vec::new(), [0; 16 << 10], true);
+        while let Ok(length @ 1..) = pipe.read(&mut piece) {
+            whole = keep(&mut kept, &piece[..length]);
+            if !whole {
+                break;
+            }
+        }
+        drop(pipe);
+        // Nobody waits for the output of a tool that was given up.
+        let _ = out.send((kept, whole));
+    });
+    result
+}
+
+/// How a process ended, in words.
+pub(super) fn describe(status: ExitStatus) -> String {
+    match (status.code(), status.signal()) {
+        (Some(code), _) => format!("exit code {code}"),
+        (None, Some(signal)) => format!("killed by signal {signal}"),
+        (None, None) => status.to_string(),
+    }
+}

@@ -1,0 +1,173 @@
+//! Tools that are a line of shell: how they are started, bounded, judged and ended.
+
+use super::*;
+use serde_json::json;
+use std::time::Instant;
+use tare_core::config::{Problems, parse};
+use tare_core::units::CpuSet;
+
+/// A tool that prints what the parser wants.
+const GOOD: &str = "echo rate: 100; echo done: 50; echo p99: 2ms";
+
+fn options(text: &str) -> serde_json::Value {
+    let mut problems = Problems::new("workload.yaml", text);
+    let node = parse(text, &mut problems).unwrap();
+    options::read(&node, &mut problems).unwrap_or_else(|| panic!("{:#?}", problems.into_vec()))
+}
+
+/// Options with a shell as the tool, and further lines.
+fn shell(script: &str, more: &str) -> serde_json::Value {
+    let regex = r"['rate: (?<throughput>\S+)', 'done: (?<operations>\d+)', 'p99: (?<p99>\S+)', 'bad: (?<errors>\d+)']";
+    options(&format!("command: [/bin/sh, -c, {script:?}]\nparser: {{regex: {regex}}}\n{more}"))
+}
+
+fn plan(options: serde_json::Value) -> LoadPlan {
+    serde_json::from_value(json!({
+        "task": "run", "protocol": "exec", "options": options, "endpoint": "127.0.0.1:9",
+        "profile": {"closed": {"connections": 7, "pipeline": 3}},
+        "settle": {"secs": 0, "nanos": 0}, "measure": {"secs": 2, "nanos": 0}, "timeout": {"secs": 1, "nanos": 0},
+        "seed": 11, "cpus": CpuSet::default(),
+    }))
+    .unwrap()
+}
+
+fn run(plan: &LoadPlan) -> (Vec<SecondRow>, Result<LoadSummary, Fault>) {
+    let mut rows = Vec::new();
+    let result = drive(plan, &mut |line| {
+        if let LoadLine::Second(row) = line {
+            rows.push(row);
+        }
+        Ok(())
+    });
+    (rows, result)
+}
+
+fn fault(options: serde_json::Value) -> Fault {
+    run(&plan(options)).1.expect_err("it cannot go well")
+}
+
+#[test]
+fn what_a_tool_reports_becomes_a_summary() {
+    let (rows, summary) = run(&plan(shell(&format!("{GOOD}; echo bad: 3"), "operation: get\n")));
+    let summary = summary.unwrap();
+    let operation = &summary.operations["get"];
+    assert_eq!((operation.count, operation.errors, operation.service_time.as_str()), (50, 3, ""));
+    assert_eq!(summary.reported, BTreeMap::from([("p99_us".to_owned(), 2000.0), ("throughput".to_owned(), 100.0)]));
+    assert!(summary.measure_end_ns > summary.measure_start_ns && summary.saturated.is_none());
+    assert_eq!(rows.iter().map(|row| (row.measured, row.operations)).collect::<Vec<_>>(), [(true, 0), (true, 50)]);
+}
+
+#[test]
+fn places_are_filled_from_the_plan() {
+    let script =
+        format!("{GOOD}; echo bad: ${{host}}-${{port}}-${{connections}}-${{pipeline}}-${{seconds}}-${{seed}}-$X");
+    let summary = run(&plan(shell(&script, "environment: {X: \"${cpus}!\"}\n"))).1.unwrap();
+    let command = &summary.facts["tool.command"];
+    assert!(command.contains("bad: 127.0.0.1-9-7-3-2-11-"), "{command}");
+    let rate = fault(shell(&format!("{GOOD} # ${{rate}}"), ""));
+    assert!(rate.message.contains("nothing to put into"), "{rate}");
+}
+
+#[test]
+fn a_result_may_be_in_a_file() {
+    let script = format!("({GOOD}) > ${{output}}; echo nothing here");
+    let summary = run(&plan(shell(&script, ""))).1.unwrap();
+    assert_eq!(summary.reported["throughput"], 100.0);
+    assert!(fault(shell("true # ${output}", "")).message.contains("should write its result"));
+}
+
+#[test]
+fn a_load_that_the_command_does_not_mention_is_refused() {
+    let mut plan = plan(shell(GOOD, ""));
+    plan.profile = serde_json::from_value(
+        json!({"open": {"rate": 10.0, "arrivals": "constant", "connections": 1, "in_flight": 1}}),
+    )
+    .unwrap();
+    assert!(run(&plan).1.unwrap_err().message.contains("has no ${rate}"));
+    plan.options = shell(&format!("{GOOD} # ${{rate}}"), "");
+    assert!(run(&plan).1.is_ok());
+}
+
+#[test]
+fn exit_codes_and_missing_figures_are_judged() {
+    let failed = fault(shell("echo trouble >&2; exit 3", ""));
+    assert!(failed.message.contains("exit code 3") && failed.log.contains("trouble"), "{failed:?}");
+    let tolerated = shell(&format!("{GOOD}; exit 3"), "exit_codes: [0, 3]\n");
+    assert!(run(&plan(tolerated)).1.is_ok());
+    let nothing = fault(shell("echo hello", ""));
+    assert!(nothing.message.contains("neither a throughput") && nothing.log.contains("hello"), "{nothing:?}");
+    assert!(fault(shell("kill -9 $$", "")).message.contains("signal 9"));
+}
+
+/// Whether any process of this machine has `mark` in its command line.
+fn alive(mark: &str) -> bool {
+    let processes = std::fs::read_dir("/proc").unwrap().flatten();
+    let lines = processes.filter_map(|entry| std::fs::read(entry.path().join("cmdline")).ok());
+    lines.into_iter().any(|line| String::from_utf8_lossy(&line).contains(mark))
+}
+
+#[test]
+fn a_tool_that_does_not_end_is_ended_with_all_it_started() {
+    let mark = "4242.125";
+    let script = format!("trap '' TERM; (trap '' TERM; sleep {mark}) & sleep {mark}; sleep {mark}");
+    let late = fault(shell(&script, "within: 300ms\n"));
+    assert!(late.message.contains("had not ended"), "{late}");
+    // What was killed is gone when its parent, or whoever inherited it, has seen it.
+    let patience = Instant::now() + Duration::from_secs(10);
+    while alive(mark) {
+        assert!(Instant::now() < patience, "something of the tool is still running");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+#[test]
+fn a_background_process_does_not_outlive_its_tool() {
+    let mark = "4242.375";
+    let summary = run(&plan(shell(&format!("{GOOD}; sleep {mark} & exit 0"), ""))).1;
+    assert!(summary.is_ok(), "{summary:?}");
+    let patience = Instant::now() + Duration::from_secs(10);
+    while alive(mark) {
+        assert!(Instant::now() < patience, "the background process is still running");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+#[test]
+fn a_tool_that_prints_without_end_is_ended() {
+    let endless = fault(shell("exec yes rate: 5", "within: 60s\n"));
+    assert!(endless.message.contains("more than 16 MiB") || endless.message.contains("signal 13"), "{endless}");
+}
+
+#[test]
+fn settling_runs_the_tool_for_its_time_and_counts_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("runs").display().to_string();
+    let mut plan = plan(shell(&format!("echo x >> {path}; {GOOD}; test $(wc -l < {path}) = 2 || sleep 100"), ""));
+    plan.settle = Duration::from_millis(300);
+    let summary = run(&plan).1.unwrap();
+    assert_eq!(std::fs::read_to_string(&path).unwrap().lines().count(), 2);
+    assert_eq!(summary.operations["operation"].count, 50);
+}
+
+#[test]
+fn a_missing_tool_is_named_with_its_package() {
+    let missing = check_programs(&options("command: [/nowhere/wrk, x]\n")).unwrap_err();
+    assert!(missing.message.contains("/nowhere/wrk") && missing.remedy == "apt-get install wrk", "{missing}");
+    let own = options("command: [unheard-of-tool]\nparser: wrk\npackage: heard-of\n");
+    assert_eq!(check_programs(&own).unwrap_err().remedy, "apt-get install heard-of");
+    assert!(check_programs(&shell(GOOD, "")).is_ok());
+}
+
+#[test]
+fn population_and_readiness_are_commands() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("data").display().to_string();
+    let more = format!("populate: [[/bin/sh, -c, 'echo x > {path}']]\nready: [/usr/bin/test, -e, {path}]\n");
+    let mut plan = plan(shell(GOOD, &more));
+    plan.task = LoadTask::Ready;
+    assert!(run(&plan).1.is_err(), "it is not there yet");
+    plan.task = LoadTask::Populate;
+    assert_eq!(run(&plan).1.unwrap().checks.len(), 1);
+    plan.task = LoadTask::Ready;
+    assert!(run(&plan).1.is_ok());
+}
