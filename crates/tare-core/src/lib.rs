@@ -11,6 +11,7 @@ pub mod fault;
 pub mod form;
 pub mod host;
 pub mod load;
+pub mod peak;
 pub mod plan;
 pub mod record;
 pub mod study;

@@ -1,7 +1,7 @@
 //! A study: the question. Factors and their levels, repetitions, load, and the forms it names.
 
 use crate::config::{Fields, Node, Place, Problems, parse};
-use crate::design::{Design, Until, read_arrangement};
+use crate::design::{Design, Until, read_arrangement, read_margin};
 use crate::form::{Form, LayerUse};
 use crate::load::LoadProfile;
 use crate::workload::{Resources, Workload, update_resources};
@@ -96,6 +96,7 @@ impl Study {
         };
         let (repeat, at_most, half_width) = read_length(&mut fields, problems);
         let arrangement = fields.get("design").and_then(|node| read_arrangement(node, problems)).unwrap_or_default();
+        let margin = read_margin(&mut fields, problems);
         let origin = fields.choice("from", &["outside", "host"], problems);
         let operations = workload
             .as_ref()
@@ -128,7 +129,7 @@ impl Study {
             workload: workload_name?,
             baseline: baseline?,
             repeat,
-            design: Design { arrangement, half_width, steady_within: times.steady_within },
+            design: Design { arrangement, half_width, steady_within: times.steady_within, margin: Some(margin) },
             at_most,
             from: if origin == Some("host") { LoadOrigin::Host } else { LoadOrigin::Outside },
             load: load?,
@@ -368,6 +369,7 @@ load:
         let (study, workload) = read(text).unwrap();
         assert_eq!(study.baseline, "plain");
         assert_eq!(study.load, LoadProfile::Closed { connections: 50, pipeline: 1 });
+        assert_eq!(study.design.margin(), 0.01);
         assert_eq!(study.forms[1].layers.len(), 2);
         assert_eq!(study.forms[1].layers[1].options, serde_json::json!({ "lid": false }));
         assert_eq!(workload.services[0].command, ["/usr/bin/toy", "--careful"]);

@@ -15,6 +15,11 @@ pub(crate) fn monotonic_ns() -> u64 {
     nanoseconds(clock_gettime(ClockId::Monotonic))
 }
 
+/// The time of day, s since 1970.
+pub(crate) fn unix_s() -> i64 {
+    clock_gettime(ClockId::Realtime).tv_sec
+}
+
 /// CPU time of the calling thread, user and system, ns. A system call.
 pub(crate) fn thread_cpu_ns() -> u64 {
     nanoseconds(clock_gettime(ClockId::ThreadCPUTime))

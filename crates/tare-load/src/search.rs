@@ -1,9 +1,12 @@
 //! Finding a text in a stream that comes in pieces, without keeping the stream.
 
-/// A text to look for: Knuth, Morris and Pratt's automaton.
+use memchr::memmem::Finder;
+
+/// A text to look for. Within a piece it is found by `memmem`; across pieces by Knuth, Morris and Pratt's automaton,
+/// which then sees no more than a needle's length of each piece.
 #[derive(Debug, Clone)]
 pub(crate) struct Needle {
-    text: Vec<u8>,
+    finder: Finder<'static>,
     // For each length of a matched prefix, the length of its longest proper suffix that is a prefix again.
     fallback: Vec<usize>,
 }
@@ -20,25 +23,55 @@ impl Needle {
             matched += usize::from(text[at] == text[matched]);
             fallback[at + 1] = matched;
         }
-        Needle { text: text.to_vec(), fallback }
+        Needle { finder: Finder::new(text).into_owned(), fallback }
     }
 
     /// Goes on searching in `bytes`; `matched` is the state between pieces, 0 at the start. When the needle ends in
     /// these bytes: how many of them were looked at. The state then stays "found" until it is set to 0.
+    #[inline]
     pub(crate) fn find(&self, matched: &mut usize, bytes: &[u8]) -> Option<usize> {
-        if *matched == self.text.len() {
+        let length = self.finder.needle().len();
+        if *matched == length {
             return Some(0);
         }
-        for (at, byte) in bytes.iter().enumerate() {
-            while *matched > 0 && self.text[*matched] != *byte {
-                *matched = self.fallback[*matched];
-            }
-            *matched += usize::from(self.text[*matched] == *byte);
-            if *matched == self.text.len() {
-                return Some(at + 1);
+        // What an earlier piece began: it is decided once nothing of that piece is matched any more.
+        let mut at = 0;
+        while *matched > at && at < bytes.len() {
+            self.step(matched, bytes[at]);
+            at += 1;
+            if *matched == length {
+                return Some(at);
             }
         }
+        if at == bytes.len() {
+            return None;
+        }
+        // The automaton has matched the last `matched` bytes before `at`, all of this piece.
+        let from = at - *matched;
+        if let Some(found) = self.finder.find(&bytes[from..]) {
+            *matched = length;
+            return Some(from + found + length);
+        }
+        // What of the needle the piece ends with.
+        let tail = bytes.len().saturating_sub(length - 1).max(from);
+        *matched = 0;
+        bytes[tail..].iter().for_each(|byte| self.step(matched, *byte));
         None
+    }
+
+    /// Whether a state says that it was found.
+    #[inline]
+    pub(crate) fn is_found(&self, matched: usize) -> bool {
+        matched == self.finder.needle().len()
+    }
+
+    #[inline]
+    fn step(&self, matched: &mut usize, byte: u8) {
+        let text = self.finder.needle();
+        while *matched > 0 && text[*matched] != byte {
+            *matched = self.fallback[*matched];
+        }
+        *matched += usize::from(text[*matched] == byte);
     }
 }
 
@@ -49,15 +82,27 @@ mod tests {
 
     proptest! {
         #[test]
-        fn pieces_find_what_the_whole_holds(text in "[ab]{0,40}", needle in "[ab]{1,6}", cut in 0..40usize) {
+        fn pieces_find_what_the_whole_holds(
+            text in "[ab]{0,40}",
+            needle in "[ab]{1,6}",
+            cuts in prop::collection::vec(0..40usize, 0..8),
+        ) {
             let expected = text.find(&needle).map(|at| at + needle.len());
-            let (left, right) = text.as_bytes().split_at(cut.min(text.len()));
+            let mut cuts: Vec<_> = cuts.into_iter().map(|cut| cut.min(text.len())).chain([0, text.len()]).collect();
+            cuts.sort_unstable();
             let needle = Needle::new(needle.as_bytes());
             let mut matched = 0;
-            let found = needle
-                .find(&mut matched, left)
-                .or_else(|| needle.find(&mut matched, right).map(|at| at + left.len()));
+            let mut found = None;
+            for pair in cuts.windows(2) {
+                let piece = &text.as_bytes()[pair[0]..pair[1]];
+                found = found.or_else(|| needle.find(&mut matched, piece).map(|at| at + pair[0]));
+            }
             prop_assert_eq!(found, expected);
         }
+    }
+
+    #[test]
+    fn the_empty_needle_is_everywhere() {
+        assert_eq!(Needle::new(b"").find(&mut 0, b"abc"), Some(0));
     }
 }

@@ -15,7 +15,7 @@ pub(crate) struct Cli {
 
 const EXIT_CODES: &str = "\
 Exit codes: 0 done; 1 something failed, and was printed; 2 a mistake in what was typed or in a file, nothing was \
-started; 130 interrupted.";
+started; 3 `tare gate` could not tell; 130 interrupted.";
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Verb {
@@ -29,7 +29,9 @@ pub(crate) enum Verb {
     Report(ReportArgs),
     /// Set two records side by side
     Compare(CompareArgs),
-    /// List the runs of this machine
+    /// Say whether a record keeps bounds on overhead and regression, for pipelines
+    Gate(GateArgs),
+    /// List the runs of this machine, or follow a form's cost from run to run
     History(HistoryArgs),
     /// Say what this host can weigh, and why not the rest
     Doctor(DoctorArgs),
@@ -154,16 +156,72 @@ pub(crate) struct CompareArgs {
     pub(crate) before: PathBuf,
     /// The record that is compared
     pub(crate) after: PathBuf,
+    /// Print as JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+const GATE_HELP: &str = "\
+A bound is broken when the whole 95 % interval lies beyond it, kept when the whole interval lies within it, and \
+inconclusive otherwise; then it is said how many blocks would probably tell.
+
+Exit codes: 0 every bound is kept; 1 a bound is broken; 2 a mistake in what was typed or in a record, nothing was judged; \
+3 no bound is broken and at least one is inconclusive (see --on-inconclusive).";
+
+#[derive(Debug, Args)]
+#[command(after_help = GATE_HELP)]
+pub(crate) struct GateArgs {
+    /// The record that is judged; without one, the latest in ./records
+    #[arg(long)]
+    pub(crate) record: Option<PathBuf>,
+    /// The record with which it is compared: no form's ratio to its baseline may have become worse
+    #[arg(long, value_name = "RECORD")]
+    pub(crate) baseline: Option<PathBuf>,
+    /// How much worse than the baseline form of its own record a form may be, such as 5%
+    #[arg(long, value_name = "PERCENT", value_parser = bound)]
+    pub(crate) max_overhead: Option<f64>,
+    /// How much worse than in the other record a form may be; 3% when nothing is said
+    #[arg(long, value_name = "PERCENT", value_parser = bound, requires = "baseline")]
+    pub(crate) max_regression: Option<f64>,
+    /// Only this form; may be repeated. Without one, all that are neither emulated nor left out
+    #[arg(long = "form", value_name = "NAME")]
+    pub(crate) forms: Vec<String>,
+    /// Only this metric; may be repeated
+    #[arg(long = "metric", value_name = "NAME", default_value = "throughput")]
+    pub(crate) metrics: Vec<String>,
+    /// What an inconclusive bound counts as
+    #[arg(long, value_enum)]
+    pub(crate) on_inconclusive: Option<Inconclusive>,
+    /// Also write the verdict as JUnit XML to this file
+    #[arg(long, value_name = "FILE")]
+    pub(crate) junit: Option<PathBuf>,
+    /// Print as JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Inconclusive {
+    Fail,
+    Pass,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct HistoryArgs {
-    /// Put this record into the history
-    #[arg(long, value_name = "RECORD")]
-    pub(crate) add: Option<PathBuf>,
-    /// Only this study
-    #[arg(long, value_name = "NAME")]
+    /// The study to follow: every record of it, and where a form's ratio to the baseline changed
     pub(crate) study: Option<String>,
+    /// Only this form
+    #[arg(long, value_name = "NAME")]
+    pub(crate) form: Option<String>,
+    /// Follow this metric instead of the throughput
+    #[arg(long, value_name = "NAME")]
+    pub(crate) metric: Option<String>,
+    /// Put this record, or every record in this folder, into the history; may be repeated
+    #[arg(long, value_name = "RECORD")]
+    pub(crate) add: Vec<PathBuf>,
+    /// The same as STUDY
+    #[arg(long = "study", value_name = "NAME", hide = true, conflicts_with = "study")]
+    pub(crate) study_flag: Option<String>,
     /// Print as JSON
     #[arg(long)]
     pub(crate) json: bool,
@@ -263,4 +321,9 @@ pub(crate) struct ManArgs {
 
 fn duration(text: &str) -> Result<Duration, String> {
     tare_core::units::parse_duration(text)
+}
+
+fn bound(text: &str) -> Result<f64, String> {
+    let share = tare_core::units::parse_percent(text)?;
+    if share < 1.0 { Ok(share) } else { Err(format!("'{text}' is no bound: nothing can lose more than all of it")) }
 }

@@ -24,6 +24,8 @@ pub(crate) const EXIT_OK: u8 = 0;
 pub(crate) const EXIT_FAILED: u8 = 1;
 /// The user's mistake: a wrong flag, a wrong file. Nothing was started.
 pub(crate) const EXIT_MISTAKE: u8 = 2;
+/// `tare gate` could not tell: the bound lies inside the interval, or there is none.
+pub(crate) const EXIT_INCONCLUSIVE: u8 = 3;
 /// The user interrupted it.
 pub(crate) const EXIT_INTERRUPTED: u8 = 130;
 
@@ -39,6 +41,7 @@ fn main() -> ExitCode {
         Verb::Clean(args) => cmd::clean::clean(&args),
         Verb::Report(args) => cmd::report::report(&args),
         Verb::Compare(args) => cmd::compare::compare(&args),
+        Verb::Gate(args) => cmd::gate::gate(&args),
         Verb::History(args) => cmd::history::history(&args),
         Verb::Doctor(args) => cmd::doctor::doctor(&args),
         Verb::Bundle(args) => cmd::bundle::bundle(&args),

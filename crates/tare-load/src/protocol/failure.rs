@@ -26,6 +26,18 @@ pub(crate) enum Failure {
     NoPort,
     /// Anything else that went wrong with a connection.
     Connection,
+    /// The two sides could not agree on how to secure the connection, or one of them broke it.
+    Tls,
+    /// The server's certificate is not trusted, or not for that name.
+    Certificate,
+    /// A body that is not encoded as it says.
+    Coding,
+    /// Sent on to another host, or too often.
+    Redirect,
+    /// What was to be captured is not in the reply.
+    Capture,
+    /// A variable without a value was to be sent.
+    Unset,
     /// It failed for a passing reason, on each of the tries that it had.
     Retries,
 }
@@ -35,7 +47,7 @@ pub(crate) const FAILURES: usize = Failure::ALL.len();
 
 impl Failure {
     /// Every kind, in the order of its number.
-    pub(crate) const ALL: [Failure; 12] = [
+    pub(crate) const ALL: [Failure; 18] = [
         Failure::ErrorReply,
         Failure::WrongReply,
         Failure::Garbage,
@@ -47,6 +59,12 @@ impl Failure {
         Failure::Unreachable,
         Failure::NoPort,
         Failure::Connection,
+        Failure::Tls,
+        Failure::Certificate,
+        Failure::Coding,
+        Failure::Redirect,
+        Failure::Capture,
+        Failure::Unset,
         Failure::Retries,
     ];
 
@@ -64,6 +82,12 @@ impl Failure {
             Failure::Unreachable => "host unreachable",
             Failure::NoPort => "no free local port",
             Failure::Connection => "connection failed",
+            Failure::Tls => "TLS failed",
+            Failure::Certificate => "certificate refused",
+            Failure::Coding => "reply not decodable",
+            Failure::Redirect => "redirect not followed",
+            Failure::Capture => "nothing to capture",
+            Failure::Unset => "variable without a value",
             Failure::Retries => "retries exhausted",
         }
     }

@@ -77,6 +77,7 @@ fn study() -> Study {
         workload: "redis".into(),
         baseline: "native".into(),
         repeat: 5,
+        design: Default::default(),
         at_most: None,
         from: LoadOrigin::Outside,
         load: LoadProfile::Closed { connections: 50, pipeline: 1 },
@@ -220,6 +221,7 @@ fn trial(planned: &PlannedTrial) -> TrialData {
         path: path.into(),
         logs,
         metrics: metrics.unwrap_or_default(),
+        slices: Vec::new(),
     };
     TrialData { record, seconds, telemetry }
 }

@@ -1,112 +1,218 @@
-//! HTTP/1.1 over kept-alive connections.
+//! HTTP/1.1 over kept-alive connections, plain or secured: scripts of requests with what is captured between them.
+//!
+//! `options` reads what a workload says, `program` compiles it into flat tables. In an operation `conversation` goes
+//! from request to reply to request, `compose` writes requests, `frame` finds where replies begin and end, `reading` looks
+//! at them as they go by, `judging` decides. A single request without values is sent as it was written down, to the byte,
+//! and its reply is not kept: nothing is allocated for it.
 
+mod carry;
+mod compose;
+mod conversation;
+mod cookies;
+mod date;
+mod frame;
+mod inflate;
+mod judging;
 mod options;
-mod reply;
+mod pointer;
+mod program;
+mod reading;
+mod redirect;
+mod state;
+#[cfg(test)]
+mod tests;
+mod tls;
 
-use super::{Draw, Emit, Flight, OperationRow, Protocol, ProtocolRow, Reply, Step, Verified, options_of};
+use super::{
+    Draw, Emit, Failure, Flight, Greeting, OperationRow, Protocol, ProtocolRow, Reply, Step, Verified, options_of,
+};
 use crate::engine::{Ledger, drive};
-use crate::search::Needle;
-use options::{Options, Request};
-use reply::Parser;
+use crate::link::Link;
+use crate::script::Values;
+use options::Options;
+use program::Program;
+use state::{Cached, Memory, Session, Shared, User};
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use tare_core::fault::Fault;
 use tare_core::load::LoadPlan;
+use tls::Tls;
 
 /// The row of this protocol.
 pub(super) const ROW: ProtocolRow = ProtocolRow {
     name: "http",
-    about: "HTTP/1.1 requests over kept-alive connections, drawn by weight; status and body are checked",
+    about: "HTTP/1.1 over kept-alive connections, plain or TLS: requests or scripts of them; what comes back is checked",
     options: options::read,
     operations: |options| {
         let options = serde_json::from_value(options.clone());
-        options.map_or(Vec::new(), |o: Options| o.requests.into_iter().map(|request| request.name).collect())
+        options.map_or(Vec::new(), |o: Options| o.operations.into_iter().map(|operation| operation.name).collect())
     },
-    drive: |plan: &LoadPlan, emit: &mut Emit<'_>| drive(&Http::new(options_of(plan)?, plan.endpoint), plan, emit),
+    drive: |plan: &LoadPlan, emit: &mut Emit<'_>| drive(&Http::new(options_of(plan)?, plan.endpoint)?, plan, emit),
 };
-
-/// One kind of operation.
-struct Operation {
-    name: String,
-    weight: u64,
-    request: Vec<u8>,
-    /// A reply to HEAD has no body, whatever its length says.
-    head: bool,
-    status: u16,
-    contains: Option<Needle>,
-}
-
-impl Operation {
-    fn new(request: &Request, host: SocketAddr) -> Self {
-        let mut text = format!("{} {} HTTP/1.1\r\n", request.method, request.path);
-        if !request.headers.keys().any(|name| name.eq_ignore_ascii_case("host")) {
-            text.push_str(&format!("Host: {host}\r\n"));
-        }
-        request.headers.iter().for_each(|(name, value)| text.push_str(&format!("{name}: {value}\r\n")));
-        if !request.body.is_empty() || matches!(request.method.as_str(), "POST" | "PUT" | "PATCH") {
-            text.push_str(&format!("Content-Length: {}\r\n", request.body.len()));
-        }
-        text.push_str("\r\n");
-        text.push_str(&request.body);
-        Operation {
-            name: request.name.clone(),
-            weight: request.weight,
-            request: text.into_bytes(),
-            head: request.method == "HEAD",
-            status: request.status,
-            contains: request.contains.as_ref().map(|text| Needle::new(text.as_bytes())),
-        }
-    }
-}
 
 /// The protocol with its options.
 struct Http {
-    operations: Vec<Operation>,
+    program: Program,
+    tls: Option<Tls>,
+    cookies: bool,
+    body_max: usize,
+    validators: Shared,
 }
 
 impl Http {
-    fn new(options: Options, host: SocketAddr) -> Self {
-        Http { operations: options.requests.iter().map(|request| Operation::new(request, host)).collect() }
+    /// # Errors
+    /// When the options are not as they were written down, or a file they name cannot be read.
+    fn new(options: Options, endpoint: SocketAddr) -> Result<Self, Fault> {
+        let program = Program::new(&options, endpoint)
+            .map_err(|why| Fault::new(format!("the plan's options are not those of protocol 'http': {why}")))?;
+        let tls = options.tls.as_ref().map(|options| Tls::new(options, endpoint)).transpose()?;
+        let body_max = options.body_max as usize;
+        Ok(Http { program, tls, cookies: options.cookies, body_max, validators: Shared::default() })
+    }
+
+    /// What a user remembers, made when there is something to remember.
+    #[inline]
+    fn memory<'u>(&self, user: &'u mut User) -> &'u mut Memory {
+        let fresh =
+            || Memory { jar: Default::default(), values: Values::new(&self.program.names), cached: Cached::default() };
+        user.get_or_insert_with(|| Box::new(fresh()))
+    }
+
+    /// What is known after a run.
+    fn facts(&self) -> BTreeMap<String, String> {
+        let mut facts = self.tls.as_ref().map(Tls::facts).unwrap_or_default();
+        if self.program.counting {
+            for script in &self.program.scripts {
+                let asks = &self.program.asks[script.first as usize..script.end as usize];
+                let counts: Vec<_> = asks.iter().map(|ask| ask.counts.describe(&ask.name)).collect();
+                facts.insert(format!("requests of {}", script.name), counts.join("; "));
+            }
+        }
+        facts
+    }
+
+    /// Takes bytes of a secured connection.
+    fn take_secured(
+        &self,
+        session: &mut Session,
+        user: &mut User,
+        bytes: &[u8],
+        draw: &mut Draw,
+        out: &mut Vec<u8>,
+    ) -> Step {
+        let Some(mut channel) = session.channel.take() else { return Step::Broken(Failure::Tls) };
+        let mut plain = channel.scratch();
+        let mut step = Step::More;
+        let read = channel.read(bytes, out, |piece| {
+            // After the last reply, or before the next request has left, nobody asked for anything.
+            if matches!(step, Step::Done { .. }) || !plain.is_empty() {
+                return Err(Failure::Garbage);
+            }
+            step = self.take(session, user, piece, draw, &mut plain);
+            match step {
+                Step::More => Ok(()),
+                Step::Done { used, .. } if used == piece.len() => Ok(()),
+                Step::Done { .. } => Err(Failure::Garbage),
+                Step::Broken(failure) => Err(failure),
+            }
+        });
+        if !plain.is_empty() && read.is_ok() {
+            channel.write(&plain, out);
+        }
+        channel.give_back(plain);
+        session.channel = Some(channel);
+        match (read, step) {
+            (Err(failure), _) => Step::Broken(failure),
+            (Ok(ended), Step::Done { reply, last, .. }) => Step::Done { used: bytes.len(), reply, last: last || ended },
+            (Ok(ended), step) => {
+                session.ended = ended;
+                step
+            }
+        }
     }
 }
 
 impl Protocol for Http {
-    type Session = Parser;
-    type User = ();
+    type Session = Session;
+    type User = User;
     type Before = ();
-    const PIPELINES: bool = true;
+    const PIPELINES: bool = false;
 
     fn operations(&self) -> Vec<OperationRow> {
-        let row = |operation: &Operation| OperationRow { name: operation.name.clone(), weight: operation.weight };
-        self.operations.iter().map(row).collect()
+        let scripts = self.program.scripts.iter();
+        scripts.map(|script| OperationRow { name: script.name.clone(), weight: script.weight }).collect()
     }
 
-    fn session(&self) -> Parser {
-        Parser::default()
+    fn session(&self) -> Session {
+        Session::default()
     }
 
-    fn user(&self, _number: u64) {}
+    fn user(&self, _number: u64) -> User {
+        None
+    }
+
+    fn greet(&self, session: &mut Session, out: &mut Vec<u8>) -> Greeting {
+        let Some(tls) = &self.tls else { return Greeting::Ready };
+        session.channel.insert(tls.open()).greet(out);
+        Greeting::Wait
+    }
+
+    fn shake(&self, session: &mut Session, bytes: &[u8], out: &mut Vec<u8>) -> Result<Greeting, Failure> {
+        let (Some(tls), Some(channel)) = (&self.tls, &mut session.channel) else { return Err(Failure::Garbage) };
+        Ok(if channel.shake(tls, bytes, out)? { Greeting::Ready } else { Greeting::Wait })
+    }
 
     #[inline]
-    fn begin(&self, _: &mut Parser, _user: &mut (), operation: u16, _draw: &mut Draw, out: &mut Vec<u8>) -> u64 {
-        out.extend_from_slice(&self.operations[usize::from(operation)].request);
+    fn begin(&self, session: &mut Session, user: &mut User, operation: u16, draw: &mut Draw, out: &mut Vec<u8>) -> u64 {
+        match session.channel.take() {
+            None => self.open(session, user, operation, draw, out),
+            Some(mut channel) => {
+                let mut plain = channel.scratch();
+                self.open(session, user, operation, draw, &mut plain);
+                channel.write(&plain, out);
+                channel.give_back(plain);
+                session.channel = Some(channel);
+            }
+        }
         0
     }
 
     #[inline]
     fn feed(
         &self,
-        session: &mut Parser,
-        _user: &mut (),
-        flight: &Flight,
+        session: &mut Session,
+        user: &mut User,
+        _flight: &Flight,
         bytes: &[u8],
-        _draw: &mut Draw,
-        _out: &mut Vec<u8>,
+        draw: &mut Draw,
+        out: &mut Vec<u8>,
     ) -> Step {
-        session.feed(&self.operations[usize::from(flight.operation)], bytes)
+        if session.channel.is_none() {
+            return self.take(session, user, bytes, draw, out);
+        }
+        self.take_secured(session, user, bytes, draw, out)
     }
 
-    fn closed(&self, session: &mut Parser, _user: &mut (), flight: &Flight) -> Option<Reply> {
-        session.closed(&self.operations[usize::from(flight.operation)])
+    fn idle(&self, session: &mut Session, bytes: &[u8], out: &mut Vec<u8>) -> Result<(), Failure> {
+        let Some(channel) = &mut session.channel else { return Err(Failure::Garbage) };
+        // Tickets, or the end: the connection's own end follows.
+        channel.read(bytes, out, |_| Err(Failure::Garbage)).map(|_| ())
+    }
+
+    fn closed(&self, session: &mut Session, user: &mut User, _flight: &Flight) -> Option<Reply> {
+        self.close(session, user)
+    }
+
+    /// The first operation is carried out: later ones may need what it captures.
+    fn ready(&self, link: &mut Link, seed: u64) -> Result<(), Fault> {
+        let tried = link
+            .greet(self)
+            .and_then(|mut session| link.operate(self, &mut session, &mut self.user(0), 0, &mut Draw::new(seed, 0)));
+        let facts = self.tls.as_ref().map(Tls::facts).unwrap_or_default();
+        tried.map_err(|mut fault| {
+            facts.values().for_each(|ends| fault.message.push_str(&format!(" (TLS: {ends})")));
+            fault
+        })
     }
 
     fn populate(&self, _plan: &LoadPlan) -> Result<Verified, Fault> {
@@ -118,6 +224,6 @@ impl Protocol for Http {
     }
 
     fn verify(&self, _plan: &LoadPlan, _before: &(), _ledger: &Ledger) -> Result<Verified, Fault> {
-        Ok(Verified::default())
+        Ok(Verified { facts: self.facts(), ..Verified::default() })
     }
 }

@@ -1,0 +1,276 @@
+//! Compressed bodies, decoded as they come: gzip (RFC 1952) and zlib's (RFC 1950), which HTTP calls deflate. The decoder
+//! is kept for the next reply; a body that grows without end is given up.
+
+use super::super::{Failure, REPLY_MAX};
+use flate2::{Crc, Decompress, FlushDecompress, Status};
+
+/// Decoded bytes handed on at once: 16 KiB.
+const PIECE: usize = 16 * 1024;
+
+const HEADER_SUM: u8 = 2;
+const EXTRA: u8 = 4;
+const NAME: u8 = 8;
+const COMMENT: u8 = 16;
+
+/// How a body is encoded.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Coding {
+    /// As it is.
+    Identity,
+    /// gzip.
+    Gzip,
+    /// zlib.
+    Deflate,
+    /// In a way that is not understood here.
+    Unknown,
+}
+
+impl Coding {
+    /// What a Content-Encoding says.
+    pub(super) fn of(value: &[u8]) -> Coding {
+        let value = value.trim_ascii();
+        let is = |name: &[u8]| value.eq_ignore_ascii_case(name);
+        match () {
+            () if value.is_empty() || is(b"identity") => Coding::Identity,
+            () if is(b"gzip") || is(b"x-gzip") => Coding::Gzip,
+            () if is(b"deflate") => Coding::Deflate,
+            () => Coding::Unknown,
+        }
+    }
+}
+
+/// Where in a gzip member it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Place {
+    /// The ten bytes that always come first.
+    Fixed(u8),
+    ExtraLength(u8, u16),
+    Extra(u16),
+    Name,
+    Comment,
+    HeaderSum(u8),
+    Data,
+    /// Checksum and length.
+    Trailer(u8),
+    /// Behind a member: there may be another.
+    Between,
+}
+
+/// A decoder.
+pub(super) struct Inflate {
+    raw: Decompress,
+    gzip: bool,
+    place: Place,
+    flags: u8,
+    sum: Crc,
+    trailer: u64,
+    decoded: u64,
+    piece: Box<[u8]>,
+}
+
+impl Inflate {
+    /// A decoder for one body in this coding.
+    pub(super) fn new(coding: Coding) -> Inflate {
+        let mut inflate = Inflate {
+            raw: Decompress::new(false),
+            gzip: true,
+            place: Place::Fixed(0),
+            flags: 0,
+            sum: Crc::new(),
+            trailer: 0,
+            decoded: 0,
+            piece: vec![0; PIECE].into_boxed_slice(),
+        };
+        inflate.restart(coding);
+        inflate
+    }
+
+    /// Ready for another body.
+    pub(super) fn restart(&mut self, coding: Coding) {
+        self.gzip = coding == Coding::Gzip;
+        self.place = if self.gzip { Place::Fixed(0) } else { Place::Data };
+        (self.flags, self.trailer, self.decoded) = (0, 0, 0);
+        self.raw.reset(!self.gzip);
+        self.sum.reset();
+    }
+
+    /// Whether what was fed so far is a whole body, or nothing.
+    pub(super) fn is_whole(&self) -> bool {
+        let untouched = matches!(self.place, Place::Fixed(0) | Place::Data) && self.raw.total_in() == 0;
+        self.place == Place::Between || (untouched && !(self.gzip && self.place == Place::Data))
+    }
+
+    /// Decodes `bytes` and hands what they hold to `to`.
+    ///
+    /// # Errors
+    /// [`Failure::Coding`] when they are not what they are said to be, [`Failure::TooLarge`] when they hold too much.
+    pub(super) fn feed(&mut self, mut bytes: &[u8], to: &mut impl FnMut(&[u8])) -> Result<(), Failure> {
+        while !bytes.is_empty() {
+            let used = if self.place == Place::Data { self.data(bytes, to)? } else { self.frame(bytes[0])? };
+            bytes = &bytes[used..];
+        }
+        Ok(())
+    }
+
+    fn data(&mut self, bytes: &[u8], to: &mut impl FnMut(&[u8])) -> Result<usize, Failure> {
+        let (before_in, before_out) = (self.raw.total_in(), self.raw.total_out());
+        let status = self.raw.decompress(bytes, &mut self.piece, FlushDecompress::None).map_err(|_| Failure::Coding)?;
+        let used = (self.raw.total_in() - before_in) as usize;
+        let held = &self.piece[..(self.raw.total_out() - before_out) as usize];
+        self.decoded += held.len() as u64;
+        if self.decoded > REPLY_MAX {
+            return Err(Failure::TooLarge);
+        }
+        if self.gzip {
+            self.sum.update(held);
+        }
+        to(held);
+        match status {
+            Status::StreamEnd => self.place = if self.gzip { Place::Trailer(0) } else { Place::Between },
+            Status::Ok | Status::BufError if used == 0 && held.is_empty() => return Err(Failure::Coding),
+            Status::Ok | Status::BufError => {}
+        }
+        Ok(used)
+    }
+
+    /// Takes one byte of what is around the data.
+    fn frame(&mut self, byte: u8) -> Result<usize, Failure> {
+        self.place = match self.place {
+            Place::Fixed(at) => match (at, byte) {
+                (0, 0x1f) | (1, 0x8b) | (2, 8) | (4..=8, _) => Place::Fixed(at + 1),
+                (3, flags) => {
+                    self.flags = flags;
+                    Place::Fixed(4)
+                }
+                (9, _) if self.flags & EXTRA != 0 => Place::ExtraLength(0, 0),
+                (9, _) => self.behind_extra(),
+                _ => return Err(Failure::Coding),
+            },
+            Place::ExtraLength(0, _) => Place::ExtraLength(1, u16::from(byte)),
+            Place::ExtraLength(_, low) => match low + (u16::from(byte) << 8) {
+                0 => self.behind_extra(),
+                length => Place::Extra(length),
+            },
+            Place::Extra(1) => self.behind_extra(),
+            Place::Extra(left) => Place::Extra(left - 1),
+            Place::Name if byte == 0 => self.behind_name(),
+            Place::Comment if byte == 0 => self.behind_comment(),
+            Place::HeaderSum(0) => Place::HeaderSum(1),
+            Place::HeaderSum(_) => Place::Data,
+            Place::Trailer(at) => {
+                self.trailer |= u64::from(byte) << (8 * at);
+                if at == 7 { self.end_of_member()? } else { Place::Trailer(at + 1) }
+            }
+            // Only gzip allows another member.
+            Place::Between if self.gzip && byte == 0x1f => {
+                self.raw.reset(false);
+                Place::Fixed(1)
+            }
+            Place::Between => return Err(Failure::Coding),
+            Place::Name | Place::Comment | Place::Data => self.place,
+        };
+        Ok(1)
+    }
+
+    fn behind_extra(&self) -> Place {
+        if self.flags & NAME != 0 { Place::Name } else { self.behind_name() }
+    }
+
+    fn behind_name(&self) -> Place {
+        if self.flags & COMMENT != 0 { Place::Comment } else { self.behind_comment() }
+    }
+
+    fn behind_comment(&self) -> Place {
+        if self.flags & HEADER_SUM != 0 { Place::HeaderSum(0) } else { Place::Data }
+    }
+
+    fn end_of_member(&mut self) -> Result<Place, Failure> {
+        if self.trailer != u64::from(self.sum.sum()) | u64::from(self.sum.amount()) << 32 {
+            return Err(Failure::Coding);
+        }
+        self.trailer = 0;
+        self.sum.reset();
+        Ok(Place::Between)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use flate2::write::{GzEncoder, ZlibEncoder};
+    use flate2::{Compression, GzBuilder};
+    use proptest::prelude::*;
+    use std::io::Write;
+
+    fn gzip(text: &[u8]) -> Vec<u8> {
+        let mut encoder = GzEncoder::new(Vec::new(), Compression::default());
+        encoder.write_all(text).unwrap();
+        encoder.finish().unwrap()
+    }
+
+    fn decode(inflate: &mut Inflate, pieces: &[&[u8]]) -> Result<Vec<u8>, Failure> {
+        let mut held = Vec::new();
+        for piece in pieces {
+            inflate.feed(piece, &mut |bytes| held.extend_from_slice(bytes))?;
+        }
+        Ok(held)
+    }
+
+    #[test]
+    fn all_codings_are_told_apart() {
+        let named = ["gzip", "X-GZIP", "deflate", "identity", "", "br"].map(|name| Coding::of(name.as_bytes()));
+        let (gzip, identity) = (Coding::Gzip, Coding::Identity);
+        assert_eq!(named, [gzip, gzip, Coding::Deflate, identity, identity, Coding::Unknown]);
+    }
+
+    #[test]
+    fn headers_with_everything_are_read() {
+        let mut encoder =
+            GzBuilder::new().extra("more").filename("a.txt").comment("b").write(Vec::new(), Compression::fast());
+        encoder.write_all(b"held").unwrap();
+        let text = encoder.finish().unwrap();
+        let mut inflate = Inflate::new(Coding::Gzip);
+        assert_eq!(decode(&mut inflate, &[&text]).unwrap(), b"held");
+        assert!(inflate.is_whole());
+        inflate.restart(Coding::Gzip);
+        assert_eq!(decode(&mut inflate, &[&gzip(b"one"), &gzip(b"two")]).unwrap(), b"onetwo");
+        let mut encoder = ZlibEncoder::new(Vec::new(), Compression::default());
+        encoder.write_all(b"zlib").unwrap();
+        inflate.restart(Coding::Deflate);
+        assert_eq!(decode(&mut inflate, &[&encoder.finish().unwrap()]).unwrap(), b"zlib");
+        assert!(inflate.is_whole());
+    }
+
+    #[test]
+    fn what_is_broken_or_endless_is_given_up() {
+        let good = gzip(b"a text that is checked");
+        for at in [0, 1, 2, good.len() - 1, good.len() - 6] {
+            let mut bad = good.clone();
+            bad[at] ^= 0x55;
+            assert_eq!(decode(&mut Inflate::new(Coding::Gzip), &[&bad]), Err(Failure::Coding), "{at}");
+        }
+        let mut cut = Inflate::new(Coding::Gzip);
+        assert!(decode(&mut cut, &[&good[..good.len() - 3]]).is_ok() && !cut.is_whole());
+        let bomb = gzip(&vec![0; REPLY_MAX as usize + 1]);
+        let given_up = Inflate::new(Coding::Gzip).feed(&bomb, &mut |_| ());
+        assert_eq!(given_up, Err(Failure::TooLarge));
+    }
+
+    proptest! {
+        #[test]
+        fn every_split_gives_the_same(text in prop::collection::vec(0..4u8, 0..40_000), cut in any::<prop::sample::Index>()) {
+            let coded = gzip(&text);
+            let (left, right) = coded.split_at(cut.index(coded.len()));
+            let mut inflate = Inflate::new(Coding::Gzip);
+            prop_assert_eq!(decode(&mut inflate, &[left, right]).unwrap(), text);
+            prop_assert!(inflate.is_whole());
+        }
+
+        #[test]
+        fn random_bytes_never_panic(bytes in prop::collection::vec(any::<u8>(), 0..200), head in 0..12usize) {
+            let text = [&gzip(b"abc")[..head], bytes.as_slice()].concat();
+            let _ = decode(&mut Inflate::new(Coding::Gzip), &[&text]);
+            let _ = decode(&mut Inflate::new(Coding::Deflate), &[&bytes]);
+        }
+    }
+}

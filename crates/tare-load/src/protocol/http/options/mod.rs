@@ -1,0 +1,122 @@
+//! What a workload may say about its HTTP load: written down here, read by the other files of this folder.
+
+mod body;
+mod expect;
+mod operation;
+mod request;
+mod tls;
+
+pub(super) use body::{Body, Content, Part};
+pub(super) use expect::{Capture, Expect, Source, random_member};
+pub(super) use operation::Operation;
+pub(super) use request::{CERTAIN, Cache, Embedded, Redirects, Request};
+pub(super) use tls::{TlsOptions, Trust};
+
+use crate::script::{FeedSpecs, Names, Template, read_feeds};
+use serde::{Deserialize, Serialize};
+use tare_core::config::{Fields, Node, Problems};
+
+/// Of a body no more than this is kept for captures and checks, unless the workload says otherwise: 1 MiB.
+const BODY_MAX: u64 = 1 << 20;
+
+/// A header's name and value, in the order of the file.
+pub(super) type Headers = Vec<(String, String)>;
+
+/// The options, every default filled in.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Options {
+    /// How connections are secured; none is plain.
+    pub tls: Option<TlsOptions>,
+    /// Headers of every request.
+    pub headers: Headers,
+    /// Whether users keep the cookies they are given.
+    pub cookies: bool,
+    /// How much of a body is kept for captures and checks that need it whole, bytes.
+    pub body_max: u64,
+    /// Where values come from.
+    pub feeds: FeedSpecs,
+    /// What is asked.
+    pub operations: Vec<Operation>,
+}
+
+impl Options {
+    /// The names of all variables: of the feeds, and of what is captured.
+    pub(super) fn names(&self) -> Names {
+        let mut names = Names::new(&self.feeds);
+        for capture in self.operations.iter().flat_map(|operation| &operation.requests).flat_map(|r| &r.captures) {
+            names.declare(&capture.name).expect("it was declared when the options were read");
+        }
+        names
+    }
+}
+
+/// What holds for every request that does not say otherwise.
+struct Defaults {
+    redirects: Redirects,
+    cache: Cache,
+}
+
+/// Checks a user's options and writes them down.
+pub(super) fn read(node: &Node, problems: &mut Problems) -> Option<serde_json::Value> {
+    let before = problems.len();
+    let mut fields = Fields::of(node, "protocol 'http'", problems)?;
+    let tls = fields.get("tls").and_then(|node| tls::read_tls(node, problems));
+    let cookies = fields.boolean("cookies", problems).unwrap_or(true);
+    let body_max = fields.bytes("body_max", problems).unwrap_or(BODY_MAX);
+    if body_max > super::super::REPLY_MAX {
+        problems.add(node.place, "'body_max' is more than a reply may have", "at most 64MiB");
+    }
+    let feeds = fields.get("feeds").map(|node| read_feeds(node, problems)).unwrap_or_default();
+    let defaults = Defaults {
+        redirects: request::read_redirects(&mut fields, problems).unwrap_or_default(),
+        cache: request::read_cache(&mut fields, problems).unwrap_or_default(),
+    };
+    let (script, list) = (fields.get("operations"), fields.get("requests"));
+    let headers = fields.get("headers");
+    fields.finish(problems);
+    let mut names = Names::new(&feeds);
+    [script, list].into_iter().flatten().for_each(|node| expect::declare(node, &mut names, problems));
+    let headers = headers.map(|node| read_headers(node, &names, problems)).unwrap_or_default();
+    let operations = match (script, list) {
+        (Some(script), None) => operation::read_operations(script, &defaults, &names, problems),
+        (None, Some(list)) => operation::read_list(list, &defaults, &names, problems),
+        (Some(_), Some(list)) => {
+            problems.add(list.place, "there are both 'operations' and 'requests'", "keep one of them");
+            Vec::new()
+        }
+        (None, None) => {
+            problems.add(node.place, "protocol 'http' has no 'requests' and no 'operations'", "add 'requests:' here");
+            Vec::new()
+        }
+    };
+    let options = Options { tls, headers, cookies, body_max, feeds, operations };
+    (problems.len() == before).then(|| serde_json::to_value(options).expect("plain data"))
+}
+
+/// Headers that the generator writes itself.
+const OWN_HEADERS: [&str; 6] =
+    ["content-length", "transfer-encoding", "connection", "cookie", "if-none-match", "if-modified-since"];
+
+fn read_headers(node: &Node, names: &Names, problems: &mut Problems) -> Headers {
+    let Some(fields) = Fields::of(node, "headers", problems) else { return Headers::new() };
+    let mut headers = Headers::new();
+    for (name, place, value) in fields.entries() {
+        let token = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
+        if name.is_empty() || !name.bytes().all(token) {
+            problems.add(*place, format!("'{name}' cannot name a header"), "use letters, digits and '-'");
+        }
+        if OWN_HEADERS.contains(&name.to_ascii_lowercase().as_str()) {
+            problems.add(*place, format!("'{name}' is set by the load generator itself"), "leave it out");
+        }
+        let Some(text) = Template::read(value, names, problems) else { continue };
+        if text.contains(['\r', '\n', '\0']) {
+            problems.add(value.place, "a header's value is one line", "");
+        }
+        headers.push((name.clone(), text));
+    }
+    headers
+}
+
+#[cfg(test)]
+pub(super) mod tests;

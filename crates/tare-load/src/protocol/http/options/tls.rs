@@ -1,0 +1,61 @@
+//! Reading how connections are secured.
+
+use serde::{Deserialize, Serialize};
+use std::path::PathBuf;
+use tare_core::config::{Fields, Node, Problems};
+
+/// How connections are secured.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(in super::super) struct TlsOptions {
+    /// Whose certificates are trusted.
+    pub verify: Trust,
+    /// The server's name, told to it and looked for in its certificate; none is its address, which is not told.
+    pub name: Option<String>,
+    /// "1.2" or "1.3"; none lets both sides choose.
+    pub version: Option<String>,
+    /// Whether a connection may resume what an earlier one agreed on, which saves the expensive part.
+    pub resume: bool,
+}
+
+/// Whose certificates are trusted.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(in super::super) enum Trust {
+    /// Those of whom the machine trusts.
+    System,
+    /// Those signed by the certificates in a PEM file.
+    File(PathBuf),
+    /// Everybody's: for a lab.
+    Nothing,
+}
+
+pub(super) fn read_tls(node: &Node, problems: &mut Problems) -> Option<TlsOptions> {
+    let mut fields = Fields::of(node, "tls", problems)?;
+    let verify = fields.get("verify").map_or(Some(Trust::System), |node| read_trust(node, problems));
+    let name_node = fields.get("name");
+    let name = name_node.and_then(|node| node.text(problems));
+    if let (Some(node), Some(name)) = (name_node, &name)
+        && rustls::pki_types::ServerName::try_from(name.as_str()).is_err()
+    {
+        problems.add(node.place, format!("'{name}' is not a server's name"), "such as shop.example.test");
+    }
+    let version = fields.choice("version", &["1.2", "1.3"], problems).map(str::to_owned);
+    let resume = fields.boolean("resume", problems).unwrap_or(false);
+    fields.finish(problems);
+    Some(TlsOptions { verify: verify?, name, version, resume })
+}
+
+fn read_trust(node: &Node, problems: &mut Problems) -> Option<Trust> {
+    let text = node.text(problems)?;
+    match text.as_str() {
+        "true" | "system" => Some(Trust::System),
+        "false" => Some(Trust::Nothing),
+        path if path.starts_with('/') => Some(Trust::File(path.into())),
+        _ => {
+            let hint = "write true for the machine's own, false for everybody's, or the absolute path of a PEM file";
+            problems.add(node.place, format!("'{text}' does not say whom to trust"), hint);
+            None
+        }
+    }
+}

@@ -1,0 +1,225 @@
+//! What is remembered: of a user between operations, of a connection between pieces of a reply.
+
+use super::super::Failure;
+use super::cookies::Jar;
+use super::frame::Frame;
+use super::inflate::{Coding, Inflate};
+use super::program::Ask;
+use super::tls::Channel;
+use crate::script::Values;
+use std::collections::HashSet;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// Resources that one user remembers; with more it forgets all and starts anew.
+const CACHED_MAX: usize = 4096;
+/// Different validators that are shared among users; beyond, each user has its own.
+const SHARED_MAX: usize = 65_536;
+
+/// A user: nothing until there is something to remember.
+pub(super) type User = Option<Box<Memory>>;
+
+/// What a user remembers.
+#[derive(Debug)]
+pub(super) struct Memory {
+    pub jar: Jar,
+    pub values: Values,
+    pub cached: Cached,
+}
+
+/// The embedded resources that a user has had, by hash of their path, with the header lines that ask whether they have
+/// changed.
+#[derive(Debug, Default)]
+pub(super) struct Cached(Vec<(u64, Arc<[u8]>)>);
+
+impl Cached {
+    /// What to ask with, if the user has it.
+    pub(super) fn get(&self, key: u64) -> Option<&[u8]> {
+        let at = self.0.binary_search_by_key(&key, |(key, _)| *key).ok()?;
+        Some(&self.0[at].1)
+    }
+
+    pub(super) fn insert(&mut self, key: u64, lines: Arc<[u8]>) {
+        match self.0.binary_search_by_key(&key, |(key, _)| *key) {
+            Ok(at) => self.0[at].1 = lines,
+            Err(_) if self.0.len() == CACHED_MAX => self.0 = vec![(key, lines)],
+            Err(at) => self.0.insert(at, (key, lines)),
+        }
+    }
+
+    pub(super) fn clear(&mut self) {
+        self.0.clear();
+    }
+}
+
+/// Validators, each once: what one server sends to a million users is the same.
+#[derive(Debug, Default)]
+pub(super) struct Shared(Mutex<HashSet<Arc<[u8]>>>);
+
+impl Shared {
+    pub(super) fn keep(&self, lines: &[u8]) -> Arc<[u8]> {
+        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(lines) = known.get(lines) {
+            return Arc::clone(lines);
+        }
+        let lines: Arc<[u8]> = lines.into();
+        if known.len() < SHARED_MAX {
+            known.insert(Arc::clone(&lines));
+        }
+        lines
+    }
+}
+
+/// The key of a path in [`Cached`].
+pub(super) fn key_of(path: &[u8]) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    path.hash(&mut hasher);
+    hasher.finish()
+}
+
+/// What is being asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) enum Phase {
+    /// The request itself.
+    #[default]
+    Page,
+    /// What it was redirected to.
+    Redirected,
+    /// What is embedded in it; whether the question is if it has changed.
+    Embedded(bool),
+}
+
+/// A connection and where its operation stands.
+#[derive(Default)]
+pub(super) struct Session {
+    pub frame: Frame,
+    pub channel: Option<Channel>,
+    /// Whether the other side said that it is done; only a secured one does.
+    pub ended: bool,
+    pub ask: u32,
+    pub end: u32,
+    pub hops: u8,
+    pub phase: Phase,
+    pub seen: Seen,
+    pub trip: Trip,
+}
+
+/// What was seen of a reply.
+#[derive(Default)]
+pub(super) struct Seen {
+    pub status: u16,
+    /// Whether it sends on to somewhere else, and is followed.
+    pub follow: bool,
+    pub wrong: Option<Failure>,
+    /// How much of each needle is matched.
+    pub states: Vec<usize>,
+    /// The body, as far as it is needed.
+    pub kept: Vec<u8>,
+    pub coding: Option<Coding>,
+    pub inflate: Option<Box<Inflate>>,
+    /// Where it sends on to.
+    pub location: Vec<u8>,
+    /// Header lines that ask whether it has changed.
+    pub validators: Vec<u8>,
+}
+
+/// A buffer larger than this is not kept for the next reply: 64 KiB.
+const SPARE_MAX: usize = 64 * 1024;
+
+impl Seen {
+    /// Ready for the reply to `ask`.
+    #[inline]
+    pub(super) fn restart(&mut self, ask: &Ask) {
+        (self.follow, self.wrong, self.coding) = (false, None, None);
+        self.states.clear();
+        self.states.resize(ask.judge.needles.len(), 0);
+        self.location.clear();
+        self.validators.clear();
+        self.kept.clear();
+        self.kept.shrink_to(SPARE_MAX);
+    }
+}
+
+/// Where an operation of more than one request stands.
+#[derive(Debug, Default)]
+pub(super) struct Trip {
+    /// The path that was asked for, unless it is in the program.
+    pub path: Vec<u8>,
+    paths: Vec<u8>,
+    // Where in `paths` each path ends, and how many were taken out.
+    ends: Vec<usize>,
+    taken: usize,
+}
+
+impl Trip {
+    /// Forgets which paths were to be asked for.
+    pub(super) fn clear(&mut self) {
+        self.paths.clear();
+        self.ends.clear();
+        self.taken = 0;
+    }
+
+    /// One more path to ask for, unless it is already among them; `write` appends it.
+    pub(super) fn push<T>(&mut self, write: impl FnOnce(&mut Vec<u8>) -> T) -> T {
+        let from = self.paths.len();
+        let result = write(&mut self.paths);
+        if self.list().any(|path| *path == self.paths[from..]) {
+            self.paths.truncate(from);
+        } else {
+            self.ends.push(self.paths.len());
+        }
+        result
+    }
+
+    fn list(&self) -> impl Iterator<Item = &[u8]> {
+        let starts = std::iter::once(0).chain(self.ends.iter().copied());
+        starts.zip(&self.ends).map(|(from, to)| &self.paths[from..*to])
+    }
+
+    /// Takes the next path out and makes it the one that is asked for; false when there is none.
+    pub(super) fn advance(&mut self) -> bool {
+        let Some(to) = self.ends.get(self.taken) else { return false };
+        let from = if self.taken == 0 { 0 } else { self.ends[self.taken - 1] };
+        self.path.clear();
+        self.path.extend_from_slice(&self.paths[from..*to]);
+        self.taken += 1;
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_is_asked_for_once_and_in_order() {
+        let mut trip = Trip::default();
+        for path in ["/a", "/b", "/a", "/c"] {
+            trip.push(|out| out.extend_from_slice(path.as_bytes()));
+        }
+        let taken = std::iter::from_fn(|| trip.advance().then(|| trip.path.clone()));
+        assert_eq!(taken.collect::<Vec<_>>(), [b"/a", b"/b", b"/c"]);
+        trip.clear();
+        assert!(!trip.advance());
+    }
+
+    #[test]
+    fn what_users_remember_is_bounded_and_shared() {
+        let (mut cached, shared) = (Cached::default(), Shared::default());
+        let lines = shared.keep(b"If-None-Match: x\r\n");
+        assert!(Arc::ptr_eq(&lines, &shared.keep(b"If-None-Match: x\r\n")));
+        for number in 0..=CACHED_MAX as u64 {
+            cached.insert(number.wrapping_mul(0x9e37_79b9_7f4a_7c15), Arc::clone(&lines));
+        }
+        assert_eq!(cached.0.len(), 1);
+        cached.insert(7, shared.keep(b""));
+        assert_eq!(cached.get(7), Some(b"".as_slice()));
+        assert_eq!(cached.get(8), None);
+    }
+
+    #[test]
+    fn a_user_without_memory_is_small() {
+        assert_eq!(size_of::<User>(), 8);
+        assert!(size_of::<Session>() <= 384, "{}", size_of::<Session>());
+    }
+}

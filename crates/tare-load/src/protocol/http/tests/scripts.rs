@@ -1,0 +1,239 @@
+//! Operations of several requests.
+
+use super::*;
+use std::cell::Cell;
+
+const LOGIN: &str = "
+headers: {User-Agent: tare}
+feeds: {user: {choice: [anna b]}, item: {uniform: {from: 7, to: 7}}}
+operations:
+  login:
+    requests:
+      - post: /login
+        form: {name: '${user}', password: 'p&${item}'}
+        expect: {status: 302}
+        capture: {token: {header: X-Token}, session: {cookie: sid}}
+      - get: /home?item=${item}&who=${user}
+        headers: {Authorization: 'Bearer ${token}'}
+        expect: {contains: 'welcome ${user}'}
+        capture: {next: {regex: 'href=\"([^\"]+)\"'}}
+      - get: '${next}'
+        expect: {json: {/items/0/owner: '${user}'}}
+        capture: {bid: {json: '/items/*/id'}, more: {json: /more, optional: true}}
+      - post: /bid/${session}
+        json: {id: '${bid}', amount: 5, who: '${user}', note: 'say \"hi\"'}
+        expect: {status: 201}
+      - {get: /more, when: more}
+      - {get: /less, unless: more}
+";
+
+fn shop(request: &str) -> Vec<u8> {
+    let path = request.split(' ').nth(1).unwrap();
+    match path.split('?').next().unwrap() {
+        "/login" => reply(302, "x-token: t1\r\nSet-Cookie: sid=s9; Path=/\r\n", ""),
+        "/home" => reply(200, "", "welcome anna b <a href=\"../list?of=a b\">").replace_space(),
+        "/list" => reply(200, "", r#"{"items": [{"owner": "anna b", "id": 41}]}"#),
+        "/bid/s9" => reply(201, "", ""),
+        "/less" => reply(200, "", ""),
+        other => panic!("nobody should ask for {other}"),
+    }
+}
+
+trait Fix {
+    fn replace_space(self) -> Self;
+}
+
+impl Fix for Vec<u8> {
+    /// Links in pages have no spaces.
+    fn replace_space(self) -> Self {
+        String::from_utf8(self).unwrap().replace("of=a b\">", "of=a+b\">").into_bytes()
+    }
+}
+
+#[test]
+fn values_pass_from_reply_to_request() {
+    let http = http(LOGIN);
+    let mut rig = Rig::new(&http);
+    assert_eq!(rig.run(0, &shop), Reply::Right);
+    let lines = ["POST /login", "GET /home?item=7&who=anna%20b", "GET /list?of=a+b", "POST /bid/s9", "GET /less"];
+    assert_eq!(rig.lines(), lines);
+    let body = |at: usize| rig.sent[at].split("\r\n\r\n").nth(1).unwrap();
+    assert_eq!(body(0), "name=anna%20b&password=p%267");
+    let bid: serde_json::Value = serde_json::from_str(body(3)).unwrap();
+    assert_eq!(bid, serde_json::json!({"id": "41", "amount": 5, "who": "anna b", "note": "say \"hi\""}));
+    assert!(rig.sent[0].contains("Content-Type: application/x-www-form-urlencoded\r\n"), "{}", rig.sent[0]);
+    assert!(rig.sent[0].contains(&format!("Content-Length: {}\r\n", body(0).len())));
+    assert!(rig.sent[1].contains("Authorization: Bearer t1\r\n") && rig.sent[1].contains("Cookie: sid=s9\r\n"));
+    assert!(!rig.sent[0].contains("Cookie"));
+    let facts = http.facts();
+    assert_eq!(facts["requests of login"].matches(": 1").count(), 5, "{facts:?}");
+}
+
+#[test]
+fn an_operation_ends_with_its_first_wrong_reply() {
+    let http = http(LOGIN);
+    for (path, failure) in
+        [("/login", Failure::WrongReply), ("/list", Failure::WrongReply), ("/home", Failure::WrongReply)]
+    {
+        let mut rig = Rig::new(&http);
+        let broken = |request: &str| {
+            if request.contains(&format!(" {path}")) { reply(200, "", "nothing") } else { shop(request) }
+        };
+        assert_eq!(rig.run(0, &broken), Reply::Wrong(failure), "{path}");
+        assert!(rig.sent.last().unwrap().contains(path));
+    }
+    let mute = |request: &str| {
+        if request.contains(" /home") { reply(200, "", "welcome anna b, no link") } else { shop(request) }
+    };
+    assert_eq!(Rig::new(&http).run(0, &mute), Reply::Wrong(Failure::Capture));
+    let silent = |request: &str| if request.contains(" /login") { reply(302, "", "") } else { shop(request) };
+    assert_eq!(Rig::new(&http).run(0, &silent), Reply::Wrong(Failure::Capture));
+}
+
+#[test]
+fn values_of_other_operations_are_there_or_named_as_missing() {
+    let http = http(
+        "operations: {use: {get: '/x/${id}'}, get: {get: /, capture: {id: {json: /id}}},
+        late: {requests: [{get: /, capture: {no: {header: X, optional: true}}}, {get: '/y/${no}'}]}}",
+    );
+    let mut rig = Rig::new(&http);
+    let answer = |_: &str| reply(200, "", r#"{"id": "a/b"}"#);
+    assert_eq!(rig.run(0, &answer), Reply::Wrong(Failure::Unset));
+    assert_eq!(rig.run(1, &answer), Reply::Right);
+    assert_eq!(rig.run(0, &answer), Reply::Right);
+    assert_eq!(rig.lines(), ["GET /x/", "GET /", "GET /x/a%2Fb"]);
+    assert_eq!(rig.run(2, &answer), Reply::Wrong(Failure::Unset));
+    assert_eq!(rig.sent.len(), 4, "what cannot be said is not said");
+}
+
+#[test]
+fn values_cannot_add_lines() {
+    let http =
+        http("operations: {a: {requests: [{get: /, capture: {v: {json: ''}}}, {get: /, headers: {X: '${v}'}}]}}");
+    let mut rig = Rig::new(&http);
+    assert_eq!(rig.run(0, &|_| reply(200, "", r#""a\r\nEvil: b""#)), Reply::Right);
+    assert!(rig.sent[1].contains("X: a  Evil: b\r\n"), "{}", rig.sent[1]);
+}
+
+#[test]
+fn redirects_are_followed_as_far_as_is_said() {
+    let http =
+        http("redirects: 3\noperations: {a: {post: /a, form: {x: y}, contains: end}, b: {post: /b, body: keep}}");
+    let answer = |request: &str| match request.split(' ').nth(1).unwrap() {
+        "/a" => reply(302, "Location: d/b?c\r\nSet-Cookie: k=v\r\n", "not the end"),
+        "/d/b?c" => reply(301, "Location: http://127.0.0.1:8080/e\r\n", ""),
+        "/e" => reply(200, "", "the end"),
+        "/b" => reply(307, "Location: /kept\r\n", ""),
+        "/kept" => reply(200, "", ""),
+        other => panic!("{other}"),
+    };
+    let mut rig = Rig::new(&http);
+    assert_eq!(rig.run(0, &answer), Reply::Right);
+    assert_eq!(rig.lines(), ["POST /a", "GET /d/b?c", "GET /e"]);
+    assert!(rig.sent[2].contains("Cookie: k=v") && !rig.sent[2].contains("Content-Length"), "{}", rig.sent[2]);
+    let mut rig = Rig::new(&http);
+    assert_eq!(rig.run(1, &answer), Reply::Right);
+    assert_eq!(rig.lines(), ["POST /b", "POST /kept"]);
+    assert!(rig.sent[1].ends_with("Content-Length: 4\r\n\r\nkeep"));
+    let redirect = Reply::Wrong(Failure::Redirect);
+    let mut rig = Rig::new(&http);
+    assert_eq!(rig.run(1, &|_| reply(302, "Location: /b\r\n", "")), redirect);
+    assert_eq!(rig.sent.len(), 4);
+    assert_eq!(Rig::new(&http).run(1, &|_| reply(302, "Location: https://other.test/\r\n", "")), redirect);
+    assert_eq!(Rig::new(&http).run(1, &|_| reply(302, "", "")), WRONG);
+}
+
+fn pages(cache: &str) -> Http {
+    http(&format!(
+        "cache: {cache}
+operations:
+  page:
+    get: /dir/page
+    embedded: {{css: /style.css, logo: '/logo.png', again: /style.css, images: {{find: 'src=\"([^\"]+)\"', max: 2}}}}
+  leave: {{get: /bye, forget: true}}"
+    ))
+}
+
+/// A page with images; images change when `version` does.
+fn album(request: &str, version: u32) -> Vec<u8> {
+    let path = request.split(' ').nth(1).unwrap();
+    let tag = format!("\"{path} {version}\"");
+    match path {
+        "/dir/page" => reply(200, "", r#"<img src="one.png"><img src="/two.png"><img src="three.png">"#),
+        "/bye" => reply(200, "", ""),
+        _ if request.contains(&format!("If-None-Match: {tag}\r\n")) => b"HTTP/1.1 304 Same\r\n\r\n".to_vec(),
+        _ => reply(200, &format!("ETag: {tag}\r\nLast-Modified: Sun, 06 Nov 1994 08:49:37 GMT\r\n"), "image"),
+    }
+}
+
+const ALBUM: [&str; 5] = ["GET /dir/page", "GET /style.css", "GET /logo.png", "GET /dir/one.png", "GET /two.png"];
+
+#[test]
+fn embedded_resources_are_fetched_once_and_asked_for_changes() {
+    let http = pages("revalidate");
+    let mut rig = Rig::new(&http);
+    assert_eq!(rig.run(0, &|request| album(request, 1)), Reply::Right);
+    assert_eq!(rig.lines(), ALBUM);
+    assert!(rig.sent.iter().all(|request| !request.contains("If-")));
+    rig.sent.clear();
+    assert_eq!(rig.run(0, &|request| album(request, 1)), Reply::Right);
+    assert_eq!(rig.lines(), ALBUM);
+    let dated = "If-None-Match: \"/style.css 1\"\r\nIf-Modified-Since: Sun, 06 Nov 1994 08:49:37 GMT\r\n";
+    assert!(rig.sent[1].contains(dated), "{}", rig.sent[1]);
+    assert_eq!(rig.run(0, &|request| album(request, 2)), Reply::Right);
+    assert_eq!(http.facts()["requests of page"], "GET /dir/page: 3, 12 embedded, 4 of them not modified");
+    rig.sent.clear();
+    assert_eq!(rig.run(1, &|request| album(request, 2)), Reply::Right);
+    assert_eq!(rig.run(0, &|request| album(request, 2)), Reply::Right);
+    assert!(rig.sent.iter().all(|request| !request.contains("If-")), "it was told to forget");
+}
+
+#[test]
+fn caches_may_keep_or_be_off() {
+    let kept = pages("keep");
+    let mut rig = Rig::new(&kept);
+    for _ in 0..2 {
+        assert_eq!(rig.run(0, &|request| album(request, 1)), Reply::Right);
+    }
+    assert_eq!(rig.lines()[..5], ALBUM);
+    assert_eq!(rig.lines()[5..], ["GET /dir/page"]);
+    let off = pages("off");
+    let mut rig = Rig::new(&off);
+    for _ in 0..2 {
+        assert_eq!(rig.run(0, &|request| album(request, 1)), Reply::Right);
+    }
+    assert_eq!(rig.lines()[5..], ALBUM);
+    assert!(rig.sent.iter().all(|request| !request.contains("If-")));
+}
+
+#[test]
+fn an_embedded_resource_that_is_not_there_is_an_error() {
+    let http = pages("revalidate");
+    let missing = |request: &str| if request.contains("/two") { reply(404, "", "") } else { album(request, 1) };
+    assert_eq!(Rig::new(&http).run(0, &missing), Reply::Wrong(Failure::ErrorReply));
+    let unasked = |request: &str| {
+        if request.contains("/two") { b"HTTP/1.1 304 Same\r\n\r\n".to_vec() } else { album(request, 1) }
+    };
+    assert_eq!(Rig::new(&http).run(0, &unasked), WRONG);
+}
+
+#[test]
+fn chances_are_met() {
+    let http = http("operations: {a: {requests: [{get: /}, {get: /rare, chance: 10%}]}}");
+    let (mut rig, rare) = (Rig::new(&http), Cell::new(0));
+    for _ in 0..2000 {
+        rig.run(0, &|request| {
+            rare.set(rare.get() + u32::from(request.contains("/rare")));
+            reply(200, "", "")
+        });
+    }
+    // Five standard deviations of the binomial: 5 * sqrt(2000 * 0.1 * 0.9) = 67.
+    assert!((133..267).contains(&rare.get()), "{}", rare.get());
+}
+
+#[test]
+fn a_connection_that_ends_amid_an_operation_loses_it() {
+    let http = http("operations: {a: {requests: [{get: /}, {get: /b}]}}");
+    let step = Rig::new(&http).run_in(0, usize::MAX, &|_| reply(200, "Connection: close\r\n", ""));
+    assert!(matches!(step, Step::Done { reply: Reply::Wrong(Failure::Closed), last: true, .. }), "{step:?}");
+}

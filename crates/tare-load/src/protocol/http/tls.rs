@@ -1,0 +1,278 @@
+//! TLS as a transformer of bytes: what comes from the socket goes in, what goes to the socket comes out.
+
+use super::super::Failure;
+use super::options::{TlsOptions, Trust};
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::client::{Resumption, WebPkiServerVerifier};
+use rustls::crypto::{CryptoProvider, ring, verify_tls12_signature, verify_tls13_signature};
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls::{ClientConfig, ClientConnection, DigitallySignedStruct, Error, RootCertStore, SignatureScheme};
+use std::collections::BTreeMap;
+use std::io::{BufRead, Write};
+use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+use tare_core::fault::{Doing, Fault};
+
+/// Where distributions keep the certificates that the machine trusts.
+const SYSTEM_ROOTS: [&str; 3] =
+    ["/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/cert.pem"];
+/// Kinds of failed handshakes that are remembered.
+const REASONS_MAX: usize = 16;
+
+/// Of the buffer for what is to be encrypted no more than this is kept: 16 KiB.
+const SCRATCH_MAX: usize = 16 * 1024;
+
+/// How connections are secured.
+#[derive(Debug)]
+pub(super) struct Tls {
+    config: Arc<ClientConfig>,
+    name: ServerName<'static>,
+    // How many handshakes ended in which way, for the record. Locked once a connection.
+    ends: Mutex<BTreeMap<String, u64>>,
+}
+
+impl Tls {
+    /// Reads what is trusted.
+    ///
+    /// # Errors
+    /// When the certificates to trust cannot be read.
+    pub(super) fn new(options: &TlsOptions, endpoint: SocketAddr) -> Result<Tls, Fault> {
+        let provider = Arc::new(ring::default_provider());
+        let versions: &[_] = match options.version.as_deref() {
+            Some("1.2") => &[&rustls::version::TLS12],
+            Some("1.3") => &[&rustls::version::TLS13],
+            _ => &[&rustls::version::TLS13, &rustls::version::TLS12],
+        };
+        let builder = ClientConfig::builder_with_provider(Arc::clone(&provider))
+            .with_protocol_versions(versions)
+            .doing("set up TLS")?;
+        let builder = match &options.verify {
+            Trust::Nothing => {
+                builder.dangerous().with_custom_certificate_verifier(Arc::new(Anybody(Arc::clone(&provider))))
+            }
+            trust => {
+                let roots = Arc::new(read_roots(trust)?);
+                let verifier = WebPkiServerVerifier::builder_with_provider(roots, provider)
+                    .build()
+                    .doing("trust these certificates")?;
+                builder.with_webpki_verifier(verifier)
+            }
+        };
+        let mut config = builder.with_no_client_auth();
+        config.alpn_protocols = vec![b"http/1.1".to_vec()];
+        if !options.resume {
+            config.resumption = Resumption::disabled();
+        }
+        let name = match &options.name {
+            Some(name) => ServerName::try_from(name.clone()).doing(format_args!("use '{name}' as a server's name"))?,
+            None => ServerName::from(endpoint.ip()),
+        };
+        Ok(Tls { config: Arc::new(config), name, ends: Mutex::default() })
+    }
+
+    /// A channel over a new connection.
+    pub(super) fn open(&self) -> Channel {
+        let mut connection = ClientConnection::new(Arc::clone(&self.config), self.name.clone())
+            .expect("the configuration was accepted when it was made");
+        // What is written is taken out at once.
+        connection.set_buffer_limit(None);
+        Channel { connection: Box::new(connection), scratch: Vec::new() }
+    }
+
+    /// How handshakes ended and how many of them did, for the record.
+    pub(super) fn facts(&self) -> BTreeMap<String, String> {
+        let ends = self.ends.lock().unwrap_or_else(PoisonError::into_inner);
+        if ends.is_empty() {
+            return BTreeMap::new();
+        }
+        let listed: Vec<_> = ends.iter().map(|(end, count)| format!("{end}: {count}")).collect();
+        BTreeMap::from([("tls handshakes".to_owned(), listed.join("; "))])
+    }
+
+    #[cold]
+    fn note(&self, end: String) {
+        let mut ends = self.ends.lock().unwrap_or_else(PoisonError::into_inner);
+        if ends.len() < REASONS_MAX || ends.contains_key(&end) {
+            *ends.entry(end).or_default() += 1;
+        }
+    }
+}
+
+/// One secured connection.
+pub(super) struct Channel {
+    connection: Box<ClientConnection>,
+    scratch: Vec<u8>,
+}
+
+impl Channel {
+    /// The first bytes to send.
+    pub(super) fn greet(&mut self, out: &mut Vec<u8>) {
+        self.flush(out);
+    }
+
+    /// Bytes of the handshake; whether it is over.
+    ///
+    /// # Errors
+    /// When the two sides do not come together.
+    pub(super) fn shake(&mut self, tls: &Tls, bytes: &[u8], out: &mut Vec<u8>) -> Result<bool, Failure> {
+        let result = self.take(bytes, |_| Err(Error::General("data before the handshake was over".into())));
+        // An alert that says why goes out even then.
+        self.flush(out);
+        match result {
+            Err(error) => {
+                let failure = failure_of(&error);
+                tls.note(error.to_string());
+                Err(failure)
+            }
+            Ok(_) if self.connection.is_handshaking() => Ok(false),
+            Ok(_) => {
+                let version = self.connection.protocol_version().and_then(|version| version.as_str()).unwrap_or("?");
+                let suite = self.connection.negotiated_cipher_suite().map(|suite| suite.suite());
+                let suite = suite.and_then(|suite| suite.as_str()).unwrap_or("?");
+                let resumed = self.connection.handshake_kind() == Some(rustls::HandshakeKind::Resumed);
+                tls.note(format!("{version} {suite}{}", if resumed { " resumed" } else { "" }));
+                Ok(true)
+            }
+        }
+    }
+
+    /// An empty buffer for what is to be encrypted; give it back.
+    pub(super) fn scratch(&mut self) -> Vec<u8> {
+        std::mem::take(&mut self.scratch)
+    }
+
+    /// Takes the buffer back.
+    pub(super) fn give_back(&mut self, mut scratch: Vec<u8>) {
+        scratch.clear();
+        scratch.shrink_to(SCRATCH_MAX);
+        self.scratch = scratch;
+    }
+
+    /// Encrypts `plain` into `out`.
+    pub(super) fn write(&mut self, plain: &[u8], out: &mut Vec<u8>) {
+        self.connection.writer().write_all(plain).expect("there is no limit to run into");
+        self.flush(out);
+    }
+
+    /// Decrypts what has come and hands it to `to`; whether the peer said that nothing more will come.
+    ///
+    /// # Errors
+    /// When it was tampered with, or `to` says so.
+    pub(super) fn read(
+        &mut self,
+        bytes: &[u8],
+        out: &mut Vec<u8>,
+        mut to: impl FnMut(&[u8]) -> Result<(), Failure>,
+    ) -> Result<bool, Failure> {
+        let mut refused = None;
+        let result = self.take(bytes, |plain| {
+            to(plain).map_err(|failure| {
+                refused = Some(failure);
+                Error::General(String::new())
+            })
+        });
+        self.flush(out);
+        result.map_err(|error| refused.unwrap_or_else(|| failure_of(&error)))
+    }
+
+    fn take(&mut self, mut bytes: &[u8], mut to: impl FnMut(&[u8]) -> Result<(), Error>) -> Result<bool, Error> {
+        let general = |error: std::io::Error| Error::General(error.to_string());
+        let mut ended = false;
+        while !bytes.is_empty() && !ended {
+            self.connection.read_tls(&mut bytes).map_err(general)?;
+            ended = self.connection.process_new_packets()?.peer_has_closed();
+            loop {
+                let mut reader = self.connection.reader();
+                let taken = match reader.fill_buf() {
+                    Ok([]) => break,
+                    Ok(plain) => {
+                        to(plain)?;
+                        plain.len()
+                    }
+                    Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => break,
+                    Err(error) => return Err(general(error)),
+                };
+                reader.consume(taken);
+            }
+        }
+        Ok(ended)
+    }
+
+    fn flush(&mut self, out: &mut Vec<u8>) {
+        while self.connection.wants_write() {
+            self.connection.write_tls(out).expect("a vector takes everything");
+        }
+    }
+}
+
+fn failure_of(error: &Error) -> Failure {
+    match error {
+        Error::InvalidCertificate(_) | Error::NoCertificatesPresented => Failure::Certificate,
+        _ => Failure::Tls,
+    }
+}
+
+fn read_roots(trust: &Trust) -> Result<RootCertStore, Fault> {
+    let path = match trust {
+        Trust::File(path) => path.as_path(),
+        _ => SYSTEM_ROOTS.iter().map(Path::new).find(|path| path.exists()).ok_or_else(|| {
+            Fault::new("this machine has no file of trusted certificates")
+                .remedy("install ca-certificates, or give 'tls: {verify: FILE}', or 'tls: {verify: false}' in a lab")
+        })?,
+    };
+    let reading = format!("read the trusted certificates in {}", path.display());
+    let mut roots = RootCertStore::empty();
+    for certificate in CertificateDer::pem_file_iter(path).doing(&reading)? {
+        let certificate = certificate.doing(&reading)?;
+        // A machine's file holds a few that are too strange; those of the user must all be right.
+        let added = roots.add(certificate);
+        if matches!(trust, Trust::File(_)) {
+            added.doing(&reading)?;
+        }
+    }
+    if roots.is_empty() {
+        return Err(Fault::new(format!("{} holds no certificate", path.display())).remedy("give a file in PEM form"));
+    }
+    Ok(roots)
+}
+
+/// Trusts whoever answers, for a lab. Signatures are still checked, so that a handshake costs what it costs elsewhere.
+#[derive(Debug)]
+struct Anybody(Arc<CryptoProvider>);
+
+impl ServerCertVerifier for Anybody {
+    fn verify_server_cert(
+        &self,
+        _end_entity: &CertificateDer<'_>,
+        _intermediates: &[CertificateDer<'_>],
+        _server_name: &ServerName<'_>,
+        _ocsp_response: &[u8],
+        _now: UnixTime,
+    ) -> Result<ServerCertVerified, Error> {
+        Ok(ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        dss: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        verify_tls12_signature(message, cert, dss, &self.0.signature_verification_algorithms)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        dss: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        verify_tls13_signature(message, cert, dss, &self.0.signature_verification_algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.0.signature_verification_algorithms.supported_schemes()
+    }
+}
