@@ -52,7 +52,8 @@ pub struct ProtocolRow {
 }
 
 /// Every protocol.
-pub const PROTOCOLS: &[ProtocolRow] = &[redis::ROW, http::ROW, postgres::ROW, mysql::ROW, tcp::ROW, exec::ROW, null::ROW];
+pub const PROTOCOLS: &[ProtocolRow] =
+    &[redis::ROW, http::ROW, postgres::ROW, mysql::ROW, tcp::ROW, exec::ROW, null::ROW];
 
 /// Whether this machine has what a protocol needs.
 type CheckNeeds = fn(&serde_json::Value) -> Result<(), Fault>;
