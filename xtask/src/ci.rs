@@ -28,7 +28,7 @@ pub(crate) fn run(root: &Path) -> Result<bool> {
 }
 
 /// Where cargo puts the release build of the binary; `TARE_BIN` overrides it.
-fn release_binary(root: &Path) -> Result<PathBuf> {
+pub(crate) fn release_binary(root: &Path) -> Result<PathBuf> {
     if let Some(path) = std::env::var_os("TARE_BIN") {
         return Ok(path.into());
     }

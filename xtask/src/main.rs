@@ -1,5 +1,6 @@
 //! The project's own chores: `cargo xtask ci` is the gate, `cargo xtask tidy` the rules that no compiler knows.
 
+mod benchmark;
 mod ci;
 mod tidy;
 
@@ -16,6 +17,9 @@ enum Chore {
     Ci,
     /// The rules of CONTRIBUTING.md and ARCHITECTURE.md that a machine can check. Lists all findings at once.
     Tidy,
+    /// Tare beside others of its kind.
+    #[command(name = "bench", subcommand)]
+    Benchmark(benchmark::Comparison),
 }
 
 fn main() -> ExitCode {
@@ -24,6 +28,7 @@ fn main() -> ExitCode {
     let done = match chore {
         Chore::Ci => ci::run(&root),
         Chore::Tidy => tidy::run(&root),
+        Chore::Benchmark(comparison) => benchmark::run(&root, comparison),
     };
     match done {
         Ok(true) => ExitCode::SUCCESS,

@@ -7,6 +7,9 @@ use std::time::Duration;
 /// Blocks of a study that stops by itself, at most: at twice the precision a run takes four times as long.
 pub const BLOCKS_MAX_DEFAULT: u32 = 40;
 
+/// The margin of equivalence of a study that names none, as a share.
+const MARGIN_DEFAULT: f64 = 0.01;
+
 /// How the trials of a study are arranged, how they settle, and when there are enough of them.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct Design {
@@ -20,6 +23,17 @@ pub struct Design {
     /// Settling goes on until the load is steady, at most this long; none settles for a fixed time.
     #[serde(default)]
     pub steady_within: Option<Duration>,
+    /// Differences up to this, as a share, count as none where forms are called equivalent; none in records of older
+    /// versions, see [`Design::margin`].
+    #[serde(default)]
+    pub margin: Option<f64>,
+}
+
+impl Design {
+    /// Differences up to this, as a share, count as none where forms are called equivalent.
+    pub fn margin(&self) -> f64 {
+        self.margin.unwrap_or(MARGIN_DEFAULT)
+    }
 }
 
 /// How the forms of a block stand beside each other.
@@ -82,6 +96,16 @@ impl Until {
         fields.finish(problems);
         Some(Until { half_width: half_width?, at_most, blocks })
     }
+}
+
+/// Reads `margin: 1%`.
+pub(crate) fn read_margin(fields: &mut Fields, problems: &mut Problems) -> f64 {
+    let Some(node) = fields.get("margin") else { return MARGIN_DEFAULT };
+    let Some(share) = node.percent(problems) else { return MARGIN_DEFAULT };
+    if !(share > 0.0 && share < 1.0) {
+        problems.add(node.place, "a margin lies above 0 % and below 100 %", "write for example 1%");
+    }
+    share
 }
 
 /// Reads `design: blocks`, `design: alternate`, `design: {alternate: {slice: 10s, settle: 2s}}` or `design: duet`.

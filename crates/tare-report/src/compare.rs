@@ -1,13 +1,32 @@
 //! Two records side by side.
 
+use crate::gate::identity;
+use crate::json::finite;
 use crate::words::{machine, same_bits};
-use std::collections::BTreeSet;
+use serde_json::json;
 use std::fmt::Write;
+use tare_core::fault::Fault;
 use tare_core::record::Record;
-use tare_stats::{Change, Verdict, analyse, changes, ratio_text};
+use tare_stats::{Change, Difference, Verdict, analyse, changes, conditions, differences, ratio_text};
 
-/// Facts that always differ and mean nothing.
-const FLEETING: &[&str] = &["uptime_s", "load_average"];
+/// The version of the comparison's JSON. Fields may be added within a version.
+const COMPARE_SCHEMA: u32 = 1;
+
+/// The same as [`compare`], for programs: both records, what else differs between them, and every change.
+///
+/// # Errors
+/// When it cannot be written as JSON.
+pub fn compare_json(a: &Record, b: &Record) -> Result<String, Fault> {
+    let writing = |error: serde_json::Error| Fault::from_error("write JSON", &error);
+    let value = json!({
+        "compare_schema": COMPARE_SCHEMA,
+        "before": identity(a),
+        "after": identity(b),
+        "differences": differences(&conditions(&a.header), &conditions(&b.header)),
+        "changes": finite(serde_json::to_value(changes(&analyse(a), &analyse(b))).map_err(writing)?),
+    });
+    Ok(serde_json::to_string_pretty(&value).map_err(writing)? + "\n")
+}
 
 /// Sets two records side by side, form by form and metric by metric: each run's ratio to its own baseline, and the
 /// second ratio over the first. The baselines' absolute values are not compared: they say as much of the day as of
@@ -24,8 +43,9 @@ pub fn compare(a: &Record, b: &Record) -> String {
         ));
         say(&format!("        {}", machine(record)));
     }
-    for warning in differences(a, b) {
-        say(&format!("WARNING {warning}"));
+    for difference in differences(&conditions(&a.header), &conditions(&b.header)) {
+        let Difference { what, before, after } = difference;
+        say(&format!("WARNING {what} differs: {before} | {after}"));
     }
     for (label, analysis) in [("before", &before), ("after", &after)] {
         for bits in analysis.bits.iter().filter(|bits| !bits.same) {
@@ -72,39 +92,4 @@ fn in_forms(changes: Vec<Change>) -> Vec<Change> {
     let mut changes = changes;
     changes.sort_by_key(|change| forms.iter().position(|form| *form == change.form));
     changes
-}
-
-/// What else differs between the two runs, and so may explain a change.
-fn differences(a: &Record, b: &Record) -> Vec<String> {
-    let (a, b) = (&a.header, &b.header);
-    let mut found = Vec::new();
-    let mut note = |what: &str, before: &str, after: &str| {
-        if before != after {
-            found.push(format!("{what} differs: {before} | {after}"));
-        }
-    };
-    note("the workload", &a.workload.name, &b.workload.name);
-    note("the baseline", &a.study.baseline, &b.study.baseline);
-    note("the load", &format!("{:?}", a.study.load), &format!("{:?}", b.study.load));
-    note("the load's origin", &format!("{:?}", a.study.from), &format!("{:?}", b.study.from));
-    note("the version of Tare", &a.tare, &b.tare);
-    for (what, before, after) in [
-        ("bundle", &a.bundles, &b.bundles),
-        ("environment", &a.environment, &b.environment),
-        ("placement", &a.placement, &b.placement),
-    ] {
-        let keys: BTreeSet<&String> = before.keys().chain(after.keys()).collect();
-        for key in keys.into_iter().filter(|key| !FLEETING.contains(&key.as_str())) {
-            let value =
-                |of: &std::collections::BTreeMap<String, String>| of.get(key).cloned().unwrap_or("absent".into());
-            note(&format!("{what} {key}"), &value(before), &value(after));
-        }
-    }
-    for form in a.study.forms.iter() {
-        let other = b.study.forms.iter().find(|other| other.name == form.name);
-        if other.is_some_and(|other| other != form) {
-            found.push(format!("form {} has other layers or options", form.name));
-        }
-    }
-    found
 }

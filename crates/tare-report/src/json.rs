@@ -40,7 +40,7 @@ pub(crate) fn render(record: &Record, analysis: &Analysis, _: &Style) -> Result<
 }
 
 /// Figures carry at most 12 significant digits: more would only differ between builds.
-fn finite(value: Value) -> Value {
+pub(crate) fn finite(value: Value) -> Value {
     match value {
         Value::Number(number) if number.is_f64() => {
             let value = number.as_f64().unwrap_or_default();

@@ -4,14 +4,21 @@
 mod compare;
 mod csv;
 mod figures;
+mod gate;
 mod html;
 mod json;
+mod peaks;
+mod scaling;
+mod series;
 mod svg;
 mod terminal;
 mod words;
 
-pub use compare::compare;
+pub use compare::{compare, compare_json};
+pub use gate::Gate;
 pub use json::schema;
+pub use scaling::scaling_text;
+pub use series::{series_summary, series_text};
 
 use tare_core::fault::Fault;
 use tare_core::record::Record;

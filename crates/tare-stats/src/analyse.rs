@@ -1,17 +1,22 @@
 //! A whole record, analysed.
 
 use crate::analysis::{
-    Analysis, Apparatus, Arm, BlockValue, Estimate, Interval, Method, MetricAnalysis, Ratio, Reason, Sameness, Verdict,
+    Analysis, Apparatus, Arm, BlockValue, Estimate, Interval, Method, MetricAnalysis, Ratio, Reason, Verdict,
 };
+use crate::equivalence::declare;
 use crate::family::{CONFIDENCE, Family};
+use crate::nested::Nested;
 use crate::paired::{BLOCKS_MIN, BlockLogs, Differences, Precision, sd};
 use crate::quantile::{DunnettTable, student_quantile};
 use crate::same::{bits, resources};
+use crate::sequential::deciding;
 use crate::steady::never_steady;
 use crate::verdict::{Evidence, judge, words};
+use crate::voids::{replaced_blocks, void_too_often};
+use crate::warnings::warnings;
 use std::collections::{BTreeMap, BTreeSet};
-use tare_core::plan::control_arm;
-use tare_core::record::{Record, TRIAL_METRICS, TrialData, TrialMetric};
+use tare_core::plan::{blocks, control_arm};
+use tare_core::record::{PEAK_LOAD, PRECISE_ENOUGH, Record, TRIAL_METRICS, TrialData, TrialMetric};
 use tare_core::trial::{Outcome, Stage};
 
 /// Everything a report shows of a record. The order of the trials does not matter.
@@ -19,16 +24,35 @@ pub fn analyse(record: &Record) -> Analysis {
     let study = &record.header.study;
     let control = control_arm(&study.baseline);
     let arms = arms(record, &control);
-    let mut table = DunnettTable::default();
-    let metrics: Vec<MetricAnalysis> =
-        TRIAL_METRICS.iter().map(|metric| analyse_metric(record, metric, &arms, &mut table)).collect();
+    let replaced = replaced_blocks(record);
     let measured = measured(record);
+    let counted: Vec<&TrialData> =
+        measured.iter().copied().filter(|trial| !replaced.contains(&trial.record.trial.block)).collect();
+    // A run that was ended for its width claims no more than the width that was asked for.
+    let precise = record.end.as_ref().is_some_and(|end| end.how == PRECISE_ENOUGH);
+    let asked = study.design.half_width.filter(|_| precise).map(f64::ln_1p);
+    let mut table = DunnettTable::default();
+    // A search for the peak measures one thing only, and nothing else measures that.
+    let searched = study.peak.is_some();
+    let mut metrics: Vec<MetricAnalysis> = TRIAL_METRICS
+        .iter()
+        .filter(|metric| (metric.name == PEAK_LOAD) == searched)
+        .map(|metric| {
+            let asked = asked.filter(|_| metric.name == deciding(study));
+            analyse_metric(&counted, metric, &arms, asked, &mut table)
+        })
+        .collect();
+    if let (Some(plan), Some(metric)) = (&study.peak, metrics.first_mut()) {
+        metric.unit.clone_from(&plan.unit);
+    }
     let of_baseline = measured.iter().filter(|trial| trial.record.trial.arm() == study.baseline);
     let mut analysis = Analysis {
         confidence: CONFIDENCE,
+        margin: 0.0,
         baseline: study.baseline.clone(),
         control,
-        blocks_planned: study.repeat,
+        blocks_planned: blocks(&record.header.plan),
+        blocks_replaced: replaced.into_iter().collect(),
         blocks_measured: of_baseline.map(|trial| trial.record.trial.block).collect::<BTreeSet<_>>().len() as u32,
         apparatus: apparatus(&measured, &metrics, &study.baseline),
         arms,
@@ -37,6 +61,7 @@ pub fn analyse(record: &Record) -> Analysis {
         resources: resources(record),
         warnings: Vec::new(),
     };
+    declare(&mut analysis, study.design.margin());
     analysis.warnings = warnings(record, &analysis);
     analysis
 }
@@ -87,7 +112,8 @@ fn arm(record: &Record, name: &str, form: &str, baseline: bool) -> Arm {
         baseline,
         control: false,
         emulated,
-        planned: record.header.plan.iter().filter(|trial| trial.arm() == name).count() as u32,
+        planned: planned(record, name),
+        void_p: void_too_often(record, name),
         measured: count("measured"),
         invalid: count("invalid"),
         failed: count("failed"),
@@ -96,6 +122,19 @@ fn arm(record: &Record, name: &str, form: &str, baseline: bool) -> Arm {
         path: path.cloned().unwrap_or_default(),
         never_steady,
     }
+}
+
+/// How many trials an arm should have: those of the plan and of blocks that were run again. A run that ended because it
+/// was precise enough left no trial out that it should have had.
+fn planned(record: &Record, arm: &str) -> u32 {
+    let precise = record.end.as_ref().is_some_and(|end| end.how == PRECISE_ENOUGH);
+    let there = || record.trials.iter().map(|trial| &trial.record.trial).filter(|trial| trial.arm() == arm);
+    let planned = if precise {
+        there().filter(|trial| trial.again.is_none()).count()
+    } else {
+        record.header.plan.iter().filter(|trial| trial.arm() == arm).count()
+    };
+    (planned + there().filter(|trial| trial.again.is_some()).count()) as u32
 }
 
 /// Each reason once, whatever its log says; most frequent first.
@@ -125,14 +164,23 @@ fn reasons(trials: &[&TrialData]) -> Vec<Reason> {
     reasons
 }
 
-fn analyse_metric(record: &Record, metric: &TrialMetric, arms: &[Arm], table: &mut DunnettTable) -> MetricAnalysis {
-    let estimates: Vec<Estimate> = arms.iter().filter_map(|arm| estimate(record, metric.name, &arm.name)).collect();
+fn analyse_metric(
+    trials: &[&TrialData],
+    metric: &TrialMetric,
+    arms: &[Arm],
+    asked: Option<f64>,
+    table: &mut DunnettTable,
+) -> MetricAnalysis {
+    let nested = Nested::of(trials, metric.name);
+    let estimates: Vec<Estimate> =
+        arms.iter().filter_map(|arm| estimate(trials, nested, metric.name, &arm.name)).collect();
     let mut analysis = MetricAnalysis {
         name: metric.name.to_owned(),
         title: metric.title.to_owned(),
         unit: metric.unit.to_owned(),
         more_is_better: metric.more_is_better,
         compared: metric.compared,
+        nested,
         method: Method::None,
         noise_floor: None,
         control_differs: false,
@@ -140,19 +188,19 @@ fn analyse_metric(record: &Record, metric: &TrialMetric, arms: &[Arm], table: &m
         ratios: Vec::new(),
     };
     if metric.compared {
-        compare_arms(&mut analysis, metric, arms, table);
+        compare_arms(&mut analysis, metric, arms, asked, table);
     }
     analysis
 }
 
-fn estimate(record: &Record, metric: &str, arm: &str) -> Option<Estimate> {
+fn estimate(trials: &[&TrialData], nested: Nested, metric: &str, arm: &str) -> Option<Estimate> {
     let value = |trial: &&TrialData| {
         let planned = &trial.record.trial;
-        let value = *trial.record.metrics.get(metric)?;
+        let value = nested.value(trial, metric)?;
         value.is_finite().then_some(BlockValue { block: planned.block, trial: planned.index, value })
     };
-    let of_arm = measured(record).into_iter().filter(|trial| trial.record.trial.arm() == arm);
-    let values: Vec<BlockValue> = of_arm.filter_map(|trial| value(&trial)).collect();
+    let of_arm = trials.iter().filter(|trial| trial.record.trial.arm() == arm);
+    let values: Vec<BlockValue> = of_arm.filter_map(value).collect();
     if values.is_empty() {
         return None;
     }
@@ -172,7 +220,13 @@ fn block_logs(estimate: &Estimate) -> BlockLogs {
     positive.map(|value| (value.block, value.value.ln())).collect()
 }
 
-fn compare_arms(analysis: &mut MetricAnalysis, metric: &TrialMetric, arms: &[Arm], table: &mut DunnettTable) {
+fn compare_arms(
+    analysis: &mut MetricAnalysis,
+    metric: &TrialMetric,
+    arms: &[Arm],
+    asked: Option<f64>,
+    table: &mut DunnettTable,
+) {
     let logs: BTreeMap<&str, BlockLogs> =
         analysis.estimates.iter().map(|estimate| (estimate.arm.as_str(), block_logs(estimate))).collect();
     let Some(baseline) = arms.iter().find(|arm| arm.baseline).and_then(|arm| logs.get(arm.name.as_str())) else {
@@ -193,8 +247,12 @@ fn compare_arms(analysis: &mut MetricAnalysis, metric: &TrialMetric, arms: &[Arm
         if differences.n() == 0 {
             continue;
         }
-        let precision = if arm.control { family.alarm(&differences) } else { family.claim(&differences) };
-        ratios.push(ratio(metric, arm, &differences, precision.filter(|_| arm.emulated.is_none()), floor));
+        let precision = match arm.control {
+            true => family.alarm(&differences),
+            false => family.claim(&differences).map(|precision| precision.at_least(asked.unwrap_or(0.0))),
+        };
+        let precision = precision.filter(|_| arm.emulated.is_none());
+        ratios.push(ratio(metric, arm, &differences, precision, floor, differs));
     }
     analysis.method = family.method;
     analysis.noise_floor = floor.map(f64::exp_m1);
@@ -208,18 +266,23 @@ fn ratio(
     differences: &Differences,
     precision: Option<Precision>,
     floor: Option<f64>,
+    control_differs: bool,
 ) -> Ratio {
     let mean = differences.mean();
     let hodges_lehmann = differences.hodges_lehmann();
     let interval = precision.map(|precision| precision.interval(mean));
-    // A form's difference must also stand out of the noise floor to be called one.
-    let beyond = if arm.control { 0.0 } else { floor.unwrap_or(0.0) };
-    let smallest_detectable = precision.map(|p| p.smallest_detectable().max(beyond).exp_m1());
+    let smallest_detectable = precision.map(|precision| match arm.control {
+        true => precision.smallest_detectable(),
+        // A form's difference must also stand out of the noise floor to be called one.
+        false => precision.smallest_detectable().max(precision.smallest_beyond_floor()).max(floor.unwrap_or(0.0)),
+    });
+    let smallest_detectable = smallest_detectable.map(f64::exp_m1);
     let evidence = Evidence {
         mean,
         interval,
         noise_floor: floor,
         emulated: arm.emulated.is_some(),
+        withheld: withheld(arm, control_differs),
         smallest_detectable,
         blocks: differences.n(),
     };
@@ -239,9 +302,22 @@ fn ratio(
         hodges_lehmann: hodges_lehmann.exp(),
         sensitive: precision.is_some_and(|p| (hodges_lehmann - mean).abs() > 0.5 * p.half_width()),
         smallest_detectable,
+        equivalent: None,
+        blocks_needed: None,
         verdict,
         words,
     }
+}
+
+/// Why nothing may be said of an arm, whatever its figures.
+fn withheld(arm: &Arm, control_differs: bool) -> Option<&'static str> {
+    if arm.control {
+        return None;
+    }
+    if control_differs {
+        return Some("the A/A control differs");
+    }
+    arm.void_p.map(|_| "its trials are void more often than the others")
 }
 
 fn apparatus(measured: &[&TrialData], metrics: &[MetricAnalysis], baseline: &str) -> Apparatus {
@@ -249,9 +325,13 @@ fn apparatus(measured: &[&TrialData], metrics: &[MetricAnalysis], baseline: &str
     let of_baseline = generator.and_then(|metric| metric.estimates.iter().find(|e| e.arm == baseline));
     let loads = || measured.iter().filter_map(|trial| trial.record.load.as_ref());
     let operations = || loads().flat_map(|load| load.operations.values());
-    let busy = loads().filter(|load| load.generator_cpus > 0).map(|load| {
-        let window_s = load.measure_end_ns.saturating_sub(load.measure_start_ns) as f64 / 1e9;
-        load.generator_cpu_s / (window_s * f64::from(load.generator_cpus))
+    let busy = measured.iter().filter_map(|trial| {
+        let load = trial.record.load.as_ref().filter(|load| load.generator_cpus > 0)?;
+        // Between slices the generator rests.
+        let slices = trial.record.slices.iter().map(|slice| slice.end_ns.saturating_sub(slice.start_ns));
+        let whole_ns = load.measure_end_ns.saturating_sub(load.measure_start_ns);
+        let window_ns = if trial.record.slices.is_empty() { whole_ns } else { slices.sum() };
+        Some(load.generator_cpu_s / (window_ns as f64 / 1e9 * f64::from(load.generator_cpus)))
     });
     Apparatus {
         generator_cpu_us_per_op: of_baseline.and_then(|estimate| estimate.geometric_mean),
@@ -260,56 +340,4 @@ fn apparatus(measured: &[&TrialData], metrics: &[MetricAnalysis], baseline: &str
         errors: operations().map(|operation| operation.errors).sum(),
         operations: operations().map(|operation| operation.count).sum(),
     }
-}
-
-fn warnings(record: &Record, analysis: &Analysis) -> Vec<String> {
-    let mut warnings = Vec::new();
-    for metric in analysis.metrics.iter().filter(|metric| metric.control_differs) {
-        let floor = metric.noise_floor.unwrap_or_default() * 100.0;
-        warnings.push(format!(
-            "the A/A arm differs from the baseline in {} (by chance alone in at most 1 of 20 runs): treat effects below {floor:.1} % as noise",
-            metric.title
-        ));
-    }
-    for bits in &analysis.bits {
-        if let Some(first) = bits.differences.first() {
-            let more = bits.differences.len() - 1;
-            let others = if more == 0 { String::new() } else { format!(" and {more} more") };
-            warnings.push(format!("not the same bits: service {} has another {}{others}", bits.service, first.path));
-        }
-    }
-    for service in &analysis.resources {
-        // An emulated form makes no claim that could be biased.
-        let emulated = |form: &String| analysis.arms.iter().any(|arm| arm.form == *form && arm.emulated.is_some());
-        let unequal = service.rows.iter().filter(|row| {
-            let mut cells = row.cells.iter().zip(&service.forms);
-            row.matters && cells.any(|(cell, form)| cell.sameness == Sameness::Differs && !emulated(form))
-        });
-        let names: Vec<&str> = unequal.map(|row| row.property.as_str()).collect();
-        if !names.is_empty() {
-            let (service, names) = (&service.service, names.join(", "));
-            warnings.push(format!("unequal resources of service {service} may bias the comparison: {names}"));
-        }
-    }
-    for arm in analysis.arms.iter().filter(|arm| !arm.never_steady.is_empty()) {
-        let (name, unsteady, measured) = (&arm.name, arm.never_steady.len(), arm.measured);
-        warnings.push(format!("{name}: {unsteady} of {measured} trials never steady (halves differ by more than 3 %)"));
-    }
-    for metric in &analysis.metrics {
-        let odd = metric.ratios.iter().filter(|ratio| ratio.sensitive && ratio.verdict != Verdict::Emulated);
-        for ratio in odd {
-            let (arm, title) = (&ratio.arm, &metric.title);
-            warnings.push(format!("{arm}, {title}: blocks are not near-normal; look at the trials, not at the mean"));
-        }
-    }
-    let reached = record.end.as_ref().map_or("it has no end: it still runs, or was killed", |end| match &*end.how {
-        "complete" => "",
-        "interrupted" => "it was interrupted",
-        _ => "its time budget was spent",
-    });
-    if !reached.is_empty() {
-        let (there, planned) = (record.trials.len(), record.header.plan.len());
-        warnings.insert(0, format!("the run is not complete, {reached}: {there} of {planned} trials"));
-    }
-    warnings
 }

@@ -1,5 +1,6 @@
 //! What an analysis holds: everything a report shows, already worked out. It is serialised as part of the JSON report.
 
+use crate::nested::Nested;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use tare_core::fault::Fault;
@@ -10,6 +11,8 @@ use tare_core::trial::Stage;
 pub struct Analysis {
     /// Probability that an interval holds the truth; for a family of forms, that all of them do.
     pub confidence: f64,
+    /// Differences up to this, as a share, count as none where forms are called equivalent.
+    pub margin: f64,
     /// The baseline form.
     pub baseline: String,
     /// The arm that repeats the baseline, the A/A control.
@@ -18,6 +21,8 @@ pub struct Analysis {
     pub blocks_planned: u32,
     /// Blocks in which at least the baseline was measured.
     pub blocks_measured: u32,
+    /// Blocks with a void or failed trial that were run again, and are left out for it.
+    pub blocks_replaced: Vec<u32>,
     /// The arms, in the order of the study, the control after the baseline.
     pub arms: Vec<Arm>,
     /// The metrics of [`tare_core::record::TRIAL_METRICS`], in their order.
@@ -61,8 +66,11 @@ pub struct Arm {
     pub reasons: Vec<Reason>,
     /// How a request reached the service.
     pub path: String,
-    /// Measured trials whose throughput differed by more than 3 % between their halves.
+    /// Measured trials whose throughput changed by more than 3 % while they were measured.
     pub never_steady: Vec<u32>,
+    /// Fisher's p, when its trials are void or failed more often than those of the other arms; then its verdicts are
+    /// withheld.
+    pub void_p: Option<f64>,
 }
 
 /// Why trials were not measured.
@@ -91,6 +99,8 @@ pub struct MetricAnalysis {
     pub more_is_better: bool,
     /// Whether ratios and verdicts are made of it.
     pub compared: bool,
+    /// What a trial's value is made of.
+    pub nested: Nested,
     /// How the intervals of the forms' ratios were made.
     pub method: Method,
     /// How far from 1 the A/A control may lie: the end of its interval that is further from 1, as a share (0.021 is
@@ -113,6 +123,9 @@ pub enum Method {
     /// Each pair's own error, Student's t, the level shared out by Bonferroni: an arm is incomplete, or the arms differ
     /// in spread (Levene p < 0.01).
     PairedBonferroni,
+    /// Every arm was paired with baselines of its own (a duet): the error of the differences pooled over all arms,
+    /// Student's t, the level shared out by Bonferroni.
+    PairsPooled,
     /// No interval: fewer than 3 blocks, or nothing to compare.
     None,
 }
@@ -126,6 +139,9 @@ impl Method {
             }
             Method::PairedBonferroni => {
                 "paired within blocks on the log scale; each form's own error (Student's t), 95 % for all forms together (Bonferroni)"
+            }
+            Method::PairsPooled => {
+                "paired within duets on the log scale; error pooled over the pairs of all forms (Student's t), 95 % for all forms together (Bonferroni)"
             }
             Method::None => "no intervals: fewer than 3 blocks with both forms",
         }
@@ -198,6 +214,10 @@ pub struct Ratio {
     pub sensitive: bool,
     /// The smallest difference, as a share, that a run like this finds in four of five cases.
     pub smallest_detectable: Option<f64>,
+    /// Whether no difference beyond [`Analysis::margin`] is left to be found; none when nothing may be said.
+    pub equivalent: Option<bool>,
+    /// Where no difference was found: blocks, in all, that would narrow the interval down to the margin.
+    pub blocks_needed: Option<u32>,
     /// What may be said.
     pub verdict: Verdict,
     /// The same in words.
@@ -212,12 +232,17 @@ pub enum Verdict {
     Better,
     /// Worse than the baseline, beyond interval and noise floor.
     Worse,
+    /// Whatever difference there may be lies within the margin.
+    Equivalent,
     /// The interval holds 1.
     NoDifference,
     /// The interval excludes 1, but the A/A control might lie as far off.
     WithinNoise,
     /// Fewer than 3 blocks.
     TooFewBlocks,
+    /// The A/A control differs, or the form's trials are void more often than the others': whatever the interval says,
+    /// this run cannot be trusted with it.
+    Withheld,
     /// The A/A control was not measured often enough for a noise floor.
     NoNoiseFloor,
     /// Measured under emulation: not a claim.

@@ -5,7 +5,8 @@ use crate::analysis::Method;
 use crate::paired::{BLOCKS_MIN, BlockLogs, Differences, Precision};
 use crate::quantile::{DunnettTable, student_quantile};
 use statrs::distribution::{ContinuousCDF, FisherSnedecor};
-use tare_core::record::TRIAL_METRICS;
+use std::collections::BTreeSet;
+use tare_core::record::{PEAK_LOAD, TRIAL_METRICS};
 
 /// The probability that the intervals hold.
 pub(crate) const CONFIDENCE: f64 = 0.95;
@@ -20,6 +21,8 @@ pub(crate) struct Family {
     /// Standard error of a difference and its degrees of freedom, if pooled.
     pooled: Option<(f64, u32)>,
     dunnett: f64,
+    /// Standard deviation of the differences and its degrees of freedom, if every arm had partners of its own.
+    pairs: Option<(f64, u32)>,
 }
 
 impl Family {
@@ -37,11 +40,16 @@ impl Family {
         let mut arms = vec![baseline];
         arms.extend(control.filter(|control| enough(control)));
         arms.extend(forms);
-        let mut family = Family { method: Method::None, comparisons, pooled: None, dunnett: f64::NAN };
+        let mut family = Family { method: Method::None, comparisons, pooled: None, dunnett: f64::NAN, pairs: None };
         if arms.len() < 2 {
             return family;
         }
         family.method = Method::PairedBonferroni;
+        if let Some((spread, degrees)) = pairs_spread(baseline, &arms[1..]) {
+            family.method = Method::PairsPooled;
+            family.pairs = Some((spread, degrees));
+            return family;
+        }
         let complete = arms.iter().all(|arm| arm.keys().eq(baseline.keys()));
         if complete && let Some((standard_error, degrees)) = pooled_error(&arms) {
             family.method = Method::Dunnett;
@@ -65,7 +73,7 @@ impl Family {
     /// The precision of the A/A control's for the alarm, shared out over the metrics (Bonferroni): of runs in which
     /// nothing differs, at most 1 in 20 raises an alarm, in whichever metric.
     pub(crate) fn alarm(&self, differences: &Differences) -> Option<Precision> {
-        let metrics = TRIAL_METRICS.iter().filter(|metric| metric.compared).count();
+        let metrics = TRIAL_METRICS.iter().filter(|metric| metric.compared && metric.name != PEAK_LOAD).count();
         self.control(differences, 1.0 - 0.5 * (1.0 - CONFIDENCE) / metrics as f64)
     }
 
@@ -80,6 +88,10 @@ impl Family {
         }
         if let Some((standard_error, degrees)) = self.pooled {
             return Some(Precision { standard_error, degrees: f64::from(degrees), quantile: pooled_quantile });
+        }
+        if let Some((spread, degrees)) = self.pairs {
+            let (standard_error, degrees) = (spread / (differences.n() as f64).sqrt(), f64::from(degrees));
+            return Some(Precision { standard_error, degrees, quantile: student_quantile(own_level, degrees) });
         }
         let degrees = differences.n() as f64 - 1.0;
         let standard_error = differences.standard_error()?;
@@ -99,7 +111,8 @@ fn pooled_error(arms: &[&BlockLogs]) -> Option<(f64, u32)> {
     let residual = |arm: usize, block: usize| rows[arm][block] - of_arm[arm] - of_block[block] + grand;
     let residuals: Vec<Vec<f64>> =
         (0..count).map(|arm| (0..blocks).map(|block| residual(arm, block)).collect()).collect();
-    if levene_p(&residuals) < LEVENE_P {
+    // With two arms the residuals mirror each other, so there is nothing to test.
+    if count > 2 && levene_p(&residuals) < LEVENE_P {
         return None;
     }
     let degrees = (count - 1) * (blocks - 1);
@@ -107,24 +120,39 @@ fn pooled_error(arms: &[&BlockLogs]) -> Option<(f64, u32)> {
     Some(((2.0 * squares / degrees as f64 / blocks as f64).sqrt(), degrees as u32))
 }
 
-/// Levene's test for equal spread: one-way analysis of the absolute residuals. With two arms the residuals mirror each
-/// other, so there is nothing to test.
-fn levene_p(residuals: &[Vec<f64>]) -> f64 {
-    let (arms, blocks) = (residuals.len() as f64, residuals[0].len() as f64);
-    if residuals.len() < 3 {
-        return 1.0;
+/// The spread of differences within pairs, where no two arms share a partner, so that their differences are
+/// independent: pooled over arms, with sum (n - 1) degrees of freedom. None when partners are shared, there is but one
+/// arm, or the arms differ in spread.
+fn pairs_spread(baseline: &BlockLogs, arms: &[&BlockLogs]) -> Option<(f64, u32)> {
+    let differences: Vec<Differences> = arms.iter().map(|arm| Differences::of(arm, baseline)).collect();
+    let blocks: usize = differences.iter().map(Differences::n).sum();
+    let distinct: BTreeSet<u32> = differences.iter().flat_map(|d| d.blocks.iter().copied()).collect();
+    if arms.len() < 2 || distinct.len() < blocks {
+        return None;
     }
+    let residuals: Vec<Vec<f64>> =
+        differences.iter().map(|d| d.values.iter().map(|value| value - d.mean()).collect()).collect();
+    if levene_p(&residuals) < LEVENE_P {
+        return None;
+    }
+    let degrees = blocks - arms.len();
+    let squares: f64 = residuals.iter().flatten().map(|residual| residual * residual).sum();
+    Some(((squares / degrees as f64).sqrt(), degrees as u32))
+}
+
+/// Levene's test for equal spread: one-way analysis of the absolute residuals.
+fn levene_p(residuals: &[Vec<f64>]) -> f64 {
     let sizes: Vec<Vec<f64>> = residuals.iter().map(|row| row.iter().map(|value| value.abs()).collect()).collect();
-    let means: Vec<f64> = sizes.iter().map(|row| row.iter().sum::<f64>() / blocks).collect();
-    let grand = means.iter().sum::<f64>() / arms;
-    let between = means.iter().map(|mean| blocks * (mean - grand).powi(2)).sum::<f64>() / (arms - 1.0);
+    let (arms, total) = (sizes.len() as f64, sizes.iter().map(Vec::len).sum::<usize>() as f64);
+    let means: Vec<f64> = sizes.iter().map(|row| row.iter().sum::<f64>() / row.len() as f64).collect();
+    let grand = sizes.iter().flatten().sum::<f64>() / total;
+    let between = means.iter().zip(&sizes).map(|(mean, row)| row.len() as f64 * (mean - grand).powi(2)).sum::<f64>();
     let within = sizes.iter().zip(&means).flat_map(|(row, mean)| row.iter().map(move |value| (value - mean).powi(2)));
-    let within = within.sum::<f64>() / (arms * (blocks - 1.0));
-    let f = between / within;
+    let f = between / (arms - 1.0) / (within.sum::<f64>() / (total - arms));
     if !f.is_finite() {
         return 1.0;
     }
-    FisherSnedecor::new(arms - 1.0, arms * (blocks - 1.0)).map_or(1.0, |distribution| distribution.sf(f))
+    FisherSnedecor::new(arms - 1.0, total - arms).map_or(1.0, |distribution| distribution.sf(f))
 }
 
 #[cfg(test)]
@@ -137,7 +165,7 @@ pub(crate) mod tests {
     pub(crate) struct Noise(pub(crate) Xoshiro256PlusPlus);
 
     impl Noise {
-        fn uniform(&mut self) -> f64 {
+        pub(crate) fn uniform(&mut self) -> f64 {
             ((self.0.next_u64() >> 11) as f64 + 0.5) / (1u64 << 53) as f64
         }
 

@@ -8,24 +8,48 @@
 
 mod analyse;
 mod analysis;
+mod change;
 mod compare;
+mod counts;
 mod cpu;
+mod equivalence;
 mod family;
+mod gate;
 mod histogram;
+mod nested;
 mod paired;
+pub mod peak;
 mod quantile;
 mod same;
+mod scaling;
+mod sequential;
+mod slices;
 mod steady;
 mod trial;
 mod verdict;
+mod voids;
+mod warnings;
 
 pub use analyse::analyse;
 pub use analysis::{
     Analysis, Apparatus, Arm, BitsDifference, BlockValue, Cell, Estimate, Interval, Method, MetricAnalysis, Ratio,
     Reason, ResourceRow, Sameness, ServiceBits, ServiceResources, Verdict, ratio_of,
 };
-pub use compare::{Change, changes};
-pub use histogram::{CurvePoint, latency_curve};
+pub use change::{
+    CHANGE_P, CHANGE_SHARE, CHANGE_VALUES_MIN, CHANGE_WINDOW, ChangePoint, Series, SeriesChange, SeriesPoint,
+    change_points,
+};
+pub use compare::{Change, Difference, changes, conditions, differences};
+pub use gate::{Bounded, Bounds, GateCheck, GateOutcome, gate, gate_outcome};
+pub use histogram::{CurvePoint, Percentiles, latency_curve, percentiles};
+pub use nested::Nested;
 pub use quantile::{dunnett_quantile, student_quantile};
+pub use scaling::{
+    FormScaling, Law, LawFit, LevelRow, LevelValue, Pairing, Parameter, Scaling, scaling, scaling_of_records,
+    scaling_of_steps,
+};
+pub use sequential::{is_look, precise_enough};
+pub use slices::{SliceLoad, Sliced, sliced};
+pub use steady::has_settled;
 pub use trial::trial_metrics;
 pub use verdict::{percent_text, ratio_text};

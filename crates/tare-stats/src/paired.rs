@@ -74,14 +74,29 @@ impl Precision {
         self.quantile * self.standard_error
     }
 
+    /// The same, with an interval that reaches at least `half_width` on the log scale.
+    pub(crate) fn at_least(self, half_width: f64) -> Precision {
+        Precision { quantile: self.quantile.max(half_width / self.standard_error), ..self }
+    }
+
     /// The interval of the ratio around a mean log difference.
     pub(crate) fn interval(&self, mean: f64) -> Interval {
         Interval { low: (mean - self.half_width()).exp(), high: (mean + self.half_width()).exp() }
     }
 
-    /// The log difference that would be found in four of five such runs: (quantile + t_.80) standard errors.
+    /// The log difference that an interval would find in four of five such runs: (quantile + t_.80) standard errors.
     pub(crate) fn smallest_detectable(&self) -> f64 {
         (self.quantile + student_quantile(0.8, self.degrees)) * self.standard_error
+    }
+
+    /// The log difference that would also lie beyond the noise floor in four of five such runs.
+    ///
+    /// The floor of such a run is the A/A control's half-width and its own distance from 1, which is half a normal
+    /// deviate: .80 standard errors on average, with a standard deviation of .60. Form and control share the baseline,
+    /// but the sign of the control's deviation is lost in its distance, so the two variances add: sqrt(1 + .36) = 1.17.
+    pub(crate) fn smallest_beyond_floor(&self) -> f64 {
+        let own = student_quantile(0.975, self.degrees);
+        (own + 0.80 + 1.17 * student_quantile(0.8, self.degrees)) * self.standard_error
     }
 }
 

@@ -2,28 +2,47 @@
 
 use tare_core::load::SecondRow;
 
-/// Halves that differ by more than this in throughput were never steady.
-const DIFFERENCE_MAX: f64 = 0.03;
+/// A fitted change of throughput over the time measured that is larger than this, as a share, is none of noise's usual.
+const CHANGE_MAX: f64 = 0.03;
 
-/// Fewer measured seconds than this say nothing about steadiness.
-const SECONDS_MIN: usize = 4;
+/// Batches between which a trend is fitted.
+const BATCHES: usize = 6;
 
-/// Whether throughput differed by more than 3 % between the two halves of the measured seconds. A warning only: noise
-/// alone does this now and then, so it matters when one form does it more often than the others.
+/// Whether throughput changed by more than 3 % while it was measured. A warning only: noise alone does this now and
+/// then, so it matters when one form does it more often than the others.
 pub(crate) fn never_steady(seconds: &[SecondRow]) -> bool {
     let measured: Vec<&SecondRow> = seconds.iter().filter(|second| second.measured).collect();
-    if measured.len() < SECONDS_MIN {
-        return false;
+    fitted_change(&measured).is_some_and(|change| change.abs() > CHANGE_MAX)
+}
+
+/// Whether a load that is still settling has become steady: throughput changes by at most 3 % over the later half of
+/// `seconds`, which are at least twelve.
+pub fn has_settled(seconds: &[SecondRow]) -> bool {
+    let later: Vec<&SecondRow> = seconds.iter().skip(seconds.len() / 2).collect();
+    fitted_change(&later).is_some_and(|change| change.abs() <= CHANGE_MAX)
+}
+
+/// How much throughput changed over these seconds, as a share of its mean: the slope of a straight line through the
+/// means of six batches, times the time they span. None when they are fewer than six, or nothing was answered.
+fn fitted_change(seconds: &[&SecondRow]) -> Option<f64> {
+    if seconds.len() < BATCHES {
+        return None;
     }
     let rate = |rows: &[&SecondRow]| {
         let operations: u64 = rows.iter().map(|row| row.operations).sum();
         operations as f64 / rows.iter().map(|row| row.seconds).sum::<f64>()
     };
-    let (first, second) = measured.split_at(measured.len() / 2);
-    let (first, second) = (rate(first), rate(second));
-    let change = (second / first).ln().abs();
-    // Also when one half has no operation at all: the logarithm is then infinite.
-    change > DIFFERENCE_MAX.ln_1p()
+    let mean = rate(seconds);
+    let cut = |batch: usize| batch * seconds.len() / BATCHES;
+    let (mut along, mut square) = (0.0, 0.0);
+    for batch in 0..BATCHES {
+        // Time runs from -1/2 to 1/2.
+        let at = (batch as f64 + 0.5) / BATCHES as f64 - 0.5;
+        along += at * rate(&seconds[cut(batch)..cut(batch + 1)]);
+        square += at * at;
+    }
+    let change = along / square / mean;
+    change.is_finite().then_some(change)
 }
 
 #[cfg(test)]
@@ -41,13 +60,33 @@ mod tests {
     }
 
     #[test]
-    fn halves_that_differ_are_noticed_and_settling_does_not_count() {
+    fn a_trend_is_noticed_and_settling_does_not_count() {
         assert!(!never_steady(&seconds(&[100, 101, 99, 100, 100, 100])));
         assert!(never_steady(&seconds(&[100, 100, 100, 110, 110, 110])));
-        assert!(never_steady(&seconds(&[100, 100, 0, 0])));
-        let mut warm = seconds(&[10, 100, 100, 100, 100]);
+        assert!(never_steady(&seconds(&[100, 100, 100, 100, 0, 0])));
+        let mut warm = seconds(&[10, 100, 100, 100, 100, 100, 100]);
         warm[0].measured = false;
         assert!(!never_steady(&warm));
         assert!(!never_steady(&seconds(&[1, 9])), "too short to tell");
+        assert!(!never_steady(&seconds(&[0; 10])), "nothing to fit");
+    }
+
+    #[test]
+    fn one_odd_second_in_the_middle_is_no_trend_but_a_slow_leak_is() {
+        let mut odd = vec![1000; 60];
+        odd[30] = 500;
+        assert!(!never_steady(&seconds(&odd)));
+        let leak: Vec<u64> = (0..60).map(|second| 1000 - second).collect();
+        assert!(never_steady(&seconds(&leak)));
+        let change = fitted_change(&seconds(&leak).iter().collect::<Vec<_>>()).unwrap();
+        assert!((change + 60.0 / 970.5).abs() < 0.002, "{change}");
+    }
+
+    #[test]
+    fn settling_is_over_when_the_later_half_is_level() {
+        let warm = |from: u32| -> Vec<u64> { (from..from + 12).map(|s| 10_000 - (5_000 >> s.min(20))).collect() };
+        assert!(!has_settled(&seconds(&warm(0)[..8])), "too short to tell");
+        assert!(!has_settled(&seconds(&(0..24).map(|second| 100 + second).collect::<Vec<_>>())));
+        assert!(has_settled(&seconds(&warm(0))));
     }
 }

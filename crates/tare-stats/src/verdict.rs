@@ -11,6 +11,8 @@ pub(crate) struct Evidence {
     /// Log scale.
     pub(crate) noise_floor: Option<f64>,
     pub(crate) emulated: bool,
+    /// Why nothing may be said, whatever the figures.
+    pub(crate) withheld: Option<&'static str>,
     /// As a share.
     pub(crate) smallest_detectable: Option<f64>,
     pub(crate) blocks: usize,
@@ -22,6 +24,9 @@ pub(crate) fn judge(metric: &TrialMetric, evidence: &Evidence) -> Verdict {
         return Verdict::Emulated;
     }
     let Some(interval) = evidence.interval else { return Verdict::TooFewBlocks };
+    if evidence.withheld.is_some() {
+        return Verdict::Withheld;
+    }
     if interval.contains(1.0) {
         return Verdict::NoDifference;
     }
@@ -41,10 +46,12 @@ pub(crate) fn words(metric: &TrialMetric, verdict: Verdict, evidence: &Evidence)
     };
     match verdict {
         Verdict::Better | Verdict::Worse => format!("{}: {}", direction(metric, evidence.mean > 0.0), figures()),
-        Verdict::NoDifference => format!("no difference detectable{}", detectable()),
+        // What is equivalent is found among these afterwards.
+        Verdict::NoDifference | Verdict::Equivalent => format!("no difference detectable{}", detectable()),
         Verdict::WithinNoise => {
             format!("within the noise floor of {}", percent_text(evidence.noise_floor.unwrap_or(f64::NAN).exp_m1()))
         }
+        Verdict::Withheld => format!("verdict withheld: {}", evidence.withheld.unwrap_or("the run is not sound")),
         Verdict::TooFewBlocks => {
             let blocks = if evidence.blocks == 1 { "1 block" } else { &format!("{} blocks", evidence.blocks) };
             format!("no verdict: {blocks} measured, 3 needed")
@@ -66,6 +73,8 @@ fn direction(metric: &TrialMetric, up: bool) -> &'static str {
                 "costs less"
             }
         }
+        ("load", true) => "carries more",
+        ("load", false) => "carries less",
         ("us", true) => "longer",
         ("us", false) => "shorter",
         (_, up) if up == metric.more_is_better => "better",
@@ -102,7 +111,8 @@ mod tests {
     fn evidence(ratio: f64, half: f64, floor: Option<f64>) -> Evidence {
         let mean = ratio.ln();
         let interval = Some(Interval { low: (mean - half).exp(), high: (mean + half).exp() });
-        Evidence { mean, interval, noise_floor: floor, emulated: false, smallest_detectable: Some(0.018), blocks: 5 }
+        let smallest_detectable = Some(0.018);
+        Evidence { mean, interval, noise_floor: floor, emulated: false, withheld: None, smallest_detectable, blocks: 5 }
     }
 
     fn said(metric: usize, evidence: &Evidence) -> String {
@@ -119,6 +129,13 @@ mod tests {
         assert_eq!(said(0, &evidence(0.98, 0.004, Some(0.021))), "within the noise floor of 2.1 %");
         assert_eq!(said(0, &evidence(0.98, 0.004, Some(0.01))), "slower: 0.980 [0.976, 0.984]");
         assert!(said(0, &evidence(0.5, 0.01, None)).starts_with("no verdict"));
+    }
+
+    #[test]
+    fn what_is_withheld_says_why_and_nothing_else() {
+        let mut evidence = evidence(0.5, 0.01, Some(0.01));
+        evidence.withheld = Some("the A/A control differs");
+        assert_eq!(said(0, &evidence), "verdict withheld: the A/A control differs");
     }
 
     #[test]

@@ -1,43 +1,20 @@
 //! A whole record in, the analysis out: known answers, and what must not change them.
 
+mod records;
+
 use rand_core::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
-use std::time::Duration;
 use tare_core::fault::Fault;
-use tare_core::form::Form;
-use tare_core::load::LoadProfile;
 use tare_core::plan::plan;
-use tare_core::record::{End, FormState, Header, Record, SCHEMA, TrialData, TrialRecord};
-use tare_core::study::{LoadOrigin, Study};
+use tare_core::record::{FormState, Record, TrialData, TrialRecord};
 use tare_core::trial::Outcome;
-use tare_core::workload::{ProtocolUse, Workload};
 use tare_stats::{Analysis, Method, Ratio, Verdict, analyse, changes};
-
-fn study(forms: &[&str], repeat: u32) -> Study {
-    Study {
-        name: "s".into(),
-        question: String::new(),
-        workload: "w".into(),
-        baseline: forms[0].into(),
-        repeat,
-        at_most: None,
-        from: LoadOrigin::Outside,
-        load: LoadProfile::Closed { connections: 1, pipeline: 1 },
-        settle: Duration::ZERO,
-        measure: Duration::from_secs(10),
-        timeout: Duration::from_secs(1),
-        emulated_blocks: 1,
-        forms: forms.iter().map(|name| Form { name: (*name).into(), layers: Vec::new() }).collect(),
-        options: BTreeMap::new(),
-        seed: Some(1),
-    }
-}
 
 /// A record in which `throughput(arm, block)` was measured.
 fn record(forms: &[&str], repeat: u32, throughput: impl Fn(&str, u32) -> Option<f64>) -> Record {
-    let study = study(forms, repeat);
+    let study = records::study(forms, repeat);
     let plan = plan(&study, &[], 1);
     let trials = plan.iter().map(|planned| {
         let value = throughput(&planned.arm(), planned.block);
@@ -49,31 +26,8 @@ fn record(forms: &[&str], repeat: u32, throughput: impl Fn(&str, u32) -> Option<
         record.metrics = value.map(|value| ("throughput".to_owned(), value)).into_iter().collect();
         TrialData { record, seconds: Vec::new(), telemetry: Vec::new() }
     });
-    let protocol = ProtocolUse {
-        protocol: "p".into(),
-        service: "s".into(),
-        port: "main".into(),
-        options: serde_json::Value::Null,
-    };
-    Record {
-        trials: trials.collect(),
-        header: Header {
-            schema: SCHEMA,
-            tare: "0".into(),
-            run: "r".into(),
-            started: String::new(),
-            command: String::new(),
-            study,
-            workload: Workload { name: "w".into(), about: String::new(), services: Vec::new(), protocol },
-            seed: 1,
-            plan,
-            forms: BTreeMap::new(),
-            environment: BTreeMap::new(),
-            bundles: BTreeMap::new(),
-            placement: BTreeMap::new(),
-        },
-        end: Some(End { ended: String::new(), how: "complete".into() }),
-    }
+    let trials = trials.collect();
+    records::record(study, plan, trials)
 }
 
 /// Five blocks: noise of about 1 %, the box 13 % slower, the net 1 % slower.
@@ -149,7 +103,7 @@ fn an_invalid_trial_leaves_the_others_and_makes_pairs() {
 }
 
 #[test]
-fn an_aa_arm_that_differs_is_shouted_and_hides_small_effects() {
+fn an_aa_arm_that_differs_names_the_host_and_withholds_verdicts() {
     let value = |arm: &str, block| {
         let value = five_blocks(arm, block)?;
         Some(match arm {
@@ -161,8 +115,11 @@ fn an_aa_arm_that_differs_is_shouted_and_hides_small_effects() {
     let analysis = analyse(&record(&["plain", "box", "net"], 5, value));
     assert!(analysis.metrics[0].control_differs);
     assert!(analysis.warnings[0].contains("the A/A arm differs"), "{:?}", analysis.warnings);
-    assert_eq!(ratio(&analysis, "net").verdict, Verdict::WithinNoise);
-    assert_eq!(ratio(&analysis, "box").verdict, Verdict::Worse);
+    for form in ["net", "box"] {
+        assert_eq!(ratio(&analysis, form).verdict, Verdict::Withheld);
+        assert_eq!(ratio(&analysis, form).words, "verdict withheld: the A/A control differs");
+    }
+    assert!(analysis.warnings[0].contains("this host (a slow one, Linux 6) treats equals differently"));
 }
 
 #[test]
@@ -238,6 +195,7 @@ fn equals_hardly_ever_get_a_verdict_and_large_effects_do() {
     // The intervals alone would allow 5 %; the noise floor takes most of that away.
     let false_verdicts = share_with_verdict(0.0);
     assert!(false_verdicts <= 0.05, "{false_verdicts}");
+    // In one run of eighty the A/A control raises a false alarm in this metric, and verdicts are withheld.
     let found = share_with_verdict(-0.14);
-    assert!(found >= 0.99, "{found}");
+    assert!(found >= 0.97, "{found}");
 }

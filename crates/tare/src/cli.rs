@@ -15,12 +15,14 @@ pub(crate) struct Cli {
 
 const EXIT_CODES: &str = "\
 Exit codes: 0 done; 1 something failed, and was printed; 2 a mistake in what was typed or in a file, nothing was \
-started; 130 interrupted.";
+started; 3 `tare gate` could not tell; 130 interrupted.";
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Verb {
     /// Carry out a study; without a name, the canonical one
     Run(RunArgs),
+    /// Search the greatest load that each form carries within its QoS
+    Peak(PeakArgs),
     /// Go on with a run that was interrupted or killed
     Resume(ResumeArgs),
     /// Remove whatever dead runs left on this machine
@@ -29,8 +31,14 @@ pub(crate) enum Verb {
     Report(ReportArgs),
     /// Set two records side by side
     Compare(CompareArgs),
-    /// List the runs of this machine
+    /// Say whether a record keeps bounds on overhead and regression, for pipelines
+    Gate(GateArgs),
+    /// List the runs of this machine, or follow a form's cost from run to run
     History(HistoryArgs),
+    /// Make load and say how it was answered: the generator by itself
+    Load(crate::cmd::load::LoadArgs),
+    /// Say how throughput grows with connections, users or instances
+    Scaling(ScalingArgs),
     /// Say what this host can weigh, and why not the rest
     Doctor(DoctorArgs),
     /// Build, list, show and remove bundles
@@ -90,6 +98,61 @@ pub(crate) struct RunArgs {
     /// Print the plan and the expected time, and start nothing
     #[arg(long)]
     pub(crate) dry_run: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct PeakArgs {
+    /// Here --measure is the length of a window, --settle what goes before each
+    #[command(flatten)]
+    pub(crate) run: RunArgs,
+    /// Search this workload, without a study; --form then names layers, as in vm+container
+    #[arg(long, value_name = "NAME")]
+    pub(crate) workload: Option<String>,
+    /// What is raised, with --workload: arrivals a second, users who think, or connections
+    #[arg(long, value_enum, requires = "workload")]
+    pub(crate) of: Option<PeakOf>,
+    /// The QoS: 99 of 100 operations of each kind answered within this, such as 10ms
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    pub(crate) p99: Option<Duration>,
+    /// The first level
+    #[arg(long, value_name = "LEVEL")]
+    pub(crate) start: Option<f64>,
+    /// Give up below this level
+    #[arg(long, value_name = "LEVEL")]
+    pub(crate) at_least: Option<f64>,
+    /// Go no higher than this level
+    #[arg(long, value_name = "LEVEL")]
+    pub(crate) up_to: Option<f64>,
+    /// Where the peak is expected
+    #[arg(long, value_name = "LEVEL")]
+    pub(crate) hint: Option<f64>,
+    /// How long load runs before the search looks closely, such as 90s
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    pub(crate) warm: Option<Duration>,
+    /// How many windows around the peak
+    #[arg(long, value_parser = clap::value_parser!(u32).range(16..=1_000))]
+    pub(crate) windows: Option<u32>,
+    /// No search takes longer than this under load
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    pub(crate) budget: Option<Duration>,
+    /// By which rules
+    #[arg(long, value_enum)]
+    pub(crate) rules: Option<PeakRulesArg>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum PeakOf {
+    Closed,
+    Open,
+    Users,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum PeakRulesArg {
+    /// A staircase around the peak, with an interval
+    Staircase,
+    /// The search of Weathervane 2.2, for comparison
+    Published,
 }
 
 #[derive(Debug, Args)]
@@ -154,16 +217,91 @@ pub(crate) struct CompareArgs {
     pub(crate) before: PathBuf,
     /// The record that is compared
     pub(crate) after: PathBuf,
+    /// Print as JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+const GATE_HELP: &str = "\
+A bound is broken when the whole 95 % interval lies beyond it, kept when the whole interval lies within it, and \
+inconclusive otherwise; then it is said how many blocks would probably tell.
+
+Exit codes: 0 every bound is kept; 1 a bound is broken; 2 a mistake in what was typed or in a record, nothing was judged; \
+3 no bound is broken and at least one is inconclusive (see --on-inconclusive).";
+
+#[derive(Debug, Args)]
+#[command(after_help = GATE_HELP)]
+pub(crate) struct GateArgs {
+    /// The record that is judged; without one, the latest in ./records
+    #[arg(long)]
+    pub(crate) record: Option<PathBuf>,
+    /// The record with which it is compared: no form's ratio to its baseline may have become worse
+    #[arg(long, value_name = "RECORD")]
+    pub(crate) baseline: Option<PathBuf>,
+    /// How much worse than the baseline form of its own record a form may be, such as 5%
+    #[arg(long, value_name = "PERCENT", value_parser = bound)]
+    pub(crate) max_overhead: Option<f64>,
+    /// How much worse than in the other record a form may be; 3% when nothing is said
+    #[arg(long, value_name = "PERCENT", value_parser = bound, requires = "baseline")]
+    pub(crate) max_regression: Option<f64>,
+    /// Only this form; may be repeated. Without one, all that are neither emulated nor left out
+    #[arg(long = "form", value_name = "NAME")]
+    pub(crate) forms: Vec<String>,
+    /// Only this metric; may be repeated
+    #[arg(long = "metric", value_name = "NAME", default_value = "throughput")]
+    pub(crate) metrics: Vec<String>,
+    /// What an inconclusive bound counts as
+    #[arg(long, value_enum)]
+    pub(crate) on_inconclusive: Option<Inconclusive>,
+    /// Also write the verdict as JUnit XML to this file
+    #[arg(long, value_name = "FILE")]
+    pub(crate) junit: Option<PathBuf>,
+    /// Print as JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Inconclusive {
+    Fail,
+    Pass,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct HistoryArgs {
-    /// Put this record into the history
-    #[arg(long, value_name = "RECORD")]
-    pub(crate) add: Option<PathBuf>,
-    /// Only this study
-    #[arg(long, value_name = "NAME")]
+    /// The study to follow: every record of it, and where a form's ratio to the baseline changed
     pub(crate) study: Option<String>,
+    /// Only this form
+    #[arg(long, value_name = "NAME")]
+    pub(crate) form: Option<String>,
+    /// Follow this metric instead of the throughput
+    #[arg(long, value_name = "NAME")]
+    pub(crate) metric: Option<String>,
+    /// Put this record, or every record in this folder, into the history; may be repeated
+    #[arg(long, value_name = "RECORD")]
+    pub(crate) add: Vec<PathBuf>,
+    /// The same as STUDY
+    #[arg(long = "study", value_name = "NAME", hide = true, conflicts_with = "study")]
+    pub(crate) study_flag: Option<String>,
+    /// Print as JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ScalingArgs {
+    /// A record whose load goes up in steps; without one, the latest in ./records
+    #[arg(conflicts_with = "at")]
+    pub(crate) record: Option<PathBuf>,
+    /// Instead: a record that was measured with so many, such as 2=records/two; repeat it for each number
+    #[arg(long, value_name = "N=RECORD")]
+    pub(crate) at: Vec<String>,
+    /// What the numbers of --at count
+    #[arg(long, value_name = "WORD", default_value = "instances")]
+    pub(crate) of: String,
+    /// Only this form
+    #[arg(long, value_name = "NAME")]
+    pub(crate) form: Option<String>,
     /// Print as JSON
     #[arg(long)]
     pub(crate) json: bool,
@@ -241,11 +379,20 @@ pub(crate) enum Emission {
 #[derive(Debug, Args)]
 pub(crate) struct CheckArgs {
     /// Studies or workloads: files, or names
-    #[arg(required = true)]
+    #[arg(required_unless_present = "schema")]
     pub(crate) files: Vec<String>,
+    /// Print the JSON Schema of such files, for editors, and check nothing
+    #[arg(long, value_enum, value_name = "KIND", conflicts_with = "files")]
+    pub(crate) schema: Option<FileKind>,
     /// Where to look for workloads, besides ./workloads
     #[arg(long, value_name = "DIR")]
     pub(crate) workloads: Option<PathBuf>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum FileKind {
+    Study,
+    Workload,
 }
 
 #[derive(Debug, Args)]
@@ -263,4 +410,9 @@ pub(crate) struct ManArgs {
 
 fn duration(text: &str) -> Result<Duration, String> {
     tare_core::units::parse_duration(text)
+}
+
+fn bound(text: &str) -> Result<f64, String> {
+    let share = tare_core::units::parse_percent(text)?;
+    if share < 1.0 { Ok(share) } else { Err(format!("'{text}' is no bound: nothing can lose more than all of it")) }
 }

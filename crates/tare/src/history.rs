@@ -4,11 +4,31 @@ use crate::paths;
 use anyhow::{Context, Result};
 use rusqlite::{Connection, params};
 use serde::Serialize;
+use std::collections::BTreeMap;
 use std::path::Path;
-use tare_core::record::Record;
+use tare_core::record::{Record, TRIAL_METRICS};
+use tare_stats::{Interval, Series, SeriesPoint};
 
 /// The version of the tables.
-const VERSION: i64 = 1;
+const VERSION: i64 = 2;
+
+/// The tables of version 2: the ratios of every metric, and what each record was made under.
+const TABLES: &str = "
+    CREATE TABLE IF NOT EXISTS runs (
+        run TEXT PRIMARY KEY, started TEXT NOT NULL, study TEXT NOT NULL, workload TEXT NOT NULL,
+        kernel TEXT NOT NULL, trials INTEGER NOT NULL, ended TEXT NOT NULL, path TEXT NOT NULL,
+        conditions TEXT NOT NULL DEFAULT '{}') STRICT;
+    CREATE TABLE IF NOT EXISTS ratios (
+        run TEXT NOT NULL REFERENCES runs ON DELETE CASCADE, form TEXT NOT NULL, metric TEXT NOT NULL,
+        position INTEGER NOT NULL, ratio REAL, low REAL, high REAL, PRIMARY KEY (run, form, metric)) STRICT;";
+
+/// From version 1, which kept the throughput's ratios only and no conditions.
+const FROM_VERSION_1: &str = "
+    ALTER TABLE runs ADD COLUMN conditions TEXT NOT NULL DEFAULT '{}';
+    ALTER TABLE ratios RENAME TO ratios_1;";
+const FROM_VERSION_1_KEPT: &str = "
+    INSERT INTO ratios SELECT run, form, 'throughput', position, ratio, low, high FROM ratios_1;
+    DROP TABLE ratios_1;";
 
 /// A line of the history.
 #[derive(Debug, Serialize)]
@@ -35,44 +55,56 @@ pub(crate) struct FormRatio {
 }
 
 fn open() -> Result<Connection> {
-    let path = paths::history();
+    open_at(&paths::history())
+}
+
+fn open_at(path: &Path) -> Result<Connection> {
     let doing = || format!("could not open the history {}", path.display());
     if let Some(folder) = path.parent() {
         std::fs::create_dir_all(folder).with_context(doing)?;
     }
-    let db = Connection::open(&path).with_context(doing)?;
+    let mut db = Connection::open(path).with_context(doing)?;
     db.busy_timeout(std::time::Duration::from_secs(5))?;
     let version: i64 = db.query_row("PRAGMA user_version", [], |row| row.get(0)).with_context(doing)?;
     anyhow::ensure!(version <= VERSION, "{}: a newer Tare wrote the history {}", doing(), path.display());
     if version < VERSION {
-        db.execute_batch(&format!(
-            "BEGIN;
-             CREATE TABLE IF NOT EXISTS runs (
-                run TEXT PRIMARY KEY, started TEXT NOT NULL, study TEXT NOT NULL, workload TEXT NOT NULL,
-                kernel TEXT NOT NULL, trials INTEGER NOT NULL, ended TEXT NOT NULL, path TEXT NOT NULL) STRICT;
-             CREATE TABLE IF NOT EXISTS ratios (
-                run TEXT NOT NULL REFERENCES runs ON DELETE CASCADE, form TEXT NOT NULL, position INTEGER NOT NULL,
-                ratio REAL, low REAL, high REAL, PRIMARY KEY (run, form)) STRICT;
-             PRAGMA user_version = {VERSION};
-             COMMIT;"
-        ))
-        .with_context(doing)?;
+        let (before, after) = if version == 1 { (FROM_VERSION_1, FROM_VERSION_1_KEPT) } else { ("", "") };
+        let all = format!("BEGIN; {before} {TABLES} {after} PRAGMA user_version = {VERSION}; COMMIT;");
+        db.execute_batch(&all).with_context(doing)?;
+    }
+    if version == 1 {
+        read_again(&mut db)?;
     }
     Ok(db)
 }
 
+/// Takes in again the records that are still where they were: an older version kept less of them.
+fn read_again(db: &mut Connection) -> Result<()> {
+    let paths: Vec<String> =
+        db.prepare("SELECT path FROM runs")?.query_map([], |row| row.get(0))?.collect::<Result<_, _>>()?;
+    for path in paths {
+        if let Ok(record) = tare_runner::read_record(Path::new(&path)) {
+            insert(db, &record, Path::new(&path))?;
+        }
+    }
+    Ok(())
+}
+
 /// Puts a record into the history, in place of what stood there of the same run.
 pub(crate) fn add(record: &Record, path: &Path) -> Result<()> {
+    insert(&mut open()?, record, path)
+}
+
+fn insert(db: &mut Connection, record: &Record, path: &Path) -> Result<()> {
     let path = path.canonicalize().unwrap_or_else(|_| path.to_owned());
     let header = &record.header;
     let analysis = tare_stats::analyse(record);
     let kernel = header.environment.get("kernel").cloned().unwrap_or_default();
     let ended = record.end.as_ref().map_or("unfinished", |end| end.how.as_str());
-    let mut db = open()?;
     let transaction = db.transaction()?;
     transaction.execute("DELETE FROM ratios WHERE run = ?1", [&header.run])?;
     transaction.execute(
-        "INSERT OR REPLACE INTO runs VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
+        "INSERT OR REPLACE INTO runs VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)",
         params![
             header.run,
             header.started,
@@ -81,32 +113,35 @@ pub(crate) fn add(record: &Record, path: &Path) -> Result<()> {
             kernel,
             record.trials.len() as i64,
             ended,
-            path.display().to_string()
+            path.display().to_string(),
+            serde_json::to_string(&tare_stats::conditions(header))?,
         ],
     )?;
     for (position, form) in header.study.forms.iter().enumerate() {
-        let (ratio, low, high) = tare_stats::ratio_of(&analysis, &form.name, "throughput");
-        transaction.execute(
-            "INSERT INTO ratios VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
-            params![header.run, form.name, position as i64, ratio, low, high],
-        )?;
+        for metric in TRIAL_METRICS.iter().filter(|metric| metric.compared) {
+            let (ratio, low, high) = tare_stats::ratio_of(&analysis, &form.name, metric.name);
+            transaction.execute(
+                "INSERT INTO ratios VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
+                params![header.run, form.name, metric.name, position as i64, ratio, low, high],
+            )?;
+        }
     }
     transaction.commit()?;
     Ok(())
 }
 
-/// The history, oldest first; of one study when it is named.
-pub(crate) fn list(study: Option<&str>) -> Result<Vec<Entry>> {
+/// The history, oldest first.
+pub(crate) fn list() -> Result<Vec<Entry>> {
     if !paths::history().exists() {
         return Ok(Vec::new());
     }
     let db = open()?;
-    let mut runs = db.prepare(
-        "SELECT started, run, study, workload, kernel, trials, ended, path FROM runs
-         WHERE ?1 IS NULL OR study = ?1 ORDER BY started, run",
+    let mut runs = db
+        .prepare("SELECT started, run, study, workload, kernel, trials, ended, path FROM runs ORDER BY started, run")?;
+    let mut ratios = db.prepare(
+        "SELECT form, ratio, low, high FROM ratios WHERE run = ?1 AND metric = 'throughput' ORDER BY position",
     )?;
-    let mut ratios = db.prepare("SELECT form, ratio, low, high FROM ratios WHERE run = ?1 ORDER BY position")?;
-    let rows = runs.query_map([study], |row| {
+    let rows = runs.query_map([], |row| {
         Ok(Entry {
             started: row.get(0)?,
             run: row.get(1)?,
@@ -127,4 +162,112 @@ pub(crate) fn list(study: Option<&str>) -> Result<Vec<Entry>> {
         entry.forms = forms.collect::<Result<_, _>>()?;
     }
     Ok(entries)
+}
+
+/// The series of every study, workload, baseline and form in `metric`, with their change points. Only ratios with an
+/// interval take part: without one a ratio came from too few blocks, or from emulation.
+pub(crate) fn series(metric: &str) -> Result<Vec<Series>> {
+    if !paths::history().exists() {
+        return Ok(Vec::new());
+    }
+    series_of(&open()?, metric)
+}
+
+fn series_of(db: &Connection, metric: &str) -> Result<Vec<Series>> {
+    let mut rows = db.prepare(
+        "SELECT study, workload, form, run, started, conditions, ratio, low, high FROM runs JOIN ratios USING (run)
+         WHERE metric = ?1 AND ratio > 0 AND low IS NOT NULL AND high IS NOT NULL ORDER BY started, run, position",
+    )?;
+    let mut order: Vec<[String; 4]> = Vec::new();
+    let mut points: BTreeMap<[String; 4], Vec<SeriesPoint>> = BTreeMap::new();
+    let mut found = rows.query([metric])?;
+    while let Some(row) = found.next()? {
+        let conditions: String = row.get(5)?;
+        let conditions: BTreeMap<String, String> = serde_json::from_str(&conditions).unwrap_or_default();
+        // Taken in by an older version, and gone since: nobody knows any more to what its ratios were.
+        let Some(baseline) = conditions.get("the baseline").cloned() else { continue };
+        let key = [row.get(0)?, row.get(1)?, baseline, row.get(2)?];
+        if !order.contains(&key) {
+            order.push(key.clone());
+        }
+        points.entry(key).or_default().push(SeriesPoint {
+            run: row.get(3)?,
+            started: row.get(4)?,
+            ratio: row.get(6)?,
+            interval: Some(Interval { low: row.get(7)?, high: row.get(8)? }),
+            conditions,
+        });
+    }
+    let series = order.into_iter().map(|key| {
+        let points = points.remove(&key).unwrap_or_default();
+        let [study, workload, baseline, form] = &key;
+        Series::new([study, workload, baseline, form, metric], points)
+    });
+    Ok(series.collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_history_of_the_first_version_is_taken_over() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("history.db");
+        let old = Connection::open(&path).unwrap();
+        old.execute_batch(
+            "CREATE TABLE runs (run TEXT PRIMARY KEY, started TEXT NOT NULL, study TEXT NOT NULL, workload TEXT NOT NULL,
+                kernel TEXT NOT NULL, trials INTEGER NOT NULL, ended TEXT NOT NULL, path TEXT NOT NULL) STRICT;
+             CREATE TABLE ratios (run TEXT NOT NULL REFERENCES runs ON DELETE CASCADE, form TEXT NOT NULL,
+                position INTEGER NOT NULL, ratio REAL, low REAL, high REAL, PRIMARY KEY (run, form)) STRICT;
+             INSERT INTO runs VALUES ('abc123', '2026-01-01T00:00:00Z', 's', 'w', '6.1', 9, 'complete', 'gone');
+             INSERT INTO ratios VALUES ('abc123', 'box', 1, 0.9, 0.89, 0.91);
+             PRAGMA user_version = 1;",
+        )
+        .unwrap();
+        drop(old);
+        let db = open_at(&path).unwrap();
+        let kept: (String, f64) =
+            db.query_row("SELECT metric, ratio FROM ratios", [], |row| Ok((row.get(0)?, row.get(1)?))).unwrap();
+        assert_eq!(kept, ("throughput".to_owned(), 0.9));
+        // Its record is gone, so nobody knows its baseline: it is listed, but no part of a series.
+        assert!(series_of(&db, "throughput").unwrap().is_empty());
+        drop(db);
+        open_at(&path).unwrap();
+    }
+
+    #[test]
+    fn series_are_told_apart_by_study_workload_baseline_and_form() {
+        let db = open_at(Path::new(":memory:")).unwrap();
+        for (n, (run, study, baseline)) in
+            [("r1", "s", "plain"), ("r2", "s", "plain"), ("r3", "s", "bare"), ("r4", "t", "plain")].iter().enumerate()
+        {
+            let conditions = serde_json::json!({ "the baseline": baseline }).to_string();
+            db.execute(
+                "INSERT INTO runs VALUES (?1, ?2, ?3, 'w', '6.1', 9, 'complete', 'x', ?4)",
+                params![run, format!("2026-01-0{}T00:00:00Z", n + 1), study, conditions],
+            )
+            .unwrap();
+            for form in ["box", "net"] {
+                let low = if *run == "r2" && form == "net" { None } else { Some(0.89) };
+                let insert = "INSERT INTO ratios VALUES (?1, ?2, 'throughput', 0, 0.9, ?3, 0.91)";
+                db.execute(insert, params![run, form, low]).unwrap();
+            }
+        }
+        let found = series_of(&db, "throughput").unwrap();
+        let named: Vec<(&str, &str, &str, usize)> = found
+            .iter()
+            .map(|series| (series.study.as_str(), series.baseline.as_str(), series.form.as_str(), series.points.len()))
+            .collect();
+        let wanted = [
+            ("s", "plain", "box", 2),
+            ("s", "plain", "net", 1),
+            ("s", "bare", "box", 1),
+            ("s", "bare", "net", 1),
+            ("t", "plain", "box", 1),
+            ("t", "plain", "net", 1),
+        ];
+        assert_eq!(named, wanted);
+        assert!(series_of(&db, "p50_us").unwrap().is_empty());
+    }
 }

@@ -12,6 +12,7 @@ mod history;
 mod machine;
 mod paths;
 mod progress;
+mod schema;
 mod session;
 
 use clap::Parser;
@@ -24,6 +25,8 @@ pub(crate) const EXIT_OK: u8 = 0;
 pub(crate) const EXIT_FAILED: u8 = 1;
 /// The user's mistake: a wrong flag, a wrong file. Nothing was started.
 pub(crate) const EXIT_MISTAKE: u8 = 2;
+/// `tare gate` could not tell: the bound lies inside the interval, or there is none.
+pub(crate) const EXIT_INCONCLUSIVE: u8 = 3;
 /// The user interrupted it.
 pub(crate) const EXIT_INTERRUPTED: u8 = 130;
 
@@ -35,17 +38,21 @@ fn main() -> ExitCode {
     let cli = Cli::parse();
     let done = match cli.verb {
         Verb::Run(args) => cmd::run::run(&args),
+        Verb::Peak(args) => cmd::peak::peak(&args),
         Verb::Resume(args) => cmd::resume::resume(&args),
         Verb::Clean(args) => cmd::clean::clean(&args),
         Verb::Report(args) => cmd::report::report(&args),
         Verb::Compare(args) => cmd::compare::compare(&args),
+        Verb::Gate(args) => cmd::gate::gate(&args),
         Verb::History(args) => cmd::history::history(&args),
+        Verb::Load(args) => cmd::load::load(&args),
+        Verb::Scaling(args) => cmd::scaling::scaling(&args),
         Verb::Doctor(args) => cmd::doctor::doctor(&args),
         Verb::Bundle(args) => cmd::bundle::bundle(&args),
         Verb::Check(args) => cmd::check::check(&args),
         Verb::Completions(args) => cmd::manual::completions(&args),
         Verb::Man(args) => cmd::manual::man(&args),
-        Verb::Drive => return tare_load::serve(std::io::stdin().lock(), std::io::stdout().lock()),
+        Verb::Drive => return tare_load::serve(std::io::stdin(), std::io::stdout().lock()),
         Verb::Probe => return tare_telemetry::serve(std::io::stdin(), std::io::stdout().lock()),
         Verb::Resources => cmd::resources(),
         Verb::Agent => tare_layers::agent::run_guest(tare_telemetry::process_prober),

@@ -8,6 +8,7 @@ use anyhow::Result;
 pub(crate) fn compare(args: &CompareArgs) -> Result<u8> {
     let before = tare_runner::read_record(&args.before)?;
     let after = tare_runner::read_record(&args.after)?;
-    print(&tare_report::compare(&before, &after));
+    let json = args.json.then(|| tare_report::compare_json(&before, &after)).transpose()?;
+    print(&json.unwrap_or_else(|| tare_report::compare(&before, &after)));
     Ok(EXIT_OK)
 }

@@ -1,16 +1,32 @@
-//! `tare history`: the runs of this machine.
+//! `tare history`: the runs of this machine, and how a form's cost went from run to run.
 
 use crate::EXIT_OK;
 use crate::cli::HistoryArgs;
-use crate::cmd::print;
-use crate::history::{self, FormRatio};
+use crate::cmd::{Mistake, compared_metric, print};
+use crate::history::{self, Entry, FormRatio};
 use anyhow::Result;
+use serde_json::json;
+use std::path::{Path, PathBuf};
+use tare_stats::{CHANGE_P, CHANGE_SHARE, CHANGE_VALUES_MIN, CHANGE_WINDOW, Series};
+
+/// The version of the series' JSON. Fields may be added within a version.
+const HISTORY_SCHEMA: u32 = 1;
+
+/// The metric that is followed unless another is named.
+const USUAL_METRIC: &str = "throughput";
 
 pub(crate) fn history(args: &HistoryArgs) -> Result<u8> {
-    if let Some(path) = &args.add {
-        history::add(&tare_runner::read_record(path)?, path)?;
+    for path in args.add.iter().flat_map(|path| records_in(path)) {
+        history::add(&tare_runner::read_record(&path)?, &path)?;
     }
-    let entries = history::list(args.study.as_deref())?;
+    if let Some(metric) = &args.metric {
+        compared_metric(metric)?;
+    }
+    let study = args.study.as_ref().or(args.study_flag.as_ref());
+    if study.is_some() || args.form.is_some() || args.metric.is_some() {
+        return show_series(args, study.map(String::as_str));
+    }
+    let entries = history::list()?;
     if args.json {
         print(&serde_json::to_string_pretty(&entries)?);
         return Ok(EXIT_OK);
@@ -20,25 +36,82 @@ pub(crate) fn history(args: &HistoryArgs) -> Result<u8> {
         return Ok(EXIT_OK);
     }
     for entry in &entries {
-        let day = entry.started.get(..16).unwrap_or(&entry.started).replace('T', " ");
-        let trials = entry.trials;
-        print(&format!(
-            "{day}  {:<12} {:<10} {trials} trials, {}  [{}]",
-            entry.study, entry.workload, entry.ended, entry.run
-        ));
-        let ratios: Vec<String> = entry
-            .forms
-            .iter()
-            .filter_map(|FormRatio { form, ratio, low, high }| match (ratio, low, high) {
-                (Some(ratio), Some(low), Some(high)) => Some(format!("{form} {ratio:.3} [{low:.3}, {high:.3}]")),
-                (Some(ratio), ..) => Some(format!("{form} {ratio:.3}")),
-                _ => None,
-            })
-            .collect();
-        if !ratios.is_empty() {
-            print(&format!("    throughput: {}", ratios.join(", ")));
-        }
-        print(&format!("    {}", entry.path));
+        show(entry);
+    }
+    let changed = tare_report::series_summary(&history::series(USUAL_METRIC)?);
+    if !changed.is_empty() {
+        print(&changed);
     }
     Ok(EXIT_OK)
+}
+
+/// The record at `path`, or the records in it.
+fn records_in(path: &Path) -> Vec<PathBuf> {
+    let is_record = |path: &Path| path.join("record.json").is_file();
+    let inside = std::fs::read_dir(path).into_iter().flatten().flatten().map(|entry| entry.path());
+    let mut records: Vec<PathBuf> = inside.filter(|path| is_record(path)).collect();
+    records.sort();
+    if is_record(path) || records.is_empty() { vec![path.to_owned()] } else { records }
+}
+
+fn show_series(args: &HistoryArgs, study: Option<&str>) -> Result<u8> {
+    let all = history::series(args.metric.as_deref().unwrap_or(USUAL_METRIC))?;
+    let known = |of: fn(&Series) -> &String| {
+        let mut names: Vec<&str> = all.iter().map(|series| of(series).as_str()).collect();
+        names.sort_unstable();
+        names.dedup();
+        if names.is_empty() { "none yet".to_owned() } else { names.join(", ") }
+    };
+    if let Some(study) = study
+        && !all.iter().any(|series| series.study == study)
+    {
+        let known = known(|series| &series.study);
+        return Err(Mistake::new(format!(
+            "no record of a study '{study}' with 3 blocks or more is in the history; there are: {known}\n  to do: `tare \
+             run {study}`, or take a record in with `tare history --add RECORD`"
+        ))
+        .into());
+    }
+    if let Some(form) = &args.form
+        && !all.iter().any(|series| series.form == *form)
+    {
+        let known = known(|series| &series.form);
+        return Err(Mistake::new(format!("no form '{form}' is in the history; there are: {known}")).into());
+    }
+    let wanted = |series: &Series| {
+        study.is_none_or(|study| series.study == study) && args.form.as_ref().is_none_or(|form| series.form == *form)
+    };
+    let chosen: Vec<Series> = all.into_iter().filter(wanted).collect();
+    if args.json {
+        let detector = json!({
+            "p": CHANGE_P, "share": CHANGE_SHARE, "window": CHANGE_WINDOW, "records_min": CHANGE_VALUES_MIN,
+        });
+        let value = json!({ "history_schema": HISTORY_SCHEMA, "detector": detector, "series": chosen });
+        print(&serde_json::to_string_pretty(&value)?);
+    } else {
+        print(&tare_report::series_text(&chosen));
+    }
+    Ok(EXIT_OK)
+}
+
+fn show(entry: &Entry) {
+    let day = entry.started.get(..16).unwrap_or(&entry.started).replace('T', " ");
+    let trials = entry.trials;
+    print(&format!(
+        "{day}  {:<12} {:<10} {trials} trials, {}  [{}]",
+        entry.study, entry.workload, entry.ended, entry.run
+    ));
+    let ratios: Vec<String> = entry
+        .forms
+        .iter()
+        .filter_map(|FormRatio { form, ratio, low, high }| match (ratio, low, high) {
+            (Some(ratio), Some(low), Some(high)) => Some(format!("{form} {ratio:.3} [{low:.3}, {high:.3}]")),
+            (Some(ratio), ..) => Some(format!("{form} {ratio:.3}")),
+            _ => None,
+        })
+        .collect();
+    if !ratios.is_empty() {
+        print(&format!("    throughput: {}", ratios.join(", ")));
+    }
+    print(&format!("    {}", entry.path));
 }

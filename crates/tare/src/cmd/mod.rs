@@ -5,11 +5,15 @@ pub(crate) mod check;
 pub(crate) mod clean;
 pub(crate) mod compare;
 pub(crate) mod doctor;
+pub(crate) mod gate;
 pub(crate) mod history;
+pub(crate) mod load;
 pub(crate) mod manual;
+pub(crate) mod peak;
 pub(crate) mod report;
 pub(crate) mod resume;
 pub(crate) mod run;
+pub(crate) mod scaling;
 
 use crate::{EXIT_OK, paths};
 use anyhow::{Context, Result};
@@ -17,6 +21,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use tare_core::config::Problem;
 use tare_core::fault::Fault;
+use tare_core::record::TRIAL_METRICS;
 
 /// The user's mistake: exit code 2, nothing was started.
 #[derive(Debug)]
@@ -80,6 +85,17 @@ pub(crate) fn record_path(named: Option<&Path>) -> Result<PathBuf> {
     // Names start with the date, so the greatest is the latest.
     let latest = entries.filter(|path| path.join("record.json").is_file()).max();
     latest.ok_or_else(|| Mistake::new("there is no record in ./records; name one, or `tare run` first").into())
+}
+
+/// Whether ratios are made of the metric of this name.
+pub(crate) fn compared_metric(name: &str) -> Result<()> {
+    let mut compared = TRIAL_METRICS.iter().filter(|metric| metric.compared).map(|metric| metric.name);
+    if compared.any(|known| known == name) {
+        return Ok(());
+    }
+    let known: Vec<&str> = TRIAL_METRICS.iter().filter(|metric| metric.compared).map(|metric| metric.name).collect();
+    Err(Mistake::new(format!("no ratios are made of a metric '{name}'; of these they are: {}", known.join(", ")))
+        .into())
 }
 
 /// Writes `text` to `path`, whole or not at all.

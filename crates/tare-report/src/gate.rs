@@ -1,0 +1,209 @@
+//! The verdict of a gate: for a person, for a program, and for what shows test results.
+
+use crate::json::finite;
+use serde_json::json;
+use std::fmt::Write;
+use tare_core::fault::Fault;
+use tare_core::record::Record;
+use tare_stats::{Bounds, Difference, GateCheck, GateOutcome, conditions, differences, gate_outcome, percent_text};
+
+/// The version of the gate's JSON. Fields may be added within a version.
+const GATE_SCHEMA: u32 = 1;
+
+/// What a gate looked at and found.
+#[derive(Debug, Clone, Copy)]
+pub struct Gate<'a> {
+    /// The record that is judged.
+    pub record: &'a Record,
+    /// The record that it is compared with, if any.
+    pub baseline: Option<&'a Record>,
+    /// The bounds that were set.
+    pub bounds: &'a Bounds,
+    /// What became of them.
+    pub checks: &'a [GateCheck],
+    /// What an inconclusive check counts as; by itself, when nothing was said.
+    pub inconclusive_as: Option<GateOutcome>,
+}
+
+impl Gate<'_> {
+    /// What the gate says in the end.
+    pub fn outcome(&self) -> GateOutcome {
+        let counted = |outcome| match outcome {
+            GateOutcome::Inconclusive => self.inconclusive_as.unwrap_or(outcome),
+            _ => outcome,
+        };
+        self.checks.iter().map(|check| counted(check.outcome)).max().unwrap_or_else(|| counted(gate_outcome(&[])))
+    }
+
+    fn differences(&self) -> Vec<Difference> {
+        let of = |baseline: &Record| differences(&conditions(&baseline.header), &conditions(&self.record.header));
+        self.baseline.map(of).unwrap_or_default()
+    }
+
+    /// For a person.
+    pub fn text(&self) -> String {
+        let mut text = String::new();
+        let mut say = |line: String| writeln!(text, "{}", line.trim_end()).expect("writing to a string cannot fail");
+        say(format!("record   {}", naming(self.record)));
+        if let Some(baseline) = self.baseline {
+            say(format!("baseline {}", naming(baseline)));
+        }
+        for difference in self.differences() {
+            say(format!("WARNING {difference}"));
+        }
+        say(String::new());
+        for check in self.checks {
+            let outcome = check.outcome.word().to_uppercase();
+            say(format!("{outcome:13}{}, {} {}: {}", check.form, check.title, check.bounded.word(), figures(check)));
+            say(format!("{:13}{}", "", check.why));
+        }
+        if self.checks.is_empty() {
+            say("no form to judge: the record compares none with its baseline".to_owned());
+        }
+        say(String::new());
+        let count = |outcome| self.checks.iter().filter(|check| check.outcome == outcome).count();
+        say(format!(
+            "{}: {} passed, {} failed, {} inconclusive",
+            self.outcome().word().to_uppercase(),
+            count(GateOutcome::Pass),
+            count(GateOutcome::Fail),
+            count(GateOutcome::Inconclusive)
+        ));
+        text
+    }
+
+    /// For a program: indented JSON with a line feed at its end.
+    ///
+    /// # Errors
+    /// When it cannot be written as JSON.
+    pub fn json(&self) -> Result<String, Fault> {
+        let writing = |error: serde_json::Error| Fault::from_error("write JSON", &error);
+        let value = json!({
+            "gate_schema": GATE_SCHEMA,
+            "outcome": self.outcome(),
+            "record": identity(self.record),
+            "baseline": self.baseline.map(identity),
+            "bounds": self.bounds,
+            "checks": finite(serde_json::to_value(self.checks).map_err(writing)?),
+            "differences": self.differences(),
+        });
+        Ok(serde_json::to_string_pretty(&value).map_err(writing)? + "\n")
+    }
+
+    /// For what shows test results: JUnit's XML. What is inconclusive is an error, unless it was said to count as
+    /// failed or, then skipped, as passed.
+    pub fn junit(&self) -> String {
+        let header = &self.record.header;
+        let verdict = |check: &GateCheck| match check.outcome {
+            GateOutcome::Pass => "",
+            GateOutcome::Fail => "failure",
+            GateOutcome::Inconclusive => match self.inconclusive_as {
+                None | Some(GateOutcome::Inconclusive) => "error",
+                Some(GateOutcome::Fail) => "failure",
+                Some(GateOutcome::Pass) => "skipped",
+            },
+        };
+        let count = |wanted: &str| self.checks.iter().filter(|check| verdict(check) == wanted).count();
+        let mut text = String::from("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n");
+        let mut say = |line: String| writeln!(text, "{line}").expect("writing to a string cannot fail");
+        let counts = format!(
+            "tests=\"{}\" failures=\"{}\" errors=\"{}\" skipped=\"{}\"",
+            self.checks.len(),
+            count("failure"),
+            count("error"),
+            count("skipped")
+        );
+        say(format!("<testsuites name=\"tare gate\" {counts}>"));
+        let (study, started) = (escaped(&header.study.name), escaped(&header.started));
+        say(format!("  <testsuite name=\"{study}\" timestamp=\"{started}\" {counts}>"));
+        say("    <properties>".to_owned());
+        say(format!("      <property name=\"run\" value=\"{}\"/>", escaped(&header.run)));
+        if let Some(baseline) = self.baseline {
+            say(format!("      <property name=\"baseline run\" value=\"{}\"/>", escaped(&baseline.header.run)));
+        }
+        for difference in self.differences() {
+            let (what, change) = (&difference.what, format!("{} | {}", difference.before, difference.after));
+            say(format!("      <property name=\"differs: {}\" value=\"{}\"/>", escaped(what), escaped(&change)));
+        }
+        say("    </properties>".to_owned());
+        for check in self.checks {
+            let class = escaped(&format!("{}.{}", header.study.name, check.form));
+            let name = escaped(&format!("{} {}", check.title, check.bounded.word()));
+            let figures = escaped(&figures(check));
+            let open = format!("    <testcase classname=\"{class}\" name=\"{name}\"");
+            let why = escaped(&check.why);
+            match verdict(check) {
+                "" => say(format!("{open}>\n      <system-out>{figures}; {why}</system-out>\n    </testcase>")),
+                "skipped" => say(format!("{open}>\n      <skipped message=\"{why}\"/>\n    </testcase>")),
+                kind => {
+                    let bounded = check.bounded.word();
+                    let inner = format!("<{kind} type=\"{bounded}\" message=\"{why}\">{figures}</{kind}>");
+                    say(format!("{open}>\n      {inner}\n    </testcase>"));
+                }
+            }
+        }
+        say("  </testsuite>".to_owned());
+        say("</testsuites>".to_owned());
+        text
+    }
+}
+
+/// `3.1 % worse [2.2 %, 4.0 %]`.
+fn figures(check: &GateCheck) -> String {
+    let Some(worse) = check.worse_by else { return "no figure".to_owned() };
+    let signed = |share: f64| format!("{}{}", if share < 0.0 { "-" } else { "" }, percent_text(share.abs()));
+    let direction = if worse < 0.0 { "better" } else { "worse" };
+    let interval = check.interval.map(|interval| {
+        let ends = [signed(interval.low), signed(interval.high)];
+        if worse < 0.0 {
+            format!(" [{}, {}]", signed(-interval.high), signed(-interval.low))
+        } else {
+            format!(" [{}, {}]", ends[0], ends[1])
+        }
+    });
+    format!("{} {direction}{}", percent_text(worse.abs()), interval.unwrap_or_default())
+}
+
+fn naming(record: &Record) -> String {
+    let header = &record.header;
+    format!("run {}, {}, tare {}, study {}", header.run, header.started, header.tare, header.study.name)
+}
+
+/// What says which record it is.
+pub(crate) fn identity(record: &Record) -> serde_json::Value {
+    let header = &record.header;
+    json!({
+        "run": header.run,
+        "started": header.started,
+        "tare": header.tare,
+        "study": header.study.name,
+        "workload": header.workload.name,
+    })
+}
+
+/// Text for XML, in content and in attributes: XML 1.0 knows no control characters, not even written as numbers.
+fn escaped(text: &str) -> String {
+    let mut escaped = String::new();
+    for c in text.chars() {
+        match c {
+            '&' => escaped.push_str("&amp;"),
+            '<' => escaped.push_str("&lt;"),
+            '>' => escaped.push_str("&gt;"),
+            '"' => escaped.push_str("&quot;"),
+            '\n' | '\r' | '\t' => escaped.push(' '),
+            c if c.is_control() || matches!(c, '\u{fffe}' | '\u{ffff}') => escaped.push('\u{fffd}'),
+            c => escaped.push(c),
+        }
+    }
+    escaped
+}
+
+#[cfg(test)]
+mod tests {
+    use super::escaped;
+
+    #[test]
+    fn xml_holds_whatever_a_record_says() {
+        assert_eq!(escaped("<a href=\"x\">&\n\u{1b}[31m"), "&lt;a href=&quot;x&quot;&gt;&amp; \u{fffd}[31m");
+    }
+}

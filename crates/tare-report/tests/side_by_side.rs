@@ -1,0 +1,168 @@
+//! What is said of several records: comparisons, gates and series, as golden files from the fixed sample record.
+
+mod sample;
+
+use sample::record;
+use serde_json::Value;
+use tare_core::load::{LoadProfile, WindowCounts, WindowRow};
+use tare_core::record::Record;
+use tare_report::{Gate, compare_json, scaling_text, series_summary, series_text};
+use tare_stats::{
+    Bounds, GateOutcome, Interval, Series, SeriesPoint, analyse, conditions, gate, scaling_of_records, scaling_of_steps,
+};
+
+/// The sample with another kernel, and a form whose throughput is `factor` times what it was.
+fn later(factor: f64) -> Record {
+    let mut record = record();
+    record.header.run = "m2x8rt".into();
+    record.header.started = "2026-03-06T09:00:00Z".into();
+    record.header.environment.insert("kernel".into(), "6.12.9-amd64".into());
+    for trial in record.trials.iter_mut().filter(|trial| trial.record.trial.form == "container-hostnet") {
+        if let Some(throughput) = trial.record.metrics.get_mut("throughput") {
+            *throughput *= factor;
+        }
+    }
+    record
+}
+
+const BOUNDS: Bounds = Bounds { max_overhead: Some(0.05), max_regression: Some(0.03) };
+
+/// Hands a gate over all forms of `new` to `show`.
+fn with_gate<T>(new: &Record, inconclusive_as: Option<GateOutcome>, show: impl FnOnce(&Gate) -> T) -> T {
+    let old = record();
+    let forms: Vec<String> = ["container", "container-hostnet", "vm"].map(String::from).into();
+    let (now, before) = (analyse(new), analyse(&old));
+    let checks = gate(&now, Some(&before), &forms, &["throughput".into()], &BOUNDS);
+    show(&Gate { record: new, baseline: Some(&old), bounds: &BOUNDS, checks: &checks, inconclusive_as })
+}
+
+#[test]
+fn a_gate_as_text_as_json_and_as_junit() {
+    let new = later(0.97);
+    insta::assert_snapshot!("gate_text", with_gate(&new, None, |gate| gate.text()));
+    insta::assert_snapshot!("gate_json", with_gate(&new, None, |gate| gate.json().unwrap()));
+    insta::assert_snapshot!("gate_junit", with_gate(&new, None, |gate| gate.junit()));
+}
+
+#[test]
+fn what_is_inconclusive_counts_as_it_was_said_to() {
+    let with = |inconclusive_as| with_gate(&later(1.0), inconclusive_as, |gate| (gate.outcome(), gate.junit()));
+    let (outcome, junit) = with(None);
+    assert_eq!(outcome, GateOutcome::Fail, "the container is certainly beyond the bound");
+    assert!(junit.contains("<error "), "{junit}");
+    let (_, junit) = with(Some(GateOutcome::Pass));
+    assert!(junit.contains("<skipped ") && !junit.contains("<error "), "{junit}");
+    let (_, junit) = with(Some(GateOutcome::Fail));
+    assert!(junit.matches("<failure ").count() > 2 && !junit.contains("<error "), "{junit}");
+}
+
+#[test]
+fn a_comparison_as_json() {
+    let text = compare_json(&record(), &later(0.9)).unwrap();
+    let read: Value = serde_json::from_str(&text).unwrap();
+    assert_eq!(read["differences"][0]["what"], "environment kernel");
+    let of = |form: &str, metric: &str| {
+        let changes = read["changes"].as_array().unwrap();
+        changes.iter().find(|change| change["form"] == form && change["metric"] == metric).unwrap().clone()
+    };
+    let change = of("container-hostnet", "throughput");
+    assert!((change["change"].as_f64().unwrap() - 0.9).abs() < 1e-9);
+    assert!(change["interval"]["high"].as_f64().unwrap() < 1.0);
+    assert!(of("vm", "throughput")["interval"].is_null(), "an emulated form makes no claim");
+}
+
+fn series(records: usize) -> Series {
+    let point = |n: usize| {
+        let mut header = record().header;
+        if n >= 13 {
+            header.environment.insert("kernel".into(), "6.12.9-amd64".into());
+        }
+        if n >= 14 {
+            header.forms.get_mut("container").unwrap().facts.insert("engine.version".into(), "27.0.1".into());
+        }
+        let wobble = 1.0 + 0.004 * (((n * 7) % 11) as f64 / 11.0 - 0.5);
+        let ratio = if n < 13 { 0.872 } else { 0.851 } * wobble;
+        SeriesPoint {
+            run: format!("run{n:03}"),
+            started: format!("2026-01-{:02}T03:00:00Z", n + 1),
+            ratio,
+            interval: Some(Interval { low: ratio * 0.99, high: ratio * 1.01 }),
+            conditions: conditions(&header),
+        }
+    };
+    Series::new(["canonical", "redis", "native", "container", "throughput"], (0..records).map(point).collect())
+}
+
+#[test]
+fn a_series_with_a_change_point() {
+    let all = [series(22)];
+    insta::assert_snapshot!("series", series_text(&all));
+    let summary = series_summary(&all);
+    assert!(summary.starts_with("CHANGED: throughput of container in canonical: -2."), "{summary}");
+    assert!(summary.contains("since run run013"), "{summary}");
+}
+
+#[test]
+fn a_short_series_says_how_many_records_it_takes() {
+    let text = series_text(&[series(3)]);
+    assert!(text.contains("3 record(s): a change is looked for from 12 on"), "{text}");
+    assert_eq!(series_summary(&[series(3)]), "");
+}
+
+/// The sample as if its load had gone up in steps of connections.
+fn swept() -> Record {
+    const LEVELS: [f64; 7] = [1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0];
+    let mut record = record();
+    let of = Box::new(LoadProfile::Closed { connections: 64, pipeline: 1 });
+    let second = std::time::Duration::from_secs(1);
+    let levels = LEVELS.to_vec();
+    record.header.study.load = LoadProfile::Steps { of, levels, ramp: second, settle: second, measure: second };
+    for trial in &mut record.trials {
+        let (form, block) = (trial.record.trial.form.clone(), u64::from(trial.record.trial.block));
+        let Some(load) = trial.record.load.as_mut() else { continue };
+        let window = |(number, level): (usize, &f64)| {
+            let n = *level;
+            let cliff = if form == "container-hostnet" && n > 8.0 { 0.5 } else { 1.0 };
+            let noise = 1.0 + 0.01 * (((number as u64 * 5 + block * 3) % 7) as f64 / 7.0 - 0.5);
+            let throughput = cliff * noise * 5_000.0 * n / (1.0 + 0.05 * (n - 1.0) + 0.001 * n * (n - 1.0));
+            let counts = WindowCounts { answered: (10.0 * throughput) as u64, ..Default::default() };
+            WindowRow {
+                number: number as u64,
+                level: n,
+                to_ns: 10_000_000_000,
+                operations: [("get".to_owned(), counts)].into(),
+                ..Default::default()
+            }
+        };
+        load.windows = LEVELS.iter().enumerate().map(window).collect();
+    }
+    record
+}
+
+#[test]
+fn how_throughput_scales() {
+    let all = scaling_of_steps(&swept()).unwrap();
+    assert!(all.iter().all(|scaling| scaling.form != "vm"), "an emulated form makes no claim");
+    let text = scaling_text(&all);
+    assert!(text.lines().all(|line| line.chars().count() <= 110), "{text}");
+    insta::assert_snapshot!("scaling", text);
+    assert!(scaling_of_steps(&record()).unwrap_err().contains("no steps"));
+}
+
+#[test]
+fn records_of_several_numbers_of_instances_make_a_sweep() {
+    let with = |factor: f64| {
+        let mut record = record();
+        for trial in &mut record.trials {
+            trial.record.metrics.entry("throughput".into()).and_modify(|value| *value *= factor);
+        }
+        record
+    };
+    let records: Vec<(f64, Record)> = [1.0, 2.0, 4.0, 8.0].map(|n| (n, with(n.powf(0.9)))).into();
+    let all = scaling_of_records(&records, "instances");
+    let native = all.iter().find(|scaling| scaling.form == "native").unwrap();
+    assert_eq!((native.of.as_str(), native.scaling.blocks), ("instances", 5));
+    assert!((native.scaling.levels[3].efficiency - 8f64.powf(-0.1)).abs() < 1e-9);
+    assert!(native.scaling.levels[3].efficiency_interval.unwrap().high < 1.0);
+    assert!(native.scaling.cautions[0].contains("apart from each other"));
+}

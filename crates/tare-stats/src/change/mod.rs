@@ -1,0 +1,11 @@
+//! Change points in a series of records: since when a form's ratio to its baseline is another one.
+//!
+//! Ratios are followed, not absolute values: a ratio inside a record does not see what the machine did between two
+//! records. METHODOLOGY.md has the method in words.
+
+mod detect;
+mod series;
+mod winsor;
+
+pub use detect::{CHANGE_P, CHANGE_SHARE, CHANGE_VALUES_MIN, CHANGE_WINDOW, ChangePoint, change_points};
+pub use series::{Series, SeriesChange, SeriesPoint};

@@ -1,0 +1,161 @@
+//! When two forms may be called equal: not because no difference was found, but because none beyond a stated margin is
+//! left to be found. Two one-sided tests; D. J. Schuirmann, J. Pharmacokinetics and Biopharmaceutics 15 (1987).
+
+use crate::analysis::{Analysis, Ratio, Verdict};
+use crate::quantile::student_quantile;
+use crate::verdict::percent_text;
+
+/// The level of each of the two tests, shared out over the forms.
+const LEVEL: f64 = 0.05;
+
+/// More blocks than this are no advice.
+const BLOCKS_ADVISED_MAX: f64 = 10_000.0;
+
+/// Judges every form in every compared metric against `margin`, a share: a form is equivalent when the interval of its
+/// ratio at twice the level, 90 % for a single form, lies within 1 / (1 + margin) and 1 + margin. Where nothing was
+/// decided, says how many blocks would bring the interval down to the margin.
+pub(crate) fn declare(analysis: &mut Analysis, margin: f64) {
+    analysis.margin = margin;
+    let control = analysis.control.clone();
+    for metric in analysis.metrics.iter_mut().filter(|metric| metric.compared) {
+        let forms = metric.ratios.iter().filter(|ratio| ratio.arm != control && ratio.interval.is_some()).count();
+        for ratio in metric.ratios.iter_mut().filter(|ratio| ratio.arm != control) {
+            judge(ratio, margin, forms);
+        }
+    }
+}
+
+fn judge(ratio: &mut Ratio, margin: f64, forms: usize) {
+    let decided = matches!(ratio.verdict, Verdict::Better | Verdict::Worse);
+    if !decided && !matches!(ratio.verdict, Verdict::NoDifference | Verdict::WithinNoise) {
+        return;
+    }
+    let Some((error, degrees)) = ratio.standard_error.zip(ratio.degrees) else { return };
+    let reach = ratio.ratio.ln().abs() + student_quantile(1.0 - LEVEL / forms.max(1) as f64, degrees) * error;
+    let equivalent = reach <= margin.ln_1p();
+    ratio.equivalent = Some(equivalent);
+    match (decided, equivalent) {
+        (true, true) => ratio.words.push_str(&format!(", within the margin of {}", percent_text(margin))),
+        (false, true) => {
+            ratio.verdict = Verdict::Equivalent;
+            ratio.words = format!("equivalent: within {} of the baseline", percent_text(margin));
+        }
+        (false, false) if ratio.verdict == Verdict::NoDifference => {
+            ratio.blocks_needed = blocks_needed(ratio, margin);
+            if let Some(blocks) = ratio.blocks_needed {
+                let margin = percent_text(margin);
+                ratio.words.push_str(&format!("; about {blocks} blocks for an interval of +-{margin}"));
+            }
+        }
+        _ => {}
+    }
+}
+
+/// The blocks with which the interval reaches as far as the margin: its width shrinks with their root.
+fn blocks_needed(ratio: &Ratio, margin: f64) -> Option<u32> {
+    let interval = ratio.interval?;
+    let half = 0.5 * (interval.high / interval.low).ln();
+    let blocks = ratio.blocks.len() as f64;
+    let needed = (blocks * (half / margin.ln_1p()).powi(2)).ceil();
+    (needed > blocks && needed <= BLOCKS_ADVISED_MAX).then_some(needed as u32)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::analysis::Interval;
+    use crate::family::tests::Noise;
+    use crate::paired::sd;
+    use rand_core::SeedableRng;
+    use rand_xoshiro::Xoshiro256PlusPlus;
+
+    const MARGIN: f64 = 0.01;
+
+    /// The ratio of an experiment of so many blocks with noise of 1 % in each.
+    fn measured(truth: f64, blocks: u32, noise: &mut Noise) -> Ratio {
+        let values: Vec<f64> = (0..blocks).map(|_| truth.ln() + 0.01 * noise.normal()).collect();
+        let n = f64::from(blocks);
+        let mean = values.iter().sum::<f64>() / n;
+        let error = sd(&values).unwrap() / n.sqrt();
+        let half = student_quantile(0.975, n - 1.0) * error;
+        let interval = Interval { low: (mean - half).exp(), high: (mean + half).exp() };
+        Ratio {
+            arm: "box".into(),
+            blocks: (0..blocks).collect(),
+            ratio: mean.exp(),
+            interval: Some(interval),
+            standard_error: Some(error),
+            degrees: Some(n - 1.0),
+            hodges_lehmann: mean.exp(),
+            sensitive: false,
+            smallest_detectable: None,
+            equivalent: None,
+            blocks_needed: None,
+            verdict: if interval.contains(1.0) { Verdict::NoDifference } else { Verdict::Worse },
+            words: "words".into(),
+        }
+    }
+
+    /// Of 4000 experiments, the share that is called equivalent.
+    fn share(truth: f64, blocks: u32) -> f64 {
+        const EXPERIMENTS: u32 = 4_000;
+        let mut noise = Noise(Xoshiro256PlusPlus::seed_from_u64(u64::from(blocks)));
+        let called = (0..EXPERIMENTS).filter(|_| {
+            let mut ratio = measured(truth, blocks, &mut noise);
+            judge(&mut ratio, MARGIN, 1);
+            ratio.equivalent == Some(true)
+        });
+        called.count() as f64 / f64::from(EXPERIMENTS)
+    }
+
+    // 4000 experiments at 5 % have a standard error of 0.34 %.
+    #[test]
+    fn forms_that_differ_by_the_margin_are_hardly_ever_called_equivalent() {
+        for blocks in [5, 16, 40] {
+            for truth in [1.01, 1.0 / 1.01] {
+                let share = share(truth, blocks);
+                assert!(share <= 0.06, "{blocks} blocks, {truth}: {share}");
+            }
+        }
+    }
+
+    #[test]
+    fn equal_forms_are_called_equivalent_when_there_are_blocks_enough() {
+        assert!(share(1.0, 5) < 0.3);
+        assert!(share(1.0, 40) > 0.95);
+    }
+
+    #[test]
+    fn real_and_negligible_can_both_hold() {
+        let mut ratio = measured(0.997, 400, &mut Noise(Xoshiro256PlusPlus::seed_from_u64(1)));
+        judge(&mut ratio, MARGIN, 1);
+        assert_eq!((ratio.verdict, ratio.equivalent), (Verdict::Worse, Some(true)));
+        assert_eq!(ratio.words, "words, within the margin of 1.0 %");
+    }
+
+    #[test]
+    fn what_is_undecided_says_how_many_blocks_it_takes() {
+        let mut noise = Noise(Xoshiro256PlusPlus::seed_from_u64(2));
+        let undecided = (0..20).find_map(|_| {
+            let mut ratio = measured(1.0, 4, &mut noise);
+            judge(&mut ratio, MARGIN, 1);
+            Some((ratio.blocks_needed?, ratio.words))
+        });
+        let (blocks, words) = undecided.unwrap();
+        assert_eq!(words, format!("words; about {blocks} blocks for an interval of +-1.0 %"));
+        // An experiment of so many has an interval that reaches about as far as the margin, or less far: Student's t
+        // of more blocks is smaller.
+        let Interval { low, high } = measured(1.0, blocks, &mut noise).interval.unwrap();
+        assert!(0.5 * (high / low).ln() < 1.2 * MARGIN, "{blocks} blocks: {low} {high}");
+    }
+
+    #[test]
+    fn what_makes_no_claim_is_not_called_equivalent() {
+        let mut noise = Noise(Xoshiro256PlusPlus::seed_from_u64(3));
+        for verdict in [Verdict::Emulated, Verdict::Withheld, Verdict::TooFewBlocks, Verdict::NoNoiseFloor] {
+            let mut ratio = Ratio { verdict, ..measured(1.0, 100, &mut noise) };
+            judge(&mut ratio, MARGIN, 1);
+            assert_eq!((ratio.equivalent, ratio.verdict), (None, verdict));
+        }
+    }
+}

@@ -1,0 +1,207 @@
+//! A trial's value from what is nested in it: windows of its time, or the slices in which it was loaded.
+//!
+//! Nothing nested is ever a unit of the statistics: windows and slices of one deployment share that deployment. They
+//! become one value per trial, and only trials have an error term.
+
+use crate::cpu::{machine_cpu_s, serving_cpu_s};
+use serde::Serialize;
+use tare_core::load::{LoadSummary, SecondRow};
+use tare_core::record::TrialData;
+
+/// The least length of a window, s.
+const WINDOW_S: f64 = 15.0;
+
+/// A trial of fewer windows counts as a whole: trimming few values would throw away what it shall protect.
+const WINDOWS_MIN: usize = 10;
+
+/// The share of windows or slices that is left out at either end.
+const TRIM: f64 = 0.2;
+
+/// The metrics that are rates over time, so that a window or a slice has a value of its own. Quantiles are not: they
+/// are read from the merged histogram of the whole trial.
+const RATES: [&str; 3] = ["throughput", "cpu_us_per_op", "cpu_machine_us_per_op"];
+
+/// What a trial's value of a metric is made of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Nested {
+    /// The whole time measured.
+    Whole,
+    /// The trimmed mean, on the log scale, of its windows of 15 s.
+    Windows,
+    /// The trimmed mean, on the log scale, of the slices in which it was loaded.
+    Slices,
+}
+
+impl Nested {
+    /// What holds for a metric over all `trials`: every trial's value must be made in the same way.
+    pub(crate) fn of(trials: &[&TrialData], metric: &str) -> Nested {
+        if trials.is_empty() || !RATES.contains(&metric) {
+            return Nested::Whole;
+        }
+        let all = |count: &dyn Fn(&TrialData) -> Option<usize>, least: usize| {
+            trials.iter().all(|trial| count(trial).is_some_and(|count| count >= least))
+        };
+        if all(&|trial| slice_logs(trial, metric).map(|logs| logs.len()), 1) {
+            Nested::Slices
+        } else if all(&|trial| window_logs(trial, metric).map(|logs| logs.len()), WINDOWS_MIN) {
+            Nested::Windows
+        } else {
+            Nested::Whole
+        }
+    }
+
+    /// The trial's value of the metric. None when it has none.
+    pub(crate) fn value(self, trial: &TrialData, metric: &str) -> Option<f64> {
+        match self {
+            Nested::Whole => trial.record.metrics.get(metric).copied(),
+            Nested::Windows => window_logs(trial, metric).map(|mut logs| trimmed_mean(&mut logs).exp()),
+            Nested::Slices => slice_logs(trial, metric).map(|mut logs| trimmed_mean(&mut logs).exp()),
+        }
+    }
+}
+
+/// The mean of the middle 60 %: of n values, floor(n/5) are left out at either end. What an interruption of a few
+/// seconds did to a window or two does not move it; below five values it is the mean.
+pub(crate) fn trimmed_mean(values: &mut [f64]) -> f64 {
+    values.sort_by(f64::total_cmp);
+    let cut = (TRIM * values.len() as f64) as usize;
+    let kept = &values[cut..values.len() - cut];
+    kept.iter().sum::<f64>() / kept.len() as f64
+}
+
+/// The logs of a metric by slice. None unless every slice has one above zero.
+fn slice_logs(trial: &TrialData, metric: &str) -> Option<Vec<f64>> {
+    let logs = trial.record.slices.iter().map(|slice| slice.metrics.get(metric).and_then(|value| log(*value)));
+    logs.collect::<Option<Vec<f64>>>().filter(|logs| !logs.is_empty())
+}
+
+/// The logs of a metric by window; a rest that is shorter than a window is left out. None unless every window has a
+/// value above zero.
+fn window_logs(trial: &TrialData, metric: &str) -> Option<Vec<f64>> {
+    windows(&trial.seconds).iter().map(|window| log(window_value(window, trial, metric)?)).collect()
+}
+
+fn log(value: f64) -> Option<f64> {
+    (value > 0.0 && value.is_finite()).then(|| value.ln())
+}
+
+/// The measured seconds in windows of at least [`WINDOW_S`].
+fn windows(seconds: &[SecondRow]) -> Vec<Vec<&SecondRow>> {
+    let (mut windows, mut open, mut length) = (Vec::new(), Vec::new(), 0.0);
+    for row in seconds.iter().filter(|row| row.measured) {
+        open.push(row);
+        length += row.seconds;
+        // A second that was counted a little early or late is still a second.
+        if length >= WINDOW_S - 0.5 {
+            windows.push(std::mem::take(&mut open));
+            length = 0.0;
+        }
+    }
+    windows
+}
+
+fn window_value(window: &[&SecondRow], trial: &TrialData, metric: &str) -> Option<f64> {
+    let operations: u64 = window.iter().map(|row| row.operations).sum();
+    let (first, last) = (window.first()?, window.last()?);
+    let span = LoadSummary {
+        measure_start_ns: first.at_ns.saturating_sub((first.seconds * 1e9) as u64),
+        measure_end_ns: last.at_ns,
+        ..LoadSummary::default()
+    };
+    let cpu_us = |seconds: Option<f64>| seconds.map(|seconds| seconds * 1e6 / operations as f64);
+    match metric {
+        "throughput" => Some(operations as f64 / window.iter().map(|row| row.seconds).sum::<f64>()),
+        "cpu_us_per_op" => cpu_us(serving_cpu_s(&span, &trial.telemetry)),
+        // The generator's own time is known for the whole trial only; its share of this window is taken from that.
+        "cpu_machine_us_per_op" => {
+            let load = trial.record.load.as_ref()?;
+            let whole_s = load.measure_end_ns.saturating_sub(load.measure_start_ns) as f64 / 1e9;
+            let span_s = (span.measure_end_ns - span.measure_start_ns) as f64 / 1e9;
+            let generator_cpu_s = load.generator_cpu_s * span_s / whole_s;
+            cpu_us(machine_cpu_s(&LoadSummary { generator_cpu_s, ..span }, &trial.telemetry))
+        }
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeMap;
+    use tare_core::plan::PlannedTrial;
+    use tare_core::record::{Slice, TrialRecord};
+    use tare_core::telemetry::{TelemetryRow, Vantage};
+    use tare_core::trial::Outcome;
+
+    /// A trial of `seconds` seconds with so many operations in each, after two of settling.
+    fn trial(seconds: u64, operations: impl Fn(u64) -> u64) -> TrialData {
+        let planned = PlannedTrial { index: 0, block: 0, form: "f".into(), control: false, again: None };
+        let mut record = TrialRecord::new(planned, String::new(), Outcome::Measured);
+        record.metrics.insert("throughput".into(), 77.0);
+        let row = |at: u64| SecondRow {
+            at_ns: (at + 1) * 1_000_000_000,
+            measured: at >= 2,
+            seconds: 1.0,
+            operations: if at < 2 { 1 } else { operations(at - 2) },
+            ..SecondRow::default()
+        };
+        TrialData { record, seconds: (0..seconds + 2).map(row).collect(), telemetry: Vec::new() }
+    }
+
+    #[test]
+    fn a_long_trial_is_trimmed_and_a_short_one_is_not() {
+        // 150 s at 100/s, of which 20 s at 10/s: two windows suffer, and are left out.
+        let long = trial(150, |second| if (40..60).contains(&second) { 10 } else { 100 });
+        let nested = Nested::of(&[&long], "throughput");
+        assert_eq!(nested, Nested::Windows);
+        assert!((nested.value(&long, "throughput").unwrap() - 100.0).abs() < 1e-9);
+        let short = trial(149 - 15, |_| 100);
+        assert_eq!(Nested::of(&[&short], "throughput"), Nested::Whole);
+        // One short trial, and all of them count as wholes.
+        assert_eq!(Nested::of(&[&long, &short], "throughput"), Nested::Whole);
+        assert_eq!(Nested::Whole.value(&long, "throughput"), Some(77.0));
+        assert_eq!(Nested::of(&[&long], "p99_us"), Nested::Whole, "a quantile is no rate");
+    }
+
+    #[test]
+    fn a_windows_cpu_time_is_that_of_its_own_seconds() {
+        let mut long = trial(150, |_| 100);
+        // Half of the time costs twice as much: of ten windows six are left in the middle, three of either price.
+        let cpu = |second: u64| if second < 77 { 0.001 * second as f64 } else { 0.077 + 0.002 * (second - 77) as f64 };
+        let row = |second: u64| TelemetryRow {
+            at_ns: second * 1_000_000_000,
+            vantage: Vantage::Host,
+            scope: "server".into(),
+            serving: true,
+            values: BTreeMap::from([("cpu_total_s".to_owned(), cpu(second))]),
+        };
+        long.telemetry = (0..=153).map(row).collect();
+        let value = Nested::of(&[&long], "cpu_us_per_op").value(&long, "cpu_us_per_op").unwrap();
+        assert!((value - 10.0 * 2.0_f64.sqrt()).abs() < 1e-6, "{value}");
+    }
+
+    #[test]
+    fn slices_make_one_value_and_empty_windows_none() {
+        let mut sliced = trial(8, |_| 100);
+        for (place, throughput) in [90.0, 100.0, 110.0, 100.0, 1.0].into_iter().enumerate() {
+            let metrics = BTreeMap::from([("throughput".to_owned(), throughput)]);
+            let place = place as u32;
+            sliced.record.slices.push(Slice { round: place, place, start_ns: 0, end_ns: 0, metrics });
+        }
+        let nested = Nested::of(&[&sliced], "throughput");
+        assert_eq!(nested, Nested::Slices);
+        let value = nested.value(&sliced, "throughput").unwrap();
+        assert!((value - (90.0 * 100.0 * 100.0_f64).cbrt()).abs() < 1e-9, "{value}");
+        sliced.record.slices[2].metrics.clear();
+        assert_eq!(Nested::of(&[&sliced], "throughput"), Nested::Whole);
+        let stalled = trial(150, |second| u64::from(second < 60) * 100);
+        assert_eq!(Nested::of(&[&stalled], "throughput"), Nested::Whole, "zero has no logarithm");
+    }
+
+    #[test]
+    fn a_trimmed_mean_leaves_out_a_fifth_at_either_end() {
+        assert!((trimmed_mean(&mut [9.0, 1.0, 2.0, 3.0, -50.0]) - 2.0).abs() < 1e-12);
+        assert!((trimmed_mean(&mut [4.0, 0.0, 2.0, 2.0]) - 2.0).abs() < 1e-12);
+    }
+}

@@ -1,0 +1,133 @@
+//! From the windows of a staircase to the peak and its interval.
+//!
+//! With x the logarithm of a window's level and f its score, the share over the limit in multiples of what is allowed,
+//! less one, the peak is where the mean of f is nought: x - f / slope, averaged over the windows. Each window is so
+//! carried along the slope to where it would have just met the QoS; so windows that stood a percent off inform as well.
+
+use super::window::score;
+use crate::quantile::student_quantile;
+use tare_core::peak::{Criterion, PeakWindow};
+
+/// The slope that is expected at the peak: by how many times its allowance a share over the limit rises for a relative
+/// change of the load by 1. A station that is 0.93 busy has about 40.
+const SLOPE_PRIOR: f64 = 40.0;
+/// The spread of levels, log scale, at which the windows weigh as much as the expectation.
+const SLOPE_SPREAD: f64 = 0.01;
+/// The slopes that are believed.
+const SLOPES: (f64, f64) = (6.0, 150.0);
+/// Batches of consecutive windows for the interval: their means are nearly independent, single windows are not.
+const BATCHES: usize = 8;
+/// Nearly: by simulation, what is left of the dependence makes the batches' interval too narrow by this factor.
+const BATCHES_DEPEND: f64 = 1.15;
+/// Fewer windows make no estimate.
+const WINDOWS_MIN: usize = 2 * BATCHES;
+
+/// A fitted peak, on the log scale.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Fit {
+    /// Logarithm of the peak.
+    pub log_peak: f64,
+    /// Half the 95 % interval's width, log scale. Within this deployment.
+    pub half_width: f64,
+    /// Rise of the deciding criterion's share, in multiples of its allowance, by log level.
+    pub slope: f64,
+    /// Which criterion decides: the one whose mean score is highest.
+    pub binding: usize,
+    /// Its mean score over the windows: near 0 when the staircase stood around the peak.
+    pub mean_score: f64,
+}
+
+/// Fits the peak to windows; none for too few of them.
+///
+/// The interval is the jackknife's over eight batches of consecutive windows [Quenouille 1956; batch means: Schmeiser
+/// 1982], with Student's t for 7 degrees of freedom: it holds what the slope's own uncertainty adds.
+pub fn fit(windows: &[PeakWindow], criteria: &[Criterion]) -> Option<Fit> {
+    if windows.len() < WINDOWS_MIN {
+        return None;
+    }
+    let scores = |k: usize| -> Vec<Option<f64>> { windows.iter().map(|w| score(&w.counts[k], &criteria[k])).collect() };
+    let mean_of = |k: usize| {
+        let known: Vec<f64> = scores(k).into_iter().flatten().collect();
+        if known.is_empty() { -1.0 } else { known.iter().sum::<f64>() / known.len() as f64 }
+    };
+    let binding = (0..criteria.len()).max_by(|a, b| mean_of(*a).total_cmp(&mean_of(*b)))?;
+    let mean_score = mean_of(binding);
+    // A window without an operation of this kind says nothing about it; it stands at the mean.
+    let scores: Vec<f64> = scores(binding).into_iter().map(|score| score.unwrap_or(mean_score)).collect();
+    let points: Vec<(f64, f64)> = windows.iter().map(|window| window.level.ln()).zip(scores).collect();
+    let (log_peak, slope) = root(&points);
+    Some(Fit { log_peak, half_width: half_width(&points, log_peak), slope, binding, mean_score })
+}
+
+/// The root of the scores, and their slope. The slope is a ridge estimate, drawn towards the expected one when the
+/// levels hardly differ.
+fn root(points: &[(f64, f64)]) -> (f64, f64) {
+    let n = points.len() as f64;
+    let (x_sum, f_sum) = points.iter().fold((0.0, 0.0), |sum, (x, f)| (sum.0 + x, sum.1 + f));
+    let x_mean = x_sum / n;
+    let sxx: f64 = points.iter().map(|(x, _)| (x - x_mean).powi(2)).sum();
+    let sxf: f64 = points.iter().map(|(x, f)| (x - x_mean) * f).sum();
+    let ridge = n * SLOPE_SPREAD.powi(2);
+    let slope = ((sxf + ridge * SLOPE_PRIOR) / (sxx + ridge)).clamp(SLOPES.0, SLOPES.1);
+    (x_mean - f_sum / n / slope, slope)
+}
+
+fn half_width(points: &[(f64, f64)], whole: f64) -> f64 {
+    let n = points.len();
+    let edge = |batch: usize| batch * n / BATCHES;
+    let pseudo: Vec<f64> = (0..BATCHES)
+        .map(|batch| {
+            let kept = [&points[..edge(batch)], &points[edge(batch + 1)..]].concat();
+            let share = n as f64 / (edge(batch + 1) - edge(batch)) as f64;
+            share * whole - (share - 1.0) * root(&kept).0
+        })
+        .collect();
+    let mean = pseudo.iter().sum::<f64>() / BATCHES as f64;
+    let variance = pseudo.iter().map(|value| (value - mean).powi(2)).sum::<f64>() / (BATCHES - 1) as f64;
+    BATCHES_DEPEND * student_quantile(0.975, (BATCHES - 1) as f64) * (variance / BATCHES as f64).sqrt()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use tare_core::peak::{Count, PeakPhase};
+
+    /// Windows whose share over the limit follows a line through the peak exactly.
+    fn line(peak: f64, slope: f64, offsets: &[f64]) -> Vec<PeakWindow> {
+        let window = |offset: &f64| {
+            let share = 0.01 * (1.0 + slope * offset).max(0.0);
+            let count = Count { of: 1e6, over: 1e6 * share };
+            let (level, phase) = (peak * offset.exp(), PeakPhase::Staircase);
+            PeakWindow { phase, level, at_s: 0.0, counts: vec![count], score: 0.0, passed: true, used: true }
+        };
+        offsets.iter().map(window).collect()
+    }
+
+    fn criteria() -> Vec<Criterion> {
+        vec![Criterion { name: "get within 5ms".into(), allowed: 0.01 }]
+    }
+
+    proptest! {
+        #[test]
+        fn a_line_gives_its_root_whatever_the_unit(peak in 1.0f64..1e7, slope in 10.0f64..40.0) {
+            let offsets: Vec<f64> = (0..40).map(|n| f64::from(n % 9 - 4) * 0.005).collect();
+            let fit = fit(&line(peak, slope, &offsets), &criteria()).unwrap();
+            prop_assert!((fit.log_peak - peak.ln()).abs() < 2e-3, "{:?}", fit);
+            prop_assert!(fit.half_width < 5e-3, "{:?}", fit);
+        }
+    }
+
+    #[test]
+    fn few_windows_make_no_estimate() {
+        assert!(fit(&line(100.0, 40.0, &[0.0; 15]), &criteria()).is_none());
+    }
+
+    #[test]
+    fn the_criterion_that_is_broken_most_decides() {
+        let mut windows = line(100.0, 40.0, &[0.0; 16]);
+        windows.iter_mut().for_each(|window| window.counts.push(Count { of: 1000.0, over: 30.0 }));
+        let criteria = [criteria(), vec![Criterion { name: "set".into(), allowed: 0.01 }]].concat();
+        assert_eq!(fit(&windows, &criteria).unwrap().binding, 1);
+    }
+}

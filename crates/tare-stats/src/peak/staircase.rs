@@ -1,0 +1,310 @@
+//! Tare's own search: long strides, a bracket, then a weighted up-down staircase around the peak.
+//!
+//! The staircase moves after every window by an amount that is proportional to how far the window was from what the
+//! QoS allows (Kaernbach 1991; Robbins & Monro 1951). So most windows are spent where the answer is undecided, which is
+//! where they inform most, and no single window decides anything: a lucky or a disturbed one moves the level by a
+//! few percent at most, and the next ones correct it.
+
+use super::estimate::{Fit, fit};
+use super::window::{clearly_fails, worst, worst_multiple};
+use super::{Action, Hold, PeakSearch, pass_curve, shape};
+use tare_core::peak::{Count, Criterion, PeakEnding, PeakOutcome, PeakPhase, PeakPlan, PeakRules, PeakWindow};
+
+/// Stride of the coarse search upwards.
+const COARSE_UP: f64 = 1.3;
+/// Settling and counting of a coarse hold, in windows.
+const COARSE: (f64, f64) = (0.2, 0.6);
+/// Settling and counting of a hold of the ramp, in windows.
+const RAMP: (f64, f64) = (1.0 / 3.0, 1.0);
+/// First stride of the ramp; each next one is longer, by this power, up to `COARSE_UP`.
+const RAMP_UP: (f64, f64) = (1.06, 1.25);
+/// Stride downwards while the ramp has not passed anything, and where the backlog flows off before the next try.
+const RAMP_DOWN: (f64, f64) = (0.9, 0.75);
+/// How long the backlog is given after a failed try of the ramp, in windows.
+const RAMP_DRAIN: f64 = 0.5;
+/// Where load is held until warm, as a share of the level reached.
+const WARM_AT: f64 = 0.9;
+/// Step of the staircase for a score of 1, log scale, and the largest one.
+const STEP: (f64, f64) = (0.01, 0.04);
+/// The staircase is lost: after the first number of windows on one side the steps grow by the factor each, after the
+/// second one the longest step as well, up to the stride of the coarse search.
+const LOST: (u32, u32, f64) = (4, 12, 1.5);
+/// A window in which so many times the allowed share was over the limit leaves a backlog that has to flow off.
+const BACKLOG: f64 = 10.0;
+/// Where and for how long (in windows) it flows off; going back up takes so many times the usual settling.
+const DRAIN: (f64, f64) = (0.85, 1.0 / 3.0);
+const SETTLE_AFTER_DRAIN: f64 = 3.0;
+/// The first windows of the staircase do not count: it may still be on its way.
+const BURN: usize = 5;
+/// No stop by width before this many windows; then asked every so many.
+const STOP_FROM: (usize, usize) = (24, 4);
+/// So many windows in a row on the wrong side of a bound end the search.
+const AT_BOUND: u32 = 4;
+
+/// The search. See the module.
+#[derive(Debug, Clone)]
+pub struct Staircase {
+    plan: PeakPlan,
+    criteria: Vec<Criterion>,
+    state: State,
+    hold: Hold,
+    /// The level around which the staircase stands, log scale.
+    theta: f64,
+    /// Windows in a row on one side, and which.
+    row: (u32, bool),
+    at_bound: u32,
+    load_s: f64,
+    windows: Vec<PeakWindow>,
+    ending: Option<PeakEnding>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum State {
+    /// Upwards until something breaks; or, when the first level broke, down until something holds.
+    Coarse { down: bool },
+    /// Warming up, then the ramp from this level.
+    Warm { from: f64 },
+    /// Upwards by a growing stride; `passed` is the last level that did.
+    Ramp { passed: Option<f64>, up: f64 },
+    /// The backlog of the ramp flows off, then the ramp goes on from this level.
+    RampDrain { from: f64, up: f64 },
+    /// The staircase.
+    Stairs,
+    /// The backlog of the staircase flows off.
+    StairsDrain,
+}
+
+impl Staircase {
+    /// Starts at `hint`, else at the plan's, else by long strides from its first level.
+    ///
+    /// # Panics
+    /// When there is no criterion, or the plan's levels are not positive and in order.
+    pub fn new(plan: &PeakPlan, criteria: &[Criterion], hint: Option<f64>) -> Staircase {
+        assert!(!criteria.is_empty(), "a peak needs a QoS that can be broken");
+        assert!(0.0 < plan.at_least && plan.at_least <= plan.at_most, "levels are positive and in order");
+        let nothing = Hold { phase: PeakPhase::Coarse, level: plan.start, settle_s: 0.0, window_s: 0.0 };
+        let mut search = Staircase {
+            plan: plan.clone(),
+            criteria: criteria.to_vec(),
+            state: State::Coarse { down: false },
+            hold: nothing,
+            theta: plan.start.ln(),
+            row: (0, false),
+            at_bound: 0,
+            load_s: 0.0,
+            windows: Vec::new(),
+            ending: None,
+        };
+        match hint.or(plan.hint) {
+            Some(hint) => search.warm(hint * WARM_AT),
+            None => search.coarse(plan.start, false),
+        }
+        search
+    }
+
+    fn window_s(&self) -> f64 {
+        self.plan.window.as_secs_f64()
+    }
+
+    /// Wants `level` held for times given in seconds.
+    fn want(&mut self, phase: PeakPhase, level: f64, settle_s: f64, window_s: f64) {
+        let level = level.clamp(self.plan.at_least, self.plan.at_most);
+        let level = if self.plan.whole { level.round().max(1.0) } else { level };
+        self.hold = Hold { phase, level, settle_s, window_s };
+    }
+
+    fn coarse(&mut self, level: f64, down: bool) {
+        let window = self.window_s();
+        self.state = State::Coarse { down };
+        self.want(PeakPhase::Coarse, level, COARSE.0 * window, COARSE.1 * window);
+    }
+
+    fn warm(&mut self, from: f64) {
+        self.state = State::Warm { from };
+        self.want(PeakPhase::Warm, WARM_AT * from, self.plan.warm.as_secs_f64(), 0.0);
+    }
+
+    fn ramp(&mut self, level: f64, passed: Option<f64>, up: f64) {
+        let window = self.window_s();
+        self.state = State::Ramp { passed, up };
+        self.want(PeakPhase::Ramp, level, RAMP.0 * window, RAMP.1 * window);
+    }
+
+    fn stairs(&mut self) {
+        self.state = State::Stairs;
+        let after_drain = if self.hold.phase == PeakPhase::Drain { SETTLE_AFTER_DRAIN } else { 1.0 };
+        let settle = after_drain * self.plan.settle.as_secs_f64();
+        self.theta = self.theta.clamp(self.plan.at_least.ln(), self.plan.at_most.ln());
+        self.want(PeakPhase::Staircase, self.theta.exp(), settle, self.window_s());
+    }
+
+    fn after_coarse(&mut self, level: f64, down: bool, failed: bool) {
+        match (down, failed) {
+            (false, false) if level >= self.plan.at_most => self.warm(level),
+            (false, false) => self.coarse(level * COARSE_UP, false),
+            (false, true) if level > self.plan.start => self.warm(level / COARSE_UP),
+            (_, true) if level <= self.plan.at_least => self.end(PeakEnding::AlwaysFails { down_to: level }),
+            // The very first level broke: down by twos, each with time for the backlog in its settling.
+            (_, true) => self.coarse((level / 2.0).max(self.plan.at_least), true),
+            (true, false) => self.warm(level),
+        }
+    }
+
+    fn after_ramp(&mut self, level: f64, passed: Option<f64>, up: f64, failed: bool) {
+        match (failed, passed) {
+            (true, Some(passed)) => {
+                self.theta = 0.5 * (passed.ln() + level.ln());
+                self.stairs();
+            }
+            (true, None) if level <= self.plan.at_least => self.end(PeakEnding::AlwaysFails { down_to: level }),
+            (true, None) => {
+                let from = (level * RAMP_DOWN.0).min(level - if self.plan.whole { 1.0 } else { 0.0 });
+                self.state = State::RampDrain { from: from.max(self.plan.at_least), up };
+                self.want(PeakPhase::Drain, RAMP_DOWN.1 * from, RAMP_DRAIN * self.window_s(), 0.0);
+            }
+            (false, _) if level >= self.plan.at_most => {
+                self.theta = level.ln();
+                self.stairs();
+            }
+            (false, _) => self.ramp(level * up, Some(level), up.powf(RAMP_UP.1).min(COARSE_UP)),
+        }
+    }
+
+    fn after_stairs(&mut self, score: f64, multiple: f64) {
+        let above = score > 0.0;
+        self.row = if above == self.row.1 { (self.row.0 + 1, above) } else { (1, above) };
+        let grown = |row: u32| LOST.2.powi(self.row.0.saturating_sub(row) as i32);
+        let longest = (STEP.1 * grown(LOST.1)).min(COARSE_UP.ln());
+        let step = (STEP.0 * grown(LOST.0)).min(longest);
+        let wanted = self.theta - (step * score).clamp(-longest, longest);
+        let (lowest, highest) = (self.plan.at_least.ln(), self.plan.at_most.ln());
+        let stuck = (wanted >= highest && !above) || (wanted <= lowest && above);
+        self.at_bound = if stuck { self.at_bound + 1 } else { 0 };
+        self.theta = wanted.clamp(lowest, highest);
+        let level = self.hold.level;
+        if self.at_bound >= AT_BOUND {
+            let never = PeakEnding::NeverFails { up_to: level };
+            self.end(if above { PeakEnding::AlwaysFails { down_to: level } } else { never });
+        } else if self.enough() {
+            self.end(PeakEnding::Found);
+        } else if self.plan.budget.is_some_and(|budget| self.load_s + self.next_s() > budget.as_secs_f64()) {
+            let usable = self.stairs_so_far() >= STOP_FROM.0;
+            self.end(if usable { PeakEnding::Found } else { PeakEnding::BudgetSpent });
+        } else if multiple > BACKLOG {
+            self.state = State::StairsDrain;
+            self.want(PeakPhase::Drain, DRAIN.0 * self.theta.exp(), DRAIN.1 * self.window_s(), 0.0);
+        } else {
+            self.stairs();
+        }
+    }
+
+    fn next_s(&self) -> f64 {
+        self.window_s() + self.plan.settle.as_secs_f64()
+    }
+
+    fn stairs_so_far(&self) -> usize {
+        self.windows.iter().filter(|window| window.phase == PeakPhase::Staircase).count()
+    }
+
+    fn enough(&self) -> bool {
+        let n = self.stairs_so_far();
+        if n >= self.plan.windows as usize {
+            return true;
+        }
+        let (from, every) = STOP_FROM;
+        let Some(wanted) = self.plan.half_width.filter(|_| n >= from && n % every == 0) else { return false };
+        let used: Vec<PeakWindow> = self.used().cloned().collect();
+        fit(&used, &self.criteria).is_some_and(|fit| fit.half_width.exp_m1() <= wanted)
+    }
+
+    /// The windows on which the estimate rests.
+    fn used(&self) -> impl Iterator<Item = &PeakWindow> {
+        self.windows.iter().filter(|window| window.used)
+    }
+
+    fn end(&mut self, ending: PeakEnding) {
+        self.ending = Some(ending);
+    }
+
+    fn outcome(&self, ending: &PeakEnding) -> PeakOutcome {
+        let used: Vec<PeakWindow> = self.used().cloned().collect();
+        let fitted: Option<Fit> = fit(&used, &self.criteria);
+        let mut outcome = PeakOutcome {
+            ending: ending.clone(),
+            rules: PeakRules::Staircase,
+            unit: self.plan.unit.clone(),
+            criteria: self.criteria.clone(),
+            peak: None,
+            low: None,
+            high: None,
+            slope: None,
+            binding: None,
+            curve: pass_curve(&self.windows),
+            load_s: self.load_s,
+            warnings: Vec::new(),
+            windows: self.windows.clone(),
+        };
+        if *ending == PeakEnding::Found {
+            if let Some(fit) = fitted {
+                outcome.peak = Some(fit.log_peak.exp());
+                outcome.low = Some((fit.log_peak - fit.half_width).exp());
+                outcome.high = Some((fit.log_peak + fit.half_width).exp());
+                outcome.slope = Some(fit.slope * std::f64::consts::LN_2);
+                outcome.binding = Some(self.criteria[fit.binding].name.clone());
+                shape::judge(&mut outcome, &used, &fit);
+            } else {
+                outcome.ending = PeakEnding::BudgetSpent;
+            }
+        }
+        outcome
+    }
+}
+
+impl PeakSearch for Staircase {
+    fn next(&self) -> Action {
+        match &self.ending {
+            Some(ending) => Action::Done(Box::new(self.outcome(ending))),
+            None => Action::Hold(self.hold),
+        }
+    }
+
+    fn observe(&mut self, level: f64, counts: &[Count]) {
+        if self.ending.is_some() {
+            return;
+        }
+        let hold = self.hold;
+        self.load_s += hold.settle_s + hold.window_s;
+        let score = worst(counts, &self.criteria);
+        if hold.window_s > 0.0 {
+            let burnt = self.stairs_so_far() >= BURN;
+            self.windows.push(PeakWindow {
+                phase: hold.phase,
+                level,
+                at_s: self.load_s,
+                counts: counts.to_vec(),
+                score,
+                passed: score <= 0.0,
+                used: hold.phase == PeakPhase::Staircase && burnt,
+            });
+        }
+        let failed = || clearly_fails(counts, &self.criteria);
+        match self.state {
+            State::Coarse { down } => self.after_coarse(hold.level, down, failed()),
+            State::Warm { from } => self.ramp(from, None, RAMP_UP.0),
+            State::Ramp { passed, up } => self.after_ramp(hold.level, passed, up, failed()),
+            State::RampDrain { from, up } => self.ramp(from, None, up),
+            State::Stairs => self.after_stairs(score, worst_multiple(counts, &self.criteria)),
+            State::StairsDrain => self.stairs(),
+        }
+    }
+
+    fn last_window(&self) -> Option<PeakWindow> {
+        self.windows.last().cloned()
+    }
+
+    fn generator_limited(&mut self, level: f64, why: &str) {
+        if self.ending.is_none() {
+            self.end(PeakEnding::GeneratorLimited { level, why: why.to_owned() });
+        }
+    }
+}

@@ -1,0 +1,110 @@
+//! What a reader must be told before the figures.
+
+use crate::analysis::{Analysis, Arm, Sameness, Verdict};
+use crate::voids::oftener;
+use std::collections::BTreeSet;
+use tare_core::record::{PRECISE_ENOUGH, Record};
+
+/// Below this p a form's trend is its own: noise alone flags some trials of every form.
+const UNSTEADY_P: f64 = 0.01;
+
+/// What a reader must know before believing a figure; gravest first.
+pub(crate) fn warnings(record: &Record, analysis: &Analysis) -> Vec<String> {
+    let mut warnings = Vec::new();
+    for metric in analysis.metrics.iter().filter(|metric| metric.control_differs) {
+        let (floor, title) = (metric.noise_floor.unwrap_or_default() * 100.0, &metric.title);
+        warnings.push(format!(
+            "the A/A arm differs from the baseline in {title} (by chance alone in at most 1 of 20 runs): {} treats equals \
+             differently. Verdicts on {title} are withheld; treat effects below {floor:.1} % as noise",
+            host(record)
+        ));
+    }
+    warnings.extend(void_warnings(record, analysis));
+    for bits in &analysis.bits {
+        if let Some(first) = bits.differences.first() {
+            let more = bits.differences.len() - 1;
+            let others = if more == 0 { String::new() } else { format!(" and {more} more") };
+            warnings.push(format!("not the same bits: service {} has another {}{others}", bits.service, first.path));
+        }
+    }
+    for service in &analysis.resources {
+        // An emulated form makes no claim that could be biased.
+        let emulated = |form: &String| analysis.arms.iter().any(|arm| arm.form == *form && arm.emulated.is_some());
+        let unequal = service.rows.iter().filter(|row| {
+            let mut cells = row.cells.iter().zip(&service.forms);
+            row.matters && cells.any(|(cell, form)| cell.sameness == Sameness::Differs && !emulated(form))
+        });
+        let names: Vec<&str> = unequal.map(|row| row.property.as_str()).collect();
+        if !names.is_empty() {
+            let (service, names) = (&service.service, names.join(", "));
+            warnings.push(format!("unequal resources of service {service} may bias the comparison: {names}"));
+        }
+    }
+    warnings.extend(analysis.arms.iter().filter_map(|arm| unsteady_warning(analysis, arm)));
+    for metric in &analysis.metrics {
+        let odd = metric.ratios.iter().filter(|ratio| ratio.sensitive && ratio.verdict != Verdict::Emulated);
+        for ratio in odd {
+            let (arm, title) = (&ratio.arm, &metric.title);
+            warnings.push(format!("{arm}, {title}: blocks are not near-normal; look at the trials, not at the mean"));
+        }
+    }
+    if let Some(incomplete) = incomplete(record) {
+        warnings.insert(0, incomplete);
+    }
+    warnings
+}
+
+/// Whether trials are missing, and why.
+fn incomplete(record: &Record) -> Option<String> {
+    let reached = record.end.as_ref().map_or("it has no end: it still runs, or was killed", |end| match &*end.how {
+        "complete" | PRECISE_ENOUGH => "",
+        "interrupted" => "it was interrupted",
+        _ => "its time budget was spent",
+    });
+    let (there, planned) = (record.trials.len(), record.header.plan.len());
+    (!reached.is_empty()).then(|| format!("the run is not complete, {reached}: {there} of {planned} trials"))
+}
+
+/// The machine, as far as it says what it is: whose A/A control fails must be named.
+fn host(record: &Record) -> String {
+    let fact = |key: &str| record.header.environment.get(key).cloned();
+    let kernel = fact("kernel").map(|kernel| format!("Linux {kernel}"));
+    let known: Vec<String> = [fact("cpu.model"), kernel].into_iter().flatten().collect();
+    if known.is_empty() { "this host".to_owned() } else { format!("this host ({})", known.join(", ")) }
+}
+
+fn void_warnings(record: &Record, analysis: &Analysis) -> Vec<String> {
+    let mut warnings = Vec::new();
+    for arm in &analysis.arms {
+        if let Some(p) = arm.void_p {
+            let (name, void, ran) = (&arm.name, arm.invalid + arm.failed, arm.invalid + arm.failed + arm.measured);
+            warnings.push(format!(
+                "{name}: {void} of {ran} trials are void or failed, more than in the other forms (Fisher p = {p:.4}): \
+                 it makes its own trouble, so its verdicts are withheld"
+            ));
+        }
+    }
+    let again: BTreeSet<u32> = record.trials.iter().filter_map(|trial| trial.record.trial.again).collect();
+    let kept = again.len() - analysis.blocks_replaced.len();
+    if kept > 0 {
+        warnings.push(format!("{kept} blocks with void trials were run again, and did not come out whole either"));
+    }
+    warnings
+}
+
+/// A trend in a form's trials matters when the other forms show none.
+fn unsteady_warning(analysis: &Analysis, arm: &Arm) -> Option<String> {
+    let (name, unsteady, measured) = (&arm.name, arm.never_steady.len() as u32, arm.measured);
+    if unsteady == 0 {
+        return None;
+    }
+    let others = analysis.arms.iter().filter(|other| other.name != *name);
+    let others = others.fold((0, 0), |sum, arm| (sum.0 + arm.never_steady.len() as u32, sum.1 + arm.measured));
+    let text = format!("{name}: {unsteady} of {measured} trials never steady (throughput changes by more than 3 %)");
+    Some(match oftener((unsteady, measured), others, UNSTEADY_P) {
+        Some(p) => {
+            format!("{text}, more often than the others (Fisher p = {p:.4}): its ratios depend on how long it ran")
+        }
+        None => text,
+    })
+}

@@ -1,0 +1,107 @@
+//! Systems that have no peak, or an odd one: the search ends, and says what it saw.
+
+use crate::noise::{NEIGHBOUR, NONE, SHARED};
+use crate::searches::{search, staircase};
+use crate::system::{Kind, Make};
+use tare_core::peak::{PeakEnding, PeakOutcome, PeakPlan};
+
+fn of(kind: Kind) -> Make {
+    Make { kind, ..Make::reference() }
+}
+
+fn warned(outcome: &PeakOutcome, word: &str) -> bool {
+    outcome.warnings.iter().any(|warning| warning.contains(word))
+}
+
+/// Of ten searches, how many say so.
+fn say_so(make: &Make, of_ten: impl Fn(&PeakOutcome) -> bool) -> usize {
+    let outcomes = (0..10).map(|seed| search(make, &SHARED, 900 + seed, staircase(make, 200.0), None));
+    outcomes
+        .inspect(|o| {
+            eprintln!(
+                "{:?} {:?} {:?}..{:?} {:?} load-min {:.1}",
+                o.ending,
+                o.peak,
+                o.low,
+                o.high,
+                o.warnings,
+                o.load_s / 60.0
+            )
+        })
+        .filter(of_ten)
+        .count()
+}
+
+#[test]
+fn a_system_that_always_fails_is_given_up() {
+    let outcome = search(&of(Kind::Always { share: 0.3 }), &NONE, 1, staircase(&Make::reference(), 200.0), None);
+    assert!(matches!(outcome.ending, PeakEnding::AlwaysFails { .. }), "{:?}", outcome.ending);
+    assert_eq!(outcome.peak, None);
+    assert!(outcome.load_s < 10.0 * 60.0, "{}", outcome.load_s);
+}
+
+#[test]
+fn a_system_that_just_fails_everywhere_is_given_up_too() {
+    let plan = PeakPlan { at_least: 50.0, ..staircase(&Make::reference(), 200.0) };
+    let outcome = search(&of(Kind::Always { share: 0.05 }), &NONE, 1, plan, None);
+    assert!(matches!(outcome.ending, PeakEnding::AlwaysFails { .. }), "{:?} {:?}", outcome.ending, outcome.peak);
+}
+
+#[test]
+fn a_system_that_never_fails_is_tried_up_to_the_bound() {
+    let make = Make::reference();
+    let mut plan = staircase(&make, 200.0);
+    plan.at_most = 900.0;
+    let outcome = search(&make, &SHARED, 1, plan, None);
+    assert_eq!(outcome.ending, PeakEnding::NeverFails { up_to: 900.0 });
+    assert_eq!(outcome.peak, None);
+}
+
+#[test]
+fn a_memory_is_seen() {
+    let seen = say_so(
+        &of(Kind::Hysteresis { limit: 0.3, slower: 1.6 }),
+        |o| matches!(o.ending, PeakEnding::Hysteresis { tips, recovers } if recovers < tips),
+    );
+    assert!(seen >= 8, "{seen} of 10");
+    let plain = say_so(&Make::reference(), |o| o.ending == PeakEnding::Found);
+    assert!(plain >= 9, "{plain} of 10");
+}
+
+#[test]
+fn the_edge_of_a_cliff_is_found() {
+    let make = of(Kind::Cliff { at: 1000.0 });
+    let near = |o: &PeakOutcome| o.peak.is_some_and(|peak| (peak / 1000.0 - 1.0).abs() < 0.05) && warned(o, "cliff");
+    let seen = say_so(&make, near);
+    assert!(seen >= 8, "{seen} of 10");
+    let plain = say_so(&Make::reference(), |o| !warned(o, "cliff"));
+    assert!(plain >= 9, "{plain} of 10");
+}
+
+#[test]
+fn a_gentle_slope_is_called_one() {
+    let make = of(Kind::Slope { at: 1000.0, power: 4.0 });
+    let seen = say_so(&make, |o| warned(o, "gentle") && o.peak.is_some_and(|peak| (peak / 1000.0 - 1.0).abs() < 0.2));
+    assert!(seen >= 8, "{seen} of 10");
+}
+
+#[test]
+fn a_bad_neighbour_is_suspected() {
+    let make = Make::reference();
+    let outcomes = (0..10).map(|seed| search(&make, &NEIGHBOUR, 900 + seed, staircase(&make, 200.0), None));
+    let seen = outcomes
+        .inspect(|o| {
+            eprintln!(
+                "{:?} {:?} {:?}..{:?} {:?} load-min {:.1}",
+                o.ending,
+                o.peak,
+                o.low,
+                o.high,
+                o.warnings,
+                o.load_s / 60.0
+            )
+        })
+        .filter(|o| !o.warnings.is_empty())
+        .count();
+    assert!(seen >= 8, "{seen} of 10");
+}

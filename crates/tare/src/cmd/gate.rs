@@ -1,0 +1,104 @@
+//! `tare gate`: whether a record keeps bounds, for pipelines. 1 means a broken bound and nothing else: whatever keeps
+//! the gate from judging ends with 2, as a mistake does.
+
+use crate::cli::{GateArgs, Inconclusive};
+use crate::cmd::{Mistake, compared_metric, print, record_path, write_file};
+use crate::{EXIT_FAILED, EXIT_INCONCLUSIVE, EXIT_OK};
+use anyhow::Result;
+use std::path::Path;
+use tare_core::fault::Fault;
+use tare_core::record::Record;
+use tare_report::Gate;
+use tare_stats::{Bounds, GateOutcome, analyse};
+
+/// How much worse than before a form may be when a record to compare with is named and no bound is.
+const USUAL_REGRESSION: f64 = 0.03;
+
+pub(crate) fn gate(args: &GateArgs) -> Result<u8> {
+    let bounds = Bounds {
+        max_overhead: args.max_overhead,
+        max_regression: args.baseline.as_ref().map(|_| args.max_regression.unwrap_or(USUAL_REGRESSION)),
+    };
+    if bounds == Bounds::default() {
+        let text = "there is no bound to judge by\n  to do: name --max-overhead 5%, or --baseline RECORD, or both";
+        return Err(Mistake::new(text).into());
+    }
+    for metric in &args.metrics {
+        compared_metric(metric)?;
+    }
+    let record = read(&record_path(args.record.as_deref())?)?;
+    let baseline = args.baseline.as_deref().map(read).transpose()?;
+    let forms = forms(args, &record)?;
+    if let Some(baseline) = &baseline {
+        same_question(&record, baseline)?;
+    }
+    let analysis = analyse(&record);
+    let before = baseline.as_ref().map(analyse);
+    let checks = tare_stats::gate(&analysis, before.as_ref(), &forms, &args.metrics, &bounds);
+    let gate = Gate {
+        record: &record,
+        baseline: baseline.as_ref(),
+        bounds: &bounds,
+        checks: &checks,
+        inconclusive_as: args.on_inconclusive.map(|counts_as| match counts_as {
+            Inconclusive::Fail => GateOutcome::Fail,
+            Inconclusive::Pass => GateOutcome::Pass,
+        }),
+    };
+    if let Some(path) = &args.junit {
+        write_file(path, &gate.junit()).map_err(|error| Mistake::new(format!("{error:#}")))?;
+    }
+    print(&if args.json { gate.json()? } else { gate.text() });
+    Ok(match gate.outcome() {
+        GateOutcome::Pass => EXIT_OK,
+        GateOutcome::Fail => EXIT_FAILED,
+        GateOutcome::Inconclusive => EXIT_INCONCLUSIVE,
+    })
+}
+
+fn read(path: &Path) -> Result<Record> {
+    Ok(tare_runner::read_record(path).map_err(Fault::as_mistake)?)
+}
+
+/// The forms that are named, else all that are not the baseline, not emulated and not left out.
+fn forms(args: &GateArgs, record: &Record) -> Result<Vec<String>> {
+    let header = &record.header;
+    let others = header.study.forms.iter().map(|form| &form.name).filter(|name| **name != header.study.baseline);
+    if args.forms.is_empty() {
+        let usable = |name: &&String| {
+            header.forms.get(*name).is_none_or(|state| state.emulated.is_none() && state.unavailable.is_none())
+        };
+        return Ok(others.filter(usable).cloned().collect());
+    }
+    let known: Vec<&str> = others.map(String::as_str).collect();
+    for form in &args.forms {
+        if *form == header.study.baseline {
+            let text = format!("'{form}' is the baseline of the record: it is what the others are compared with");
+            return Err(Mistake::new(text).into());
+        }
+        if !known.contains(&form.as_str()) {
+            return Err(
+                Mistake::new(format!("the record has no form '{form}'; there are: {}", known.join(", "))).into()
+            );
+        }
+    }
+    Ok(args.forms.clone())
+}
+
+/// A ratio means something else when it is one to another baseline, or of another workload.
+fn same_question(record: &Record, baseline: &Record) -> Result<()> {
+    let (new, old) = (&record.header, &baseline.header);
+    let pairs = [
+        ("workload", &new.workload.name, &old.workload.name),
+        ("baseline form", &new.study.baseline, &old.study.baseline),
+    ];
+    for (what, new, old) in pairs {
+        if new != old {
+            let text = format!(
+                "the records answer different questions: the {what} is '{new}' in the one and '{old}' in the other"
+            );
+            return Err(Mistake::new(text + "\n  to do: name records of the same study").into());
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,93 @@
+//! Tare's load generator beside bare clients and the load tools that others wrote.
+//!
+//! Every comparison has a fresh server on one CPU and one client at a time on another; in each round all tools have
+//! their turn in an order of its own, and ratios are taken inside rounds, so that what else the machine does is in
+//! both sides.
+
+mod agreement;
+mod calls;
+mod closed;
+mod freeze;
+mod http;
+mod ours;
+mod process;
+mod ratio;
+mod redis;
+mod report;
+mod servers;
+mod sql;
+mod tool;
+mod users;
+mod workshop;
+
+use anyhow::{Result, ensure};
+use clap::{Args, Subcommand};
+use report::Report;
+use std::path::Path;
+use workshop::Workshop;
+
+/// What is compared.
+#[derive(Subcommand)]
+pub(crate) enum Comparison {
+    /// The load generator: its cost and its truthfulness, beside bare clients and other tools. Needs root and two CPUs.
+    Load(Options),
+}
+
+/// How it is compared.
+#[derive(Args)]
+pub(crate) struct Options {
+    /// Fewer and shorter rounds: shows that it works, not how large a difference is.
+    #[arg(long)]
+    quick: bool,
+    /// Only comparisons whose name begins like this; may be given several times.
+    #[arg(long)]
+    only: Vec<String>,
+    /// How many rounds.
+    #[arg(long)]
+    rounds: Option<u32>,
+    /// Write the tables to BENCHMARKS.md.
+    #[arg(long)]
+    write: bool,
+    /// Seed of the orders.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+}
+
+/// A group of comparisons: its name, what it is about, and what carries it out.
+struct Part {
+    name: &'static str,
+    run: fn(&mut Workshop, &mut Report) -> Result<()>,
+}
+
+const PARTS: &[Part] = &[
+    Part { name: "closed", run: closed::run },
+    Part { name: "calls", run: calls::count },
+    Part { name: "null", run: users::null },
+    Part { name: "users", run: users::run },
+    Part { name: "freeze", run: freeze::run },
+    Part { name: "agreement", run: agreement::run },
+];
+
+/// Carries out what was asked for and prints its tables. Whether every part went well.
+pub(crate) fn run(root: &Path, comparison: Comparison) -> Result<bool> {
+    let Comparison::Load(options) = comparison;
+    ensure!(!options.write || options.only.is_empty(), "BENCHMARKS.md is written whole: leave out --only or --write");
+    let mut shop = Workshop::open(root, &options)?;
+    let mut report = Report::new(&shop);
+    let mut well = true;
+    for part in PARTS {
+        let begins = |name: &String| name.starts_with(part.name) || part.name.starts_with(name.as_str());
+        if !options.only.is_empty() && !options.only.iter().any(begins) {
+            continue;
+        }
+        if let Err(error) = (part.run)(&mut shop, &mut report) {
+            well = false;
+            report.say(&format!("**{} could not be carried out:** {error:#}", part.name));
+        }
+    }
+    if options.write {
+        std::fs::write(root.join("BENCHMARKS.md"), report.text())?;
+        println!("written: BENCHMARKS.md");
+    }
+    Ok(well)
+}

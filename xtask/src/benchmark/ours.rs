@@ -1,0 +1,178 @@
+//! Our own: Tare's load process, and the bare clients that it is held against.
+
+use super::process::{CLIENT_CPU, Finished};
+use super::tool::{Ask, FLOOR as FLOOR_NAME, Job, KEYS, Said, TARE as TARE_NAME, Times, Tool, Typed};
+use anyhow::{Context, Result, ensure};
+use base64::Engine as _;
+use hdrhistogram::Histogram;
+use hdrhistogram::serialization::Deserializer;
+use serde_json::{Value, json};
+
+/// The bare client: no parsing, no checks, no statistics.
+pub(super) const FLOOR: Tool =
+    Tool { name: FLOOR_NAME, program: "floor", package: None, ask: |job| floor(job, "times=0"), read: read_floor };
+
+/// The bare client with times, which says how long the server and the kernel take when the client is as fast as can be.
+pub(super) const TIMED_FLOOR: Tool =
+    Tool { name: "floor, timed", program: "floor", package: None, ask: |job| floor(job, "times=1"), read: read_floor };
+
+/// One bare connection that asks at planned times.
+pub(super) const PROBER: Tool = Tool {
+    name: "bare prober",
+    program: "floor",
+    package: None,
+    ask: |job| {
+        let single = Job { connections: 1, rate: None, ..job.clone() };
+        floor(&single, &format!("rate={}", job.rate?))
+    },
+    read: read_floor,
+};
+
+/// Tare's load process.
+pub(super) const TARE: Tool = Tool { name: TARE_NAME, program: "drive", package: None, ask: tare, read: read_tare };
+
+fn floor(job: &Job, option: &str) -> Option<Typed> {
+    if job.rate.is_some() {
+        return None;
+    }
+    let (protocol, more) = match job.ask {
+        Ask::Redis { set, get } => ("resp", format!("set={set} get={get} keys={KEYS}")),
+        Ask::Http => ("http", "path=/file".to_owned()),
+        Ask::Sql => ("postgres", format!("rows={}", super::servers::ACCOUNTS)),
+    };
+    let Job { port, connections, pipeline, seconds, .. } = job;
+    let line = format!("{protocol} 127.0.0.1 {port} {connections} {pipeline} {seconds} {more} {option}");
+    Some(Typed::line(&line))
+}
+
+fn read_floor(finished: &Finished, _job: &Job) -> Result<Said> {
+    let said: Value = serde_json::from_str(&finished.stdout)?;
+    let number = |name: &str| said[name].as_f64().unwrap_or(f64::NAN);
+    let times = Times {
+        mean: number("mean_us"),
+        p50: number("p50_us"),
+        p95: number("p95_us"),
+        p99: number("p99_us"),
+        p999: number("p999_us"),
+        max: number("max_us"),
+    };
+    // What it did before its loop, writing requests and keys, belongs to no operation.
+    let cpu_s = Some(number("cpu_s"));
+    Ok(Said { operations: number("operations"), seconds: number("seconds"), times, cpu_s, remark: None })
+}
+
+fn tare(job: &Job) -> Option<Typed> {
+    let (protocol, options) = protocol_of(job.ask)?;
+    let profile = match job.rate {
+        None => json!({"closed": {"connections": job.connections, "pipeline": job.pipeline}}),
+        Some(rate) => json!({"open": {
+            "rate": rate, "arrivals": "constant", "connections": job.connections, "in_flight": 100_000,
+        }}),
+    };
+    Some(Typed { arguments: Vec::new(), input: plan(protocol, options, "run", profile, job).to_string() })
+}
+
+/// The plan that has Tare write the data set that a job needs.
+pub(super) fn populate(job: &Job) -> Option<String> {
+    let (protocol, options) = protocol_of(job.ask)?;
+    let profile = json!({"closed": {"connections": 1, "pipeline": 1}});
+    Some(plan(protocol, options, "populate", profile, job).to_string())
+}
+
+fn protocol_of(ask: Ask) -> Option<(&'static str, Value)> {
+    match ask {
+        Ask::Redis { set, get } => {
+            let mut mix = json!({});
+            [("set", set), ("get", get)].iter().filter(|(_, weight)| *weight > 0).for_each(|(name, weight)| {
+                mix[*name] = json!(weight);
+            });
+            let options = json!({"mix": mix, "value_bytes": 3, "keys": KEYS, "populate": KEYS, "verify": false});
+            Some(("redis", options))
+        }
+        Ask::Http => {
+            let request = json!({
+                "name": "GET /file", "method": "GET", "path": "/file", "body": "", "headers": {}, "weight": 1,
+                "status": 200, "contains": null,
+            });
+            Some(("http", json!({"requests": [request]})))
+        }
+        Ask::Sql => None,
+    }
+}
+
+/// A plan as the load process reads it: `docs` of `tare_core::load::LoadPlan`.
+pub(super) fn plan(protocol: &str, options: Value, task: &str, profile: Value, job: &Job) -> Value {
+    json!({
+        "task": task, "protocol": protocol, "options": options, "endpoint": job.endpoint(), "profile": profile,
+        "settle": span(0.0), "measure": span(job.seconds), "timeout": span(10.0), "seed": 1,
+        "cpus": CLIENT_CPU.to_string(),
+    })
+}
+
+/// A duration as serde writes it.
+fn span(seconds: f64) -> Value {
+    json!({"secs": seconds.trunc() as u64, "nanos": (seconds.fract() * 1e9) as u32})
+}
+
+/// What the load process says at its end.
+///
+/// # Errors
+/// When it failed, or what it did is not worth counting.
+pub(super) fn summary(finished: &Finished) -> Result<Value> {
+    let last = finished.stdout.lines().last().context("it said nothing")?;
+    let mut last: Value = serde_json::from_str(last)?;
+    ensure!(last["failed"].is_null(), "it failed: {}", last["failed"]);
+    let summary = last["done"].take();
+    let failed = summary["failures"].as_object().is_some_and(|failures| !failures.is_empty());
+    ensure!(!failed, "operations failed: {}", summary["failures"]);
+    let checks = summary["checks"].as_array().into_iter().flatten();
+    let bad: Vec<&Value> = checks.filter(|check| check["passed"] != true).collect();
+    ensure!(bad.is_empty(), "checks failed: {bad:?}");
+    Ok(summary)
+}
+
+fn read_tare(finished: &Finished, _job: &Job) -> Result<Said> {
+    let summary = summary(finished)?;
+    let mut all = Histogram::<u64>::new(3)?;
+    let mut operations = 0.0;
+    for operation in summary["operations"].as_object().into_iter().flat_map(|map| map.values()) {
+        operations += operation["count"].as_f64().unwrap_or(0.0);
+        all.add(decode(operation["response_time"].as_str().unwrap_or_default())?)?;
+    }
+    let moment = |name: &str| summary[name].as_f64().unwrap_or(f64::NAN);
+    let seconds = (moment("measure_end_ns") - moment("measure_start_ns")) / 1e9;
+    let dropped = summary["dropped"].as_u64().unwrap_or(0);
+    let remark = match (summary["saturated"].as_str(), dropped) {
+        (Some(why), _) => Some(why.to_owned()),
+        (None, 1..) => Some(format!("{dropped} starts dropped")),
+        (None, 0) => None,
+    };
+    Ok(Said { operations, seconds, times: times_of(&all), cpu_s: None, remark })
+}
+
+/// HdrHistogram V2 with deflate, base64, in ns.
+pub(super) fn decode(text: &str) -> Result<Histogram<u64>> {
+    let bytes = base64::engine::general_purpose::STANDARD.decode(text)?;
+    Ok(Deserializer::new().deserialize(&mut bytes.as_slice())?)
+}
+
+/// The usual quantiles of a histogram of ns, us.
+pub(super) fn times_of(all: &Histogram<u64>) -> Times {
+    let at = |quantile: f64| all.value_at_quantile(quantile) as f64 / 1e3;
+    let (mean, max) = (all.mean() / 1e3, all.max() as f64 / 1e3);
+    Times { mean, p50: at(0.5), p95: at(0.95), p99: at(0.99), p999: at(0.999), max }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_failed_run_is_no_figure() {
+        let said = |line: &str| summary(&Finished { stdout: format!("{line}\n"), ..Finished::default() });
+        assert!(said(r#"{"failed":{"message":"no"}}"#).is_err());
+        assert!(said(r#"{"done":{"failures":{"timed out":3},"checks":[]}}"#).is_err());
+        assert!(said(r#"{"done":{"failures":{},"checks":[{"name":"x","passed":false}]}}"#).is_err());
+        assert!(said(r#"{"done":{"failures":{},"checks":[{"name":"x","passed":true}]}}"#).is_ok());
+    }
+}

@@ -1,0 +1,93 @@
+//! What is found, as Markdown: printed as it comes, and kept for the file.
+
+use super::process::{CLIENT_CPU, SERVER_CPU};
+use super::tool::{NOT_PACKAGED, TOOLS};
+use super::workshop::Workshop;
+
+/// Tables and remarks in the order in which they were made.
+pub(super) struct Report {
+    text: String,
+}
+
+impl Report {
+    /// Begins with what is compared, on what.
+    pub(super) fn new(shop: &Workshop) -> Report {
+        let mut report = Report { text: String::new() };
+        report.say("# Tare's load generator beside others\n\nMade by:");
+        report.say(&format!("```sh\n{}\n```", shop.command()));
+        report.say(&format!(
+            "The server has CPU {SERVER_CPU}, the client CPU {CLIENT_CPU}; both talk over loopback. In each round every \
+             tool has its turn, in an order of its own; figures are medians over rounds, ratios are taken inside \
+             rounds and have 95 % intervals (Student's t on logs). *CPU* is user and system time of the whole client \
+             program by operation (of the floor its loop alone), peak memory its resident set; what the kernel does for sockets outside of the \
+             program's own time is in neither. *Floor* is a client in C on bare epoll that sends what was written \
+             beforehand and counts the bytes of the replies (`xtask/bench/floor.c`); *floor, timed* is the same with \
+             one reading of the clock for each reply."
+        ));
+        report.say(&shop.machine());
+        let versions = shop.versions();
+        report.say(&format!("Versions: {}.", versions.join("; ")));
+        let absent = TOOLS.iter().filter(|tool| tool.package.is_some() && shop.tools.program(tool).is_none());
+        let absent: Vec<&str> = absent.map(|tool| tool.name).chain(NOT_PACKAGED.iter().copied()).collect();
+        report.say(&format!("Not compared, since this Debian has no package of them: {}.", absent.join(", ")));
+        report
+    }
+
+    /// Adds a paragraph.
+    pub(super) fn say(&mut self, paragraph: &str) {
+        println!("{paragraph}\n");
+        self.text.push_str(paragraph);
+        self.text.push_str("\n\n");
+    }
+
+    /// Adds a heading.
+    pub(super) fn head(&mut self, title: &str) {
+        self.say(&format!("## {title}"));
+    }
+
+    /// Adds a table.
+    pub(super) fn table(&mut self, heads: &[&str], rows: &[Vec<String>]) {
+        let heads: Vec<String> = heads.iter().map(|head| (*head).to_owned()).collect();
+        self.say(&table(&heads, rows));
+    }
+
+    /// All of it.
+    pub(super) fn text(&self) -> &str {
+        self.text.trim_end()
+    }
+}
+
+/// What failed, short enough for a cell of a table.
+pub(super) fn brief(error: &anyhow::Error) -> String {
+    let text: String = format!("failed: {error:#}").replace(['\n', '|'], " ");
+    let (kept, left) = (text.chars().count().min(200), text.chars().count() > 200);
+    let kept: String = text.chars().skip(text.chars().count() - kept).collect();
+    if left { format!("failed: ... {kept}") } else { kept }
+}
+
+/// A Markdown table whose columns stand below each other in a terminal too.
+fn table(heads: &[String], rows: &[Vec<String>]) -> String {
+    let lines = || std::iter::once(heads).chain(rows.iter().map(Vec::as_slice));
+    let width = |column: usize| lines().filter_map(|line| line.get(column)).map(|cell| cell.chars().count()).max();
+    let widths: Vec<usize> = (0..heads.len()).map(|column| width(column).unwrap_or(0).max(3)).collect();
+    let show = |cells: &[String]| {
+        let padded = widths.iter().zip(cells).map(|(width, cell)| format!(" {cell:<width$} |"));
+        format!("|{}", padded.collect::<String>())
+    };
+    let rule: String = widths.iter().map(|width| format!("{}|", "-".repeat(width + 2))).collect();
+    let mut text = vec![show(heads), format!("|{rule}")];
+    text.extend(rows.iter().map(|row| show(row)));
+    text.join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn columns_are_aligned() {
+        let cell = |text: &str| text.to_owned();
+        let text = table(&[cell("a"), cell("long head")], &[vec![cell("first"), cell("1")]]);
+        assert_eq!(text, "| a     | long head |\n|-------|-----------|\n| first | 1         |");
+    }
+}

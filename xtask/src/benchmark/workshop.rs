@@ -1,0 +1,224 @@
+//! What a comparison needs: programs built and installed, servers, an order for each round.
+
+use super::Options;
+use super::process::{find, run};
+use super::servers::{Kind, Server};
+use super::tool::{Job, Outcome, TOOLS, Tool, Toolbox};
+use super::{ours, tool};
+use crate::output_of;
+use anyhow::{Context, Result, ensure};
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+/// Programs of the servers, and the packages that have them.
+const SERVERS: &[(&str, &str)] =
+    &[("redis-server", "redis-server"), ("nginx", "nginx"), ("postgresql", "initdb"), ("strace", "strace")];
+
+/// See the module.
+pub(super) struct Workshop {
+    pub(super) tools: Toolbox,
+    /// How many rounds, if it was said.
+    rounds: Option<u32>,
+    pub(super) quick: bool,
+    folder: PathBuf,
+    servers: u32,
+    order: u64,
+    command: String,
+}
+
+impl Workshop {
+    /// Installs the tools that packages have, and builds our own.
+    ///
+    /// # Errors
+    /// When something does not build, or the machine has one CPU only.
+    pub(super) fn open(root: &Path, options: &Options) -> Result<Workshop> {
+        let cpus = std::thread::available_parallelism().map_or(1, usize::from);
+        ensure!(cpus >= 2, "client and server need a CPU each; this machine has {cpus}");
+        install(root)?;
+        let folder = std::env::temp_dir().join(format!("tare-comparison-{}", std::process::id()));
+        fs::create_dir_all(&folder)?;
+        // PostgreSQL's own user must get through to its folder.
+        let opened = Command::new("chmod").arg("755").arg(&folder).status()?;
+        ensure!(opened.success(), "could not open {} to others", folder.display());
+        let floor = folder.join("floor");
+        let source = root.join("xtask/bench/floor.c");
+        output_of("gcc", &["-O2", "-Wall", "-o", &floor.to_string_lossy(), &source.to_string_lossy()], root)?;
+        let ours = BTreeMap::from([("floor", floor), ("drive", build_drive(root)?)]);
+        let arguments: Vec<String> = std::env::args().skip(1).collect();
+        Ok(Workshop {
+            tools: Toolbox::open(ours),
+            rounds: options.rounds,
+            quick: options.quick,
+            folder,
+            servers: 0,
+            order: options.seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1,
+            command: format!("cargo xtask {}", arguments.join(" ")),
+        })
+    }
+
+    /// The command line that this is.
+    pub(super) fn command(&self) -> &str {
+        &self.command
+    }
+
+    /// How many rounds: what was said, else one of these two.
+    pub(super) fn rounds(&self, quick: u32, full: u32) -> u32 {
+        self.rounds.unwrap_or(if self.quick { quick } else { full })
+    }
+
+    /// A file of this name, for a short while.
+    pub(super) fn file(&self, name: &str) -> PathBuf {
+        self.folder.join(name)
+    }
+
+    /// A fresh server.
+    ///
+    /// # Errors
+    /// See [`Server::start`].
+    pub(super) fn server(&mut self, kind: Kind) -> Result<Server> {
+        self.servers += 1;
+        Server::start(kind, &self.folder.join(format!("server-{}", self.servers)))
+    }
+
+    /// Has Tare write the data set of a job, if there is one.
+    ///
+    /// # Errors
+    /// When that fails.
+    pub(super) fn populate(&self, job: &Job) -> Result<()> {
+        let Some(plan) = ours::populate(job) else { return Ok(()) };
+        let program = self.tools.program(&ours::TARE).context("Tare's load process was not built")?;
+        let finished = run(&mut Command::new(program), &plan, Duration::from_secs(60))?;
+        ours::summary(&finished).map(|_| ())
+    }
+
+    /// All items in an order that was not used before.
+    pub(super) fn shuffled<T: Copy>(&mut self, items: &[T]) -> Vec<T> {
+        let mut items = items.to_vec();
+        for left in (1..items.len()).rev() {
+            items.swap(left, self.below(left as u64 + 1) as usize);
+        }
+        items
+    }
+
+    /// A number below `bound`, by xorshift.
+    pub(super) fn below(&mut self, bound: u64) -> u64 {
+        self.order ^= self.order << 13;
+        self.order ^= self.order >> 7;
+        self.order ^= self.order << 17;
+        ((u128::from(self.order) * u128::from(bound)) >> 64) as u64
+    }
+
+    /// Has each tool do a job in each round, in random order. Outcomes by tool, then by round. A tool that fails is
+    /// left out from then on; its complaint is what it comes to.
+    pub(super) fn rounds_of(&mut self, tools: &[&'static Tool], job: &Job, rounds: u32) -> Vec<Entry> {
+        let mut entries: Vec<Entry> = tools.iter().map(|tool| Entry::new(tool)).collect();
+        let order: Vec<usize> = (0..tools.len()).collect();
+        for round in 0..=rounds {
+            for at in self.shuffled(&order) {
+                let entry = &mut entries[at];
+                if entry.failed.is_some() {
+                    continue;
+                }
+                // The first round counts for nothing but the expectation.
+                let job = Job { expected: entry.expected.unwrap_or(job.expected), ..job.clone() };
+                let job = if round == 0 { Job { seconds: 1.0, ..job } } else { job };
+                match self.tools.run(entry.tool, &job) {
+                    Err(error) => entry.failed = Some(format!("{error:#}")),
+                    Ok(outcome) => {
+                        entry.expected = Some(outcome.throughput());
+                        if round > 0 {
+                            entry.outcomes.push(outcome);
+                        }
+                    }
+                }
+            }
+        }
+        entries
+    }
+
+    /// What the machine is.
+    pub(super) fn machine(&self) -> String {
+        let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
+        let (cpus, memory) = (read("/proc/cpuinfo"), read("/proc/meminfo"));
+        let model = cpus.lines().find_map(|line| line.strip_prefix("model name")).unwrap_or(": unknown");
+        let count = cpus.lines().filter(|line| line.starts_with("processor")).count();
+        let memory = memory.lines().next().and_then(|line| line.split_whitespace().nth(1)?.parse::<f64>().ok());
+        let release = read("/proc/sys/kernel/osrelease");
+        format!(
+            "Machine: {}, {count} CPUs, {:.1} GiB, Linux {}.",
+            model.trim_start_matches([':', ' ', '\t']),
+            memory.unwrap_or(0.0) / 1024.0 / 1024.0,
+            release.trim()
+        )
+    }
+
+    /// Packages of servers and tools with their versions.
+    pub(super) fn versions(&self) -> Vec<String> {
+        let packages = TOOLS.iter().filter_map(|tool| tool.package);
+        let mut packages: Vec<&str> = packages.chain(["redis-server", "nginx", "postgresql-15"]).collect();
+        packages.retain(|package| *package != "postgresql");
+        packages.sort_unstable();
+        packages.dedup();
+        let version = |package: &&str| {
+            let arguments = ["-W", "-f", "${Version}", package];
+            let version = output_of("dpkg-query", &arguments, Path::new("/")).ok()?;
+            (!version.is_empty()).then(|| format!("{package} {version}"))
+        };
+        packages.iter().filter_map(version).collect()
+    }
+}
+
+impl Drop for Workshop {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.folder);
+    }
+}
+
+/// What a tool came to in the rounds of a comparison.
+pub(super) struct Entry {
+    pub(super) tool: &'static Tool,
+    pub(super) outcomes: Vec<Outcome>,
+    /// Why it was left out.
+    pub(super) failed: Option<String>,
+    expected: Option<f64>,
+}
+
+impl Entry {
+    fn new(tool: &'static Tool) -> Entry {
+        Entry { tool, outcomes: Vec::new(), failed: None, expected: None }
+    }
+
+    /// A figure of each round.
+    pub(super) fn each(&self, figure: impl Fn(&Outcome) -> f64) -> Vec<f64> {
+        self.outcomes.iter().map(figure).collect()
+    }
+}
+
+/// Installs the packages of servers and tools that are missing, with what `./test` installs with.
+fn install(root: &Path) -> Result<()> {
+    let tools = tool::TOOLS.iter().filter_map(|tool| Some((tool.package?, tool.program)));
+    let missing = tools.chain(SERVERS.iter().copied()).filter(|(_, program)| find(program).is_none());
+    let needs: Vec<String> = missing.map(|(package, program)| format!("{package}={program}")).collect();
+    if needs.is_empty() {
+        return Ok(());
+    }
+    let script = format!(". xtask/install.sh; log_dir=$(mktemp -d); install_packages {}", needs.join(" "));
+    let status = Command::new("bash").args(["-c", &script]).current_dir(root).status()?;
+    ensure!(status.success(), "could not install {}", needs.join(" "));
+    Ok(())
+}
+
+/// Builds Tare's load process by itself.
+fn build_drive(root: &Path) -> Result<PathBuf> {
+    if let Some(path) = std::env::var_os("TARE_DRIVE") {
+        return Ok(path.into());
+    }
+    let arguments = ["build", "--release", "--locked", "-p", "tare-load", "--example", "drive"];
+    let built = Command::new("cargo").args(arguments).current_dir(root).status()?;
+    ensure!(built.success(), "the load process does not build");
+    let release = crate::ci::release_binary(root)?;
+    Ok(release.with_file_name("examples").join("drive"))
+}
