@@ -148,6 +148,13 @@ fn connections_that_nginx_closes_are_made_anew() {
     let Some(nginx) = start() else { return };
     let summary = drive("requests: [{path: /close, contains: bye}]", nginx.plain);
     assert!(summary.failures.is_empty() && summary.operations["GET /close"].count > 10, "{summary:?}");
+    // And amid operations.
+    let script = "operations: {a: {requests: [{get: /close}, {get: /item.json}, {get: /close}, {get: /who}]}}";
+    let tls = "tls: {verify: false}";
+    for (options, endpoint) in [(script.to_owned(), nginx.plain), (format!("{tls}\n{script}"), nginx.secured)] {
+        let summary = drive(&options, endpoint);
+        assert!(summary.failures.is_empty() && summary.operations["a"].count > 10, "{summary:?}");
+    }
 }
 
 #[test]
