@@ -222,6 +222,7 @@ fn trial(planned: &PlannedTrial) -> TrialData {
         facts: BTreeMap::new(),
         path: path.into(),
         logs,
+        peak: None,
         metrics: metrics.unwrap_or_default(),
         slices: Vec::new(),
         peak: None,
