@@ -80,6 +80,37 @@ impl Apparatus for Machine {
         stop: &Stop,
         each_second: &mut dyn FnMut(&SecondRow),
     ) -> Result<LoadSummary, Fault> {
+        Driver::start(self.load_process(), plan)?.wait(plan.task, limit, stop, each_second)
+    }
+
+    fn drive_both(
+        &mut self,
+        plans: [&LoadPlan; 2],
+        limit: Duration,
+        stop: &Stop,
+        each_second: &mut dyn FnMut(usize, &SecondRow),
+    ) -> [Result<LoadSummary, Fault>; 2] {
+        let [first, second] = plans.map(|plan| (Driver::start(self.load_process(), plan), plan.task));
+        let (other_stop, (second, task)) = (stop.clone(), second);
+        // The second one's seconds come when both are over: nobody could look at two lines at once.
+        let other = std::thread::spawn(move || {
+            let mut rows = Vec::new();
+            let done = second.and_then(|mut driver| {
+                driver.wait(task, limit, &other_stop, &mut |row: &SecondRow| rows.push(row.clone()))
+            });
+            (done, rows)
+        });
+        let (driver, task) = first;
+        let done = driver.and_then(|mut driver| driver.wait(task, limit, stop, &mut |row| each_second(0, row)));
+        let (other, rows) = other.join().expect("waiting for a load process does not panic");
+        rows.iter().for_each(|row| each_second(1, row));
+        [done, other]
+    }
+}
+
+impl Machine {
+    /// A load process that sits where the load comes from.
+    fn load_process(&self) -> Command {
         let mut command = Command::new("/proc/self/exe");
         command.arg("drive").stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         // A group of its own, so that Ctrl-C reaches Tare only, which then decides.
@@ -88,12 +119,9 @@ impl Apparatus for Machine {
         if let Some(seat) = &self.seat {
             seat.enter(&mut command);
         }
-        let mut driver = Driver::start(command, plan)?;
-        driver.wait(plan.task, limit, stop, each_second)
+        command
     }
-}
 
-impl Machine {
     fn surroundings(&self, label: &str, services: &[ServiceStart]) -> Surroundings {
         Surroundings {
             run: self.run.clone(),
