@@ -64,6 +64,43 @@ pub(crate) fn quantile_us(times: &Histogram<u64>, quantile: f64) -> Option<f64> 
     (beyond >= BEYOND_MIN - 1e-6).then(|| times.value_at_quantile(quantile) as f64 / 1e3)
 }
 
+/// Percentiles of a set of times, us; one that too few operations lie beyond is absent.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct Percentiles {
+    /// Median.
+    pub p50_us: Option<f64>,
+    /// 90th percentile.
+    pub p90_us: Option<f64>,
+    /// 99th percentile.
+    pub p99_us: Option<f64>,
+    /// 99.9th percentile.
+    pub p999_us: Option<f64>,
+    /// Arithmetic mean.
+    pub mean_us: Option<f64>,
+    /// Largest.
+    pub max_us: Option<f64>,
+}
+
+/// The percentiles of several exported histograms together; empty texts are none.
+///
+/// # Errors
+/// When one of them cannot be read.
+pub fn percentiles<'a>(exported: impl IntoIterator<Item = &'a str>) -> Result<Percentiles, String> {
+    let mut merged = Histogram::new(3).map_err(|error| format!("no histogram could be made: {error}"))?;
+    for text in exported.into_iter().filter(|text| !text.is_empty()) {
+        merged.add(&decode(text)?).map_err(|error| error.to_string())?;
+    }
+    let timed = !merged.is_empty();
+    Ok(Percentiles {
+        p50_us: quantile_us(&merged, 0.5),
+        p90_us: quantile_us(&merged, 0.9),
+        p99_us: quantile_us(&merged, 0.99),
+        p999_us: quantile_us(&merged, 0.999),
+        mean_us: timed.then(|| merged.mean() / 1e3),
+        max_us: timed.then(|| merged.max() as f64 / 1e3),
+    })
+}
+
 /// Service time over percentile, of several trials merged, from the fastest tenth on: 20 points for each factor of ten
 /// towards 1, as far as ten operations lie beyond.
 ///
