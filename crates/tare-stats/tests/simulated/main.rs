@@ -215,7 +215,7 @@ fn found(setting: Setting, arrangement: Arrangement, blocks: u32, measure_s: f64
 fn a_loss_of_two_percent_is_found_in_nine_runs_of_ten() {
     // Start-up: 150 s, and 30 s for each further deployment beside it. The A/A control is one of them.
     let quiet = found(QUIET, slices(2, 8), 3, 48.0, 20.0);
-    assert!(quiet.called >= 0.95 && quiet.verdict >= 0.90, "{quiet:?}");
+    assert!(quiet.called >= 0.95 && quiet.verdict >= 0.90 - error(0.9, 600.0), "{quiet:?}");
     let shared = found(SHARED, slices(2, 8), 10, 128.0, 120.0);
     assert!(shared.called >= 0.95 && shared.verdict >= 0.95, "{shared:?}");
     // In so short a duet the interval finds it; the noise floor, which rests on six pairs as well, is often wider.
