@@ -29,6 +29,10 @@ fn seconds(seconds: u64) -> Value {
     json!({"secs": seconds, "nanos": 0})
 }
 
+fn milliseconds(milliseconds: u32) -> Value {
+    json!({"secs": 0, "nanos": milliseconds * 1_000_000})
+}
+
 const CASES: &[Case] = &[
     Case {
         title: "10,000 users who think for 1 s, a connection each",
@@ -116,7 +120,7 @@ fn count(summary: &Value) -> f64 {
 
 /// Lateness of starts as the load process reports it of itself.
 fn late_p99_ms(summary: &Value) -> f64 {
-    summary["lateness_p99_us"].as_f64().map_or(f64::NAN, |us| us / 1e3)
+    summary["health"]["late_p99_us"].as_f64().map_or(f64::NAN, |us| us / 1e3)
 }
 
 fn drive(shop: &Workshop, plan: &Value, seconds: f64) -> Result<Finished> {
@@ -129,19 +133,34 @@ fn drive(shop: &Workshop, plan: &Value, seconds: f64) -> Result<Finished> {
 pub(super) fn null(shop: &mut Workshop, report: &mut Report) -> Result<()> {
     let ask = Ask::Http;
     let job = Job { ask, port: 1, connections: 1, pipeline: 1, seconds: 2.0, rate: None, expected: 1e7 };
-    let profile = json!({"closed": {"connections": 1, "pipeline": 1}});
-    let plan = plan("null", json!({}), "run", profile, &job);
-    let mut rates = Vec::new();
-    for _ in 0..shop.rounds(2, 5) {
-        let summary = summary(&drive(shop, &plan, job.seconds)?)?;
-        rates.push(count(&summary) / job.seconds);
+    // More than it can: what it does then is its ceiling.
+    let open = |arrivals: &str| {
+        let rate = 1e9;
+        json!({"open": {"rate": rate, "arrivals": arrivals, "connections": 1, "in_flight": 1000}})
+    };
+    let users = json!({"users": {
+        "users": 1_000_000, "behaviour": "mix", "pause": {"cycle": {"exponential": {"mean": milliseconds(10),
+        "max": seconds(1)}}}, "connections": {"shared": 1}, "ramp": seconds(0),
+    }});
+    let profiles = [
+        ("closed loop", json!({"closed": {"connections": 1, "pipeline": 1}})),
+        ("open, evenly spaced", open("constant")),
+        ("open, Poisson", open("poisson")),
+        ("1,000,000 users with a cycle of 10 ms (exponential)", users),
+    ];
+    let mut rows = Vec::new();
+    for (name, profile) in profiles {
+        let plan = plan("null", json!({}), "run", profile, &job);
+        let mut rates = Vec::new();
+        for _ in 0..shop.rounds(2, 5) {
+            let summary = summary(&drive(shop, &plan, job.seconds)?)?;
+            rates.push(count(&summary) / job.seconds);
+        }
+        let most = rates.iter().copied().fold(0.0, f64::max);
+        rows.push(vec![name.to_owned(), figure(median(&rates)), figure(most)]);
     }
     report.head("The engine by itself");
-    report.say(&format!(
-        "Protocol `null`, one CPU: {} planned operations a second (median of {} runs; most {}).",
-        figure(median(&rates)),
-        rates.len(),
-        figure(rates.iter().copied().fold(0.0, f64::max))
-    ));
+    report.say("Protocol `null`: operations planned, counted and timed on one CPU, with nobody to ask.");
+    report.table(&["load", "op/s", "most"], &rows);
     Ok(())
 }
