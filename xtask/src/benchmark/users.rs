@@ -29,10 +29,6 @@ fn seconds(seconds: u64) -> Value {
     json!({"secs": seconds, "nanos": 0})
 }
 
-fn milliseconds(milliseconds: u32) -> Value {
-    json!({"secs": 0, "nanos": milliseconds * 1_000_000})
-}
-
 const CASES: &[Case] = &[
     Case {
         title: "10,000 users who think for 1 s, a connection each",
@@ -139,14 +135,14 @@ pub(super) fn null(shop: &mut Workshop, report: &mut Report) -> Result<()> {
         json!({"open": {"rate": rate, "arrivals": arrivals, "connections": 1, "in_flight": 1000}})
     };
     let users = json!({"users": {
-        "users": 1_000_000, "behaviour": "mix", "pause": {"cycle": {"exponential": {"mean": milliseconds(10),
-        "max": seconds(1)}}}, "connections": {"shared": 1}, "ramp": seconds(0),
+        "users": 1_000_000, "behaviour": "mix", "pause": {"cycle": {"exponential": {"mean": seconds(1),
+        "max": seconds(10)}}}, "connections": {"shared": 1}, "ramp": seconds(0),
     }});
     let profiles = [
         ("closed loop", json!({"closed": {"connections": 1, "pipeline": 1}})),
         ("open, evenly spaced", open("constant")),
         ("open, Poisson", open("poisson")),
-        ("1,000,000 users with a cycle of 10 ms (exponential)", users),
+        ("1,000,000 users with a cycle of 1 s (exponential)", users),
     ];
     let mut rows = Vec::new();
     for (name, profile) in profiles {
