@@ -17,7 +17,7 @@ operations:
         headers: {Authorization: 'Bearer ${token}'}
         expect: {contains: 'welcome ${user}'}
         capture: {next: {regex: 'href=\"([^\"]+)\"'}}
-      - get: '${next}'
+      - get: '${next}&item=${item}&who=${user}'
         expect: {json: {/items/0/owner: '${user}'}}
         capture: {bid: {json: '/items/*/id'}, more: {json: /more, optional: true}}
       - post: /bid/${session}
@@ -55,7 +55,13 @@ fn values_pass_from_reply_to_request() {
     let http = http(LOGIN);
     let mut rig = Rig::new(&http);
     assert_eq!(rig.run(0, &shop), Reply::Right);
-    let lines = ["POST /login", "GET /home?item=7&who=anna%20b", "GET /list?of=a+b", "POST /bid/s9", "GET /less"];
+    let lines = [
+        "POST /login",
+        "GET /home?item=7&who=anna%20b",
+        "GET /list?of=a+b&item=7&who=anna%20b",
+        "POST /bid/s9",
+        "GET /less",
+    ];
     assert_eq!(rig.lines(), lines);
     let body = |at: usize| rig.sent[at].split("\r\n\r\n").nth(1).unwrap();
     assert_eq!(body(0), "name=anna%20b&password=p%267");
