@@ -26,7 +26,9 @@ pub fn is_look(blocks: u32) -> bool {
 pub fn precise_enough(record: &Record) -> bool {
     let Some(wanted) = record.header.study.design.half_width else { return false };
     let analysis = analyse(record);
-    let Some(metric) = analysis.metrics.iter().find(|metric| DECIDING.contains(&metric.name.as_str())) else { return false };
+    let Some(metric) = analysis.metrics.iter().find(|metric| DECIDING.contains(&metric.name.as_str())) else {
+        return false;
+    };
     let claimed = |arm: &str| {
         let arm = analysis.arms.iter().find(|candidate| candidate.name == arm);
         arm.is_some_and(|arm| !arm.control && arm.emulated.is_none())

@@ -15,6 +15,11 @@ mod null;
 mod redis;
 mod tcp;
 
+#[cfg(any(test, fuzzing))]
+pub(crate) use http::chew as chew_http;
+#[cfg(any(test, fuzzing))]
+pub(crate) use redis::chew as chew_redis;
+
 pub(crate) use draw::{Draw, Mix};
 pub(crate) use failure::{FAILURES, Failure};
 

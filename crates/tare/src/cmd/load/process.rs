@@ -70,11 +70,7 @@ impl LoadProcess {
     ///
     /// # Errors
     /// What the load process says, or how it died.
-    pub(super) fn wait(
-        &mut self,
-        stop: &Stop,
-        each_second: &mut dyn FnMut(&SecondRow),
-    ) -> Result<Ended, Fault> {
+    pub(super) fn wait(&mut self, stop: &Stop, each_second: &mut dyn FnMut(&SecondRow)) -> Result<Ended, Fault> {
         loop {
             if stop.raised() {
                 return Ok(Ended::Cut);
