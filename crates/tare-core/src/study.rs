@@ -11,6 +11,9 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+/// The JSON Schema (draft 2020-12) of study files, less the layers, which [`Catalog`] knows.
+pub const FILE_SCHEMA: &str = include_str!("../assets/study.schema.json");
+
 /// What a study or workload may refer to by name. The binary, which knows every crate, supplies it.
 pub trait Catalog {
     /// The names of the layers.

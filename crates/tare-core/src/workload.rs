@@ -9,6 +9,9 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+/// The JSON Schema (draft 2020-12) of workload files, less the protocols, which [`Catalog`] knows.
+pub const FILE_SCHEMA: &str = include_str!("../assets/workload.schema.json");
+
 /// The uid and gid of a service that names none: Debian's `nobody` and `nogroup`.
 pub const NOBODY: u32 = 65_534;
 

@@ -4,7 +4,7 @@
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use hdrhistogram::Histogram;
-use hdrhistogram::serialization::Deserializer;
+use hdrhistogram::serialization::{Deserializer, Serializer, V2DeflateSerializer};
 use serde::Serialize;
 use tare_core::load::LoadSummary;
 
@@ -41,6 +41,21 @@ pub(crate) fn service_times(load: &LoadSummary) -> Result<Histogram<u64>, String
 fn decode(text: &str) -> Result<Histogram<u64>, String> {
     let bytes = STANDARD.decode(text.trim()).map_err(|error| error.to_string())?;
     Deserializer::new().deserialize(&mut bytes.as_slice()).map_err(|error| error.to_string())
+}
+
+/// Two histograms as they are recorded, as one. Counts are added; an empty text is an empty histogram.
+pub(crate) fn add_recorded(text: &mut String, other: &str) -> Result<(), String> {
+    if text.is_empty() || other.is_empty() {
+        text.push_str(other);
+        return Ok(());
+    }
+    let mut sum = decode(text)?;
+    sum.auto(true);
+    sum.add(&decode(other)?).map_err(|error| error.to_string())?;
+    let mut bytes = Vec::new();
+    V2DeflateSerializer::new().serialize(&sum, &mut bytes).map_err(|error| error.to_string())?;
+    *text = STANDARD.encode(bytes);
+    Ok(())
 }
 
 /// The quantile in us; none when fewer than ten operations lie beyond it, i.e. below `10 / (1 - quantile)` operations.
@@ -114,7 +129,6 @@ pub fn latency_curve<'a>(loads: impl IntoIterator<Item = &'a LoadSummary>) -> Re
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
-    use hdrhistogram::serialization::{Serializer, V2DeflateSerializer};
     use tare_core::load::OperationSummary;
 
     /// An operation whose service times are these, ns.

@@ -12,6 +12,7 @@ mod history;
 mod machine;
 mod paths;
 mod progress;
+mod schema;
 mod session;
 
 use clap::Parser;
@@ -37,6 +38,7 @@ fn main() -> ExitCode {
     let cli = Cli::parse();
     let done = match cli.verb {
         Verb::Run(args) => cmd::run::run(&args),
+        Verb::Peak(args) => cmd::peak::peak(&args),
         Verb::Resume(args) => cmd::resume::resume(&args),
         Verb::Clean(args) => cmd::clean::clean(&args),
         Verb::Report(args) => cmd::report::report(&args),
@@ -44,6 +46,7 @@ fn main() -> ExitCode {
         Verb::Gate(args) => cmd::gate::gate(&args),
         Verb::History(args) => cmd::history::history(&args),
         Verb::Load(args) => cmd::load::load(&args),
+        Verb::Scaling(args) => cmd::scaling::scaling(&args),
         Verb::Doctor(args) => cmd::doctor::doctor(&args),
         Verb::Bundle(args) => cmd::bundle::bundle(&args),
         Verb::Check(args) => cmd::check::check(&args),
