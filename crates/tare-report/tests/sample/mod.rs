@@ -224,6 +224,7 @@ fn trial(planned: &PlannedTrial) -> TrialData {
         logs,
         metrics: metrics.unwrap_or_default(),
         slices: Vec::new(),
+        peak: None,
     };
     TrialData { record, seconds, telemetry }
 }

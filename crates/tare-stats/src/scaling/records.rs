@@ -31,7 +31,9 @@ pub fn scaling_of_steps(record: &Record) -> Result<Vec<FormScaling>, String> {
         LoadProfile::Closed { .. } => "connections",
         LoadProfile::Users { .. } => "users",
         _ => {
-            return Err("steps of a rate ask for a throughput; only users and connections can show how it scales".into());
+            return Err(
+                "steps of a rate ask for a throughput; only users and connections can show how it scales".into()
+            );
         }
     };
     Ok(by_form(record, Pairing::Blocks, of, |trial| {
