@@ -21,5 +21,6 @@ mod script;
 mod search;
 mod serve;
 
+pub use endpoint::is_own as is_own_address;
 pub use protocol::{PROTOCOLS, ProtocolRow, check_needs};
 pub use serve::serve;

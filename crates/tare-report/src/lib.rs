@@ -7,6 +7,7 @@ mod figures;
 mod gate;
 mod html;
 mod json;
+mod peaks;
 mod scaling;
 mod series;
 mod svg;

@@ -32,6 +32,11 @@ pub enum Event {
         /// Which.
         stage: Stage,
     },
+    /// A trial whose block stands side by side gets its next slice of load.
+    SliceStarted {
+        /// Which.
+        trial: PlannedTrial,
+    },
     /// A second of load is over.
     Second {
         /// What it brought.

@@ -4,6 +4,8 @@
 //! source, reads no clock but the one it is handed, and starts no process itself, so that its order of doing things
 //! is tested without root.
 
+mod again;
+mod alternate;
 mod apparatus;
 mod clock;
 mod event;

@@ -8,7 +8,7 @@ use std::time::Duration;
 use tare_core::fault::Fault;
 use tare_core::form::Form;
 use tare_core::host::{Host, Instance, InstanceState, MappedFile, OpenError, ServiceStart};
-use tare_core::load::{LoadPlan, LoadSummary, LoadTask};
+use tare_core::load::{LoadPlan, LoadSummary, LoadTask, SecondRow};
 use tare_core::peak::PeakPlan;
 use tare_core::plan::PlannedTrial;
 use tare_core::qos::Qos;
@@ -24,6 +24,10 @@ const READY_POLL: Duration = Duration::from_millis(20);
 const POPULATE_LIMIT: Duration = Duration::from_secs(600);
 /// What a load process may take beyond the time it was asked to load: connecting, draining, verifying.
 const DRIVE_SLACK: Duration = Duration::from_secs(60);
+/// How long the load runs at least between two looks at whether it is steady, and its last moment that is measured only
+/// because a load process measures something.
+const SETTLE_STEP: Duration = Duration::from_secs(5);
+const SETTLE_LAST: Duration = Duration::from_secs(1);
 /// The share of failed operations above which a trial measures failures, not the service.
 const FAILED_SHARE_MAX: f64 = 0.01;
 /// How often telemetry is read.
@@ -48,7 +52,7 @@ pub(crate) struct TrialInputs<'a> {
 }
 
 /// Why a trial ended early.
-enum Early {
+pub(crate) enum Early {
     /// It failed in the stage under way.
     Failed(Fault),
     /// This machine cannot have the form.
@@ -71,24 +75,24 @@ pub(crate) fn run_trial(
 ) -> Option<TrialData> {
     let mut record = TrialRecord::new(inputs.planned.clone(), clock.timestamp(), Outcome::Measured);
     record.emulated = inputs.emulated;
-    let data = TrialData { record, seconds: Vec::new(), telemetry: Vec::new() };
-    let mut trial =
-        Trial { inputs, apparatus, clock, stop, tell, data, stage: Stage::Provision, stage_began: clock.now() };
-    trial.whole();
+    let mut data = TrialData { record, seconds: Vec::new(), telemetry: Vec::new() };
+    let (stage, stage_began) = (Stage::Provision, clock.now());
+    Trial { inputs, apparatus, clock, stop, tell, data: &mut data, stage, stage_began }.whole();
     // What was measured before the stop is kept; what the stop cut short would be mistaken for a failure.
-    let whole = trial.data.record.load.is_some();
-    if stop.raised() && !whole { None } else { Some(trial.data) }
+    let whole = data.record.load.is_some();
+    if stop.raised() && !whole { None } else { Some(data) }
 }
 
-struct Trial<'a, 'b> {
-    inputs: &'a TrialInputs<'b>,
-    apparatus: &'a mut dyn Apparatus,
-    clock: &'a dyn Clock,
-    stop: &'a Stop,
-    tell: &'a mut dyn FnMut(Event),
-    data: TrialData,
-    stage: Stage,
-    stage_began: Duration,
+/// A trial under way.
+pub(crate) struct Trial<'a, 'b> {
+    pub(crate) inputs: &'a TrialInputs<'b>,
+    pub(crate) apparatus: &'a mut dyn Apparatus,
+    pub(crate) clock: &'a dyn Clock,
+    pub(crate) stop: &'a Stop,
+    pub(crate) tell: &'a mut dyn FnMut(Event),
+    pub(crate) data: &'a mut TrialData,
+    pub(crate) stage: Stage,
+    pub(crate) stage_began: Duration,
 }
 
 impl Trial<'_, '_> {
@@ -109,6 +113,11 @@ impl Trial<'_, '_> {
         } else if self.data.record.outcome != Outcome::Measured {
             self.keep_logs(host.as_mut(), &started);
         }
+        self.take_down(host, &started);
+    }
+
+    /// Stops what runs, closes the host and waits until nothing is left.
+    pub(crate) fn take_down(&mut self, mut host: Box<dyn Host>, started: &[Instance]) {
         self.enter(Stage::Teardown);
         // Last started, first stopped: a service may need those that were started before it.
         for instance in started.iter().rev() {
@@ -122,7 +131,7 @@ impl Trial<'_, '_> {
         self.leave();
     }
 
-    fn starts(&self) -> Vec<ServiceStart> {
+    pub(crate) fn starts(&self) -> Vec<ServiceStart> {
         let services = self.inputs.workload.services.iter();
         services
             .map(|service| ServiceStart {
@@ -133,12 +142,13 @@ impl Trial<'_, '_> {
             .collect()
     }
 
-    fn up_to_verify(
+    /// Up to the point from which load can be driven, at the address handed over.
+    pub(crate) fn stand_up(
         &mut self,
         host: &mut dyn Host,
         starts: &[ServiceStart],
         started: &mut Vec<Instance>,
-    ) -> Result<(), Early> {
+    ) -> Result<SocketAddr, Early> {
         self.data.record.facts = host.facts()?;
         if self.inputs.probe_resources {
             for start in starts {
@@ -154,14 +164,25 @@ impl Trial<'_, '_> {
         }
         let endpoint = self.load_endpoint(started)?;
         self.enter(Stage::Populate);
-        self.drive(endpoint, LoadTask::Populate, POPULATE_LIMIT)?;
+        self.drive(&self.load_plan(endpoint, LoadTask::Populate), POPULATE_LIMIT)?;
+        Ok(endpoint)
+    }
+
+    fn up_to_verify(
+        &mut self,
+        host: &mut dyn Host,
+        starts: &[ServiceStart],
+        started: &mut Vec<Instance>,
+    ) -> Result<(), Early> {
+        let endpoint = self.stand_up(host, starts, started)?;
         self.enter(Stage::Settle);
+        if let Some(within) = self.inputs.study.design.steady_within {
+            self.settle(endpoint, within).map_err(|fault| self.blame(host, started, fault))?;
+        }
         host.begin_probe(&[], PROBE_PERIOD)?;
-        let study = self.inputs.study;
-        let limit = study.settle + study.measure + study.timeout + DRIVE_SLACK;
-        let driven = match &study.peak {
+        let driven = match &self.inputs.study.peak {
             Some(plan) => self.search(endpoint, plan),
-            None => self.drive(endpoint, LoadTask::Run, limit),
+            None => self.run(&self.load_plan(endpoint, LoadTask::Run)),
         };
         let probed = host.end_probe();
         let load = match driven {
@@ -170,7 +191,8 @@ impl Trial<'_, '_> {
         };
         self.data.telemetry = probed?;
         self.enter(Stage::Verify);
-        self.verify(host, started, load)
+        let metrics = tare_stats::trial_metrics(&load, &self.data.telemetry);
+        self.verify(host, started, load, metrics)
     }
 
     fn wait_ready(&mut self, host: &mut dyn Host, start: &ServiceStart, instance: &Instance) -> Result<(), Early> {
@@ -221,7 +243,7 @@ impl Trial<'_, '_> {
                 if spoken.service != start.service.name || spoken.port != *port {
                     return Ok(None);
                 }
-                let answer = self.drive(endpoint, LoadTask::Ready, start.service.ready.within());
+                let answer = self.drive(&self.load_plan(endpoint, LoadTask::Ready), start.service.ready.within());
                 Ok(answer.err().map(|fault| fault.message))
             }
         }
@@ -234,7 +256,7 @@ impl Trial<'_, '_> {
         endpoint.copied().ok_or_else(|| Fault::new(format!("no address for port '{}'", spoken.port)).into())
     }
 
-    fn load_plan(&self, endpoint: SocketAddr, task: LoadTask) -> LoadPlan {
+    pub(crate) fn load_plan(&self, endpoint: SocketAddr, task: LoadTask) -> LoadPlan {
         let study = self.inputs.study;
         let spoken = &self.inputs.workload.protocol;
         LoadPlan {
@@ -284,14 +306,48 @@ impl Trial<'_, '_> {
         Ok(summary)
     }
 
-    fn drive(&mut self, endpoint: SocketAddr, task: LoadTask, limit: Duration) -> Result<LoadSummary, Fault> {
-        let plan = self.load_plan(endpoint, task);
+    /// Loads and measures, and waits as long as that may take.
+    pub(crate) fn run(&mut self, plan: &LoadPlan) -> Result<LoadSummary, Fault> {
+        self.drive(plan, plan.settle + plan.measure + plan.timeout + DRIVE_SLACK)
+    }
+
+    /// Loads until throughput does not change any more, or `within` is over. The seconds count as settling.
+    fn settle(&mut self, endpoint: SocketAddr, within: Duration) -> Result<(), Fault> {
+        let (began, first) = (self.clock.now(), self.data.seconds.len());
+        let step = self.inputs.study.settle.max(SETTLE_STEP);
+        loop {
+            // Stretches of load follow each other; between two of them lies only the start of a process.
+            let plan = LoadPlan { settle: step, measure: SETTLE_LAST, ..self.load_plan(endpoint, LoadTask::Run) };
+            let summary = self.run_unmeasured(&plan)?;
+            if tare_stats::has_settled(&self.data.seconds[first..]) {
+                return Ok(());
+            }
+            let over = self.clock.now().saturating_sub(began) + step > within;
+            if over || self.stop.raised() || summary.operations.is_empty() {
+                let within = tare_core::units::show_duration(within);
+                self.data.record.warnings.push(format!("throughput was not steady within {within}"));
+                return Ok(());
+            }
+        }
+    }
+
+    fn run_unmeasured(&mut self, plan: &LoadPlan) -> Result<LoadSummary, Fault> {
+        let limit = plan.settle + plan.measure + plan.timeout + DRIVE_SLACK;
+        let (tell, data) = (&mut *self.tell, &mut self.data);
+        self.apparatus.drive(plan, limit, self.stop, &mut |row| {
+            let row = SecondRow { measured: false, ..row.clone() };
+            data.seconds.push(row.clone());
+            tell(Event::Second { row });
+        })
+    }
+
+    fn drive(&mut self, plan: &LoadPlan, limit: Duration) -> Result<LoadSummary, Fault> {
         let (stage, stage_began) = (&mut self.stage, &mut self.stage_began);
         let (clock, tell, data) = (self.clock, &mut *self.tell, &mut self.data);
-        self.apparatus.drive(&plan, limit, self.stop, &mut |row| {
+        self.apparatus.drive(plan, limit, self.stop, &mut |row| {
             if row.measured && *stage == Stage::Settle {
                 let now = clock.now();
-                data.record.stages.insert(Stage::Settle, now.saturating_sub(*stage_began).as_secs_f64());
+                spend(data, Stage::Settle, now.saturating_sub(*stage_began));
                 (*stage, *stage_began) = (Stage::Measure, now);
                 tell(Event::StageStarted { stage: Stage::Measure });
             }
@@ -301,7 +357,7 @@ impl Trial<'_, '_> {
     }
 
     /// A load that broke off usually has a cause on the other side: say it if it can be seen.
-    fn blame(&mut self, host: &mut dyn Host, started: &[Instance], fault: Fault) -> Fault {
+    pub(crate) fn blame(&mut self, host: &mut dyn Host, started: &[Instance], fault: Fault) -> Fault {
         for instance in started {
             match host.state(&instance.instance) {
                 Ok(InstanceState::Ended(how)) => {
@@ -316,7 +372,14 @@ impl Trial<'_, '_> {
         fault
     }
 
-    fn verify(&mut self, host: &mut dyn Host, started: &[Instance], load: LoadSummary) -> Result<(), Early> {
+    /// Sees whether what was measured may be used. `metrics` is what it comes to, or why it comes to nothing.
+    pub(crate) fn verify(
+        &mut self,
+        host: &mut dyn Host,
+        started: &[Instance],
+        load: LoadSummary,
+        metrics: Result<BTreeMap<String, f64>, String>,
+    ) -> Result<(), Early> {
         let mut voids = Vec::new();
         for instance in started {
             let name = &instance.instance;
@@ -339,7 +402,7 @@ impl Trial<'_, '_> {
         voids.extend(load.saturated.iter().map(|why| format!("the generator was the limit: {why}")));
         let failed = load.checks.iter().filter(|check| !check.passed);
         voids.extend(failed.map(|check| format!("check '{}' failed: {}", check.name, check.detail)));
-        match tare_stats::trial_metrics(&load, &self.data.telemetry) {
+        match metrics {
             Ok(metrics) => self.data.record.metrics = metrics,
             Err(why) => voids.push(why),
         }
@@ -378,7 +441,7 @@ impl Trial<'_, '_> {
         }
     }
 
-    fn keep_logs(&mut self, host: &mut dyn Host, started: &[Instance]) {
+    pub(crate) fn keep_logs(&mut self, host: &mut dyn Host, started: &[Instance]) {
         for instance in started {
             if let Ok(log) = host.log(&instance.instance) {
                 self.data.record.logs.insert(instance.instance.clone(), log);
@@ -386,7 +449,7 @@ impl Trial<'_, '_> {
         }
     }
 
-    fn end(&mut self, early: Early) {
+    pub(crate) fn end(&mut self, early: Early) {
         self.data.record.metrics.clear();
         self.data.record.outcome = match early {
             Early::Failed(why) => Outcome::Failed { stage: self.stage, why },
@@ -394,17 +457,22 @@ impl Trial<'_, '_> {
         };
     }
 
-    fn enter(&mut self, stage: Stage) {
+    pub(crate) fn enter(&mut self, stage: Stage) {
         self.leave();
         self.stage = stage;
         (self.tell)(Event::StageStarted { stage });
     }
 
-    fn leave(&mut self) {
+    pub(crate) fn leave(&mut self) {
         let now = self.clock.now();
-        self.data.record.stages.insert(self.stage, now.saturating_sub(self.stage_began).as_secs_f64());
+        spend(self.data, self.stage, now.saturating_sub(self.stage_began));
         self.stage_began = now;
     }
+}
+
+/// A stage may be entered more than once.
+fn spend(data: &mut TrialData, stage: Stage, time: Duration) {
+    *data.record.stages.entry(stage).or_default() += time.as_secs_f64();
 }
 
 /// The first file in which two lists differ, in words.

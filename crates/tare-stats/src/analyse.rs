@@ -9,7 +9,7 @@ use crate::nested::Nested;
 use crate::paired::{BLOCKS_MIN, BlockLogs, Differences, Precision, sd};
 use crate::quantile::{DunnettTable, student_quantile};
 use crate::same::{bits, resources};
-use crate::sequential::DECIDING;
+use crate::sequential::deciding;
 use crate::steady::never_steady;
 use crate::verdict::{Evidence, judge, words};
 use crate::voids::{replaced_blocks, void_too_often};
@@ -38,7 +38,7 @@ pub fn analyse(record: &Record) -> Analysis {
         .iter()
         .filter(|metric| (metric.name == PEAK_LOAD) == searched)
         .map(|metric| {
-            let asked = asked.filter(|_| DECIDING.contains(&metric.name));
+            let asked = asked.filter(|_| metric.name == deciding(study));
             analyse_metric(&counted, metric, &arms, asked, &mut table)
         })
         .collect();
@@ -325,9 +325,13 @@ fn apparatus(measured: &[&TrialData], metrics: &[MetricAnalysis], baseline: &str
     let of_baseline = generator.and_then(|metric| metric.estimates.iter().find(|e| e.arm == baseline));
     let loads = || measured.iter().filter_map(|trial| trial.record.load.as_ref());
     let operations = || loads().flat_map(|load| load.operations.values());
-    let busy = loads().filter(|load| load.generator_cpus > 0).map(|load| {
-        let window_s = load.measure_end_ns.saturating_sub(load.measure_start_ns) as f64 / 1e9;
-        load.generator_cpu_s / (window_s * f64::from(load.generator_cpus))
+    let busy = measured.iter().filter_map(|trial| {
+        let load = trial.record.load.as_ref().filter(|load| load.generator_cpus > 0)?;
+        // Between slices the generator rests.
+        let slices = trial.record.slices.iter().map(|slice| slice.end_ns.saturating_sub(slice.start_ns));
+        let whole_ns = load.measure_end_ns.saturating_sub(load.measure_start_ns);
+        let window_ns = if trial.record.slices.is_empty() { whole_ns } else { slices.sum() };
+        Some(load.generator_cpu_s / (window_ns as f64 / 1e9 * f64::from(load.generator_cpus)))
     });
     Apparatus {
         generator_cpu_us_per_op: of_baseline.and_then(|estimate| estimate.geometric_mean),

@@ -6,6 +6,7 @@
 
 use crate::analyse::analyse;
 use tare_core::record::{PEAK_LOAD, Record};
+use tare_core::study::Study;
 
 /// Blocks after which the width is looked at first: with fewer, the spread itself is known too badly.
 const FIRST_LOOK: u32 = 6;
@@ -13,8 +14,10 @@ const FIRST_LOOK: u32 = 6;
 /// Blocks between two looks.
 const LOOK_EVERY: u32 = 2;
 
-/// The metric whose intervals decide; of a search for the peak, the peak.
-pub(crate) const DECIDING: [&str; 2] = ["throughput", PEAK_LOAD];
+/// The metric whose intervals decide: what a search looks for, else the throughput.
+pub(crate) fn deciding(study: &Study) -> &'static str {
+    if study.peak.is_some() { PEAK_LOAD } else { "throughput" }
+}
 
 /// Whether a run that has done so many blocks may look at its width.
 pub fn is_look(blocks: u32) -> bool {
@@ -26,7 +29,7 @@ pub fn is_look(blocks: u32) -> bool {
 pub fn precise_enough(record: &Record) -> bool {
     let Some(wanted) = record.header.study.design.half_width else { return false };
     let analysis = analyse(record);
-    let Some(metric) = analysis.metrics.iter().find(|metric| DECIDING.contains(&metric.name.as_str())) else {
+    let Some(metric) = analysis.metrics.iter().find(|metric| metric.name == deciding(&record.header.study)) else {
         return false;
     };
     let claimed = |arm: &str| {

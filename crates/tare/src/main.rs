@@ -38,12 +38,14 @@ fn main() -> ExitCode {
     let cli = Cli::parse();
     let done = match cli.verb {
         Verb::Run(args) => cmd::run::run(&args),
+        Verb::Peak(args) => cmd::peak::peak(&args),
         Verb::Resume(args) => cmd::resume::resume(&args),
         Verb::Clean(args) => cmd::clean::clean(&args),
         Verb::Report(args) => cmd::report::report(&args),
         Verb::Compare(args) => cmd::compare::compare(&args),
         Verb::Gate(args) => cmd::gate::gate(&args),
         Verb::History(args) => cmd::history::history(&args),
+        Verb::Load(args) => cmd::load::load(&args),
         Verb::Scaling(args) => cmd::scaling::scaling(&args),
         Verb::Doctor(args) => cmd::doctor::doctor(&args),
         Verb::Bundle(args) => cmd::bundle::bundle(&args),

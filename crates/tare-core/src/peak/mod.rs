@@ -222,24 +222,24 @@ impl PeakOutcome {
         let unit = &self.unit;
         match (&self.ending, self.peak, self.low.zip(self.high)) {
             (PeakEnding::Found, Some(peak), Some((low, high))) => {
-                format!("{} {unit}, {} to {} in this deployment", figure(peak), figure(low), figure(high))
+                format!("{} {unit}, {} to {} in this deployment", level_text(peak), level_text(low), level_text(high))
             }
-            (PeakEnding::Found, Some(peak), None) => format!("{} {unit}, no interval by these rules", figure(peak)),
+            (PeakEnding::Found, Some(peak), None) => format!("{} {unit}, no interval by these rules", level_text(peak)),
             (PeakEnding::Found, None, _) => "no peak was found".to_owned(),
             (PeakEnding::NeverFails { up_to }, ..) => {
-                format!("the QoS was kept up to the highest level allowed, {} {unit}", figure(*up_to))
+                format!("the QoS was kept up to the highest level allowed, {} {unit}", level_text(*up_to))
             }
             (PeakEnding::AlwaysFails { down_to }, ..) => {
-                format!("the QoS was broken at every level down to {} {unit}", figure(*down_to))
+                format!("the QoS was broken at every level down to {} {unit}", level_text(*down_to))
             }
             (PeakEnding::Hysteresis { tips, recovers }, ..) => format!(
                 "it has a memory: coming from below it keeps the QoS up to {} {unit}, once broken it recovers below {}",
-                figure(*tips),
-                figure(*recovers)
+                level_text(*tips),
+                level_text(*recovers)
             ),
             (PeakEnding::BudgetSpent, ..) => "the time was over before there were windows enough for a peak".to_owned(),
             (PeakEnding::GeneratorLimited { level, why }, ..) => {
-                format!("the generator was the limit at {} {unit}: {why}", figure(*level))
+                format!("the generator was the limit at {} {unit}: {why}", level_text(*level))
             }
         }
     }
@@ -258,8 +258,8 @@ impl PeakOutcome {
     }
 }
 
-/// A level to four digits or whole, thousands grouped.
-fn figure(level: f64) -> String {
+/// A level to a tenth or whole, thousands grouped.
+pub fn level_text(level: f64) -> String {
     if level < 100.0 {
         return format!("{level:.1}").trim_end_matches(".0").to_owned();
     }

@@ -10,6 +10,8 @@ use std::time::Duration;
 const LEVELS: [(&str, f64, f64); 3] = [("connections", 2.0, 1_000.0), ("op/s", 100.0, 1e6), ("users", 20.0, 100_000.0)];
 /// So far below the first level the search may go.
 const BELOW_START: f64 = 0.1;
+/// How long the published rules look before they judge.
+const PUBLISHED_WINDOW: Duration = Duration::from_secs(300);
 /// More windows than this nobody waits for.
 const WINDOWS: std::ops::RangeInclusive<u64> = 16..=1_000;
 
@@ -34,8 +36,7 @@ impl PeakPlan {
         let at_most = level(&mut fields, "at_most", problems);
         let hint = level(&mut fields, "hint", problems);
         let seconds = Duration::from_secs;
-        let usual = if rules == PeakRules::Published { seconds(300) } else { seconds(15) };
-        let window_place = fields.get("window").map_or(place, |node| node.place);
+        let usual = if rules == PeakRules::Published { PUBLISHED_WINDOW } else { seconds(15) };
         let window = fields.duration("window", problems).unwrap_or(usual);
         let settle = fields.duration("settle", problems).unwrap_or(window / 5);
         let warm = fields.duration("warm", problems).unwrap_or(seconds(90));
@@ -43,40 +44,74 @@ impl PeakPlan {
         let half_width = fields.get("half_width").and_then(|node| node.percent(problems));
         let budget = fields.duration("budget", problems);
         fields.finish(problems);
-        if window < Duration::from_millis(500) {
-            problems.add(window_place, "a window this short holds chance, not quality", "write for example 15s");
-        }
-        let of_kind = of_node.and_then(|node| node.kind("what has the level", problems)).map(|(kind, ..)| kind);
-        let kind = ["closed", "open", "users"].iter().position(|kind| Some(*kind) == of_kind).unwrap_or(0);
-        let (unit, first, last) = LEVELS[kind];
-        let highest = at_most.unwrap_or_else(|| last.max(start.or(hint).unwrap_or(0.0) * 100.0));
-        let of = LoadProfile::read_leveled(of_node?, highest, operations, problems);
-        let start = start.unwrap_or(first).min(highest);
-        let whole = unit != "op/s";
-        let lowest = at_least.unwrap_or(start * BELOW_START).max(if whole { 1.0 } else { f64::MIN_POSITIVE });
-        if lowest > start || start > highest {
-            problems.add(place, "the levels are not in order", "at_least <= start <= at_most");
+        let of = LoadProfile::read_leveled(of_node?, at_most.unwrap_or(1.0), operations, problems)?;
+        let mut plan = PeakPlan::usual(&of, operations.to_vec()).expect("what was read has a level");
+        plan.start = start.unwrap_or_else(|| plan.start.min(at_most.unwrap_or(f64::MAX)));
+        plan.at_most = at_most.unwrap_or_else(|| plan.at_most.max(hint.unwrap_or(plan.start) * 100.0));
+        plan.at_least =
+            at_least.unwrap_or(plan.start * BELOW_START).max(if plan.whole { 1.0 } else { f64::MIN_POSITIVE });
+        plan = PeakPlan { rules, hint, warm, settle, window, windows, half_width, budget, ..plan };
+        if let Some(why) = plan.mistake() {
+            problems.add(place, why, "at_least <= start <= at_most");
         }
         if problems.len() > before {
             return None;
         }
-        let plan = PeakPlan {
-            rules,
+        let profile = LoadProfile::Guided { of: Box::new(plan.highest(&of)), start: plan.start };
+        Some((plan, profile))
+    }
+
+    /// A search with the usual values, of a profile that has a level; none for others.
+    pub fn usual(base: &LoadProfile, operations: Vec<String>) -> Option<PeakPlan> {
+        let (unit, start, at_most) = match base {
+            LoadProfile::Closed { .. } => LEVELS[0],
+            LoadProfile::Open { .. } => LEVELS[1],
+            LoadProfile::Users { .. } => LEVELS[2],
+            _ => return None,
+        };
+        let seconds = Duration::from_secs;
+        let whole = unit != LEVELS[1].0;
+        Some(PeakPlan {
+            rules: PeakRules::Staircase,
             unit: unit.to_owned(),
             whole,
             start,
-            hint,
-            at_least: lowest,
-            at_most: highest,
-            warm,
-            settle,
-            window,
-            windows,
-            half_width,
-            budget,
-            operations: operations.to_vec(),
-        };
-        Some((plan, LoadProfile::Guided { of: Box::new(of?), start }))
+            hint: None,
+            at_least: (start * BELOW_START).max(if whole { 1.0 } else { f64::MIN_POSITIVE }),
+            at_most,
+            warm: seconds(90),
+            settle: seconds(3),
+            window: seconds(15),
+            windows: 48,
+            half_width: None,
+            budget: None,
+            operations,
+        })
+    }
+
+    /// The same by the published rules and with their times.
+    pub fn published(self) -> PeakPlan {
+        PeakPlan { rules: PeakRules::Published, window: PUBLISHED_WINDOW, settle: PUBLISHED_WINDOW / 5, ..self }
+    }
+
+    /// `base` with the highest level of this search.
+    pub fn highest(&self, base: &LoadProfile) -> LoadProfile {
+        let (mut base, level) = (base.clone(), self.at_most);
+        match &mut base {
+            LoadProfile::Closed { connections, .. } => *connections = level as u32,
+            LoadProfile::Open { rate, .. } => *rate = level,
+            LoadProfile::Users { users, .. } => *users = level as u32,
+            _ => {}
+        }
+        base
+    }
+
+    /// What is wrong with the levels or times, if anything is.
+    pub fn mistake(&self) -> Option<&'static str> {
+        if !(0.0 < self.at_least && self.at_least <= self.start && self.start <= self.at_most) {
+            return Some("the levels of the search are not in order");
+        }
+        (self.window < Duration::from_millis(500)).then_some("a window this short holds chance, not quality")
     }
 }
 

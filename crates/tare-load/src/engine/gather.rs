@@ -3,7 +3,7 @@
 use super::saturation::{self, Effort};
 use super::tally::{Ledger, Report, Tally};
 use super::timeline::{Cut, Timeline};
-use super::window::Window;
+use super::window::{Outcomes, Window};
 use crate::clock::{self, SECOND_NS};
 use crate::hdr_log::HdrLog;
 use crate::histogram::Histogram;
@@ -273,13 +273,17 @@ impl Gather {
         checks.extend(verified.checks);
         let named = Failure::ALL.iter().map(|failure| (failure.name().to_owned(), failures[*failure as usize]));
         let workers_ns: u64 = self.crew.iter().map(|crew| crew.effort.cpu_ns).sum();
+        let counted = self.planned.as_ref().map_or((self.offered, self.started, self.dropped), |planned| {
+            let sum = |read: fn(&Outcomes) -> u64| planned.outcomes.iter().map(read).sum();
+            (sum(|outcomes| outcomes.planned), planned.started, sum(|outcomes| outcomes.dropped))
+        });
         LoadSummary {
             measure_start_ns: self.span.0,
             measure_end_ns: self.span.1,
             operations: self.summaries(),
-            dropped: self.dropped,
-            offered: self.offered,
-            started: self.started,
+            offered: counted.0,
+            started: counted.1,
+            dropped: counted.2,
             generator_cpu_s: (workers_ns + self.cpu_ns) as f64 / SECOND_NS as f64,
             generator_cpus: plan.cpus.len().max(1) as u32,
             saturated: self.saturated(&busy, measured),

@@ -1,6 +1,7 @@
 //! What comes over connections, and what is sent.
 
 use super::connection::{State, failure_of};
+use super::layout::Manner;
 use super::worker::Worker;
 use crate::clock;
 use crate::protocol::{Failure, Greeting, Protocol, Step};
@@ -109,7 +110,9 @@ impl<P: Protocol> Worker<'_, P> {
                 Err(failure) => self.fail(index, failure),
             }
         } else if self.feed(index, bytes, &mut outgoing, now_ns) {
-            self.refill(index, &mut outgoing, now_ns);
+            if self.manner == Manner::Closed {
+                self.refill(index, &mut outgoing, now_ns);
+            }
             self.send(index, &mut outgoing);
         }
         outgoing.clear();

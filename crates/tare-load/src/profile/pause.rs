@@ -27,6 +27,31 @@ pub(crate) fn draw(distribution: &Distribution, draw: &mut Draw) -> u64 {
     }
 }
 
+/// Draws what is left of a pause that is looked at from outside at any moment, in ns: a user who has always been there is
+/// that far from the next start. Its density is (1 - F(x)) / mean (Cox: Renewal theory, 1962, ch. 5): a pause drawn with
+/// its length as its weight, of which an even share is left.
+pub(crate) fn rest(distribution: &Distribution, source: &mut Draw) -> u64 {
+    let longest_ns = match distribution {
+        Distribution::Constant(length) => span_ns(*length) as f64,
+        Distribution::Exponential { mean, max } => {
+            let (mean, max) = (span_ns(*mean) as f64, span_ns(*max) as f64);
+            let share = source.unit() * -(-max / mean.max(1.0)).exp_m1();
+            return (-mean * (-share).ln_1p()) as u64;
+        }
+        Distribution::Uniform { max, .. } => span_ns(*max) as f64,
+        // What lies six deviations out is one in a thousand million.
+        Distribution::Normal { mean, sd, min, max } => {
+            (span_ns(*mean) as f64 + 6.0 * span_ns(*sd) as f64).clamp(span_ns(*min) as f64, span_ns(*max) as f64)
+        }
+    };
+    loop {
+        let length_ns = draw(distribution, source) as f64;
+        if source.unit() * longest_ns <= length_ns {
+            return (length_ns * source.unit()) as u64;
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -65,6 +90,26 @@ mod tests {
             moments(Distribution::Normal { mean: 10 * second, sd: second, min: second, max: 20 * second });
         near(mean, 10.0, 1.0 / root);
         near(variance, 1.0, std::f64::consts::SQRT_2 / root);
+    }
+
+    #[test]
+    fn what_is_left_of_a_pause_is_half_its_second_moment_over_its_mean() {
+        let second = Duration::from_secs(1);
+        let e = (-2.0_f64).exp();
+        // E(X^2) / 2 E(X); for the exponential cut at 2: E(X^2) = 2 - 6 e^-2 and E(X) = 1 - e^-2.
+        let cases = [
+            (Distribution::Constant(second), 0.5),
+            (Distribution::Uniform { min: second, max: 3 * second }, (13.0 / 3.0) / 4.0),
+            (Distribution::Exponential { mean: second, max: 2 * second }, (2.0 - 6.0 * e) / 2.0 / (1.0 - e)),
+            (Distribution::Normal { mean: 4 * second, sd: second, min: second, max: 90 * second }, 17.0 / 8.0),
+        ];
+        for (shape, expected) in cases {
+            let mut source = Draw::new(6, 6);
+            let mean = (0..N).map(|_| rest(&shape, &mut source) as f64 / 1e9).sum::<f64>() / N as f64;
+            near(mean, expected, 1.3 / (N as f64).sqrt());
+        }
+        let nothing = Distribution::Normal { mean: 0 * second, sd: second, min: 0 * second, max: 0 * second };
+        assert_eq!(rest(&nothing, &mut Draw::new(1, 1)), 0);
     }
 
     proptest! {

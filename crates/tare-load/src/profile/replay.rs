@@ -55,7 +55,7 @@ fn parse(mut reader: impl BufRead, speed: f64, operations: &[OperationRow]) -> R
         let Some(operation) = operations.iter().position(|operation| operation.name == name) else {
             return wrong(&format!("there is no operation '{name}'"));
         };
-        let after_ns = ((moment - *first.get_or_insert(moment)) / speed * SECOND_NS as f64) as u64;
+        let after_ns = ((moment - *first.get_or_insert(moment)) / speed * SECOND_NS as f64).round() as u64;
         if moment < first.unwrap_or(moment) || lines.last().is_some_and(|last| last.after_ns > after_ns) {
             return wrong("it is earlier than the line before it");
         }

@@ -38,6 +38,8 @@ pub(crate) enum Failure {
     Capture,
     /// A variable without a value was to be sent.
     Unset,
+    /// It failed for a passing reason, on each of the tries that it had.
+    Retries,
 }
 
 /// How many kinds of [`Failure`] there are.
@@ -45,7 +47,7 @@ pub(crate) const FAILURES: usize = Failure::ALL.len();
 
 impl Failure {
     /// Every kind, in the order of its number.
-    pub(crate) const ALL: [Failure; 17] = [
+    pub(crate) const ALL: [Failure; 18] = [
         Failure::ErrorReply,
         Failure::WrongReply,
         Failure::Garbage,
@@ -63,6 +65,7 @@ impl Failure {
         Failure::Redirect,
         Failure::Capture,
         Failure::Unset,
+        Failure::Retries,
     ];
 
     /// Its name in a record.
@@ -85,6 +88,7 @@ impl Failure {
             Failure::Redirect => "redirect not followed",
             Failure::Capture => "nothing to capture",
             Failure::Unset => "variable without a value",
+            Failure::Retries => "retries exhausted",
         }
     }
 }

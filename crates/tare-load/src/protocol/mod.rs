@@ -11,8 +11,11 @@ mod draw;
 mod exec;
 mod failure;
 mod http;
+mod mysql;
 mod null;
+mod postgres;
 mod redis;
+mod sql;
 mod tcp;
 
 pub(crate) use draw::{Draw, Mix};
@@ -76,7 +79,8 @@ pub struct ProtocolRow {
 }
 
 /// Every protocol.
-pub const PROTOCOLS: &[ProtocolRow] = &[redis::ROW, http::ROW, tcp::ROW, exec::ROW, null::ROW];
+pub const PROTOCOLS: &[ProtocolRow] =
+    &[redis::ROW, http::ROW, postgres::ROW, mysql::ROW, tcp::ROW, exec::ROW, null::ROW];
 
 /// Whether this machine has what a protocol needs.
 type CheckNeeds = fn(&serde_json::Value) -> Result<(), Fault>;

@@ -17,7 +17,7 @@ pub(crate) fn parse_number(text: &str) -> Result<i64, String> {
 }
 
 /// Appends `number` in decimal, its digits filled up with zeros to at least `width` (at most 20) of them.
-pub(super) fn write_number(number: i64, width: u8, out: &mut Vec<u8>) {
+pub(crate) fn write_number(number: i64, width: u8, out: &mut Vec<u8>) {
     if number < 0 {
         out.push(b'-');
     }

@@ -162,6 +162,23 @@ impl Values {
         }
     }
 
+    /// Takes the text of a variable out, emptied, to be put back by [`Values::put_text`]: so it can be written while
+    /// other variables are read.
+    pub(crate) fn take_text(&mut self, slot: Slot) -> Vec<u8> {
+        match std::mem::take(self.slot(slot)) {
+            Value::Own(mut text) => {
+                text.clear();
+                text
+            }
+            _ => Vec::new(),
+        }
+    }
+
+    /// Sets a variable to a text.
+    pub(crate) fn put_text(&mut self, slot: Slot, text: Vec<u8>) {
+        *self.slot(slot) = Value::Own(text);
+    }
+
     /// Forgets the value of a variable.
     pub(crate) fn unset(&mut self, slot: Slot) {
         *self.slot(slot) = Value::Unset;

@@ -181,7 +181,7 @@ fn mistakes_of_the_whole_have_their_places() {
     mistakes(
         "tls: {verify: maybe, name: a b, version: '1.1', verfy: x}\nbody_max: 1GiB\ncache: no\nredirects: 99\nrequests: [{path: /}]",
         &[
-            (1, "whom to trust"),
+            (1, "name a PEM file"),
             (1, "not a server's name"),
             (1, "'1.1' is not known"),
             (1, "no field 'verfy'"),

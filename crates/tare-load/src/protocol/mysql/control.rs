@@ -1,0 +1,314 @@
+//! What is asked of the server besides the load: its data set, its own counts.
+
+use super::MySql;
+use super::session::Session;
+use super::wire::{self, Reader};
+use crate::engine::Ledger;
+use crate::link::Link;
+use crate::protocol::sql::{self, Ask, Message, PopulateSpec, Rows, Tallies, Tally};
+use crate::protocol::{Greeting, Verified};
+use tare_core::fault::Fault;
+use tare_core::load::{Check, LoadPlan};
+
+/// Bytes of one INSERT: far below every server's max_allowed_packet.
+const BATCH_BYTES: usize = 512 * 1024;
+
+/// A connection on which single statements are asked.
+pub(super) struct Control<'a> {
+    link: &'a mut Link,
+    reader: Reader,
+    deprecate_eof: bool,
+}
+
+impl<'a> Control<'a> {
+    /// Logs in over this connection, without preparing anything.
+    pub(super) fn greet(mysql: &MySql, link: &'a mut Link) -> Result<Self, Fault> {
+        // What goes wrong here is told here, not among the load's errors.
+        let tallies = Tallies::new(0).into();
+        let mut session = Session::new(&mysql.program, &tallies);
+        let mut out = Vec::new();
+        loop {
+            let shaken = link.receive(|bytes| {
+                Ok((bytes.len(), Some(session.shake(&mysql.login, &[], &tallies, bytes, &mut out))))
+            })?;
+            if !out.is_empty() {
+                link.send(&out)?;
+                out.clear();
+            }
+            match shaken {
+                Ok(Greeting::Ready) => {
+                    return Ok(Control { link, reader: Reader::default(), deprecate_eof: session.deprecate_eof() });
+                }
+                Ok(Greeting::Wait) => {}
+                Err(failure) => {
+                    let words = tallies.first_error().unwrap_or_else(|| failure.name().to_owned());
+                    let (user, database) = (&mysql.login.user, &mysql.login.database);
+                    return Err(Fault::new(format!("user '{user}' was not let into database '{database}': {words}"))
+                        .remedy("see the workload's 'user', 'password' and 'database', and the server's grants"));
+                }
+            }
+        }
+    }
+
+    /// Sends a statement and reads to the end of its answer: the columns of the first row, NULL as "NULL".
+    fn ask(&mut self, sql: &str) -> Result<Vec<String>, Fault> {
+        let mut request = Vec::new();
+        wire::command(&mut request, wire::QUERY, sql);
+        self.link.send(&request)?;
+        self.answer(sql)
+    }
+
+    fn answer(&mut self, sql: &str) -> Result<Vec<String>, Fault> {
+        let (mut first, mut error) = (None, None);
+        let Control { link, reader, deprecate_eof } = self;
+        // Descriptions of columns that are still to come, none before the first packet.
+        let mut left: Option<u64> = None;
+        link.receive(|bytes| {
+            let mut rest = bytes;
+            loop {
+                let strange = |_| Fault::new("this is no answer of a MySQL server");
+                let message = reader.next(&mut rest, |_| true).map_err(strange)?;
+                let Some(Message { kind, body }) = message else { return Ok((bytes.len(), None)) };
+                let ended = match (left, kind) {
+                    (_, 0xff) => {
+                        error = Some(wire::error(body).1);
+                        true
+                    }
+                    (None, 0) => true,
+                    (None, _) => {
+                        left = wire::length(&mut { body }).map(|count| count + u64::from(!*deprecate_eof));
+                        false
+                    }
+                    (Some(0), 0xfe) if body.len() < 9 => true,
+                    (Some(0), _) => {
+                        first.get_or_insert_with(|| text_row(body));
+                        false
+                    }
+                    (Some(more), _) => {
+                        left = Some(more - 1);
+                        false
+                    }
+                };
+                if ended {
+                    reader.answered();
+                    return Ok((bytes.len() - rest.len(), Some(())));
+                }
+            }
+        })?;
+        match error {
+            Some(error) => Err(Fault::new(format!("the server refused '{}': {error}", sql::excerpt(sql)))),
+            None => Ok(first.unwrap_or_default()),
+        }
+    }
+
+    /// Writes rows by INSERT of many at once.
+    fn insert(&mut self, table: &str, columns: &[&str], rows: &mut Rows) -> Result<(), Fault> {
+        let head = format!("INSERT INTO {table} ({}) VALUES ", columns.join(", "));
+        let mut request = Vec::with_capacity(BATCH_BYTES + 4096);
+        let mut more = true;
+        while more {
+            request.clear();
+            let mut written = 0;
+            wire::packet(&mut request, 0, |out| {
+                out.push(wire::QUERY);
+                out.extend_from_slice(head.as_bytes());
+                while more && out.len() < BATCH_BYTES {
+                    let from = out.len();
+                    more = rows.next(|number, value| {
+                        out.extend_from_slice(match (number, written) {
+                            (0, 0) => b"(",
+                            (0, _) => b",(",
+                            _ => b",",
+                        });
+                        literal(value, out);
+                    });
+                    if out.len() > from {
+                        out.push(b')');
+                        written += 1;
+                    }
+                }
+            });
+            if written > 0 {
+                self.link.send(&request)?;
+                self.answer(&head)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// One of the server's counters.
+    fn counter(&mut self, name: &str) -> Result<u64, Fault> {
+        let row = self.ask(&format!("SHOW GLOBAL STATUS LIKE '{name}'"))?;
+        let number = row.get(1).and_then(|value| value.parse().ok());
+        number.ok_or_else(|| Fault::new(format!("the server has no counter '{name}'")))
+    }
+}
+
+/// The columns of a row in text.
+fn text_row(mut body: &[u8]) -> Vec<String> {
+    let mut columns = Vec::new();
+    while let Some(first) = body.first() {
+        if *first == 0xfb {
+            body = &body[1..];
+            columns.push("NULL".to_owned());
+            continue;
+        }
+        let Some(text) = wire::counted(&mut body) else { break };
+        columns.push(String::from_utf8_lossy(text).into_owned());
+    }
+    columns
+}
+
+/// Appends a value as a literal.
+fn literal(value: Option<&[u8]>, out: &mut Vec<u8>) {
+    let Some(text) = value else { return out.extend_from_slice(b"NULL") };
+    out.push(b'\'');
+    for byte in text {
+        match byte {
+            0 => out.extend_from_slice(b"\\0"),
+            b'\'' | b'\\' => out.extend_from_slice(&[b'\\', *byte]),
+            byte => out.push(*byte),
+        }
+    }
+    out.push(b'\'');
+}
+
+impl Ask for Control<'_> {
+    fn value(&mut self, sql: &str) -> Result<String, Fault> {
+        Ok(self.ask(sql)?.into_iter().next().unwrap_or_else(|| "NULL".to_owned()))
+    }
+}
+
+fn link(mysql: &MySql, plan: &LoadPlan) -> Result<Link, Fault> {
+    Link::to(mysql, plan.endpoint, sql::PATIENCE)
+}
+
+/// Makes the data set and sees that it is there.
+pub(super) fn populate(mysql: &MySql, plan: &LoadPlan) -> Result<Verified, Fault> {
+    let mut link = link(mysql, plan)?;
+    let mut control = Control::greet(mysql, &mut link)?;
+    for (number, step) in mysql.options.populate.iter().enumerate() {
+        match step {
+            PopulateSpec::Sql(sql) => drop(control.ask(sql)?),
+            PopulateSpec::Rows { table, count, columns } => {
+                let mut rows = Rows::new(&mysql.options, number, *count, columns)?;
+                let names: Vec<&str> = columns.iter().map(|(name, _)| name.as_str()).collect();
+                control.insert(table, &names, &mut rows)?;
+            }
+        }
+    }
+    sql::made(&mut control, &mysql.options.verify)
+}
+
+/// What is remembered from before a run.
+#[derive(Debug, Default)]
+pub(super) struct Counts {
+    server: Server,
+    sizes: Vec<i64>,
+}
+
+/// The server's own counts.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+struct Server {
+    executed: u64,
+    commits: u64,
+    deadlocks: Option<u64>,
+}
+
+fn server(control: &mut Control<'_>) -> Result<Server, Fault> {
+    Ok(Server {
+        executed: control.counter("Com_stmt_execute")?,
+        commits: control.counter("Com_commit")?,
+        // MariaDB counts them.
+        deadlocks: control.counter("Innodb_deadlocks").ok(),
+    })
+}
+
+/// Reads the counts before a run.
+pub(super) fn before(mysql: &MySql, plan: &LoadPlan) -> Result<Counts, Fault> {
+    let mut link = link(mysql, plan)?;
+    let mut control = Control::greet(mysql, &mut link)?;
+    let sizes = sql::sizes(&mut control, &mysql.options.verify)?;
+    let server = if mysql.options.verify.server { server(&mut control)? } else { Server::default() };
+    Ok(Counts { server, sizes })
+}
+
+/// Compares what the server counted with what the client did, and looks at the data set.
+pub(super) fn verify(mysql: &MySql, plan: &LoadPlan, before: &Counts, ledger: &Ledger) -> Result<Verified, Fault> {
+    let mut link = link(mysql, plan)?;
+    let mut control = Control::greet(mysql, &mut link)?;
+    let tally = mysql.tallies.sum();
+    let mut checks = sql::after(&mut control, &mysql.options, &before.sizes, ledger, &tally)?;
+    let mut facts = sql::facts(&mysql.options, &mysql.tallies, &tally);
+    if mysql.options.verify.server {
+        let after = server(&mut control)?;
+        checks.extend(counted(before.server, after, ledger, &tally));
+        if let (Some(before), Some(after)) = (before.server.deadlocks, after.deadlocks) {
+            facts.insert("server.deadlocks".into(), after.saturating_sub(before).to_string());
+        }
+    }
+    facts.insert("server.version".into(), control.value("SELECT version()")?);
+    for name in [
+        "innodb_buffer_pool_size",
+        "innodb_flush_log_at_trx_commit",
+        "innodb_doublewrite",
+        "sync_binlog",
+        "log_bin",
+        "max_connections",
+        "tx_isolation",
+        "transaction_isolation",
+    ] {
+        // Each of the relatives has its own.
+        if let Some(value) = control.ask(&format!("SHOW GLOBAL VARIABLES LIKE '{name}'"))?.into_iter().nth(1) {
+            facts.insert(format!("server.{name}"), value);
+        }
+    }
+    Ok(Verified { checks, facts })
+}
+
+/// The server must have done exactly what was answered; of what was sent and not answered, perhaps.
+fn counted(before: Server, after: Server, ledger: &Ledger, tally: &Tally) -> [Check; 2] {
+    let lost: u64 = ledger.sent.iter().zip(&ledger.answered).map(|(sent, answered)| sent - answered).sum();
+    let check = |name: &str, served: u64, ours: u64| Check {
+        name: name.into(),
+        passed: (ours..=ours + lost).contains(&served),
+        detail: format!("the server counted {served}, the client {ours}; {lost} operations were not answered"),
+    };
+    [
+        check("statements executed", after.executed - before.executed, tally.statements - tally.control),
+        check("transactions committed", after.commits - before.commits, tally.commit_statements),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn literals_are_quoted() {
+        let mut out = Vec::new();
+        literal(Some(b"it's \\ \0"), &mut out);
+        literal(None, &mut out);
+        assert_eq!(out, b"'it\\'s \\\\ \\0'NULL");
+    }
+
+    #[test]
+    fn rows_in_text_are_read() {
+        assert_eq!(text_row(b"\x02ab\xfb\x00\x01c"), ["ab", "NULL", "", "c"]);
+        assert_eq!(text_row(b"\x09ab"), Vec::<String>::new());
+    }
+
+    #[test]
+    fn a_server_that_did_less_or_more_is_caught() {
+        let mut ledger = Ledger::new(1);
+        (ledger.sent[0], ledger.answered[0]) = (10, 9);
+        let tally = Tally { statements: 30, control: 20, commit_statements: 10, ..Tally::new(1) };
+        let passes = |executed, commits| {
+            let after = Server { executed, commits, deadlocks: None };
+            counted(Server::default(), after, &ledger, &tally).map(|check| check.passed)
+        };
+        assert_eq!(passes(10, 10), [true, true]);
+        assert_eq!(passes(11, 11), [true, true]);
+        assert_eq!(passes(9, 12), [false, false]);
+    }
+}

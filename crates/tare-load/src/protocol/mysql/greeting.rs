@@ -1,0 +1,241 @@
+//! From the server's first packet to prepared statements.
+
+use super::auth::Plugin;
+use super::wire::{self, Reader, can, number, take, terminated};
+use crate::protocol::sql::{Message, Statement, Tallies};
+use crate::protocol::{Failure, Greeting};
+
+/// Who logs in, and how.
+#[derive(Debug)]
+pub(super) struct Login {
+    pub user: String,
+    pub password: String,
+    pub database: String,
+    /// Whether nobody can listen: a password may be sent in clear.
+    pub private: bool,
+}
+
+/// utf8mb4_general_ci, which every server has.
+const CHARSET: u8 = 45;
+/// The longest packet we may send: 16 MiB.
+const SEND_MAX: u32 = 1 << 24;
+
+/// How far the greeting has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Stage {
+    Hello,
+    Proof(Plugin),
+    /// The answer to preparing the next statement comes, or so many packets of descriptions.
+    Prepare,
+    Describe(u32),
+    Ready,
+}
+
+/// The greeting of one connection.
+#[derive(Debug)]
+pub(super) struct Shake {
+    stage: Stage,
+    // Of the next packet.
+    sequence: u8,
+    // The statements' numbers on this connection.
+    prepared: Vec<u32>,
+    deprecate_eof: bool,
+}
+
+impl Shake {
+    pub(super) fn new() -> Self {
+        Shake { stage: Stage::Hello, sequence: 0, prepared: Vec::new(), deprecate_eof: false }
+    }
+
+    /// What the server calls the statements.
+    pub(super) fn prepared(&self) -> &[u32] {
+        &self.prepared
+    }
+
+    /// Whether rows end in an OK packet instead of an EOF packet.
+    pub(super) fn deprecate_eof(&self) -> bool {
+        self.deprecate_eof
+    }
+
+    /// Goes on. `statements` are prepared when the server has let us in.
+    ///
+    /// # Errors
+    /// When the server refuses, or does not speak the protocol; its words go to `tallies`.
+    pub(super) fn feed(
+        &mut self,
+        reader: &mut Reader,
+        login: &Login,
+        statements: &[Statement],
+        tallies: &Tallies,
+        mut bytes: &[u8],
+        out: &mut Vec<u8>,
+    ) -> Result<Greeting, Failure> {
+        while let Some(Message { kind, body }) = reader.next(&mut bytes, |_| true)? {
+            self.sequence = self.sequence.wrapping_add(1);
+            match (self.stage, kind) {
+                (_, 0xff) => {
+                    let text = wire::error(body).1;
+                    tallies.note(|| match (self.stage, statements.get(self.prepared.len())) {
+                        (Stage::Prepare, Some(statement)) => format!("{text}, in: {}", statement.sql),
+                        _ => text,
+                    });
+                    return Err(Failure::ErrorReply);
+                }
+                (Stage::Hello, 10) => self.hello(body, login, out).ok_or(Failure::Garbage)?,
+                (Stage::Proof(_), 0xfe) => self.switch(body, login, tallies, out)?,
+                (Stage::Proof(plugin), 1) => self.more(plugin, body, login, tallies, out)?,
+                (Stage::Proof(_), 0) => self.prepare(statements, out),
+                (Stage::Prepare, 0) => {
+                    let packets = self.described(body, &statements[self.prepared.len()]).map_err(|text| {
+                        tallies.note(|| text);
+                        Failure::WrongReply
+                    })?;
+                    self.stage = Stage::Describe(packets);
+                    if packets == 0 {
+                        self.prepare(statements, out);
+                    }
+                }
+                (Stage::Describe(left), _) => {
+                    self.stage = Stage::Describe(left - 1);
+                    if left == 1 {
+                        self.prepare(statements, out);
+                    }
+                }
+                _ => return Err(Failure::Garbage),
+            }
+            if self.stage == Stage::Ready {
+                reader.answered();
+                return Ok(Greeting::Ready);
+            }
+        }
+        Ok(Greeting::Wait)
+    }
+
+    /// The server's first packet; answered by who we are and the proof for the plugin it would like.
+    fn hello(&mut self, body: &[u8], login: &Login, out: &mut Vec<u8>) -> Option<()> {
+        let mut rest = body.get(1..)?;
+        terminated(&mut rest)?;
+        number(&mut rest, 4)?;
+        let mut salt = take(&mut rest, 8)?.to_vec();
+        take(&mut rest, 1)?;
+        let low = number(&mut rest, 2)?;
+        take(&mut rest, 3)?;
+        let able = (number(&mut rest, 2)? << 16 | low) as u32;
+        let length = number(&mut rest, 1)? as usize;
+        take(&mut rest, 10)?;
+        salt.extend_from_slice(take(&mut rest, length.saturating_sub(8).max(13))?);
+        let plugin = terminated(&mut rest).and_then(Plugin::named).unwrap_or(Plugin::Native);
+        if able & can::PROTOCOL_41 == 0 {
+            return None;
+        }
+        let wanted = can::LONG_PASSWORD
+            | can::FOUND_ROWS
+            | can::LONG_FLAG
+            | can::CONNECT_WITH_DB
+            | can::PROTOCOL_41
+            | can::TRANSACTIONS
+            | can::SECURE_CONNECTION
+            | can::MULTI_RESULTS
+            | can::PS_MULTI_RESULTS
+            | can::PLUGIN_AUTH
+            | can::DEPRECATE_EOF;
+        let flags = wanted & able;
+        self.deprecate_eof = flags & can::DEPRECATE_EOF != 0;
+        let proof = plugin.proof(&login.password, &salt);
+        self.say(out, |out| {
+            out.extend_from_slice(&(flags | can::LONG_PASSWORD).to_le_bytes());
+            out.extend_from_slice(&SEND_MAX.to_le_bytes());
+            out.push(CHARSET);
+            out.extend_from_slice(&[0; 23]);
+            out.extend_from_slice(login.user.as_bytes());
+            out.extend_from_slice(&[0, proof.len() as u8]);
+            out.extend_from_slice(&proof);
+            out.extend_from_slice(login.database.as_bytes());
+            out.push(0);
+            out.extend_from_slice(plugin.name().as_bytes());
+            out.push(0);
+        });
+        self.stage = Stage::Proof(plugin);
+        Some(())
+    }
+
+    fn say(&mut self, out: &mut Vec<u8>, body: impl FnOnce(&mut Vec<u8>)) {
+        wire::packet(out, self.sequence, body);
+        self.sequence = self.sequence.wrapping_add(1);
+    }
+
+    /// The server wants another plugin.
+    fn switch(&mut self, body: &[u8], login: &Login, tallies: &Tallies, out: &mut Vec<u8>) -> Result<(), Failure> {
+        let mut rest = body.get(1..).unwrap_or_default();
+        let name = terminated(&mut rest).ok_or(Failure::Garbage)?;
+        let Some(plugin) = Plugin::named(name) else {
+            let name = String::from_utf8_lossy(name);
+            tallies.note(|| format!("the server wants authentication by '{name}', which is not supported"));
+            return Err(Failure::ErrorReply);
+        };
+        let proof = plugin.proof(&login.password, rest);
+        self.say(out, |out| out.extend_from_slice(&proof));
+        self.stage = Stage::Proof(plugin);
+        Ok(())
+    }
+
+    /// The server has seen the password before, or wants to see it.
+    fn more(
+        &mut self,
+        plugin: Plugin,
+        body: &[u8],
+        login: &Login,
+        tallies: &Tallies,
+        out: &mut Vec<u8>,
+    ) -> Result<(), Failure> {
+        const SEEN: u8 = 3;
+        const SHOW: u8 = 4;
+        match (plugin, body) {
+            (Plugin::CachingSha2, [_, SEEN]) => Ok(()),
+            (Plugin::CachingSha2, [_, SHOW]) if login.private => {
+                self.say(out, |out| {
+                    out.extend_from_slice(login.password.as_bytes());
+                    out.push(0);
+                });
+                Ok(())
+            }
+            (Plugin::CachingSha2, [_, SHOW]) => {
+                tallies.note(|| {
+                    "the server wants the password in clear, which goes over a UNIX socket or TLS only: \
+                     log in that way once, or use mysql_native_password"
+                        .into()
+                });
+                Err(Failure::ErrorReply)
+            }
+            _ => Err(Failure::Garbage),
+        }
+    }
+
+    /// Prepares the next statement, or is done. What begins and ends transactions is sent as text: not every server
+    /// prepares it.
+    fn prepare(&mut self, statements: &[Statement], out: &mut Vec<u8>) {
+        while let Some(statement) = statements.get(self.prepared.len()) {
+            if !statement.control {
+                wire::command(out, wire::PREPARE, &statement.sql);
+                self.stage = Stage::Prepare;
+                return;
+            }
+            self.prepared.push(0);
+        }
+        self.stage = Stage::Ready;
+    }
+
+    /// Keeps the number of a prepared statement; how many packets describe it.
+    fn described(&mut self, body: &[u8], statement: &Statement) -> Result<u32, String> {
+        let mut rest = body.get(1..).unwrap_or_default();
+        let mut next = |bytes| number(&mut rest, bytes).ok_or("a prepared statement is cut short".to_owned());
+        let (name, columns, parameters) = (next(4)? as u32, next(2)? as u32, next(2)? as usize);
+        if parameters != statement.parameters {
+            let wanted = statement.parameters;
+            return Err(format!("the server sees {parameters} parameters and not {wanted} in: {}", statement.sql));
+        }
+        self.prepared.push(name);
+        let ends = if self.deprecate_eof { 0 } else { u32::from(columns > 0) + u32::from(parameters > 0) };
+        Ok(columns + parameters as u32 + ends)
+    }
+}

@@ -1,0 +1,259 @@
+//! A connection: one exchange after the other.
+
+use super::greeting::{Login, Shake};
+use super::wire::{self, Cell, Column, Reader, cells};
+use crate::protocol::sql::{Code, Context, Machine, Message, Next, Program, Statement, Tallies, Wire};
+use crate::protocol::{Draw, Failure, Greeting, Step};
+use crate::script::{Slot, Values, write_number};
+use std::io::Write as _;
+use std::ops::Range;
+use std::sync::Arc;
+
+/// How statements are written on one connection: the server numbers them anew on each.
+struct Requests<'a>(&'a [u32]);
+
+impl Wire for Requests<'_> {
+    #[inline]
+    fn write(&self, program: &Program, calls: Range<u32>, values: &Values, out: &mut Vec<u8>) {
+        // Scripts of this dialect send one call at a time.
+        for number in calls {
+            let call = program.call(number);
+            let statement = &program.statements[call.statement as usize];
+            if statement.control {
+                wire::command(out, wire::QUERY, &statement.sql);
+                continue;
+            }
+            let parameters = program.parameters(call);
+            let value = |number: usize| values.get(parameters[number], &program.feeds);
+            wire::execute(out, self.0[call.statement as usize], parameters.len(), value);
+        }
+    }
+
+    fn nothing(&self, out: &mut Vec<u8>) {
+        wire::command(out, wire::PING, "");
+    }
+}
+
+/// What part of an answer comes next.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Part {
+    /// The first packet: done, an error, or how many columns there are.
+    First,
+    /// So many descriptions of columns.
+    Columns(u64),
+    /// The end of these, where the server sends one.
+    ColumnsEnd,
+    /// Rows or their end.
+    Rows,
+}
+
+/// The state of one connection.
+#[derive(Debug)]
+pub(super) struct Session {
+    reader: Reader,
+    shake: Shake,
+    machine: Machine,
+    part: Part,
+    rows: u64,
+    // Of the statement whose answer is being read, if anything of it is captured.
+    columns: Vec<Column>,
+}
+
+/// What an operation works on, besides the session.
+pub(super) struct Around<'a> {
+    pub program: &'a Program,
+    pub tallies: &'a Tallies,
+    pub values: &'a mut Values,
+    pub draw: &'a mut Draw,
+    pub out: &'a mut Vec<u8>,
+}
+
+impl Session {
+    pub(super) fn new(program: &Program, tallies: &Arc<Tallies>) -> Self {
+        Session {
+            reader: Reader::default(),
+            shake: Shake::new(),
+            machine: Machine::new(program, tallies),
+            part: Part::First,
+            rows: 0,
+            columns: Vec::new(),
+        }
+    }
+
+    /// Goes on with the greeting.
+    ///
+    /// # Errors
+    /// When the server refuses, or does not speak the protocol; its words go to `tallies`.
+    pub(super) fn shake(
+        &mut self,
+        login: &Login,
+        statements: &[Statement],
+        tallies: &Tallies,
+        bytes: &[u8],
+        out: &mut Vec<u8>,
+    ) -> Result<Greeting, Failure> {
+        let greeting = self.shake.feed(&mut self.reader, login, statements, tallies, bytes, out)?;
+        if greeting == Greeting::Ready {
+            self.machine.connected();
+        }
+        Ok(greeting)
+    }
+
+    /// Whether rows end in an OK packet instead of an EOF packet.
+    pub(super) fn deprecate_eof(&self) -> bool {
+        self.shake.deprecate_eof()
+    }
+
+    /// Begins an operation.
+    #[inline]
+    pub(super) fn begin(&mut self, operation: u16, around: Around<'_>) {
+        let wire = Requests(self.shake.prepared());
+        let Around { program, values, draw, out, .. } = around;
+        self.machine.begin(operation, &mut Context { program, wire: &wire, values, draw, out });
+    }
+
+    /// Takes the next bytes of an operation's answers.
+    #[inline]
+    pub(super) fn feed(&mut self, bytes: &[u8], around: Around<'_>) -> Step {
+        let Session { reader, shake, machine, part, rows, columns } = self;
+        let wire = Requests(shake.prepared());
+        let Around { program, tallies, values, draw, out } = around;
+        let mut cx = Context { program, wire: &wire, values, draw, out };
+        let mut rest = bytes;
+        loop {
+            let captured = machine.call(program).is_some_and(|call| !program.captures(call).is_empty());
+            let (now, first_row) = (*part, *rows == 0);
+            let wanted = |kind| match now {
+                Part::First => true,
+                Part::Columns(_) => captured,
+                Part::ColumnsEnd => false,
+                Part::Rows => kind != 0 || (captured && first_row),
+            };
+            let Message { kind, body } = match reader.next(&mut rest, wanted) {
+                Ok(Some(message)) => message,
+                Ok(None) => return Step::More,
+                Err(failure) => return Step::Broken(failure),
+            };
+            let ended = match (now, kind) {
+                (Part::First | Part::Rows, 0xff) => {
+                    let (code, text) = wire::error(body);
+                    tallies.note(|| text);
+                    machine.error(code_of(code));
+                    machine.ended(None, &mut cx)
+                }
+                (Part::First, 0) => {
+                    let Some((affected, status)) = wire::ok(body) else { return Step::Broken(Failure::Garbage) };
+                    if status & wire::MORE_RESULTS != 0 {
+                        continue;
+                    }
+                    done(machine, *rows, affected, status, &mut cx)
+                }
+                (Part::First, 1..=0xfc) => {
+                    let Some(count @ 1..) = wire::length(&mut { body }) else { return Step::Broken(Failure::Garbage) };
+                    columns.clear();
+                    *part = Part::Columns(count);
+                    continue;
+                }
+                (Part::Columns(left), _) => {
+                    if captured {
+                        let Some(column) = Column::new(body) else { return Step::Broken(Failure::Garbage) };
+                        columns.push(column);
+                    }
+                    *part = match (left, shake.deprecate_eof()) {
+                        (2.., _) => Part::Columns(left - 1),
+                        (_, true) => Part::Rows,
+                        (_, false) => Part::ColumnsEnd,
+                    };
+                    continue;
+                }
+                (Part::ColumnsEnd, 0xfe) => {
+                    *part = Part::Rows;
+                    continue;
+                }
+                (Part::Rows, 0) => {
+                    *rows += 1;
+                    if captured && first_row {
+                        capture(body, columns, machine, &mut cx);
+                    }
+                    continue;
+                }
+                (Part::Rows, 0xfe) => {
+                    let Some(status) = wire::end_of_rows(body, shake.deprecate_eof()) else {
+                        return Step::Broken(Failure::Garbage);
+                    };
+                    if status & wire::MORE_RESULTS != 0 {
+                        *part = Part::First;
+                        continue;
+                    }
+                    done(machine, *rows, *rows, status, &mut cx)
+                }
+                _ => return Step::Broken(Failure::Garbage),
+            };
+            (*part, *rows) = (Part::First, 0);
+            reader.answered();
+            if let Next::Done(reply) = ended {
+                return Step::Done { used: bytes.len() - rest.len(), reply, last: false };
+            }
+        }
+    }
+
+    /// Bytes while nothing was asked: the server says why it ends.
+    pub(super) fn idle(&mut self, mut bytes: &[u8], tallies: &Tallies) -> Result<(), Failure> {
+        match self.reader.next(&mut bytes, |_| true)? {
+            Some(Message { kind: 0xff, body }) => {
+                tallies.note(|| wire::error(body).1);
+                Err(Failure::ErrorReply)
+            }
+            Some(_) => Err(Failure::Garbage),
+            None => Ok(()),
+        }
+    }
+}
+
+#[inline]
+fn done<W: Wire>(machine: &mut Machine, rows: u64, affected: u64, status: u16, cx: &mut Context<'_, W>) -> Next {
+    if machine.call(cx.program).is_some() {
+        machine.complete(rows, affected, cx);
+    }
+    machine.ended(Some(status & wire::IN_TRANSACTION != 0), cx)
+}
+
+/// A server's number for an error as a code.
+fn code_of(number: u16) -> Code {
+    let mut digits = Vec::new();
+    write_number(number.into(), 0, &mut digits);
+    Code::new(&digits)
+}
+
+/// Keeps the columns of a row that are asked for.
+fn capture<W>(body: &[u8], columns: &[Column], machine: &mut Machine, cx: &mut Context<'_, W>) {
+    let Some(call) = machine.call(cx.program) else { return };
+    let mut asked = cx.program.captures(call).iter().peekable();
+    for (number, cell) in cells(body, columns).enumerate() {
+        while let Some((_, slot)) = asked.next_if(|(column, _)| usize::from(*column) == number) {
+            keep(cell, *slot, cx.values);
+        }
+    }
+    if asked.peek().is_some() {
+        machine.unexpected();
+    }
+}
+
+fn keep(cell: Cell<'_>, slot: Slot, values: &mut Values) {
+    match cell {
+        Cell::Null => values.unset(slot),
+        Cell::Number(number) => values.set_number(slot, number),
+        Cell::Text(text) => values.text_mut(slot).extend_from_slice(text),
+        Cell::Unsigned(number) => write_text(values, slot, format_args!("{number}")),
+        Cell::Float(number) => write_text(values, slot, format_args!("{number}")),
+        Cell::Moment([year, month, day, hour, minute, second, micros]) => write_text(
+            values,
+            slot,
+            format_args!("{year:04}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02}.{micros:06}"),
+        ),
+    }
+}
+
+fn write_text(values: &mut Values, slot: Slot, text: std::fmt::Arguments<'_>) {
+    values.text_mut(slot).write_fmt(text).expect("a vector takes everything");
+}

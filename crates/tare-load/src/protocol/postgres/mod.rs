@@ -1,0 +1,163 @@
+//! PostgreSQL and what speaks its protocol, version 3.
+
+mod control;
+mod scram;
+mod session;
+mod wire;
+
+use super::sql::{self, Ask as _, Context, Dialect, Isolation, Options, Places, Program, Tallies};
+use super::{Draw, Emit, Failure, Flight, Greeting, OperationRow, Protocol, ProtocolRow, Step, Verified, options_of};
+use crate::engine::{Ledger, drive};
+use crate::link::Link;
+use crate::script::Values;
+use control::{Control, Counts};
+use scram::Salted;
+use session::{Calls, Login, Session};
+use std::path::Path;
+use std::sync::Arc;
+use tare_core::fault::Fault;
+use tare_core::load::LoadPlan;
+
+/// The row of this protocol.
+pub(super) const ROW: ProtocolRow = ProtocolRow {
+    name: "postgres",
+    about: "transactions of prepared statements on PostgreSQL, as scripts; checked against the server's own counts",
+    options: |node, problems| sql::read(&DIALECT, node, problems),
+    operations: sql::operation_names,
+    drive: |plan: &LoadPlan, emit: &mut Emit<'_>| {
+        let postgres = Postgres::new(options_of(plan)?)?;
+        drive(&postgres, plan, emit).map_err(|fault| postgres.tallies.explain(fault))
+    },
+};
+
+const DIALECT: Dialect = Dialect {
+    protocol: "postgres",
+    places: Places::Numbered,
+    together: true,
+    user: "postgres",
+    database: "postgres",
+    begin,
+    // serialization_failure, deadlock_detected
+    passing: &["40001", "40P01"],
+};
+
+fn begin(isolation: Option<Isolation>) -> Vec<String> {
+    vec![match isolation {
+        Some(level) => format!("BEGIN ISOLATION LEVEL {}", level.sql()),
+        None => "BEGIN".into(),
+    }]
+}
+
+/// The protocol with its options.
+struct Postgres {
+    options: Options,
+    program: Program,
+    calls: Calls,
+    login: Login,
+    tallies: Arc<Tallies>,
+}
+
+impl Postgres {
+    fn new(options: Options) -> Result<Self, Fault> {
+        let program = sql::compile(&options, &DIALECT)?;
+        let login = Login {
+            user: options.user.clone(),
+            password: options.password.clone(),
+            database: options.database.clone(),
+            salted: Salted::default(),
+        };
+        let tallies = Arc::new(Tallies::new(options.operations.len()));
+        Ok(Postgres { calls: Calls::new(&program), options, program, login, tallies })
+    }
+
+    fn start(&self, out: &mut Vec<u8>) {
+        let parameters = [
+            ("user", self.login.user.as_str()),
+            ("database", &self.login.database),
+            ("client_encoding", "UTF8"),
+            ("application_name", "tare"),
+        ];
+        wire::startup(out, &parameters);
+    }
+}
+
+impl Protocol for Postgres {
+    type Session = Session;
+    type User = Values;
+    type Before = Counts;
+    const PIPELINES: bool = false;
+
+    fn operations(&self) -> Vec<OperationRow> {
+        sql::operation_rows(&self.options)
+    }
+
+    fn session(&self) -> Session {
+        Session::new(&self.program, &self.tallies)
+    }
+
+    fn user(&self, _number: u64) -> Values {
+        Values::new(&self.program.names)
+    }
+
+    fn socket(&self) -> Option<&Path> {
+        self.options.socket.as_deref()
+    }
+
+    fn greet(&self, _session: &mut Session, out: &mut Vec<u8>) -> Greeting {
+        self.start(out);
+        Greeting::Wait
+    }
+
+    fn shake(&self, session: &mut Session, bytes: &[u8], out: &mut Vec<u8>) -> Result<Greeting, Failure> {
+        session.shake(&self.login, &self.program.statements, &self.tallies, bytes, out)
+    }
+
+    #[inline]
+    fn begin(
+        &self,
+        session: &mut Session,
+        user: &mut Values,
+        operation: u16,
+        draw: &mut Draw,
+        out: &mut Vec<u8>,
+    ) -> u64 {
+        let mut cx = Context { program: &self.program, wire: &self.calls, values: user, draw, out };
+        session.begin(operation, &mut cx);
+        0
+    }
+
+    #[inline]
+    fn feed(
+        &self,
+        session: &mut Session,
+        user: &mut Values,
+        _flight: &Flight,
+        bytes: &[u8],
+        draw: &mut Draw,
+        out: &mut Vec<u8>,
+    ) -> Step {
+        let mut cx = Context { program: &self.program, wire: &self.calls, values: user, draw, out };
+        session.feed(bytes, &self.tallies, &mut cx)
+    }
+
+    fn idle(&self, session: &mut Session, bytes: &[u8], _out: &mut Vec<u8>) -> Result<(), Failure> {
+        session.idle(bytes, &self.tallies)
+    }
+
+    /// A query of its own: the tables of the load may not be there yet.
+    fn ready(&self, link: &mut Link, _seed: u64) -> Result<(), Fault> {
+        Control::greet(self, link)?.value("SELECT 1").map(drop)
+    }
+
+    fn populate(&self, plan: &LoadPlan) -> Result<Verified, Fault> {
+        control::populate(self, plan)
+    }
+
+    fn before(&self, plan: &LoadPlan) -> Result<Counts, Fault> {
+        control::before(self, plan)
+    }
+
+    fn verify(&self, plan: &LoadPlan, before: &Counts, ledger: &Ledger) -> Result<Verified, Fault> {
+        control::verify(self, plan, before, ledger)
+    }
+}

@@ -1,0 +1,298 @@
+//! Runs a script on a connection: from one exchange to the next, driven by the answers.
+
+use super::program::{Call, Instruction, Program, ROLLBACK, Role};
+use super::tally::{Tallies, Tally};
+use crate::protocol::{Draw, Failure, Reply};
+use crate::script::Values;
+use std::fmt;
+use std::ops::Range;
+use std::sync::Arc;
+
+/// Steps without an exchange; a script that takes more would never come to an end.
+const STEPS_MAX: u32 = 1_000_000;
+
+/// A server's code for an error: SQLSTATE, or a number in digits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Code([u8; 5]);
+
+impl Code {
+    /// The first five characters of a text.
+    pub(crate) fn new(text: &[u8]) -> Self {
+        let mut code = [b' '; 5];
+        code.iter_mut().zip(text).for_each(|(to, from)| *to = *from);
+        Code(code)
+    }
+}
+
+impl fmt::Display for Code {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(String::from_utf8_lossy(&self.0).trim_end())
+    }
+}
+
+/// How statements are written.
+pub(crate) trait Wire {
+    /// Appends the requests for these calls, to be answered in order and ended together.
+    fn write(&self, program: &Program, calls: Range<u32>, values: &Values, out: &mut Vec<u8>);
+
+    /// Appends a request that does nothing and is answered.
+    fn nothing(&self, out: &mut Vec<u8>);
+}
+
+/// What a machine works on.
+pub(crate) struct Context<'a, W> {
+    /// The scripts.
+    pub program: &'a Program,
+    /// How statements are written.
+    pub wire: &'a W,
+    /// The user's variables.
+    pub values: &'a mut Values,
+    /// Random choices.
+    pub draw: &'a mut Draw,
+    /// Where requests go.
+    pub out: &'a mut Vec<u8>,
+}
+
+/// What comes next.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Next {
+    /// Something was sent; its answers are awaited.
+    Wait,
+    /// The operation is over.
+    Done(Reply),
+}
+
+/// What happens after a transaction was taken back.
+#[derive(Debug, Clone, Copy)]
+enum After {
+    Retry,
+    Fail(Failure),
+}
+
+/// The state of a script on one connection.
+#[derive(Debug)]
+pub(crate) struct Machine {
+    operation: u16,
+    // The next instruction.
+    at: u32,
+    // Calls that were sent and not answered yet; those that failed are skipped.
+    calls: Range<u32>,
+    role: Role,
+    // Whether the server is within a transaction, and where to begin again.
+    open: bool,
+    marked: bool,
+    resume: u32,
+    tries: u16,
+    // The transaction is being taken back.
+    undoing: Option<After>,
+    // What went wrong in this exchange.
+    error: Option<Code>,
+    unexpected: bool,
+    taken_back: bool,
+    // The operation was over before anything was asked; this is its outcome once the server has answered nothing.
+    idle: Option<Reply>,
+    tally: Tally,
+    tallies: Arc<Tallies>,
+}
+
+impl Drop for Machine {
+    fn drop(&mut self) {
+        self.tallies.add(&self.tally);
+    }
+}
+
+impl Machine {
+    /// A machine at rest, which leaves its counts to `tallies` when its connection ends.
+    pub(crate) fn new(program: &Program, tallies: &Arc<Tallies>) -> Self {
+        Machine {
+            operation: 0,
+            at: 0,
+            calls: 0..0,
+            role: Role::Statement,
+            open: false,
+            marked: false,
+            resume: 0,
+            tries: 0,
+            undoing: None,
+            error: None,
+            unexpected: false,
+            taken_back: false,
+            idle: None,
+            tally: Tally::new(program.operations.len()),
+            tallies: Arc::clone(tallies),
+        }
+    }
+
+    /// The server has let the connection in.
+    pub(crate) fn connected(&mut self) {
+        self.tally.connections += 1;
+    }
+
+    /// Begins an operation: writes its first request. When its way leads past every statement, the server is asked for
+    /// nothing, so that it is answered like any other.
+    #[inline]
+    pub(crate) fn begin<W: Wire>(&mut self, operation: u16, cx: &mut Context<'_, W>) {
+        let entry = &cx.program.operations[usize::from(operation)];
+        (self.operation, self.at, self.tries) = (operation, entry.start, 1);
+        (self.open, self.marked, self.taken_back) = (false, false, false);
+        cx.program.feeds.draw(&entry.feeds, cx.draw, cx.values);
+        if let Next::Done(reply) = self.run(cx) {
+            self.idle = Some(reply);
+            cx.wire.nothing(cx.out);
+        }
+    }
+
+    /// The call whose answer comes next; none when all are answered, or skipped after an error.
+    #[inline]
+    pub(crate) fn call<'p>(&self, program: &'p Program) -> Option<&'p Call> {
+        (!self.calls.is_empty()).then(|| program.call(self.calls.start))
+    }
+
+    /// A call was answered without an error.
+    #[inline]
+    pub(crate) fn complete<W: Wire>(&mut self, rows: u64, affected: u64, cx: &mut Context<'_, W>) {
+        let call = cx.program.call(self.calls.start);
+        self.calls.start += 1;
+        self.tally.statements += 1;
+        self.unexpected |= !cx.program.counted(call, rows, affected, cx.values);
+    }
+
+    /// A call was answered with something that was not expected.
+    pub(crate) fn unexpected(&mut self) {
+        self.unexpected = true;
+    }
+
+    /// A call was answered with an error; what was sent together with it and after it is skipped.
+    #[cold]
+    pub(crate) fn error(&mut self, code: Code) {
+        self.tally.statements += 1;
+        self.tally.error(code, 1);
+        self.calls = 0..0;
+        self.error = Some(code);
+    }
+
+    /// An exchange is over. `open` is whether a transaction is, if the server tells.
+    #[inline]
+    pub(crate) fn ended<W: Wire>(&mut self, open: Option<bool>, cx: &mut Context<'_, W>) -> Next {
+        if let Some(reply) = self.idle.take() {
+            return Next::Done(reply);
+        }
+        let unanswered = !self.calls.is_empty();
+        if self.undoing.is_some() || self.error.is_some() || self.unexpected || unanswered {
+            return self.trouble(open, cx);
+        }
+        match self.role {
+            Role::Begin => self.open = true,
+            Role::Commit => {
+                (self.open, self.marked) = (false, false);
+                self.tally.commits += 1;
+                self.tally.commit_statements += 1;
+            }
+            Role::Rollback => {
+                (self.open, self.marked, self.taken_back) = (false, false, true);
+                self.tally.rollbacks += 1;
+            }
+            Role::Statement if !self.open => self.tally.commits += 1,
+            Role::Statement => {}
+        }
+        self.tally.control += u64::from(self.role != Role::Statement);
+        if open.is_some_and(|open| open != self.open) {
+            // A statement of the script's own began or ended a transaction.
+            self.unexpected = true;
+            self.open |= open == Some(true);
+            return self.trouble(open, cx);
+        }
+        self.run(cx)
+    }
+
+    #[cold]
+    fn trouble<W: Wire>(&mut self, open: Option<bool>, cx: &mut Context<'_, W>) -> Next {
+        let error = self.error.take();
+        self.unexpected = false;
+        self.calls = 0..0;
+        if let Some(after) = self.undoing.take() {
+            self.tally.control += 1;
+            self.tally.rollbacks += 1;
+            let after = if error.is_some() { After::Fail(Failure::ErrorReply) } else { after };
+            return self.go_on(after, cx);
+        }
+        let after = match error {
+            Some(code) if passes(code, cx.program.passing) => {
+                if self.tries < cx.program.operations[usize::from(self.operation)].tries {
+                    After::Retry
+                } else {
+                    After::Fail(Failure::Retries)
+                }
+            }
+            Some(_) => After::Fail(Failure::ErrorReply),
+            None => After::Fail(Failure::WrongReply),
+        };
+        self.undo(after, open, cx)
+    }
+
+    /// Takes the open transaction back, if there is one, and goes on.
+    fn undo<W: Wire>(&mut self, after: After, open: Option<bool>, cx: &mut Context<'_, W>) -> Next {
+        if !open.unwrap_or(self.open) {
+            self.tally.rollbacks += 1;
+            return self.go_on(after, cx);
+        }
+        self.undoing = Some(after);
+        (self.calls, self.role) = (ROLLBACK, Role::Rollback);
+        cx.wire.write(cx.program, ROLLBACK, cx.values, cx.out);
+        Next::Wait
+    }
+
+    fn go_on<W: Wire>(&mut self, after: After, cx: &mut Context<'_, W>) -> Next {
+        (self.open, self.marked) = (false, false);
+        match after {
+            After::Retry => {
+                self.tries += 1;
+                self.tally.retries += 1;
+                self.at = self.resume;
+                self.run(cx)
+            }
+            After::Fail(failure) => Next::Done(Reply::Wrong(failure)),
+        }
+    }
+
+    /// Goes on to the next exchange.
+    #[inline]
+    fn run<W: Wire>(&mut self, cx: &mut Context<'_, W>) -> Next {
+        for _ in 0..STEPS_MAX {
+            let at = self.at;
+            self.at += 1;
+            match &cx.program.instructions[at as usize] {
+                Instruction::Set(slot, source) => cx.program.set(*slot, *source, cx.draw, cx.values),
+                Instruction::Mark => (self.resume, self.marked) = (at, true),
+                Instruction::Exchange(calls, role) => {
+                    if !self.marked {
+                        self.resume = at;
+                    }
+                    (self.calls, self.role) = (calls.clone(), *role);
+                    cx.wire.write(cx.program, calls.clone(), cx.values, cx.out);
+                    return Next::Wait;
+                }
+                Instruction::Jump(to) => self.at = *to,
+                Instruction::JumpUnless(condition, to) => {
+                    if !cx.program.holds(*condition, cx.draw, cx.values) {
+                        self.at = *to;
+                    }
+                }
+                Instruction::End if self.open => {
+                    // Its way led past the end of its transaction.
+                    return self.undo(After::Fail(Failure::WrongReply), None, cx);
+                }
+                Instruction::End => {
+                    let counts = if self.taken_back { &mut self.tally.taken_back } else { &mut self.tally.completed };
+                    counts[usize::from(self.operation)] += 1;
+                    return Next::Done(Reply::Right);
+                }
+            }
+        }
+        self.undo(After::Fail(Failure::WrongReply), None, cx)
+    }
+}
+
+fn passes(code: Code, passing: &[&str]) -> bool {
+    passing.iter().any(|known| Code::new(known.as_bytes()) == code)
+}

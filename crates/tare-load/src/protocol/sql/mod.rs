@@ -1,0 +1,38 @@
+//! What `postgres` and `mysql` share: transactions as scripts.
+//!
+//! [`read`] checks a workload's options and writes them down as [`spec`]; [`program`] compiles them to flat tables once
+//! before anything starts; [`machine`] runs them, one operation on one connection at a time, driven by answers. What
+//! the statements look like on the wire is the protocols' business.
+//!
+//! **What is tried again.** When a statement fails with one of the dialect's passing codes (deadlock, serialisation
+//! failure), the transaction is taken back and begun again: from its `begin`, with what was drawn before `begin` as it
+//! was and what is drawn after it drawn anew; without a transaction, from the statement. Without a pause, at most
+//! `tries` times. The operation's time spans all tries.
+
+mod checks;
+mod dialect;
+mod expression;
+mod machine;
+mod program;
+mod read;
+mod read_steps;
+mod reader;
+mod rows;
+mod source;
+mod spec;
+mod tally;
+#[cfg(test)]
+mod tests;
+mod text;
+
+pub(super) use checks::{Ask, PATIENCE, after, excerpt, facts, made, sizes};
+pub(super) use dialect::Dialect;
+pub(super) use machine::{Code, Context, Machine, Next, Wire};
+pub(super) use program::{Program, Statement, compile, operation_rows};
+pub(super) use read::{operation_names, read};
+pub(super) use reader::{Framing, HEADER, Message, Reader};
+pub(super) use rows::Rows;
+pub(super) use source::write_value;
+pub(super) use spec::{Isolation, Options, PopulateSpec};
+pub(super) use tally::{Tallies, Tally};
+pub(super) use text::Places;
