@@ -17,6 +17,7 @@ mod postgres;
 mod redis;
 mod sql;
 mod tcp;
+mod tls;
 
 pub(crate) use draw::{Draw, Mix};
 pub(crate) use failure::{FAILURES, Failure};

@@ -21,8 +21,8 @@ mod redirect;
 mod state;
 #[cfg(test)]
 mod tests;
-mod tls;
 
+use super::tls::Tls;
 use super::{
     Draw, Emit, Failure, Flight, Greeting, OperationRow, Protocol, ProtocolRow, Reply, Step, Verified, options_of,
 };
@@ -36,7 +36,6 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use tare_core::fault::Fault;
 use tare_core::load::LoadPlan;
-use tls::Tls;
 
 /// The row of this protocol.
 pub(super) const ROW: ProtocolRow = ProtocolRow {
@@ -65,7 +64,7 @@ impl Http {
     fn new(options: Options, endpoint: SocketAddr) -> Result<Self, Fault> {
         let program = Program::new(&options, endpoint)
             .map_err(|why| Fault::new(format!("the plan's options are not those of protocol 'http': {why}")))?;
-        let tls = options.tls.as_ref().map(|options| Tls::new(options, endpoint)).transpose()?;
+        let tls = options.tls.as_ref().map(|options| Tls::new(options, endpoint, &[b"http/1.1"])).transpose()?;
         let body_max = options.body_max as usize;
         Ok(Http { program, tls, cookies: options.cookies, body_max, validators: Shared::default() })
     }

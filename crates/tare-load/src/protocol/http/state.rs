@@ -5,7 +5,7 @@ use super::cookies::Jar;
 use super::frame::Frame;
 use super::inflate::{Coding, Inflate};
 use super::program::Ask;
-use super::tls::Channel;
+use crate::protocol::tls::Channel;
 use crate::script::Values;
 use std::collections::HashSet;
 use std::hash::{DefaultHasher, Hash, Hasher};

@@ -1,11 +1,11 @@
 //! What is asked of the server besides the load: its data set, its own counts.
 
+use super::Postgres;
 use super::session::Session;
 use super::wire::{self, Reader};
-use super::{DIALECT, Postgres};
 use crate::engine::Ledger;
 use crate::link::Link;
-use crate::protocol::sql::{self, Ask, Message, PopulateSpec, Rows, Tallies, Tally};
+use crate::protocol::sql::{self, Ask, Message, Pipe, PopulateSpec, Rows, Tallies, Tally};
 use crate::protocol::{Greeting, Verified};
 use std::time::{Duration, Instant};
 use tare_core::fault::Fault;
@@ -18,7 +18,7 @@ const COUNTS_WITHIN: Duration = Duration::from_secs(10);
 
 /// A connection on which single statements are asked.
 pub(super) struct Control<'a> {
-    link: &'a mut Link,
+    pipe: Pipe<'a>,
     reader: Reader,
 }
 
@@ -29,7 +29,7 @@ impl<'a> Control<'a> {
         let tallies = Tallies::new(0).into();
         let mut session = Session::new(&postgres.program, &tallies);
         let mut out = Vec::new();
-        postgres.start(&mut out);
+        session.greet(&postgres.login, &mut out);
         loop {
             if !out.is_empty() {
                 link.send(&out)?;
@@ -39,7 +39,10 @@ impl<'a> Control<'a> {
                 Ok((bytes.len(), Some(session.shake(&postgres.login, &[], &tallies, bytes, &mut out))))
             })?;
             match shaken {
-                Ok(Greeting::Ready) => return Ok(Control { link, reader: Reader::default() }),
+                Ok(Greeting::Ready) => {
+                    let pipe = Pipe::new(link, session.into_veil());
+                    return Ok(Control { pipe, reader: Reader::default() });
+                }
                 Ok(Greeting::Wait) => {}
                 Err(failure) => {
                     let words = tallies.first_error().unwrap_or_else(|| failure.name().to_owned());
@@ -55,7 +58,7 @@ impl<'a> Control<'a> {
     fn ask(&mut self, sql: &str) -> Result<Option<String>, Fault> {
         let mut request = Vec::new();
         wire::query(&mut request, sql);
-        self.link.send(&request)?;
+        self.pipe.send(&request)?;
         self.answer(sql, b'Z')
     }
 
@@ -63,7 +66,7 @@ impl<'a> Control<'a> {
     fn answer(&mut self, sql: &str, last: u8) -> Result<Option<String>, Fault> {
         let (mut first, mut error) = (None, None);
         let reader = &mut self.reader;
-        self.link.receive(|bytes| {
+        self.pipe.receive(|bytes| {
             let mut rest = bytes;
             loop {
                 let wanted = |kind| kind == b'E' || kind == b'Z' || (kind == b'D' && first.is_none());
@@ -96,7 +99,7 @@ impl<'a> Control<'a> {
         let sql = format!("COPY {table} ({}) FROM STDIN", columns.join(", "));
         let mut request = Vec::with_capacity(BATCH_BYTES + 4096);
         wire::query(&mut request, &sql);
-        self.link.send(&request)?;
+        self.pipe.send(&request)?;
         self.answer(&sql, b'G')?;
         let mut more = true;
         while more {
@@ -106,11 +109,11 @@ impl<'a> Control<'a> {
                     more = rows.next(|number, value| copy_column(number, columns.len(), value, out));
                 }
             });
-            self.link.send(&request)?;
+            self.pipe.send(&request)?;
         }
         request.clear();
         wire::message(&mut request, b'c', |_| ());
-        self.link.send(&request)?;
+        self.pipe.send(&request)?;
         self.answer(&sql, b'Z').map(drop)
     }
 }
@@ -217,7 +220,7 @@ pub(super) fn verify(
             facts.insert(format!("server.{name}"), value);
         }
     }
-    facts.insert("client.dialect".into(), DIALECT.protocol.into());
+    facts.extend(postgres.login.tls.iter().flat_map(|tls| tls.facts()));
     Ok(Verified { checks, facts })
 }
 
