@@ -29,7 +29,8 @@ pub(super) const ROW: ProtocolRow = ProtocolRow {
     operations: sql::operation_names,
     drive: |plan: &LoadPlan, emit: &mut Emit<'_>| {
         let mysql = MySql::new(options_of(plan)?, plan.endpoint)?;
-        drive(&mysql, plan, emit).map_err(|fault| mysql.tallies.explain(fault))
+        let admitted = sql::admitted(&mysql, plan);
+        admitted.and_then(|()| drive(&mysql, plan, emit)).map_err(|fault| mysql.tallies.explain(fault))
     },
 };
 

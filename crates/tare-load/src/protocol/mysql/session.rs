@@ -174,7 +174,7 @@ impl Talk {
                 (Part::First | Part::Rows, 0xff) => {
                     let (code, text) = wire::error(body);
                     tallies.note(|| text);
-                    machine.error(code_of(code));
+                    machine.error(code_of(code), program);
                     machine.ended(None, &mut cx)
                 }
                 (Part::First, 0) => {

@@ -139,13 +139,9 @@ impl Ask for Control<'_> {
     }
 }
 
-fn link(postgres: &Postgres, plan: &LoadPlan) -> Result<Link, Fault> {
-    Link::to(postgres, plan.endpoint, sql::PATIENCE)
-}
-
 /// Makes the data set and sees that it is there.
 pub(super) fn populate(postgres: &Postgres, plan: &LoadPlan) -> Result<Verified, Fault> {
-    let mut link = link(postgres, plan)?;
+    let mut link = Link::to(postgres, plan.endpoint, sql::MAKING)?;
     let mut control = Control::greet(postgres, &mut link)?;
     for (number, step) in postgres.options.populate.iter().enumerate() {
         match step {
@@ -188,7 +184,10 @@ fn server(control: &mut Control<'_>) -> Result<Server, Fault> {
 
 /// Reads the counts before a run.
 pub(super) fn before(postgres: &Postgres, plan: &LoadPlan) -> Result<Counts, Fault> {
-    let mut link = link(postgres, plan)?;
+    if !sql::asks(&postgres.options.verify) {
+        return Ok(Counts::default());
+    }
+    let mut link = Link::to(postgres, plan.endpoint, sql::ASKING)?;
     let mut control = Control::greet(postgres, &mut link)?;
     let sizes = sql::sizes(&mut control, &postgres.options.verify)?;
     let server = if postgres.options.verify.server { server(&mut control)? } else { Server::default() };
@@ -202,9 +201,13 @@ pub(super) fn verify(
     before: &Counts,
     ledger: &Ledger,
 ) -> Result<Verified, Fault> {
-    let mut link = link(postgres, plan)?;
-    let mut control = Control::greet(postgres, &mut link)?;
     let tally = postgres.tallies.sum();
+    if !sql::asks(&postgres.options.verify) {
+        let facts = sql::facts(&postgres.options, &postgres.tallies, &tally);
+        return Ok(Verified { facts, ..Verified::default() });
+    }
+    let mut link = Link::to(postgres, plan.endpoint, sql::ASKING)?;
+    let mut control = Control::greet(postgres, &mut link)?;
     let mut checks = sql::after(&mut control, &postgres.options, &before.sizes, ledger, &tally)?;
     let mut facts = sql::facts(&postgres.options, &postgres.tallies, &tally);
     if postgres.options.verify.server {

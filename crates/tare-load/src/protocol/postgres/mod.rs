@@ -28,7 +28,8 @@ pub(super) const ROW: ProtocolRow = ProtocolRow {
     operations: sql::operation_names,
     drive: |plan: &LoadPlan, emit: &mut Emit<'_>| {
         let postgres = Postgres::new(options_of(plan)?, plan.endpoint)?;
-        drive(&postgres, plan, emit).map_err(|fault| postgres.tallies.explain(fault))
+        let admitted = sql::admitted(&postgres, plan);
+        admitted.and_then(|()| drive(&postgres, plan, emit)).map_err(|fault| postgres.tallies.explain(fault))
     },
 };
 

@@ -263,7 +263,7 @@ impl Talk {
                 }
                 b'E' => {
                     tallies.note(|| wire::error_text(body));
-                    machine.error(Code::new(wire::field(body, b'C').unwrap_or_default()));
+                    machine.error(Code::new(wire::field(body, b'C').unwrap_or_default()), cx.program);
                     *rows = 0;
                 }
                 b'Z' => {

@@ -26,7 +26,7 @@ mod tally;
 mod tests;
 mod text;
 
-pub(super) use checks::{Ask, PATIENCE, after, excerpt, facts, made, sizes};
+pub(super) use checks::{ASKING, Ask, MAKING, admitted, after, asks, excerpt, facts, made, sizes};
 pub(super) use dialect::Dialect;
 pub(super) use machine::{Code, Context, Machine, Next, Wire};
 pub(super) use program::{Program, Statement, compile, operation_rows};
