@@ -35,6 +35,10 @@ pub struct Surroundings {
     pub services: Vec<ServiceStart>,
     /// The layers further inside, outermost first.
     pub inner: Vec<LayerUse>,
+    /// Which of several forms that stand side by side this is, from 1; 0 when it has the machine to itself. What is
+    /// made must not get in the way of what is made for another place.
+    #[serde(default)]
+    pub place: u8,
 }
 
 /// A service about to be started.
@@ -148,6 +152,24 @@ pub trait Host: Send {
     /// # Errors
     /// When something of it is left.
     fn stop(&mut self, instance: &str) -> Result<(), Fault>;
+
+    /// Keeps what runs here from running, in place: it stays deployed, with its memory and connections, and uses no CPU
+    /// until [`Host::thaw`].
+    ///
+    /// # Errors
+    /// When this kind of host cannot, or something still runs.
+    fn freeze(&mut self) -> Result<(), Fault> {
+        Err(Fault::new("this kind of form cannot be frozen")
+            .remedy("use `design: blocks`, in which forms do not stand beside each other"))
+    }
+
+    /// Lets what was frozen run on. Does nothing to what is not frozen.
+    ///
+    /// # Errors
+    /// When it does not.
+    fn thaw(&mut self) -> Result<(), Fault> {
+        Err(Fault::new("this kind of form cannot be thawed"))
+    }
 
     /// Starts sampling this host, what runs on it, and `outside`, the scopes an inner host has on this one.
     ///

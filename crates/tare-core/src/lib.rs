@@ -13,6 +13,7 @@ pub mod host;
 pub mod load;
 pub mod peak;
 pub mod plan;
+pub mod qos;
 pub mod record;
 pub mod study;
 pub mod telemetry;

@@ -149,6 +149,8 @@ mod tests {
             settle: Duration::ZERO,
             measure: Duration::from_secs(1),
             timeout: Duration::from_secs(1),
+            qos: None,
+            peak: None,
             emulated_blocks: 1,
             forms: (0..forms).map(|n| Form { name: format!("f{n}"), layers: Vec::new() }).collect(),
             options: Default::default(),

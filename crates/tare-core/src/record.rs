@@ -4,6 +4,7 @@
 use crate::fault::Fault;
 use crate::host::{Facts, MappedFile, ResourceReport};
 use crate::load::{LoadSummary, SecondRow};
+use crate::peak::PeakOutcome;
 use crate::plan::PlannedTrial;
 use crate::study::Study;
 use crate::telemetry::TelemetryRow;
@@ -93,6 +94,9 @@ pub struct TrialRecord {
     /// By service: the end of its output, kept when the trial is not measured.
     #[serde(default)]
     pub logs: BTreeMap<String, String>,
+    /// What a search for the peak came to, with every window of it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub peak: Option<PeakOutcome>,
     /// What each metric came to in this trial; only in a measured one. Names and units: [`TRIAL_METRICS`].
     #[serde(default)]
     pub metrics: BTreeMap<String, f64>,
@@ -132,6 +136,7 @@ impl TrialRecord {
             facts: BTreeMap::new(),
             path: String::new(),
             logs: BTreeMap::new(),
+            peak: None,
             metrics: BTreeMap::new(),
             slices: Vec::new(),
         }
@@ -153,6 +158,9 @@ pub struct TrialMetric {
     pub compared: bool,
 }
 
+/// The name of the only figure of a trial that searched for the peak.
+pub const PEAK_LOAD: &str = "peak_load";
+
 /// The figures of a trial. All times are service times as the client sees them.
 pub const TRIAL_METRICS: &[TrialMetric] = &[
     metric("throughput", "throughput", "op/s", true, true),
@@ -166,6 +174,7 @@ pub const TRIAL_METRICS: &[TrialMetric] = &[
     metric("cpu_machine_us_per_op", "CPU per op, whole machine but the generator", "us", false, false),
     metric("generator_cpu_us_per_op", "generator's CPU per op", "us", false, false),
     metric("failed_share", "failed operations", "share", false, false),
+    metric(PEAK_LOAD, "peak load", "load", true, true),
 ];
 
 const fn metric(

@@ -1,13 +1,18 @@
 //! A study: the question. Factors and their levels, repetitions, load, and the forms it names.
 
 use crate::config::{Fields, Node, Place, Problems, parse};
-use crate::design::{Design, Until, read_arrangement, read_margin};
+use crate::design::{Arrangement, Design, Until, read_arrangement, read_margin};
 use crate::form::{Form, LayerUse};
 use crate::load::LoadProfile;
+use crate::peak::PeakPlan;
+use crate::qos::Qos;
 use crate::workload::{Resources, Workload, update_resources};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::time::Duration;
+
+/// The JSON Schema (draft 2020-12) of study files, less the layers, which [`Catalog`] knows.
+pub const FILE_SCHEMA: &str = include_str!("../assets/study.schema.json");
 
 /// What a study or workload may refer to by name. The binary, which knows every crate, supplies it.
 pub trait Catalog {
@@ -57,6 +62,12 @@ pub struct Study {
     pub from: LoadOrigin,
     /// How operations are started.
     pub load: LoadProfile,
+    /// What a trial must keep, if the study or its workload asks for anything.
+    #[serde(default)]
+    pub qos: Option<Qos>,
+    /// How the greatest load that keeps it is looked for; then `load` is guided by the search.
+    #[serde(default)]
+    pub peak: Option<PeakPlan>,
     /// How long load runs before it counts.
     pub settle: Duration,
     /// How long is measured.
@@ -102,11 +113,22 @@ impl Study {
             .as_ref()
             .map(|workload| catalog.protocol_operations(&workload.protocol.protocol, &workload.protocol.options));
         let operations = operations.unwrap_or_default();
-        let load = fields.require("load", problems).and_then(|node| LoadProfile::read(node, &operations, problems));
+        let qos = fields.get("qos").map(|node| Qos::read(node, &operations, problems));
+        let qos = qos.unwrap_or_else(|| workload.as_ref().and_then(|workload| workload.qos.clone()));
+        let load = fields.require("load", problems);
+        let load = load.and_then(|node| read_load(node, &operations, qos.as_ref(), problems));
+        let (load, peak) = load.map_or((None, None), |(load, peak)| (Some(load), peak));
         let mut times = fields.get("time").and_then(|node| Times::read(node, problems)).unwrap_or_default();
         if let Some(span) = load.as_ref().and_then(LoadProfile::span) {
             // Steps bring their own times.
             (times.settle, times.measure) = (Duration::ZERO, span);
+        }
+        if let Some(peak) = &peak {
+            if arrangement != Arrangement::Blocks {
+                let place = fields.get("design").map_or(root.place, |node| node.place);
+                problems.add(place, "a peak is searched in blocks, each form by itself", "leave 'design' away");
+            }
+            (times.settle, times.measure) = (Duration::ZERO, peak.expected());
         }
         let emulated_blocks = fields.integer("emulated_blocks", 0..=10_000, problems).unwrap_or(1) as u32;
         let forms = fields.require("forms", problems).map(|node| read_forms(node, catalog, problems));
@@ -133,6 +155,8 @@ impl Study {
             at_most,
             from: if origin == Some("host") { LoadOrigin::Host } else { LoadOrigin::Outside },
             load: load?,
+            qos,
+            peak,
             settle: times.settle,
             measure: times.measure,
             timeout: times.timeout,
@@ -173,6 +197,22 @@ fn read_length(fields: &mut Fields, problems: &mut Problems) -> (u32, Option<Dur
         problems.add(node.place, "'at_most' stands here and in 'until'", "write it once");
     }
     (until.blocks, until.at_most.or(at_most), Some(until.half_width))
+}
+
+/// The profile; and the plan of the search, where it is one that a search guides.
+fn read_load(
+    node: &Node,
+    operations: &[String],
+    qos: Option<&Qos>,
+    problems: &mut Problems,
+) -> Option<(LoadProfile, Option<PeakPlan>)> {
+    match node.kind("load", &mut Problems::default()) {
+        Some(("peak", place, value)) => {
+            let (plan, profile) = PeakPlan::read(value, place, operations, qos, problems)?;
+            Some((profile, Some(plan)))
+        }
+        _ => LoadProfile::read(node, operations, problems).map(|profile| (profile, None)),
+    }
 }
 
 struct Times {

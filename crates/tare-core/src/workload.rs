@@ -2,11 +2,15 @@
 
 use crate::bundle::{ExtraFile, Recipe, Source};
 use crate::config::{Fields, Node, Place, Problems, parse};
+use crate::qos::Qos;
 use crate::study::Catalog;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
+
+/// The JSON Schema (draft 2020-12) of workload files, less the protocols, which [`Catalog`] knows.
+pub const FILE_SCHEMA: &str = include_str!("../assets/workload.schema.json");
 
 /// The uid and gid of a service that names none: Debian's `nobody` and `nogroup`.
 pub const NOBODY: u32 = 65_534;
@@ -22,6 +26,9 @@ pub struct Workload {
     pub services: Vec<Service>,
     /// The load's protocol and where it is spoken.
     pub protocol: ProtocolUse,
+    /// What its users expect, unless a study asks for something else.
+    #[serde(default)]
+    pub qos: Option<Qos>,
 }
 
 /// What the load speaks, and to whom.
@@ -138,11 +145,13 @@ impl Workload {
             }
         }
         let protocol = fields.require("load", problems).and_then(|n| read_protocol(n, &services, catalog, problems));
+        let known = protocol.as_ref().map(|spoken| catalog.protocol_operations(&spoken.protocol, &spoken.options));
+        let qos = fields.get("qos").and_then(|node| Qos::read(node, &known.unwrap_or_default(), problems));
         fields.finish(problems);
         if problems.len() > before {
             return None;
         }
-        Some(Workload { name: name?, about, services, protocol: protocol? })
+        Some(Workload { name: name?, about, services, protocol: protocol?, qos })
     }
 
     /// The files whose content the caller must supply: (service, path in the bundle, path on this machine).

@@ -20,6 +20,11 @@ pub(crate) fn unix_s() -> i64 {
     clock_gettime(ClockId::Realtime).tv_sec
 }
 
+/// CLOCK_REALTIME, ns since 1970.
+pub(crate) fn realtime_ns() -> u64 {
+    nanoseconds(clock_gettime(ClockId::Realtime))
+}
+
 /// CPU time of the calling thread, user and system, ns. A system call.
 pub(crate) fn thread_cpu_ns() -> u64 {
     nanoseconds(clock_gettime(ClockId::ThreadCPUTime))

@@ -30,7 +30,7 @@ fn is_inside(address: IpAddr) -> bool {
 }
 
 /// Whether the address belongs to this machine: only then can a socket be bound to it.
-fn is_own(address: IpAddr) -> bool {
+pub fn is_own(address: IpAddr) -> bool {
     !address.is_unspecified() && !address.is_multicast() && UdpSocket::bind((address, 0)).is_ok()
 }
 

@@ -67,6 +67,12 @@ impl Histogram {
         self.total
     }
 
+    /// How many times lie above `value_ns`, or in its bucket and above.
+    pub(crate) fn above(&self, value_ns: u64) -> u64 {
+        let from = (index(value_ns.min(LONGEST_NS)) + 1).max(self.low);
+        self.counts.get(from..=self.high).map_or(0, |counts| counts.iter().sum())
+    }
+
     /// The longest time, ns, exactly; 0 when there is none.
     pub(crate) fn longest(&self) -> u64 {
         self.longest
@@ -179,6 +185,13 @@ mod tests {
             }
             prop_assert_eq!(exported.len(), values.len() as u64);
         }
+    }
+
+    #[test]
+    fn times_above_a_bound_are_counted() {
+        let times = of(&[10, 1_000_000, 1_000_000_000]);
+        assert_eq!([9, 10, 2_000_000, 2_000_000_000].map(|bound| times.above(bound)), [3, 2, 1, 0]);
+        assert_eq!(Histogram::new().above(0), 0);
     }
 
     #[test]

@@ -10,8 +10,10 @@
 mod clock;
 mod endpoint;
 mod engine;
+mod hdr_log;
 mod histogram;
 mod link;
+mod profile;
 mod protocol;
 // Written before the protocols that use all of it.
 #[allow(dead_code, unused_imports)]
@@ -19,5 +21,6 @@ mod script;
 mod search;
 mod serve;
 
+pub use endpoint::is_own as is_own_address;
 pub use protocol::{PROTOCOLS, ProtocolRow, check_needs};
 pub use serve::serve;

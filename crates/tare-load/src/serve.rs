@@ -1,11 +1,13 @@
-//! The load process: a plan in, lines out.
+//! The load process: a plan in, lines out; for a guided load, further orders in.
 
 use crate::endpoint;
 use crate::protocol::{Emit, PROTOCOLS};
-use std::io::{Read, Write};
+use serde::Deserialize;
+use std::io::{BufRead, BufReader, Read, Write};
 use std::process::ExitCode;
+use std::sync::mpsc::{Receiver, channel};
 use tare_core::fault::{Doing, Fault};
-use tare_core::load::{LoadLine, LoadPlan, LoadProfile, LoadSummary};
+use tare_core::load::{LoadLine, LoadOrder, LoadPlan, LoadProfile, LoadSummary};
 
 /// A plan longer than this is not a plan: 16 MiB.
 const PLAN_MAX: u64 = 16 << 20;
@@ -13,26 +15,54 @@ const PLAN_MAX: u64 = 16 << 20;
 const IN_FLIGHT_MAX: u64 = 10_000_000;
 
 /// Carries out the one [`LoadPlan`] on `stdin` and writes [`LoadLine`]s to `stdout`, each flushed; the last is `Done`
-/// or `Failed`. The exit code is a success exactly when it is `Done`.
-pub fn serve(mut stdin: impl Read, mut stdout: impl Write) -> ExitCode {
-    let mut emit = |line: LoadLine| -> Result<(), Fault> {
+/// or `Failed`. A guided load takes [`LoadOrder`]s, one a line, from what follows the plan, and ends when that ends. The
+/// exit code is a success exactly when the last line is `Done`.
+pub fn serve(stdin: impl Read + Send + 'static, mut stdout: impl Write) -> ExitCode {
+    let mut write = |line: LoadLine| -> Result<(), Fault> {
         let mut text = serde_json::to_vec(&line).expect("a line is plain data");
         text.push(b'\n');
         stdout.write_all(&text).and_then(|()| stdout.flush()).doing("write a line for the runner")
     };
-    let last = match read_plan(&mut stdin).and_then(|plan| carry_out(&plan, &mut emit)) {
+    let mut stdin = BufReader::new(stdin);
+    let result = read_plan(&mut stdin).and_then(|plan| {
+        let guided = matches!(plan.profile, LoadProfile::Guided { .. });
+        let orders = guided.then(|| orders(stdin));
+        carry_out(&plan, &mut Emit::new(&mut write, orders))
+    });
+    let last = match result {
         Ok(summary) => LoadLine::Done(Box::new(summary)),
         Err(fault) => LoadLine::Failed(fault),
     };
     let done = matches!(last, LoadLine::Done(_));
     // When nobody reads any more there is nobody to tell but the exit code.
-    if emit(last).is_ok() && done { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    if write(last).is_ok() && done { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
 fn read_plan(stdin: &mut impl Read) -> Result<LoadPlan, Fault> {
-    let mut text = Vec::new();
-    stdin.take(PLAN_MAX).read_to_end(&mut text).doing("read the plan")?;
-    serde_json::from_slice(&text).doing("understand the plan on standard input")
+    // Takes the plan and nothing after it.
+    let mut plan = serde_json::Deserializer::from_reader(stdin.take(PLAN_MAX));
+    LoadPlan::deserialize(&mut plan).doing("understand the plan on standard input")
+}
+
+/// Reads orders in a thread of its own, which nobody waits for: it ends with its input or the process.
+fn orders(mut stdin: impl BufRead + Send + 'static) -> Receiver<LoadOrder> {
+    let (sender, orders) = channel();
+    std::thread::spawn(move || {
+        let mut line = String::new();
+        loop {
+            line.clear();
+            match stdin.read_line(&mut line) {
+                Ok(0) | Err(_) => return,
+                Ok(_) if line.trim().is_empty() => {}
+                // What cannot be understood ends the load, as its other end has lost its way.
+                Ok(_) => match serde_json::from_str(line.trim()) {
+                    Ok(order) if sender.send(order).is_ok() => {}
+                    _ => return,
+                },
+            }
+        }
+    });
+    orders
 }
 
 fn carry_out(plan: &LoadPlan, emit: &mut Emit<'_>) -> Result<LoadSummary, Fault> {
@@ -42,9 +72,6 @@ fn carry_out(plan: &LoadPlan, emit: &mut Emit<'_>) -> Result<LoadSummary, Fault>
             .remedy(format!("use one of {}", known.join(", ")))
     })?;
     if let LoadProfile::Closed { connections, pipeline } = plan.profile {
-        if connections == 0 || pipeline == 0 || plan.timeout.is_zero() {
-            return Err(Fault::new("connections, pipeline and timeout must be above 0"));
-        }
         if u64::from(connections) * u64::from(pipeline) > IN_FLIGHT_MAX {
             let message =
                 format!("{connections} connections of {pipeline} operations are more than {IN_FLIGHT_MAX} in flight");

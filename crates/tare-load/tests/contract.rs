@@ -1,12 +1,15 @@
 //! What every protocol owes: the same peers, well and badly behaved, behind each row of the table.
 
 use std::collections::BTreeMap;
-use std::io::{Read, Write};
+use std::io::{Cursor, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::time::{Duration, Instant};
 use tare_core::config::{Problems, parse};
 use tare_core::fault::Fault;
-use tare_core::load::{LoadLine, LoadPlan, LoadProfile, LoadSummary, LoadTask, SecondRow};
+use tare_core::load::{
+    Arrivals, Behaviour, Distribution, LoadLine, LoadPlan, LoadProfile, LoadSummary, LoadTask, Pause, SecondRow,
+    UserConnections,
+};
 use tare_core::units::CpuSet;
 use tare_load::PROTOCOLS;
 
@@ -126,7 +129,7 @@ fn plan(protocol: &str, options: &str, endpoint: SocketAddr) -> LoadPlan {
 fn drive(plan: &LoadPlan) -> (Vec<SecondRow>, Result<LoadSummary, Fault>) {
     let mut out = Vec::new();
     // Whether it succeeded is told by the last line as well.
-    let _ = tare_load::serve(serde_json::to_vec(plan).unwrap().as_slice(), &mut out);
+    let _ = tare_load::serve(Cursor::new(serde_json::to_vec(plan).unwrap()), &mut out);
     let (mut rows, mut end) = (Vec::new(), None);
     for line in out.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
         assert!(end.is_none(), "a line after the last");
@@ -138,6 +141,21 @@ fn drive(plan: &LoadPlan) -> (Vec<SecondRow>, Result<LoadSummary, Fault>) {
         }
     }
     (rows, end.expect("no last line"))
+}
+
+/// One of each kind of load.
+fn profiles() -> Vec<LoadProfile> {
+    let open = LoadProfile::Open { rate: 200.0, arrivals: Arrivals::Poisson, connections: 5, in_flight: 1000 };
+    let users = |connections| LoadProfile::Users {
+        users: 20,
+        behaviour: Behaviour::Mix,
+        pause: Pause::Think(Distribution::Constant(Duration::from_millis(50))),
+        connections,
+        ramp: Duration::ZERO,
+    };
+    let kinds = [UserConnections::Own, UserConnections::Shared(5), UserConnections::Fresh];
+    let closed = LoadProfile::Closed { connections: 3, pipeline: 1 };
+    [closed, open].into_iter().chain(kinds.map(users)).collect()
 }
 
 /// Runs against a peer that answers nothing rightly and returns the names of what failed.
@@ -174,13 +192,15 @@ fn a_right_reply_is_counted_once_and_timed() {
 #[test]
 fn wrong_replies_have_names() {
     for dialect in &DIALECTS {
-        let named = |text| failures(dialect, Manner::Answer(text), |_| ());
-        assert_eq!(named(dialect.wrong), ["wrong reply"], "{}", dialect.protocol);
-        if let Some(error) = dialect.error {
-            assert_eq!(named(error), ["error reply"], "{}", dialect.protocol);
-        }
-        if let Some(garbage) = dialect.garbage {
-            assert_eq!(named(garbage), ["garbage reply"], "{}", dialect.protocol);
+        for profile in profiles() {
+            let named = |text| failures(dialect, Manner::Answer(text), |plan| plan.profile = profile.clone());
+            assert_eq!(named(dialect.wrong), ["wrong reply"], "{} {profile:?}", dialect.protocol);
+            if let Some(error) = dialect.error {
+                assert_eq!(named(error), ["error reply"], "{} {profile:?}", dialect.protocol);
+            }
+            if let Some(garbage) = dialect.garbage {
+                assert_eq!(named(garbage), ["garbage reply"], "{} {profile:?}", dialect.protocol);
+            }
         }
     }
 }
@@ -188,14 +208,80 @@ fn wrong_replies_have_names() {
 #[test]
 fn missing_replies_have_names() {
     for dialect in &DIALECTS {
-        assert_eq!(
-            failures(dialect, Manner::Silent, |plan| plan.timeout = Duration::from_millis(50)),
-            ["timed out"],
-            "{}",
-            dialect.protocol
-        );
-        let cut = failures(dialect, Manner::CutOff(dialect.right), |_| ());
-        assert!(cut.iter().all(|name| name == "closed by server" || name == "connection reset"), "{cut:?}");
+        for profile in profiles() {
+            let silent = failures(dialect, Manner::Silent, |plan| {
+                (plan.timeout, plan.profile) = (Duration::from_millis(50), profile.clone());
+            });
+            assert_eq!(silent, ["timed out"], "{} {profile:?}", dialect.protocol);
+            let cut = failures(dialect, Manner::CutOff(dialect.right), |plan| plan.profile = profile.clone());
+            let named = |name: &String| name == "closed by server" || name == "connection reset";
+            assert!(cut.iter().all(named), "{cut:?} {profile:?}");
+        }
+    }
+}
+
+/// A peer that answers rightly, goes away for a while with everything it holds, and comes back.
+fn restarted(text: &'static str) -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    std::thread::spawn(move || {
+        let serve = |listener: &TcpListener, span: Duration| {
+            let until = Instant::now() + span;
+            listener.set_nonblocking(true).unwrap();
+            let (mut peers, mut request) = (Vec::new(), [0; 4096]);
+            while Instant::now() < until {
+                peers.extend(listener.accept().ok().map(|(peer, _)| {
+                    peer.set_nonblocking(true).unwrap();
+                    peer
+                }));
+                peers.retain_mut(|peer| match peer.read(&mut request) {
+                    Ok(0) => false,
+                    Ok(_) => peer.write_all(text.as_bytes()).is_ok(),
+                    Err(error) => error.kind() == std::io::ErrorKind::WouldBlock,
+                });
+                std::thread::sleep(Duration::from_micros(500));
+            }
+        };
+        serve(&listener, Duration::from_millis(400));
+        drop(listener);
+        std::thread::sleep(Duration::from_millis(200));
+        // The port is free again as soon as the kernel has let go of the old connections.
+        let listener = loop {
+            match reuse(address) {
+                Ok(listener) => break listener,
+                Err(_) => std::thread::sleep(Duration::from_millis(10)),
+            }
+        };
+        serve(&listener, Duration::from_secs(20));
+    });
+    address
+}
+
+fn reuse(address: SocketAddr) -> std::io::Result<TcpListener> {
+    let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None)?;
+    socket.set_reuse_address(true)?;
+    socket.bind(&address.into())?;
+    socket.listen(128)?;
+    Ok(socket.into())
+}
+
+#[test]
+fn a_server_that_restarts_is_named_failures_and_then_answers_again() {
+    for dialect in &DIALECTS {
+        for profile in profiles() {
+            let mut plan = plan(dialect.protocol, dialect.options, restarted(dialect.right));
+            plan.profile = profile.clone();
+            plan.measure = Duration::from_millis(1200);
+            let began = Instant::now();
+            let summary = drive(&plan).1.unwrap_or_else(|fault| panic!("{profile:?}: {fault}"));
+            assert!(began.elapsed() < plan.settle + plan.measure + 2 * plan.timeout);
+            let errors: u64 = summary.failures.values().sum();
+            let named = ["closed by server", "connection reset", "connection refused", "timed out"];
+            assert!(errors > 0 || matches!(profile, LoadProfile::Open { .. }), "{profile:?} {summary:?}");
+            assert!(summary.failures.keys().all(|name| named.contains(&name.as_str())), "{profile:?} {summary:?}");
+            let count: u64 = summary.operations.values().map(|operation| operation.count).sum();
+            assert!(count > 20, "{profile:?} {summary:?}");
+        }
     }
 }
 
@@ -203,12 +289,15 @@ fn missing_replies_have_names() {
 fn an_endless_reply_is_given_up() {
     for dialect in &DIALECTS {
         let (start, more) = dialect.endless;
-        let names = failures(dialect, Manner::Endless(start, more), |plan| {
-            plan.profile = LoadProfile::Closed { connections: 1, pipeline: 1 };
-            (plan.measure, plan.timeout) = (Duration::from_secs(4), Duration::from_secs(2));
-        });
-        // On a slow machine the time is up before the length is.
-        assert!(names.iter().all(|name| name == "reply too large" || name == "timed out"), "{names:?}");
+        let open = LoadProfile::Open { rate: 1.0, arrivals: Arrivals::Constant, connections: 1, in_flight: 10 };
+        for profile in [LoadProfile::Closed { connections: 1, pipeline: 1 }, open] {
+            let names = failures(dialect, Manner::Endless(start, more), |plan| {
+                plan.profile = profile.clone();
+                (plan.measure, plan.timeout) = (Duration::from_secs(4), Duration::from_secs(2));
+            });
+            // On a slow machine the time is up before the length is.
+            assert!(names.iter().all(|name| name == "reply too large" || name == "timed out"), "{names:?}");
+        }
     }
 }
 
@@ -233,11 +322,20 @@ fn closed_port() -> SocketAddr {
 fn a_refused_connection_ends_the_run_with_a_fault_that_names_it() {
     for dialect in &DIALECTS {
         let mut plan = plan(dialect.protocol, dialect.options, closed_port());
-        for task in [LoadTask::Ready, LoadTask::Run] {
-            plan.task = task;
-            let fault = drive(&plan).1.unwrap_err();
-            let text = fault.message.to_lowercase();
-            assert!(text.contains("refused") && text.contains(&plan.endpoint.to_string()), "{fault}");
+        for (task, profile) in
+            [LoadTask::Ready, LoadTask::Run].into_iter().flat_map(|t| profiles().into_iter().map(move |p| (t, p)))
+        {
+            (plan.task, plan.profile) = (task, profile.clone());
+            match drive(&plan).1 {
+                Err(fault) => {
+                    let text = fault.message.to_lowercase();
+                    assert!(text.contains("refused") && text.contains(&plan.endpoint.to_string()), "{fault}");
+                }
+                // Where each operation makes its connection it is the operations that fail.
+                Ok(summary) => {
+                    assert_eq!(summary.failures.keys().collect::<Vec<_>>(), ["connection refused"], "{profile:?}");
+                }
+            }
         }
     }
 }

@@ -7,6 +7,8 @@ mod figures;
 mod gate;
 mod html;
 mod json;
+mod peaks;
+mod scaling;
 mod series;
 mod svg;
 mod terminal;
@@ -15,6 +17,7 @@ mod words;
 pub use compare::{compare, compare_json};
 pub use gate::Gate;
 pub use json::schema;
+pub use scaling::scaling_text;
 pub use series::{series_summary, series_text};
 
 use tare_core::fault::Fault;

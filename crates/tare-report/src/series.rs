@@ -3,7 +3,6 @@
 use std::fmt::Write;
 use tare_stats::{
     CHANGE_P, CHANGE_SHARE, CHANGE_VALUES_MIN, CHANGE_WINDOW, Series, SeriesChange, SeriesPoint, percent_text,
-    ratio_text,
 };
 
 /// Says every series with its change points, oldest record first.

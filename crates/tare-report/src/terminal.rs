@@ -2,6 +2,7 @@
 
 use crate::Style;
 use crate::figures::plain_quantity;
+use crate::peaks::peaks;
 use crate::words;
 use tare_core::fault::Fault;
 use tare_core::record::Record;
@@ -21,6 +22,7 @@ pub(crate) fn render(record: &Record, analysis: &Analysis, style: &Style) -> Res
     let mut page = Page { text: String::new(), style: Style { width: style.width.max(WIDTH_MIN), ..*style } };
     heading(&mut page, record);
     table(&mut page, analysis);
+    peak_loads(&mut page, record, analysis);
     footing(&mut page, analysis);
     Ok(page.text)
 }
@@ -160,6 +162,22 @@ fn table(page: &mut Page, analysis: &Analysis) {
             baseline_row(page, arm, &metrics);
         } else {
             form_row(page, analysis, arm, &metrics);
+        }
+    }
+}
+
+/// The peaks in absolute terms, where they were searched.
+fn peak_loads(page: &mut Page, record: &Record, analysis: &Analysis) {
+    let found = peaks(record, analysis);
+    if found.is_empty() {
+        return;
+    }
+    page.blank();
+    page.row("peak load", Ink::Dim, &[]);
+    for peaks in found {
+        page.paragraph(0, 4, &format!("{}: {}", peaks.arm.name, peaks.words()), Ink::Plain);
+        for warning in peaks.warnings() {
+            page.paragraph(4, 4, warning, Ink::Warning);
         }
     }
 }

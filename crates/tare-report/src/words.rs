@@ -1,6 +1,6 @@
 //! Sentences that several formats say.
 
-use tare_core::record::Record;
+use tare_core::record::{PEAK_LOAD, Record};
 use tare_core::study::LoadOrigin;
 use tare_stats::{Analysis, Arm, MetricAnalysis, Ratio, ServiceBits, Verdict, percent_text, ratio_text};
 
@@ -17,6 +17,13 @@ pub(crate) fn load(record: &Record) -> String {
 pub(crate) fn design(record: &Record) -> String {
     let study = &record.header.study;
     let blocks = if study.repeat == 1 { "1 block".to_owned() } else { format!("{} blocks", study.repeat) };
+    if let Some(plan) = &study.peak {
+        let qos = study.qos.as_ref().map(tare_core::qos::Qos::describe).unwrap_or_default();
+        let window = plan.window.as_secs_f64();
+        return format!(
+            "{blocks}, each trial a search for the greatest load that keeps {qos}, in windows of {window} s"
+        );
+    }
     let (measure, settle) = (study.measure.as_secs_f64(), study.settle.as_secs_f64());
     format!("{blocks}, {measure} s measured after {settle} s of settling")
 }
@@ -71,7 +78,11 @@ pub(crate) fn headlines(analysis: &Analysis) -> Vec<Headline> {
 fn headline(analysis: &Analysis, arm: &Arm) -> Headline {
     let (name, baseline) = (&arm.name, &analysis.baseline);
     let alone = |sentence: String| Headline { sentence, rest: String::new() };
-    let Some(throughput) = ratio(analysis, "throughput", name) else {
+    // A search for the peak measures nothing else.
+    let searched = analysis.metrics.first().is_some_and(|metric| metric.name == PEAK_LOAD);
+    let (metric, verb, what) =
+        if searched { (PEAK_LOAD, "carries", "peak load") } else { ("throughput", "serves", "operations per second") };
+    let Some(throughput) = ratio(analysis, metric, name) else {
         let why = arm.reasons.first();
         let why = why.map_or_else(|| "no trial was measured beside the baseline".into(), |r| r.why.message.clone());
         return alone(format!("{name} was not measured: {why}."));
@@ -79,14 +90,14 @@ fn headline(analysis: &Analysis, arm: &Arm) -> Headline {
     let figure = ratio_text(throughput.ratio, throughput.interval);
     if arm.emulated.is_some() {
         return alone(format!(
-            "{name} ran EMULATED: {figure} times {baseline}'s operations per second, which is no claim about the real thing."
+            "{name} ran EMULATED: {figure} times {baseline}'s {what}, which is no claim about the real thing."
         ));
     }
     let sentence = match throughput.verdict {
         Verdict::Better | Verdict::Worse => {
-            format!("{name} serves {figure} times {baseline}'s operations per second.")
+            format!("{name} {verb} {figure} times {baseline}'s {what}.")
         }
-        _ => format!("{name}, operations per second: {}.", throughput.words),
+        _ => format!("{name}, {what}: {}.", throughput.words),
     };
     let rest: Vec<String> = compared(analysis).skip(1).filter_map(|metric| clause(metric, name)).collect();
     let rest = if rest.is_empty() { String::new() } else { format!("Also certain: {}.", rest.join(", ")) };

@@ -4,9 +4,12 @@ mod sample;
 
 use sample::record;
 use serde_json::Value;
+use tare_core::load::{LoadProfile, WindowCounts, WindowRow};
 use tare_core::record::Record;
-use tare_report::{Gate, compare_json, series_summary, series_text};
-use tare_stats::{Bounds, GateOutcome, Interval, Series, SeriesPoint, analyse, conditions, gate};
+use tare_report::{Gate, compare_json, scaling_text, series_summary, series_text};
+use tare_stats::{
+    Bounds, GateOutcome, Interval, Series, SeriesPoint, analyse, conditions, gate, scaling_of_records, scaling_of_steps,
+};
 
 /// The sample with another kernel, and a form whose throughput is `factor` times what it was.
 fn later(factor: f64) -> Record {
@@ -104,4 +107,62 @@ fn a_short_series_says_how_many_records_it_takes() {
     let text = series_text(&[series(3)]);
     assert!(text.contains("3 record(s): a change is looked for from 12 on"), "{text}");
     assert_eq!(series_summary(&[series(3)]), "");
+}
+
+/// The sample as if its load had gone up in steps of connections.
+fn swept() -> Record {
+    const LEVELS: [f64; 7] = [1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0];
+    let mut record = record();
+    let of = Box::new(LoadProfile::Closed { connections: 64, pipeline: 1 });
+    let second = std::time::Duration::from_secs(1);
+    let levels = LEVELS.to_vec();
+    record.header.study.load = LoadProfile::Steps { of, levels, ramp: second, settle: second, measure: second };
+    for trial in &mut record.trials {
+        let (form, block) = (trial.record.trial.form.clone(), u64::from(trial.record.trial.block));
+        let Some(load) = trial.record.load.as_mut() else { continue };
+        let window = |(number, level): (usize, &f64)| {
+            let n = *level;
+            let cliff = if form == "container-hostnet" && n > 8.0 { 0.5 } else { 1.0 };
+            let noise = 1.0 + 0.01 * (((number as u64 * 5 + block * 3) % 7) as f64 / 7.0 - 0.5);
+            let throughput = cliff * noise * 5_000.0 * n / (1.0 + 0.05 * (n - 1.0) + 0.001 * n * (n - 1.0));
+            let counts = WindowCounts { answered: (10.0 * throughput) as u64, ..Default::default() };
+            WindowRow {
+                number: number as u64,
+                level: n,
+                to_ns: 10_000_000_000,
+                operations: [("get".to_owned(), counts)].into(),
+                ..Default::default()
+            }
+        };
+        load.windows = LEVELS.iter().enumerate().map(window).collect();
+    }
+    record
+}
+
+#[test]
+fn how_throughput_scales() {
+    let all = scaling_of_steps(&swept()).unwrap();
+    assert!(all.iter().all(|scaling| scaling.form != "vm"), "an emulated form makes no claim");
+    let text = scaling_text(&all);
+    assert!(text.lines().all(|line| line.chars().count() <= 110), "{text}");
+    insta::assert_snapshot!("scaling", text);
+    assert!(scaling_of_steps(&record()).unwrap_err().contains("no steps"));
+}
+
+#[test]
+fn records_of_several_numbers_of_instances_make_a_sweep() {
+    let with = |factor: f64| {
+        let mut record = record();
+        for trial in &mut record.trials {
+            trial.record.metrics.entry("throughput".into()).and_modify(|value| *value *= factor);
+        }
+        record
+    };
+    let records: Vec<(f64, Record)> = [1.0_f64, 2.0, 4.0, 8.0].map(|n| (n, with(n.powf(0.9)))).into();
+    let all = scaling_of_records(&records, "instances");
+    let native = all.iter().find(|scaling| scaling.form == "native").unwrap();
+    assert_eq!((native.of.as_str(), native.scaling.blocks), ("instances", 5));
+    assert!((native.scaling.levels[3].efficiency - 8f64.powf(-0.1)).abs() < 1e-9);
+    assert!(native.scaling.levels[3].efficiency_interval.unwrap().high < 1.0);
+    assert!(native.scaling.cautions[0].contains("apart from each other"));
 }

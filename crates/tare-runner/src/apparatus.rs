@@ -7,7 +7,7 @@ use std::time::Duration;
 use tare_core::fault::Fault;
 use tare_core::form::Form;
 use tare_core::host::{Host, OpenError, ServiceStart};
-use tare_core::load::{LoadPlan, LoadSummary, SecondRow};
+use tare_core::load::{LoadOrder, LoadPlan, LoadSummary, SecondRow, WindowRow};
 
 /// The outside world, as far as a run needs it.
 pub trait Apparatus {
@@ -16,6 +16,21 @@ pub trait Apparatus {
     /// # Errors
     /// [`OpenError::Unavailable`] when this machine cannot have the form. On any error nothing is left open.
     fn open_form(&mut self, label: &str, form: &Form, services: &[ServiceStart]) -> Result<Box<dyn Host>, OpenError>;
+
+    /// The same for a form that is to stand beside others, at `place`, from 1 on.
+    ///
+    /// # Errors
+    /// See [`Apparatus::open_form`].
+    fn open_beside(
+        &mut self,
+        label: &str,
+        place: u8,
+        form: &Form,
+        services: &[ServiceStart],
+    ) -> Result<Box<dyn Host>, OpenError> {
+        let _ = place;
+        self.open_form(label, form, services)
+    }
 
     /// Whether a TCP connection from where the load comes from is accepted now.
     fn reachable(&mut self, endpoint: SocketAddr) -> bool;
@@ -32,6 +47,22 @@ pub trait Apparatus {
         stop: &Stop,
         each_second: &mut dyn FnMut(&SecondRow),
     ) -> Result<LoadSummary, Fault>;
+
+    /// The same for a guided profile: `next` is asked for the first order, and for another after each window, until it
+    /// says [`LoadOrder::End`].
+    ///
+    /// # Errors
+    /// Why the plan was not carried out; always, where a load cannot be guided.
+    fn guide(
+        &mut self,
+        _plan: &LoadPlan,
+        _limit: Duration,
+        _stop: &Stop,
+        _each_second: &mut dyn FnMut(&SecondRow),
+        _next: &mut dyn FnMut(Option<&WindowRow>) -> LoadOrder,
+    ) -> Result<LoadSummary, Fault> {
+        Err(Fault::new("this apparatus cannot guide a load"))
+    }
 }
 
 /// Raised when the user wants the run to end: the trial under way is taken down, nothing new is started.

@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 use tare_core::load::SecondRow;
+use tare_core::peak::PeakWindow;
 use tare_core::plan::PlannedTrial;
 use tare_core::trial::{Outcome, Stage};
 
@@ -31,10 +32,27 @@ pub enum Event {
         /// Which.
         stage: Stage,
     },
+    /// A trial whose block stands side by side gets its next slice of load.
+    SliceStarted {
+        /// Which.
+        trial: PlannedTrial,
+    },
     /// A second of load is over.
     Second {
         /// What it brought.
         row: SecondRow,
+    },
+    /// A search for the peak judged a level.
+    Held {
+        /// The window.
+        window: PeakWindow,
+        /// The unit of levels.
+        unit: String,
+    },
+    /// A search for the peak is over.
+    Searched {
+        /// What it came to, in words.
+        words: String,
     },
     /// A trial is over and on disk.
     TrialEnded {

@@ -4,9 +4,12 @@
 //! source, reads no clock but the one it is handed, and starts no process itself, so that its order of doing things
 //! is tested without root.
 
+mod again;
+mod alternate;
 mod apparatus;
 mod clock;
 mod event;
+mod peak;
 mod record_dir;
 mod run;
 mod trial;

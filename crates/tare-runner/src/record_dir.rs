@@ -124,11 +124,8 @@ pub fn read_record(path: &Path) -> Result<Record, Fault> {
     }
     let header: Header = serde_json::from_value(raw).doing(format!("read {}: it is damaged", header_path.display()))?;
     let mut trials = Vec::new();
-    for planned in &header.plan {
-        let folder = trial_dir(path, planned.index);
-        if !folder.join("trial.json").exists() {
-            continue;
-        }
+    for index in trial_numbers(path)? {
+        let folder = trial_dir(path, index);
         let record: TrialRecord = read_json(&folder.join("trial.json"))?;
         let seconds = read_lines(&folder.join("seconds.jsonl"))?;
         let telemetry = read_lines(&folder.join("telemetry.jsonl"))?;
@@ -137,6 +134,16 @@ pub fn read_record(path: &Path) -> Result<Record, Fault> {
     let end_path = path.join("end.json");
     let end = if end_path.exists() { Some(read_json(&end_path)?) } else { None };
     Ok(Record { header, trials, end })
+}
+
+/// The numbers of the trials on disk: those of the plan, and of blocks that were run again.
+fn trial_numbers(path: &Path) -> Result<Vec<u32>, Fault> {
+    let folder = path.join("trials");
+    let entries = fs::read_dir(&folder).doing(format!("list {}", folder.display()))?;
+    let number = |entry: fs::DirEntry| entry.file_name().to_str()?.parse::<u32>().ok();
+    let mut numbers: Vec<u32> = entries.filter_map(|entry| number(entry.ok()?)).collect();
+    numbers.sort_unstable();
+    Ok(numbers)
 }
 
 fn trial_dir(path: &Path, index: u32) -> PathBuf {

@@ -1,16 +1,20 @@
 //! A run: the plan carried out, block by block.
 
+use crate::again::Outcomes;
+use crate::alternate::{Around, BlockInputs, run_alternate};
 use crate::trial::{TrialInputs, run_trial};
-use crate::{Apparatus, Clock, Event, RecordDir, Stop, Subscriber};
+use crate::{Apparatus, Clock, Event, RecordDir, Stop, Subscriber, read_record};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
+use tare_core::design::{Arrangement, Slices};
 use tare_core::fault::Fault;
 use tare_core::host::MappedFile;
-use tare_core::plan::PlannedTrial;
-use tare_core::record::{End, Header, TrialData, TrialRecord};
+use tare_core::plan::{PlannedTrial, blocks, plan_again};
+use tare_core::record::{End, Header, PRECISE_ENOUGH, TrialData, TrialRecord};
 use tare_core::study::Study;
 use tare_core::trial::Outcome;
 use tare_core::units::CpuSet;
+use tare_stats::{is_look, precise_enough};
 
 /// How a run ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -21,6 +25,8 @@ pub enum Ending {
     Interrupted,
     /// Another block would have gone beyond the time given.
     BudgetSpent,
+    /// The intervals are as narrow as the study wanted them.
+    PreciseEnough,
 }
 
 impl Ending {
@@ -30,6 +36,7 @@ impl Ending {
             Ending::Complete => "complete",
             Ending::Interrupted => "interrupted",
             Ending::BudgetSpent => "budget spent",
+            Ending::PreciseEnough => PRECISE_ENOUGH,
         }
     }
 }
@@ -48,6 +55,15 @@ pub struct Run<'a> {
     pub done: Vec<TrialRecord>,
 }
 
+/// What a run has to do with while it is carried out.
+struct Doing<'a> {
+    apparatus: &'a mut dyn Apparatus,
+    clock: &'a dyn Clock,
+    stop: &'a Stop,
+    subscriber: Subscriber<'a>,
+    began: Duration,
+}
+
 /// What a trial takes beyond settling and measuring, until one of its form was timed: deployment and the rest.
 const OVERHEAD_GUESS: Duration = Duration::from_secs(3);
 /// The same for a form whose host is emulated.
@@ -60,7 +76,10 @@ pub fn estimate(study: &Study, plan: &[PlannedTrial], emulated: &[String]) -> Du
 
 fn guess(study: &Study, emulated: bool) -> Duration {
     let overhead = if emulated { OVERHEAD_GUESS_EMULATED } else { OVERHEAD_GUESS };
-    study.settle + study.measure + overhead
+    let Arrangement::Alternate(slices) = study.design.arrangement else {
+        return study.settle + study.measure + overhead;
+    };
+    study.settle + slices.rounds(study.measure) * (slices.settle + slices.measure) + overhead
 }
 
 impl Run<'_> {
@@ -75,86 +94,194 @@ impl Run<'_> {
         stop: &Stop,
         subscriber: Subscriber,
     ) -> Result<Ending, Fault> {
-        let began = clock.now();
         self.record.reopen()?;
         let mut state = Progress::from(&self.done);
         let trials = self.header.plan.len() as u32;
         self.tell(clock, subscriber, &Event::RunStarted { trials, done: self.done.len() as u32 })?;
-        let plan = self.header.plan.clone();
-        let mut ending = Ending::Complete;
-        let mut block = None;
-        for (at, planned) in plan.iter().enumerate() {
-            if self.record.has_trial(planned.index) {
-                continue;
-            }
-            if stop.raised() {
-                ending = Ending::Interrupted;
-                break;
-            }
-            if block != Some(planned.block) {
-                block = Some(planned.block);
-                let rest = plan[at..].iter().filter(|trial| trial.block == planned.block);
-                let needed: Duration = rest.map(|trial| self.expected(&state, trial)).sum();
-                let spent = clock.now().saturating_sub(began);
-                let over = self.header.study.at_most.is_some_and(|most| spent + needed > most);
-                if over && !state.expected.is_empty() {
-                    ending = Ending::BudgetSpent;
-                    break;
-                }
-            }
-            let left = plan[at..].iter().map(|trial| self.expected(&state, trial)).sum();
-            let blocks = self.header.study.repeat;
-            self.tell(clock, subscriber, &Event::TrialStarted { trial: planned.clone(), blocks, left })?;
-            let trial_began = clock.now();
-            let Some(data) = self.one(planned, &state, apparatus, clock, stop, subscriber) else {
-                ending = Ending::Interrupted;
-                break;
-            };
-            self.record.write_trial(&data)?;
-            state.note(&data.record, clock.now().saturating_sub(trial_began));
-            let metric = |name: &str| data.record.metrics.get(name).copied();
-            let event = Event::TrialEnded {
-                trial: planned.clone(),
-                outcome: data.record.outcome.clone(),
-                throughput: metric("throughput"),
-                p99_us: metric("p99_us"),
-            };
-            self.tell(clock, subscriber, &event)?;
+        let mut doing = Doing { apparatus, clock, stop, subscriber, began: clock.now() };
+        let mut ending = self.planned_blocks(&mut state, &mut doing)?;
+        if ending.is_none_or(|ending| ending == Ending::PreciseEnough) {
+            ending = self.blocks_again(&mut state, &mut doing)?.or(ending);
         }
-        self.record.write_end(&End { ended: clock.timestamp(), how: ending.word().to_owned() })?;
-        self.tell(clock, subscriber, &Event::RunEnded { how: ending.word().to_owned() })?;
-        Ok(ending)
+        let how = ending.unwrap_or(Ending::Complete).word().to_owned();
+        self.record.write_end(&End { ended: clock.timestamp(), how: how.clone() })?;
+        self.tell(clock, doing.subscriber, &Event::RunEnded { how })?;
+        Ok(ending.unwrap_or(Ending::Complete))
     }
 
-    fn one(
-        &self,
-        planned: &PlannedTrial,
-        state: &Progress,
-        apparatus: &mut dyn Apparatus,
-        clock: &dyn Clock,
-        stop: &Stop,
-        subscriber: Subscriber,
-    ) -> Option<TrialData> {
-        let header = self.header;
-        let form_state = &header.forms[&planned.form];
-        if let Some(why) = &form_state.unavailable {
-            return Some(skipped(planned, why, clock));
+    /// The blocks of the plan, in their order. Why the run must not go on, if it must not.
+    fn planned_blocks(&mut self, state: &mut Progress, doing: &mut Doing) -> Result<Option<Ending>, Fault> {
+        let plan = self.header.plan.clone();
+        for block in 0..blocks(&plan) {
+            let trials: Vec<PlannedTrial> = plan.iter().filter(|trial| trial.block == block).cloned().collect();
+            if trials.iter().all(|trial| self.record.has_trial(trial.index)) {
+                continue;
+            }
+            let later: Duration =
+                plan.iter().filter(|trial| trial.block > block).map(|trial| self.expected(state, trial)).sum();
+            let ending = self.block(&trials, later, state, doing)?;
+            if ending.is_some() {
+                return Ok(ending);
+            }
+            if self.header.study.design.half_width.is_some() && is_look(self.rounds(block)) {
+                let record = read_record(self.record.path())?;
+                if precise_enough(&record) {
+                    return Ok(Some(Ending::PreciseEnough));
+                }
+            }
         }
+        Ok(None)
+    }
+
+    /// How many times every form was measured when `block` is done. In a duet a round is several blocks; 0 in the midst
+    /// of one.
+    fn rounds(&self, block: u32) -> u32 {
+        let in_round = blocks(&self.header.plan) / self.header.study.repeat.max(1);
+        if (block + 1).is_multiple_of(in_round.max(1)) { (block + 1) / in_round.max(1) } else { 0 }
+    }
+
+    /// Runs blocks with void or failed trials again, as far as that is allowed.
+    fn blocks_again(&mut self, state: &mut Progress, doing: &mut Doing) -> Result<Option<Ending>, Fault> {
+        let plan = &self.header.plan;
+        let (mut block, mut index) = (blocks(plan), plan.len() as u32);
+        loop {
+            // What a killed run left of a second run is completed first.
+            let of = state.again.get(&block).copied().or_else(|| state.outcomes.next());
+            let Some(of) = of else { return Ok(None) };
+            let trials = plan_again(&self.header.plan, of, block, index, self.header.seed);
+            if trials.iter().any(|trial| !self.record.has_trial(trial.index)) {
+                let ending = self.block(&trials, Duration::ZERO, state, doing)?;
+                if ending.is_some() {
+                    return Ok(ending);
+                }
+            }
+            (block, index) = (block + 1, index + trials.len() as u32);
+        }
+    }
+
+    /// The trials of one block that are not on disk yet. Why the run must not go on, if it must not.
+    fn block(
+        &mut self,
+        trials: &[PlannedTrial],
+        later: Duration,
+        state: &mut Progress,
+        doing: &mut Doing,
+    ) -> Result<Option<Ending>, Fault> {
+        let open: Vec<&PlannedTrial> = trials.iter().filter(|trial| !self.record.has_trial(trial.index)).collect();
+        let needed: Duration = open.iter().map(|trial| self.expected(state, trial)).sum();
+        let spent = doing.clock.now().saturating_sub(doing.began);
+        let over = self.header.study.at_most.is_some_and(|most| spent + needed > most);
+        if over && !state.expected.is_empty() {
+            return Ok(Some(Ending::BudgetSpent));
+        }
+        if let Arrangement::Alternate(slices) = self.header.study.design.arrangement {
+            return self.side_by_side(&open, slices, needed + later, state, doing);
+        }
+        for (at, planned) in open.iter().enumerate() {
+            if doing.stop.raised() {
+                return Ok(Some(Ending::Interrupted));
+            }
+            let left = later + open[at..].iter().map(|trial| self.expected(state, trial)).sum::<Duration>();
+            self.announce(planned, left, doing)?;
+            let trial_began = doing.clock.now();
+            let Some(data) = self.one(planned, state, doing) else { return Ok(Some(Ending::Interrupted)) };
+            let took = doing.clock.now().saturating_sub(trial_began);
+            self.keep(&data, took, state, doing)?;
+        }
+        Ok(None)
+    }
+
+    /// The trials of a block whose forms stand side by side. They belong together: if a killed run left some of them,
+    /// the others would be measured at another time, and are left out.
+    fn side_by_side(
+        &mut self,
+        open: &[&PlannedTrial],
+        slices: Slices,
+        left: Duration,
+        state: &mut Progress,
+        doing: &mut Doing,
+    ) -> Result<Option<Ending>, Fault> {
+        let Some(first) = open.first() else { return Ok(None) };
+        if doing.stop.raised() {
+            return Ok(Some(Ending::Interrupted));
+        }
+        let (block, again) = (first.block, first.again);
+        let whole = self.header.plan.iter().filter(|trial| trial.block == again.unwrap_or(block)).count();
+        if open.len() < whole {
+            let why = Fault::new("the run was killed while the trials of this block were written down");
+            for planned in open {
+                self.keep(&skipped(planned, &why, doing.clock), Duration::ZERO, state, doing)?;
+            }
+            return Ok(None);
+        }
+        self.announce(first, left, doing)?;
+        let began = doing.clock.now();
+        let there = |planned: &&&PlannedTrial| self.header.forms[&planned.form].unavailable.is_none();
+        let inputs: Vec<TrialInputs> = open.iter().filter(there).map(|planned| self.inputs(planned, state)).collect();
+        let seed = self.header.seed;
+        let subscriber = &mut *doing.subscriber;
+        let mut tell = |event| subscriber(&event);
+        let mut around = Around { apparatus: doing.apparatus, clock: doing.clock, stop: doing.stop, tell: &mut tell };
+        let ran = run_alternate(&BlockInputs { trials: &inputs, slices, seed }, &mut around);
+        let Some(trials) = ran else { return Ok(Some(Ending::Interrupted)) };
+        let took = doing.clock.now().saturating_sub(began) / trials.len().max(1) as u32;
+        for data in &trials {
+            self.keep(data, took, state, doing)?;
+        }
+        for planned in open.iter().filter(|planned| !there(planned)) {
+            let why = self.header.forms[&planned.form].unavailable.clone();
+            let why = why.expect("it was just found not to be there");
+            self.keep(&skipped(planned, &why, doing.clock), Duration::ZERO, state, doing)?;
+        }
+        Ok(None)
+    }
+
+    fn announce(&mut self, planned: &PlannedTrial, left: Duration, doing: &mut Doing) -> Result<(), Fault> {
+        let blocks = blocks(&self.header.plan).max(planned.block + 1);
+        let event = Event::TrialStarted { trial: planned.clone(), blocks, left };
+        self.tell(doing.clock, doing.subscriber, &event)
+    }
+
+    /// Puts a trial on disk, and takes note of it.
+    fn keep(&mut self, data: &TrialData, took: Duration, state: &mut Progress, doing: &mut Doing) -> Result<(), Fault> {
+        self.record.write_trial(data)?;
+        state.note(&data.record, took);
+        let metric = |name: &str| data.record.metrics.get(name).copied();
+        let event = Event::TrialEnded {
+            trial: data.record.trial.clone(),
+            outcome: data.record.outcome.clone(),
+            throughput: metric("throughput"),
+            p99_us: metric("p99_us"),
+        };
+        self.tell(doing.clock, doing.subscriber, &event)
+    }
+
+    fn one(&self, planned: &PlannedTrial, state: &Progress, doing: &mut Doing) -> Option<TrialData> {
+        if let Some(why) = &self.header.forms[&planned.form].unavailable {
+            return Some(skipped(planned, why, doing.clock));
+        }
+        let inputs = self.inputs(planned, state);
+        let subscriber = &mut *doing.subscriber;
+        run_trial(&inputs, doing.apparatus, doing.clock, doing.stop, &mut |event| subscriber(&event))
+    }
+
+    fn inputs<'a>(&'a self, planned: &'a PlannedTrial, state: &'a Progress) -> TrialInputs<'a> {
+        let header = self.header;
         let form = header.study.forms.iter().find(|form| form.name == planned.form);
-        let inputs = TrialInputs {
+        TrialInputs {
             study: &header.study,
             workload: &header.workload,
             form: form.expect("the plan names only forms of the study"),
             planned,
-            emulated: form_state.emulated.is_some(),
+            emulated: header.forms[&planned.form].emulated.is_some(),
             // The same seed for every form of a block, so that all of them are asked the same things.
             seed: header.seed.wrapping_add(u64::from(planned.block)),
             generator_cpus: &self.generator_cpus,
             service_cpus: &self.service_cpus,
             probe_resources: !state.probed.contains(&planned.form),
             reference_bits: &state.bits,
-        };
-        run_trial(&inputs, apparatus, clock, stop, &mut |event| subscriber(&event))
+            known_peak: state.peaks.get(&planned.form).copied(),
+        }
     }
 
     fn expected(&self, state: &Progress, trial: &PlannedTrial) -> Duration {
@@ -185,8 +312,14 @@ struct Progress {
     expected: BTreeMap<String, Duration>,
     /// Forms whose resources were read.
     probed: BTreeSet<String>,
+    /// The peak that the last search of each form found.
+    peaks: BTreeMap<String, f64>,
     /// What the services had mapped in the first measured trial.
     bits: BTreeMap<String, Vec<MappedFile>>,
+    /// How the trials ended.
+    outcomes: Outcomes,
+    /// By block that runs another one again: that one.
+    again: BTreeMap<u32, u32>,
 }
 
 impl Progress {
@@ -200,8 +333,15 @@ impl Progress {
     }
 
     fn note(&mut self, record: &TrialRecord, took: Duration) {
+        self.outcomes.note(record);
+        if let Some(of) = record.trial.again {
+            self.again.insert(record.trial.block, of);
+        }
         if !matches!(record.outcome, Outcome::Skipped { .. }) {
             self.expected.insert(record.trial.form.clone(), took);
+        }
+        if let Some(peak) = record.peak.as_ref().and_then(|outcome| outcome.peak) {
+            self.peaks.insert(record.trial.form.clone(), peak);
         }
         if !record.resources.is_empty() {
             self.probed.insert(record.trial.form.clone());

@@ -1,5 +1,6 @@
 //! One trial: provision, deploy, populate, settle, measure, verify, teardown.
 
+use crate::peak::Guiding;
 use crate::{Apparatus, Clock, Event, Stop};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -7,9 +8,11 @@ use std::time::Duration;
 use tare_core::fault::Fault;
 use tare_core::form::Form;
 use tare_core::host::{Host, Instance, InstanceState, MappedFile, OpenError, ServiceStart};
-use tare_core::load::{LoadPlan, LoadSummary, LoadTask};
+use tare_core::load::{LoadPlan, LoadSummary, LoadTask, SecondRow};
+use tare_core::peak::PeakPlan;
 use tare_core::plan::PlannedTrial;
-use tare_core::record::{TrialData, TrialRecord};
+use tare_core::qos::Qos;
+use tare_core::record::{PEAK_LOAD, TrialData, TrialRecord};
 use tare_core::study::Study;
 use tare_core::trial::{Outcome, Stage};
 use tare_core::units::CpuSet;
@@ -21,6 +24,10 @@ const READY_POLL: Duration = Duration::from_millis(20);
 const POPULATE_LIMIT: Duration = Duration::from_secs(600);
 /// What a load process may take beyond the time it was asked to load: connecting, draining, verifying.
 const DRIVE_SLACK: Duration = Duration::from_secs(60);
+/// How long the load runs at least between two looks at whether it is steady, and its last moment that is measured only
+/// because a load process measures something.
+const SETTLE_STEP: Duration = Duration::from_secs(5);
+const SETTLE_LAST: Duration = Duration::from_secs(1);
 /// The share of failed operations above which a trial measures failures, not the service.
 const FAILED_SHARE_MAX: f64 = 0.01;
 /// How often telemetry is read.
@@ -40,10 +47,12 @@ pub(crate) struct TrialInputs<'a> {
     pub(crate) probe_resources: bool,
     /// What the services had mapped in the first measured trial of the run.
     pub(crate) reference_bits: &'a BTreeMap<String, Vec<MappedFile>>,
+    /// The peak that the form's last search found.
+    pub(crate) known_peak: Option<f64>,
 }
 
 /// Why a trial ended early.
-enum Early {
+pub(crate) enum Early {
     /// It failed in the stage under way.
     Failed(Fault),
     /// This machine cannot have the form.
@@ -66,24 +75,24 @@ pub(crate) fn run_trial(
 ) -> Option<TrialData> {
     let mut record = TrialRecord::new(inputs.planned.clone(), clock.timestamp(), Outcome::Measured);
     record.emulated = inputs.emulated;
-    let data = TrialData { record, seconds: Vec::new(), telemetry: Vec::new() };
-    let mut trial =
-        Trial { inputs, apparatus, clock, stop, tell, data, stage: Stage::Provision, stage_began: clock.now() };
-    trial.whole();
+    let mut data = TrialData { record, seconds: Vec::new(), telemetry: Vec::new() };
+    let (stage, stage_began) = (Stage::Provision, clock.now());
+    Trial { inputs, apparatus, clock, stop, tell, data: &mut data, stage, stage_began }.whole();
     // What was measured before the stop is kept; what the stop cut short would be mistaken for a failure.
-    let whole = trial.data.record.load.is_some();
-    if stop.raised() && !whole { None } else { Some(trial.data) }
+    let whole = data.record.load.is_some();
+    if stop.raised() && !whole { None } else { Some(data) }
 }
 
-struct Trial<'a, 'b> {
-    inputs: &'a TrialInputs<'b>,
-    apparatus: &'a mut dyn Apparatus,
-    clock: &'a dyn Clock,
-    stop: &'a Stop,
-    tell: &'a mut dyn FnMut(Event),
-    data: TrialData,
-    stage: Stage,
-    stage_began: Duration,
+/// A trial under way.
+pub(crate) struct Trial<'a, 'b> {
+    pub(crate) inputs: &'a TrialInputs<'b>,
+    pub(crate) apparatus: &'a mut dyn Apparatus,
+    pub(crate) clock: &'a dyn Clock,
+    pub(crate) stop: &'a Stop,
+    pub(crate) tell: &'a mut dyn FnMut(Event),
+    pub(crate) data: &'a mut TrialData,
+    pub(crate) stage: Stage,
+    pub(crate) stage_began: Duration,
 }
 
 impl Trial<'_, '_> {
@@ -104,6 +113,11 @@ impl Trial<'_, '_> {
         } else if self.data.record.outcome != Outcome::Measured {
             self.keep_logs(host.as_mut(), &started);
         }
+        self.take_down(host, &started);
+    }
+
+    /// Stops what runs, closes the host and waits until nothing is left.
+    pub(crate) fn take_down(&mut self, mut host: Box<dyn Host>, started: &[Instance]) {
         self.enter(Stage::Teardown);
         // Last started, first stopped: a service may need those that were started before it.
         for instance in started.iter().rev() {
@@ -117,7 +131,7 @@ impl Trial<'_, '_> {
         self.leave();
     }
 
-    fn starts(&self) -> Vec<ServiceStart> {
+    pub(crate) fn starts(&self) -> Vec<ServiceStart> {
         let services = self.inputs.workload.services.iter();
         services
             .map(|service| ServiceStart {
@@ -128,12 +142,13 @@ impl Trial<'_, '_> {
             .collect()
     }
 
-    fn up_to_verify(
+    /// Up to the point from which load can be driven, at the address handed over.
+    pub(crate) fn stand_up(
         &mut self,
         host: &mut dyn Host,
         starts: &[ServiceStart],
         started: &mut Vec<Instance>,
-    ) -> Result<(), Early> {
+    ) -> Result<SocketAddr, Early> {
         self.data.record.facts = host.facts()?;
         if self.inputs.probe_resources {
             for start in starts {
@@ -149,12 +164,26 @@ impl Trial<'_, '_> {
         }
         let endpoint = self.load_endpoint(started)?;
         self.enter(Stage::Populate);
-        self.drive(endpoint, LoadTask::Populate, POPULATE_LIMIT)?;
+        self.drive(&self.load_plan(endpoint, LoadTask::Populate), POPULATE_LIMIT)?;
+        Ok(endpoint)
+    }
+
+    fn up_to_verify(
+        &mut self,
+        host: &mut dyn Host,
+        starts: &[ServiceStart],
+        started: &mut Vec<Instance>,
+    ) -> Result<(), Early> {
+        let endpoint = self.stand_up(host, starts, started)?;
         self.enter(Stage::Settle);
+        if let Some(within) = self.inputs.study.design.steady_within {
+            self.settle(endpoint, within).map_err(|fault| self.blame(host, started, fault))?;
+        }
         host.begin_probe(&[], PROBE_PERIOD)?;
-        let study = self.inputs.study;
-        let limit = study.settle + study.measure + study.timeout + DRIVE_SLACK;
-        let driven = self.drive(endpoint, LoadTask::Run, limit);
+        let driven = match &self.inputs.study.peak {
+            Some(plan) => self.search(endpoint, plan),
+            None => self.run(&self.load_plan(endpoint, LoadTask::Run)),
+        };
         let probed = host.end_probe();
         let load = match driven {
             Ok(load) => load,
@@ -162,7 +191,8 @@ impl Trial<'_, '_> {
         };
         self.data.telemetry = probed?;
         self.enter(Stage::Verify);
-        self.verify(host, started, load)
+        let metrics = tare_stats::trial_metrics(&load, &self.data.telemetry);
+        self.verify(host, started, load, metrics)
     }
 
     fn wait_ready(&mut self, host: &mut dyn Host, start: &ServiceStart, instance: &Instance) -> Result<(), Early> {
@@ -213,7 +243,7 @@ impl Trial<'_, '_> {
                 if spoken.service != start.service.name || spoken.port != *port {
                     return Ok(None);
                 }
-                let answer = self.drive(endpoint, LoadTask::Ready, start.service.ready.within());
+                let answer = self.drive(&self.load_plan(endpoint, LoadTask::Ready), start.service.ready.within());
                 Ok(answer.err().map(|fault| fault.message))
             }
         }
@@ -226,30 +256,98 @@ impl Trial<'_, '_> {
         endpoint.copied().ok_or_else(|| Fault::new(format!("no address for port '{}'", spoken.port)).into())
     }
 
-    fn drive(&mut self, endpoint: SocketAddr, task: LoadTask, limit: Duration) -> Result<LoadSummary, Fault> {
+    pub(crate) fn load_plan(&self, endpoint: SocketAddr, task: LoadTask) -> LoadPlan {
         let study = self.inputs.study;
         let spoken = &self.inputs.workload.protocol;
-        let plan = LoadPlan {
+        LoadPlan {
             task,
             protocol: spoken.protocol.clone(),
             options: spoken.options.clone(),
             endpoint,
-            profile: study.load.clone(),
+            // What answers once or fills the data set needs no guidance.
+            profile: if task == LoadTask::Run { study.load.clone() } else { study.load.base().clone() },
             settle: study.settle,
             measure: study.measure,
             timeout: study.timeout,
             seed: self.inputs.seed,
             cpus: self.inputs.generator_cpus.clone(),
-            limits: BTreeMap::new(),
+            limits: study.qos.as_ref().map(Qos::longest).unwrap_or_default(),
             hdr_log: None,
             allowed: Vec::new(),
-        };
+        }
+    }
+
+    /// Looks for the peak: the load is guided until the search is content.
+    fn search(&mut self, endpoint: SocketAddr, plan: &PeakPlan) -> Result<LoadSummary, Fault> {
+        let qos = self.inputs.study.qos.as_ref().expect("a study with a peak was read with a QoS");
+        let load_plan = self.load_plan(endpoint, LoadTask::Run);
+        let mut guiding = Guiding::begin(plan, qos, self.inputs.known_peak);
+        let tell = std::cell::RefCell::new(&mut *self.tell);
+        let data = &mut self.data;
+        let summary = self.apparatus.guide(
+            &load_plan,
+            Guiding::patience(plan),
+            self.stop,
+            &mut |row| {
+                data.seconds.push(row.clone());
+                tell.borrow_mut()(Event::Second { row: row.clone() });
+            },
+            &mut |row| {
+                let order = guiding.next(row);
+                if let Some(window) = guiding.last_window() {
+                    tell.borrow_mut()(Event::Held { window, unit: plan.unit.clone() });
+                }
+                order
+            },
+        )?;
+        let outcome = guiding.outcome().ok_or_else(|| Fault::new("the load ended before the search did"))?;
+        tell.borrow_mut()(Event::Searched { words: outcome.describe() });
+        data.record.peak = Some(outcome);
+        Ok(summary)
+    }
+
+    /// Loads and measures, and waits as long as that may take.
+    pub(crate) fn run(&mut self, plan: &LoadPlan) -> Result<LoadSummary, Fault> {
+        self.drive(plan, plan.settle + plan.measure + plan.timeout + DRIVE_SLACK)
+    }
+
+    /// Loads until throughput does not change any more, or `within` is over. The seconds count as settling.
+    fn settle(&mut self, endpoint: SocketAddr, within: Duration) -> Result<(), Fault> {
+        let (began, first) = (self.clock.now(), self.data.seconds.len());
+        let step = self.inputs.study.settle.max(SETTLE_STEP);
+        loop {
+            // Stretches of load follow each other; between two of them lies only the start of a process.
+            let plan = LoadPlan { settle: step, measure: SETTLE_LAST, ..self.load_plan(endpoint, LoadTask::Run) };
+            let summary = self.run_unmeasured(&plan)?;
+            if tare_stats::has_settled(&self.data.seconds[first..]) {
+                return Ok(());
+            }
+            let over = self.clock.now().saturating_sub(began) + step > within;
+            if over || self.stop.raised() || summary.operations.is_empty() {
+                let within = tare_core::units::show_duration(within);
+                self.data.record.warnings.push(format!("throughput was not steady within {within}"));
+                return Ok(());
+            }
+        }
+    }
+
+    fn run_unmeasured(&mut self, plan: &LoadPlan) -> Result<LoadSummary, Fault> {
+        let limit = plan.settle + plan.measure + plan.timeout + DRIVE_SLACK;
+        let (tell, data) = (&mut *self.tell, &mut self.data);
+        self.apparatus.drive(plan, limit, self.stop, &mut |row| {
+            let row = SecondRow { measured: false, ..row.clone() };
+            data.seconds.push(row.clone());
+            tell(Event::Second { row });
+        })
+    }
+
+    fn drive(&mut self, plan: &LoadPlan, limit: Duration) -> Result<LoadSummary, Fault> {
         let (stage, stage_began) = (&mut self.stage, &mut self.stage_began);
         let (clock, tell, data) = (self.clock, &mut *self.tell, &mut self.data);
-        self.apparatus.drive(&plan, limit, self.stop, &mut |row| {
+        self.apparatus.drive(plan, limit, self.stop, &mut |row| {
             if row.measured && *stage == Stage::Settle {
                 let now = clock.now();
-                data.record.stages.insert(Stage::Settle, now.saturating_sub(*stage_began).as_secs_f64());
+                spend(data, Stage::Settle, now.saturating_sub(*stage_began));
                 (*stage, *stage_began) = (Stage::Measure, now);
                 tell(Event::StageStarted { stage: Stage::Measure });
             }
@@ -259,7 +357,7 @@ impl Trial<'_, '_> {
     }
 
     /// A load that broke off usually has a cause on the other side: say it if it can be seen.
-    fn blame(&mut self, host: &mut dyn Host, started: &[Instance], fault: Fault) -> Fault {
+    pub(crate) fn blame(&mut self, host: &mut dyn Host, started: &[Instance], fault: Fault) -> Fault {
         for instance in started {
             match host.state(&instance.instance) {
                 Ok(InstanceState::Ended(how)) => {
@@ -274,7 +372,14 @@ impl Trial<'_, '_> {
         fault
     }
 
-    fn verify(&mut self, host: &mut dyn Host, started: &[Instance], load: LoadSummary) -> Result<(), Early> {
+    /// Sees whether what was measured may be used. `metrics` is what it comes to, or why it comes to nothing.
+    pub(crate) fn verify(
+        &mut self,
+        host: &mut dyn Host,
+        started: &[Instance],
+        load: LoadSummary,
+        metrics: Result<BTreeMap<String, f64>, String>,
+    ) -> Result<(), Early> {
         let mut voids = Vec::new();
         for instance in started {
             let name = &instance.instance;
@@ -290,10 +395,14 @@ impl Trial<'_, '_> {
             self.data.record.mapped.insert(name.clone(), mapped);
             self.data.record.path.clone_from(&instance.path);
         }
+        if self.data.record.peak.is_some() {
+            self.verify_peak(load, voids);
+            return Ok(());
+        }
         voids.extend(load.saturated.iter().map(|why| format!("the generator was the limit: {why}")));
         let failed = load.checks.iter().filter(|check| !check.passed);
         voids.extend(failed.map(|check| format!("check '{}' failed: {}", check.name, check.detail)));
-        match tare_stats::trial_metrics(&load, &self.data.telemetry) {
+        match metrics {
             Ok(metrics) => self.data.record.metrics = metrics,
             Err(why) => voids.push(why),
         }
@@ -312,7 +421,27 @@ impl Trial<'_, '_> {
         Ok(())
     }
 
-    fn keep_logs(&mut self, host: &mut dyn Host, started: &[Instance]) {
+    /// A search goes beyond what the service carries on purpose, so what failed there voids nothing; having found no peak
+    /// does.
+    fn verify_peak(&mut self, load: LoadSummary, mut voids: Vec<String>) {
+        let failed = load.checks.iter().filter(|check| !check.passed);
+        let failed = failed.map(|check| format!("check '{}' failed beyond the peak: {}", check.name, check.detail));
+        self.data.record.warnings.extend(failed);
+        self.data.record.load = Some(load);
+        let outcome = self.data.record.peak.as_ref().expect("it was asked before");
+        self.data.record.warnings.extend(outcome.warnings.iter().cloned());
+        match outcome.peak {
+            Some(peak) => self.data.record.metrics = [(PEAK_LOAD.to_owned(), peak)].into(),
+            None => voids.push(outcome.describe()),
+        }
+        if !voids.is_empty() {
+            let fault = Fault::new(voids.join("; ")).remedy(outcome.remedy());
+            self.data.record.outcome = Outcome::Invalid { why: fault };
+            self.data.record.metrics.clear();
+        }
+    }
+
+    pub(crate) fn keep_logs(&mut self, host: &mut dyn Host, started: &[Instance]) {
         for instance in started {
             if let Ok(log) = host.log(&instance.instance) {
                 self.data.record.logs.insert(instance.instance.clone(), log);
@@ -320,7 +449,7 @@ impl Trial<'_, '_> {
         }
     }
 
-    fn end(&mut self, early: Early) {
+    pub(crate) fn end(&mut self, early: Early) {
         self.data.record.metrics.clear();
         self.data.record.outcome = match early {
             Early::Failed(why) => Outcome::Failed { stage: self.stage, why },
@@ -328,17 +457,22 @@ impl Trial<'_, '_> {
         };
     }
 
-    fn enter(&mut self, stage: Stage) {
+    pub(crate) fn enter(&mut self, stage: Stage) {
         self.leave();
         self.stage = stage;
         (self.tell)(Event::StageStarted { stage });
     }
 
-    fn leave(&mut self) {
+    pub(crate) fn leave(&mut self) {
         let now = self.clock.now();
-        self.data.record.stages.insert(self.stage, now.saturating_sub(self.stage_began).as_secs_f64());
+        spend(self.data, self.stage, now.saturating_sub(self.stage_began));
         self.stage_began = now;
     }
+}
+
+/// A stage may be entered more than once.
+fn spend(data: &mut TrialData, stage: Stage, time: Duration) {
+    *data.record.stages.entry(stage).or_default() += time.as_secs_f64();
 }
 
 /// The first file in which two lists differ, in words.

@@ -9,14 +9,14 @@ use crate::nested::Nested;
 use crate::paired::{BLOCKS_MIN, BlockLogs, Differences, Precision, sd};
 use crate::quantile::{DunnettTable, student_quantile};
 use crate::same::{bits, resources};
-use crate::sequential::DECIDING;
+use crate::sequential::deciding;
 use crate::steady::never_steady;
 use crate::verdict::{Evidence, judge, words};
 use crate::voids::{replaced_blocks, void_too_often};
 use crate::warnings::warnings;
 use std::collections::{BTreeMap, BTreeSet};
 use tare_core::plan::{blocks, control_arm};
-use tare_core::record::{PRECISE_ENOUGH, Record, TRIAL_METRICS, TrialData, TrialMetric};
+use tare_core::record::{PEAK_LOAD, PRECISE_ENOUGH, Record, TRIAL_METRICS, TrialData, TrialMetric};
 use tare_core::trial::{Outcome, Stage};
 
 /// Everything a report shows of a record. The order of the trials does not matter.
@@ -32,13 +32,19 @@ pub fn analyse(record: &Record) -> Analysis {
     let precise = record.end.as_ref().is_some_and(|end| end.how == PRECISE_ENOUGH);
     let asked = study.design.half_width.filter(|_| precise).map(f64::ln_1p);
     let mut table = DunnettTable::default();
-    let metrics: Vec<MetricAnalysis> = TRIAL_METRICS
+    // A search for the peak measures one thing only, and nothing else measures that.
+    let searched = study.peak.is_some();
+    let mut metrics: Vec<MetricAnalysis> = TRIAL_METRICS
         .iter()
+        .filter(|metric| (metric.name == PEAK_LOAD) == searched)
         .map(|metric| {
-            let asked = asked.filter(|_| metric.name == DECIDING);
+            let asked = asked.filter(|_| metric.name == deciding(study));
             analyse_metric(&counted, metric, &arms, asked, &mut table)
         })
         .collect();
+    if let (Some(plan), Some(metric)) = (&study.peak, metrics.first_mut()) {
+        metric.unit.clone_from(&plan.unit);
+    }
     let of_baseline = measured.iter().filter(|trial| trial.record.trial.arm() == study.baseline);
     let mut analysis = Analysis {
         confidence: CONFIDENCE,
@@ -319,9 +325,13 @@ fn apparatus(measured: &[&TrialData], metrics: &[MetricAnalysis], baseline: &str
     let of_baseline = generator.and_then(|metric| metric.estimates.iter().find(|e| e.arm == baseline));
     let loads = || measured.iter().filter_map(|trial| trial.record.load.as_ref());
     let operations = || loads().flat_map(|load| load.operations.values());
-    let busy = loads().filter(|load| load.generator_cpus > 0).map(|load| {
-        let window_s = load.measure_end_ns.saturating_sub(load.measure_start_ns) as f64 / 1e9;
-        load.generator_cpu_s / (window_s * f64::from(load.generator_cpus))
+    let busy = measured.iter().filter_map(|trial| {
+        let load = trial.record.load.as_ref().filter(|load| load.generator_cpus > 0)?;
+        // Between slices the generator rests.
+        let slices = trial.record.slices.iter().map(|slice| slice.end_ns.saturating_sub(slice.start_ns));
+        let whole_ns = load.measure_end_ns.saturating_sub(load.measure_start_ns);
+        let window_ns = if trial.record.slices.is_empty() { whole_ns } else { slices.sum() };
+        Some(load.generator_cpu_s / (window_ns as f64 / 1e9 * f64::from(load.generator_cpus)))
     });
     Apparatus {
         generator_cpu_us_per_op: of_baseline.and_then(|estimate| estimate.geometric_mean),

@@ -4,7 +4,7 @@
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use hdrhistogram::Histogram;
-use hdrhistogram::serialization::Deserializer;
+use hdrhistogram::serialization::{Deserializer, Serializer, V2DeflateSerializer};
 use serde::Serialize;
 use tare_core::load::LoadSummary;
 
@@ -43,10 +43,62 @@ fn decode(text: &str) -> Result<Histogram<u64>, String> {
     Deserializer::new().deserialize(&mut bytes.as_slice()).map_err(|error| error.to_string())
 }
 
+/// Two histograms as they are recorded, as one. Counts are added; an empty text is an empty histogram.
+pub(crate) fn add_recorded(text: &mut String, other: &str) -> Result<(), String> {
+    if text.is_empty() || other.is_empty() {
+        text.push_str(other);
+        return Ok(());
+    }
+    let mut sum = decode(text)?;
+    sum.auto(true);
+    sum.add(&decode(other)?).map_err(|error| error.to_string())?;
+    let mut bytes = Vec::new();
+    V2DeflateSerializer::new().serialize(&sum, &mut bytes).map_err(|error| error.to_string())?;
+    *text = STANDARD.encode(bytes);
+    Ok(())
+}
+
 /// The quantile in us; none when fewer than ten operations lie beyond it, i.e. below `10 / (1 - quantile)` operations.
 pub(crate) fn quantile_us(times: &Histogram<u64>, quantile: f64) -> Option<f64> {
     let beyond = times.len() as f64 * (1.0 - quantile);
     (beyond >= BEYOND_MIN - 1e-6).then(|| times.value_at_quantile(quantile) as f64 / 1e3)
+}
+
+/// Percentiles of a set of times, us; one that too few operations lie beyond is absent.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct Percentiles {
+    /// Median.
+    pub p50_us: Option<f64>,
+    /// 90th percentile.
+    pub p90_us: Option<f64>,
+    /// 99th percentile.
+    pub p99_us: Option<f64>,
+    /// 99.9th percentile.
+    pub p999_us: Option<f64>,
+    /// Arithmetic mean.
+    pub mean_us: Option<f64>,
+    /// Largest.
+    pub max_us: Option<f64>,
+}
+
+/// The percentiles of several exported histograms together; empty texts are none.
+///
+/// # Errors
+/// When one of them cannot be read.
+pub fn percentiles<'a>(exported: impl IntoIterator<Item = &'a str>) -> Result<Percentiles, String> {
+    let mut merged = Histogram::new(3).map_err(|error| format!("no histogram could be made: {error}"))?;
+    for text in exported.into_iter().filter(|text| !text.is_empty()) {
+        merged.add(&decode(text)?).map_err(|error| error.to_string())?;
+    }
+    let timed = !merged.is_empty();
+    Ok(Percentiles {
+        p50_us: quantile_us(&merged, 0.5),
+        p90_us: quantile_us(&merged, 0.9),
+        p99_us: quantile_us(&merged, 0.99),
+        p999_us: quantile_us(&merged, 0.999),
+        mean_us: timed.then(|| merged.mean() / 1e3),
+        max_us: timed.then(|| merged.max() as f64 / 1e3),
+    })
 }
 
 /// Service time over percentile, of several trials merged, from the fastest tenth on: 20 points for each factor of ten
@@ -77,7 +129,6 @@ pub fn latency_curve<'a>(loads: impl IntoIterator<Item = &'a LoadSummary>) -> Re
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
-    use hdrhistogram::serialization::{Serializer, V2DeflateSerializer};
     use tare_core::load::OperationSummary;
 
     /// An operation whose service times are these, ns.

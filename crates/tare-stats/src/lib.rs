@@ -23,6 +23,7 @@ mod quantile;
 mod same;
 mod scaling;
 mod sequential;
+mod slices;
 mod steady;
 mod trial;
 mod verdict;
@@ -40,11 +41,15 @@ pub use change::{
 };
 pub use compare::{Change, Difference, changes, conditions, differences};
 pub use gate::{Bounded, Bounds, GateCheck, GateOutcome, gate, gate_outcome};
-pub use histogram::{CurvePoint, latency_curve};
+pub use histogram::{CurvePoint, Percentiles, latency_curve, percentiles};
 pub use nested::Nested;
 pub use quantile::{dunnett_quantile, student_quantile};
-pub use scaling::{Law, LawFit, LevelRow, LevelValue, Pairing, Parameter, Scaling, scaling};
+pub use scaling::{
+    FormScaling, Law, LawFit, LevelRow, LevelValue, Pairing, Parameter, Scaling, scaling, scaling_of_records,
+    scaling_of_steps,
+};
 pub use sequential::{is_look, precise_enough};
+pub use slices::{SliceLoad, Sliced, sliced};
 pub use steady::has_settled;
 pub use trial::trial_metrics;
 pub use verdict::{percent_text, ratio_text};

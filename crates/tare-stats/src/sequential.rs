@@ -5,7 +5,8 @@
 //! it ended claims no more than the width that was asked for. The simulations in tests/simulated hold it to that.
 
 use crate::analyse::analyse;
-use tare_core::record::Record;
+use tare_core::record::{PEAK_LOAD, Record};
+use tare_core::study::Study;
 
 /// Blocks after which the width is looked at first: with fewer, the spread itself is known too badly.
 const FIRST_LOOK: u32 = 6;
@@ -13,8 +14,10 @@ const FIRST_LOOK: u32 = 6;
 /// Blocks between two looks.
 const LOOK_EVERY: u32 = 2;
 
-/// The metric whose intervals decide.
-pub(crate) const DECIDING: &str = "throughput";
+/// The metric whose intervals decide: what a search looks for, else the throughput.
+pub(crate) fn deciding(study: &Study) -> &'static str {
+    if study.peak.is_some() { PEAK_LOAD } else { "throughput" }
+}
 
 /// Whether a run that has done so many blocks may look at its width.
 pub fn is_look(blocks: u32) -> bool {
@@ -26,7 +29,9 @@ pub fn is_look(blocks: u32) -> bool {
 pub fn precise_enough(record: &Record) -> bool {
     let Some(wanted) = record.header.study.design.half_width else { return false };
     let analysis = analyse(record);
-    let Some(metric) = analysis.metrics.iter().find(|metric| metric.name == DECIDING) else { return false };
+    let Some(metric) = analysis.metrics.iter().find(|metric| metric.name == deciding(&record.header.study)) else {
+        return false;
+    };
     let claimed = |arm: &str| {
         let arm = analysis.arms.iter().find(|candidate| candidate.name == arm);
         arm.is_some_and(|arm| !arm.control && arm.emulated.is_none())

@@ -23,8 +23,24 @@ const REPORTED: [&str; 7] = ["throughput", "p50_us", "p90_us", "p99_us", "p999_u
 /// # Errors
 /// When nothing was measured, or a histogram cannot be read.
 pub fn trial_metrics(load: &LoadSummary, telemetry: &[TelemetryRow]) -> Result<BTreeMap<String, f64>, String> {
-    let window_ns = load.measure_end_ns.saturating_sub(load.measure_start_ns);
-    if window_ns == 0 {
+    let spent = Spent {
+        window_ns: load.measure_end_ns.saturating_sub(load.measure_start_ns),
+        serving_cpu_s: serving_cpu_s(load, telemetry),
+        machine_cpu_s: machine_cpu_s(load, telemetry),
+    };
+    figures(load, &spent)
+}
+
+/// What a load took, apart from what it brought.
+pub(crate) struct Spent {
+    pub(crate) window_ns: u64,
+    pub(crate) serving_cpu_s: Option<f64>,
+    pub(crate) machine_cpu_s: Option<f64>,
+}
+
+/// See [`trial_metrics`].
+pub(crate) fn figures(load: &LoadSummary, spent: &Spent) -> Result<BTreeMap<String, f64>, String> {
+    if spent.window_ns == 0 {
         return Err("the time measured is empty".to_owned());
     }
     let correct: u64 = load.operations.values().map(|operation| operation.count).sum();
@@ -37,15 +53,15 @@ pub fn trial_metrics(load: &LoadSummary, telemetry: &[TelemetryRow]) -> Result<B
     let per_operation_us = |seconds: f64| seconds * 1e6 / operations;
     let timed = !times.is_empty();
     let figures = [
-        ("throughput", Some(operations / (window_ns as f64 / 1e9))),
+        ("throughput", Some(operations / (spent.window_ns as f64 / 1e9))),
         ("p50_us", quantile_us(&times, 0.5)),
         ("p90_us", quantile_us(&times, 0.9)),
         ("p99_us", quantile_us(&times, 0.99)),
         ("p999_us", quantile_us(&times, 0.999)),
         ("mean_us", timed.then(|| times.mean() / 1e3)),
         ("max_us", timed.then(|| times.max() as f64 / 1e3)),
-        ("cpu_us_per_op", serving_cpu_s(load, telemetry).map(per_operation_us)),
-        ("cpu_machine_us_per_op", machine_cpu_s(load, telemetry).map(per_operation_us)),
+        ("cpu_us_per_op", spent.serving_cpu_s.map(per_operation_us)),
+        ("cpu_machine_us_per_op", spent.machine_cpu_s.map(per_operation_us)),
         ("generator_cpu_us_per_op", Some(per_operation_us(load.generator_cpu_s))),
         ("failed_share", Some(errors as f64 / (operations + errors as f64))),
     ];

@@ -73,6 +73,8 @@ fn direction(metric: &TrialMetric, up: bool) -> &'static str {
                 "costs less"
             }
         }
+        ("load", true) => "carries more",
+        ("load", false) => "carries less",
         ("us", true) => "longer",
         ("us", false) => "shorter",
         (_, up) if up == metric.more_is_better => "better",

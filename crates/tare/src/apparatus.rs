@@ -5,18 +5,18 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpStream};
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 use tare_core::fault::{Doing, Fault};
 use tare_core::form::Form;
 use tare_core::host::{Carrier, Host, OpenError, ServiceStart, Surroundings};
-use tare_core::load::{LoadLine, LoadPlan, LoadSummary, LoadTask, SecondRow};
+use tare_core::load::{LoadLine, LoadOrder, LoadPlan, LoadSummary, LoadTask, SecondRow, WindowRow};
 use tare_core::units::CpuSet;
 use tare_layers::leftovers;
 use tare_layers::local::LocalHost;
-use tare_layers::network::GeneratorSeat;
+use tare_layers::network::{GeneratorSeat, free_subnets};
 use tare_runner::{Apparatus, Stop};
 
 /// How long a connection may take to be accepted when readiness is asked for.
@@ -40,21 +40,32 @@ pub(crate) struct Machine {
 
 impl Apparatus for Machine {
     fn open_form(&mut self, label: &str, form: &Form, services: &[ServiceStart]) -> Result<Box<dyn Host>, OpenError> {
-        let surroundings = |inner: usize| Surroundings {
-            run: self.run.clone(),
-            trial: label.to_owned(),
-            scratch: self.scratch.join(label),
-            address: self.address,
-            subnets: self.subnets,
-            cpus: self.cpus.clone(),
-            services: services.to_vec(),
-            inner: form.layers[inner..].to_vec(),
+        let around = self.surroundings(label, services);
+        let host = LocalHost::new(self.carrier.clone(), Surroundings { inner: form.layers.clone(), ..around.clone() })?;
+        open_layers(Box::new(host), form, &around)
+    }
+
+    fn open_beside(
+        &mut self,
+        label: &str,
+        place: u8,
+        form: &Form,
+        services: &[ServiceStart],
+    ) -> Result<Box<dyn Host>, OpenError> {
+        let Some(seat) = &self.seat else {
+            let fault = Fault::new("forms cannot stand side by side when load comes from the host's loopback");
+            return Err(OpenError::Unavailable(fault.remedy("use `from: outside` or `design: blocks`")));
         };
-        let mut host: Box<dyn Host> = Box::new(LocalHost::new(self.carrier.clone(), surroundings(0))?);
-        for (at, layer) in form.layers.iter().enumerate() {
-            host = host.open(layer, &surroundings(at + 1))?;
+        let around = Surroundings { place, ..self.surroundings(label, services) };
+        if form.layers.is_empty() {
+            // A plain process listens at every address, so that its ports would be taken twice.
+            let host = LocalHost::in_room(self.carrier.clone(), around, seat.room(place)?)?;
+            return Ok(Box::new(host));
         }
-        Ok(host)
+        // What stands already has taken the subnets before.
+        let around = Surroundings { address: seat.address_beside(place)?, subnets: free_subnets()?, ..around };
+        let host = LocalHost::new(self.carrier.clone(), Surroundings { inner: form.layers.clone(), ..around.clone() })?;
+        open_layers(Box::new(host), form, &around)
     }
 
     fn reachable(&mut self, endpoint: SocketAddr) -> bool {
@@ -69,6 +80,27 @@ impl Apparatus for Machine {
         stop: &Stop,
         each_second: &mut dyn FnMut(&SecondRow),
     ) -> Result<LoadSummary, Fault> {
+        let mut driver = self.driver(plan)?;
+        driver.told = None;
+        driver.wait(plan.task, limit, stop, each_second, &mut |_| LoadOrder::End)
+    }
+
+    fn guide(
+        &mut self,
+        plan: &LoadPlan,
+        limit: Duration,
+        stop: &Stop,
+        each_second: &mut dyn FnMut(&SecondRow),
+        next: &mut dyn FnMut(Option<&WindowRow>) -> LoadOrder,
+    ) -> Result<LoadSummary, Fault> {
+        let mut driver = self.driver(plan)?;
+        driver.tell(&next(None))?;
+        driver.wait(plan.task, limit, stop, each_second, next)
+    }
+}
+
+impl Machine {
+    fn driver(&self, plan: &LoadPlan) -> Result<Driver, Fault> {
         let mut command = Command::new("/proc/self/exe");
         command.arg("drive").stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         // A group of its own, so that Ctrl-C reaches Tare only, which then decides.
@@ -77,14 +109,39 @@ impl Apparatus for Machine {
         if let Some(seat) = &self.seat {
             seat.enter(&mut command);
         }
-        let mut driver = Driver::start(command, plan)?;
-        driver.wait(plan.task, limit, stop, each_second)
+        Driver::start(command, plan)
     }
+}
+
+impl Machine {
+    fn surroundings(&self, label: &str, services: &[ServiceStart]) -> Surroundings {
+        Surroundings {
+            run: self.run.clone(),
+            trial: label.to_owned(),
+            scratch: self.scratch.join(label),
+            address: self.address,
+            subnets: self.subnets,
+            cpus: self.cpus.clone(),
+            services: services.to_vec(),
+            inner: Vec::new(),
+            place: 0,
+        }
+    }
+}
+
+/// Opens the layers of a form on this machine, outermost first.
+fn open_layers(mut host: Box<dyn Host>, form: &Form, around: &Surroundings) -> Result<Box<dyn Host>, OpenError> {
+    for (at, layer) in form.layers.iter().enumerate() {
+        host = host.open(layer, &Surroundings { inner: form.layers[at + 1..].to_vec(), ..around.clone() })?;
+    }
+    Ok(host)
 }
 
 /// A load process under way; killed when dropped.
 struct Driver {
     child: Child,
+    /// Where orders go, while the load is guided.
+    told: Option<ChildStdin>,
     lines: Receiver<Result<LoadLine, Fault>>,
     stderr: std::thread::JoinHandle<String>,
 }
@@ -95,9 +152,9 @@ impl Driver {
         let mut stdin = child.stdin.take().expect("standard input is piped");
         let stdout = child.stdout.take().expect("standard output is piped");
         let mut stderr = child.stderr.take().expect("standard error is piped");
-        let plan = serde_json::to_vec(plan).doing("encode the load plan")?;
+        let mut plan = serde_json::to_vec(plan).doing("encode the load plan")?;
+        plan.push(b'\n');
         stdin.write_all(&plan).doing("hand the plan to the load process")?;
-        drop(stdin);
         let (sender, lines) = channel();
         std::thread::spawn(move || {
             for line in BufReader::new(stdout).lines() {
@@ -115,7 +172,19 @@ impl Driver {
             let kept = text.len().saturating_sub(STDERR_KEPT);
             String::from_utf8_lossy(&text[kept..]).into_owned()
         });
-        Ok(Driver { child, lines, stderr })
+        Ok(Driver { child, told: Some(stdin), lines, stderr })
+    }
+
+    /// Hands on an order; after the last one the input is closed. A load process that is gone says so itself.
+    fn tell(&mut self, order: &LoadOrder) -> Result<(), Fault> {
+        let Some(told) = &mut self.told else { return Ok(()) };
+        let mut line = serde_json::to_vec(order).doing("encode an order for the load")?;
+        line.push(b'\n');
+        let gone = told.write_all(&line).and_then(|()| told.flush()).is_err();
+        if gone || *order == LoadOrder::End {
+            self.told = None;
+        }
+        Ok(())
     }
 
     fn wait(
@@ -124,6 +193,7 @@ impl Driver {
         limit: Duration,
         stop: &Stop,
         each_second: &mut dyn FnMut(&SecondRow),
+        next: &mut dyn FnMut(Option<&WindowRow>) -> LoadOrder,
     ) -> Result<LoadSummary, Fault> {
         let began = Instant::now();
         loop {
@@ -136,6 +206,7 @@ impl Driver {
             }
             match self.lines.recv_timeout(Duration::from_millis(100)) {
                 Ok(Ok(LoadLine::Second(row))) => each_second(&row),
+                Ok(Ok(LoadLine::Window(row))) if self.told.is_some() => self.tell(&next(Some(&row)))?,
                 Ok(Ok(LoadLine::Window(_))) => {}
                 Ok(Ok(LoadLine::Done(summary))) => {
                     let _ = self.child.wait();

@@ -21,6 +21,8 @@ started; 3 `tare gate` could not tell; 130 interrupted.";
 pub(crate) enum Verb {
     /// Carry out a study; without a name, the canonical one
     Run(RunArgs),
+    /// Search the greatest load that each form carries within its QoS
+    Peak(PeakArgs),
     /// Go on with a run that was interrupted or killed
     Resume(ResumeArgs),
     /// Remove whatever dead runs left on this machine
@@ -33,6 +35,10 @@ pub(crate) enum Verb {
     Gate(GateArgs),
     /// List the runs of this machine, or follow a form's cost from run to run
     History(HistoryArgs),
+    /// Make load and say how it was answered: the generator by itself
+    Load(crate::cmd::load::LoadArgs),
+    /// Say how throughput grows with connections, users or instances
+    Scaling(ScalingArgs),
     /// Say what this host can weigh, and why not the rest
     Doctor(DoctorArgs),
     /// Build, list, show and remove bundles
@@ -92,6 +98,61 @@ pub(crate) struct RunArgs {
     /// Print the plan and the expected time, and start nothing
     #[arg(long)]
     pub(crate) dry_run: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct PeakArgs {
+    /// Here --measure is the length of a window, --settle what goes before each
+    #[command(flatten)]
+    pub(crate) run: RunArgs,
+    /// Search this workload, without a study; --form then names layers, as in vm+container
+    #[arg(long, value_name = "NAME")]
+    pub(crate) workload: Option<String>,
+    /// What is raised, with --workload: arrivals a second, users who think, or connections
+    #[arg(long, value_enum, requires = "workload")]
+    pub(crate) of: Option<PeakOf>,
+    /// The QoS: 99 of 100 operations of each kind answered within this, such as 10ms
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    pub(crate) p99: Option<Duration>,
+    /// The first level
+    #[arg(long, value_name = "LEVEL")]
+    pub(crate) start: Option<f64>,
+    /// Give up below this level
+    #[arg(long, value_name = "LEVEL")]
+    pub(crate) at_least: Option<f64>,
+    /// Go no higher than this level
+    #[arg(long, value_name = "LEVEL")]
+    pub(crate) up_to: Option<f64>,
+    /// Where the peak is expected
+    #[arg(long, value_name = "LEVEL")]
+    pub(crate) hint: Option<f64>,
+    /// How long load runs before the search looks closely, such as 90s
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    pub(crate) warm: Option<Duration>,
+    /// How many windows around the peak
+    #[arg(long, value_parser = clap::value_parser!(u32).range(16..=1_000))]
+    pub(crate) windows: Option<u32>,
+    /// No search takes longer than this under load
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    pub(crate) budget: Option<Duration>,
+    /// By which rules
+    #[arg(long, value_enum)]
+    pub(crate) rules: Option<PeakRulesArg>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum PeakOf {
+    Closed,
+    Open,
+    Users,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum PeakRulesArg {
+    /// A staircase around the peak, with an interval
+    Staircase,
+    /// The search of Weathervane 2.2, for comparison
+    Published,
 }
 
 #[derive(Debug, Args)]
@@ -228,6 +289,25 @@ pub(crate) struct HistoryArgs {
 }
 
 #[derive(Debug, Args)]
+pub(crate) struct ScalingArgs {
+    /// A record whose load goes up in steps; without one, the latest in ./records
+    #[arg(conflicts_with = "at")]
+    pub(crate) record: Option<PathBuf>,
+    /// Instead: a record that was measured with so many, such as 2=records/two; repeat it for each number
+    #[arg(long, value_name = "N=RECORD")]
+    pub(crate) at: Vec<String>,
+    /// What the numbers of --at count
+    #[arg(long, value_name = "WORD", default_value = "instances")]
+    pub(crate) of: String,
+    /// Only this form
+    #[arg(long, value_name = "NAME")]
+    pub(crate) form: Option<String>,
+    /// Print as JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
 pub(crate) struct DoctorArgs {
     /// Leave out the noise test, which takes 5 s
     #[arg(long)]
@@ -299,11 +379,20 @@ pub(crate) enum Emission {
 #[derive(Debug, Args)]
 pub(crate) struct CheckArgs {
     /// Studies or workloads: files, or names
-    #[arg(required = true)]
+    #[arg(required_unless_present = "schema")]
     pub(crate) files: Vec<String>,
+    /// Print the JSON Schema of such files, for editors, and check nothing
+    #[arg(long, value_enum, value_name = "KIND", conflicts_with = "files")]
+    pub(crate) schema: Option<FileKind>,
     /// Where to look for workloads, besides ./workloads
     #[arg(long, value_name = "DIR")]
     pub(crate) workloads: Option<PathBuf>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum FileKind {
+    Study,
+    Workload,
 }
 
 #[derive(Debug, Args)]

@@ -20,12 +20,21 @@ const DATA_BYTES_MAX: u64 = 4 << 20;
 pub(crate) fn read_study(name: &str, workloads: Option<&Path>) -> Result<(Study, Workload)> {
     let path = find_study(name)?;
     let text = read_text(&path)?;
-    let mut problems = Problems::new(shown(&path), &text);
+    read_study_in(&text, &shown(&path), path.parent(), workloads)
+}
+
+/// Reads a study that stands in no file; `what` names it in messages.
+pub(crate) fn read_study_text(text: &str, what: &str, workloads: Option<&Path>) -> Result<(Study, Workload)> {
+    read_study_in(text, what, None, workloads)
+}
+
+fn read_study_in(text: &str, what: &str, beside: Option<&Path>, workloads: Option<&Path>) -> Result<(Study, Workload)> {
+    let mut problems = Problems::new(what, text);
     let mut others: Vec<Problem> = Vec::new();
     let mut find = |workload: &str, place: Place, problems: &mut Problems| {
-        let folders = workload_folders(workload, path.parent(), workloads);
+        let folders = workload_folders(workload, beside, workloads);
         let Some(folder) = folders.iter().find(|folder| folder.join("workload.yaml").is_file()) else {
-            let known = known_workloads(path.parent(), workloads);
+            let known = known_workloads(beside, workloads);
             tare_core::config::Node::unknown(workload, place, "workload", &refs(&known), problems);
             return None;
         };
@@ -41,7 +50,7 @@ pub(crate) fn read_study(name: &str, workloads: Option<&Path>) -> Result<(Study,
             }
         }
     };
-    let read = Study::read(&text, &Tables, &mut problems, &mut find);
+    let read = Study::read(text, &Tables, &mut problems, &mut find);
     let mut found = problems.into_vec();
     found.extend(others);
     match read {

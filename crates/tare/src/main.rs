@@ -12,6 +12,7 @@ mod history;
 mod machine;
 mod paths;
 mod progress;
+mod schema;
 mod session;
 
 use clap::Parser;
@@ -37,18 +38,21 @@ fn main() -> ExitCode {
     let cli = Cli::parse();
     let done = match cli.verb {
         Verb::Run(args) => cmd::run::run(&args),
+        Verb::Peak(args) => cmd::peak::peak(&args),
         Verb::Resume(args) => cmd::resume::resume(&args),
         Verb::Clean(args) => cmd::clean::clean(&args),
         Verb::Report(args) => cmd::report::report(&args),
         Verb::Compare(args) => cmd::compare::compare(&args),
         Verb::Gate(args) => cmd::gate::gate(&args),
         Verb::History(args) => cmd::history::history(&args),
+        Verb::Load(args) => cmd::load::load(&args),
+        Verb::Scaling(args) => cmd::scaling::scaling(&args),
         Verb::Doctor(args) => cmd::doctor::doctor(&args),
         Verb::Bundle(args) => cmd::bundle::bundle(&args),
         Verb::Check(args) => cmd::check::check(&args),
         Verb::Completions(args) => cmd::manual::completions(&args),
         Verb::Man(args) => cmd::manual::man(&args),
-        Verb::Drive => return tare_load::serve(std::io::stdin().lock(), std::io::stdout().lock()),
+        Verb::Drive => return tare_load::serve(std::io::stdin(), std::io::stdout().lock()),
         Verb::Probe => return tare_telemetry::serve(std::io::stdin(), std::io::stdout().lock()),
         Verb::Resources => cmd::resources(),
         Verb::Agent => tare_layers::agent::run_guest(tare_telemetry::process_prober),

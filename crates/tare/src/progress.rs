@@ -4,6 +4,7 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::io::IsTerminal;
 use std::time::Duration;
 use tare_core::load::SecondRow;
+use tare_core::peak::PeakWindow;
 use tare_core::plan::PlannedTrial;
 use tare_core::trial::{Outcome, Stage};
 use tare_core::units::show_duration;
@@ -17,6 +18,10 @@ pub(crate) struct Progress {
     trial: Option<(PlannedTrial, u32)>,
     stage: Stage,
     last: Option<SecondRow>,
+    /// The last level of a search, in words.
+    held: Option<String>,
+    /// What a search came to, in words.
+    found: Option<String>,
     ends_in: Duration,
     began: std::time::Instant,
 }
@@ -37,7 +42,7 @@ impl Progress {
         bar.set_style(style.expect("the template is well formed"));
         let began = std::time::Instant::now();
         let (stage, ends_in) = (Stage::Provision, Duration::ZERO);
-        Progress { bar, live, to_stderr, trial: None, stage, last: None, ends_in, began }
+        Progress { bar, live, to_stderr, trial: None, stage, last: None, held: None, found: None, ends_in, began }
     }
 
     /// Shows one event.
@@ -55,6 +60,13 @@ impl Progress {
                 self.ends_in = *left;
                 self.began = std::time::Instant::now();
                 self.last = None;
+                (self.held, self.found) = (None, None);
+            }
+            Event::SliceStarted { trial } => {
+                if let Some((shown, _)) = &mut self.trial {
+                    shown.clone_from(trial);
+                }
+                self.last = None;
             }
             Event::StageStarted { stage } => {
                 self.stage = *stage;
@@ -64,6 +76,11 @@ impl Progress {
                 self.last = Some(row.clone());
                 self.refresh();
             }
+            Event::Held { window, unit } => {
+                self.held = Some(held(window, unit));
+                self.refresh();
+            }
+            Event::Searched { words } => self.found = Some(words.clone()),
             Event::TrialEnded { trial, outcome, throughput, p99_us } => {
                 self.bar.inc(1);
                 let line = self.ended(trial, outcome, *throughput, *p99_us);
@@ -89,6 +106,9 @@ impl Progress {
             let rate = row.operations as f64 / row.seconds.max(1e-9);
             text.push_str(&format!(" {} op/s p99 {:.0} us", grouped(rate), row.p99_us));
         }
+        if let Some(held) = &self.held {
+            text.push_str(&format!("; {held}"));
+        }
         let left = self.ends_in.saturating_sub(self.began.elapsed());
         text.push_str(&format!(", {} left", show_duration(left)));
         self.bar.set_message(text);
@@ -100,6 +120,9 @@ impl Progress {
         match (throughput, p99_us) {
             (Some(rate), Some(p99)) => text.push_str(&format!(" {:>9} op/s  p99 {p99:>7.0} us", grouped(rate))),
             (Some(rate), None) => text.push_str(&format!(" {:>9} op/s", grouped(rate))),
+            (None, _) if self.found.is_some() && *outcome == Outcome::Measured => {
+                text.push_str(&format!(" peak {}", self.found.as_deref().unwrap_or_default()));
+            }
             (None, _) => {
                 let why = outcome.why().map(ToString::to_string).unwrap_or_default();
                 let stage =
@@ -119,6 +142,13 @@ impl Progress {
             println!("{text}");
         }
     }
+}
+
+/// The last level of a search: `staircase: 1,250 users, kept`.
+fn held(window: &PeakWindow, unit: &str) -> String {
+    let phase = format!("{:?}", window.phase).to_lowercase();
+    let kept = if window.passed { "kept" } else { "broken" };
+    format!("{phase}: {} {unit}, QoS {kept}", grouped(window.level))
 }
 
 /// `81234.5` as `81,234`.

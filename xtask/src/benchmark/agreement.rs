@@ -14,7 +14,7 @@ type Case = (&'static str, Kind, Ask, u32, f64);
 const SET: Ask = Ask::Redis { set: 1, get: 0 };
 const CASES: &[Case] = &[
     ("Redis, 1 connection", Kind::Redis, SET, 1, 20e3),
-    ("Redis made slow, 50 connections: the server is the limit for all", Kind::SlowRedis, SET, 50, 20e3),
+    ("Redis that flushes its log to disk for each answer, 50 connections", Kind::SyncedRedis, SET, 50, 3e3),
     ("Redis, 50 connections: the client may be the limit", Kind::Redis, SET, 50, 80e3),
     ("nginx, 1 connection", Kind::Nginx, Ask::Http, 1, 15e3),
     ("nginx, 50 connections", Kind::Nginx, Ask::Http, 50, 25e3),

@@ -2,7 +2,7 @@
 
 use super::process::{CLIENT_CPU, pinned, run};
 use super::ratio::figure;
-use super::report::Report;
+use super::report::{Report, brief};
 use super::servers::Kind;
 use super::tool::{Ask, Job, Tool};
 use super::workshop::Workshop;
@@ -17,7 +17,7 @@ const LISTED: f64 = 0.05;
 
 /// Redis, HTTP and PostgreSQL.
 pub(super) fn count(shop: &mut Workshop, report: &mut Report) -> Result<()> {
-    let mut rows = Vec::new();
+    let (mut rows, mut failed) = (Vec::new(), Vec::new());
     let set = Ask::Redis { set: 1, get: 0 };
     for (name, kind, ask) in
         [("Redis", Kind::Redis, set), ("HTTP", Kind::Nginx, Ask::Http), ("PostgreSQL", Kind::Postgres, Ask::Sql)]
@@ -27,16 +27,16 @@ pub(super) fn count(shop: &mut Workshop, report: &mut Report) -> Result<()> {
         let job = Job { ask, port, connections: 10, pipeline: 1, seconds, rate: None, expected: 3e3 };
         shop.populate(&job)?;
         for tool in shop.tools.able(&job) {
-            let (count, list) = match counted(shop, tool, &job) {
-                Ok((count, list)) => (figure(count), list),
-                Err(error) => ("-".to_owned(), super::report::brief(&error)),
-            };
-            rows.push(vec![name.to_owned(), tool.name.to_owned(), count, list]);
+            match counted(shop, tool, &job) {
+                Ok((count, list)) => rows.push(vec![name.to_owned(), tool.name.to_owned(), figure(count), list]),
+                Err(error) => failed.push(format!("{} on {name}: {}", tool.name, brief(&error))),
+            }
         }
     }
     report.head("System calls by operation");
     report.say("Counted by `strace -f -c` at 10 connections, pipeline 1, without those that wait for events.");
     report.table(&["server", "tool", "calls", "which"], &rows);
+    failed.iter().for_each(|failure| report.say(failure));
     Ok(())
 }
 

@@ -7,7 +7,7 @@
 use super::closed::shown;
 use super::process::{family, signal};
 use super::ratio::median;
-use super::report::Report;
+use super::report::{Report, brief};
 use super::servers::Kind;
 use super::sql::exact_times;
 use super::tool::{Ask, Job, Outcome, Times, Tool};
@@ -51,24 +51,26 @@ pub(super) fn run(shop: &mut Workshop, report: &mut Report) -> Result<()> {
          Each tool is asked for a rate (1000/s over 50 connections; PostgreSQL 500/s over 10) and reports what its \
          operations took. The truth is worked out from the moments at which the signals were sent. In brackets: the \
          error of what is reported. *Bare prober* is one connection that sends at planned moments and waits for each \
-         reply; it shows what an undisturbed operation takes (p50), and is itself late after a freeze.",
+         reply; it shows what an undisturbed operation takes (p50), and is itself late after a freeze. pgbench draws its \
+         starts at random, so that with these few freezes the truth for even starts is its truth only roughly.",
     );
     for (title, random) in [("200 ms every 2 s", false), ("50 to 350 ms at random", true)] {
-        let mut rows = Vec::new();
+        let (mut rows, mut failed) = (Vec::new(), Vec::new());
         for case in CASES {
-            match measure(shop, case, random) {
+            match measure(shop, case, random, &mut failed) {
                 Ok(measured) => rows.extend(measured),
-                Err(error) => report.say(&format!("{} could not be measured: {error:#}", case.name)),
+                Err(error) => failed.push(format!("{}: {}", case.name, brief(&error))),
             }
         }
         report.say(&format!("### {title}"));
         let heads = ["server", "tool", "of the rate", "p50 ms", "p95 ms", "p99 ms", "p99.9 ms", "max ms"];
         report.table(&heads, &rows);
+        failed.iter().for_each(|failure| report.say(failure));
     }
     Ok(())
 }
 
-fn measure(shop: &mut Workshop, case: &Case, random: bool) -> Result<Vec<Vec<String>>> {
+fn measure(shop: &mut Workshop, case: &Case, random: bool, failed: &mut Vec<String>) -> Result<Vec<Vec<String>>> {
     let server = shop.server(case.server)?;
     let job = Job {
         ask: case.ask,
@@ -89,7 +91,7 @@ fn measure(shop: &mut Workshop, case: &Case, random: bool) -> Result<Vec<Vec<Str
             let freezes = schedule(shop, job.seconds, random);
             match frozen_run(shop, tools[at], &job, server.processes()[0], freezes, case.work_s) {
                 Ok(result) => results[at].push(result),
-                Err(error) => rows.push(vec![case.name.into(), tools[at].name.into(), super::report::brief(&error)]),
+                Err(error) => failed.push(format!("{} on {}: {}", tools[at].name, case.name, brief(&error))),
             }
         }
     }

@@ -68,7 +68,8 @@ pub(super) const HEY: Tool = Tool {
     read: |finished, _| {
         let text = &finished.stdout;
         let seconds = number_after(text, "Total:").context("no time")?;
-        let operations = number_after(text, "[200]").context("no requests")?;
+        let line = text.lines().find(|line| line.trim_start().starts_with("[200]") && line.ends_with("responses"));
+        let operations = line.and_then(|line| number_after(line, "[200]")).context("no requests")?;
         let at = |label: &str| number_after(text, label).unwrap_or(f64::NAN) * 1e6;
         let times = Times {
             mean: at("Average:"),

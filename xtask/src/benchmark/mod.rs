@@ -1,7 +1,8 @@
-//! `cargo xtask bench load`: Tare's generator beside bare clients and the load tools that others wrote.
+//! Tare's load generator beside bare clients and the load tools that others wrote.
 //!
-//! Every comparison has a fresh server on one CPU and one client at a time on another; in each round all tools have their
-//! turn in an order of its own, and ratios are taken inside rounds, so that what else the machine does is in both sides.
+//! Every comparison has a fresh server on one CPU and one client at a time on another; in each round all tools have
+//! their turn in an order of its own, and ratios are taken inside rounds, so that what else the machine does is in
+//! both sides.
 
 mod agreement;
 mod calls;

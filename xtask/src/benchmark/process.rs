@@ -164,6 +164,6 @@ mod tests {
     fn a_program_that_fails_or_does_not_end_is_an_error() {
         let failed = run(&mut shell("echo oh; exit 3"), "", Duration::from_secs(60)).unwrap_err();
         assert!(failed.to_string().contains("oh"), "{failed}");
-        assert!(run(&mut shell("sleep 60"), "", Duration::from_millis(200)).is_err());
+        assert!(run(&mut shell("exec sleep 60"), "", Duration::from_millis(200)).is_err());
     }
 }

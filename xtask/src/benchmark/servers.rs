@@ -13,9 +13,8 @@ use std::time::{Duration, Instant};
 pub(super) enum Kind {
     /// One Redis that keeps nothing on disk.
     Redis,
-    /// One Redis whose SET is slow: memory for a few thousand keys only, and for each new one the least used of many
-    /// is looked for.
-    SlowRedis,
+    /// One Redis that answers a SET when it is on the disk.
+    SyncedRedis,
     /// One nginx worker with a file of 1 KiB.
     Nginx,
     /// PostgreSQL with pgbench's tables, without fsync.
@@ -46,7 +45,7 @@ impl Server {
         let port = TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
         fs::create_dir_all(folder).with_context(|| format!("could not make {}", folder.display()))?;
         let mut command = match kind {
-            Kind::Redis | Kind::SlowRedis => redis(kind, port, folder)?,
+            Kind::Redis | Kind::SyncedRedis => redis(kind, port, folder)?,
             Kind::Nginx => nginx(port, folder)?,
             Kind::Postgres => postgres(port, folder)?,
         };
@@ -103,10 +102,8 @@ fn words(line: &str) -> Vec<String> {
 fn redis(kind: Kind, port: u16, folder: &Path) -> Result<Command> {
     let mut arguments = words(&format!("--port {port} --bind 127.0.0.1 --daemonize no --maxclients 30000 --save"));
     arguments.push(String::new());
-    arguments.extend(words(&format!("--appendonly no --tcp-backlog 4096 --dir {}", folder.display())));
-    if kind == Kind::SlowRedis {
-        arguments.extend(words("--maxmemory 4mb --maxmemory-policy allkeys-lru --maxmemory-samples 64"));
-    }
+    let log = if kind == Kind::SyncedRedis { "yes --appendfsync always" } else { "no" };
+    arguments.extend(words(&format!("--appendonly {log} --tcp-backlog 4096 --dir {}", folder.display())));
     Ok(pinned(SERVER_CPU, &installed("redis-server")?, &arguments))
 }
 

@@ -4,7 +4,7 @@ use super::closed::shown;
 use super::ours::{TARE, plan, summary};
 use super::process::{CLIENT_CPU, Finished, pinned, run as run_program};
 use super::ratio::{figure, median};
-use super::report::Report;
+use super::report::{Report, brief};
 use super::servers::Kind;
 use super::tool::{Ask, Job, KEYS};
 use super::workshop::Workshop;
@@ -67,12 +67,15 @@ pub(super) fn run(shop: &mut Workshop, report: &mut Report) -> Result<()> {
          own, without what the kernel holds for sockets. *Late* is how much after its planned moment an operation was \
          started.",
     );
-    let mut rows = Vec::new();
+    let (mut rows, mut failed) = (Vec::new(), Vec::new());
     for case in CASES {
-        let row = measure(shop, case).unwrap_or_else(|error| vec![super::report::brief(&error)]);
-        rows.push([vec![case.title.to_owned()], row].concat());
+        match measure(shop, case) {
+            Ok(row) => rows.push([vec![case.title.to_owned()], row].concat()),
+            Err(error) => failed.push(format!("{}: {}", case.title, brief(&error))),
+        }
     }
     report.table(&["users", "op/s", "of offered", "CPU us", "peak MiB", "bytes a user", "late p99 ms"], &rows);
+    failed.iter().for_each(|failure| report.say(failure));
     Ok(())
 }
 

@@ -36,7 +36,9 @@ impl<'n> Fields<'n> {
 
     /// The field's node, if it is there and not empty.
     pub fn get(&mut self, name: &'static str) -> Option<&'n Node> {
-        self.asked.push(name);
+        if !self.asked.contains(&name) {
+            self.asked.push(name);
+        }
         self.entries.iter().find(|(key, ..)| key == name).map(|(.., node)| node).filter(|node| !node.is_null())
     }
 
@@ -115,8 +117,7 @@ impl<'n> Fields<'n> {
     pub fn finish(self, problems: &mut Problems) {
         for (key, place, _) in self.entries {
             if !self.asked.contains(&key.as_str()) {
-                let hint = unknown_hint(key, &self.asked);
-                problems.add(*place, format!("{} has no field '{key}'", self.what), hint);
+                problems.add_unknown(*place, format!("{} has no field '{key}'", self.what), key, &self.asked);
             }
         }
     }
@@ -211,7 +212,7 @@ impl Node {
         let text = self.scalar(&wanted, problems)?;
         let found = choices.iter().find(|choice| **choice == text).copied();
         if found.is_none() {
-            problems.add(self.place, format!("'{text}' is not known here"), unknown_hint(text, choices));
+            problems.add_unknown(self.place, format!("'{text}' is not known here"), text, choices);
         }
         found
     }
@@ -233,7 +234,7 @@ impl Node {
 
     /// Reports that `name`, standing at `place`, is none of `known`.
     pub fn unknown(name: &str, place: Place, what: &str, known: &[&str], problems: &mut Problems) {
-        problems.add(place, format!("there is no {what} '{name}'"), unknown_hint(name, known));
+        problems.add_unknown(place, format!("there is no {what} '{name}'"), name, known);
     }
 
     fn scalar(&self, wanted: &str, problems: &mut Problems) -> Option<&str> {

@@ -1,6 +1,7 @@
 //! A mistake in a user's file, with its place.
 
 use super::Place;
+use super::fields::unknown_hint;
 use std::fmt;
 
 /// One mistake: where, what, and a hint.
@@ -16,6 +17,8 @@ pub struct Problem {
     pub hint: String,
     /// The line of the file in which it stands.
     pub excerpt: String,
+    /// The names that may stand there, when one stands there that is none of them.
+    pub known: Vec<String>,
 }
 
 impl fmt::Display for Problem {
@@ -97,7 +100,15 @@ impl Problems {
         let room = excerpt.chars().count().saturating_sub(place.column.saturating_sub(1)).max(1);
         let place = Place { width: place.width.clamp(1, room), ..place };
         let (message, hint) = (message.into(), hint.into());
-        self.found.push(Problem { file: self.file.clone(), place, message, hint, excerpt });
+        self.found.push(Problem { file: self.file.clone(), place, message, hint, excerpt, known: Vec::new() });
+    }
+
+    /// Adds that `given`, standing at `place`, is none of the names `known` that may stand there.
+    pub fn add_unknown(&mut self, place: Place, message: impl Into<String>, given: &str, known: &[&str]) {
+        self.add(place, message, unknown_hint(given, known));
+        if let Some(problem) = self.found.last_mut() {
+            problem.known = known.iter().map(|name| (*name).to_owned()).collect();
+        }
     }
 
     /// Whether nothing was found.

@@ -17,7 +17,7 @@ const RATE_MAX: f64 = 1e9;
 const PAUSE_MAX: Duration = Duration::from_secs(86_400);
 /// More steps than this nobody waits for.
 const LEVELS_MAX: usize = 10_000;
-const KINDS: [&str; 5] = ["closed", "open", "users", "steps", "replay"];
+const KINDS: [&str; 6] = ["closed", "open", "users", "steps", "replay", "peak"];
 
 impl LoadProfile {
     /// Reads a profile. Names of operations are held against `operations`, unless that is empty because nobody knows
@@ -37,6 +37,23 @@ impl LoadProfile {
             },
         };
         profile.filter(|_| problems.len() == before)
+    }
+
+    /// Reads a profile whose level is given elsewhere, at most `highest`.
+    pub(crate) fn read_leveled(
+        node: &Node,
+        highest: f64,
+        operations: &[String],
+        problems: &mut Problems,
+    ) -> Option<LoadProfile> {
+        let (kind, place, value) = node.kind("what has the levels", problems)?;
+        match read_base(kind, value, Some(highest), operations, problems) {
+            Base::Read(profile) => profile,
+            Base::Unknown => {
+                Node::unknown(kind, place, "kind of load that has levels", &KINDS[..3], problems);
+                None
+            }
+        }
     }
 }
 
@@ -283,19 +300,13 @@ fn read_steps(node: &Node, operations: &[String], problems: &mut Problems) -> Op
     if measure.is_zero() {
         problems.add(measure_place, "nothing can be measured in no time", "write for example 10s");
     }
-    let (kind, place, value) = of?.kind("what has the levels", problems)?;
+    let place = of?.place;
     let highest = levels.as_ref()?.iter().copied().fold(0.0, f64::max);
-    let of = match read_base(kind, value, Some(highest), operations, problems) {
-        Base::Read(profile) => profile?,
-        Base::Unknown => {
-            Node::unknown(kind, place, "kind of load that has levels", &KINDS[..3], problems);
-            return None;
-        }
-    };
+    let of = LoadProfile::read_leveled(of?, highest, operations, problems)?;
     if let (LoadProfile::Closed { .. } | LoadProfile::Users { .. }, Some(levels)) = (&of, &levels)
         && (levels.iter().any(|level| level.fract() != 0.0) || highest > USERS_MAX as f64)
     {
-        problems.add(place, format!("levels of '{kind}' are whole numbers"), "at most 100 million");
+        problems.add(place, "levels of users and connections are whole numbers", "at most 100 million");
     }
     Some(LoadProfile::Steps { of: Box::new(of), levels: levels?, ramp, settle, measure })
 }

@@ -252,6 +252,14 @@ impl Host for AgentHost {
         self.call(Call::Stop(instance.to_owned()), &format!("stop '{instance}'"), Limits::LONG)
     }
 
+    fn freeze(&mut self) -> Result<(), Fault> {
+        self.call(Call::Freeze, "freeze what runs", Limits::SHORT)
+    }
+
+    fn thaw(&mut self) -> Result<(), Fault> {
+        self.call(Call::Thaw, "let what is frozen run on", Limits::SHORT)
+    }
+
     fn begin_probe(&mut self, outside: &[Scope], period: Duration) -> Result<(), Fault> {
         self.call(Call::BeginProbe(outside.to_vec(), period), "begin sampling", Limits::SHORT)
     }

@@ -54,6 +54,8 @@ fn answer(slot: &mut Option<Box<dyn Host>>, call: Call) -> Outcome {
         Call::MappedFiles(instance) => Outcome::of(host.mapped_files(&instance)),
         Call::Log(instance) => Outcome::of(host.log(&instance)),
         Call::Stop(instance) => Outcome::of(host.stop(&instance)),
+        Call::Freeze => Outcome::of(host.freeze()),
+        Call::Thaw => Outcome::of(host.thaw()),
         Call::BeginProbe(outside, period) => Outcome::of(host.begin_probe(&outside, period)),
         Call::EndProbe => Outcome::of(host.end_probe()),
         Call::Open(layer, surroundings) => {
@@ -138,6 +140,7 @@ mod tests {
             cpus: tare_core::units::CpuSet::new([0]),
             services: Vec::new(),
             inner: Vec::new(),
+            place: 0,
         }
     }
 

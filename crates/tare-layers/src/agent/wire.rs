@@ -33,6 +33,8 @@ pub(super) enum Call {
     MappedFiles(String),
     Log(String),
     Stop(String),
+    Freeze,
+    Thaw,
     BeginProbe(Vec<Scope>, Duration),
     EndProbe,
     Open(LayerUse, Box<Surroundings>),

@@ -59,6 +59,8 @@ struct Inner {
     guest_engine: Option<GuestEngine>,
     link: Option<Link>,
     running: BTreeMap<String, Running>,
+    /// Whether the containers are paused.
+    frozen: bool,
 }
 
 /// A container that was started and not yet removed.
@@ -80,7 +82,8 @@ impl Inner {
         };
         let surroundings = surroundings.clone();
         let running = BTreeMap::new();
-        let mut inner = Inner { carrier, options, surroundings, engine, guest_engine, link: None, running };
+        let mut inner =
+            Inner { carrier, options, surroundings, engine, guest_engine, link: None, running, frozen: false };
         match inner.prepare() {
             Ok(()) => Ok(inner),
             Err(fault) => {
@@ -104,7 +107,20 @@ impl Inner {
         Ok(())
     }
 
-    fn close(self) -> Result<(), Fault> {
+    fn pause(&mut self, paused: bool) -> Result<(), Fault> {
+        if self.frozen == paused {
+            return Ok(());
+        }
+        for running in self.running.values() {
+            run::pause(&self.engine, &running.container, paused)?;
+        }
+        self.frozen = paused;
+        Ok(())
+    }
+
+    fn close(mut self) -> Result<(), Fault> {
+        // One that has ended cannot go on; what is left of it is removed below.
+        let _ = self.pause(false);
         let mut faults = Vec::new();
         for running in self.running.values() {
             let stopped = run::stop(&self.engine, &running.container, running.start.service.stop_within);
@@ -337,7 +353,17 @@ impl Host for ContainerHost {
         run::log(&self.inner.engine, &self.inner.known(instance)?.container)
     }
 
+    fn freeze(&mut self) -> Result<(), Fault> {
+        self.inner.pause(true)
+    }
+
+    fn thaw(&mut self) -> Result<(), Fault> {
+        self.inner.pause(false)
+    }
+
     fn stop(&mut self, instance: &str) -> Result<(), Fault> {
+        // What is paused does not hear that it is to end.
+        self.inner.pause(false)?;
         let running = self.inner.known(instance)?;
         run::stop(&self.inner.engine, &running.container, running.start.service.stop_within)?;
         self.inner.running.remove(instance);

@@ -179,6 +179,19 @@ pub(crate) fn stop(engine: &Engine, name: &str, within: Duration) -> Result<(), 
     remove(engine, name)
 }
 
+/// Pauses a running container, or lets it go on.
+///
+/// # Errors
+/// When the engine refuses: it has ended, or the machine has no freezer.
+pub(crate) fn pause(engine: &Engine, name: &str, paused: bool) -> Result<(), Fault> {
+    let (docker, word) = (engine.docker(), if paused { "pause" } else { "unpause" });
+    let done = match paused {
+        true => engine.call(docker.pause_container(name)),
+        false => engine.call(docker.unpause_container(name)),
+    };
+    done.map_err(|error| error.doing(format!("{word} the container {name}")))
+}
+
 /// Removes a container, running or not, with its anonymous volumes, and waits until it is gone; one that is gone
 /// already is no error.
 ///

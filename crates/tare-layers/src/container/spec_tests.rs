@@ -15,6 +15,7 @@ fn surroundings() -> Surroundings {
         cpus: CpuSet::new(0..4),
         services: Vec::new(),
         inner: Vec::new(),
+        place: 0,
     }
 }
 

@@ -1,5 +1,6 @@
 //! Control groups, version 1 and 2, as far as limits, membership and removal go.
 
+use super::freeze;
 use crate::leftovers;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -173,6 +174,15 @@ impl Group {
         let text = fs::read_to_string(directory.join(file)).unwrap_or_default();
         let count = text.lines().find_map(|line| line.strip_prefix("oom_kill "));
         count.and_then(|count| count.trim().parse().ok()).unwrap_or(0)
+    }
+
+    /// Keeps everything in the group from running, or lets it run on.
+    pub(crate) fn freeze(&self, frozen: bool) -> Result<(), Fault> {
+        let Some(directory) = self.directories.first() else { return Ok(()) };
+        if self.unified {
+            return freeze::by_group(directory, frozen);
+        }
+        freeze::by_signal(&|| members(directory), frozen)
     }
 
     /// Kills what is in the group, waits until it is gone, and removes it; the run's own group goes with its last

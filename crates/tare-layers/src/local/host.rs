@@ -4,6 +4,7 @@ use super::cgroup::Group;
 use super::launch::Launch;
 use super::root::{PROGRAM_INSIDE, Root};
 use super::{facts, mapped_files, ports};
+use crate::network::Room;
 use crate::{LAYERS, leftovers};
 use std::collections::BTreeMap;
 use std::fs::{self, DirBuilder, File, OpenOptions};
@@ -41,6 +42,8 @@ pub struct LocalHost {
     /// The logs of all instances, those that were stopped included.
     logs: BTreeMap<String, PathBuf>,
     prober: Option<Box<dyn Prober>>,
+    /// A network of its own, when it stands beside other forms.
+    room: Option<Room>,
     /// Whether the scratch directory was made here, and so goes with this host, whatever layers have put into it.
     own_scratch: bool,
 }
@@ -53,6 +56,7 @@ struct Running {
     group: Group,
     directory: PathBuf,
     stop_within: Duration,
+    frozen: bool,
 }
 
 impl LocalHost {
@@ -66,7 +70,19 @@ impl LocalHost {
         let own_scratch = !scratch.exists();
         fs::create_dir_all(scratch).doing(format!("make {}", scratch.display()))?;
         let (running, logs) = (BTreeMap::new(), BTreeMap::new());
-        Ok(LocalHost { carrier, surroundings, running, logs, prober: None, own_scratch })
+        Ok(LocalHost { carrier, surroundings, running, logs, prober: None, room: None, own_scratch })
+    }
+
+    /// The same, for services that stand beside those of other forms, which listen on the same ports: they get a
+    /// network of their own, as near to the generator as this machine itself.
+    ///
+    /// # Errors
+    /// See [`LocalHost::new`].
+    pub fn in_room(carrier: Arc<Carrier>, surroundings: Surroundings, room: Room) -> Result<LocalHost, Fault> {
+        let address = room.address();
+        let mut host = LocalHost::new(carrier, Surroundings { address, ..surroundings })?;
+        host.room = Some(room);
+        Ok(host)
     }
 
     fn instance(&mut self, name: &str) -> Result<&mut Running, Fault> {
@@ -80,7 +96,11 @@ impl LocalHost {
         let made = || {
             fs::create_dir_all(directory.join("root")).doing(format!("make {}", directory.display()))?;
             let volumes = make_volumes(&directory, start)?;
-            let group = Group::create(&self.surroundings.run, name, &start.service.resources)?;
+            let group = match self.surroundings.place {
+                0 => name.to_owned(),
+                place => format!("{name}.{place}"),
+            };
+            let group = Group::create(&self.surroundings.run, &group, &start.service.resources)?;
             let root = Root { bundle, assembly: directory.join("root"), volumes, program: None };
             Ok((directory.clone(), root, group))
         };
@@ -113,6 +133,7 @@ impl LocalHost {
             environment: &start.service.environment,
             user: start.service.user,
             cpus: cpus.as_ref(),
+            room: self.room.as_ref(),
         };
         let outcome = launch.start(Stdio::piped(), Stdio::piped()).and_then(wait_for_report);
         let removed = group.remove();
@@ -139,6 +160,9 @@ impl LocalHost {
             // The whole directory goes with the run, should this fail.
             let _ = fs::remove_file(path);
         }
+        if let Some(room) = self.room.take() {
+            outcome = outcome.and(room.close());
+        }
         let scratch = &self.surroundings.scratch;
         if outcome.is_ok() && self.own_scratch && scratch.exists() {
             outcome = fs::remove_dir_all(scratch).doing(format!("remove {}", scratch.display()));
@@ -163,9 +187,19 @@ impl Running {
         }
     }
 
+    fn freeze(&mut self, frozen: bool) -> Result<(), Fault> {
+        if self.frozen != frozen {
+            self.group.freeze(frozen)?;
+            self.frozen = frozen;
+        }
+        Ok(())
+    }
+
     /// Asks the process to end, waits for as long as it may take, then ends whatever is in its group.
     fn stop(&mut self) -> Result<(), Fault> {
         if self.state()? == InstanceState::Running {
+            // What is frozen does not hear that it is to end.
+            self.freeze(false)?;
             let pid = rustix::process::Pid::from_child(&self.child);
             // It may have ended in between.
             let _ = rustix::process::kill_process(pid, rustix::process::Signal::TERM);
@@ -275,7 +309,9 @@ impl Host for LocalHost {
         if self.running.contains_key(&start.instance) {
             return Err(Fault::new(format!("a service runs under the name '{}' already", start.instance)));
         }
-        ports::check_free(&service.ports)?;
+        if self.room.is_none() {
+            ports::check_free(&service.ports)?;
+        }
         let cpus = Self::cpus(start)?;
         let (directory, root, mut group) = self.prepare(start, &start.instance)?;
         let log = self.log_path(&start.instance);
@@ -289,6 +325,7 @@ impl Host for LocalHost {
                 environment: &service.environment,
                 user: service.user,
                 cpus: cpus.as_ref(),
+                room: self.room.as_ref(),
             };
             launch.start(file.into(), second.into())
         };
@@ -310,6 +347,7 @@ impl Host for LocalHost {
             group,
             directory,
             stop_within: service.stop_within,
+            frozen: false,
         };
         self.running.insert(start.instance.clone(), running);
         let address = self.surroundings.address;
@@ -347,6 +385,14 @@ impl Host for LocalHost {
         self.instance(instance)?.stop().map_err(|fault| fault.context(format!("stop '{instance}'")))?;
         self.running.remove(instance);
         Ok(())
+    }
+
+    fn freeze(&mut self) -> Result<(), Fault> {
+        self.running.values_mut().try_for_each(|running| running.freeze(true))
+    }
+
+    fn thaw(&mut self) -> Result<(), Fault> {
+        self.running.values_mut().try_for_each(|running| running.freeze(false))
     }
 
     fn begin_probe(&mut self, outside: &[Scope], period: Duration) -> Result<(), Fault> {

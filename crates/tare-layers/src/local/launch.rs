@@ -3,6 +3,7 @@
 use super::OPEN_FILES;
 use super::cgroup::Group;
 use super::root::{PROGRAM_INSIDE, Root, open_inside};
+use crate::network::Room;
 use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read};
@@ -31,6 +32,8 @@ pub(crate) struct Launch<'a> {
     pub(crate) user: (u32, u32),
     /// The CPUs it may run on; all that this process may when none.
     pub(crate) cpus: Option<&'a CpuSet>,
+    /// The network it runs in, if not this machine's.
+    pub(crate) room: Option<&'a Room>,
 }
 
 /// What the child does between fork and exec, in order; it tells the number of each as it begins it.
@@ -63,6 +66,9 @@ impl Launch<'_> {
         // SAFETY: between fork and exec `apply` makes system calls on what was prepared here, and allocates nothing.
         unsafe { command.pre_exec(move || confinement.apply()) };
         let in_new_root = || -> Result<io::Result<Child>, Fault> {
+            if let Some(room) = self.room {
+                room.enter()?;
+            }
             self.root.enter()?;
             Ok(command.spawn())
         };

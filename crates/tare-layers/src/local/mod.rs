@@ -3,6 +3,7 @@
 
 pub(crate) mod cgroup;
 mod facts;
+mod freeze;
 mod host;
 mod launch;
 mod mapped;

@@ -26,6 +26,15 @@ pub(crate) fn start_time(pid: u32) -> Option<u64> {
     fields.get(19)?.parse().ok()
 }
 
+/// Whether every thread of a process is stopped by a signal. `None` when it is gone or dead.
+pub(crate) fn is_stopped(pid: u32) -> Option<bool> {
+    let state = |text: String| text.rsplit_once(')').and_then(|(_, rest)| rest.trim_start().chars().next());
+    let threads = std::fs::read_dir(format!("/proc/{pid}/task")).ok()?;
+    let texts = threads.filter_map(|thread| std::fs::read_to_string(thread.ok()?.path().join("stat")).ok());
+    let states: Vec<char> = texts.filter_map(state).filter(|state| !matches!(state, 'Z' | 'X')).collect();
+    (!states.is_empty()).then(|| states.iter().all(|state| *state == 'T'))
+}
+
 /// The name of a process, as the kernel keeps it (15 bytes).
 pub(crate) fn name(pid: u32) -> String {
     std::fs::read_to_string(format!("/proc/{pid}/comm")).map(|text| text.trim().to_owned()).unwrap_or_default()

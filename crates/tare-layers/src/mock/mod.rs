@@ -2,7 +2,7 @@
 //! above layers can be tried without root, engine or hypervisor.
 //!
 //! Its options, with their defaults first: `fail_in: none | open | facts | resources | start | state | mapped_files |
-//! log | stop | begin_probe | end_probe | close` and `delay: 0s`, which every call takes.
+//! log | stop | freeze | thaw | begin_probe | end_probe | close` and `delay: 0s`, which every call takes.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
@@ -29,7 +29,7 @@ pub const ROW: LayerRow = LayerRow {
     remove: |_| Ok(()),
 };
 
-const CALLS: [&str; 12] = [
+const CALLS: [&str; 14] = [
     "none",
     "open",
     "facts",
@@ -39,6 +39,8 @@ const CALLS: [&str; 12] = [
     "mapped_files",
     "log",
     "stop",
+    "freeze",
+    "thaw",
     "begin_probe",
     "end_probe",
     "close",
@@ -70,6 +72,7 @@ fn open(outer: Box<dyn LocalOuter>, layer: &LayerUse, surroundings: &Surrounding
         running: BTreeSet::new(),
         started: BTreeSet::new(),
         sampling: false,
+        frozen: false,
     };
     match mock.note("open", "") {
         Ok(()) => Ok(Box::new(mock)),
@@ -89,6 +92,7 @@ struct MockHost {
     running: BTreeSet<String>,
     started: BTreeSet<String>,
     sampling: bool,
+    frozen: bool,
 }
 
 impl MockHost {
@@ -168,6 +172,16 @@ impl Host for MockHost {
         self.check_running(instance)?;
         self.running.remove(instance);
         Ok(())
+    }
+
+    fn freeze(&mut self) -> Result<(), Fault> {
+        self.note("freeze", "")?;
+        self.frozen = true;
+        Ok(())
+    }
+
+    fn thaw(&mut self) -> Result<(), Fault> {
+        if std::mem::take(&mut self.frozen) { self.note("thaw", "") } else { Ok(()) }
     }
 
     fn begin_probe(&mut self, _: &[Scope], _: Duration) -> Result<(), Fault> {

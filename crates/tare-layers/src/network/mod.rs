@@ -3,11 +3,13 @@
 
 mod forwarding;
 mod netlink;
+mod room;
 mod seat;
 mod tap;
 
 pub use forwarding::{Forwarding, allow_forwarding};
 pub(crate) use forwarding::{remove_rules, restore as restore_forwarding, runs_with_rules};
+pub use room::Room;
 pub use seat::GeneratorSeat;
 pub(crate) use seat::{namespaces, remove_namespace};
 pub use tap::tap_create;

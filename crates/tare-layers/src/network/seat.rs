@@ -8,7 +8,7 @@ use rustix::mount::UnmountFlags;
 use rustix::thread::UnshareFlags;
 use std::fs::File;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream};
-use std::os::fd::{AsFd, AsRawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -47,7 +47,7 @@ impl GeneratorSeat {
     }
 
     fn connect(&self) -> Result<(), Fault> {
-        let (here, inside) = (self.host_interface(), format!("t{}g", self.run));
+        let (here, inside) = (self.host_interface(), self.inside_interface());
         super::veth_create(&here, &inside, self.namespace.as_fd())?;
         set_up(&super::open()?, &here, self.host(), 30)?;
         accept_any_path(&here)?;
@@ -80,6 +80,21 @@ impl GeneratorSeat {
     /// This machine's end of the link.
     pub fn host_interface(&self) -> String {
         format!("t{}h", self.run)
+    }
+
+    /// The generator's end of the link.
+    pub(super) fn inside_interface(&self) -> String {
+        format!("t{}g", self.run)
+    }
+
+    /// The address space of the run, see [`super::free_subnets`].
+    pub(super) fn subnets(&self) -> (u8, u8) {
+        self.subnets
+    }
+
+    /// The generator's network namespace.
+    pub(super) fn namespace(&self) -> BorrowedFd<'_> {
+        self.namespace.as_fd()
     }
 
     /// Makes a command start inside the namespace.

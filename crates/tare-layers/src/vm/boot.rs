@@ -131,8 +131,9 @@ fn boot(wish: Wish, surroundings: &Surroundings) -> Result<Guest, Fault> {
     let file = |name: &str| scratch.join(name);
     let files = vec![file("guest-console.log"), file("guest-qemu.log"), file("guest-scratch.img")];
     let remove = || files.iter().for_each(|file| drop(std::fs::remove_file(file)));
-    let mut wiring = Wiring::make(&surroundings.run, surroundings.subnets, !surroundings.inner.is_empty())
-        .inspect_err(|_| remove())?;
+    let mut wiring =
+        Wiring::make(&surroundings.run, surroundings.place, surroundings.subnets, !surroundings.inner.is_empty())
+            .inspect_err(|_| remove())?;
     match launch(&wish, surroundings, &wiring, &files) {
         Ok((agent, process, qmp, plan)) => {
             let facts = facts(&wish, &qmp);

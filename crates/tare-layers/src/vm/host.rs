@@ -24,6 +24,8 @@ pub(super) struct VmHost {
     guest: Guest,
     /// The guest's clock when sampling began.
     clock: Option<Clock>,
+    /// Whether its virtual CPUs are halted.
+    frozen: bool,
 }
 
 /// A reading of the guest's clock: how far it is ahead of the host's, and when on the host's, ns.
@@ -32,7 +34,7 @@ type Clock = (i128, u64);
 impl VmHost {
     /// A guest that answers.
     pub(super) fn new(outer: Box<dyn Host>, guest: Guest) -> Self {
-        VmHost { outer: Some(outer), guest, clock: None }
+        VmHost { outer: Some(outer), guest, clock: None, frozen: false }
     }
 
     fn outer(&mut self) -> &mut dyn Host {
@@ -45,7 +47,17 @@ impl VmHost {
         Scope { name: HYPERVISOR.to_owned(), serving: true, pids, cgroups: Vec::new() }
     }
 
+    fn halt(&mut self, frozen: bool) -> Result<(), Fault> {
+        if self.frozen != frozen {
+            self.guest.qmp.execute(if frozen { "stop" } else { "cont" }, serde_json::json!({}))?;
+            self.frozen = frozen;
+        }
+        Ok(())
+    }
+
     fn shut_down(&mut self) -> Result<(), Fault> {
+        // A guest that is halted cannot power off; one that is gone cannot go on, and that is seen below.
+        let _ = self.halt(false);
         let guest = &mut self.guest;
         // A guest that is dead already has nothing to close.
         let alive = guest.agent.peer().check().is_ok();
@@ -108,6 +120,14 @@ impl Host for VmHost {
 
     fn stop(&mut self, instance: &str) -> Result<(), Fault> {
         self.guest.agent.stop(instance)
+    }
+
+    fn freeze(&mut self) -> Result<(), Fault> {
+        self.halt(true)
+    }
+
+    fn thaw(&mut self) -> Result<(), Fault> {
+        self.halt(false)
     }
 
     fn begin_probe(&mut self, outside: &[Scope], period: Duration) -> Result<(), Fault> {

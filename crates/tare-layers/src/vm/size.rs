@@ -118,6 +118,7 @@ mod tests {
             cpus: CpuSet::new([1, 3, 5]),
             services,
             inner: Vec::new(),
+            place: 0,
         }
     }
 

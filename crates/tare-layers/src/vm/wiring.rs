@@ -25,17 +25,18 @@ pub(super) struct Wiring {
 }
 
 impl Wiring {
-    /// Makes the links. `inner` says whether layers inside the guest have networks that must be reached from here.
+    /// Makes the links, named for the guest's `place` when it stands beside others. `inner` says whether layers inside the guest have networks that must be reached from here.
     ///
     /// # Errors
     /// What could not be made; then nothing is left.
-    pub(super) fn make(run: &str, subnets: (u8, u8), inner: bool) -> Result<Wiring, Fault> {
+    pub(super) fn make(run: &str, place: u8, subnets: (u8, u8), inner: bool) -> Result<Wiring, Fault> {
         let (a, b) = subnets;
         // The neighbour is kept free for the guest by who chose the subnets.
         let neighbour = b.checked_add(1).unwrap_or(b - 1);
+        let beside = if place == 0 { String::new() } else { place.to_string() };
         let mut wiring = Wiring {
-            bridge: format!("t{run}b"),
-            tap: format!("t{run}v"),
+            bridge: format!("t{run}b{beside}"),
+            tap: format!("t{run}v{beside}"),
             forwarding: None,
             gateway: Ipv4Addr::new(a, b, NETWORK, 1),
             guest: Ipv4Addr::new(a, b, NETWORK, 2),

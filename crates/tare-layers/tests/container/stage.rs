@@ -194,7 +194,7 @@ impl Stage {
         let cpus = CpuSet::new(0..std::thread::available_parallelism().unwrap().get() as u32);
         let (services, inner) = (Vec::new(), Vec::new());
         let trial = "b1-c".to_owned();
-        let surroundings = Surroundings { run, trial, scratch, address, subnets, cpus, services, inner };
+        let surroundings = Surroundings { run, trial, scratch, address, subnets, cpus, services, inner, place: 0 };
         Stage { surroundings, notes: Arc::default(), folder, seat }
     }
 

@@ -65,13 +65,15 @@ fn contract(form: &str, layers: &[LayerUse]) {
     if starts_something {
         reach_and_read(form, &stage, host.as_mut(), instance.endpoints["main"]);
     }
+    freeze_and_thaw(form, &stage, host.as_mut(), instance.endpoints["main"]);
     assert_eq!(host.state("one").unwrap(), InstanceState::Running);
     host.stop("one").unwrap();
     assert!(stage.try_ask(instance.endpoints["main"]).is_none(), "{form}: it still answers");
     assert!(host.state("one").is_err(), "{form}: it was stopped");
 
-    // Again under the same name, and then closed without being stopped.
+    // Again under the same name, and then closed without being stopped, frozen as it is.
     host.start(&start).unwrap();
+    host.freeze().unwrap();
     host.close().unwrap();
     stage.close();
 }
@@ -105,6 +107,18 @@ fn reach_and_read(form: &str, stage: &Stage, host: &mut dyn Host, place: std::ne
     assert!(sampled.iter().any(|scope| scope.name.contains("one") && scope.serving), "{form}: {sampled:?}");
     assert!(host.end_probe().is_err(), "{form}: sampling was ended already");
     assert!(!left_of(&stage.run).is_empty(), "{form}: what runs must be found by its name");
+}
+
+fn freeze_and_thaw(form: &str, stage: &Stage, host: &mut dyn Host, place: std::net::SocketAddr) {
+    let answers = form != "mock";
+    for _ in 0..2 {
+        host.freeze().unwrap();
+        host.freeze().unwrap();
+        assert!(stage.try_ask(place).is_none(), "{form}: it answers while it is frozen");
+        host.thaw().unwrap();
+        host.thaw().unwrap();
+        assert_eq!(stage.try_ask(place).is_some(), answers, "{form}: it does not go on");
+    }
 }
 
 fn unknown_layer() {

@@ -43,6 +43,7 @@ pub(crate) fn doomed(run: &str) -> ExitCode {
         cpus: CpuSet::new([0]),
         services: Vec::new(),
         inner: Vec::new(),
+        place: 0,
     };
     let mut host = LocalHost::new(stage::carrier(&folder), surroundings).unwrap();
     let place = host.start(&service("one", free_port(), &["child"])).unwrap().endpoints["main"];

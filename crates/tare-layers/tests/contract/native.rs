@@ -8,7 +8,7 @@ use tare_core::host::{Host, InstanceState};
 use tare_core::units::CpuSet;
 
 pub(crate) fn all() -> Vec<Check> {
-    let checks: [(&str, fn()); 8] = [
+    let checks: [(&str, fn()); 9] = [
         ("a_service_gets_exactly_what_it_is_given", exactly_what_is_given),
         ("the_bundle_is_bound_as_it_is_when_it_lacks_nothing", complete_bundle),
         ("volumes_are_mounted_where_links_lead", linked_volumes),
@@ -16,6 +16,7 @@ pub(crate) fn all() -> Vec<Check> {
         ("a_taken_port_is_told_before_the_start", taken_port),
         ("how_a_service_ended_is_told", how_it_ended),
         ("a_service_that_will_not_end_is_ended_with_its_children", stubborn),
+        ("equals_stand_side_by_side_on_the_same_port", side_by_side),
         ("limits_are_enforced_or_refused", limits),
     ];
     checks.into_iter().map(|(name, check)| (format!("native_{name}"), true, check)).collect()
@@ -208,6 +209,43 @@ fn stubborn() {
             }
         },
     );
+}
+
+fn side_by_side() {
+    // Twice: the names of the first round's links are free again.
+    for _ in 0..2 {
+        let stage = Stage::open(|_| {});
+        let mut start = service("one", free_port(), &["child"]);
+        start.service.stop_within = Duration::from_secs(60);
+        let mut hosts = [stage.beside(1), stage.beside(2)];
+        let places = hosts.each_mut().map(|host| host.start(&start).unwrap().endpoints["main"]);
+        assert_eq!(places[0].port(), places[1].port());
+        places.iter().for_each(|place| drop(stage.ask(*place)));
+        hosts[0].freeze().unwrap();
+        assert!(stage.try_ask(places[0]).is_none(), "it answers while it is frozen");
+        stage.ask(places[1]);
+        // Not one of its processes gets any time.
+        let group = std::path::PathBuf::from(&scope_of(hosts[0].as_mut(), "one").cgroups[0]);
+        let used = || -> Vec<String> {
+            let members = std::fs::read_to_string(group.join("cgroup.procs")).unwrap();
+            let time = |pid: &str| {
+                let stat = std::fs::read_to_string(format!("/proc/{pid}/schedstat")).unwrap();
+                stat.split(' ').next().map(str::to_owned).unwrap()
+            };
+            members.lines().map(time).collect()
+        };
+        let before = used();
+        assert_eq!(before.len(), 2);
+        std::thread::sleep(Duration::from_millis(100));
+        assert_eq!(used(), before);
+        hosts[0].thaw().unwrap();
+        stage.ask(places[0]);
+        hosts[1].freeze().unwrap();
+        let began = Instant::now();
+        hosts.into_iter().for_each(|host| host.close().unwrap());
+        assert!(began.elapsed() < Duration::from_secs(60), "a frozen service was waited for");
+        stage.close();
+    }
 }
 
 fn limits() {

@@ -42,6 +42,7 @@ pub(crate) fn ask(place: &str) -> ExitCode {
     let Ok(mut stream) = TcpStream::connect_timeout(&address, Duration::from_secs(3)) else {
         return ExitCode::FAILURE;
     };
+    stream.set_read_timeout(Some(Duration::from_secs(2))).expect("a limit can be set");
     let mut text = String::new();
     match stream.read_to_string(&mut text) {
         Ok(count) if count > 0 => print!("{text}"),

@@ -145,6 +145,7 @@ impl Stage {
             cpus: CpuSet::new([0]),
             services: services.to_vec(),
             inner: inner.to_vec(),
+            place: 0,
         }
     }
 
@@ -157,6 +158,15 @@ impl Stage {
             host = host.open(layer, &surroundings).unwrap_or_else(|error| panic!("{}: {error}", layer.layer));
         }
         host
+    }
+
+    /// A plain process's host that stands beside others.
+    pub(crate) fn beside(&self, place: u8) -> Box<dyn Host> {
+        let around = self.surroundings(&[], &[]);
+        let scratch = around.scratch.with_file_name(format!("t{place}"));
+        let around = Surroundings { trial: format!("t{place}"), scratch, place, ..around };
+        let room = self.seat.as_ref().expect("root was asked for").room(place).unwrap();
+        Box::new(LocalHost::in_room(carrier(self.folder.path()), around, room).unwrap())
     }
 
     /// Asks the service from where load comes from, until it answers.

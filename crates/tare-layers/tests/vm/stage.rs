@@ -236,6 +236,7 @@ impl Stage {
             cpus: CpuSet::new([0]),
             services: services.to_vec(),
             inner: inner.to_vec(),
+            place: 0,
         };
         Stage { run: run.to_owned(), mark, seat, surroundings }
     }

@@ -1,5 +1,6 @@
 //! One connection of the load: a socket, what is in flight on it, and what could not be sent yet.
 
+use crate::profile::Start;
 use crate::protocol::{Draw, Failure, Flight};
 use rustix::event::epoll;
 use rustix::fd::OwnedFd;
@@ -78,6 +79,14 @@ pub(crate) struct Connection<S> {
     pub draw: Draw,
     /// The socket, unless it is down.
     pub socket: Option<OwnedFd>,
+    /// An operation that waits for the connection to stand.
+    pub pending: Option<Start>,
+    /// When the last attempt to connect began.
+    pub opened_ns: u64,
+    /// Whether it is in the list of those that are free.
+    pub listed: bool,
+    // Tells the events of this socket from those of the sockets before it.
+    generation: u32,
     unsent: Vec<u8>,
     unsent_from: usize,
 }
@@ -86,7 +95,19 @@ impl<S> Connection<S> {
     /// A connection that is still to be made.
     pub(crate) fn new(draw: Draw, session: S, pipeline: usize) -> Self {
         let flights = VecDeque::with_capacity(pipeline);
-        Connection { state: State::Down(0), flights, session, draw, socket: None, unsent: Vec::new(), unsent_from: 0 }
+        Connection {
+            state: State::Down(0),
+            flights,
+            session,
+            draw,
+            socket: None,
+            pending: None,
+            opened_ns: 0,
+            listed: false,
+            generation: 0,
+            unsent: Vec::new(),
+            unsent_from: 0,
+        }
     }
 
     /// Begins to connect. Registered once, edge-triggered, for everything that may happen: no further system call is
@@ -94,13 +115,21 @@ impl<S> Connection<S> {
     ///
     /// # Errors
     /// Why no attempt could be made.
-    pub(crate) fn open(&mut self, target: &Target, epoll: &OwnedFd, key: u64, now_ns: u64) -> Result<(), Errno> {
+    pub(crate) fn open(&mut self, target: &Target, epoll: &OwnedFd, index: usize, now_ns: u64) -> Result<(), Errno> {
+        self.opened_ns = now_ns;
+        self.generation = self.generation.wrapping_add(1);
         let socket = target.connect()?;
         let events = epoll::EventFlags::IN | epoll::EventFlags::OUT | epoll::EventFlags::RDHUP | epoll::EventFlags::ET;
-        epoll::add(epoll, &socket, epoll::EventData::new_u64(key), events)?;
+        epoll::add(epoll, &socket, epoll::EventData::new_u64(u64::from(self.generation) << 32 | index as u64), events)?;
         self.socket = Some(socket);
         self.state = State::Connecting(now_ns);
         Ok(())
+    }
+
+    /// Whether an event's key is this socket's.
+    #[inline]
+    pub(crate) fn owns(&self, key: u64) -> bool {
+        (key >> 32) as u32 == self.generation
     }
 
     /// Closes the socket and forgets what was unsent. What was in flight stays, for the caller to account for.

@@ -1,16 +1,20 @@
-//! Puts together what the workers counted: a row a second, a summary at the end.
+//! Puts together what the workers counted: a row a second, a row a level, a summary at the end.
 
 use super::saturation::{self, Effort};
 use super::tally::{Ledger, Report, Tally};
-use super::timeline::Timeline;
+use super::timeline::{Cut, Timeline};
+use super::window::{Outcomes, Window};
 use crate::clock::{self, SECOND_NS};
+use crate::hdr_log::HdrLog;
 use crate::histogram::Histogram;
 use crate::protocol::{Emit, FAILURES, Failure, Verified};
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
 use tare_core::fault::Fault;
-use tare_core::load::{Check, LoadLine, LoadPlan, LoadSummary, OperationSummary, SecondRow};
+use tare_core::load::{
+    Check, GeneratorHealth, LoadLine, LoadPlan, LoadSummary, OperationSummary, SecondRow, WindowCounts, WindowRow,
+};
 
 /// One worker, seen from the gatherer.
 struct Crew {
@@ -21,39 +25,69 @@ struct Crew {
 
 /// A span that not every worker has handed over yet.
 struct Open {
-    cut: usize,
+    index: usize,
     missing: usize,
-    times: Histogram,
-    errors: u64,
+    row: SecondRow,
+    times: Vec<Histogram>,
+}
+
+/// A window that not every worker has handed over yet.
+struct OpenWindow {
+    missing: usize,
+    window: Box<Window>,
+    busy: f64,
+    saturated: Option<String>,
 }
 
 /// The gathering side of a run.
 pub(crate) struct Gather {
     operations: Vec<String>,
-    measure: Duration,
     crew: Vec<Crew>,
     open: VecDeque<Open>,
+    windows: VecDeque<OpenWindow>,
+    // By answers: everything that was answered while measuring.
     times: Vec<Histogram>,
     errors: Vec<u64>,
     failures: [u64; FAILURES],
+    offered: u64,
+    started: u64,
+    dropped: u64,
+    lag: Histogram,
+    // By planned starts: all windows together; none where operations are counted by answers only.
+    planned: Option<Box<Window>>,
+    rows: Vec<WindowRow>,
+    levels: bool,
+    log: Option<HdrLog>,
     ledger: Ledger,
     span: (u64, u64),
     cpu_ns: u64,
     cpu_mark_ns: u64,
 }
 
+fn us(ns: u64) -> f64 {
+    ns as f64 / 1e3
+}
+
 impl Gather {
-    /// A gatherer for these operations, of which `measure` will be measured.
-    pub(crate) fn new(operations: Vec<String>, measure: Duration) -> Self {
+    /// A gatherer for these operations. With `levels` each window has a row of its own.
+    pub(crate) fn new(operations: Vec<String>, levels: bool, log: Option<HdrLog>) -> Self {
         let count = operations.len();
         Gather {
             operations,
-            measure,
             crew: Vec::new(),
             open: VecDeque::new(),
+            windows: VecDeque::new(),
             times: (0..count).map(|_| Histogram::new()).collect(),
             errors: vec![0; count],
             failures: [0; FAILURES],
+            offered: 0,
+            started: 0,
+            dropped: 0,
+            lag: Histogram::new(),
+            planned: None,
+            rows: Vec::new(),
+            levels,
+            log,
             ledger: Ledger::new(count),
             span: (0, 0),
             cpu_ns: 0,
@@ -82,7 +116,7 @@ impl Gather {
             match reports.recv() {
                 Ok(Report::Connected) => {}
                 Ok(Report::Ended(result)) => return Err(result.err().unwrap_or_else(ended_early)),
-                Ok(Report::Cut { .. }) => unreachable!("nothing is counted before the start"),
+                Ok(Report::Cut { .. } | Report::Window { .. }) => unreachable!("nothing is counted before the start"),
                 Err(_) => return Err(ended_early()),
             }
         }
@@ -105,8 +139,13 @@ impl Gather {
         while running > 0 {
             match reports.recv() {
                 Ok(Report::Cut { worker, cut, tally }) => {
-                    if let Some(row) = self.take(timeline, worker, cut, tally) {
-                        emit(LoadLine::Second(row))?;
+                    if let Some(row) = self.take(worker, cut, tally)? {
+                        emit.line(LoadLine::Second(row))?;
+                    }
+                }
+                Ok(Report::Window { worker, window }) => {
+                    if let Some(row) = self.take_window(worker, window) {
+                        emit.line(LoadLine::Window(row))?;
                     }
                 }
                 Ok(Report::Ended(result)) => {
@@ -121,46 +160,92 @@ impl Gather {
     }
 
     /// Takes one worker's tally of one span; a row when it was the last worker's.
-    fn take(&mut self, timeline: &Timeline, worker: usize, cut: usize, mut tally: Box<Tally>) -> Option<SecondRow> {
-        let span = timeline.cuts[cut];
+    fn take(
+        &mut self,
+        worker: usize,
+        (index, cut): (usize, Cut),
+        mut tally: Box<Tally>,
+    ) -> Result<Option<SecondRow>, Fault> {
         let workers = self.crew.len();
-        let at = self.open.iter().position(|open| open.cut == cut).unwrap_or_else(|| {
-            self.open.push_back(Open { cut, missing: workers, times: Histogram::new(), errors: 0 });
+        let at = self.open.iter().position(|open| open.index == index).unwrap_or_else(|| {
+            let row = SecondRow { measured: cut.measured, ..SecondRow::default() };
+            let times = self.operations.iter().map(|_| Histogram::new()).collect();
+            self.open.push_back(Open { index, missing: workers, row, times });
             self.open.len() - 1
         });
         let open = &mut self.open[at];
-        tally.times.iter().for_each(|times| open.times.merge(times));
-        open.errors += tally.errors.iter().sum::<u64>();
+        open.times.iter_mut().zip(&tally.times).for_each(|(to, from)| to.merge(from));
+        open.row.errors += tally.errors.iter().sum::<u64>();
+        open.row.offered += tally.offered;
+        open.row.started += tally.started;
+        open.row.dropped += tally.dropped;
+        open.row.at_ns = open.row.at_ns.max(cut.at_ns);
+        open.row.seconds = open.row.seconds.max((cut.at_ns - cut.from_ns) as f64 / SECOND_NS as f64);
         open.missing -= 1;
-        let crew = &mut self.crew[worker];
-        if span.measured {
-            self.times.iter_mut().zip(&tally.times).for_each(|(to, from)| to.merge(from));
-            self.errors.iter_mut().zip(&tally.errors).for_each(|(to, from)| *to += from);
-            self.failures.iter_mut().zip(&tally.failures).for_each(|(to, from)| *to += from);
-            crew.effort.cpu_ns += tally.cpu_ns;
-            crew.effort.replies += tally.replies;
-            crew.effort.crowd += tally.crowd;
+        if cut.measured {
+            self.add(worker, &tally);
+            self.span.1 = if self.span.1 == u64::MAX { cut.at_ns } else { self.span.1.max(cut.at_ns) };
         } else {
             self.cpu_mark_ns = clock::thread_cpu_ns();
         }
         tally.clear();
         // A worker that is gone needs no tally any more.
-        let _ = crew.spares.send(tally);
-        if open.missing > 0 {
+        let _ = self.crew[worker].spares.send(tally);
+        if self.open[at].missing > 0 {
+            return Ok(None);
+        }
+        let Some(open) = self.open.remove(at) else { return Ok(None) };
+        if let (Some(log), true) = (&mut self.log, cut.measured) {
+            log.interval(cut.from_ns, open.row.at_ns, &self.operations, &open.times)?;
+        }
+        Ok(Some(second(open)))
+    }
+
+    /// Adds a tally of a span that is measured.
+    fn add(&mut self, worker: usize, tally: &Tally) {
+        self.times.iter_mut().zip(&tally.times).for_each(|(to, from)| to.merge(from));
+        self.errors.iter_mut().zip(&tally.errors).for_each(|(to, from)| *to += from);
+        self.failures.iter_mut().zip(&tally.failures).for_each(|(to, from)| *to += from);
+        self.offered += tally.offered;
+        self.started += tally.started;
+        self.dropped += tally.dropped;
+        self.lag.merge(&tally.lag);
+        let effort = &mut self.crew[worker].effort;
+        effort.cpu_ns += tally.cpu_ns;
+        effort.replies += tally.replies;
+        effort.crowd += tally.crowd;
+    }
+
+    /// Takes one worker's window; a row when it was the last worker's and levels are reported.
+    fn take_window(&mut self, worker: usize, window: Box<Window>) -> Option<WindowRow> {
+        let length = Duration::from_nanos(window.span.to_ns - window.span.from_ns);
+        let busy = window.effort.busy(length);
+        let closed = saturation::closed(window.effort, length, self.crew[worker].in_flight);
+        let at = match self.windows.iter().position(|open| open.window.span == window.span) {
+            Some(at) => {
+                let open = &mut self.windows[at];
+                open.window.merge(&window);
+                (open.busy, open.missing) = (open.busy.max(busy), open.missing - 1);
+                open.saturated = open.saturated.take().or(closed);
+                at
+            }
+            None => {
+                let missing = self.crew.len() - 1;
+                self.windows.push_back(OpenWindow { missing, window, busy, saturated: closed });
+                self.windows.len() - 1
+            }
+        };
+        if self.windows[at].missing > 0 {
             return None;
         }
-        let open = self.open.remove(at)?;
-        Some(SecondRow {
-            at_ns: span.at_ns,
-            measured: span.measured,
-            seconds: (span.at_ns - span.from_ns) as f64 / SECOND_NS as f64,
-            operations: open.times.total(),
-            errors: open.errors,
-            p50_us: open.times.quantile(0.5) as f64 / 1e3,
-            p99_us: open.times.quantile(0.99) as f64 / 1e3,
-            max_us: open.times.longest() as f64 / 1e3,
-            ..SecondRow::default()
-        })
+        let OpenWindow { window, busy, saturated, .. } = self.windows.remove(at)?;
+        let row = self.levels.then(|| row(&self.operations, &window, busy, saturated));
+        self.rows.extend(row.clone());
+        match &mut self.planned {
+            Some(all) => all.merge(&window),
+            None => self.planned = Some(window),
+        }
+        row
     }
 
     /// Adds the calling thread's own CPU time since measuring began.
@@ -172,41 +257,132 @@ impl Gather {
     pub(crate) fn finish(self, plan: &LoadPlan, verified: Verified) -> LoadSummary {
         let sent: u64 = self.ledger.sent.iter().sum();
         let answered: u64 = self.ledger.answered.iter().sum();
-        let rows = self.operations.iter().zip(self.times.iter().zip(&self.errors));
-        let summary = |(times, errors): (&Histogram, &u64)| {
-            let exported = times.export();
-            OperationSummary {
-                count: times.total(),
-                errors: *errors,
-                service_time: exported.clone(),
-                response_time: exported,
-            }
-        };
-        let operations = rows.map(|(name, row)| (name.clone(), summary(row))).collect();
-        let workers_ns: u64 = self.crew.iter().map(|crew| crew.effort.cpu_ns).sum();
-        let saturated =
-            self.crew.iter().find_map(|crew| saturation::verdict(crew.effort, self.measure, crew.in_flight));
-        let lost: u64 = self.failures.iter().sum();
+        let measured = Duration::from_nanos(self.span.1 - self.span.0);
+        let busy: Vec<f64> = self.crew.iter().map(|crew| crew.effort.busy(measured)).collect();
+        let failures = self.planned.as_ref().map_or(self.failures, |planned| {
+            let mut failures = planned.failures;
+            failures[Failure::TimedOut as usize] += planned.outcomes.iter().map(|o| o.unanswered()).sum::<u64>();
+            failures
+        });
+        let lost: u64 = failures.iter().sum();
         let mut checks = vec![Check {
             name: "every request was answered".into(),
             passed: sent == answered,
             detail: format!("{sent} sent, {answered} answered; {lost} failures while measuring"),
         }];
         checks.extend(verified.checks);
-        let named = Failure::ALL.iter().map(|failure| (failure.name().to_owned(), self.failures[*failure as usize]));
+        let named = Failure::ALL.iter().map(|failure| (failure.name().to_owned(), failures[*failure as usize]));
+        let workers_ns: u64 = self.crew.iter().map(|crew| crew.effort.cpu_ns).sum();
+        let counted = self.planned.as_ref().map_or((self.offered, self.started, self.dropped), |planned| {
+            let sum = |read: fn(&Outcomes) -> u64| planned.outcomes.iter().map(read).sum();
+            (sum(|outcomes| outcomes.planned), planned.started, sum(|outcomes| outcomes.dropped))
+        });
         LoadSummary {
             measure_start_ns: self.span.0,
             measure_end_ns: self.span.1,
-            operations,
-            dropped: 0,
+            operations: self.summaries(),
+            offered: counted.0,
+            started: counted.1,
+            dropped: counted.2,
             generator_cpu_s: (workers_ns + self.cpu_ns) as f64 / SECOND_NS as f64,
             generator_cpus: plan.cpus.len().max(1) as u32,
-            saturated,
+            saturated: self.saturated(&busy, measured),
             checks,
             failures: named.filter(|(_, count)| *count > 0).collect(),
             facts: verified.facts,
-            ..LoadSummary::default()
+            reported: BTreeMap::new(),
+            health: Some(self.health(busy)),
+            windows: self.rows,
         }
+    }
+
+    fn summaries(&self) -> BTreeMap<String, OperationSummary> {
+        let summary = |at: usize| {
+            let count = self.times[at].total();
+            let Some(planned) = &self.planned else {
+                let exported = self.times[at].export();
+                let (service_time, response_time) = (exported.clone(), exported);
+                return OperationSummary { count, errors: self.errors[at], service_time, response_time };
+            };
+            let outcomes = &planned.outcomes[at];
+            OperationSummary {
+                count,
+                errors: outcomes.failed + outcomes.unanswered(),
+                service_time: outcomes.service.export(),
+                response_time: outcomes.response.export(),
+            }
+        };
+        self.operations.iter().enumerate().map(|(at, name)| (name.clone(), summary(at))).collect()
+    }
+
+    fn saturated(&self, busy: &[f64], measured: Duration) -> Option<String> {
+        if self.levels {
+            // Each level has a verdict of its own.
+            return None;
+        }
+        let Some(planned) = &self.planned else {
+            return self.crew.iter().find_map(|crew| saturation::closed(crew.effort, measured, crew.in_flight));
+        };
+        let busiest = busy.iter().copied().fold(0.0, f64::max);
+        saturation::planned(&planned.late, &response(planned), busiest)
+    }
+
+    fn health(&self, busy: Vec<f64>) -> GeneratorHealth {
+        let empty = Histogram::new();
+        let late = self.planned.as_ref().map_or(&empty, |planned| &planned.late);
+        GeneratorHealth {
+            busy,
+            late_p50_us: us(late.quantile(0.5)),
+            late_p99_us: us(late.quantile(0.99)),
+            late_max_us: us(late.longest()),
+            late: late.above(SECOND_NS / 1000),
+            lag_p99_us: us(self.lag.quantile(0.99)),
+            lag_max_us: us(self.lag.longest()),
+        }
+    }
+}
+
+/// The row of a span that every worker has handed over.
+fn second(open: Open) -> SecondRow {
+    let mut times = Histogram::new();
+    open.times.iter().for_each(|part| times.merge(part));
+    SecondRow {
+        operations: times.total(),
+        p50_us: us(times.quantile(0.5)),
+        p99_us: us(times.quantile(0.99)),
+        max_us: us(times.longest()),
+        ..open.row
+    }
+}
+
+/// The response times of all operations of a window.
+fn response(window: &Window) -> Histogram {
+    let mut all = Histogram::new();
+    window.outcomes.iter().for_each(|outcomes| all.merge(&outcomes.response));
+    all
+}
+
+/// The row of a window that every worker has handed over.
+fn row(operations: &[String], window: &Window, busy: f64, closed: Option<String>) -> WindowRow {
+    let counts = window.outcomes.iter().map(|outcomes| WindowCounts {
+        planned: outcomes.planned,
+        answered: outcomes.answered,
+        over_limit: outcomes.over_limit,
+        failed: outcomes.failed + outcomes.dropped,
+        unanswered: outcomes.unanswered(),
+        p50_us: us(outcomes.response.quantile(0.5)),
+        p99_us: us(outcomes.response.quantile(0.99)),
+    });
+    WindowRow {
+        number: window.span.number,
+        level: window.span.level,
+        from_ns: window.span.from_ns,
+        to_ns: window.span.to_ns,
+        offered: window.outcomes.iter().map(|outcomes| outcomes.planned).sum(),
+        started: window.started,
+        dropped: window.outcomes.iter().map(|outcomes| outcomes.dropped).sum(),
+        operations: operations.iter().cloned().zip(counts).collect(),
+        saturated: closed.or_else(|| saturation::planned(&window.late, &response(window), busy)),
     }
 }
 

@@ -6,29 +6,37 @@
 
 mod connection;
 mod gather;
+mod layout;
 mod limits;
 mod saturation;
+mod starts;
+mod talk;
 mod tally;
 mod timeline;
+mod window;
 mod worker;
 
 pub(crate) use gather::Gather;
+pub(crate) use layout::Layout;
 pub(crate) use limits::pin;
 pub(crate) use tally::{Ledger, Recorder, Report};
 pub(crate) use timeline::Timeline;
+pub(crate) use window::Windows;
 
 use crate::clock;
+use crate::hdr_log::HdrLog;
 use crate::link::Link;
-use crate::protocol::{Emit, Protocol, Verified, names};
+use crate::profile::Share;
+use crate::protocol::{Emit, OperationRow, Protocol, Verified, names};
 use connection::Target;
 use rustix::net::SocketAddrUnix;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::Duration;
 use tare_core::fault::{Doing, Fault};
-use tare_core::load::{Check, LoadPlan, LoadProfile, LoadSummary, LoadTask};
+use tare_core::load::{Check, LoadOrder, LoadPlan, LoadSummary, LoadTask};
 use worker::{Orders, Worker};
 
 /// How long one look at readiness may take at most.
@@ -70,11 +78,25 @@ pub(crate) fn report_end(out: &Sender<Report>, work: impl FnOnce() -> Result<Led
     let _ = out.send(Report::Ended(result));
 }
 
-fn run<P: Protocol>(protocol: &P, plan: &LoadPlan, emit: &mut Emit<'_>) -> Result<LoadSummary, Fault> {
-    let LoadProfile::Closed { connections, pipeline } = plan.profile else {
-        return Err(Fault::new("only closed loads can be driven"));
+/// The windows by which operations are counted, where they are counted by their planned starts.
+pub(crate) fn windows(plan: &LoadPlan, layout: &Layout, operations: &[OperationRow]) -> Option<Windows> {
+    let limit = |operation: &OperationRow| {
+        let limit = plan.limits.get(&operation.name).or_else(|| plan.limits.get("*"));
+        limit.map_or(u64::MAX, |limit| clock::span_ns(*limit))
     };
-    if pipeline > 1 && !P::PIPELINES {
+    let longest = plan.limits.values().max().unwrap_or(&plan.timeout);
+    // One level's answers are awaited while the next one runs; where there are no levels, to the end.
+    let patience_ns = if layout.levels { clock::span_ns(*longest) } else { u64::MAX };
+    layout.planned.then(|| Windows::new(operations.iter().map(limit).collect(), patience_ns))
+}
+
+fn run<P: Protocol>(protocol: &P, plan: &LoadPlan, emit: &mut Emit<'_>) -> Result<LoadSummary, Fault> {
+    if plan.measure.is_zero() {
+        return Err(Fault::new("nothing can be measured in no time").remedy("give 'measure' a duration above 0"));
+    }
+    let operations = protocol.operations();
+    let layout = Layout::new(plan, &operations, protocol.fresh())?;
+    if layout.pipeline > 1 && !P::PIPELINES {
         let message = format!("protocol '{}' has one operation at a time on a connection", plan.protocol);
         return Err(Fault::new(message).remedy("leave 'pipeline' at 1 and use more connections").as_mistake());
     }
@@ -82,37 +104,50 @@ fn run<P: Protocol>(protocol: &P, plan: &LoadPlan, emit: &mut Emit<'_>) -> Resul
         Some(path) => Target::Unix(SocketAddrUnix::new(path).doing(format_args!("use {}", path.display()))?),
         None => Target::Tcp(plan.endpoint),
     };
-    if plan.measure.is_zero() {
-        return Err(Fault::new("nothing can be measured in no time").remedy("give 'measure' a duration above 0"));
-    }
-    limits::open_files(u64::from(connections))?;
+    limits::open_files(layout.connections)?;
+    let log = plan.hdr_log.as_deref().map(HdrLog::create).transpose()?;
     pin(plan.cpus.cpus())?;
-    let teams = worker_cpus(plan, connections as usize);
+    let teams = worker_cpus(plan, layout.connections as usize);
+    let workers = teams.len() as u64;
     let stop = AtomicBool::new(false);
     let (out, reports) = channel();
     let (before, mut gather) = std::thread::scope(|scope| {
         let mut starts = Vec::new();
-        let mut gather = Gather::new(names(protocol), plan.measure);
-        for (number, cpus) in teams.iter().enumerate() {
-            // Connection i of the run is worker i modulo their number's.
-            let numbers = (number as u64..u64::from(connections)).step_by(teams.len());
+        let mut gather = Gather::new(names(protocol), layout.levels, log);
+        for (worker, cpus) in (0..).zip(&teams) {
             let (start, begin) = channel::<Arc<Timeline>>();
             starts.push(start);
-            let spares = gather.worker(numbers.clone().count() as u64 * u64::from(pipeline));
-            let recorder = Recorder::new(number, protocol.operations().len(), out.clone(), spares);
-            let timeout_ns = clock::span_ns(plan.timeout);
-            let orders = Orders { target: target.clone(), pipeline: pipeline as usize, timeout_ns, stop: &stop };
+            let share = Share { worker, workers };
+            let spares = gather.worker(share.of(layout.connections) * layout.pipeline);
+            let windows = windows(plan, &layout, &operations);
+            let recorder = Recorder::new(worker as usize, operations.len(), out.clone(), spares, windows);
+            let (layout, target, timeout_ns) = (&layout, target.clone(), clock::span_ns(plan.timeout));
+            let orders = Orders { plan, layout, share, target, timeout_ns, stop: &stop };
             let out = out.clone();
             scope.spawn(move || {
                 report_end(&out, || {
                     pin(cpus)?;
-                    Worker::new(protocol, orders, recorder, plan.seed, numbers)?.run(&begin)
+                    Worker::new(protocol, orders, recorder)?.run(&begin)
                 });
             });
         }
         drop(out);
-        let result = conduct(protocol, plan, &mut gather, starts, &reports, emit);
+        let result = gather.await_connected(workers as usize, &reports).and_then(|()| {
+            let before = protocol.before(plan)?;
+            let timeline = Arc::new(layout.timeline(plan));
+            for start in &starts {
+                // A worker that is gone has reported why.
+                let _ = start.send(Arc::clone(&timeline));
+            }
+            let orders = emit.orders();
+            let (told, stop_too) = (Arc::clone(&timeline), &stop);
+            scope.spawn(move || guide(&told, orders, stop_too));
+            let collected = gather.collect(&timeline, &reports, emit);
+            stop.store(true, Ordering::Relaxed);
+            collected.map(|()| before)
+        });
         stop.store(true, Ordering::Relaxed);
+        drop(starts);
         result.map(|before| (before, gather))
     })?;
     gather.own_cpu();
@@ -120,25 +155,16 @@ fn run<P: Protocol>(protocol: &P, plan: &LoadPlan, emit: &mut Emit<'_>) -> Resul
     Ok(gather.finish(plan, checks))
 }
 
-/// From the first connection to the last reply.
-fn conduct<P: Protocol>(
-    protocol: &P,
-    plan: &LoadPlan,
-    gather: &mut Gather,
-    starts: Vec<Sender<Arc<Timeline>>>,
-    reports: &Receiver<Report>,
-    emit: &mut Emit<'_>,
-) -> Result<P::Before, Fault> {
-    gather.await_connected(starts.len(), reports)?;
-    let before = protocol.before(plan)?;
-    let timeline = Arc::new(Timeline::new(clock::monotonic_ns(), plan.settle, plan.measure));
-    for start in &starts {
-        // A worker that is gone has reported why.
-        let _ = start.send(Arc::clone(&timeline));
+/// Hands on what a guided load is told, until it is told to end or nobody is there to tell any more.
+pub(crate) fn guide(timeline: &Timeline, orders: Option<Receiver<LoadOrder>>, stop: &AtomicBool) {
+    let Some(guide) = &timeline.guide else { return };
+    while !stop.load(Ordering::Relaxed) {
+        match orders.as_ref().map(|orders| orders.recv_timeout(Duration::from_millis(50))) {
+            Some(Ok(LoadOrder::Hold(hold))) => guide.hold(&hold),
+            Some(Err(RecvTimeoutError::Timeout)) => {}
+            Some(Ok(LoadOrder::End) | Err(RecvTimeoutError::Disconnected)) | None => return guide.end(),
+        }
     }
-    drop(starts);
-    gather.collect(&timeline, reports, emit)?;
-    Ok(before)
 }
 
 /// The server's own counts against ours. A server that does not tell any more is a check that failed, not a failed

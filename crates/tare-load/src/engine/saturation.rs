@@ -1,9 +1,9 @@
 //! Whether the generator was what was measured.
 //!
-//! A worker that never rests proves nothing: a closed loop on a server of about the same speed keeps both busy. What
-//! proves it is where the operations wait. There is a fixed number in flight, and each is either with the server (or
-//! on its way) or answered and waiting for the generator. A server that is the limit always has work, so a good part
-//! of the operations is with it whenever the generator looks; a server that starves has given nearly all of them back
+//! **In a closed loop** a worker that never rests proves nothing: a closed loop on a server of about the same speed keeps
+//! both busy. What proves it is where the operations wait. There is a fixed number in flight, and each is either with the
+//! server (or on its way) or answered and waiting for the generator. A server that is the limit always has work, so a good
+//! part of the operations is with it whenever the generator looks; a server that starves has given nearly all of them back
 //! already. So a worker is called saturated only when both hold over the whole time measured:
 //!
 //! - it used more than 98 % of a CPU, so it hardly ever waited for the server, and
@@ -11,11 +11,21 @@
 //!
 //! A burst after a pause of the server crowds replies too, but then the worker rested during the pause. Two stations
 //! of equal speed hold half each. A worker that has to share its CPU uses less than 98 % of it and is not accused here.
+//!
+//! **Where starts are planned** the plan itself is the witness: the generator is at fault when it comes to its starts too
+//! late. What an operation then waits for a connection is the service's doing and is not counted as late. Late starts
+//! make response times longer than a user's would be; they are called saturation when the 99th percentile of lateness is
+//! above 2 ms and above a quarter of the 99th percentile of the response times, so that the figure itself is ours.
 
+use crate::histogram::Histogram;
 use std::time::Duration;
 
 const BUSY: f64 = 0.98;
 const CROWDED: f64 = 0.80;
+/// Lateness below this is how any machine wakes its threads, ns.
+const LATE_NS: u64 = 2_000_000;
+/// Share of the response time that may be our own lateness.
+const LATE_SHARE: f64 = 0.25;
 
 /// How hard one worker had to work while it measured.
 #[derive(Debug, Clone, Copy, Default)]
@@ -28,12 +38,19 @@ pub(crate) struct Effort {
     pub crowd: u64,
 }
 
+impl Effort {
+    /// The share of a CPU that it used of the time measured.
+    pub(crate) fn busy(&self, measured: Duration) -> f64 {
+        if measured.is_zero() { 0.0 } else { self.cpu_ns as f64 / measured.as_nanos() as f64 }
+    }
+}
+
 /// Why the worker may have been the limit; none when it was not. `in_flight` is how many operations it keeps going.
-pub(crate) fn verdict(effort: Effort, measured: Duration, in_flight: u64) -> Option<String> {
+pub(crate) fn closed(effort: Effort, measured: Duration, in_flight: u64) -> Option<String> {
     if effort.replies == 0 || measured.is_zero() {
         return None;
     }
-    let busy = effort.cpu_ns as f64 / measured.as_nanos() as f64;
+    let busy = effort.busy(measured);
     let crowded = effort.crowd as f64 / effort.replies as f64 / in_flight.max(1) as f64;
     if busy <= BUSY || crowded <= CROWDED {
         return None;
@@ -46,13 +63,33 @@ pub(crate) fn verdict(effort: Effort, measured: Duration, in_flight: u64) -> Opt
     ))
 }
 
+/// Why late starts void what was measured; none when they do not. `busy` is the busiest worker's share of its CPU.
+pub(crate) fn planned(late: &Histogram, response: &Histogram, busy: f64) -> Option<String> {
+    let (late_ns, response_ns) = (late.quantile(0.99), response.quantile(0.99));
+    if late_ns <= LATE_NS || late_ns as f64 <= LATE_SHARE * response_ns as f64 {
+        return None;
+    }
+    let remedy = match busy > BUSY {
+        true => "give the load more CPUs or ask for less",
+        false => "keep other work off the load's CPUs",
+    };
+    let ms = |ns: u64| ns as f64 / 1e6;
+    Some(format!(
+        "one in a hundred operations was started {:.1} ms late or later, of {:.1} ms of response time; the busiest load \
+         worker used {:.0} % of its CPU: {remedy}",
+        ms(late_ns),
+        ms(response_ns),
+        busy * 100.0
+    ))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     fn judge(busy: f64, crowd_each: f64, in_flight: u64) -> bool {
         let effort = Effort { cpu_ns: (busy * 1e10) as u64, replies: 1000, crowd: (crowd_each * 1000.0) as u64 };
-        verdict(effort, Duration::from_secs(10), in_flight).is_some()
+        closed(effort, Duration::from_secs(10), in_flight).is_some()
     }
 
     #[test]
@@ -61,6 +98,20 @@ mod tests {
         assert!(!judge(1.0, 25.0, 50), "as fast as the server");
         assert!(!judge(0.90, 50.0, 50), "bursts with pauses between them");
         assert!(!judge(0.45, 1.0, 1), "one connection: the reply is always alone");
-        assert!(verdict(Effort::default(), Duration::from_secs(10), 50).is_none());
+        assert!(closed(Effort::default(), Duration::from_secs(10), 50).is_none());
+    }
+
+    #[test]
+    fn late_starts_are_saturation_when_they_make_the_figure() {
+        let of = |ns: u64| {
+            let mut histogram = Histogram::new();
+            (0..100).for_each(|_| histogram.record(ns));
+            histogram
+        };
+        assert!(planned(&of(3_000_000), &of(4_000_000), 1.0).unwrap().contains("more CPUs"));
+        assert!(planned(&of(3_000_000), &of(4_000_000), 0.3).unwrap().contains("other work"));
+        assert!(planned(&of(3_000_000), &of(180_000_000), 0.3).is_none(), "a server that stands still");
+        assert!(planned(&of(300_000), &of(400_000), 0.3).is_none(), "how threads wake");
+        assert!(planned(&Histogram::new(), &Histogram::new(), 0.0).is_none());
     }
 }

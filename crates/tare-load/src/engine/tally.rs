@@ -1,8 +1,10 @@
 //! What a worker counts. It shares nothing while it works: once a second it hands its tally over and takes a fresh one.
 
-use super::timeline::Timeline;
+use super::timeline::{Cut, Span, Timeline};
+use super::window::{Window, Windows};
 use crate::clock;
 use crate::histogram::Histogram;
+use crate::profile::Start;
 use crate::protocol::{FAILURES, Failure, Flight, Reply};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender};
@@ -10,12 +12,18 @@ use tare_core::fault::Fault;
 
 /// What one worker counted in one span.
 pub(crate) struct Tally {
-    /// Service times of right answers, by operation.
+    /// Response times of right answers, by operation.
     pub times: Vec<Histogram>,
     /// Operations without a right answer, by operation.
     pub errors: Vec<u64>,
     /// What went wrong, by kind; broken connections without an operation in flight are here only.
     pub failures: [u64; FAILURES],
+    /// Operations that came due.
+    pub offered: u64,
+    /// Operations sent.
+    pub started: u64,
+    /// Operations given up before they were sent.
+    pub dropped: u64,
     /// CPU time the worker took, ns.
     pub cpu_ns: u64,
     /// Replies that were read.
@@ -23,13 +31,24 @@ pub(crate) struct Tally {
     /// Over all replies, how many were read in the same round of the event loop. Divided by `replies`: how many
     /// replies a reply found waiting together with itself.
     pub crowd: u64,
+    /// How long rounds of the event loop took.
+    pub lag: Histogram,
 }
 
 impl Tally {
     fn new(operations: usize) -> Box<Self> {
-        let times = (0..operations).map(|_| Histogram::new()).collect();
-        let errors = vec![0; operations];
-        Box::new(Tally { times, errors, failures: [0; FAILURES], cpu_ns: 0, replies: 0, crowd: 0 })
+        Box::new(Tally {
+            times: (0..operations).map(|_| Histogram::new()).collect(),
+            errors: vec![0; operations],
+            failures: [0; FAILURES],
+            offered: 0,
+            started: 0,
+            dropped: 0,
+            cpu_ns: 0,
+            replies: 0,
+            crowd: 0,
+            lag: Histogram::new(),
+        })
     }
 
     /// Empties it for another use.
@@ -37,7 +56,9 @@ impl Tally {
         self.times.iter_mut().for_each(Histogram::clear);
         self.errors.fill(0);
         self.failures = [0; FAILURES];
+        (self.offered, self.started, self.dropped) = (0, 0, 0);
         (self.cpu_ns, self.replies, self.crowd) = (0, 0, 0);
+        self.lag.clear();
     }
 }
 
@@ -76,10 +97,17 @@ pub(crate) enum Report {
     Cut {
         /// Which worker.
         worker: usize,
-        /// Which span.
-        cut: usize,
+        /// Which span: its number and its bounds.
+        cut: (usize, Cut),
         /// What was counted in it.
         tally: Box<Tally>,
+    },
+    /// A window is complete.
+    Window {
+        /// Which worker.
+        worker: usize,
+        /// What was counted in it.
+        window: Box<Window>,
     },
     /// The worker is done, or failed.
     Ended(Result<Ledger, Fault>),
@@ -93,17 +121,29 @@ pub(crate) struct Recorder {
     tally: Box<Tally>,
     timeline: Option<Arc<Timeline>>,
     next: usize,
-    next_at_ns: u64,
+    next_cut: Cut,
     cpu_mark_ns: u64,
+    windows: Option<Windows>,
     out: Sender<Report>,
     spares: Receiver<Box<Tally>>,
 }
 
+/// No span is being counted.
+const OVER: Cut = Cut { from_ns: u64::MAX, at_ns: u64::MAX, measured: false };
+
 impl Recorder {
-    /// A recorder for worker number `worker`, which hands its tallies to `out` and gets them back from `spares`.
-    pub(crate) fn new(worker: usize, operations: usize, out: Sender<Report>, spares: Receiver<Box<Tally>>) -> Self {
+    /// A recorder for worker number `worker`, which hands its tallies to `out` and gets them back from `spares`. With
+    /// `windows` operations are counted by their planned starts as well.
+    pub(crate) fn new(
+        worker: usize,
+        operations: usize,
+        out: Sender<Report>,
+        spares: Receiver<Box<Tally>>,
+        windows: Option<Windows>,
+    ) -> Self {
         let (ledger, tally) = (Ledger::new(operations), Tally::new(operations));
-        Recorder { ledger, worker, tally, timeline: None, next: 0, next_at_ns: u64::MAX, cpu_mark_ns: 0, out, spares }
+        let (timeline, next, next_cut, cpu_mark_ns) = (None, 0, OVER, 0);
+        Recorder { ledger, worker, tally, timeline, next, next_cut, cpu_mark_ns, windows, out, spares }
     }
 
     /// Tells the gathering thread that this worker is connected.
@@ -115,27 +155,47 @@ impl Recorder {
     /// Counting begins.
     pub(crate) fn begin(&mut self, timeline: Arc<Timeline>) {
         self.tally.clear();
-        self.next_at_ns = timeline.cuts[0].at_ns;
+        self.next_cut = timeline.cut(0).unwrap_or(OVER);
         self.cpu_mark_ns = clock::thread_cpu_ns();
+        if let Some(windows) = &mut self.windows {
+            timeline.spans.iter().for_each(|span| windows.push(*span));
+        }
         self.timeline = Some(timeline);
+    }
+
+    /// A further window, later than all others.
+    pub(crate) fn window(&mut self, span: Span) {
+        if let Some(windows) = &mut self.windows {
+            windows.push(span);
+        }
     }
 
     /// Whether operations are to be started: from the beginning to the end of measuring.
     #[inline]
     pub(crate) fn sending(&self) -> bool {
-        self.next_at_ns != u64::MAX
+        self.next_cut.at_ns != u64::MAX
     }
 
     /// When the span ends that is being counted; `u64::MAX` when none is.
     pub(crate) fn next_at_ns(&self) -> u64 {
-        self.next_at_ns
+        self.next_cut.at_ns
     }
 
     /// Hands over what was counted in every span that is over at `now_ns`.
     #[inline]
     pub(crate) fn advance(&mut self, now_ns: u64) {
-        while now_ns >= self.next_at_ns {
+        while now_ns >= self.next_cut.at_ns {
             self.cut();
+        }
+    }
+
+    /// Ends the run at `now_ns`, before its time.
+    pub(crate) fn end(&mut self, now_ns: u64) {
+        self.advance(now_ns);
+        if self.sending() {
+            self.next_cut.at_ns = now_ns;
+            self.cut();
+            self.next_cut = OVER;
         }
     }
 
@@ -148,9 +208,46 @@ impl Recorder {
         let fresh = self.spares.try_recv().unwrap_or_else(|_| Tally::new(self.tally.errors.len()));
         let tally = std::mem::replace(&mut self.tally, fresh);
         // A gatherer that is gone has raised the stop flag, which ends this worker soon.
-        let _ = self.out.send(Report::Cut { worker: self.worker, cut: self.next, tally });
+        let _ = self.out.send(Report::Cut { worker: self.worker, cut: (self.next, self.next_cut), tally });
         self.next += 1;
-        self.next_at_ns = timeline.cuts.get(self.next).map_or(u64::MAX, |cut| cut.at_ns);
+        self.next_cut = timeline.cut(self.next).unwrap_or(OVER);
+    }
+
+    /// An operation came due, and the generator came to it at `now_ns`.
+    #[inline]
+    pub(crate) fn planned(&mut self, start: &Start, now_ns: u64) {
+        self.tally.offered += 1;
+        if let Some(windows) = &mut self.windows {
+            windows.planned(start.planned_ns, start.operation, now_ns);
+        }
+    }
+
+    /// An operation of a closed loop: it is planned and sent at one moment.
+    #[inline]
+    pub(crate) fn looped(&mut self, now_ns: u64, operation: u16) {
+        self.tally.offered += 1;
+        if let Some(windows) = &mut self.windows {
+            windows.planned(now_ns, operation, now_ns);
+        }
+        self.sent(now_ns, operation);
+    }
+
+    /// It was sent.
+    #[inline]
+    pub(crate) fn sent(&mut self, planned_ns: u64, operation: u16) {
+        self.ledger.sent[usize::from(operation)] += 1;
+        self.tally.started += 1;
+        if let Some(windows) = &mut self.windows {
+            windows.sent(planned_ns);
+        }
+    }
+
+    /// It was given up before it was sent: too many were in flight.
+    pub(crate) fn dropped(&mut self, start: &Start) {
+        self.tally.dropped += 1;
+        if let Some(windows) = &mut self.windows {
+            windows.dropped(start.planned_ns, start.operation);
+        }
     }
 
     /// Counts the reply to `flight`, read at `now_ns`.
@@ -160,35 +257,61 @@ impl Recorder {
         let operation = usize::from(flight.operation);
         self.ledger.answered[operation] += 1;
         match reply {
-            Reply::Right => self.tally.times[operation].record(now_ns.saturating_sub(flight.start_ns)),
+            Reply::Right => self.tally.times[operation].record(now_ns.saturating_sub(flight.planned_ns)),
             Reply::Empty => {
                 self.ledger.empty[operation] += 1;
-                self.tally.times[operation].record(now_ns.saturating_sub(flight.start_ns));
+                self.tally.times[operation].record(now_ns.saturating_sub(flight.planned_ns));
             }
             Reply::Wrong(failure) => {
                 self.tally.errors[operation] += 1;
                 self.tally.failures[failure as usize] += 1;
             }
         }
+        if let Some(windows) = &mut self.windows {
+            windows.answered(now_ns, flight, reply);
+        }
     }
 
     /// Counts an operation that will not be answered any more.
-    pub(crate) fn lost(&mut self, now_ns: u64, flight: &Flight, failure: Failure) {
+    pub(crate) fn lost(&mut self, now_ns: u64, planned_ns: u64, operation: u16, failure: Failure) {
         self.advance(now_ns);
-        self.tally.errors[usize::from(flight.operation)] += 1;
+        self.tally.errors[usize::from(operation)] += 1;
         self.tally.failures[failure as usize] += 1;
+        if let Some(windows) = &mut self.windows {
+            windows.failed(planned_ns, operation, failure);
+        }
     }
 
     /// Counts a connection that failed with nothing in flight.
     pub(crate) fn broken(&mut self, now_ns: u64, failure: Failure) {
         self.advance(now_ns);
         self.tally.failures[failure as usize] += 1;
+        if let Some(windows) = &mut self.windows {
+            windows.broken(now_ns, failure);
+        }
     }
 
-    /// Counts a round of the event loop in which `replies` were read.
+    /// Counts a round of the event loop from `woke_ns` to `now_ns` in which `replies` were read.
     #[inline]
-    pub(crate) fn round(&mut self, replies: u64) {
+    pub(crate) fn round(&mut self, woke_ns: u64, now_ns: u64, replies: u64) {
         self.tally.replies += replies;
         self.tally.crowd += replies * replies;
+        self.tally.lag.record(now_ns - woke_ns);
+        if let Some(windows) = &mut self.windows {
+            windows.round(now_ns, replies);
+            while let Some(window) = windows.complete(now_ns) {
+                let _ = self.out.send(Report::Window { worker: self.worker, window });
+            }
+        }
+    }
+
+    /// The run is over: hands over the windows that were over by `end_ns`, whatever is missing in them.
+    pub(crate) fn finish(mut self, end_ns: u64) -> Ledger {
+        if let Some(windows) = &mut self.windows {
+            while let Some(window) = windows.rest(end_ns) {
+                let _ = self.out.send(Report::Window { worker: self.worker, window });
+            }
+        }
+        self.ledger
     }
 }

@@ -1,9 +1,15 @@
 //! When what is measured.
 
-use crate::clock::{SECOND_NS, span_ns};
+use crate::clock::{self, SECOND_NS, span_ns};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
+use tare_core::load::Hold;
 
-/// The end of a span that is reported by itself.
+/// A level that is asked for holds not before this long after it was asked: every worker must have learnt of it.
+const NOTICE_NS: u64 = SECOND_NS / 50;
+
+/// A span that is reported by itself, once a second.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Cut {
     /// When the span began, CLOCK_MONOTONIC, ns.
@@ -14,33 +20,106 @@ pub(crate) struct Cut {
     pub measured: bool,
 }
 
+/// A span by whose planned starts operations are counted.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Span {
+    /// Its number.
+    pub number: u64,
+    /// The level that holds in it.
+    pub level: f64,
+    /// When it begins.
+    pub from_ns: u64,
+    /// When it ends; this moment does not belong to it.
+    pub to_ns: u64,
+}
+
 /// The spans of a run, without gaps: seconds of settling, then seconds of measuring. The last of each may be short.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug)]
 pub(crate) struct Timeline {
-    /// Every span in order.
-    pub cuts: Vec<Cut>,
+    /// When the run begins.
+    pub start_ns: u64,
     /// When measuring begins.
     pub measure_start_ns: u64,
-    /// When it ends.
+    /// When it ends; `u64::MAX` when that is told while it runs.
     pub measure_end_ns: u64,
+    /// What is known beforehand of spans to count by; empty where operations are counted by their answers.
+    pub spans: Vec<Span>,
+    /// What is told while it runs.
+    pub guide: Option<Guide>,
 }
 
 impl Timeline {
     /// A run that starts at `start_ns`.
     pub(crate) fn new(start_ns: u64, settle: Duration, measure: Duration) -> Self {
         let measure_start_ns = start_ns + span_ns(settle);
-        let measure_end_ns = measure_start_ns + span_ns(measure);
-        let mut cuts = Vec::new();
-        for (mut from_ns, end_ns, measured) in
-            [(start_ns, measure_start_ns, false), (measure_start_ns, measure_end_ns, true)]
-        {
-            while from_ns < end_ns {
-                let at_ns = (from_ns + SECOND_NS).min(end_ns);
-                cuts.push(Cut { from_ns, at_ns, measured });
-                from_ns = at_ns;
-            }
+        let measure_end_ns = measure_start_ns.saturating_add(span_ns(measure));
+        Timeline { start_ns, measure_start_ns, measure_end_ns, spans: Vec::new(), guide: None }
+    }
+
+    /// Span number `index`, if there is one.
+    pub(crate) fn cut(&self, index: usize) -> Option<Cut> {
+        let settling = (self.measure_start_ns - self.start_ns).div_ceil(SECOND_NS) as usize;
+        let measured = index >= settling;
+        let (begin_ns, end_ns, index) = match measured {
+            false => (self.start_ns, self.measure_start_ns, index),
+            true => (self.measure_start_ns, self.measure_end_ns, index - settling),
+        };
+        let from_ns = begin_ns + index as u64 * SECOND_NS;
+        (from_ns < end_ns).then(|| Cut { from_ns, at_ns: (from_ns + SECOND_NS).min(end_ns), measured })
+    }
+}
+
+/// Levels that are set from outside while a run goes on.
+#[derive(Debug)]
+pub(crate) struct Guide {
+    told: Mutex<Vec<Turn>>,
+    count: AtomicUsize,
+    end_ns: AtomicU64,
+}
+
+/// A level, from when on, and what is counted at it.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Turn {
+    /// From when on the level holds.
+    pub at_ns: u64,
+    /// What is counted, and the level.
+    pub span: Span,
+}
+
+impl Guide {
+    /// Nothing was told yet.
+    pub(crate) fn new() -> Self {
+        Guide { told: Mutex::new(Vec::new()), count: AtomicUsize::new(0), end_ns: AtomicU64::new(u64::MAX) }
+    }
+
+    /// A level is to be held as soon as everybody can know, and not before the last one was counted.
+    pub(crate) fn hold(&self, hold: &Hold) {
+        let mut told = self.told.lock().expect("nothing panics while it is held");
+        let free_ns = told.last().map_or(0, |turn| turn.span.to_ns);
+        let at_ns = free_ns.max(clock::monotonic_ns() + NOTICE_NS);
+        let length = |seconds: f64| (seconds.max(0.0) * SECOND_NS as f64) as u64;
+        let from_ns = at_ns.saturating_add(length(hold.settle_s));
+        let to_ns = from_ns.saturating_add(length(hold.window_s));
+        told.push(Turn { at_ns, span: Span { number: hold.number, level: hold.level, from_ns, to_ns } });
+        self.count.store(told.len(), Ordering::Release);
+    }
+
+    /// The run is to end.
+    pub(crate) fn end(&self) {
+        self.end_ns.fetch_min(clock::monotonic_ns(), Ordering::Release);
+    }
+
+    /// When it ends; `u64::MAX` while nobody has said.
+    pub(crate) fn end_ns(&self) -> u64 {
+        self.end_ns.load(Ordering::Acquire)
+    }
+
+    /// What was told after the first `known` turns.
+    pub(crate) fn news(&self, known: usize) -> Vec<Turn> {
+        if self.count.load(Ordering::Acquire) == known {
+            return Vec::new();
         }
-        Timeline { cuts, measure_start_ns, measure_end_ns }
+        self.told.lock().expect("nothing panics while it is held")[known..].to_vec()
     }
 }
 
@@ -53,11 +132,26 @@ mod tests {
         #[test]
         fn spans_cover_the_run_without_gaps(settle_ms in 0..5000u64, measure_ms in 1..5000u64) {
             let line = Timeline::new(17, Duration::from_millis(settle_ms), Duration::from_millis(measure_ms));
-            prop_assert_eq!(line.cuts[0].from_ns, 17);
-            prop_assert!(line.cuts.windows(2).all(|pair| pair[0].at_ns == pair[1].from_ns));
-            prop_assert!(line.cuts.iter().all(|cut| cut.from_ns < cut.at_ns && cut.at_ns - cut.from_ns <= SECOND_NS));
-            prop_assert!(line.cuts.iter().all(|cut| cut.measured == (cut.from_ns >= line.measure_start_ns)));
-            prop_assert_eq!(line.cuts.last().unwrap().at_ns, line.measure_end_ns);
+            let cuts: Vec<Cut> = (0..).map_while(|index| line.cut(index)).collect();
+            prop_assert_eq!(cuts[0].from_ns, 17);
+            prop_assert!(cuts.windows(2).all(|pair| pair[0].at_ns == pair[1].from_ns));
+            prop_assert!(cuts.iter().all(|cut| cut.from_ns < cut.at_ns && cut.at_ns - cut.from_ns <= SECOND_NS));
+            prop_assert!(cuts.iter().all(|cut| cut.measured == (cut.from_ns >= line.measure_start_ns)));
+            prop_assert_eq!(cuts.last().unwrap().at_ns, line.measure_end_ns);
         }
+    }
+
+    #[test]
+    fn holds_follow_each_other() {
+        let guide = Guide::new();
+        let hold = |number| Hold { number, level: 5.0, settle_s: 1.0, window_s: 2.0 };
+        guide.hold(&hold(1));
+        guide.hold(&hold(2));
+        let turns = guide.news(0);
+        assert_eq!(turns[1].at_ns, turns[0].span.to_ns);
+        assert_eq!(turns[0].span.to_ns - turns[0].at_ns, 3 * SECOND_NS);
+        assert_eq!((guide.news(1).len(), guide.news(2).len(), guide.end_ns()), (1, 0, u64::MAX));
+        guide.end();
+        assert!(guide.end_ns() < u64::MAX);
     }
 }

@@ -1,19 +1,23 @@
-//! A worker: one thread, one epoll, its share of the connections.
+//! A worker: one thread, one epoll, its share of the connections and of the starts.
 
 use super::connection::{Connection, State, Target, failure_of};
+use super::layout::{Layout, Manner};
 use super::tally::{Ledger, Recorder};
 use super::timeline::Timeline;
 use crate::clock::{self, SECOND_NS};
-use crate::protocol::{Draw, Failure, Flight, Greeting, Mix, Protocol, Step};
+use crate::profile::{Share, Source, Start};
+use crate::protocol::{Draw, Failure, Mix, Protocol};
 use rustix::event::epoll;
 use rustix::fd::OwnedFd;
 use rustix::io::Errno;
-use rustix::net::{RecvFlags, recv, sockopt};
+use std::collections::VecDeque;
 use std::mem::MaybeUninit;
+use std::num::NonZeroU64;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::Receiver;
 use tare_core::fault::{Doing, Fault};
+use tare_core::load::LoadPlan;
 
 /// A lost connection is made anew after this long, so that a service that is down is not flooded.
 const RETRY_NS: u64 = SECOND_NS / 10;
@@ -21,21 +25,24 @@ const RETRY_NS: u64 = SECOND_NS / 10;
 const CONNECTING_MAX: usize = 64;
 /// With no connection for this long, the run is over.
 const NOBODY_NS: u64 = 2 * SECOND_NS;
-/// All connections must stand after this long.
+/// All connections must stand after this long, and so much longer for each.
 const CONNECT_ALL_NS: u64 = 15 * SECOND_NS;
+const CONNECT_EACH_NS: u64 = SECOND_NS / 2000;
 /// Bytes received at once; shared by all connections of a worker.
 const INCOMING: usize = 128 * 1024;
-/// Full buffers read from one connection before the others have their turn.
-const READS_MAX: u32 = 16;
 /// Events taken at once.
 const EVENTS: usize = 1024;
 
 /// What a worker is given.
 pub(crate) struct Orders<'a> {
+    /// The plan.
+    pub plan: &'a LoadPlan,
+    /// The plan, laid out.
+    pub layout: &'a Layout,
+    /// This worker's share of it.
+    pub share: Share,
     /// Where to connect to.
     pub target: Target,
-    /// Operations in flight on each connection.
-    pub pipeline: usize,
     /// How long one operation may take, ns.
     pub timeout_ns: u64,
     /// Raised when everything is to end.
@@ -44,62 +51,80 @@ pub(crate) struct Orders<'a> {
 
 /// A worker at work.
 pub(crate) struct Worker<'a, P: Protocol> {
-    protocol: &'a P,
-    orders: Orders<'a>,
-    recorder: Recorder,
-    epoll: OwnedFd,
-    mix: Mix,
-    connections: Vec<Connection<P::Session>>,
-    // By number; in a closed loop each connection is a user.
-    users: Vec<P::User>,
-    // Connections that are down.
-    down: Vec<usize>,
+    pub(super) protocol: &'a P,
+    pub(super) orders: Orders<'a>,
+    pub(super) recorder: Recorder,
+    pub(super) epoll: OwnedFd,
+    pub(super) manner: Manner,
+    pub(super) pipeline: usize,
+    pub(super) source: Source,
+    pub(super) mix: Mix,
+    pub(super) connections: Vec<Connection<P::Session>>,
+    // By number; where connections are not users' own each connection is a user.
+    pub(super) users: Vec<P::User>,
+    // In a closed loop: connections below this one are kept busy.
+    pub(super) active: usize,
+    // Connections that are free, and operations that wait for one. Where connections are made for operations the free
+    // ones are those that are down.
+    pub(super) free: VecDeque<u32>,
+    pub(super) waiting: VecDeque<Start>,
+    pub(super) in_flight_max: u64,
+    // Connections that are down and to be made anew.
+    pub(super) down: Vec<usize>,
     // Connections with more to read, which will not be announced again, and whether their peer is ending.
-    unfinished: Vec<(usize, bool)>,
-    connecting: usize,
-    up: usize,
-    in_flight: usize,
+    pub(super) unfinished: Vec<(usize, bool)>,
+    pub(super) connecting: usize,
+    pub(super) up: usize,
+    // Operations that came due and have not come to their end.
+    pub(super) live: u64,
     // When a connection was last up.
-    alive_ns: u64,
-    last_failure: Failure,
-    incoming: Vec<u8>,
-    outgoing: Vec<u8>,
-    replies: u64,
+    pub(super) alive_ns: u64,
+    pub(super) last_failure: Failure,
+    pub(super) incoming: Vec<u8>,
+    pub(super) outgoing: Vec<u8>,
+    pub(super) replies: u64,
+    // Turns of the guide that were heard.
+    heard: usize,
 }
 
 impl<'a, P: Protocol> Worker<'a, P> {
-    /// A worker with connections `numbers` of the whole run.
+    /// A worker that is still to connect.
     ///
     /// # Errors
     /// When the kernel has no epoll to give.
-    pub(crate) fn new(
-        protocol: &'a P,
-        orders: Orders<'a>,
-        recorder: Recorder,
-        seed: u64,
-        numbers: impl Iterator<Item = u64> + Clone,
-    ) -> Result<Self, Fault> {
+    pub(crate) fn new(protocol: &'a P, orders: Orders<'a>, recorder: Recorder) -> Result<Self, Fault> {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).doing("create an epoll")?;
-        let make = |number| Connection::new(Draw::new(seed, number), protocol.session(), orders.pipeline);
-        let connections: Vec<_> = numbers.clone().map(make).collect();
+        let (layout, share, seed) = (orders.layout, orders.share, orders.plan.seed);
+        let pipeline = layout.pipeline as usize;
+        let make = |local| Connection::new(Draw::new(seed, share.global(local)), protocol.session(), pipeline);
+        let connections: Vec<_> = (0..share.of(layout.connections)).map(make).collect();
+        let count = connections.len();
         Ok(Worker {
             protocol,
-            orders,
             recorder,
             epoll,
+            manner: layout.manner,
+            pipeline,
+            source: Source::Closed(crate::profile::Levels::new(0, 0.0)),
             mix: Mix::of(&protocol.operations()),
-            down: (0..connections.len()).collect(),
+            users: (0..share.of(layout.users)).map(|local| protocol.user(share.global(local))).collect(),
+            active: count,
+            free: if layout.manner == Manner::Fresh { (0..count as u32).collect() } else { VecDeque::new() },
+            waiting: VecDeque::new(),
+            in_flight_max: layout.in_flight.div_ceil(share.workers),
+            down: if layout.lazy { Vec::new() } else { (0..count).collect() },
             connections,
-            users: numbers.map(|number| protocol.user(number)).collect(),
             unfinished: Vec::new(),
             connecting: 0,
             up: 0,
-            in_flight: 0,
+            live: 0,
             alive_ns: clock::monotonic_ns(),
             last_failure: Failure::TimedOut,
             incoming: vec![0; INCOMING],
             outgoing: Vec::with_capacity(64 * 1024),
             replies: 0,
+            heard: 0,
+            orders,
         })
     }
 
@@ -108,27 +133,39 @@ impl<'a, P: Protocol> Worker<'a, P> {
     /// # Errors
     /// When no connection can be made or kept.
     pub(crate) fn run(mut self, start: &Receiver<Arc<Timeline>>) -> Result<Ledger, Fault> {
+        // Threads are woken up to 50 us late otherwise; without the right to it they are.
+        let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
         let mut events = [MaybeUninit::uninit(); EVENTS];
         let begun = clock::monotonic_ns();
-        while self.up < self.connections.len() && !self.stopped() {
+        let patience_ns = CONNECT_ALL_NS + self.connections.len() as u64 * CONNECT_EACH_NS;
+        while !self.orders.layout.lazy && self.up < self.connections.len() && !self.stopped() {
             self.round(&mut events, SECOND_NS / 200)?;
-            if clock::monotonic_ns() - begun > CONNECT_ALL_NS {
+            if clock::monotonic_ns() - begun > patience_ns {
                 return Err(self.incomplete());
             }
         }
         self.recorder.connected();
         let Ok(timeline) = start.recv() else { return Ok(self.recorder.ledger) };
+        let (layout, plan, share) = (self.orders.layout, self.orders.plan, self.orders.share);
+        self.source = layout.source(plan, &timeline, &self.protocol.operations(), share)?;
         self.recorder.begin(Arc::clone(&timeline));
-        (0..self.connections.len()).for_each(|index| self.begin(index));
-        let pace_ns = (self.orders.timeout_ns / 10).clamp(SECOND_NS / 1000, SECOND_NS / 10);
+        if self.manner == Manner::Closed {
+            self.active = 0;
+            self.activate(timeline.start_ns);
+        }
+        let pace_ns = (self.orders.timeout_ns / 10).clamp(SECOND_NS / 1000, SECOND_NS / 10).min(layout.news_ns());
         while self.recorder.sending() && !self.stopped() {
             self.round(&mut events, pace_ns)?;
+            self.listen(&timeline);
         }
-        let deadline_ns = timeline.measure_end_ns.saturating_add(self.orders.timeout_ns);
-        while self.in_flight > 0 && clock::monotonic_ns() < deadline_ns && !self.stopped() {
+        let guided_ns = timeline.guide.as_ref().map_or(u64::MAX, |guide| guide.end_ns());
+        let end_ns = timeline.measure_end_ns.min(guided_ns);
+        // What waits for a connection may wait as long as an operation may take, and then take as long.
+        let deadline_ns = end_ns.saturating_add(2 * self.orders.timeout_ns);
+        while self.live > 0 && clock::monotonic_ns() < deadline_ns && !self.stopped() {
             self.round(&mut events, pace_ns)?;
         }
-        Ok(self.recorder.ledger)
+        Ok(self.recorder.finish(end_ns))
     }
 
     fn stopped(&self) -> bool {
@@ -145,6 +182,19 @@ impl<'a, P: Protocol> Worker<'a, P> {
         Fault::new(message).remedy("raise the service's limits on connections and its listen backlog, or ask for fewer")
     }
 
+    /// Learns what the guide was told.
+    fn listen(&mut self, timeline: &Timeline) {
+        let Some(guide) = &timeline.guide else { return };
+        for turn in guide.news(self.heard) {
+            self.heard += 1;
+            self.source.jump(turn.at_ns, turn.span.level);
+            self.recorder.window(turn.span);
+        }
+        if guide.end_ns() < u64::MAX {
+            self.recorder.end(guide.end_ns());
+        }
+    }
+
     /// Waits for events until something is due but at most about `pace_ns`, and handles them. What is due at a pace
     /// (time limits, connecting anew) is looked after when the wait ends; under load that is far more often than
     /// needed, so it is skipped until `pace_ns` have gone by.
@@ -158,13 +208,17 @@ impl<'a, P: Protocol> Worker<'a, P> {
                 (true, false) => RETRY_NS / 10,
                 (true, true) => pace_ns,
             };
-            let until_ns = due_ns.min(self.recorder.next_at_ns()).min(now_ns + pause_ns);
+            let mut until_ns = due_ns.min(self.recorder.next_at_ns()).min(now_ns + pause_ns);
+            if self.recorder.sending() {
+                until_ns = until_ns.min(self.source.next_ns());
+            }
             let wait = clock::timespec(until_ns.saturating_sub(now_ns));
             let ready = match epoll::wait(&self.epoll, &mut *events, Some(&wait)) {
                 Ok((ready, _)) => ready,
                 Err(Errno::INTR) => &mut [],
                 Err(error) => return Err(Fault::from_error("wait for events", &error)),
             };
+            let woke_ns = clock::monotonic_ns();
             self.replies = 0;
             for (index, ending) in std::mem::take(&mut self.unfinished) {
                 // It may have been closed since, and be on its way to a new start.
@@ -174,10 +228,16 @@ impl<'a, P: Protocol> Worker<'a, P> {
             }
             for event in ready.iter() {
                 let (flags, data) = (event.flags, event.data);
-                self.handle(data.u64() as usize, flags);
+                self.handle(data.u64(), flags);
             }
-            self.recorder.round(self.replies);
+            if self.recorder.sending() {
+                self.start_due(woke_ns);
+            }
+            if self.manner == Manner::Fresh {
+                self.connect_waiting();
+            }
             now_ns = clock::monotonic_ns();
+            self.recorder.round(woke_ns, now_ns, self.replies);
             self.recorder.advance(now_ns);
             if !self.recorder.sending() {
                 // Connecting or draining: what the caller waits for may have come.
@@ -189,6 +249,7 @@ impl<'a, P: Protocol> Worker<'a, P> {
 
     /// Ends what took too long.
     fn look_after(&mut self, now_ns: u64) -> Result<(), Fault> {
+        let timeout_ns = self.orders.timeout_ns;
         for index in 0..self.connections.len() {
             let connection = &self.connections[index];
             let since_ns = match connection.state {
@@ -196,11 +257,18 @@ impl<'a, P: Protocol> Worker<'a, P> {
                 State::Connecting(since_ns) | State::Greeting(since_ns) => Some(since_ns),
                 State::Down(_) => None,
             };
-            if since_ns.is_some_and(|since_ns| now_ns.saturating_sub(since_ns) > self.orders.timeout_ns) {
+            if since_ns.is_some_and(|since_ns| now_ns.saturating_sub(since_ns) > timeout_ns) {
                 self.fail(index, Failure::TimedOut);
             }
         }
-        if self.up > 0 || self.connections.is_empty() {
+        while let Some(start) = self.waiting.front().copied()
+            && now_ns.saturating_sub(start.planned_ns) > timeout_ns
+        {
+            self.waiting.pop_front();
+            self.give_up(&start, now_ns, Failure::TimedOut);
+        }
+        let wanted = !self.down.is_empty() || self.connecting > 0;
+        if self.up > 0 || !wanted || self.manner == Manner::Fresh {
             self.alive_ns = now_ns;
         } else if now_ns.saturating_sub(self.alive_ns) > NOBODY_NS {
             let (endpoint, why) = (&self.orders.target, self.last_failure.name());
@@ -221,207 +289,22 @@ impl<'a, P: Protocol> Worker<'a, P> {
                 continue;
             }
             self.down.swap_remove(at);
-            self.connecting += 1;
-            let opened = self.connections[index].open(&self.orders.target, &self.epoll, index as u64, now_ns);
-            if let Err(error) = opened {
-                self.connections[index].state = State::Connecting(now_ns);
-                self.fail(index, failure_of(error));
-            }
+            self.open(index, now_ns);
         }
     }
 
-    fn handle(&mut self, index: usize, flags: epoll::EventFlags) {
+    /// Begins to connect.
+    pub(super) fn open(&mut self, index: usize, now_ns: u64) {
+        self.connecting += 1;
         let connection = &mut self.connections[index];
-        match connection.state {
-            State::Down(_) => return,
-            State::Connecting(_) => {
-                let Some(socket) = &connection.socket else { return };
-                match sockopt::socket_error(socket) {
-                    Ok(Ok(())) if flags.contains(epoll::EventFlags::OUT) => self.greet(index),
-                    Ok(Ok(())) => return,
-                    Ok(Err(error)) | Err(error) => return self.fail(index, failure_of(error)),
-                }
-            }
-            State::Up | State::Greeting(_) if flags.contains(epoll::EventFlags::OUT) => {
-                if let Err(error) = connection.flush() {
-                    return self.fail(index, failure_of(error));
-                }
-            }
-            State::Up | State::Greeting(_) => {}
-        }
-        let ending = epoll::EventFlags::RDHUP | epoll::EventFlags::HUP | epoll::EventFlags::ERR;
-        if flags.intersects(ending | epoll::EventFlags::IN) {
-            self.read(index, flags.intersects(ending));
-        }
-    }
-
-    /// The connection stands: the protocol may have something to say before operations start.
-    fn greet(&mut self, index: usize) {
-        let now_ns = clock::monotonic_ns();
-        let mut outgoing = std::mem::take(&mut self.outgoing);
-        let connection = &mut self.connections[index];
-        connection.state = State::Greeting(now_ns);
-        let greeting = self.protocol.greet(&mut connection.session, &mut outgoing);
-        self.greeted(index, greeting, &mut outgoing, now_ns);
-        self.outgoing = outgoing;
-    }
-
-    /// Sends what the greeting has to say, and the first operations when it is over.
-    fn greeted(&mut self, index: usize, greeting: Greeting, outgoing: &mut Vec<u8>, now_ns: u64) {
-        if greeting == Greeting::Ready {
-            self.connections[index].state = State::Up;
-            self.connecting -= 1;
-            self.up += 1;
-            self.refill(index, outgoing, now_ns);
-        }
-        self.send(index, outgoing);
-    }
-
-    /// Reads until there is nothing more. A read that does not fill the buffer has emptied the socket, unless the peer
-    /// is `ending`: then the end itself is still to be read.
-    fn read(&mut self, index: usize, ending: bool) {
-        let mut incoming = std::mem::take(&mut self.incoming);
-        let mut reads = 0;
-        while let Some(socket) = &self.connections[index].socket {
-            let received = match recv(socket, incoming.as_mut_slice(), RecvFlags::empty()) {
-                Ok((received, _)) => received,
-                Err(Errno::INTR) => continue,
-                Err(Errno::AGAIN) => break,
-                Err(error) => {
-                    self.fail(index, failure_of(error));
-                    break;
-                }
-            };
-            let now_ns = clock::monotonic_ns();
-            if received == 0 {
-                self.ended(index, now_ns);
-                break;
-            }
-            self.take(index, &incoming[..received], now_ns);
-            if received < incoming.len() && !ending {
-                break;
-            }
-            reads += 1;
-            if reads == READS_MAX {
-                self.unfinished.push((index, ending));
-                break;
-            }
-        }
-        self.incoming = incoming;
-    }
-
-    /// The first operations of a connection.
-    fn begin(&mut self, index: usize) {
-        let mut outgoing = std::mem::take(&mut self.outgoing);
-        self.refill(index, &mut outgoing, clock::monotonic_ns());
-        self.send(index, &mut outgoing);
-        self.outgoing = outgoing;
-    }
-
-    /// Bytes came: replies, or the greeting's next part. Whatever is to be sent for them goes out at once.
-    #[inline]
-    fn take(&mut self, index: usize, bytes: &[u8], now_ns: u64) {
-        let mut outgoing = std::mem::take(&mut self.outgoing);
-        let connection = &mut self.connections[index];
-        if let State::Greeting(_) = connection.state {
-            match self.protocol.shake(&mut connection.session, bytes, &mut outgoing) {
-                Ok(greeting) => self.greeted(index, greeting, &mut outgoing, now_ns),
-                Err(failure) => self.fail(index, failure),
-            }
-        } else {
-            self.feed(index, bytes, &mut outgoing, now_ns);
-            self.refill(index, &mut outgoing, now_ns);
-            self.send(index, &mut outgoing);
-        }
-        outgoing.clear();
-        self.outgoing = outgoing;
-    }
-
-    #[inline]
-    fn feed(&mut self, index: usize, mut bytes: &[u8], outgoing: &mut Vec<u8>, now_ns: u64) {
-        while !bytes.is_empty() {
-            let connection = &mut self.connections[index];
-            let Some(flight) = connection.flights.front().copied() else {
-                // Nobody asked for this.
-                if let Err(failure) = self.protocol.idle(&mut connection.session, bytes, outgoing) {
-                    self.fail(index, failure);
-                }
-                return;
-            };
-            let (user, draw) = (&mut self.users[flight.user as usize], &mut connection.draw);
-            match self.protocol.feed(&mut connection.session, user, &flight, bytes, draw, outgoing) {
-                Step::More => return,
-                Step::Done { used, reply, last } => {
-                    connection.flights.pop_front();
-                    self.in_flight -= 1;
-                    self.replies += 1;
-                    self.recorder.answered(now_ns, &flight, reply);
-                    if last {
-                        return self.disconnect(index, Failure::Closed, true);
-                    }
-                    bytes = &bytes[used..];
-                }
-                Step::Broken(failure) => return self.fail(index, failure),
-            }
-        }
-    }
-
-    /// Brings the connection up to the pipeline's depth. The moment of sending is the moment of the last reply: what
-    /// lies between the two is our own work, and in a closed loop the next operation starts when one is answered.
-    #[inline]
-    fn refill(&mut self, index: usize, outgoing: &mut Vec<u8>, now_ns: u64) {
-        let connection = &mut self.connections[index];
-        if connection.state != State::Up || !self.recorder.sending() {
-            return;
-        }
-        while connection.flights.len() < self.orders.pipeline {
-            let operation = self.mix.draw(&mut connection.draw) as u16;
-            let (session, user, draw) = (&mut connection.session, &mut self.users[index], &mut connection.draw);
-            let token = self.protocol.begin(session, user, operation, draw, outgoing);
-            let flight = Flight { planned_ns: now_ns, start_ns: now_ns, token, user: index as u32, operation };
-            self.recorder.ledger.sent[usize::from(operation)] += 1;
-            connection.flights.push_back(flight);
-            self.in_flight += 1;
-        }
-    }
-
-    /// Sends what is to be sent, if the connection still stands.
-    #[inline]
-    fn send(&mut self, index: usize, outgoing: &mut Vec<u8>) {
-        let connection = &mut self.connections[index];
-        if !outgoing.is_empty()
-            && connection.socket.is_some()
-            && let Err(error) = connection.send(outgoing)
-        {
+        if let Err(error) = connection.open(&self.orders.target, &self.epoll, index, now_ns) {
+            connection.state = State::Connecting(now_ns);
             self.fail(index, failure_of(error));
         }
-        outgoing.clear();
-    }
-
-    /// The peer closed the connection.
-    fn ended(&mut self, index: usize, now_ns: u64) {
-        let connection = &mut self.connections[index];
-        let flight = connection.flights.front().copied();
-        let user = flight.map(|flight| &mut self.users[flight.user as usize]);
-        let reply = flight.zip(user).and_then(|(f, user)| self.protocol.closed(&mut connection.session, user, &f));
-        let orderly = reply.is_some();
-        if let (Some(flight), Some(reply)) = (flight, reply) {
-            connection.flights.pop_front();
-            self.in_flight -= 1;
-            self.replies += 1;
-            self.recorder.answered(now_ns, &flight, reply);
-        }
-        self.disconnect(index, Failure::Closed, orderly);
-    }
-
-    /// The connection is of no use any more.
-    #[cold]
-    fn fail(&mut self, index: usize, failure: Failure) {
-        self.disconnect(index, failure, false);
     }
 
     /// Ends a connection. What was in flight is lost to `failure`; after an `orderly` end it is made anew at once.
-    fn disconnect(&mut self, index: usize, failure: Failure, orderly: bool) {
+    pub(super) fn disconnect(&mut self, index: usize, failure: Failure, orderly: bool) {
         let now_ns = clock::monotonic_ns();
         let connection = &mut self.connections[index];
         match connection.state {
@@ -432,17 +315,34 @@ impl<'a, P: Protocol> Worker<'a, P> {
             State::Connecting(_) | State::Greeting(_) => self.connecting -= 1,
             State::Down(_) => return,
         }
+        let mut flights = std::mem::take(&mut connection.flights);
+        let pending = connection.pending.take();
+        connection.close(if orderly { 0 } else { now_ns + RETRY_NS }, self.protocol.session());
         if !orderly {
             self.last_failure = failure;
-            if connection.flights.is_empty() {
+            if flights.is_empty() && pending.is_none() {
                 self.recorder.broken(now_ns, failure);
             }
         }
-        self.in_flight -= connection.flights.len();
-        for flight in connection.flights.drain(..) {
-            self.recorder.lost(now_ns, &flight, failure);
+        for flight in flights.drain(..) {
+            self.live -= 1;
+            self.recorder.lost(now_ns, flight.planned_ns, flight.operation, failure);
+            self.source.done(flight.user, now_ns);
         }
-        connection.close(if orderly { 0 } else { now_ns + RETRY_NS }, self.protocol.session());
-        self.down.push(index);
+        self.connections[index].flights = flights;
+        if let Some(start) = pending {
+            self.give_up(&start, now_ns, failure);
+        }
+        if self.manner == Manner::Fresh {
+            self.free.push_back(index as u32);
+        } else {
+            self.down.push(index);
+        }
+    }
+
+    /// The connection is of no use any more.
+    #[cold]
+    pub(super) fn fail(&mut self, index: usize, failure: Failure) {
+        self.disconnect(index, failure, false);
     }
 }

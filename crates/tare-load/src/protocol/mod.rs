@@ -27,15 +27,42 @@ use crate::link::Link;
 use serde::de::DeserializeOwned;
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::sync::mpsc::Receiver;
 use tare_core::config::{Node, Problems};
 use tare_core::fault::Fault;
-use tare_core::load::{Check, LoadLine, LoadPlan, LoadSummary};
+use tare_core::load::{Check, LoadLine, LoadOrder, LoadPlan, LoadSummary};
 
 /// Replies longer than this end the connection: 64 MiB.
 pub(crate) const REPLY_MAX: u64 = 64 << 20;
 
-/// Where lines of a running task go. An error means that nobody listens any more.
-pub(crate) type Emit<'a> = dyn FnMut(LoadLine) -> Result<(), Fault> + 'a;
+/// The other side of a running task: where its lines go, and whence it is told.
+pub(crate) struct Emit<'a> {
+    write: &'a mut dyn FnMut(LoadLine) -> Result<(), Fault>,
+    orders: Option<Receiver<LoadOrder>>,
+}
+
+impl<'a> Emit<'a> {
+    /// Lines go to `write`; a guided load is told by `orders`.
+    pub(crate) fn new(
+        write: &'a mut dyn FnMut(LoadLine) -> Result<(), Fault>,
+        orders: Option<Receiver<LoadOrder>>,
+    ) -> Self {
+        Emit { write, orders }
+    }
+
+    /// Writes a line.
+    ///
+    /// # Errors
+    /// When nobody listens any more.
+    pub(crate) fn line(&mut self, line: LoadLine) -> Result<(), Fault> {
+        (self.write)(line)
+    }
+
+    /// Whence a guided load is told; none after the first time.
+    pub(crate) fn orders(&mut self) -> Option<Receiver<LoadOrder>> {
+        self.orders.take()
+    }
+}
 
 /// A row of the table of protocols.
 pub struct ProtocolRow {

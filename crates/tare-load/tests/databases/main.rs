@@ -117,7 +117,7 @@ fn plan(protocol: &str, options: &str, endpoint: SocketAddr, task: LoadTask) -> 
 fn drive(plan: &LoadPlan) -> Result<LoadSummary, Fault> {
     let mut out = Vec::new();
     // Whether it succeeded is told by the last line as well.
-    let _ = tare_load::serve(serde_json::to_vec(plan).unwrap().as_slice(), &mut out);
+    let _ = tare_load::serve(std::io::Cursor::new(serde_json::to_vec(plan).unwrap()), &mut out);
     for line in out.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
         match serde_json::from_slice(line).unwrap() {
             LoadLine::Done(summary) => return Ok(*summary),

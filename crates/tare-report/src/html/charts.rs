@@ -23,7 +23,22 @@ pub(super) fn charts(record: &Record, analysis: &Analysis, looks: &[Look]) -> Va
         curve => curve(record, looks),
         timelines => timelines(record, looks),
         heat => heat(record, looks),
+        peaks => peaks(record, analysis, looks),
     }
+}
+
+/// How likely a window keeps the QoS, over the load.
+fn peaks(record: &Record, analysis: &Analysis, looks: &[Look]) -> Vec<Value> {
+    let mut panels = Vec::new();
+    for found in crate::peaks::peaks(record, analysis) {
+        let Some(look) = looks.iter().find(|look| look.name == found.arm.name) else { continue };
+        let markup = svg::peak(look, &found.searches).unwrap_or_default();
+        let warnings = found.warnings().join("; ");
+        panels.push(
+            context! { title => look.name.clone(), note => found.words(), warnings => warnings, svg => safe(markup) },
+        );
+    }
+    panels
 }
 
 /// The measured trials of an arm, in their order.

@@ -5,6 +5,7 @@ mod bars;
 mod curve;
 mod forest;
 mod heat;
+mod peak;
 mod scale;
 mod timeline;
 
@@ -12,6 +13,7 @@ pub(crate) use bars::bars;
 pub(crate) use curve::curve;
 pub(crate) use forest::forest;
 pub(crate) use heat::heat;
+pub(crate) use peak::peak;
 pub(crate) use timeline::{Limits, timeline};
 
 use std::fmt::Write;

@@ -84,6 +84,8 @@ fn study() -> Study {
         settle: Duration::from_secs(1),
         measure: Duration::from_secs(10),
         timeout: Duration::from_secs(10),
+        qos: None,
+        peak: None,
         emulated_blocks: 1,
         forms: vec![
             form("native", Vec::new()),
@@ -124,7 +126,7 @@ fn header(study: Study, plan: Vec<PlannedTrial>) -> Header {
         run: "k3v9qa".into(),
         started: "2026-03-05T10:14:02Z".into(),
         command: "tare run studies/canonical.yaml --seed 7".into(),
-        workload: Workload { name: "redis".into(), about, services: vec![service], protocol },
+        workload: Workload { name: "redis".into(), about, services: vec![service], protocol, qos: None },
         seed: SEED,
         plan,
         forms: forms(&study),
@@ -222,6 +224,7 @@ fn trial(planned: &PlannedTrial) -> TrialData {
         logs,
         metrics: metrics.unwrap_or_default(),
         slices: Vec::new(),
+        peak: None,
     };
     TrialData { record, seconds, telemetry }
 }

@@ -3,6 +3,7 @@
 //! [`Staircase`] is Tare's own; [`Published`] follows the rules of Weathervane 2.2, so that figures can be compared.
 //! Neither knows what a level is, what makes the load or what time it is.
 
+mod asked;
 mod curve;
 mod estimate;
 mod published;
@@ -10,13 +11,14 @@ mod shape;
 mod staircase;
 mod window;
 
+pub use asked::Asked;
 pub use curve::pass_curve;
 pub use estimate::{Fit, fit};
 pub use published::Published;
 pub use staircase::Staircase;
 pub use window::{CAP, clearly_fails, passes, score};
 
-use tare_core::peak::{Count, Criterion, PeakOutcome, PeakPhase, PeakPlan, PeakRules};
+use tare_core::peak::{Count, Criterion, PeakOutcome, PeakPhase, PeakPlan, PeakRules, PeakWindow};
 
 /// A level to be held.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -48,6 +50,9 @@ pub trait PeakSearch {
     /// The hold that was wanted is over. `level` is what was really offered (users are whole), `counts` are by
     /// criterion, empty when the hold had no window.
     fn observe(&mut self, level: f64, counts: &[Count]);
+
+    /// The window that was counted last.
+    fn last_window(&self) -> Option<PeakWindow>;
 
     /// The generator was the limit at `level`: ends the search, since what lies above was never asked of the service.
     fn generator_limited(&mut self, level: f64, why: &str);

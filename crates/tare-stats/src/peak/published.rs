@@ -267,6 +267,10 @@ impl PeakSearch for Published {
         }
     }
 
+    fn last_window(&self) -> Option<PeakWindow> {
+        self.windows.last().cloned()
+    }
+
     fn generator_limited(&mut self, level: f64, why: &str) {
         if self.ending.is_none() {
             self.ending = Some(PeakEnding::GeneratorLimited { level, why: why.to_owned() });

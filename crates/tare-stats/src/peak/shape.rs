@@ -39,7 +39,9 @@ pub(super) fn judge(outcome: &mut PeakOutcome, used: &[PeakWindow], fit: &Fit) {
     let between = multiples.iter().filter(|multiple| (CLIFF.0..CLIFF.1).contains(*multiple)).count() as f64;
     let over = multiples.iter().filter(|multiple| **multiple >= CLIFF.1).count();
     if between / n < 0.1 && over >= 3 {
-        outcome.warnings.push("a cliff: windows either kept the QoS with ease or lost it altogether; the peak is its edge".into());
+        outcome
+            .warnings
+            .push("a cliff: windows either kept the QoS with ease or lost it altogether; the peak is its edge".into());
     }
     if fit.slope < GENTLE {
         let percent = 100.0 / fit.slope;
@@ -48,7 +50,8 @@ pub(super) fn judge(outcome: &mut PeakOutcome, used: &[PeakWindow], fit: &Fit) {
         ));
     }
     let peak = fit.log_peak.exp();
-    let disturbed = used.iter().zip(&multiples).filter(|(window, m)| **m > DISTURBED.0 && window.level < DISTURBED.1 * peak);
+    let disturbed =
+        used.iter().zip(&multiples).filter(|(window, m)| **m > DISTURBED.0 && window.level < DISTURBED.1 * peak);
     let disturbed = disturbed.count();
     if disturbed as f64 > DISTURBED_SHARE * n {
         outcome.warnings.push(format!(
@@ -58,10 +61,15 @@ pub(super) fn judge(outcome: &mut PeakOutcome, used: &[PeakWindow], fit: &Fit) {
         ));
     }
     if fit.mean_score.abs() > ASTRAY {
-        outcome.warnings.push("the staircase never came to stand around one load; believe the windows, not the peak".into());
+        outcome
+            .warnings
+            .push("the staircase never came to stand around one load; believe the windows, not the peak".into());
     }
     if fit.half_width > WIDE {
-        outcome.warnings.push(format!("the interval is wide, {:.0} % to either side: more windows, or a quieter machine", 100.0 * fit.half_width));
+        outcome.warnings.push(format!(
+            "the interval is wide, {:.0} % to either side: more windows, or a quieter machine",
+            100.0 * fit.half_width
+        ));
     }
 }
 

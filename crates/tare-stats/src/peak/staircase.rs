@@ -298,6 +298,10 @@ impl PeakSearch for Staircase {
         }
     }
 
+    fn last_window(&self) -> Option<PeakWindow> {
+        self.windows.last().cloned()
+    }
+
     fn generator_limited(&mut self, level: f64, why: &str) {
         if self.ending.is_none() {
             self.end(PeakEnding::GeneratorLimited { level, why: why.to_owned() });

@@ -4,9 +4,11 @@
 //! is for.
 
 mod law;
+mod records;
 mod sweep;
 mod table;
 
 pub use law::Law;
+pub use records::{FormScaling, scaling_of_records, scaling_of_steps};
 pub use sweep::{LevelValue, Pairing, Scaling, scaling};
 pub use table::{LawFit, LevelRow, Parameter};

@@ -1,10 +1,10 @@
 //! The peak search against systems whose peak is known, because they are simulated.
 
 mod noise;
+mod odd;
 mod random;
 mod searches;
 mod system;
-mod odd;
 
 use noise::*;
 use searches::*;

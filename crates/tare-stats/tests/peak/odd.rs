@@ -16,7 +16,20 @@ fn warned(outcome: &PeakOutcome, word: &str) -> bool {
 /// Of ten searches, how many say so.
 fn say_so(make: &Make, of_ten: impl Fn(&PeakOutcome) -> bool) -> usize {
     let outcomes = (0..10).map(|seed| search(make, &SHARED, 900 + seed, staircase(make, 200.0), None));
-    outcomes.inspect(|o| eprintln!("{:?} {:?} {:?}..{:?} {:?} load-min {:.1}", o.ending, o.peak, o.low, o.high, o.warnings, o.load_s / 60.0)).filter(of_ten).count()
+    outcomes
+        .inspect(|o| {
+            eprintln!(
+                "{:?} {:?} {:?}..{:?} {:?} load-min {:.1}",
+                o.ending,
+                o.peak,
+                o.low,
+                o.high,
+                o.warnings,
+                o.load_s / 60.0
+            )
+        })
+        .filter(of_ten)
+        .count()
 }
 
 #[test]
@@ -46,7 +59,10 @@ fn a_system_that_never_fails_is_tried_up_to_the_bound() {
 
 #[test]
 fn a_memory_is_seen() {
-    let seen = say_so(&of(Kind::Hysteresis { limit: 0.3, slower: 1.6 }), |o| matches!(o.ending, PeakEnding::Hysteresis { tips, recovers } if recovers < tips));
+    let seen = say_so(
+        &of(Kind::Hysteresis { limit: 0.3, slower: 1.6 }),
+        |o| matches!(o.ending, PeakEnding::Hysteresis { tips, recovers } if recovers < tips),
+    );
     assert!(seen >= 8, "{seen} of 10");
     let plain = say_so(&Make::reference(), |o| o.ending == PeakEnding::Found);
     assert!(plain >= 9, "{plain} of 10");
@@ -73,6 +89,19 @@ fn a_gentle_slope_is_called_one() {
 fn a_bad_neighbour_is_suspected() {
     let make = Make::reference();
     let outcomes = (0..10).map(|seed| search(&make, &NEIGHBOUR, 900 + seed, staircase(&make, 200.0), None));
-    let seen = outcomes.inspect(|o| eprintln!("{:?} {:?} {:?}..{:?} {:?} load-min {:.1}", o.ending, o.peak, o.low, o.high, o.warnings, o.load_s / 60.0)).filter(|o| !o.warnings.is_empty()).count();
+    let seen = outcomes
+        .inspect(|o| {
+            eprintln!(
+                "{:?} {:?} {:?}..{:?} {:?} load-min {:.1}",
+                o.ending,
+                o.peak,
+                o.low,
+                o.high,
+                o.warnings,
+                o.load_s / 60.0
+            )
+        })
+        .filter(|o| !o.warnings.is_empty())
+        .count();
     assert!(seen >= 8, "{seen} of 10");
 }

@@ -26,6 +26,7 @@ pub(crate) fn staircase(make: &Make, start: f64) -> PeakPlan {
         windows: 48,
         half_width: None,
         budget: None,
+        operations: Vec::new(),
     }
 }
 

@@ -21,13 +21,23 @@ pub(crate) enum Feed {
 pub(crate) enum Kind {
     Plain,
     /// Once `limit` operations wait, everything takes `slower` times as long until nobody waits any more.
-    Hysteresis { limit: f64, slower: f64 },
+    Hysteresis {
+        limit: f64,
+        slower: f64,
+    },
     /// Above this level nothing is answered in time, below everything.
-    Cliff { at: f64 },
+    Cliff {
+        at: f64,
+    },
     /// The share that is late grows with this power of the level and is 1 % at this one.
-    Slope { at: f64, power: f64 },
+    Slope {
+        at: f64,
+        power: f64,
+    },
     /// So many are late at any level.
-    Always { share: f64 },
+    Always {
+        share: f64,
+    },
 }
 
 /// An operation: share of the mix, service time in units of the base, limit in seconds.
@@ -63,13 +73,7 @@ impl Make {
 
     /// One fast server, as a cache is: 2000 operations a second, one kind, limit 20 ms.
     pub(crate) fn single() -> Make {
-        Make {
-            feed: Feed::Open,
-            servers: 1,
-            base_s: 0.001,
-            operations: vec![(1.0, 1.0, 0.020)],
-            kind: Kind::Plain,
-        }
+        Make { feed: Feed::Open, servers: 1, base_s: 0.001, operations: vec![(1.0, 1.0, 0.020)], kind: Kind::Plain }
     }
 
     pub(crate) fn criteria(&self) -> Vec<Criterion> {
@@ -150,7 +154,10 @@ impl System {
 
     /// No cold start and no transients: for the long-run truth.
     pub(crate) fn warm(mut self) -> System {
-        self.capacity.iter_mut().enumerate().for_each(|(second, value)| *value /= 1.0 - COLD.0 * (-(second as f64) / COLD.1).exp());
+        self.capacity
+            .iter_mut()
+            .enumerate()
+            .for_each(|(second, value)| *value /= 1.0 - COLD.0 * (-(second as f64) / COLD.1).exp());
         self.level = f64::INFINITY;
         self
     }

@@ -1,12 +1,20 @@
-//! `tare check`: reads studies and workloads, starts nothing.
+//! `tare check`: reads studies and workloads, starts nothing; prints the schemas of both.
 
-use crate::cli::CheckArgs;
+use crate::cli::{CheckArgs, FileKind};
 use crate::cmd::{Mistake, print};
-use crate::{EXIT_MISTAKE, EXIT_OK, files};
+use crate::{EXIT_MISTAKE, EXIT_OK, files, schema};
 use anyhow::Result;
 use std::path::Path;
 
 pub(crate) fn check(args: &CheckArgs) -> Result<u8> {
+    if let Some(kind) = args.schema {
+        let schema = match kind {
+            FileKind::Study => schema::study(),
+            FileKind::Workload => schema::workload(),
+        };
+        print(&serde_json::to_string_pretty(&schema)?);
+        return Ok(EXIT_OK);
+    }
     let mut wrong = false;
     for name in &args.files {
         match check_one(name, args.workloads.as_deref()) {

@@ -7,10 +7,13 @@ pub(crate) mod compare;
 pub(crate) mod doctor;
 pub(crate) mod gate;
 pub(crate) mod history;
+pub(crate) mod load;
 pub(crate) mod manual;
+pub(crate) mod peak;
 pub(crate) mod report;
 pub(crate) mod resume;
 pub(crate) mod run;
+pub(crate) mod scaling;
 
 use crate::{EXIT_OK, paths};
 use anyhow::{Context, Result};

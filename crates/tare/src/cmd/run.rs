@@ -1,7 +1,7 @@
 //! `tare run`: carries out a study.
 
 use crate::cli::RunArgs;
-use crate::cmd::{Mistake, print};
+use crate::cmd::{Mistake, peak, print};
 use crate::machine::{self, Placement};
 use crate::session::{self, GENERATOR, SERVICES, Session};
 use crate::{EXIT_OK, files, paths};
@@ -17,7 +17,12 @@ use tare_core::workload::Workload;
 use tare_runner::{Clock, RecordDir, SystemClock, estimate};
 
 pub(crate) fn run(args: &RunArgs) -> Result<u8> {
-    let (mut study, workload) = files::read_study(&args.study, args.workloads.as_deref())?;
+    let (study, workload) = files::read_study(&args.study, args.workloads.as_deref())?;
+    start(args, study, workload, None)
+}
+
+/// Carries out what was read. `command` is what repeats it, where that is not `tare run`; the rest is added to it.
+pub(crate) fn start(args: &RunArgs, mut study: Study, workload: Workload, repeat: Option<String>) -> Result<u8> {
     apply(args, &mut study)?;
     let placement = machine::place(&workload)?;
     let seed = study
@@ -45,7 +50,11 @@ pub(crate) fn run(args: &RunArgs) -> Result<u8> {
             say(&format!("{name} is EMULATED: {why}"));
         }
     }
-    let header = header(study, workload, seed, forms, bundles, &placement, args);
+    let command = repeat.map_or_else(
+        || command(args, &study, seed),
+        |repeat| format!("{repeat} --repeat {} --seed {seed}", study.repeat),
+    );
+    let header = header(study, workload, seed, forms, bundles, &placement, command);
     let emulated = emulated(&header.forms);
     let expected = estimate(&header.study, &header.plan, &emulated);
     let blocks = header.study.repeat;
@@ -75,8 +84,10 @@ fn apply(args: &RunArgs, study: &mut Study) -> Result<()> {
     }
     study.repeat = args.repeat.unwrap_or(study.repeat);
     study.at_most = args.at_most.or(study.at_most);
-    study.settle = args.settle.unwrap_or(study.settle);
-    study.measure = args.measure.unwrap_or(study.measure);
+    if study.peak.is_none() {
+        study.settle = args.settle.unwrap_or(study.settle);
+        study.measure = args.measure.unwrap_or(study.measure);
+    }
     study.seed = args.seed.or(study.seed);
     if study.measure.as_secs_f64() < 1.0 {
         return Err(Mistake::new("less than a second of measuring says nothing; raise --measure").into());
@@ -110,7 +121,7 @@ fn header(
     forms: BTreeMap<String, FormState>,
     bundles: BTreeMap<String, String>,
     placement: &Placement,
-    args: &RunArgs,
+    command: String,
 ) -> Header {
     let plan = plan(&study, &emulated(&forms), seed);
     Header {
@@ -118,7 +129,7 @@ fn header(
         tare: env!("CARGO_PKG_VERSION").to_owned(),
         run: session::new_run_id(),
         started: SystemClock::new().timestamp(),
-        command: command(args, &study, seed),
+        command,
         seed,
         plan,
         forms,
@@ -164,7 +175,10 @@ fn dry_run(study: &Study, workload: &Workload, placement: &Placement, seed: u64)
     let _ = writeln!(text, "{}, from {origin}, CPUs {}", study.load.describe(), placement.generator);
     let _ = writeln!(text, "services on CPUs {}; seed {seed}", placement.service);
     let (settle, measure) = (show_duration(study.settle), show_duration(study.measure));
-    let _ = writeln!(text, "each trial: a fresh deployment, {settle} to settle, {measure} measured\n");
+    let _ = match &study.peak {
+        Some(plan) => writeln!(text, "{}\n", peak::describe(plan, study.qos.as_ref())),
+        None => writeln!(text, "each trial: a fresh deployment, {settle} to settle, {measure} measured\n"),
+    };
     for form in &study.forms {
         let role = if form.name == study.baseline { "  (baseline)" } else { "" };
         let _ = writeln!(text, "  {:<20} {}{role}", form.name, machine::describe(form));

@@ -148,7 +148,7 @@ impl<'a> Tool<'a> {
         output.clear()?;
         // Says that measuring begins; a row of no length counts for nothing.
         let began_ns = clock::monotonic_ns();
-        emit(LoadLine::Second(SecondRow { at_ns: began_ns, measured: true, ..SecondRow::default() }))?;
+        emit.line(LoadLine::Second(SecondRow { at_ns: began_ns, measured: true, ..SecondRow::default() }))?;
         let limit = self.options.within.unwrap_or(self.plan.measure + self.plan.timeout + SLACK);
         let outcome = self.start(&self.options.command[0], &command, limit)?;
         self.judge(&outcome, false)?;
@@ -156,7 +156,7 @@ impl<'a> Tool<'a> {
         let wall_s = (outcome.span.1 - outcome.span.0) as f64 / clock::SECOND_NS as f64;
         let concluded = self.options.parser.read(&text).and_then(|figures| figures.concluded(wall_s));
         let concluded = concluded.map_err(|fault| self.explain(fault).with_log(outcome.log()))?;
-        emit(LoadLine::Second(second(&outcome, &concluded)))?;
+        emit.line(LoadLine::Second(second(&outcome, &concluded)))?;
         Ok(self.summary(&command, &outcome, concluded, wall_s))
     }
 

@@ -33,12 +33,13 @@ fn plan(options: serde_json::Value) -> LoadPlan {
 
 fn run(plan: &LoadPlan) -> (Vec<SecondRow>, Result<LoadSummary, Fault>) {
     let mut rows = Vec::new();
-    let result = drive(plan, &mut |line| {
+    let mut write = |line| {
         if let LoadLine::Second(row) = line {
             rows.push(row);
         }
         Ok(())
-    });
+    };
+    let result = drive(plan, &mut Emit::new(&mut write, None));
     (rows, result)
 }
 

@@ -1,15 +1,22 @@
 //! No network, no server: an operation is done as soon as it is asked for. Shows what the apparatus itself can do, and
 //! lets the whole pipeline be tested without a service.
 
-use super::{Emit, Flight, ProtocolRow, Reply, Verified};
+use super::{Emit, Flight, OperationRow, ProtocolRow, Reply, Verified};
 use crate::clock;
-use crate::engine::{Gather, Recorder, Timeline, pin, report_end, worker_cpus};
+use crate::engine::{Gather, Layout, Ledger, Recorder, Timeline, guide, pin, report_end, windows, worker_cpus};
+use crate::hdr_log::HdrLog;
+use crate::profile::{Share, Source};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::channel;
 use tare_core::config::{Fields, Node, Problems};
 use tare_core::fault::Fault;
 use tare_core::load::{LoadPlan, LoadSummary, LoadTask};
+
+/// Operations done between two readings of the clock.
+const BATCH: usize = 32;
+/// A worker that has nothing due sleeps at most this long.
+const NAP: std::time::Duration = std::time::Duration::from_micros(500);
 
 /// The row of this protocol.
 pub(super) const ROW: ProtocolRow = ProtocolRow {
@@ -33,21 +40,29 @@ fn drive(plan: &LoadPlan, emit: &mut Emit<'_>) -> Result<LoadSummary, Fault> {
     if plan.measure.is_zero() {
         return Err(Fault::new("nothing can be measured in no time").remedy("give 'measure' a duration above 0"));
     }
+    let operations = [OperationRow { name: "nothing".to_owned(), weight: 1 }];
+    let layout = Layout::new(plan, &operations, false)?;
+    let log = plan.hdr_log.as_deref().map(HdrLog::create).transpose()?;
     pin(plan.cpus.cpus())?;
     let cpus = worker_cpus(plan, usize::MAX);
-    let timeline = Arc::new(Timeline::new(clock::monotonic_ns(), plan.settle, plan.measure));
-    let mut gather = Gather::new(vec!["nothing".to_owned()], plan.measure);
+    let workers = cpus.len() as u64;
+    let timeline = Arc::new(layout.timeline(plan));
+    let mut gather = Gather::new(vec!["nothing".to_owned()], layout.levels, log);
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {
         let (out, reports) = channel();
-        for (number, cpus) in cpus.iter().enumerate() {
+        for (worker, cpus) in (0..).zip(&cpus) {
             // In flight is given as unlimited, so that this is never called saturated: to be busy is its purpose.
             let spares = gather.worker(u64::MAX);
-            let recorder = Recorder::new(number, 1, out.clone(), spares);
+            let windows = windows(plan, &layout, &operations);
+            let recorder = Recorder::new(worker as usize, 1, out.clone(), spares, windows);
+            let source = layout.source(plan, &timeline, &operations, Share { worker, workers })?;
             let (timeline, out, stop) = (Arc::clone(&timeline), out.clone(), &stop);
-            scope.spawn(move || report_end(&out, || pin(cpus).map(|()| spin(recorder, timeline, stop))));
+            scope.spawn(move || report_end(&out, || pin(cpus).map(|()| spin(recorder, source, &timeline, stop))));
         }
         drop(out);
+        let orders = emit.orders();
+        scope.spawn(|| guide(&timeline, orders, &stop));
         let result = gather.collect(&timeline, &reports, emit);
         stop.store(true, Ordering::Relaxed);
         result
@@ -56,15 +71,52 @@ fn drive(plan: &LoadPlan, emit: &mut Emit<'_>) -> Result<LoadSummary, Fault> {
     Ok(gather.finish(plan, Verified::default()))
 }
 
-fn spin(mut recorder: Recorder, timeline: Arc<Timeline>, stop: &AtomicBool) -> crate::engine::Ledger {
-    recorder.begin(timeline);
-    let mut start_ns = clock::monotonic_ns();
+fn spin(mut recorder: Recorder, mut source: Source, timeline: &Arc<Timeline>, stop: &AtomicBool) -> Ledger {
+    recorder.begin(Arc::clone(timeline));
+    let (mut heard, mut end_ns) = (0, timeline.measure_end_ns);
+    let mut now_ns = clock::monotonic_ns();
     while recorder.sending() && !stop.load(Ordering::Relaxed) {
-        recorder.ledger.sent[0] += 1;
-        let now_ns = clock::monotonic_ns();
-        recorder.answered(now_ns, &Flight { planned_ns: start_ns, start_ns, ..Flight::default() }, Reply::Right);
-        recorder.round(1);
-        start_ns = now_ns;
+        let (woke_ns, mut done) = (now_ns, 0);
+        if let Source::Closed(_) = source {
+            for _ in 0..BATCH {
+                recorder.looped(woke_ns, 0);
+            }
+            now_ns = clock::monotonic_ns();
+            let flight = Flight { planned_ns: woke_ns, start_ns: woke_ns, ..Flight::default() };
+            for _ in 0..BATCH {
+                recorder.answered(now_ns, &flight, Reply::Right);
+            }
+            done = BATCH as u64;
+        } else {
+            while done < BATCH as u64
+                && let Some(start) = source.take(now_ns)
+            {
+                recorder.planned(&start, now_ns);
+                recorder.sent(start.planned_ns, 0);
+                let flight = Flight { planned_ns: start.planned_ns, start_ns: now_ns, ..Flight::default() };
+                recorder.answered(now_ns, &flight, Reply::Right);
+                source.done(start.user, now_ns);
+                done += 1;
+            }
+            if done == 0 {
+                let nap_ns = source.next_ns().min(recorder.next_at_ns()).saturating_sub(now_ns);
+                std::thread::sleep(NAP.min(std::time::Duration::from_nanos(nap_ns)));
+            }
+            now_ns = clock::monotonic_ns();
+        }
+        recorder.round(woke_ns, now_ns, done);
+        recorder.advance(now_ns);
+        if let Some(guide) = &timeline.guide {
+            for turn in guide.news(heard) {
+                heard += 1;
+                source.jump(turn.at_ns, turn.span.level);
+                recorder.window(turn.span);
+            }
+            if guide.end_ns() < u64::MAX {
+                end_ns = guide.end_ns();
+                recorder.end(end_ns);
+            }
+        }
     }
-    recorder.ledger
+    recorder.finish(end_ns)
 }

@@ -9,6 +9,8 @@ pub(super) enum Answer {
     Integer,
     /// The value of the key that was asked for, or nothing.
     ValueOfKey,
+    /// A map: only a greeting is answered so.
+    Map,
 }
 
 /// A part of a command.
@@ -67,6 +69,8 @@ pub(super) const COMMANDS: &[CommandRow] = &[
 /// The values: the key's number, then filler, so that a reply shows whose value it is.
 #[derive(Debug, Clone)]
 pub(super) struct Value {
+    // How a reply with one begins: its length.
+    head: Vec<u8>,
     filler: Vec<u8>,
 }
 
@@ -81,7 +85,12 @@ impl Value {
             state ^= state << 17;
             b'a' + (state >> 32) as u8 % 26
         };
-        Value { filler: (0..bytes).map(|_| letter()).collect() }
+        Value { head: format!("${bytes}\r\n").into_bytes(), filler: (0..bytes).map(|_| letter()).collect() }
+    }
+
+    /// How a reply with one begins.
+    pub(super) fn head(&self) -> &[u8] {
+        &self.head
     }
 
     /// Their length.
@@ -106,13 +115,17 @@ impl Value {
     }
 }
 
-/// A number with twelve digits.
+/// A number with twelve digits. Worked out for each operation, so two halves at once and no loop that waits for itself.
 #[inline]
-pub(super) fn digits(mut number: u64) -> [u8; DIGITS] {
-    let mut text = [b'0'; DIGITS];
-    for digit in text.iter_mut().rev() {
-        *digit = b'0' + (number % 10) as u8;
-        number /= 10;
+pub(super) fn digits(number: u64) -> [u8; DIGITS] {
+    const MILLION: u64 = 1_000_000;
+    let halves = [(number / MILLION % MILLION) as u32, (number % MILLION) as u32];
+    let mut text = [0; DIGITS];
+    for (half, text) in halves.into_iter().zip(text.chunks_exact_mut(6)) {
+        let (high, low) = (half / 1000, half % 1000);
+        let of = |triple: u32| [triple / 100, triple / 10 % 10, triple % 10].map(|digit| b'0' + digit as u8);
+        text[..3].copy_from_slice(&of(high));
+        text[3..].copy_from_slice(&of(low));
     }
     text
 }
@@ -191,6 +204,13 @@ mod tests {
         assert_eq!(text("ping", &short, 7), "*1\r\n$4\r\nPING\r\n");
         let marked = text("mset", &Value::new(12), 9);
         assert!(marked.contains("key:000000000009\r\n$12\r\n000000000009\r\n$16\r\nkey:000000000000\r\n"), "{marked}");
+    }
+
+    #[test]
+    fn numbers_have_twelve_digits() {
+        for number in [0, 7, 999, 1000, 123_456, 999_999, 1_000_000, 123_456_789_012, 999_999_999_999] {
+            assert_eq!(digits(number).as_slice(), format!("{number:012}").as_bytes());
+        }
     }
 
     #[test]

@@ -1,14 +1,17 @@
-//! Redis and what speaks its protocol, RESP2: Valkey, KeyDB, Dragonfly.
+//! Redis and what speaks its protocol, RESP2 or RESP3: Valkey, KeyDB, Dragonfly.
 
 mod command;
 mod control;
 mod options;
 mod reply;
 
-use super::{Draw, Emit, Flight, OperationRow, Protocol, ProtocolRow, Step, Verified, names, options_of};
+use super::{
+    Draw, Emit, Failure, Flight, Greeting, OperationRow, Protocol, ProtocolRow, Reply, Step, Verified, names,
+    options_of,
+};
 use crate::engine::{Ledger, drive};
 use crate::link::Link;
-use command::{COMMANDS, Template, Value};
+use command::{Answer, COMMANDS, Template, Value};
 use control::{Control, Counts};
 use options::Options;
 use reply::Parser;
@@ -18,7 +21,7 @@ use tare_core::load::LoadPlan;
 /// The row of this protocol.
 pub(super) const ROW: ProtocolRow = ProtocolRow {
     name: "redis",
-    about: "Redis commands (RESP2), drawn from a mix over a key space; checked against the server's own counts",
+    about: "Redis commands (RESP2 or 3), drawn from a mix over a key space; checked against the server's own counts",
     options: options::read,
     operations: |options| serde_json::from_value(options.clone()).map_or(Vec::new(), |o| names(&Redis::new(o))),
     drive: |plan: &LoadPlan, emit: &mut Emit<'_>| drive(&Redis::new(options_of(plan)?), plan, emit),
@@ -59,6 +62,29 @@ impl Protocol for Redis {
     }
 
     fn user(&self, _number: u64) {}
+
+    fn greet(&self, _session: &mut Parser, out: &mut Vec<u8>) -> Greeting {
+        if self.options.resp == 2 {
+            return Greeting::Ready;
+        }
+        out.extend_from_slice(b"*2\r\n$5\r\nHELLO\r\n$1\r\n3\r\n");
+        Greeting::Wait
+    }
+
+    fn shake(&self, session: &mut Parser, bytes: &[u8], _out: &mut Vec<u8>) -> Result<Greeting, Failure> {
+        match session.feed(Answer::Map, &self.value, 0, bytes) {
+            Step::More => Ok(Greeting::Wait),
+            Step::Done { used, reply: Reply::Right, .. } if used == bytes.len() => Ok(Greeting::Ready),
+            Step::Done { reply: Reply::Wrong(failure), .. } | Step::Broken(failure) => Err(failure),
+            Step::Done { .. } => Err(Failure::Garbage),
+        }
+    }
+
+    /// A server that speaks RESP3 may push what nobody asked for.
+    fn idle(&self, session: &mut Parser, bytes: &[u8], _out: &mut Vec<u8>) -> Result<(), Failure> {
+        let taken = session.unasked(bytes) && session.feed(Answer::Map, &self.value, 0, bytes) == Step::More;
+        if taken { Ok(()) } else { Err(Failure::Garbage) }
+    }
 
     #[inline]
     fn begin(&self, _: &mut Parser, _user: &mut (), operation: u16, draw: &mut Draw, out: &mut Vec<u8>) -> u64 {

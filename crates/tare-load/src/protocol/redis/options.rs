@@ -27,6 +27,13 @@ pub(super) struct Options {
     pub populate: u64,
     /// Whether the server's own counts are checked.
     pub verify: bool,
+    /// The version of the protocol: 2, or 3 with a greeting.
+    #[serde(default = "oldest")]
+    pub resp: u64,
+}
+
+fn oldest() -> u64 {
+    2
 }
 
 /// Checks a user's options and writes them down.
@@ -45,8 +52,9 @@ pub(super) fn read(node: &Node, problems: &mut Problems) -> Option<serde_json::V
         None => 0,
     };
     let verify = fields.boolean("verify", problems).unwrap_or(true);
+    let resp = fields.integer("resp", 2..=3, problems).unwrap_or(2);
     fields.finish(problems);
-    let options = Options { mix, value_bytes, keys, populate, verify };
+    let options = Options { mix, value_bytes, keys, populate, verify, resp };
     (problems.len() == before).then(|| serde_json::to_value(options).expect("plain data"))
 }
 

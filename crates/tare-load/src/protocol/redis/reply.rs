@@ -22,8 +22,10 @@ enum Kind {
     Bulk,
     /// `!` an error of a given length.
     BulkError,
-    /// `*` so many elements; also `~` and `>`.
+    /// `*` so many elements; also `~`.
     List,
+    /// `>` so many elements that do not count as the reply itself.
+    Push,
     /// `%` so many pairs of elements.
     Map,
     /// `|` pairs of elements that do not count as the reply itself.
@@ -40,7 +42,8 @@ impl Kind {
             b':' => Kind::Integer,
             b'$' | b'=' => Kind::Bulk,
             b'!' => Kind::BulkError,
-            b'*' | b'~' | b'>' => Kind::List,
+            b'*' | b'~' => Kind::List,
+            b'>' => Kind::Push,
             b'%' => Kind::Map,
             b'|' => Kind::Attribute,
             b'_' | b'#' | b',' | b'(' => Kind::Line,
@@ -116,6 +119,21 @@ impl Parser {
     /// Takes more of the reply to a command that is to be answered with `answer`.
     #[inline]
     pub(super) fn feed(&mut self, answer: Answer, value: &Value, key: u64, bytes: &[u8]) -> Step {
+        // Nearly every reply is the right one and comes in one piece: then it is compared, not parsed.
+        if self.length == 0
+            && let Some(used) = right_and_whole(answer, value, key, bytes)
+        {
+            return Step::Done { used, reply: Reply::Right, last: false };
+        }
+        self.parse(answer, value, key, bytes)
+    }
+
+    /// Whether it is between two replies, or in the midst of something that is no reply.
+    pub(super) fn unasked(&self, bytes: &[u8]) -> bool {
+        self.seen == Seen::Nothing && (self.length > 0 || bytes.first() == Some(&b'>'))
+    }
+
+    fn parse(&mut self, answer: Answer, value: &Value, key: u64, bytes: &[u8]) -> Step {
         let mut at = 0;
         while at < bytes.len() {
             let before = at;
@@ -215,6 +233,7 @@ impl Parser {
             Kind::Map => self.number.saturating_mul(2),
             // One more than its elements: the reply itself still follows.
             Kind::Attribute => self.number.saturating_mul(2).saturating_add(1),
+            Kind::Push => self.number.saturating_add(1),
             _ => 0,
         };
         // Every element takes at least three bytes.
@@ -235,7 +254,7 @@ impl Parser {
     #[inline]
     fn judge(&mut self, answer: Answer, value: &Value, nothing: bool) {
         // What belongs to an attribute comes while the reply itself is still one of the elements to come.
-        if self.seen != Seen::Nothing || self.kind == Kind::Attribute || self.elements > 1 {
+        if self.seen != Seen::Nothing || matches!(self.kind, Kind::Attribute | Kind::Push) || self.elements > 1 {
             return;
         }
         let kept = &self.line[..self.line_length.min(LINE_KEPT)];
@@ -244,7 +263,7 @@ impl Parser {
             (Kind::Status, Answer::Status(expected)) if self.line_length == expected.len() && kept == expected => {
                 Reply::Right
             }
-            (Kind::Integer, Answer::Integer) => Reply::Right,
+            (Kind::Integer, Answer::Integer) | (Kind::Map, Answer::Map) => Reply::Right,
             (Kind::Bulk, Answer::ValueOfKey) if nothing => Reply::Empty,
             (Kind::Bulk, Answer::ValueOfKey) if self.number == value.len() as u64 => Reply::Right,
             // RESP3 writes nothing as "_".
@@ -263,6 +282,32 @@ impl Parser {
             self.seen = Seen::Reply(Reply::Wrong(Failure::WrongReply));
         }
         self.body_at += bytes.len();
+    }
+}
+
+/// The length of the reply, if it is right and `bytes` begin with the whole of it.
+#[inline]
+fn right_and_whole(answer: Answer, value: &Value, key: u64, bytes: &[u8]) -> Option<usize> {
+    match answer {
+        Answer::Status(expected) => {
+            let end = expected.len() + 1;
+            let whole = bytes.len() >= end + 2 && bytes[0] == b'+';
+            (whole && bytes[1..end] == *expected && bytes[end..end + 2] == *b"\r\n").then_some(end + 2)
+        }
+        Answer::ValueOfKey => {
+            let rest = bytes.strip_prefix(value.head())?;
+            let (body, rest) = rest.split_at_checked(value.len())?;
+            let right = rest.starts_with(b"\r\n") && value.matches(key, 0, body);
+            right.then(|| value.head().len() + value.len() + 2)
+        }
+        Answer::Integer => {
+            // The digits of the largest integer and what is around them.
+            let digits = bytes.get(1..bytes.len().min(23))?;
+            let count = digits.iter().take_while(|byte| byte.is_ascii_digit()).count();
+            let right = bytes[0] == b':' && (1..=18).contains(&count) && digits[count..].starts_with(b"\r\n");
+            right.then_some(count + 3)
+        }
+        Answer::Map => None,
     }
 }
 
@@ -311,6 +356,9 @@ mod tests {
         assert_eq!(judged(Answer::Integer, nested), wrong);
         assert_eq!(judged(Answer::Integer, "*-1\r\n"), wrong);
         assert_eq!(judged(Answer::Integer, "|1\r\n+ttl\r\n:3\r\n:5\r\n"), Reply::Right, "attributes are skipped");
+        assert_eq!(judged(Answer::Integer, ">2\r\n+invalidate\r\n*1\r\n+k\r\n:5\r\n"), Reply::Right, "pushes are");
+        assert_eq!(judged(Answer::Map, "%1\r\n+proto\r\n:3\r\n"), Reply::Right);
+        assert_eq!(judged(Answer::Map, "-ERR unknown command 'HELLO'\r\n"), Reply::Wrong(Failure::ErrorReply));
     }
 
     #[test]
@@ -384,6 +432,15 @@ mod tests {
                     }
                     (step, _) => panic!("{step:?}"),
                 }
+            }
+        }
+
+        #[test]
+        fn comparing_finds_what_parsing_finds(reply in reply(), answer in answer(), rest in "[ -~]{0,9}") {
+            let bytes = [reply.as_slice(), rest.as_bytes()].concat();
+            if let Some(used) = right_and_whole(answer, &value(), KEY, &bytes) {
+                let parsed = Parser::default().parse(answer, &value(), KEY, &bytes);
+                prop_assert_eq!(parsed, Step::Done { used, reply: Reply::Right, last: false });
             }
         }
 

@@ -218,27 +218,39 @@ fn failure_of(error: &Error) -> Failure {
 }
 
 fn read_roots(trust: &Trust) -> Result<RootCertStore, Fault> {
-    let path = match trust {
-        Trust::File(path) => path.as_path(),
-        _ => SYSTEM_ROOTS.iter().map(Path::new).find(|path| path.exists()).ok_or_else(|| {
-            Fault::new("this machine has no file of trusted certificates")
-                .remedy("install ca-certificates, or give 'tls: {verify: FILE}', or 'tls: {verify: false}' in a lab")
-        })?,
-    };
-    let reading = format!("read the trusted certificates in {}", path.display());
     let mut roots = RootCertStore::empty();
+    match trust {
+        Trust::Pem(text) => {
+            for certificate in CertificateDer::pem_slice_iter(text.as_bytes()) {
+                roots.add(certificate.doing("read a trusted certificate")?).doing("trust a certificate")?;
+            }
+        }
+        Trust::File(path) => add_file(path, true, &mut roots)?,
+        Trust::System | Trust::Nothing => {
+            let path = SYSTEM_ROOTS.iter().map(Path::new).find(|path| path.exists()).ok_or_else(|| {
+                Fault::new("this machine has no file of trusted certificates")
+                    .remedy("install ca-certificates, or name a PEM file under 'tls: {verify: ...}'")
+            })?;
+            // It holds a few that are too strange to be read.
+            add_file(path, false, &mut roots)?;
+        }
+    }
+    Ok(roots)
+}
+
+/// Adds the certificates of a file; whether all of them must be right.
+fn add_file(path: &Path, all: bool, roots: &mut RootCertStore) -> Result<(), Fault> {
+    let reading = format!("read the trusted certificates in {}", path.display());
     for certificate in CertificateDer::pem_file_iter(path).doing(&reading)? {
-        let certificate = certificate.doing(&reading)?;
-        // A machine's file holds a few that are too strange; those of the user must all be right.
-        let added = roots.add(certificate);
-        if matches!(trust, Trust::File(_)) {
+        let added = roots.add(certificate.doing(&reading)?);
+        if all {
             added.doing(&reading)?;
         }
     }
     if roots.is_empty() {
         return Err(Fault::new(format!("{} holds no certificate", path.display())).remedy("give a file in PEM form"));
     }
-    Ok(roots)
+    Ok(())
 }
 
 /// Trusts whoever answers, for a lab. Signatures are still checked, so that a handshake costs what it costs elsewhere.

@@ -1,5 +1,7 @@
 //! Reading how connections are secured.
 
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 use tare_core::config::{Fields, Node, Problems};
@@ -24,8 +26,10 @@ pub(in super::super) struct TlsOptions {
 pub(in super::super) enum Trust {
     /// Those of whom the machine trusts.
     System,
-    /// Those signed by the certificates in a PEM file.
+    /// Those signed by the certificates in a PEM file of the machine.
     File(PathBuf),
+    /// Those signed by these certificates, in PEM form.
+    Pem(String),
     /// Everybody's: for a lab.
     Nothing,
 }
@@ -53,10 +57,19 @@ fn read_trust(node: &Node, problems: &mut Problems) -> Option<Trust> {
         "true" | "system" => Some(Trust::System),
         "false" => Some(Trust::Nothing),
         path if path.starts_with('/') => Some(Trust::File(path.into())),
-        _ => {
-            let hint = "write true for the machine's own, false for everybody's, or the absolute path of a PEM file";
-            problems.add(node.place, format!("'{text}' does not say whom to trust"), hint);
-            None
-        }
+        name => match problems.beside(name) {
+            Ok(text) if CertificateDer::pem_slice_iter(text.as_bytes()).next().is_some_and(|first| first.is_ok()) => {
+                Some(Trust::Pem(text))
+            }
+            Ok(_) => {
+                problems.add(node.place, format!("'{name}' holds no certificate"), "give a file in PEM form");
+                None
+            }
+            Err(message) => {
+                let hint = "write true for the machine's own roots, false to trust anybody, or name a PEM file";
+                problems.add(node.place, message, hint);
+                None
+            }
+        },
     }
 }

@@ -10,6 +10,7 @@ pub(super) use expect::{Capture, Expect, Source, random_member};
 pub(super) use operation::Operation;
 pub(super) use request::{CERTAIN, Cache, Embedded, Redirects, Request};
 
+use super::super::REPLY_MAX;
 use crate::protocol::tls::{TlsOptions, read_tls};
 use crate::script::{FeedSpecs, Names, Template, read_feeds};
 use serde::{Deserialize, Serialize};
@@ -62,9 +63,10 @@ pub(super) fn read(node: &Node, problems: &mut Problems) -> Option<serde_json::V
     let mut fields = Fields::of(node, "protocol 'http'", problems)?;
     let tls = fields.get("tls").and_then(|node| read_tls(node, problems));
     let cookies = fields.boolean("cookies", problems).unwrap_or(true);
-    let body_max = fields.bytes("body_max", problems).unwrap_or(BODY_MAX);
-    if body_max > super::super::REPLY_MAX {
-        problems.add(node.place, "'body_max' is more than a reply may have", "at most 64MiB");
+    let body_max_node = fields.get("body_max");
+    let body_max = body_max_node.and_then(|node| node.bytes(problems)).unwrap_or(BODY_MAX);
+    if let Some(node) = body_max_node.filter(|_| body_max > REPLY_MAX) {
+        problems.add(node.place, "this is more than a reply may have", "at most 64MiB");
     }
     let feeds = fields.get("feeds").map(|node| read_feeds(node, problems)).unwrap_or_default();
     let defaults = Defaults {

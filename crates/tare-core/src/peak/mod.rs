@@ -1,6 +1,8 @@
 //! The peak load: what a search for it is told, and what it found. The search itself is in `tare-stats`, the load in a
 //! process of its own; these are the words between them and the record.
 
+mod read;
+
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
@@ -34,6 +36,27 @@ pub struct PeakPlan {
     pub half_width: Option<f64>,
     /// Take no more time under load than this.
     pub budget: Option<Duration>,
+    /// The operations that the protocol has; none when nobody knows them.
+    #[serde(default)]
+    pub operations: Vec<String>,
+}
+
+impl PeakPlan {
+    /// How long a search is expected to take under load.
+    pub fn expected(&self) -> Duration {
+        let usual = match self.rules {
+            // The bracket takes about fifteen windows, a drain follows every sixth window.
+            PeakRules::Staircase => {
+                self.warm
+                    + self.window * 15
+                    + (self.window + self.settle) * self.windows
+                    + self.window * self.windows / 12
+            }
+            // As published: 88 minutes with windows of 300 s.
+            PeakRules::Published => self.window * 18,
+        };
+        self.budget.map_or(usual, |budget| budget.min(usual))
+    }
 }
 
 /// By which rules a peak is looked for.
@@ -191,4 +214,62 @@ pub struct PeakOutcome {
     pub warnings: Vec<String>,
     /// Every window, in order.
     pub windows: Vec<PeakWindow>,
+}
+
+impl PeakOutcome {
+    /// In a sentence: `1,278 users, 1,262 to 1,295 in this deployment`.
+    pub fn describe(&self) -> String {
+        let unit = &self.unit;
+        match (&self.ending, self.peak, self.low.zip(self.high)) {
+            (PeakEnding::Found, Some(peak), Some((low, high))) => {
+                format!("{} {unit}, {} to {} in this deployment", level_text(peak), level_text(low), level_text(high))
+            }
+            (PeakEnding::Found, Some(peak), None) => format!("{} {unit}, no interval by these rules", level_text(peak)),
+            (PeakEnding::Found, None, _) => "no peak was found".to_owned(),
+            (PeakEnding::NeverFails { up_to }, ..) => {
+                format!("the QoS was kept up to the highest level allowed, {} {unit}", level_text(*up_to))
+            }
+            (PeakEnding::AlwaysFails { down_to }, ..) => {
+                format!("the QoS was broken at every level down to {} {unit}", level_text(*down_to))
+            }
+            (PeakEnding::Hysteresis { tips, recovers }, ..) => format!(
+                "it has a memory: coming from below it keeps the QoS up to {} {unit}, once broken it recovers below {}",
+                level_text(*tips),
+                level_text(*recovers)
+            ),
+            (PeakEnding::BudgetSpent, ..) => "the time was over before there were windows enough for a peak".to_owned(),
+            (PeakEnding::GeneratorLimited { level, why }, ..) => {
+                format!("the generator was the limit at {} {unit}: {why}", level_text(*level))
+            }
+        }
+    }
+
+    /// What would help where there is no peak; empty otherwise.
+    pub fn remedy(&self) -> &'static str {
+        match self.ending {
+            PeakEnding::NeverFails { .. } => "raise 'at_most' of the search, or tighten the QoS",
+            PeakEnding::AlwaysFails { .. } => {
+                "lower 'at_least' of the search, loosen the QoS, or see whether the service works"
+            }
+            PeakEnding::BudgetSpent => "raise 'budget' of the search",
+            PeakEnding::GeneratorLimited { .. } => "give the generator more CPUs, or the service fewer",
+            PeakEnding::Found | PeakEnding::Hysteresis { .. } => "",
+        }
+    }
+}
+
+/// A level to a tenth or whole, thousands grouped.
+pub fn level_text(level: f64) -> String {
+    if level < 100.0 {
+        return format!("{level:.1}").trim_end_matches(".0").to_owned();
+    }
+    let digits = format!("{level:.0}");
+    let mut text = String::new();
+    for (at, digit) in digits.chars().enumerate() {
+        if at > 0 && (digits.len() - at).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
 }

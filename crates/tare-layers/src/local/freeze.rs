@@ -1,0 +1,51 @@
+//! Freezing what is in a cgroup: by the group itself in version 2, by stopping each process in version 1, whose freezer
+//! is a hierarchy of its own that not every machine mounts.
+
+use super::processes;
+use rustix::process::{Pid, Signal, kill_process};
+use std::fs;
+use std::path::Path;
+use std::time::{Duration, Instant};
+use tare_core::fault::{Doing, Fault};
+
+/// How long processes may take to stop: a system call that cannot be interrupted may be under way.
+const WITHIN: Duration = Duration::from_secs(10);
+const LOOK_EVERY: Duration = Duration::from_millis(1);
+
+/// Freezes or thaws everything in the version 2 group at `directory`, and waits until it is.
+pub(super) fn by_group(directory: &Path, frozen: bool) -> Result<(), Fault> {
+    let file = directory.join("cgroup.freeze");
+    let word = if frozen { "freeze" } else { "thaw" };
+    fs::write(&file, if frozen { "1" } else { "0" }).doing(format!("{word} the service by {}", file.display()))?;
+    let wanted = format!("frozen {}", u8::from(frozen));
+    wait(word, || {
+        let events = fs::read_to_string(directory.join("cgroup.events")).unwrap_or_default();
+        events.lines().any(|line| line == wanted)
+    })
+}
+
+/// Stops or continues every process in the version 1 group at `directory`, and waits until all of them are.
+pub(super) fn by_signal(members: &dyn Fn() -> Vec<u32>, frozen: bool) -> Result<(), Fault> {
+    let (signal, word) = if frozen { (Signal::STOP, "freeze") } else { (Signal::CONT, "thaw") };
+    // Again and again: a process may have started another one before it was stopped.
+    wait(word, || {
+        let astray: Vec<u32> =
+            members().into_iter().filter(|pid| processes::is_stopped(*pid) == Some(!frozen)).collect();
+        for pid in astray.iter().filter_map(|pid| Pid::from_raw(pid.cast_signed())) {
+            // It may have ended in between; whether all are stopped is seen on the next turn.
+            let _ = kill_process(pid, signal);
+        }
+        astray.is_empty()
+    })
+}
+
+fn wait(word: &str, mut done: impl FnMut() -> bool) -> Result<(), Fault> {
+    let deadline = Instant::now() + WITHIN;
+    while !done() {
+        if Instant::now() > deadline {
+            return Err(Fault::new(format!("could not {word} the service within {} s", WITHIN.as_secs())));
+        }
+        std::thread::sleep(LOOK_EVERY);
+    }
+    Ok(())
+}

@@ -1,0 +1,229 @@
+//! What a plan means for workers: how many connections there are, whose they are, and where the starts come from.
+
+use super::timeline::{Guide, Span, Timeline};
+use crate::clock::{self, SECOND_NS, span_ns};
+use crate::profile::{Crowd, Levels, Line, Path, Replay, Schedule, Share, Source, read_replay};
+use crate::protocol::{Mix, OperationRow};
+use std::sync::Arc;
+use std::time::Duration;
+use tare_core::fault::Fault;
+use tare_core::load::{Distribution, LoadPlan, LoadProfile, Pause, UserConnections};
+
+/// Connections that are made for single operations, at one time and worker: about as many as there are local ports.
+const FRESH_MAX: u64 = 30_000;
+/// Before the first start every worker must be ready: this long, and so much longer for each user, ns.
+const LEAD_NS: u64 = 2_000_000;
+const LEAD_PER_USER_NS: u64 = 500;
+
+/// How operations find their connections.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Manner {
+    /// Each connection starts the next operation when one is answered.
+    Closed,
+    /// An operation takes any free connection, or waits for one.
+    Shared,
+    /// Each user has a connection.
+    Own,
+    /// Each operation makes one.
+    Fresh,
+}
+
+/// A plan, laid out.
+pub(crate) struct Layout {
+    /// How operations find their connections.
+    pub manner: Manner,
+    /// Connections of the whole run.
+    pub connections: u64,
+    /// Users of the whole run whose state outlives operations: by connection, or by user.
+    pub users: u64,
+    /// Operations in flight on each connection.
+    pub pipeline: u64,
+    /// Operations due and not answered, in the whole run, at most.
+    pub in_flight: u64,
+    /// Whether connections are made when they are first needed.
+    pub lazy: bool,
+    /// Whether operations are counted by their planned starts.
+    pub planned: bool,
+    /// Whether there are levels, each with a row of its own.
+    pub levels: bool,
+    base: LoadProfile,
+    profile: LoadProfile,
+    lines: Option<Arc<[Line]>>,
+}
+
+impl Layout {
+    /// Lays out the profile of a plan. With `fresh` each operation makes a connection of its own.
+    ///
+    /// # Errors
+    /// When the profile asks for nothing, or its file cannot be read.
+    pub(crate) fn new(plan: &LoadPlan, operations: &[OperationRow], fresh: bool) -> Result<Self, Fault> {
+        let mut base = plan.profile.base().clone();
+        if let (LoadProfile::Closed { connections, .. }, true) = (&base, fresh) {
+            // A connection that lasts for one operation is a user who does not pause.
+            base = LoadProfile::Users {
+                users: *connections,
+                behaviour: tare_core::load::Behaviour::Mix,
+                pause: Pause::Think(Distribution::Constant(Duration::ZERO)),
+                connections: UserConnections::Fresh,
+                ramp: Duration::ZERO,
+            };
+        }
+        let levels = matches!(plan.profile, LoadProfile::Steps { .. } | LoadProfile::Guided { .. });
+        let mut layout = Layout {
+            manner: if fresh { Manner::Fresh } else { Manner::Shared },
+            connections: 0,
+            users: 0,
+            pipeline: 1,
+            in_flight: u64::MAX,
+            lazy: fresh,
+            planned: true,
+            levels,
+            profile: plan.profile.clone(),
+            lines: None,
+            base: base.clone(),
+        };
+        match &base {
+            LoadProfile::Closed { connections, pipeline } => {
+                (layout.manner, layout.planned) = (Manner::Closed, levels);
+                (layout.connections, layout.pipeline) = (u64::from(*connections), u64::from(*pipeline));
+            }
+            LoadProfile::Open { connections, in_flight, .. } | LoadProfile::Replay { connections, in_flight, .. } => {
+                let slots = if fresh { FRESH_MAX.min(u64::from(*in_flight)) } else { u64::from(*connections) };
+                (layout.connections, layout.in_flight) = (slots, u64::from(*in_flight));
+            }
+            LoadProfile::Users { users, connections, ramp, .. } => {
+                layout.users = u64::from(*users);
+                let manner = match (fresh, connections) {
+                    (true, _) | (_, UserConnections::Fresh) => Manner::Fresh,
+                    (_, UserConnections::Own) => Manner::Own,
+                    (_, UserConnections::Shared(_)) => Manner::Shared,
+                };
+                layout.manner = manner;
+                layout.connections = match (manner, connections) {
+                    (Manner::Fresh, _) => layout.users.min(FRESH_MAX),
+                    (_, UserConnections::Shared(connections)) => u64::from(*connections),
+                    _ => layout.users,
+                };
+                // Users who come one by one connect when they come.
+                layout.lazy = manner == Manner::Fresh || manner == Manner::Own && (levels || !ramp.is_zero());
+            }
+            LoadProfile::Steps { .. } | LoadProfile::Guided { .. } => {
+                return Err(Fault::new("levels within levels mean nothing").as_mistake());
+            }
+        }
+        if let LoadProfile::Replay { file, speed, .. } = &base {
+            layout.lines = Some(read_replay(file, *speed, operations)?);
+        }
+        if layout.users == 0 {
+            layout.users = layout.connections;
+        }
+        if layout.connections == 0 || layout.pipeline == 0 || layout.in_flight == 0 || plan.timeout.is_zero() {
+            return Err(Fault::new("connections, users, pipeline, in_flight and timeout must be above 0").as_mistake());
+        }
+        Ok(layout)
+    }
+
+    /// When what happens, if the run begins as soon as everybody can be ready.
+    pub(crate) fn timeline(&self, plan: &LoadPlan) -> Timeline {
+        let lead_ns = match self.base {
+            LoadProfile::Users { users, .. } => LEAD_NS + u64::from(users) * LEAD_PER_USER_NS,
+            _ if self.planned => LEAD_NS,
+            _ => 0,
+        };
+        let start_ns = clock::monotonic_ns() + lead_ns;
+        let span = |number, level, from_ns, to_ns| Span { number, level, from_ns, to_ns };
+        match &self.profile {
+            LoadProfile::Steps { levels, ramp, settle, measure, .. } => {
+                let mut at_ns = start_ns + span_ns(plan.settle);
+                let mut spans = Vec::new();
+                for (number, level) in levels.iter().enumerate() {
+                    let from_ns = at_ns + span_ns(*ramp) + span_ns(*settle);
+                    at_ns = from_ns + span_ns(*measure);
+                    spans.push(span(number as u64, *level, from_ns, at_ns));
+                }
+                let settle = Duration::from_nanos(spans[0].from_ns - start_ns);
+                let measure = Duration::from_nanos(at_ns - spans[0].from_ns);
+                Timeline { spans, ..Timeline::new(start_ns, settle, measure) }
+            }
+            LoadProfile::Guided { .. } => {
+                Timeline { guide: Some(Guide::new()), ..Timeline::new(start_ns, Duration::ZERO, Duration::MAX) }
+            }
+            _ => {
+                let mut line = Timeline::new(start_ns, plan.settle, plan.measure);
+                if self.planned {
+                    line.spans.push(span(0, 0.0, line.measure_start_ns, line.measure_end_ns));
+                }
+                line
+            }
+        }
+    }
+
+    /// The level over time.
+    fn course(&self, plan: &LoadPlan, timeline: &Timeline) -> Levels {
+        let start_ns = timeline.start_ns;
+        match (&self.profile, &self.base) {
+            (LoadProfile::Guided { start, .. }, _) => Levels::new(start_ns, *start),
+            (LoadProfile::Steps { levels, ramp, settle, measure, .. }, _) => {
+                let mut at_ns = start_ns;
+                let mut course = Levels::new(at_ns, levels[0]);
+                if !ramp.is_zero() {
+                    course = Levels::new(at_ns, 0.0);
+                }
+                for (number, level) in levels.iter().enumerate() {
+                    at_ns += if number == 0 { span_ns(plan.settle) } else { 0 };
+                    if ramp.is_zero() {
+                        course.jump(at_ns, *level)
+                    } else {
+                        course.line(at_ns + span_ns(*ramp), *level)
+                    }
+                    at_ns += span_ns(*ramp) + span_ns(*settle) + span_ns(*measure);
+                    course.line(at_ns, *level);
+                }
+                course
+            }
+            (_, LoadProfile::Open { rate, .. }) => Levels::new(start_ns, *rate),
+            (_, LoadProfile::Users { users, ramp, .. }) if !ramp.is_zero() => {
+                let mut course = Levels::new(start_ns, 0.0);
+                course.line(start_ns + span_ns(*ramp), f64::from(*users));
+                course
+            }
+            (_, LoadProfile::Users { users, .. }) => Levels::new(start_ns, f64::from(*users)),
+            (_, LoadProfile::Closed { connections, .. }) => Levels::new(start_ns, f64::from(*connections)),
+            _ => Levels::new(start_ns, 0.0),
+        }
+    }
+
+    /// Where one worker's starts come from.
+    ///
+    /// # Errors
+    /// When users are to ask for what there is not.
+    pub(crate) fn source(
+        &self,
+        plan: &LoadPlan,
+        timeline: &Timeline,
+        operations: &[OperationRow],
+        share: Share,
+    ) -> Result<Source, Fault> {
+        let course = self.course(plan, timeline);
+        Ok(match &self.base {
+            LoadProfile::Closed { .. } => Source::Closed(course),
+            LoadProfile::Open { arrivals, .. } => {
+                Source::Open(Schedule::new(course, *arrivals, Mix::of(operations), plan.seed, share))
+            }
+            LoadProfile::Users { users, behaviour, pause, .. } => {
+                let path = Path::new(behaviour, operations)?;
+                let users = u64::from(*users);
+                Source::Users(Box::new(Crowd::new(course, users, path, *pause, plan.seed, share, timeline.start_ns)))
+            }
+            _ => {
+                let lines = self.lines.clone().expect("a replay has lines");
+                Source::Replay(Replay::new(lines, timeline.start_ns, plan.seed, share))
+            }
+        })
+    }
+
+    /// The longest time that a worker may wait before it looks for news.
+    pub(crate) fn news_ns(&self) -> u64 {
+        if matches!(self.profile, LoadProfile::Guided { .. }) { SECOND_NS / 200 } else { u64::MAX }
+    }
+}

@@ -1,0 +1,200 @@
+//! Starting operations: which connection takes one, and which has to wait.
+
+use super::connection::State;
+use super::layout::Manner;
+use super::worker::Worker;
+use crate::clock;
+use crate::profile::{NOBODY, Source, Start};
+use crate::protocol::{Failure, Flight, Protocol};
+
+/// Starts made in one round before events have their turn again.
+const STARTS_MAX: usize = 64;
+
+impl<P: Protocol> Worker<'_, P> {
+    /// Starts what is due.
+    #[inline]
+    pub(super) fn start_due(&mut self, now_ns: u64) {
+        if self.manner == Manner::Closed {
+            return self.activate(now_ns);
+        }
+        for _ in 0..STARTS_MAX {
+            let now_ns = clock::monotonic_ns();
+            let Some(start) = self.source.take(now_ns) else { break };
+            self.recorder.planned(&start, now_ns);
+            if self.live >= self.in_flight_max {
+                self.recorder.dropped(&start);
+                self.source.done(start.user, now_ns);
+                continue;
+            }
+            self.live += 1;
+            self.place(start, now_ns);
+        }
+    }
+
+    /// In a closed loop: as many connections as the level says are kept busy.
+    #[inline]
+    pub(super) fn activate(&mut self, now_ns: u64) {
+        let Source::Closed(levels) = &self.source else { return };
+        if !self.orders.layout.levels && self.active == self.connections.len() {
+            return;
+        }
+        let wanted = self.orders.share.of(levels.at(now_ns) as u64) as usize;
+        let (before, now) = (self.active, wanted.min(self.connections.len()));
+        self.active = now;
+        for index in before..now {
+            self.begin(index);
+        }
+    }
+
+    /// The first operations of a connection that was idle.
+    fn begin(&mut self, index: usize) {
+        let mut outgoing = std::mem::take(&mut self.outgoing);
+        self.refill(index, &mut outgoing, clock::monotonic_ns());
+        self.send(index, &mut outgoing);
+        self.outgoing = outgoing;
+    }
+
+    /// Brings the connection up to the pipeline's depth. The moment of sending is the moment of the last reply: what
+    /// lies between the two is our own work, and in a closed loop the next operation starts when one is answered.
+    #[inline]
+    pub(super) fn refill(&mut self, index: usize, outgoing: &mut Vec<u8>, now_ns: u64) {
+        let connection = &mut self.connections[index];
+        if connection.state != State::Up || !self.recorder.sending() || index >= self.active {
+            return;
+        }
+        while connection.flights.len() < self.pipeline {
+            let operation = self.mix.draw(&mut connection.draw) as u16;
+            let (session, user, draw) = (&mut connection.session, &mut self.users[index], &mut connection.draw);
+            let token = self.protocol.begin(session, user, operation, draw, outgoing);
+            let flight = Flight { planned_ns: now_ns, start_ns: now_ns, token, user: index as u32, operation };
+            connection.flights.push_back(flight);
+            self.recorder.looped(now_ns, operation);
+            self.live += 1;
+        }
+    }
+
+    /// Finds a connection for an operation that is due.
+    fn place(&mut self, start: Start, now_ns: u64) {
+        match self.manner {
+            Manner::Own => {
+                let index = start.user as usize;
+                let connection = &mut self.connections[index];
+                if connection.state == State::Up {
+                    return self.launch_alone(index, &start);
+                }
+                let asleep = connection.socket.is_none() && connection.opened_ns == 0;
+                connection.pending = Some(start);
+                if asleep {
+                    // The user is new: nobody has connected for them.
+                    connection.opened_ns = now_ns;
+                    self.down.push(index);
+                }
+            }
+            Manner::Fresh => self.waiting.push_back(start),
+            Manner::Shared => match self.free_connection() {
+                Some(index) => self.launch_alone(index, &start),
+                None => self.waiting.push_back(start),
+            },
+            Manner::Closed => unreachable!("a closed loop plans nothing"),
+        }
+    }
+
+    /// A connection that can take an operation at once.
+    fn free_connection(&mut self) -> Option<usize> {
+        loop {
+            let index = self.free.pop_front()? as usize;
+            let connection = &mut self.connections[index];
+            connection.listed = false;
+            // It may have been lost since it was listed.
+            if connection.state == State::Up && connection.flights.is_empty() {
+                return Some(index);
+            }
+        }
+    }
+
+    /// Makes connections for operations that wait for one of their own, as far as there may be more.
+    pub(super) fn connect_waiting(&mut self) {
+        for _ in 0..STARTS_MAX {
+            let (Some(index), false) = (self.free.front().copied(), self.waiting.is_empty()) else { return };
+            let (index, now_ns) = (index as usize, clock::monotonic_ns());
+            // After a failure a connection rests, so that a service that is down is not flooded.
+            if matches!(self.connections[index].state, State::Down(retry_ns) if retry_ns > now_ns) {
+                return;
+            }
+            self.free.pop_front();
+            self.connections[index].pending = self.waiting.pop_front();
+            self.open(index, now_ns);
+        }
+    }
+
+    /// Sends an operation over a free connection.
+    #[inline]
+    fn launch_alone(&mut self, index: usize, start: &Start) {
+        let mut outgoing = std::mem::take(&mut self.outgoing);
+        self.launch(index, start, &mut outgoing, clock::monotonic_ns());
+        self.send(index, &mut outgoing);
+        self.outgoing = outgoing;
+    }
+
+    /// Begins an operation on a free connection; it is sent at `start_ns`.
+    #[inline]
+    fn launch(&mut self, index: usize, start: &Start, outgoing: &mut Vec<u8>, start_ns: u64) {
+        let connection = &mut self.connections[index];
+        connection.draw = start.draw;
+        let user = if start.user == NOBODY { index as u32 } else { start.user };
+        let (session, draw) = (&mut connection.session, &mut connection.draw);
+        let token = self.protocol.begin(session, &mut self.users[user as usize], start.operation, draw, outgoing);
+        let (planned_ns, operation) = (start.planned_ns, start.operation);
+        connection.flights.push_back(Flight { planned_ns, start_ns, token, user, operation });
+        self.recorder.sent(planned_ns, operation);
+    }
+
+    /// The connection stands and may take operations. What is to be sent is appended to `outgoing`.
+    pub(super) fn ready(&mut self, index: usize, outgoing: &mut Vec<u8>, now_ns: u64) {
+        match self.manner {
+            Manner::Closed => self.refill(index, outgoing, now_ns),
+            Manner::Shared => self.next(index, outgoing, now_ns),
+            Manner::Own | Manner::Fresh => {
+                let connection = &mut self.connections[index];
+                // To connect is part of an operation that has a connection of its own.
+                let start_ns = if self.manner == Manner::Fresh { connection.opened_ns } else { now_ns };
+                if let Some(start) = connection.pending.take() {
+                    self.launch(index, &start, outgoing, start_ns);
+                }
+            }
+        }
+    }
+
+    /// An operation came to its end on a connection that still stands.
+    #[inline]
+    pub(super) fn answered(&mut self, index: usize, flight: &Flight, outgoing: &mut Vec<u8>, now_ns: u64) {
+        if self.manner == Manner::Closed {
+            return;
+        }
+        self.source.done(flight.user, now_ns);
+        match self.manner {
+            Manner::Shared => self.next(index, outgoing, now_ns),
+            Manner::Fresh => self.disconnect(index, Failure::Closed, true),
+            Manner::Own | Manner::Closed => {}
+        }
+    }
+
+    /// Gives a shared connection the operation that has waited longest.
+    fn next(&mut self, index: usize, outgoing: &mut Vec<u8>, now_ns: u64) {
+        if let Some(start) = self.waiting.pop_front() {
+            return self.launch(index, &start, outgoing, now_ns);
+        }
+        let connection = &mut self.connections[index];
+        if !connection.listed {
+            connection.listed = true;
+            self.free.push_back(index as u32);
+        }
+    }
+
+    /// An operation that was never sent comes to nothing.
+    pub(super) fn give_up(&mut self, start: &Start, now_ns: u64, failure: Failure) {
+        self.live -= 1;
+        self.recorder.lost(now_ns, start.planned_ns, start.operation, failure);
+        self.source.done(start.user, now_ns);
+    }
+}

@@ -1,0 +1,189 @@
+//! What comes over connections, and what is sent.
+
+use super::connection::{State, failure_of};
+use super::layout::Manner;
+use super::worker::Worker;
+use crate::clock;
+use crate::protocol::{Failure, Greeting, Protocol, Step};
+use rustix::event::epoll;
+use rustix::io::Errno;
+use rustix::net::{RecvFlags, recv, sockopt};
+
+/// Full buffers read from one connection before the others have their turn.
+const READS_MAX: u32 = 16;
+
+impl<P: Protocol> Worker<'_, P> {
+    /// Something happened to the connection that `key` names.
+    pub(super) fn handle(&mut self, key: u64, flags: epoll::EventFlags) {
+        let index = (key & u64::from(u32::MAX)) as usize;
+        let connection = &mut self.connections[index];
+        if !connection.owns(key) {
+            // Its socket was replaced since.
+            return;
+        }
+        match connection.state {
+            State::Down(_) => return,
+            State::Connecting(_) => {
+                let Some(socket) = &connection.socket else { return };
+                match sockopt::socket_error(socket) {
+                    Ok(Ok(())) if flags.contains(epoll::EventFlags::OUT) => self.greet(index),
+                    Ok(Ok(())) => return,
+                    Ok(Err(error)) | Err(error) => return self.fail(index, failure_of(error)),
+                }
+            }
+            State::Up | State::Greeting(_) if flags.contains(epoll::EventFlags::OUT) => {
+                if let Err(error) = connection.flush() {
+                    return self.fail(index, failure_of(error));
+                }
+            }
+            State::Up | State::Greeting(_) => {}
+        }
+        let ending = epoll::EventFlags::RDHUP | epoll::EventFlags::HUP | epoll::EventFlags::ERR;
+        if flags.intersects(ending | epoll::EventFlags::IN) {
+            self.read(index, flags.intersects(ending));
+        }
+    }
+
+    /// The connection stands: the protocol may have something to say before operations start.
+    fn greet(&mut self, index: usize) {
+        let now_ns = clock::monotonic_ns();
+        let mut outgoing = std::mem::take(&mut self.outgoing);
+        let connection = &mut self.connections[index];
+        connection.state = State::Greeting(now_ns);
+        let greeting = self.protocol.greet(&mut connection.session, &mut outgoing);
+        self.greeted(index, greeting, &mut outgoing, now_ns);
+        self.outgoing = outgoing;
+    }
+
+    /// Sends what the greeting has to say, and the first operations when it is over.
+    fn greeted(&mut self, index: usize, greeting: Greeting, outgoing: &mut Vec<u8>, now_ns: u64) {
+        if greeting == Greeting::Ready {
+            self.connections[index].state = State::Up;
+            self.connecting -= 1;
+            self.up += 1;
+            self.ready(index, outgoing, now_ns);
+        }
+        self.send(index, outgoing);
+    }
+
+    /// Reads until there is nothing more. A read that does not fill the buffer has emptied the socket, unless the peer
+    /// is `ending`: then the end itself is still to be read.
+    pub(super) fn read(&mut self, index: usize, ending: bool) {
+        let mut incoming = std::mem::take(&mut self.incoming);
+        let mut reads = 0;
+        while let Some(socket) = &self.connections[index].socket {
+            let received = match recv(socket, incoming.as_mut_slice(), RecvFlags::empty()) {
+                Ok((received, _)) => received,
+                Err(Errno::INTR) => continue,
+                Err(Errno::AGAIN) => break,
+                Err(error) => {
+                    self.fail(index, failure_of(error));
+                    break;
+                }
+            };
+            let now_ns = clock::monotonic_ns();
+            if received == 0 {
+                self.ended(index, now_ns);
+                break;
+            }
+            self.take(index, &incoming[..received], now_ns);
+            if received < incoming.len() && !ending {
+                break;
+            }
+            reads += 1;
+            if reads == READS_MAX {
+                self.unfinished.push((index, ending));
+                break;
+            }
+        }
+        self.incoming = incoming;
+    }
+
+    /// Bytes came: replies, or the greeting's next part. Whatever is to be sent for them goes out at once.
+    #[inline]
+    fn take(&mut self, index: usize, bytes: &[u8], now_ns: u64) {
+        let mut outgoing = std::mem::take(&mut self.outgoing);
+        let connection = &mut self.connections[index];
+        if let State::Greeting(_) = connection.state {
+            match self.protocol.shake(&mut connection.session, bytes, &mut outgoing) {
+                Ok(greeting) => self.greeted(index, greeting, &mut outgoing, now_ns),
+                Err(failure) => self.fail(index, failure),
+            }
+        } else if self.feed(index, bytes, &mut outgoing, now_ns) {
+            if self.manner == Manner::Closed {
+                self.refill(index, &mut outgoing, now_ns);
+            }
+            self.send(index, &mut outgoing);
+        }
+        outgoing.clear();
+        self.outgoing = outgoing;
+    }
+
+    /// Takes the replies in `bytes`; whether the connection still stands.
+    #[inline]
+    fn feed(&mut self, index: usize, mut bytes: &[u8], outgoing: &mut Vec<u8>, now_ns: u64) -> bool {
+        while !bytes.is_empty() {
+            let connection = &mut self.connections[index];
+            let Some(flight) = connection.flights.front().copied() else {
+                // Nobody asked for this.
+                let idle = self.protocol.idle(&mut connection.session, bytes, outgoing);
+                return idle.map_err(|failure| self.fail(index, failure)).is_ok();
+            };
+            let (user, draw) = (&mut self.users[flight.user as usize], &mut connection.draw);
+            match self.protocol.feed(&mut connection.session, user, &flight, bytes, draw, outgoing) {
+                Step::More => return true,
+                Step::Done { used, reply, last } => {
+                    connection.flights.pop_front();
+                    self.live -= 1;
+                    self.replies += 1;
+                    self.recorder.answered(now_ns, &flight, reply);
+                    if last {
+                        self.source.done(flight.user, now_ns);
+                        self.disconnect(index, Failure::Closed, true);
+                        return false;
+                    }
+                    bytes = &bytes[used..];
+                    self.answered(index, &flight, outgoing, now_ns);
+                    if self.connections[index].state != State::Up {
+                        return false;
+                    }
+                }
+                Step::Broken(failure) => {
+                    self.fail(index, failure);
+                    return false;
+                }
+            }
+        }
+        true
+    }
+
+    /// Sends what is to be sent, if the connection still stands.
+    #[inline]
+    pub(super) fn send(&mut self, index: usize, outgoing: &mut Vec<u8>) {
+        let connection = &mut self.connections[index];
+        if !outgoing.is_empty()
+            && connection.socket.is_some()
+            && let Err(error) = connection.send(outgoing)
+        {
+            self.fail(index, failure_of(error));
+        }
+        outgoing.clear();
+    }
+
+    /// The peer closed the connection.
+    fn ended(&mut self, index: usize, now_ns: u64) {
+        let connection = &mut self.connections[index];
+        let flight = connection.flights.front().copied();
+        let user = flight.map(|flight| &mut self.users[flight.user as usize]);
+        let reply = flight.zip(user).and_then(|(f, user)| self.protocol.closed(&mut connection.session, user, &f));
+        let orderly = reply.is_some();
+        if let (Some(flight), Some(reply)) = (flight, reply) {
+            connection.flights.pop_front();
+            self.live -= 1;
+            self.replies += 1;
+            self.recorder.answered(now_ns, &flight, reply);
+            self.source.done(flight.user, now_ns);
+        }
+        self.disconnect(index, Failure::Closed, orderly);
+    }
+}

@@ -1,0 +1,242 @@
+//! Counting by planned start: an operation belongs to the window in which it was to start, whenever it is answered. So
+//! what waits while a server stands still is counted where it was due, and an answer that comes after the end is not
+//! forgotten.
+
+use super::saturation::Effort;
+use super::timeline::Span;
+use crate::clock;
+use crate::histogram::Histogram;
+use crate::protocol::{FAILURES, Failure, Flight, Reply};
+use std::collections::VecDeque;
+
+/// What one operation came to within a window.
+pub(crate) struct Outcomes {
+    /// Planned starts.
+    pub planned: u64,
+    /// Answered correctly.
+    pub answered: u64,
+    /// Answered correctly, later than the limit.
+    pub over_limit: u64,
+    /// Answered wrongly or lost.
+    pub failed: u64,
+    /// Given up before it was sent.
+    pub dropped: u64,
+    /// From the planned start to the right answer.
+    pub response: Histogram,
+    /// From the send to the right answer.
+    pub service: Histogram,
+}
+
+impl Outcomes {
+    fn new() -> Self {
+        let (response, service) = (Histogram::new(), Histogram::new());
+        Outcomes { planned: 0, answered: 0, over_limit: 0, failed: 0, dropped: 0, response, service }
+    }
+
+    /// Those of which nothing was heard.
+    pub(crate) fn unanswered(&self) -> u64 {
+        self.planned - self.answered - self.failed - self.dropped
+    }
+}
+
+/// What one worker counted of one window.
+pub(crate) struct Window {
+    /// Which, and from when to when.
+    pub span: Span,
+    /// Operations sent.
+    pub started: u64,
+    /// By operation.
+    pub outcomes: Vec<Outcomes>,
+    /// What went wrong, by kind.
+    pub failures: [u64; FAILURES],
+    /// How late starts were by the generator's own fault.
+    pub late: Histogram,
+    /// How hard the worker worked within it.
+    pub effort: Effort,
+    outstanding: u64,
+    // CPU time of the thread when the window began; none before it did and after it was over.
+    cpu_mark_ns: Option<u64>,
+}
+
+impl Window {
+    /// An empty one.
+    pub(crate) fn new(span: Span, operations: usize) -> Box<Self> {
+        Box::new(Window {
+            span,
+            started: 0,
+            outcomes: (0..operations).map(|_| Outcomes::new()).collect(),
+            failures: [0; FAILURES],
+            late: Histogram::new(),
+            effort: Effort::default(),
+            outstanding: 0,
+            cpu_mark_ns: None,
+        })
+    }
+
+    /// Adds what another worker counted of the same window.
+    pub(crate) fn merge(&mut self, other: &Window) {
+        self.started += other.started;
+        for (to, from) in self.outcomes.iter_mut().zip(&other.outcomes) {
+            to.planned += from.planned;
+            to.answered += from.answered;
+            to.over_limit += from.over_limit;
+            to.failed += from.failed;
+            to.dropped += from.dropped;
+            to.response.merge(&from.response);
+            to.service.merge(&from.service);
+        }
+        self.failures.iter_mut().zip(&other.failures).for_each(|(to, from)| *to += from);
+        self.late.merge(&other.late);
+    }
+}
+
+/// The windows that one worker counts.
+pub(crate) struct Windows {
+    open: VecDeque<Box<Window>>,
+    // By operation: the limit of its response time, ns.
+    limits: Vec<u64>,
+    // How long after its end a window waits for answers.
+    patience_ns: u64,
+}
+
+impl Windows {
+    /// No windows yet. `limits` are those of the response times, by operation, ns; answers are awaited for
+    /// `patience_ns` after the end of a window.
+    pub(crate) fn new(limits: Vec<u64>, patience_ns: u64) -> Self {
+        Windows { open: VecDeque::new(), limits, patience_ns }
+    }
+
+    /// Adds the next window.
+    pub(crate) fn push(&mut self, span: Span) {
+        self.open.push_back(Window::new(span, self.limits.len()));
+    }
+
+    #[inline]
+    fn of(&mut self, planned_ns: u64) -> Option<&mut Window> {
+        let holds = |window: &&mut Box<Window>| window.span.from_ns <= planned_ns && planned_ns < window.span.to_ns;
+        self.open.iter_mut().rev().find(holds).map(|window| &mut **window)
+    }
+
+    /// An operation was to start, and the generator came to it at `now_ns`.
+    #[inline]
+    pub(crate) fn planned(&mut self, planned_ns: u64, operation: u16, now_ns: u64) {
+        let Some(window) = self.of(planned_ns) else { return };
+        window.outcomes[usize::from(operation)].planned += 1;
+        window.late.record(now_ns.saturating_sub(planned_ns));
+        window.outstanding += 1;
+    }
+
+    /// It was sent.
+    #[inline]
+    pub(crate) fn sent(&mut self, planned_ns: u64) {
+        if let Some(window) = self.of(planned_ns) {
+            window.started += 1;
+        }
+    }
+
+    /// It was given up: too many were in flight.
+    pub(crate) fn dropped(&mut self, planned_ns: u64, operation: u16) {
+        let Some(window) = self.of(planned_ns) else { return };
+        window.outcomes[usize::from(operation)].dropped += 1;
+        window.outstanding -= 1;
+    }
+
+    /// It was answered.
+    #[inline]
+    pub(crate) fn answered(&mut self, now_ns: u64, flight: &Flight, reply: Reply) {
+        let limit_ns = self.limits[usize::from(flight.operation)];
+        if let Some(failure) = reply.failure() {
+            return self.failed(flight.planned_ns, flight.operation, failure);
+        }
+        let Some(window) = self.of(flight.planned_ns) else { return };
+        let response_ns = now_ns.saturating_sub(flight.planned_ns);
+        let outcomes = &mut window.outcomes[usize::from(flight.operation)];
+        outcomes.answered += 1;
+        outcomes.over_limit += u64::from(response_ns > limit_ns);
+        outcomes.response.record(response_ns);
+        outcomes.service.record(now_ns.saturating_sub(flight.start_ns));
+        window.outstanding -= 1;
+    }
+
+    /// It came to nothing.
+    pub(crate) fn failed(&mut self, planned_ns: u64, operation: u16, failure: Failure) {
+        let Some(window) = self.of(planned_ns) else { return };
+        window.outcomes[usize::from(operation)].failed += 1;
+        window.failures[failure as usize] += 1;
+        window.outstanding -= 1;
+    }
+
+    /// A connection failed with nothing in flight.
+    pub(crate) fn broken(&mut self, now_ns: u64, failure: Failure) {
+        if let Some(window) = self.of(now_ns) {
+            window.failures[failure as usize] += 1;
+        }
+    }
+
+    /// A round of the event loop is over in which `replies` were read.
+    #[inline]
+    pub(crate) fn round(&mut self, now_ns: u64, replies: u64) {
+        for window in &mut self.open {
+            if now_ns >= window.span.from_ns && now_ns < window.span.to_ns {
+                window.effort.replies += replies;
+                window.effort.crowd += replies * replies;
+                if window.cpu_mark_ns.is_none() {
+                    window.cpu_mark_ns = Some(clock::thread_cpu_ns());
+                }
+            } else if now_ns >= window.span.to_ns
+                && let Some(mark_ns) = window.cpu_mark_ns.take()
+            {
+                window.effort.cpu_ns += clock::thread_cpu_ns() - mark_ns;
+            }
+        }
+    }
+
+    /// The next window that is complete at `now_ns`.
+    #[inline]
+    pub(crate) fn complete(&mut self, now_ns: u64) -> Option<Box<Window>> {
+        let first = self.open.front()?;
+        let over = now_ns >= first.span.to_ns && first.cpu_mark_ns.is_none();
+        let late = now_ns >= first.span.to_ns.saturating_add(self.patience_ns);
+        if over && (first.outstanding == 0 || late) { self.open.pop_front() } else { None }
+    }
+
+    /// The next window that was over at `now_ns`, complete or not.
+    pub(crate) fn rest(&mut self, now_ns: u64) -> Option<Box<Window>> {
+        self.round(now_ns, 0);
+        let over = self.open.front().is_some_and(|first| now_ns >= first.span.to_ns);
+        if over { self.open.pop_front() } else { None }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    fn flight(planned_ns: u64, start_ns: u64) -> Flight {
+        Flight { planned_ns, start_ns, ..Flight::default() }
+    }
+
+    #[test]
+    fn an_operation_belongs_to_the_window_of_its_planned_start() {
+        let mut windows = Windows::new(vec![50], 1000);
+        windows.push(Span { number: 0, level: 1.0, from_ns: 100, to_ns: 200 });
+        windows.push(Span { number: 1, level: 2.0, from_ns: 200, to_ns: 300 });
+        for planned_ns in [99, 100, 150, 160, 199, 200] {
+            windows.planned(planned_ns, 0, planned_ns + 5);
+        }
+        windows.answered(250, &flight(99, 99), Reply::Right);
+        windows.sent(150);
+        windows.answered(160, &flight(150, 155), Reply::Right);
+        windows.answered(290, &flight(199, 210), Reply::Empty);
+        windows.dropped(160, 0);
+        assert!(windows.complete(320).is_none(), "one is still awaited");
+        windows.failed(100, 0, Failure::Reset);
+        let first = windows.complete(320).unwrap();
+        let outcomes = &first.outcomes[0];
+        assert_eq!((outcomes.planned, outcomes.answered, outcomes.over_limit), (4, 2, 1));
+        assert_eq!((outcomes.failed, outcomes.dropped, outcomes.unanswered()), (1, 1, 0));
+        assert_eq!((outcomes.response.longest(), outcomes.service.longest()), (91, 80));
+        assert_eq!((first.started, first.failures[Failure::Reset as usize], first.late.total()), (1, 1, 4));
+        assert!(windows.complete(1299).is_none());
+        assert_eq!(windows.complete(1300).unwrap().outcomes[0].unanswered(), 1, "patience has an end");
+    }
+}

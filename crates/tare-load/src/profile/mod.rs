@@ -1,0 +1,126 @@
+//! Which operation starts when. Everything here is a function of the seed, a number and the level that was asked for: the
+//! same plan gives the same starts, whoever carries it out and however late.
+//!
+//! A run is shared out over workers by number: user, arrival or line `i` belongs to worker `i` modulo their number, and
+//! what all of them plan together does not depend on how many they are.
+
+mod arrivals;
+mod behaviour;
+mod crowd;
+mod level;
+mod pause;
+mod replay;
+mod wheel;
+
+pub(crate) use arrivals::Schedule;
+pub(crate) use behaviour::Path;
+pub(crate) use crowd::Crowd;
+pub(crate) use level::Levels;
+pub(crate) use replay::{Line, Replay, read as read_replay};
+
+use crate::protocol::Draw;
+
+/// Streams of random numbers of a seed, kept apart by what they are for.
+pub(crate) mod stream {
+    /// Gaps between arrivals.
+    pub(crate) const GAPS: u64 = 0x6761_7073;
+    /// Operations and contents of arrivals.
+    pub(crate) const ARRIVALS: u64 = 0x6172_7276;
+    /// Paths of users.
+    pub(crate) const PATHS: u64 = 0x7061_7468;
+    /// Pauses of users.
+    pub(crate) const PAUSES: u64 = 0x7061_7573;
+    /// Where in a pause a user begins.
+    pub(crate) const PHASES: u64 = 0x7068_6173;
+}
+
+/// No user: the operation is whoever's connection takes it.
+pub(crate) const NOBODY: u32 = u32::MAX;
+
+/// A planned start.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Start {
+    /// When, CLOCK_MONOTONIC, ns.
+    pub planned_ns: u64,
+    /// The random choices of the operation's contents.
+    pub draw: Draw,
+    /// Whose: a user's number in its worker, or [`NOBODY`].
+    pub user: u32,
+    /// Which operation.
+    pub operation: u16,
+}
+
+/// Which share of a run is one worker's.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Share {
+    /// The worker's number.
+    pub worker: u64,
+    /// How many workers there are.
+    pub workers: u64,
+}
+
+impl Share {
+    /// How many of `all` things are this worker's.
+    pub(crate) fn of(self, all: u64) -> u64 {
+        all.saturating_sub(self.worker).div_ceil(self.workers)
+    }
+
+    /// The number in the whole run of the worker's thing number `local`.
+    pub(crate) fn global(self, local: u64) -> u64 {
+        self.worker + local * self.workers
+    }
+}
+
+/// Where one worker's starts come from.
+pub(crate) enum Source {
+    /// From answers: as many connections as the level says are kept busy.
+    Closed(Levels),
+    /// From a rate.
+    Open(Schedule),
+    /// From users.
+    Users(Box<Crowd>),
+    /// From a file.
+    Replay(Replay),
+}
+
+impl Source {
+    /// When [`Source::take`] has something next; `u64::MAX` when nothing is to come.
+    #[inline]
+    pub(crate) fn next_ns(&mut self) -> u64 {
+        match self {
+            Source::Closed(_) => u64::MAX,
+            Source::Open(schedule) => schedule.next_ns(),
+            Source::Users(crowd) => crowd.next_ns(),
+            Source::Replay(replay) => replay.next_ns(),
+        }
+    }
+
+    /// The next start that is due at `now_ns`.
+    #[inline]
+    pub(crate) fn take(&mut self, now_ns: u64) -> Option<Start> {
+        match self {
+            Source::Closed(_) => None,
+            Source::Open(schedule) => schedule.take(now_ns),
+            Source::Users(crowd) => crowd.take(now_ns),
+            Source::Replay(replay) => replay.take(now_ns),
+        }
+    }
+
+    /// A user's operation came to its end at `now_ns`.
+    #[inline]
+    pub(crate) fn done(&mut self, user: u32, now_ns: u64) {
+        if let Source::Users(crowd) = self {
+            crowd.done(user, now_ns);
+        }
+    }
+
+    /// From `at_ns` on, which is not in the past, the level is another one.
+    pub(crate) fn jump(&mut self, at_ns: u64, level: f64) {
+        match self {
+            Source::Closed(levels) => levels.jump(at_ns, level),
+            Source::Open(schedule) => schedule.jump(at_ns, level),
+            Source::Users(crowd) => crowd.jump(at_ns, level),
+            Source::Replay(_) => {}
+        }
+    }
+}

@@ -1,0 +1,344 @@
+//! What is reported against what is known: a server that stands still on a schedule.
+//!
+//! For starts spread evenly over time the truth follows from the schedule alone. With a share `f` of the time frozen, in
+//! spells of `d`, a start that falls into a spell waits for its end, uniformly between 0 and `d`; all others are answered at
+//! once. So the share of responses longer than `w` is `f * (1 - w / d)`, and the quantile `q > 1 - f` is
+//! `d * (1 - (1 - q) / f)`.
+
+use base64::Engine as _;
+use hdrhistogram::Histogram;
+use hdrhistogram::serialization::Deserializer;
+use std::collections::BTreeMap;
+use std::io::{Cursor, Read, Write};
+use std::net::{SocketAddr, TcpListener};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+use tare_core::config::{Problems, parse};
+use tare_core::load::{
+    Arrivals, Behaviour, Distribution, LoadLine, LoadPlan, LoadProfile, LoadSummary, LoadTask, Pause, UserConnections,
+};
+use tare_core::units::CpuSet;
+use tare_load::PROTOCOLS;
+
+const PERIOD: Duration = Duration::from_millis(500);
+const FROZEN: Duration = Duration::from_millis(100);
+
+/// A server that answers each request with one text, but not in the first part of each period.
+struct Freezer {
+    address: SocketAddr,
+    // How long each spell really lasted, as the server itself saw it.
+    spells: Arc<Mutex<Vec<Duration>>>,
+}
+
+/// Serves one thread for all connections, as a server with one event loop: when it stands still, everything does.
+fn freezer(reply: &'static str) -> Freezer {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let spells = Arc::new(Mutex::new(Vec::new()));
+    let seen = Arc::clone(&spells);
+    std::thread::spawn(move || {
+        listener.set_nonblocking(true).unwrap();
+        let (mut peers, mut request) = (Vec::new(), [0; 4096]);
+        let mut next = Instant::now();
+        loop {
+            let now = Instant::now();
+            if now >= next {
+                std::thread::sleep((next + FROZEN).saturating_duration_since(now));
+                seen.lock().unwrap().push(now.elapsed());
+                next += PERIOD;
+            }
+            while let Ok((peer, _)) = listener.accept() {
+                peer.set_nonblocking(true).unwrap();
+                peer.set_nodelay(true).unwrap();
+                peers.push(peer);
+            }
+            let mut idle = true;
+            peers.retain_mut(|peer| match peer.read(&mut request) {
+                Ok(0) => false,
+                Ok(_) => {
+                    idle = false;
+                    peer.write_all(reply.as_bytes()).is_ok()
+                }
+                Err(error) => error.kind() == std::io::ErrorKind::WouldBlock,
+            });
+            if idle {
+                std::thread::sleep(Duration::from_micros(200));
+            }
+        }
+    });
+    Freezer { address, spells }
+}
+
+const DIALECTS: [(&str, &str, &str); 3] = [
+    ("redis", "{mix: {ping: 1}, verify: false}", "+PONG\r\n"),
+    ("http", "{requests: [{path: /}]}", "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"),
+    ("tcp", "{request: 'hi\\r\\n', reply: {until: 'END\\r\\n'}}", "END\r\n"),
+];
+
+fn plan(protocol: &str, options: &str, endpoint: SocketAddr, profile: LoadProfile) -> LoadPlan {
+    let mut problems = Problems::new("test", options);
+    let node = parse(options, &mut problems).unwrap();
+    let row = PROTOCOLS.iter().find(|row| row.name == protocol).unwrap();
+    let options = (row.options)(&node, &mut problems).unwrap_or_else(|| panic!("{:?}", problems.into_vec()));
+    LoadPlan {
+        task: LoadTask::Run,
+        protocol: protocol.to_owned(),
+        options,
+        endpoint,
+        profile,
+        settle: PERIOD,
+        measure: 6 * PERIOD,
+        timeout: Duration::from_secs(3),
+        seed: 1,
+        cpus: CpuSet::new([]),
+        limits: BTreeMap::new(),
+        hdr_log: None,
+        allowed: Vec::new(),
+    }
+}
+
+fn drive(plan: &LoadPlan, orders: &str) -> (Vec<LoadLine>, LoadSummary) {
+    let mut out = Vec::new();
+    let input = format!("{}\n{orders}", serde_json::to_string(plan).unwrap());
+    let _ = tare_load::serve(Cursor::new(input.into_bytes()), &mut out);
+    let mut lines: Vec<LoadLine> = out
+        .split(|byte| *byte == b'\n')
+        .filter(|line| !line.is_empty())
+        .map(|line| serde_json::from_slice(line).unwrap())
+        .collect();
+    match lines.pop() {
+        Some(LoadLine::Done(summary)) => (lines, *summary),
+        last => panic!("{last:?}"),
+    }
+}
+
+fn decode(text: &str) -> Histogram<u64> {
+    let bytes = base64::engine::general_purpose::STANDARD.decode(text).unwrap();
+    Deserializer::new().deserialize(&mut bytes.as_slice()).unwrap()
+}
+
+/// Response and service times of all operations together.
+fn times(summary: &LoadSummary) -> (Histogram<u64>, Histogram<u64>) {
+    let merged = |read: fn(&tare_core::load::OperationSummary) -> &String| {
+        let mut all: Histogram<u64> = Histogram::new(3).unwrap();
+        summary.operations.values().for_each(|operation| all.add(decode(read(operation))).unwrap());
+        all
+    };
+    (merged(|operation| &operation.response_time), merged(|operation| &operation.service_time))
+}
+
+fn open(rate: f64, connections: u32) -> LoadProfile {
+    LoadProfile::Open { rate, arrivals: Arrivals::Constant, connections, in_flight: 10_000 }
+}
+
+fn ms(ns: u64) -> f64 {
+    ns as f64 / 1e6
+}
+
+/// The response time that a share `q` of evenly spread starts does not exceed, ms, when spells last `frozen_ms`.
+fn truth(q: f64, frozen_ms: f64) -> f64 {
+    let share = frozen_ms / (PERIOD.as_secs_f64() * 1e3);
+    if 1.0 - q >= share { 0.0 } else { frozen_ms * (1.0 - (1.0 - q) / share) }
+}
+
+#[test]
+fn an_open_loop_reports_what_users_would_have_waited() {
+    for (protocol, options, reply) in DIALECTS {
+        let server = freezer(reply);
+        let (_, summary) = drive(&plan(protocol, options, server.address, open(1000.0, 50)), "");
+        let (response, service) = times(&summary);
+        assert_eq!((summary.offered, response.len(), summary.dropped), (3000, 3000, 0), "{protocol}: {summary:?}");
+        // On a busy machine a spell is longer than was asked for; the server saw how long.
+        let spells = server.spells.lock().unwrap();
+        let longest = spells.iter().max().unwrap().as_secs_f64() * 1e3;
+        let late = summary.health.as_ref().unwrap().late_p99_us / 1e3;
+        for q in [0.5, 0.9, 0.95, 0.99, 0.999] {
+            let found = ms(response.value_at_quantile(q));
+            let (low, high) = (truth(q, 100.0), truth(q, longest));
+            // Two in a hundred, and on top what the machine adds: waking the server and the load, and draining up to 100
+            // requests that waited, 50 us each at most.
+            let noise = 6.0 + late;
+            assert!(
+                low * 0.98 - 0.5 <= found && found <= high * 1.02 + noise,
+                "{protocol} p{}: {found} ms, not {low} to {high}",
+                q * 100.0
+            );
+        }
+        // With a connection for each that waits at most, sending takes place; the wait is the server's.
+        assert!(ms(service.max()) <= ms(response.max()) + 1e-3 && service.len() == response.len());
+    }
+}
+
+#[test]
+fn a_closed_loop_omits_what_an_open_one_shows() {
+    let (protocol, options, reply) = DIALECTS[0];
+    let closed = LoadProfile::Closed { connections: 1, pipeline: 1 };
+    let server = freezer(reply);
+    let (_, summary) = drive(&plan(protocol, options, server.address, closed), "");
+    let (response, _) = times(&summary);
+    // The truth is 50 ms; one operation in each spell out of thousands does not move the percentile.
+    assert!(ms(response.value_at_quantile(0.9)) < 10.0, "{}", ms(response.value_at_quantile(0.9)));
+    assert!(ms(response.max()) > 80.0, "the longest one waited all the same");
+}
+
+#[test]
+fn waiting_for_a_connection_is_response_and_not_service() {
+    let (protocol, options, reply) = DIALECTS[0];
+    let server = freezer(reply);
+    let (_, summary) = drive(&plan(protocol, options, server.address, open(1000.0, 1)), "");
+    let (response, service) = times(&summary);
+    // One connection: one operation in each spell is sent and waits, the others wait to be sent.
+    assert!(ms(response.value_at_quantile(0.95)) > 60.0, "{}", ms(response.value_at_quantile(0.95)));
+    assert!(ms(service.value_at_quantile(0.95)) < 10.0, "{}", ms(service.value_at_quantile(0.95)));
+}
+
+#[test]
+fn what_is_beyond_the_bound_is_dropped_and_counted() {
+    let (protocol, options, reply) = DIALECTS[2];
+    let profile = LoadProfile::Open { rate: 1000.0, arrivals: Arrivals::Poisson, connections: 5, in_flight: 20 };
+    let server = freezer(reply);
+    let (lines, summary) = drive(&plan(protocol, options, server.address, profile), "");
+    // Some 100 come due in each spell, of which 20 can wait.
+    assert!(summary.dropped > 200, "{summary:?}");
+    let answered = times(&summary).0.len();
+    assert_eq!(summary.offered, answered + summary.dropped, "{summary:?}");
+    let seconds = lines.iter().filter_map(|line| match line {
+        LoadLine::Second(row) if row.measured => Some((row.offered, row.dropped)),
+        _ => None,
+    });
+    let sums = seconds.fold((0, 0), |sum, row| (sum.0 + row.0, sum.1 + row.1));
+    // A start that came due at the very end of a second may be counted in the next one.
+    assert!(sums.0.abs_diff(summary.offered) <= 5 && sums.1.abs_diff(summary.dropped) <= 5, "{sums:?} {summary:?}");
+}
+
+#[test]
+fn users_wait_as_users_do() {
+    let (protocol, options, reply) = DIALECTS[1];
+    for connections in [UserConnections::Own, UserConnections::Shared(100), UserConnections::Fresh] {
+        let cycle = Distribution::Uniform { min: Duration::from_millis(150), max: Duration::from_millis(250) };
+        let pause = Pause::Cycle(cycle);
+        let profile =
+            LoadProfile::Users { users: 100, behaviour: Behaviour::Mix, pause, connections, ramp: PERIOD / 2 };
+        let server = freezer(reply);
+        let (_, summary) = drive(&plan(protocol, options, server.address, profile), "");
+        let (response, _) = times(&summary);
+        // 500 a second for 3 s; a cycle is longer than a spell, so none is delayed to the next one.
+        assert!((1350..1650).contains(&response.len()), "{connections:?}: {} operations", response.len());
+        let p95 = ms(response.value_at_quantile(0.95));
+        assert!((truth(0.95, 100.0) - 12.0..truth(0.95, 100.0) + 20.0).contains(&p95), "{connections:?}: p95 {p95}");
+        assert!(summary.failures.is_empty(), "{connections:?}: {summary:?}");
+    }
+}
+
+#[test]
+fn steps_have_a_row_each() {
+    let profile = LoadProfile::Steps {
+        of: Box::new(open(2000.0, 5)),
+        levels: vec![500.0, 2000.0, 1000.0],
+        ramp: Duration::from_millis(100),
+        settle: Duration::from_millis(100),
+        measure: Duration::from_millis(500),
+    };
+    let (lines, summary) = drive(&plan("null", "{}", "127.0.0.1:1".parse().unwrap(), profile), "");
+    let rows: Vec<_> =
+        lines.iter().filter_map(|l| if let LoadLine::Window(row) = l { Some(row) } else { None }).collect();
+    let offered: Vec<u64> = rows.iter().map(|row| row.offered).collect();
+    let expected = [250, 1000, 500];
+    assert!(offered.iter().zip(expected).all(|(found, exact)| found.abs_diff(exact) <= 1), "{offered:?}");
+    assert!(rows.iter().all(|row| row.operations["nothing"].answered == row.offered && row.started == row.offered));
+    assert_eq!(summary.windows.len(), 3);
+}
+
+#[test]
+fn a_guided_load_goes_where_it_is_told() {
+    let (protocol, options, reply) = DIALECTS[2];
+    let bases = [
+        (open(10_000.0, 20), [400.0, 1000.0]),
+        (
+            LoadProfile::Users {
+                users: 200,
+                behaviour: Behaviour::Mix,
+                pause: Pause::Cycle(Distribution::Constant(Duration::from_millis(100))),
+                connections: UserConnections::Shared(50),
+                ramp: Duration::ZERO,
+            },
+            [40.0, 100.0],
+        ),
+    ];
+    for (base, levels) in bases {
+        let server = freezer(reply);
+        let guided = LoadProfile::Guided { of: Box::new(base), start: levels[0] };
+        let mut plan = plan(protocol, options, server.address, guided);
+        plan.limits = BTreeMap::from([("*".to_owned(), Duration::from_millis(50))]);
+        let hold = |number, level: f64| {
+            format!(
+                "{{\"hold\": {{\"number\": {number}, \"level\": {level:.1}, \"settle_s\": 0.25, \"window_s\": 1.0}}}}\n"
+            )
+        };
+        let orders = SlowOrders::new(&plan, &[hold(7, levels[0]), hold(8, levels[1])], Duration::from_millis(3000));
+        let mut out = Vec::new();
+        let _ = tare_load::serve(orders, &mut out);
+        let rows: Vec<_> = out
+            .split(|byte| *byte == b'\n')
+            .filter_map(|line| match serde_json::from_slice(line).ok()? {
+                LoadLine::Window(row) => Some(row),
+                _ => None,
+            })
+            .collect();
+        assert_eq!(rows.iter().map(|row| row.number).collect::<Vec<_>>(), [7, 8]);
+        assert_eq!(rows[0].to_ns - rows[0].from_ns, 1_000_000_000);
+        for (row, expected) in rows.iter().zip([400u64, 1000]) {
+            let counts = &row.operations["request"];
+            assert!(row.offered.abs_diff(expected) <= expected / 20, "{row:?}");
+            assert_eq!(counts.planned, counts.answered + counts.failed + counts.unanswered, "{row:?}");
+            // Of a fifth of the starts half wait longer than 50 ms.
+            assert!(counts.over_limit > counts.planned / 20 && counts.over_limit < counts.planned / 5, "{row:?}");
+        }
+    }
+}
+
+/// Orders as they come from a person: the plan, the holds, and the end when it is time.
+struct SlowOrders {
+    text: Cursor<Vec<u8>>,
+    until: Instant,
+}
+
+impl SlowOrders {
+    fn new(plan: &LoadPlan, orders: &[String], lasts: Duration) -> Self {
+        let text = format!("{}\n{}", serde_json::to_string(plan).unwrap(), orders.concat());
+        SlowOrders { text: Cursor::new(text.into_bytes()), until: Instant::now() + lasts }
+    }
+}
+
+impl Read for SlowOrders {
+    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+        match self.text.read(buffer)? {
+            0 => {
+                std::thread::sleep(self.until.saturating_duration_since(Instant::now()));
+                Ok(0)
+            }
+            read => Ok(read),
+        }
+    }
+}
+
+#[test]
+fn a_replay_starts_what_its_file_says() {
+    let (protocol, options, reply) = DIALECTS[2];
+    let path = std::env::temp_dir().join(format!("tare-replay-{}.txt", std::process::id()));
+    let lines: String = (0..1000).map(|at| format!("{:.3} request\n", 10.0 + f64::from(at) / 100.0)).collect();
+    std::fs::write(&path, lines).unwrap();
+    let server = freezer(reply);
+    let profile = LoadProfile::Replay { file: path.clone(), connections: 10, in_flight: 1000, speed: 4.0 };
+    let mut plan = plan(protocol, options, server.address, profile);
+    (plan.settle, plan.measure) = (Duration::ZERO, Duration::from_secs(2));
+    let log = std::env::temp_dir().join(format!("tare-replay-{}.hlog", std::process::id()));
+    plan.hdr_log = Some(log.clone());
+    let (_, summary) = drive(&plan, "");
+    assert_eq!(summary.offered, 800, "{summary:?}");
+    plan.profile = LoadProfile::Replay { file: "/nonexistent".into(), connections: 1, in_flight: 1, speed: 1.0 };
+    let text = std::fs::read_to_string(&log).unwrap();
+    assert_eq!(text.lines().filter(|line| line.starts_with("Tag=request,")).count(), 2, "{text}");
+    std::fs::remove_file(&path).unwrap();
+    std::fs::remove_file(&log).unwrap();
+}

@@ -1,0 +1,103 @@
+//! Which blocks are run again: those with a trial that does not count. Decided by outcomes only, never by a figure.
+
+use std::collections::{BTreeMap, BTreeSet};
+use tare_core::record::TrialRecord;
+use tare_core::trial::Outcome;
+
+/// The share of the blocks that may be run again, in per cent; at least one may.
+const SHARE_MAX: u32 = 20;
+
+/// How each trial of the run ended, by block.
+#[derive(Default)]
+pub(crate) struct Outcomes {
+    /// By block: the arms whose trial was void or failed.
+    void: BTreeMap<u32, BTreeSet<String>>,
+    /// Arms that were measured at least once.
+    measured: BTreeSet<String>,
+    /// Blocks that were run again, or are second runs themselves.
+    settled: BTreeSet<u32>,
+    /// How many were run again.
+    again: u32,
+    /// Blocks of the plan of which a trial was run.
+    begun: BTreeSet<u32>,
+}
+
+impl Outcomes {
+    /// Takes note of a trial.
+    pub(crate) fn note(&mut self, record: &TrialRecord) {
+        let (block, arm) = (record.trial.block, record.trial.arm());
+        match &record.outcome {
+            Outcome::Measured => {
+                self.measured.insert(arm);
+            }
+            Outcome::Invalid { .. } | Outcome::Failed { .. } => {
+                self.void.entry(block).or_default().insert(arm);
+            }
+            Outcome::Skipped { .. } => {}
+        }
+        match record.trial.again {
+            Some(of) => {
+                self.again += u32::from(self.settled.insert(of));
+                self.settled.insert(block);
+            }
+            None => {
+                self.begun.insert(block);
+            }
+        }
+    }
+
+    /// The next block to be run again, if one more may be. An arm that was never measured in any block would not be
+    /// the second time either.
+    pub(crate) fn next(&self) -> Option<u32> {
+        let allowed = (self.begun.len() as u32 * SHARE_MAX / 100).max(1);
+        if self.again >= allowed {
+            return None;
+        }
+        let worth = |arms: &BTreeSet<String>| arms.iter().any(|arm| self.measured.contains(arm));
+        let mut open = self.void.iter().filter(|(block, arms)| !self.settled.contains(block) && worth(arms));
+        open.next().map(|(block, _)| *block)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tare_core::fault::Fault;
+    use tare_core::plan::PlannedTrial;
+
+    fn outcomes(blocks: u32, void: &[(u32, &str)]) -> Outcomes {
+        let mut outcomes = Outcomes::default();
+        for block in 0..blocks {
+            for form in ["plain", "box"] {
+                note(&mut outcomes, block, form, void.contains(&(block, form)), None);
+            }
+        }
+        outcomes
+    }
+
+    fn note(outcomes: &mut Outcomes, block: u32, form: &str, void: bool, again: Option<u32>) {
+        let trial = PlannedTrial { index: 0, block, form: form.into(), control: false, again };
+        let outcome = if void { Outcome::Invalid { why: Fault::new("void") } } else { Outcome::Measured };
+        outcomes.note(&TrialRecord::new(trial, String::new(), outcome));
+    }
+
+    #[test]
+    fn a_fifth_of_the_blocks_may_be_run_again_and_at_least_one() {
+        let mut few = outcomes(3, &[(0, "box"), (2, "plain")]);
+        assert_eq!(few.next(), Some(0));
+        note(&mut few, 3, "plain", false, Some(0));
+        note(&mut few, 3, "box", true, Some(0));
+        assert_eq!(few.next(), None, "one of three");
+        let mut many = outcomes(10, &[(4, "box"), (7, "plain"), (8, "box")]);
+        note(&mut many, 10, "plain", false, Some(4));
+        assert_eq!(many.next(), Some(7));
+        note(&mut many, 11, "plain", true, Some(7));
+        assert_eq!(many.next(), None, "two of ten, and a second run is not run again");
+    }
+
+    #[test]
+    fn what_never_works_is_not_tried_again() {
+        assert_eq!(outcomes(2, &[(0, "box"), (1, "box")]).next(), None);
+        assert_eq!(outcomes(2, &[]).next(), None);
+    }
+}

@@ -1,0 +1,193 @@
+//! A block whose forms stand side by side: all deployed, all but one frozen, load moving between them in slices.
+
+use crate::trial::{Early, Trial, TrialInputs};
+use crate::{Apparatus, Clock, Event, Stop};
+use std::net::SocketAddr;
+use std::time::Duration;
+use tare_core::design::Slices;
+use tare_core::fault::Fault;
+use tare_core::host::{Host, Instance, OpenError};
+use tare_core::load::LoadPlan;
+use tare_core::load::LoadTask;
+use tare_core::plan::slice_order;
+use tare_core::record::{Slice, TrialData, TrialRecord};
+use tare_core::trial::{Outcome, Stage};
+use tare_stats::SliceLoad;
+
+/// How often telemetry is read.
+const PROBE_PERIOD: Duration = Duration::from_secs(1);
+
+/// What a block needs to know beside its trials.
+pub(crate) struct BlockInputs<'a, 'b> {
+    /// Its trials, in the order in which they are deployed.
+    pub(crate) trials: &'a [TrialInputs<'b>],
+    pub(crate) slices: Slices,
+    /// Seed of the order of slices.
+    pub(crate) seed: u64,
+}
+
+/// What the block has to do with.
+pub(crate) struct Around<'a> {
+    pub(crate) apparatus: &'a mut dyn Apparatus,
+    pub(crate) clock: &'a dyn Clock,
+    pub(crate) stop: &'a Stop,
+    pub(crate) tell: &'a mut dyn FnMut(Event),
+}
+
+/// A deployment of the block.
+struct Standing<'a, 'b> {
+    inputs: &'a TrialInputs<'b>,
+    data: TrialData,
+    host: Option<Box<dyn Host>>,
+    started: Vec<Instance>,
+    /// Where load reaches it; none when it has ended early.
+    endpoint: Option<SocketAddr>,
+    parts: Vec<SliceLoad>,
+}
+
+/// Runs the trials of a block side by side. `None` when it was stopped: it then leaves no row.
+pub(crate) fn run_alternate(inputs: &BlockInputs, around: &mut Around) -> Option<Vec<TrialData>> {
+    let mut standing: Vec<Standing> =
+        inputs.trials.iter().map(|inputs| Standing::new(inputs, around.clock.timestamp())).collect();
+    for (at, deployment) in standing.iter_mut().enumerate() {
+        if !around.stop.raised() {
+            deployment.stand_up(at as u8 + 1, around);
+        }
+    }
+    let block = inputs.trials.first().map_or(0, |inputs| inputs.planned.block);
+    let measure = inputs.trials.first().map_or(Duration::ZERO, |inputs| inputs.study.measure);
+    let rounds = inputs.slices.rounds(measure);
+    let order = slice_order(standing.len(), rounds, block, inputs.seed);
+    for (place, arm) in order.into_iter().enumerate() {
+        if !around.stop.raised() {
+            standing[arm].slice(place, inputs.trials.len(), inputs.slices, around);
+        }
+    }
+    let stopped = around.stop.raised();
+    for deployment in &mut standing {
+        deployment.finish(stopped, around);
+    }
+    (!stopped).then(|| standing.into_iter().map(|deployment| deployment.data).collect())
+}
+
+impl<'a, 'b> Standing<'a, 'b> {
+    fn new(inputs: &'a TrialInputs<'b>, timestamp: String) -> Self {
+        let mut record = TrialRecord::new(inputs.planned.clone(), timestamp, Outcome::Measured);
+        record.emulated = inputs.emulated;
+        let data = TrialData { record, seconds: Vec::new(), telemetry: Vec::new() };
+        Standing { inputs, data, host: None, started: Vec::new(), endpoint: None, parts: Vec::new() }
+    }
+
+    /// The trial, as it goes on in `stage`.
+    fn trial<'t>(
+        inputs: &'t TrialInputs<'b>,
+        data: &'t mut TrialData,
+        stage: Stage,
+        around: &'t mut Around,
+    ) -> Trial<'t, 'b> {
+        let stage_began = around.clock.now();
+        (around.tell)(Event::StageStarted { stage });
+        let Around { apparatus, clock, stop, tell } = around;
+        Trial { inputs, apparatus: &mut **apparatus, clock: *clock, stop, tell: &mut **tell, data, stage, stage_began }
+    }
+
+    /// Deploys it, and freezes it until its turn has come.
+    fn stand_up(&mut self, place: u8, around: &mut Around) {
+        let mut trial = Self::trial(self.inputs, &mut self.data, Stage::Provision, around);
+        let starts = trial.starts();
+        let label = format!("t{}", self.inputs.planned.index);
+        let host = match trial.apparatus.open_beside(&label, place, self.inputs.form, &starts) {
+            Ok(host) => self.host.insert(host),
+            Err(OpenError::Unavailable(why)) => return trial.end(Early::Unavailable(why)),
+            Err(OpenError::Failed(why)) => return trial.end(Early::Failed(why)),
+        };
+        let stood = trial.stand_up(host.as_mut(), &starts, &mut self.started);
+        match stood.and_then(|endpoint| host.freeze().map(|()| endpoint).map_err(Early::Failed)) {
+            Ok(endpoint) => self.endpoint = Some(endpoint),
+            Err(early) => {
+                trial.keep_logs(host.as_mut(), &self.started);
+                trial.end(early);
+            }
+        }
+        trial.leave();
+    }
+
+    /// Thaws it, loads it for one slice, freezes it again.
+    fn slice(&mut self, place: usize, arms: usize, slices: Slices, around: &mut Around) {
+        let (Some(endpoint), Some(host)) = (self.endpoint, &mut self.host) else { return };
+        (around.tell)(Event::SliceStarted { trial: self.inputs.planned.clone() });
+        let mut trial = Self::trial(self.inputs, &mut self.data, Stage::Settle, around);
+        let round = place / arms;
+        let plan = trial.load_plan(endpoint, LoadTask::Run);
+        // The first slice of a deployment is also its warm-up.
+        let settle = if round == 0 { slices.settle.max(plan.settle) } else { slices.settle };
+        // Each round asks other things, and every form of a round the same ones.
+        let seed = plan.seed.wrapping_add((round as u64) << 32);
+        let plan = LoadPlan { settle, measure: slices.measure, seed, ..plan };
+        match one_slice(&mut trial, host.as_mut(), &plan) {
+            Ok((load, telemetry)) => {
+                trial.leave();
+                self.data.record.slices.push(Slice {
+                    round: round as u32,
+                    place: place as u32,
+                    start_ns: load.measure_start_ns,
+                    end_ns: load.measure_end_ns,
+                    metrics: std::collections::BTreeMap::new(),
+                });
+                self.parts.push((load, telemetry));
+            }
+            Err(fault) => {
+                let fault = trial.blame(host.as_mut(), &self.started, fault);
+                trial.keep_logs(host.as_mut(), &self.started);
+                trial.end(Early::Failed(fault));
+                trial.leave();
+                self.endpoint = None;
+                // It must not disturb the others any longer; that it might not be frozen either changes nothing.
+                let _ = host.freeze();
+            }
+        }
+    }
+
+    /// Verifies what it was measured at, and takes it down.
+    fn finish(&mut self, stopped: bool, around: &mut Around) {
+        let Some(mut host) = self.host.take() else { return };
+        let mut trial = Self::trial(self.inputs, &mut self.data, Stage::Verify, around);
+        if let Err(fault) = host.thaw() {
+            trial.data.record.warnings.push(format!("teardown: {fault}"));
+        }
+        if self.endpoint.is_some() && !stopped {
+            let verified = verify(&mut trial, host.as_mut(), &self.started, std::mem::take(&mut self.parts));
+            if let Err(early) = verified {
+                trial.end(early);
+            }
+            if trial.data.record.outcome != Outcome::Measured {
+                trial.keep_logs(host.as_mut(), &self.started);
+            }
+        }
+        trial.take_down(host, &self.started);
+    }
+}
+
+fn one_slice(trial: &mut Trial, host: &mut dyn Host, plan: &LoadPlan) -> Result<SliceLoad, Fault> {
+    host.thaw()?;
+    host.begin_probe(&[], PROBE_PERIOD)?;
+    let driven = trial.run(plan);
+    let probed = host.end_probe();
+    let load = driven?;
+    host.freeze()?;
+    Ok((load, probed?))
+}
+
+fn verify(trial: &mut Trial, host: &mut dyn Host, started: &[Instance], parts: Vec<SliceLoad>) -> Result<(), Early> {
+    let (load, metrics) = match tare_stats::sliced(&parts) {
+        Ok(sliced) => {
+            for (slice, metrics) in trial.data.record.slices.iter_mut().zip(sliced.by_slice) {
+                slice.metrics = metrics;
+            }
+            (sliced.load, Ok(sliced.metrics))
+        }
+        Err(why) => (parts.first().map(|(load, _)| load.clone()).unwrap_or_default(), Err(why)),
+    };
+    trial.data.telemetry = parts.into_iter().flat_map(|(_, telemetry)| telemetry).collect();
+    trial.verify(host, started, load, metrics)
+}

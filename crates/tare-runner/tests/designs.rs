@@ -1,0 +1,184 @@
+//! Designs in the runner: blocks that are run again, runs that end by themselves, forms that stand side by side.
+
+mod stage;
+
+use stage::{Trouble, header, outcomes, run, run_with};
+use std::time::Duration;
+use tare_core::design::{Arrangement, Slices};
+use tare_core::record::{Header, Record};
+use tare_core::trial::Outcome;
+use tare_runner::{Ending, read_record};
+use tare_stats::analyse;
+
+fn alternating(forms: &[&str], repeat: u32, rounds: u64) -> Header {
+    let mut header = header(forms, repeat);
+    let seconds = Duration::from_secs;
+    header.study.design.arrangement = Arrangement::Alternate(Slices { settle: seconds(1), measure: seconds(2) });
+    header.study.measure = seconds(2 * rounds);
+    header
+}
+
+/// Block and arm of the trials that run a block again.
+fn again(record: &Record) -> Vec<(u32, u32, String)> {
+    let trials = record.trials.iter().map(|trial| &trial.record.trial);
+    trials.filter_map(|trial| Some((trial.again?, trial.block, trial.arm()))).collect()
+}
+
+#[test]
+fn a_block_with_a_void_trial_is_run_again_at_the_end_and_replaces_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("r");
+    // The box answers wrongly once, in the second block.
+    let once = |form: &str, opened| if (form, opened) == ("box", 1) { Trouble::WrongAnswers } else { Trouble::None };
+    let ran = run_with(&path, &header(&["plain", "box"], 5), &once, None);
+    assert_eq!(ran.ending, Ending::Complete);
+    let record = read_record(&path).unwrap();
+    let mut second = again(&record);
+    second.sort();
+    let arm = |name: &str| (1, 5, name.to_owned());
+    assert_eq!(second, [arm("box"), arm("plain"), arm("plain (A/A)")]);
+    assert_eq!(record.trials.len(), 18, "both runs of the block are kept");
+    let analysis = analyse(&record);
+    assert_eq!(analysis.blocks_replaced, [1]);
+    let ratio = &analysis.metrics.iter().find(|metric| metric.name == "throughput").unwrap().ratios[1];
+    assert_eq!((ratio.arm.as_str(), &ratio.blocks), ("box", &vec![0, 2, 3, 4, 5]));
+}
+
+#[test]
+fn no_more_than_a_fifth_of_the_blocks_is_run_again_and_what_never_works_not_at_all() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("r");
+    let often = |form: &str, opened| if form == "box" && opened < 5 { Trouble::WrongAnswers } else { Trouble::None };
+    run_with(&path, &header(&["plain", "box"], 10), &often, None);
+    let record = read_record(&path).unwrap();
+    assert_eq!(again(&record).iter().map(|(of, ..)| *of).collect::<Vec<_>>(), [0, 0, 0, 1, 1, 1]);
+    let path = folder.path().join("never");
+    run(&path, &header(&["plain", "box"], 3), &[("box", Trouble::Start)], None);
+    assert_eq!(again(&read_record(&path).unwrap()), []);
+}
+
+#[test]
+fn a_second_run_that_was_interrupted_is_completed() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("r");
+    let header = header(&["plain", "box"], 2);
+    let once = |form: &str, opened| if (form, opened) == ("box", 0) { Trouble::WrongAnswers } else { Trouble::None };
+    // Six trials of the plan, then the second of the block that is run again.
+    let first = run_with(&path, &header, &once, Some(8));
+    assert_eq!(first.ending, Ending::Interrupted);
+    assert_eq!(again(&read_record(&path).unwrap()).len(), 1);
+    assert_eq!(run(&path, &header, &[], None).ending, Ending::Complete);
+    let record = read_record(&path).unwrap();
+    assert_eq!(again(&record).len(), 3);
+    assert_eq!(record.trials.len(), 9);
+}
+
+#[test]
+fn a_run_ends_when_it_is_precise_enough_and_not_before() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("r");
+    let mut header = header(&["plain", "box"], 40);
+    header.study.design.half_width = Some(0.02);
+    let ran = run(&path, &header, &[], None);
+    assert_eq!(ran.ending, Ending::PreciseEnough);
+    let record = read_record(&path).unwrap();
+    assert_eq!(record.end.as_ref().unwrap().how, "precise enough");
+    let analysis = analyse(&record);
+    assert!((6..20).contains(&analysis.blocks_measured), "{}", analysis.blocks_measured);
+    assert_eq!(analysis.blocks_measured % 2, 0, "it looks after fixed numbers of blocks");
+    let throughput = analysis.metrics.iter().find(|metric| metric.name == "throughput").unwrap();
+    let interval = throughput.ratios.iter().find(|ratio| ratio.arm == "box").unwrap().interval.unwrap();
+    let half_width = 0.5 * (interval.high / interval.low).ln();
+    assert!((half_width - 1.02_f64.ln()).abs() < 1e-9, "it claims what was asked for: {half_width}");
+    assert!(!analysis.warnings.iter().any(|warning| warning.contains("not complete")), "{:?}", analysis.warnings);
+    let path = folder.path().join("exact");
+    header.study.design.half_width = Some(1e-6);
+    header.plan.truncate(24);
+    assert_eq!(run(&path, &header, &[], None).ending, Ending::Complete);
+}
+
+#[test]
+fn side_by_side_all_but_the_one_under_load_are_frozen() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("r");
+    let ran = run(&path, &alternating(&["plain", "box"], 1, 3), &[], None);
+    assert_eq!(ran.ending, Ending::Complete);
+    // Each deployment is frozen as soon as it stands, and load runs only while exactly one is thawed.
+    let (mut standing, mut thawed, mut loads) = (0, 0, 0);
+    for line in &ran.log {
+        match line.split(' ').next().unwrap() {
+            "open" => standing += 1,
+            "freeze" if standing < 3 || loads == 0 => {}
+            "freeze" => thawed -= 1,
+            "thaw" => thawed += 1,
+            _ => {}
+        }
+        if line == "drive Run" {
+            loads += 1;
+            assert_eq!((standing, thawed), (3, 1), "{:?}", ran.log);
+        }
+    }
+    assert_eq!(loads, 9, "three deployments, three rounds");
+    assert_eq!(ran.log.iter().filter(|line| *line == "close").count(), 3);
+    let record = read_record(&path).unwrap();
+    let mut places = Vec::new();
+    for trial in &record.trials {
+        assert_eq!(trial.record.outcome, Outcome::Measured);
+        assert_eq!(trial.record.slices.iter().map(|slice| slice.round).collect::<Vec<_>>(), [0, 1, 2]);
+        assert!(trial.record.slices.iter().all(|slice| slice.metrics["throughput"] > 0.0));
+        assert_eq!(trial.record.load.as_ref().unwrap().operations["GET"].count, 30);
+        places.extend(trial.record.slices.iter().map(|slice| slice.place));
+    }
+    places.sort_unstable();
+    assert_eq!(places, (0..9).collect::<Vec<_>>());
+}
+
+#[test]
+fn side_by_side_one_that_fails_leaves_the_others() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("r");
+    let troubles = [("dies", Trouble::DiesUnderLoad), ("shut", Trouble::Open), ("odd", Trouble::NeverReady)];
+    let ran = run(&path, &alternating(&["plain", "dies", "shut", "odd"], 2, 2), &troubles, None);
+    assert_eq!(ran.ending, Ending::Complete);
+    let outcomes = outcomes(&path);
+    for arm in ["plain", "plain (A/A)"] {
+        assert_eq!(outcomes[arm], [Outcome::Measured, Outcome::Measured]);
+    }
+    for arm in ["dies", "shut", "odd"] {
+        assert!(outcomes[arm].iter().all(|outcome| outcome.word() == "failed"), "{arm}: {outcomes:?}");
+    }
+    let count = |what: &str| ran.log.iter().filter(|line| line.starts_with(what)).count();
+    assert_eq!(count("open"), count("close") + 2, "what was opened was closed");
+}
+
+#[test]
+fn side_by_side_an_interrupted_block_leaves_no_row_and_is_run_whole() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("r");
+    let header = alternating(&["plain", "box"], 2, 2);
+    // A block has six slices: the second block is cut short.
+    let first = run(&path, &header, &[], Some(8));
+    assert_eq!(first.ending, Ending::Interrupted);
+    assert_eq!(read_record(&path).unwrap().trials.len(), 3);
+    assert_eq!(first.log.last().map(String::as_str), Some("close"));
+    // And if it was killed while it was written down, what is missing is not measured at another time.
+    std::fs::remove_dir_all(path.join("trials/0001")).unwrap();
+    assert_eq!(run(&path, &header, &[], None).ending, Ending::Complete);
+    let record = read_record(&path).unwrap();
+    assert_eq!(record.trials.len(), 6);
+    assert_eq!(record.trials[1].record.outcome.word(), "skipped");
+    assert!(record.trials[3..].iter().all(|trial| trial.record.slices.len() == 2));
+}
+
+#[test]
+fn settling_until_steady_ends_when_it_is_or_says_that_it_never_was() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("r");
+    let mut header = header(&["plain"], 1);
+    header.study.design.steady_within = Some(Duration::from_secs(20));
+    run(&path, &header, &[], None);
+    let record = read_record(&path).unwrap();
+    // The load of this test has two rows a run, which is too few to call it steady.
+    assert!(record.trials[0].record.warnings.iter().any(|warning| warning.contains("not steady within")));
+    assert!(record.trials[0].seconds.iter().filter(|row| row.measured).count() == 1);
+}

@@ -1,0 +1,328 @@
+//! Hosts that only write down what is asked of them, loads that come from nowhere, and a clock that only the test moves.
+
+#![allow(dead_code)] // each test needs another part of it
+
+use base64::Engine;
+use hdrhistogram::serialization::{Serializer, V2DeflateSerializer};
+use std::cell::Cell;
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::rc::Rc;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+use tare_core::bundle::{Recipe, Source};
+use tare_core::fault::Fault;
+use tare_core::form::{Form, LayerUse};
+use tare_core::host::{
+    Facts, Host, Instance, InstanceState, MappedFile, OpenError, Property, ResourceReport, ServiceStart, Surroundings,
+};
+use tare_core::load::{Check, LoadPlan, LoadProfile, LoadSummary, LoadTask, OperationSummary, SecondRow};
+use tare_core::plan::plan;
+use tare_core::record::{FormState, Header, SCHEMA};
+use tare_core::study::{LoadOrigin, Study};
+use tare_core::telemetry::{Scope, TelemetryRow};
+use tare_core::trial::Outcome;
+use tare_core::units::CpuSet;
+use tare_core::workload::{ProtocolUse, Readiness, Resources, Service, Workload};
+use tare_runner::{Apparatus, Clock, Ending, Event, RecordDir, Run, Stop, read_record};
+
+#[derive(Default)]
+pub(crate) struct TestClock(Cell<Duration>);
+
+impl Clock for TestClock {
+    fn now(&self) -> Duration {
+        self.0.get()
+    }
+    fn timestamp(&self) -> String {
+        format!("2026-01-01T00:00:{:02}Z", self.0.get().as_secs() % 60)
+    }
+    fn sleep(&self, time: Duration) {
+        self.0.set(self.0.get() + time);
+    }
+}
+
+pub(crate) type Log = Arc<Mutex<Vec<String>>>;
+
+/// What goes wrong, by form.
+#[derive(Clone, Copy, PartialEq)]
+pub(crate) enum Trouble {
+    None,
+    Open,
+    Absent,
+    Start,
+    NeverReady,
+    DiesUnderLoad,
+    WrongAnswers,
+    OtherBits,
+    Close,
+}
+
+pub(crate) struct LoggingHost {
+    form: String,
+    log: Log,
+    trouble: Trouble,
+    now: Rc<Cell<Trouble>>,
+    dead: Rc<Cell<bool>>,
+}
+
+// SAFETY: the host never leaves the test's thread; `Host` asks for Send because real ones may.
+unsafe impl Send for LoggingHost {}
+
+impl LoggingHost {
+    fn say(&self, what: &str) {
+        self.log.lock().unwrap().push(what.to_owned());
+    }
+}
+
+impl Host for LoggingHost {
+    fn facts(&mut self) -> Result<Facts, Fault> {
+        Ok(BTreeMap::from([("kernel".to_owned(), "1".to_owned())]))
+    }
+    fn resources(&mut self, _: &ServiceStart) -> Result<ResourceReport, Fault> {
+        self.say("resources");
+        let cpus = Property { value: "1".to_owned(), number: Some(1.0), tolerance: 0.0, matters: true };
+        Ok(ResourceReport { properties: BTreeMap::from([("cpus".to_owned(), cpus)]) })
+    }
+    fn start(&mut self, start: &ServiceStart) -> Result<Instance, Fault> {
+        self.say(&format!("start {}", start.instance));
+        if self.trouble == Trouble::Start {
+            return Err(Fault::new("port 7000 is taken"));
+        }
+        let endpoints = BTreeMap::from([("main".to_owned(), "127.0.0.1:7000".parse().unwrap())]);
+        Ok(Instance { instance: start.instance.clone(), endpoints, path: "direct".to_owned() })
+    }
+    fn state(&mut self, _: &str) -> Result<InstanceState, Fault> {
+        let died = self.trouble == Trouble::DiesUnderLoad && self.dead.get();
+        Ok(if died { InstanceState::Ended("killed by signal 9".to_owned()) } else { InstanceState::Running })
+    }
+    fn mapped_files(&mut self, _: &str) -> Result<Vec<MappedFile>, Fault> {
+        let digest = if self.trouble == Trouble::OtherBits { "sha256:bb" } else { "sha256:aa" };
+        Ok(vec![MappedFile { path: "/usr/bin/toy".to_owned(), digest: digest.to_owned() }])
+    }
+    fn log(&mut self, _: &str) -> Result<String, Fault> {
+        Ok("the last words".to_owned())
+    }
+    fn freeze(&mut self) -> Result<(), Fault> {
+        self.say(&format!("freeze {}", self.form));
+        Ok(())
+    }
+    fn thaw(&mut self) -> Result<(), Fault> {
+        self.say(&format!("thaw {}", self.form));
+        self.now.set(self.trouble);
+        Ok(())
+    }
+    fn stop(&mut self, instance: &str) -> Result<(), Fault> {
+        self.say(&format!("stop {instance}"));
+        Ok(())
+    }
+    fn begin_probe(&mut self, _: &[Scope], _: Duration) -> Result<(), Fault> {
+        self.say("begin probe");
+        Ok(())
+    }
+    fn end_probe(&mut self) -> Result<Vec<TelemetryRow>, Fault> {
+        self.say("end probe");
+        Ok(Vec::new())
+    }
+    fn open(self: Box<Self>, _: &LayerUse, _: &Surroundings) -> Result<Box<dyn Host>, OpenError> {
+        unreachable!("the runner leaves layers to the apparatus")
+    }
+    fn close(self: Box<Self>) -> Result<(), Fault> {
+        self.say("close");
+        if self.trouble == Trouble::Close { Err(Fault::new("a mount is left")) } else { Ok(()) }
+    }
+}
+
+pub(crate) struct TestApparatus<'a> {
+    log: Log,
+    clock: &'a TestClock,
+    /// By form, and how many times it was opened before.
+    troubles: &'a dyn Fn(&str, u32) -> Trouble,
+    opened: BTreeMap<String, u32>,
+    now: Rc<Cell<Trouble>>,
+    dead: Rc<Cell<bool>>,
+    stop_in_run: Option<u32>,
+    runs: u32,
+}
+
+impl Apparatus for TestApparatus<'_> {
+    fn open_form(&mut self, _: &str, form: &Form, _: &[ServiceStart]) -> Result<Box<dyn Host>, OpenError> {
+        self.log.lock().unwrap().push(format!("open {}", form.name));
+        let opened = self.opened.entry(form.name.clone()).or_default();
+        self.now.set((self.troubles)(&form.name, *opened));
+        *opened += 1;
+        self.dead.set(false);
+        match self.now.get() {
+            Trouble::Open => Err(OpenError::Failed(Fault::new("it would not open"))),
+            Trouble::Absent => Err(OpenError::Unavailable(Fault::new("none here").remedy("install one"))),
+            trouble => Ok(Box::new(LoggingHost {
+                form: form.name.clone(),
+                log: self.log.clone(),
+                trouble,
+                now: self.now.clone(),
+                dead: self.dead.clone(),
+            })),
+        }
+    }
+    fn reachable(&mut self, _: SocketAddr) -> bool {
+        self.now.get() != Trouble::NeverReady
+    }
+    fn drive(
+        &mut self,
+        plan: &LoadPlan,
+        _: Duration,
+        stop: &Stop,
+        each_second: &mut dyn FnMut(&SecondRow),
+    ) -> Result<LoadSummary, Fault> {
+        self.log.lock().unwrap().push(format!("drive {:?}", plan.task));
+        if plan.task != LoadTask::Run {
+            return Ok(LoadSummary::default());
+        }
+        self.runs += 1;
+        if Some(self.runs) == self.stop_in_run {
+            stop.raise();
+            return Err(Fault::new("interrupted"));
+        }
+        for (measured, time) in [(false, plan.settle), (true, plan.measure)] {
+            self.clock.sleep(time);
+            each_second(&SecondRow { measured, operations: 10, ..SecondRow::default() });
+        }
+        if self.now.get() == Trouble::DiesUnderLoad {
+            self.dead.set(true);
+            return Err(Fault::new("connection reset"));
+        }
+        let passed = self.now.get() != Trouble::WrongAnswers;
+        let check = Check { name: "counts".to_owned(), passed, detail: "10 sent, 10 counted".to_owned() };
+        let operations = BTreeMap::from([("GET".to_owned(), operation())]);
+        // No two measurements are the same: one per cent up or down.
+        let unlike = i64::from(self.runs * 7919 % 21) - 10;
+        let (measure_start_ns, measure_end_ns) = (1, (1_000_000_001 + unlike * 1_000_000).cast_unsigned());
+        Ok(LoadSummary { measure_start_ns, measure_end_ns, operations, checks: vec![check], ..LoadSummary::default() })
+    }
+}
+
+pub(crate) fn operation() -> OperationSummary {
+    let mut histogram = hdrhistogram::Histogram::<u64>::new(3).unwrap();
+    histogram.record_n(100_000, 10).unwrap();
+    let mut bytes = Vec::new();
+    V2DeflateSerializer::new().serialize(&histogram, &mut bytes).unwrap();
+    let service_time = base64::engine::general_purpose::STANDARD.encode(bytes);
+    OperationSummary { count: 10, errors: 0, response_time: service_time.clone(), service_time }
+}
+
+pub(crate) fn study(forms: &[&str], repeat: u32) -> (Study, Workload) {
+    let service = Service {
+        name: "toy".into(),
+        recipe: Recipe { source: Source::Packages(vec!["toy".into()]), files: Vec::new() },
+        command: vec!["/usr/bin/toy".into()],
+        environment: BTreeMap::new(),
+        user: (65534, 65534),
+        ports: BTreeMap::from([("main".into(), 7000)]),
+        ready: Readiness::Port { port: "main".into(), within: Duration::from_secs(1) },
+        volumes: BTreeMap::new(),
+        resources: Resources { cpus: 1, cpu_quota: None, memory_bytes: 64 << 20 },
+        stop_within: Duration::from_secs(1),
+        options: BTreeMap::new(),
+    };
+    let spoken = ProtocolUse {
+        protocol: "null".into(),
+        service: "toy".into(),
+        port: "main".into(),
+        options: serde_json::Value::Null,
+    };
+    let workload =
+        Workload { name: "toy".into(), about: String::new(), services: vec![service], protocol: spoken, qos: None };
+    let study = Study {
+        name: "order".into(),
+        question: String::new(),
+        workload: "toy".into(),
+        baseline: forms[0].into(),
+        repeat,
+        at_most: None,
+        from: LoadOrigin::Outside,
+        load: LoadProfile::Closed { connections: 1, pipeline: 1 },
+        settle: Duration::from_secs(1),
+        measure: Duration::from_secs(1),
+        timeout: Duration::from_secs(1),
+        design: Default::default(),
+        qos: None,
+        peak: None,
+        emulated_blocks: 1,
+        forms: forms.iter().map(|name| Form { name: (*name).into(), layers: Vec::new() }).collect(),
+        options: BTreeMap::new(),
+        seed: Some(7),
+    };
+    (study, workload)
+}
+
+pub(crate) fn header(forms: &[&str], repeat: u32) -> Header {
+    let (study, workload) = study(forms, repeat);
+    let state = FormState { describe: String::new(), emulated: None, unavailable: None, facts: Facts::new() };
+    Header {
+        schema: SCHEMA,
+        tare: "0".into(),
+        run: "abcdef".into(),
+        started: "2026-01-01T00:00:00Z".into(),
+        command: "tare run".into(),
+        plan: plan(&study, &[], 7),
+        forms: forms.iter().map(|name| ((*name).to_owned(), state.clone())).collect(),
+        study,
+        workload,
+        seed: 7,
+        environment: Facts::new(),
+        bundles: BTreeMap::new(),
+        placement: BTreeMap::new(),
+    }
+}
+
+pub(crate) struct Ran {
+    pub(crate) log: Vec<String>,
+    pub(crate) ending: Ending,
+    pub(crate) events: Vec<Event>,
+}
+
+pub(crate) fn run(path: &Path, header: &Header, troubles: &[(&str, Trouble)], stop_in_run: Option<u32>) -> Ran {
+    let always = |form: &str, _| troubles.iter().find(|(of, _)| *of == form).map_or(Trouble::None, |(_, it)| *it);
+    run_with(path, header, &always, stop_in_run)
+}
+
+/// The same with troubles that come and go.
+pub(crate) fn run_with(
+    path: &Path,
+    header: &Header,
+    troubles: &dyn Fn(&str, u32) -> Trouble,
+    stop_in_run: Option<u32>,
+) -> Ran {
+    let clock = TestClock::default();
+    let log = Log::default();
+    let mut apparatus = TestApparatus {
+        log: log.clone(),
+        clock: &clock,
+        troubles,
+        opened: BTreeMap::new(),
+        now: Rc::new(Cell::new(Trouble::None)),
+        dead: Rc::default(),
+        stop_in_run,
+        runs: 0,
+    };
+    let (record, done) = if path.join("record.json").exists() {
+        let done = read_record(path).unwrap().trials.into_iter().map(|trial| trial.record).collect();
+        (RecordDir::open(path).unwrap(), done)
+    } else {
+        (RecordDir::create(path, header).unwrap(), Vec::new())
+    };
+    let cpus = CpuSet::new([0]);
+    let run = Run { header, generator_cpus: cpus.clone(), service_cpus: cpus, record, done };
+    let mut events = Vec::new();
+    let ending = run.carry_out(&mut apparatus, &clock, &Stop::default(), &mut |event| events.push(event.clone()));
+    let log = log.lock().unwrap().clone();
+    Ran { log, ending: ending.unwrap(), events }
+}
+
+pub(crate) fn outcomes(path: &Path) -> BTreeMap<String, Vec<Outcome>> {
+    let mut outcomes: BTreeMap<String, Vec<Outcome>> = BTreeMap::new();
+    for trial in read_record(path).unwrap().trials {
+        outcomes.entry(trial.record.trial.arm()).or_default().push(trial.record.outcome);
+    }
+    outcomes
+}

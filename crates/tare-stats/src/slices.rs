@@ -1,0 +1,128 @@
+//! A trial that was loaded in slices: their figures one by one, and together.
+
+use crate::cpu::{machine_cpu_s, serving_cpu_s};
+use crate::histogram::add_recorded;
+use crate::trial::{Spent, figures, trial_metrics};
+use std::collections::BTreeMap;
+use tare_core::load::LoadSummary;
+use tare_core::telemetry::TelemetryRow;
+
+/// A slice of load: what the generator and the counters brought.
+pub type SliceLoad = (LoadSummary, Vec<TelemetryRow>);
+
+/// What the slices of a trial come to.
+#[derive(Debug)]
+pub struct Sliced {
+    /// Their loads as one: counts and histograms added, from the start of the first to the end of the last.
+    pub load: LoadSummary,
+    /// The figures of all of them together, over the time that was measured.
+    pub metrics: BTreeMap<String, f64>,
+    /// The figures of each.
+    pub by_slice: Vec<BTreeMap<String, f64>>,
+}
+
+/// Puts the slices of a trial together.
+///
+/// # Errors
+/// When there is none, one of them measured nothing, or a histogram cannot be read.
+pub fn sliced(slices: &[SliceLoad]) -> Result<Sliced, String> {
+    let Some((first, rest)) = slices.split_first() else { return Err("no slice was measured".to_owned()) };
+    let mut load = first.0.clone();
+    for (other, _) in rest {
+        add(&mut load, other)?;
+    }
+    let by_slice: Result<Vec<BTreeMap<String, f64>>, String> =
+        slices.iter().map(|(load, telemetry)| trial_metrics(load, telemetry)).collect();
+    let spent = Spent {
+        window_ns: slices.iter().map(|(load, _)| load.measure_end_ns.saturating_sub(load.measure_start_ns)).sum(),
+        serving_cpu_s: slices.iter().map(|(load, telemetry)| serving_cpu_s(load, telemetry)).sum(),
+        machine_cpu_s: slices.iter().map(|(load, telemetry)| machine_cpu_s(load, telemetry)).sum(),
+    };
+    Ok(Sliced { metrics: figures(&load, &spent)?, by_slice: by_slice?, load })
+}
+
+fn add(sum: &mut LoadSummary, other: &LoadSummary) -> Result<(), String> {
+    sum.measure_start_ns = sum.measure_start_ns.min(other.measure_start_ns);
+    sum.measure_end_ns = sum.measure_end_ns.max(other.measure_end_ns);
+    for (name, operation) in &other.operations {
+        let own = sum.operations.entry(name.clone()).or_default();
+        own.count += operation.count;
+        own.errors += operation.errors;
+        let unreadable = |why: String| format!("the times of operation '{name}' cannot be read: {why}");
+        add_recorded(&mut own.service_time, &operation.service_time).map_err(unreadable)?;
+        add_recorded(&mut own.response_time, &operation.response_time).map_err(unreadable)?;
+    }
+    sum.dropped += other.dropped;
+    sum.offered += other.offered;
+    sum.started += other.started;
+    sum.generator_cpu_s += other.generator_cpu_s;
+    sum.saturated = sum.saturated.take().or_else(|| other.saturated.clone());
+    // What held in every slice is said once; what did not is said each time.
+    let known = |sum: &LoadSummary, name: &str| sum.checks.iter().any(|check| check.name == name && check.passed);
+    for check in &other.checks {
+        if !check.passed || !known(sum, &check.name) {
+            sum.checks.push(check.clone());
+        }
+    }
+    for (kind, count) in &other.failures {
+        *sum.failures.entry(kind.clone()).or_default() += count;
+    }
+    sum.facts.extend(other.facts.clone());
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::histogram::tests::operation;
+    use tare_core::load::Check;
+    use tare_core::telemetry::Vantage;
+
+    /// A slice that begins at `start_s`, lasts two seconds, and in which `count` operations took `us` each.
+    fn slice(start_s: u64, count: u64, us: u64) -> SliceLoad {
+        let mut load = LoadSummary {
+            measure_start_ns: start_s * 1_000_000_000,
+            measure_end_ns: (start_s + 2) * 1_000_000_000,
+            generator_cpu_s: 0.1,
+            checks: vec![Check { name: "counts".into(), passed: true, detail: String::new() }],
+            ..LoadSummary::default()
+        };
+        load.operations.insert("get".into(), operation((0..count).map(|_| us * 1_000)));
+        // Twenty microseconds of CPU for each operation, on counters that stand still between slices.
+        let row = |second: u64| TelemetryRow {
+            at_ns: (start_s + second) * 1_000_000_000,
+            vantage: Vantage::Host,
+            scope: "server".into(),
+            serving: true,
+            values: [("cpu_total_s".to_owned(), 20e-6 * count as f64 * second as f64 / 2.0)].into(),
+        };
+        (load, (0..3).map(row).collect())
+    }
+
+    #[test]
+    fn slices_add_up_and_what_lies_between_them_does_not_count() {
+        let slices = [slice(10, 3_000, 100), slice(100, 1_000, 900)];
+        let sliced = sliced(&slices).unwrap();
+        let near = |value: f64, wanted: f64| assert!((value / wanted - 1.0).abs() < 0.002, "{value}, not {wanted}");
+        near(sliced.metrics["throughput"], 1_000.0);
+        near(sliced.metrics["p50_us"], 100.0);
+        near(sliced.metrics["p90_us"], 900.0);
+        near(sliced.metrics["cpu_us_per_op"], 20.0);
+        near(sliced.metrics["generator_cpu_us_per_op"], 50.0);
+        near(sliced.by_slice[0]["throughput"], 1_500.0);
+        near(sliced.by_slice[1]["p50_us"], 900.0);
+        assert_eq!(sliced.load.operations["get"].count, 4_000);
+        assert_eq!(sliced.load.checks.len(), 1);
+        assert_eq!((sliced.load.measure_start_ns, sliced.load.measure_end_ns), (10_000_000_000, 102_000_000_000));
+    }
+
+    #[test]
+    fn a_check_that_failed_in_any_slice_has_failed() {
+        let mut slices = [slice(0, 10, 100), slice(5, 10, 100)];
+        slices[1].0.checks[0].passed = false;
+        assert!(sliced(&slices).unwrap().load.checks.iter().any(|check| !check.passed));
+        assert!(sliced(&[]).is_err());
+        slices[1].0.operations.clear();
+        assert!(sliced(&slices).is_err(), "a slice in which nothing was answered");
+    }
+}

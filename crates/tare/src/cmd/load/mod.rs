@@ -1,0 +1,82 @@
+//! `tare load`: the generator by itself, for who needs only that.
+
+mod args;
+mod limits;
+mod outcome;
+mod process;
+mod resolve;
+mod show;
+
+pub(crate) use args::LoadArgs;
+
+use crate::cmd::print;
+use crate::{EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK};
+use anyhow::Result;
+use args::Wish;
+use outcome::Measured;
+use process::{Ended, LoadProcess};
+use show::Progress;
+use tare_core::fault::Fault;
+use tare_core::load::{LoadPlan, LoadTask};
+use tare_runner::Stop;
+
+/// The generator was the limit, or did not keep its rate.
+const EXIT_LIMITED: u8 = 3;
+
+pub(crate) fn load(args: &LoadArgs) -> Result<u8> {
+    let Wish { plan, target } = args.wish()?;
+    limits::check(&plan)?;
+    tare_load::check_needs(&plan.protocol, &plan.options)?;
+    let stop = stop_on_signals()?;
+    let mut progress = Progress::new(&plan, args.json);
+    let done = carry_out(&plan, args.populate, &stop, &mut progress);
+    progress.end();
+    let (measured, summary) = done?;
+    if args.json {
+        let json = measured.json(&plan, &target, summary.as_deref());
+        print(&serde_json::to_string_pretty(&json)?);
+    } else {
+        print(&show::table(&plan, &target, &measured));
+    }
+    Ok(match () {
+        () if stop.raised() => EXIT_INTERRUPTED,
+        () if measured.failed => EXIT_FAILED,
+        () if measured.limited => EXIT_LIMITED,
+        () => EXIT_OK,
+    })
+}
+
+type Carried = (Measured, Option<Box<tare_core::load::LoadSummary>>);
+
+fn carry_out(plan: &LoadPlan, populate: bool, stop: &Stop, progress: &mut Progress) -> Result<Carried, Fault> {
+    if populate {
+        progress.say("writing the data set");
+        let plan = LoadPlan { task: LoadTask::Populate, ..plan.clone() };
+        LoadProcess::start(&plan)?.wait(stop, &mut |_| {})?;
+        if stop.raised() {
+            return Err(Fault::new("interrupted while the data set was written"));
+        }
+    }
+    let mut rows = Vec::new();
+    let mut each_second = |row: &tare_core::load::SecondRow| {
+        progress.show(row);
+        rows.push(row.clone());
+    };
+    match LoadProcess::start(plan)?.wait(stop, &mut each_second)? {
+        Ended::Done(summary) => Ok((Measured::new(plan, &summary)?, Some(summary))),
+        Ended::Cut => Ok((Measured::of_rows(&rows), None)),
+    }
+}
+
+/// Ctrl-C and SIGTERM end the load, and what was measured is shown; a second one ends everything at once.
+fn stop_on_signals() -> Result<Stop> {
+    let stop = Stop::default();
+    let raised = stop.clone();
+    ctrlc::set_handler(move || {
+        if raised.raised() {
+            std::process::exit(i32::from(EXIT_INTERRUPTED));
+        }
+        raised.raise();
+    })?;
+    Ok(stop)
+}

@@ -1,0 +1,154 @@
+//! `tare peak`: the greatest load that each form carries within its QoS.
+
+use crate::cli::{PeakArgs, PeakOf, PeakRulesArg};
+use crate::cmd::{Mistake, run};
+use crate::{catalog, files};
+use anyhow::Result;
+use std::fmt::Write;
+use tare_core::load::LoadProfile;
+use tare_core::peak::{PeakPlan, PeakRules};
+use tare_core::qos::{EVERY_OPERATION, Qos, QuantileLimit};
+use tare_core::study::{Catalog, Study};
+use tare_core::workload::Workload;
+
+/// What is searched where nothing is named: forms, kind of load.
+const FORMS: [&str; 2] = ["native", "container"];
+const THINK: &str = "5s";
+
+pub(crate) fn peak(args: &PeakArgs) -> Result<u8> {
+    let (mut study, workload) = match &args.workload {
+        Some(name) => {
+            let (text, what) = (study_text(args, name), format!("tare peak --workload {name}"));
+            files::read_study_text(&text, &what, args.run.workloads.as_deref())?
+        }
+        None => files::read_study(&args.run.study, args.run.workloads.as_deref())?,
+    };
+    search(args, &mut study, &workload)?;
+    run::start(&args.run, study, workload, Some(command(args)))
+}
+
+/// The study that `--workload` stands for.
+fn study_text(args: &PeakArgs, workload: &str) -> String {
+    let forms: Vec<&str> = args.run.forms.iter().map(String::as_str).collect();
+    let forms = if forms.is_empty() { FORMS.to_vec() } else { forms };
+    let load = match args.of.unwrap_or(PeakOf::Open) {
+        PeakOf::Closed => "closed: {}".to_owned(),
+        PeakOf::Open => "open: {rate: 1}".to_owned(),
+        PeakOf::Users => format!("users: {{users: 1, think: {{exponential: {{mean: {THINK}}}}}}}"),
+    };
+    let mut text = format!(
+        "study: peak-{workload}\nquestion: Which load does each form carry within its QoS?\nworkload: {workload}\n\
+         load: {{{load}}}\nforms:\n"
+    );
+    for form in forms {
+        let layers: Vec<&str> = form.split('+').filter(|layer| *layer != "native").collect();
+        let _ = writeln!(text, "  \"{form}\": [{}]", layers.join(", "));
+    }
+    text
+}
+
+/// Makes the study a search, and puts what was typed over what the file says.
+fn search(args: &PeakArgs, study: &mut Study, workload: &Workload) -> Result<()> {
+    let mistake = |text: &str| Err(Mistake::new(text).into());
+    if let Some(within) = args.p99 {
+        let limit = vec![QuantileLimit { quantile: 0.99, within }];
+        let mut qos = study.qos.take().unwrap_or_default();
+        qos.operations = [(EVERY_OPERATION.to_owned(), limit)].into();
+        study.qos = Some(qos);
+    }
+    let Some(qos) = &study.qos else {
+        return mistake(
+            "a peak is the greatest load that keeps a QoS, and neither the study nor the workload has one; add --p99 10ms, or 'qos:'",
+        );
+    };
+    if qos.operations.values().any(|limits| limits.len() > 1) {
+        return mistake("a peak is searched against one percentile of each operation; the QoS has several");
+    }
+    let base = study.load.base().clone();
+    let spoken = &workload.protocol;
+    let operations = || catalog::Tables.protocol_operations(&spoken.protocol, &spoken.options);
+    let Some(mut plan) = study.peak.take().or_else(|| PeakPlan::usual(&base, operations())) else {
+        return mistake(
+            "the load of this study has no level that could be raised; give it 'open', 'users' or 'closed'",
+        );
+    };
+    if args.rules == Some(PeakRulesArg::Published) && plan.rules != PeakRules::Published {
+        plan = plan.published();
+    }
+    plan.start = args.start.unwrap_or(plan.start);
+    plan.at_least = args.at_least.unwrap_or(if args.start.is_some() { plan.start * 0.1 } else { plan.at_least });
+    plan.at_most = args.up_to.unwrap_or(plan.at_most);
+    plan.hint = args.hint.or(plan.hint);
+    plan.warm = args.warm.unwrap_or(plan.warm);
+    plan.window = args.run.measure.unwrap_or(plan.window);
+    plan.settle = args.run.settle.unwrap_or(if args.run.measure.is_some() { plan.window / 5 } else { plan.settle });
+    plan.windows = args.windows.unwrap_or(plan.windows);
+    plan.budget = args.budget.or(plan.budget);
+    if let Some(why) = plan.mistake() {
+        return mistake(why);
+    }
+    study.load = LoadProfile::Guided { of: Box::new(plan.highest(&base)), start: plan.start };
+    (study.settle, study.measure) = (std::time::Duration::ZERO, plan.expected());
+    study.peak = Some(plan);
+    Ok(())
+}
+
+/// A QoS in words, for the plan that is shown.
+pub(crate) fn describe(plan: &PeakPlan, qos: Option<&Qos>) -> String {
+    let seconds = |time: std::time::Duration| tare_core::units::show_duration(time);
+    let mut text = format!("searching the greatest load that keeps: {}\n", qos.map(Qos::describe).unwrap_or_default());
+    let (first, last, unit) = (plan.start, plan.at_most, &plan.unit);
+    let _ = match plan.rules {
+        PeakRules::Staircase => write!(
+            text,
+            "each trial: a fresh deployment; from {first} {unit} up to {last} at most, warm for {}, then {} windows of {} \
+             around the peak, each after {} of settling",
+            seconds(plan.warm),
+            plan.windows,
+            seconds(plan.window),
+            seconds(plan.settle)
+        ),
+        PeakRules::Published => write!(
+            text,
+            "each trial: a fresh deployment, the published search in steps of {first} {unit} up to {last}, judged over {}; no interval",
+            seconds(plan.window)
+        ),
+    };
+    text
+}
+
+/// The command that repeats this search; the seed is added by who draws it.
+fn command(args: &PeakArgs) -> String {
+    let mut text = "tare peak".to_owned();
+    match &args.workload {
+        Some(workload) => text += &format!(" --workload {workload}"),
+        None => text += &format!(" {}", args.run.study),
+    }
+    let word = |value: &dyn std::fmt::Debug| format!("{value:?}").to_lowercase();
+    let millis = |time: std::time::Duration| format!("{}ms", time.as_millis());
+    let options = [
+        ("of", args.of.map(|of| word(&of))),
+        ("p99", args.p99.map(|time| format!("{}us", time.as_micros()))),
+        ("start", args.start.map(|level| level.to_string())),
+        ("at-least", args.at_least.map(|level| level.to_string())),
+        ("up-to", args.up_to.map(|level| level.to_string())),
+        ("hint", args.hint.map(|level| level.to_string())),
+        ("warm", args.warm.map(millis)),
+        ("windows", args.windows.map(|windows| windows.to_string())),
+        ("budget", args.budget.map(millis)),
+        ("rules", args.rules.map(|rules| word(&rules))),
+        ("measure", args.run.measure.map(millis)),
+        ("settle", args.run.settle.map(millis)),
+        ("at-most", args.run.at_most.map(millis)),
+        ("workloads", args.run.workloads.as_ref().map(|folder| folder.display().to_string())),
+    ];
+    for (name, value) in options {
+        if let Some(value) = value {
+            let _ = write!(text, " --{name} {value}");
+        }
+    }
+    for name in &args.run.forms {
+        let _ = write!(text, " --form {name}");
+    }
+    text
+}

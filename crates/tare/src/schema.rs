@@ -1,0 +1,65 @@
+//! JSON Schemas of the files that users write, for editors that complete and check as one types. `tare check` remains
+//! the judge: a schema knows shapes, not whether a form, a port or a level exists.
+
+use crate::catalog::Tables;
+use serde_json::{Map, Value, json};
+use tare_core::config::{Node, NodeKind, Place, Problems};
+use tare_core::study::Catalog;
+
+/// What no layer and no protocol has an option called.
+const NO_SUCH: &str = "no such name";
+
+/// The schema of study files, with the options of every layer.
+pub(crate) fn study() -> Value {
+    let mut schema = parsed(tare_core::study::FILE_SCHEMA);
+    let layers = Tables.layers();
+    let options = |layer: &str| options(&|node, problems| Tables.layer_options(layer, node, problems));
+    let described: Map<String, Value> = layers.iter().map(|layer| ((*layer).to_owned(), options(layer))).collect();
+    let layer = &mut schema["$defs"]["layer"]["anyOf"];
+    layer[0]["enum"] = json!(layers);
+    layer[1]["properties"] = Value::Object(described);
+    schema
+}
+
+/// The schema of workload files, with the options of every protocol.
+pub(crate) fn workload() -> Value {
+    let mut schema = parsed(tare_core::workload::FILE_SCHEMA);
+    let options = |protocol: &str| options(&|node, problems| Tables.protocol_options(protocol, node, problems));
+    let described = Tables.protocols().into_iter().map(|protocol| (protocol.to_owned(), options(protocol)));
+    schema["$defs"]["protocol"]["properties"] = Value::Object(described.collect());
+    schema
+}
+
+fn parsed(text: &str) -> Value {
+    serde_json::from_str(text).expect("the schemas that are built in are JSON; a test reads them")
+}
+
+type Read<'a> = &'a dyn Fn(&Node, &mut Problems) -> Option<Value>;
+
+/// The schema of options, by asking their reader: told of an option that it does not have, it names those it has; told
+/// of a word that it does not know, it names those it knows. Their values are its own business.
+fn options(read: Read<'_>) -> Value {
+    let known = known_to(read, NO_SUCH, NodeKind::Scalar { text: String::new(), quoted: true });
+    if known.is_empty() {
+        return json!({ "type": ["object", "null"] });
+    }
+    let value = |name: &String| {
+        let words = known_to(read, name, NodeKind::Scalar { text: NO_SUCH.to_owned(), quoted: true });
+        if words.is_empty() { json!({}) } else { json!({ "examples": words }) }
+    };
+    let properties: Map<String, Value> = known.iter().map(|name| (name.clone(), value(name))).collect();
+    json!({ "type": ["object", "null"], "properties": properties, "additionalProperties": false })
+}
+
+/// What the reader says there is, where it finds [`NO_SUCH`] in the map `{name: value}`.
+fn known_to(read: Read<'_>, name: &str, value: NodeKind) -> Vec<String> {
+    let place = Place::default();
+    let entry = (name.to_owned(), place, Node { place, kind: value });
+    let mut problems = Problems::default();
+    read(&Node { place, kind: NodeKind::Map(vec![entry]) }, &mut problems);
+    let named = problems.into_vec().into_iter().find(|problem| problem.message.contains(NO_SUCH));
+    named.map(|problem| problem.known).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,196 @@
+//! What the program says of several records: gate, comparison, history. The records are written here, not measured.
+
+#[path = "../../tare-report/tests/sample/mod.rs"]
+mod sample;
+
+use assert_cmd::Command;
+use serde_json::Value;
+use std::path::{Path, PathBuf};
+use tare_core::record::Record;
+use tare_runner::RecordDir;
+
+/// A folder with records and a history of its own.
+struct Desk {
+    folder: tempfile::TempDir,
+}
+
+impl Desk {
+    fn new() -> Desk {
+        Desk { folder: tempfile::tempdir().unwrap() }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    /// Writes the sample record with `change` made to it.
+    fn record(&self, name: &str, change: impl FnOnce(&mut Record)) -> String {
+        let mut record = sample::record();
+        name.rsplit('/').next().unwrap_or(name).clone_into(&mut record.header.run);
+        change(&mut record);
+        let path = self.path(name);
+        let dir = RecordDir::create(&path, &record.header).unwrap();
+        record.trials.iter().for_each(|trial| dir.write_trial(trial).unwrap());
+        dir.write_end(record.end.as_ref().unwrap()).unwrap();
+        path.to_str().unwrap().to_owned()
+    }
+
+    /// Runs the program and asks for an exit code; what it said, standard output first.
+    fn says(&self, code: i32, args: &[&str]) -> String {
+        let mut command = Command::cargo_bin("tare").unwrap();
+        let output = command.current_dir(self.folder.path()).env("TARE_HOME", self.path("home")).args(args).output();
+        let output = output.unwrap();
+        let said = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(code), "tare {args:?}:\n{said}");
+        assert!(!said.contains("panicked"), "{said}");
+        said
+    }
+}
+
+/// Multiplies the throughput of a form.
+fn times(form: &'static str, factor: f64) -> impl FnOnce(&mut Record) {
+    move |record| {
+        for trial in record.trials.iter_mut().filter(|trial| trial.record.trial.form == form) {
+            if let Some(throughput) = trial.record.metrics.get_mut("throughput") {
+                *throughput *= factor;
+            }
+        }
+    }
+}
+
+const HOSTNET: &str = "container-hostnet";
+
+#[test]
+fn a_gate_ends_with_the_code_of_its_outcome() {
+    let desk = Desk::new();
+    let old = desk.record("old", |_| {});
+    let worse = desk.record("worse", times(HOSTNET, 0.8));
+    let gate = ["gate", "--record", &old, "--form", HOSTNET];
+    let with = |more: &[&'static str]| [&gate[..], more].concat();
+    // The sample's form loses 3 %, give or take 2.4 %.
+    assert!(desk.says(0, &with(&["--max-overhead", "10%"])).contains("PASS: 1 passed"));
+    assert!(desk.says(1, &with(&["--max-overhead", "0.1%"])).contains("FAIL: 0 passed, 1 failed"));
+    let said = desk.says(3, &with(&["--max-overhead", "4%"]));
+    assert!(said.contains("INCONCLUSIVE") && said.contains("blocks would tell"), "{said}");
+    desk.says(0, &with(&["--max-overhead", "4%", "--on-inconclusive", "pass"]));
+    desk.says(1, &with(&["--max-overhead", "4%", "--on-inconclusive", "fail"]));
+    let said = desk.says(1, &["gate", "--record", &worse, "--baseline", &old, "--form", HOSTNET]);
+    assert!(said.contains("regression: 20 % worse"), "{said}");
+    desk.says(0, &["gate", "--record", &old, "--baseline", &old, "--max-regression", "9%"]);
+}
+
+#[test]
+fn a_gate_writes_json_and_junit() {
+    let desk = Desk::new();
+    let old = desk.record("old", |_| {});
+    let junit = desk.path("gate.xml");
+    let args = ["gate", "--record", &old, "--baseline", &old, "--max-overhead", "5%", "--json", "--junit"];
+    let said = desk.says(1, &[&args[..], &[junit.to_str().unwrap()]].concat());
+    let read: Value = serde_json::from_str(&said).unwrap();
+    assert_eq!(read["outcome"], "fail");
+    let checks = read["checks"].as_array().unwrap();
+    assert_eq!(checks.len(), 4, "two forms that are neither emulated nor left out, two bounds: {checks:#?}");
+    let xml = std::fs::read_to_string(&junit).unwrap();
+    assert!(xml.starts_with("<?xml") && xml.matches("<testcase ").count() == 4, "{xml}");
+}
+
+#[test]
+fn what_a_gate_cannot_judge_by_is_a_mistake_with_a_hint() {
+    let desk = Desk::new();
+    let old = desk.record("old", |_| {});
+    let other = desk.record("other", |record| record.header.workload.name = "nginx".into());
+    let damaged = desk.record("damaged", |_| {});
+    std::fs::write(Path::new(&damaged).join("record.json"), "{").unwrap();
+    let wrong: &[(&[&str], &str)] = &[
+        (&["--record", &old], "--max-overhead 5%"),
+        (&["--record", &old, "--max-overhead", "5"], "write for example 2%"),
+        (&["--record", &old, "--max-overhead", "-5%"], "5%"),
+        (&["--record", &old, "--max-overhead", "200%"], "nothing can lose more"),
+        (&["--record", &old, "--max-regression", "3%"], "--baseline"),
+        (&["--record", "nowhere", "--max-overhead", "5%"], "no record.json"),
+        (&["--record", &damaged, "--max-overhead", "5%"], "record.json"),
+        (&["--max-overhead", "5%"], "no record in ./records"),
+        (&["--record", &old, "--baseline", "nowhere"], "no record.json"),
+        (&["--record", &old, "--baseline", &other], "the workload is 'redis' in the one and 'nginx' in the other"),
+        (&["--record", &old, "--max-overhead", "5%", "--form", "kontainer"], "container-hostnet"),
+        (&["--record", &old, "--max-overhead", "5%", "--form", "native"], "is the baseline"),
+        (&["--record", &old, "--max-overhead", "5%", "--metric", "max_us"], "of these they are: throughput"),
+        (&["--record", &old, "--max-overhead", "5%", "--junit", "no/such/folder/x.xml"], "could not write"),
+    ];
+    for (args, hint) in wrong {
+        let said = desk.says(2, &[&["gate"], *args].concat());
+        assert!(said.contains(hint), "tare gate {args:?}: '{hint}' is missing in:\n{said}");
+    }
+}
+
+#[test]
+fn a_comparison_is_also_json() {
+    let desk = Desk::new();
+    let (old, new) = (desk.record("old", |_| {}), desk.record("new", times("container", 1.2)));
+    let read: Value = serde_json::from_str(&desk.says(0, &["compare", &old, &new, "--json"])).unwrap();
+    assert_eq!((read["before"]["run"].as_str(), read["after"]["run"].as_str()), (Some("old"), Some("new")));
+    let change = read["changes"].as_array().unwrap().iter().find(|change| change["form"] == "container").unwrap();
+    assert!((change["change"].as_f64().unwrap() - 1.2).abs() < 1e-9, "{change}");
+    assert!(desk.says(0, &["compare", &old, &new]).contains("YES"));
+}
+
+/// Writes twenty records, the last eight of them with another kernel and 5 % less throughput of one form.
+fn twenty(desk: &Desk) {
+    for n in 0..20_u32 {
+        desk.record(&format!("records/run{n:03}"), |record| {
+            record.header.started = format!("2026-03-{:02}T03:00:00Z", n + 1);
+            let wobble = 1.0 + 0.003 * f64::from((n * 7) % 11) / 11.0;
+            times(HOSTNET, if n < 12 { 1.0 } else { 0.95 } * wobble)(record);
+            if n >= 12 {
+                record.header.environment.insert("kernel".into(), "6.12.9-amd64".into());
+            }
+        });
+    }
+}
+
+#[test]
+fn a_history_follows_a_form_and_says_where_it_changed_and_what_else_did() {
+    let desk = Desk::new();
+    twenty(&desk);
+    let records = desk.path("records");
+    let said = desk.says(0, &["history", "--add", records.to_str().unwrap()]);
+    assert!(said.contains("CHANGED: throughput of container-hostnet in canonical: -5."), "{said}");
+    assert!(said.contains("since run run012"), "{said}");
+    let series = desk.says(0, &["history", "canonical", "--form", HOSTNET]);
+    assert!(series.contains("environment kernel: 6.1.0-28-amd64 | 6.12.9-amd64"), "{series}");
+    assert!(series.lines().all(|line| line.chars().count() <= 100), "{series}");
+    let read: Value =
+        serde_json::from_str(&desk.says(0, &["history", "canonical", "--metric", "p50_us", "--json"])).unwrap();
+    let all = read["series"].as_array().unwrap();
+    assert!(all.iter().all(|series| series["changes"].as_array().unwrap().is_empty()), "{all:#?}");
+    assert!(all.iter().all(|series| series["form"] != "vm"), "an emulated form has no series");
+    assert_eq!(all[0]["points"].as_array().unwrap().len(), 20);
+    let list: Value = serde_json::from_str(&desk.says(0, &["history", "--json"])).unwrap();
+    assert_eq!(list.as_array().unwrap().len(), 20);
+}
+
+#[test]
+fn a_history_without_what_is_asked_for_says_what_there_is() {
+    let desk = Desk::new();
+    assert!(desk.says(0, &["history"]).contains("no runs yet"));
+    assert!(desk.says(2, &["history", "canonical"]).contains("--add RECORD"));
+    let one = desk.record("one", |_| {});
+    desk.says(0, &["history", "--add", &one]);
+    assert!(desk.says(0, &["history", "canonical"]).contains("1 record(s): a change is looked for from 12 on"));
+    assert!(desk.says(2, &["history", "canonnical"]).contains("there are: canonical"));
+    assert!(desk.says(2, &["history", "--form", "box"]).contains("container-hostnet"));
+    assert!(desk.says(2, &["history", "--metric", "speed"]).contains("throughput"));
+    desk.says(0, &["history", "--study", "canonical"]);
+}
+
+#[test]
+fn the_schemas_of_files_are_printed() {
+    let desk = Desk::new();
+    for kind in ["study", "workload"] {
+        let schema: Value = serde_json::from_str(&desk.says(0, &["check", "--schema", kind])).unwrap();
+        assert_eq!(schema["$schema"], "https://json-schema.org/draft/2020-12/schema");
+        assert!(schema["properties"].get(kind).is_some(), "{schema:#}");
+    }
+    desk.says(2, &["check", "--schema", "record"]);
+    desk.says(2, &["check"]);
+}
