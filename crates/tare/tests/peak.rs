@@ -59,8 +59,7 @@ fn truth(made: Made) -> f64 {
     let (service, limit) = (made.service.as_secs_f64(), made.limit.as_secs_f64());
     let late = |rate: f64| {
         let mut state = 88_172_645_463_325_252_u64;
-        let mut free: BinaryHeap<std::cmp::Reverse<u64>> =
-            (0..made.workers).map(|_| std::cmp::Reverse(0)).collect();
+        let mut free: BinaryHeap<std::cmp::Reverse<u64>> = (0..made.workers).map(|_| std::cmp::Reverse(0)).collect();
         let (mut now, mut late) = (0.0_f64, 0u32);
         const ARRIVALS: u32 = 1_000_000;
         for _ in 0..ARRIVALS {
@@ -91,8 +90,7 @@ fn load_plan(endpoint: SocketAddr, search: &PeakPlan, limit: Duration) -> LoadPl
     let node = parse(text, &mut problems).unwrap();
     let row = PROTOCOLS.iter().find(|row| row.name == "tcp").unwrap();
     let options = (row.options)(&node, &mut problems).unwrap_or_else(|| panic!("{:?}", problems.into_vec()));
-    let base =
-        LoadProfile::Open { rate: 1.0, arrivals: Arrivals::Poisson, connections: 200, in_flight: 10_000 };
+    let base = LoadProfile::Open { rate: 1.0, arrivals: Arrivals::Poisson, connections: 200, in_flight: 10_000 };
     LoadPlan {
         task: LoadTask::Run,
         protocol: "tcp".to_owned(),

@@ -225,7 +225,6 @@ fn trial(planned: &PlannedTrial) -> TrialData {
         peak: None,
         metrics: metrics.unwrap_or_default(),
         slices: Vec::new(),
-        peak: None,
     };
     TrialData { record, seconds, telemetry }
 }
