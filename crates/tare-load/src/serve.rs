@@ -15,8 +15,8 @@ const PLAN_MAX: u64 = 16 << 20;
 const IN_FLIGHT_MAX: u64 = 10_000_000;
 
 /// Carries out the one [`LoadPlan`] on `stdin` and writes [`LoadLine`]s to `stdout`, each flushed; the last is `Done`
-/// or `Failed`. A guided load takes [`LoadOrder`]s, one a line, from what follows the plan, and ends when that ends. The
-/// exit code is a success exactly when the last line is `Done`.
+/// or `Failed`. A guided load takes [`LoadOrder`]s, one a line, from what follows the plan, and ends when that ends.
+/// The exit code is a success exactly when the last line is `Done`.
 pub fn serve(stdin: impl Read + Send + 'static, mut stdout: impl Write) -> ExitCode {
     let mut write = |line: LoadLine| -> Result<(), Fault> {
         let mut text = serde_json::to_vec(&line).expect("a line is plain data");

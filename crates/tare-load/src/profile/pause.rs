@@ -27,9 +27,9 @@ pub(crate) fn draw(distribution: &Distribution, draw: &mut Draw) -> u64 {
     }
 }
 
-/// Draws what is left of a pause that is looked at from outside at any moment, in ns: a user who has always been there is
-/// that far from the next start. Its density is (1 - F(x)) / mean (Cox: Renewal theory, 1962, ch. 5): a pause drawn with
-/// its length as its weight, of which an even share is left.
+/// Draws what is left of a pause that is looked at from outside at any moment, in ns: a user who has always been there
+/// is that far from the next start. Its density is (1 - F(x)) / mean (Cox: Renewal theory, 1962, ch. 5): a pause drawn
+/// with its length as its weight, of which an even share is left.
 pub(crate) fn rest(distribution: &Distribution, source: &mut Draw) -> u64 {
     let longest_ns = match distribution {
         Distribution::Constant(length) => span_ns(*length) as f64,
@@ -114,7 +114,13 @@ mod tests {
 
     proptest! {
         #[test]
-        fn nothing_lies_outside_of_its_bounds(seed: u64, mean in 0..1000u64, sd in 0..5000u64, min in 0..100u64, more in 0..100u64) {
+        fn nothing_lies_outside_of_its_bounds(
+            seed: u64,
+            mean in 0..1000u64,
+            sd in 0..5000u64,
+            min in 0..100u64,
+            more in 0..100u64,
+        ) {
             let ms = Duration::from_millis;
             let (min, max) = (ms(min), ms(min + more));
             let mut source = Draw::new(seed, 0);
