@@ -415,7 +415,7 @@ fn streams_are_counted_by_the_chunk() {
             (plan.settle, plan.measure) = (Duration::from_millis(100), Duration::from_millis(500));
             let summary = drive(&plan, "").1;
             let count: u64 = summary.operations.values().map(|operation| operation.count).sum();
-            assert!(count >= 95, "{options} {profile:?}: {summary:?}");
+            assert!(count >= 75, "{options} {profile:?}: {summary:?}");
             // Who sends without being asked fills every buffer on the way while the load pauses.
             assert!(summary.failures.is_empty(), "{options} {profile:?}: {summary:?}");
             assert!(summary.checks.iter().all(|check| check.passed), "{options} {profile:?}: {summary:?}");
