@@ -158,7 +158,7 @@ fn records_of_several_numbers_of_instances_make_a_sweep() {
         }
         record
     };
-    let records: Vec<(f64, Record)> = [1.0, 2.0, 4.0, 8.0].map(|n| (n, with(n.powf(0.9)))).into();
+    let records: Vec<(f64, Record)> = [1.0_f64, 2.0, 4.0, 8.0].map(|n| (n, with(n.powf(0.9)))).into();
     let all = scaling_of_records(&records, "instances");
     let native = all.iter().find(|scaling| scaling.form == "native").unwrap();
     assert_eq!((native.of.as_str(), native.scaling.blocks), ("instances", 5));
