@@ -71,12 +71,12 @@ fn carry_out(plan: &LoadPlan, emit: &mut Emit<'_>) -> Result<LoadSummary, Fault>
         Fault::new(format!("there is no protocol '{}'", plan.protocol))
             .remedy(format!("use one of {}", known.join(", ")))
     })?;
-    if let LoadProfile::Closed { connections, pipeline } = plan.profile {
-        if u64::from(connections) * u64::from(pipeline) > IN_FLIGHT_MAX {
-            let message =
-                format!("{connections} connections of {pipeline} operations are more than {IN_FLIGHT_MAX} in flight");
-            return Err(Fault::new(message).remedy("lower 'connections' or 'pipeline'"));
-        }
+    if let LoadProfile::Closed { connections, pipeline } = plan.profile
+        && u64::from(connections) * u64::from(pipeline) > IN_FLIGHT_MAX
+    {
+        let message =
+            format!("{connections} connections of {pipeline} operations are more than {IN_FLIGHT_MAX} in flight");
+        return Err(Fault::new(message).remedy("lower 'connections' or 'pipeline'"));
     }
     endpoint::check(plan.endpoint, &plan.allowed)?;
     (row.drive)(plan, emit)

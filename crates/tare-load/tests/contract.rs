@@ -324,7 +324,7 @@ fn a_refused_connection_ends_the_run_with_a_fault_that_names_it() {
     for dialect in &DIALECTS {
         let mut plan = plan(dialect.protocol, dialect.options, closed_port());
         for (task, profile) in
-            [LoadTask::Ready, LoadTask::Run].into_iter().flat_map(|t| profiles(dialect).into_iter().map(move |p| (t, p)))
+            [LoadTask::Ready, LoadTask::Run].iter().flat_map(|t| profiles(dialect).into_iter().map(|p| (*t, p)))
         {
             (plan.task, plan.profile) = (task, profile.clone());
             match drive(&plan).1 {

@@ -108,7 +108,8 @@ mod tests {
             let mean = (0..N).map(|_| rest(&shape, &mut source) as f64 / 1e9).sum::<f64>() / N as f64;
             near(mean, expected, 1.3 / (N as f64).sqrt());
         }
-        let nothing = Distribution::Normal { mean: 0 * second, sd: second, min: 0 * second, max: 0 * second };
+        let zero = Duration::ZERO;
+        let nothing = Distribution::Normal { mean: zero, sd: second, min: zero, max: zero };
         assert_eq!(rest(&nothing, &mut Draw::new(1, 1)), 0);
     }
 
