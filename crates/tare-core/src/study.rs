@@ -109,10 +109,7 @@ impl Study {
         let arrangement = fields.get("design").and_then(|node| read_arrangement(node, problems)).unwrap_or_default();
         let margin = read_margin(&mut fields, problems);
         let origin = fields.choice("from", &["outside", "host"], problems);
-        let operations = workload
-            .as_ref()
-            .map(|workload| catalog.protocol_operations(&workload.protocol.protocol, &workload.protocol.options));
-        let operations = operations.unwrap_or_default();
+        let operations = workload.as_ref().map(|workload| operations(workload, catalog)).unwrap_or_default();
         let qos = fields.get("qos").map(|node| Qos::read(node, &operations, problems));
         let qos = qos.unwrap_or_else(|| workload.as_ref().and_then(|workload| workload.qos.clone()));
         let load = fields.require("load", problems);
@@ -224,6 +221,11 @@ fn read_load(
         }
         _ => LoadProfile::read(node, operations, problems).map(|profile| (profile, None)),
     }
+}
+
+/// The names of the operations of a workload; none when they are not known.
+fn operations(workload: &Workload, catalog: &dyn Catalog) -> Vec<String> {
+    catalog.protocol_operations(&workload.protocol.protocol, &workload.protocol.options)
 }
 
 struct Times {

@@ -80,6 +80,8 @@ fn replies<P: Protocol>(protocol: &P, operation: u16, bytes: &[u8], piece: usize
                     }
                     flight = begin(&mut session, &mut user, &mut out);
                 }
+                // What follows comes over another connection.
+                Step::Reopen => return found,
                 Step::Broken(failure) => {
                     assert!(Failure::ALL.contains(&failure));
                     found.push(None);

@@ -35,6 +35,7 @@ impl<P: Protocol> Worker<'_, P> {
                 if let Err(error) = connection.flush() {
                     return self.fail(index, failure_of(error));
                 }
+                self.pump(index);
             }
             State::Up | State::Greeting(_) => {}
         }
@@ -172,6 +173,48 @@ impl<P: Protocol> Worker<'_, P> {
             self.fail(index, failure_of(error));
         }
         outgoing.clear();
+        if self.streams {
+            self.stream(index, outgoing);
+        }
+    }
+
+    /// Goes on with a connection whose operations end by being sent.
+    pub(super) fn pump(&mut self, index: usize) {
+        if self.streams {
+            let mut outgoing = std::mem::take(&mut self.outgoing);
+            self.stream(index, &mut outgoing);
+            self.outgoing = outgoing;
+        }
+    }
+
+    /// Ends operations that end by being sent, and sends the next ones, as long as the kernel takes them.
+    fn stream(&mut self, index: usize, outgoing: &mut Vec<u8>) {
+        for _ in 0..READS_MAX {
+            let connection = &mut self.connections[index];
+            if connection.state != State::Up || !connection.flushed() {
+                return;
+            }
+            let Some(flight) = connection.flights.front().copied() else { return };
+            let Some(reply) = self.protocol.flushed(&mut connection.session, &flight) else { return };
+            connection.flights.pop_front();
+            let now_ns = clock::monotonic_ns();
+            self.live -= 1;
+            self.replies += 1;
+            self.recorder.answered(now_ns, &flight, reply);
+            self.answered(index, &flight, outgoing, now_ns);
+            if self.manner == Manner::Closed {
+                self.refill(index, outgoing, now_ns);
+            }
+            let connection = &mut self.connections[index];
+            if connection.socket.is_some()
+                && let Err(error) = connection.send(outgoing)
+            {
+                self.fail(index, failure_of(error));
+            }
+            outgoing.clear();
+        }
+        // The others have their turn first.
+        self.unfinished.push((index, false));
     }
 
     /// The peer ends the connection amid an operation that goes on: it is made anew, and keeps operation and session.

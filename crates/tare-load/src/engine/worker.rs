@@ -57,6 +57,8 @@ pub(crate) struct Worker<'a, P: Protocol> {
     pub(super) epoll: OwnedFd,
     pub(super) manner: Manner,
     pub(super) pipeline: usize,
+    // Whether operations may end by being sent.
+    pub(super) streams: bool,
     pub(super) source: Source,
     pub(super) mix: Mix,
     pub(super) connections: Vec<Connection<P::Session>>,
@@ -105,6 +107,7 @@ impl<'a, P: Protocol> Worker<'a, P> {
             epoll,
             manner: layout.manner,
             pipeline,
+            streams: protocol.streams(),
             source: Source::Closed(crate::profile::Levels::new(0, 0.0)),
             mix: Mix::of(&protocol.operations()),
             users: (0..share.of(layout.users)).map(|local| protocol.user(share.global(local))).collect(),
@@ -224,6 +227,7 @@ impl<'a, P: Protocol> Worker<'a, P> {
                 // It may have been closed since, and be on its way to a new start.
                 if self.connections[index].socket.is_some() {
                     self.read(index, ending);
+                    self.pump(index);
                 }
             }
             for event in ready.iter() {

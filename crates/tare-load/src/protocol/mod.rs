@@ -195,8 +195,8 @@ pub(crate) trait Protocol: Sync + Sized {
     type User: Send;
     /// What is remembered of the server from before a run.
     type Before;
-    /// Whether several operations may be in flight on one connection. Conversations cannot; then a `pipeline` above 1 is
-    /// a mistake.
+    /// Whether several operations may be in flight on one connection. Conversations cannot; then a `pipeline` above 1
+    /// is a mistake.
     const PIPELINES: bool;
 
     /// The operations, in the order of their numbers.
@@ -231,8 +231,8 @@ pub(crate) trait Protocol: Sync + Sized {
         Err(Failure::Garbage)
     }
 
-    /// Starts operation number `operation`: appends its first request to `out`. Returns the token that comes back in the
-    /// flight.
+    /// Starts operation number `operation`: appends its first request to `out`. Returns the token that comes back in
+    /// the flight.
     fn begin(
         &self,
         session: &mut Self::Session,
@@ -242,8 +242,8 @@ pub(crate) trait Protocol: Sync + Sized {
         out: &mut Vec<u8>,
     ) -> u64;
 
-    /// Takes the next bytes for `flight`, the oldest on its connection. `bytes` is not empty. May append a further request of
-    /// the same operation to `out` and return [`Step::More`].
+    /// Takes the next bytes for `flight`, the oldest on its connection. `bytes` is not empty. May append a further
+    /// request of the same operation to `out` and return [`Step::More`].
     fn feed(
         &self,
         session: &mut Self::Session,
@@ -260,6 +260,16 @@ pub(crate) trait Protocol: Sync + Sized {
     /// When they are of no kind that may come unasked; the connection is of no use.
     fn idle(&self, _session: &mut Self::Session, _bytes: &[u8], _out: &mut Vec<u8>) -> Result<(), Failure> {
         Err(Failure::Garbage)
+    }
+
+    /// Whether operations may end by being sent; only then [`Protocol::flushed`] is asked.
+    fn streams(&self) -> bool {
+        false
+    }
+
+    /// The kernel has taken all of what was to be sent: whether that completes `flight`, the oldest on its connection.
+    fn flushed(&self, _session: &mut Self::Session, _flight: &Flight) -> Option<Reply> {
+        None
     }
 
     /// The peer closed the connection: whether that completes the reply to `flight`.
