@@ -19,6 +19,11 @@ mod sql;
 mod tcp;
 mod tls;
 
+#[cfg(any(test, fuzzing))]
+pub(crate) use http::chew as chew_http;
+#[cfg(any(test, fuzzing))]
+pub(crate) use redis::chew as chew_redis;
+
 pub(crate) use draw::{Draw, Mix};
 pub(crate) use failure::{FAILURES, Failure};
 

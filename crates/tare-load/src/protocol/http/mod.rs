@@ -61,6 +61,19 @@ struct Http {
     decoders: Decoders,
 }
 
+/// Takes any bytes for replies.
+#[cfg(any(test, fuzzing))]
+pub(crate) fn chew(bytes: &[u8]) {
+    let text = "operations:\n  plain: {requests: [{get: /}]}\n  looked-at:\n    requests:\n      - get: /a\n        \
+                expect: {status: 200, contains: hello}\n        capture: {token: {json: /a}}\n      - get: '/b?${token}'\n";
+    let mut problems = tare_core::config::Problems::new("workload.yaml", text);
+    let node = tare_core::config::parse(text, &mut problems).expect("it is YAML");
+    let options = options::read(&node, &mut problems).expect("they are options");
+    let options = serde_json::from_value(options).expect("they were written down");
+    let http = Http::new(options, SocketAddr::from(([127, 0, 0, 1], 80))).expect("they were checked");
+    crate::fuzz::chew(&http, bytes);
+}
+
 impl Http {
     /// # Errors
     /// When the options are not as they were written down, or a file they name cannot be read.

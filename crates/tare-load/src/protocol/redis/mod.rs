@@ -46,6 +46,15 @@ impl Redis {
     }
 }
 
+/// Takes any bytes for replies.
+#[cfg(any(test, fuzzing))]
+pub(crate) fn chew(bytes: &[u8]) {
+    let options = serde_json::json!({
+        "mix": {"get": 1, "set": 1}, "value_bytes": 5, "keys": 10, "populate": 10, "verify": true,
+    });
+    crate::fuzz::chew(&Redis::new(serde_json::from_value(options).expect("they are options")), bytes);
+}
+
 impl Protocol for Redis {
     type Session = Parser;
     type User = ();
