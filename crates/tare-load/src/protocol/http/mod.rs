@@ -30,6 +30,7 @@ use crate::engine::{Ledger, drive};
 use crate::link::Link;
 use crate::script::Values;
 use frame::Frame;
+use inflate::Decoders;
 use options::Options;
 use program::Program;
 use state::{Cached, Memory, Session, Shared, User};
@@ -57,6 +58,7 @@ struct Http {
     cookies: bool,
     body_max: usize,
     validators: Shared,
+    decoders: Decoders,
 }
 
 /// Takes any bytes for replies.
@@ -80,7 +82,14 @@ impl Http {
             .map_err(|why| Fault::new(format!("the plan's options are not those of protocol 'http': {why}")))?;
         let tls = options.tls.as_ref().map(|options| Tls::new(options, endpoint, &[b"http/1.1"])).transpose()?;
         let body_max = options.body_max as usize;
-        Ok(Http { program, tls, cookies: options.cookies, body_max, validators: Shared::default() })
+        Ok(Http {
+            program,
+            tls,
+            cookies: options.cookies,
+            body_max,
+            validators: Shared::default(),
+            decoders: Decoders::default(),
+        })
     }
 
     /// What a user remembers, made when there is something to remember.

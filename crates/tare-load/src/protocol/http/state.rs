@@ -125,8 +125,8 @@ pub(super) struct Seen {
     pub validators: Vec<u8>,
 }
 
-/// A buffer larger than this is not kept for the next reply: 64 KiB.
-const SPARE_MAX: usize = 64 * 1024;
+/// A buffer larger than this is not kept for the next reply: 8 KiB.
+const SPARE_MAX: usize = 8 * 1024;
 
 impl Seen {
     /// Ready for the reply to `ask`.
