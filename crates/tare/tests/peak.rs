@@ -1,5 +1,6 @@
-//! The peak search against a real server over real sockets, whose capacity is fixed by construction: so many workers that
-//! take so long for each request, first come, first served. The load process is the real one, guided over its input.
+//! The peak search against a real server over real sockets, whose capacity is fixed by construction: so many workers
+//! that take so long for each request, first come, first served. The load process is the real one, guided over its
+//! input.
 
 use std::collections::{BTreeMap, BinaryHeap};
 use std::io::{BufRead, BufReader, Read, Write};
@@ -23,8 +24,8 @@ struct Made {
     limit: Duration,
 }
 
-/// Serves each connection in a thread; the workers are kept as the times at which they will be free. So a thread that wakes
-/// up late answers late, but takes no capacity away.
+/// Serves each connection in a thread; the workers are kept as the times at which they will be free. So a thread that
+/// wakes up late answers late, but takes no capacity away.
 fn server(made: Made) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
@@ -53,14 +54,13 @@ fn server(made: Made) -> SocketAddr {
     address
 }
 
-/// The rate at which one request of a hundred takes longer than the limit in the long run, simulated: Poisson arrivals, so
-/// many workers, a fixed service time.
+/// The rate at which one request of a hundred takes longer than the limit in the long run, simulated: Poisson
+/// arrivals, so many workers, a fixed service time.
 fn truth(made: Made) -> f64 {
     let (service, limit) = (made.service.as_secs_f64(), made.limit.as_secs_f64());
     let late = |rate: f64| {
         let mut state = 88_172_645_463_325_252_u64;
-        let mut free: BinaryHeap<std::cmp::Reverse<u64>> =
-            (0..made.workers).map(|_| std::cmp::Reverse(0)).collect();
+        let mut free: BinaryHeap<std::cmp::Reverse<u64>> = (0..made.workers).map(|_| std::cmp::Reverse(0)).collect();
         let (mut now, mut late) = (0.0_f64, 0u32);
         const ARRIVALS: u32 = 1_000_000;
         for _ in 0..ARRIVALS {
@@ -91,8 +91,7 @@ fn load_plan(endpoint: SocketAddr, search: &PeakPlan, limit: Duration) -> LoadPl
     let node = parse(text, &mut problems).unwrap();
     let row = PROTOCOLS.iter().find(|row| row.name == "tcp").unwrap();
     let options = (row.options)(&node, &mut problems).unwrap_or_else(|| panic!("{:?}", problems.into_vec()));
-    let base =
-        LoadProfile::Open { rate: 1.0, arrivals: Arrivals::Poisson, connections: 200, in_flight: 10_000 };
+    let base = LoadProfile::Open { rate: 1.0, arrivals: Arrivals::Poisson, connections: 200, in_flight: 10_000 };
     LoadPlan {
         task: LoadTask::Run,
         protocol: "tcp".to_owned(),
