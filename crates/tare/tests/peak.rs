@@ -1,5 +1,6 @@
-//! The peak search against a real server over real sockets, whose capacity is fixed by construction: so many workers that
-//! take so long for each request, first come, first served. The load process is the real one, guided over its input.
+//! The peak search against a real server over real sockets, whose capacity is fixed by construction: so many workers
+//! that take so long for each request, first come, first served. The load process is the real one, guided over its
+//! input.
 
 use std::collections::{BTreeMap, BinaryHeap};
 use std::io::{BufRead, BufReader, Read, Write};
@@ -23,8 +24,8 @@ struct Made {
     limit: Duration,
 }
 
-/// Serves each connection in a thread; the workers are kept as the times at which they will be free. So a thread that wakes
-/// up late answers late, but takes no capacity away.
+/// Serves each connection in a thread; the workers are kept as the times at which they will be free. So a thread that
+/// wakes up late answers late, but takes no capacity away.
 fn server(made: Made) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
@@ -53,8 +54,8 @@ fn server(made: Made) -> SocketAddr {
     address
 }
 
-/// The rate at which one request of a hundred takes longer than the limit in the long run, simulated: Poisson arrivals, so
-/// many workers, a fixed service time.
+/// The rate at which one request of a hundred takes longer than the limit in the long run, simulated: Poisson
+/// arrivals, so many workers, a fixed service time.
 fn truth(made: Made) -> f64 {
     let (service, limit) = (made.service.as_secs_f64(), made.limit.as_secs_f64());
     let late = |rate: f64| {

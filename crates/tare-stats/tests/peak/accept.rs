@@ -1,5 +1,5 @@
-//! What the search must be able to do, on simulated systems. Every bound says how much of it is the simulation's own error;
-//! the bigger table is `table` in main.rs.
+//! What the search must be able to do, on simulated systems. Every bound says how much of it is the simulation's own
+//! error; the bigger table is `table` in main.rs.
 
 use crate::noise::{NONE, Noise, QUIET, SHARED, host};
 use crate::random::Random;
@@ -7,8 +7,8 @@ use crate::searches::*;
 use crate::system::{Make, System};
 use tare_core::peak::PeakOutcome;
 
-/// Searches of a series that runs with every build, ours and published; the bounds below widen with their error. What is
-/// quoted elsewhere comes from the longer ones.
+/// Searches of a series that runs with every build, ours and published; the bounds below widen with their error. What
+/// is quoted elsewhere comes from the longer ones.
 const SHORT: (u64, u64) = (40, 12);
 const LONG: (u64, u64) = (200, 100);
 
@@ -88,8 +88,8 @@ fn undisturbed_deployments_intervals_hold_the_truth() {
     own_interval(LONG.0);
 }
 
-/// The two searches of a block: one machine, two deployments one after the other, of which the second has `factor` times the
-/// capacity. Both know the block before.
+/// The two searches of a block: one machine, two deployments one after the other, of which the second has `factor`
+/// times the capacity. Both know the block before.
 fn pair(noise: &Noise, factor: f64, seed: u64) -> f64 {
     let make = Make::reference();
     let mut random = Random::new(seed);
@@ -113,8 +113,8 @@ fn pair(noise: &Noise, factor: f64, seed: u64) -> f64 {
 /// Student's quantile for 95 %, four degrees of freedom: five blocks.
 const T4: f64 = 2.776;
 
-/// What 5 % less capacity does to the peak, log scale: more than in proportion, since a slower server also uses up the fixed
-/// limits. By [`slower_truth`].
+/// What 5 % less capacity does to the peak, log scale: more than in proportion, since a slower server also uses up
+/// the fixed limits. By [`slower_truth`].
 const SLOWER: f64 = -0.0547;
 
 fn slower_truth() -> f64 {

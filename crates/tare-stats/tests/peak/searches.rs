@@ -99,7 +99,9 @@ impl Found {
 
     /// The share of intervals that hold `truth`.
     pub(crate) fn coverage(&self, truth: f64) -> f64 {
-        let holds = |outcome: &&PeakOutcome| matches!((outcome.low, outcome.high), (Some(low), Some(high)) if low <= truth && truth <= high);
+        let holds = |outcome: &&PeakOutcome| {
+            outcome.low.zip(outcome.high).is_some_and(|(low, high)| low <= truth && truth <= high)
+        };
         self.0.iter().filter(holds).count() as f64 / self.0.len() as f64
     }
 
