@@ -421,8 +421,8 @@ impl Trial<'_, '_> {
         Ok(())
     }
 
-    /// A search goes beyond what the service carries on purpose, so what failed there voids nothing; having found no peak
-    /// does.
+    /// A search goes beyond what the service carries on purpose, so what failed there voids nothing; having found no
+    /// peak does.
     fn verify_peak(&mut self, load: LoadSummary, mut voids: Vec<String>) {
         let failed = load.checks.iter().filter(|check| !check.passed);
         let failed = failed.map(|check| format!("check '{}' failed beyond the peak: {}", check.name, check.detail));
