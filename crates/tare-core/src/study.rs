@@ -115,28 +115,11 @@ impl Study {
         let load = fields.require("load", problems);
         let load = load.and_then(|node| read_load(node, &operations, qos.as_ref(), problems));
         let (load, peak) = load.map_or((None, None), |(load, peak)| (Some(load), peak));
-        let mut times = fields.get("time").and_then(|node| Times::read(node, problems)).unwrap_or_default();
-        if let Some(span) = load.as_ref().and_then(LoadProfile::span) {
-            // Steps bring their own times.
-            (times.settle, times.measure) = (Duration::ZERO, span);
-        }
-        if let Some(peak) = &peak {
-            if arrangement != Arrangement::Blocks {
-                let place = fields.get("design").map_or(root.place, |node| node.place);
-                problems.add(place, "a peak is searched in blocks, each form by itself", "leave 'design' away");
-            }
-            (times.settle, times.measure) = (Duration::ZERO, peak.expected());
-        }
-        if arrangement != Arrangement::Blocks {
-            let place = fields.get("design").map_or(root.place, |node| node.place);
-            if origin == Some("host") {
-                let message = "forms that stand side by side have addresses of their own, which the loopback has not";
-                problems.add(place, message, "leave 'from: host' away");
-            }
-            if times.steady_within.is_some() {
-                let message = "only a form that has the machine to itself can settle until it is steady";
-                problems.add(place, message, "give 'settle' a time");
-            }
+        let times = read_times(&mut fields, load.as_ref(), peak.as_ref(), problems);
+        let beside = fields.get("design").filter(|_| arrangement != Arrangement::Blocks);
+        if let Some(node) = beside {
+            let asked = [peak.is_some(), origin == Some("host"), times.steady_within.is_some()];
+            check_beside(node.place, asked, problems);
         }
         let emulated_blocks = fields.integer("emulated_blocks", 0..=10_000, problems).unwrap_or(1) as u32;
         let forms = fields.require("forms", problems).map(|node| read_forms(node, catalog, problems));
@@ -188,6 +171,35 @@ impl Study {
             }
         }
     }
+}
+
+/// What forms that stand side by side cannot have: a search for the peak, load from the host, settling until steady.
+fn check_beside(place: Place, asked: [bool; 3], problems: &mut Problems) {
+    let rules = [
+        ("a peak is searched in blocks, each form by itself", "leave 'design' away"),
+        (
+            "forms that stand side by side have addresses of their own, which the loopback has not",
+            "leave 'from: host' away",
+        ),
+        ("only a form that has the machine to itself can settle until it is steady", "give 'settle' a time"),
+    ];
+    for ((message, hint), _) in rules.into_iter().zip(asked).filter(|(_, asked)| *asked) {
+        problems.add(place, message, hint);
+    }
+}
+
+/// The times of a trial. Steps and searches bring their own.
+fn read_times(
+    fields: &mut Fields,
+    load: Option<&LoadProfile>,
+    peak: Option<&PeakPlan>,
+    problems: &mut Problems,
+) -> Times {
+    let mut times = fields.get("time").and_then(|node| Times::read(node, problems)).unwrap_or_default();
+    if let Some(span) = load.and_then(LoadProfile::span).or_else(|| peak.map(PeakPlan::expected)) {
+        (times.settle, times.measure) = (Duration::ZERO, span);
+    }
+    times
 }
 
 /// How many blocks there are, what the run may take, and the precision at which it ends.

@@ -1,4 +1,5 @@
-//! Hosts that only write down what is asked of them, loads that come from nowhere, and a clock that only the test moves.
+//! Hosts that only write down what is asked of them, loads that come from nowhere, and a clock that only the test
+//! moves.
 
 #![allow(dead_code)] // each test needs another part of it
 

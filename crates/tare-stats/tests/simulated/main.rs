@@ -48,7 +48,7 @@ impl Outcome {
         self.experiments += 1.0;
         self.covered += f64::from(covered.all(|holds| holds));
         self.called += f64::from(forms.iter().any(|ratio| !interval(ratio).contains(1.0)));
-        self.verdict += f64::from(forms.iter().any(|ratio| said(ratio)));
+        self.verdict += f64::from(forms.iter().any(said));
         self.alarm += f64::from(metric.control_differs);
         let widths = forms.iter().map(|ratio| 0.5 * (interval(ratio).high / interval(ratio).low).ln());
         self.half_width += widths.sum::<f64>() / forms.len() as f64;
