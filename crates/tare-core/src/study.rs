@@ -130,6 +130,17 @@ impl Study {
             }
             (times.settle, times.measure) = (Duration::ZERO, peak.expected());
         }
+        if arrangement != Arrangement::Blocks {
+            let place = fields.get("design").map_or(root.place, |node| node.place);
+            if origin == Some("host") {
+                let message = "forms that stand side by side have addresses of their own, which the loopback has not";
+                problems.add(place, message, "leave 'from: host' away");
+            }
+            if times.steady_within.is_some() {
+                let message = "only a form that has the machine to itself can settle until it is steady";
+                problems.add(place, message, "give 'settle' a time");
+            }
+        }
         let emulated_blocks = fields.integer("emulated_blocks", 0..=10_000, problems).unwrap_or(1) as u32;
         let forms = fields.require("forms", problems).map(|node| read_forms(node, catalog, problems));
         let forms = forms.unwrap_or_default();
@@ -417,7 +428,7 @@ load:
 
     #[test]
     fn a_study_may_end_by_itself_and_settle_until_steady() {
-        let text = "study: s\nworkload: toy\nload: {closed: {}}\nforms: {plain: []}\ndesign: alternate\n\
+        let text = "study: s\nworkload: toy\nload: {closed: {}}\nforms: {plain: []}\n\
                     until: {half_width: 2%, at_most: 20m}\ntime: {settle: {until: steady, at_most: 30s}}\n";
         let (study, _) = read(text).unwrap();
         let seconds = Duration::from_secs;
@@ -427,9 +438,11 @@ load:
         let text = text.replace("until: {half_width: 2%", "repeat: 5\nat_most: 3m\nuntil: {half_width: 200%");
         let found = read(&text).unwrap_err().join("\n");
         assert!(found.contains("no interval is that"), "{found}");
-        let text = text.replace("200%", "2%").replace("at_most: 30s", "at_most: 1s");
+        let text = text.replace("200%", "2%").replace("at_most: 30s", "at_most: 1s") + "design: duet\nfrom: host\n";
         let found = read(&text).unwrap_err().join("\n");
-        for wanted in ["either 'repeat' or 'until'", "write it once", "ends before it begins"] {
+        for wanted in
+            ["either 'repeat' or 'until'", "write it once", "ends before it begins", "side by side", "to itself"]
+        {
             assert!(found.contains(wanted), "{wanted} is missing in:\n{found}");
         }
     }

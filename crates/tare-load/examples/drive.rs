@@ -1,7 +1,33 @@
-//! The load process by itself: `cargo run --release -p tare-load --example drive < plan.json`.
+//! The load process by itself: `cargo run --release -p tare-load --example drive < plan.json`. A plan holds a protocol's
+//! options as they are written down once read: `... --example drive options PROTOCOL < options.yaml` writes them.
 
+use std::io::Read;
 use std::process::ExitCode;
+use tare_core::config::{Problems, parse};
+use tare_load::PROTOCOLS;
 
 fn main() -> ExitCode {
-    tare_load::serve(std::io::stdin(), std::io::stdout())
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    match words.iter().map(String::as_str).collect::<Vec<_>>()[..] {
+        ["options", protocol] => options(protocol),
+        _ => tare_load::serve(std::io::stdin(), std::io::stdout()),
+    }
+}
+
+fn options(protocol: &str) -> ExitCode {
+    let mut text = String::new();
+    let Some(row) = PROTOCOLS.iter().find(|row| row.name == protocol) else { return ExitCode::FAILURE };
+    if std::io::stdin().read_to_string(&mut text).is_err() {
+        return ExitCode::FAILURE;
+    }
+    let mut problems = Problems::new("options", &text);
+    let read = parse(&text, &mut problems).and_then(|node| (row.options)(&node, &mut problems));
+    problems.into_vec().iter().for_each(|problem| eprintln!("{problem}"));
+    match read {
+        Some(options) => {
+            println!("{options}");
+            ExitCode::SUCCESS
+        }
+        None => ExitCode::FAILURE,
+    }
 }

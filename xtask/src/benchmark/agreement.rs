@@ -30,10 +30,12 @@ pub(super) fn run(shop: &mut Workshop, report: &mut Report) -> Result<()> {
          tool is the limit it is not.",
     );
     for (title, server, ask, connections, expected) in CASES {
+        if !shop.wants(title) {
+            continue;
+        }
         let server = shop.server(*server)?;
         let (port, seconds) = (server.port, if shop.quick { 1.0 } else { 3.0 });
-        let job =
-            Job { ask: *ask, port, connections: *connections, pipeline: 1, seconds, rate: None, expected: *expected };
+        let job = shop.prepared(Job::new(*ask, port, *connections, seconds, *expected))?;
         let mut tools = shop.tools.able(&job);
         // Without times there is nothing to agree on.
         tools.retain(|tool| tool.name != super::tool::FLOOR);

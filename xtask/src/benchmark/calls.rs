@@ -24,8 +24,7 @@ pub(super) fn count(shop: &mut Workshop, report: &mut Report) -> Result<()> {
     {
         let server = shop.server(kind)?;
         let (port, seconds) = (server.port, if shop.quick { 1.0 } else { 3.0 });
-        let job = Job { ask, port, connections: 10, pipeline: 1, seconds, rate: None, expected: 3e3 };
-        shop.populate(&job)?;
+        let job = shop.prepared(Job::new(ask, port, 10, seconds, 3e3))?;
         for tool in shop.tools.able(&job) {
             match counted(shop, tool, &job) {
                 Ok((count, list)) => rows.push(vec![name.to_owned(), tool.name.to_owned(), figure(count), list]),

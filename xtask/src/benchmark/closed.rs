@@ -44,7 +44,7 @@ pub(super) fn run(shop: &mut Workshop, report: &mut Report) -> Result<()> {
          a second over the tool's. A tool that shares the machine with a server of its own speed costs less by \
          operation when the server is slower, since replies then come in larger crowds: hence ratios and not figures.",
     );
-    for case in CASES {
+    for case in CASES.iter().filter(|case| shop.wants(case.title)).collect::<Vec<_>>() {
         if let Err(error) = compare(shop, report, case) {
             report.say(&format!("**{}** could not be compared: {error:#}", case.title));
         }
@@ -54,16 +54,9 @@ pub(super) fn run(shop: &mut Workshop, report: &mut Report) -> Result<()> {
 
 fn compare(shop: &mut Workshop, report: &mut Report, case: &Case) -> Result<()> {
     let server = shop.server(case.server)?;
-    let job = Job {
-        ask: case.ask,
-        port: server.port,
-        connections: case.connections,
-        pipeline: case.pipeline,
-        seconds: if shop.quick { 1.0 } else { 3.0 },
-        rate: None,
-        expected: case.expected,
-    };
-    shop.populate(&job)?;
+    let seconds = if shop.quick { 1.0 } else { 3.0 };
+    let job = Job::new(case.ask, server.port, case.connections, seconds, case.expected);
+    let job = shop.prepared(Job { pipeline: case.pipeline, ..job })?;
     let tools = shop.tools.able(&job);
     let rounds = shop.rounds(3, 7);
     let entries = shop.rounds_of(&tools, &job, rounds);

@@ -56,7 +56,7 @@ pub(super) fn run(shop: &mut Workshop, report: &mut Report) -> Result<()> {
     );
     for (title, random) in [("200 ms every 2 s", false), ("50 to 350 ms at random", true)] {
         let (mut rows, mut failed) = (Vec::new(), Vec::new());
-        for case in CASES {
+        for case in CASES.iter().filter(|case| shop.wants(case.name)).collect::<Vec<_>>() {
             match measure(shop, case, random, &mut failed) {
                 Ok(measured) => rows.extend(measured),
                 Err(error) => failed.push(format!("{}: {}", case.name, brief(&error))),
@@ -72,16 +72,9 @@ pub(super) fn run(shop: &mut Workshop, report: &mut Report) -> Result<()> {
 
 fn measure(shop: &mut Workshop, case: &Case, random: bool, failed: &mut Vec<String>) -> Result<Vec<Vec<String>>> {
     let server = shop.server(case.server)?;
-    let job = Job {
-        ask: case.ask,
-        port: server.port,
-        connections: case.connections,
-        pipeline: 1,
-        seconds: if shop.quick { 8.0 } else { 16.0 },
-        rate: Some(case.rate),
-        expected: case.rate,
-    };
-    shop.populate(&job)?;
+    let seconds = if shop.quick { 8.0 } else { 16.0 };
+    let job = Job::new(case.ask, server.port, case.connections, seconds, case.rate);
+    let job = shop.prepared(Job { rate: Some(case.rate), ..job })?;
     let tools = shop.tools.able(&job);
     let mut results: Vec<Vec<(Outcome, Times)>> = tools.iter().map(|_| Vec::new()).collect();
     let mut rows = Vec::new();

@@ -42,6 +42,9 @@ pub(crate) struct Options {
     /// Only comparisons whose name begins like this; may be given several times.
     #[arg(long)]
     only: Vec<String>,
+    /// Only cases whose title contains this.
+    #[arg(long)]
+    case: Option<String>,
     /// How many rounds.
     #[arg(long)]
     rounds: Option<u32>,
@@ -71,7 +74,8 @@ const PARTS: &[Part] = &[
 /// Carries out what was asked for and prints its tables. Whether every part went well.
 pub(crate) fn run(root: &Path, comparison: Comparison) -> Result<bool> {
     let Comparison::Load(options) = comparison;
-    ensure!(!options.write || options.only.is_empty(), "BENCHMARKS.md is written whole: leave out --only or --write");
+    let whole = options.only.is_empty() && options.case.is_none();
+    ensure!(!options.write || whole, "BENCHMARKS.md is written whole: leave out --write, or --only and --case");
     let mut shop = Workshop::open(root, &options)?;
     let mut report = Report::new(&shop);
     let mut well = true;

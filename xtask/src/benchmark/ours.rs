@@ -62,48 +62,47 @@ fn read_floor(finished: &Finished, _job: &Job) -> Result<Said> {
 }
 
 fn tare(job: &Job) -> Option<Typed> {
-    let (protocol, options) = protocol_of(job.ask)?;
     let profile = match job.rate {
         None => json!({"closed": {"connections": job.connections, "pipeline": job.pipeline}}),
         Some(rate) => json!({"open": {
             "rate": rate, "arrivals": "constant", "connections": job.connections, "in_flight": 100_000,
         }}),
     };
-    Some(Typed { arguments: Vec::new(), input: plan(protocol, options, "run", profile, job).to_string() })
+    let (protocol, _) = protocol_of(job.ask);
+    Some(Typed { arguments: Vec::new(), input: plan(protocol, "run", profile, job).to_string() })
 }
 
-/// The plan that has Tare write the data set that a job needs.
+/// The plan that has Tare write the data set that a job needs, if it needs one of Tare.
 pub(super) fn populate(job: &Job) -> Option<String> {
-    let (protocol, options) = protocol_of(job.ask)?;
+    let Ask::Redis { .. } = job.ask else { return None };
     let profile = json!({"closed": {"connections": 1, "pipeline": 1}});
-    Some(plan(protocol, options, "populate", profile, job).to_string())
+    Some(plan("redis", "populate", profile, job).to_string())
 }
 
-fn protocol_of(ask: Ask) -> Option<(&'static str, Value)> {
+/// The protocol, and its options as in a workload file.
+pub(super) fn protocol_of(ask: Ask) -> (&'static str, String) {
     match ask {
+        // The server's counts cannot be checked: other tools leave keys.
         Ask::Redis { set, get } => {
-            let mut mix = json!({});
-            [("set", set), ("get", get)].iter().filter(|(_, weight)| *weight > 0).for_each(|(name, weight)| {
-                mix[*name] = json!(weight);
-            });
-            let options = json!({"mix": mix, "value_bytes": 3, "keys": KEYS, "populate": KEYS, "verify": false});
-            Some(("redis", options))
+            ("redis", format!("{{mix: {{set: {set}, get: {get}}}, value_bytes: 3, keys: {KEYS}, verify: false}}\n"))
         }
-        Ask::Http => {
-            let request = json!({
-                "name": "GET /file", "method": "GET", "path": "/file", "body": "", "headers": {}, "weight": 1,
-                "status": 200, "contains": null,
-            });
-            Some(("http", json!({"requests": [request]})))
+        Ask::Http => ("http", "requests:\n- {path: /file, status: 200}\n".to_owned()),
+        Ask::Sql => {
+            let accounts = super::servers::ACCOUNTS;
+            let sql = "SELECT abalance FROM pgbench_accounts WHERE aid = ${aid}";
+            let feeds = format!("feeds: {{aid: {{uniform: {{from: 1, to: {accounts}}}}}}}");
+            (
+                "postgres",
+                format!("{feeds}\noperations:\n  select:\n    script:\n    - sql: {sql}\n      expect: {{rows: 1}}\n"),
+            )
         }
-        Ask::Sql => None,
     }
 }
 
-/// A plan as the load process reads it: `docs` of `tare_core::load::LoadPlan`.
-pub(super) fn plan(protocol: &str, options: Value, task: &str, profile: Value, job: &Job) -> Value {
+/// A plan as the load process reads it: `tare_core::load::LoadPlan`.
+pub(super) fn plan(protocol: &str, task: &str, profile: Value, job: &Job) -> Value {
     json!({
-        "task": task, "protocol": protocol, "options": options, "endpoint": job.endpoint(), "profile": profile,
+        "task": task, "protocol": protocol, "options": job.options, "endpoint": job.endpoint(), "profile": profile,
         "settle": span(0.0), "measure": span(job.seconds), "timeout": span(10.0), "seed": 1,
         "cpus": CLIENT_CPU.to_string(),
     })

@@ -45,8 +45,7 @@ mod tests {
                       \"SET\",\"80000.00\",\"0.337\",\"0.096\",\"0.319\",\"0.463\",\"0.711\",\"3.975\"\n";
         let finished = Finished { stdout: stdout.to_owned(), ..Finished::default() };
         let ask = Ask::Redis { set: 1, get: 0 };
-        let (connections, pipeline, rate) = (50, 1, None);
-        let job = Job { ask, port: 1, connections, pipeline, seconds: 2.0, rate, expected: 80_000.0 };
+        let job = Job::new(ask, 1, 50, 2.0, 80_000.0);
         let said = read_redis_benchmark(&finished, &job).unwrap();
         assert_eq!((said.operations, said.seconds, said.times.p99), (160_000.0, 2.0, 711.0));
         assert!((REDIS_BENCHMARK.ask)(&Job { ask: Ask::Redis { set: 1, get: 3 }, ..job }).is_none());

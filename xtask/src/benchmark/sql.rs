@@ -139,9 +139,7 @@ mod tests {
                     transactions:                        100    (50.00 per sec.)\n total time:      2.0s\n\
                     \x20 avg:   0.4\n  max:   21.0\n";
         let finished = Finished { stdout: text.to_owned(), ..Finished::default() };
-        let ask = Ask::Sql;
-        let (connections, pipeline, rate) = (1, 1, None);
-        let job = Job { ask, port: 1, connections, pipeline, seconds: 2.0, rate, expected: 1.0 };
+        let job = Job::new(Ask::Sql, 1, 1, 2.0, 1.0);
         let said = read_sysbench(&finished, &job).unwrap();
         assert_eq!((said.times.p50, said.times.p99, said.times.max), (100.0, 1000.0, 21_000.0));
         assert_eq!((said.operations, said.seconds), (100.0, 2.0));

@@ -3,6 +3,7 @@
 use super::process::{CLIENT_CPU, Finished, find, pinned, run};
 use super::{http, ours, redis, sql};
 use anyhow::{Context, Result, ensure};
+use serde_json::Value;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -33,9 +34,16 @@ pub(super) struct Job {
     pub(super) rate: Option<f64>,
     /// Operations a second that may be expected, for tools that count operations instead of seconds.
     pub(super) expected: f64,
+    /// The same for Tare: its protocol's options, as they are written down once read.
+    pub(super) options: Value,
 }
 
 impl Job {
+    /// As fast as it goes, or at a rate; without Tare's options.
+    pub(super) fn new(ask: Ask, port: u16, connections: u32, seconds: f64, expected: f64) -> Job {
+        Job { ask, port, connections, pipeline: 1, seconds, rate: None, expected, options: Value::Null }
+    }
+
     /// `127.0.0.1:PORT`.
     pub(super) fn endpoint(&self) -> String {
         format!("127.0.0.1:{}", self.port)

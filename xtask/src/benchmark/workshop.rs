@@ -22,6 +22,7 @@ pub(super) struct Workshop {
     pub(super) tools: Toolbox,
     /// How many rounds, if it was said.
     rounds: Option<u32>,
+    case: Option<String>,
     pub(super) quick: bool,
     folder: PathBuf,
     servers: u32,
@@ -51,6 +52,7 @@ impl Workshop {
         Ok(Workshop {
             tools: Toolbox::open(ours),
             rounds: options.rounds,
+            case: options.case.clone(),
             quick: options.quick,
             folder,
             servers: 0,
@@ -62,6 +64,11 @@ impl Workshop {
     /// The command line that this is.
     pub(super) fn command(&self) -> &str {
         &self.command
+    }
+
+    /// Whether a case with this title was asked for.
+    pub(super) fn wants(&self, title: &str) -> bool {
+        self.case.as_deref().is_none_or(|case| title.contains(case))
     }
 
     /// How many rounds: what was said, else one of these two.
@@ -83,15 +90,20 @@ impl Workshop {
         Server::start(kind, &self.folder.join(format!("server-{}", self.servers)))
     }
 
-    /// Has Tare write the data set of a job, if there is one.
+    /// A job with Tare's options, and the data set written that it needs.
     ///
     /// # Errors
-    /// When that fails.
-    pub(super) fn populate(&self, job: &Job) -> Result<()> {
-        let Some(plan) = ours::populate(job) else { return Ok(()) };
+    /// When Tare does not take its options or cannot write the data set.
+    pub(super) fn prepared(&self, job: Job) -> Result<Job> {
         let program = self.tools.program(&ours::TARE).context("Tare's load process was not built")?;
-        let finished = run(&mut Command::new(program), &plan, Duration::from_secs(60))?;
-        ours::summary(&finished).map(|_| ())
+        let limit = Duration::from_secs(60);
+        let (protocol, options) = ours::protocol_of(job.ask);
+        let finished = run(Command::new(program).args(["options", protocol]), &options, limit)?;
+        let job = Job { options: serde_json::from_str(&finished.stdout)?, ..job };
+        if let Some(plan) = ours::populate(&job) {
+            ours::summary(&run(&mut Command::new(program), &plan, limit)?)?;
+        }
+        Ok(job)
     }
 
     /// All items in an order that was not used before.

@@ -148,6 +148,10 @@ impl<P: Protocol> Worker<'_, P> {
                         return false;
                     }
                 }
+                Step::Reopen => {
+                    self.renew(index);
+                    return false;
+                }
                 Step::Broken(failure) => {
                     self.fail(index, failure);
                     return false;
@@ -170,12 +174,26 @@ impl<P: Protocol> Worker<'_, P> {
         outgoing.clear();
     }
 
+    /// The peer ends the connection amid an operation that goes on: it is made anew, and keeps operation and session.
+    #[cold]
+    fn renew(&mut self, index: usize) {
+        let connection = &mut self.connections[index];
+        let session = std::mem::replace(&mut connection.session, self.protocol.session());
+        connection.close(0, session);
+        self.up -= 1;
+        self.alive_ns = clock::monotonic_ns();
+        self.down.push(index);
+    }
+
     /// The peer closed the connection.
     fn ended(&mut self, index: usize, now_ns: u64) {
         let connection = &mut self.connections[index];
         let flight = connection.flights.front().copied();
         let user = flight.map(|flight| &mut self.users[flight.user as usize]);
         let reply = flight.zip(user).and_then(|(f, user)| self.protocol.closed(&mut connection.session, user, &f));
+        if reply.is_none() && self.protocol.goes_on(&connection.session) {
+            return self.renew(index);
+        }
         let orderly = reply.is_some();
         if let (Some(flight), Some(reply)) = (flight, reply) {
             connection.flights.pop_front();

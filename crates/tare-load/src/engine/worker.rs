@@ -254,7 +254,10 @@ impl<'a, P: Protocol> Worker<'a, P> {
             let connection = &self.connections[index];
             let since_ns = match connection.state {
                 State::Up => connection.flights.front().map(|flight| flight.start_ns),
-                State::Connecting(since_ns) | State::Greeting(since_ns) => Some(since_ns),
+                // An operation may have begun on the connection before this one.
+                State::Connecting(since_ns) | State::Greeting(since_ns) => {
+                    Some(connection.flights.front().map_or(since_ns, |flight| flight.start_ns))
+                }
                 State::Down(_) => None,
             };
             if since_ns.is_some_and(|since_ns| now_ns.saturating_sub(since_ns) > timeout_ns) {

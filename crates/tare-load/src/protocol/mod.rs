@@ -17,6 +17,7 @@ mod postgres;
 mod redis;
 mod sql;
 mod tcp;
+mod tls;
 
 #[cfg(any(test, fuzzing))]
 pub(crate) use http::chew as chew_http;
@@ -136,6 +137,9 @@ pub(crate) enum Step {
         /// Whether the peer announced to close the connection after it.
         last: bool,
     },
+    /// All bytes were taken and the reply is complete, but the operation is not, and the peer ends the connection: it goes
+    /// on over a new one, with [`Protocol::resume`].
+    Reopen,
     /// This cannot become a reply; the connection is of no use any more.
     Broken(Failure),
 }
@@ -262,6 +266,15 @@ pub(crate) trait Protocol: Sync + Sized {
     fn closed(&self, _session: &mut Self::Session, _user: &mut Self::User, _flight: &Flight) -> Option<Reply> {
         None
     }
+
+    /// Whether an operation, whose connection has just been closed by the peer, goes on over a new one.
+    fn goes_on(&self, _session: &Self::Session) -> bool {
+        false
+    }
+
+    /// A new connection stands, greeted with the session of the old one, for an operation that goes on: appends its next
+    /// request.
+    fn resume(&self, _session: &mut Self::Session, _out: &mut Vec<u8>) {}
 
     /// Sees whether the service answers: one operation, unless the protocol has something better.
     ///

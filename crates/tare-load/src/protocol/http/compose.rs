@@ -31,7 +31,7 @@ impl Http {
             }
             return Ok(());
         }
-        let path = self.write_path(&ask.path, user, trip);
+        let path = self.write_path(ask, user, trip);
         let request = self.write(ask, Some(&ask.method), user, &trip.path, b"", out);
         path.and(request)
     }
@@ -74,22 +74,28 @@ impl Http {
         }
     }
 
-    /// Writes a path with its values into the trip. A path that is one captured value is a link: it is taken as it is,
-    /// and may be relative to what was asked for before, or a whole URL of this host.
-    fn write_path(&self, path: &Template, user: &mut User, trip: &mut Trip) -> Result<(), Failure> {
-        let memory = self.memory(user);
+    /// Writes a path with its values into the trip. A value that a path begins with is a link: it is taken as it is, and
+    /// may be relative to what was asked for before, or a whole URL of this host.
+    fn write_path(&self, ask: &Ask, user: &mut User, trip: &mut Trip) -> Result<(), Failure> {
+        let (values, feeds) = (&self.memory(user).values, &self.program.feeds);
         let before = std::mem::take(&mut trip.path);
-        let link = path.only().is_some();
-        let escape = if link { Escape::None } else { Escape::Url };
-        let complete = path.write(&memory.values, &self.program.feeds, escape, &mut trip.path);
-        if link {
-            let led = redirect::resolve(&trip.path, &before, self.tls.is_some(), &self.program.hosts);
-            let led = led.filter(|path| path.starts_with(b"/"));
-            let found = led.is_some();
-            trip.path = led.unwrap_or_else(|| b"/".to_vec());
-            return if complete && found { Ok(()) } else { Err(unset_or(complete, Failure::Redirect)) };
+        let mut complete = true;
+        if let Some(link) = &ask.link {
+            complete &= link.write(values, feeds, Escape::None, &mut trip.path);
         }
-        if complete { Ok(()) } else { Err(Failure::Unset) }
+        complete &= ask.path.write(values, feeds, Escape::Url, &mut trip.path);
+        let mut found = true;
+        if ask.link.is_some() {
+            let path = redirect::resolve(&trip.path, &before, self.tls.is_some(), &self.program.hosts);
+            let path = path.filter(|path| path.starts_with(b"/"));
+            found = path.is_some();
+            trip.path = path.unwrap_or_else(|| b"/".to_vec());
+        }
+        match (complete, found) {
+            (false, _) => Err(Failure::Unset),
+            (true, false) => Err(Failure::Redirect),
+            (true, true) => Ok(()),
+        }
     }
 
     /// Writes a path of an embedded resource.
@@ -150,8 +156,4 @@ impl Http {
             memory.jar.write(without_query(path), self.tls.is_some(), now_s, out);
         }
     }
-}
-
-fn unset_or(complete: bool, otherwise: Failure) -> Failure {
-    if complete { otherwise } else { Failure::Unset }
 }

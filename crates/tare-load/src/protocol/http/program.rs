@@ -28,6 +28,9 @@ pub(super) struct Ask {
     pub name: String,
     pub method: String,
     pub is_head: bool,
+    /// The value that the path begins with, if it does: a link that was captured.
+    pub link: Option<Template>,
+    /// The path, or what follows the link.
     pub path: Template,
     pub headers: Vec<HeaderLine>,
     pub carried: Option<Carried>,
@@ -230,11 +233,12 @@ impl Compiler<'_> {
         let finds = embedded.iter().any(|found| matches!(found, Found::Find(..)));
         let keeps = captures.iter().any(body) || finds || judge.needs_body();
         let reads = keeps || !judge.needles.is_empty();
-        let path = self.template(&request.path)?;
+        let (link, path) = self.path(&request.path)?;
         let mut ask = Ask {
             name: request.name.clone(),
             method: request.method.clone(),
             is_head: request.method == "HEAD",
+            link,
             path,
             headers,
             carried,
@@ -256,6 +260,14 @@ impl Compiler<'_> {
         Ok(ask)
     }
 
+    /// The value that a path begins with, and the rest of it.
+    fn path(&self, text: &str) -> Result<(Option<Template>, Template), String> {
+        match text.split_once('}').filter(|_| text.starts_with("${")) {
+            Some((link, rest)) => Ok((Some(self.template(&format!("{link}}}"))?), self.template(rest)?)),
+            None => Ok((None, self.template(text)?)),
+        }
+    }
+
     /// How embedded resources are asked for: like a page, without what belongs to it alone.
     fn embedded(&self) -> Result<Ask, String> {
         let judge = Judge { status: vec![(200, 200)], ..Judge::default() };
@@ -263,6 +275,7 @@ impl Compiler<'_> {
             name: "embedded".to_owned(),
             method: "GET".to_owned(),
             is_head: false,
+            link: None,
             path: Template::default(),
             headers: self.headers(&Headers::new(), None)?,
             carried: None,
@@ -366,6 +379,7 @@ impl Ask {
         let texts = self.judge.texts.iter().map(|(text, _)| text);
         let json = self.judge.json.iter().filter_map(|(_, text)| text.as_ref());
         std::iter::once(&self.path)
+            .chain(&self.link)
             .chain(headers)
             .chain(self.carried.as_ref().map(|carried| &carried.content))
             .chain(embedded)
@@ -379,7 +393,7 @@ impl Ask {
     }
 
     fn write_whole(&self) -> Option<Whole> {
-        let path = self.path.fixed()?;
+        let path = self.path.fixed().filter(|_| self.link.is_none())?;
         let mut bytes = [self.method.as_bytes(), b" ", path, b" HTTP/1.1\r\n"].concat();
         for line in &self.headers {
             let HeaderLine::Fixed(lines) = line else { return None };

@@ -59,7 +59,7 @@ impl Receiver for Reading<'_> {
                 self.seen.follow = false;
                 self.wrong(Failure::Redirect);
             }
-        } else if !asked.judge.accepts(status) && !(status == 304 && self.phase == Phase::Embedded(true)) {
+        } else if !(asked.judge.accepts(status) || status == 304 && self.phase == Phase::Embedded(true)) {
             self.wrong(if status >= 400 { Failure::ErrorReply } else { Failure::WrongReply });
         }
         if !embedded && !self.seen.follow {

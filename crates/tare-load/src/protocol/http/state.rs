@@ -5,7 +5,7 @@ use super::cookies::Jar;
 use super::frame::Frame;
 use super::inflate::{Coding, Inflate};
 use super::program::Ask;
-use super::tls::Channel;
+use crate::protocol::tls::Channel;
 use crate::script::Values;
 use std::collections::HashSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -102,6 +102,8 @@ pub(super) struct Session {
     pub phase: Phase,
     pub seen: Seen,
     pub trip: Trip,
+    /// A request that is to be sent over a new connection.
+    pub left: Vec<u8>,
 }
 
 /// What was seen of a reply.

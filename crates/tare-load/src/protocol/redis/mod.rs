@@ -85,7 +85,7 @@ impl Protocol for Redis {
             Step::More => Ok(Greeting::Wait),
             Step::Done { used, reply: Reply::Right, .. } if used == bytes.len() => Ok(Greeting::Ready),
             Step::Done { reply: Reply::Wrong(failure), .. } | Step::Broken(failure) => Err(failure),
-            Step::Done { .. } => Err(Failure::Garbage),
+            Step::Done { .. } | Step::Reopen => Err(Failure::Garbage),
         }
     }
 

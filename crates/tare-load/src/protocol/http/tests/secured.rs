@@ -4,7 +4,7 @@ use super::*;
 use crate::protocol::Greeting;
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
 use rustls::crypto::ring;
-use rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
 use rustls::version::{TLS12, TLS13};
 use rustls::{ServerConfig, ServerConnection, SupportedProtocolVersion};
 use std::io::{Read as _, Write as _};
@@ -23,15 +23,24 @@ impl Shop {
         let issuer = CertifiedIssuer::self_signed(authority, KeyPair::generate().unwrap()).unwrap();
         let key = KeyPair::generate().unwrap();
         let leaf = CertificateParams::new(vec!["shop.test".to_owned()]).unwrap().signed_by(&key, &issuer).unwrap();
+        Shop::of(versions, leaf.der().clone(), &key, &issuer.pem())
+    }
+
+    fn of(
+        versions: &[&'static SupportedProtocolVersion],
+        certificate: CertificateDer<'static>,
+        key: &KeyPair,
+        trusted: &str,
+    ) -> Shop {
         let key = PrivateKeyDer::from(PrivatePkcs8KeyDer::from(key.serialize_der()));
         let config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
             .with_protocol_versions(versions)
             .unwrap()
             .with_no_client_auth()
-            .with_single_cert(vec![leaf.der().clone()], key)
+            .with_single_cert(vec![certificate], key)
             .unwrap();
         let mut file = tempfile::NamedTempFile::new().unwrap();
-        file.write_all(issuer.pem().as_bytes()).unwrap();
+        file.write_all(trusted.as_bytes()).unwrap();
         Shop { config: Arc::new(config), authority: file }
     }
 
@@ -151,6 +160,14 @@ fn certificates_are_verified_unless_told_otherwise() {
     assert_eq!(shake("{verify: FILE, name: other.test}", &shop), Some(Failure::Certificate));
     assert_eq!(shake("{verify: FILE}", &shop), Some(Failure::Certificate));
     assert_eq!(shake("{verify: false, name: other.test}", &other), None);
+    // A server that has signed for itself, as labs have: it is trusted when it is named.
+    let mut own = CertificateParams::new(vec!["shop.test".to_owned()]).unwrap();
+    own.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    let own = CertifiedIssuer::self_signed(own, KeyPair::generate().unwrap()).unwrap();
+    let alone = Shop::of(&[&TLS13], own.der().clone(), own.key(), &own.pem());
+    let http = alone.http("{verify: FILE, name: shop.test}");
+    assert_eq!(Wire::shake(&alone, &http, 1000).err(), None);
+    assert_eq!(Wire::shake(&alone, &shop.http("{verify: FILE}"), 1000).err(), Some(Failure::Certificate));
 }
 
 #[test]

@@ -1,7 +1,10 @@
 //! TLS as a transformer of bytes: what comes from the socket goes in, what goes to the socket comes out.
 
-use super::super::Failure;
-use super::options::{TlsOptions, Trust};
+mod options;
+
+pub(super) use options::{TlsOptions, Trust, read_tls};
+
+use super::Failure;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::client::{Resumption, WebPkiServerVerifier};
 use rustls::crypto::{CryptoProvider, ring, verify_tls12_signature, verify_tls13_signature};
@@ -34,11 +37,11 @@ pub(super) struct Tls {
 }
 
 impl Tls {
-    /// Reads what is trusted.
+    /// Reads what is trusted. `protocols` are offered to the server (ALPN).
     ///
     /// # Errors
     /// When the certificates to trust cannot be read.
-    pub(super) fn new(options: &TlsOptions, endpoint: SocketAddr) -> Result<Tls, Fault> {
+    pub(super) fn new(options: &TlsOptions, endpoint: SocketAddr, protocols: &[&[u8]]) -> Result<Tls, Fault> {
         let provider = Arc::new(ring::default_provider());
         let versions: &[_] = match options.version.as_deref() {
             Some("1.2") => &[&rustls::version::TLS12],
@@ -53,15 +56,15 @@ impl Tls {
                 builder.dangerous().with_custom_certificate_verifier(Arc::new(Anybody(Arc::clone(&provider))))
             }
             trust => {
-                let roots = Arc::new(read_roots(trust)?);
-                let verifier = WebPkiServerVerifier::builder_with_provider(roots, provider)
+                let (roots, known) = read_roots(trust)?;
+                let verifier = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider)
                     .build()
                     .doing("trust these certificates")?;
-                builder.with_webpki_verifier(verifier)
+                builder.dangerous().with_custom_certificate_verifier(Arc::new(Chosen { verifier, known }))
             }
         };
         let mut config = builder.with_no_client_auth();
-        config.alpn_protocols = vec![b"http/1.1".to_vec()];
+        config.alpn_protocols = protocols.iter().map(|name| name.to_vec()).collect();
         if !options.resume {
             config.resumption = Resumption::disabled();
         }
@@ -214,40 +217,92 @@ fn failure_of(error: &Error) -> Failure {
     }
 }
 
-fn read_roots(trust: &Trust) -> Result<RootCertStore, Fault> {
-    let mut roots = RootCertStore::empty();
-    match trust {
+type Certificates = Vec<CertificateDer<'static>>;
+
+/// Whose signatures are trusted, and which certificates were named one by one.
+fn read_roots(trust: &Trust) -> Result<(RootCertStore, Certificates), Fault> {
+    let (reading, certificates): (String, Vec<_>) = match trust {
         Trust::Pem(text) => {
-            for certificate in CertificateDer::pem_slice_iter(text.as_bytes()) {
-                roots.add(certificate.doing("read a trusted certificate")?).doing("trust a certificate")?;
-            }
+            let certificates = CertificateDer::pem_slice_iter(text.as_bytes()).collect();
+            ("read the trusted certificates".to_owned(), certificates)
         }
-        Trust::File(path) => add_file(path, true, &mut roots)?,
+        Trust::File(path) => read_file(path)?,
         Trust::System | Trust::Nothing => {
             let path = SYSTEM_ROOTS.iter().map(Path::new).find(|path| path.exists()).ok_or_else(|| {
                 Fault::new("this machine has no file of trusted certificates")
                     .remedy("install ca-certificates, or name a PEM file under 'tls: {verify: ...}'")
             })?;
-            // It holds a few that are too strange to be read.
-            add_file(path, false, &mut roots)?;
+            read_file(path)?
         }
-    }
-    Ok(roots)
-}
-
-/// Adds the certificates of a file; whether all of them must be right.
-fn add_file(path: &Path, all: bool, roots: &mut RootCertStore) -> Result<(), Fault> {
-    let reading = format!("read the trusted certificates in {}", path.display());
-    for certificate in CertificateDer::pem_file_iter(path).doing(&reading)? {
-        let added = roots.add(certificate.doing(&reading)?);
-        if all {
+    };
+    let certificates = certificates.into_iter().collect::<Result<Certificates, _>>().doing(&reading)?;
+    let mut roots = RootCertStore::empty();
+    let named = matches!(trust, Trust::Pem(_) | Trust::File(_));
+    for certificate in &certificates {
+        let added = roots.add(certificate.clone());
+        // A machine's file holds a few that are too strange to be used.
+        if named {
             added.doing(&reading)?;
         }
     }
     if roots.is_empty() {
-        return Err(Fault::new(format!("{} holds no certificate", path.display())).remedy("give a file in PEM form"));
+        return Err(Fault::new(format!("could not {reading}: there is none")).remedy("give a file in PEM form"));
     }
-    Ok(())
+    Ok((roots, if named { certificates } else { Vec::new() }))
+}
+
+type Read = Result<CertificateDer<'static>, rustls::pki_types::pem::Error>;
+
+fn read_file(path: &Path) -> Result<(String, Vec<Read>), Fault> {
+    let reading = format!("read the trusted certificates in {}", path.display());
+    let certificates = CertificateDer::pem_file_iter(path).doing(&reading)?.collect();
+    Ok((reading, certificates))
+}
+
+/// Trusts as the web does, and besides it the very certificates that were named: one that a server has signed for itself
+/// is no authority's.
+#[derive(Debug)]
+struct Chosen {
+    verifier: Arc<WebPkiServerVerifier>,
+    known: Certificates,
+}
+
+impl ServerCertVerifier for Chosen {
+    fn verify_server_cert(
+        &self,
+        end_entity: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        server_name: &ServerName<'_>,
+        ocsp_response: &[u8],
+        now: UnixTime,
+    ) -> Result<ServerCertVerified, Error> {
+        if self.known.contains(end_entity) {
+            return Ok(ServerCertVerified::assertion());
+        }
+        self.verifier.verify_server_cert(end_entity, intermediates, server_name, ocsp_response, now)
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        dss: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        self.verifier.verify_tls12_signature(message, cert, dss)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        dss: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        self.verifier.verify_tls13_signature(message, cert, dss)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.verifier.supported_verify_schemes()
+    }
 }
 
 /// Trusts whoever answers, for a lab. Signatures are still checked, so that a handshake costs what it costs elsewhere.

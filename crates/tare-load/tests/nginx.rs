@@ -1,0 +1,198 @@
+//! The protocol `http` against a real server: nginx, where it is installed.
+
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+use tare_core::config::{Problems, parse};
+use tare_core::load::{LoadLine, LoadPlan, LoadSummary};
+use tare_load::PROTOCOLS;
+use tempfile::TempDir;
+
+/// A server on two free ports, plain and secured; it ends with the test.
+struct Nginx {
+    child: Child,
+    plain: SocketAddr,
+    secured: SocketAddr,
+    folder: TempDir,
+}
+
+impl Drop for Nginx {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn free_address() -> SocketAddr {
+    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
+}
+
+const PAGE: &str = "<link href=/style.css><img src=\"a.png\"><img src=\"b.png\"> welcome <a href=\"/item.json\">";
+
+/// None, and why on the terminal, when there is no nginx.
+fn start(fill: impl Fn(&Path, SocketAddr, SocketAddr)) -> Option<Nginx> {
+    let found = ["/usr/sbin/nginx", "/usr/bin/nginx"].into_iter().find(|path| Path::new(path).exists());
+    let Some(program) = found else {
+        println!("skipped: nginx is not installed");
+        return None;
+    };
+    let (folder, plain, secured) = (TempDir::new().unwrap(), free_address(), free_address());
+    fill(folder.path(), plain, secured);
+    let mut command = Command::new(program);
+    command.args(["-e", "stderr", "-c"]).arg(folder.path().join("nginx.conf")).stdin(Stdio::null());
+    let child = command.spawn().unwrap();
+    let nginx = Nginx { child, plain, secured, folder };
+    for _ in 0..200 {
+        if TcpStream::connect(plain).is_ok() {
+            return Some(nginx);
+        }
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    panic!("nginx does not listen");
+}
+
+/// Fills a folder with `nginx.conf` and what it serves.
+fn shop(root: &Path, plain: SocketAddr, secured: SocketAddr) {
+    let certified = rcgen::generate_simple_self_signed(["shop.test".to_owned()]).unwrap();
+    let (page, style) = (format!("{PAGE}{}", "hay ".repeat(5000)), "p { margin: 0 }\n".repeat(300));
+    let configuration = format!(
+        "daemon off; master_process off; pid {0}/pid; error_log stderr warn;
+        events {{}}
+        http {{
+            access_log off; keepalive_requests 1000000; gzip on; gzip_min_length 100; gzip_types text/css;
+            types {{ text/html html; text/css css; image/png png; application/json json; }}
+            client_body_temp_path {0}/1; proxy_temp_path {0}/2; fastcgi_temp_path {0}/3;
+            uwsgi_temp_path {0}/4; scgi_temp_path {0}/5;
+            server {{
+                listen {plain}; listen {secured} ssl; root {0};
+                ssl_certificate {0}/cert.pem; ssl_certificate_key {0}/key.pem; ssl_protocols TLSv1.2 TLSv1.3;
+                location = /login {{
+                    add_header Set-Cookie 'sid=abc; Path=/'; add_header X-Token t-$arg_user; return 302 /page.html;
+                }}
+                location = /who {{ return 200 '$cookie_sid $http_authorization'; }}
+                location = /close {{ keepalive_timeout 0; return 200 bye; }}
+            }}
+        }}",
+        root.display()
+    );
+    for (name, text) in [
+        ("nginx.conf", configuration.as_str()),
+        ("cert.pem", &certified.cert.pem()),
+        ("key.pem", &certified.signing_key.serialize_pem()),
+        ("page.html", &page),
+        ("style.css", &style),
+        ("a.png", "a"),
+        ("b.png", "b"),
+        ("item.json", r#"{"items": [{"id": 7}]}"#),
+    ] {
+        std::fs::write(root.join(name), text).unwrap();
+    }
+}
+
+fn drive(options: &str, endpoint: SocketAddr) -> LoadSummary {
+    let mut problems = Problems::new("test", options);
+    let node = parse(options, &mut problems).unwrap();
+    let row = PROTOCOLS.iter().find(|row| row.name == "http").unwrap();
+    let options = (row.options)(&node, &mut problems).unwrap_or_else(|| panic!("{:?}", problems.into_vec()));
+    let plan = serde_json::json!({
+        "task": "run", "protocol": "http", "options": options, "endpoint": endpoint,
+        "profile": {"closed": {"connections": 4, "pipeline": 1}},
+        "settle": {"secs": 0, "nanos": 100_000_000}, "measure": {"secs": 0, "nanos": 500_000_000},
+        "timeout": {"secs": 5, "nanos": 0}, "seed": 1, "cpus": ""
+    });
+    let plan: LoadPlan = serde_json::from_value(plan).unwrap();
+    let mut out = Vec::new();
+    // Whether it succeeded is told by the last line as well.
+    let _ = tare_load::serve(std::io::Cursor::new(serde_json::to_vec(&plan).unwrap()), &mut out);
+    let last = out.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()).next_back().unwrap();
+    match serde_json::from_slice(last).unwrap() {
+        LoadLine::Done(summary) => *summary,
+        other => panic!("{other:?}"),
+    }
+}
+
+const SCRIPT: &str = "
+headers: {Accept-Encoding: gzip}
+feeds: {user: {uniform: {from: 1, to: 9}}}
+operations:
+  visit:
+    requests:
+      - get: /login?user=${user}
+        expect: {status: 302}
+        capture: {token: {header: X-Token}}
+      - get: /login
+        redirects: 1
+        contains: welcome
+        capture: {link: {regex: 'a href=\"([^\"]+)\"'}}
+        embedded: [/style.css, {find: 'img src=\"([^\"]+)\"'}]
+      - {get: '${link}', expect: {json: {/items/0/id: 7}}, capture: {id: {json: /items/*/id}}}
+      - {get: /who, headers: {Authorization: '${id} ${token}'}, contains: 'abc 7 t-${user}'}
+";
+
+#[test]
+fn scripts_work_plain_and_secured() {
+    let Some(nginx) = start(shop) else { return };
+    let pem = nginx.folder.path().join("cert.pem");
+    for (tls, endpoint, facts) in [
+        (String::new(), nginx.plain, 1),
+        (format!("tls: {{verify: {}, name: shop.test, version: '1.2'}}", pem.display()), nginx.secured, 2),
+        (format!("tls: {{verify: {}, name: shop.test}}", pem.display()), nginx.secured, 2),
+    ] {
+        let summary = drive(&format!("{tls}\n{SCRIPT}"), endpoint);
+        assert!(summary.failures.is_empty() && summary.operations["visit"].count > 10, "{tls}: {summary:?}");
+        assert_eq!(summary.facts.len(), facts, "{:?}", summary.facts);
+        let unchanged = "of them not modified";
+        assert!(summary.facts["requests of visit"].contains(unchanged), "{:?}", summary.facts);
+    }
+}
+
+#[test]
+fn connections_that_nginx_closes_are_made_anew() {
+    let Some(nginx) = start(shop) else { return };
+    let summary = drive("requests: [{path: /close, contains: bye}]", nginx.plain);
+    assert!(summary.failures.is_empty() && summary.operations["GET /close"].count > 10, "{summary:?}");
+    // And amid operations.
+    let script = "operations: {a: {requests: [{get: /close}, {get: /item.json}, {get: /close}, {get: /who}]}}";
+    let tls = "tls: {verify: false}";
+    for (options, endpoint) in [(script.to_owned(), nginx.plain), (format!("{tls}\n{script}"), nginx.secured)] {
+        let summary = drive(&options, endpoint);
+        assert!(summary.failures.is_empty() && summary.operations["a"].count > 10, "{summary:?}");
+    }
+}
+
+#[test]
+fn a_certificate_that_nobody_vouches_for_is_refused() {
+    let Some(nginx) = start(shop) else { return };
+    let other = TempDir::new().unwrap();
+    let certified = rcgen::generate_simple_self_signed(["shop.test".to_owned()]).unwrap();
+    let pem = other.path().join("cert.pem");
+    std::fs::write(&pem, certified.cert.pem()).unwrap();
+    let options = format!("tls: {{verify: {}, name: shop.test}}\nrequests: [{{path: /who}}]", pem.display());
+    let told = std::panic::catch_unwind(|| drive(&options, nginx.secured)).unwrap_err();
+    let told = told.downcast_ref::<String>().unwrap();
+    assert!(told.contains("certificate refused"), "{told}");
+}
+
+#[test]
+fn visits_to_the_shipped_site_are_answered() {
+    let site = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../workloads/nginx-site");
+    let copy = |root: &Path, plain: SocketAddr, _: SocketAddr| {
+        for entry in std::fs::read_dir(&site).unwrap() {
+            let entry = entry.unwrap();
+            std::fs::copy(entry.path(), root.join(entry.file_name())).unwrap();
+        }
+        let text = std::fs::read_to_string(site.join("nginx.conf")).unwrap();
+        let folder = root.display().to_string();
+        let text = text.replace("0.0.0.0:8080", &plain.to_string()).replace("/srv/www", &folder);
+        let text = text.replace("/scratch", &folder).replace("worker_processes 1", "master_process off");
+        std::fs::write(root.join("nginx.conf"), text).unwrap();
+    };
+    let Some(nginx) = start(copy) else { return };
+    let text = std::fs::read_to_string(site.join("workload.yaml")).unwrap();
+    let options = text.split("    http:\n").nth(1).unwrap();
+    let summary = drive(options, nginx.plain);
+    assert!(summary.failures.is_empty(), "{summary:?}");
+    let counts: Vec<u64> = ["home", "item", "search", "login"].map(|name| summary.operations[name].count).into();
+    assert!(counts.iter().all(|count| *count > 0) && counts[1] > counts[2], "{counts:?}");
+}
