@@ -48,8 +48,9 @@ pub(crate) fn chew<P: Protocol>(protocol: &P, bytes: &[u8]) {
     }
 }
 
-/// The replies that were found: how many bytes were taken up to each, and what it was; `None` at the end if it broke.
-type Found = Vec<Option<(usize, Reply)>>;
+/// The replies that were found: how many bytes were taken up to each, and what it was. When one is found to be broken is
+/// not compared: with a whole line to look at that may be sooner.
+type Found = Vec<(usize, Reply)>;
 
 fn replies<P: Protocol>(protocol: &P, operation: u16, bytes: &[u8], piece: usize) -> Found {
     let (mut session, mut user, mut draw, mut out) =
@@ -73,7 +74,7 @@ fn replies<P: Protocol>(protocol: &P, operation: u16, bytes: &[u8], piece: usize
                     assert!(used <= rest.len(), "it took more than there was");
                     taken += used;
                     rest = &rest[used..];
-                    found.push(Some((taken, reply)));
+                    found.push((taken, reply));
                     // What follows in a conversation was not asked for.
                     if last || !P::PIPELINES {
                         return found;
@@ -84,7 +85,6 @@ fn replies<P: Protocol>(protocol: &P, operation: u16, bytes: &[u8], piece: usize
                 Step::Reopen => return found,
                 Step::Broken(failure) => {
                     assert!(Failure::ALL.contains(&failure));
-                    found.push(None);
                     return found;
                 }
             }

@@ -71,7 +71,7 @@ fn carry_out(plan: &LoadPlan, populate: bool, stop: &Stop, progress: &mut Progre
     }
 }
 
-/// Ctrl-C and SIGTERM end the load, and what was measured is shown; a second one, after a moment, ends everything at once.
+/// Ctrl-C and SIGTERM end the load, and what was measured is shown; a second one, after a moment, ends it all at once.
 fn stop_on_signals() -> Result<Stop> {
     let stop = Stop::default();
     let raised = stop.clone();
