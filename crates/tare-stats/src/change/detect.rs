@@ -206,8 +206,8 @@ mod tests {
         (100.0 * false_alarms as f64 / nights as f64, in_time as f64 / histories as f64, median)
     }
 
-    // 150 histories of 140 nights are 21000 nights: at 0.1 alarms in 100 nights (1500 histories gave 0.104) the standard
-    // error is 0.02.
+    // 150 histories of 140 nights are 21000 nights: at 0.1 alarms in 100 nights (1500 histories gave 0.104) the
+    // standard error is 0.02.
     #[test]
     fn noise_alone_raises_hardly_an_alarm() {
         let (false_alarms, ..) = simulate(150, 0.0);
@@ -284,7 +284,8 @@ mod tests {
     proptest! {
         #[test]
         fn what_was_noticed_stays_noticed_when_values_are_added(
-            values in proptest::collection::vec(-0.05f64..0.05, 0..60), more in proptest::collection::vec(-0.05f64..0.05, 0..20)
+            values in proptest::collection::vec(-0.05f64..0.05, 0..60),
+            more in proptest::collection::vec(-0.05f64..0.05, 0..20)
         ) {
             let before: Vec<usize> = change_points(&values).iter().map(|point| point.noticed).collect();
             let all: Vec<f64> = values.iter().chain(&more).copied().collect();
