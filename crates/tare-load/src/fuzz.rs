@@ -63,9 +63,18 @@ fn replies<P: Protocol>(protocol: &P, operation: u16, bytes: &[u8], piece: usize
     let (mut found, mut taken) = (Vec::new(), 0);
     for mut rest in bytes.chunks(piece) {
         while !rest.is_empty() {
-            let step = protocol.feed(&mut session, &mut user, &flight, rest, &mut draw, &mut out);
+            // What was sent before.
             out.clear();
+            let step = protocol.feed(&mut session, &mut user, &flight, rest, &mut draw, &mut out);
+            let goes_on = step == Step::Reopen || (step == Step::More && !out.is_empty());
+            if goes_on {
+                // The next request of a conversation: what else is there was not asked for.
+                let surplus = taken + rest.len() < bytes.len();
+                found.extend(surplus.then_some(None));
+                return found;
+            }
             match step {
+                Step::Reopen => unreachable!("it goes on"),
                 Step::More => {
                     taken += rest.len();
                     break;

@@ -137,8 +137,8 @@ pub(crate) enum Step {
         /// Whether the peer announced to close the connection after it.
         last: bool,
     },
-    /// All bytes were taken and the reply is complete, but the operation is not, and the peer ends the connection: it goes
-    /// on over a new one, with [`Protocol::resume`].
+    /// All bytes were taken and the reply is complete, but the operation is not, and the peer ends the connection: it
+    /// goes on over a new one, with [`Protocol::resume`].
     Reopen,
     /// This cannot become a reply; the connection is of no use any more.
     Broken(Failure),
@@ -282,8 +282,8 @@ pub(crate) trait Protocol: Sync + Sized {
         false
     }
 
-    /// A new connection stands, greeted with the session of the old one, for an operation that goes on: appends its next
-    /// request.
+    /// A new connection stands, greeted with the session of the old one, for an operation that goes on: appends its
+    /// next request.
     fn resume(&self, _session: &mut Self::Session, _out: &mut Vec<u8>) {}
 
     /// Sees whether the service answers: one operation, unless the protocol has something better.

@@ -146,7 +146,8 @@ mod tests {
         let pieces: Vec<_> = text.split(&format!("--{BOUNDARY}")).collect();
         assert_eq!(pieces.len(), 4);
         assert_eq!(pieces[1], "\r\nContent-Disposition: form-data; name=\"title\"\r\n\r\na&b\"\n\r\n");
-        let head = "\r\nContent-Disposition: form-data; name=\"image\"; filename=\"a.jpg\"\r\nContent-Type: image/jpeg\r\n\r\n";
+        let head = "\r\nContent-Disposition: form-data; name=\"image\"; filename=\"a.jpg\"\r\n\
+                    Content-Type: image/jpeg\r\n\r\n";
         let image = pieces[2].strip_prefix(head).unwrap().strip_suffix("\r\n").unwrap();
         assert_eq!(image.len(), 70_000);
         assert_eq!(pieces[3], "--\r\n");

@@ -74,8 +74,8 @@ impl Http {
         }
     }
 
-    /// Writes a path with its values into the trip. A value that a path begins with is a link: it is taken as it is, and
-    /// may be relative to what was asked for before, or a whole URL of this host.
+    /// Writes a path with its values into the trip. A value that a path begins with is a link: it is taken as it is,
+    /// and may be relative to what was asked for before, or a whole URL of this host.
     fn write_path(&self, ask: &Ask, user: &mut User, trip: &mut Trip) -> Result<(), Failure> {
         let (values, feeds) = (&self.memory(user).values, &self.program.feeds);
         let before = std::mem::take(&mut trip.path);

@@ -7,6 +7,8 @@ use std::mem::MaybeUninit;
 /// A head longer than this is refused: 64 KiB.
 const HEAD_MAX: usize = 64 * 1024;
 const HEADERS_MAX: usize = 128;
+/// A head up to this length is looked at with every piece, so that garbage is seen at once: 1 KiB.
+const SHORT: usize = 1024;
 
 /// Who is told what a reply says.
 pub(super) trait Receiver {
@@ -162,12 +164,13 @@ impl Frame {
         } else {
             let kept = self.head.len();
             self.head.extend_from_slice(bytes);
-            // Looked at again only when it may be whole, or has doubled: a peer that sends single bytes shall not
-            // cost the square of what it sends.
+            // A long one is looked at again only when it may be whole, or has doubled: a peer that sends single bytes
+            // shall not cost the square of what it sends.
             let end = [b"\n\r\n".as_slice(), b"\n\n"];
             let fresh = &self.head[kept.saturating_sub(2)..];
             let whole = end.iter().any(|end| memchr::memmem::find(fresh, end).is_some());
-            let shape = if whole || self.head.len() >= 2 * self.parsed {
+            let short = self.head.len() <= SHORT;
+            let shape = if whole || short || self.head.len() >= 2 * self.parsed {
                 self.parsed = self.head.len();
                 parse(&self.head, bodiless, to)?
             } else {

@@ -1,5 +1,5 @@
-//! Compressed bodies, decoded as they come: gzip (RFC 1952) and zlib's (RFC 1950), which HTTP calls deflate. The decoder
-//! is kept for the next reply; a body that grows without end is given up.
+//! Compressed bodies, decoded as they come: gzip (RFC 1952) and zlib's (RFC 1950), which HTTP calls deflate. The
+//! decoder is kept for the next reply; a body that grows without end is given up.
 
 use super::super::{Failure, REPLY_MAX};
 use flate2::{Crc, Decompress, FlushDecompress, Status};
@@ -289,7 +289,10 @@ mod tests {
 
     proptest! {
         #[test]
-        fn every_split_gives_the_same(text in prop::collection::vec(0..4u8, 0..40_000), cut in any::<prop::sample::Index>()) {
+        fn every_split_gives_the_same(
+            text in prop::collection::vec(0..4u8, 0..40_000),
+            cut in any::<prop::sample::Index>(),
+        ) {
             let coded = gzip(&text);
             let (left, right) = coded.split_at(cut.index(coded.len()));
             let mut inflate = Inflate::new(Coding::Gzip);

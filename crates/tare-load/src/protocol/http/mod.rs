@@ -1,9 +1,9 @@
 //! HTTP/1.1 over kept-alive connections, plain or secured: scripts of requests with what is captured between them.
 //!
 //! `options` reads what a workload says, `program` compiles it into flat tables. In an operation `conversation` goes
-//! from request to reply to request, `compose` writes requests, `frame` finds where replies begin and end, `reading` looks
-//! at them as they go by, `judging` decides. A single request without values is sent as it was written down, to the byte,
-//! and its reply is not kept: nothing is allocated for it.
+//! from request to reply to request, `compose` writes requests, `frame` finds where replies begin and end, `reading`
+//! looks at them as they go by, `judging` decides. A single request without values is sent as it was written down, to
+//! the byte, and its reply is not kept: nothing is allocated for it.
 
 mod carry;
 mod compose;
@@ -42,7 +42,7 @@ use tare_core::load::LoadPlan;
 /// The row of this protocol.
 pub(super) const ROW: ProtocolRow = ProtocolRow {
     name: "http",
-    about: "HTTP/1.1 over kept-alive connections, plain or TLS: requests or scripts of them; what comes back is checked",
+    about: "HTTP/1.1 over kept-alive connections, plain or TLS: requests or scripts of them; replies are checked",
     options: options::read,
     operations: |options| {
         let options = serde_json::from_value(options.clone());
@@ -64,8 +64,16 @@ struct Http {
 /// Takes any bytes for replies.
 #[cfg(any(test, fuzzing))]
 pub(crate) fn chew(bytes: &[u8]) {
-    let text = "operations:\n  plain: {requests: [{get: /}]}\n  looked-at:\n    requests:\n      - get: /a\n        \
-                expect: {status: 200, contains: hello}\n        capture: {token: {json: /a}}\n      - get: '/b?${token}'\n";
+    let text = "
+operations:
+  plain: {get: /}
+  looked-at:
+    requests:
+      - {get: /a, expect: {status: 200, contains: hello}, capture: {token: {json: /a, optional: true}}}
+      - get: '/b?${token}'
+  followed:
+    requests: [{get: /a, redirects: 2, embedded: [/c]}, {get: /b, forget: true}]
+";
     let mut problems = tare_core::config::Problems::new("workload.yaml", text);
     let node = tare_core::config::parse(text, &mut problems).expect("it is YAML");
     let options = options::read(&node, &mut problems).expect("they are options");

@@ -262,10 +262,13 @@ impl Compiler<'_> {
 
     /// The value that a path begins with, and the rest of it.
     fn path(&self, text: &str) -> Result<(Option<Template>, Template), String> {
-        match text.split_once('}').filter(|_| text.starts_with("${")) {
-            Some((link, rest)) => Ok((Some(self.template(&format!("{link}}}"))?), self.template(rest)?)),
-            None => Ok((None, self.template(text)?)),
+        if let Some((link, rest)) = text.split_once('}').filter(|_| text.starts_with("${")) {
+            let link = self.template(&format!("{link}}}"))?;
+            if link.only().is_some() {
+                return Ok((Some(link), self.template(rest)?));
+            }
         }
+        Ok((None, self.template(text)?))
     }
 
     /// How embedded resources are asked for: like a page, without what belongs to it alone.

@@ -259,8 +259,8 @@ fn read_file(path: &Path) -> Result<(String, Vec<Read>), Fault> {
     Ok((reading, certificates))
 }
 
-/// Trusts as the web does, and besides it the very certificates that were named: one that a server has signed for itself
-/// is no authority's.
+/// Trusts as the web does, and besides it the very certificates that were named: one that a server has signed for
+/// itself is no authority's.
 #[derive(Debug)]
 struct Chosen {
     verifier: Arc<WebPkiServerVerifier>,

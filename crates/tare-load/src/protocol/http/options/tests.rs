@@ -179,7 +179,11 @@ fn mistakes_of_the_whole_have_their_places() {
     mistakes("requests: []", &[(1, "no request")]);
     mistakes("requests: [{path: /}]\noperations: {a: {path: /}}", &[(1, "both")]);
     mistakes(
-        "tls: {verify: maybe, name: a b, version: '1.1', verfy: x}\nbody_max: 1GiB\ncache: no\nredirects: 99\nrequests: [{path: /}]",
+        "tls: {verify: maybe, name: a b, version: '1.1', verfy: x}
+body_max: 1GiB
+cache: no
+redirects: 99
+requests: [{path: /}]",
         &[
             (1, "name a PEM file"),
             (1, "not a server's name"),
