@@ -34,6 +34,22 @@ impl Design {
     pub fn margin(&self) -> f64 {
         self.margin.unwrap_or(MARGIN_DEFAULT)
     }
+
+    /// In words: `blocks, until intervals reach 2 % either way`.
+    pub fn describe(&self) -> String {
+        let arrangement = match &self.arrangement {
+            Arrangement::Blocks => "blocks".to_owned(),
+            Arrangement::Alternate(slices) => {
+                let (settle, measure) = (slices.settle.as_secs_f64(), slices.measure.as_secs_f64());
+                format!("side by side, load alternating in slices of {measure} s after {settle} s of settling")
+            }
+            Arrangement::Duet => "duets, two forms loaded at the same moment on disjoint CPUs".to_owned(),
+        };
+        match self.half_width {
+            Some(share) => format!("{arrangement}, until intervals reach {} % either way", share * 100.0),
+            None => arrangement,
+        }
+    }
 }
 
 /// How the forms of a block stand beside each other.

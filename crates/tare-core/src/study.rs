@@ -109,26 +109,17 @@ impl Study {
         let arrangement = fields.get("design").and_then(|node| read_arrangement(node, problems)).unwrap_or_default();
         let margin = read_margin(&mut fields, problems);
         let origin = fields.choice("from", &["outside", "host"], problems);
-        let operations = workload
-            .as_ref()
-            .map(|workload| catalog.protocol_operations(&workload.protocol.protocol, &workload.protocol.options));
-        let operations = operations.unwrap_or_default();
+        let operations = workload.as_ref().map(|workload| operations(workload, catalog)).unwrap_or_default();
         let qos = fields.get("qos").map(|node| Qos::read(node, &operations, problems));
         let qos = qos.unwrap_or_else(|| workload.as_ref().and_then(|workload| workload.qos.clone()));
         let load = fields.require("load", problems);
         let load = load.and_then(|node| read_load(node, &operations, qos.as_ref(), problems));
         let (load, peak) = load.map_or((None, None), |(load, peak)| (Some(load), peak));
-        let mut times = fields.get("time").and_then(|node| Times::read(node, problems)).unwrap_or_default();
-        if let Some(span) = load.as_ref().and_then(LoadProfile::span) {
-            // Steps bring their own times.
-            (times.settle, times.measure) = (Duration::ZERO, span);
-        }
-        if let Some(peak) = &peak {
-            if arrangement != Arrangement::Blocks {
-                let place = fields.get("design").map_or(root.place, |node| node.place);
-                problems.add(place, "a peak is searched in blocks, each form by itself", "leave 'design' away");
-            }
-            (times.settle, times.measure) = (Duration::ZERO, peak.expected());
+        let times = read_times(&mut fields, load.as_ref(), peak.as_ref(), problems);
+        let beside = fields.get("design").filter(|_| arrangement != Arrangement::Blocks);
+        if let Some(node) = beside {
+            let asked = [peak.is_some(), origin == Some("host"), times.steady_within.is_some()];
+            check_beside(node.place, asked, problems);
         }
         let emulated_blocks = fields.integer("emulated_blocks", 0..=10_000, problems).unwrap_or(1) as u32;
         let forms = fields.require("forms", problems).map(|node| read_forms(node, catalog, problems));
@@ -182,6 +173,35 @@ impl Study {
     }
 }
 
+/// What forms that stand side by side cannot have: a search for the peak, load from the host, settling until steady.
+fn check_beside(place: Place, asked: [bool; 3], problems: &mut Problems) {
+    let rules = [
+        ("a peak is searched in blocks, each form by itself", "leave 'design' away"),
+        (
+            "forms that stand side by side have addresses of their own, which the loopback has not",
+            "leave 'from: host' away",
+        ),
+        ("only a form that has the machine to itself can settle until it is steady", "give 'settle' a time"),
+    ];
+    for ((message, hint), _) in rules.into_iter().zip(asked).filter(|(_, asked)| *asked) {
+        problems.add(place, message, hint);
+    }
+}
+
+/// The times of a trial. Steps and searches bring their own.
+fn read_times(
+    fields: &mut Fields,
+    load: Option<&LoadProfile>,
+    peak: Option<&PeakPlan>,
+    problems: &mut Problems,
+) -> Times {
+    let mut times = fields.get("time").and_then(|node| Times::read(node, problems)).unwrap_or_default();
+    if let Some(span) = load.and_then(LoadProfile::span).or_else(|| peak.map(PeakPlan::expected)) {
+        (times.settle, times.measure) = (Duration::ZERO, span);
+    }
+    times
+}
+
 /// How many blocks there are, what the run may take, and the precision at which it ends.
 fn read_length(fields: &mut Fields, problems: &mut Problems) -> (u32, Option<Duration>, Option<f64>) {
     let repeat_place = fields.get("repeat").map(|node| node.place);
@@ -213,6 +233,11 @@ fn read_load(
         }
         _ => LoadProfile::read(node, operations, problems).map(|profile| (profile, None)),
     }
+}
+
+/// The names of the operations of a workload; none when they are not known.
+fn operations(workload: &Workload, catalog: &dyn Catalog) -> Vec<String> {
+    catalog.protocol_operations(&workload.protocol.protocol, &workload.protocol.options)
 }
 
 struct Times {
@@ -417,7 +442,7 @@ load:
 
     #[test]
     fn a_study_may_end_by_itself_and_settle_until_steady() {
-        let text = "study: s\nworkload: toy\nload: {closed: {}}\nforms: {plain: []}\ndesign: alternate\n\
+        let text = "study: s\nworkload: toy\nload: {closed: {}}\nforms: {plain: []}\n\
                     until: {half_width: 2%, at_most: 20m}\ntime: {settle: {until: steady, at_most: 30s}}\n";
         let (study, _) = read(text).unwrap();
         let seconds = Duration::from_secs;
@@ -427,9 +452,11 @@ load:
         let text = text.replace("until: {half_width: 2%", "repeat: 5\nat_most: 3m\nuntil: {half_width: 200%");
         let found = read(&text).unwrap_err().join("\n");
         assert!(found.contains("no interval is that"), "{found}");
-        let text = text.replace("200%", "2%").replace("at_most: 30s", "at_most: 1s");
+        let text = text.replace("200%", "2%").replace("at_most: 30s", "at_most: 1s") + "design: duet\nfrom: host\n";
         let found = read(&text).unwrap_err().join("\n");
-        for wanted in ["either 'repeat' or 'until'", "write it once", "ends before it begins"] {
+        for wanted in
+            ["either 'repeat' or 'until'", "write it once", "ends before it begins", "side by side", "to itself"]
+        {
             assert!(found.contains(wanted), "{wanted} is missing in:\n{found}");
         }
     }

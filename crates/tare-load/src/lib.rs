@@ -7,16 +7,19 @@
 //! **Architecture invariant:** nothing here knows a deployment form, a workload or the runner. An operation allocates
 //! nothing, takes two system calls (send, receive) and one reading of the clock.
 
+// cargo fuzz builds with a cfg of its own.
+#![allow(unexpected_cfgs)]
+
 mod clock;
 mod endpoint;
 mod engine;
+#[cfg(any(test, fuzzing))]
+pub mod fuzz;
 mod hdr_log;
 mod histogram;
 mod link;
 mod profile;
 mod protocol;
-// Written before the protocols that use all of it.
-#[allow(dead_code, unused_imports)]
 mod script;
 mod search;
 mod serve;

@@ -149,22 +149,38 @@ impl Link {
     /// When the greeting fails.
     pub(crate) fn greet<P: Protocol>(&mut self, protocol: &P) -> Result<P::Session, Fault> {
         let mut session = protocol.session();
+        self.shake(protocol, &mut session)?;
+        Ok(session)
+    }
+
+    fn shake<P: Protocol>(&mut self, protocol: &P, session: &mut P::Session) -> Result<(), Fault> {
         let mut out = Vec::new();
-        let mut greeting = protocol.greet(&mut session, &mut out);
+        let mut greeting = protocol.greet(session, &mut out);
         loop {
             if !out.is_empty() {
                 self.send(&out)?;
                 out.clear();
             }
             if greeting == Greeting::Ready {
-                return Ok(session);
+                return Ok(());
             }
-            let shaken =
-                self.receive(|bytes| Ok((bytes.len(), Some(protocol.shake(&mut session, bytes, &mut out)))))?;
+            let shaken = self.receive(|bytes| Ok((bytes.len(), Some(protocol.shake(session, bytes, &mut out)))))?;
             greeting = shaken.map_err(|failure| {
                 Fault::new(format!("{} did not let the load in: {}", self.endpoint, failure.name()))
             })?;
         }
+    }
+
+    /// The peer has ended the connection amid an operation that goes on over a new one.
+    fn renew<P: Protocol>(&mut self, protocol: &P, session: &mut P::Session, out: &mut Vec<u8>) -> Result<(), Fault> {
+        if let Ok(endpoint) = self.endpoint.parse() {
+            *self = Link::open(endpoint, self.limit)?;
+        } else {
+            *self = Link::open_unix(Path::new(&self.endpoint), self.limit)?;
+        }
+        self.shake(protocol, session)?;
+        protocol.resume(session, out);
+        Ok(())
     }
 
     /// Carries out one operation.
@@ -190,16 +206,26 @@ impl Link {
                 self.send(&out)?;
                 out.clear();
             }
+            let mut renew = false;
             let result = self.receive(|bytes| match protocol.feed(session, user, &flight, bytes, draw, &mut out) {
                 Step::More => Ok((bytes.len(), (!out.is_empty()).then_some(None))),
                 Step::Done { used, reply, .. } => Ok((used, Some(Some(reply)))),
+                Step::Reopen => {
+                    renew = true;
+                    Ok((bytes.len(), Some(None)))
+                }
                 Step::Broken(failure) => Err(fault(failure)),
             });
             match result {
                 Ok(Some(reply)) => break reply,
+                Ok(None) if renew => self.renew(protocol, session, &mut out)?,
                 Ok(None) => {}
                 // A reply may be ended by the end of the connection.
-                Err(cause) if self.ended => break protocol.closed(session, user, &flight).ok_or(cause)?,
+                Err(cause) if self.ended => match protocol.closed(session, user, &flight) {
+                    Some(reply) => break reply,
+                    None if protocol.goes_on(session) => self.renew(protocol, session, &mut out)?,
+                    None => return Err(cause),
+                },
                 Err(cause) => return Err(cause),
             }
         };

@@ -6,7 +6,7 @@ use memchr::memmem::Finder;
 /// which then sees no more than a needle's length of each piece.
 #[derive(Debug, Clone)]
 pub(crate) struct Needle {
-    finder: Finder<'static>,
+    finder: Box<Finder<'static>>,
     // For each length of a matched prefix, the length of its longest proper suffix that is a prefix again.
     fallback: Vec<usize>,
 }
@@ -23,7 +23,7 @@ impl Needle {
             matched += usize::from(text[at] == text[matched]);
             fallback[at + 1] = matched;
         }
-        Needle { finder: Finder::new(text).into_owned(), fallback }
+        Needle { finder: Box::new(Finder::new(text).into_owned()), fallback }
     }
 
     /// Goes on searching in `bytes`; `matched` is the state between pieces, 0 at the start. When the needle ends in

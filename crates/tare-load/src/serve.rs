@@ -15,8 +15,8 @@ const PLAN_MAX: u64 = 16 << 20;
 const IN_FLIGHT_MAX: u64 = 10_000_000;
 
 /// Carries out the one [`LoadPlan`] on `stdin` and writes [`LoadLine`]s to `stdout`, each flushed; the last is `Done`
-/// or `Failed`. A guided load takes [`LoadOrder`]s, one a line, from what follows the plan, and ends when that ends. The
-/// exit code is a success exactly when the last line is `Done`.
+/// or `Failed`. A guided load takes [`LoadOrder`]s, one a line, from what follows the plan, and ends when that ends.
+/// The exit code is a success exactly when the last line is `Done`.
 pub fn serve(stdin: impl Read + Send + 'static, mut stdout: impl Write) -> ExitCode {
     let mut write = |line: LoadLine| -> Result<(), Fault> {
         let mut text = serde_json::to_vec(&line).expect("a line is plain data");
@@ -71,12 +71,12 @@ fn carry_out(plan: &LoadPlan, emit: &mut Emit<'_>) -> Result<LoadSummary, Fault>
         Fault::new(format!("there is no protocol '{}'", plan.protocol))
             .remedy(format!("use one of {}", known.join(", ")))
     })?;
-    if let LoadProfile::Closed { connections, pipeline } = plan.profile {
-        if u64::from(connections) * u64::from(pipeline) > IN_FLIGHT_MAX {
-            let message =
-                format!("{connections} connections of {pipeline} operations are more than {IN_FLIGHT_MAX} in flight");
-            return Err(Fault::new(message).remedy("lower 'connections' or 'pipeline'"));
-        }
+    if let LoadProfile::Closed { connections, pipeline } = plan.profile
+        && u64::from(connections) * u64::from(pipeline) > IN_FLIGHT_MAX
+    {
+        let message =
+            format!("{connections} connections of {pipeline} operations are more than {IN_FLIGHT_MAX} in flight");
+        return Err(Fault::new(message).remedy("lower 'connections' or 'pipeline'"));
     }
     endpoint::check(plan.endpoint, &plan.allowed)?;
     (row.drive)(plan, emit)

@@ -31,14 +31,29 @@ fn free_address() -> SocketAddr {
 const PAGE: &str = "<link href=/style.css><img src=\"a.png\"><img src=\"b.png\"> welcome <a href=\"/item.json\">";
 
 /// None, and why on the terminal, when there is no nginx.
-fn start() -> Option<Nginx> {
+fn start(fill: impl Fn(&Path, SocketAddr, SocketAddr)) -> Option<Nginx> {
     let found = ["/usr/sbin/nginx", "/usr/bin/nginx"].into_iter().find(|path| Path::new(path).exists());
     let Some(program) = found else {
         println!("skipped: nginx is not installed");
         return None;
     };
     let (folder, plain, secured) = (TempDir::new().unwrap(), free_address(), free_address());
-    let root = folder.path();
+    fill(folder.path(), plain, secured);
+    let mut command = Command::new(program);
+    command.args(["-e", "stderr", "-c"]).arg(folder.path().join("nginx.conf")).stdin(Stdio::null());
+    let child = command.spawn().unwrap();
+    let nginx = Nginx { child, plain, secured, folder };
+    for _ in 0..200 {
+        if TcpStream::connect(plain).is_ok() {
+            return Some(nginx);
+        }
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    panic!("nginx does not listen");
+}
+
+/// Fills a folder with `nginx.conf` and what it serves.
+fn shop(root: &Path, plain: SocketAddr, secured: SocketAddr) {
     let certified = rcgen::generate_simple_self_signed(["shop.test".to_owned()]).unwrap();
     let (page, style) = (format!("{PAGE}{}", "hay ".repeat(5000)), "p { margin: 0 }\n".repeat(300));
     let configuration = format!(
@@ -73,17 +88,6 @@ fn start() -> Option<Nginx> {
     ] {
         std::fs::write(root.join(name), text).unwrap();
     }
-    let mut command = Command::new(program);
-    command.args(["-e", "stderr", "-c"]).arg(root.join("nginx.conf")).stdin(Stdio::null());
-    let child = command.spawn().unwrap();
-    let nginx = Nginx { child, plain, secured, folder };
-    for _ in 0..200 {
-        if TcpStream::connect(secured).is_ok() {
-            return Some(nginx);
-        }
-        std::thread::sleep(Duration::from_millis(50));
-    }
-    panic!("nginx does not listen");
 }
 
 fn drive(options: &str, endpoint: SocketAddr) -> LoadSummary {
@@ -100,7 +104,7 @@ fn drive(options: &str, endpoint: SocketAddr) -> LoadSummary {
     let plan: LoadPlan = serde_json::from_value(plan).unwrap();
     let mut out = Vec::new();
     // Whether it succeeded is told by the last line as well.
-    let _ = tare_load::serve(serde_json::to_vec(&plan).unwrap().as_slice(), &mut out);
+    let _ = tare_load::serve(std::io::Cursor::new(serde_json::to_vec(&plan).unwrap()), &mut out);
     let last = out.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()).next_back().unwrap();
     match serde_json::from_slice(last).unwrap() {
         LoadLine::Done(summary) => *summary,
@@ -128,7 +132,7 @@ operations:
 
 #[test]
 fn scripts_work_plain_and_secured() {
-    let Some(nginx) = start() else { return };
+    let Some(nginx) = start(shop) else { return };
     let pem = nginx.folder.path().join("cert.pem");
     for (tls, endpoint, facts) in [
         (String::new(), nginx.plain, 1),
@@ -145,14 +149,21 @@ fn scripts_work_plain_and_secured() {
 
 #[test]
 fn connections_that_nginx_closes_are_made_anew() {
-    let Some(nginx) = start() else { return };
+    let Some(nginx) = start(shop) else { return };
     let summary = drive("requests: [{path: /close, contains: bye}]", nginx.plain);
     assert!(summary.failures.is_empty() && summary.operations["GET /close"].count > 10, "{summary:?}");
+    // And amid operations.
+    let script = "operations: {a: {requests: [{get: /close}, {get: /item.json}, {get: /close}, {get: /who}]}}";
+    let tls = "tls: {verify: false}";
+    for (options, endpoint) in [(script.to_owned(), nginx.plain), (format!("{tls}\n{script}"), nginx.secured)] {
+        let summary = drive(&options, endpoint);
+        assert!(summary.failures.is_empty() && summary.operations["a"].count > 10, "{summary:?}");
+    }
 }
 
 #[test]
 fn a_certificate_that_nobody_vouches_for_is_refused() {
-    let Some(nginx) = start() else { return };
+    let Some(nginx) = start(shop) else { return };
     let other = TempDir::new().unwrap();
     let certified = rcgen::generate_simple_self_signed(["shop.test".to_owned()]).unwrap();
     let pem = other.path().join("cert.pem");
@@ -161,4 +172,27 @@ fn a_certificate_that_nobody_vouches_for_is_refused() {
     let told = std::panic::catch_unwind(|| drive(&options, nginx.secured)).unwrap_err();
     let told = told.downcast_ref::<String>().unwrap();
     assert!(told.contains("certificate refused"), "{told}");
+}
+
+#[test]
+fn visits_to_the_shipped_site_are_answered() {
+    let site = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../workloads/nginx-site");
+    let copy = |root: &Path, plain: SocketAddr, _: SocketAddr| {
+        for entry in std::fs::read_dir(&site).unwrap() {
+            let entry = entry.unwrap();
+            std::fs::copy(entry.path(), root.join(entry.file_name())).unwrap();
+        }
+        let text = std::fs::read_to_string(site.join("nginx.conf")).unwrap();
+        let folder = root.display().to_string();
+        let text = text.replace("0.0.0.0:8080", &plain.to_string()).replace("/srv/www", &folder);
+        let text = text.replace("/scratch", &folder).replace("worker_processes 1", "master_process off");
+        std::fs::write(root.join("nginx.conf"), text).unwrap();
+    };
+    let Some(nginx) = start(copy) else { return };
+    let text = std::fs::read_to_string(site.join("workload.yaml")).unwrap();
+    let options = text.split("    http:\n").nth(1).unwrap();
+    let summary = drive(options, nginx.plain);
+    assert!(summary.failures.is_empty(), "{summary:?}");
+    let counts: Vec<u64> = ["home", "item", "search", "login"].map(|name| summary.operations[name].count).into();
+    assert!(counts.iter().all(|count| *count > 0) && counts[1] > counts[2], "{counts:?}");
 }

@@ -2,7 +2,7 @@
 
 use crate::figures::plain_quantity;
 use std::fmt::Write;
-use tare_stats::{FormScaling, LawFit, LevelRow, Parameter, Scaling, percent_text, ratio_text};
+use tare_stats::{FormScaling, Interval, LawFit, LevelRow, Parameter, Scaling, percent_text, ratio_text};
 
 /// Says every form's speed-up, efficiency and law.
 pub fn scaling_text(all: &[FormScaling]) -> String {
@@ -50,17 +50,22 @@ fn law_lines(law: &LawFit, of: &str) -> Vec<String> {
         format!("  largest misfit  {}", percent_text(law.misfit)),
     ];
     if let Some(Parameter { value, interval: Some(interval) }) = law.bend {
-        let (low, high) = (interval.low, interval.high);
-        lines.push(format!("  bends over at   {value:.0} [{low:.0}, {high:.0}] {of}: beyond, throughput falls"));
+        let Interval { low, high } = interval;
+        lines.push(format!(
+            "  bends over at   {} [{}, {}] {of}: beyond, throughput falls",
+            small(value),
+            small(low),
+            small(high)
+        ));
     }
     lines
 }
 
-/// Two significant digits, never in powers of ten.
+/// Three significant digits, never in powers of ten.
 fn small(value: f64) -> String {
     if value <= 0.0 {
         return "0".to_owned();
     }
-    let decimals = (1 - value.log10().floor() as i32).clamp(0, 9) as usize;
+    let decimals = (2 - value.log10().floor() as i32).clamp(0, 9) as usize;
     format!("{value:.decimals$}")
 }

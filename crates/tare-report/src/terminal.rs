@@ -286,10 +286,10 @@ fn footing(page: &mut Page, analysis: &Analysis) {
         line("resources", &format!("{}: {}", service.service, words::resources(service)), Ink::Plain);
     }
     line("apparatus", &words::apparatus(analysis), Ink::Plain);
-    let mut methods: Vec<&str> = Vec::new();
+    let mut methods: Vec<String> = Vec::new();
     for metric in words::compared(analysis) {
-        if !methods.contains(&metric.method.describe()) {
-            methods.push(metric.method.describe());
+        if !methods.contains(&metric.describe_method()) {
+            methods.push(metric.describe_method());
         }
     }
     line("intervals", &methods.join("; or "), Ink::Dim);

@@ -1,6 +1,7 @@
 //! Sentences that several formats say.
 
-use tare_core::record::{PEAK_LOAD, Record};
+use tare_core::design::Arrangement;
+use tare_core::record::{PEAK_LOAD, PRECISE_ENOUGH, Record};
 use tare_core::study::LoadOrigin;
 use tare_stats::{Analysis, Arm, MetricAnalysis, Ratio, ServiceBits, Verdict, percent_text, ratio_text};
 
@@ -16,7 +17,8 @@ pub(crate) fn load(record: &Record) -> String {
 /// The design in words: `5 blocks, 10 s measured after 1 s of settling`.
 pub(crate) fn design(record: &Record) -> String {
     let study = &record.header.study;
-    let blocks = if study.repeat == 1 { "1 block".to_owned() } else { format!("{} blocks", study.repeat) };
+    let planned = if study.design.half_width.is_some() { "at most " } else { "" };
+    let blocks = if study.repeat == 1 { "1 block".to_owned() } else { format!("{planned}{} blocks", study.repeat) };
     if let Some(plan) = &study.peak {
         let qos = study.qos.as_ref().map(tare_core::qos::Qos::describe).unwrap_or_default();
         let window = plan.window.as_secs_f64();
@@ -25,7 +27,14 @@ pub(crate) fn design(record: &Record) -> String {
         );
     }
     let (measure, settle) = (study.measure.as_secs_f64(), study.settle.as_secs_f64());
-    format!("{blocks}, {measure} s measured after {settle} s of settling")
+    let text = format!("{blocks}, {measure} s measured after {settle} s of settling");
+    let settled = study.design.steady_within.map(|within| format!(" until steady, at most {} s", within.as_secs_f64()));
+    let text = text + &settled.unwrap_or_default();
+    if study.design.arrangement == Arrangement::Blocks && study.design.half_width.is_none() {
+        return text;
+    }
+    let reached = record.end.as_ref().is_some_and(|end| end.how == PRECISE_ENOUGH);
+    format!("{text}; {}{}", study.design.describe(), if reached { " (reached)" } else { "" })
 }
 
 /// The machine in a line.

@@ -1,21 +1,18 @@
 //! A block whose forms stand side by side: all deployed, all but one frozen, load moving between them in slices.
 
-use crate::trial::{Early, Trial, TrialInputs};
+use crate::trial::{Early, PROBE_PERIOD, Trial, TrialInputs};
 use crate::{Apparatus, Clock, Event, Stop};
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::time::Duration;
 use tare_core::design::Slices;
 use tare_core::fault::Fault;
 use tare_core::host::{Host, Instance, OpenError};
-use tare_core::load::LoadPlan;
-use tare_core::load::LoadTask;
+use tare_core::load::{LoadPlan, LoadTask};
 use tare_core::plan::slice_order;
 use tare_core::record::{Slice, TrialData, TrialRecord};
 use tare_core::trial::{Outcome, Stage};
 use tare_stats::SliceLoad;
-
-/// How often telemetry is read.
-const PROBE_PERIOD: Duration = Duration::from_secs(1);
 
 /// What a block needs to know beside its trials.
 pub(crate) struct BlockInputs<'a, 'b> {
@@ -35,14 +32,14 @@ pub(crate) struct Around<'a> {
 }
 
 /// A deployment of the block.
-struct Standing<'a, 'b> {
+pub(crate) struct Standing<'a, 'b> {
     inputs: &'a TrialInputs<'b>,
-    data: TrialData,
-    host: Option<Box<dyn Host>>,
+    pub(crate) data: TrialData,
+    pub(crate) host: Option<Box<dyn Host>>,
     started: Vec<Instance>,
     /// Where load reaches it; none when it has ended early.
-    endpoint: Option<SocketAddr>,
-    parts: Vec<SliceLoad>,
+    pub(crate) endpoint: Option<SocketAddr>,
+    pub(crate) parts: Vec<SliceLoad>,
 }
 
 /// Runs the trials of a block side by side. `None` when it was stopped: it then leaves no row.
@@ -71,7 +68,7 @@ pub(crate) fn run_alternate(inputs: &BlockInputs, around: &mut Around) -> Option
 }
 
 impl<'a, 'b> Standing<'a, 'b> {
-    fn new(inputs: &'a TrialInputs<'b>, timestamp: String) -> Self {
+    pub(crate) fn new(inputs: &'a TrialInputs<'b>, timestamp: String) -> Self {
         let mut record = TrialRecord::new(inputs.planned.clone(), timestamp, Outcome::Measured);
         record.emulated = inputs.emulated;
         let data = TrialData { record, seconds: Vec::new(), telemetry: Vec::new() };
@@ -79,7 +76,7 @@ impl<'a, 'b> Standing<'a, 'b> {
     }
 
     /// The trial, as it goes on in `stage`.
-    fn trial<'t>(
+    pub(crate) fn trial<'t>(
         inputs: &'t TrialInputs<'b>,
         data: &'t mut TrialData,
         stage: Stage,
@@ -92,7 +89,7 @@ impl<'a, 'b> Standing<'a, 'b> {
     }
 
     /// Deploys it, and freezes it until its turn has come.
-    fn stand_up(&mut self, place: u8, around: &mut Around) {
+    pub(crate) fn stand_up(&mut self, place: u8, around: &mut Around) {
         let mut trial = Self::trial(self.inputs, &mut self.data, Stage::Provision, around);
         let starts = trial.starts();
         let label = format!("t{}", self.inputs.planned.index);
@@ -132,24 +129,31 @@ impl<'a, 'b> Standing<'a, 'b> {
                     place: place as u32,
                     start_ns: load.measure_start_ns,
                     end_ns: load.measure_end_ns,
-                    metrics: std::collections::BTreeMap::new(),
+                    metrics: BTreeMap::new(),
                 });
                 self.parts.push((load, telemetry));
             }
             Err(fault) => {
-                let fault = trial.blame(host.as_mut(), &self.started, fault);
-                trial.keep_logs(host.as_mut(), &self.started);
-                trial.end(Early::Failed(fault));
                 trial.leave();
-                self.endpoint = None;
-                // It must not disturb the others any longer; that it might not be frozen either changes nothing.
-                let _ = host.freeze();
+                self.fail(fault, around);
             }
         }
     }
 
+    /// Ends it under load: what broke off, or what that came from.
+    pub(crate) fn fail(&mut self, fault: Fault, around: &mut Around) {
+        let Some(host) = &mut self.host else { return };
+        let mut trial = Self::trial(self.inputs, &mut self.data, Stage::Measure, around);
+        let fault = trial.blame(host.as_mut(), &self.started, fault);
+        trial.keep_logs(host.as_mut(), &self.started);
+        trial.end(Early::Failed(fault));
+        self.endpoint = None;
+        // It must not disturb the others any longer; that it might not be frozen either changes nothing.
+        let _ = host.freeze();
+    }
+
     /// Verifies what it was measured at, and takes it down.
-    fn finish(&mut self, stopped: bool, around: &mut Around) {
+    pub(crate) fn finish(&mut self, stopped: bool, around: &mut Around) {
         let Some(mut host) = self.host.take() else { return };
         let mut trial = Self::trial(self.inputs, &mut self.data, Stage::Verify, around);
         if let Err(fault) = host.thaw() {

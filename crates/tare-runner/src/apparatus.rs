@@ -48,6 +48,19 @@ pub trait Apparatus {
         each_second: &mut dyn FnMut(&SecondRow),
     ) -> Result<LoadSummary, Fault>;
 
+    /// Carries out two load plans at the same moment, each by a process of its own. The seconds come with the number of
+    /// their plan, 0 or 1.
+    fn drive_both(
+        &mut self,
+        _plans: [&LoadPlan; 2],
+        _limit: Duration,
+        _stop: &Stop,
+        _each_second: &mut dyn FnMut(usize, &SecondRow),
+    ) -> [Result<LoadSummary, Fault>; 2] {
+        let fault = || Fault::new("this apparatus cannot drive two loads at the same moment");
+        [Err(fault()), Err(fault())]
+    }
+
     /// The same for a guided profile: `next` is asked for the first order, and for another after each window, until it
     /// says [`LoadOrder::End`].
     ///

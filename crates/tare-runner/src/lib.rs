@@ -8,6 +8,7 @@ mod again;
 mod alternate;
 mod apparatus;
 mod clock;
+mod duet;
 mod event;
 mod peak;
 mod record_dir;

@@ -2,11 +2,12 @@
 
 use crate::again::Outcomes;
 use crate::alternate::{Around, BlockInputs, run_alternate};
+use crate::duet::{halves, run_duet};
 use crate::trial::{TrialInputs, run_trial};
 use crate::{Apparatus, Clock, Event, RecordDir, Stop, Subscriber, read_record};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
-use tare_core::design::{Arrangement, Slices};
+use tare_core::design::Arrangement;
 use tare_core::fault::Fault;
 use tare_core::host::MappedFile;
 use tare_core::plan::{PlannedTrial, blocks, plan_again};
@@ -174,8 +175,8 @@ impl Run<'_> {
         if over && !state.expected.is_empty() {
             return Ok(Some(Ending::BudgetSpent));
         }
-        if let Arrangement::Alternate(slices) = self.header.study.design.arrangement {
-            return self.side_by_side(&open, slices, needed + later, state, doing);
+        if self.header.study.design.arrangement != Arrangement::Blocks {
+            return self.side_by_side(&open, needed + later, state, doing);
         }
         for (at, planned) in open.iter().enumerate() {
             if doing.stop.raised() {
@@ -196,7 +197,6 @@ impl Run<'_> {
     fn side_by_side(
         &mut self,
         open: &[&PlannedTrial],
-        slices: Slices,
         left: Duration,
         state: &mut Progress,
         doing: &mut Doing,
@@ -217,12 +217,7 @@ impl Run<'_> {
         self.announce(first, left, doing)?;
         let began = doing.clock.now();
         let there = |planned: &&&PlannedTrial| self.header.forms[&planned.form].unavailable.is_none();
-        let inputs: Vec<TrialInputs> = open.iter().filter(there).map(|planned| self.inputs(planned, state)).collect();
-        let seed = self.header.seed;
-        let subscriber = &mut *doing.subscriber;
-        let mut tell = |event| subscriber(&event);
-        let mut around = Around { apparatus: doing.apparatus, clock: doing.clock, stop: doing.stop, tell: &mut tell };
-        let ran = run_alternate(&BlockInputs { trials: &inputs, slices, seed }, &mut around);
+        let ran = self.stand_together(&open.iter().filter(there).copied().collect::<Vec<_>>(), state, doing);
         let Some(trials) = ran else { return Ok(Some(Ending::Interrupted)) };
         let took = doing.clock.now().saturating_sub(began) / trials.len().max(1) as u32;
         for data in &trials {
@@ -234,6 +229,32 @@ impl Run<'_> {
             self.keep(&skipped(planned, &why, doing.clock), Duration::ZERO, state, doing)?;
         }
         Ok(None)
+    }
+
+    fn stand_together(&self, open: &[&PlannedTrial], state: &Progress, doing: &mut Doing) -> Option<Vec<TrialData>> {
+        let mut inputs: Vec<TrialInputs> = open.iter().map(|planned| self.inputs(planned, state)).collect();
+        let subscriber = &mut *doing.subscriber;
+        let mut tell = |event| subscriber(&event);
+        let mut around = Around { apparatus: doing.apparatus, clock: doing.clock, stop: doing.stop, tell: &mut tell };
+        if let Arrangement::Alternate(slices) = self.header.study.design.arrangement {
+            return run_alternate(&BlockInputs { trials: &inputs, slices, seed: self.header.seed }, &mut around);
+        }
+        let why = match (open.len(), self.service_cpus.len()) {
+            (2, 2..) => None,
+            (2, _) => {
+                Some(Fault::new("a duet needs two CPUs for services, one for each form, and this machine has one"))
+            }
+            _ => Some(Fault::new("the form that it was to be measured beside is not there")),
+        };
+        if let Some(why) = why {
+            let why = why.remedy("use `design: blocks` or `design: alternate`");
+            return Some(open.iter().map(|planned| skipped(planned, &why, around.clock)).collect());
+        }
+        let (services, generators) = (halves(&self.service_cpus), halves(&self.generator_cpus));
+        for ((inputs, service), generator) in inputs.iter_mut().zip(&services).zip(&generators) {
+            (inputs.service_cpus, inputs.generator_cpus) = (service, generator);
+        }
+        run_duet(&inputs, &mut around)
     }
 
     fn announce(&mut self, planned: &PlannedTrial, left: Duration, doing: &mut Doing) -> Result<(), Fault> {

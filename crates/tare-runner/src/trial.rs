@@ -23,7 +23,7 @@ const READY_POLL: Duration = Duration::from_millis(20);
 /// How long populating may take before it is given up.
 const POPULATE_LIMIT: Duration = Duration::from_secs(600);
 /// What a load process may take beyond the time it was asked to load: connecting, draining, verifying.
-const DRIVE_SLACK: Duration = Duration::from_secs(60);
+pub(crate) const DRIVE_SLACK: Duration = Duration::from_secs(60);
 /// How long the load runs at least between two looks at whether it is steady, and its last moment that is measured only
 /// because a load process measures something.
 const SETTLE_STEP: Duration = Duration::from_secs(5);
@@ -31,7 +31,7 @@ const SETTLE_LAST: Duration = Duration::from_secs(1);
 /// The share of failed operations above which a trial measures failures, not the service.
 const FAILED_SHARE_MAX: f64 = 0.01;
 /// How often telemetry is read.
-const PROBE_PERIOD: Duration = Duration::from_secs(1);
+pub(crate) const PROBE_PERIOD: Duration = Duration::from_secs(1);
 
 /// What a trial needs to know.
 pub(crate) struct TrialInputs<'a> {
@@ -421,8 +421,8 @@ impl Trial<'_, '_> {
         Ok(())
     }
 
-    /// A search goes beyond what the service carries on purpose, so what failed there voids nothing; having found no peak
-    /// does.
+    /// A search goes beyond what the service carries on purpose, so what failed there voids nothing; having found no
+    /// peak does.
     fn verify_peak(&mut self, load: LoadSummary, mut voids: Vec<String>) {
         let failed = load.checks.iter().filter(|check| !check.passed);
         let failed = failed.map(|check| format!("check '{}' failed beyond the peak: {}", check.name, check.detail));

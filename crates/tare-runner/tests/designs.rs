@@ -171,6 +171,28 @@ fn side_by_side_an_interrupted_block_leaves_no_row_and_is_run_whole() {
 }
 
 #[test]
+fn a_duet_loads_both_at_once_and_fails_both_when_one_breaks_off() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("r");
+    let mut header = header(&["plain", "box", "dies"], 3);
+    header.study.design.arrangement = Arrangement::Duet;
+    header.plan = tare_core::plan::plan(&header.study, &[], 7);
+    let ran = run(&path, &header, &[("dies", Trouble::DiesUnderLoad)], None);
+    assert_eq!(ran.ending, Ending::Complete);
+    let outcomes = outcomes(&path);
+    let words = |arm: &str| outcomes[arm].iter().map(Outcome::word).collect::<Vec<_>>();
+    assert_eq!(words("box"), ["measured"; 3]);
+    assert_eq!(words("plain (A/A)"), ["measured"; 3]);
+    assert_eq!(words("dies"), ["failed"; 3]);
+    assert_eq!(words("plain").iter().filter(|word| **word == "measured").count(), 6);
+    assert_eq!(words("plain").iter().filter(|word| **word == "skipped").count(), 3, "it was not to blame");
+    let analysis = analyse(&read_record(&path).unwrap());
+    let throughput = analysis.metrics.iter().find(|metric| metric.name == "throughput").unwrap();
+    assert_eq!(throughput.method, tare_stats::Method::PairsPooled);
+    assert_eq!(throughput.ratios.iter().find(|ratio| ratio.arm == "box").unwrap().blocks.len(), 3);
+}
+
+#[test]
 fn settling_until_steady_ends_when_it_is_or_says_that_it_never_was() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("r");

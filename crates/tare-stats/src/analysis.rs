@@ -114,6 +114,16 @@ pub struct MetricAnalysis {
     pub ratios: Vec<Ratio>,
 }
 
+impl MetricAnalysis {
+    /// How its intervals were made, and what a trial's value is made of unless it is the whole trial, in words.
+    pub fn describe_method(&self) -> String {
+        match self.nested.describe() {
+            Some(nested) => format!("{}; {nested}", self.method.describe()),
+            None => self.method.describe().to_owned(),
+        }
+    }
+}
+
 /// How the intervals of a family of forms were made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]

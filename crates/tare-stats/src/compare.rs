@@ -134,3 +134,66 @@ pub fn differences(before: &BTreeMap<String, String>, after: &BTreeMap<String, S
     let found = keys.into_iter().filter(|key| before.get(*key) != after.get(*key) && !lone(key));
     found.map(|key| Difference { what: key.clone(), before: value(before, key), after: value(after, key) }).collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::analysis::Verdict;
+    use crate::family::tests::Noise;
+    use crate::paired::sd;
+    use rand_core::SeedableRng;
+    use rand_xoshiro::Xoshiro256PlusPlus;
+
+    fn ratio(values: &[f64]) -> Ratio {
+        let n = values.len() as f64;
+        Ratio {
+            arm: "box".into(),
+            blocks: (0..values.len() as u32).collect(),
+            ratio: (values.iter().sum::<f64>() / n).exp(),
+            interval: Some(Interval { low: 0.0, high: 2.0 }),
+            standard_error: Some(sd(values).unwrap() / n.sqrt()),
+            degrees: Some(n - 1.0),
+            hodges_lehmann: 1.0,
+            sensitive: false,
+            smallest_detectable: None,
+            equivalent: None,
+            blocks_needed: None,
+            verdict: Verdict::NoDifference,
+            words: String::new(),
+        }
+    }
+
+    // 2000 pairs of runs at 95 % have a standard error of 0.5 %.
+    #[test]
+    fn intervals_of_a_change_hold_the_truth_also_when_runs_differ_in_length_and_noise() {
+        const PAIRS: u32 = 2_000;
+        let mut noise = Noise(Xoshiro256PlusPlus::seed_from_u64(31));
+        for (blocks, spread) in [((5, 5), (0.01, 0.01)), ((4, 16), (0.02, 0.005)), ((12, 5), (0.003, 0.02))] {
+            let mut held = 0;
+            for _ in 0..PAIRS {
+                let mut run = |blocks: u32, spread: f64, truth: f64| -> Vec<f64> {
+                    (0..blocks).map(|_| truth + spread * noise.normal()).collect()
+                };
+                let before = ratio(&run(blocks.0, spread.0, -0.1));
+                let after = ratio(&run(blocks.1, spread.1, -0.13));
+                let (error, degrees) = welch(&before, &after).unwrap();
+                let off = after.ratio.ln() - before.ratio.ln() + 0.03;
+                held += u32::from(off.abs() <= student_quantile(0.975, degrees) * error);
+            }
+            let share = f64::from(held) / f64::from(PAIRS);
+            assert!((0.93..=0.975).contains(&share), "{blocks:?} blocks, noise {spread:?}: {share}");
+        }
+    }
+
+    #[test]
+    fn what_differs_is_named_and_lone_forms_are_not() {
+        let conditions = |pairs: &[(&str, &str)]| -> BTreeMap<String, String> {
+            pairs.iter().map(|(what, value)| ((*what).to_owned(), (*value).to_owned())).collect()
+        };
+        let before =
+            conditions(&[("environment kernel", "6.1"), ("form box", "[]"), ("form box, engine.version", "26")]);
+        let after = conditions(&[("environment kernel", "6.12"), ("bundle redis", "sha256:1")]);
+        let found: Vec<String> = differences(&before, &after).iter().map(ToString::to_string).collect();
+        assert_eq!(found, ["bundle redis: absent | sha256:1", "environment kernel: 6.1 | 6.12"]);
+    }
+}

@@ -34,6 +34,15 @@ pub enum Nested {
 }
 
 impl Nested {
+    /// In words, for the report; none when there is nothing to say.
+    pub(crate) fn describe(self) -> Option<&'static str> {
+        match self {
+            Nested::Whole => None,
+            Nested::Windows => Some("a trial's value is the 20 % trimmed mean of its windows of 15 s"),
+            Nested::Slices => Some("a trial's value is the 20 % trimmed mean of its slices of load"),
+        }
+    }
+
     /// What holds for a metric over all `trials`: every trial's value must be made in the same way.
     pub(crate) fn of(trials: &[&TrialData], metric: &str) -> Nested {
         if trials.is_empty() || !RATES.contains(&metric) {

@@ -1,8 +1,9 @@
 //! When a run may end by itself: once it is precise enough, never because something was found.
 //!
-//! Looking after every block whether a difference is significant, and ending when it is, finds one in every fourth A/A
-//! experiment. The rule here looks at the *width* of the intervals only, after fixed numbers of blocks, and a run that
-//! it ended claims no more than the width that was asked for. The simulations in tests/simulated hold it to that.
+//! Looking after every block whether a difference is significant, and ending when it is, finds one in every sixth A/A
+//! experiment of at most 20 blocks. The rule here looks at the *width* of the intervals only, after fixed numbers of
+//! blocks, and a run that it ended claims no more than the width that was asked for. The simulations in
+//! tests/simulated hold it to that.
 
 use crate::analyse::analyse;
 use tare_core::record::{PEAK_LOAD, Record};

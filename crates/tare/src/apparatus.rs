@@ -97,6 +97,39 @@ impl Apparatus for Machine {
         driver.tell(&next(None))?;
         driver.wait(plan.task, limit, stop, each_second, next)
     }
+
+    fn drive_both(
+        &mut self,
+        plans: [&LoadPlan; 2],
+        limit: Duration,
+        stop: &Stop,
+        each_second: &mut dyn FnMut(usize, &SecondRow),
+    ) -> [Result<LoadSummary, Fault>; 2] {
+        let start = |plan: &LoadPlan| -> Result<Driver, Fault> {
+            let mut driver = self.driver(plan)?;
+            driver.told = None;
+            Ok(driver)
+        };
+        let [first, second] = plans.map(|plan| (start(plan), plan.task));
+        let (other_stop, (second, task)) = (stop.clone(), second);
+        // The second one's seconds come when both are over: nobody could look at two lines at once.
+        let other = std::thread::spawn(move || {
+            let mut rows = Vec::new();
+            let done = second.and_then(|mut driver| {
+                driver.wait(task, limit, &other_stop, &mut |row: &SecondRow| rows.push(row.clone()), &mut |_| {
+                    LoadOrder::End
+                })
+            });
+            (done, rows)
+        });
+        let (driver, task) = first;
+        let done = driver.and_then(|mut driver| {
+            driver.wait(task, limit, stop, &mut |row| each_second(0, row), &mut |_| LoadOrder::End)
+        });
+        let (other, rows) = other.join().expect("waiting for a load process does not panic");
+        rows.iter().for_each(|row| each_second(1, row));
+        [done, other]
+    }
 }
 
 impl Machine {
@@ -111,9 +144,7 @@ impl Machine {
         }
         Driver::start(command, plan)
     }
-}
 
-impl Machine {
     fn surroundings(&self, label: &str, services: &[ServiceStart]) -> Surroundings {
         Surroundings {
             run: self.run.clone(),

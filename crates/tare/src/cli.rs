@@ -247,8 +247,8 @@ pub(crate) struct GateArgs {
     /// Only this form; may be repeated. Without one, all that are neither emulated nor left out
     #[arg(long = "form", value_name = "NAME")]
     pub(crate) forms: Vec<String>,
-    /// Only this metric; may be repeated
-    #[arg(long = "metric", value_name = "NAME", default_value = "throughput")]
+    /// This metric instead of the throughput, or the peak load where that was searched; may be repeated
+    #[arg(long = "metric", value_name = "NAME")]
     pub(crate) metrics: Vec<String>,
     /// What an inconclusive bound counts as
     #[arg(long, value_enum)]
@@ -274,7 +274,7 @@ pub(crate) struct HistoryArgs {
     /// Only this form
     #[arg(long, value_name = "NAME")]
     pub(crate) form: Option<String>,
-    /// Follow this metric instead of the throughput
+    /// Follow this metric instead of the throughput, or the peak load where that was searched
     #[arg(long, value_name = "NAME")]
     pub(crate) metric: Option<String>,
     /// Put this record, or every record in this folder, into the history; may be repeated

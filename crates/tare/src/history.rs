@@ -6,7 +6,7 @@ use rusqlite::{Connection, params};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::path::Path;
-use tare_core::record::{Record, TRIAL_METRICS};
+use tare_core::record::{PEAK_LOAD, Record, TRIAL_METRICS};
 use tare_stats::{Interval, Series, SeriesPoint};
 
 /// The version of the tables.
@@ -41,7 +41,7 @@ pub(crate) struct Entry {
     pub(crate) trials: i64,
     pub(crate) ended: String,
     pub(crate) path: String,
-    /// By form: its throughput's ratio to the baseline.
+    /// By form: the ratio to the baseline of its throughput, or of its peak load where that was searched.
     pub(crate) forms: Vec<FormRatio>,
 }
 
@@ -139,7 +139,8 @@ pub(crate) fn list() -> Result<Vec<Entry>> {
     let mut runs = db
         .prepare("SELECT started, run, study, workload, kernel, trials, ended, path FROM runs ORDER BY started, run")?;
     let mut ratios = db.prepare(
-        "SELECT form, ratio, low, high FROM ratios WHERE run = ?1 AND metric = 'throughput' ORDER BY position",
+        "SELECT form, max(ratio), max(low), max(high) FROM ratios WHERE run = ?1 AND metric IN ('throughput', ?2)
+         GROUP BY form ORDER BY position",
     )?;
     let rows = runs.query_map([], |row| {
         Ok(Entry {
@@ -156,7 +157,7 @@ pub(crate) fn list() -> Result<Vec<Entry>> {
     })?;
     let mut entries: Vec<Entry> = rows.collect::<Result<_, _>>()?;
     for entry in &mut entries {
-        let forms = ratios.query_map([&entry.run], |row| {
+        let forms = ratios.query_map([entry.run.as_str(), PEAK_LOAD], |row| {
             Ok(FormRatio { form: row.get(0)?, ratio: row.get(1)?, low: row.get(2)?, high: row.get(3)? })
         })?;
         entry.forms = forms.collect::<Result<_, _>>()?;

@@ -104,7 +104,7 @@ fn what_a_gate_cannot_judge_by_is_a_mistake_with_a_hint() {
     let wrong: &[(&[&str], &str)] = &[
         (&["--record", &old], "--max-overhead 5%"),
         (&["--record", &old, "--max-overhead", "5"], "write for example 2%"),
-        (&["--record", &old, "--max-overhead", "-5%"], "5%"),
+        (&["--record", &old, "--max-overhead=-5%"], "write for example 2%"),
         (&["--record", &old, "--max-overhead", "200%"], "nothing can lose more"),
         (&["--record", &old, "--max-regression", "3%"], "--baseline"),
         (&["--record", "nowhere", "--max-overhead", "5%"], "no record.json"),

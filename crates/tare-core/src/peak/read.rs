@@ -16,8 +16,8 @@ const PUBLISHED_WINDOW: Duration = Duration::from_secs(300);
 const WINDOWS: std::ops::RangeInclusive<u64> = 16..=1_000;
 
 impl PeakPlan {
-    /// Reads the plan of a search, and the profile that it guides. `qos` is what the peak must keep. `None` when anything
-    /// is wrong; then at least one problem was added.
+    /// Reads the plan of a search, and the profile that it guides. `qos` is what the peak must keep. `None` when
+    /// anything is wrong; then at least one problem was added.
     pub fn read(
         node: &Node,
         place: Place,

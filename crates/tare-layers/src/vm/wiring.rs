@@ -25,7 +25,8 @@ pub(super) struct Wiring {
 }
 
 impl Wiring {
-    /// Makes the links, named for the guest's `place` when it stands beside others. `inner` says whether layers inside the guest have networks that must be reached from here.
+    /// Makes the links, named for the guest's `place` when it stands beside others. `inner` says whether layers inside
+    /// the guest have networks that must be reached from here.
     ///
     /// # Errors
     /// What could not be made; then nothing is left.

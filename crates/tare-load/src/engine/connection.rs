@@ -176,6 +176,11 @@ impl<S> Connection<S> {
         Ok(())
     }
 
+    /// Whether the kernel has taken everything.
+    pub(crate) fn flushed(&self) -> bool {
+        self.unsent.is_empty()
+    }
+
     /// How many bytes the kernel takes now; 0 when its buffer is full.
     fn push(&self, bytes: &[u8]) -> Result<usize, Errno> {
         let Some(socket) = &self.socket else { return Err(Errno::NOTCONN) };

@@ -1,10 +1,10 @@
 //! Whether the generator was what was measured.
 //!
-//! **In a closed loop** a worker that never rests proves nothing: a closed loop on a server of about the same speed keeps
-//! both busy. What proves it is where the operations wait. There is a fixed number in flight, and each is either with the
-//! server (or on its way) or answered and waiting for the generator. A server that is the limit always has work, so a good
-//! part of the operations is with it whenever the generator looks; a server that starves has given nearly all of them back
-//! already. So a worker is called saturated only when both hold over the whole time measured:
+//! **In a closed loop** a worker that never rests proves nothing: a closed loop on a server of about the same speed
+//! keeps both busy. What proves it is where the operations wait. There is a fixed number in flight, and each is either
+//! with the server (or on its way) or answered and waiting for the generator. A server that is the limit always has
+//! work, so a good part of the operations is with it whenever the generator looks; a server that starves has given
+//! nearly all of them back already. So a worker is called saturated only when both hold over the whole time measured:
 //!
 //! - it used more than 98 % of a CPU, so it hardly ever waited for the server, and
 //! - a reply found, on average, more than 80 % of the worker's operations answered and waiting together with itself.
@@ -12,10 +12,11 @@
 //! A burst after a pause of the server crowds replies too, but then the worker rested during the pause. Two stations
 //! of equal speed hold half each. A worker that has to share its CPU uses less than 98 % of it and is not accused here.
 //!
-//! **Where starts are planned** the plan itself is the witness: the generator is at fault when it comes to its starts too
-//! late. What an operation then waits for a connection is the service's doing and is not counted as late. Late starts
-//! make response times longer than a user's would be; they are called saturation when the 99th percentile of lateness is
-//! above 2 ms and above a quarter of the 99th percentile of the response times, so that the figure itself is ours.
+//! **Where starts are planned** the plan itself is the witness: the generator is at fault when it comes to its starts
+//! too late. What an operation then waits for a connection is the service's doing and is not counted as late. Late
+//! starts make response times longer than a user's would be; they are called saturation when the 99th percentile of
+//! lateness is above 2 ms and above a quarter of the 99th percentile of the response times, so that the figure itself
+//! is ours.
 
 use crate::histogram::Histogram;
 use std::time::Duration;
@@ -75,8 +76,8 @@ pub(crate) fn planned(late: &Histogram, response: &Histogram, busy: f64) -> Opti
     };
     let ms = |ns: u64| ns as f64 / 1e6;
     Some(format!(
-        "one in a hundred operations was started {:.1} ms late or later, of {:.1} ms of response time; the busiest load \
-         worker used {:.0} % of its CPU: {remedy}",
+        "one in a hundred operations was started {:.1} ms late or later, of {:.1} ms of response time; the busiest \
+         load worker used {:.0} % of its CPU: {remedy}",
         ms(late_ns),
         ms(response_ns),
         busy * 100.0

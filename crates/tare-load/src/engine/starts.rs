@@ -151,6 +151,10 @@ impl<P: Protocol> Worker<'_, P> {
 
     /// The connection stands and may take operations. What is to be sent is appended to `outgoing`.
     pub(super) fn ready(&mut self, index: usize, outgoing: &mut Vec<u8>, now_ns: u64) {
+        let connection = &mut self.connections[index];
+        if !connection.flights.is_empty() {
+            return self.protocol.resume(&mut connection.session, outgoing);
+        }
         match self.manner {
             Manner::Closed => self.refill(index, outgoing, now_ns),
             Manner::Shared => self.next(index, outgoing, now_ns),

@@ -35,6 +35,7 @@ impl<P: Protocol> Worker<'_, P> {
                 if let Err(error) = connection.flush() {
                     return self.fail(index, failure_of(error));
                 }
+                self.pump(index);
             }
             State::Up | State::Greeting(_) => {}
         }
@@ -148,6 +149,10 @@ impl<P: Protocol> Worker<'_, P> {
                         return false;
                     }
                 }
+                Step::Reopen => {
+                    self.renew(index);
+                    return false;
+                }
                 Step::Broken(failure) => {
                     self.fail(index, failure);
                     return false;
@@ -168,6 +173,59 @@ impl<P: Protocol> Worker<'_, P> {
             self.fail(index, failure_of(error));
         }
         outgoing.clear();
+        if self.streams {
+            self.stream(index, outgoing);
+        }
+    }
+
+    /// Goes on with a connection whose operations end by being sent.
+    pub(super) fn pump(&mut self, index: usize) {
+        if self.streams {
+            let mut outgoing = std::mem::take(&mut self.outgoing);
+            self.stream(index, &mut outgoing);
+            self.outgoing = outgoing;
+        }
+    }
+
+    /// Ends operations that end by being sent, and sends the next ones, as long as the kernel takes them.
+    fn stream(&mut self, index: usize, outgoing: &mut Vec<u8>) {
+        for _ in 0..READS_MAX {
+            let connection = &mut self.connections[index];
+            if connection.state != State::Up || !connection.flushed() {
+                return;
+            }
+            let Some(flight) = connection.flights.front().copied() else { return };
+            let Some(reply) = self.protocol.flushed(&mut connection.session, &flight) else { return };
+            connection.flights.pop_front();
+            let now_ns = clock::monotonic_ns();
+            self.live -= 1;
+            self.replies += 1;
+            self.recorder.answered(now_ns, &flight, reply);
+            self.answered(index, &flight, outgoing, now_ns);
+            if self.manner == Manner::Closed {
+                self.refill(index, outgoing, now_ns);
+            }
+            let connection = &mut self.connections[index];
+            if connection.socket.is_some()
+                && let Err(error) = connection.send(outgoing)
+            {
+                self.fail(index, failure_of(error));
+            }
+            outgoing.clear();
+        }
+        // The others have their turn first.
+        self.unfinished.push((index, false));
+    }
+
+    /// The peer ends the connection amid an operation that goes on: it is made anew, and keeps operation and session.
+    #[cold]
+    fn renew(&mut self, index: usize) {
+        let connection = &mut self.connections[index];
+        let session = std::mem::replace(&mut connection.session, self.protocol.session());
+        connection.close(0, session);
+        self.up -= 1;
+        self.alive_ns = clock::monotonic_ns();
+        self.down.push(index);
     }
 
     /// The peer closed the connection.
@@ -176,6 +234,9 @@ impl<P: Protocol> Worker<'_, P> {
         let flight = connection.flights.front().copied();
         let user = flight.map(|flight| &mut self.users[flight.user as usize]);
         let reply = flight.zip(user).and_then(|(f, user)| self.protocol.closed(&mut connection.session, user, &f));
+        if reply.is_none() && self.protocol.goes_on(&connection.session) {
+            return self.renew(index);
+        }
         let orderly = reply.is_some();
         if let (Some(flight), Some(reply)) = (flight, reply) {
             connection.flights.pop_front();

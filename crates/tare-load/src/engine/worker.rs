@@ -57,6 +57,8 @@ pub(crate) struct Worker<'a, P: Protocol> {
     pub(super) epoll: OwnedFd,
     pub(super) manner: Manner,
     pub(super) pipeline: usize,
+    // Whether operations may end by being sent.
+    pub(super) streams: bool,
     pub(super) source: Source,
     pub(super) mix: Mix,
     pub(super) connections: Vec<Connection<P::Session>>,
@@ -105,6 +107,7 @@ impl<'a, P: Protocol> Worker<'a, P> {
             epoll,
             manner: layout.manner,
             pipeline,
+            streams: protocol.streams(),
             source: Source::Closed(crate::profile::Levels::new(0, 0.0)),
             mix: Mix::of(&protocol.operations()),
             users: (0..share.of(layout.users)).map(|local| protocol.user(share.global(local))).collect(),
@@ -224,6 +227,7 @@ impl<'a, P: Protocol> Worker<'a, P> {
                 // It may have been closed since, and be on its way to a new start.
                 if self.connections[index].socket.is_some() {
                     self.read(index, ending);
+                    self.pump(index);
                 }
             }
             for event in ready.iter() {
@@ -254,7 +258,10 @@ impl<'a, P: Protocol> Worker<'a, P> {
             let connection = &self.connections[index];
             let since_ns = match connection.state {
                 State::Up => connection.flights.front().map(|flight| flight.start_ns),
-                State::Connecting(since_ns) | State::Greeting(since_ns) => Some(since_ns),
+                // An operation may have begun on the connection before this one.
+                State::Connecting(since_ns) | State::Greeting(since_ns) => {
+                    Some(connection.flights.front().map_or(since_ns, |flight| flight.start_ns))
+                }
                 State::Down(_) => None,
             };
             if since_ns.is_some_and(|since_ns| now_ns.saturating_sub(since_ns) > timeout_ns) {

@@ -21,9 +21,9 @@ struct User {
 
 /// One worker's users.
 ///
-/// Users with numbers below the level are active. A user that comes in is in the midst of a pause, as one who has always
-/// been there would be: so the rate of starts is even from the beginning on. One that is no longer wanted leaves when the next start would be
-/// due.
+/// Users with numbers below the level are active. A user that comes in is in the midst of a pause, as one who has
+/// always been there would be: so the rate of starts is even from the beginning on. One that is no longer wanted leaves
+/// when the next start would be due.
 pub(crate) struct Crowd {
     path: Path,
     pause: Pause,
@@ -199,7 +199,8 @@ mod tests {
         let pause =
             Pause::Cycle(Distribution::Exponential { mean: Duration::from_secs(1), max: Duration::from_secs(10) });
         let starts = lived(crowd(Levels::new(0, 1000.0), 1000, pause, ALONE), 20 * SECOND_NS, 0);
-        // Renewals of exponential gaps are Poisson: 20,000 in all and 1000 in the first second, five deviations each way.
+        // Renewals of exponential gaps are Poisson: 20,000 in all and 1000 in the first second, five deviations each
+        // way.
         assert!((19_290..20_710).contains(&starts.len()), "{}", starts.len());
         let early = starts.iter().filter(|start| start.0 < SECOND_NS).count();
         assert!((840..1160).contains(&early), "{early}");

@@ -74,8 +74,8 @@ impl Levels {
     }
 }
 
-/// A place in the area under the levels, for finding moments by area: with a rate as the level, the area is the number of
-/// arrivals to be expected so far. Only goes forward.
+/// A place in the area under the levels, for finding moments by area: with a rate as the level, the area is the number
+/// of arrivals to be expected so far. Only goes forward.
 #[derive(Debug, Clone)]
 pub(crate) struct Cursor {
     segment: usize,

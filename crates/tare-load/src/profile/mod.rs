@@ -1,5 +1,5 @@
-//! Which operation starts when. Everything here is a function of the seed, a number and the level that was asked for: the
-//! same plan gives the same starts, whoever carries it out and however late.
+//! Which operation starts when. Everything here is a function of the seed, a number and the level that was asked for:
+//! the same plan gives the same starts, whoever carries it out and however late.
 //!
 //! A run is shared out over workers by number: user, arrival or line `i` belongs to worker `i` modulo their number, and
 //! what all of them plan together does not depend on how many they are.

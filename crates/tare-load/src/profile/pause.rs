@@ -27,9 +27,9 @@ pub(crate) fn draw(distribution: &Distribution, draw: &mut Draw) -> u64 {
     }
 }
 
-/// Draws what is left of a pause that is looked at from outside at any moment, in ns: a user who has always been there is
-/// that far from the next start. Its density is (1 - F(x)) / mean (Cox: Renewal theory, 1962, ch. 5): a pause drawn with
-/// its length as its weight, of which an even share is left.
+/// Draws what is left of a pause that is looked at from outside at any moment, in ns: a user who has always been there
+/// is that far from the next start. Its density is (1 - F(x)) / mean (Cox: Renewal theory, 1962, ch. 5): a pause drawn
+/// with its length as its weight, of which an even share is left.
 pub(crate) fn rest(distribution: &Distribution, source: &mut Draw) -> u64 {
     let longest_ns = match distribution {
         Distribution::Constant(length) => span_ns(*length) as f64,
@@ -108,13 +108,20 @@ mod tests {
             let mean = (0..N).map(|_| rest(&shape, &mut source) as f64 / 1e9).sum::<f64>() / N as f64;
             near(mean, expected, 1.3 / (N as f64).sqrt());
         }
-        let nothing = Distribution::Normal { mean: 0 * second, sd: second, min: 0 * second, max: 0 * second };
+        let zero = Duration::ZERO;
+        let nothing = Distribution::Normal { mean: zero, sd: second, min: zero, max: zero };
         assert_eq!(rest(&nothing, &mut Draw::new(1, 1)), 0);
     }
 
     proptest! {
         #[test]
-        fn nothing_lies_outside_of_its_bounds(seed: u64, mean in 0..1000u64, sd in 0..5000u64, min in 0..100u64, more in 0..100u64) {
+        fn nothing_lies_outside_of_its_bounds(
+            seed: u64,
+            mean in 0..1000u64,
+            sd in 0..5000u64,
+            min in 0..100u64,
+            more in 0..100u64,
+        ) {
             let ms = Duration::from_millis;
             let (min, max) = (ms(min), ms(min + more));
             let mut source = Draw::new(seed, 0);

@@ -1,4 +1,5 @@
-//! Who is due next, among a million: a wheel of slots about a millisecond wide, and a heap for the slots that have come up.
+//! Who is due next, among a million: a wheel of slots about a millisecond wide, and a heap for the slots that have come
+//! up.
 //!
 //! Entries of one slot are a list through a flat table, so an entry takes 12 bytes and nothing is allocated after the
 //! start. An entry further ahead than the wheel is long stays in its slot for another turn. Order within the slots that

@@ -2,8 +2,8 @@
 
 use super::OperationRow;
 
-/// A generator of random numbers, SplitMix64 (Steele, Lea, Flood: Fast splittable pseudorandom number generators, 2014).
-/// Eight bytes, so that a million users may have one each.
+/// A generator of random numbers, SplitMix64 (Steele, Lea, Flood: Fast splittable pseudorandom number generators,
+/// 2014). Eight bytes, so that a million users may have one each.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Draw(u64);
 

@@ -17,6 +17,12 @@ mod postgres;
 mod redis;
 mod sql;
 mod tcp;
+mod tls;
+
+#[cfg(any(test, fuzzing))]
+pub(crate) use http::chew as chew_http;
+#[cfg(any(test, fuzzing))]
+pub(crate) use redis::chew as chew_redis;
 
 pub(crate) use draw::{Draw, Mix};
 pub(crate) use failure::{FAILURES, Failure};
@@ -131,6 +137,9 @@ pub(crate) enum Step {
         /// Whether the peer announced to close the connection after it.
         last: bool,
     },
+    /// All bytes were taken and the reply is complete, but the operation is not, and the peer ends the connection: it goes
+    /// on over a new one, with [`Protocol::resume`].
+    Reopen,
     /// This cannot become a reply; the connection is of no use any more.
     Broken(Failure),
 }
@@ -186,8 +195,8 @@ pub(crate) trait Protocol: Sync + Sized {
     type User: Send;
     /// What is remembered of the server from before a run.
     type Before;
-    /// Whether several operations may be in flight on one connection. Conversations cannot; then a `pipeline` above 1 is
-    /// a mistake.
+    /// Whether several operations may be in flight on one connection. Conversations cannot; then a `pipeline` above 1
+    /// is a mistake.
     const PIPELINES: bool;
 
     /// The operations, in the order of their numbers.
@@ -222,8 +231,8 @@ pub(crate) trait Protocol: Sync + Sized {
         Err(Failure::Garbage)
     }
 
-    /// Starts operation number `operation`: appends its first request to `out`. Returns the token that comes back in the
-    /// flight.
+    /// Starts operation number `operation`: appends its first request to `out`. Returns the token that comes back in
+    /// the flight.
     fn begin(
         &self,
         session: &mut Self::Session,
@@ -233,8 +242,8 @@ pub(crate) trait Protocol: Sync + Sized {
         out: &mut Vec<u8>,
     ) -> u64;
 
-    /// Takes the next bytes for `flight`, the oldest on its connection. `bytes` is not empty. May append a further request of
-    /// the same operation to `out` and return [`Step::More`].
+    /// Takes the next bytes for `flight`, the oldest on its connection. `bytes` is not empty. May append a further
+    /// request of the same operation to `out` and return [`Step::More`].
     fn feed(
         &self,
         session: &mut Self::Session,
@@ -253,10 +262,29 @@ pub(crate) trait Protocol: Sync + Sized {
         Err(Failure::Garbage)
     }
 
+    /// Whether operations may end by being sent; only then [`Protocol::flushed`] is asked.
+    fn streams(&self) -> bool {
+        false
+    }
+
+    /// The kernel has taken all of what was to be sent: whether that completes `flight`, the oldest on its connection.
+    fn flushed(&self, _session: &mut Self::Session, _flight: &Flight) -> Option<Reply> {
+        None
+    }
+
     /// The peer closed the connection: whether that completes the reply to `flight`.
     fn closed(&self, _session: &mut Self::Session, _user: &mut Self::User, _flight: &Flight) -> Option<Reply> {
         None
     }
+
+    /// Whether an operation, whose connection has just been closed by the peer, goes on over a new one.
+    fn goes_on(&self, _session: &Self::Session) -> bool {
+        false
+    }
+
+    /// A new connection stands, greeted with the session of the old one, for an operation that goes on: appends its next
+    /// request.
+    fn resume(&self, _session: &mut Self::Session, _out: &mut Vec<u8>) {}
 
     /// Sees whether the service answers: one operation, unless the protocol has something better.
     ///

@@ -25,7 +25,7 @@ mod values;
 
 pub(crate) use csv::parse_csv;
 pub(crate) use feed::{FeedId, FeedSpecs, Feeds};
-pub(crate) use number::{parse_number, write_number};
+pub(crate) use number::write_number;
 pub(crate) use read::read_feeds;
 pub(crate) use template::{Escape, Template, union};
 pub(crate) use values::{Names, Slot, ValueRef, Values};

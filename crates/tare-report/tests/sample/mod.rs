@@ -222,9 +222,9 @@ fn trial(planned: &PlannedTrial) -> TrialData {
         facts: BTreeMap::new(),
         path: path.into(),
         logs,
+        peak: None,
         metrics: metrics.unwrap_or_default(),
         slices: Vec::new(),
-        peak: None,
     };
     TrialData { record, seconds, telemetry }
 }

@@ -1,4 +1,5 @@
-//! Hosts that only write down what is asked of them, loads that come from nowhere, and a clock that only the test moves.
+//! Hosts that only write down what is asked of them, loads that come from nowhere, and a clock that only the test
+//! moves.
 
 #![allow(dead_code)] // each test needs another part of it
 
@@ -62,7 +63,7 @@ pub(crate) struct LoggingHost {
     form: String,
     log: Log,
     trouble: Trouble,
-    now: Rc<Cell<Trouble>>,
+    port: u16,
     dead: Rc<Cell<bool>>,
 }
 
@@ -89,7 +90,7 @@ impl Host for LoggingHost {
         if self.trouble == Trouble::Start {
             return Err(Fault::new("port 7000 is taken"));
         }
-        let endpoints = BTreeMap::from([("main".to_owned(), "127.0.0.1:7000".parse().unwrap())]);
+        let endpoints = BTreeMap::from([("main".to_owned(), SocketAddr::from(([127, 0, 0, 1], self.port)))]);
         Ok(Instance { instance: start.instance.clone(), endpoints, path: "direct".to_owned() })
     }
     fn state(&mut self, _: &str) -> Result<InstanceState, Fault> {
@@ -109,7 +110,6 @@ impl Host for LoggingHost {
     }
     fn thaw(&mut self) -> Result<(), Fault> {
         self.say(&format!("thaw {}", self.form));
-        self.now.set(self.trouble);
         Ok(())
     }
     fn stop(&mut self, instance: &str) -> Result<(), Fault> {
@@ -139,8 +139,8 @@ pub(crate) struct TestApparatus<'a> {
     /// By form, and how many times it was opened before.
     troubles: &'a dyn Fn(&str, u32) -> Trouble,
     opened: BTreeMap<String, u32>,
-    now: Rc<Cell<Trouble>>,
-    dead: Rc<Cell<bool>>,
+    /// By port: what is wrong with the host that has it, and whether it is dead.
+    hosts: BTreeMap<u16, (Trouble, Rc<Cell<bool>>)>,
     stop_in_run: Option<u32>,
     runs: u32,
 }
@@ -149,23 +149,19 @@ impl Apparatus for TestApparatus<'_> {
     fn open_form(&mut self, _: &str, form: &Form, _: &[ServiceStart]) -> Result<Box<dyn Host>, OpenError> {
         self.log.lock().unwrap().push(format!("open {}", form.name));
         let opened = self.opened.entry(form.name.clone()).or_default();
-        self.now.set((self.troubles)(&form.name, *opened));
+        let trouble = (self.troubles)(&form.name, *opened);
         *opened += 1;
-        self.dead.set(false);
-        match self.now.get() {
-            Trouble::Open => Err(OpenError::Failed(Fault::new("it would not open"))),
-            Trouble::Absent => Err(OpenError::Unavailable(Fault::new("none here").remedy("install one"))),
-            trouble => Ok(Box::new(LoggingHost {
-                form: form.name.clone(),
-                log: self.log.clone(),
-                trouble,
-                now: self.now.clone(),
-                dead: self.dead.clone(),
-            })),
+        match trouble {
+            Trouble::Open => return Err(OpenError::Failed(Fault::new("it would not open"))),
+            Trouble::Absent => return Err(OpenError::Unavailable(Fault::new("none here").remedy("install one"))),
+            _ => {}
         }
+        let (port, dead) = (7000 + self.hosts.len() as u16, Rc::new(Cell::new(false)));
+        self.hosts.insert(port, (trouble, dead.clone()));
+        Ok(Box::new(LoggingHost { form: form.name.clone(), log: self.log.clone(), trouble, port, dead }))
     }
-    fn reachable(&mut self, _: SocketAddr) -> bool {
-        self.now.get() != Trouble::NeverReady
+    fn reachable(&mut self, endpoint: SocketAddr) -> bool {
+        self.hosts[&endpoint.port()].0 != Trouble::NeverReady
     }
     fn drive(
         &mut self,
@@ -187,17 +183,29 @@ impl Apparatus for TestApparatus<'_> {
             self.clock.sleep(time);
             each_second(&SecondRow { measured, operations: 10, ..SecondRow::default() });
         }
-        if self.now.get() == Trouble::DiesUnderLoad {
-            self.dead.set(true);
+        let (trouble, dead) = &self.hosts[&plan.endpoint.port()];
+        if *trouble == Trouble::DiesUnderLoad {
+            dead.set(true);
             return Err(Fault::new("connection reset"));
         }
-        let passed = self.now.get() != Trouble::WrongAnswers;
+        let passed = *trouble != Trouble::WrongAnswers;
         let check = Check { name: "counts".to_owned(), passed, detail: "10 sent, 10 counted".to_owned() };
         let operations = BTreeMap::from([("GET".to_owned(), operation())]);
         // No two measurements are the same: one per cent up or down.
         let unlike = i64::from(self.runs * 7919 % 21) - 10;
         let (measure_start_ns, measure_end_ns) = (1, (1_000_000_001 + unlike * 1_000_000).cast_unsigned());
         Ok(LoadSummary { measure_start_ns, measure_end_ns, operations, checks: vec![check], ..LoadSummary::default() })
+    }
+    fn drive_both(
+        &mut self,
+        plans: [&LoadPlan; 2],
+        limit: Duration,
+        stop: &Stop,
+        each_second: &mut dyn FnMut(usize, &SecondRow),
+    ) -> [Result<LoadSummary, Fault>; 2] {
+        assert!(plans[0].cpus != plans[1].cpus, "each has generator's CPUs of its own");
+        assert_eq!(plans[0].seed, plans[1].seed, "both are asked the same things");
+        [0, 1].map(|at| self.drive(plans[at], limit, stop, &mut |row| each_second(at, row)))
     }
 }
 
@@ -300,8 +308,7 @@ pub(crate) fn run_with(
         clock: &clock,
         troubles,
         opened: BTreeMap::new(),
-        now: Rc::new(Cell::new(Trouble::None)),
-        dead: Rc::default(),
+        hosts: BTreeMap::new(),
         stop_in_run,
         runs: 0,
     };
@@ -311,7 +318,7 @@ pub(crate) fn run_with(
     } else {
         (RecordDir::create(path, header).unwrap(), Vec::new())
     };
-    let cpus = CpuSet::new([0]);
+    let cpus = CpuSet::new([0, 1]);
     let run = Run { header, generator_cpus: cpus.clone(), service_cpus: cpus, record, done };
     let mut events = Vec::new();
     let ending = run.carry_out(&mut apparatus, &clock, &Stop::default(), &mut |event| events.push(event.clone()));

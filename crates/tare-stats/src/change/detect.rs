@@ -172,8 +172,23 @@ mod tests {
         (0..NIGHTS).map(night).collect()
     }
 
+    /// A history of an absolute figure: the same, and what the machine does from night to night, its drift, and now and
+    /// then a step of its own.
+    fn absolute(noise: &mut Noise, step: f64) -> Vec<f64> {
+        let (mut drift, mut logs) = (0.0, history(noise, step));
+        for log in &mut logs {
+            drift += 0.002 * noise.normal() + if noise.uniform() < 0.01 { 0.02 * noise.normal() } else { 0.0 };
+            *log += drift + 0.01 * noise.normal();
+        }
+        logs
+    }
+
     /// Of `histories` histories: false alarms in 100 nights, share of steps noticed within 15 nights, median delay.
     fn simulate(histories: u64, step: f64) -> (f64, f64, usize) {
+        simulate_of(history, histories, step)
+    }
+
+    fn simulate_of(history: fn(&mut Noise, f64) -> Vec<f64>, histories: u64, step: f64) -> (f64, f64, usize) {
         let (mut false_alarms, mut nights, mut delays, mut in_time) = (0, 0, Vec::new(), 0);
         for seed in 0..histories {
             let mut noise = Noise(Xoshiro256PlusPlus::seed_from_u64(seed));
@@ -191,8 +206,8 @@ mod tests {
         (100.0 * false_alarms as f64 / nights as f64, in_time as f64 / histories as f64, median)
     }
 
-    // 150 histories of 140 nights are 21000 nights: at 0.1 alarms in 100 nights (1500 histories gave 0.104) the standard
-    // error is 0.02.
+    // 150 histories of 140 nights are 21000 nights: at 0.1 alarms in 100 nights (1500 histories gave 0.104) the
+    // standard error is 0.02.
     #[test]
     fn noise_alone_raises_hardly_an_alarm() {
         let (false_alarms, ..) = simulate(150, 0.0);
@@ -208,6 +223,14 @@ mod tests {
         let (_, found, delay) = simulate(100, 0.02);
         assert!(found >= 0.95, "{found} found");
         assert!(delay <= 3, "median delay {delay}");
+    }
+
+    #[test]
+    fn absolute_figures_raise_more_alarms_and_show_fewer_steps() {
+        let (false_alarms, ..) = simulate_of(absolute, 150, 0.0);
+        assert!(false_alarms > 0.4, "{false_alarms} alarms in 100 nights");
+        let (_, found, _) = simulate_of(absolute, 150, -0.01);
+        assert!(found < 0.5, "{found} found");
     }
 
     #[test]
@@ -261,7 +284,8 @@ mod tests {
     proptest! {
         #[test]
         fn what_was_noticed_stays_noticed_when_values_are_added(
-            values in proptest::collection::vec(-0.05f64..0.05, 0..60), more in proptest::collection::vec(-0.05f64..0.05, 0..20)
+            values in proptest::collection::vec(-0.05f64..0.05, 0..60),
+            more in proptest::collection::vec(-0.05f64..0.05, 0..20)
         ) {
             let before: Vec<usize> = change_points(&values).iter().map(|point| point.noticed).collect();
             let all: Vec<f64> = values.iter().chain(&more).copied().collect();

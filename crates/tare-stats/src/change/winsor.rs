@@ -9,15 +9,15 @@ const HISTORY_MIN: usize = 8;
 /// How many robust standard deviations from the median a value may lie.
 const REACH: f64 = 3.5;
 
-/// How far a value may lie in any case, log scale: on a machine that hardly shows any noise, a change of a per cent must
-/// not be pulled in until it is none.
+/// How far a value may lie in any case, log scale: on a machine that hardly shows any noise, a change of a per cent
+/// must not be pulled in until it is none.
 const REACH_MIN: f64 = 0.01;
 
 /// The standard deviation of normal noise by its median absolute deviation.
 const NORMAL_BY_MAD: f64 = 1.4826;
 
-/// Each value, pulled in to median -/+ 3.5 robust standard deviations (at least 1 %) of the (up to) 30 values before it. What comes
-/// later has no influence, so a value says the same whenever the series is looked at.
+/// Each value, pulled in to median -/+ 3.5 robust standard deviations (at least 1 %) of the (up to) 30 values before
+/// it. What comes later has no influence, so a value says the same whenever the series is looked at.
 pub(super) fn winsorised(values: &[f64]) -> Vec<f64> {
     let pulled = values.iter().enumerate().map(|(at, value)| {
         let before = &values[at.saturating_sub(HISTORY)..at];

@@ -95,7 +95,8 @@ fn count(part: &Part, row: &WindowRow) -> Count {
                 let share = counts.answered as f64 / answered.max(1.0);
                 (share / (counts.planned as f64 / planned) - 1.0).abs()
             });
-            // The share that it is off by, written as a count, so that it is held against what is allowed like the rest.
+            // The share that it is off by, written as a count, so that it is held against what is allowed like the
+            // rest.
             Count { of: planned, over: planned * off.fold(0.0, f64::max) }
         }
     }

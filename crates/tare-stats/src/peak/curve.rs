@@ -88,7 +88,8 @@ mod tests {
     proptest! {
         #[test]
         fn the_curve_falls_and_loses_no_window(seen in proptest::collection::vec((1u32..200, any::<bool>()), 0..60)) {
-            let windows: Vec<PeakWindow> = seen.iter().map(|(level, passed)| window(f64::from(*level), *passed)).collect();
+            let windows = seen.iter().map(|(level, passed)| window(f64::from(*level), *passed));
+            let windows: Vec<PeakWindow> = windows.collect();
             let curve = pass_curve(&windows);
             prop_assert_eq!(curve.iter().map(|point| point.windows as usize).sum::<usize>(), windows.len());
             for pair in curve.windows(2) {

@@ -1,6 +1,6 @@
 //! The published search, so that its figures can be compared: the rules of Weathervane 2.2 as its source states them
-//! (FindMaxLoadPath), in our words. Three parts: +step until a minute misses; then single probes whose verdicts are final;
-//! the highest probe that passed is the result. No interval, and nothing is tried twice.
+//! (FindMaxLoadPath), in our words. Three parts: +step until a minute misses; then single probes whose verdicts are
+//! final; the highest probe that passed is the result. No interval, and nothing is tried twice.
 //!
 //! Its times are those of the original when the plan's window is 300 s: every length here is a share of the window.
 

@@ -19,7 +19,8 @@ const ASTRAY: f64 = 0.75;
 const DISTURBED: (f64, f64) = (10.0, 0.99);
 /// This share of such windows is worth a word.
 const DISTURBED_SHARE: f64 = 0.1;
-/// A cliff: shares are below the first or above the second multiple of the allowance, in all but a tenth of the windows.
+/// A cliff: shares are below the first or above the second multiple of the allowance, in all but a tenth of the
+/// windows.
 const CLIFF: (f64, f64) = (0.2, 20.0);
 
 /// Judges the shape of what was found, and says so in `outcome`.
@@ -28,8 +29,8 @@ pub(super) fn judge(outcome: &mut PeakOutcome, used: &[PeakWindow], fit: &Fit) {
         outcome.ending = PeakEnding::Hysteresis { tips, recovers };
         (outcome.peak, outcome.low, outcome.high) = (Some(recovers), None, None);
         outcome.warnings.push(
-            "it has a memory: coming from below it keeps the QoS up to a load at which, once broken, it does not recover; \
-             the peak given is the one from which it recovers"
+            "it has a memory: coming from below it keeps the QoS up to a load at which, once broken, it does not \
+             recover; the peak given is the one from which it recovers"
                 .to_owned(),
         );
         return;
@@ -46,7 +47,8 @@ pub(super) fn judge(outcome: &mut PeakOutcome, used: &[PeakWindow], fit: &Fit) {
     if fit.slope < GENTLE {
         let percent = 100.0 / fit.slope;
         outcome.warnings.push(format!(
-            "a gentle slope: {percent:.0} % more load only doubles the share over the limit; the peak hangs on the limit that was chosen"
+            "a gentle slope: {percent:.0} % more load only doubles the share over the limit; the peak hangs \
+             on the limit that was chosen"
         ));
     }
     let peak = fit.log_peak.exp();
@@ -55,8 +57,8 @@ pub(super) fn judge(outcome: &mut PeakOutcome, used: &[PeakWindow], fit: &Fit) {
     let disturbed = disturbed.count();
     if disturbed as f64 > DISTURBED_SHARE * n {
         outcome.warnings.push(format!(
-            "disturbed: {disturbed} of {n} windows below the peak had more than {:.0} times the allowed share over the limit; \
-             something else used the machine, or the service pauses",
+            "disturbed: {disturbed} of {n} windows below the peak had more than {:.0} times the allowed share over \
+             the limit; something else used the machine, or the service pauses",
             DISTURBED.0
         ));
     }
@@ -73,8 +75,8 @@ pub(super) fn judge(outcome: &mut PeakOutcome, used: &[PeakWindow], fit: &Fit) {
     }
 }
 
-/// Where a system with a memory tips over and where it recovers, if it has one: mean levels of the first window that broke
-/// and of the first that was kept again, over the falls that were too long for steps that only search.
+/// Where a system with a memory tips over and where it recovers, if it has one: mean levels of the first window that
+/// broke and of the first that was kept again, over the falls that were too long for steps that only search.
 fn memory(windows: &[PeakWindow]) -> Option<(f64, f64)> {
     let stairs = windows.iter().filter(|window| window.phase == PeakPhase::Staircase);
     let (mut falls, mut broke): (Vec<(f64, f64)>, Option<f64>) = (Vec::new(), None);

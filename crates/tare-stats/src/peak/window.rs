@@ -34,8 +34,8 @@ pub fn passes(counts: &[Count], criteria: &[Criterion]) -> bool {
     worst(counts, criteria) <= 0.0
 }
 
-/// Whether some criterion was broken beyond chance: were its share just the allowed one, so many over the limit would be
-/// counted in less than one window of a hundred. Binomial, by the regularised incomplete beta function.
+/// Whether some criterion was broken beyond chance: were its share just the allowed one, so many over the limit would
+/// be counted in less than one window of a hundred. Binomial, by the regularised incomplete beta function.
 pub fn clearly_fails(counts: &[Count], criteria: &[Criterion]) -> bool {
     let tail = |count: &Count, allowed: f64| beta_reg(count.over, count.of - count.over + 1.0, allowed);
     let broken = |(count, criterion): (&Count, &Criterion)| {

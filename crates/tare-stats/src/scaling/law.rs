@@ -33,15 +33,16 @@ impl Law {
 /// Steps after which the search for the least squares ends in any case; it takes about five.
 const STEPS_MAX: usize = 50;
 
-/// What is left of a column of length 1 when the others are taken out of it, squared, below which it is none of its own.
+/// What is left of a column of length 1 when the others are taken out of it, squared, below which it is none of its
+/// own.
 const COLLINEAR: f64 = 1e-12;
 
 /// How each coefficient (log lambda, sigma, kappa) answers to a change of the log of the throughput at each level.
 pub(super) type Influence = [Vec<f64>; 3];
 
-/// Fits the law to the logs of the throughput at `levels`, all with the same weight, so that each counts by its relative
-/// error. `free` says whether sigma and kappa may vary or are 0. Coefficients may come out negative; the divisor may not.
-/// None when the search does not end well.
+/// Fits the law to the logs of the throughput at `levels`, all with the same weight, so that each counts by its
+/// relative error. `free` says whether sigma and kappa may vary or are 0. Coefficients may come out negative; the
+/// divisor may not. None when the search does not end well.
 pub(super) fn fit(levels: &[f64], logs: &[f64], free: [bool; 2]) -> Option<Law> {
     let scale = Scale::of(levels);
     let mut at = scale.start(levels, logs, free)?;
@@ -79,8 +80,8 @@ pub(super) fn influence(levels: &[f64], law: &Law) -> Option<Influence> {
     for level in 0..levels.len() {
         let one: Vec<f64> = (0..levels.len()).map(|other| f64::from(u8::from(other == level))).collect();
         let change = least_squares(&rows, &one, [true, true])?;
-        for k in 0..3 {
-            influence[k].push(change[k] / units[k]);
+        for (k, answers) in influence.iter_mut().enumerate() {
+            answers.push(change[k] / units[k]);
         }
     }
     Some(influence)
@@ -166,15 +167,14 @@ fn least_squares(rows: &[[f64; 3]], wanted: &[f64], free: [bool; 2]) -> Option<[
     for column in 0..count {
         let pivot = (column..count).max_by(|a, b| table[*a][column].abs().total_cmp(&table[*b][column].abs()))?;
         table.swap(column, pivot);
-        // Not below for what is not a number, either.
-        if !(table[column][column].abs() >= COLLINEAR) {
+        let size = table[column][column].abs();
+        if size.is_nan() || size < COLLINEAR {
             return None;
         }
         for row in (0..count).filter(|row| *row != column) {
             let factor = table[row][column] / table[column][column];
-            for place in column..=count {
-                table[row][place] -= factor * table[column][place];
-            }
+            let above = table[column].clone();
+            table[row].iter_mut().zip(&above).skip(column).for_each(|(value, above)| *value -= factor * above);
         }
     }
     let mut solved = [0.0; 3];

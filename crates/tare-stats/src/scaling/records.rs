@@ -18,8 +18,8 @@ pub struct FormScaling {
     pub scaling: Scaling,
 }
 
-/// The sweeps of a record whose load goes up in steps of connections or users, in the order of the study; emulated forms
-/// are left out. Windows in which the generator may have been the limit do not count.
+/// The sweeps of a record whose load goes up in steps of connections or users, in the order of the study; emulated
+/// forms are left out. Windows in which the generator may have been the limit do not count.
 ///
 /// # Errors
 /// When the load has no such steps, in words that fit after "error: ".

@@ -59,11 +59,12 @@ pub struct Scaling {
     pub cautions: Vec<String>,
 }
 
-/// Analyses a sweep. Values that are not positive and finite are left out; so are, with [`Pairing::Blocks`], levels that
-/// were measured in fewer than two thirds of the blocks, and then blocks that lack a level.
+/// Analyses a sweep. Values that are not positive and finite are left out; so are, with [`Pairing::Blocks`], levels
+/// that were measured in fewer than two thirds of the blocks, and then blocks that lack a level.
 ///
 /// The unit of all intervals is the block: by the linear fit around the solution, every block has its own coefficients,
-/// whose mean is the fit's, and Student's t on them gives the interval, whatever the levels inside a block have in common.
+/// whose mean is the fit's, and Student's t on them gives the interval, whatever the levels inside a block have in
+/// common.
 pub fn scaling(values: &[LevelValue], pairing: Pairing) -> Scaling {
     scaling_by(values, pairing, &mut DunnettTable::default())
 }
@@ -97,12 +98,15 @@ impl LawFit {
     }
 }
 
+/// By block: the sum of logs, and how many they are.
+type BlockSums = BTreeMap<u32, (f64, f64)>;
+
 /// The logs by level, lowest first; several values of one block are averaged.
 fn by_level(values: &[LevelValue]) -> Vec<(f64, BlockLogs)> {
     let usable = values.iter().filter(|value| value.throughput > 0.0 && value.throughput.is_finite());
     let mut usable: Vec<&LevelValue> = usable.filter(|value| value.level >= 1.0 && value.level.is_finite()).collect();
     usable.sort_by(|a, b| a.level.total_cmp(&b.level));
-    let mut sums: Vec<(f64, BTreeMap<u32, (f64, f64)>)> = Vec::new();
+    let mut sums: Vec<(f64, BlockSums)> = Vec::new();
     for value in usable {
         if sums.last().is_none_or(|(level, _)| *level != value.level) {
             sums.push((value.level, BTreeMap::new()));

@@ -1,5 +1,6 @@
 //! The peak search against systems whose peak is known, because they are simulated.
 
+mod accept;
 mod noise;
 mod odd;
 mod random;

@@ -99,7 +99,9 @@ impl Found {
 
     /// The share of intervals that hold `truth`.
     pub(crate) fn coverage(&self, truth: f64) -> f64 {
-        let holds = |outcome: &&PeakOutcome| matches!((outcome.low, outcome.high), (Some(low), Some(high)) if low <= truth && truth <= high);
+        let holds = |outcome: &&PeakOutcome| {
+            outcome.low.zip(outcome.high).is_some_and(|(low, high)| low <= truth && truth <= high)
+        };
         self.0.iter().filter(holds).count() as f64 / self.0.len() as f64
     }
 
@@ -131,24 +133,27 @@ pub(crate) fn sd(values: &[f64]) -> f64 {
     (values.iter().map(|value| (value - middle).powi(2)).sum::<f64>() / (values.len() - 1) as f64).sqrt()
 }
 
-/// The level at which an undisturbed system breaks its limit with just the share it may, in the long run: the root of
-/// the share over the limit of the worst operation, by secant on a long simulation.
-pub(crate) fn truth(make: &Make, guess: f64) -> f64 {
-    let excess = |level: f64| {
-        let mut system = System::deploy(make, &NONE, 77).warm();
-        system.run(level, 300.0);
-        let mut total = vec![(0.0, 0.0); make.operations.len()];
-        for _ in 0..20 {
-            for (sum, count) in total.iter_mut().zip(system.run(level, 1000.0)) {
-                *sum = (sum.0 + count.of, sum.1 + count.over);
-            }
+/// The share over the limit of the worst operation, in multiples of what is allowed, in so many thousand seconds of an
+/// undisturbed, warm system.
+pub(crate) fn multiples(make: &Make, level: f64, thousands: u32) -> f64 {
+    let mut system = System::deploy(make, &NONE, 77).warm();
+    system.run(level, 300.0);
+    let mut total = vec![(0.0, 0.0); make.operations.len()];
+    for _ in 0..thousands {
+        for (sum, count) in total.iter_mut().zip(system.run(level, 1000.0)) {
+            *sum = (sum.0 + count.of, sum.1 + count.over);
         }
-        total.iter().map(|(of, over)| over / of / 0.01).fold(0.0, f64::max).max(1e-6).ln()
-    };
+    }
+    total.iter().map(|(of, over)| over / of / 0.01).fold(0.0, f64::max)
+}
+
+/// The level at which an undisturbed system breaks its limit with just the share it may, in the long run: the root of
+/// [`multiples`], by bisection of a long simulation.
+pub(crate) fn truth(make: &Make, guess: f64) -> f64 {
     let (mut low, mut high) = (guess * 0.5, guess * 2.0);
     for _ in 0..14 {
         let middle = (low * high).sqrt();
-        if excess(middle) > 0.0 { high = middle } else { low = middle }
+        if multiples(make, middle, 20) > 1.0 { high = middle } else { low = middle }
     }
     (low * high).sqrt()
 }

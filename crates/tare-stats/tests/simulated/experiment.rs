@@ -146,7 +146,7 @@ impl Experiment {
         let rounds = slices.rounds(Duration::from_secs_f64(self.measure_s));
         let (settle_s, measure_s) = (slices.settle.as_secs_f64(), slices.measure.as_secs_f64());
         let arms = self.effects.len() + 2;
-        let mut trials: Vec<TrialData> = plan.iter().map(|planned| empty(planned)).collect();
+        let mut trials: Vec<TrialData> = plan.iter().map(empty).collect();
         for (block, trials) in trials.chunks_mut(arms).enumerate() {
             let own: Vec<f64> = trials.iter().map(|trial| self.own(&trial.record.trial, random)).collect();
             let first_s = block as f64 * self.block_s() + self.start_up_s + (arms - 1) as f64 * FURTHER_S;

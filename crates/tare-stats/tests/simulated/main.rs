@@ -48,7 +48,7 @@ impl Outcome {
         self.experiments += 1.0;
         self.covered += f64::from(covered.all(|holds| holds));
         self.called += f64::from(forms.iter().any(|ratio| !interval(ratio).contains(1.0)));
-        self.verdict += f64::from(forms.iter().any(|ratio| said(ratio)));
+        self.verdict += f64::from(forms.iter().any(said));
         self.alarm += f64::from(metric.control_differs);
         let widths = forms.iter().map(|ratio| 0.5 * (interval(ratio).high / interval(ratio).low).ln());
         self.half_width += widths.sum::<f64>() / forms.len() as f64;
@@ -177,6 +177,25 @@ fn four_forms_against_one_baseline_are_called_different_no_oftener_than_one() {
 }
 
 #[test]
+fn verdicts_over_all_forms_and_metrics_of_a_run_of_equals_are_rare() {
+    // Four metrics that have nothing to do with each other: the worst case. The intervals allow for the number of forms
+    // only, but a verdict must also lie beyond the noise floor.
+    for (forms, experiments) in [(1, 400), (4, 250)] {
+        let experiment = Experiment::new(SHARED, Arrangement::Blocks, 6, 60.0).effects(&vec![0.0; forms]);
+        let mut random = Random::new(32);
+        let mut verdict = || {
+            let analysis = analyse(&experiment.carry_out(&mut random));
+            let said = |ratio: &Ratio| matches!(ratio.verdict, Verdict::Better | Verdict::Worse);
+            analysis.metrics[0].ratios.iter().any(said)
+        };
+        let runs = (0..experiments).filter(|_| (0..4).fold(false, |any, _| verdict() || any)).count();
+        let share = runs as f64 / f64::from(experiments);
+        eprintln!("{forms} forms, four metrics: a verdict in {share} of runs of equals");
+        assert!(share <= 0.05 + error(0.05, f64::from(experiments)), "{forms} forms: {share}");
+    }
+}
+
+#[test]
 fn sixteen_blocks_on_a_shared_machine_are_as_precise_as_they_can_be() {
     // With slots of 7.5 minutes, start-up included: the reference is a mean half-width of 0.86 %.
     let experiment = Experiment::new(SHARED, Arrangement::Blocks, 16, 300.0).effects(&[-0.02]);
@@ -196,7 +215,7 @@ fn found(setting: Setting, arrangement: Arrangement, blocks: u32, measure_s: f64
 fn a_loss_of_two_percent_is_found_in_nine_runs_of_ten() {
     // Start-up: 150 s, and 30 s for each further deployment beside it. The A/A control is one of them.
     let quiet = found(QUIET, slices(2, 8), 3, 48.0, 20.0);
-    assert!(quiet.called >= 0.95 && quiet.verdict >= 0.90, "{quiet:?}");
+    assert!(quiet.called >= 0.95 && quiet.verdict >= 0.90 - error(0.9, 600.0), "{quiet:?}");
     let shared = found(SHARED, slices(2, 8), 10, 128.0, 120.0);
     assert!(shared.called >= 0.95 && shared.verdict >= 0.95, "{shared:?}");
     // In so short a duet the interval finds it; the noise floor, which rests on six pairs as well, is often wider.

@@ -9,7 +9,7 @@ use std::path::Path;
 use tare_core::fault::Fault;
 use tare_core::record::Record;
 use tare_report::Gate;
-use tare_stats::{Bounds, GateOutcome, analyse};
+use tare_stats::{Analysis, Bounds, GateOutcome, analyse};
 
 /// How much worse than before a form may be when a record to compare with is named and no bound is.
 const USUAL_REGRESSION: f64 = 0.03;
@@ -34,7 +34,8 @@ pub(crate) fn gate(args: &GateArgs) -> Result<u8> {
     }
     let analysis = analyse(&record);
     let before = baseline.as_ref().map(analyse);
-    let checks = tare_stats::gate(&analysis, before.as_ref(), &forms, &args.metrics, &bounds);
+    let metrics = metrics(args, &analysis)?;
+    let checks = tare_stats::gate(&analysis, before.as_ref(), &forms, &metrics, &bounds);
     let gate = Gate {
         record: &record,
         baseline: baseline.as_ref(),
@@ -83,6 +84,17 @@ fn forms(args: &GateArgs, record: &Record) -> Result<Vec<String>> {
         }
     }
     Ok(args.forms.clone())
+}
+
+/// The metrics that are named, else the one that a record's headline is made of, which comes first.
+fn metrics(args: &GateArgs, analysis: &Analysis) -> Result<Vec<String>> {
+    let here: Vec<&str> = analysis.metrics.iter().filter(|m| m.compared).map(|metric| metric.name.as_str()).collect();
+    if let Some(absent) = args.metrics.iter().find(|metric| !here.contains(&metric.as_str())) {
+        let here = here.join(", ");
+        return Err(Mistake::new(format!("the record compares no metric '{absent}'; it does: {here}")).into());
+    }
+    let usual = here.first().map(|name| (*name).to_owned());
+    Ok(if args.metrics.is_empty() { usual.into_iter().collect() } else { args.metrics.clone() })
 }
 
 /// A ratio means something else when it is one to another baseline, or of another workload.

@@ -7,13 +7,14 @@ use crate::history::{self, Entry, FormRatio};
 use anyhow::Result;
 use serde_json::json;
 use std::path::{Path, PathBuf};
+use tare_core::record::PEAK_LOAD;
 use tare_stats::{CHANGE_P, CHANGE_SHARE, CHANGE_VALUES_MIN, CHANGE_WINDOW, Series};
 
 /// The version of the series' JSON. Fields may be added within a version.
 const HISTORY_SCHEMA: u32 = 1;
 
-/// The metric that is followed unless another is named.
-const USUAL_METRIC: &str = "throughput";
+/// The metrics that are followed unless one is named; a record has one of them.
+const USUAL_METRICS: [&str; 2] = ["throughput", PEAK_LOAD];
 
 pub(crate) fn history(args: &HistoryArgs) -> Result<u8> {
     for path in args.add.iter().flat_map(|path| records_in(path)) {
@@ -38,11 +39,16 @@ pub(crate) fn history(args: &HistoryArgs) -> Result<u8> {
     for entry in &entries {
         show(entry);
     }
-    let changed = tare_report::series_summary(&history::series(USUAL_METRIC)?);
+    let changed = tare_report::series_summary(&usual_series()?);
     if !changed.is_empty() {
         print(&changed);
     }
     Ok(EXIT_OK)
+}
+
+fn usual_series() -> Result<Vec<Series>> {
+    let each = USUAL_METRICS.iter().map(|metric| history::series(metric)).collect::<Result<Vec<_>>>()?;
+    Ok(each.into_iter().flatten().collect())
 }
 
 /// The record at `path`, or the records in it.
@@ -55,7 +61,10 @@ fn records_in(path: &Path) -> Vec<PathBuf> {
 }
 
 fn show_series(args: &HistoryArgs, study: Option<&str>) -> Result<u8> {
-    let all = history::series(args.metric.as_deref().unwrap_or(USUAL_METRIC))?;
+    let all = match &args.metric {
+        Some(metric) => history::series(metric)?,
+        None => usual_series()?,
+    };
     let known = |of: fn(&Series) -> &String| {
         let mut names: Vec<&str> = all.iter().map(|series| of(series).as_str()).collect();
         names.sort_unstable();
@@ -111,7 +120,7 @@ fn show(entry: &Entry) {
         })
         .collect();
     if !ratios.is_empty() {
-        print(&format!("    throughput: {}", ratios.join(", ")));
+        print(&format!("    ratios: {}", ratios.join(", ")));
     }
     print(&format!("    {}", entry.path));
 }

@@ -58,7 +58,8 @@ fn search(args: &PeakArgs, study: &mut Study, workload: &Workload) -> Result<()>
     }
     let Some(qos) = &study.qos else {
         return mistake(
-            "a peak is the greatest load that keeps a QoS, and neither the study nor the workload has one; add --p99 10ms, or 'qos:'",
+            "a peak is the greatest load that keeps a QoS, and neither the study nor the workload has one; \
+             add --p99 10ms, or 'qos:'",
         );
     };
     if qos.operations.values().any(|limits| limits.len() > 1) {
@@ -101,8 +102,8 @@ pub(crate) fn describe(plan: &PeakPlan, qos: Option<&Qos>) -> String {
     let _ = match plan.rules {
         PeakRules::Staircase => write!(
             text,
-            "each trial: a fresh deployment; from {first} {unit} up to {last} at most, warm for {}, then {} windows of {} \
-             around the peak, each after {} of settling",
+            "each trial: a fresh deployment; from {first} {unit} up to {last} at most, warm for {}, then {} windows \
+             of {} around the peak, each after {} of settling",
             seconds(plan.warm),
             plan.windows,
             seconds(plan.window),
@@ -110,7 +111,8 @@ pub(crate) fn describe(plan: &PeakPlan, qos: Option<&Qos>) -> String {
         ),
         PeakRules::Published => write!(
             text,
-            "each trial: a fresh deployment, the published search in steps of {first} {unit} up to {last}, judged over {}; no interval",
+            "each trial: a fresh deployment, the published search in steps of {first} {unit} up to {last}, judged \
+             over {}; no interval",
             seconds(plan.window)
         ),
     };

@@ -6,15 +6,16 @@ use crate::session::{self, Session};
 use crate::{EXIT_OK, machine};
 use anyhow::Result;
 use tare_core::fault::Fault;
-use tare_core::record::Record;
+use tare_core::record::{PRECISE_ENOUGH, Record};
 use tare_runner::RecordDir;
 
 pub(crate) fn resume(args: &ResumeArgs) -> Result<u8> {
     let path = record_path(args.record.as_deref())?;
-    let Record { header, trials, .. } = tare_runner::read_record(&path)?;
+    let Record { header, trials, end } = tare_runner::read_record(&path)?;
     let mut say = |text: &str| if args.json { eprintln!("{text}") } else { print(text) };
-    if trials.len() == header.plan.len() {
-        say(&format!("{}: every trial is on disk; `tare report` renders it", path.display()));
+    if let Some(end) = end.filter(|end| ["complete", PRECISE_ENOUGH].contains(&end.how.as_str())) {
+        let why = if end.how == PRECISE_ENOUGH { "the run was precise enough" } else { "every trial is on disk" };
+        say(&format!("{}: {why}; `tare report` renders it", path.display()));
         return Ok(EXIT_OK);
     }
     session::require_root("resume")?;

@@ -9,7 +9,7 @@ use anyhow::Result;
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
-use tare_core::plan::plan;
+use tare_core::plan::{blocks, plan};
 use tare_core::record::{FormState, Header, SCHEMA};
 use tare_core::study::{LoadOrigin, Study};
 use tare_core::units::show_duration;
@@ -57,9 +57,10 @@ pub(crate) fn start(args: &RunArgs, mut study: Study, workload: Workload, repeat
     let header = header(study, workload, seed, forms, bundles, &placement, command);
     let emulated = emulated(&header.forms);
     let expected = estimate(&header.study, &header.plan, &emulated);
-    let blocks = header.study.repeat;
+    let blocks = blocks(&header.plan);
+    let at_most = if header.study.design.half_width.is_some() { "at most " } else { "" };
     say(&format!(
-        "study {}: {} trials in {blocks} blocks, about {}",
+        "study {}: {at_most}{} trials in {blocks} blocks, about {}",
         header.study.name,
         header.plan.len(),
         show_duration(header.study.at_most.map_or(expected, |most| expected.min(most)))
@@ -176,16 +177,17 @@ fn dry_run(study: &Study, workload: &Workload, placement: &Placement, seed: u64)
     let _ = writeln!(text, "services on CPUs {}; seed {seed}", placement.service);
     let (settle, measure) = (show_duration(study.settle), show_duration(study.measure));
     let _ = match &study.peak {
-        Some(plan) => writeln!(text, "{}\n", peak::describe(plan, study.qos.as_ref())),
-        None => writeln!(text, "each trial: a fresh deployment, {settle} to settle, {measure} measured\n"),
+        Some(plan) => writeln!(text, "{}", peak::describe(plan, study.qos.as_ref())),
+        None => writeln!(text, "each trial: a fresh deployment, {settle} to settle, {measure} measured"),
     };
+    let _ = writeln!(text, "design: {}\n", study.design.describe());
     for form in &study.forms {
         let role = if form.name == study.baseline { "  (baseline)" } else { "" };
         let _ = writeln!(text, "  {:<20} {}{role}", form.name, machine::describe(form));
     }
     let trials = plan(study, &[], seed);
     text.push('\n');
-    for block in 0..study.repeat {
+    for block in 0..blocks(&trials) {
         let arms: Vec<String> = trials.iter().filter(|trial| trial.block == block).map(|t| t.arm()).collect();
         let _ = writeln!(text, "block {}: {}", block + 1, arms.join(", "));
     }

@@ -70,8 +70,8 @@ fn drive(plan: &LoadPlan, emit: &mut Emit<'_>) -> Result<LoadSummary, Fault> {
 /// The program that is missing, and the package that has it.
 pub(crate) fn check_programs(options: &serde_json::Value) -> Result<(), Fault> {
     let options = Options::deserialize_from(options)?;
-    let commands = options.populate.iter().chain(&options.ready).chain([&options.command]);
-    commands.map(|command| program(command, &options).map(|_| ())).collect()
+    let mut commands = options.populate.iter().chain(&options.ready).chain([&options.command]);
+    commands.try_for_each(|command| program(command, &options).map(|_| ()))
 }
 
 impl Options {
@@ -105,8 +105,8 @@ struct Tool<'a> {
 
 impl<'a> Tool<'a> {
     fn new(options: &'a Options, plan: &'a LoadPlan) -> Result<Self, Fault> {
-        let commands = options.populate.iter().chain(&options.ready).chain([&options.command]);
-        commands.map(|command| program(command, options).map(|_| ())).collect::<Result<(), _>>()?;
+        let mut commands = options.populate.iter().chain(&options.ready).chain([&options.command]);
+        commands.try_for_each(|command| program(command, options).map(|_| ()))?;
         Ok(Tool { options, plan, names: places() })
     }
 

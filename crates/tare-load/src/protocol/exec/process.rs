@@ -162,13 +162,15 @@ impl Running {
 
     /// Waits for the end; `None` when the deadline came first.
     fn wait(&mut self, deadline_ns: u64) -> Result<Option<ExitStatus>, Fault> {
+        let parent = rustix::process::getppid();
         let handle = pidfd_open(self.group, PidfdFlags::empty()).doing("watch the tool")?;
         loop {
             if let Some(status) = self.child.try_wait().doing("wait for the tool")? {
                 self.gone = true;
                 return Ok(Some(status));
             }
-            if ENDING.load(Ordering::Relaxed) {
+            // Who has lost the process that started it works for nobody.
+            if ENDING.load(Ordering::Relaxed) || rustix::process::getppid() != parent {
                 return Err(Fault::new("interrupted"));
             }
             let left_ns = deadline_ns.saturating_sub(clock::monotonic_ns());

@@ -77,11 +77,14 @@ impl Http {
         let sent = out.len();
         match self.go_on(session, user, draw, out) {
             Some(reply) => Step::Done { used, reply, last },
-            None if used < bytes.len() || last => {
-                // It cannot be said any more, or what follows was not asked for.
+            // Nobody asked for what follows.
+            None if used < bytes.len() => {
                 out.truncate(sent);
-                let reply = Reply::Wrong(Failure::Closed);
-                if last { Step::Done { used, reply, last } } else { Step::Broken(Failure::Garbage) }
+                Step::Broken(Failure::Garbage)
+            }
+            None if last => {
+                session.left = out.split_off(sent);
+                Step::Reopen
             }
             None => Step::More,
         }
@@ -223,14 +226,16 @@ impl Http {
         }
     }
 
-    /// The connection ended: whether that ends the operation as it should.
+    /// The connection ended: the outcome of the operation, if that ends it as it should. If it goes on over another
+    /// connection, what is to be said there is left in the session.
     pub(super) fn close(&self, session: &mut Session, user: &mut User) -> Option<Reply> {
         if !session.frame.ends_with_connection() || (self.tls.is_some() && !session.ended) {
             return None;
         }
-        // Nothing more can be asked on this connection.
-        let mut out = Vec::new();
-        let reply = self.go_on(session, user, &mut Draw::new(0, 0), &mut out);
-        Some(reply.unwrap_or(Reply::Wrong(Failure::Closed)))
+        let mut left = Vec::new();
+        // What is drawn is the same for all who come here: it is rare, and the connection's own draw is not at hand.
+        let reply = self.go_on(session, user, &mut Draw::new(0, 0), &mut left);
+        session.left = left;
+        reply
     }
 }

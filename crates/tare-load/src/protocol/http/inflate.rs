@@ -3,6 +3,7 @@
 
 use super::super::{Failure, REPLY_MAX};
 use flate2::{Crc, Decompress, FlushDecompress, Status};
+use std::sync::{Mutex, PoisonError};
 
 /// Decoded bytes handed on at once: 16 KiB.
 const PIECE: usize = 16 * 1024;
@@ -54,6 +55,36 @@ enum Place {
     Trailer(u8),
     /// Behind a member: there may be another.
     Between,
+}
+
+/// Decoders that are not in use. Each takes 60 KB, so connections have one only while a body is going by.
+#[derive(Default)]
+#[expect(clippy::vec_box, reason = "they are handed out in their boxes")]
+pub(super) struct Decoders(Mutex<Vec<Box<Inflate>>>);
+
+/// More are not kept: so many bodies are rarely half read at one time.
+const DECODERS_MAX: usize = 64;
+
+impl Decoders {
+    /// A decoder for one body in this coding.
+    pub(super) fn take(&self, coding: Coding) -> Box<Inflate> {
+        let spare = self.0.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        match spare {
+            Some(mut inflate) => {
+                inflate.restart(coding);
+                inflate
+            }
+            None => Box::new(Inflate::new(coding)),
+        }
+    }
+
+    /// Takes a decoder back.
+    pub(super) fn give_back(&self, inflate: Box<Inflate>) {
+        let mut spares = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if spares.len() < DECODERS_MAX {
+            spares.push(inflate);
+        }
+    }
 }
 
 /// A decoder.

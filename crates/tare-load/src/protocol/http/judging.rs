@@ -15,11 +15,14 @@ impl Http {
     /// What is wrong with the reply to `ask`, if anything; captures what is wanted of it.
     #[inline]
     pub(super) fn judge(&self, ask: &Ask, seen: &mut Seen, user: &mut User, draw: &mut Draw) -> Option<Failure> {
+        if let Some(inflate) = seen.inflate.take() {
+            if !inflate.is_whole() {
+                seen.wrong.get_or_insert(Failure::Coding);
+            }
+            self.decoders.give_back(inflate);
+        }
         if seen.wrong.is_some() {
             return seen.wrong;
-        }
-        if seen.coding.is_some() && !seen.inflate.as_ref().is_some_and(|inflate| inflate.is_whole()) {
-            return Some(Failure::Coding);
         }
         for (number, (needle, state)) in ask.judge.needles.iter().zip(&seen.states).enumerate() {
             if needle.is_found(*state) != (number < ask.judge.wanted) {

@@ -21,14 +21,16 @@ mod redirect;
 mod state;
 #[cfg(test)]
 mod tests;
-mod tls;
 
+use super::tls::Tls;
 use super::{
     Draw, Emit, Failure, Flight, Greeting, OperationRow, Protocol, ProtocolRow, Reply, Step, Verified, options_of,
 };
 use crate::engine::{Ledger, drive};
 use crate::link::Link;
 use crate::script::Values;
+use frame::Frame;
+use inflate::Decoders;
 use options::Options;
 use program::Program;
 use state::{Cached, Memory, Session, Shared, User};
@@ -36,7 +38,6 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use tare_core::fault::Fault;
 use tare_core::load::LoadPlan;
-use tls::Tls;
 
 /// The row of this protocol.
 pub(super) const ROW: ProtocolRow = ProtocolRow {
@@ -57,6 +58,20 @@ struct Http {
     cookies: bool,
     body_max: usize,
     validators: Shared,
+    decoders: Decoders,
+}
+
+/// Takes any bytes for replies.
+#[cfg(any(test, fuzzing))]
+pub(crate) fn chew(bytes: &[u8]) {
+    let text = "operations:\n  plain: {requests: [{get: /}]}\n  looked-at:\n    requests:\n      - get: /a\n        \
+                expect: {status: 200, contains: hello}\n        capture: {token: {json: /a}}\n      - get: '/b?${token}'\n";
+    let mut problems = tare_core::config::Problems::new("workload.yaml", text);
+    let node = tare_core::config::parse(text, &mut problems).expect("it is YAML");
+    let options = options::read(&node, &mut problems).expect("they are options");
+    let options = serde_json::from_value(options).expect("they were written down");
+    let http = Http::new(options, SocketAddr::from(([127, 0, 0, 1], 80))).expect("they were checked");
+    crate::fuzz::chew(&http, bytes);
 }
 
 impl Http {
@@ -65,9 +80,16 @@ impl Http {
     fn new(options: Options, endpoint: SocketAddr) -> Result<Self, Fault> {
         let program = Program::new(&options, endpoint)
             .map_err(|why| Fault::new(format!("the plan's options are not those of protocol 'http': {why}")))?;
-        let tls = options.tls.as_ref().map(|options| Tls::new(options, endpoint)).transpose()?;
+        let tls = options.tls.as_ref().map(|options| Tls::new(options, endpoint, &[b"http/1.1"])).transpose()?;
         let body_max = options.body_max as usize;
-        Ok(Http { program, tls, cookies: options.cookies, body_max, validators: Shared::default() })
+        Ok(Http {
+            program,
+            tls,
+            cookies: options.cookies,
+            body_max,
+            validators: Shared::default(),
+            decoders: Decoders::default(),
+        })
     }
 
     /// What a user remembers, made when there is something to remember.
@@ -105,12 +127,12 @@ impl Http {
         let mut step = Step::More;
         let read = channel.read(bytes, out, |piece| {
             // After the last reply, or before the next request has left, nobody asked for anything.
-            if matches!(step, Step::Done { .. }) || !plain.is_empty() {
+            if matches!(step, Step::Done { .. } | Step::Reopen) || !plain.is_empty() {
                 return Err(Failure::Garbage);
             }
             step = self.take(session, user, piece, draw, &mut plain);
             match step {
-                Step::More => Ok(()),
+                Step::More | Step::Reopen => Ok(()),
                 Step::Done { used, .. } if used == piece.len() => Ok(()),
                 Step::Done { .. } => Err(Failure::Garbage),
                 Step::Broken(failure) => Err(failure),
@@ -152,6 +174,8 @@ impl Protocol for Http {
     }
 
     fn greet(&self, session: &mut Session, out: &mut Vec<u8>) -> Greeting {
+        // The session may be that of an operation that goes on.
+        (session.frame, session.ended) = (Frame::default(), false);
         let Some(tls) = &self.tls else { return Greeting::Ready };
         session.channel.insert(tls.open()).greet(out);
         Greeting::Wait
@@ -201,6 +225,18 @@ impl Protocol for Http {
 
     fn closed(&self, session: &mut Session, user: &mut User, _flight: &Flight) -> Option<Reply> {
         self.close(session, user)
+    }
+
+    fn goes_on(&self, session: &Session) -> bool {
+        !session.left.is_empty()
+    }
+
+    fn resume(&self, session: &mut Session, out: &mut Vec<u8>) {
+        let left = std::mem::take(&mut session.left);
+        match &mut session.channel {
+            Some(channel) => channel.write(&left, out),
+            None => out.extend_from_slice(&left),
+        }
     }
 
     /// The first operation is carried out: later ones may need what it captures.

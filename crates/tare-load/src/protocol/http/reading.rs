@@ -3,7 +3,7 @@
 use super::super::Failure;
 use super::cookies::Moment;
 use super::frame::Receiver;
-use super::inflate::{Coding, Inflate};
+use super::inflate::Coding;
 use super::options::Cache;
 use super::program::{Ask, Catch, Origin};
 use super::state::{Memory, Phase, Seen, User};
@@ -38,6 +38,7 @@ impl Receiver for Reading<'_> {
                     self.keep_cookie(header.value, headers);
                 }
                 8 if leads_on && header.name.eq_ignore_ascii_case("location") => {
+                    self.seen.location.clear();
                     self.seen.location.extend_from_slice(header.value);
                     self.seen.follow = true;
                 }
@@ -59,7 +60,7 @@ impl Receiver for Reading<'_> {
                 self.seen.follow = false;
                 self.wrong(Failure::Redirect);
             }
-        } else if !asked.judge.accepts(status) && !(status == 304 && self.phase == Phase::Embedded(true)) {
+        } else if !(asked.judge.accepts(status) || status == 304 && self.phase == Phase::Embedded(true)) {
             self.wrong(if status >= 400 { Failure::ErrorReply } else { Failure::WrongReply });
         }
         if !embedded && !self.seen.follow {
@@ -133,10 +134,7 @@ impl Reading<'_> {
             None => {}
             Some(Coding::Identity) => self.seen.coding = None,
             Some(Coding::Unknown) => self.wrong(Failure::Coding),
-            Some(coding) => match &mut self.seen.inflate {
-                Some(inflate) => inflate.restart(coding),
-                None => self.seen.inflate = Some(Box::new(Inflate::new(coding))),
-            },
+            Some(coding) => self.seen.inflate = Some(self.http.decoders.take(coding)),
         }
     }
 

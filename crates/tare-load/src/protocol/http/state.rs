@@ -5,7 +5,7 @@ use super::cookies::Jar;
 use super::frame::Frame;
 use super::inflate::{Coding, Inflate};
 use super::program::Ask;
-use super::tls::Channel;
+use crate::protocol::tls::Channel;
 use crate::script::Values;
 use std::collections::HashSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -102,6 +102,8 @@ pub(super) struct Session {
     pub phase: Phase,
     pub seen: Seen,
     pub trip: Trip,
+    /// A request that is to be sent over a new connection.
+    pub left: Vec<u8>,
 }
 
 /// What was seen of a reply.
@@ -123,8 +125,8 @@ pub(super) struct Seen {
     pub validators: Vec<u8>,
 }
 
-/// A buffer larger than this is not kept for the next reply: 64 KiB.
-const SPARE_MAX: usize = 64 * 1024;
+/// A buffer larger than this is not kept for the next reply: 8 KiB.
+const SPARE_MAX: usize = 8 * 1024;
 
 impl Seen {
     /// Ready for the reply to `ask`.

@@ -5,7 +5,7 @@ use super::session::Session;
 use super::wire::{self, Reader};
 use crate::engine::Ledger;
 use crate::link::Link;
-use crate::protocol::sql::{self, Ask, Message, PopulateSpec, Rows, Tallies, Tally};
+use crate::protocol::sql::{self, Ask, Message, Pipe, PopulateSpec, Rows, Tallies, Tally};
 use crate::protocol::{Greeting, Verified};
 use tare_core::fault::Fault;
 use tare_core::load::{Check, LoadPlan};
@@ -15,7 +15,7 @@ const BATCH_BYTES: usize = 512 * 1024;
 
 /// A connection on which single statements are asked.
 pub(super) struct Control<'a> {
-    link: &'a mut Link,
+    pipe: Pipe<'a>,
     reader: Reader,
     deprecate_eof: bool,
 }
@@ -37,7 +37,8 @@ impl<'a> Control<'a> {
             }
             match shaken {
                 Ok(Greeting::Ready) => {
-                    return Ok(Control { link, reader: Reader::default(), deprecate_eof: session.deprecate_eof() });
+                    let (veil, deprecate_eof) = session.into_veil();
+                    return Ok(Control { pipe: Pipe::new(link, veil), reader: Reader::default(), deprecate_eof });
                 }
                 Ok(Greeting::Wait) => {}
                 Err(failure) => {
@@ -54,16 +55,16 @@ impl<'a> Control<'a> {
     fn ask(&mut self, sql: &str) -> Result<Vec<String>, Fault> {
         let mut request = Vec::new();
         wire::command(&mut request, wire::QUERY, sql);
-        self.link.send(&request)?;
+        self.pipe.send(&request)?;
         self.answer(sql)
     }
 
     fn answer(&mut self, sql: &str) -> Result<Vec<String>, Fault> {
         let (mut first, mut error) = (None, None);
-        let Control { link, reader, deprecate_eof } = self;
+        let Control { pipe, reader, deprecate_eof } = self;
         // Descriptions of columns that are still to come, none before the first packet.
         let mut left: Option<u64> = None;
-        link.receive(|bytes| {
+        pipe.receive(|bytes| {
             let mut rest = bytes;
             loop {
                 let strange = |_| Fault::new("this is no answer of a MySQL server");
@@ -129,7 +130,7 @@ impl<'a> Control<'a> {
                 }
             });
             if written > 0 {
-                self.link.send(&request)?;
+                self.pipe.send(&request)?;
                 self.answer(&head)?;
             }
         }
@@ -179,13 +180,9 @@ impl Ask for Control<'_> {
     }
 }
 
-fn link(mysql: &MySql, plan: &LoadPlan) -> Result<Link, Fault> {
-    Link::to(mysql, plan.endpoint, sql::PATIENCE)
-}
-
 /// Makes the data set and sees that it is there.
 pub(super) fn populate(mysql: &MySql, plan: &LoadPlan) -> Result<Verified, Fault> {
-    let mut link = link(mysql, plan)?;
+    let mut link = Link::to(mysql, plan.endpoint, sql::MAKING)?;
     let mut control = Control::greet(mysql, &mut link)?;
     for (number, step) in mysql.options.populate.iter().enumerate() {
         match step {
@@ -226,7 +223,10 @@ fn server(control: &mut Control<'_>) -> Result<Server, Fault> {
 
 /// Reads the counts before a run.
 pub(super) fn before(mysql: &MySql, plan: &LoadPlan) -> Result<Counts, Fault> {
-    let mut link = link(mysql, plan)?;
+    if !sql::asks(&mysql.options.verify) {
+        return Ok(Counts::default());
+    }
+    let mut link = Link::to(mysql, plan.endpoint, sql::ASKING)?;
     let mut control = Control::greet(mysql, &mut link)?;
     let sizes = sql::sizes(&mut control, &mysql.options.verify)?;
     let server = if mysql.options.verify.server { server(&mut control)? } else { Server::default() };
@@ -235,9 +235,13 @@ pub(super) fn before(mysql: &MySql, plan: &LoadPlan) -> Result<Counts, Fault> {
 
 /// Compares what the server counted with what the client did, and looks at the data set.
 pub(super) fn verify(mysql: &MySql, plan: &LoadPlan, before: &Counts, ledger: &Ledger) -> Result<Verified, Fault> {
-    let mut link = link(mysql, plan)?;
-    let mut control = Control::greet(mysql, &mut link)?;
     let tally = mysql.tallies.sum();
+    if !sql::asks(&mysql.options.verify) {
+        let facts = sql::facts(&mysql.options, &mysql.tallies, &tally);
+        return Ok(Verified { facts, ..Verified::default() });
+    }
+    let mut link = Link::to(mysql, plan.endpoint, sql::ASKING)?;
+    let mut control = Control::greet(mysql, &mut link)?;
     let mut checks = sql::after(&mut control, &mysql.options, &before.sizes, ledger, &tally)?;
     let mut facts = sql::facts(&mysql.options, &mysql.tallies, &tally);
     if mysql.options.verify.server {
@@ -263,6 +267,7 @@ pub(super) fn verify(mysql: &MySql, plan: &LoadPlan, before: &Counts, ledger: &L
             facts.insert(format!("server.{name}"), value);
         }
     }
+    facts.extend(mysql.login.tls.iter().flat_map(|tls| tls.facts()));
     Ok(Verified { checks, facts })
 }
 

@@ -3,6 +3,7 @@
 use super::auth::Plugin;
 use super::wire::{self, Reader, can, number, take, terminated};
 use crate::protocol::sql::{Message, Statement, Tallies};
+use crate::protocol::tls::Tls;
 use crate::protocol::{Failure, Greeting};
 
 /// Who logs in, and how.
@@ -11,8 +12,9 @@ pub(super) struct Login {
     pub user: String,
     pub password: String,
     pub database: String,
-    /// Whether nobody can listen: a password may be sent in clear.
+    /// Whether nobody can listen even without TLS: a password may be sent in clear.
     pub private: bool,
+    pub tls: Option<Tls>,
 }
 
 /// utf8mb4_general_ci, which every server has.
@@ -24,11 +26,38 @@ const SEND_MAX: u32 = 1 << 24;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Stage {
     Hello,
+    /// What we say is held back until the connection is secured.
+    Secure(Plugin),
     Proof(Plugin),
     /// The answer to preparing the next statement comes, or so many packets of descriptions.
     Prepare,
     Describe(u32),
     Ready,
+}
+
+/// What the server says first.
+struct Hello {
+    able: u32,
+    salt: Vec<u8>,
+    plugin: Plugin,
+}
+
+impl Hello {
+    fn read(body: &[u8]) -> Option<Self> {
+        let mut rest = body.get(1..)?;
+        terminated(&mut rest)?;
+        number(&mut rest, 4)?;
+        let mut salt = take(&mut rest, 8)?.to_vec();
+        take(&mut rest, 1)?;
+        let low = number(&mut rest, 2)?;
+        take(&mut rest, 3)?;
+        let able = (number(&mut rest, 2)? << 16 | low) as u32;
+        let length = number(&mut rest, 1)? as usize;
+        take(&mut rest, 10)?;
+        salt.extend_from_slice(take(&mut rest, length.saturating_sub(8).max(13))?);
+        let plugin = terminated(&mut rest).and_then(Plugin::named).unwrap_or(Plugin::Native);
+        (able & can::PROTOCOL_41 != 0).then_some(Hello { able, salt, plugin })
+    }
 }
 
 /// The greeting of one connection.
@@ -37,6 +66,7 @@ pub(super) struct Shake {
     stage: Stage,
     // Of the next packet.
     sequence: u8,
+    held_back: Vec<u8>,
     // The statements' numbers on this connection.
     prepared: Vec<u32>,
     deprecate_eof: bool,
@@ -44,7 +74,7 @@ pub(super) struct Shake {
 
 impl Shake {
     pub(super) fn new() -> Self {
-        Shake { stage: Stage::Hello, sequence: 0, prepared: Vec::new(), deprecate_eof: false }
+        Shake { stage: Stage::Hello, sequence: 0, held_back: Vec::new(), prepared: Vec::new(), deprecate_eof: false }
     }
 
     /// What the server calls the statements.
@@ -81,7 +111,7 @@ impl Shake {
                     });
                     return Err(Failure::ErrorReply);
                 }
-                (Stage::Hello, 10) => self.hello(body, login, out).ok_or(Failure::Garbage)?,
+                (Stage::Hello, 10) => self.hello(body, login, tallies, out)?,
                 (Stage::Proof(_), 0xfe) => self.switch(body, login, tallies, out)?,
                 (Stage::Proof(plugin), 1) => self.more(plugin, body, login, tallies, out)?,
                 (Stage::Proof(_), 0) => self.prepare(statements, out),
@@ -112,41 +142,18 @@ impl Shake {
     }
 
     /// The server's first packet; answered by who we are and the proof for the plugin it would like.
-    fn hello(&mut self, body: &[u8], login: &Login, out: &mut Vec<u8>) -> Option<()> {
-        let mut rest = body.get(1..)?;
-        terminated(&mut rest)?;
-        number(&mut rest, 4)?;
-        let mut salt = take(&mut rest, 8)?.to_vec();
-        take(&mut rest, 1)?;
-        let low = number(&mut rest, 2)?;
-        take(&mut rest, 3)?;
-        let able = (number(&mut rest, 2)? << 16 | low) as u32;
-        let length = number(&mut rest, 1)? as usize;
-        take(&mut rest, 10)?;
-        salt.extend_from_slice(take(&mut rest, length.saturating_sub(8).max(13))?);
-        let plugin = terminated(&mut rest).and_then(Plugin::named).unwrap_or(Plugin::Native);
-        if able & can::PROTOCOL_41 == 0 {
-            return None;
-        }
-        let wanted = can::LONG_PASSWORD
-            | can::FOUND_ROWS
-            | can::LONG_FLAG
-            | can::CONNECT_WITH_DB
-            | can::PROTOCOL_41
-            | can::TRANSACTIONS
-            | can::SECURE_CONNECTION
-            | can::MULTI_RESULTS
-            | can::PS_MULTI_RESULTS
-            | can::PLUGIN_AUTH
-            | can::DEPRECATE_EOF;
-        let flags = wanted & able;
+    fn hello(&mut self, body: &[u8], login: &Login, tallies: &Tallies, out: &mut Vec<u8>) -> Result<(), Failure> {
+        let Hello { able, salt, plugin } = Hello::read(body).ok_or(Failure::Garbage)?;
+        let flags = can::WANTED & able | can::LONG_PASSWORD;
         self.deprecate_eof = flags & can::DEPRECATE_EOF != 0;
         let proof = plugin.proof(&login.password, &salt);
-        self.say(out, |out| {
-            out.extend_from_slice(&(flags | can::LONG_PASSWORD).to_le_bytes());
+        let head = |flags: u32, out: &mut Vec<u8>| {
+            out.extend_from_slice(&flags.to_le_bytes());
             out.extend_from_slice(&SEND_MAX.to_le_bytes());
             out.push(CHARSET);
             out.extend_from_slice(&[0; 23]);
+        };
+        let rest = |out: &mut Vec<u8>| {
             out.extend_from_slice(login.user.as_bytes());
             out.extend_from_slice(&[0, proof.len() as u8]);
             out.extend_from_slice(&proof);
@@ -154,9 +161,38 @@ impl Shake {
             out.push(0);
             out.extend_from_slice(plugin.name().as_bytes());
             out.push(0);
-        });
-        self.stage = Stage::Proof(plugin);
-        Some(())
+        };
+        if login.tls.is_none() {
+            self.say(out, |out| {
+                head(flags, out);
+                rest(out);
+            });
+            self.stage = Stage::Proof(plugin);
+            return Ok(());
+        }
+        if able & can::SSL == 0 {
+            tallies.note(|| "the server does not speak TLS".into());
+            return Err(Failure::Tls);
+        }
+        self.say(out, |out| head(flags | can::SSL, out));
+        head(flags | can::SSL, &mut self.held_back);
+        rest(&mut self.held_back);
+        self.stage = Stage::Secure(plugin);
+        Ok(())
+    }
+
+    /// Whether the connection is to be secured now.
+    pub(super) fn wants_tls(&self) -> bool {
+        matches!(self.stage, Stage::Secure(_))
+    }
+
+    /// The connection is secured: says what was held back.
+    pub(super) fn secured(&mut self, out: &mut Vec<u8>) {
+        if let Stage::Secure(plugin) = self.stage {
+            let held_back = std::mem::take(&mut self.held_back);
+            self.say(out, |out| out.extend_from_slice(&held_back));
+            self.stage = Stage::Proof(plugin);
+        }
     }
 
     fn say(&mut self, out: &mut Vec<u8>, body: impl FnOnce(&mut Vec<u8>)) {
@@ -192,7 +228,7 @@ impl Shake {
         const SHOW: u8 = 4;
         match (plugin, body) {
             (Plugin::CachingSha2, [_, SEEN]) => Ok(()),
-            (Plugin::CachingSha2, [_, SHOW]) if login.private => {
+            (Plugin::CachingSha2, [_, SHOW]) if login.private || login.tls.is_some() => {
                 self.say(out, |out| {
                     out.extend_from_slice(login.password.as_bytes());
                     out.push(0);

@@ -7,6 +7,7 @@ mod session;
 mod wire;
 
 use super::sql::{self, Ask as _, Dialect, Isolation, Options, Places, Program, Tallies};
+use super::tls::Tls;
 use super::{Draw, Emit, Failure, Flight, Greeting, OperationRow, Protocol, ProtocolRow, Step, Verified, options_of};
 use crate::engine::{Ledger, drive};
 use crate::link::Link;
@@ -14,6 +15,7 @@ use crate::script::Values;
 use control::{Control, Counts};
 use greeting::Login;
 use session::{Around, Session};
+use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
 use tare_core::fault::Fault;
@@ -26,8 +28,9 @@ pub(super) const ROW: ProtocolRow = ProtocolRow {
     options: |node, problems| sql::read(&DIALECT, node, problems),
     operations: sql::operation_names,
     drive: |plan: &LoadPlan, emit: &mut Emit<'_>| {
-        let mysql = MySql::new(options_of(plan)?)?;
-        drive(&mysql, plan, emit).map_err(|fault| mysql.tallies.explain(fault))
+        let mysql = MySql::new(options_of(plan)?, plan.endpoint)?;
+        let admitted = sql::admitted(&mysql, plan);
+        admitted.and_then(|()| drive(&mysql, plan, emit)).map_err(|fault| mysql.tallies.explain(fault))
     },
 };
 
@@ -57,13 +60,14 @@ struct MySql {
 }
 
 impl MySql {
-    fn new(options: Options) -> Result<Self, Fault> {
+    fn new(options: Options, endpoint: SocketAddr) -> Result<Self, Fault> {
         let program = sql::compile(&options, &DIALECT)?;
         let login = Login {
             user: options.user.clone(),
             password: options.password.clone(),
             database: options.database.clone(),
             private: options.socket.is_some(),
+            tls: options.tls.as_ref().map(|tls| Tls::new(tls, endpoint, &[])).transpose()?,
         };
         let tallies = Arc::new(Tallies::new(options.operations.len()));
         Ok(MySql { options, program, login, tallies })
@@ -127,8 +131,8 @@ impl Protocol for MySql {
         session.feed(bytes, Around { program: &self.program, tallies: &self.tallies, values, draw, out })
     }
 
-    fn idle(&self, session: &mut Session, bytes: &[u8], _out: &mut Vec<u8>) -> Result<(), Failure> {
-        session.idle(bytes, &self.tallies)
+    fn idle(&self, session: &mut Session, bytes: &[u8], out: &mut Vec<u8>) -> Result<(), Failure> {
+        session.idle(bytes, &self.tallies, out)
     }
 
     /// A query of its own: the tables of the load may not be there yet.

@@ -2,7 +2,7 @@
 
 use super::greeting::{Login, Shake};
 use super::wire::{self, Cell, Column, Reader, cells};
-use crate::protocol::sql::{Code, Context, Machine, Message, Next, Program, Statement, Tallies, Wire};
+use crate::protocol::sql::{Code, Context, Machine, Message, Next, Program, Statement, Tallies, Veil, Wire};
 use crate::protocol::{Draw, Failure, Greeting, Step};
 use crate::script::{Slot, Values, write_number};
 use std::io::Write as _;
@@ -48,8 +48,14 @@ enum Part {
 }
 
 /// The state of one connection.
-#[derive(Debug)]
 pub(super) struct Session {
+    veil: Veil,
+    talk: Talk,
+}
+
+/// The conversation, in clear.
+#[derive(Debug)]
+struct Talk {
     reader: Reader,
     shake: Shake,
     machine: Machine,
@@ -70,14 +76,15 @@ pub(super) struct Around<'a> {
 
 impl Session {
     pub(super) fn new(program: &Program, tallies: &Arc<Tallies>) -> Self {
-        Session {
+        let talk = Talk {
             reader: Reader::default(),
             shake: Shake::new(),
             machine: Machine::new(program, tallies),
             part: Part::First,
             rows: 0,
             columns: Vec::new(),
-        }
+        };
+        Session { veil: Veil::default(), talk }
     }
 
     /// Goes on with the greeting.
@@ -92,30 +99,59 @@ impl Session {
         bytes: &[u8],
         out: &mut Vec<u8>,
     ) -> Result<Greeting, Failure> {
-        let greeting = self.shake.feed(&mut self.reader, login, statements, tallies, bytes, out)?;
+        let Session { veil, talk: Talk { reader, shake, machine, .. } } = self;
+        let greeting = veil.shake(login.tls.as_ref(), bytes, out, |piece, secured, out| {
+            if secured && piece.is_empty() {
+                shake.secured(out);
+            }
+            shake.feed(reader, login, statements, tallies, piece, out)
+        })?;
+        if let (true, Some(tls)) = (shake.wants_tls(), &login.tls) {
+            veil.raise(tls, out);
+        }
         if greeting == Greeting::Ready {
-            self.machine.connected();
+            machine.connected();
         }
         Ok(greeting)
     }
 
-    /// Whether rows end in an OK packet instead of an EOF packet.
-    pub(super) fn deprecate_eof(&self) -> bool {
-        self.shake.deprecate_eof()
+    /// What is left when the greeting is over, and whether rows end in an OK packet instead of an EOF packet.
+    pub(super) fn into_veil(self) -> (Veil, bool) {
+        (self.veil, self.talk.shake.deprecate_eof())
     }
 
     /// Begins an operation.
     #[inline]
     pub(super) fn begin(&mut self, operation: u16, around: Around<'_>) {
-        let wire = Requests(self.shake.prepared());
+        let Session { veil, talk } = self;
+        let wire = &Requests(talk.shake.prepared());
         let Around { program, values, draw, out, .. } = around;
-        self.machine.begin(operation, &mut Context { program, wire: &wire, values, draw, out });
+        veil.write(out, |out| talk.machine.begin(operation, &mut Context { program, wire, values, draw, out }));
     }
 
     /// Takes the next bytes of an operation's answers.
     #[inline]
     pub(super) fn feed(&mut self, bytes: &[u8], around: Around<'_>) -> Step {
-        let Session { reader, shake, machine, part, rows, columns } = self;
+        let Session { veil, talk } = self;
+        let Around { program, tallies, values, draw, out } = around;
+        veil.feed(bytes, out, |piece, out| talk.feed(piece, Around { program, tallies, values, draw, out }))
+    }
+
+    /// Bytes while nothing was asked.
+    ///
+    /// # Errors
+    /// The server says why it ends.
+    pub(super) fn idle(&mut self, bytes: &[u8], tallies: &Tallies, out: &mut Vec<u8>) -> Result<(), Failure> {
+        let Session { veil, talk } = self;
+        veil.idle(bytes, out, |piece| talk.idle(piece, tallies))
+    }
+}
+
+impl Talk {
+    /// Takes the next bytes of an operation's answers.
+    #[inline]
+    fn feed(&mut self, bytes: &[u8], around: Around<'_>) -> Step {
+        let Talk { reader, shake, machine, part, rows, columns } = self;
         let wire = Requests(shake.prepared());
         let Around { program, tallies, values, draw, out } = around;
         let mut cx = Context { program, wire: &wire, values, draw, out };
@@ -138,7 +174,7 @@ impl Session {
                 (Part::First | Part::Rows, 0xff) => {
                     let (code, text) = wire::error(body);
                     tallies.note(|| text);
-                    machine.error(code_of(code));
+                    machine.error(code_of(code), program);
                     machine.ended(None, &mut cx)
                 }
                 (Part::First, 0) => {
@@ -197,8 +233,7 @@ impl Session {
         }
     }
 
-    /// Bytes while nothing was asked: the server says why it ends.
-    pub(super) fn idle(&mut self, mut bytes: &[u8], tallies: &Tallies) -> Result<(), Failure> {
+    fn idle(&mut self, mut bytes: &[u8], tallies: &Tallies) -> Result<(), Failure> {
         match self.reader.next(&mut bytes, |_| true)? {
             Some(Message { kind: 0xff, body }) => {
                 tallies.note(|| wire::error(body).1);

@@ -14,12 +14,25 @@ pub(super) mod can {
     pub(in super::super) const LONG_FLAG: u32 = 1 << 2;
     pub(in super::super) const CONNECT_WITH_DB: u32 = 1 << 3;
     pub(in super::super) const PROTOCOL_41: u32 = 1 << 9;
+    pub(in super::super) const SSL: u32 = 1 << 11;
     pub(in super::super) const TRANSACTIONS: u32 = 1 << 13;
     pub(in super::super) const SECURE_CONNECTION: u32 = 1 << 15;
     pub(in super::super) const MULTI_RESULTS: u32 = 1 << 17;
     pub(in super::super) const PS_MULTI_RESULTS: u32 = 1 << 18;
     pub(in super::super) const PLUGIN_AUTH: u32 = 1 << 19;
     pub(in super::super) const DEPRECATE_EOF: u32 = 1 << 24;
+    /// All of these, as far as the server can.
+    pub(in super::super) const WANTED: u32 = LONG_PASSWORD
+        | FOUND_ROWS
+        | LONG_FLAG
+        | CONNECT_WITH_DB
+        | PROTOCOL_41
+        | TRANSACTIONS
+        | SECURE_CONNECTION
+        | MULTI_RESULTS
+        | PS_MULTI_RESULTS
+        | PLUGIN_AUTH
+        | DEPRECATE_EOF;
 }
 
 /// A statement in text.

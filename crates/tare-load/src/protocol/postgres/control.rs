@@ -1,11 +1,11 @@
 //! What is asked of the server besides the load: its data set, its own counts.
 
+use super::Postgres;
 use super::session::Session;
 use super::wire::{self, Reader};
-use super::{DIALECT, Postgres};
 use crate::engine::Ledger;
 use crate::link::Link;
-use crate::protocol::sql::{self, Ask, Message, PopulateSpec, Rows, Tallies, Tally};
+use crate::protocol::sql::{self, Ask, Message, Pipe, PopulateSpec, Rows, Tallies, Tally};
 use crate::protocol::{Greeting, Verified};
 use std::time::{Duration, Instant};
 use tare_core::fault::Fault;
@@ -18,7 +18,7 @@ const COUNTS_WITHIN: Duration = Duration::from_secs(10);
 
 /// A connection on which single statements are asked.
 pub(super) struct Control<'a> {
-    link: &'a mut Link,
+    pipe: Pipe<'a>,
     reader: Reader,
 }
 
@@ -29,7 +29,7 @@ impl<'a> Control<'a> {
         let tallies = Tallies::new(0).into();
         let mut session = Session::new(&postgres.program, &tallies);
         let mut out = Vec::new();
-        postgres.start(&mut out);
+        session.greet(&postgres.login, &mut out);
         loop {
             if !out.is_empty() {
                 link.send(&out)?;
@@ -39,7 +39,10 @@ impl<'a> Control<'a> {
                 Ok((bytes.len(), Some(session.shake(&postgres.login, &[], &tallies, bytes, &mut out))))
             })?;
             match shaken {
-                Ok(Greeting::Ready) => return Ok(Control { link, reader: Reader::default() }),
+                Ok(Greeting::Ready) => {
+                    let pipe = Pipe::new(link, session.into_veil());
+                    return Ok(Control { pipe, reader: Reader::default() });
+                }
                 Ok(Greeting::Wait) => {}
                 Err(failure) => {
                     let words = tallies.first_error().unwrap_or_else(|| failure.name().to_owned());
@@ -55,7 +58,7 @@ impl<'a> Control<'a> {
     fn ask(&mut self, sql: &str) -> Result<Option<String>, Fault> {
         let mut request = Vec::new();
         wire::query(&mut request, sql);
-        self.link.send(&request)?;
+        self.pipe.send(&request)?;
         self.answer(sql, b'Z')
     }
 
@@ -63,7 +66,7 @@ impl<'a> Control<'a> {
     fn answer(&mut self, sql: &str, last: u8) -> Result<Option<String>, Fault> {
         let (mut first, mut error) = (None, None);
         let reader = &mut self.reader;
-        self.link.receive(|bytes| {
+        self.pipe.receive(|bytes| {
             let mut rest = bytes;
             loop {
                 let wanted = |kind| kind == b'E' || kind == b'Z' || (kind == b'D' && first.is_none());
@@ -96,7 +99,7 @@ impl<'a> Control<'a> {
         let sql = format!("COPY {table} ({}) FROM STDIN", columns.join(", "));
         let mut request = Vec::with_capacity(BATCH_BYTES + 4096);
         wire::query(&mut request, &sql);
-        self.link.send(&request)?;
+        self.pipe.send(&request)?;
         self.answer(&sql, b'G')?;
         let mut more = true;
         while more {
@@ -106,11 +109,11 @@ impl<'a> Control<'a> {
                     more = rows.next(|number, value| copy_column(number, columns.len(), value, out));
                 }
             });
-            self.link.send(&request)?;
+            self.pipe.send(&request)?;
         }
         request.clear();
         wire::message(&mut request, b'c', |_| ());
-        self.link.send(&request)?;
+        self.pipe.send(&request)?;
         self.answer(&sql, b'Z').map(drop)
     }
 }
@@ -136,13 +139,9 @@ impl Ask for Control<'_> {
     }
 }
 
-fn link(postgres: &Postgres, plan: &LoadPlan) -> Result<Link, Fault> {
-    Link::to(postgres, plan.endpoint, sql::PATIENCE)
-}
-
 /// Makes the data set and sees that it is there.
 pub(super) fn populate(postgres: &Postgres, plan: &LoadPlan) -> Result<Verified, Fault> {
-    let mut link = link(postgres, plan)?;
+    let mut link = Link::to(postgres, plan.endpoint, sql::MAKING)?;
     let mut control = Control::greet(postgres, &mut link)?;
     for (number, step) in postgres.options.populate.iter().enumerate() {
         match step {
@@ -185,7 +184,10 @@ fn server(control: &mut Control<'_>) -> Result<Server, Fault> {
 
 /// Reads the counts before a run.
 pub(super) fn before(postgres: &Postgres, plan: &LoadPlan) -> Result<Counts, Fault> {
-    let mut link = link(postgres, plan)?;
+    if !sql::asks(&postgres.options.verify) {
+        return Ok(Counts::default());
+    }
+    let mut link = Link::to(postgres, plan.endpoint, sql::ASKING)?;
     let mut control = Control::greet(postgres, &mut link)?;
     let sizes = sql::sizes(&mut control, &postgres.options.verify)?;
     let server = if postgres.options.verify.server { server(&mut control)? } else { Server::default() };
@@ -199,9 +201,13 @@ pub(super) fn verify(
     before: &Counts,
     ledger: &Ledger,
 ) -> Result<Verified, Fault> {
-    let mut link = link(postgres, plan)?;
-    let mut control = Control::greet(postgres, &mut link)?;
     let tally = postgres.tallies.sum();
+    if !sql::asks(&postgres.options.verify) {
+        let facts = sql::facts(&postgres.options, &postgres.tallies, &tally);
+        return Ok(Verified { facts, ..Verified::default() });
+    }
+    let mut link = Link::to(postgres, plan.endpoint, sql::ASKING)?;
+    let mut control = Control::greet(postgres, &mut link)?;
     let mut checks = sql::after(&mut control, &postgres.options, &before.sizes, ledger, &tally)?;
     let mut facts = sql::facts(&postgres.options, &postgres.tallies, &tally);
     if postgres.options.verify.server {
@@ -217,7 +223,7 @@ pub(super) fn verify(
             facts.insert(format!("server.{name}"), value);
         }
     }
-    facts.insert("client.dialect".into(), DIALECT.protocol.into());
+    facts.extend(postgres.login.tls.iter().flat_map(|tls| tls.facts()));
     Ok(Verified { checks, facts })
 }
 

@@ -5,14 +5,16 @@ mod scram;
 mod session;
 mod wire;
 
-use super::sql::{self, Ask as _, Context, Dialect, Isolation, Options, Places, Program, Tallies};
+use super::sql::{self, Ask as _, Dialect, Isolation, Options, Places, Program, Tallies};
+use super::tls::Tls;
 use super::{Draw, Emit, Failure, Flight, Greeting, OperationRow, Protocol, ProtocolRow, Step, Verified, options_of};
 use crate::engine::{Ledger, drive};
 use crate::link::Link;
 use crate::script::Values;
 use control::{Control, Counts};
 use scram::Salted;
-use session::{Calls, Login, Session};
+use session::{Around, Calls, Login, Session};
+use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
 use tare_core::fault::Fault;
@@ -25,8 +27,9 @@ pub(super) const ROW: ProtocolRow = ProtocolRow {
     options: |node, problems| sql::read(&DIALECT, node, problems),
     operations: sql::operation_names,
     drive: |plan: &LoadPlan, emit: &mut Emit<'_>| {
-        let postgres = Postgres::new(options_of(plan)?)?;
-        drive(&postgres, plan, emit).map_err(|fault| postgres.tallies.explain(fault))
+        let postgres = Postgres::new(options_of(plan)?, plan.endpoint)?;
+        let admitted = sql::admitted(&postgres, plan);
+        admitted.and_then(|()| drive(&postgres, plan, emit)).map_err(|fault| postgres.tallies.explain(fault))
     },
 };
 
@@ -58,26 +61,17 @@ struct Postgres {
 }
 
 impl Postgres {
-    fn new(options: Options) -> Result<Self, Fault> {
+    fn new(options: Options, endpoint: SocketAddr) -> Result<Self, Fault> {
         let program = sql::compile(&options, &DIALECT)?;
         let login = Login {
             user: options.user.clone(),
             password: options.password.clone(),
             database: options.database.clone(),
             salted: Salted::default(),
+            tls: options.tls.as_ref().map(|tls| Tls::new(tls, endpoint, &[])).transpose()?,
         };
         let tallies = Arc::new(Tallies::new(options.operations.len()));
         Ok(Postgres { calls: Calls::new(&program), options, program, login, tallies })
-    }
-
-    fn start(&self, out: &mut Vec<u8>) {
-        let parameters = [
-            ("user", self.login.user.as_str()),
-            ("database", &self.login.database),
-            ("client_encoding", "UTF8"),
-            ("application_name", "tare"),
-        ];
-        wire::startup(out, &parameters);
     }
 }
 
@@ -103,8 +97,8 @@ impl Protocol for Postgres {
         self.options.socket.as_deref()
     }
 
-    fn greet(&self, _session: &mut Session, out: &mut Vec<u8>) -> Greeting {
-        self.start(out);
+    fn greet(&self, session: &mut Session, out: &mut Vec<u8>) -> Greeting {
+        session.greet(&self.login, out);
         Greeting::Wait
     }
 
@@ -116,13 +110,13 @@ impl Protocol for Postgres {
     fn begin(
         &self,
         session: &mut Session,
-        user: &mut Values,
+        values: &mut Values,
         operation: u16,
         draw: &mut Draw,
         out: &mut Vec<u8>,
     ) -> u64 {
-        let mut cx = Context { program: &self.program, wire: &self.calls, values: user, draw, out };
-        session.begin(operation, &mut cx);
+        let (program, wire, tallies) = (&self.program, &self.calls, &*self.tallies);
+        session.begin(operation, Around { program, wire, tallies, values, draw, out });
         0
     }
 
@@ -130,18 +124,18 @@ impl Protocol for Postgres {
     fn feed(
         &self,
         session: &mut Session,
-        user: &mut Values,
+        values: &mut Values,
         _flight: &Flight,
         bytes: &[u8],
         draw: &mut Draw,
         out: &mut Vec<u8>,
     ) -> Step {
-        let mut cx = Context { program: &self.program, wire: &self.calls, values: user, draw, out };
-        session.feed(bytes, &self.tallies, &mut cx)
+        let (program, wire, tallies) = (&self.program, &self.calls, &*self.tallies);
+        session.feed(bytes, Around { program, wire, tallies, values, draw, out })
     }
 
-    fn idle(&self, session: &mut Session, bytes: &[u8], _out: &mut Vec<u8>) -> Result<(), Failure> {
-        session.idle(bytes, &self.tallies)
+    fn idle(&self, session: &mut Session, bytes: &[u8], out: &mut Vec<u8>) -> Result<(), Failure> {
+        session.idle(bytes, &self.tallies, out)
     }
 
     /// A query of its own: the tables of the load may not be there yet.

@@ -2,8 +2,11 @@
 
 use super::scram::{Salted, Scram, md5_answer};
 use super::wire::{self, Reader};
-use crate::protocol::sql::{Code, Context, Machine, Message, Next, Program, Statement, Tallies, Wire, write_value};
-use crate::protocol::{Failure, Greeting, Step};
+use crate::protocol::sql::{
+    Code, Context, Machine, Message, Next, Program, Statement, Tallies, Veil, Wire, write_value,
+};
+use crate::protocol::tls::Tls;
+use crate::protocol::{Draw, Failure, Greeting, Step};
 use crate::script::Values;
 use std::hash::{BuildHasher as _, RandomState};
 use std::ops::Range;
@@ -45,11 +48,27 @@ pub(super) struct Login {
     pub password: String,
     pub database: String,
     pub salted: Salted,
+    pub tls: Option<Tls>,
+}
+
+impl Login {
+    /// The first message of a session.
+    fn start(&self, out: &mut Vec<u8>) {
+        let parameters = [
+            ("user", self.user.as_str()),
+            ("database", &self.database),
+            ("client_encoding", "UTF8"),
+            ("application_name", "tare"),
+        ];
+        wire::startup(out, &parameters);
+    }
 }
 
 /// How far the greeting has come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Stage {
+    /// The server says whether it speaks TLS.
+    Secure,
     Login,
     /// So many statements were accepted.
     Prepare(usize),
@@ -57,8 +76,109 @@ enum Stage {
 }
 
 /// The state of one connection.
-#[derive(Debug)]
 pub(super) struct Session {
+    veil: Veil,
+    talk: Talk,
+}
+
+impl Session {
+    pub(super) fn new(program: &Program, tallies: &Arc<Tallies>) -> Self {
+        let machine = Machine::new(program, tallies);
+        let talk = Talk { reader: Reader::default(), stage: Stage::Login, scram: None, machine, rows: 0 };
+        Session { veil: Veil::default(), talk }
+    }
+
+    /// Speaks first: asks for TLS, or logs in.
+    pub(super) fn greet(&mut self, login: &Login, out: &mut Vec<u8>) {
+        if login.tls.is_some() {
+            self.talk.stage = Stage::Secure;
+            wire::ssl_request(out);
+        } else {
+            login.start(out);
+        }
+    }
+
+    /// Goes on with the greeting. `statements` are prepared when the server has let us in.
+    ///
+    /// # Errors
+    /// When the server refuses, or does not speak the protocol; its words go to `tallies`.
+    pub(super) fn shake(
+        &mut self,
+        login: &Login,
+        statements: &[Statement],
+        tallies: &Tallies,
+        bytes: &[u8],
+        out: &mut Vec<u8>,
+    ) -> Result<Greeting, Failure> {
+        let Session { veil, talk } = self;
+        if let (Stage::Secure, Some(tls)) = (talk.stage, &login.tls) {
+            talk.stage = Stage::Login;
+            return match bytes {
+                b"S" => {
+                    veil.raise(tls, out);
+                    Ok(Greeting::Wait)
+                }
+                b"N" => {
+                    tallies.note(|| "the server does not speak TLS".into());
+                    Err(Failure::Tls)
+                }
+                // What else came with the answer was not secured and must not be believed.
+                _ => Err(Failure::Garbage),
+            };
+        }
+        veil.shake(login.tls.as_ref(), bytes, out, |piece, secured, out| {
+            if secured && piece.is_empty() {
+                login.start(out);
+                return Ok(Greeting::Wait);
+            }
+            talk.shake(login, statements, tallies, piece, out)
+        })
+    }
+
+    /// What is left when the greeting is over.
+    pub(super) fn into_veil(self) -> Veil {
+        self.veil
+    }
+
+    /// Begins an operation.
+    #[inline]
+    pub(super) fn begin(&mut self, operation: u16, around: Around<'_>) {
+        let Session { veil, talk } = self;
+        let Around { program, wire, values, draw, out, .. } = around;
+        veil.write(out, |out| talk.machine.begin(operation, &mut Context { program, wire, values, draw, out }));
+    }
+
+    /// Takes the next bytes of an operation's answers.
+    #[inline]
+    pub(super) fn feed(&mut self, bytes: &[u8], around: Around<'_>) -> Step {
+        let Session { veil, talk } = self;
+        let Around { program, wire, tallies, values, draw, out } = around;
+        veil.feed(bytes, out, |piece, out| talk.feed(piece, tallies, &mut Context { program, wire, values, draw, out }))
+    }
+
+    /// Bytes while nothing was asked.
+    ///
+    /// # Errors
+    /// When they are more than notices: the server is ending.
+    pub(super) fn idle(&mut self, bytes: &[u8], tallies: &Tallies, out: &mut Vec<u8>) -> Result<(), Failure> {
+        let Session { veil, talk } = self;
+        veil.idle(bytes, out, |piece| talk.idle(piece, tallies))
+    }
+}
+
+/// What an operation works on, besides the session.
+pub(super) struct Around<'a> {
+    pub program: &'a Program,
+    pub wire: &'a Calls,
+    pub tallies: &'a Tallies,
+    pub values: &'a mut Values,
+    pub draw: &'a mut Draw,
+    pub out: &'a mut Vec<u8>,
+}
+
+/// The conversation, in clear.
+#[derive(Debug)]
+struct Talk {
     reader: Reader,
     stage: Stage,
     scram: Option<Box<Scram>>,
@@ -67,17 +187,12 @@ pub(super) struct Session {
     rows: u64,
 }
 
-impl Session {
-    pub(super) fn new(program: &Program, tallies: &Arc<Tallies>) -> Self {
-        let machine = Machine::new(program, tallies);
-        Session { reader: Reader::default(), stage: Stage::Login, scram: None, machine, rows: 0 }
-    }
-
+impl Talk {
     /// Goes on with the greeting. `statements` are prepared when the server has let us in.
     ///
     /// # Errors
     /// When the server refuses, or does not speak the protocol; its words go to `tallies`.
-    pub(super) fn shake(
+    fn shake(
         &mut self,
         login: &Login,
         statements: &[Statement],
@@ -121,16 +236,10 @@ impl Session {
         Ok(Greeting::Wait)
     }
 
-    /// Begins an operation.
-    #[inline]
-    pub(super) fn begin(&mut self, operation: u16, cx: &mut Context<'_, Calls>) {
-        self.machine.begin(operation, cx);
-    }
-
     /// Takes the next bytes of an operation's answers.
     #[inline]
-    pub(super) fn feed(&mut self, bytes: &[u8], tallies: &Tallies, cx: &mut Context<'_, Calls>) -> Step {
-        let Session { reader, machine, rows, .. } = self;
+    fn feed(&mut self, bytes: &[u8], tallies: &Tallies, cx: &mut Context<'_, Calls>) -> Step {
+        let Talk { reader, machine, rows, .. } = self;
         let mut rest = bytes;
         loop {
             let captures =
@@ -154,7 +263,7 @@ impl Session {
                 }
                 b'E' => {
                     tallies.note(|| wire::error_text(body));
-                    machine.error(Code::new(wire::field(body, b'C').unwrap_or_default()));
+                    machine.error(Code::new(wire::field(body, b'C').unwrap_or_default()), cx.program);
                     *rows = 0;
                 }
                 b'Z' => {
@@ -175,7 +284,7 @@ impl Session {
     ///
     /// # Errors
     /// When they are more than notices: the server is ending.
-    pub(super) fn idle(&mut self, mut bytes: &[u8], tallies: &Tallies) -> Result<(), Failure> {
+    fn idle(&mut self, mut bytes: &[u8], tallies: &Tallies) -> Result<(), Failure> {
         while let Some(Message { kind, body }) = self.reader.next(&mut bytes, |kind| kind == b'E')? {
             match kind {
                 b'N' | b'S' | b'A' => self.reader.answered(),

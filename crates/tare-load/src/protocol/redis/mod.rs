@@ -46,6 +46,15 @@ impl Redis {
     }
 }
 
+/// Takes any bytes for replies.
+#[cfg(any(test, fuzzing))]
+pub(crate) fn chew(bytes: &[u8]) {
+    let options = serde_json::json!({
+        "mix": {"get": 1, "set": 1}, "value_bytes": 5, "keys": 10, "populate": 10, "verify": true,
+    });
+    crate::fuzz::chew(&Redis::new(serde_json::from_value(options).expect("they are options")), bytes);
+}
+
 impl Protocol for Redis {
     type Session = Parser;
     type User = ();
@@ -76,7 +85,7 @@ impl Protocol for Redis {
             Step::More => Ok(Greeting::Wait),
             Step::Done { used, reply: Reply::Right, .. } if used == bytes.len() => Ok(Greeting::Ready),
             Step::Done { reply: Reply::Wrong(failure), .. } | Step::Broken(failure) => Err(failure),
-            Step::Done { .. } => Err(Failure::Garbage),
+            Step::Done { .. } | Step::Reopen => Err(Failure::Garbage),
         }
     }
 

@@ -3,14 +3,17 @@
 use super::spec::{GrowthSpec, Options, VerifySpec};
 use super::tally::{Tallies, Tally};
 use crate::engine::Ledger;
-use crate::protocol::Verified;
+use crate::link::Link;
+use crate::protocol::{Protocol, Verified};
 use std::collections::BTreeMap;
 use std::time::Duration;
 use tare_core::fault::Fault;
-use tare_core::load::Check;
+use tare_core::load::{Check, LoadPlan, LoadTask};
 
-/// An exchange off the measured path may take this long: indexes are built and tables counted.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(900);
+/// A step of making the data set may take this long: indexes are built.
+pub(crate) const MAKING: Duration = Duration::from_secs(900);
+/// A question before or after a run may take this long: tables are counted.
+pub(crate) const ASKING: Duration = Duration::from_secs(120);
 
 /// The beginning of a statement, for a message.
 pub(crate) fn excerpt(sql: &str) -> String {
@@ -25,6 +28,18 @@ pub(crate) trait Ask {
     /// # Errors
     /// When the server refuses.
     fn value(&mut self, sql: &str) -> Result<String, Fault>;
+}
+
+/// Sees before a run whether the server lets the load in and takes its statements: a mistake in them is told at once, and
+/// not after every connection has tried for a while.
+///
+/// # Errors
+/// When it does not.
+pub(crate) fn admitted<P: Protocol>(protocol: &P, plan: &LoadPlan) -> Result<(), Fault> {
+    if plan.task != LoadTask::Run {
+        return Ok(());
+    }
+    Link::to(protocol, plan.endpoint, plan.timeout)?.greet(protocol).map(drop)
 }
 
 /// Checks a data set that was just made.
@@ -67,6 +82,11 @@ fn invariants(ask: &mut impl Ask, verify: &VerifySpec) -> Result<Vec<Check>, Fau
         });
     }
     Ok(checks)
+}
+
+/// Whether there is anything to ask of the server before and after a run.
+pub(crate) fn asks(verify: &VerifySpec) -> bool {
+    verify.server || !verify.invariants.is_empty() || !verify.growth.is_empty()
 }
 
 /// What grows, at one moment.

@@ -153,8 +153,14 @@ impl Machine {
     pub(crate) fn complete<W: Wire>(&mut self, rows: u64, affected: u64, cx: &mut Context<'_, W>) {
         let call = cx.program.call(self.calls.start);
         self.calls.start += 1;
-        self.tally.statements += 1;
+        self.count(call, cx.program);
         self.unexpected |= !cx.program.counted(call, rows, affected, cx.values);
+    }
+
+    #[inline]
+    fn count(&mut self, call: &Call, program: &Program) {
+        self.tally.statements += 1;
+        self.tally.control += u64::from(program.statements[call.statement as usize].control);
     }
 
     /// A call was answered with something that was not expected.
@@ -164,8 +170,10 @@ impl Machine {
 
     /// A call was answered with an error; what was sent together with it and after it is skipped.
     #[cold]
-    pub(crate) fn error(&mut self, code: Code) {
-        self.tally.statements += 1;
+    pub(crate) fn error(&mut self, code: Code, program: &Program) {
+        if let Some(call) = self.call(program) {
+            self.count(call, program);
+        }
         self.tally.error(code, 1);
         self.calls = 0..0;
         self.error = Some(code);
@@ -193,9 +201,8 @@ impl Machine {
                 self.tally.rollbacks += 1;
             }
             Role::Statement if !self.open => self.tally.commits += 1,
-            Role::Statement => {}
+            Role::Statement | Role::Prelude => {}
         }
-        self.tally.control += u64::from(self.role != Role::Statement);
         if open.is_some_and(|open| open != self.open) {
             // A statement of the script's own began or ended a transaction.
             self.unexpected = true;
@@ -211,7 +218,6 @@ impl Machine {
         self.unexpected = false;
         self.calls = 0..0;
         if let Some(after) = self.undoing.take() {
-            self.tally.control += 1;
             self.tally.rollbacks += 1;
             let after = if error.is_some() { After::Fail(Failure::ErrorReply) } else { after };
             return self.go_on(after, cx);

@@ -36,6 +36,8 @@ pub(super) enum Instruction {
 pub(super) enum Role {
     /// A part of it, or a transaction of its own.
     Statement,
+    /// What is said before its beginning.
+    Prelude,
     /// Its beginning.
     Begin,
     /// Its end.
@@ -187,6 +189,10 @@ impl Program {
     /// Keeps the counts of a call and says whether they are what was expected.
     #[inline]
     pub(super) fn counted(&self, call: &Call, rows: u64, affected: u64, values: &mut Values) -> bool {
+        if rows == 0 {
+            // What an earlier answer left must not pass for this one's.
+            self.captures(call).iter().for_each(|(_, slot)| values.unset(*slot));
+        }
         if let Some(slot) = call.rows_into {
             values.set_number(slot, rows as i64);
         }
@@ -299,7 +305,7 @@ impl Compiler<'_> {
                 for (number, sql) in statements.iter().enumerate() {
                     let call = self.control(sql);
                     let last = number + 1 == statements.len();
-                    self.push(Instruction::Exchange(call, if last { Role::Begin } else { Role::Statement }));
+                    self.push(Instruction::Exchange(call, if last { Role::Begin } else { Role::Prelude }));
                 }
             }
             StepSpec::Commit { rollback } => self.commit(*rollback),

@@ -3,6 +3,7 @@
 use super::dialect::Dialect;
 use super::read_steps::Scripts;
 use super::spec::{GrowthSpec, InvariantSpec, OperationSpec, Options, PopulateSpec, VerifySpec};
+use crate::protocol::tls::read_tls;
 use crate::script::read_feeds;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -23,6 +24,11 @@ pub(crate) fn read(dialect: &Dialect, node: &Node, problems: &mut Problems) -> O
     let password = text(&mut fields, "password", "", problems);
     let database = text(&mut fields, "database", dialect.database, problems);
     let socket = fields.get("socket").and_then(|node| read_socket(node, problems));
+    let tls_node = fields.get("tls");
+    let tls = tls_node.and_then(|node| read_tls(node, problems));
+    if let (Some(node), Some(_)) = (tls_node, &socket) {
+        problems.add(node.place, "a UNIX socket needs no TLS", "leave one of them out");
+    }
     let feeds = fields.get("feeds").map(|node| read_feeds(node, problems)).unwrap_or_default();
     let mut scripts = Scripts::new(dialect, &feeds);
     let operations = match fields.require("operations", problems) {
@@ -36,7 +42,7 @@ pub(crate) fn read(dialect: &Dialect, node: &Node, problems: &mut Problems) -> O
     };
     fields.finish(problems);
     scripts.finish(problems);
-    let options = Options { user, password, database, socket, feeds, operations, populate, verify };
+    let options = Options { user, password, database, socket, tls, feeds, operations, populate, verify };
     (problems.len() == before).then(|| serde_json::to_value(options).expect("plain data"))
 }
 

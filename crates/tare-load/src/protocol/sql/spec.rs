@@ -1,5 +1,6 @@
 //! What a workload says about a database and the load on it, as written down after reading.
 
+use crate::protocol::tls::TlsOptions;
 use crate::script::FeedSpecs;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -17,6 +18,8 @@ pub(crate) struct Options {
     pub database: String,
     /// A UNIX socket to use instead of the endpoint.
     pub socket: Option<PathBuf>,
+    /// How connections are secured; none is plain.
+    pub tls: Option<TlsOptions>,
     /// Where values come from.
     pub feeds: FeedSpecs,
     /// What is done, in the order of the file.

@@ -100,7 +100,7 @@ fn run(text: &str, seed: u64, mut server: impl FnMut(&str) -> Says) -> Ran {
             said.push(statement.to_owned());
             match server(statement) {
                 Says::Error(code) => {
-                    machine.error(Code::new(code.as_bytes()));
+                    machine.error(Code::new(code.as_bytes()), &program);
                     break;
                 }
                 Says::Rows(rows, columns) => {
@@ -157,6 +157,17 @@ fn steps_run_in_order_with_captures_branches_and_loops() {
     assert_eq!((ran.said, ran.reply), (expected.map(str::to_owned).to_vec(), Reply::Right));
     assert_eq!((ran.tally.commits, ran.tally.statements, ran.tally.control), (1, 6, 2));
     assert_eq!((ran.tally.completed, ran.tally.taken_back), (vec![1], vec![0]));
+}
+
+#[test]
+fn what_an_earlier_answer_left_does_not_pass_for_a_later_ones() {
+    let text = script(
+        "",
+        "- sql: SELECT a\n  capture: {x: 1}\n- sql: SELECT none\n  capture: {x: 1}\n\
+         - if: {var: x, empty: true}\n  then: [{sql: SELECT right}]\n",
+    );
+    let ran = run(&text, 1, |said| if said == "SELECT none" { Says::Rows(0, &["9"]) } else { one(said) });
+    assert_eq!(ran.said, ["SELECT a", "SELECT none", "SELECT right"]);
 }
 
 #[test]

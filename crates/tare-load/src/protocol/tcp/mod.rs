@@ -1,14 +1,16 @@
-//! Any request and reply over TCP: for servers that Tare has never heard of.
+//! Any request and reply over TCP: for servers that Tare has never heard of. Also streams, of which an operation is a
+//! chunk, and conversations of one request for each connection.
 
 mod options;
 
 use super::{
-    Draw, Emit, Failure, Flight, OperationRow, Protocol, ProtocolRow, REPLY_MAX, Reply, Step, Verified, options_of,
+    Draw, Emit, Failure, Flight, Greeting, OperationRow, Protocol, ProtocolRow, REPLY_MAX, Reply, Step, Verified,
+    options_of,
 };
 use crate::engine::{Ledger, drive};
 use crate::link::Link;
 use crate::search::Needle;
-use options::{Exchange, Options, Until};
+use options::{Exchange, Options, Sent, Until};
 use tare_core::fault::Fault;
 use tare_core::load::{Check, LoadPlan};
 
@@ -47,7 +49,15 @@ impl From<&Exchange> for Operation {
         };
         let expect = exchange.expect.as_ref().map(|text| Needle::new(&text.0));
         let (name, weight) = (exchange.name.clone(), exchange.weight);
-        Operation { name, weight, request: exchange.request.0.clone(), end, expect }
+        let request = match &exchange.request {
+            Sent::Text(text) => text.0.clone(),
+            // Letters that nothing on the way can profit from compressing.
+            Sent::Filler(bytes) => {
+                let mut draw = Draw::new(1, *bytes);
+                (0..*bytes).map(|_| b'a' + draw.below(26) as u8).collect()
+            }
+        };
+        Operation { name, weight, request, end, expect }
     }
 }
 
@@ -55,18 +65,23 @@ impl From<&Exchange> for Operation {
 struct Tcp {
     operations: Vec<Operation>,
     mixed: usize,
+    fresh: bool,
+    open_with: Vec<u8>,
 }
 
 impl Tcp {
     fn new(options: Options) -> Self {
         let operations = options.requests.iter().chain(&options.populate).map(Operation::from).collect();
-        Tcp { operations, mixed: options.requests.len() }
+        let open_with = options.open_with.map(|text| text.0).unwrap_or_default();
+        Tcp { operations, mixed: options.requests.len(), fresh: options.fresh, open_with }
     }
 }
 
 /// How much of a reply was seen.
 #[derive(Debug, Default)]
 struct Progress {
+    // Bytes of a stream that came before anybody waited for them.
+    early: u64,
     length: u64,
     end: usize,
     expect: usize,
@@ -90,6 +105,38 @@ impl Protocol for Tcp {
 
     fn user(&self, _number: u64) {}
 
+    fn fresh(&self) -> bool {
+        self.fresh
+    }
+
+    fn greet(&self, _session: &mut Progress, out: &mut Vec<u8>) -> Greeting {
+        out.extend_from_slice(&self.open_with);
+        Greeting::Ready
+    }
+
+    /// A stream comes on while nobody waits for its next chunk: it counts for the chunk after.
+    fn idle(&self, session: &mut Progress, bytes: &[u8], _out: &mut Vec<u8>) -> Result<(), Failure> {
+        let streamed = self.operations.iter().any(|operation| operation.request.is_empty());
+        session.early += bytes.len() as u64;
+        if streamed && session.early <= REPLY_MAX { Ok(()) } else { Err(Failure::Garbage) }
+    }
+
+    fn streams(&self) -> bool {
+        let streams = |operation: &Operation| operation.request.is_empty() || matches!(operation.end, End::Bytes(0));
+        self.operations.iter().any(streams)
+    }
+
+    /// A chunk that is only sent is done; one that is only received is if it has come already.
+    fn flushed(&self, session: &mut Progress, flight: &Flight) -> Option<Reply> {
+        let operation = &self.operations[usize::from(flight.operation)];
+        let End::Bytes(wanted) = operation.end else { return None };
+        if session.length > 0 || session.early < wanted || wanted > 0 && !operation.request.is_empty() {
+            return None;
+        }
+        session.early -= wanted;
+        Some(Reply::Right)
+    }
+
     fn begin(&self, _: &mut Progress, _user: &mut (), operation: u16, _draw: &mut Draw, out: &mut Vec<u8>) -> u64 {
         out.extend_from_slice(&self.operations[usize::from(operation)].request);
         0
@@ -108,7 +155,8 @@ impl Protocol for Tcp {
         let end = match &operation.end {
             End::Text(needle) => needle.find(&mut stream.end, bytes),
             End::Bytes(wanted) => {
-                let left = wanted - stream.length;
+                stream.length += std::mem::take(&mut stream.early);
+                let left = wanted.saturating_sub(stream.length);
                 (bytes.len() as u64 >= left).then_some(left as usize)
             }
         };

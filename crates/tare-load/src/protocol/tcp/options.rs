@@ -62,8 +62,18 @@ impl TryFrom<String> for Bytes {
 pub(super) enum Until {
     /// With this text.
     Until(Bytes),
-    /// After so many bytes.
+    /// After so many bytes; none where only something is sent: it is done when the kernel has taken it.
     Bytes(u64),
+}
+
+/// What is sent.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum Sent {
+    /// These bytes.
+    Text(Bytes),
+    /// So many bytes of filler; none where only something is to come.
+    Filler(u64),
 }
 
 /// A request and what is to come back.
@@ -75,7 +85,7 @@ pub(super) struct Exchange {
     /// How often it is drawn, against the others' weights.
     pub weight: u64,
     /// What is sent.
-    pub request: Bytes,
+    pub request: Sent,
     /// How the reply ends.
     pub reply: Until,
     /// A text that must be in the reply.
@@ -90,16 +100,29 @@ pub(super) struct Options {
     pub requests: Vec<Exchange>,
     /// What is sent once, each over a connection of its own, to write the data set.
     pub populate: Vec<Exchange>,
+    /// Whether each operation makes a connection of its own.
+    #[serde(default)]
+    pub fresh: bool,
+    /// What is sent when a connection stands, to ask for a stream; not part of any operation.
+    #[serde(default)]
+    pub open_with: Option<Bytes>,
 }
 
-/// Checks a user's options and writes them down: one exchange, or a list of them under `requests`.
+/// Checks a user's options and writes them down: one exchange, a list of them under `requests`, or a `stream`.
 pub(super) fn read(node: &Node, problems: &mut Problems) -> Option<serde_json::Value> {
     let before = problems.len();
     let mut fields = Fields::of(node, "protocol 'tcp'", problems)?;
     let populate = fields.get("populate").map(|node| read_list(node, "populate", problems)).unwrap_or_default();
-    let requests = match fields.get("requests") {
-        Some(node) => read_list(node, "request", problems),
-        None => {
+    let fresh = fields.choice("connect", &["once", "each"], problems) == Some("each");
+    let open_with = fields.get("open_with").and_then(|node| read_bytes(node, problems));
+    let requests = match (fields.get("requests"), fields.get("stream")) {
+        (Some(node), None) => read_list(node, "request", problems),
+        (None, Some(node)) => read_stream(node, problems).into_iter().collect(),
+        (Some(_), Some(node)) => {
+            problems.add(node.place, "there are requests or a stream, here are both", "keep one of them");
+            Vec::new()
+        }
+        (None, None) => {
             let one = read_exchange(&mut fields, "request".to_owned(), problems);
             one.into_iter().collect()
         }
@@ -108,7 +131,7 @@ pub(super) fn read(node: &Node, problems: &mut Problems) -> Option<serde_json::V
     if let (true, Some(first)) = (requests.is_empty() && problems.len() == before, node_of(node, "requests")) {
         problems.add(first.place, "there is no request", "add '- request: ...'");
     }
-    let options = Options { requests, populate };
+    let options = Options { requests, populate, fresh, open_with };
     (problems.len() == before).then(|| serde_json::to_value(options).expect("plain data"))
 }
 
@@ -147,8 +170,8 @@ fn read_exchange(fields: &mut Fields<'_>, name: String, problems: &mut Problems)
     let weight = fields.integer("weight", 1..=1_000_000, problems).unwrap_or(1);
     let hex = fields.get("hex");
     let request = match hex {
-        Some(node) => read_hex(node, problems),
-        None => fields.require("request", problems).and_then(|node| read_bytes(node, problems)),
+        Some(node) => read_hex(node, problems).map(Sent::Text),
+        None => fields.require("request", problems).and_then(|node| read_request(node, problems)),
     };
     if let (Some(node), Some(_)) = (hex, fields.get("request")) {
         problems.add(node.place, "a request is written as 'request' or as 'hex', here are both", "keep one of them");
@@ -165,12 +188,47 @@ fn read_reply(node: &Node, problems: &mut Problems) -> Option<Until> {
     let (kind, place, value) = node.kind("the reply's end", problems)?;
     match kind {
         "until" => read_bytes(value, problems).map(Until::Until),
-        "bytes" => value.integer(1..=REPLY_BYTES_MAX, problems).map(Until::Bytes),
+        "bytes" => read_size(value, problems).map(Until::Bytes),
         other => {
             Node::unknown(other, place, "end of a reply", &["until", "bytes"], problems);
             None
         }
     }
+}
+
+/// A request: a text, or how long it is.
+fn read_request(node: &Node, problems: &mut Problems) -> Option<Sent> {
+    if let NodeKind::Scalar { .. } = node.kind {
+        return read_bytes(node, problems).map(Sent::Text);
+    }
+    let (kind, place, value) = node.kind("a request", problems)?;
+    if kind != "bytes" {
+        Node::unknown(kind, place, "way to write a request", &["bytes"], problems);
+        return None;
+    }
+    read_size(value, problems).map(Sent::Filler)
+}
+
+fn read_size(node: &Node, problems: &mut Problems) -> Option<u64> {
+    let bytes = node.bytes(problems)?;
+    if (1..=REPLY_BYTES_MAX).contains(&bytes) {
+        return Some(bytes);
+    }
+    problems.add(node.place, format!("{bytes} bytes are out of range"), "from 1 to 64MiB");
+    None
+}
+
+/// A stream: an operation is a chunk of it, sent, received, or sent and received again.
+fn read_stream(node: &Node, problems: &mut Problems) -> Option<Exchange> {
+    let (kind, place, value) = node.kind("a stream's direction", problems)?;
+    if !["send", "receive", "both"].contains(&kind) {
+        Node::unknown(kind, place, "direction of a stream", &["send", "receive", "both"], problems);
+        return None;
+    }
+    let chunk = read_size(value, problems)?;
+    let (sent, received) = (if kind == "receive" { 0 } else { chunk }, if kind == "send" { 0 } else { chunk });
+    let (name, request, reply) = (kind.to_owned(), Sent::Filler(sent), Until::Bytes(received));
+    Some(Exchange { name, weight: 1, request, reply, expect: None })
 }
 
 fn read_bytes(node: &Node, problems: &mut Problems) -> Option<Bytes> {
@@ -216,13 +274,27 @@ mod tests {
     #[test]
     fn one_request_or_several() {
         let one = check("request: 'version\\r\\n'\nreply: {until: \"\\r\\n\"}\nexpect: VERSION\n").unwrap();
-        assert_eq!(one.requests[0].request.0, b"version\r\n");
+        assert_eq!(one.requests[0].request, Sent::Text(Bytes(b"version\r\n".to_vec())));
         assert_eq!(one.requests[0].reply, Until::Until(Bytes(b"\r\n".to_vec())));
         let two = check(
             "requests:\n- {hex: 00 ff, reply: {bytes: 4}}\n- {name: b, request: x, reply: {bytes: 1}, weight: 3}",
         );
         let two = two.unwrap().requests;
-        assert_eq!((two[0].name.as_str(), two[0].request.0.as_slice(), two[1].weight), ("request-1", &[0, 255][..], 3));
+        assert_eq!((two[0].name.as_str(), two[1].weight), ("request-1", 3));
+        assert_eq!(two[0].request, Sent::Text(Bytes(vec![0, 255])));
+    }
+
+    #[test]
+    fn sizes_and_streams() {
+        let sized = check("{request: {bytes: 1KiB}, reply: {bytes: 64KiB}, connect: each}").unwrap();
+        assert!(sized.fresh);
+        assert_eq!((&sized.requests[0].request, &sized.requests[0].reply), (&Sent::Filler(1024), &Until::Bytes(65536)));
+        let stream = check("{stream: {receive: 4KiB}, open_with: go}").unwrap();
+        assert_eq!(stream.requests[0].request, Sent::Filler(0));
+        assert_eq!((stream.requests[0].name.as_str(), stream.open_with.unwrap().0), ("receive", b"go".to_vec()));
+        assert!(check("{stream: {sned: 1KiB}}").unwrap_err()[0].contains("did you mean 'send'"));
+        assert!(check("{stream: {send: 1TiB}}").unwrap_err()[0].contains("out of range"));
+        assert!(check("{connect: every, stream: {send: 1KiB}}").unwrap_err()[0].contains("once, each"));
     }
 
     #[test]

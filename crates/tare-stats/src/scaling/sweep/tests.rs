@@ -169,7 +169,8 @@ fn too_little_is_said_to_be_too_little() {
 fn holes_are_left_out_and_said() {
     let mut noise = Noise(Xoshiro256PlusPlus::seed_from_u64(6));
     let mut values = sweep(&Law { lambda: 1_000.0, sigma: 0.04, kappa: 0.0 }, 6, &mut noise);
-    values.retain(|value| !(value.block == 2 && value.level == 8.0) && !(value.block > 2 && value.level == 64.0));
+    let lost = |value: &LevelValue| value.block == 2 && value.level == 8.0 || value.block > 2 && value.level == 64.0;
+    values.retain(|value| !lost(value));
     let found = scaling(&values, Pairing::Blocks);
     assert_eq!((found.blocks, found.levels.len()), (5, 6));
     assert_eq!(

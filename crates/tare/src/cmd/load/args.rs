@@ -165,8 +165,7 @@ impl LoadArgs {
             behaviour: Behaviour::Mix,
             pause: Pause::Think(Distribution::Constant(self.think.unwrap_or_default())),
             connections: self.connections.map_or(UserConnections::Own, UserConnections::Shared),
-            // They spread over one pause, so that they do not all ask at once.
-            ramp: self.think.unwrap_or_default(),
+            ramp: Duration::ZERO,
         }
     }
 

@@ -16,10 +16,13 @@ use args::Wish;
 use outcome::Measured;
 use process::{Ended, LoadProcess};
 use show::Progress;
+use std::time::{Duration, Instant};
 use tare_core::fault::Fault;
 use tare_core::load::{LoadPlan, LoadTask};
 use tare_runner::Stop;
 
+/// A second signal sooner than this is the first one again.
+const AGAIN: Duration = Duration::from_millis(500);
 /// The generator was the limit, or did not keep its rate.
 const EXIT_LIMITED: u8 = 3;
 
@@ -68,12 +71,14 @@ fn carry_out(plan: &LoadPlan, populate: bool, stop: &Stop, progress: &mut Progre
     }
 }
 
-/// Ctrl-C and SIGTERM end the load, and what was measured is shown; a second one ends everything at once.
+/// Ctrl-C and SIGTERM end the load, and what was measured is shown; a second one, after a moment, ends it all at once.
 fn stop_on_signals() -> Result<Stop> {
     let stop = Stop::default();
     let raised = stop.clone();
+    let mut first: Option<Instant> = None;
     ctrlc::set_handler(move || {
-        if raised.raised() {
+        // A group that is told to end together hears it twice.
+        if first.get_or_insert_with(Instant::now).elapsed() > AGAIN {
             std::process::exit(i32::from(EXIT_INTERRUPTED));
         }
         raised.raise();

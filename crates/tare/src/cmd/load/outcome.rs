@@ -111,8 +111,12 @@ impl Measured {
         let wanted = planned(&plan.profile).map(|rate| rate * self.seconds).filter(|wanted| *wanted > 0.0);
         if let Some(wanted) = wanted.filter(|wanted| (summary.started as f64) < wanted * RATE_SHARE_MIN) {
             let share = summary.started as f64 / wanted * 100.0;
-            self.trouble.push(("rate missed", format!("only {share:.1} % of the operations were started")));
+            let dropped = if summary.dropped > 0 { "; too many were under way, and the rest was dropped" } else { "" };
+            self.trouble.push(("rate missed", format!("only {share:.1} % of the operations were started{dropped}")));
             self.limited = true;
+        }
+        if plan.hdr_log.is_some() && !summary.reported.is_empty() {
+            self.trouble.push(("no log", "a tool of others gives figures and no histogram".to_owned()));
         }
         for check in summary.checks.iter().filter(|check| !check.passed) {
             self.trouble.push(("failed check", format!("{}: {}", check.name, check.detail)));
@@ -136,8 +140,7 @@ impl Measured {
         let rows = || rows.iter().filter(|row| row.measured);
         let seconds: f64 = rows().map(|row| row.seconds).sum();
         let operations = rows().map(|row| row.operations).sum();
-        let max_us =
-            rows().map(|row| row.max_us).fold(None, |max: Option<f64>, us| Some(max.map_or(us, |max| max.max(us))));
+        let max_us = rows().map(|row| row.max_us).filter(|us| *us > 0.0).reduce(f64::max);
         let times = Percentiles { max_us, ..Percentiles::default() };
         Measured {
             seconds,

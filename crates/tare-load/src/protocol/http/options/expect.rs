@@ -62,14 +62,12 @@ pub(super) fn declare(node: &Node, names: &mut Names, problems: &mut Problems) {
         NodeKind::List(items) => items.iter().for_each(|item| declare_request(item, names, problems)),
         NodeKind::Map(operations) => {
             for (.., operation) in operations {
-                match &operation.kind {
-                    NodeKind::Map(fields) => match fields.iter().find(|(key, ..)| key == "requests") {
-                        Some((.., Node { kind: NodeKind::List(items), .. })) => {
-                            items.iter().for_each(|item| declare_request(item, names, problems));
-                        }
-                        _ => declare_request(operation, names, problems),
-                    },
-                    _ => {}
+                let NodeKind::Map(fields) = &operation.kind else { continue };
+                match fields.iter().find(|(key, ..)| key == "requests") {
+                    Some((.., Node { kind: NodeKind::List(items), .. })) => {
+                        items.iter().for_each(|item| declare_request(item, names, problems));
+                    }
+                    _ => declare_request(operation, names, problems),
                 }
             }
         }

@@ -4,15 +4,14 @@ mod body;
 mod expect;
 mod operation;
 mod request;
-mod tls;
 
 pub(super) use body::{Body, Content, Part};
 pub(super) use expect::{Capture, Expect, Source, random_member};
 pub(super) use operation::Operation;
 pub(super) use request::{CERTAIN, Cache, Embedded, Redirects, Request};
-pub(super) use tls::{TlsOptions, Trust};
 
 use super::super::REPLY_MAX;
+use crate::protocol::tls::{TlsOptions, read_tls};
 use crate::script::{FeedSpecs, Names, Template, read_feeds};
 use serde::{Deserialize, Serialize};
 use tare_core::config::{Fields, Node, Problems};
@@ -62,7 +61,7 @@ struct Defaults {
 pub(super) fn read(node: &Node, problems: &mut Problems) -> Option<serde_json::Value> {
     let before = problems.len();
     let mut fields = Fields::of(node, "protocol 'http'", problems)?;
-    let tls = fields.get("tls").and_then(|node| tls::read_tls(node, problems));
+    let tls = fields.get("tls").and_then(|node| read_tls(node, problems));
     let cookies = fields.boolean("cookies", problems).unwrap_or(true);
     let body_max_node = fields.get("body_max");
     let body_max = body_max_node.and_then(|node| node.bytes(problems)).unwrap_or(BODY_MAX);

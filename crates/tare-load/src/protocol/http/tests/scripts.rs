@@ -238,8 +238,22 @@ fn chances_are_met() {
 }
 
 #[test]
-fn a_connection_that_ends_amid_an_operation_loses_it() {
+fn an_operation_goes_on_over_a_new_connection() {
     let http = http("operations: {a: {requests: [{get: /}, {get: /b}]}}");
-    let step = Rig::new(&http).run_in(0, usize::MAX, &|_| reply(200, "Connection: close\r\n", ""));
-    assert!(matches!(step, Step::Done { reply: Reply::Wrong(Failure::Closed), last: true, .. }), "{step:?}");
+    for (ends, step) in [("Connection: close\r\nContent-Length: 0\r\n", Step::Reopen), ("", Step::More)] {
+        let mut rig = Rig::new(&http);
+        let answer = format!("HTTP/1.1 200 OK\r\n{ends}\r\n").into_bytes();
+        assert_eq!(rig.run_in(0, usize::MAX, &|_| answer.clone()), step);
+        let (mut out, flight) = (Vec::new(), Flight::default());
+        if step == Step::More {
+            assert_eq!(http.closed(&mut rig.session, &mut rig.user, &flight), None);
+        }
+        assert!(http.goes_on(&rig.session));
+        http.greet(&mut rig.session, &mut out);
+        http.resume(&mut rig.session, &mut out);
+        assert!(out.starts_with(b"GET /b HTTP/1.1\r\n") && !http.goes_on(&rig.session));
+        let (session, user, draw) = (&mut rig.session, &mut rig.user, &mut rig.draw);
+        let step = http.feed(session, user, &flight, &reply(200, "", ""), draw, &mut Vec::new());
+        assert!(matches!(step, Step::Done { reply: Reply::Right, last: false, .. }), "{step:?}");
+    }
 }

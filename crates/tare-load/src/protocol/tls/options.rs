@@ -34,7 +34,8 @@ pub(in super::super) enum Trust {
     Nothing,
 }
 
-pub(super) fn read_tls(node: &Node, problems: &mut Problems) -> Option<TlsOptions> {
+/// Reads them.
+pub(in super::super) fn read_tls(node: &Node, problems: &mut Problems) -> Option<TlsOptions> {
     let mut fields = Fields::of(node, "tls", problems)?;
     let verify = fields.get("verify").map_or(Some(Trust::System), |node| read_trust(node, problems));
     let name_node = fields.get("name");

@@ -1,7 +1,10 @@
 //! TLS as a transformer of bytes: what comes from the socket goes in, what goes to the socket comes out.
 
-use super::super::Failure;
-use super::options::{TlsOptions, Trust};
+mod options;
+
+pub(super) use options::{TlsOptions, Trust, read_tls};
+
+use super::Failure;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::client::{Resumption, WebPkiServerVerifier};
 use rustls::crypto::{CryptoProvider, ring, verify_tls12_signature, verify_tls13_signature};
@@ -34,11 +37,11 @@ pub(super) struct Tls {
 }
 
 impl Tls {
-    /// Reads what is trusted.
+    /// Reads what is trusted. `protocols` are offered to the server (ALPN).
     ///
     /// # Errors
     /// When the certificates to trust cannot be read.
-    pub(super) fn new(options: &TlsOptions, endpoint: SocketAddr) -> Result<Tls, Fault> {
+    pub(super) fn new(options: &TlsOptions, endpoint: SocketAddr, protocols: &[&[u8]]) -> Result<Tls, Fault> {
         let provider = Arc::new(ring::default_provider());
         let versions: &[_] = match options.version.as_deref() {
             Some("1.2") => &[&rustls::version::TLS12],
@@ -61,7 +64,7 @@ impl Tls {
             }
         };
         let mut config = builder.with_no_client_auth();
-        config.alpn_protocols = vec![b"http/1.1".to_vec()];
+        config.alpn_protocols = protocols.iter().map(|name| name.to_vec()).collect();
         if !options.resume {
             config.resumption = Resumption::disabled();
         }

@@ -1,0 +1,200 @@
+//! The way between a conversation and its socket: in clear, or through TLS.
+
+use crate::link::Link;
+use crate::protocol::tls::{Channel, Tls};
+use crate::protocol::{Failure, Greeting, Step};
+use tare_core::fault::Fault;
+
+/// A connection's veil, if it has one.
+#[derive(Default)]
+pub(crate) struct Veil(Option<Stage>);
+
+enum Stage {
+    Shaking(Box<Channel>),
+    Up(Box<Channel>),
+}
+
+impl Veil {
+    /// Begins to secure the connection: appends the first bytes of the handshake.
+    pub(crate) fn raise(&mut self, tls: &Tls, out: &mut Vec<u8>) {
+        let mut channel = Box::new(tls.open());
+        channel.greet(out);
+        self.0 = Some(Stage::Shaking(channel));
+    }
+
+    /// Whether nobody else can read what is sent.
+    pub(crate) fn is_up(&self) -> bool {
+        matches!(self.0, Some(Stage::Up(_)))
+    }
+
+    /// Goes on with a greeting. `inner` is handed what comes in clear, and nothing at all when the veil has just come
+    /// up; what it writes is sealed.
+    ///
+    /// # Errors
+    /// When the handshake fails, or `inner` says so.
+    pub(crate) fn shake(
+        &mut self,
+        tls: Option<&Tls>,
+        bytes: &[u8],
+        out: &mut Vec<u8>,
+        mut inner: impl FnMut(&[u8], bool, &mut Vec<u8>) -> Result<Greeting, Failure>,
+    ) -> Result<Greeting, Failure> {
+        match (self.0.take(), tls) {
+            (None, _) => inner(bytes, false, out),
+            (Some(Stage::Shaking(mut channel)), Some(tls)) => {
+                if !channel.shake(tls, bytes, out)? {
+                    self.0 = Some(Stage::Shaking(channel));
+                    return Ok(Greeting::Wait);
+                }
+                let mut plain = channel.scratch();
+                let greeting = inner(&[], true, &mut plain);
+                seal(&mut channel, plain, out);
+                self.0 = Some(Stage::Up(channel));
+                greeting
+            }
+            (Some(Stage::Up(mut channel)), _) => {
+                let mut plain = channel.scratch();
+                let mut greeting = Ok(Greeting::Wait);
+                let ended = channel.read(bytes, out, |piece| {
+                    greeting = inner(piece, true, &mut plain);
+                    greeting.map(drop)
+                });
+                seal(&mut channel, plain, out);
+                self.0 = Some(Stage::Up(channel));
+                if ended? && greeting == Ok(Greeting::Wait) {
+                    return Err(Failure::Closed);
+                }
+                greeting
+            }
+            (Some(Stage::Shaking(_)), None) => unreachable!("a handshake is begun with what it is made of"),
+        }
+    }
+
+    /// Lets `inner` write, and seals it.
+    #[inline]
+    pub(crate) fn write<T>(&mut self, out: &mut Vec<u8>, inner: impl FnOnce(&mut Vec<u8>) -> T) -> T {
+        let Some(Stage::Up(channel)) = &mut self.0 else { return inner(out) };
+        let mut plain = channel.scratch();
+        let result = inner(&mut plain);
+        seal(channel, plain, out);
+        result
+    }
+
+    /// Hands what has come to `inner`, which may write; an answer ends with what has come.
+    #[inline]
+    pub(crate) fn feed(
+        &mut self,
+        bytes: &[u8],
+        out: &mut Vec<u8>,
+        mut inner: impl FnMut(&[u8], &mut Vec<u8>) -> Step,
+    ) -> Step {
+        let Some(Stage::Up(channel)) = &mut self.0 else { return inner(bytes, out) };
+        let mut plain = channel.scratch();
+        let mut step = Step::More;
+        let result = channel.read(bytes, out, |piece| {
+            // More after the end of an answer was asked by nobody.
+            step = if step == Step::More { inner(piece, &mut plain) } else { Step::Broken(Failure::Garbage) };
+            match step {
+                Step::Done { used, .. } if used < piece.len() => Err(Failure::Garbage),
+                Step::Broken(failure) => Err(failure),
+                _ => Ok(()),
+            }
+        });
+        seal(channel, plain, out);
+        match (result, step) {
+            (Err(failure), _) => Step::Broken(failure),
+            (Ok(true), Step::More) => Step::Broken(Failure::Closed),
+            (Ok(ended), Step::Done { reply, .. }) => Step::Done { used: bytes.len(), reply, last: ended },
+            (Ok(_), step) => step,
+        }
+    }
+
+    /// Hands what has come while nothing was asked to `inner`.
+    ///
+    /// # Errors
+    /// When `inner` says so, or the connection is over.
+    pub(crate) fn idle(
+        &mut self,
+        bytes: &[u8],
+        out: &mut Vec<u8>,
+        inner: impl FnMut(&[u8]) -> Result<(), Failure>,
+    ) -> Result<(), Failure> {
+        let mut inner = inner;
+        match &mut self.0 {
+            Some(Stage::Up(channel)) => match channel.read(bytes, out, inner)? {
+                true => Err(Failure::Closed),
+                false => Ok(()),
+            },
+            _ => inner(bytes),
+        }
+    }
+}
+
+fn seal(channel: &mut Channel, plain: Vec<u8>, out: &mut Vec<u8>) {
+    if !plain.is_empty() {
+        channel.write(&plain, out);
+    }
+    channel.give_back(plain);
+}
+
+/// A connection off the measured path, with its veil.
+pub(crate) struct Pipe<'a> {
+    link: &'a mut Link,
+    veil: Veil,
+    // Unsealed and not taken yet.
+    left: Vec<u8>,
+}
+
+impl<'a> Pipe<'a> {
+    /// Over a connection whose greeting is over.
+    pub(crate) fn new(link: &'a mut Link, veil: Veil) -> Self {
+        Pipe { link, veil, left: Vec::new() }
+    }
+
+    /// Sends `bytes`.
+    ///
+    /// # Errors
+    /// When the connection fails.
+    pub(crate) fn send(&mut self, bytes: &[u8]) -> Result<(), Fault> {
+        if !self.veil.is_up() {
+            return self.link.send(bytes);
+        }
+        let mut out = Vec::new();
+        self.veil.write(&mut out, |plain| plain.extend_from_slice(bytes));
+        self.link.send(&out)
+    }
+
+    /// As [`Link::receive`].
+    ///
+    /// # Errors
+    /// When nothing comes in time, the peer closes, or `take` finds a fault.
+    pub(crate) fn receive<T>(
+        &mut self,
+        mut take: impl FnMut(&[u8]) -> Result<(usize, Option<T>), Fault>,
+    ) -> Result<T, Fault> {
+        if !self.veil.is_up() {
+            return self.link.receive(take);
+        }
+        loop {
+            if !self.left.is_empty() {
+                let (used, result) = take(&self.left)?;
+                self.left.drain(..used);
+                if let Some(result) = result {
+                    return Ok(result);
+                }
+            }
+            let (Pipe { link, veil, left }, mut out) = (&mut *self, Vec::new());
+            let unsealed = link.receive(|bytes| {
+                let unsealed = veil.idle(bytes, &mut out, |piece| {
+                    left.extend_from_slice(piece);
+                    Ok(())
+                });
+                Ok((bytes.len(), Some(unsealed)))
+            })?;
+            unsealed.map_err(|failure| Fault::new(format!("the secured connection ended: {}", failure.name())))?;
+            if !out.is_empty() {
+                self.link.send(&out)?;
+            }
+        }
+    }
+}

@@ -1,0 +1,142 @@
+//! `postgres` and `mysql` against real servers, which the tests start as an unprivileged user on free ports, and against
+//! peers that misbehave. What is not installed is skipped and said.
+
+mod mariadb;
+mod peers;
+mod postgres;
+
+use std::net::{SocketAddr, TcpListener};
+use std::os::unix::process::CommandExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+use tare_core::config::{Problems, parse};
+use tare_core::fault::Fault;
+use tare_core::load::{LoadLine, LoadPlan, LoadProfile, LoadSummary, LoadTask};
+use tare_core::units::CpuSet;
+use tare_load::PROTOCOLS;
+
+/// Debian's `nobody` and `nogroup`: database servers refuse to run as root.
+const NOBODY: u32 = 65_534;
+
+/// A server of the test; killed and removed with it.
+struct Server {
+    process: Child,
+    folder: tempfile::TempDir,
+    port: u16,
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // It is gone either way.
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+impl Server {
+    fn endpoint(&self) -> SocketAddr {
+        ([127, 0, 0, 1], self.port).into()
+    }
+
+    /// Waits until the protocol's own look at readiness succeeds.
+    fn await_ready(&self, protocol: &str, options: &str) {
+        let deadline = Instant::now() + Duration::from_secs(60);
+        let plan = plan(protocol, options, self.endpoint(), LoadTask::Ready);
+        loop {
+            let Err(fault) = drive(&plan) else { return };
+            let log = std::fs::read_to_string(self.folder.path().join("log")).unwrap_or_default();
+            assert!(Instant::now() < deadline, "{fault}\n{log}");
+            std::thread::sleep(Duration::from_millis(100));
+        }
+    }
+}
+
+/// A folder that the server may write to.
+fn folder() -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    own(folder.path());
+    folder
+}
+
+/// Gives a file or folder to the server's user, when we are root and it runs as another.
+fn own(path: &Path) {
+    if rustix::process::geteuid().is_root() {
+        std::os::unix::fs::chown(path, Some(NOBODY), Some(NOBODY)).unwrap();
+    }
+}
+
+/// A command that runs as the server's user, in its folder, writing to its log.
+fn command(program: &Path, folder: &Path) -> Command {
+    let log = std::fs::OpenOptions::new().create(true).append(true).open(folder.join("log")).unwrap();
+    let mut command = Command::new(program);
+    command.current_dir(folder).stdin(Stdio::null()).stdout(log.try_clone().unwrap()).stderr(log);
+    if rustix::process::geteuid().is_root() {
+        command.uid(NOBODY).gid(NOBODY);
+    }
+    command
+}
+
+/// Runs a command to its end.
+fn complete(mut command: Command, folder: &Path) {
+    let status = command.status().unwrap();
+    assert!(status.success(), "{}", std::fs::read_to_string(folder.join("log")).unwrap_or_default());
+}
+
+/// The first of these programs that is there.
+fn installed(candidates: &[&str]) -> Option<PathBuf> {
+    candidates.iter().map(PathBuf::from).find(|path| path.exists())
+}
+
+fn free_port() -> u16 {
+    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+}
+
+fn plan(protocol: &str, options: &str, endpoint: SocketAddr, task: LoadTask) -> LoadPlan {
+    let mut problems = Problems::new("test", options);
+    let node = parse(options, &mut problems).unwrap();
+    let row = PROTOCOLS.iter().find(|row| row.name == protocol).unwrap();
+    let options = (row.options)(&node, &mut problems).unwrap_or_else(|| panic!("{:?}", problems.into_vec()));
+    LoadPlan {
+        task,
+        protocol: protocol.to_owned(),
+        options,
+        endpoint,
+        profile: LoadProfile::Closed { connections: 4, pipeline: 1 },
+        settle: Duration::from_millis(100),
+        measure: Duration::from_millis(900),
+        timeout: Duration::from_secs(20),
+        seed: 1,
+        cpus: CpuSet::new([]),
+        limits: Default::default(),
+        hdr_log: None,
+        allowed: Vec::new(),
+    }
+}
+
+fn drive(plan: &LoadPlan) -> Result<LoadSummary, Fault> {
+    let mut out = Vec::new();
+    // Whether it succeeded is told by the last line as well.
+    let _ = tare_load::serve(std::io::Cursor::new(serde_json::to_vec(plan).unwrap()), &mut out);
+    for line in out.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
+        match serde_json::from_slice(line).unwrap() {
+            LoadLine::Done(summary) => return Ok(*summary),
+            LoadLine::Failed(fault) => return Err(fault),
+            _ => {}
+        }
+    }
+    panic!("no last line");
+}
+
+/// Makes the data set and runs the load; every check must hold.
+fn populate_and_run(protocol: &str, options: &str, server: &Server) -> LoadSummary {
+    drive(&plan(protocol, options, server.endpoint(), LoadTask::Populate)).unwrap();
+    let summary = drive(&plan(protocol, options, server.endpoint(), LoadTask::Run)).unwrap();
+    assert!(summary.checks.iter().all(|check| check.passed), "{summary:#?}");
+    assert!(summary.operations.values().any(|operation| operation.count > 0), "{summary:#?}");
+    summary
+}
+
+fn fact(summary: &LoadSummary, name: &str) -> u64 {
+    summary.facts[name].parse().unwrap()
+}

@@ -1,0 +1,115 @@
+//! Two forms loaded at the same moment, on disjoint CPUs.
+
+use crate::Event;
+use crate::alternate::{Around, Standing};
+use crate::trial::{DRIVE_SLACK, Early, PROBE_PERIOD, TrialInputs};
+use tare_core::fault::Fault;
+use tare_core::load::{LoadPlan, LoadTask, SecondRow};
+use tare_core::record::TrialData;
+use tare_core::trial::Stage;
+use tare_core::units::CpuSet;
+
+/// The CPUs for either of two; the same ones for both when there is but one, which only a generator can do with.
+pub(crate) fn halves(cpus: &CpuSet) -> [CpuSet; 2] {
+    let all = cpus.cpus();
+    if all.len() < 2 {
+        return [cpus.clone(), cpus.clone()];
+    }
+    // Of an odd number one is left over: the halves must be of a size.
+    let half = all.len() / 2;
+    [&all[..half], &all[half..2 * half]].map(|cpus| CpuSet::new(cpus.iter().copied()))
+}
+
+/// Runs the two trials of a pair. `None` when it was stopped: it then leaves no row.
+pub(crate) fn run_duet(inputs: &[TrialInputs], around: &mut Around) -> Option<Vec<TrialData>> {
+    let mut pair: Vec<Standing> = inputs.iter().map(|inputs| Standing::new(inputs, around.clock.timestamp())).collect();
+    for (at, deployment) in pair.iter_mut().enumerate() {
+        if !around.stop.raised() {
+            deployment.stand_up(at as u8 + 1, around);
+        }
+    }
+    let stands = |deployment: &Standing| deployment.endpoint.is_some();
+    if !around.stop.raised() {
+        match pair.as_mut_slice() {
+            [one, other] if stands(one) && stands(other) => together([one, other], inputs, around),
+            _ => pair
+                .iter_mut()
+                .filter(|deployment| stands(deployment))
+                .for_each(|alone| leave_out(alone, inputs, around)),
+        }
+    }
+    let stopped = around.stop.raised();
+    for deployment in &mut pair {
+        deployment.finish(stopped, around);
+    }
+    (!stopped).then(|| pair.into_iter().map(|deployment| deployment.data).collect())
+}
+
+/// One alone is no duet: its figures could be compared with nothing.
+fn leave_out(alone: &mut Standing, inputs: &[TrialInputs], around: &mut Around) {
+    let own = inputs.iter().find(|inputs| *inputs.planned == alone.data.record.trial);
+    let own = own.expect("every deployment has its inputs");
+    let why = Fault::new("the form that it was to be measured beside did not come up, or broke off");
+    Standing::trial(own, &mut alone.data, Stage::Settle, around).end(Early::Unavailable(why));
+    alone.endpoint = None;
+}
+
+fn together(mut pair: [&mut Standing; 2], inputs: &[TrialInputs], around: &mut Around) {
+    let mut plans = Vec::new();
+    for at in 0..2 {
+        let deployment = &mut pair[at];
+        let (Some(endpoint), Some(host)) = (deployment.endpoint, &mut deployment.host) else { return };
+        let begun = host.thaw().and_then(|()| host.begin_probe(&[], PROBE_PERIOD));
+        if let Err(fault) = begun {
+            let faults = if at == 0 { [Some(fault), None] } else { [None, Some(fault)] };
+            return end_both(pair, faults, inputs, around);
+        }
+        let trial = Standing::trial(&inputs[at], &mut deployment.data, Stage::Settle, around);
+        plans.push(trial.load_plan(endpoint, LoadTask::Run));
+    }
+    let [first, second]: &[LoadPlan; 2] = plans.as_slice().try_into().expect("a pair has two plans");
+    let limit = first.settle + first.measure + first.timeout + DRIVE_SLACK;
+    let tell = &mut *around.tell;
+    let rows: &mut [Vec<SecondRow>; 2] = &mut Default::default();
+    let driven = around.apparatus.drive_both([first, second], limit, around.stop, &mut |at, row| {
+        rows[at].push(row.clone());
+        if at == 0 {
+            tell(Event::Second { row: row.clone() });
+        }
+    });
+    let mut faults = [None, None];
+    for (at, (deployment, driven)) in pair.iter_mut().zip(driven).enumerate() {
+        deployment.data.seconds = std::mem::take(&mut rows[at]);
+        let Some(host) = &mut deployment.host else { continue };
+        let probed = host.end_probe();
+        match driven.and_then(|load| Ok((load, probed?))) {
+            Ok(part) => deployment.parts.push(part),
+            Err(fault) => faults[at] = Some(fault),
+        }
+    }
+    if faults.iter().any(Option::is_some) {
+        end_both(pair, faults, inputs, around);
+    }
+}
+
+/// When one breaks off, the other was not loaded beside a loaded one.
+fn end_both(pair: [&mut Standing; 2], faults: [Option<Fault>; 2], inputs: &[TrialInputs], around: &mut Around) {
+    for (deployment, fault) in pair.into_iter().zip(faults) {
+        match fault {
+            Some(fault) => deployment.fail(fault, around),
+            None => leave_out(deployment, inputs, around),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn halves_are_of_a_size_and_disjoint() {
+        assert_eq!(halves(&CpuSet::new([0, 1, 2, 3])), [CpuSet::new([0, 1]), CpuSet::new([2, 3])]);
+        assert_eq!(halves(&CpuSet::new([0, 1, 2])), [CpuSet::new([0]), CpuSet::new([1])]);
+        assert_eq!(halves(&CpuSet::new([7])), [CpuSet::new([7]), CpuSet::new([7])]);
+    }
+}

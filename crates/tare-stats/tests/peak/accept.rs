@@ -1,0 +1,182 @@
+//! What the search must be able to do, on simulated systems. Every bound says how much of it is the simulation's own
+//! error; the bigger table is `table` in main.rs.
+
+use crate::noise::{NONE, Noise, QUIET, SHARED, host};
+use crate::random::Random;
+use crate::searches::*;
+use crate::system::{Make, System};
+use tare_core::peak::PeakOutcome;
+
+/// Searches of a series that runs with every build, ours and published; the bounds below widen with their error. What
+/// is quoted elsewhere comes from the longer ones.
+const SHORT: (u64, u64) = (40, 12);
+const LONG: (u64, u64) = (200, 100);
+
+/// Twice the relative standard error of a standard deviation of `n` normal values.
+fn spread_error(n: u64) -> f64 {
+    2.0 / (2.0 * n as f64).sqrt()
+}
+
+fn ours(noise: &Noise, n: u64) -> Found {
+    let make = Make::reference();
+    many(n, |seed| search(&make, noise, 100_000 + seed, staircase(&make, 200.0), None))
+}
+
+fn theirs(noise: &Noise, n: u64) -> Found {
+    many(n, |seed| search(&Make::reference(), noise, 100_000 + seed, published(), None))
+}
+
+#[test]
+fn the_reference_system_s_peak_is_what_the_long_run_says() {
+    let late = |level: f64| multiples(&Make::reference(), level, 8);
+    assert!(late(0.985 * REFERENCE_PEAK) < 1.0 && late(1.015 * REFERENCE_PEAK) > 1.0);
+}
+
+#[test]
+#[ignore = "a minute; the figure that the others rest on"]
+fn the_truths_are_found_again() {
+    assert!((truth(&Make::reference(), 1278.0) / REFERENCE_PEAK - 1.0).abs() < 0.002);
+    assert!((slower_truth() - SLOWER).abs() < 0.002);
+}
+
+fn bias_spread_and_time((n, n_published): (u64, u64)) {
+    for (noise, spread, name) in [(QUIET, 0.011, "quiet"), (SHARED, 0.016, "shared")] {
+        let (ours, theirs) = (ours(&noise, n), theirs(&noise, n_published));
+        println!("{name}: {}\n  published: {}", ours.describe(REFERENCE_PEAK), theirs.describe(REFERENCE_PEAK));
+        assert_eq!(ours.logs().len() as u64, n, "a search of a plain system always finds its peak");
+        let error = 2.0 * ours.spread() / (n as f64).sqrt();
+        assert!((ours.mean() / REFERENCE_PEAK).ln().abs() < 0.01 + error, "{name}: {}", ours.mean());
+        assert!(ours.spread() < spread * (1.0 + spread_error(n)), "{name}: {}", ours.spread());
+        // Half the spread of the published search, at a third of its time.
+        let theirs_at_most = theirs.spread() * (1.0 + spread_error(n_published));
+        assert!(ours.spread() < 0.5 * theirs_at_most, "{name}: {} {}", ours.spread(), theirs.spread());
+        assert!(ours.load_minutes() < theirs.load_minutes() / 3.0, "{name}: {}", ours.load_minutes());
+        assert!(ours.load_minutes() < 21.0, "{name}: {}", ours.load_minutes());
+    }
+}
+
+#[test]
+fn bias_spread_and_time_of_a_search() {
+    bias_spread_and_time(SHORT);
+}
+
+#[test]
+#[ignore = "minutes; the same with more searches"]
+fn bias_spread_and_time_of_many_searches() {
+    bias_spread_and_time(LONG);
+}
+
+fn own_interval(n: u64) {
+    let found = ours(&NONE, n);
+    println!("none: {}", found.describe(REFERENCE_PEAK));
+    let covered = found.coverage(REFERENCE_PEAK);
+    let error = 2.0 * (0.95 * 0.05 / n as f64).sqrt();
+    assert!(covered > 0.93 - error && covered < 0.97 + error, "{covered}");
+    // The width that is claimed is the width there is.
+    let claimed = found.half_width() / 2.365 / found.spread();
+    assert!((0.8..1.4).contains(&claimed), "{claimed}");
+}
+
+#[test]
+fn an_undisturbed_deployment_s_interval_holds_the_truth() {
+    own_interval(SHORT.0);
+}
+
+#[test]
+#[ignore = "a minute; the same with more searches"]
+fn undisturbed_deployments_intervals_hold_the_truth() {
+    own_interval(LONG.0);
+}
+
+/// The two searches of a block: one machine, two deployments one after the other, of which the second has `factor`
+/// times the capacity. Both know the block before.
+fn pair(noise: &Noise, factor: f64, seed: u64) -> f64 {
+    let make = Make::reference();
+    let mut random = Random::new(seed);
+    let machine = host(noise, 2 * 3600, &mut random);
+    let mut plan = staircase(&make, 200.0);
+    plan.windows = 36;
+    let mut logs = Vec::new();
+    let mut start = 0.0;
+    for factor in [1.0, factor] {
+        let boot = noise.boot * random.normal();
+        let seed = (random.uniform() * 1e15) as u64;
+        let hint = REFERENCE_PEAK * factor * (0.03 * random.normal()).exp();
+        let mut system = System::deploy_on(&make, &machine, start, boot, factor, Random::new(seed));
+        let outcome: PeakOutcome = carry_out(&mut system, &make, &plan, Some(hint));
+        logs.push(outcome.peak.expect("a plain system has a peak").ln());
+        start = system.now() + 180.0;
+    }
+    logs[1] - logs[0]
+}
+
+/// Student's quantile for 95 %, four degrees of freedom: five blocks.
+const T4: f64 = 2.776;
+
+/// What 5 % less capacity does to the peak, log scale: more than in proportion, since a slower server also uses up
+/// the fixed limits. By [`slower_truth`].
+const SLOWER: f64 = -0.0547;
+
+fn slower_truth() -> f64 {
+    let mut make = Make::reference();
+    make.base_s /= 0.95;
+    (truth(&make, 0.95 * REFERENCE_PEAK) / REFERENCE_PEAK).ln()
+}
+
+fn ratios(experiments: u64) {
+    let blocks = 5;
+    for (noise, factor, truth, name) in [(SHARED, 1.0, 0.0, "A/A"), (QUIET, 0.95, SLOWER, "5 % less capacity")] {
+        let half = |parity: u64| -> Vec<f64> {
+            (0..experiments * blocks).filter(|n| n % 2 == parity).map(|n| pair(&noise, factor, 7_000 + n)).collect()
+        };
+        let (mut differences, odd) = std::thread::scope(|scope| {
+            let odd = scope.spawn(|| half(1));
+            (half(0), odd.join().expect("no search panics"))
+        });
+        differences.extend(odd);
+        let held = differences.chunks(blocks as usize).filter(|block| {
+            let half = T4 * sd(block) / (blocks as f64).sqrt();
+            (mean(block) - truth).abs() <= half
+        });
+        let covered = held.count() as f64 / experiments as f64;
+        let (middle, spread) = (mean(&differences), sd(&differences));
+        println!("{name}: mean {middle:.4} of {truth:.4}, sd of a pair {spread:.4}, covered {covered:.3}");
+        let error = 2.0 * (0.95 * 0.05 / experiments as f64).sqrt();
+        assert!(covered > 0.93 - error, "{name}: {covered}");
+        assert!((middle - truth).abs() < 0.004 + 2.0 * spread / (differences.len() as f64).sqrt(), "{name}: {middle}");
+    }
+}
+
+#[test]
+fn ratios_over_blocks_hold_the_truth() {
+    ratios(8);
+}
+
+#[test]
+#[ignore = "minutes; the same with more blocks"]
+fn ratios_over_many_blocks_hold_the_truth() {
+    ratios(200);
+}
+
+#[test]
+fn a_wrong_hint_costs_time_but_not_the_peak() {
+    for (make, peak, start) in [(Make::reference(), REFERENCE_PEAK, 200.0), (Make::open(), 246.4, 40.0)] {
+        for wrong in [0.7, 1.4, 1.8] {
+            let plan = staircase(&make, start);
+            let found = many(8, |seed| search(&make, &SHARED, 50_000 + seed, plan.clone(), Some(peak * wrong)));
+            let near = found.logs().iter().filter(|log| (**log - peak.ln()).abs() < 0.05).count();
+            let off =
+                found.logs().iter().map(|log| format!("{:+.1} % ", 100.0 * (log - peak.ln()))).collect::<String>();
+            println!("hint {wrong}: {off}");
+            assert!(near >= 7, "hint {wrong}: {near} of 8");
+            assert!(found.0.iter().all(|outcome| outcome.load_s < 30.0 * 60.0), "hint {wrong}");
+        }
+    }
+}
+
+#[test]
+fn the_same_seed_gives_the_same_search() {
+    let make = Make::reference();
+    let once = || search(&make, &SHARED, 5, staircase(&make, 200.0), None);
+    assert_eq!(once(), once());
+}
