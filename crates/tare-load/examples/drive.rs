@@ -1,5 +1,6 @@
-//! The load process by itself: `cargo run --release -p tare-load --example drive < plan.json`. A plan holds a protocol's
-//! options as they are written down once read: `... --example drive options PROTOCOL < options.yaml` writes them.
+//! The load process by itself: `cargo run --release -p tare-load --example drive < plan.json`. A plan holds a
+//! protocol's options as they are written down once read: `... --example drive options PROTOCOL < options.yaml`
+//! writes them.
 
 use std::io::Read;
 use std::process::ExitCode;

@@ -54,7 +54,7 @@ pub(super) fn run(shop: &mut Workshop, report: &mut Report) -> Result<()> {
 
 fn compare(shop: &mut Workshop, report: &mut Report, case: &Case) -> Result<()> {
     let server = shop.server(case.server)?;
-    let seconds = if shop.quick { 1.0 } else { 3.0 };
+    let seconds = if shop.quick { 2.0 } else { 3.0 };
     let job = Job::new(case.ask, server.port, case.connections, seconds, case.expected);
     let job = shop.prepared(Job { pipeline: case.pipeline, ..job })?;
     let tools = shop.tools.able(&job);
