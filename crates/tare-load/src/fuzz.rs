@@ -81,6 +81,8 @@ fn replies<P: Protocol>(protocol: &P, operation: u16, bytes: &[u8], piece: usize
                     }
                     flight = begin(&mut session, &mut user, &mut out);
                 }
+                // The rest belongs to a connection that is given up.
+                Step::Reopen => return found,
                 Step::Broken(failure) => {
                     assert!(Failure::ALL.contains(&failure));
                     return found;
