@@ -48,8 +48,8 @@ pub(crate) fn chew<P: Protocol>(protocol: &P, bytes: &[u8]) {
     }
 }
 
-/// The replies that were found: how many bytes were taken up to each, and what it was. When one is found to be broken is
-/// not compared: with a whole line to look at that may be sooner.
+/// The replies that were found: how many bytes were taken up to each, and what it was. When one is found to be broken
+/// is not compared: with a whole line to look at that may be sooner.
 type Found = Vec<(usize, Reply)>;
 
 fn replies<P: Protocol>(protocol: &P, operation: u16, bytes: &[u8], piece: usize) -> Found {

@@ -108,7 +108,9 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_quoted_is_read_back(rows in prop::collection::vec(prop::collection::vec("[ab,\"\n\r;]{0,6}", 2..4), 0..6)) {
+        fn what_is_quoted_is_read_back(
+            rows in prop::collection::vec(prop::collection::vec("[ab,\"\n\r;]{0,6}", 2..4), 0..6),
+        ) {
             let quote = |field: &String| format!("\"{}\"", field.replace('"', "\"\""));
             let line = |row: &Vec<String>| row.iter().map(quote).collect::<Vec<_>>().join(",");
             let text = rows.iter().map(line).collect::<Vec<_>>().join("\r\n");

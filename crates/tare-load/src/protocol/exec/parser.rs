@@ -210,7 +210,8 @@ mod tests {
     #[test]
     fn pointers_find_add_up_and_refuse_what_cannot_be_added() {
         let output = r#"starting
-            {"a": {"n": 3, "m": 4}, "p": {"x": 7, "y": 0}, "q": {"x": 7, "y": 8}, "codes": {"200": 5, "201": 1, "500": 2}}
+            {"a": {"n": 3, "m": 4}, "p": {"x": 7, "y": 0}, "q": {"x": 7, "y": 8},
+             "codes": {"200": 5, "201": 1, "500": 2}}
             "#
         .replace("            {", "{");
         let parser = Parser::Json(vec![

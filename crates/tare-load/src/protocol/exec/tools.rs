@@ -45,7 +45,10 @@ pub(super) const TOOLS: &[ToolRow] = &[
         result: Form::Regex(&[
             r"(?<operations>\d+) requests completed in (?<seconds>[\d.]+) seconds",
             r"throughput summary: (?<throughput>[\d.]+) requests per second",
-            r"avg +min +p50 +p95 +p99 +max\s+(?<mean_ms>[\d.]+) +[\d.]+ +(?<p50_ms>[\d.]+) +[\d.]+ +(?<p99_ms>[\d.]+) +(?<max_ms>[\d.]+)",
+            concat!(
+                r"avg +min +p50 +p95 +p99 +max\s+(?<mean_ms>[\d.]+) +[\d.]+ +(?<p50_ms>[\d.]+) +[\d.]+ +",
+                r"(?<p99_ms>[\d.]+) +(?<max_ms>[\d.]+)"
+            ),
             // With -q.
             r"(?:^|\r)[^:\r\n]+: (?<throughput>[\d.]+) requests per second, p50=(?<p50_ms>[\d.]+) msec",
         ]),
@@ -109,7 +112,7 @@ pub(super) const TOOLS: &[ToolRow] = &[
         name: "k6",
         package: None,
         operation: "request",
-        form: "with --summary-export=${output}, and --summary-trend-stats that has p(99) and p(99.9) if they are wanted",
+        form: "with --summary-export=${output}, and --summary-trend-stats with p(99) and p(99.9) if wanted",
         version: &["version"],
         result: Form::Json(&[
             ("throughput", &["/metrics/http_reqs/rate", "/metrics/http_reqs/values/rate"], Take::First),
