@@ -1,5 +1,5 @@
-//! `postgres` and `mysql` against real servers, which the tests start as an unprivileged user on free ports, and against
-//! peers that misbehave. What is not installed is skipped and said.
+//! `postgres` and `mysql` against real servers, which the tests start as an unprivileged user on free ports, and
+//! against peers that misbehave. What is not installed is skipped and said.
 
 mod mariadb;
 mod peers;

@@ -58,6 +58,12 @@ pub(super) struct Session {
 struct Talk {
     reader: Reader,
     shake: Shake,
+    answer: Answer,
+}
+
+/// An answer, as far as it has come, and the script that waits for it.
+#[derive(Debug)]
+struct Answer {
     machine: Machine,
     part: Part,
     rows: u64,
@@ -76,14 +82,9 @@ pub(super) struct Around<'a> {
 
 impl Session {
     pub(super) fn new(program: &Program, tallies: &Arc<Tallies>) -> Self {
-        let talk = Talk {
-            reader: Reader::default(),
-            shake: Shake::new(),
-            machine: Machine::new(program, tallies),
-            part: Part::First,
-            rows: 0,
-            columns: Vec::new(),
-        };
+        let machine = Machine::new(program, tallies);
+        let answer = Answer { machine, part: Part::First, rows: 0, columns: Vec::new() };
+        let talk = Talk { reader: Reader::default(), shake: Shake::new(), answer };
         Session { veil: Veil::default(), talk }
     }
 
@@ -99,7 +100,7 @@ impl Session {
         bytes: &[u8],
         out: &mut Vec<u8>,
     ) -> Result<Greeting, Failure> {
-        let Session { veil, talk: Talk { reader, shake, machine, .. } } = self;
+        let Session { veil, talk: Talk { reader, shake, answer } } = self;
         let greeting = veil.shake(login.tls.as_ref(), bytes, out, |piece, secured, out| {
             if secured && piece.is_empty() {
                 shake.secured(out);
@@ -110,7 +111,7 @@ impl Session {
             veil.raise(tls, out);
         }
         if greeting == Greeting::Ready {
-            machine.connected();
+            answer.machine.connected();
         }
         Ok(greeting)
     }
@@ -126,7 +127,7 @@ impl Session {
         let Session { veil, talk } = self;
         let wire = &Requests(talk.shake.prepared());
         let Around { program, values, draw, out, .. } = around;
-        veil.write(out, |out| talk.machine.begin(operation, &mut Context { program, wire, values, draw, out }));
+        veil.write(out, |out| talk.answer.machine.begin(operation, &mut Context { program, wire, values, draw, out }));
     }
 
     /// Takes the next bytes of an operation's answers.
@@ -151,84 +152,34 @@ impl Talk {
     /// Takes the next bytes of an operation's answers.
     #[inline]
     fn feed(&mut self, bytes: &[u8], around: Around<'_>) -> Step {
-        let Talk { reader, shake, machine, part, rows, columns } = self;
+        let Talk { reader, shake, answer } = self;
         let wire = Requests(shake.prepared());
         let Around { program, tallies, values, draw, out } = around;
         let mut cx = Context { program, wire: &wire, values, draw, out };
         let mut rest = bytes;
         loop {
-            let captured = machine.call(program).is_some_and(|call| !program.captures(call).is_empty());
-            let (now, first_row) = (*part, *rows == 0);
+            let captured = answer.machine.call(program).is_some_and(|call| !program.captures(call).is_empty());
+            let (now, first_row) = (answer.part, answer.rows == 0);
             let wanted = |kind| match now {
                 Part::First => true,
                 Part::Columns(_) => captured,
                 Part::ColumnsEnd => false,
                 Part::Rows => kind != 0 || (captured && first_row),
             };
-            let Message { kind, body } = match reader.next(&mut rest, wanted) {
+            let message = match reader.next(&mut rest, wanted) {
                 Ok(Some(message)) => message,
                 Ok(None) => return Step::More,
                 Err(failure) => return Step::Broken(failure),
             };
-            let ended = match (now, kind) {
-                (Part::First | Part::Rows, 0xff) => {
-                    let (code, text) = wire::error(body);
-                    tallies.note(|| text);
-                    machine.error(code_of(code), program);
-                    machine.ended(None, &mut cx)
-                }
-                (Part::First, 0) => {
-                    let Some((affected, status)) = wire::ok(body) else { return Step::Broken(Failure::Garbage) };
-                    if status & wire::MORE_RESULTS != 0 {
-                        continue;
+            match answer.take(message, captured, shake.deprecate_eof(), tallies, &mut cx) {
+                Ok(None) => {}
+                Ok(Some(next)) => {
+                    reader.answered();
+                    if let Next::Done(reply) = next {
+                        return Step::Done { used: bytes.len() - rest.len(), reply, last: false };
                     }
-                    done(machine, *rows, affected, status, &mut cx)
                 }
-                (Part::First, 1..=0xfc) => {
-                    let Some(count @ 1..) = wire::length(&mut { body }) else { return Step::Broken(Failure::Garbage) };
-                    columns.clear();
-                    *part = Part::Columns(count);
-                    continue;
-                }
-                (Part::Columns(left), _) => {
-                    if captured {
-                        let Some(column) = Column::new(body) else { return Step::Broken(Failure::Garbage) };
-                        columns.push(column);
-                    }
-                    *part = match (left, shake.deprecate_eof()) {
-                        (2.., _) => Part::Columns(left - 1),
-                        (_, true) => Part::Rows,
-                        (_, false) => Part::ColumnsEnd,
-                    };
-                    continue;
-                }
-                (Part::ColumnsEnd, 0xfe) => {
-                    *part = Part::Rows;
-                    continue;
-                }
-                (Part::Rows, 0) => {
-                    *rows += 1;
-                    if captured && first_row {
-                        capture(body, columns, machine, &mut cx);
-                    }
-                    continue;
-                }
-                (Part::Rows, 0xfe) => {
-                    let Some(status) = wire::end_of_rows(body, shake.deprecate_eof()) else {
-                        return Step::Broken(Failure::Garbage);
-                    };
-                    if status & wire::MORE_RESULTS != 0 {
-                        *part = Part::First;
-                        continue;
-                    }
-                    done(machine, *rows, *rows, status, &mut cx)
-                }
-                _ => return Step::Broken(Failure::Garbage),
-            };
-            (*part, *rows) = (Part::First, 0);
-            reader.answered();
-            if let Next::Done(reply) = ended {
-                return Step::Done { used: bytes.len() - rest.len(), reply, last: false };
+                Err(failure) => return Step::Broken(failure),
             }
         }
     }
@@ -245,12 +196,79 @@ impl Talk {
     }
 }
 
-#[inline]
-fn done<W: Wire>(machine: &mut Machine, rows: u64, affected: u64, status: u16, cx: &mut Context<'_, W>) -> Next {
-    if machine.call(cx.program).is_some() {
-        machine.complete(rows, affected, cx);
+impl Answer {
+    /// Takes the next packet; what comes next when it was the last of the answer. `captured` is whether anything of the
+    /// answer is kept.
+    ///
+    /// # Errors
+    /// When no such packet may come now.
+    #[inline]
+    fn take<W: Wire>(
+        &mut self,
+        Message { kind, body }: Message<'_>,
+        captured: bool,
+        deprecate_eof: bool,
+        tallies: &Tallies,
+        cx: &mut Context<'_, W>,
+    ) -> Result<Option<Next>, Failure> {
+        let status = match (self.part, kind) {
+            (Part::First | Part::Rows, 0xff) => {
+                let (code, text) = wire::error(body);
+                tallies.note(|| text);
+                self.machine.error(code_of(code), cx.program);
+                (self.part, self.rows) = (Part::First, 0);
+                return Ok(Some(self.machine.ended(None, cx)));
+            }
+            (Part::First, 0) => {
+                let (affected, status) = wire::ok(body).ok_or(Failure::Garbage)?;
+                if status & wire::MORE_RESULTS == 0 {
+                    return Ok(Some(self.done(affected, status, cx)));
+                }
+                status
+            }
+            (Part::First, 1..=0xfc) => {
+                let count = wire::length(&mut { body }).filter(|count| *count > 0).ok_or(Failure::Garbage)?;
+                self.columns.clear();
+                self.part = Part::Columns(count);
+                return Ok(None);
+            }
+            (Part::Columns(left), _) => {
+                if captured {
+                    self.columns.push(Column::new(body).ok_or(Failure::Garbage)?);
+                }
+                self.part = match (left, deprecate_eof) {
+                    (2.., _) => Part::Columns(left - 1),
+                    (_, true) => Part::Rows,
+                    (_, false) => Part::ColumnsEnd,
+                };
+                return Ok(None);
+            }
+            (Part::ColumnsEnd, 0xfe) => {
+                self.part = Part::Rows;
+                return Ok(None);
+            }
+            (Part::Rows, 0) => {
+                self.rows += 1;
+                if captured && self.rows == 1 {
+                    capture(body, &self.columns, &mut self.machine, cx);
+                }
+                return Ok(None);
+            }
+            (Part::Rows, 0xfe) => wire::end_of_rows(body, deprecate_eof).ok_or(Failure::Garbage)?,
+            _ => return Err(Failure::Garbage),
+        };
+        self.part = Part::First;
+        Ok((status & wire::MORE_RESULTS == 0).then(|| self.done(self.rows, status, cx)))
     }
-    machine.ended(Some(status & wire::IN_TRANSACTION != 0), cx)
+
+    #[inline]
+    fn done<W: Wire>(&mut self, affected: u64, status: u16, cx: &mut Context<'_, W>) -> Next {
+        if self.machine.call(cx.program).is_some() {
+            self.machine.complete(self.rows, affected, cx);
+        }
+        (self.part, self.rows) = (Part::First, 0);
+        self.machine.ended(Some(status & wire::IN_TRANSACTION != 0), cx)
+    }
 }
 
 /// A server's number for an error as a code.

@@ -323,7 +323,10 @@ mod tests {
         }
 
         #[test]
-        fn random_bytes_never_panic(bytes in prop::collection::vec(any::<u8>(), 0..100), kinds in prop::collection::vec(any::<(u8, bool)>(), 0..20)) {
+        fn random_bytes_never_panic(
+            bytes in prop::collection::vec(any::<u8>(), 0..100),
+            kinds in prop::collection::vec(any::<(u8, bool)>(), 0..20),
+        ) {
             let columns: Vec<_> = kinds.into_iter().map(|(kind, unsigned)| Column { kind, unsigned }).collect();
             cells(&bytes, &columns).for_each(drop);
             let (_, _, _) = (ok(&bytes), end_of_rows(&bytes, false), error(&bytes));

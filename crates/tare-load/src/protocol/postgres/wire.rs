@@ -240,7 +240,9 @@ mod tests {
         }
 
         #[test]
-        fn columns_are_found_again(row in prop::collection::vec(prop::option::of(prop::collection::vec(any::<u8>(), 0..9)), 0..6)) {
+        fn columns_are_found_again(
+            row in prop::collection::vec(prop::option::of(prop::collection::vec(any::<u8>(), 0..9)), 0..6),
+        ) {
             let mut body = (row.len() as u16).to_be_bytes().to_vec();
             for column in &row {
                 let length = column.as_ref().map_or(u32::MAX, |column| column.len() as u32);

@@ -30,8 +30,8 @@ pub(crate) trait Ask {
     fn value(&mut self, sql: &str) -> Result<String, Fault>;
 }
 
-/// Sees before a run whether the server lets the load in and takes its statements: a mistake in them is told at once, and
-/// not after every connection has tried for a while.
+/// Sees before a run whether the server lets the load in and takes its statements: a mistake in them is told at once,
+/// and not after every connection has tried for a while.
 ///
 /// # Errors
 /// When it does not.
