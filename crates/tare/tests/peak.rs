@@ -205,7 +205,7 @@ fn a_server_of_known_capacity_is_found_roughly_in_seconds() {
 }
 
 #[test]
-#[ignore = "five minutes, and a machine that is left alone: cargo test -p tare --test peak -- --ignored --nocapture"]
+#[ignore = "long: five minutes, and a machine that is left alone: cargo test -p tare --test peak -- --ignored --nocapture"]
 fn a_server_of_known_capacity_is_found_within_two_percent() {
     let made = Made { workers: 4, service: Duration::from_millis(5), limit: Duration::from_millis(40) };
     let (outcome, truth) = find(made, Duration::from_secs(5), 48);

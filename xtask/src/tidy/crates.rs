@@ -31,7 +31,8 @@ pub(super) fn dependencies(tree: &Tree) -> Vec<Finding> {
             if let Some(title) = line.strip_prefix('[') {
                 section = title.trim_end_matches(']');
             }
-            let Some(sibling) = sibling_of(line, section) else { continue };
+            // A crate's fuzz targets are a package of their own that uses it.
+            let Some(sibling) = sibling_of(line, section).filter(|sibling| *sibling != name) else { continue };
             let for_tests = section.ends_with("dev-dependencies");
             let fits = match for_tests {
                 false => allowed.contains(&sibling),

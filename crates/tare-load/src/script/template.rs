@@ -118,6 +118,14 @@ impl Template {
         self.places.is_empty().then_some(&self.bytes)
     }
 
+    /// The variable, if the template is nothing but one place without a width.
+    pub(crate) fn only(&self) -> Option<Slot> {
+        match self.places[..] {
+            [Place { slot, width: 0, .. }] if self.bytes.is_empty() => Some(slot),
+            _ => None,
+        }
+    }
+
     /// Whether a variable has a place in it.
     pub(crate) fn uses(&self, slot: Option<Slot>) -> bool {
         self.places.iter().any(|place| Some(place.slot) == slot)

@@ -212,7 +212,7 @@ impl Staircase {
             return true;
         }
         let (from, every) = STOP_FROM;
-        let Some(wanted) = self.plan.half_width.filter(|_| n >= from && n % every == 0) else { return false };
+        let Some(wanted) = self.plan.half_width.filter(|_| n >= from && n.is_multiple_of(every)) else { return false };
         let used: Vec<PeakWindow> = self.used().cloned().collect();
         fit(&used, &self.criteria).is_some_and(|fit| fit.half_width.exp_m1() <= wanted)
     }

@@ -33,7 +33,7 @@ fn the_reference_system_s_peak_is_what_the_long_run_says() {
 }
 
 #[test]
-#[ignore = "a minute; the figure that the others rest on"]
+#[ignore = "long: a minute; the figure that the others rest on"]
 fn the_truths_are_found_again() {
     assert!((truth(&Make::reference(), 1278.0) / REFERENCE_PEAK - 1.0).abs() < 0.002);
     assert!((slower_truth() - SLOWER).abs() < 0.002);
@@ -61,7 +61,7 @@ fn bias_spread_and_time_of_a_search() {
 }
 
 #[test]
-#[ignore = "minutes; the same with more searches"]
+#[ignore = "long: minutes; the same with more searches"]
 fn bias_spread_and_time_of_many_searches() {
     bias_spread_and_time(LONG);
 }
@@ -83,7 +83,7 @@ fn an_undisturbed_deployment_s_interval_holds_the_truth() {
 }
 
 #[test]
-#[ignore = "a minute; the same with more searches"]
+#[ignore = "long: a minute; the same with more searches"]
 fn undisturbed_deployments_intervals_hold_the_truth() {
     own_interval(LONG.0);
 }
@@ -153,7 +153,7 @@ fn ratios_over_blocks_hold_the_truth() {
 }
 
 #[test]
-#[ignore = "minutes; the same with more blocks"]
+#[ignore = "long: minutes; the same with more blocks"]
 fn ratios_over_many_blocks_hold_the_truth() {
     ratios(200);
 }

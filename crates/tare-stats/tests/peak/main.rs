@@ -12,7 +12,7 @@ use searches::*;
 use system::*;
 
 #[test]
-#[ignore = "minutes; prints the table of METHODOLOGY.md"]
+#[ignore = "long: minutes; prints the table of METHODOLOGY.md"]
 fn table() {
     let n: u64 = std::env::var("SEARCHES").ok().and_then(|n| n.parse().ok()).unwrap_or(200);
     for (name, make, start) in [

@@ -44,8 +44,8 @@ fn a_system_that_never_fails_is_tried_up_to_the_bound() {
     assert_eq!(outcome.peak, None);
 }
 
-/// A search that meets the memory once only, at its beginning, cannot tell it from a bracket that was too wide. Then the
-/// interval is wide, and it is that which is said.
+/// A search that meets the memory once only, at its beginning, cannot tell it from a bracket that was too wide. Then
+/// the interval is wide, and it is that which is said.
 #[test]
 fn a_memory_is_seen_or_at_least_not_passed_over() {
     let make = of(Kind::Hysteresis { limit: 0.3, slower: 1.6 });

@@ -65,7 +65,7 @@ fn check_memory(connections: u64, users: u64, available: Option<u64>) -> Option<
     ))
 }
 
-/// How many ports the kernel gives out: `32768	60999`.
+/// How many ports the kernel gives out: two numbers and a tab between them.
 fn ports(text: &str) -> Option<u64> {
     let mut bounds = text.split_whitespace().map(|bound| bound.parse::<u64>());
     let (low, high) = (bounds.next()?.ok()?, bounds.next()?.ok()?);
