@@ -155,7 +155,7 @@ mod tests {
         assert_eq!(qos.longest()["get"], Duration::from_millis(5));
         assert!((qos.limits("set")[0].allowed() - 0.01).abs() < 1e-12);
         let words = qos.describe();
-        for wanted in ["every operation p99 within 10ms", "get p50 within 1ms", "failures at most 0.1 %", "99.5 %"] {
+        for wanted in ["every operation p99 within 10 ms", "get p50 within 1 ms", "failures at most 0.1 %", "99.5 %"] {
             assert!(words.contains(wanted), "{wanted} is missing in: {words}");
         }
     }
