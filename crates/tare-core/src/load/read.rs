@@ -300,13 +300,14 @@ fn read_steps(node: &Node, operations: &[String], problems: &mut Problems) -> Op
     if measure.is_zero() {
         problems.add(measure_place, "nothing can be measured in no time", "write for example 10s");
     }
-    let place = of?.place;
+    let (_, place, _) = of?.kind("what has the levels", problems)?;
     let highest = levels.as_ref()?.iter().copied().fold(0.0, f64::max);
     let of = LoadProfile::read_leveled(of?, highest, operations, problems)?;
     if let (LoadProfile::Closed { .. } | LoadProfile::Users { .. }, Some(levels)) = (&of, &levels)
         && (levels.iter().any(|level| level.fract() != 0.0) || highest > USERS_MAX as f64)
     {
-        problems.add(place, "levels of users and connections are whole numbers", "at most 100 million");
+        let kind = if matches!(of, LoadProfile::Users { .. }) { "users" } else { "closed" };
+        problems.add(place, format!("levels of '{kind}' are whole numbers"), "at most 100 million");
     }
     Some(LoadProfile::Steps { of: Box::new(of), levels: levels?, ramp, settle, measure })
 }

@@ -136,7 +136,7 @@ mod tests {
     fn every_part_of_a_qos_is_counted() {
         let asked = Asked::of(&qos(), &["get".to_owned(), "set".to_owned()]);
         let names: Vec<&str> = asked.criteria().iter().map(|criterion| criterion.name.as_str()).collect();
-        let wanted = ["get p99 within 5ms", "set p99 within 10ms", "failures", "achieved of offered", "mix"];
+        let wanted = ["get p99 within 5 ms", "set p99 within 10 ms", "failures", "achieved of offered", "mix"];
         assert_eq!(names, wanted);
         let counts = asked.counts(&row());
         assert_eq!((counts[0].of, counts[0].over), (1000.0, 15.0));
@@ -151,7 +151,7 @@ mod tests {
     #[test]
     fn operations_that_nobody_knows_are_counted_together() {
         let asked = Asked::of(&qos(), &[]);
-        assert_eq!(asked.criteria()[1].name, "all operations p99 within 10ms");
+        assert_eq!(asked.criteria()[1].name, "all operations p99 within 10 ms");
         assert_eq!(asked.counts(&row())[1], Count { of: 100.0, over: 22.0 });
     }
 }
