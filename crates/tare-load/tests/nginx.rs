@@ -105,7 +105,7 @@ fn drive(options: &str, endpoint: SocketAddr) -> LoadSummary {
     let mut out = Vec::new();
     // Whether it succeeded is told by the last line as well.
     let _ = tare_load::serve(std::io::Cursor::new(serde_json::to_vec(&plan).unwrap()), &mut out);
-    let last = out.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()).next_back().unwrap();
+    let last = out.split(|byte| *byte == b'\n').rfind(|line| !line.is_empty()).unwrap();
     match serde_json::from_slice(last).unwrap() {
         LoadLine::Done(summary) => *summary,
         other => panic!("{other:?}"),

@@ -104,10 +104,16 @@ pub(crate) struct System {
     pub(crate) load_s: f64,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, PartialOrd)]
+#[derive(Debug, Clone, Copy, PartialEq)]
 struct Moment(f64);
 
 impl Eq for Moment {}
+
+impl PartialOrd for Moment {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
 
 impl Ord for Moment {
     fn cmp(&self, other: &Self) -> std::cmp::Ordering {

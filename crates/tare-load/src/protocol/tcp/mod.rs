@@ -204,7 +204,8 @@ mod tests {
     use proptest::prelude::*;
 
     fn tcp(reply: serde_json::Value, expect: Option<&str>) -> Tcp {
-        let request = serde_json::json!({"name": "x", "weight": 1, "request": {"text": "x"}, "reply": reply, "expect": expect});
+        let request =
+            serde_json::json!({"name": "x", "weight": 1, "request": {"text": "x"}, "reply": reply, "expect": expect});
         Tcp::new(serde_json::from_value(serde_json::json!({"requests": [request], "populate": []})).unwrap())
     }
 
