@@ -66,15 +66,10 @@ fn replies<P: Protocol>(protocol: &P, operation: u16, bytes: &[u8], piece: usize
             // What was sent before.
             out.clear();
             let step = protocol.feed(&mut session, &mut user, &flight, rest, &mut draw, &mut out);
-            let goes_on = step == Step::Reopen || (step == Step::More && !out.is_empty());
-            if goes_on {
-                // The next request of a conversation: what else is there was not asked for.
-                let surplus = taken + rest.len() < bytes.len();
-                found.extend(surplus.then_some(None));
-                return found;
-            }
             match step {
-                Step::Reopen => unreachable!("it goes on"),
+                Step::Reopen => return found,
+                // The next request of a conversation: what else is there was not asked for.
+                Step::More if !out.is_empty() => return found,
                 Step::More => {
                     taken += rest.len();
                     break;
@@ -90,8 +85,6 @@ fn replies<P: Protocol>(protocol: &P, operation: u16, bytes: &[u8], piece: usize
                     }
                     flight = begin(&mut session, &mut user, &mut out);
                 }
-                // What follows comes over another connection.
-                Step::Reopen => return found,
                 Step::Broken(failure) => {
                     assert!(Failure::ALL.contains(&failure));
                     return found;
