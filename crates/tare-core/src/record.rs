@@ -16,6 +16,9 @@ use std::collections::BTreeMap;
 /// The version of the record's format. A reader refuses a newer one.
 pub const SCHEMA: u32 = 1;
 
+/// The fact of the environment that says what an operation of the null protocol cost before the run, us of CPU.
+pub const NULL_COST: &str = "generator.null_cpu_us_per_op";
+
 /// `record.json`: written once, before the first trial.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Header {

@@ -196,7 +196,9 @@ pub(crate) fn apparatus(analysis: &Analysis) -> String {
     let apparatus = &analysis.apparatus;
     let mut parts = Vec::new();
     if let Some(us) = apparatus.generator_cpu_us_per_op {
-        parts.push(format!("generator {} CPU per op", crate::figures::plain_quantity(us, "us")));
+        let own = apparatus.null_cpu_us_per_op.map(|own| format!(", {own:.3} us of it its own bookkeeping"));
+        let us = crate::figures::plain_quantity(us, "us");
+        parts.push(format!("generator {us} CPU per op{}", own.unwrap_or_default()));
     }
     if let Some(share) = apparatus.generator_busy_max {
         parts.push(format!("at most {} busy", percent_text(share)));

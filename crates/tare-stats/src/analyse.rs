@@ -16,7 +16,7 @@ use crate::voids::{replaced_blocks, void_too_often};
 use crate::warnings::warnings;
 use std::collections::{BTreeMap, BTreeSet};
 use tare_core::plan::{blocks, control_arm};
-use tare_core::record::{PEAK_LOAD, PRECISE_ENOUGH, Record, TRIAL_METRICS, TrialData, TrialMetric};
+use tare_core::record::{NULL_COST, PEAK_LOAD, PRECISE_ENOUGH, Record, TRIAL_METRICS, TrialData, TrialMetric};
 use tare_core::trial::{Outcome, Stage};
 
 /// Everything a report shows of a record. The order of the trials does not matter.
@@ -54,7 +54,7 @@ pub fn analyse(record: &Record) -> Analysis {
         blocks_planned: blocks(&record.header.plan),
         blocks_replaced: replaced.into_iter().collect(),
         blocks_measured: of_baseline.map(|trial| trial.record.trial.block).collect::<BTreeSet<_>>().len() as u32,
-        apparatus: apparatus(&measured, &metrics, &study.baseline),
+        apparatus: apparatus(record, &measured, &metrics),
         arms,
         metrics,
         bits: bits(record),
@@ -320,9 +320,10 @@ fn withheld(arm: &Arm, control_differs: bool) -> Option<&'static str> {
     arm.void_p.map(|_| "its trials are void more often than the others")
 }
 
-fn apparatus(measured: &[&TrialData], metrics: &[MetricAnalysis], baseline: &str) -> Apparatus {
+fn apparatus(record: &Record, measured: &[&TrialData], metrics: &[MetricAnalysis]) -> Apparatus {
+    let baseline = &record.header.study.baseline;
     let generator = metrics.iter().find(|metric| metric.name == "generator_cpu_us_per_op");
-    let of_baseline = generator.and_then(|metric| metric.estimates.iter().find(|e| e.arm == baseline));
+    let of_baseline = generator.and_then(|metric| metric.estimates.iter().find(|e| e.arm == *baseline));
     let loads = || measured.iter().filter_map(|trial| trial.record.load.as_ref());
     let operations = || loads().flat_map(|load| load.operations.values());
     let busy = measured.iter().filter_map(|trial| {
@@ -335,6 +336,7 @@ fn apparatus(measured: &[&TrialData], metrics: &[MetricAnalysis], baseline: &str
     });
     Apparatus {
         generator_cpu_us_per_op: of_baseline.and_then(|estimate| estimate.geometric_mean),
+        null_cpu_us_per_op: record.header.environment.get(NULL_COST).and_then(|us| us.parse().ok()),
         generator_busy_max: busy.filter(|share| share.is_finite()).reduce(f64::max),
         dropped: loads().map(|load| load.dropped).sum(),
         errors: operations().map(|operation| operation.errors).sum(),

@@ -335,6 +335,9 @@ pub struct Cell {
 pub struct Apparatus {
     /// The generator's CPU time by operation in the baseline, us: geometric mean.
     pub generator_cpu_us_per_op: Option<f64>,
+    /// What of it is the apparatus' own bookkeeping: CPU time by operation of the null protocol, which has neither
+    /// network nor server, measured before the run on the same CPUs, us.
+    pub null_cpu_us_per_op: Option<f64>,
     /// The largest share of its CPUs that the generator used in any measured trial.
     pub generator_busy_max: Option<f64>,
     /// Operations planned but never started, in all measured trials.

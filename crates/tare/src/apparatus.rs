@@ -169,7 +169,7 @@ fn open_layers(mut host: Box<dyn Host>, form: &Form, around: &Surroundings) -> R
 }
 
 /// A load process under way; killed when dropped.
-struct Driver {
+pub(crate) struct Driver {
     child: Child,
     /// Where orders go, while the load is guided.
     told: Option<ChildStdin>,
@@ -178,7 +178,7 @@ struct Driver {
 }
 
 impl Driver {
-    fn start(mut command: Command, plan: &LoadPlan) -> Result<Driver, Fault> {
+    pub(crate) fn start(mut command: Command, plan: &LoadPlan) -> Result<Driver, Fault> {
         let mut child = command.spawn().doing("start the load process")?;
         let mut stdin = child.stdin.take().expect("standard input is piped");
         let stdout = child.stdout.take().expect("standard output is piped");
@@ -218,7 +218,7 @@ impl Driver {
         Ok(())
     }
 
-    fn wait(
+    pub(crate) fn wait(
         &mut self,
         task: LoadTask,
         limit: Duration,

@@ -10,6 +10,7 @@ mod cmd;
 mod files;
 mod history;
 mod machine;
+mod null_cost;
 mod paths;
 mod progress;
 mod schema;

@@ -4,13 +4,13 @@ use crate::cli::RunArgs;
 use crate::cmd::{Mistake, peak, print};
 use crate::machine::{self, Placement};
 use crate::session::{self, GENERATOR, SERVICES, Session};
-use crate::{EXIT_OK, files, paths};
+use crate::{EXIT_OK, files, null_cost, paths};
 use anyhow::Result;
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use tare_core::plan::{blocks, plan};
-use tare_core::record::{FormState, Header, SCHEMA};
+use tare_core::record::{FormState, Header, NULL_COST, SCHEMA};
 use tare_core::study::{LoadOrigin, Study};
 use tare_core::units::show_duration;
 use tare_core::workload::Workload;
@@ -125,6 +125,9 @@ fn header(
     command: String,
 ) -> Header {
     let plan = plan(&study, &emulated(&forms), seed);
+    let mut environment = tare_telemetry::environment();
+    let null_cost = null_cost::measure(&placement.generator);
+    environment.extend(null_cost.map(|us| (NULL_COST.to_owned(), format!("{us:.4}"))));
     Header {
         schema: SCHEMA,
         tare: env!("CARGO_PKG_VERSION").to_owned(),
@@ -134,7 +137,7 @@ fn header(
         seed,
         plan,
         forms,
-        environment: tare_telemetry::environment(),
+        environment,
         bundles,
         placement: BTreeMap::from([
             (GENERATOR.to_owned(), placement.generator.to_string()),

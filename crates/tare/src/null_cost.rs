@@ -1,0 +1,58 @@
+//! The apparatus' own cost: what an operation takes when there is neither network nor server.
+
+use crate::apparatus::Driver;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::process::{Command, Stdio};
+use std::time::Duration;
+use tare_core::load::{LoadOrder, LoadPlan, LoadProfile, LoadSummary, LoadTask};
+use tare_core::units::CpuSet;
+use tare_runner::Stop;
+
+/// Long enough for millions of operations.
+const MEASURE: Duration = Duration::from_millis(300);
+const LIMIT: Duration = Duration::from_secs(10);
+
+/// CPU time by operation of the null protocol on these CPUs, us. It stands beside every result and decides nothing, so
+/// that it could not be had is no reason not to run.
+pub(crate) fn measure(cpus: &CpuSet) -> Option<f64> {
+    let plan = LoadPlan {
+        task: LoadTask::Run,
+        protocol: "null".to_owned(),
+        options: serde_json::json!({}),
+        endpoint: SocketAddr::from((Ipv4Addr::LOCALHOST, 9)),
+        profile: LoadProfile::Closed { connections: 1, pipeline: 1 },
+        settle: Duration::from_millis(50),
+        measure: MEASURE,
+        timeout: Duration::from_secs(1),
+        seed: 1,
+        cpus: cpus.clone(),
+        limits: Default::default(),
+        hdr_log: None,
+        allowed: Vec::new(),
+    };
+    let mut command = Command::new("/proc/self/exe");
+    command.arg("drive").stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut driver = Driver::start(command, &plan).ok()?;
+    let summary = driver.wait(plan.task, LIMIT, &Stop::default(), &mut |_| {}, &mut |_| LoadOrder::End).ok()?;
+    cost(&summary)
+}
+
+fn cost(summary: &LoadSummary) -> Option<f64> {
+    let operations: u64 = summary.operations.values().map(|operation| operation.count).sum();
+    (operations > 0).then(|| summary.generator_cpu_s * 1e6 / operations as f64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tare_core::load::OperationSummary;
+
+    #[test]
+    fn the_cost_is_cpu_time_by_operation() {
+        let mut summary = LoadSummary { generator_cpu_s: 0.25, ..LoadSummary::default() };
+        assert_eq!(cost(&summary), None);
+        let nothing = OperationSummary { count: 10_000_000, ..OperationSummary::default() };
+        summary.operations.insert("nothing".to_owned(), nothing);
+        assert!((cost(&summary).unwrap() - 0.025).abs() < 1e-12);
+    }
+}
