@@ -48,9 +48,12 @@ install_packages() {
         tail -n 20 "$log_dir/apt.log" >&2
         die "apt could not install: ${missing[*]}" "see the lines above; 'apt-get update' and a working mirror are needed"
     fi
-    if has_systemd && [[ " ${missing[*]} " == *" redis-server "* ]]; then
-        as_root systemctl disable --quiet redis-server </dev/null || true
-    fi
+    local server
+    for server in redis-server nginx postgresql mariadb-server; do
+        if has_systemd && [[ " ${missing[*]} " == *" $server "* ]]; then
+            as_root systemctl disable --quiet "${server/mariadb-server/mariadb}" </dev/null || true
+        fi
+    done
 }
 
 remove_our_policy() {
@@ -70,7 +73,10 @@ run_needs() {
 build_needs() { say gcc=gcc libc6-dev=/usr/include/stdio.h; }
 
 # What its tests need on top.
-test_needs() { say git=git redis-server=redis-server redis-tools=redis-cli; }
+test_needs() {
+    say git=git redis-server=redis-server redis-tools=redis-cli nginx=nginx
+    say postgresql=/usr/lib/postgresql mariadb-server=mariadbd
+}
 
 # install_rust [COMPONENT...]: a cargo that is new enough, with these components, first on PATH.
 install_rust() {
