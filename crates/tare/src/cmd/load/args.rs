@@ -128,7 +128,11 @@ impl LoadArgs {
             }
         };
         let row = protocol_row(protocol)?;
-        let options = read_options(row, &options, self.options.as_deref())?;
+        let mut options = read_options(row, &options, self.options.as_deref())?;
+        // A data set that nobody wrote must not be missed afterwards.
+        if let Some(count) = options.get_mut("populate").filter(|count| count.is_u64() && !self.populate) {
+            *count = 0.into();
+        }
         let allowed = self.allowed()?;
         let endpoint = resolve::endpoint(&target)?;
         require_allowed(&target, endpoint, &allowed)?;
@@ -287,6 +291,13 @@ mod tests {
             panic!()
         };
         assert_eq!((users, connections), (10, UserConnections::Shared(3)));
+    }
+
+    #[test]
+    fn only_a_data_set_that_was_written_is_missed() {
+        let populate = |more: &str| typed(&format!("{REDIS} {more}")).unwrap().plan.options["populate"].clone();
+        assert_eq!(populate("--seed 3"), 0);
+        assert_eq!(populate("--populate --option keys=77"), 77);
     }
 
     #[test]
