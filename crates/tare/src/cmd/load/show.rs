@@ -62,12 +62,12 @@ impl Progress {
 }
 
 fn line(row: &SecondRow, passed: f64, whole: f64) -> String {
-    let settling = if row.measured { "" } else { "  settling" };
-    let errors = if row.errors > 0 { format!("  {} errors", grouped(row.errors as f64)) } else { String::new() };
-    let dropped = if row.dropped > 0 { format!("  {} dropped", grouped(row.dropped as f64)) } else { String::new() };
+    let settling = if row.measured { "" } else { " settling" };
+    let errors = if row.errors > 0 { format!(" {} errors", grouped(row.errors as f64)) } else { String::new() };
+    let dropped = if row.dropped > 0 { format!(" {} dropped", grouped(row.dropped as f64)) } else { String::new() };
     let rate = grouped(row.operations as f64 / row.seconds);
     let p99 = if row.operations > 0 { time(row.p99_us) } else { "-".to_owned() };
-    format!("{passed:>4.0}/{whole:.0} s  {rate:>9} op/s  p99 {p99:>7}{errors}{dropped}{settling}")
+    format!("{passed:>4.0}/{whole:.0} s {rate:>9} op/s p99 {p99:>7}{errors}{dropped}{settling}")
 }
 
 /// `1,234,567`.
