@@ -74,7 +74,7 @@ build_needs() { say gcc=gcc libc6-dev=/usr/include/stdio.h; }
 
 # What its tests need on top.
 test_needs() {
-    say git=git redis-server=redis-server redis-tools=redis-cli nginx=nginx
+    say git=git redis-server=redis-server redis-tools=redis-cli cpio=cpio nginx=nginx
     say postgresql=/usr/lib/postgresql mariadb-server=mariadbd
 }
 

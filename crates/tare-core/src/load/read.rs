@@ -414,7 +414,7 @@ mod tests {
             ),
             ("users: {users: 5, think: 1s, connections: {shard: 4}}", "1:44", "did you mean 'shared'"),
             ("steps: {of: {replay: {}}, levels: [1]}", "1:14", "closed, open, users"),
-            ("steps: {of: {closed: {}}, levels: [1.5]}", "1:13", "whole numbers"),
+            ("steps: {of: {closed: {}}, levels: [1.5]}", "1:14", "whole numbers"),
             ("steps: {of: {open: {rate: 3}}, levels: [1]}", "1:21", "no field 'rate'"),
             ("replay: {speed: 0}", "1:17", "no speed"),
         ];
