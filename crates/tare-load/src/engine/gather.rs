@@ -180,7 +180,9 @@ impl Gather {
         open.row.started += tally.started;
         open.row.dropped += tally.dropped;
         open.row.at_ns = open.row.at_ns.max(cut.at_ns);
-        open.row.seconds = open.row.seconds.max((cut.at_ns - cut.from_ns) as f64 / SECOND_NS as f64);
+        // A guided load may be told to end before the span has begun that it was about to count.
+        let length_ns = cut.at_ns.saturating_sub(cut.from_ns);
+        open.row.seconds = open.row.seconds.max(length_ns as f64 / SECOND_NS as f64);
         open.missing -= 1;
         if cut.measured {
             self.add(worker, &tally);
