@@ -47,7 +47,8 @@ impl HdrLog {
         times: &[Histogram],
     ) -> Result<(), Fault> {
         let seconds = |ns: u64| ns as f64 / SECOND_NS as f64;
-        let (from_s, length_s) = (seconds(from_ns.saturating_sub(self.begin_ns)), seconds(to_ns.saturating_sub(from_ns)));
+        let from_s = seconds(from_ns.saturating_sub(self.begin_ns));
+        let length_s = seconds(to_ns.saturating_sub(from_ns));
         for (name, times) in operations.iter().zip(times).filter(|(_, times)| times.total() > 0) {
             // These end a tag.
             let tag = name.replace([',', ' ', '\r', '\n'], "_");
