@@ -35,7 +35,8 @@ impl Guiding {
         // The published search starts afresh every time; a hint would make its repeats depend on each other.
         let known = known.filter(|_| plan.rules == PeakRules::Staircase);
         if known.is_some() {
-            plan.windows = (f64::from(plan.windows) * WINDOWS_WITH_HINT).round() as u32;
+            let fewer = (f64::from(plan.windows) * WINDOWS_WITH_HINT).round() as u32;
+            plan.windows = fewer.max(PeakPlan::WINDOWS_MIN);
         }
         let search = peak_search(&plan, asked.criteria(), known);
         let hold = Hold { number: 0, level: 0.0, settle_s: 0.0, window_s: 0.0 };

@@ -130,7 +130,7 @@ pub(crate) struct PeakArgs {
     #[arg(long, value_name = "TIME", value_parser = duration)]
     pub(crate) warm: Option<Duration>,
     /// How many windows around the peak
-    #[arg(long, value_parser = clap::value_parser!(u32).range(16..=1_000))]
+    #[arg(long, value_parser = clap::value_parser!(u32).range(24..=1_000))]
     pub(crate) windows: Option<u32>,
     /// No search takes longer than this under load
     #[arg(long, value_name = "TIME", value_parser = duration)]

@@ -42,6 +42,10 @@ pub struct PeakPlan {
 }
 
 impl PeakPlan {
+    /// The fewest windows of a search that can end with an estimate: 16 make one, the five that only find the place
+    /// are not among them, and one or the other may be lost.
+    pub const WINDOWS_MIN: u32 = 24;
+
     /// How long a search is expected to take under load.
     pub fn expected(&self) -> Duration {
         let usual = match self.rules {

@@ -13,7 +13,7 @@ const BELOW_START: f64 = 0.1;
 /// How long the published rules look before they judge.
 const PUBLISHED_WINDOW: Duration = Duration::from_secs(300);
 /// More windows than this nobody waits for.
-const WINDOWS: std::ops::RangeInclusive<u64> = 16..=1_000;
+const WINDOWS: std::ops::RangeInclusive<u64> = PeakPlan::WINDOWS_MIN as u64..=1_000;
 
 impl PeakPlan {
     /// Reads the plan of a search, and the profile that it guides. `qos` is what the peak must keep. `None` when
