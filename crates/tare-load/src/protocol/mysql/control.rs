@@ -1,17 +1,28 @@
 //! What is asked of the server besides the load: its data set, its own counts.
 
-use super::MySql;
 use super::session::Session;
 use super::wire::{self, Reader};
 use crate::engine::Ledger;
 use crate::link::Link;
-use crate::protocol::sql::{self, Ask, Message, Pipe, PopulateSpec, Rows, Tallies, Tally};
-use crate::protocol::{Greeting, Verified};
+use crate::protocol::Verified;
+use crate::protocol::sql::{self, Ask, Message, Pipe, Rows, Tally};
+use std::collections::BTreeMap;
 use tare_core::fault::Fault;
-use tare_core::load::{Check, LoadPlan};
+use tare_core::load::Check;
 
 /// Bytes of one INSERT: far below every server's max_allowed_packet.
 const BATCH_BYTES: usize = 512 * 1024;
+/// What decides the server's speed and is worth a line in the record.
+const SETTINGS: &[&str] = &[
+    "innodb_buffer_pool_size",
+    "innodb_flush_log_at_trx_commit",
+    "innodb_doublewrite",
+    "sync_binlog",
+    "log_bin",
+    "max_connections",
+    "tx_isolation",
+    "transaction_isolation",
+];
 
 /// A connection on which single statements are asked.
 pub(super) struct Control<'a> {
@@ -21,34 +32,10 @@ pub(super) struct Control<'a> {
 }
 
 impl<'a> Control<'a> {
-    /// Logs in over this connection, without preparing anything.
-    pub(super) fn greet(mysql: &MySql, link: &'a mut Link) -> Result<Self, Fault> {
-        // What goes wrong here is told here, not among the load's errors.
-        let tallies = Tallies::new(0).into();
-        let mut session = Session::new(&mysql.program, &tallies);
-        let mut out = Vec::new();
-        loop {
-            let shaken = link.receive(|bytes| {
-                Ok((bytes.len(), Some(session.shake(&mysql.login, &[], &tallies, bytes, &mut out))))
-            })?;
-            if !out.is_empty() {
-                link.send(&out)?;
-                out.clear();
-            }
-            match shaken {
-                Ok(Greeting::Ready) => {
-                    let (veil, deprecate_eof) = session.into_veil();
-                    return Ok(Control { pipe: Pipe::new(link, veil), reader: Reader::default(), deprecate_eof });
-                }
-                Ok(Greeting::Wait) => {}
-                Err(failure) => {
-                    let words = tallies.first_error().unwrap_or_else(|| failure.name().to_owned());
-                    let (user, database) = (&mysql.login.user, &mysql.login.database);
-                    return Err(Fault::new(format!("user '{user}' was not let into database '{database}': {words}"))
-                        .remedy("see the workload's 'user', 'password' and 'database', and the server's grants"));
-                }
-            }
-        }
+    /// Over a connection whose greeting is over.
+    pub(super) fn new(session: Session, link: &'a mut Link) -> Self {
+        let (veil, deprecate_eof) = session.into_veil();
+        Control { pipe: Pipe::new(link, veil), reader: Reader::default(), deprecate_eof }
     }
 
     /// Sends a statement and reads to the end of its answer: the columns of the first row, NULL as "NULL".
@@ -102,41 +89,6 @@ impl<'a> Control<'a> {
         }
     }
 
-    /// Writes rows by INSERT of many at once.
-    fn insert(&mut self, table: &str, columns: &[&str], rows: &mut Rows) -> Result<(), Fault> {
-        let head = format!("INSERT INTO {table} ({}) VALUES ", columns.join(", "));
-        let mut request = Vec::with_capacity(BATCH_BYTES + 4096);
-        let mut more = true;
-        while more {
-            request.clear();
-            let mut written = 0;
-            wire::packet(&mut request, 0, |out| {
-                out.push(wire::QUERY);
-                out.extend_from_slice(head.as_bytes());
-                while more && out.len() < BATCH_BYTES {
-                    let from = out.len();
-                    more = rows.next(|number, value| {
-                        out.extend_from_slice(match (number, written) {
-                            (0, 0) => b"(",
-                            (0, _) => b",(",
-                            _ => b",",
-                        });
-                        literal(value, out);
-                    });
-                    if out.len() > from {
-                        out.push(b')');
-                        written += 1;
-                    }
-                }
-            });
-            if written > 0 {
-                self.pipe.send(&request)?;
-                self.answer(&head)?;
-            }
-        }
-        Ok(())
-    }
-
     /// One of the server's counters.
     fn counter(&mut self, name: &str) -> Result<u64, Fault> {
         let row = self.ask(&format!("SHOW GLOBAL STATUS LIKE '{name}'"))?;
@@ -180,99 +132,84 @@ impl Ask for Control<'_> {
     }
 }
 
-/// Makes the data set and sees that it is there.
-pub(super) fn populate(mysql: &MySql, plan: &LoadPlan) -> Result<Verified, Fault> {
-    let mut link = Link::to(mysql, plan.endpoint, sql::MAKING)?;
-    let mut control = Control::greet(mysql, &mut link)?;
-    for (number, step) in mysql.options.populate.iter().enumerate() {
-        match step {
-            PopulateSpec::Sql(sql) => drop(control.ask(sql)?),
-            PopulateSpec::Rows { table, count, columns } => {
-                let mut rows = Rows::new(&mysql.options, number, *count, columns)?;
-                let names: Vec<&str> = columns.iter().map(|(name, _)| name.as_str()).collect();
-                control.insert(table, &names, &mut rows)?;
+impl sql::Control for Control<'_> {
+    type Counts = Counts;
+
+    /// Writes rows by INSERT of many at once.
+    fn write_rows(&mut self, table: &str, columns: &[&str], rows: &mut Rows) -> Result<(), Fault> {
+        let head = format!("INSERT INTO {table} ({}) VALUES ", columns.join(", "));
+        let mut request = Vec::with_capacity(BATCH_BYTES + 4096);
+        let mut more = true;
+        while more {
+            request.clear();
+            let mut written = 0;
+            wire::packet(&mut request, 0, |out| {
+                out.push(wire::QUERY);
+                out.extend_from_slice(head.as_bytes());
+                while more && out.len() < BATCH_BYTES {
+                    let from = out.len();
+                    more = rows.next(|number, value| {
+                        out.extend_from_slice(match (number, written) {
+                            (0, 0) => b"(",
+                            (0, _) => b",(",
+                            _ => b",",
+                        });
+                        literal(value, out);
+                    });
+                    if out.len() > from {
+                        out.push(b')');
+                        written += 1;
+                    }
+                }
+            });
+            if written > 0 {
+                self.pipe.send(&request)?;
+                self.answer(&head)?;
             }
         }
+        Ok(())
     }
-    sql::made(&mut control, &mysql.options.verify)
+
+    fn counts(&mut self) -> Result<Counts, Fault> {
+        Ok(Counts {
+            executed: self.counter("Com_stmt_execute")?,
+            commits: self.counter("Com_commit")?,
+            // MariaDB counts them.
+            deadlocks: self.counter("Innodb_deadlocks").ok(),
+        })
+    }
+
+    fn compare(&mut self, before: &Counts, ledger: &Ledger, tally: &Tally) -> Result<Verified, Fault> {
+        let after = self.counts()?;
+        let deadlocks = before.deadlocks.zip(after.deadlocks);
+        let facts =
+            deadlocks.map(|(before, after)| ("server.deadlocks".to_owned(), after.saturating_sub(before).to_string()));
+        let checks = counted(*before, after, ledger, tally).into();
+        Ok(Verified { checks, facts: facts.into_iter().collect() })
+    }
+
+    fn settings(&mut self) -> Result<BTreeMap<String, String>, Fault> {
+        let mut settings = BTreeMap::from([("version".to_owned(), self.value("SELECT version()")?)]);
+        for name in SETTINGS {
+            // Each of the relatives has its own.
+            if let Some(value) = self.ask(&format!("SHOW GLOBAL VARIABLES LIKE '{name}'"))?.into_iter().nth(1) {
+                settings.insert((*name).to_owned(), value);
+            }
+        }
+        Ok(settings)
+    }
 }
 
-/// What is remembered from before a run.
-#[derive(Debug, Default)]
-pub(super) struct Counts {
-    server: Server,
-    sizes: Vec<i64>,
-}
-
-/// The server's own counts.
+/// What the server itself counts.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
-struct Server {
+pub(super) struct Counts {
     executed: u64,
     commits: u64,
     deadlocks: Option<u64>,
 }
 
-fn server(control: &mut Control<'_>) -> Result<Server, Fault> {
-    Ok(Server {
-        executed: control.counter("Com_stmt_execute")?,
-        commits: control.counter("Com_commit")?,
-        // MariaDB counts them.
-        deadlocks: control.counter("Innodb_deadlocks").ok(),
-    })
-}
-
-/// Reads the counts before a run.
-pub(super) fn before(mysql: &MySql, plan: &LoadPlan) -> Result<Counts, Fault> {
-    if !sql::asks(&mysql.options.verify) {
-        return Ok(Counts::default());
-    }
-    let mut link = Link::to(mysql, plan.endpoint, sql::ASKING)?;
-    let mut control = Control::greet(mysql, &mut link)?;
-    let sizes = sql::sizes(&mut control, &mysql.options.verify)?;
-    let server = if mysql.options.verify.server { server(&mut control)? } else { Server::default() };
-    Ok(Counts { server, sizes })
-}
-
-/// Compares what the server counted with what the client did, and looks at the data set.
-pub(super) fn verify(mysql: &MySql, plan: &LoadPlan, before: &Counts, ledger: &Ledger) -> Result<Verified, Fault> {
-    let tally = mysql.tallies.sum();
-    if !sql::asks(&mysql.options.verify) {
-        let facts = sql::facts(&mysql.options, &mysql.tallies, &tally);
-        return Ok(Verified { facts, ..Verified::default() });
-    }
-    let mut link = Link::to(mysql, plan.endpoint, sql::ASKING)?;
-    let mut control = Control::greet(mysql, &mut link)?;
-    let mut checks = sql::after(&mut control, &mysql.options, &before.sizes, ledger, &tally)?;
-    let mut facts = sql::facts(&mysql.options, &mysql.tallies, &tally);
-    if mysql.options.verify.server {
-        let after = server(&mut control)?;
-        checks.extend(counted(before.server, after, ledger, &tally));
-        if let (Some(before), Some(after)) = (before.server.deadlocks, after.deadlocks) {
-            facts.insert("server.deadlocks".into(), after.saturating_sub(before).to_string());
-        }
-    }
-    facts.insert("server.version".into(), control.value("SELECT version()")?);
-    for name in [
-        "innodb_buffer_pool_size",
-        "innodb_flush_log_at_trx_commit",
-        "innodb_doublewrite",
-        "sync_binlog",
-        "log_bin",
-        "max_connections",
-        "tx_isolation",
-        "transaction_isolation",
-    ] {
-        // Each of the relatives has its own.
-        if let Some(value) = control.ask(&format!("SHOW GLOBAL VARIABLES LIKE '{name}'"))?.into_iter().nth(1) {
-            facts.insert(format!("server.{name}"), value);
-        }
-    }
-    facts.extend(mysql.login.tls.iter().flat_map(|tls| tls.facts()));
-    Ok(Verified { checks, facts })
-}
-
 /// The server must have done exactly what was answered; of what was sent and not answered, perhaps.
-fn counted(before: Server, after: Server, ledger: &Ledger, tally: &Tally) -> [Check; 2] {
+fn counted(before: Counts, after: Counts, ledger: &Ledger, tally: &Tally) -> [Check; 2] {
     let lost: u64 = ledger.sent.iter().zip(&ledger.answered).map(|(sent, answered)| sent - answered).sum();
     let check = |name: &str, served: u64, ours: u64| Check {
         name: name.into(),
@@ -309,8 +246,8 @@ mod tests {
         (ledger.sent[0], ledger.answered[0]) = (10, 9);
         let tally = Tally { statements: 30, control: 20, commit_statements: 10, ..Tally::new(1) };
         let passes = |executed, commits| {
-            let after = Server { executed, commits, deadlocks: None };
-            counted(Server::default(), after, &ledger, &tally).map(|check| check.passed)
+            let after = Counts { executed, commits, deadlocks: None };
+            counted(Counts::default(), after, &ledger, &tally).map(|check| check.passed)
         };
         assert_eq!(passes(10, 10), [true, true]);
         assert_eq!(passes(11, 11), [true, true]);

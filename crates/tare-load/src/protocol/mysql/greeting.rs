@@ -2,20 +2,8 @@
 
 use super::auth::Plugin;
 use super::wire::{self, Reader, can, number, take, terminated};
-use crate::protocol::sql::{Message, Statement, Tallies};
-use crate::protocol::tls::Tls;
+use crate::protocol::sql::{Login, Message, Statement, Tallies};
 use crate::protocol::{Failure, Greeting};
-
-/// Who logs in, and how.
-#[derive(Debug)]
-pub(super) struct Login {
-    pub user: String,
-    pub password: String,
-    pub database: String,
-    /// Whether nobody can listen even without TLS: a password may be sent in clear.
-    pub private: bool,
-    pub tls: Option<Tls>,
-}
 
 /// utf8mb4_general_ci, which every server has.
 const CHARSET: u8 = 45;

@@ -6,20 +6,12 @@ mod greeting;
 mod session;
 mod wire;
 
-use super::sql::{self, Ask as _, Dialect, Isolation, Options, Places, Program, Tallies};
-use super::tls::Tls;
-use super::{Draw, Emit, Failure, Flight, Greeting, OperationRow, Protocol, ProtocolRow, Step, Verified, options_of};
-use crate::engine::{Ledger, drive};
+use super::sql::{self, Admission, Around, Database, Dialect, Isolation, Places, Program, Tallies};
+use super::{Failure, Greeting, ProtocolRow, Step};
 use crate::link::Link;
-use crate::script::Values;
 use control::{Control, Counts};
-use greeting::Login;
-use session::{Around, Session};
-use std::net::SocketAddr;
-use std::path::Path;
+use session::Session;
 use std::sync::Arc;
-use tare_core::fault::Fault;
-use tare_core::load::LoadPlan;
 
 /// The row of this protocol.
 pub(super) const ROW: ProtocolRow = ProtocolRow {
@@ -27,11 +19,7 @@ pub(super) const ROW: ProtocolRow = ProtocolRow {
     about: "transactions of prepared statements on MySQL or MariaDB, as scripts; checked against the server's own counts",
     options: |node, problems| sql::read(&DIALECT, node, problems),
     operations: sql::operation_names,
-    drive: |plan: &LoadPlan, emit: &mut Emit<'_>| {
-        let mysql = MySql::new(options_of(plan)?, plan.endpoint)?;
-        let admitted = sql::admitted(&mysql, plan);
-        admitted.and_then(|()| drive(&mysql, plan, emit)).map_err(|fault| mysql.tallies.explain(fault))
-    },
+    drive: sql::drive::<MySql>,
 };
 
 const DIALECT: Dialect = Dialect {
@@ -51,104 +39,49 @@ fn begin(isolation: Option<Isolation>) -> Vec<String> {
     level.into_iter().chain(["BEGIN".to_owned()]).collect()
 }
 
-/// The protocol with its options.
-struct MySql {
-    options: Options,
-    program: Program,
-    login: Login,
-    tallies: Arc<Tallies>,
-}
+/// How MySQL is spoken to. Statements have other numbers on each connection, so nothing is shared.
+struct MySql;
 
-impl MySql {
-    fn new(options: Options, endpoint: SocketAddr) -> Result<Self, Fault> {
-        let program = sql::compile(&options, &DIALECT)?;
-        let login = Login {
-            user: options.user.clone(),
-            password: options.password.clone(),
-            database: options.database.clone(),
-            private: options.socket.is_some(),
-            tls: options.tls.as_ref().map(|tls| Tls::new(tls, endpoint, &[])).transpose()?,
-        };
-        let tallies = Arc::new(Tallies::new(options.operations.len()));
-        Ok(MySql { options, program, login, tallies })
-    }
-}
-
-impl Protocol for MySql {
+impl Database for MySql {
     type Session = Session;
-    type User = Values;
-    type Before = Counts;
-    const PIPELINES: bool = false;
+    type Control<'a> = Control<'a>;
+    type Counts = Counts;
+    const DIALECT: &'static Dialect = &DIALECT;
+    const ADMISSION: &'static str = "the server's grants";
 
-    fn operations(&self) -> Vec<OperationRow> {
-        sql::operation_rows(&self.options)
+    fn new(_program: &Program) -> Self {
+        MySql
     }
 
-    fn session(&self) -> Session {
-        Session::new(&self.program, &self.tallies)
+    fn session(&self, program: &Program, tallies: &Arc<Tallies>) -> Session {
+        Session::new(program, tallies)
     }
 
-    fn user(&self, _number: u64) -> Values {
-        Values::new(&self.program.names)
-    }
-
-    fn socket(&self) -> Option<&Path> {
-        self.options.socket.as_deref()
-    }
-
-    /// The server speaks first.
-    fn greet(&self, _session: &mut Session, _out: &mut Vec<u8>) -> Greeting {
-        Greeting::Wait
-    }
-
-    fn shake(&self, session: &mut Session, bytes: &[u8], out: &mut Vec<u8>) -> Result<Greeting, Failure> {
-        session.shake(&self.login, &self.program.statements, &self.tallies, bytes, out)
-    }
-
-    #[inline]
-    fn begin(
+    fn shake(
         &self,
         session: &mut Session,
-        values: &mut Values,
-        operation: u16,
-        draw: &mut Draw,
-        out: &mut Vec<u8>,
-    ) -> u64 {
-        session.begin(operation, Around { program: &self.program, tallies: &self.tallies, values, draw, out });
-        0
-    }
-
-    #[inline]
-    fn feed(
-        &self,
-        session: &mut Session,
-        values: &mut Values,
-        _flight: &Flight,
+        admission: Admission<'_>,
         bytes: &[u8],
-        draw: &mut Draw,
         out: &mut Vec<u8>,
-    ) -> Step {
-        session.feed(bytes, Around { program: &self.program, tallies: &self.tallies, values, draw, out })
+    ) -> Result<Greeting, Failure> {
+        session.shake(admission, bytes, out)
     }
 
-    fn idle(&self, session: &mut Session, bytes: &[u8], out: &mut Vec<u8>) -> Result<(), Failure> {
-        session.idle(bytes, &self.tallies, out)
+    #[inline]
+    fn begin(&self, session: &mut Session, operation: u16, around: Around<'_>) {
+        session.begin(operation, around);
     }
 
-    /// A query of its own: the tables of the load may not be there yet.
-    fn ready(&self, link: &mut Link, _seed: u64) -> Result<(), Fault> {
-        Control::greet(self, link)?.value("SELECT 1").map(drop)
+    #[inline]
+    fn feed(&self, session: &mut Session, bytes: &[u8], around: Around<'_>) -> Step {
+        session.feed(bytes, around)
     }
 
-    fn populate(&self, plan: &LoadPlan) -> Result<Verified, Fault> {
-        control::populate(self, plan)
+    fn idle(session: &mut Session, bytes: &[u8], tallies: &Tallies, out: &mut Vec<u8>) -> Result<(), Failure> {
+        session.idle(bytes, tallies, out)
     }
 
-    fn before(&self, plan: &LoadPlan) -> Result<Counts, Fault> {
-        control::before(self, plan)
-    }
-
-    fn verify(&self, plan: &LoadPlan, before: &Counts, ledger: &Ledger) -> Result<Verified, Fault> {
-        control::verify(self, plan, before, ledger)
+    fn control(session: Session, link: &mut Link) -> Control<'_> {
+        Control::new(session, link)
     }
 }

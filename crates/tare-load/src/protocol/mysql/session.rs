@@ -1,9 +1,9 @@
 //! A connection: one exchange after the other.
 
-use super::greeting::{Login, Shake};
+use super::greeting::Shake;
 use super::wire::{self, Cell, Column, Reader, cells};
-use crate::protocol::sql::{Code, Context, Machine, Message, Next, Program, Statement, Tallies, Veil, Wire};
-use crate::protocol::{Draw, Failure, Greeting, Step};
+use crate::protocol::sql::{Admission, Around, Code, Context, Machine, Message, Next, Program, Tallies, Veil, Wire};
+use crate::protocol::{Failure, Greeting, Step};
 use crate::script::{Slot, Values, write_number};
 use std::io::Write as _;
 use std::ops::Range;
@@ -71,15 +71,6 @@ struct Answer {
     columns: Vec<Column>,
 }
 
-/// What an operation works on, besides the session.
-pub(super) struct Around<'a> {
-    pub program: &'a Program,
-    pub tallies: &'a Tallies,
-    pub values: &'a mut Values,
-    pub draw: &'a mut Draw,
-    pub out: &'a mut Vec<u8>,
-}
-
 impl Session {
     pub(super) fn new(program: &Program, tallies: &Arc<Tallies>) -> Self {
         let machine = Machine::new(program, tallies);
@@ -94,12 +85,11 @@ impl Session {
     /// When the server refuses, or does not speak the protocol; its words go to `tallies`.
     pub(super) fn shake(
         &mut self,
-        login: &Login,
-        statements: &[Statement],
-        tallies: &Tallies,
+        admission: Admission<'_>,
         bytes: &[u8],
         out: &mut Vec<u8>,
     ) -> Result<Greeting, Failure> {
+        let Admission { login, statements, tallies } = admission;
         let Session { veil, talk: Talk { reader, shake, answer } } = self;
         let greeting = veil.shake(login.tls.as_ref(), bytes, out, |piece, secured, out| {
             if secured && piece.is_empty() {

@@ -3,10 +3,9 @@
 use super::scram::{Salted, Scram, md5_answer};
 use super::wire::{self, Reader};
 use crate::protocol::sql::{
-    Code, Context, Machine, Message, Next, Program, Statement, Tallies, Veil, Wire, write_value,
+    Admission, Around, Code, Context, Login, Machine, Message, Next, Program, Tallies, Veil, Wire, write_value,
 };
-use crate::protocol::tls::Tls;
-use crate::protocol::{Draw, Failure, Greeting, Step};
+use crate::protocol::{Failure, Greeting, Step};
 use crate::script::Values;
 use std::hash::{BuildHasher as _, RandomState};
 use std::ops::Range;
@@ -41,27 +40,15 @@ impl Wire for Calls {
     }
 }
 
-/// Who logs in, and how.
-#[derive(Debug)]
-pub(super) struct Login {
-    pub user: String,
-    pub password: String,
-    pub database: String,
-    pub salted: Salted,
-    pub tls: Option<Tls>,
-}
-
-impl Login {
-    /// The first message of a session.
-    fn start(&self, out: &mut Vec<u8>) {
-        let parameters = [
-            ("user", self.user.as_str()),
-            ("database", &self.database),
-            ("client_encoding", "UTF8"),
-            ("application_name", "tare"),
-        ];
-        wire::startup(out, &parameters);
-    }
+/// The first message of a session.
+fn start(login: &Login, out: &mut Vec<u8>) {
+    let parameters = [
+        ("user", login.user.as_str()),
+        ("database", &login.database),
+        ("client_encoding", "UTF8"),
+        ("application_name", "tare"),
+    ];
+    wire::startup(out, &parameters);
 }
 
 /// How far the greeting has come.
@@ -94,23 +81,23 @@ impl Session {
             self.talk.stage = Stage::Secure;
             wire::ssl_request(out);
         } else {
-            login.start(out);
+            start(login, out);
         }
     }
 
-    /// Goes on with the greeting. `statements` are prepared when the server has let us in.
+    /// Goes on with the greeting.
     ///
     /// # Errors
-    /// When the server refuses, or does not speak the protocol; its words go to `tallies`.
+    /// When the server refuses, or does not speak the protocol; its words go to the tallies.
     pub(super) fn shake(
         &mut self,
-        login: &Login,
-        statements: &[Statement],
-        tallies: &Tallies,
+        admission: Admission<'_>,
+        salted: &Salted,
         bytes: &[u8],
         out: &mut Vec<u8>,
     ) -> Result<Greeting, Failure> {
         let Session { veil, talk } = self;
+        let Admission { login, tallies, .. } = admission;
         if let (Stage::Secure, Some(tls)) = (talk.stage, &login.tls) {
             talk.stage = Stage::Login;
             return match bytes {
@@ -128,10 +115,10 @@ impl Session {
         }
         veil.shake(login.tls.as_ref(), bytes, out, |piece, secured, out| {
             if secured && piece.is_empty() {
-                login.start(out);
+                start(login, out);
                 return Ok(Greeting::Wait);
             }
-            talk.shake(login, statements, tallies, piece, out)
+            talk.shake(admission, salted, piece, out)
         })
     }
 
@@ -142,17 +129,17 @@ impl Session {
 
     /// Begins an operation.
     #[inline]
-    pub(super) fn begin(&mut self, operation: u16, around: Around<'_>) {
+    pub(super) fn begin(&mut self, operation: u16, wire: &Calls, around: Around<'_>) {
         let Session { veil, talk } = self;
-        let Around { program, wire, values, draw, out, .. } = around;
+        let Around { program, values, draw, out, .. } = around;
         veil.write(out, |out| talk.machine.begin(operation, &mut Context { program, wire, values, draw, out }));
     }
 
     /// Takes the next bytes of an operation's answers.
     #[inline]
-    pub(super) fn feed(&mut self, bytes: &[u8], around: Around<'_>) -> Step {
+    pub(super) fn feed(&mut self, bytes: &[u8], wire: &Calls, around: Around<'_>) -> Step {
         let Session { veil, talk } = self;
-        let Around { program, wire, tallies, values, draw, out } = around;
+        let Around { program, tallies, values, draw, out } = around;
         veil.feed(bytes, out, |piece, out| talk.feed(piece, tallies, &mut Context { program, wire, values, draw, out }))
     }
 
@@ -164,16 +151,6 @@ impl Session {
         let Session { veil, talk } = self;
         veil.idle(bytes, out, |piece| talk.idle(piece, tallies))
     }
-}
-
-/// What an operation works on, besides the session.
-pub(super) struct Around<'a> {
-    pub program: &'a Program,
-    pub wire: &'a Calls,
-    pub tallies: &'a Tallies,
-    pub values: &'a mut Values,
-    pub draw: &'a mut Draw,
-    pub out: &'a mut Vec<u8>,
 }
 
 /// The conversation, in clear.
@@ -188,22 +165,22 @@ struct Talk {
 }
 
 impl Talk {
-    /// Goes on with the greeting. `statements` are prepared when the server has let us in.
+    /// Goes on with the greeting.
     ///
     /// # Errors
-    /// When the server refuses, or does not speak the protocol; its words go to `tallies`.
+    /// When the server refuses, or does not speak the protocol; its words go to the tallies.
     fn shake(
         &mut self,
-        login: &Login,
-        statements: &[Statement],
-        tallies: &Tallies,
+        admission: Admission<'_>,
+        salted: &Salted,
         mut bytes: &[u8],
         out: &mut Vec<u8>,
     ) -> Result<Greeting, Failure> {
+        let Admission { statements, tallies, .. } = admission;
         let wanted = |kind| matches!(kind, b'R' | b'E' | b'Z');
         while let Some(Message { kind, body }) = self.reader.next(&mut bytes, wanted)? {
             match (kind, self.stage) {
-                (b'R', Stage::Login) => authenticate(&mut self.scram, login, tallies, body, out)?,
+                (b'R', Stage::Login) => authenticate(&mut self.scram, admission, salted, body, out)?,
                 (b'E', stage) => {
                     let text = wire::error_text(body);
                     tallies.note(|| match stage {
@@ -323,8 +300,8 @@ fn capture(body: &[u8], machine: &mut Machine, cx: &mut Context<'_, Calls>) {
 /// Answers a request for authentication.
 fn authenticate(
     scram: &mut Option<Box<Scram>>,
-    login: &Login,
-    tallies: &Tallies,
+    Admission { login, tallies, .. }: Admission<'_>,
+    salted: &Salted,
     body: &[u8],
     out: &mut Vec<u8>,
 ) -> Result<(), Failure> {
@@ -340,7 +317,7 @@ fn authenticate(
         }
         11 => {
             let begun = scram.as_mut().ok_or(Failure::Garbage)?;
-            let answer = begun.answer(text()?, &login.password, &login.salted).ok_or(Failure::Garbage)?;
+            let answer = begun.answer(text()?, &login.password, salted).ok_or(Failure::Garbage)?;
             wire::sasl_response(out, &answer);
         }
         12 => {

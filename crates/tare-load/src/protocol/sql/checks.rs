@@ -3,17 +3,10 @@
 use super::spec::{GrowthSpec, Options, VerifySpec};
 use super::tally::{Tallies, Tally};
 use crate::engine::Ledger;
-use crate::link::Link;
-use crate::protocol::{Protocol, Verified};
+use crate::protocol::Verified;
 use std::collections::BTreeMap;
-use std::time::Duration;
 use tare_core::fault::Fault;
-use tare_core::load::{Check, LoadPlan, LoadTask};
-
-/// A step of making the data set may take this long: indexes are built.
-pub(crate) const MAKING: Duration = Duration::from_secs(900);
-/// A question before or after a run may take this long: tables are counted.
-pub(crate) const ASKING: Duration = Duration::from_secs(120);
+use tare_core::load::Check;
 
 /// The beginning of a statement, for a message.
 pub(crate) fn excerpt(sql: &str) -> String {
@@ -28,18 +21,6 @@ pub(crate) trait Ask {
     /// # Errors
     /// When the server refuses.
     fn value(&mut self, sql: &str) -> Result<String, Fault>;
-}
-
-/// Sees before a run whether the server lets the load in and takes its statements: a mistake in them is told at once,
-/// and not after every connection has tried for a while.
-///
-/// # Errors
-/// When it does not.
-pub(crate) fn admitted<P: Protocol>(protocol: &P, plan: &LoadPlan) -> Result<(), Fault> {
-    if plan.task != LoadTask::Run {
-        return Ok(());
-    }
-    Link::to(protocol, plan.endpoint, plan.timeout)?.greet(protocol).map(drop)
 }
 
 /// Checks a data set that was just made.

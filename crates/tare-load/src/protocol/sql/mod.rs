@@ -1,8 +1,8 @@
 //! What `postgres` and `mysql` share: transactions as scripts.
 //!
 //! [`read`] checks a workload's options and writes them down as [`spec`]; [`program`] compiles them to flat tables once
-//! before anything starts; [`machine`] runs them, one operation on one connection at a time, driven by answers. What
-//! the statements look like on the wire is the protocols' business.
+//! before anything starts; [`machine`] runs them, one operation on one connection at a time, driven by answers; and
+//! [`database`] makes a protocol of them. What the statements look like on the wire is the databases' business.
 //!
 //! **What is tried again.** When a statement fails with one of the dialect's passing codes (deadlock, serialisation
 //! failure), the transaction is taken back and begun again: from its `begin`, with what was drawn before `begin` as it
@@ -10,6 +10,8 @@
 //! `tries` times. The operation's time spans all tries.
 
 mod checks;
+mod control;
+mod database;
 mod dialect;
 mod expression;
 mod machine;
@@ -26,15 +28,17 @@ mod tally;
 mod tests;
 mod text;
 
-pub(super) use checks::{ASKING, Ask, MAKING, admitted, after, asks, excerpt, facts, made, sizes};
+pub(super) use checks::{Ask, excerpt};
+pub(super) use control::Control;
+pub(super) use database::{Admission, Around, Database, Login, drive};
 pub(super) use dialect::Dialect;
 pub(super) use machine::{Code, Context, Machine, Next, Wire};
-pub(super) use program::{Program, Statement, compile, operation_rows};
+pub(super) use program::{Program, Statement};
 pub(super) use read::{operation_names, read};
 pub(super) use reader::{Framing, HEADER, Message, Reader};
 pub(super) use rows::Rows;
 pub(super) use secured::{Pipe, Veil};
 pub(super) use source::write_value;
-pub(super) use spec::{Isolation, Options, PopulateSpec};
+pub(super) use spec::Isolation;
 pub(super) use tally::{Tallies, Tally};
 pub(super) use text::Places;
