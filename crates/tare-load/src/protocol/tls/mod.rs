@@ -1,26 +1,22 @@
 //! TLS as a transformer of bytes: what comes from the socket goes in, what goes to the socket comes out.
 
 mod options;
+mod verifier;
 
 pub(super) use options::{TlsOptions, Trust, read_tls};
 
 use super::Failure;
-use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
-use rustls::client::{Resumption, WebPkiServerVerifier};
-use rustls::crypto::{CryptoProvider, ring, verify_tls12_signature, verify_tls13_signature};
-use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
-use rustls::{ClientConfig, ClientConnection, DigitallySignedStruct, Error, RootCertStore, SignatureScheme};
+use rustls::client::Resumption;
+use rustls::crypto::ring;
+use rustls::pki_types::ServerName;
+use rustls::{ClientConfig, ClientConnection, Error};
 use std::collections::BTreeMap;
 use std::io::{BufRead, Write};
 use std::net::SocketAddr;
-use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use tare_core::fault::{Doing, Fault};
+use verifier::Verifier;
 
-/// Where distributions keep the certificates that the machine trusts.
-const SYSTEM_ROOTS: [&str; 3] =
-    ["/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/cert.pem"];
 /// Kinds of failed handshakes that are remembered.
 const REASONS_MAX: usize = 16;
 
@@ -51,19 +47,8 @@ impl Tls {
         let builder = ClientConfig::builder_with_provider(Arc::clone(&provider))
             .with_protocol_versions(versions)
             .doing("set up TLS")?;
-        let builder = match &options.verify {
-            Trust::Nothing => {
-                builder.dangerous().with_custom_certificate_verifier(Arc::new(Anybody(Arc::clone(&provider))))
-            }
-            trust => {
-                let (roots, known) = read_roots(trust)?;
-                let verifier = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider)
-                    .build()
-                    .doing("trust these certificates")?;
-                builder.dangerous().with_custom_certificate_verifier(Arc::new(Chosen { verifier, known }))
-            }
-        };
-        let mut config = builder.with_no_client_auth();
+        let verifier = Arc::new(Verifier::new(&options.verify, provider)?);
+        let mut config = builder.dangerous().with_custom_certificate_verifier(verifier).with_no_client_auth();
         config.alpn_protocols = protocols.iter().map(|name| name.to_vec()).collect();
         if !options.resume {
             config.resumption = Resumption::disabled();
@@ -214,132 +199,5 @@ fn failure_of(error: &Error) -> Failure {
     match error {
         Error::InvalidCertificate(_) | Error::NoCertificatesPresented => Failure::Certificate,
         _ => Failure::Tls,
-    }
-}
-
-type Certificates = Vec<CertificateDer<'static>>;
-
-/// Whose signatures are trusted, and which certificates were named one by one.
-fn read_roots(trust: &Trust) -> Result<(RootCertStore, Certificates), Fault> {
-    let (reading, certificates): (String, Vec<_>) = match trust {
-        Trust::Pem(text) => {
-            let certificates = CertificateDer::pem_slice_iter(text.as_bytes()).collect();
-            ("read the trusted certificates".to_owned(), certificates)
-        }
-        Trust::File(path) => read_file(path)?,
-        Trust::System | Trust::Nothing => {
-            let path = SYSTEM_ROOTS.iter().map(Path::new).find(|path| path.exists()).ok_or_else(|| {
-                Fault::new("this machine has no file of trusted certificates")
-                    .remedy("install ca-certificates, or name a PEM file under 'tls: {verify: ...}'")
-            })?;
-            read_file(path)?
-        }
-    };
-    let certificates = certificates.into_iter().collect::<Result<Certificates, _>>().doing(&reading)?;
-    let mut roots = RootCertStore::empty();
-    let named = matches!(trust, Trust::Pem(_) | Trust::File(_));
-    for certificate in &certificates {
-        let added = roots.add(certificate.clone());
-        // A machine's file holds a few that are too strange to be used.
-        if named {
-            added.doing(&reading)?;
-        }
-    }
-    if roots.is_empty() {
-        return Err(Fault::new(format!("could not {reading}: there is none")).remedy("give a file in PEM form"));
-    }
-    Ok((roots, if named { certificates } else { Vec::new() }))
-}
-
-type Read = Result<CertificateDer<'static>, rustls::pki_types::pem::Error>;
-
-fn read_file(path: &Path) -> Result<(String, Vec<Read>), Fault> {
-    let reading = format!("read the trusted certificates in {}", path.display());
-    let certificates = CertificateDer::pem_file_iter(path).doing(&reading)?.collect();
-    Ok((reading, certificates))
-}
-
-/// Trusts as the web does, and besides it the very certificates that were named: one that a server has signed for
-/// itself is no authority's.
-#[derive(Debug)]
-struct Chosen {
-    verifier: Arc<WebPkiServerVerifier>,
-    known: Certificates,
-}
-
-impl ServerCertVerifier for Chosen {
-    fn verify_server_cert(
-        &self,
-        end_entity: &CertificateDer<'_>,
-        intermediates: &[CertificateDer<'_>],
-        server_name: &ServerName<'_>,
-        ocsp_response: &[u8],
-        now: UnixTime,
-    ) -> Result<ServerCertVerified, Error> {
-        if self.known.contains(end_entity) {
-            return Ok(ServerCertVerified::assertion());
-        }
-        self.verifier.verify_server_cert(end_entity, intermediates, server_name, ocsp_response, now)
-    }
-
-    fn verify_tls12_signature(
-        &self,
-        message: &[u8],
-        cert: &CertificateDer<'_>,
-        dss: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        self.verifier.verify_tls12_signature(message, cert, dss)
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        cert: &CertificateDer<'_>,
-        dss: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        self.verifier.verify_tls13_signature(message, cert, dss)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.verifier.supported_verify_schemes()
-    }
-}
-
-/// Trusts whoever answers, for a lab. Signatures are still checked, so that a handshake costs what it costs elsewhere.
-#[derive(Debug)]
-struct Anybody(Arc<CryptoProvider>);
-
-impl ServerCertVerifier for Anybody {
-    fn verify_server_cert(
-        &self,
-        _end_entity: &CertificateDer<'_>,
-        _intermediates: &[CertificateDer<'_>],
-        _server_name: &ServerName<'_>,
-        _ocsp_response: &[u8],
-        _now: UnixTime,
-    ) -> Result<ServerCertVerified, Error> {
-        Ok(ServerCertVerified::assertion())
-    }
-
-    fn verify_tls12_signature(
-        &self,
-        message: &[u8],
-        cert: &CertificateDer<'_>,
-        dss: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        verify_tls12_signature(message, cert, dss, &self.0.signature_verification_algorithms)
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        cert: &CertificateDer<'_>,
-        dss: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        verify_tls13_signature(message, cert, dss, &self.0.signature_verification_algorithms)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.0.signature_verification_algorithms.supported_schemes()
     }
 }
