@@ -331,3 +331,17 @@ pub(crate) fn options_of<T: DeserializeOwned>(plan: &LoadPlan) -> Result<T, Faul
 pub(crate) fn names<P: Protocol>(protocol: &P) -> Vec<String> {
     protocol.operations().into_iter().map(|operation| operation.name).collect()
 }
+
+/// Options as a workload's text gives them, or the mistakes in it, for the tests of the protocols.
+#[cfg(test)]
+fn read_text<T: serde::de::DeserializeOwned>(
+    read: fn(&Node, &mut Problems) -> Option<serde_json::Value>,
+    text: &str,
+) -> Result<T, Vec<String>> {
+    let mut problems = Problems::new("workload.yaml", text);
+    let node = tare_core::config::parse(text, &mut problems).unwrap();
+    match read(&node, &mut problems) {
+        Some(options) => Ok(serde_json::from_value(options).unwrap()),
+        None => Err(problems.into_vec().iter().map(ToString::to_string).collect()),
+    }
+}

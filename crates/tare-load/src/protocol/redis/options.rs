@@ -103,14 +103,10 @@ fn read_populate(node: &Node, keys: u64, problems: &mut Problems) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::protocol::read_text;
 
     fn check(text: &str) -> Result<Options, Vec<String>> {
-        let mut problems = Problems::new("workload.yaml", text);
-        let node = tare_core::config::parse(text, &mut problems).unwrap();
-        match read(&node, &mut problems) {
-            Some(options) => Ok(serde_json::from_value(options).unwrap()),
-            None => Err(problems.into_vec().iter().map(ToString::to_string).collect()),
-        }
+        read_text(read, text)
     }
 
     #[test]

@@ -260,15 +260,11 @@ fn read_hex(node: &Node, problems: &mut Problems) -> Option<Bytes> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::protocol::read_text;
     use proptest::prelude::*;
 
     fn check(text: &str) -> Result<Options, Vec<String>> {
-        let mut problems = Problems::new("workload.yaml", text);
-        let node = tare_core::config::parse(text, &mut problems).unwrap();
-        match read(&node, &mut problems) {
-            Some(options) => Ok(serde_json::from_value(options).unwrap()),
-            None => Err(problems.into_vec().iter().map(ToString::to_string).collect()),
-        }
+        read_text(read, text)
     }
 
     #[test]
