@@ -1,4 +1,4 @@
-//! The load process: a plan in, lines out; for a guided load, further orders in.
+//! The load process: a plan in, lines out; further orders in.
 
 use crate::endpoint;
 use crate::protocol::{Emit, PROTOCOLS};
@@ -15,7 +15,8 @@ const PLAN_MAX: u64 = 16 << 20;
 const IN_FLIGHT_MAX: u64 = 10_000_000;
 
 /// Carries out the one [`LoadPlan`] on `stdin` and writes [`LoadLine`]s to `stdout`, each flushed; the last is `Done`
-/// or `Failed`. A guided load takes [`LoadOrder`]s, one a line, from what follows the plan, and ends when that ends.
+/// or `Failed`. What follows the plan are [`LoadOrder`]s, one a line: every load can be told to end before its time; a
+/// guided one is told its levels as well, and ends when its orders do.
 /// The exit code is a success exactly when the last line is `Done`.
 pub fn serve(stdin: impl Read + Send + 'static, mut stdout: impl Write) -> ExitCode {
     let mut write = |line: LoadLine| -> Result<(), Fault> {
@@ -25,9 +26,8 @@ pub fn serve(stdin: impl Read + Send + 'static, mut stdout: impl Write) -> ExitC
     };
     let mut stdin = BufReader::new(stdin);
     let result = read_plan(&mut stdin).and_then(|plan| {
-        let guided = matches!(plan.profile, LoadProfile::Guided { .. });
-        let orders = guided.then(|| orders(stdin));
-        carry_out(&plan, &mut Emit::new(&mut write, orders))
+        let orders = orders(stdin);
+        carry_out(&plan, &mut Emit::new(&mut write, Some(orders)))
     });
     let last = match result {
         Ok(summary) => LoadLine::Done(Box::new(summary)),

@@ -7,6 +7,7 @@ mod apparatus;
 mod catalog;
 mod cli;
 mod cmd;
+mod driver;
 mod files;
 mod history;
 mod machine;

@@ -1,8 +1,7 @@
 //! The apparatus' own cost: what an operation takes when there is neither network nor server.
 
-use crate::apparatus::Driver;
+use crate::driver::Driver;
 use std::net::{Ipv4Addr, SocketAddr};
-use std::process::{Command, Stdio};
 use std::time::Duration;
 use tare_core::load::{LoadOrder, LoadPlan, LoadProfile, LoadSummary, LoadTask};
 use tare_core::units::CpuSet;
@@ -30,9 +29,7 @@ pub(crate) fn measure(cpus: &CpuSet) -> Option<f64> {
         hdr_log: None,
         allowed: Vec::new(),
     };
-    let mut command = Command::new("/proc/self/exe");
-    command.arg("drive").stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    let mut driver = Driver::start(command, &plan).ok()?;
+    let mut driver = Driver::start(Driver::command(), &plan).ok()?;
     let summary = driver.wait(plan.task, LIMIT, &Stop::default(), &mut |_| {}, &mut |_| LoadOrder::End).ok()?;
     cost(&summary)
 }

@@ -133,7 +133,8 @@ impl Gather {
         reports: &Receiver<Report>,
         emit: &mut Emit<'_>,
     ) -> Result<(), Fault> {
-        self.span = (timeline.measure_start_ns, timeline.measure_end_ns);
+        // It may be told to end before its time.
+        self.span = (timeline.measure_start_ns, timeline.measure_start_ns);
         self.cpu_mark_ns = clock::thread_cpu_ns();
         let mut running = self.crew.len();
         while running > 0 {
@@ -180,13 +181,13 @@ impl Gather {
         open.row.started += tally.started;
         open.row.dropped += tally.dropped;
         open.row.at_ns = open.row.at_ns.max(cut.at_ns);
-        // A guided load may be told to end before the span has begun that it was about to count.
+        // A load may be told to end before the span has begun that it was about to count.
         let length_ns = cut.at_ns.saturating_sub(cut.from_ns);
         open.row.seconds = open.row.seconds.max(length_ns as f64 / SECOND_NS as f64);
         open.missing -= 1;
         if cut.measured {
             self.add(worker, &tally);
-            self.span.1 = if self.span.1 == u64::MAX { cut.at_ns } else { self.span.1.max(cut.at_ns) };
+            self.span.1 = self.span.1.max(cut.at_ns);
         } else {
             self.cpu_mark_ns = clock::thread_cpu_ns();
         }

@@ -143,10 +143,14 @@ impl Layout {
                 }
                 let settle = Duration::from_nanos(spans[0].from_ns - start_ns);
                 let measure = Duration::from_nanos(at_ns - spans[0].from_ns);
-                Timeline { spans, ..Timeline::new(start_ns, settle, measure) }
+                let mut line = Timeline::new(start_ns, settle, measure);
+                line.spans = spans;
+                line
             }
             LoadProfile::Guided { .. } => {
-                Timeline { guide: Some(Guide::new()), ..Timeline::new(start_ns, Duration::ZERO, Duration::MAX) }
+                let mut line = Timeline::new(start_ns, Duration::ZERO, Duration::MAX);
+                line.guide = Some(Guide::new());
+                line
             }
             _ => {
                 let mut line = Timeline::new(start_ns, plan.settle, plan.measure);

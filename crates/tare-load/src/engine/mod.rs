@@ -155,14 +155,15 @@ fn run<P: Protocol>(protocol: &P, plan: &LoadPlan, emit: &mut Emit<'_>) -> Resul
     Ok(gather.finish(plan, checks))
 }
 
-/// Hands on what a guided load is told, until it is told to end or nobody is there to tell any more.
+/// Hands on what a load is told, until it is told to end. Nobody may be there to tell it any more: then a guided load
+/// ends, and any other goes on as planned.
 pub(crate) fn guide(timeline: &Timeline, orders: Option<Receiver<LoadOrder>>, stop: &AtomicBool) {
-    let Some(guide) = &timeline.guide else { return };
     while !stop.load(Ordering::Relaxed) {
-        match orders.as_ref().map(|orders| orders.recv_timeout(Duration::from_millis(50))) {
-            Some(Ok(LoadOrder::Hold(hold))) => guide.hold(&hold),
-            Some(Err(RecvTimeoutError::Timeout)) => {}
-            Some(Ok(LoadOrder::End) | Err(RecvTimeoutError::Disconnected)) | None => return guide.end(),
+        match (orders.as_ref().map(|orders| orders.recv_timeout(Duration::from_millis(50))), &timeline.guide) {
+            (Some(Ok(LoadOrder::Hold(hold))), Some(guide)) => guide.hold(&hold),
+            (Some(Ok(LoadOrder::Hold(_)) | Err(RecvTimeoutError::Timeout)), _) => {}
+            (Some(Err(RecvTimeoutError::Disconnected)) | None, None) => return,
+            (Some(Ok(LoadOrder::End) | Err(RecvTimeoutError::Disconnected)) | None, _) => return timeline.end(),
         }
     }
 }

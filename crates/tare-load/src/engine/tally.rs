@@ -122,6 +122,8 @@ pub(crate) struct Recorder {
     timeline: Option<Arc<Timeline>>,
     next: usize,
     next_cut: Cut,
+    // When it ends before its time; `u64::MAX` as long as nobody says so.
+    end_ns: u64,
     cpu_mark_ns: u64,
     windows: Option<Windows>,
     out: Sender<Report>,
@@ -142,8 +144,8 @@ impl Recorder {
         windows: Option<Windows>,
     ) -> Self {
         let (ledger, tally) = (Ledger::new(operations), Tally::new(operations));
-        let (timeline, next, next_cut, cpu_mark_ns) = (None, 0, OVER, 0);
-        Recorder { ledger, worker, tally, timeline, next, next_cut, cpu_mark_ns, windows, out, spares }
+        let (timeline, next, next_cut, end_ns, cpu_mark_ns) = (None, 0, OVER, u64::MAX, 0);
+        Recorder { ledger, worker, tally, timeline, next, next_cut, end_ns, cpu_mark_ns, windows, out, spares }
     }
 
     /// Tells the gathering thread that this worker is connected.
@@ -189,13 +191,17 @@ impl Recorder {
         }
     }
 
-    /// Ends the run at `now_ns`, before its time.
-    pub(crate) fn end(&mut self, now_ns: u64) {
-        self.advance(now_ns);
+    /// Sees whether the run was told to end before its time; if so, what is counted ends then.
+    pub(crate) fn heed_end(&mut self) {
+        let Some(timeline) = self.timeline.as_ref().filter(|line| line.told_end_ns() < self.end_ns) else { return };
+        self.end_ns = timeline.told_end_ns();
+        // What a guide asks for is whole or nothing.
+        if let (Some(windows), None) = (&mut self.windows, &timeline.guide) {
+            windows.end(self.end_ns);
+        }
         if self.sending() {
-            self.next_cut.at_ns = now_ns;
-            self.cut();
-            self.next_cut = OVER;
+            self.next_cut.at_ns = self.next_cut.at_ns.min(self.end_ns);
+            self.advance(clock::monotonic_ns());
         }
     }
 
@@ -210,7 +216,8 @@ impl Recorder {
         // A gatherer that is gone has raised the stop flag, which ends this worker soon.
         let _ = self.out.send(Report::Cut { worker: self.worker, cut: (self.next, self.next_cut), tally });
         self.next += 1;
-        self.next_cut = timeline.cut(self.next).unwrap_or(OVER);
+        let next = timeline.cut(self.next).filter(|cut| cut.from_ns < self.end_ns);
+        self.next_cut = next.map_or(OVER, |cut| Cut { at_ns: cut.at_ns.min(self.end_ns), ..cut });
     }
 
     /// An operation came due, and the generator came to it at `now_ns`.

@@ -8,6 +8,8 @@ use tare_core::load::Hold;
 
 /// A level that is asked for holds not before this long after it was asked: every worker must have learnt of it.
 const NOTICE_NS: u64 = SECOND_NS / 50;
+/// A load that is told to end before its time goes on for so long, so that every worker has learnt of it by then.
+const LAST_NS: u64 = SECOND_NS / 5;
 
 /// A span that is reported by itself, once a second.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -46,6 +48,8 @@ pub(crate) struct Timeline {
     pub spans: Vec<Span>,
     /// What is told while it runs.
     pub guide: Option<Guide>,
+    // When it was told to end; `u64::MAX` while it was not.
+    told_end_ns: AtomicU64,
 }
 
 impl Timeline {
@@ -53,7 +57,29 @@ impl Timeline {
     pub(crate) fn new(start_ns: u64, settle: Duration, measure: Duration) -> Self {
         let measure_start_ns = start_ns + span_ns(settle);
         let measure_end_ns = measure_start_ns.saturating_add(span_ns(measure));
-        Timeline { start_ns, measure_start_ns, measure_end_ns, spans: Vec::new(), guide: None }
+        let told_end_ns = AtomicU64::new(u64::MAX);
+        Timeline { start_ns, measure_start_ns, measure_end_ns, spans: Vec::new(), guide: None, told_end_ns }
+    }
+
+    /// What its guide was told after the first `known` turns.
+    pub(crate) fn news(&self, known: usize) -> Vec<Turn> {
+        self.guide.as_ref().map(|guide| guide.news(known)).unwrap_or_default()
+    }
+
+    /// The run is to end, whatever was planned. A guided one ends at once: between its windows nothing is counted.
+    pub(crate) fn end(&self) {
+        let notice_ns = if self.guide.is_some() { 0 } else { LAST_NS };
+        self.told_end_ns.fetch_min(clock::monotonic_ns() + notice_ns, Ordering::Release);
+    }
+
+    /// When it was told to end; `u64::MAX` while nobody has said.
+    pub(crate) fn told_end_ns(&self) -> u64 {
+        self.told_end_ns.load(Ordering::Acquire)
+    }
+
+    /// When it ends, by plan or because it was told.
+    pub(crate) fn end_ns(&self) -> u64 {
+        self.measure_end_ns.min(self.told_end_ns())
     }
 
     /// Span number `index`, if there is one.
@@ -74,7 +100,6 @@ impl Timeline {
 pub(crate) struct Guide {
     told: Mutex<Vec<Turn>>,
     count: AtomicUsize,
-    end_ns: AtomicU64,
 }
 
 /// A level, from when on, and what is counted at it.
@@ -89,7 +114,7 @@ pub(crate) struct Turn {
 impl Guide {
     /// Nothing was told yet.
     pub(crate) fn new() -> Self {
-        Guide { told: Mutex::new(Vec::new()), count: AtomicUsize::new(0), end_ns: AtomicU64::new(u64::MAX) }
+        Guide { told: Mutex::new(Vec::new()), count: AtomicUsize::new(0) }
     }
 
     /// A level is to be held as soon as everybody can know, and not before the last one was counted.
@@ -102,16 +127,6 @@ impl Guide {
         let to_ns = from_ns.saturating_add(length(hold.window_s));
         told.push(Turn { at_ns, span: Span { number: hold.number, level: hold.level, from_ns, to_ns } });
         self.count.store(told.len(), Ordering::Release);
-    }
-
-    /// The run is to end.
-    pub(crate) fn end(&self) {
-        self.end_ns.fetch_min(clock::monotonic_ns(), Ordering::Release);
-    }
-
-    /// When it ends; `u64::MAX` while nobody has said.
-    pub(crate) fn end_ns(&self) -> u64 {
-        self.end_ns.load(Ordering::Acquire)
     }
 
     /// What was told after the first `known` turns.
@@ -150,8 +165,18 @@ mod tests {
         let turns = guide.news(0);
         assert_eq!(turns[1].at_ns, turns[0].span.to_ns);
         assert_eq!(turns[0].span.to_ns - turns[0].at_ns, 3 * SECOND_NS);
-        assert_eq!((guide.news(1).len(), guide.news(2).len(), guide.end_ns()), (1, 0, u64::MAX));
-        guide.end();
-        assert!(guide.end_ns() < u64::MAX);
+        assert_eq!((guide.news(1).len(), guide.news(2).len()), (1, 0));
+    }
+
+    #[test]
+    fn who_is_told_to_end_ends_before_its_time() {
+        let start_ns = clock::monotonic_ns();
+        let line = Timeline::new(start_ns, Duration::ZERO, Duration::from_secs(60));
+        assert_eq!((line.told_end_ns(), line.end_ns()), (u64::MAX, line.measure_end_ns));
+        line.end();
+        let told_ns = line.end_ns();
+        assert!(told_ns < line.measure_end_ns);
+        line.end();
+        assert_eq!(line.end_ns(), told_ns, "the first word counts");
     }
 }

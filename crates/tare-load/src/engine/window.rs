@@ -111,6 +111,12 @@ impl Windows {
         self.open.push_back(Window::new(span, self.limits.len()));
     }
 
+    /// Nothing is counted that was planned later than `end_ns`.
+    pub(crate) fn end(&mut self, end_ns: u64) {
+        self.open.retain(|window| window.span.from_ns < end_ns);
+        self.open.iter_mut().for_each(|window| window.span.to_ns = window.span.to_ns.min(end_ns));
+    }
+
     #[inline]
     fn of(&mut self, planned_ns: u64) -> Option<&mut Window> {
         let holds = |window: &&mut Box<Window>| window.span.from_ns <= planned_ns && planned_ns < window.span.to_ns;

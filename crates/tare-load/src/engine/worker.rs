@@ -161,8 +161,7 @@ impl<'a, P: Protocol> Worker<'a, P> {
             self.round(&mut events, pace_ns)?;
             self.listen(&timeline);
         }
-        let guided_ns = timeline.guide.as_ref().map_or(u64::MAX, |guide| guide.end_ns());
-        let end_ns = timeline.measure_end_ns.min(guided_ns);
+        let end_ns = timeline.end_ns();
         // What waits for a connection may wait as long as an operation may take, and then take as long.
         let deadline_ns = end_ns.saturating_add(2 * self.orders.timeout_ns);
         while self.live > 0 && clock::monotonic_ns() < deadline_ns && !self.stopped() {
@@ -185,17 +184,14 @@ impl<'a, P: Protocol> Worker<'a, P> {
         Fault::new(message).remedy("raise the service's limits on connections and its listen backlog, or ask for fewer")
     }
 
-    /// Learns what the guide was told.
+    /// Learns what was told.
     fn listen(&mut self, timeline: &Timeline) {
-        let Some(guide) = &timeline.guide else { return };
-        for turn in guide.news(self.heard) {
+        for turn in timeline.news(self.heard) {
             self.heard += 1;
             self.source.jump(turn.at_ns, turn.span.level);
             self.recorder.window(turn.span);
         }
-        if guide.end_ns() < u64::MAX {
-            self.recorder.end(guide.end_ns());
-        }
+        self.recorder.heed_end();
     }
 
     /// Waits for events until something is due but at most about `pace_ns`, and handles them. What is due at a pace

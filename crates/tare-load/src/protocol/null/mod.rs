@@ -73,7 +73,7 @@ fn drive(plan: &LoadPlan, emit: &mut Emit<'_>) -> Result<LoadSummary, Fault> {
 
 fn spin(mut recorder: Recorder, mut source: Source, timeline: &Arc<Timeline>, stop: &AtomicBool) -> Ledger {
     recorder.begin(Arc::clone(timeline));
-    let (mut heard, mut end_ns) = (0, timeline.measure_end_ns);
+    let mut heard = 0;
     let mut now_ns = clock::monotonic_ns();
     while recorder.sending() && !stop.load(Ordering::Relaxed) {
         let (woke_ns, mut done) = (now_ns, 0);
@@ -106,17 +106,12 @@ fn spin(mut recorder: Recorder, mut source: Source, timeline: &Arc<Timeline>, st
         }
         recorder.round(woke_ns, now_ns, done);
         recorder.advance(now_ns);
-        if let Some(guide) = &timeline.guide {
-            for turn in guide.news(heard) {
-                heard += 1;
-                source.jump(turn.at_ns, turn.span.level);
-                recorder.window(turn.span);
-            }
-            if guide.end_ns() < u64::MAX {
-                end_ns = guide.end_ns();
-                recorder.end(end_ns);
-            }
+        for turn in timeline.news(heard) {
+            heard += 1;
+            source.jump(turn.at_ns, turn.span.level);
+            recorder.window(turn.span);
         }
+        recorder.heed_end();
     }
-    recorder.finish(end_ns)
+    recorder.finish(timeline.end_ns())
 }

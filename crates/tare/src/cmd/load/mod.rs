@@ -3,26 +3,27 @@
 mod args;
 mod limits;
 mod outcome;
-mod process;
 mod resolve;
 mod show;
 
 pub(crate) use args::LoadArgs;
 
 use crate::cmd::print;
+use crate::driver::Driver;
 use crate::{EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK};
 use anyhow::Result;
 use args::Wish;
 use outcome::Measured;
-use process::{Ended, LoadProcess};
 use show::Progress;
 use std::time::{Duration, Instant};
 use tare_core::fault::Fault;
-use tare_core::load::{LoadPlan, LoadTask};
+use tare_core::load::{LoadLine, LoadOrder, LoadPlan, LoadSummary, LoadTask, SecondRow};
 use tare_runner::Stop;
 
 /// A second signal sooner than this is the first one again.
 const AGAIN: Duration = Duration::from_millis(500);
+/// How long the load may take to come to an end when the user wants one; then only its rows tell.
+const END_WITHIN: Duration = Duration::from_secs(3);
 /// The generator was the limit, or did not keep its rate.
 const EXIT_LIMITED: u8 = 3;
 
@@ -49,25 +50,55 @@ pub(crate) fn load(args: &LoadArgs) -> Result<u8> {
     })
 }
 
-type Carried = (Measured, Option<Box<tare_core::load::LoadSummary>>);
+type Carried = (Measured, Option<Box<LoadSummary>>);
 
 fn carry_out(plan: &LoadPlan, populate: bool, stop: &Stop, progress: &mut Progress) -> Result<Carried, Fault> {
     if populate {
         progress.say("writing the data set");
         let plan = LoadPlan { task: LoadTask::Populate, ..plan.clone() };
-        LoadProcess::start(&plan)?.wait(stop, &mut |_| {})?;
-        if stop.raised() {
+        let written = wait(&plan, stop, Duration::ZERO, &mut |_| {})?;
+        if written.is_none() {
             return Err(Fault::new("interrupted while the data set was written"));
         }
     }
     let mut rows = Vec::new();
-    let mut each_second = |row: &tare_core::load::SecondRow| {
+    let mut each_second = |row: &SecondRow| {
         progress.show(row);
         rows.push(row.clone());
     };
-    match LoadProcess::start(plan)?.wait(stop, &mut each_second)? {
-        Ended::Done(summary) => Ok((Measured::new(plan, &summary)?, Some(summary))),
-        Ended::Cut => Ok((Measured::of_rows(&rows), None)),
+    let summary = wait(plan, stop, END_WITHIN, &mut each_second)?;
+    // Nothing is in a summary of a load that had not come to measuring.
+    let summary = summary.filter(|summary| !stop.raised() || summary.measure_end_ns > summary.measure_start_ns);
+    let Some(summary) = summary else { return Ok((Measured::of_rows(&rows), None)) };
+    let mut measured = Measured::new(plan, &summary)?;
+    if stop.raised() {
+        measured.interrupted(plan.measure);
+    }
+    Ok((measured, Some(summary)))
+}
+
+/// Carries a plan out. When the user wants an end, the load is told and has `ending` to hand over what it has; none
+/// when it does not.
+fn wait(
+    plan: &LoadPlan,
+    stop: &Stop,
+    ending: Duration,
+    each_second: &mut dyn FnMut(&SecondRow),
+) -> Result<Option<Box<LoadSummary>>, Fault> {
+    let mut driver = Driver::start(Driver::command(), plan)?;
+    let mut told: Option<Instant> = None;
+    loop {
+        if stop.raised() {
+            driver.tell(&LoadOrder::End)?;
+            if told.get_or_insert_with(Instant::now).elapsed() >= ending {
+                return Ok(None);
+            }
+        }
+        match driver.hear()? {
+            Some(LoadLine::Second(row)) => each_second(&row),
+            Some(LoadLine::Done(summary)) => return Ok(Some(summary)),
+            _ => {}
+        }
     }
 }
 

@@ -3,6 +3,7 @@
 use super::show::time;
 use serde_json::json;
 use std::collections::BTreeMap;
+use std::time::Duration;
 use tare_core::fault::Fault;
 use tare_core::load::{LoadPlan, LoadProfile, LoadSummary, OperationSummary, SecondRow};
 use tare_stats::{Percentiles, percentiles};
@@ -132,6 +133,12 @@ impl Measured {
             self.trouble.push(("failed", text.to_owned()));
             self.failed = true;
         }
+    }
+
+    /// The user ended it; `planned` is how long was to be measured.
+    pub(super) fn interrupted(&mut self, planned: Duration) {
+        let text = format!("ended after {:.1} s of {:.1} s", self.seconds, planned.as_secs_f64());
+        self.trouble.push(("interrupted", text));
     }
 
     /// From the rows of a load that was cut short; percentiles of different seconds cannot be put together, so there is

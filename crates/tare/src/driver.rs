@@ -1,0 +1,160 @@
+//! The load process: started, told, listened to, ended.
+
+use rustix::process::{Pid, Signal, kill_process};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::os::unix::process::CommandExt;
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+use tare_core::fault::{Doing, Fault};
+use tare_core::load::{LoadLine, LoadOrder, LoadPlan, LoadSummary, LoadTask, SecondRow, WindowRow};
+use tare_runner::Stop;
+
+/// How often it is looked whether the user wants an end.
+const LOOK: Duration = Duration::from_millis(100);
+/// How long a load process may take to end when it is told to.
+const END_WITHIN: Duration = Duration::from_secs(2);
+/// The end of the load process's standard error that is kept for a message.
+const STDERR_KEPT: usize = 4096;
+
+/// A load process under way; killed when dropped.
+pub(crate) struct Driver {
+    child: Child,
+    /// Where orders go, as long as there may be any.
+    told: Option<ChildStdin>,
+    lines: Receiver<Result<LoadLine, Fault>>,
+    stderr: Option<JoinHandle<String>>,
+}
+
+impl Driver {
+    /// What starts a load process; where it runs may still be changed.
+    pub(crate) fn command() -> Command {
+        let mut command = Command::new("/proc/self/exe");
+        command.arg("drive").stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        // A group of its own, so that Ctrl-C reaches Tare only, which then decides.
+        command.process_group(0);
+        command
+    }
+
+    /// Starts it with a plan.
+    ///
+    /// # Errors
+    /// When it could not be started.
+    pub(crate) fn start(mut command: Command, plan: &LoadPlan) -> Result<Driver, Fault> {
+        let mut child = command.spawn().doing("start the load process")?;
+        let mut stdin = child.stdin.take().expect("standard input is piped");
+        let stdout = child.stdout.take().expect("standard output is piped");
+        let mut stderr = child.stderr.take().expect("standard error is piped");
+        let mut plan = serde_json::to_vec(plan).doing("encode the load plan")?;
+        plan.push(b'\n');
+        stdin.write_all(&plan).doing("hand the plan to the load process")?;
+        let (sender, lines) = channel();
+        std::thread::spawn(move || {
+            for line in BufReader::new(stdout).lines() {
+                let parsed = line
+                    .doing("read from the load process")
+                    .and_then(|line| serde_json::from_str(&line).doing(format!("read the load process's line {line}")));
+                if sender.send(parsed).is_err() {
+                    return;
+                }
+            }
+        });
+        let stderr = std::thread::spawn(move || {
+            let mut text = Vec::new();
+            let _ = stderr.read_to_end(&mut text);
+            let kept = text.len().saturating_sub(STDERR_KEPT);
+            String::from_utf8_lossy(&text[kept..]).into_owned()
+        });
+        Ok(Driver { child, told: Some(stdin), lines, stderr: Some(stderr) })
+    }
+
+    /// Hands on an order; after the last one the input is closed. A load process that is gone says so itself.
+    ///
+    /// # Errors
+    /// When the order cannot be written down.
+    pub(crate) fn tell(&mut self, order: &LoadOrder) -> Result<(), Fault> {
+        let Some(told) = &mut self.told else { return Ok(()) };
+        let mut line = serde_json::to_vec(order).doing("encode an order for the load")?;
+        line.push(b'\n');
+        let gone = told.write_all(&line).and_then(|()| told.flush()).is_err();
+        if gone || *order == LoadOrder::End {
+            self.told_all();
+        }
+        Ok(())
+    }
+
+    /// There will be no further orders.
+    pub(crate) fn told_all(&mut self) {
+        self.told = None;
+    }
+
+    /// What the load process says next; none when it says nothing for a moment.
+    ///
+    /// # Errors
+    /// What it failed at, or how it died.
+    pub(crate) fn hear(&mut self) -> Result<Option<LoadLine>, Fault> {
+        match self.lines.recv_timeout(LOOK) {
+            Ok(Ok(LoadLine::Failed(fault)) | Err(fault)) => Err(fault),
+            Ok(Ok(line)) => {
+                if let LoadLine::Done(_) = line {
+                    let _ = self.child.wait();
+                }
+                Ok(Some(line))
+            }
+            Err(RecvTimeoutError::Timeout) => Ok(None),
+            Err(RecvTimeoutError::Disconnected) => Err(self.died()),
+        }
+    }
+
+    /// Waits for the end of its task, and asks `next` for an order after each window as long as there may be any.
+    ///
+    /// # Errors
+    /// What it failed at, how it died, that `limit` is over, or that the user wants an end.
+    pub(crate) fn wait(
+        &mut self,
+        task: LoadTask,
+        limit: Duration,
+        stop: &Stop,
+        each_second: &mut dyn FnMut(&SecondRow),
+        next: &mut dyn FnMut(Option<&WindowRow>) -> LoadOrder,
+    ) -> Result<LoadSummary, Fault> {
+        let began = Instant::now();
+        loop {
+            if stop.raised() {
+                return Err(Fault::new("interrupted"));
+            }
+            if began.elapsed() > limit {
+                let limit = tare_core::units::show_duration(limit);
+                return Err(Fault::new(format!("the load process did not end its task {task:?} within {limit}")));
+            }
+            match self.hear()? {
+                Some(LoadLine::Second(row)) => each_second(&row),
+                Some(LoadLine::Window(row)) if self.told.is_some() => self.tell(&next(Some(&row)))?,
+                Some(LoadLine::Done(summary)) => return Ok(*summary),
+                _ => {}
+            }
+        }
+    }
+
+    fn died(&mut self) -> Fault {
+        let how = self.child.wait().map_or_else(|error| error.to_string(), |status| status.to_string());
+        let stderr = self.stderr.take().and_then(|reader| reader.join().ok()).unwrap_or_default();
+        Fault::new(format!("the load process died without a word: {how}")).with_log(stderr)
+    }
+}
+
+impl Drop for Driver {
+    fn drop(&mut self) {
+        // A tool that it has started must end before it does; kindly first, then not.
+        if matches!(self.child.try_wait(), Ok(None)) {
+            let _ = kill_process(Pid::from_child(&self.child), Signal::TERM);
+            let given_up = Instant::now() + END_WITHIN;
+            while matches!(self.child.try_wait(), Ok(None)) && Instant::now() < given_up {
+                std::thread::sleep(Duration::from_millis(5));
+            }
+        }
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
