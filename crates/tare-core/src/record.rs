@@ -164,7 +164,8 @@ pub struct TrialMetric {
 /// The name of the only figure of a trial that searched for the peak.
 pub const PEAK_LOAD: &str = "peak_load";
 
-/// The figures of a trial. All times are service times as the client sees them.
+/// The figures of a trial. Times are response times, from the planned start, as a user waits for an answer; service
+/// times, from the actual send, stand beside them where starts are planned.
 pub const TRIAL_METRICS: &[TrialMetric] = &[
     metric("throughput", "throughput", "op/s", true, true),
     metric("p50_us", "p50", "us", false, true),
@@ -174,6 +175,8 @@ pub const TRIAL_METRICS: &[TrialMetric] = &[
     metric("p999_us", "p99.9", "us", false, false),
     metric("mean_us", "mean", "us", false, false),
     metric("max_us", "max", "us", false, false),
+    metric("service_p50_us", "p50 of service times", "us", false, false),
+    metric("service_p99_us", "p99 of service times", "us", false, false),
     metric("cpu_machine_us_per_op", "CPU per op, whole machine but the generator", "us", false, false),
     metric("generator_cpu_us_per_op", "generator's CPU per op", "us", false, false),
     metric("failed_share", "failed operations", "share", false, false),

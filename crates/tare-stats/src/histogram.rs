@@ -1,4 +1,4 @@
-//! Histograms of service times: decoded, merged, read. Percentiles are never averaged: counts are merged, and the
+//! Histograms of times: decoded, merged, read. Percentiles are never averaged: counts are merged, and the
 //! percentile is read from the merged histogram.
 
 use base64::Engine;
@@ -6,39 +6,50 @@ use base64::engine::general_purpose::STANDARD;
 use hdrhistogram::Histogram;
 use hdrhistogram::serialization::{Deserializer, Serializer, V2DeflateSerializer};
 use serde::Serialize;
-use tare_core::load::LoadSummary;
+use tare_core::load::{LoadSummary, OperationSummary};
 
 /// A quantile is read from at least this many operations beyond it; fewer say "too few", not a number.
 const BEYOND_MIN: f64 = 10.0;
 
-/// A point of a curve of service time over percentile.
+/// A point of a curve of response time over percentile.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct CurvePoint {
     /// The share of operations that took at most `us`; 0 to 1.
     pub quantile: f64,
-    /// Service time, us.
+    /// Response time, us.
     pub us: f64,
 }
 
-/// The service times of all operations of a trial, ns.
-pub(crate) fn service_times(load: &LoadSummary) -> Result<Histogram<u64>, String> {
+/// The response times of all operations of a trial, ns: from the planned start.
+pub(crate) fn response_times(load: &LoadSummary) -> Result<Histogram<u64>, String> {
+    merged(load, "response", |operation| &operation.response_time)
+}
+
+/// The service times of all operations of a trial, ns: from the actual send; none where they are the response times,
+/// because an operation is planned for the moment it is sent.
+pub(crate) fn service_times(load: &LoadSummary) -> Result<Option<Histogram<u64>>, String> {
+    let differ = load.operations.values().any(|operation| operation.service_time != operation.response_time);
+    differ.then(|| merged(load, "service", |operation| &operation.service_time)).transpose()
+}
+
+fn merged(load: &LoadSummary, what: &str, text: fn(&OperationSummary) -> &str) -> Result<Histogram<u64>, String> {
     let mut merged = Histogram::new(3).map_err(|error| format!("no histogram could be made: {error}"))?;
     for (name, operation) in &load.operations {
-        if operation.service_time.is_empty() {
+        if text(operation).is_empty() {
             if operation.count > 0 && load.reported.is_empty() {
                 return Err(format!("operation '{name}' was counted {} times but has no histogram", operation.count));
             }
             continue;
         }
-        let part = decode(&operation.service_time)
-            .map_err(|why| format!("the service times of operation '{name}' cannot be read: {why}"))?;
-        merged.add(&part).map_err(|error| format!("the service times of '{name}' cannot be merged: {error}"))?;
+        let part = decode(text(operation))
+            .map_err(|why| format!("the {what} times of operation '{name}' cannot be read: {why}"))?;
+        merged.add(&part).map_err(|error| format!("the {what} times of '{name}' cannot be merged: {error}"))?;
     }
     Ok(merged)
 }
 
 /// HdrHistogram V2 with deflate, base64.
-fn decode(text: &str) -> Result<Histogram<u64>, String> {
+pub(crate) fn decode(text: &str) -> Result<Histogram<u64>, String> {
     let bytes = STANDARD.decode(text.trim()).map_err(|error| error.to_string())?;
     Deserializer::new().deserialize(&mut bytes.as_slice()).map_err(|error| error.to_string())
 }
@@ -101,7 +112,7 @@ pub fn percentiles<'a>(exported: impl IntoIterator<Item = &'a str>) -> Result<Pe
     })
 }
 
-/// Service time over percentile, of several trials merged, from the fastest tenth on: 20 points for each factor of ten
+/// Response time over percentile, of several trials merged, from the fastest tenth on: 20 points for each factor of ten
 /// towards 1, as far as ten operations lie beyond.
 ///
 /// # Errors
@@ -110,7 +121,7 @@ pub fn latency_curve<'a>(loads: impl IntoIterator<Item = &'a LoadSummary>) -> Re
     const POINTS_PER_DECADE: u32 = 20;
     let mut merged: Option<Histogram<u64>> = None;
     for load in loads {
-        let times = service_times(load)?;
+        let times = response_times(load)?;
         match &mut merged {
             Some(all) => all.add(&times).map_err(|error| error.to_string())?,
             None => merged = Some(times),
@@ -129,9 +140,8 @@ pub fn latency_curve<'a>(loads: impl IntoIterator<Item = &'a LoadSummary>) -> Re
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
-    use tare_core::load::OperationSummary;
 
-    /// An operation whose service times are these, ns.
+    /// An operation of a closed loop whose times are these, ns.
     pub(crate) fn operation(times_ns: impl IntoIterator<Item = u64>) -> OperationSummary {
         let mut times = Histogram::<u64>::new(3).unwrap();
         for time in times_ns {
@@ -149,7 +159,7 @@ pub(crate) mod tests {
         let mut load = LoadSummary::default();
         load.operations.insert("get".into(), operation((0..9_900).map(|n| 10_000 + n)));
         load.operations.insert("set".into(), operation((0..100).map(|_| 1_000_000)));
-        let times = service_times(&load).unwrap();
+        let times = response_times(&load).unwrap();
         let p99 = quantile_us(&times, 0.99).unwrap();
         assert!((p99 / 19.9 - 1.0).abs() < 0.002, "{p99}");
     }
@@ -158,10 +168,10 @@ pub(crate) mod tests {
     fn a_quantile_with_too_few_operations_is_no_number() {
         let mut load = LoadSummary::default();
         load.operations.insert("get".into(), operation((1..=999).map(|n| n * 1_000)));
-        let times = service_times(&load).unwrap();
+        let times = response_times(&load).unwrap();
         assert_eq!(quantile_us(&times, 0.99), None);
         load.operations.insert("set".into(), operation([1_000]));
-        assert!(quantile_us(&service_times(&load).unwrap(), 0.99).is_some());
+        assert!(quantile_us(&response_times(&load).unwrap(), 0.99).is_some());
     }
 
     #[test]
@@ -175,9 +185,21 @@ pub(crate) mod tests {
     }
 
     #[test]
+    fn service_times_stand_apart_where_they_differ() {
+        let mut load = LoadSummary::default();
+        load.operations.insert("get".into(), operation((1..=1_000).map(|n| n * 1_000)));
+        assert_eq!(service_times(&load), Ok(None));
+        let shorter = operation((1..=1_000).map(|n| n * 500));
+        load.operations.get_mut("get").unwrap().service_time = shorter.service_time;
+        let service = service_times(&load).unwrap().unwrap();
+        assert!((quantile_us(&service, 0.5).unwrap() / 250.0 - 1.0).abs() < 0.002);
+        assert!((quantile_us(&response_times(&load).unwrap(), 0.5).unwrap() / 500.0 - 1.0).abs() < 0.002);
+    }
+
+    #[test]
     fn rubbish_is_named() {
         let mut load = LoadSummary::default();
-        load.operations.insert("get".into(), OperationSummary { service_time: "!".into(), ..Default::default() });
-        assert!(service_times(&load).unwrap_err().contains("'get'"));
+        load.operations.insert("get".into(), OperationSummary { response_time: "!".into(), ..Default::default() });
+        assert!(response_times(&load).unwrap_err().contains("'get'"));
     }
 }

@@ -1,7 +1,7 @@
 //! The figures of one trial.
 
 use crate::cpu::{machine_cpu_s, serving_cpu_s};
-use crate::histogram::{quantile_us, service_times};
+use crate::histogram::{quantile_us, response_times, service_times};
 use std::collections::BTreeMap;
 use tare_core::load::LoadSummary;
 use tare_core::telemetry::TelemetryRow;
@@ -13,8 +13,10 @@ const REPORTED: [&str; 7] = ["throughput", "p50_us", "p90_us", "p99_us", "p999_u
 /// a percentile of too few operations, CPU time without telemetry.
 ///
 /// - `throughput`: correct operations a second of the time measured.
-/// - `p50_us` ... `max_us`: service times of all operations together, from merged histograms. A tool of others has no
-///   histogram; then these and `throughput` are what it reported, over the time that it measured itself.
+/// - `p50_us` ... `max_us`: response times of all operations together, from merged histograms: from the planned start,
+///   which in a closed loop is the send. `service_p50_us`, `service_p99_us`: the same from the send, where that is
+///   another moment. A tool of others has no histogram; then these and `throughput` are what it reported, over the
+///   time that it measured itself.
 /// - `cpu_us_per_op`: CPU time of the serving processes, by correct operation; `cpu_machine_us_per_op`: of the whole
 ///   machine but the generator. The kernel's work in software interrupts is charged to whatever task was running, so
 ///   the first is attributed and the second an upper bound.
@@ -48,7 +50,9 @@ pub(crate) fn figures(load: &LoadSummary, spent: &Spent) -> Result<BTreeMap<Stri
     if correct == 0 {
         return Err(format!("not one operation was answered correctly ({errors} were not)"));
     }
-    let times = service_times(load)?;
+    let times = response_times(load)?;
+    let service = service_times(load)?;
+    let of_service = |quantile| service.as_ref().and_then(|times| quantile_us(times, quantile));
     let operations = correct as f64;
     let per_operation_us = |seconds: f64| seconds * 1e6 / operations;
     let timed = !times.is_empty();
@@ -60,6 +64,8 @@ pub(crate) fn figures(load: &LoadSummary, spent: &Spent) -> Result<BTreeMap<Stri
         ("p999_us", quantile_us(&times, 0.999)),
         ("mean_us", timed.then(|| times.mean() / 1e3)),
         ("max_us", timed.then(|| times.max() as f64 / 1e3)),
+        ("service_p50_us", of_service(0.5)),
+        ("service_p99_us", of_service(0.99)),
         ("cpu_us_per_op", spent.serving_cpu_s.map(per_operation_us)),
         ("cpu_machine_us_per_op", spent.machine_cpu_s.map(per_operation_us)),
         ("generator_cpu_us_per_op", Some(per_operation_us(load.generator_cpu_s))),
@@ -129,7 +135,7 @@ mod tests {
         load.reported = reported.map(|(name, value)| (name.to_owned(), value)).into();
         let own = trial_metrics(&load, &[]).unwrap();
         assert!(own["throughput"] == 2_000.0 && own["p99_us"] != 77.0, "a histogram is better than a report");
-        load.operations.get_mut("get").unwrap().service_time.clear();
+        load.operations.get_mut("get").unwrap().response_time.clear();
         let metrics = trial_metrics(&load, &[]).unwrap();
         assert_eq!((metrics["throughput"], metrics["p99_us"]), (2_100.0, 77.0));
         assert_eq!(metrics["generator_cpu_us_per_op"], 25.0);
