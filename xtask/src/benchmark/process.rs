@@ -138,7 +138,15 @@ pub(super) fn family(pid: u32) -> Vec<u32> {
 /// Where a program is found: on the path, or among the server programs that are not on everyone's path.
 pub(super) fn find(program: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
-    let more = ["/usr/sbin", "/sbin", "/usr/lib/postgresql/15/bin"].map(PathBuf::from);
+    // Debian keeps each version of PostgreSQL in a folder of its own; the newest is taken.
+    let mut postgres: Vec<(u32, PathBuf)> = std::fs::read_dir("/usr/lib/postgresql")
+        .into_iter()
+        .flatten()
+        .flatten()
+        .filter_map(|entry| Some((entry.file_name().to_str()?.parse().ok()?, entry.path().join("bin"))))
+        .collect();
+    postgres.sort();
+    let more = ["/usr/sbin", "/sbin"].map(PathBuf::from).into_iter().chain(postgres.pop().map(|(_, folder)| folder));
     std::env::split_paths(&path).chain(more).map(|folder| folder.join(program)).find(|file| file.is_file())
 }
 

@@ -169,17 +169,17 @@ impl Workshop {
 
     /// Packages of servers and tools with their versions.
     pub(super) fn versions(&self) -> Vec<String> {
-        let packages = TOOLS.iter().filter_map(|tool| tool.package);
-        let mut packages: Vec<&str> = packages.chain(["redis-server", "nginx", "postgresql-15"]).collect();
-        packages.retain(|package| *package != "postgresql");
+        // PostgreSQL's package is called after its version; the one without says nothing.
+        let packages = TOOLS.iter().filter_map(|tool| tool.package).filter(|package| *package != "postgresql");
+        let mut packages: Vec<&str> = packages.chain(["redis-server", "nginx", "postgresql-[0-9]*"]).collect();
         packages.sort_unstable();
         packages.dedup();
-        let version = |package: &&str| {
-            let arguments = ["-W", "-f", "${Version}", package];
-            let version = output_of("dpkg-query", &arguments, Path::new("/")).ok()?;
-            (!version.is_empty()).then(|| format!("{package} {version}"))
+        let versions = |package: &str| {
+            let arguments = ["-W", "-f", "${db:Status-Status} ${Package} ${Version}\n", package];
+            let said = output_of("dpkg-query", &arguments, Path::new("/")).unwrap_or_default();
+            said.lines().filter_map(|line| line.strip_prefix("installed ")).map(str::to_owned).collect::<Vec<_>>()
         };
-        packages.iter().filter_map(version).collect()
+        packages.into_iter().flat_map(versions).collect()
     }
 }
 
