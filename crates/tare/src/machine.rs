@@ -17,6 +17,7 @@ use tare_core::record::FormState;
 use tare_core::study::Study;
 use tare_core::units::CpuSet;
 use tare_core::workload::Workload;
+use tare_layers::LAYERS;
 
 /// Who runs where.
 pub(crate) struct Placement {
@@ -75,12 +76,16 @@ pub(crate) fn carrier() -> Result<Arc<Carrier>> {
     Ok(Arc::new(Carrier { bundles: Arc::new(store), prober: tare_telemetry::process_prober, program }))
 }
 
-/// Fetches images from registries by the container engine, which has the user's credentials and mirrors.
+/// Fetches images from registries by a layer's engine, which has the user's credentials and mirrors.
 struct ByEngine;
 
 impl PullImage for ByEngine {
     fn pull(&self, reference: &str, into: &Path) -> Result<(), Fault> {
-        tare_layers::container::pull(reference, into)
+        let Some(pull) = LAYERS.iter().find_map(|row| row.pull) else {
+            let fault = Fault::new(format!("there is nothing here that fetches {reference} from a registry"));
+            return Err(fault.remedy("save the image to a file, and name that"));
+        };
+        pull(reference, into)
     }
 }
 
