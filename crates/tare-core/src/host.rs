@@ -228,6 +228,9 @@ pub struct Carrier {
 /// How a layer is opened on a host of this machine; the contract is [`Host::open`]'s.
 pub type OpenLayer = fn(Box<dyn LocalOuter>, &LayerUse, &Surroundings) -> Result<Box<dyn Host>, OpenError>;
 
+/// How an image is fetched from a registry, by its reference, into a file as `docker save` writes it.
+pub type FetchImage = fn(&str, &Path) -> Result<(), Fault>;
+
 /// A row of the table of layers.
 pub struct LayerRow {
     /// The layer's name in study files.
@@ -256,7 +259,7 @@ pub struct LayerRow {
     /// Removes one of them; removing what is gone already succeeds.
     pub forget: fn(&Kept) -> Result<(), Fault>,
     /// Fetches an image from a registry and writes it to a file, where the layer has an engine that can.
-    pub pull: Option<fn(&str, &Path) -> Result<(), Fault>>,
+    pub pull: Option<FetchImage>,
     /// Whether it only stands in for a layer in tests, so that nobody needs to be told of it.
     pub for_tests: bool,
 }

@@ -145,6 +145,28 @@ fn the_flags_of_a_search_follow_from_each_other() {
 }
 
 #[test]
+fn what_would_be_removed_of_what_is_kept_is_listed_and_stays() {
+    if !rustix_is_root() {
+        println!("skipped: it needs root");
+        return;
+    }
+    let home = tempfile::tempdir().unwrap();
+    let packed = home.path().join("guest/0123.cpio");
+    std::fs::create_dir(home.path().join("guest")).unwrap();
+    std::fs::write(&packed, "x").unwrap();
+    let output = tare().env("TARE_HOME", home.path()).args(["clean", "--dry-run", "--all"]).output().unwrap();
+    if said(&output).contains("is under way") {
+        println!("skipped: a run is under way on this machine, and what is kept is its own");
+        return;
+    }
+    let wanted = format!("would remove initial file system {}", packed.display());
+    assert!(said(&output).contains(&wanted), "{}", said(&output));
+    let output = tare().env("TARE_HOME", home.path()).args(["clean", "--dry-run"]).output().unwrap();
+    assert!(!said(&output).contains(&wanted), "{}", said(&output));
+    assert!(packed.exists());
+}
+
+#[test]
 fn an_out_directory_that_cannot_be_written_is_found_before_anything_starts() {
     let output = tare().args(["run", "--out", "/proc/no/such"]).output().unwrap();
     // Without root the run is refused earlier, for that reason.
