@@ -122,6 +122,10 @@ impl Filter {
         } else if !self.standard && line.starts_with("test ") {
             counts.passed += u64::from(line.ends_with("... ok"));
             counts.failed += u64::from(line.ends_with("... FAILED"));
+            counts.skipped += u64::from(line.contains("... skipped: "));
+        } else if !self.standard && line.starts_with("skipped: ") {
+            // The whole program, or a part of a test that goes on without it.
+            counts.skipped += 1;
         } else if line == "successes:" {
             self.in_passed = true;
         } else if line == "failures:" {
@@ -149,11 +153,11 @@ mod tests {
     fn a_program_with_a_harness_of_its_own_is_counted_line_by_line() {
         let (mut filter, mut counts) = (Filter::default(), Counts::default());
         let output = "running 1 test\ntest a ... ok\ntest result: ok. 1 passed; 0 failed; 0 ignored\n\
-                      test own ... ok\n  it says something\ntest other ... FAILED\n";
-        for line in output.lines() {
-            filter.line(line, &mut counts);
-        }
-        assert_eq!(counts, Counts { passed: 2, failed: 1, skipped: 0 });
+                      test own ... ok\n  it says something\ntest other ... FAILED\n\
+                      test rooted ... skipped: it needs root\nskipped: the contract of 'vm': no KVM\n";
+        let shown = output.lines().filter_map(|line| filter.line(line, &mut counts)).count();
+        assert_eq!(counts, Counts { passed: 2, failed: 1, skipped: 2 });
+        assert_eq!(shown, output.lines().count(), "a skip is shown");
     }
 
     #[test]

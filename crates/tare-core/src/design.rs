@@ -7,6 +7,10 @@ use std::time::Duration;
 /// Blocks of a study that stops by itself, at most: at twice the precision a run takes four times as long.
 pub const BLOCKS_MAX_DEFAULT: u32 = 40;
 
+/// Blocks after which a study that stops by itself looks at its intervals first. The rule is in `tare-stats`; a test of
+/// the runner holds the two together.
+pub const FIRST_LOOK: u32 = 6;
+
 /// The margin of equivalence of a study that names none, as a share.
 const MARGIN_DEFAULT: f64 = 0.01;
 
@@ -108,7 +112,7 @@ impl Until {
             Some(share)
         });
         let at_most = fields.duration("at_most", problems);
-        let blocks = fields.integer("blocks", 3..=10_000, problems).map_or(BLOCKS_MAX_DEFAULT, |n| n as u32);
+        let blocks = fields.integer("blocks", 1..=10_000, problems).map_or(BLOCKS_MAX_DEFAULT, |n| n as u32);
         fields.finish(problems);
         Some(Until { half_width: half_width?, at_most, blocks })
     }

@@ -11,7 +11,7 @@ use crate::workload::Service;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -228,6 +228,9 @@ pub struct Carrier {
 /// How a layer is opened on a host of this machine; the contract is [`Host::open`]'s.
 pub type OpenLayer = fn(Box<dyn LocalOuter>, &LayerUse, &Surroundings) -> Result<Box<dyn Host>, OpenError>;
 
+/// How an image is fetched from a registry, by its reference, into a file as `docker save` writes it.
+pub type FetchImage = fn(&str, &Path) -> Result<(), Fault>;
+
 /// A row of the table of layers.
 pub struct LayerRow {
     /// The layer's name in study files.
@@ -238,6 +241,11 @@ pub struct LayerRow {
     pub options: fn(&Node, &mut Problems) -> Option<serde_json::Value>,
     /// Whether this machine can have the layer, and what it would be: asked before a study starts, may take seconds.
     pub probe: fn(&serde_json::Value, &Carrier) -> Availability,
+    /// Where services in this layer listen.
+    pub listens: fn(&serde_json::Value) -> Listens,
+    /// How much of this machine's memory a deployment takes when this layer is its outermost one, bytes: given what its
+    /// services are allowed, and what the layers further inside need for themselves.
+    pub memory_bytes: fn(&serde_json::Value, u64, u64) -> u64,
     /// What must be in a guest for this layer to be opened there; bundles come with it as disks, in this order.
     pub in_guest: fn(&serde_json::Value) -> GuestNeeds,
     /// Opens the layer on a host of this machine.
@@ -246,6 +254,36 @@ pub struct LayerRow {
     pub leftovers: fn() -> Result<Vec<Leftover>, Fault>,
     /// Removes one of them; removing what is gone already succeeds.
     pub remove: fn(&Leftover) -> Result<(), Fault>,
+    /// What this layer keeps on this machine between runs, to save time.
+    pub kept: fn() -> Result<Vec<Kept>, Fault>,
+    /// Removes one of them; removing what is gone already succeeds.
+    pub forget: fn(&Kept) -> Result<(), Fault>,
+    /// Fetches an image from a registry and writes it to a file, where the layer has an engine that can.
+    pub pull: Option<FetchImage>,
+    /// Whether it only stands in for a layer in tests, so that nobody needs to be told of it.
+    pub for_tests: bool,
+}
+
+/// Where services in a layer listen, as seen from the machine that the layer stands on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Listens {
+    /// At addresses of the layer's own: it gets in nobody's way.
+    Apart,
+    /// At [`Surroundings::address`], which forms that stand side by side have each for itself.
+    AtItsAddress,
+    /// At every address of the machine: nothing else can listen at the same ports there.
+    Everywhere,
+}
+
+/// Something that a layer keeps between runs.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Kept {
+    /// What it is: "image", "initial file system" ...
+    pub kind: String,
+    /// What its kind calls it.
+    pub name: String,
+    /// The digest of the bundle that it was made of, where it was made of one.
+    pub bundle: Option<String>,
 }
 
 /// Something of a run that stands on this machine.

@@ -3,6 +3,7 @@
 use crate::design::Arrangement;
 use crate::study::Study;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 
 /// One trial to be.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -36,7 +37,8 @@ pub fn control_arm(baseline: &str) -> String {
 /// Forms named in `emulated` take part in the first [`Study::emulated_blocks`] blocks only.
 ///
 /// In a duet every pair of a form and the baseline is a block of its own, and so is that of the baseline and its
-/// control; of these, [`Study::repeat`] rounds are made.
+/// control; of these, [`Study::repeat`] rounds are made. Where the baseline itself is emulated, nothing is left to pair
+/// with after the rounds that it takes part in, and no more are made.
 pub fn plan(study: &Study, emulated: &[String], seed: u64) -> Vec<PlannedTrial> {
     let mut trials: Vec<PlannedTrial> = Vec::new();
     for round in 0..study.repeat {
@@ -47,9 +49,12 @@ pub fn plan(study: &Study, emulated: &[String], seed: u64) -> Vec<PlannedTrial> 
             .filter(|form| round < study.emulated_blocks || !emulated.contains(&form.name))
             .map(|form| (form.name.as_str(), false))
             .collect();
-        arms.push((&study.baseline, true));
+        let with_baseline = arms.contains(&(&study.baseline, false));
+        if with_baseline {
+            arms.push((&study.baseline, true));
+        }
         if study.design.arrangement == Arrangement::Duet {
-            arms.retain(|(form, control)| *control || *form != study.baseline);
+            arms.retain(|(form, control)| with_baseline && (*control || *form != study.baseline));
             draws.shuffle(&mut arms);
             for arm in arms {
                 let mut pair = [(study.baseline.as_str(), false), arm];
@@ -75,6 +80,22 @@ fn push_block(trials: &mut Vec<PlannedTrial>, block: u32, arms: &[(&str, bool)])
 /// How many blocks a plan has.
 pub fn blocks(plan: &[PlannedTrial]) -> u32 {
     plan.iter().map(|trial| trial.block + 1).max().unwrap_or(0)
+}
+
+/// How many rounds are complete when `block` is: in each of them every arm that takes part was measured once. 0 in the
+/// midst of one, as it is between the pairs of a duet.
+pub fn rounds_after(plan: &[PlannedTrial], study: &Study, block: u32) -> u32 {
+    // In a duet the baseline is in every block of a round, its control in one of them.
+    let counts = |trial: &&PlannedTrial| trial.control || trial.form != study.baseline;
+    let mut arms: BTreeMap<String, (u32, u32)> = BTreeMap::new();
+    for trial in plan.iter().filter(counts) {
+        let (so_far, in_all) = arms.entry(trial.arm()).or_default();
+        *so_far += u32::from(trial.block <= block);
+        *in_all += 1;
+    }
+    let rounds = arms.values().map(|(so_far, _)| *so_far).max().unwrap_or(0);
+    // An arm may take part in the first rounds only, as an emulated one does.
+    if arms.values().all(|(so_far, in_all)| *so_far == rounds.min(*in_all)) { rounds } else { 0 }
 }
 
 /// The trials that run block `of` again, as block `block` with numbers from `index` on: the same arms in an order of
@@ -229,5 +250,39 @@ mod tests {
     fn an_emulated_form_takes_part_in_the_first_block_only() {
         let trials = plan(&study(3, 4), &["f2".to_owned()], 7);
         assert_eq!(trials.iter().filter(|trial| trial.form == "f2").map(|trial| trial.block).collect::<Vec<_>>(), [0]);
+    }
+
+    #[test]
+    fn an_emulated_baseline_takes_its_control_and_its_pairs_along() {
+        let emulated = ["f0".to_owned()];
+        let arms = |trials: &[PlannedTrial], block: u32| -> Vec<String> {
+            let mut arms: Vec<String> = trials.iter().filter(|t| t.block == block).map(|t| t.arm()).collect();
+            arms.sort();
+            arms
+        };
+        let mut study = study(3, 3);
+        let trials = plan(&study, &emulated, 7);
+        assert_eq!(arms(&trials, 0), ["f0", "f0 (A/A)", "f1", "f2"]);
+        assert_eq!(
+            (arms(&trials, 1), arms(&trials, 2)),
+            (vec!["f1".into(), "f2".into()], vec!["f1".into(), "f2".into()])
+        );
+        study.design.arrangement = Arrangement::Duet;
+        let trials = plan(&study, &emulated, 7);
+        assert_eq!((trials.len(), blocks(&trials)), (6, 3), "one round of three pairs");
+    }
+
+    #[test]
+    fn rounds_are_counted_when_they_are_whole() {
+        let mut study = study(3, 8);
+        let emulated = ["f2".to_owned()];
+        let rounds = |study: &Study| -> Vec<u32> {
+            let trials = plan(study, &emulated, 7);
+            (0..blocks(&trials)).map(|block| rounds_after(&trials, study, block)).collect()
+        };
+        assert_eq!(rounds(&study), [1, 2, 3, 4, 5, 6, 7, 8]);
+        // The first round has three pairs, the others two: 17 blocks, of which 17 / 8 would say nothing.
+        study.design.arrangement = Arrangement::Duet;
+        assert_eq!(rounds(&study), [0, 0, 1, 0, 2, 0, 3, 0, 4, 0, 5, 0, 6, 0, 7, 0, 8]);
     }
 }

@@ -1,8 +1,13 @@
 //! A study: the question. Factors and their levels, repetitions, load, and the forms it names.
 
+mod combination;
+
+pub use combination::Conflict;
+
 use crate::config::{Fields, Node, Place, Problems, parse};
-use crate::design::{Arrangement, Design, Until, read_arrangement, read_margin};
+use crate::design::{Design, Until, read_arrangement, read_margin};
 use crate::form::{Form, LayerUse};
+use crate::host::Listens;
 use crate::load::LoadProfile;
 use crate::peak::PeakPlan;
 use crate::qos::Qos;
@@ -27,6 +32,15 @@ pub trait Catalog {
     /// The names of a protocol's operations with these options; none when they are not known.
     fn protocol_operations(&self, _protocol: &str, _options: &serde_json::Value) -> Vec<String> {
         Vec::new()
+    }
+    /// Where services in this layer listen, when it stands on this machine beside other forms.
+    fn layer_listens(&self, _layer: &LayerUse) -> Listens {
+        Listens::Apart
+    }
+    /// Whether the protocol tells of every second what it brought, and counts operations itself; one that runs a tool
+    /// of others knows only the tool's result at the end.
+    fn protocol_tells_seconds(&self, _protocol: &str) -> bool {
+        true
     }
 }
 
@@ -56,7 +70,8 @@ pub struct Study {
     /// How the trials are arranged, and when there are enough of them.
     #[serde(default)]
     pub design: Design,
-    /// No block is begun that would end later than this after the start.
+    /// No block is begun that would end later than this after the start; the time between an interruption and the
+    /// resumption is left out.
     pub at_most: Option<Duration>,
     /// Where the load comes from.
     pub from: LoadOrigin,
@@ -98,16 +113,38 @@ impl Study {
         let root = parse(text, problems)?;
         let mut fields = Fields::of(&root, "the study", problems)?;
         let name = fields.require_text("study", problems);
-        let question = fields.text("question", problems).unwrap_or_default();
         let workload_node = fields.require("workload", problems);
         let workload_name = workload_node.and_then(|node| node.text(problems));
-        let mut workload = match (&workload_name, workload_node) {
+        let workload = match (&workload_name, workload_node) {
             (Some(name), Some(node)) => find_workload(name, node.place, problems),
             _ => None,
         };
-        let (repeat, at_most, half_width) = read_length(&mut fields, problems);
+        let read = Self::read_fields(&mut fields, name, workload_name, workload, catalog, problems);
+        if let Some((study, workload)) = &read {
+            for conflict in study.conflicts(&workload.protocol.protocol, catalog) {
+                let place = fields.get(conflict.field).map_or(root.place, |node| node.place);
+                problems.add(place, conflict.message, conflict.hint);
+            }
+        }
+        fields.finish(problems);
+        let (study, mut workload) = read.filter(|_| problems.len() == before)?;
+        study.apply_to(&mut workload);
+        Some((study, workload))
+    }
+
+    /// Everything but the names. `None` when something is missing; what is merely wrong is in the problems.
+    fn read_fields(
+        fields: &mut Fields,
+        name: Option<String>,
+        workload_name: Option<String>,
+        mut workload: Option<Workload>,
+        catalog: &dyn Catalog,
+        problems: &mut Problems,
+    ) -> Option<(Study, Workload)> {
+        let question = fields.text("question", problems).unwrap_or_default();
+        let (repeat, at_most, half_width) = read_length(fields, problems);
         let arrangement = fields.get("design").and_then(|node| read_arrangement(node, problems)).unwrap_or_default();
-        let margin = read_margin(&mut fields, problems);
+        let margin = read_margin(fields, problems);
         let origin = fields.choice("from", &["outside", "host"], problems);
         let operations = workload.as_ref().map(|workload| operations(workload, catalog)).unwrap_or_default();
         let qos = fields.get("qos").map(|node| Qos::read(node, &operations, problems));
@@ -115,27 +152,17 @@ impl Study {
         let load = fields.require("load", problems);
         let load = load.and_then(|node| read_load(node, &operations, qos.as_ref(), problems));
         let (load, peak) = load.map_or((None, None), |(load, peak)| (Some(load), peak));
-        let times = read_times(&mut fields, load.as_ref(), peak.as_ref(), problems);
-        let beside = fields.get("design").filter(|_| arrangement != Arrangement::Blocks);
-        if let Some(node) = beside {
-            let asked = [peak.is_some(), origin == Some("host"), times.steady_within.is_some()];
-            check_beside(node.place, asked, problems);
-        }
+        let times = read_times(fields, load.as_ref(), peak.as_ref(), problems);
         let emulated_blocks = fields.integer("emulated_blocks", 0..=10_000, problems).unwrap_or(1) as u32;
         let forms = fields.require("forms", problems).map(|node| read_forms(node, catalog, problems));
         let forms = forms.unwrap_or_default();
-        let baseline = read_baseline(&mut fields, &forms, problems);
+        let baseline = read_baseline(fields, &forms, problems);
         let seed = fields.integer("seed", 0..=u64::MAX, problems);
         let resources = fields.get("resources");
-        let options_node = fields.get("options");
-        fields.finish(problems);
         if let Some(workload) = &mut workload {
             override_resources(resources, workload, problems);
         }
-        let options = read_options(options_node, workload.as_ref(), problems);
-        if problems.len() > before {
-            return None;
-        }
+        let options = read_options(fields.get("options"), workload.as_ref(), problems);
         let study = Study {
             name: name?,
             question,
@@ -156,9 +183,7 @@ impl Study {
             options,
             seed,
         };
-        let mut workload = workload?;
-        study.apply_to(&mut workload);
-        Some((study, workload))
+        Some((study, workload?))
     }
 
     /// Resolves the options of the workload's services into their commands by the levels that this study chose.
@@ -170,21 +195,6 @@ impl Study {
                 service.command.extend(arguments);
             }
         }
-    }
-}
-
-/// What forms that stand side by side cannot have: a search for the peak, load from the host, settling until steady.
-fn check_beside(place: Place, asked: [bool; 3], problems: &mut Problems) {
-    let rules = [
-        ("a peak is searched in blocks, each form by itself", "leave 'design' away"),
-        (
-            "forms that stand side by side have addresses of their own, which the loopback has not",
-            "leave 'from: host' away",
-        ),
-        ("only a form that has the machine to itself can settle until it is steady", "give 'settle' a time"),
-    ];
-    for ((message, hint), _) in rules.into_iter().zip(asked).filter(|(_, asked)| *asked) {
-        problems.add(place, message, hint);
     }
 }
 
@@ -374,102 +384,4 @@ fn read_options(node: Option<&Node>, workload: Option<&Workload>, problems: &mut
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use std::path::Path;
-
-    struct Two;
-
-    impl Catalog for Two {
-        fn layers(&self) -> Vec<&'static str> {
-            vec!["box", "cage"]
-        }
-        fn layer_options(&self, layer: &str, node: &Node, problems: &mut Problems) -> Option<serde_json::Value> {
-            let mut fields = Fields::of(node, format!("layer '{layer}'"), problems)?;
-            let lid = fields.boolean("lid", problems).unwrap_or(true);
-            fields.finish(problems);
-            Some(serde_json::json!({ "lid": lid }))
-        }
-        fn protocols(&self) -> Vec<&'static str> {
-            vec!["null"]
-        }
-        fn protocol_options(&self, _: &str, _: &Node, _: &mut Problems) -> Option<serde_json::Value> {
-            Some(serde_json::Value::Null)
-        }
-    }
-
-    const WORKLOAD: &str = "\
-workload: toy
-services:
-  toy:
-    bundle: {packages: [toy]}
-    command: [/usr/bin/toy]
-    ports: {main: 7000}
-    options:
-      care: {default: low, levels: {low: [], high: [--careful]}}
-load:
-  protocol: {null: {}}
-";
-
-    fn read(text: &str) -> Result<(Study, Workload), Vec<String>> {
-        let mut problems = Problems::new("s.yaml", text);
-        let mut find = |name: &str, place: Place, problems: &mut Problems| {
-            if name != "toy" {
-                Node::unknown(name, place, "workload", &["toy"], problems);
-                return None;
-            }
-            let mut inner = Problems::new("w.yaml", WORKLOAD);
-            let workload = Workload::read(WORKLOAD, Path::new("toy"), &Two, &mut inner);
-            assert!(inner.is_empty(), "{:#?}", inner.into_vec());
-            workload
-        };
-        let read = Study::read(text, &Two, &mut problems, &mut find);
-        read.ok_or_else(|| problems.into_vec().iter().map(ToString::to_string).collect())
-    }
-
-    #[test]
-    fn a_study_is_read_with_its_defaults_and_options_applied() {
-        let text = "study: s\nworkload: toy\nload: {closed: {}}\noptions: {care: high}\n\
-                    forms: {plain: [], boxed: [box, cage: {lid: false}]}\n";
-        let (study, workload) = read(text).unwrap();
-        assert_eq!(study.baseline, "plain");
-        assert_eq!(study.load, LoadProfile::Closed { connections: 50, pipeline: 1 });
-        assert_eq!(study.design.margin(), 0.01);
-        assert_eq!(study.forms[1].layers.len(), 2);
-        assert_eq!(study.forms[1].layers[1].options, serde_json::json!({ "lid": false }));
-        assert_eq!(workload.services[0].command, ["/usr/bin/toy", "--careful"]);
-    }
-
-    #[test]
-    fn a_study_may_end_by_itself_and_settle_until_steady() {
-        let text = "study: s\nworkload: toy\nload: {closed: {}}\nforms: {plain: []}\n\
-                    until: {half_width: 2%, at_most: 20m}\ntime: {settle: {until: steady, at_most: 30s}}\n";
-        let (study, _) = read(text).unwrap();
-        let seconds = Duration::from_secs;
-        assert_eq!(study.design.half_width, Some(0.02));
-        assert_eq!((study.repeat, study.at_most), (40, Some(seconds(1200))));
-        assert_eq!((study.settle, study.design.steady_within), (seconds(3), Some(seconds(30))));
-        let text = text.replace("until: {half_width: 2%", "repeat: 5\nat_most: 3m\nuntil: {half_width: 200%");
-        let found = read(&text).unwrap_err().join("\n");
-        assert!(found.contains("no interval is that"), "{found}");
-        let text = text.replace("200%", "2%").replace("at_most: 30s", "at_most: 1s") + "design: duet\nfrom: host\n";
-        let found = read(&text).unwrap_err().join("\n");
-        for wanted in
-            ["either 'repeat' or 'until'", "write it once", "ends before it begins", "side by side", "to itself"]
-        {
-            assert!(found.contains(wanted), "{wanted} is missing in:\n{found}");
-        }
-    }
-
-    #[test]
-    fn every_mistake_of_a_study_is_found_in_one_reading() {
-        let text = "study: s\nworkload: tou\nload: {opne: {}}\nrepeat: 0\nbaseline: nativ\n\
-                    forms: {native: [], boxed: [bok: {}], caged: [cage: {lit: true}]}\nextra: 1\n";
-        let found = read(text).unwrap_err().join("\n");
-        let wanted =
-            ["'toy'", "did you mean 'open'", "0 is out of range", "'native'", "'box'", "'lid'", "no field 'extra'"];
-        for wanted in wanted {
-            assert!(found.contains(wanted), "{wanted} is missing in:\n{found}");
-        }
-    }
-}
+mod tests;

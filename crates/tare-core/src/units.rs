@@ -186,6 +186,24 @@ pub fn show_bytes(bytes: u64) -> String {
     format!("{text} {}", UNITS[unit])
 }
 
+/// `81,234`: a number for a reader, rounded to a whole one, thousands grouped.
+pub fn grouped(number: f64) -> String {
+    let text = format!("{number:.0}");
+    let (sign, digits) = text.split_at(text.find(|c: char| c != '-').unwrap_or(0));
+    // What is no number at all has no thousands.
+    if !digits.bytes().all(|byte| byte.is_ascii_digit()) {
+        return text;
+    }
+    let mut shown = sign.to_owned();
+    for (at, digit) in digits.chars().enumerate() {
+        if at > 0 && (digits.len() - at).is_multiple_of(3) {
+            shown.push(',');
+        }
+        shown.push(digit);
+    }
+    shown
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -212,6 +230,8 @@ mod tests {
         assert_eq!(show_bytes(1536), "1.5 KiB");
         assert_eq!(show_duration(Duration::from_secs(80)), "1m 20s");
         assert_eq!(show_duration(Duration::from_millis(3500)), "3.5 s");
+        let numbers = [0.0, 999.0, 81234.4, 1_000_000.0, -123_456.0, f64::INFINITY];
+        assert_eq!(numbers.map(grouped), ["0", "999", "81,234", "1,000,000", "-123,456", "inf"]);
     }
 
     proptest! {

@@ -11,3 +11,10 @@ pub(crate) fn docker_host() -> Option<String> {
 pub(crate) fn path() -> Vec<PathBuf> {
     std::env::split_paths(&std::env::var_os("PATH").unwrap_or_default()).collect()
 }
+
+/// Where things are kept between runs: `$TARE_HOME`, else `/var/lib/tare`.
+pub(crate) fn home() -> PathBuf {
+    let home = std::env::var_os("TARE_HOME").map_or_else(|| PathBuf::from("/var/lib/tare"), PathBuf::from);
+    // Mounts and engines take no path that is relative to here.
+    std::path::absolute(&home).unwrap_or(home)
+}

@@ -1,9 +1,8 @@
 //! What runs have made on this machine, told by name alone, so that a run that was killed can be cleaned up after by
 //! another process. Nothing that does not carry Tare's names is ever listed or touched.
 
-use crate::LAYERS;
 use crate::local::{cgroup, processes};
-use crate::network;
+use crate::{LAYERS, environment, network};
 use rustix::mount::UnmountFlags;
 use rustix::process::{Pid, Signal};
 use std::fs;
@@ -15,13 +14,14 @@ use tare_core::host::Leftover;
 
 /// Where runs keep what need not survive a restart of the machine.
 pub const RUN_ROOT: &str = "/run/tare";
-/// Where runs keep what must be on a disk: volumes of services and the like.
-pub const SCRATCH_ROOT: &str = "/var/lib/tare/scratch";
 /// The variable by which a process started for a run tells so; services do not have it, they are in the run's cgroup.
 pub const RUN_VARIABLE: &str = "TARE_RUN";
 
 /// How long a process that was killed may take to vanish.
 const VANISH_WITHIN: Duration = Duration::from_secs(10);
+
+/// The file in a run's directory that says where its directory on a disk is.
+const SCRATCH_NOTE: &str = "scratch";
 
 const PROCESS: &str = "process";
 const MOUNT: &str = "mount";
@@ -33,6 +33,26 @@ const DIRECTORY: &str = "directory";
 /// The kinds that are removed here; all others belong to layers.
 const KINDS: [&str; 7] = [PROCESS, MOUNT, LINK, NAMESPACE, RULES, CGROUP, DIRECTORY];
 
+/// Where runs keep what must be on a disk: volumes of services and the like.
+fn scratch_root() -> PathBuf {
+    environment::home().join("scratch")
+}
+
+/// The same for every run that stands on this machine: it may have been started with another `TARE_HOME`, and then says
+/// so in its directory.
+fn scratch_roots() -> Vec<PathBuf> {
+    let noted = runs_below(Path::new(RUN_ROOT)).into_iter().filter_map(|run| {
+        let noted = fs::read_to_string(run_directory(&run).join(SCRATCH_NOTE)).ok()?;
+        // Only what is called as a run calls it is ever removed.
+        let scratch = Path::new(noted.trim_end_matches('\n'));
+        (scratch.ends_with(Path::new("scratch").join(&run))).then(|| scratch.parent().map(Path::to_owned))?
+    });
+    let mut roots: Vec<PathBuf> = noted.chain([scratch_root()]).collect();
+    roots.sort();
+    roots.dedup();
+    roots
+}
+
 /// The directory of a run for what need not survive a restart.
 pub fn run_directory(run: &str) -> PathBuf {
     Path::new(RUN_ROOT).join(run)
@@ -40,7 +60,7 @@ pub fn run_directory(run: &str) -> PathBuf {
 
 /// The directory of a run on a disk.
 pub fn scratch_directory(run: &str) -> PathBuf {
-    Path::new(SCRATCH_ROOT).join(run)
+    scratch_root().join(run)
 }
 
 /// The name of what a run makes one of on this machine: `tare-<run>`.
@@ -100,6 +120,8 @@ impl RunMark {
 
     fn fill(&self) -> Result<(), Fault> {
         let scratch = scratch_directory(&self.run);
+        let note = run_directory(&self.run).join(SCRATCH_NOTE);
+        fs::write(&note, format!("{}\n", scratch.display())).doing(format!("write {}", note.display()))?;
         fs::create_dir_all(&scratch).doing(format!("make {}", scratch.display()))?;
         let pid = std::process::id();
         let started = processes::start_time(pid).ok_or_else(|| Fault::new("this process is not visible in /proc"))?;
@@ -149,11 +171,11 @@ pub fn live_runs() -> Vec<String> {
         let (Some(Ok(pid)), Some(Ok(started))) = (numbers.next(), numbers.next()) else { return false };
         u32::try_from(pid).ok().and_then(processes::start_time) == Some(started)
     };
-    runs_below(RUN_ROOT).into_iter().filter(owned).collect()
+    runs_below(Path::new(RUN_ROOT)).into_iter().filter(owned).collect()
 }
 
 /// The runs that have a directory below `root`.
-fn runs_below(root: &str) -> Vec<String> {
+fn runs_below(root: &Path) -> Vec<String> {
     let Ok(entries) = fs::read_dir(root) else { return Vec::new() };
     let names = entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
     names.filter(|name| is_run(name)).collect()
@@ -186,7 +208,7 @@ fn own_leftovers() -> Result<Vec<Leftover>, Fault> {
     for (run, path) in mounts()? {
         add(&run, MOUNT, path);
     }
-    let runs = runs_below(RUN_ROOT);
+    let runs = runs_below(Path::new(RUN_ROOT));
     for (run, name) in network::marked_links(&runs)? {
         add(&run, LINK, name);
     }
@@ -199,9 +221,9 @@ fn own_leftovers() -> Result<Vec<Leftover>, Fault> {
     for (run, path) in cgroup::marked()? {
         add(&run, CGROUP, path.display().to_string());
     }
-    for root in [SCRATCH_ROOT, RUN_ROOT] {
-        for run in runs_below(root) {
-            add(&run, DIRECTORY, Path::new(root).join(&run).display().to_string());
+    for root in scratch_roots().into_iter().chain([PathBuf::from(RUN_ROOT)]) {
+        for run in runs_below(&root) {
+            add(&run, DIRECTORY, root.join(&run).display().to_string());
         }
     }
     Ok(found)
@@ -235,14 +257,16 @@ fn run_in_environment(pid: u32) -> Option<String> {
 /// Run and path of every mount below a run's directories, the last mounted first.
 fn mounts() -> Result<Vec<(String, String)>, Fault> {
     let text = fs::read_to_string("/proc/self/mountinfo").doing("list the mounts of this machine")?;
-    let mut found: Vec<(String, String)> = text.lines().filter_map(marked_mount).collect();
+    let mut roots = scratch_roots();
+    roots.push(PathBuf::from(RUN_ROOT));
+    let mut found: Vec<(String, String)> = text.lines().filter_map(|line| marked_mount(line, &roots)).collect();
     found.reverse();
     Ok(found)
 }
 
-fn marked_mount(line: &str) -> Option<(String, String)> {
+fn marked_mount(line: &str, roots: &[PathBuf]) -> Option<(String, String)> {
     let path = line.split(' ').nth(4)?.replace("\\040", " ");
-    let below = [RUN_ROOT, SCRATCH_ROOT].iter().find_map(|root| Path::new(&path).strip_prefix(root).ok())?;
+    let below = roots.iter().find_map(|root| Path::new(&path).strip_prefix(root).ok())?;
     let run = below.components().next()?.as_os_str().to_str().filter(|run| is_run(run))?.to_owned();
     Some((run, path))
 }
@@ -326,10 +350,13 @@ mod tests {
 
     #[test]
     fn only_mounts_below_a_run_are_recognised() {
+        let roots = [PathBuf::from(RUN_ROOT), PathBuf::from("/data/scratch")];
         let line = "30 1 0:5 / /run/tare/a1b2c3/my\\040root rw - tmpfs tmpfs rw";
-        assert_eq!(marked_mount(line), Some(("a1b2c3".into(), "/run/tare/a1b2c3/my root".into())));
+        assert_eq!(marked_mount(line, &roots), Some(("a1b2c3".into(), "/run/tare/a1b2c3/my root".into())));
+        let elsewhere = marked_mount("30 1 0:5 / /data/scratch/a1b2c3/v rw - ext4 ext4 rw", &roots);
+        assert_eq!(elsewhere, Some(("a1b2c3".into(), "/data/scratch/a1b2c3/v".into())));
         for path in ["/run/tare", "/run/tare/notarun", "/run/tarea1b2c3", "/", "/run/a1b2c3"] {
-            assert_eq!(marked_mount(&format!("30 1 0:5 / {path} rw - tmpfs tmpfs rw")), None, "{path}");
+            assert_eq!(marked_mount(&format!("30 1 0:5 / {path} rw - tmpfs tmpfs rw"), &roots), None, "{path}");
         }
     }
 

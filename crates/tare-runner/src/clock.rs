@@ -37,3 +37,9 @@ impl Clock for SystemClock {
         std::thread::sleep(time);
     }
 }
+
+/// The time between two moments as [`Clock::timestamp`] writes them; none when one cannot be read, or time went back.
+pub(crate) fn between(earlier: &str, later: &str) -> Option<Duration> {
+    let (earlier, later): (jiff::Timestamp, jiff::Timestamp) = (earlier.parse().ok()?, later.parse().ok()?);
+    Duration::try_from(later.duration_since(earlier)).ok()
+}

@@ -7,7 +7,8 @@ use tare_core::peak::PeakWindow;
 use tare_core::plan::PlannedTrial;
 use tare_core::trial::{Outcome, Stage};
 
-/// Something that happened.
+/// Something that happened. The record keeps beginnings and ends of the run and of its trials (`events.jsonl`); the
+/// others are for whoever watches.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Event {
@@ -67,7 +68,7 @@ pub enum Event {
     },
     /// The run is over.
     RunEnded {
-        /// `complete`, `interrupted` or `budget spent`.
+        /// As `end.json` has it: `complete`, `precise enough`, `interrupted` or `budget spent`.
         how: String,
     },
 }

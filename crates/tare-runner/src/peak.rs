@@ -28,7 +28,7 @@ pub(crate) struct Guiding {
 }
 
 impl Guiding {
-    /// Begins a search. `known` is what the same form's last search found.
+    /// Begins a search. `known` is what the same arm's last search found.
     pub(crate) fn begin(plan: &PeakPlan, qos: &Qos, known: Option<f64>) -> Guiding {
         let asked = Asked::of(qos, &plan.operations);
         let mut plan = plan.clone();

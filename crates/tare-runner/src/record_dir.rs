@@ -5,10 +5,12 @@ use serde::de::DeserializeOwned;
 use std::fs::{self, File, OpenOptions};
 use std::io::{BufRead, BufReader, BufWriter, Write};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 use tare_core::fault::{Doing, Fault};
 use tare_core::record::{End, Header, Record, SCHEMA, TrialData, TrialRecord};
 
 use crate::Event;
+use crate::clock::between;
 
 /// A record being written.
 #[derive(Debug)]
@@ -90,6 +92,23 @@ impl RecordDir {
     /// When the disk is full or gone.
     pub fn write_end(&self, end: &End) -> Result<(), Fault> {
         write_json(&self.path.join("end.json"), end)
+    }
+
+    /// How long processes were at this record so far: for each, from its start to the last event that it wrote down.
+    /// What cannot be read of the log, such as a last line that was torn, counts for nothing.
+    pub(crate) fn spent(&self) -> Duration {
+        let text = fs::read(self.path.join("events.jsonl")).unwrap_or_default();
+        let (mut spent, mut began, mut now) = (Duration::ZERO, None, Duration::ZERO);
+        for line in String::from_utf8_lossy(&text).lines() {
+            let Ok(line) = serde_json::from_str::<serde_json::Value>(line) else { continue };
+            let Some(at) = line["at"].as_str() else { continue };
+            if line["event"].get("run-started").is_some() {
+                (spent, began, now) = (spent + now, Some(at.to_owned()), Duration::ZERO);
+            }
+            let since = began.as_deref().and_then(|began| between(began, at));
+            now = now.max(since.unwrap_or_default());
+        }
+        spent + now
     }
 
     /// Forgets how the run ended, because it goes on.

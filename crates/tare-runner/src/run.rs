@@ -10,7 +10,7 @@ use std::time::Duration;
 use tare_core::design::Arrangement;
 use tare_core::fault::Fault;
 use tare_core::host::MappedFile;
-use tare_core::plan::{PlannedTrial, blocks, plan_again};
+use tare_core::plan::{PlannedTrial, blocks, plan_again, rounds_after};
 use tare_core::record::{End, Header, PRECISE_ENOUGH, TrialData, TrialRecord};
 use tare_core::study::Study;
 use tare_core::trial::Outcome;
@@ -63,6 +63,8 @@ struct Doing<'a> {
     stop: &'a Stop,
     subscriber: Subscriber<'a>,
     began: Duration,
+    /// How long earlier processes were at this run.
+    before: Duration,
 }
 
 /// What a trial takes beyond settling and measuring, until one of its form was timed: deployment and the rest.
@@ -96,18 +98,23 @@ impl Run<'_> {
         subscriber: Subscriber,
     ) -> Result<Ending, Fault> {
         self.record.reopen()?;
+        let before = self.record.spent();
         let mut state = Progress::from(&self.done);
         let trials = self.header.plan.len() as u32;
         self.tell(clock, subscriber, &Event::RunStarted { trials, done: self.done.len() as u32 })?;
-        let mut doing = Doing { apparatus, clock, stop, subscriber, began: clock.now() };
-        let mut ending = self.planned_blocks(&mut state, &mut doing)?;
-        if ending.is_none_or(|ending| ending == Ending::PreciseEnough) {
-            ending = self.blocks_again(&mut state, &mut doing)?.or(ending);
+        let mut doing = Doing { apparatus, clock, stop, subscriber, began: clock.now(), before };
+        let planned = self.planned_blocks(&mut state, &mut doing)?.unwrap_or(Ending::Complete);
+        let mut ending = planned;
+        if matches!(planned, Ending::Complete | Ending::PreciseEnough) {
+            let again = self.blocks_again(&mut state, &mut doing)?;
+            // What is run again only mends: that there is no time for it takes nothing from what is there.
+            ending = again.filter(|again| *again != Ending::BudgetSpent).unwrap_or(planned);
         }
-        let how = ending.unwrap_or(Ending::Complete).word().to_owned();
+        // Nor does an interruption then make the intervals wider; a record that said so would be measured on.
+        let how = if planned == Ending::PreciseEnough { planned } else { ending }.word().to_owned();
         self.record.write_end(&End { ended: clock.timestamp(), how: how.clone() })?;
         self.tell(clock, doing.subscriber, &Event::RunEnded { how })?;
-        Ok(ending.unwrap_or(Ending::Complete))
+        Ok(ending)
     }
 
     /// The blocks of the plan, in their order. Why the run must not go on, if it must not.
@@ -115,30 +122,34 @@ impl Run<'_> {
         let plan = self.header.plan.clone();
         for block in 0..blocks(&plan) {
             let trials: Vec<PlannedTrial> = plan.iter().filter(|trial| trial.block == block).cloned().collect();
-            if trials.iter().all(|trial| self.record.has_trial(trial.index)) {
+            if trials.iter().any(|trial| !self.record.has_trial(trial.index)) {
+                let later = plan.iter().filter(|trial| trial.block > block);
+                let later: Duration = later.map(|trial| self.expected(state, trial)).sum();
+                let ending = self.block(&trials, later, state, doing)?;
+                if ending.is_some() {
+                    return Ok(ending);
+                }
+            } else if plan.iter().any(|trial| trial.block > block && self.record.has_trial(trial.index)) {
+                // The process that went on to the next block has looked here.
                 continue;
             }
-            let later: Duration =
-                plan.iter().filter(|trial| trial.block > block).map(|trial| self.expected(state, trial)).sum();
-            let ending = self.block(&trials, later, state, doing)?;
-            if ending.is_some() {
-                return Ok(ending);
-            }
-            if self.header.study.design.half_width.is_some() && is_look(self.rounds(block)) {
-                let record = read_record(self.record.path())?;
-                if precise_enough(&record) {
-                    return Ok(Some(Ending::PreciseEnough));
-                }
+            if self.is_precise_after(block)? {
+                return Ok(Some(Ending::PreciseEnough));
             }
         }
         Ok(None)
     }
 
-    /// How many times every form was measured when `block` is done. In a duet a round is several blocks; 0 in the midst
-    /// of one.
-    fn rounds(&self, block: u32) -> u32 {
-        let in_round = blocks(&self.header.plan) / self.header.study.repeat.max(1);
-        if (block + 1).is_multiple_of(in_round.max(1)) { (block + 1) / in_round.max(1) } else { 0 }
+    /// Whether the study may end after `block`, being as precise as it asked for. The answer does not change when a run
+    /// that was interrupted asks again: blocks that were run again meanwhile do not count to it.
+    fn is_precise_after(&self, block: u32) -> Result<bool, Fault> {
+        let Header { study, plan, .. } = self.header;
+        if study.design.half_width.is_none() || !is_look(rounds_after(plan, study, block)) {
+            return Ok(false);
+        }
+        let mut record = read_record(self.record.path())?;
+        record.trials.retain(|trial| trial.record.trial.again.is_none());
+        Ok(precise_enough(&record))
     }
 
     /// Runs blocks with void or failed trials again, as far as that is allowed.
@@ -170,7 +181,7 @@ impl Run<'_> {
     ) -> Result<Option<Ending>, Fault> {
         let open: Vec<&PlannedTrial> = trials.iter().filter(|trial| !self.record.has_trial(trial.index)).collect();
         let needed: Duration = open.iter().map(|trial| self.expected(state, trial)).sum();
-        let spent = doing.clock.now().saturating_sub(doing.began);
+        let spent = doing.before + doing.clock.now().saturating_sub(doing.began);
         let over = self.header.study.at_most.is_some_and(|most| spent + needed > most);
         if over && !state.expected.is_empty() {
             return Ok(Some(Ending::BudgetSpent));
@@ -301,7 +312,7 @@ impl Run<'_> {
             service_cpus: &self.service_cpus,
             probe_resources: !state.probed.contains(&planned.form),
             reference_bits: &state.bits,
-            known_peak: state.peaks.get(&planned.form).copied(),
+            known_peak: state.peaks.get(&planned.arm()).copied(),
         }
     }
 
@@ -314,7 +325,8 @@ impl Run<'_> {
         timed.unwrap_or_else(|| guess(&self.header.study, form.emulated.is_some()))
     }
 
-    /// Tells the subscriber, and the record unless it is a second of load, which the trial keeps itself.
+    /// Tells the subscriber and the record: beginnings and ends of the run and of trials. What happens within a trial
+    /// goes to the subscriber only; the trial itself keeps how long its stages took, its seconds and its windows.
     fn tell(&mut self, clock: &dyn Clock, subscriber: Subscriber, event: &Event) -> Result<(), Fault> {
         subscriber(event);
         self.record.write_event(&clock.timestamp(), event)
@@ -333,7 +345,8 @@ struct Progress {
     expected: BTreeMap<String, Duration>,
     /// Forms whose resources were read.
     probed: BTreeSet<String>,
-    /// The peak that the last search of each form found.
+    /// The peak that the last search of each arm found. The control has its own: if baseline and control began where
+    /// the other one ended, their difference would no longer be what two independent searches differ by.
     peaks: BTreeMap<String, f64>,
     /// What the services had mapped in the first measured trial.
     bits: BTreeMap<String, Vec<MappedFile>>,
@@ -362,7 +375,7 @@ impl Progress {
             self.expected.insert(record.trial.form.clone(), took);
         }
         if let Some(peak) = record.peak.as_ref().and_then(|outcome| outcome.peak) {
-            self.peaks.insert(record.trial.form.clone(), peak);
+            self.peaks.insert(record.trial.arm(), peak);
         }
         if !record.resources.is_empty() {
             self.probed.insert(record.trial.form.clone());
@@ -370,5 +383,38 @@ impl Progress {
         if record.outcome == Outcome::Measured && self.bits.is_empty() {
             self.bits.clone_from(&record.mapped);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tare_core::peak::{PeakEnding, PeakOutcome, PeakRules};
+
+    #[test]
+    fn a_search_begins_near_the_last_peak_of_its_own_arm() {
+        let mut progress = Progress::default();
+        for (control, peak) in [(false, 900.0), (true, 950.0)] {
+            let trial = PlannedTrial { index: 0, block: 0, form: "plain".into(), control, again: None };
+            let mut record = TrialRecord::new(trial, String::new(), Outcome::Measured);
+            record.peak = Some(PeakOutcome {
+                ending: PeakEnding::Found,
+                rules: PeakRules::Staircase,
+                unit: "op/s".into(),
+                criteria: Vec::new(),
+                peak: Some(peak),
+                low: None,
+                high: None,
+                slope: None,
+                binding: None,
+                curve: Vec::new(),
+                load_s: 1.0,
+                warnings: Vec::new(),
+                windows: Vec::new(),
+            });
+            progress.note(&record, Duration::ZERO);
+        }
+        let known = |arm: &str| progress.peaks.get(arm).copied();
+        assert_eq!((known("plain"), known("plain (A/A)")), (Some(900.0), Some(950.0)));
     }
 }

@@ -47,7 +47,7 @@ pub(crate) struct TrialInputs<'a> {
     pub(crate) probe_resources: bool,
     /// What the services had mapped in the first measured trial of the run.
     pub(crate) reference_bits: &'a BTreeMap<String, Vec<MappedFile>>,
-    /// The peak that the form's last search found.
+    /// The peak that the arm's last search found.
     pub(crate) known_peak: Option<f64>,
 }
 

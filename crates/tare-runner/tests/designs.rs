@@ -3,12 +3,13 @@
 mod stage;
 
 use stage::{Trouble, header, outcomes, run, run_with};
+use std::path::Path;
 use std::time::Duration;
-use tare_core::design::{Arrangement, Slices};
+use tare_core::design::{Arrangement, FIRST_LOOK, Slices};
 use tare_core::record::{Header, Record};
 use tare_core::trial::Outcome;
 use tare_runner::{Ending, read_record};
-use tare_stats::analyse;
+use tare_stats::{analyse, is_look};
 
 fn alternating(forms: &[&str], repeat: u32, rounds: u64) -> Header {
     let mut header = header(forms, repeat);
@@ -95,6 +96,78 @@ fn a_run_ends_when_it_is_precise_enough_and_not_before() {
     header.study.design.half_width = Some(1e-6);
     header.plan.truncate(24);
     assert_eq!(run(&path, &header, &[], None).ending, Ending::Complete);
+}
+
+#[test]
+fn the_first_look_is_where_studies_are_told_it_is() {
+    assert!(is_look(FIRST_LOOK) && (0..FIRST_LOOK).all(|blocks| !is_look(blocks)));
+}
+
+/// A run that is precise enough and has a void trial in its second block: its record, and how many trials it took
+/// before it ran that block again.
+fn precise_with_a_void(path: &Path, at_most: Option<Duration>, stop_in_run: Option<u32>) -> (Ending, Record, usize) {
+    let mut header = header(&["plain", "box"], 40);
+    header.study.design.half_width = Some(0.02);
+    header.study.at_most = at_most;
+    let once = |form: &str, opened| if (form, opened) == ("box", 1) { Trouble::WrongAnswers } else { Trouble::None };
+    let ending = run_with(path, &header, &once, stop_in_run).ending;
+    let record = read_record(path).unwrap();
+    let planned = record.trials.iter().filter(|trial| trial.record.trial.again.is_none()).count();
+    (ending, record, planned)
+}
+
+#[test]
+fn no_time_to_run_a_block_again_takes_nothing_from_what_is_there() {
+    let folder = tempfile::tempdir().unwrap();
+    let (ending, _, planned) = precise_with_a_void(&folder.path().join("free"), None, None);
+    assert_eq!(ending, Ending::PreciseEnough);
+    // Trials take two seconds; the block that would be run again has no room.
+    let just = Duration::from_secs(2 * planned as u64 + 1);
+    let path = folder.path().join("precise");
+    let (ending, record, _) = precise_with_a_void(&path, Some(just), None);
+    assert_eq!((ending, again(&record).len()), (Ending::PreciseEnough, 0));
+    let path = folder.path().join("complete");
+    let mut header = header(&["plain", "box"], 2);
+    header.study.at_most = Some(Duration::from_secs(13));
+    let once = |form: &str, opened| if (form, opened) == ("box", 0) { Trouble::WrongAnswers } else { Trouble::None };
+    assert_eq!(run_with(&path, &header, &once, None).ending, Ending::Complete);
+}
+
+#[test]
+fn a_run_that_was_precise_enough_is_not_measured_on() {
+    let folder = tempfile::tempdir().unwrap();
+    let (_, whole, planned) = precise_with_a_void(&folder.path().join("free"), None, None);
+    assert_eq!(again(&whole).len(), 3);
+    // Interrupted in the midst of the block that is run again.
+    let path = folder.path().join("r");
+    let (ending, record, _) = precise_with_a_void(&path, None, Some(planned as u32 + 2));
+    assert_eq!((ending, again(&record).len()), (Ending::Interrupted, 1));
+    assert_eq!(record.end.as_ref().unwrap().how, "precise enough");
+    // Had it been killed, nothing would say so; it completes the block, and no other is measured.
+    std::fs::remove_file(path.join("end.json")).unwrap();
+    let (ending, record, now_planned) = precise_with_a_void(&path, None, None);
+    assert_eq!((ending, again(&record).len(), now_planned), (Ending::PreciseEnough, 3, planned));
+    // Whatever the block that was run again brought: it mends, and decides nothing.
+    let mends = record.trials.iter().filter(|trial| trial.record.trial.again.is_some());
+    for (at, mend) in mends.enumerate() {
+        let file = path.join(format!("trials/{:04}/trial.json", mend.record.trial.index));
+        let mut trial: serde_json::Value = serde_json::from_slice(&std::fs::read(&file).unwrap()).unwrap();
+        trial["metrics"]["throughput"] = serde_json::json!(1000 * (at + 1));
+        std::fs::write(&file, trial.to_string()).unwrap();
+    }
+    std::fs::remove_file(path.join("end.json")).unwrap();
+    assert_eq!(precise_with_a_void(&path, None, None).2, planned);
+    // And so when it was killed right after the last trial, before it looked.
+    for folder in ["trials", "end.json"] {
+        let (from, to) = (path.join(folder), path.join(format!("{folder}.old")));
+        std::fs::rename(&from, &to).unwrap();
+    }
+    std::fs::create_dir(path.join("trials")).unwrap();
+    for index in 0..planned {
+        let name = format!("{index:04}");
+        std::fs::rename(path.join("trials.old").join(&name), path.join("trials").join(&name)).unwrap();
+    }
+    assert_eq!(precise_with_a_void(&path, None, None).2, planned);
 }
 
 #[test]

@@ -114,6 +114,27 @@ fn no_block_is_begun_that_would_end_too_late() {
     let ran = run(&path, &header, &[], None);
     assert_eq!(ran.ending, Ending::BudgetSpent);
     assert_eq!(read_record(&path).unwrap().trials.len(), 4);
+    // The time is the run's, not the process's.
+    assert_eq!(run(&path, &header, &[], None).ending, Ending::BudgetSpent);
+    assert_eq!(read_record(&path).unwrap().trials.len(), 4);
+}
+
+#[test]
+fn the_record_keeps_beginnings_and_ends_and_leaves_the_rest_to_who_watches() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("r");
+    let ran = run(&path, &header(&["plain"], 1), &[], None);
+    assert!(ran.events.iter().any(|event| matches!(event, Event::StageStarted { .. })));
+    let text = std::fs::read_to_string(path.join("events.jsonl")).unwrap();
+    let kinds: Vec<String> = text
+        .lines()
+        .map(|line| {
+            let line: serde_json::Value = serde_json::from_str(line).unwrap();
+            line["event"].as_object().unwrap().keys().next().unwrap().clone()
+        })
+        .collect();
+    let trial = ["trial-started", "trial-ended"];
+    assert_eq!(kinds, [&["run-started"][..], &trial, &trial, &["run-ended"]].concat());
 }
 
 #[test]

@@ -4,7 +4,7 @@
 use std::process::{Child, Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
 use tare_core::telemetry::{METRICS, Scope, TelemetryRow, WHOLE_MACHINE};
-use tare_telemetry::{Root, SOURCES, Sampler, process_prober, serve};
+use tare_telemetry::{Root, Sampler, process_prober, serve};
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().collect();
@@ -30,10 +30,10 @@ fn main() -> ExitCode {
         ("a prober that is dropped", a_dropped_prober_leaves_no_process),
     ];
     for (name, test) in tests {
-        println!("{name} ...");
         test();
+        // As the gate counts programs without the usual harness.
+        println!("test {name} ... ok");
     }
-    println!("ok");
     ExitCode::SUCCESS
 }
 
@@ -204,7 +204,6 @@ fn sampling_is_cheap() {
         say(child);
         child.wait().expect("the child ends");
     }
-    assert_eq!(SOURCES.len(), 4);
 }
 
 fn a_dropped_prober_leaves_no_process() {

@@ -1,10 +1,14 @@
 //! What studies and workloads may refer to, from the tables of the crates that implement it.
 
 use tare_core::config::{Node, Problems};
-use tare_core::host::LayerRow;
+use tare_core::form::LayerUse;
+use tare_core::host::{LayerRow, Listens};
 use tare_core::study::Catalog;
 use tare_layers::LAYERS;
 use tare_load::PROTOCOLS;
+
+/// The protocols that run a tool of others: what it did is known when it has ended, and as it says.
+const TOOLS: &[&str] = &["exec"];
 
 /// The tables of layers and protocols.
 pub(crate) struct Tables;
@@ -26,6 +30,14 @@ impl Catalog for Tables {
         (PROTOCOLS.iter().find(|row| row.name == protocol)?.options)(node, problems)
     }
 
+    fn layer_listens(&self, layer: &LayerUse) -> Listens {
+        layer_row(&layer.layer).map_or(Listens::Apart, |row| (row.listens)(&layer.options))
+    }
+
+    fn protocol_tells_seconds(&self, protocol: &str) -> bool {
+        !TOOLS.contains(&protocol)
+    }
+
     fn protocol_operations(&self, protocol: &str, options: &serde_json::Value) -> Vec<String> {
         PROTOCOLS.iter().find(|row| row.name == protocol).map_or(Vec::new(), |row| (row.operations)(options))
     }
@@ -34,4 +46,14 @@ impl Catalog for Tables {
 /// The row of a layer.
 pub(crate) fn layer_row(layer: &str) -> Option<&'static LayerRow> {
     LAYERS.iter().find(|row| row.name == layer)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_said_of_protocols_is_said_of_those_there_are() {
+        assert!(TOOLS.iter().all(|tool| Tables.protocols().contains(tool)));
+    }
 }

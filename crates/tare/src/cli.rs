@@ -15,7 +15,7 @@ pub(crate) struct Cli {
 
 const EXIT_CODES: &str = "\
 Exit codes: 0 done; 1 something failed, and was printed; 2 a mistake in what was typed or in a file, nothing was \
-started; 3 `tare gate` could not tell; 130 interrupted.";
+started; 3 `tare gate` could not tell, or `tare load` measured its own limit; 130 interrupted.";
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Verb {
@@ -106,7 +106,7 @@ pub(crate) struct PeakArgs {
     #[command(flatten)]
     pub(crate) run: RunArgs,
     /// Search this workload, without a study; --form then names layers, as in vm+container
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", conflicts_with = "study")]
     pub(crate) workload: Option<String>,
     /// What is raised, with --workload: arrivals a second, users who think, or connections
     #[arg(long, value_enum, requires = "workload")]
@@ -169,7 +169,7 @@ pub(crate) struct CleanArgs {
     /// Only say what would be removed
     #[arg(long)]
     pub(crate) dry_run: bool,
-    /// Also remove what is kept between runs: cached images, guests' initial file systems
+    /// Also remove what is kept between runs: bundles' images, guests' initial file systems; not the bundles themselves
     #[arg(long)]
     pub(crate) all: bool,
     /// Print as JSON

@@ -10,13 +10,15 @@ use std::sync::Arc;
 use tare_bundle::{PullImage, Store};
 use tare_core::bundle::BundleStore;
 use tare_core::config::{Node, NodeKind, Place, Problems};
+use tare_core::design::Arrangement;
 use tare_core::fault::Fault;
-use tare_core::form::Form;
+use tare_core::form::{Form, LayerUse};
 use tare_core::host::{Availability, Carrier};
 use tare_core::record::FormState;
 use tare_core::study::Study;
 use tare_core::units::CpuSet;
 use tare_core::workload::Workload;
+use tare_layers::LAYERS;
 
 /// Who runs where.
 pub(crate) struct Placement {
@@ -25,7 +27,10 @@ pub(crate) struct Placement {
 }
 
 /// A quarter of the CPUs, at least one, makes the load; the rest serves. On a machine of one CPU both share it.
-pub(crate) fn place(workload: &Workload) -> Result<Placement> {
+///
+/// # Errors
+/// When the study asks for more than this machine has.
+pub(crate) fn place(study: &Study, workload: &Workload) -> Result<Placement> {
     let all = rustix::thread::sched_getaffinity(None)?;
     let cpus: Vec<u32> =
         (0..rustix::thread::CpuSet::MAX_CPU).filter(|cpu| all.is_set(*cpu)).map(|c| c as u32).collect();
@@ -37,30 +42,67 @@ pub(crate) fn place(workload: &Workload) -> Result<Placement> {
         }
     };
     let placement = Placement { generator: CpuSet::new(generator), service: CpuSet::new(service) };
-    for wanted in &workload.services {
-        let (cpus, there) = (wanted.resources.cpus as usize, placement.service.len());
-        if cpus > there {
-            let text = format!(
-                "service '{}' asks for {cpus} CPUs, but this machine has {there} for services (CPUs {}); CPUs {} make \
-                 the load\n  to do: lower `resources: cpus:` in the study or the workload",
-                wanted.name, placement.service, placement.generator
-            );
-            return Err(Mistake::new(text).into());
-        }
-    }
-    let memory: u64 = workload.services.iter().map(|service| service.resources.memory_bytes).sum();
-    let there = memory_bytes();
-    if there > 0 && memory > there {
-        let show = tare_core::units::show_bytes;
-        let text = format!(
-            "the services ask for {} of memory, but this machine has {}\n  to do: lower `resources: memory:` in the \
-             study or the workload",
-            show(memory),
-            show(there)
-        );
-        return Err(Mistake::new(text).into());
-    }
+    check_room(study, workload, &placement, memory_bytes()).map_err(Mistake::new)?;
     Ok(placement)
+}
+
+/// Whether there are CPUs and memory for what stands at once; the error is the message. `memory` is the machine's,
+/// bytes, 0 when it is not known.
+fn check_room(study: &Study, workload: &Workload, placement: &Placement, memory: u64) -> Result<(), String> {
+    let (service, generator) = (&placement.service, &placement.generator);
+    let duet = study.design.arrangement == Arrangement::Duet;
+    let each = if duet { service.len() / 2 } else { service.len() };
+    for wanted in &workload.services {
+        let cpus = wanted.resources.cpus as usize;
+        if cpus <= each {
+            continue;
+        }
+        let there = if duet {
+            format!(
+                "half of the {} that this machine has for services, as each form of a duet gets, is {each}",
+                service.len()
+            )
+        } else {
+            format!("this machine has {each} for services")
+        };
+        let instead = if duet { ", or use `design: blocks`" } else { "" };
+        return Err(format!(
+            "service '{}' asks for {cpus} CPUs, but {there} (CPUs {service}); CPUs {generator} make the load\n  to do: \
+             lower `resources: cpus:` in the study or the workload{instead}",
+            wanted.name
+        ));
+    }
+    let (wanted, who) = memory_at_once(study, workload);
+    if memory > 0 && wanted > memory {
+        let show = tare_core::units::show_bytes;
+        let instead = if study.design.arrangement == Arrangement::Blocks { "" } else { ", or use `design: blocks`" };
+        return Err(format!(
+            "{who} for {} of memory, but this machine has {}\n  to do: lower `resources: memory:` in the study or the \
+             workload{instead}",
+            show(wanted),
+            show(memory)
+        ));
+    }
+    Ok(())
+}
+
+/// The most memory that stands allotted at once, bytes, and who asks for it: of one form in blocks, of all forms and
+/// the control side by side, of the baseline and another in a duet.
+fn memory_at_once(study: &Study, workload: &Workload) -> (u64, &'static str) {
+    let services: u64 = workload.services.iter().map(|service| service.resources.memory_bytes).sum();
+    let of = |form: &Form| {
+        let Some((outermost, inner)) = form.layers.split_first() else { return services };
+        let row = |layer: &LayerUse| layer_row(&layer.layer).expect("a study names only layers of the table");
+        let inner = inner.iter().map(|layer| (row(layer).in_guest)(&layer.options).memory_bytes).sum();
+        (row(outermost).memory_bytes)(&outermost.options, services, inner)
+    };
+    let baseline = study.forms.iter().find(|form| form.name == study.baseline).map_or(services, of);
+    let forms = study.forms.iter().map(of);
+    match study.design.arrangement {
+        Arrangement::Blocks => (forms.max().unwrap_or(0), "the services and what they stand in ask"),
+        Arrangement::Alternate(_) => (forms.sum::<u64>() + baseline, "all forms and the control, side by side, ask"),
+        Arrangement::Duet => (baseline + forms.max().unwrap_or(0), "the two forms of a duet ask"),
+    }
 }
 
 fn memory_bytes() -> u64 {
@@ -75,12 +117,16 @@ pub(crate) fn carrier() -> Result<Arc<Carrier>> {
     Ok(Arc::new(Carrier { bundles: Arc::new(store), prober: tare_telemetry::process_prober, program }))
 }
 
-/// Fetches images from registries by the container engine, which has the user's credentials and mirrors.
+/// Fetches images from registries by a layer's engine, which has the user's credentials and mirrors.
 struct ByEngine;
 
 impl PullImage for ByEngine {
     fn pull(&self, reference: &str, into: &Path) -> Result<(), Fault> {
-        tare_layers::container::pull(reference, into)
+        let Some(pull) = LAYERS.iter().find_map(|row| row.pull) else {
+            let fault = Fault::new(format!("there is nothing here that fetches {reference} from a registry"));
+            return Err(fault.remedy("save the image to a file, and name that"));
+        };
+        pull(reference, into)
     }
 }
 
@@ -192,4 +238,43 @@ fn is_in(root: &Path, program: &str) -> bool {
         }
     }
     at.is_file()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::files;
+
+    fn study(more: &str) -> (Study, Workload) {
+        let text = format!(
+            "study: s\nworkload: redis\nload: {{closed: {{}}}}\nresources: {{cpus: 2, memory: 1GiB}}\n\
+             forms: {{plain: [], guest: [vm: {{memory: 3GiB}}]}}\n{more}\n"
+        );
+        let workloads = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../workloads");
+        files::read_study_text(&text, "s", Some(&workloads)).unwrap()
+    }
+
+    fn room(more: &str, service_cpus: u32, memory_gib: u64) -> Result<(), String> {
+        let (study, workload) = study(more);
+        let placement = Placement { generator: CpuSet::new([9]), service: CpuSet::new(0..service_cpus) };
+        check_room(&study, &workload, &placement, memory_gib << 30)
+    }
+
+    #[test]
+    fn memory_is_asked_of_all_that_stands_at_once() {
+        // The plain form has 1 GiB, the guest 3 GiB; the control is the plain one again.
+        for (design, least) in [("design: blocks", 3), ("design: alternate", 5), ("design: duet", 4)] {
+            assert_eq!(room(design, 4, least), Ok(()), "{design}");
+            let why = room(design, 4, least - 1).unwrap_err();
+            assert!(why.contains(&format!("{least} GiB")) && why.contains("to do"), "{design}: {why}");
+        }
+    }
+
+    #[test]
+    fn each_form_of_a_duet_has_half_of_the_cpus() {
+        assert_eq!(room("design: blocks", 2, 64), Ok(()));
+        assert_eq!(room("design: duet", 4, 64), Ok(()));
+        let why = room("design: duet", 3, 64).unwrap_err();
+        assert!(why.contains("asks for 2 CPUs, but half of the 3") && why.contains("design: blocks"), "{why}");
+    }
 }

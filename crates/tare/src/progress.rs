@@ -1,20 +1,21 @@
 //! What a run looks like while it runs: a live line on a terminal, plain lines elsewhere.
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use std::io::IsTerminal;
+use std::io::{IsTerminal, Write};
 use std::time::Duration;
 use tare_core::load::SecondRow;
-use tare_core::peak::PeakWindow;
+use tare_core::peak::{PeakWindow, level_text};
 use tare_core::plan::PlannedTrial;
 use tare_core::trial::{Outcome, Stage};
-use tare_core::units::show_duration;
+use tare_core::units::{grouped, show_duration};
 use tare_runner::Event;
 
 /// Shows events as they come.
 pub(crate) struct Progress {
     bar: ProgressBar,
     live: bool,
-    to_stderr: bool,
+    /// Where lines go when nobody watches a live one.
+    out: Box<dyn Write>,
     trial: Option<(PlannedTrial, u32)>,
     stage: Stage,
     last: Option<SecondRow>,
@@ -42,7 +43,8 @@ impl Progress {
         bar.set_style(style.expect("the template is well formed"));
         let began = std::time::Instant::now();
         let (stage, ends_in) = (Stage::Provision, Duration::ZERO);
-        Progress { bar, live, to_stderr, trial: None, stage, last: None, held: None, found: None, ends_in, began }
+        let out: Box<dyn Write> = if to_stderr { Box::new(std::io::stderr()) } else { Box::new(std::io::stdout()) };
+        Progress { bar, live, out, trial: None, stage, last: None, held: None, found: None, ends_in, began }
     }
 
     /// Shows one event.
@@ -133,13 +135,12 @@ impl Progress {
         text
     }
 
-    fn line(&self, text: &str) {
+    /// A reader that went away (`| head`) must not end the run: what stands on the machine has to be taken down.
+    fn line(&mut self, text: &str) {
         if self.live {
             self.bar.println(text);
-        } else if self.to_stderr {
-            eprintln!("{text}");
         } else {
-            println!("{text}");
+            let _ = writeln!(self.out, "{text}");
         }
     }
 }
@@ -148,30 +149,40 @@ impl Progress {
 fn held(window: &PeakWindow, unit: &str) -> String {
     let phase = format!("{:?}", window.phase).to_lowercase();
     let kept = if window.passed { "kept" } else { "broken" };
-    format!("{phase}: {} {unit}, QoS {kept}", grouped(window.level))
-}
-
-/// `81234.5` as `81,234`.
-pub(crate) fn grouped(value: f64) -> String {
-    let digits = format!("{value:.0}");
-    let mut text = String::new();
-    for (at, digit) in digits.chars().enumerate() {
-        if at > 0 && (digits.len() - at) % 3 == 0 && digit.is_ascii_digit() && !text.ends_with('-') {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
+    format!("{phase}: {} {unit}, QoS {kept}", level_text(window.level))
 }
 
 #[cfg(test)]
 mod tests {
-    use super::grouped;
+    use super::*;
+    use std::cell::RefCell;
+    use std::io;
+    use std::rc::Rc;
+
+    /// A reader that goes away after so many lines.
+    struct Head(Rc<RefCell<Vec<String>>>, usize);
+
+    impl Write for Head {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            if self.0.borrow().len() >= self.1 {
+                return Err(io::ErrorKind::BrokenPipe.into());
+            }
+            // One line comes in several pieces.
+            self.0.borrow_mut().extend(String::from_utf8_lossy(bytes).lines().map(str::to_owned));
+            Ok(bytes.len())
+        }
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
 
     #[test]
-    fn thousands_are_grouped() {
-        assert_eq!(grouped(81234.4), "81,234");
-        assert_eq!(grouped(999.0), "999");
-        assert_eq!(grouped(1_000_000.0), "1,000,000");
+    fn a_reader_that_goes_away_ends_nothing() {
+        let seen = Rc::new(RefCell::new(Vec::new()));
+        let mut progress = Progress { live: false, out: Box::new(Head(seen.clone(), 1)), ..Progress::new(false) };
+        for done in 1..4 {
+            progress.show(&Event::RunStarted { trials: 9, done });
+        }
+        assert_eq!(*seen.borrow(), ["1 of 9 trials are on disk already"]);
     }
 }

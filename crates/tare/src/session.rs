@@ -3,7 +3,7 @@
 use crate::apparatus::Machine;
 use crate::cli::Format;
 use crate::cmd::report::{plain_style, render, terminal_style};
-use crate::cmd::{print, write_file};
+use crate::cmd::{note, print, write_file};
 use crate::progress::Progress;
 use crate::{EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, history, paths};
 use anyhow::Result;
@@ -124,7 +124,7 @@ fn show_report(path: &Path, json: bool) -> Result<u8> {
         print(&format!("record: {}", paths::relative(path).display()));
     }
     if let Err(error) = history::add(&record, path) {
-        eprintln!("warning: the run is not in the history: {error:#}");
+        note(&format!("warning: the run is not in the history: {error:#}"));
     }
     let bad = |trial: &tare_core::record::TrialData| {
         matches!(trial.record.outcome, Outcome::Failed { .. } | Outcome::Invalid { .. })
@@ -141,11 +141,11 @@ pub(crate) fn stop_on_signals() -> Result<Stop> {
     let raised = stop.clone();
     ctrlc::set_handler(move || {
         if raised.raised() {
-            eprintln!("\nended at once; `tare clean` removes what is left");
+            note("\nended at once; `tare clean` removes what is left");
             std::process::exit(i32::from(EXIT_INTERRUPTED));
         }
         raised.raise();
-        eprintln!("\ninterrupted: taking the trial down; what was measured is kept; again: end now");
+        note("\ninterrupted: taking the trial down; what was measured is kept; again: end now");
     })?;
     Ok(stop)
 }

@@ -75,6 +75,97 @@ fn a_study_for_a_bigger_machine_is_refused_before_anything_starts() {
     }
 }
 
+/// What a dry run of `verb` says of a study with these lines, and its exit code.
+fn dry(verb: &str, lines: &str, args: &[&str]) -> (Option<i32>, String) {
+    let folder = tempfile::tempdir().unwrap();
+    let study = folder.path().join("s.yaml");
+    std::fs::write(&study, format!("study: s\n{lines}\n")).unwrap();
+    let output = tare().args([verb, "--dry-run", "--seed", "1"]).arg(&study).args(args).output().unwrap();
+    (output.status.code(), said(&output))
+}
+
+const TWO: &str = "forms: {native: [], container: [container: {}]}";
+const SHARED: &str = "forms: {native: [], bridged: [container: {}], shared: [container: {network: host}]}";
+
+#[test]
+fn what_does_not_go_together_is_refused_with_its_place_or_its_flag() {
+    let closed = "workload: redis\nload: {closed: {}}\nqos: {\"*\": {p99: 10ms}}";
+    let steps = "workload: redis\nload: {steps: {of: {closed: {}}, levels: [1, 2]}}";
+    let search = "workload: redis\nqos: {\"*\": {p99: 10ms}}\nload: {peak: {of: {open: {}}}}";
+    let tool = "workload: redis-benchmark\nload: {closed: {}}";
+    let steady = "time: {settle: {until: steady}}";
+    let cases: &[(&str, String, &[&str], &[&str])] = &[
+        ("peak", format!("{closed}\n{TWO}\ndesign: alternate"), &[], &["'design'", "searched in blocks"]),
+        ("peak", format!("{closed}\n{TWO}\n{steady}"), &[], &["'time'", "warms up by itself"]),
+        ("run", format!("{closed}\n{SHARED}\ndesign: alternate"), &[], &["s.yaml:6:", "'shared'", "design: blocks"]),
+        ("run", format!("{tool}\n{TWO}\ndesign: alternate"), &[], &["s.yaml:5:", "over slices"]),
+        ("run", format!("{tool}\n{TWO}\n{steady}"), &[], &["s.yaml:5:", "single seconds"]),
+        ("run", format!("{steps}\n{TWO}"), &["--measure", "10s"], &["--measure", "steps"]),
+        ("run", format!("{search}\n{TWO}"), &["--settle", "1s"], &["--settle", "tare peak"]),
+        ("run", format!("{closed}\n{TWO}\nuntil: {{half_width: 2%}}"), &["--repeat", "5"], &["'until'", "--repeat"]),
+    ];
+    for (verb, lines, args, wanted) in cases {
+        let (code, text) = dry(verb, lines, args);
+        assert_eq!(code, Some(2), "{lines} {args:?}: {text}");
+        for wanted in *wanted {
+            assert!(text.contains(wanted), "{wanted} is missing in:\n{text}");
+        }
+    }
+    for (verb, lines, args) in [
+        ("run", format!("{closed}\n{SHARED}"), &["--measure", "10s"][..]),
+        ("run", format!("{steps}\n{TWO}"), &[]),
+        ("run", format!("{closed}\n{TWO}\nuntil: {{half_width: 2%}}"), &["--repeat", "6"]),
+        ("peak", format!("{closed}\n{TWO}"), &["--measure", "20s"]),
+    ] {
+        let (code, text) = dry(verb, &lines, args);
+        assert_eq!(code, Some(0), "{lines} {args:?}: {text}");
+    }
+}
+
+#[test]
+fn the_flags_of_a_search_follow_from_each_other() {
+    let peak = |args: &[&str]| {
+        let output = tare().args(["peak", "--dry-run", "--p99", "10ms"]).args(args).output().unwrap();
+        (output.status.code(), said(&output))
+    };
+    let alone = |more: &[&str]| peak(&[&["--workload", "redis"], more].concat());
+    let (code, text) = alone(&["--up-to", "50", "--of", "open"]);
+    assert!(code == Some(0) && text.contains("from 50 op/s up to 50"), "{text}");
+    let (code, text) = alone(&["--start", "4", "--of", "closed"]);
+    assert!(code == Some(0) && text.contains("container"), "{text}");
+    let (code, text) = alone(&["--hint", "5", "--at-least", "10"]);
+    assert!(code == Some(2) && text.contains("where the search never gets") && text.contains("--hint"), "{text}");
+    let (code, text) = alone(&["--start", "50", "--up-to", "20"]);
+    assert!(code == Some(2) && text.contains("50 first, 20 at most") && text.contains("--up-to"), "{text}");
+    let (code, text) = peak(&["canonical", "--workload", "redis"]);
+    assert!(code == Some(2) && text.contains("cannot be used with"), "{text}");
+    let published = "workload: redis\nqos: {\"*\": {p99: 10ms}}\nload: {peak: {of: {open: {}}, rules: published}}";
+    let (code, text) = dry("peak", &format!("{published}\n{TWO}"), &["--rules", "staircase"]);
+    assert!(code == Some(0) && text.contains("48 windows of 15 s"), "{text}");
+}
+
+#[test]
+fn what_would_be_removed_of_what_is_kept_is_listed_and_stays() {
+    if !rustix_is_root() {
+        println!("skipped: it needs root");
+        return;
+    }
+    let home = tempfile::tempdir().unwrap();
+    let packed = home.path().join("guest/0123.cpio");
+    std::fs::create_dir(home.path().join("guest")).unwrap();
+    std::fs::write(&packed, "x").unwrap();
+    let output = tare().env("TARE_HOME", home.path()).args(["clean", "--dry-run", "--all"]).output().unwrap();
+    if said(&output).contains("is under way") {
+        println!("skipped: a run is under way on this machine, and what is kept is its own");
+        return;
+    }
+    let wanted = format!("would remove initial file system {}", packed.display());
+    assert!(said(&output).contains(&wanted), "{}", said(&output));
+    let output = tare().env("TARE_HOME", home.path()).args(["clean", "--dry-run"]).output().unwrap();
+    assert!(!said(&output).contains(&wanted), "{}", said(&output));
+    assert!(packed.exists());
+}
+
 #[test]
 fn an_out_directory_that_cannot_be_written_is_found_before_anything_starts() {
     let output = tare().args(["run", "--out", "/proc/no/such"]).output().unwrap();

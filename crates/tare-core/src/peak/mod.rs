@@ -3,6 +3,9 @@
 
 mod read;
 
+pub use read::PeakAsked;
+
+use crate::units::grouped;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
@@ -267,13 +270,5 @@ pub fn level_text(level: f64) -> String {
     if level < 100.0 {
         return format!("{level:.1}").trim_end_matches(".0").to_owned();
     }
-    let digits = format!("{level:.0}");
-    let mut text = String::new();
-    for (at, digit) in digits.chars().enumerate() {
-        if at > 0 && (digits.len() - at).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
+    grouped(level)
 }

@@ -10,10 +10,42 @@ use std::time::Duration;
 const LEVELS: [(&str, f64, f64); 3] = [("connections", 2.0, 1_000.0), ("op/s", 100.0, 1e6), ("users", 20.0, 100_000.0)];
 /// So far below the first level the search may go.
 const BELOW_START: f64 = 0.1;
+/// So far above the first level, or the hint, the search may go at least.
+const ABOVE_START: f64 = 100.0;
+/// Settling takes this part of a window, where nothing else is said.
+const SETTLE_PART: u32 = 5;
 /// How long the published rules look before they judge.
 const PUBLISHED_WINDOW: Duration = Duration::from_secs(300);
 /// More windows than this nobody waits for.
 const WINDOWS: std::ops::RangeInclusive<u64> = PeakPlan::WINDOWS_MIN as u64..=1_000;
+
+/// What a study or a command line asks of a search; what it does not name is as usual. The fields are those of
+/// [`PeakPlan`].
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct PeakAsked {
+    /// By which rules.
+    pub rules: Option<PeakRules>,
+    /// The level of the first hold.
+    pub start: Option<f64>,
+    /// Below this the search gives up.
+    pub at_least: Option<f64>,
+    /// Above this it does not go.
+    pub at_most: Option<f64>,
+    /// Where the peak is expected.
+    pub hint: Option<f64>,
+    /// How long load runs before anything is looked at closely.
+    pub warm: Option<Duration>,
+    /// How long a new level is held before its window.
+    pub settle: Option<Duration>,
+    /// How long a window is.
+    pub window: Option<Duration>,
+    /// How many windows of the staircase, at most.
+    pub windows: Option<u32>,
+    /// How narrow the interval of a deployment has to be for its search to end, as a share.
+    pub half_width: Option<f64>,
+    /// The most time under load.
+    pub budget: Option<Duration>,
+}
 
 impl PeakPlan {
     /// Reads the plan of a search, and the profile that it guides. `qos` is what the peak must keep. `None` when
@@ -29,30 +61,26 @@ impl PeakPlan {
         check_qos(place, qos, problems);
         let mut fields = Fields::of(node, "load 'peak'", problems)?;
         let rules = fields.choice("rules", &["staircase", "published"], problems);
-        let rules = if rules == Some("published") { PeakRules::Published } else { PeakRules::Staircase };
         let of_node = fields.require("of", problems);
-        let start = level(&mut fields, "start", problems);
-        let at_least = level(&mut fields, "at_least", problems);
-        let at_most = level(&mut fields, "at_most", problems);
-        let hint = level(&mut fields, "hint", problems);
-        let seconds = Duration::from_secs;
-        let usual = if rules == PeakRules::Published { PUBLISHED_WINDOW } else { seconds(15) };
-        let window = fields.duration("window", problems).unwrap_or(usual);
-        let settle = fields.duration("settle", problems).unwrap_or(window / 5);
-        let warm = fields.duration("warm", problems).unwrap_or(seconds(90));
-        let windows = fields.integer("windows", WINDOWS, problems).unwrap_or(48) as u32;
-        let half_width = fields.get("half_width").and_then(|node| node.percent(problems));
-        let budget = fields.duration("budget", problems);
+        let asked = PeakAsked {
+            rules: rules.map(|word| if word == "published" { PeakRules::Published } else { PeakRules::Staircase }),
+            start: level(&mut fields, "start", problems),
+            at_least: level(&mut fields, "at_least", problems),
+            at_most: level(&mut fields, "at_most", problems),
+            hint: level(&mut fields, "hint", problems),
+            window: fields.duration("window", problems),
+            settle: fields.duration("settle", problems),
+            warm: fields.duration("warm", problems),
+            windows: fields.integer("windows", WINDOWS, problems).map(|windows| windows as u32),
+            half_width: fields.get("half_width").and_then(|node| node.percent(problems)),
+            budget: fields.duration("budget", problems),
+        };
         fields.finish(problems);
-        let of = LoadProfile::read_leveled(of_node?, at_most.unwrap_or(1.0), operations, problems)?;
-        let mut plan = PeakPlan::usual(&of, operations.to_vec()).expect("what was read has a level");
-        plan.start = start.unwrap_or_else(|| plan.start.min(at_most.unwrap_or(f64::MAX)));
-        plan.at_most = at_most.unwrap_or_else(|| plan.at_most.max(hint.unwrap_or(plan.start) * 100.0));
-        plan.at_least =
-            at_least.unwrap_or(plan.start * BELOW_START).max(if plan.whole { 1.0 } else { f64::MIN_POSITIVE });
-        plan = PeakPlan { rules, hint, warm, settle, window, windows, half_width, budget, ..plan };
+        let of = LoadProfile::read_leveled(of_node?, asked.at_most.unwrap_or(1.0), operations, problems)?;
+        let plan = PeakPlan::usual(&of, operations.to_vec()).expect("what was read has a level").reaching(&asked);
+        let plan = plan.with(&asked);
         if let Some(why) = plan.mistake() {
-            problems.add(place, why, "at_least <= start <= at_most");
+            problems.add(place, why, "at_least <= start <= at_most, 'hint' between them, and a window of 15s or so");
         }
         if problems.len() > before {
             return None;
@@ -80,8 +108,8 @@ impl PeakPlan {
             at_least: (start * BELOW_START).max(if whole { 1.0 } else { f64::MIN_POSITIVE }),
             at_most,
             warm: seconds(90),
-            settle: seconds(3),
-            window: seconds(15),
+            settle: window_of(PeakRules::Staircase) / SETTLE_PART,
+            window: window_of(PeakRules::Staircase),
             windows: 48,
             half_width: None,
             budget: None,
@@ -89,9 +117,41 @@ impl PeakPlan {
         })
     }
 
-    /// The same by the published rules and with their times.
-    pub fn published(self) -> PeakPlan {
-        PeakPlan { rules: PeakRules::Published, window: PUBLISHED_WINDOW, settle: PUBLISHED_WINDOW / 5, ..self }
+    /// The usual plan, raised where the first level or the hint that is asked for would lie too near its end.
+    pub fn reaching(self, asked: &PeakAsked) -> PeakPlan {
+        let near = asked.start.unwrap_or(0.0).max(asked.hint.unwrap_or(0.0));
+        PeakPlan { at_most: self.at_most.max(near * ABOVE_START), ..self }
+    }
+
+    /// The same with what is asked for put over it. What follows from it and is not asked for itself follows: the times
+    /// that belong to the rules, a first level within the others, a lowest one below the first.
+    pub fn with(self, asked: &PeakAsked) -> PeakPlan {
+        let rules = asked.rules.unwrap_or(self.rules);
+        let (usual_window, usual_settle) = if rules == self.rules {
+            (self.window, self.settle)
+        } else {
+            (window_of(rules), window_of(rules) / SETTLE_PART)
+        };
+        let window = asked.window.unwrap_or(usual_window);
+        let settle = asked.settle.unwrap_or(if asked.window.is_some() { window / SETTLE_PART } else { usual_settle });
+        let at_most = asked.at_most.unwrap_or(self.at_most);
+        let start = asked.start.unwrap_or_else(|| self.start.max(asked.at_least.unwrap_or(0.0)).min(at_most));
+        let below = (start * BELOW_START).max(if self.whole { 1.0 } else { f64::MIN_POSITIVE });
+        let at_least = asked.at_least.unwrap_or(if start == self.start { self.at_least } else { below });
+        PeakPlan {
+            rules,
+            start,
+            at_least: if self.whole { at_least.max(1.0) } else { at_least },
+            at_most,
+            hint: asked.hint.or(self.hint),
+            warm: asked.warm.unwrap_or(self.warm),
+            settle,
+            window,
+            windows: asked.windows.unwrap_or(self.windows),
+            half_width: asked.half_width.or(self.half_width),
+            budget: asked.budget.or(self.budget),
+            ..self
+        }
     }
 
     /// `base` with the highest level of this search.
@@ -107,11 +167,28 @@ impl PeakPlan {
     }
 
     /// What is wrong with the levels or times, if anything is.
-    pub fn mistake(&self) -> Option<&'static str> {
-        if !(0.0 < self.at_least && self.at_least <= self.start && self.start <= self.at_most) {
-            return Some("the levels of the search are not in order");
+    pub fn mistake(&self) -> Option<String> {
+        let PeakPlan { at_least, start, at_most, window, .. } = self;
+        if !(0.0 < *at_least && at_least <= start && start <= at_most) {
+            return Some(format!(
+                "the levels of the search are not in order: {at_least} at least, {start} first, {at_most} at most"
+            ));
         }
-        (self.window < Duration::from_millis(500)).then_some("a window this short holds chance, not quality")
+        if let Some(hint) = self.hint.filter(|hint| !(at_least..=at_most).contains(&hint)) {
+            return Some(format!(
+                "the peak is expected at {hint}, where the search never gets: {at_least} to {at_most}"
+            ));
+        }
+        let short = *window < Duration::from_millis(500);
+        short.then(|| "a window this short holds chance, not quality".to_owned())
+    }
+}
+
+/// How long the windows of a search by these rules usually are.
+fn window_of(rules: PeakRules) -> Duration {
+    match rules {
+        PeakRules::Staircase => Duration::from_secs(15),
+        PeakRules::Published => PUBLISHED_WINDOW,
     }
 }
 
@@ -176,5 +253,32 @@ mod tests {
         assert!(order.contains("not in order"), "{order}");
         let many = read("{of: {open: {}}}", Some("{get: {p50: 1ms, p99: 10ms}}")).unwrap_err();
         assert!(many.contains("one percentile"), "{many}");
+    }
+
+    #[test]
+    fn what_is_asked_for_takes_what_follows_from_it_along() {
+        let open = LoadProfile::read_leveled(&node_of("{open: {}}"), 1.0, &[], &mut Problems::default()).unwrap();
+        let usual = || PeakPlan::usual(&open, Vec::new()).unwrap();
+        let none = PeakAsked::default();
+        // A ceiling below the usual first level lowers that.
+        let low = usual().with(&PeakAsked { at_most: Some(50.0), ..none });
+        assert_eq!((low.start, low.at_least, low.mistake()), (50.0, 5.0, None));
+        // There and back again: the rules bring their times.
+        let published = usual().with(&PeakAsked { rules: Some(PeakRules::Published), ..none });
+        assert_eq!((published.window, published.settle), (Duration::from_secs(300), Duration::from_secs(60)));
+        let back = published.with(&PeakAsked { rules: Some(PeakRules::Staircase), ..none });
+        assert_eq!(back, usual());
+        // A hint beyond the levels is a mistake, unless nobody set them.
+        let hinted = PeakAsked { hint: Some(2e6), ..none };
+        assert!(usual().with(&hinted).mistake().unwrap().contains("where the search never gets"));
+        assert_eq!(usual().reaching(&hinted).with(&hinted).mistake(), None);
+        // Whole levels are at least one.
+        let users = LoadProfile::read_leveled(&node_of("{users: {think: 1s}}"), 1.0, &[], &mut Problems::default());
+        let few = PeakPlan::usual(&users.unwrap(), Vec::new()).unwrap().with(&PeakAsked { start: Some(4.0), ..none });
+        assert_eq!((few.start, few.at_least, few.mistake()), (4.0, 1.0, None));
+    }
+
+    fn node_of(text: &str) -> Node {
+        parse(text, &mut Problems::new("s.yaml", text)).expect("it is YAML")
     }
 }

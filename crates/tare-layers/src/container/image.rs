@@ -11,6 +11,7 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 use tare_core::bundle::Bundle;
 use tare_core::fault::{Doing, Fault};
+use tare_core::host::Kept;
 
 /// The repository under which bundles are tagged; whatever is in it is ours.
 const REPOSITORY: &str = "tare-bundle";
@@ -28,6 +29,8 @@ pub struct CachedImage {
     pub name: String,
     /// How much it takes up, bytes.
     pub bytes: u64,
+    /// The bundle's digest, as its label has it.
+    pub bundle: Option<String>,
 }
 
 /// The name of the image of a bundle with this digest (`sha256:<hex>`).
@@ -129,6 +132,7 @@ pub fn cached_images() -> Result<Vec<CachedImage>, Fault> {
     let image = |summary: bollard::models::ImageSummary| CachedImage {
         name: summary.repo_tags.iter().find(|tag| tag.contains(REPOSITORY)).cloned().unwrap_or(summary.id),
         bytes: u64::try_from(summary.size).unwrap_or(0),
+        bundle: summary.labels.get(BUNDLE_LABEL).cloned(),
     };
     let mut images: Vec<CachedImage> = listed.into_iter().map(image).collect();
     images.sort_by(|a, b| a.name.cmp(&b.name));
@@ -136,12 +140,13 @@ pub fn cached_images() -> Result<Vec<CachedImage>, Fault> {
     Ok(images)
 }
 
-/// Removes the image of the bundle with this digest, if the engine has it.
+/// The same as things that the layer keeps.
 ///
 /// # Errors
-/// When the engine does not answer, or something still uses the image.
-pub fn remove_image_of(digest: &str) -> Result<(), Fault> {
-    remove_image(&name_of(digest))
+/// See [`cached_images`].
+pub(crate) fn kept() -> Result<Vec<Kept>, Fault> {
+    let kept = |image: CachedImage| Kept { kind: "image".to_owned(), name: image.name, bundle: image.bundle };
+    Ok(cached_images()?.into_iter().map(kept).collect())
 }
 
 /// Removes a bundle's image, by what [`cached_images`] calls it; one that is gone already is no error.

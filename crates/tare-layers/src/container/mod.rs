@@ -29,8 +29,7 @@ mod socket;
 mod spec;
 
 pub use guest_engine::GUEST_MODULES;
-pub use image::{CachedImage, cached_images, remove_image, remove_image_of};
-pub use pull::pull;
+pub use image::{CachedImage, cached_images, remove_image};
 
 use engine::Engine;
 use std::path::Path;
@@ -43,10 +42,17 @@ pub const ROW: LayerRow = LayerRow {
     about: "services in containers of Docker or Podman: namespaces, cgroups, a layered file system, a bridge",
     options: options::read,
     probe,
+    listens: options::listens,
+    // What a service is allowed holds its page cache too; the engine was there before.
+    memory_bytes: |_, services, _| services,
     in_guest,
     open: host::open,
     leftovers: leftovers::leftovers,
     remove: leftovers::remove,
+    kept: image::kept,
+    forget: |kept| remove_image(&kept.name),
+    pull: Some(pull::pull),
+    for_tests: false,
 };
 
 /// What the engine itself takes up in a guest: the daemon, its helper and a shim, with room for their page cache.

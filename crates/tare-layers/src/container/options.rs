@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 use tare_core::config::{Fields, Node, Problems};
 use tare_core::fault::{Doing, Fault};
+use tare_core::host::Listens;
 
 /// How the generator reaches a service in a container.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -124,6 +125,15 @@ pub(crate) fn read(node: &Node, problems: &mut Problems) -> Option<serde_json::V
     (problems.len() == before).then_some(value)
 }
 
+/// Where services in containers with these options listen.
+pub(crate) fn listens(options: &serde_json::Value) -> Listens {
+    match ContainerOptions::from_value(options).map(|options| options.network) {
+        Ok(Network::Host) => Listens::Everywhere,
+        Ok(Network::Published) => Listens::AtItsAddress,
+        Ok(Network::Bridge) | Err(_) => Listens::Apart,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -163,5 +173,14 @@ mod tests {
         assert!(found[0].contains("1:10") && found[0].contains("did you mean 'published'?"), "{}", found[0]);
         let found = read_text("storage: overlay\nread_only: true\n").unwrap_err();
         assert!(found[0].contains("2:12") && found[0].contains("contradict"), "{}", found[0]);
+    }
+
+    #[test]
+    fn only_the_hosts_network_is_in_everybodys_way() {
+        let words = [("host", Listens::Everywhere), ("published", Listens::AtItsAddress), ("bridge", Listens::Apart)];
+        for (network, wanted) in words {
+            let options = read_text(&format!("network: {network}")).unwrap();
+            assert_eq!(listens(&serde_json::to_value(options).unwrap()), wanted, "{network}");
+        }
     }
 }

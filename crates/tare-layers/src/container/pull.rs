@@ -13,7 +13,7 @@ use tare_core::fault::{Doing, Fault};
 ///
 /// # Errors
 /// When there is no engine, when the registry refuses, or when `into` cannot be written.
-pub fn pull(reference: &str, into: &Path) -> Result<(), Fault> {
+pub(super) fn pull(reference: &str, into: &Path) -> Result<(), Fault> {
     let engine = Engine::find()?.ok_or_else(super::no_engine)?;
     if engine.call(engine.docker().inspect_image(reference)).is_err() {
         let (name, tag) = split(reference);

@@ -12,7 +12,7 @@ use tare_core::config::{Fields, Node, Problems};
 use tare_core::fault::Fault;
 use tare_core::form::LayerUse;
 use tare_core::host::{
-    Availability, Carrier, Facts, GuestNeeds, Host, Instance, InstanceState, LayerRow, LocalOuter, MappedFile,
+    Availability, Carrier, Facts, GuestNeeds, Host, Instance, InstanceState, LayerRow, Listens, LocalOuter, MappedFile,
     OpenError, Property, ResourceReport, ServiceStart, Surroundings,
 };
 use tare_core::telemetry::{Scope, TelemetryRow};
@@ -23,10 +23,16 @@ pub const ROW: LayerRow = LayerRow {
     about: "starts nothing and notes down what it is asked to do: for trying out everything above layers",
     options,
     probe: |_, _: &Carrier| Availability::Ready(Facts::from([("mock".to_owned(), "yes".to_owned())])),
+    listens: |_| Listens::Apart,
+    memory_bytes: |_, _, _| 0,
     in_guest: |_| GuestNeeds::default(),
     open,
     leftovers: || Ok(Vec::new()),
     remove: |_| Ok(()),
+    kept: || Ok(Vec::new()),
+    forget: |_| Ok(()),
+    pull: None,
+    for_tests: true,
 };
 
 const CALLS: [&str; 14] = [

@@ -15,8 +15,8 @@ use tare_core::host::Carrier;
 
 /// How long the tiny guest may take. Under a working KVM it takes well below two seconds.
 const ALIVE_WITHIN: Duration = Duration::from_secs(8);
-/// Where the answer is kept until the machine boots anew.
-const KEPT: &str = "/var/lib/tare/kvm.json";
+/// The file in which the answer is kept until the machine boots anew.
+const KEPT: &str = "kvm.json";
 /// The hypervisor's program.
 const QEMU: &str = "qemu-system-x86_64";
 
@@ -89,13 +89,17 @@ fn kvm_works(qemu: &Qemu, carrier: &Carrier) -> Result<(), Fault> {
     let kernel = carrier.bundles.kernel()?;
     let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").doing("read the id of this boot")?;
     let finding = Finding { boot, qemu: qemu.version.clone(), kernel: kernel.release.clone(), fault: None };
-    if let Some(known) = kept(Path::new(KEPT), &finding) {
+    if let Some(known) = kept(&kept_at(), &finding) {
         return known.map_or(Ok(()), Err);
     }
     let initial = initramfs::packed(&kernel, &carrier.program, &[])?;
     let fault = boot_tiny(qemu, &kernel.image, &initial).err();
-    keep(Path::new(KEPT), &Finding { fault: fault.clone(), ..finding })?;
+    keep(&kept_at(), &Finding { fault: fault.clone(), ..finding })?;
     fault.map_or(Ok(()), Err)
+}
+
+fn kept_at() -> PathBuf {
+    crate::environment::home().join(KEPT)
 }
 
 /// What is known already: `None` when nothing is, or it was found out under other circumstances.
@@ -116,7 +120,7 @@ fn keep(path: &Path, finding: &Finding) -> Result<(), Fault> {
 
 /// Boots a guest that says it is alive.
 fn boot_tiny(qemu: &Qemu, kernel: &Path, initial: &Path) -> Result<(), Fault> {
-    let kept = Path::new(KEPT);
+    let kept = kept_at();
     let log = |kind: &str| kept.with_extension(format!("{}.{kind}", std::process::id()));
     let (console, own_log) = (log("console"), log("log"));
     fs::create_dir_all(kept.parent().unwrap_or(Path::new("/"))).doing("make the folder of what is kept")?;

@@ -2,6 +2,7 @@
 
 use super::cpio::Archive;
 use super::modules;
+use crate::environment;
 use sha2::{Digest, Sha256};
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Read, Write};
@@ -9,9 +10,10 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 use tare_core::bundle::Kernel;
 use tare_core::fault::{Doing, Fault};
+use tare_core::host::Kept;
 
-/// Where packed file systems are kept between runs.
-const KEPT: &str = "/var/lib/tare/guest";
+/// What a packed file system is called among the things that are kept.
+const KIND: &str = "initial file system";
 /// Part of the key: raise it when the content changes by other means than its parts.
 const LAYOUT: &str = "1";
 /// One that nobody packed or used for so long belongs to a kernel or program of the past.
@@ -25,7 +27,8 @@ const KEEP_FOR: Duration = Duration::from_secs(14 * 24 * 3600);
 pub(super) fn packed(kernel: &Kernel, program: &Path, more: &[String]) -> Result<PathBuf, Fault> {
     let files = modules::to_load(kernel, more)?;
     let key = key(kernel, program, &files)?;
-    let path = Path::new(KEPT).join(format!("{key}.cpio"));
+    let folder = folder();
+    let path = folder.join(format!("{key}.cpio"));
     if path.exists() {
         // Its age says when it was last used.
         if let Ok(file) = File::options().append(true).open(&path) {
@@ -33,9 +36,9 @@ pub(super) fn packed(kernel: &Kernel, program: &Path, more: &[String]) -> Result
         }
         return Ok(path);
     }
-    fs::create_dir_all(KEPT).doing(format!("make {KEPT}"))?;
-    forget_old();
-    let unfinished = Path::new(KEPT).join(format!("{key}.{}.new", std::process::id()));
+    fs::create_dir_all(&folder).doing(format!("make {}", folder.display()))?;
+    forget_old(&folder);
+    let unfinished = folder.join(format!("{key}.{}.new", std::process::id()));
     let done = write(&unfinished, program, &files).and_then(|()| {
         fs::rename(&unfinished, &path).doing(format!("put the guest's initial file system at {}", path.display()))
     });
@@ -91,11 +94,78 @@ fn write(path: &Path, program: &Path, files: &[PathBuf]) -> Result<(), Fault> {
     pack().doing(doing())
 }
 
-fn forget_old() {
-    for entry in fs::read_dir(KEPT).into_iter().flatten().filter_map(Result::ok) {
-        let age = entry.metadata().and_then(|meta| meta.modified()).ok().and_then(|time| time.elapsed().ok());
+fn forget_old(folder: &Path) {
+    for path in packed_in(folder) {
+        let age = fs::metadata(&path).and_then(|meta| meta.modified()).ok().and_then(|time| time.elapsed().ok());
         if age.is_some_and(|age| age > KEEP_FOR) {
-            let _ = fs::remove_file(entry.path());
+            let _ = fs::remove_file(path);
         }
+    }
+}
+
+/// Where packed file systems are kept between runs.
+fn folder() -> PathBuf {
+    environment::home().join("guest")
+}
+
+/// The packed file systems in a folder, whole or left unfinished.
+fn packed_in(folder: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(folder).into_iter().flatten().filter_map(Result::ok);
+    let mut files: Vec<PathBuf> = entries.map(|entry| entry.path()).filter(|path| path.is_file()).collect();
+    files.sort();
+    files
+}
+
+/// The packed file systems that are kept for later runs.
+///
+/// # Errors
+/// Never; the signature is the table's.
+pub(super) fn kept() -> Result<Vec<Kept>, Fault> {
+    Ok(kept_in(&folder()))
+}
+
+fn kept_in(folder: &Path) -> Vec<Kept> {
+    let kept = |path: PathBuf| Kept { kind: KIND.to_owned(), name: path.display().to_string(), bundle: None };
+    packed_in(folder).into_iter().map(kept).collect()
+}
+
+/// Removes one of them.
+///
+/// # Errors
+/// When it cannot be removed.
+pub(super) fn forget(kept: &Kept) -> Result<(), Fault> {
+    forget_in(&folder(), kept)
+}
+
+fn forget_in(folder: &Path, kept: &Kept) -> Result<(), Fault> {
+    // What nobody listed is not ours to remove.
+    if !kept_in(folder).contains(kept) {
+        return Ok(());
+    }
+    match fs::remove_file(&kept.name) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error).doing(format!("remove {}", kept.name)),
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_kept_is_listed_and_nothing_else_is_removed() {
+        let folder = tempfile::tempdir().unwrap();
+        let (packed, other) = (folder.path().join("guest/k.cpio"), folder.path().join("other"));
+        fs::create_dir(folder.path().join("guest")).unwrap();
+        fs::write(&packed, "x").unwrap();
+        fs::write(&other, "x").unwrap();
+        let ours = folder.path().join("guest");
+        let found = kept_in(&ours);
+        assert_eq!(found.iter().map(|kept| kept.name.as_str()).collect::<Vec<_>>(), [packed.to_str().unwrap()]);
+        forget_in(&ours, &Kept { name: other.display().to_string(), ..found[0].clone() }).unwrap();
+        assert!(other.exists());
+        forget_in(&ours, &found[0]).unwrap();
+        forget_in(&ours, &found[0]).unwrap();
+        assert!(!packed.exists() && kept_in(&ours).is_empty());
     }
 }

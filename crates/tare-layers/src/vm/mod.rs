@@ -24,7 +24,7 @@ pub use options::VmOptions;
 use accelerator::Qemu;
 use std::path::Path;
 use tare_core::fault::Fault;
-use tare_core::host::{Availability, Carrier, Facts, GuestNeeds, LayerRow};
+use tare_core::host::{Availability, Carrier, Facts, GuestNeeds, LayerRow, Listens};
 
 /// The layer's row of the table.
 pub const ROW: LayerRow = LayerRow {
@@ -32,10 +32,17 @@ pub const ROW: LayerRow = LayerRow {
     about: "a virtual machine: QEMU, under KVM where a guest really boots under it, else emulated and marked so",
     options: options::read,
     probe,
+    // A guest has an address of its own.
+    listens: |_| Listens::Apart,
+    memory_bytes: size::memory_bytes,
     in_guest,
     open: boot::open,
     leftovers: leftovers::find,
     remove: leftovers::remove,
+    kept: initramfs::kept,
+    forget: initramfs::forget,
+    pull: None,
+    for_tests: false,
 };
 
 /// Whether this machine can run guests, and how. The first call after a boot may take as long as a tiny guest has to

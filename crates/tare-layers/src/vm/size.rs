@@ -43,7 +43,7 @@ impl Size {
         }
         let services: u64 = surroundings.services.iter().map(|start| start.service.resources.memory_bytes).sum();
         let inner: u64 = needs.iter().map(|needs| needs.memory_bytes).sum();
-        let memory = options.memory.unwrap_or(services + RESERVE + inner).div_ceil(1 << 20) << 20;
+        let memory = memory(options, services, inner);
         let volumes: u64 = surroundings.services.iter().flat_map(|start| start.service.volumes.values()).sum();
         // What an inner engine writes down of its containers: twice the memory it asks for is a generous guess.
         let disk = (volumes + DISK_SLACK + 2 * inner).div_ceil(1 << 20) << 20;
@@ -63,6 +63,16 @@ impl Size {
     pub(super) fn cpus_inside(&self) -> CpuSet {
         CpuSet::new(0..self.cpus)
     }
+}
+
+/// The memory of a guest, bytes, whole MiB: for its services, for itself, and for what the layers in it need.
+fn memory(options: &VmOptions, services: u64, inner: u64) -> u64 {
+    options.memory.unwrap_or(services + RESERVE + inner).div_ceil(1 << 20) << 20
+}
+
+/// The memory that a deployment takes of this machine: all of its guest's.
+pub(super) fn memory_bytes(options: &serde_json::Value, services: u64, inner: u64) -> u64 {
+    memory(&VmOptions::from_value(options).unwrap_or_default(), services, inner)
 }
 
 /// The CPUs that the services are to have, of those for the system under test.
@@ -131,6 +141,10 @@ mod tests {
         let needs = GuestNeeds { memory_bytes: 1 << 30, ..GuestNeeds::default() };
         let with_engine = Size::of(&VmOptions::default(), &around(vec![start(1, None)]), &[needs]).unwrap();
         assert_eq!(with_engine.memory, (100 << 20) + RESERVE + (1 << 30));
+        let usual = serde_json::to_value(VmOptions::default()).unwrap();
+        assert_eq!(memory_bytes(&usual, 100 << 20, 1 << 30), with_engine.memory);
+        let fixed = serde_json::to_value(VmOptions { memory: Some(2 << 30), ..VmOptions::default() }).unwrap();
+        assert_eq!(memory_bytes(&fixed, 100 << 20, 1 << 30), 2 << 30);
     }
 
     #[test]

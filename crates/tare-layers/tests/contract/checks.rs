@@ -38,7 +38,9 @@ fn every_form() {
         let carrier = stage::carrier(std::path::Path::new("/"));
         match (row.probe)(&layer.options, &carrier) {
             Availability::Ready(_) => contract(row.name, &[layer]),
-            Availability::Emulated(_, why) | Availability::Unavailable(why) => println!("{} skipped: {why}", row.name),
+            Availability::Emulated(_, why) | Availability::Unavailable(why) => {
+                println!("skipped: the contract of '{}': {why}", row.name);
+            }
         }
     }
 }

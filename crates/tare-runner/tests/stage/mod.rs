@@ -36,7 +36,8 @@ impl Clock for TestClock {
         self.0.get()
     }
     fn timestamp(&self) -> String {
-        format!("2026-01-01T00:00:{:02}Z", self.0.get().as_secs() % 60)
+        let seconds = self.0.get().as_secs();
+        format!("2026-01-01T{:02}:{:02}:{:02}Z", seconds / 3600 % 24, seconds / 60 % 60, seconds % 60)
     }
     fn sleep(&self, time: Duration) {
         self.0.set(self.0.get() + time);

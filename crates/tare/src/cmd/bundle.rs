@@ -1,13 +1,12 @@
 //! `tare bundle`: the root filesystems of services.
 
 use crate::cli::{BundleArgs, BundleBuildArgs, BundleVerb, Emission};
-use crate::cmd::print;
+use crate::cmd::{clean, print};
 use crate::{EXIT_OK, files, machine, paths, session};
 use anyhow::Result;
 use tare_bundle::{BundleInfo, BundleListing, Store};
 use tare_core::bundle::{Recipe, Source};
 use tare_core::units::show_bytes;
-use tare_layers::container;
 
 pub(crate) fn bundle(args: &BundleArgs) -> Result<u8> {
     match &args.verb {
@@ -104,10 +103,7 @@ fn remove(digests: &[String]) -> Result<()> {
     for prefix in digests {
         let digest = store.show(prefix)?.info.digest;
         store.remove(&digest)?;
-        // An engine that is absent has no copy of it.
-        if let Err(fault) = container::remove_image_of(&digest) {
-            eprintln!("warning: its image in the container engine is left: {fault}");
-        }
+        clean::forget_bundle(&digest);
         print(&format!("removed {digest}"));
     }
     Ok(())

@@ -1,37 +1,51 @@
 //! `tare clean`: removes what dead runs left, and nothing else.
 
 use crate::cli::CleanArgs;
-use crate::cmd::print;
+use crate::cmd::{note, print};
 use crate::{EXIT_FAILED, EXIT_OK, session};
 use anyhow::Result;
-use tare_core::host::Leftover;
-use tare_layers::{container, leftovers};
+use tare_core::host::{Kept, LayerRow, Leftover};
+use tare_layers::{LAYERS, leftovers};
 
 pub(crate) fn clean(args: &CleanArgs) -> Result<u8> {
     session::require_root("clean")?;
     let live = leftovers::live_runs();
     let mut found = leftovers::leftovers()?;
     found.retain(|left| !live.contains(&left.run));
+    // What is kept between runs, the run under way uses.
+    let (kept, mut failed) = if args.all && live.is_empty() { all_kept() } else { (Vec::new(), false) };
     if args.json {
-        print(&serde_json::to_string_pretty(&found)?);
+        print(&listed(&found, &kept)?);
     }
-    let say = |text: String| if args.json { eprintln!("{text}") } else { print(&text) };
+    let say = |text: String| if args.json { note(&text) } else { print(&text) };
     for run in &live {
-        say(format!("run {run} is under way and is left alone"));
+        say(format!(
+            "run {run} is under way and is left alone{}",
+            if args.all { ", and so is what is kept" } else { "" }
+        ));
     }
+    let count = found.len() + kept.len();
     if args.dry_run {
         for left in &found {
             say(format!("would remove {} {} of run {}", left.kind, left.name, left.run));
         }
-        say(format!("{} things", found.len()));
-        return Ok(EXIT_OK);
+        for (_, kept) in &kept {
+            say(format!("would remove {} {}", kept.kind, kept.name));
+        }
+        say(format!("{count} things"));
+        return Ok(if failed { EXIT_FAILED } else { EXIT_OK });
     }
-    let mut failed = remove_all(&found, &say);
-    if args.all {
-        failed |= remove_kept(&say);
-    }
-    say(if found.is_empty() { "nothing to remove".to_owned() } else { format!("removed {}", found.len()) });
+    failed |= remove_all(&found, &say);
+    failed |= forget_all(&kept, &say);
+    say(if count == 0 { "nothing to remove".to_owned() } else { format!("removed {count}") });
     Ok(if failed { EXIT_FAILED } else { EXIT_OK })
+}
+
+/// What would be removed, as JSON: what runs left names its run, what is kept names none.
+fn listed(found: &[Leftover], kept: &[(&LayerRow, Kept)]) -> Result<String> {
+    let found = found.iter().map(serde_json::to_value);
+    let all: Result<Vec<_>, _> = found.chain(kept.iter().map(|(_, kept)| serde_json::to_value(kept))).collect();
+    Ok(serde_json::to_string_pretty(&all?)?)
 }
 
 /// Removes what the run called `run` left, and says how much it was.
@@ -53,7 +67,7 @@ fn remove_all(found: &[Leftover], say: &dyn Fn(String)) -> bool {
         match leftovers::remove(left) {
             Ok(()) => say(format!("removed {} {} of run {}", left.kind, left.name, left.run)),
             Err(fault) => {
-                eprintln!("could not remove {} {}: {fault}", left.kind, left.name);
+                note(&format!("could not remove {} {}: {fault}", left.kind, left.name));
                 failed = true;
             }
         }
@@ -61,17 +75,38 @@ fn remove_all(found: &[Leftover], say: &dyn Fn(String)) -> bool {
     failed
 }
 
-/// What is kept between runs to save time: cached images.
-fn remove_kept(say: &dyn Fn(String)) -> bool {
-    let mut failed = false;
-    for image in container::cached_images().unwrap_or_default() {
-        match container::remove_image(&image.name) {
-            Ok(()) => say(format!("removed image {}", image.name)),
+/// What every layer keeps between runs to save time, with its row; and whether one could not say.
+fn all_kept() -> (Vec<(&'static LayerRow, Kept)>, bool) {
+    let (mut all, mut failed) = (Vec::new(), false);
+    for row in LAYERS {
+        match (row.kept)() {
+            Ok(kept) => all.extend(kept.into_iter().map(|kept| (row, kept))),
             Err(fault) => {
-                eprintln!("could not remove image {}: {fault}", image.name);
+                note(&format!("could not see what layer '{}' keeps: {fault}", row.name));
+                failed = true;
+            }
+        }
+    }
+    (all, failed)
+}
+
+fn forget_all(all: &[(&LayerRow, Kept)], say: &dyn Fn(String)) -> bool {
+    let mut failed = false;
+    for (row, kept) in all {
+        match (row.forget)(kept) {
+            Ok(()) => say(format!("removed {} {}", kept.kind, kept.name)),
+            Err(fault) => {
+                note(&format!("could not remove {} {}: {fault}", kept.kind, kept.name));
                 failed = true;
             }
         }
     }
     failed
+}
+
+/// Removes what layers keep of the bundle with this digest; one that is absent keeps nothing.
+pub(crate) fn forget_bundle(digest: &str) {
+    let (mut all, _) = all_kept();
+    all.retain(|(_, kept)| kept.bundle.as_deref() == Some(digest));
+    forget_all(&all, &|_| {});
 }

@@ -111,3 +111,9 @@ pub(crate) fn print(text: &str) {
     use std::io::Write;
     let _ = writeln!(std::io::stdout(), "{}", text.trim_end_matches('\n'));
 }
+
+/// Prints to standard error; there, too, a reader may have gone away.
+pub(crate) fn note(text: &str) {
+    use std::io::Write;
+    let _ = writeln!(std::io::stderr(), "{}", text.trim_end_matches('\n'));
+}

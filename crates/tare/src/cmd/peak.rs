@@ -6,13 +6,15 @@ use crate::{catalog, files};
 use anyhow::Result;
 use std::fmt::Write;
 use tare_core::load::LoadProfile;
-use tare_core::peak::{PeakPlan, PeakRules};
+use tare_core::peak::{PeakAsked, PeakPlan, PeakRules};
 use tare_core::qos::{EVERY_OPERATION, Qos, QuantileLimit};
 use tare_core::study::{Catalog, Study};
 use tare_core::workload::Workload;
+use tare_layers::LAYERS;
 
-/// What is searched where nothing is named: forms, kind of load.
-const FORMS: [&str; 2] = ["native", "container"];
+/// What a form without any layer is called.
+const PLAIN: &str = "native";
+/// How long users think where nothing is named.
 const THINK: &str = "5s";
 
 pub(crate) fn peak(args: &PeakArgs) -> Result<u8> {
@@ -30,7 +32,9 @@ pub(crate) fn peak(args: &PeakArgs) -> Result<u8> {
 /// The study that `--workload` stands for.
 fn study_text(args: &PeakArgs, workload: &str) -> String {
     let forms: Vec<&str> = args.run.forms.iter().map(String::as_str).collect();
-    let forms = if forms.is_empty() { FORMS.to_vec() } else { forms };
+    // Where nothing is named: the plain process, and the layer that the table begins with.
+    let usual = || [PLAIN].into_iter().chain(LAYERS.first().map(|row| row.name)).collect();
+    let forms = if forms.is_empty() { usual() } else { forms };
     let load = match args.of.unwrap_or(PeakOf::Open) {
         PeakOf::Closed => "closed: {}".to_owned(),
         PeakOf::Open => "open: {rate: 1}".to_owned(),
@@ -41,7 +45,7 @@ fn study_text(args: &PeakArgs, workload: &str) -> String {
          load: {{{load}}}\nforms:\n"
     );
     for form in forms {
-        let layers: Vec<&str> = form.split('+').filter(|layer| *layer != "native").collect();
+        let layers: Vec<&str> = form.split('+').filter(|layer| *layer != PLAIN).collect();
         let _ = writeln!(text, "  \"{form}\": [{}]", layers.join(", "));
     }
     text
@@ -68,30 +72,43 @@ fn search(args: &PeakArgs, study: &mut Study, workload: &Workload) -> Result<()>
     let base = study.load.base().clone();
     let spoken = &workload.protocol;
     let operations = || catalog::Tables.protocol_operations(&spoken.protocol, &spoken.options);
-    let Some(mut plan) = study.peak.take().or_else(|| PeakPlan::usual(&base, operations())) else {
+    let asked = asked(args);
+    let usual = || Some(PeakPlan::usual(&base, operations())?.reaching(&asked));
+    let Some(plan) = study.peak.take().or_else(usual) else {
         return mistake(
             "the load of this study has no level that could be raised; give it 'open', 'users' or 'closed'",
         );
     };
-    if args.rules == Some(PeakRulesArg::Published) && plan.rules != PeakRules::Published {
-        plan = plan.published();
-    }
-    plan.start = args.start.unwrap_or(plan.start);
-    plan.at_least = args.at_least.unwrap_or(if args.start.is_some() { plan.start * 0.1 } else { plan.at_least });
-    plan.at_most = args.up_to.unwrap_or(plan.at_most);
-    plan.hint = args.hint.or(plan.hint);
-    plan.warm = args.warm.unwrap_or(plan.warm);
-    plan.window = args.run.measure.unwrap_or(plan.window);
-    plan.settle = args.run.settle.unwrap_or(if args.run.measure.is_some() { plan.window / 5 } else { plan.settle });
-    plan.windows = args.windows.unwrap_or(plan.windows);
-    plan.budget = args.budget.or(plan.budget);
+    let plan = plan.with(&asked);
     if let Some(why) = plan.mistake() {
-        return mistake(why);
+        return mistake(&format!(
+            "{why}\n  to do: --at-least <= --start <= --up-to, --hint between them, --measure 15s or so"
+        ));
     }
     study.load = LoadProfile::Guided { of: Box::new(plan.highest(&base)), start: plan.start };
     (study.settle, study.measure) = (std::time::Duration::ZERO, plan.expected());
     study.peak = Some(plan);
     Ok(())
+}
+
+/// What was typed of the search.
+fn asked(args: &PeakArgs) -> PeakAsked {
+    PeakAsked {
+        rules: args.rules.map(|rules| match rules {
+            PeakRulesArg::Staircase => PeakRules::Staircase,
+            PeakRulesArg::Published => PeakRules::Published,
+        }),
+        start: args.start,
+        at_least: args.at_least,
+        at_most: args.up_to,
+        hint: args.hint,
+        warm: args.warm,
+        settle: args.run.settle,
+        window: args.run.measure,
+        windows: args.windows,
+        half_width: None,
+        budget: args.budget,
+    }
 }
 
 /// A QoS in words, for the plan that is shown.

@@ -1,7 +1,7 @@
 //! `tare resume`: goes on with a run that was interrupted or killed.
 
 use crate::cli::ResumeArgs;
-use crate::cmd::{clean, print, record_path};
+use crate::cmd::{clean, note, print, record_path};
 use crate::session::{self, Session};
 use crate::{EXIT_OK, machine};
 use anyhow::Result;
@@ -12,7 +12,7 @@ use tare_runner::RecordDir;
 pub(crate) fn resume(args: &ResumeArgs) -> Result<u8> {
     let path = record_path(args.record.as_deref())?;
     let Record { header, trials, end } = tare_runner::read_record(&path)?;
-    let mut say = |text: &str| if args.json { eprintln!("{text}") } else { print(text) };
+    let mut say = |text: &str| if args.json { note(text) } else { print(text) };
     if let Some(end) = end.filter(|end| ["complete", PRECISE_ENOUGH].contains(&end.how.as_str())) {
         let why = if end.how == PRECISE_ENOUGH { "the run was precise enough" } else { "every trial is on disk" };
         say(&format!("{}: {why}; `tare report` renders it", path.display()));

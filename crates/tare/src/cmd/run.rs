@@ -1,7 +1,8 @@
 //! `tare run`: carries out a study.
 
+use crate::catalog::Tables;
 use crate::cli::RunArgs;
-use crate::cmd::{Mistake, peak, print};
+use crate::cmd::{Mistake, note, peak, print};
 use crate::machine::{self, Placement};
 use crate::session::{self, GENERATOR, SERVICES, Session};
 use crate::{EXIT_OK, files, null_cost, paths};
@@ -18,13 +19,33 @@ use tare_runner::{Clock, RecordDir, SystemClock, estimate};
 
 pub(crate) fn run(args: &RunArgs) -> Result<u8> {
     let (study, workload) = files::read_study(&args.study, args.workloads.as_deref())?;
+    check_times(args, &study)?;
     start(args, study, workload, None)
+}
+
+/// A study whose load brings times of its own would not heed those that are typed.
+fn check_times(args: &RunArgs, study: &Study) -> Result<()> {
+    let typed = [("--measure", args.measure), ("--settle", args.settle)];
+    let Some((flag, _)) = typed.into_iter().find(|(_, time)| time.is_some()) else { return Ok(()) };
+    let (what, instead) = if study.peak.is_some() {
+        ("a search for the peak", format!("tare peak {} {flag} TIME, or change 'load' in the study", args.study))
+    } else if study.load.span().is_some() {
+        ("a load in steps", "change 'measure', 'settle' or 'ramp' of 'steps' in the study".to_owned())
+    } else {
+        return Ok(());
+    };
+    let text = format!(
+        "{flag} would change nothing: the load of study '{}' is {what}, which has times of its own",
+        study.name
+    );
+    Err(Mistake::new(format!("{text}\n  to do: {instead}")).into())
 }
 
 /// Carries out what was read. `command` is what repeats it, where that is not `tare run`; the rest is added to it.
 pub(crate) fn start(args: &RunArgs, mut study: Study, workload: Workload, repeat: Option<String>) -> Result<u8> {
     apply(args, &mut study)?;
-    let placement = machine::place(&workload)?;
+    check_whole(&study, &workload)?;
+    let placement = machine::place(&study, &workload)?;
     let seed = study
         .seed
         .unwrap_or_else(|| u64::from_le_bytes(*uuid::Uuid::now_v7().as_bytes().last_chunk().expect("16 bytes")) >> 16);
@@ -38,7 +59,7 @@ pub(crate) fn start(args: &RunArgs, mut study: Study, workload: Workload, repeat
     let out = args.out.clone().unwrap_or_else(|| default_out(&study));
     require_writable(&out)?;
     let stop = session::stop_on_signals()?;
-    let mut say = |text: &str| if args.json { eprintln!("{text}") } else { print(text) };
+    let mut say = |text: &str| if args.json { note(text) } else { print(text) };
     let carrier = machine::carrier()?;
     let bundles = machine::build_bundles(&workload, carrier.bundles.as_ref(), &mut say)?;
     say("looking at what each form is on this machine");
@@ -94,6 +115,19 @@ fn apply(args: &RunArgs, study: &mut Study) -> Result<()> {
         return Err(Mistake::new("less than a second of measuring says nothing; raise --measure").into());
     }
     Ok(())
+}
+
+/// What was typed may have brought together what does not go together.
+fn check_whole(study: &Study, workload: &Workload) -> Result<()> {
+    let conflicts = study.conflicts(&workload.protocol.protocol, &Tables);
+    if conflicts.is_empty() {
+        return Ok(());
+    }
+    let texts: Vec<String> = conflicts
+        .iter()
+        .map(|found| format!("'{}' of study '{}': {}\n  to do: {}", found.field, study.name, found.message, found.hint))
+        .collect();
+    Err(Mistake::new(texts.join("\nerror: ")).into())
 }
 
 fn default_out(study: &Study) -> PathBuf {

@@ -1,0 +1,176 @@
+//! What is right by itself and does not go together: designs, times, loads, forms. Asked when a study was read, and
+//! again when everything that was typed has been put over it.
+
+use super::{Catalog, LoadOrigin, Study};
+use crate::design::{Arrangement, FIRST_LOOK};
+use crate::form::Form;
+use crate::host::Listens;
+use crate::plan::plan;
+
+/// Two things of a study that do not go together.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Conflict {
+    /// The field of the study where the mistake is best mended.
+    pub field: &'static str,
+    /// What does not go together, and why.
+    pub message: String,
+    /// What to write instead.
+    pub hint: &'static str,
+}
+
+impl Study {
+    /// What of this study does not go together. `protocol` is the name of the workload's.
+    pub fn conflicts(&self, protocol: &str, catalog: &dyn Catalog) -> Vec<Conflict> {
+        let mut found = Vec::new();
+        let mut add = |applies: bool, field, message: &str, hint| {
+            if applies {
+                found.push(Conflict { field, message: message.to_owned(), hint });
+            }
+        };
+        let (beside, alternate) = match self.design.arrangement {
+            Arrangement::Blocks => (false, false),
+            Arrangement::Alternate(_) => (true, true),
+            Arrangement::Duet => (true, false),
+        };
+        let steady = self.design.steady_within.is_some();
+        let (steps, search) = (self.load.span().is_some(), self.peak.is_some());
+        let told_nothing = !catalog.protocol_tells_seconds(protocol);
+
+        let hint = "use `design: blocks`, or leave 'design' away";
+        add(beside && search, "design", "a peak is searched in blocks, each form by itself", hint);
+        let message = "forms that stand side by side have addresses of their own, which the loopback has not";
+        add(beside && self.from == LoadOrigin::Host, "design", message, "leave 'from: host' away");
+        let message = "only a form that has the machine to itself can settle until it is steady";
+        add(beside && steady, "design", message, "give 'settle' a time");
+        let message = "steps go up within one deployment's load, and slices would cut them";
+        add(alternate && steps, "design", message, "use `design: blocks`");
+        let message = "this protocol runs a tool whose own figures cannot be added up over slices";
+        add(alternate && told_nothing, "design", message, "use `design: blocks` or `design: duet`");
+
+        let message = "steps settle at every level, each for a fixed time, not once until the load is steady";
+        add(steady && steps, "time", message, "give 'settle' a time; 'settle' of the steps is what counts");
+        let message = "a search for the peak warms up by itself, and cannot settle until the load is steady";
+        add(steady && search, "time", message, "give 'settle' a time; 'warm' of the search is what counts");
+        let message =
+            "this protocol runs a tool that tells nothing of single seconds, so none can be seen to be steady";
+        add(steady && told_nothing && !beside, "time", message, "give 'settle' a time");
+
+        if self.design.half_width.is_some() && self.repeat < FIRST_LOOK {
+            let message = format!(
+                "the intervals are looked at first after {FIRST_LOOK} blocks, and there are {} at most: the study would \
+                 never end by itself",
+                self.repeat
+            );
+            let hint = "raise 'blocks' of 'until' (or --repeat) to 6 or more, or write 'repeat' instead of 'until'";
+            found.push(Conflict { field: "until", message, hint });
+        }
+        found.extend(self.ports_taken_twice(catalog));
+        found
+    }
+
+    /// Forms of one block that would listen at the same addresses of this machine.
+    fn ports_taken_twice(&self, catalog: &dyn Catalog) -> Option<Conflict> {
+        if self.design.arrangement == Arrangement::Blocks {
+            return None;
+        }
+        // Which forms meet is the plan's to say; one round has every block there is.
+        let round = plan(&Study { repeat: 1, emulated_blocks: 1, ..self.clone() }, &[], 0);
+        let where_listens = |name: &str| {
+            let form = self.forms.iter().find(|form| form.name == name);
+            form.map_or(Listens::Apart, |form| listens(form, catalog))
+        };
+        for trial in round.iter().filter(|trial| where_listens(&trial.form) == Listens::Everywhere) {
+            let mut others = round.iter().filter(|other| other.block == trial.block && other.index != trial.index);
+            let Some(other) = others.find(|other| where_listens(&other.form) != Listens::Apart) else { continue };
+            let message = format!(
+                "'{}' listens at every address of this machine, so that '{}' cannot listen at the same ports beside it",
+                trial.arm(),
+                other.arm()
+            );
+            return Some(Conflict { field: "design", message, hint: "use `design: blocks`, or leave that form away" });
+        }
+        None
+    }
+}
+
+/// Where a form listens when it stands beside others: its outermost layer is what stands on this machine.
+fn listens(form: &Form, catalog: &dyn Catalog) -> Listens {
+    // A plain process beside others gets a network of its own.
+    form.layers.first().map_or(Listens::Apart, |layer| catalog.layer_listens(layer))
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::study::tests::{TextOf, read};
+
+    /// What is said of a study with these lines in place of, or besides, the usual ones.
+    fn said(load: &str, more: &str) -> String {
+        let text = format!("study: s\nworkload: toy\nload: {load}\nforms: {{plain: [], boxed: [box]}}\n{more}\n");
+        read(&text).map_or_else(|found| found.join("\n"), |_| "nothing".to_owned())
+    }
+
+    const PEAK: &str = "{peak: {of: {open: {}}}}\nqos: {\"*\": {p99: 10ms}}";
+    const STEPS: &str = "{steps: {of: {closed: {}}, levels: [1, 2]}}";
+    const CLOSED: &str = "{closed: {}}";
+    const STEADY: &str = "time: {settle: {until: steady}}";
+
+    #[test]
+    fn what_does_not_go_together_is_refused_with_its_place_and_a_way_out() {
+        let cases: &[(&str, &str, &str, &str)] = &[
+            (PEAK, "design: alternate", "a peak is searched in blocks", "s.yaml:6"),
+            (PEAK, "design: duet", "a peak is searched in blocks", "s.yaml:6"),
+            (CLOSED, "design: duet\nfrom: host", "which the loopback has not", "s.yaml:5"),
+            (CLOSED, &format!("design: duet\n{STEADY}"), "has the machine to itself", "s.yaml:5"),
+            (STEPS, "design: alternate", "slices would cut them", "s.yaml:5"),
+            (STEPS, STEADY, "steps settle at every level", "s.yaml:5"),
+            (PEAK, STEADY, "a search for the peak warms up", "s.yaml:6"),
+            (
+                CLOSED,
+                "until: {half_width: 2%, blocks: 5}",
+                "looked at first after 6 blocks, and there are 5",
+                "s.yaml:5",
+            ),
+        ];
+        for (load, more, wanted, place) in cases {
+            let found = said(load, more);
+            assert!(found.contains(wanted) && found.contains(place), "{load}, {more}: {found}");
+        }
+        for (load, more) in [
+            (PEAK, "design: blocks"),
+            (STEPS, "design: duet"),
+            (CLOSED, STEADY),
+            (CLOSED, "until: {half_width: 2%, blocks: 6}"),
+            (CLOSED, "design: alternate"),
+        ] {
+            assert_eq!(said(load, more), "nothing", "{load}, {more}");
+        }
+    }
+
+    #[test]
+    fn a_tool_that_tells_no_seconds_is_neither_sliced_nor_watched() {
+        let text = |more: &str| format!("study: s\nworkload: tool\nload: {CLOSED}\nforms: {{plain: []}}\n{more}\n");
+        for (more, wanted) in [("design: alternate", "added up over slices"), (STEADY, "nothing of single seconds")] {
+            let found = read(&text(more)).unwrap_err().join("\n");
+            assert!(found.contains(wanted), "{found}");
+        }
+        assert!(read(&text("design: duet")).is_ok());
+    }
+
+    #[test]
+    fn forms_that_would_take_each_others_ports_do_not_stand_side_by_side() {
+        let text = |baseline: &str, forms: &str, design: &str| TextOf { baseline, forms, design }.to_string();
+        let both = "{plain: [], shared: [{cage: {lid: false}}], placed: [cage]}";
+        let found = read(&text("plain", both, "alternate")).unwrap_err().join("\n");
+        assert!(found.contains("'shared' listens at every address") && found.contains("'placed'"), "{found}");
+        assert!(found.contains("design: blocks") && found.contains("s.yaml:6"), "{found}");
+        // Pairs of a duet have the baseline in them, not each other.
+        assert!(read(&text("plain", both, "duet")).is_ok());
+        assert!(read(&text("placed", both, "duet")).is_err());
+        // The control is the baseline a second time.
+        let twice = "{shared: [{cage: {lid: false}}], plain: []}";
+        let found = read(&text("shared", twice, "duet")).unwrap_err().join("\n");
+        assert!(found.contains("'shared (A/A)'"), "{found}");
+        assert!(read(&text("plain", twice, "alternate")).is_ok());
+        assert!(read(&text("plain", both, "blocks")).is_ok());
+    }
+}
