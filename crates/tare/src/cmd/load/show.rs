@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 use std::io::IsTerminal as _;
 use std::time::Duration;
 use tare_core::load::{LoadPlan, LoadProfile, SecondRow, UserConnections};
-use tare_core::units::show_duration;
+use tare_core::units::{grouped, show_duration};
 use tare_stats::Percentiles;
 
 /// Shows the seconds as they come: one live line on a terminal, a plain line each elsewhere. Always on standard error,
@@ -68,19 +68,6 @@ fn line(row: &SecondRow, passed: f64, whole: f64) -> String {
     let rate = grouped(row.operations as f64 / row.seconds);
     let p99 = if row.operations > 0 { time(row.p99_us) } else { "-".to_owned() };
     format!("{passed:>4.0}/{whole:.0} s {rate:>9} op/s p99 {p99:>7}{errors}{dropped}{settling}")
-}
-
-/// `1,234,567`.
-pub(super) fn grouped(number: f64) -> String {
-    let digits = format!("{number:.0}");
-    let mut text = String::new();
-    for (at, digit) in digits.chars().enumerate() {
-        if at > 0 && (digits.len() - at).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
 }
 
 /// `233 us`, `1.23 ms`, `4.5 s`: three digits.
@@ -207,7 +194,6 @@ mod tests {
 
     #[test]
     fn numbers_read_well() {
-        assert_eq!([0.0, 999.0, 1000.0, 1_234_567.4].map(grouped), ["0", "999", "1,000", "1,234,567"]);
         let times = [0.5, 99.94, 233.4, 999.6, 12_345.0, 4.2e6].map(time);
         assert_eq!(times, ["0.50 us", "99.9 us", "233 us", "1.00 ms", "12.3 ms", "4.20 s"]);
     }
