@@ -105,7 +105,7 @@ mod tests {
     }
 
     fn criteria() -> Vec<Criterion> {
-        vec![Criterion { name: "get within 5ms".into(), allowed: 0.01 }]
+        vec![Criterion { name: "get within 5ms".into(), allowed: 0.01, late: true }]
     }
 
     proptest! {
@@ -127,7 +127,7 @@ mod tests {
     fn the_criterion_that_is_broken_most_decides() {
         let mut windows = line(100.0, 40.0, &[0.0; 16]);
         windows.iter_mut().for_each(|window| window.counts.push(Count { of: 1000.0, over: 30.0 }));
-        let criteria = [criteria(), vec![Criterion { name: "set".into(), allowed: 0.01 }]].concat();
+        let criteria = [criteria(), vec![Criterion { name: "set".into(), allowed: 0.01, late: true }]].concat();
         assert_eq!(fit(&windows, &criteria).unwrap().binding, 1);
     }
 }
