@@ -3,11 +3,9 @@
 
 use crate::analysis::{Analysis, Interval, MetricAnalysis, Ratio, Verdict};
 use crate::compare::{Change, changes};
+use crate::paired::blocks_needed;
 use crate::verdict::percent_text;
 use serde::Serialize;
-
-/// More blocks than this are no advice.
-const BLOCKS_ADVISED_MAX: f64 = 1_000.0;
 
 /// The bounds, as shares: 0.05 allows a throughput of 0.95 times and a time of 1.05 times what it is compared with.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize)]
@@ -227,21 +225,13 @@ fn judge(check: GateCheck, metric: &MetricAnalysis, known: &Known) -> GateCheck 
         let why = format!("certainly within the bound of {bound}");
         return GateCheck { outcome: GateOutcome::Pass, why, ..check };
     }
-    let blocks_needed = blocks_needed(check.blocks, (loss - limit).abs(), known);
+    let blocks_needed = blocks_needed(check.blocks, known.half_width, (loss - limit).abs(), known.fixed);
     let advice = match blocks_needed {
         Some(blocks) => format!("about {blocks} blocks would tell, there are {}", check.blocks),
         None if known.fixed > 0.0 => "more blocks of both records would tell, or another bound".to_owned(),
         None => "it lies so near the bound that no reasonable number of blocks would tell".to_owned(),
     };
     GateCheck { blocks_needed, why: format!("the interval holds the bound of {bound}; {advice}"), ..check }
-}
-
-/// How many blocks bring the interval's half-width down to `distance`: it shrinks with their root, except for the part
-/// of the variance that is not theirs.
-fn blocks_needed(blocks: usize, distance: f64, known: &Known) -> Option<u32> {
-    let wanted = (distance / known.half_width).powi(2) - known.fixed;
-    let needed = (blocks as f64 * (1.0 - known.fixed) / wanted).ceil();
-    (wanted > 0.0 && needed <= BLOCKS_ADVISED_MAX).then_some((needed as u32).max(blocks as u32 + 1))
 }
 
 fn unmeasured(analysis: &Analysis, form: &str) -> String {
