@@ -241,14 +241,19 @@ fn unmeasured(analysis: &Analysis, form: &str) -> String {
     format!("not measured: {why}")
 }
 
-/// Why a ratio that is there must not be used.
+/// Why a ratio that is there must not be used: a gate judges nothing that the report refuses to judge.
 fn unusable(metric: &MetricAnalysis, ratio: &Ratio, which: &str) -> Option<String> {
-    if ratio.verdict == Verdict::Emulated {
-        return Some(format!("EMULATED in {which}: not a claim about the real thing"));
+    match ratio.verdict {
+        Verdict::Emulated => Some(format!("EMULATED in {which}: not a claim about the real thing")),
+        _ if metric.control_differs => {
+            Some(format!("the A/A control of {which} differs from its equal: the machine is not sound"))
+        }
+        Verdict::Withheld => Some(format!("{} (in {which})", ratio.words)),
+        Verdict::NoNoiseFloor => Some(format!(
+            "the A/A control of {which} was not measured in 3 blocks: without a noise floor nothing is known to stand out"
+        )),
+        _ => None,
     }
-    metric
-        .control_differs
-        .then(|| format!("the A/A control of {which} differs from its equal: the machine is not sound"))
 }
 
 fn too_few(ratio: &Ratio) -> String {
@@ -374,6 +379,23 @@ mod tests {
         emulated.verdict = Verdict::Emulated;
         let check = one(&analysis(emulated, true), None, bounds);
         assert!(check.outcome == GateOutcome::Inconclusive && check.why.starts_with("EMULATED"), "{check:?}");
+        // Certain either way by their intervals, and still not to be judged.
+        for value in [0.5, 0.99] {
+            let words = "verdict withheld: its trials are void more often than the others".to_owned();
+            let withheld = Ratio { verdict: Verdict::Withheld, words, ..ratio(value, 0.001, 5) };
+            let check = one(&analysis(withheld.clone(), true), None, bounds);
+            assert!(
+                check.outcome == GateOutcome::Inconclusive && check.why.contains("are void more often"),
+                "{check:?}"
+            );
+            let against = Bounds { max_overhead: None, max_regression: Some(0.03) };
+            let (here, there) = (analysis(ratio(0.9, 0.001, 5), true), analysis(withheld, true));
+            let check = one(&here, Some(&there), against);
+            assert!(check.outcome == GateOutcome::Inconclusive && check.why.contains("the other record"), "{check:?}");
+            let floorless = Ratio { verdict: Verdict::NoNoiseFloor, ..ratio(value, 0.001, 5) };
+            let check = one(&analysis(floorless, true), None, bounds);
+            assert!(check.outcome == GateOutcome::Inconclusive && check.why.contains("noise floor"), "{check:?}");
+        }
         let mut few = ratio(0.5, 0.01, 2);
         few.interval = None;
         let check = one(&analysis(few, true), None, bounds);
