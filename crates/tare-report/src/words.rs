@@ -199,6 +199,9 @@ pub(crate) fn apparatus(analysis: &Analysis) -> String {
         let own = apparatus.null_cpu_us_per_op.map(|own| format!(", {own:.3} us of it its own bookkeeping"));
         let us = crate::figures::plain_quantity(us, "us");
         parts.push(format!("generator {us} CPU per op{}", own.unwrap_or_default()));
+    } else if let Some(own) = apparatus.null_cpu_us_per_op {
+        // A search for the peak has no figure of its own to hold it against.
+        parts.push(format!("generator {own:.3} us CPU per op of its own bookkeeping"));
     }
     if let Some(share) = apparatus.generator_busy_max {
         parts.push(format!("at most {} busy", percent_text(share)));
