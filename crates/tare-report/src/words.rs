@@ -97,9 +97,10 @@ fn headline(analysis: &Analysis, arm: &Arm) -> Headline {
         return alone(format!("{name} was not measured: {why}."));
     };
     let figure = ratio_text(throughput.ratio, throughput.interval);
-    if arm.emulated.is_some() {
+    if analysis.emulated(arm) {
+        let who = if arm.emulated.is_some() { name } else { &format!("{baseline}, the baseline of {name},") };
         return alone(format!(
-            "{name} ran EMULATED: {figure} times {baseline}'s {what}, which is no claim about the real thing."
+            "{who} ran EMULATED: {figure} times {baseline}'s {what}, which is no claim about the real thing."
         ));
     }
     let sentence = match throughput.verdict {
