@@ -50,7 +50,11 @@ impl Design {
             Arrangement::Duet => "duets, two forms loaded at the same moment on disjoint CPUs".to_owned(),
         };
         match self.half_width {
-            Some(share) => format!("{arrangement}, until intervals reach {} % either way", share * 100.0),
+            Some(share) => {
+                // 0.07 * 100 is 7.000000000000001; nobody wants to read that.
+                let percent = (share * 1e6).round() / 1e4;
+                format!("{arrangement}, until intervals reach {percent} % either way")
+            }
             None => arrangement,
         }
     }
@@ -174,6 +178,17 @@ mod tests {
         let node = parse(text, &mut problems).unwrap();
         let read = read_arrangement(&node, &mut problems);
         read.filter(|_| problems.is_empty()).ok_or_else(|| problems.into_vec()[0].to_string())
+    }
+
+    #[test]
+    fn a_half_width_is_said_as_it_was_written() {
+        for percent in 1..100 {
+            let design = Design { half_width: Some(f64::from(percent) / 100.0), ..Design::default() };
+            let wanted = format!("blocks, until intervals reach {percent} % either way");
+            assert_eq!(design.describe(), wanted);
+        }
+        let design = Design { half_width: Some(0.0125), ..Design::default() };
+        assert!(design.describe().contains(" 1.25 %"), "{}", design.describe());
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! The quality of service: what a trial's figures must keep.
 
 use crate::config::{Fields, Node, Problems};
-use crate::units::show_duration;
+use crate::units::exact_duration;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -45,7 +45,7 @@ impl QuantileLimit {
     pub fn describe(&self) -> String {
         let percent = format!("{:.4}", self.quantile * 100.0);
         let percent = percent.trim_end_matches('0').trim_end_matches('.');
-        format!("p{percent} within {}", show_duration(self.within))
+        format!("p{percent} within {}", exact_duration(self.within))
     }
 }
 
@@ -158,6 +158,15 @@ mod tests {
         for wanted in ["every operation p99 within 10 ms", "get p50 within 1 ms", "failures at most 0.1 %", "99.5 %"] {
             assert!(words.contains(wanted), "{wanted} is missing in: {words}");
         }
+    }
+
+    #[test]
+    fn limits_that_differ_differ_in_words() {
+        let words = |limit: &str| read(&format!("{{get: {{p99: {limit}}}}}")).unwrap().describe();
+        assert_eq!(words("500us"), "get p99 within 0.5 ms");
+        assert_eq!(words("5ms"), "get p99 within 5 ms");
+        assert_ne!(words("5ms"), words("5200us"));
+        assert_ne!(words("10200ms"), words("10s"));
     }
 
     #[test]

@@ -173,6 +173,17 @@ pub fn show_duration(duration: Duration) -> String {
     }
 }
 
+/// `5 ms`, `0.25 ms`, `90 s`: to the nanosecond, for what is compared by its text.
+pub fn exact_duration(duration: Duration) -> String {
+    let nanos = duration.as_nanos();
+    let (whole, rest, digits, unit) = match nanos {
+        n if n < 1_000_000_000 => (n / 1_000_000, n % 1_000_000, 6, "ms"),
+        n => (n / 1_000_000_000, n % 1_000_000_000, 9, "s"),
+    };
+    let text = format!("{whole}.{rest:0digits$}");
+    format!("{} {unit}", text.trim_end_matches('0').trim_end_matches('.'))
+}
+
 /// `512 MiB`, `1.5 GiB`, `40 B`: a size for a reader.
 pub fn show_bytes(bytes: u64) -> String {
     const UNITS: [&str; 5] = ["B", "KiB", "MiB", "GiB", "TiB"];
@@ -232,6 +243,11 @@ mod tests {
         assert_eq!(show_duration(Duration::from_millis(3500)), "3.5 s");
         let numbers = [0.0, 999.0, 81234.4, 1_000_000.0, -123_456.0, f64::INFINITY];
         assert_eq!(numbers.map(grouped), ["0", "999", "81,234", "1,000,000", "-123,456", "inf"]);
+        let exact = [(250, "0.25 ms"), (5_000, "5 ms"), (2_000_000, "2 s"), (90_500_000, "90.5 s"), (0, "0 ms")];
+        for (us, wanted) in exact {
+            assert_eq!(exact_duration(Duration::from_micros(us)), wanted);
+        }
+        assert_eq!(exact_duration(Duration::from_nanos(10_000_000_001)), "10.000000001 s");
     }
 
     proptest! {

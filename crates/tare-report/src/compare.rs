@@ -7,23 +7,28 @@ use serde_json::json;
 use std::fmt::Write;
 use tare_core::fault::Fault;
 use tare_core::record::Record;
-use tare_stats::{Change, Difference, Verdict, analyse, changes, conditions, differences, ratio_text};
+use tare_stats::{
+    Analysis, Change, Difference, Verdict, analyse, changes, conditions, differences, percent_text, ratio_text,
+};
 
 /// The version of the comparison's JSON. Fields may be added within a version.
 const COMPARE_SCHEMA: u32 = 1;
 
-/// The same as [`compare`], for programs: both records, what else differs between them, and every change.
+/// The same as [`compare`], for programs: both records, what else differs between them, what is not sound, and every
+/// change.
 ///
 /// # Errors
 /// When it cannot be written as JSON.
 pub fn compare_json(a: &Record, b: &Record) -> Result<String, Fault> {
     let writing = |error: serde_json::Error| Fault::from_error("write JSON", &error);
+    let (before, after) = (analyse(a), analyse(b));
     let value = json!({
         "compare_schema": COMPARE_SCHEMA,
         "before": identity(a),
         "after": identity(b),
         "differences": differences(&conditions(&a.header), &conditions(&b.header)),
-        "changes": finite(serde_json::to_value(changes(&analyse(a), &analyse(b))).map_err(writing)?),
+        "warnings": unsound(&before, &after),
+        "changes": finite(serde_json::to_value(changes(&before, &after)).map_err(writing)?),
     });
     Ok(serde_json::to_string_pretty(&value).map_err(writing)? + "\n")
 }
@@ -52,6 +57,9 @@ pub fn compare(a: &Record, b: &Record) -> String {
             say(&format!("WARNING {label}: same bits of {}: {}", bits.service, same_bits(bits)));
         }
     }
+    for warning in unsound(&before, &after) {
+        say(&format!("WARNING {warning}"));
+    }
     say("");
     say(&format!("{:16} {:20} {:20} {:20} changed?", "form, metric", "before", "after", "after / before"));
     let mut form = String::new();
@@ -63,7 +71,7 @@ pub fn compare(a: &Record, b: &Record) -> String {
         }
         let figure = |ratio: &tare_stats::Ratio| ratio_text(ratio.ratio, ratio.interval);
         let changed = match change.interval {
-            None if change.before.verdict == Verdict::Emulated => "EMULATED",
+            None if [&change.before, &change.after].iter().any(|r| r.verdict == Verdict::Emulated) => "EMULATED",
             None => "no interval",
             Some(interval) if interval.contains(1.0) => "no",
             Some(_) => "YES",
@@ -79,6 +87,21 @@ pub fn compare(a: &Record, b: &Record) -> String {
     say("Ratios are to each run's own baseline. Intervals of the change are 95 % for each pair alone: of twenty");
     say("pairs that did not change, expect one YES.");
     text
+}
+
+/// In which of the two records equals were treated differently: a change that is no larger than that is none.
+fn unsound(before: &Analysis, after: &Analysis) -> Vec<String> {
+    let mut warnings = Vec::new();
+    for (label, analysis) in [("before", before), ("after", after)] {
+        for metric in analysis.metrics.iter().filter(|metric| metric.control_differs) {
+            let (title, floor) = (&metric.title, percent_text(metric.noise_floor.unwrap_or_default()));
+            warnings.push(format!(
+                "{label}: the A/A control differs from its equal in {title}: that machine was not sound, so a change of \
+                 {title} below {floor} may be its doing"
+            ));
+        }
+    }
+    warnings
 }
 
 /// All metrics of a form together.

@@ -10,6 +10,9 @@ use tare_stats::{Bounds, Difference, GateCheck, GateOutcome, conditions, differe
 /// The version of the gate's JSON. Fields may be added within a version.
 const GATE_SCHEMA: u32 = 1;
 
+/// Said of a gate without checks.
+const NOTHING_TO_JUDGE: &str = "no form to judge: the record compares none with its baseline";
+
 /// What a gate looked at and found.
 #[derive(Debug, Clone, Copy)]
 pub struct Gate<'a> {
@@ -58,7 +61,7 @@ impl Gate<'_> {
             say(format!("{:13}{}", "", check.why));
         }
         if self.checks.is_empty() {
-            say("no form to judge: the record compares none with its baseline".to_owned());
+            say(NOTHING_TO_JUDGE.to_owned());
         }
         say(String::new());
         let count = |outcome| self.checks.iter().filter(|check| check.outcome == outcome).count();
@@ -94,7 +97,7 @@ impl Gate<'_> {
     /// failed or, then skipped, as passed.
     pub fn junit(&self) -> String {
         let header = &self.record.header;
-        let verdict = |check: &GateCheck| match check.outcome {
+        let verdict = |outcome: GateOutcome| match outcome {
             GateOutcome::Pass => "",
             GateOutcome::Fail => "failure",
             GateOutcome::Inconclusive => match self.inconclusive_as {
@@ -103,12 +106,15 @@ impl Gate<'_> {
                 Some(GateOutcome::Pass) => "skipped",
             },
         };
-        let count = |wanted: &str| self.checks.iter().filter(|check| verdict(check) == wanted).count();
+        // A gate with nothing to judge is inconclusive; without a case of its own it would look like one that passed.
+        let nothing = self.checks.is_empty().then(|| verdict(gate_outcome(&[])));
+        let verdicts: Vec<&str> = self.checks.iter().map(|check| verdict(check.outcome)).chain(nothing).collect();
+        let count = |wanted: &str| verdicts.iter().filter(|verdict| **verdict == wanted).count();
         let mut text = String::from("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n");
         let mut say = |line: String| writeln!(text, "{line}").expect("writing to a string cannot fail");
         let counts = format!(
             "tests=\"{}\" failures=\"{}\" errors=\"{}\" skipped=\"{}\"",
-            self.checks.len(),
+            verdicts.len(),
             count("failure"),
             count("error"),
             count("skipped")
@@ -132,7 +138,7 @@ impl Gate<'_> {
             let figures = escaped(&figures(check));
             let open = format!("    <testcase classname=\"{class}\" name=\"{name}\"");
             let why = escaped(&check.why);
-            match verdict(check) {
+            match verdict(check.outcome) {
                 "" => say(format!("{open}>\n      <system-out>{figures}; {why}</system-out>\n    </testcase>")),
                 "skipped" => say(format!("{open}>\n      <skipped message=\"{why}\"/>\n    </testcase>")),
                 kind => {
@@ -141,6 +147,10 @@ impl Gate<'_> {
                     say(format!("{open}>\n      {inner}\n    </testcase>"));
                 }
             }
+        }
+        if let Some(kind) = nothing {
+            let open = format!("    <testcase classname=\"{study}\" name=\"gate\"");
+            say(format!("{open}>\n      <{kind} message=\"{NOTHING_TO_JUDGE}\"/>\n    </testcase>"));
         }
         say("  </testsuite>".to_owned());
         say("</testsuites>".to_owned());

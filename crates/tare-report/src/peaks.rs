@@ -11,7 +11,9 @@ pub(crate) struct Peaks<'a> {
     /// Geometric mean of the searches, and its 95 % interval, which holds what differs between deployments and hours.
     pub(crate) peak: Option<f64>,
     pub(crate) interval: Option<Interval>,
-    /// The searches that came to an end, in their order; also those without a peak.
+    /// The searches behind `peak`, in their order: no void ones, and none of a block that was run again.
+    pub(crate) counted: Vec<&'a PeakOutcome>,
+    /// All searches that came to an end, in their order; also those without a peak.
     pub(crate) searches: Vec<&'a PeakOutcome>,
 }
 
@@ -25,10 +27,13 @@ pub(crate) fn peaks<'a>(record: &'a Record, analysis: &'a Analysis) -> Vec<Peaks
         let mut trials: Vec<_> = record.trials.iter().filter(|trial| trial.record.trial.arm() == arm.name).collect();
         trials.sort_by_key(|trial| trial.record.trial.index);
         let estimate = estimates.iter().find(|estimate| estimate.arm == arm.name);
+        let counts = |index: u32| estimate.is_some_and(|e| e.values.iter().any(|value| value.trial == index));
+        let counted = trials.iter().filter(|trial| counts(trial.record.trial.index));
         Peaks {
             arm,
             peak: estimate.map(|estimate| estimate.geometric_mean.unwrap_or(estimate.mean)),
             interval: estimate.and_then(|estimate| estimate.interval),
+            counted: counted.filter_map(|trial| trial.record.peak.as_ref()).collect(),
             searches: trials.into_iter().filter_map(|trial| trial.record.peak.as_ref()).collect(),
         }
     };
@@ -38,15 +43,15 @@ pub(crate) fn peaks<'a>(record: &'a Record, analysis: &'a Analysis) -> Vec<Peaks
 impl Peaks<'_> {
     /// In a line: `1,278 users [1,262, 1,295] over 5 searches`, or how the searches ended.
     pub(crate) fn words(&self) -> String {
-        let count = self.searches.len();
+        let count = self.counted.len();
         let searches = if count == 1 { "1 search".to_owned() } else { format!("{count} searches") };
         let Some(peak) = self.peak else {
             let why = self.searches.first().map_or_else(|| "not searched".to_owned(), |search| search.describe());
             return format!("no peak: {why}");
         };
-        let unit = self.searches.first().map_or("", |search| search.unit.as_str());
+        let unit = self.counted.first().map_or("", |search| search.unit.as_str());
         let figure = tare_core::peak::level_text;
-        match (self.interval, self.searches.first().and_then(|search| search.low.zip(search.high))) {
+        match (self.interval, self.counted.first().and_then(|search| search.low.zip(search.high))) {
             (Some(Interval { low, high }), _) => {
                 format!("{} {unit} [{}, {}] over {searches}", figure(peak), figure(low), figure(high))
             }

@@ -191,6 +191,9 @@ fn baseline_row(page: &mut Page, arm: &Arm, metrics: &[&MetricAnalysis]) {
     let cells: Vec<(String, Ink)> = metrics.iter().map(absolute).collect();
     page.row(&arm.name, Ink::Bold, &cells);
     page.paragraph(2, 2, &format!("baseline: {}", facts(arm)), Ink::Dim);
+    if let Some(why) = &arm.emulated {
+        page.paragraph(2, 2, &format!("emulated: {}", advice(why)), Ink::Warning);
+    }
     outcomes(page, arm);
 }
 
@@ -214,7 +217,7 @@ fn form_row(page: &mut Page, analysis: &Analysis, arm: &Arm, metrics: &[&MetricA
         let Some(ratio) = ratio else { return ("-".to_owned(), Ink::Dim) };
         let text = ratio_text(ratio.ratio, ratio.interval);
         let text = text.split(" [").next().unwrap_or_default().to_owned();
-        let mark = if arm.emulated.is_some() { " EMULATED" } else { "" };
+        let mark = if analysis.emulated(arm) { " EMULATED" } else { "" };
         (format!("{text}{mark}"), ink(ratio.verdict))
     });
     let upper: Vec<(String, Ink)> = upper.collect();

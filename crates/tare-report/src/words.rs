@@ -97,9 +97,10 @@ fn headline(analysis: &Analysis, arm: &Arm) -> Headline {
         return alone(format!("{name} was not measured: {why}."));
     };
     let figure = ratio_text(throughput.ratio, throughput.interval);
-    if arm.emulated.is_some() {
+    if analysis.emulated(arm) {
+        let who = if arm.emulated.is_some() { name } else { &format!("{baseline}, the baseline of {name},") };
         return alone(format!(
-            "{name} ran EMULATED: {figure} times {baseline}'s {what}, which is no claim about the real thing."
+            "{who} ran EMULATED: {figure} times {baseline}'s {what}, which is no claim about the real thing."
         ));
     }
     let sentence = match throughput.verdict {
@@ -205,6 +206,9 @@ pub(crate) fn apparatus(analysis: &Analysis) -> String {
         let own = apparatus.null_cpu_us_per_op.map(|own| format!(", {own:.3} us of it its own bookkeeping"));
         let us = crate::figures::plain_quantity(us, "us");
         parts.push(format!("generator {us} CPU per op{}", own.unwrap_or_default()));
+    } else if let Some(own) = apparatus.null_cpu_us_per_op {
+        // A search for the peak has no figure of its own to hold it against.
+        parts.push(format!("generator {own:.3} us CPU per op of its own bookkeeping"));
     }
     if let Some(share) = apparatus.generator_busy_max {
         parts.push(format!("at most {} busy", percent_text(share)));

@@ -79,6 +79,27 @@ fn nothing_is_rendered_as_nothing() {
 }
 
 #[test]
+fn an_emulated_baseline_is_no_measure_for_any_form() {
+    let mut emulated = record();
+    let vm = emulated.header.forms["vm"].emulated.clone();
+    emulated.header.forms.get_mut("native").unwrap().emulated = vm;
+    let text = render("terminal", &emulated, &Style { color: false, width: 100 });
+    for wanted in ["WARNING    the baseline native ran EMULATED", "0.87 EMULATED", "emulated: no guest booted"] {
+        assert!(text.contains(wanted), "{wanted} is missing in:\n{text}");
+    }
+    for wrong in ["slower", "costs more", "floor "] {
+        assert!(!text.contains(wrong), "{wrong} is said in:\n{text}");
+    }
+    let headline = &serde_json::from_str::<serde_json::Value>(&render("json", &emulated, &Style::default())).unwrap();
+    let headline = headline["headlines"][0].as_str().unwrap();
+    assert!(headline.starts_with("native, the baseline of container, ran EMULATED: 0.87 times"), "{headline}");
+    let page = render("html", &emulated, &Style::default());
+    let marked = |page: &str| page.matches("<tr class=\"emulated\">").count();
+    // All four arms that were measured, and the form that was not; of the record as it is, the two virtual machines.
+    assert_eq!((marked(&page), marked(&render("html", &record(), &Style::default()))), (6, 2));
+}
+
+#[test]
 fn a_record_without_trials_is_rendered_in_every_format() {
     let mut empty = record();
     empty.trials.clear();

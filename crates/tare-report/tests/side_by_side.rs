@@ -6,7 +6,7 @@ use sample::record;
 use serde_json::Value;
 use tare_core::load::{LoadProfile, WindowCounts, WindowRow};
 use tare_core::record::Record;
-use tare_report::{Gate, compare_json, scaling_text, series_summary, series_text};
+use tare_report::{Gate, compare, compare_json, scaling_text, series_summary, series_text};
 use tare_stats::{
     Bounds, GateOutcome, Interval, Series, SeriesPoint, analyse, conditions, gate, scaling_of_records, scaling_of_steps,
 };
@@ -54,6 +54,51 @@ fn what_is_inconclusive_counts_as_it_was_said_to() {
     assert!(junit.contains("<skipped ") && !junit.contains("<error "), "{junit}");
     let (_, junit) = with(Some(GateOutcome::Fail));
     assert!(junit.matches("<failure ").count() > 2 && !junit.contains("<error "), "{junit}");
+}
+
+#[test]
+fn a_gate_with_nothing_to_judge_says_the_same_everywhere() {
+    let record = record();
+    let said = |inconclusive_as| {
+        let gate = Gate { record: &record, baseline: None, bounds: &BOUNDS, checks: &[], inconclusive_as };
+        (gate.outcome(), gate.junit())
+    };
+    let (outcome, junit) = said(None);
+    assert_eq!(outcome, GateOutcome::Inconclusive);
+    assert!(junit.contains("tests=\"1\" failures=\"0\" errors=\"1\" skipped=\"0\""), "{junit}");
+    assert!(junit.contains("<error message=\"no form to judge"), "{junit}");
+    let (outcome, junit) = said(Some(GateOutcome::Fail));
+    assert_eq!(outcome, GateOutcome::Fail);
+    assert!(junit.contains("failures=\"1\" errors=\"0\"") && junit.contains("<failure message="), "{junit}");
+    let (outcome, junit) = said(Some(GateOutcome::Pass));
+    assert_eq!(outcome, GateOutcome::Pass);
+    assert!(junit.contains("failures=\"0\" errors=\"0\" skipped=\"1\"") && junit.contains("<skipped"), "{junit}");
+}
+
+#[test]
+fn a_change_against_an_unsound_machine_comes_with_a_warning() {
+    let mut unsound = later(0.9);
+    for trial in unsound.trials.iter_mut().filter(|trial| trial.record.trial.control) {
+        trial.record.metrics.entry("throughput".into()).and_modify(|throughput| *throughput *= 1.4);
+    }
+    let text = compare(&record(), &unsound);
+    let warnings: Vec<&str> = text.lines().filter(|line| line.contains("the A/A control differs")).collect();
+    assert!(warnings.len() == 1 && warnings[0].starts_with("WARNING after:"), "{text}");
+    assert!(warnings[0].contains("in throughput: that machine was not sound"), "{}", warnings[0]);
+    let read: Value = serde_json::from_str(&compare_json(&unsound, &record()).unwrap()).unwrap();
+    assert!(read["warnings"][0].as_str().unwrap().starts_with("before: the A/A control differs"), "{read}");
+    assert!(!compare(&record(), &later(0.9)).contains("the A/A control differs"));
+}
+
+#[test]
+fn a_form_that_was_emulated_in_either_run_has_not_changed() {
+    let mut real = record();
+    real.header.forms.get_mut("vm").unwrap().emulated = None;
+    real.trials.iter_mut().for_each(|trial| trial.record.emulated = false);
+    for text in [compare(&real, &record()), compare(&record(), &real)] {
+        let form = text.split("\nvm\n").nth(1).unwrap();
+        assert!(form.lines().next().unwrap().ends_with("EMULATED"), "{text}");
+    }
 }
 
 #[test]

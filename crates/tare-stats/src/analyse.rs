@@ -18,6 +18,7 @@ use crate::warnings::warnings;
 use std::collections::{BTreeMap, BTreeSet};
 use tare_core::plan::{blocks, control_arm};
 use tare_core::record::{NULL_COST, PEAK_LOAD, PRECISE_ENOUGH, Record, TRIAL_METRICS, TrialData, TrialMetric};
+use tare_core::study::Study;
 use tare_core::trial::{Outcome, Stage};
 
 /// Everything a report shows of a record. The order of the trials does not matter.
@@ -32,15 +33,19 @@ pub fn analyse(record: &Record) -> Analysis {
     // A run that was ended for its width claims no more than the width that was asked for.
     let precise = record.end.as_ref().is_some_and(|end| end.how == PRECISE_ENOUGH);
     let asked = study.design.half_width.filter(|_| precise).map(f64::ln_1p);
-    let mut table = DunnettTable::default();
     // A search for the peak measures one thing only, and nothing else measures that.
     let searched = study.peak.is_some();
-    let mut metrics: Vec<MetricAnalysis> = TRIAL_METRICS
-        .iter()
-        .filter(|metric| (metric.name == PEAK_LOAD) == searched)
+    let shown = || TRIAL_METRICS.iter().filter(|metric| (metric.name == PEAK_LOAD) == searched);
+    let mut comparison = Comparison {
+        arms: &arms,
+        one_level: one_level(study),
+        compared: shown().filter(|metric| metric.compared).count(),
+        table: DunnettTable::default(),
+    };
+    let mut metrics: Vec<MetricAnalysis> = shown()
         .map(|metric| {
             let asked = asked.filter(|_| metric.name == deciding(study));
-            analyse_metric(&counted, metric, &arms, asked, &mut table)
+            analyse_metric(&counted, metric, asked, &mut comparison)
         })
         .collect();
     if let (Some(plan), Some(metric)) = (&study.peak, metrics.first_mut()) {
@@ -65,6 +70,22 @@ pub fn analyse(record: &Record) -> Analysis {
     declare(&mut analysis, study.design.margin());
     analysis.warnings = warnings(record, &analysis);
     analysis
+}
+
+/// What all metrics of a record are compared by.
+struct Comparison<'a> {
+    arms: &'a [Arm],
+    /// Whether trials stay at one level of load.
+    one_level: bool,
+    /// How many metrics are compared.
+    compared: usize,
+    table: DunnettTable,
+}
+
+/// Whether a trial of the study stays at one level, so that its throughput should be steady and its windows are alike.
+/// Steps and searches change the level themselves.
+fn one_level(study: &Study) -> bool {
+    study.peak.is_none() && study.load.span().is_none()
 }
 
 fn measured(record: &Record) -> Vec<&TrialData> {
@@ -93,7 +114,8 @@ fn arm(record: &Record, name: &str, form: &str, baseline: bool) -> Arm {
     let count = |word: &str| of_arm.iter().filter(|trial| trial.record.outcome.word() == word).count() as u32;
     let path = of_arm.iter().map(|trial| &trial.record.path).find(|path| !path.is_empty());
     let in_words = || record.header.study.forms.iter().find(|f| f.name == form).map(tare_core::form::Form::describe);
-    let unsteady = of_arm.iter().filter(|t| t.record.outcome == Outcome::Measured && never_steady(&t.seconds));
+    let levelled = of_arm.iter().filter(|t| t.record.outcome == Outcome::Measured && one_level(&record.header.study));
+    let unsteady = levelled.filter(|trial| never_steady(&trial.seconds));
     let mut never_steady: Vec<u32> = unsteady.map(|trial| trial.record.trial.index).collect();
     never_steady.sort_unstable();
     let mut emulated = state.and_then(|state| state.emulated.clone());
@@ -177,13 +199,12 @@ fn reasons(trials: &[&TrialData]) -> Vec<Reason> {
 fn analyse_metric(
     trials: &[&TrialData],
     metric: &TrialMetric,
-    arms: &[Arm],
     asked: Option<f64>,
-    table: &mut DunnettTable,
+    comparison: &mut Comparison,
 ) -> MetricAnalysis {
-    let nested = Nested::of(trials, metric.name);
+    let nested = Nested::of(trials, metric.name, comparison.one_level);
     let estimates: Vec<Estimate> =
-        arms.iter().filter_map(|arm| estimate(trials, nested, metric.name, &arm.name)).collect();
+        comparison.arms.iter().filter_map(|arm| estimate(trials, nested, metric.name, &arm.name)).collect();
     let mut analysis = MetricAnalysis {
         name: metric.name.to_owned(),
         title: metric.title.to_owned(),
@@ -198,7 +219,7 @@ fn analyse_metric(
         ratios: Vec::new(),
     };
     if metric.compared {
-        compare_arms(&mut analysis, metric, arms, asked, table);
+        compare_arms(&mut analysis, metric, asked, comparison);
     }
     analysis
 }
@@ -230,13 +251,8 @@ fn block_logs(estimate: &Estimate) -> BlockLogs {
     positive.map(|value| (value.block, value.value.ln())).collect()
 }
 
-fn compare_arms(
-    analysis: &mut MetricAnalysis,
-    metric: &TrialMetric,
-    arms: &[Arm],
-    asked: Option<f64>,
-    table: &mut DunnettTable,
-) {
+fn compare_arms(analysis: &mut MetricAnalysis, metric: &TrialMetric, asked: Option<f64>, comparison: &mut Comparison) {
+    let (arms, compared) = (comparison.arms, comparison.compared);
     let logs: BTreeMap<&str, BlockLogs> =
         analysis.estimates.iter().map(|estimate| (estimate.arm.as_str(), block_logs(estimate))).collect();
     let Some(baseline) = arms.iter().find(|arm| arm.baseline).and_then(|arm| logs.get(arm.name.as_str())) else {
@@ -244,12 +260,16 @@ fn compare_arms(
     };
     let others = || arms.iter().filter(|arm| !arm.baseline);
     let control = others().find(|arm| arm.control).and_then(|arm| logs.get(arm.name.as_str()));
-    let claimed = others().filter(|arm| !arm.control && arm.emulated.is_none());
+    // A ratio to an emulated baseline says as little as one of an emulated form; nor do two emulated runs of the
+    // baseline say how far apart equals lie on the real thing.
+    let nothing_real = arms.iter().any(|arm| arm.baseline && arm.emulated.is_some());
+    let claimed = others().filter(|arm| !arm.control && arm.emulated.is_none() && !nothing_real);
     let forms: Vec<&BlockLogs> = claimed.filter_map(|arm| logs.get(arm.name.as_str())).collect();
-    let family = Family::choose(baseline, control, &forms, table);
+    let family = Family::choose(baseline, control, &forms, &mut comparison.table);
     let control_differences = control.map(|control| Differences::of(control, baseline));
-    let floor = control_differences.as_ref().and_then(|d| Some(d.mean().abs() + family.floor(d)?.half_width()));
-    let alarm = control_differences.as_ref().and_then(|d| Some(family.alarm(d)?.interval(d.mean())));
+    let control_differences = control_differences.as_ref().filter(|_| !nothing_real);
+    let floor = control_differences.and_then(|d| Some(d.mean().abs() + family.floor(d)?.half_width()));
+    let alarm = control_differences.and_then(|d| Some(family.alarm(d, compared)?.interval(d.mean())));
     let differs = alarm.is_some_and(|interval| !interval.contains(1.0));
     let mut ratios = Vec::new();
     for arm in others() {
@@ -258,11 +278,21 @@ fn compare_arms(
             continue;
         }
         let precision = match arm.control {
-            true => family.alarm(&differences),
+            true => family.alarm(&differences, compared),
             false => family.claim(&differences).map(|precision| precision.at_least(asked.unwrap_or(0.0))),
         };
-        let precision = precision.filter(|_| arm.emulated.is_none());
-        ratios.push(ratio(metric, arm, &differences, precision, floor, differs));
+        let emulated = nothing_real || arm.emulated.is_some();
+        let precision = precision.filter(|_| !emulated);
+        let evidence = Evidence {
+            mean: differences.mean(),
+            interval: precision.map(|precision| precision.interval(differences.mean())),
+            noise_floor: floor,
+            emulated,
+            withheld: withheld(arm, differs),
+            smallest_detectable: precision.map(|precision| smallest_detectable(arm, precision, floor)),
+            blocks: differences.n(),
+        };
+        ratios.push(ratio(metric, arm, &differences, precision, &evidence));
     }
     analysis.method = family.method;
     analysis.noise_floor = floor.map(f64::exp_m1);
@@ -275,48 +305,39 @@ fn ratio(
     arm: &Arm,
     differences: &Differences,
     precision: Option<Precision>,
-    floor: Option<f64>,
-    control_differs: bool,
+    evidence: &Evidence,
 ) -> Ratio {
-    let mean = differences.mean();
+    let mean = evidence.mean;
     let hodges_lehmann = differences.hodges_lehmann();
-    let interval = precision.map(|precision| precision.interval(mean));
-    let smallest_detectable = precision.map(|precision| match arm.control {
-        true => precision.smallest_detectable(),
-        // A form's difference must also stand out of the noise floor to be called one.
-        false => precision.smallest_detectable().max(precision.smallest_beyond_floor()).max(floor.unwrap_or(0.0)),
-    });
-    let smallest_detectable = smallest_detectable.map(f64::exp_m1);
-    let evidence = Evidence {
-        mean,
-        interval,
-        noise_floor: floor,
-        emulated: arm.emulated.is_some(),
-        withheld: withheld(arm, control_differs),
-        smallest_detectable,
-        blocks: differences.n(),
-    };
-    let verdict = judge(metric, &evidence);
+    let verdict = judge(metric, evidence);
     let words = match (arm.control, verdict) {
         // It cannot be within the floor that it sets.
         (true, Verdict::WithinNoise) => "differs from its equal, and so raises the noise floor".to_owned(),
-        _ => words(metric, verdict, &evidence),
+        _ => words(metric, verdict, evidence),
     };
     Ratio {
         arm: arm.name.clone(),
         blocks: differences.blocks.clone(),
         ratio: mean.exp(),
-        interval,
+        interval: evidence.interval,
         standard_error: precision.map(|precision| precision.standard_error),
         degrees: precision.map(|precision| precision.degrees),
         hodges_lehmann: hodges_lehmann.exp(),
         sensitive: precision.is_some_and(|p| (hodges_lehmann - mean).abs() > 0.5 * p.half_width()),
-        smallest_detectable,
+        smallest_detectable: evidence.smallest_detectable,
         equivalent: None,
         blocks_needed: None,
         verdict,
         words,
     }
+}
+
+/// The smallest difference, as a share, that a run like this finds in four of five cases. A form's must also stand out
+/// of the noise floor, given on the log scale, to be called one.
+fn smallest_detectable(arm: &Arm, precision: Precision, floor: Option<f64>) -> f64 {
+    let found = precision.smallest_detectable();
+    let log = if arm.control { found } else { found.max(precision.smallest_beyond_floor()).max(floor.unwrap_or(0.0)) };
+    log.exp_m1()
 }
 
 /// Why nothing may be said of an arm, whatever its figures.

@@ -37,6 +37,18 @@ pub struct Analysis {
     pub warnings: Vec<String>,
 }
 
+impl Analysis {
+    /// Whether the ratio of `arm` says nothing about the real thing: it or the baseline ran under emulation.
+    pub fn emulated(&self, arm: &Arm) -> bool {
+        arm.emulated.is_some() || self.emulated_baseline().is_some()
+    }
+
+    /// Why no ratio of the record says anything about the real thing, if the baseline ran under emulation.
+    pub fn emulated_baseline(&self) -> Option<&Fault> {
+        self.arms.iter().find(|arm| arm.baseline)?.emulated.as_ref()
+    }
+}
+
 /// An arm: a form, or the baseline's second copy.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Arm {
@@ -66,7 +78,8 @@ pub struct Arm {
     pub reasons: Vec<Reason>,
     /// How a request reached the service.
     pub path: String,
-    /// Measured trials whose throughput changed by more than 3 % while they were measured.
+    /// Measured trials whose throughput changed by more than 3 % while they were measured; none where the load itself
+    /// changes, in steps or by a search.
     pub never_steady: Vec<u32>,
     /// Fisher's p, when its trials are void or failed more often than those of the other arms; then its verdicts are
     /// withheld.
@@ -224,7 +237,7 @@ pub struct Ratio {
     /// `exp(mean log difference)`.
     pub ratio: f64,
     /// The interval to quote: by [`MetricAnalysis::method`] for forms, Student's t for the A/A control. None below 3
-    /// blocks and for emulated forms.
+    /// blocks, and where the form or the baseline is emulated.
     pub interval: Option<Interval>,
     /// Standard error of the mean log difference behind `interval`.
     pub standard_error: Option<f64>,
@@ -268,7 +281,7 @@ pub enum Verdict {
     Withheld,
     /// The A/A control was not measured often enough for a noise floor.
     NoNoiseFloor,
-    /// Measured under emulation: not a claim.
+    /// The form or the baseline was measured under emulation: not a claim.
     Emulated,
 }
 

@@ -5,7 +5,10 @@ use crate::quantile::student_quantile;
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
+use tare_core::qos::Qos;
 use tare_core::record::Header;
+use tare_core::study::Study;
+use tare_core::units::exact_duration;
 
 /// How a form's ratio to its own baseline changed between two runs.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -77,7 +80,30 @@ fn json(value: &impl Serialize) -> String {
     serde_json::to_string(value).unwrap_or_default().trim_matches('"').to_owned()
 }
 
-/// What a record was made under, and so may explain why it differs from another: software, hardware, load, forms.
+/// How the study measured: what it asked for, how it searched, in which design and for how long.
+fn arrangement(study: &Study) -> Vec<(&'static str, String)> {
+    let within = study.design.steady_within.map(|within| format!(" until steady, {} at most", exact_duration(within)));
+    let mut all = vec![
+        ("the QoS", study.qos.as_ref().map_or_else(|| "none".to_owned(), Qos::describe)),
+        ("the design", json(&study.design.arrangement)),
+        ("the time to settle", exact_duration(study.settle) + &within.unwrap_or_default()),
+        ("the time measured", exact_duration(study.measure)),
+        ("the time that an operation may take", exact_duration(study.timeout)),
+    ];
+    if let Some(plan) = &study.peak {
+        all.extend([
+            ("the search's rules", json(&plan.rules)),
+            ("the search's window", exact_duration(plan.window)),
+            ("the search's number of windows", plan.windows.to_string()),
+            ("the search's time to warm up", exact_duration(plan.warm)),
+            ("the search's time to settle", exact_duration(plan.settle)),
+        ]);
+    }
+    all
+}
+
+/// What a record was made under, and so may explain why it differs from another: software, hardware, load, forms,
+/// services, QoS, design and times.
 pub fn conditions(header: &Header) -> BTreeMap<String, String> {
     let study = &header.study;
     let mut all: BTreeMap<String, String> = [
@@ -85,10 +111,20 @@ pub fn conditions(header: &Header) -> BTreeMap<String, String> {
         ("the baseline", study.baseline.clone()),
         ("the load", json(&study.load)),
         ("the load's origin", json(&study.from)),
+        ("the protocol", json(&header.workload.protocol)),
         ("the version of Tare", header.tare.clone()),
     ]
     .map(|(what, value)| (what.to_owned(), value))
     .into();
+    all.extend(arrangement(study).into_iter().map(|(what, value)| (what.to_owned(), value)));
+    for service in &header.workload.services {
+        let name = &service.name;
+        all.insert(format!("service {name}, resources"), json(&service.resources));
+        // With the arguments of the options that were chosen, or hold by default.
+        all.insert(format!("service {name}, command"), service.command.join(" "));
+        all.insert(format!("service {name}, environment"), json(&service.environment));
+    }
+    all.extend(study.options.iter().map(|(option, level)| (format!("option {option}"), level.clone())));
     for (what, facts) in
         [("bundle", &header.bundles), ("environment", &header.environment), ("placement", &header.placement)]
     {
@@ -183,6 +219,72 @@ mod tests {
             let share = f64::from(held) / f64::from(PAIRS);
             assert!((0.93..=0.975).contains(&share), "{blocks:?} blocks, noise {spread:?}: {share}");
         }
+    }
+
+    /// A header as a file would hold it, with some of its parts replaced.
+    fn header(replaced: &[(&str, serde_json::Value)]) -> Header {
+        let duration = |secs: u64| serde_json::json!({ "secs": secs, "nanos": 0 });
+        let study = serde_json::json!({
+            "name": "s", "question": "", "workload": "w", "baseline": "plain", "repeat": 5, "at_most": null,
+            "from": "outside", "load": {"closed": {"connections": 1, "pipeline": 1}}, "settle": duration(3),
+            "measure": duration(10), "timeout": duration(10), "emulated_blocks": 1, "forms": [], "options": {},
+            "qos": {"operations": {"get": [{"quantile": 0.99, "within": {"secs": 0, "nanos": 500_000}}]}}, "seed": 1,
+        });
+        let peak = serde_json::json!({
+            "rules": "staircase", "unit": "users", "whole": true, "start": 10.0, "hint": null, "at_least": 1.0,
+            "at_most": 100.0, "warm": duration(90), "settle": duration(3), "window": duration(15), "windows": 48,
+            "half_width": null, "budget": null,
+        });
+        let service = serde_json::json!({
+            "name": "db", "recipe": {"source": {"packages": ["db"]}, "files": []}, "command": ["/db", "--sync"],
+            "environment": {}, "user": [1, 1], "ports": {"main": 1}, "volumes": {}, "stop_within": duration(1),
+            "ready": {"port": {"port": "main", "within": duration(1)}}, "options": {},
+            "resources": {"cpus": 1, "cpu_quota": null, "memory_bytes": 1024},
+        });
+        let protocol = serde_json::json!({"protocol": "p", "service": "db", "port": "main", "options": {"keys": 1000}});
+        let mut whole = serde_json::json!({
+            "schema": 1, "tare": "0", "run": "r", "started": "", "command": "", "seed": 1, "plan": [], "forms": {},
+            "environment": {}, "bundles": {}, "placement": {}, "study": study,
+            "workload": {"name": "w", "about": "", "protocol": protocol, "services": [service]},
+        });
+        whole["study"]["peak"] = peak;
+        for (place, value) in replaced {
+            *whole.pointer_mut(place).unwrap_or_else(|| panic!("{place} is there")) = value.clone();
+        }
+        serde_json::from_value(whole).unwrap()
+    }
+
+    #[test]
+    fn everything_that_decides_a_figure_is_a_condition() {
+        let before = conditions(&header(&[]));
+        assert_eq!(differences(&before, &conditions(&header(&[]))), []);
+        let number = |n: u64| serde_json::json!(n);
+        for (place, value, wanted) in [
+            ("/study/qos/operations/get/0/within/nanos", number(250_000), "the QoS: get p99 within 0.5 ms"),
+            ("/study/peak/rules", serde_json::json!("published"), "the search's rules: staircase | published"),
+            ("/study/peak/window/secs", number(30), "the search's window: 15 s | 30 s"),
+            ("/study/peak/windows", number(24), "the search's number of windows: 48 | 24"),
+            ("/study/settle/secs", number(4), "the time to settle: 3 s | 4 s"),
+            ("/study/measure/secs", number(20), "the time measured: 10 s | 20 s"),
+            ("/study/timeout/secs", number(1), "the time that an operation may take: 10 s | 1 s"),
+            ("/study/options", serde_json::json!({"sync": "off"}), "option sync: absent | off"),
+            (
+                "/workload/services/0/command/1",
+                serde_json::json!("--lazy"),
+                "service db, command: /db --sync | /db --lazy",
+            ),
+            ("/workload/services/0/resources/cpus", number(2), "service db, resources: "),
+            ("/workload/services/0/environment", serde_json::json!({"A": "1"}), "service db, environment: "),
+            ("/workload/protocol/options/keys", number(9), "the protocol: "),
+        ] {
+            let found = differences(&before, &conditions(&header(&[(place, value)])));
+            assert!(found.len() == 1 && found[0].to_string().starts_with(wanted), "{wanted}: {found:?}");
+        }
+        let mut duet = header(&[]);
+        duet.study.design.arrangement = tare_core::design::Arrangement::Duet;
+        assert_eq!(differences(&before, &conditions(&duet))[0].to_string(), "the design: blocks | duet");
+        let searched_none = conditions(&header(&[("/study/peak", serde_json::Value::Null)]));
+        assert!(!searched_none.keys().any(|what| what.starts_with("the search's")), "{searched_none:?}");
     }
 
     #[test]

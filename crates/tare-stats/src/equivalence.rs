@@ -2,14 +2,12 @@
 //! left to be found. Two one-sided tests; D. J. Schuirmann, J. Pharmacokinetics and Biopharmaceutics 15 (1987).
 
 use crate::analysis::{Analysis, Ratio, Verdict};
+use crate::paired::blocks_needed;
 use crate::quantile::student_quantile;
 use crate::verdict::percent_text;
 
 /// The level of each of the two tests, shared out over the forms.
 const LEVEL: f64 = 0.05;
-
-/// More blocks than this are no advice.
-const BLOCKS_ADVISED_MAX: f64 = 10_000.0;
 
 /// Judges every form in every compared metric against `margin`, a share: a form is equivalent when the interval of its
 /// ratio at twice the level, 90 % for a single form, lies within 1 / (1 + margin) and 1 + margin. Where nothing was
@@ -41,7 +39,10 @@ fn judge(ratio: &mut Ratio, margin: f64, forms: usize) {
             ratio.words = format!("equivalent: within {} of the baseline", percent_text(margin));
         }
         (false, false) if ratio.verdict == Verdict::NoDifference => {
-            ratio.blocks_needed = blocks_needed(ratio, margin);
+            ratio.blocks_needed = ratio.interval.and_then(|interval| {
+                let half_width = 0.5 * (interval.high / interval.low).ln();
+                blocks_needed(ratio.blocks.len(), half_width, margin.ln_1p(), 0.0)
+            });
             if let Some(blocks) = ratio.blocks_needed {
                 let margin = percent_text(margin);
                 ratio.words.push_str(&format!("; about {blocks} blocks for an interval of +-{margin}"));
@@ -49,15 +50,6 @@ fn judge(ratio: &mut Ratio, margin: f64, forms: usize) {
         }
         _ => {}
     }
-}
-
-/// The blocks with which the interval reaches as far as the margin: its width shrinks with their root.
-fn blocks_needed(ratio: &Ratio, margin: f64) -> Option<u32> {
-    let interval = ratio.interval?;
-    let half = 0.5 * (interval.high / interval.low).ln();
-    let blocks = ratio.blocks.len() as f64;
-    let needed = (blocks * (half / margin.ln_1p()).powi(2)).ceil();
-    (needed > blocks && needed <= BLOCKS_ADVISED_MAX).then_some(needed as u32)
 }
 
 #[cfg(test)]

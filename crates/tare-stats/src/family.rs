@@ -6,7 +6,6 @@ use crate::paired::{BLOCKS_MIN, BlockLogs, Differences, Precision};
 use crate::quantile::{DunnettTable, student_quantile};
 use statrs::distribution::{ContinuousCDF, FisherSnedecor};
 use std::collections::BTreeSet;
-use tare_core::record::{PEAK_LOAD, TRIAL_METRICS};
 
 /// The probability that the intervals hold.
 pub(crate) const CONFIDENCE: f64 = 0.95;
@@ -70,11 +69,10 @@ impl Family {
         self.control(differences, 0.5 * (1.0 + CONFIDENCE))
     }
 
-    /// The precision of the A/A control's for the alarm, shared out over the metrics (Bonferroni): of runs in which
-    /// nothing differs, at most 1 in 20 raises an alarm, in whichever metric.
-    pub(crate) fn alarm(&self, differences: &Differences) -> Option<Precision> {
-        let metrics = TRIAL_METRICS.iter().filter(|metric| metric.compared && metric.name != PEAK_LOAD).count();
-        self.control(differences, 1.0 - 0.5 * (1.0 - CONFIDENCE) / metrics as f64)
+    /// The precision of the A/A control's for the alarm, shared out over so many compared metrics (Bonferroni): of runs
+    /// in which nothing differs, at most 1 in 20 raises an alarm, in whichever metric.
+    pub(crate) fn alarm(&self, differences: &Differences, metrics: usize) -> Option<Precision> {
+        self.control(differences, 1.0 - 0.5 * (1.0 - CONFIDENCE) / metrics.max(1) as f64)
     }
 
     fn control(&self, differences: &Differences, level: f64) -> Option<Precision> {
@@ -250,6 +248,17 @@ pub(crate) mod tests {
         let forms: Vec<&BlockLogs> = arms[2..].iter().collect();
         let family = Family::choose(&arms[0], Some(&arms[1]), &forms, &mut DunnettTable::default());
         assert_eq!(family.method, Method::PairedBonferroni);
+    }
+
+    #[test]
+    fn the_alarm_is_shared_out_over_the_metrics_there_are() {
+        let mut noise = Noise(Xoshiro256PlusPlus::seed_from_u64(8));
+        let arms = noise.arms(&[0.0; 3], &[1.0; 3], 6);
+        let family = Family::choose(&arms[0], Some(&arms[1]), &[&arms[2]], &mut DunnettTable::default());
+        let differences = Differences::of(&arms[1], &arms[0]);
+        let quantile = |metrics| family.alarm(&differences, metrics).unwrap().quantile;
+        assert_eq!(quantile(1), family.floor(&differences).unwrap().quantile);
+        assert!((quantile(4) - student_quantile(1.0 - 0.025 / 4.0, 10.0)).abs() < 1e-12);
     }
 
     #[test]

@@ -3,11 +3,9 @@
 
 use crate::analysis::{Analysis, Interval, MetricAnalysis, Ratio, Verdict};
 use crate::compare::{Change, changes};
+use crate::paired::blocks_needed;
 use crate::verdict::percent_text;
 use serde::Serialize;
-
-/// More blocks than this are no advice.
-const BLOCKS_ADVISED_MAX: f64 = 1_000.0;
 
 /// The bounds, as shares: 0.05 allows a throughput of 0.95 times and a time of 1.05 times what it is compared with.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize)]
@@ -227,21 +225,13 @@ fn judge(check: GateCheck, metric: &MetricAnalysis, known: &Known) -> GateCheck 
         let why = format!("certainly within the bound of {bound}");
         return GateCheck { outcome: GateOutcome::Pass, why, ..check };
     }
-    let blocks_needed = blocks_needed(check.blocks, (loss - limit).abs(), known);
+    let blocks_needed = blocks_needed(check.blocks, known.half_width, (loss - limit).abs(), known.fixed);
     let advice = match blocks_needed {
         Some(blocks) => format!("about {blocks} blocks would tell, there are {}", check.blocks),
         None if known.fixed > 0.0 => "more blocks of both records would tell, or another bound".to_owned(),
         None => "it lies so near the bound that no reasonable number of blocks would tell".to_owned(),
     };
     GateCheck { blocks_needed, why: format!("the interval holds the bound of {bound}; {advice}"), ..check }
-}
-
-/// How many blocks bring the interval's half-width down to `distance`: it shrinks with their root, except for the part
-/// of the variance that is not theirs.
-fn blocks_needed(blocks: usize, distance: f64, known: &Known) -> Option<u32> {
-    let wanted = (distance / known.half_width).powi(2) - known.fixed;
-    let needed = (blocks as f64 * (1.0 - known.fixed) / wanted).ceil();
-    (wanted > 0.0 && needed <= BLOCKS_ADVISED_MAX).then_some((needed as u32).max(blocks as u32 + 1))
 }
 
 fn unmeasured(analysis: &Analysis, form: &str) -> String {
@@ -251,14 +241,19 @@ fn unmeasured(analysis: &Analysis, form: &str) -> String {
     format!("not measured: {why}")
 }
 
-/// Why a ratio that is there must not be used.
+/// Why a ratio that is there must not be used: a gate judges nothing that the report refuses to judge.
 fn unusable(metric: &MetricAnalysis, ratio: &Ratio, which: &str) -> Option<String> {
-    if ratio.verdict == Verdict::Emulated {
-        return Some(format!("EMULATED in {which}: not a claim about the real thing"));
+    match ratio.verdict {
+        Verdict::Emulated => Some(format!("EMULATED in {which}: not a claim about the real thing")),
+        _ if metric.control_differs => {
+            Some(format!("the A/A control of {which} differs from its equal: the machine is not sound"))
+        }
+        Verdict::Withheld => Some(format!("{} (in {which})", ratio.words)),
+        Verdict::NoNoiseFloor => Some(format!(
+            "the A/A control of {which} was not measured in 3 blocks: without a noise floor nothing is known to stand out"
+        )),
+        _ => None,
     }
-    metric
-        .control_differs
-        .then(|| format!("the A/A control of {which} differs from its equal: the machine is not sound"))
 }
 
 fn too_few(ratio: &Ratio) -> String {
@@ -384,6 +379,23 @@ mod tests {
         emulated.verdict = Verdict::Emulated;
         let check = one(&analysis(emulated, true), None, bounds);
         assert!(check.outcome == GateOutcome::Inconclusive && check.why.starts_with("EMULATED"), "{check:?}");
+        // Certain either way by their intervals, and still not to be judged.
+        for value in [0.5, 0.99] {
+            let words = "verdict withheld: its trials are void more often than the others".to_owned();
+            let withheld = Ratio { verdict: Verdict::Withheld, words, ..ratio(value, 0.001, 5) };
+            let check = one(&analysis(withheld.clone(), true), None, bounds);
+            assert!(
+                check.outcome == GateOutcome::Inconclusive && check.why.contains("are void more often"),
+                "{check:?}"
+            );
+            let against = Bounds { max_overhead: None, max_regression: Some(0.03) };
+            let (here, there) = (analysis(ratio(0.9, 0.001, 5), true), analysis(withheld, true));
+            let check = one(&here, Some(&there), against);
+            assert!(check.outcome == GateOutcome::Inconclusive && check.why.contains("the other record"), "{check:?}");
+            let floorless = Ratio { verdict: Verdict::NoNoiseFloor, ..ratio(value, 0.001, 5) };
+            let check = one(&analysis(floorless, true), None, bounds);
+            assert!(check.outcome == GateOutcome::Inconclusive && check.why.contains("noise floor"), "{check:?}");
+        }
         let mut few = ratio(0.5, 0.01, 2);
         few.interval = None;
         let check = one(&analysis(few, true), None, bounds);

@@ -43,8 +43,9 @@ impl Nested {
         }
     }
 
-    /// What holds for a metric over all `trials`: every trial's value must be made in the same way.
-    pub(crate) fn of(trials: &[&TrialData], metric: &str) -> Nested {
+    /// What holds for a metric over all `trials`: every trial's value must be made in the same way. Windows are alike
+    /// only where the load stays at one level; trimming those of steps would leave out the lowest and the highest.
+    pub(crate) fn of(trials: &[&TrialData], metric: &str, one_level: bool) -> Nested {
         if trials.is_empty() || !RATES.contains(&metric) {
             return Nested::Whole;
         }
@@ -53,7 +54,7 @@ impl Nested {
         };
         if all(&|trial| slice_logs(trial, metric).map(|logs| logs.len()), 1) {
             Nested::Slices
-        } else if all(&|trial| window_logs(trial, metric).map(|logs| logs.len()), WINDOWS_MIN) {
+        } else if one_level && all(&|trial| window_logs(trial, metric).map(|logs| logs.len()), WINDOWS_MIN) {
             Nested::Windows
         } else {
             Nested::Whole
@@ -162,15 +163,16 @@ mod tests {
     fn a_long_trial_is_trimmed_and_a_short_one_is_not() {
         // 150 s at 100/s, of which 20 s at 10/s: two windows suffer, and are left out.
         let long = trial(150, |second| if (40..60).contains(&second) { 10 } else { 100 });
-        let nested = Nested::of(&[&long], "throughput");
+        let nested = Nested::of(&[&long], "throughput", true);
         assert_eq!(nested, Nested::Windows);
+        assert_eq!(Nested::of(&[&long], "throughput", false), Nested::Whole, "windows of several levels are not alike");
         assert!((nested.value(&long, "throughput").unwrap() - 100.0).abs() < 1e-9);
         let short = trial(149 - 15, |_| 100);
-        assert_eq!(Nested::of(&[&short], "throughput"), Nested::Whole);
+        assert_eq!(Nested::of(&[&short], "throughput", true), Nested::Whole);
         // One short trial, and all of them count as wholes.
-        assert_eq!(Nested::of(&[&long, &short], "throughput"), Nested::Whole);
+        assert_eq!(Nested::of(&[&long, &short], "throughput", true), Nested::Whole);
         assert_eq!(Nested::Whole.value(&long, "throughput"), Some(77.0));
-        assert_eq!(Nested::of(&[&long], "p99_us"), Nested::Whole, "a quantile is no rate");
+        assert_eq!(Nested::of(&[&long], "p99_us", true), Nested::Whole, "a quantile is no rate");
     }
 
     #[test]
@@ -186,7 +188,7 @@ mod tests {
             values: BTreeMap::from([("cpu_total_s".to_owned(), cpu(second))]),
         };
         long.telemetry = (0..=153).map(row).collect();
-        let value = Nested::of(&[&long], "cpu_us_per_op").value(&long, "cpu_us_per_op").unwrap();
+        let value = Nested::of(&[&long], "cpu_us_per_op", true).value(&long, "cpu_us_per_op").unwrap();
         assert!((value - 10.0 * 2.0_f64.sqrt()).abs() < 1e-6, "{value}");
     }
 
@@ -198,14 +200,14 @@ mod tests {
             let place = place as u32;
             sliced.record.slices.push(Slice { round: place, place, start_ns: 0, end_ns: 0, metrics });
         }
-        let nested = Nested::of(&[&sliced], "throughput");
+        let nested = Nested::of(&[&sliced], "throughput", true);
         assert_eq!(nested, Nested::Slices);
         let value = nested.value(&sliced, "throughput").unwrap();
         assert!((value - (90.0 * 100.0 * 100.0_f64).cbrt()).abs() < 1e-9, "{value}");
         sliced.record.slices[2].metrics.clear();
-        assert_eq!(Nested::of(&[&sliced], "throughput"), Nested::Whole);
+        assert_eq!(Nested::of(&[&sliced], "throughput", true), Nested::Whole);
         let stalled = trial(150, |second| u64::from(second < 60) * 100);
-        assert_eq!(Nested::of(&[&stalled], "throughput"), Nested::Whole, "zero has no logarithm");
+        assert_eq!(Nested::of(&[&stalled], "throughput", true), Nested::Whole, "zero has no logarithm");
     }
 
     #[test]

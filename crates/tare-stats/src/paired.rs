@@ -60,6 +60,21 @@ pub(crate) fn sd(values: &[f64]) -> Option<f64> {
     Some((squares / (values.len() - 1) as f64).sqrt())
 }
 
+/// More blocks than this are no advice: with the shortest trials they take days.
+const BLOCKS_ADVISED_MAX: f64 = 1_000.0;
+
+/// How many blocks bring an interval's half-width down to `wanted`, log scale: it shrinks with their root, except for
+/// the share `fixed` of the variance that is not theirs. None when it is narrower already, or no reasonable number
+/// would.
+pub(crate) fn blocks_needed(blocks: usize, half_width: f64, wanted: f64, fixed: f64) -> Option<u32> {
+    if half_width < wanted {
+        return None;
+    }
+    let share = (wanted / half_width).powi(2) - fixed;
+    let needed = (blocks as f64 * (1.0 - fixed) / share).ceil();
+    (share > 0.0 && needed <= BLOCKS_ADVISED_MAX).then_some((needed as u32).max(blocks as u32 + 1))
+}
+
 /// How exactly a mean difference is known, and by which multiple of that its interval reaches.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Precision {
@@ -74,9 +89,10 @@ impl Precision {
         self.quantile * self.standard_error
     }
 
-    /// The same, with an interval that reaches at least `half_width` on the log scale.
+    /// The same, with an interval that reaches at least `half_width` on the log scale. It is the error that grows, not
+    /// the quantile: whoever works with the error, for equivalence or against another run, claims no more either.
     pub(crate) fn at_least(self, half_width: f64) -> Precision {
-        Precision { quantile: self.quantile.max(half_width / self.standard_error), ..self }
+        Precision { standard_error: self.standard_error.max(half_width / self.quantile), ..self }
     }
 
     /// The interval of the ratio around a mean log difference.
@@ -139,6 +155,31 @@ mod tests {
         // Walsh averages of 1, 2, 10: 1, 1.5, 5.5, 2, 6, 10; their median is (2 + 5.5) / 2.
         let differences = Differences { blocks: vec![0, 1, 2], values: vec![10.0, 1.0, 2.0] };
         assert!((differences.hodges_lehmann() - 3.75).abs() < 1e-12);
+    }
+
+    #[test]
+    fn an_interval_is_widened_by_its_error_and_by_the_whole_of_it() {
+        let own = Precision { standard_error: 0.001, degrees: 8.0, quantile: 2.5 };
+        let widened = own.at_least(0.02);
+        assert_eq!((widened.quantile, widened.degrees), (2.5, 8.0));
+        assert!((widened.half_width() - 0.02).abs() < 1e-15 && (widened.standard_error - 0.008).abs() < 1e-15);
+        assert_eq!(own.at_least(0.001), own);
+        let exact = Precision { standard_error: 0.0, ..own }.at_least(0.02);
+        assert!((exact.half_width() - 0.02).abs() < 1e-15, "{exact:?}");
+        let interval = exact.interval(0.0);
+        assert!(interval.low < 0.981 && interval.high > 1.02, "{interval:?}");
+        assert_eq!(Precision { standard_error: 0.0, ..own }.at_least(0.0).half_width(), 0.0);
+    }
+
+    #[test]
+    fn blocks_narrow_an_interval_with_their_root() {
+        assert_eq!(blocks_needed(5, 0.02, 0.01, 0.0), Some(20));
+        assert_eq!(blocks_needed(5, 0.02, 0.02, 0.0), Some(6));
+        assert_eq!(blocks_needed(5, 0.01, 0.02, 0.0), None, "it is narrower already");
+        assert_eq!(blocks_needed(5, 0.16, 0.01, 0.0), None, "1280 are no advice");
+        assert_eq!(blocks_needed(5, 0.14, 0.009_999, 0.0), Some(981));
+        assert_eq!(blocks_needed(5, 0.02, 0.01, 0.25), None, "what is not theirs is as wide as that");
+        assert_eq!(blocks_needed(5, 0.02, 0.0, 0.0), None);
     }
 
     proptest! {

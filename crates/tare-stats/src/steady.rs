@@ -11,15 +11,25 @@ const BATCHES: usize = 6;
 /// Whether throughput changed by more than 3 % while it was measured. A warning only: noise alone does this now and
 /// then, so it matters when one form does it more often than the others.
 pub(crate) fn never_steady(seconds: &[SecondRow]) -> bool {
-    let measured: Vec<&SecondRow> = seconds.iter().filter(|second| second.measured).collect();
+    let counts = |second: &&SecondRow| second.measured && second.seconds > 0.0;
+    let measured: Vec<&SecondRow> = seconds.iter().filter(counts).collect();
     fitted_change(&measured).is_some_and(|change| change.abs() > CHANGE_MAX)
 }
 
-/// Whether a load that is still settling has become steady: throughput changes by at most 3 % over the later half of
-/// `seconds`, which are at least twelve.
+/// Whether a load that is still settling is known to have become steady.
 pub fn has_settled(seconds: &[SecondRow]) -> bool {
-    let later: Vec<&SecondRow> = seconds.iter().skip(seconds.len() / 2).collect();
-    fitted_change(&later).is_some_and(|change| change.abs() <= CHANGE_MAX)
+    steady_so_far(seconds) == Some(true)
+}
+
+/// Whether a load that is still settling is steady: throughput changes by at most 3 % over the later half of
+/// `seconds`. None when they are fewer than twelve, or nothing was answered in them, so that nobody knows. Rows that
+/// lasted no time, which mark where something begins, are no seconds.
+pub fn steady_so_far(seconds: &[SecondRow]) -> Option<bool> {
+    let lasting: Vec<&SecondRow> = seconds.iter().filter(|second| second.seconds > 0.0).collect();
+    if lasting.len() < 2 * BATCHES {
+        return None;
+    }
+    fitted_change(&lasting[lasting.len() / 2..]).map(|change| change.abs() <= CHANGE_MAX)
 }
 
 /// How much throughput changed over these seconds, as a share of its mean: the slope of a straight line through the
@@ -85,8 +95,27 @@ mod tests {
     #[test]
     fn settling_is_over_when_the_later_half_is_level() {
         let warm = |from: u32| -> Vec<u64> { (from..from + 12).map(|s| 10_000 - (5_000 >> s.min(20))).collect() };
-        assert!(!has_settled(&seconds(&warm(0)[..8])), "too short to tell");
-        assert!(!has_settled(&seconds(&(0..24).map(|second| 100 + second).collect::<Vec<_>>())));
-        assert!(has_settled(&seconds(&warm(0))));
+        assert_eq!(steady_so_far(&seconds(&warm(0)[..8])), None, "too short to tell");
+        assert_eq!(steady_so_far(&seconds(&[100; 11])), None, "eleven are not twelve");
+        assert_eq!(steady_so_far(&seconds(&[100; 12])), Some(true));
+        assert!(has_settled(&seconds(&[100; 12])) && !has_settled(&seconds(&[100; 11])));
+        assert_eq!(steady_so_far(&seconds(&[0; 24])), None, "nothing to fit");
+        assert_eq!(steady_so_far(&seconds(&(0..24).map(|second| 100 + second).collect::<Vec<_>>())), Some(false));
+        assert_eq!(steady_so_far(&seconds(&warm(0))), Some(true));
+    }
+
+    #[test]
+    fn rows_that_lasted_no_time_are_left_out() {
+        // As a tool of others reports: a row where it begins, and one for all of its time.
+        let reported = |each: &[u64]| -> Vec<SecondRow> {
+            let begin = || SecondRow { measured: true, ..Default::default() };
+            seconds(each).into_iter().flat_map(|row| [begin(), row]).collect()
+        };
+        assert_eq!(steady_so_far(&reported(&[100; 11])), None);
+        assert_eq!(steady_so_far(&reported(&[100; 12])), Some(true));
+        let rising: Vec<u64> = (0..12).map(|second| 100 + 5 * second).collect();
+        assert_eq!(steady_so_far(&reported(&rising)), Some(false));
+        assert!(!never_steady(&reported(&[100; 6])));
+        assert!(never_steady(&reported(&[100, 100, 100, 110, 110, 110])), "what is known is still said");
     }
 }

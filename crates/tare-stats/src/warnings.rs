@@ -11,6 +11,10 @@ const UNSTEADY_P: f64 = 0.01;
 /// What a reader must know before believing a figure; gravest first.
 pub(crate) fn warnings(record: &Record, analysis: &Analysis) -> Vec<String> {
     let mut warnings = Vec::new();
+    if analysis.emulated_baseline().is_some() {
+        let baseline = &analysis.baseline;
+        warnings.push(format!("the baseline {baseline} ran EMULATED: no ratio to it is a claim about the real thing"));
+    }
     for metric in analysis.metrics.iter().filter(|metric| metric.control_differs) {
         let (floor, title) = (metric.noise_floor.unwrap_or_default() * 100.0, &metric.title);
         warnings.push(format!(
@@ -29,7 +33,7 @@ pub(crate) fn warnings(record: &Record, analysis: &Analysis) -> Vec<String> {
     }
     for service in &analysis.resources {
         // An emulated form makes no claim that could be biased.
-        let emulated = |form: &String| analysis.arms.iter().any(|arm| arm.form == *form && arm.emulated.is_some());
+        let emulated = |form: &String| analysis.arms.iter().any(|arm| arm.form == *form && analysis.emulated(arm));
         let unequal = service.rows.iter().filter(|row| {
             let mut cells = row.cells.iter().zip(&service.forms);
             row.matters && cells.any(|(cell, form)| cell.sameness == Sameness::Differs && !emulated(form))
@@ -61,7 +65,9 @@ fn incomplete(record: &Record) -> Option<String> {
         "interrupted" => "it was interrupted",
         _ => "its time budget was spent",
     });
-    let (there, planned) = (record.trials.len(), record.header.plan.len());
+    // Blocks that were run again come on top of the plan.
+    let there = record.trials.iter().filter(|trial| trial.record.trial.again.is_none()).count();
+    let planned = record.header.plan.len();
     (!reached.is_empty()).then(|| format!("the run is not complete, {reached}: {there} of {planned} trials"))
 }
 

@@ -6,11 +6,14 @@ use rand_core::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
+use std::time::Duration;
 use tare_core::fault::Fault;
-use tare_core::plan::plan;
-use tare_core::record::{FormState, Record, TrialData, TrialRecord};
+use tare_core::load::{LoadProfile, SecondRow};
+use tare_core::peak::{PeakPlan, PeakRules};
+use tare_core::plan::{plan, plan_again};
+use tare_core::record::{FormState, PEAK_LOAD, PRECISE_ENOUGH, Record, TrialData, TrialRecord};
 use tare_core::trial::Outcome;
-use tare_stats::{Analysis, Method, Ratio, Verdict, analyse, changes};
+use tare_stats::{Analysis, Method, Nested, Ratio, Verdict, analyse, changes};
 
 /// A record in which `throughput(arm, block)` was measured.
 fn record(forms: &[&str], repeat: u32, throughput: impl Fn(&str, u32) -> Option<f64>) -> Record {
@@ -124,11 +127,7 @@ fn an_aa_arm_that_differs_names_the_host_and_withholds_verdicts() {
 
 #[test]
 fn an_emulated_form_gets_a_ratio_and_no_verdict() {
-    let mut emulated = record(&["plain", "box", "net"], 5, five_blocks);
-    let why = Some(Fault::new("no KVM"));
-    let state = FormState { describe: "b".into(), emulated: why, unavailable: None, facts: BTreeMap::new() };
-    emulated.header.forms.insert("box".into(), state);
-    let analysis = analyse(&emulated);
+    let analysis = analyse(&emulating("box", record(&["plain", "box", "net"], 5, five_blocks)));
     let boxed = ratio(&analysis, "box");
     assert_eq!((boxed.verdict, boxed.interval), (Verdict::Emulated, None));
     assert!(boxed.ratio < 0.9);
@@ -139,6 +138,171 @@ fn an_emulated_form_gets_a_ratio_and_no_verdict() {
         interval.high / interval.low
     };
     assert!(width(&analysis) != width(&family));
+}
+
+/// A record that says of a form that it ran under emulation.
+fn emulating(form: &str, mut record: Record) -> Record {
+    let why = Some(Fault::new("no KVM"));
+    let state = FormState { describe: "e".into(), emulated: why, unavailable: None, facts: BTreeMap::new() };
+    record.header.forms.insert(form.into(), state);
+    record
+}
+
+#[test]
+fn nothing_is_claimed_against_an_emulated_baseline() {
+    // The control differs too: of two emulated runs that says nothing about the machine.
+    let value = |arm: &str, block| Some(five_blocks(arm, block)? * if arm == "plain (A/A)" { 1.3 } else { 1.0 });
+    let analysis = analyse(&emulating("plain", record(&["plain", "box", "net"], 5, value)));
+    for arm in ["box", "net", "plain (A/A)"] {
+        let ratio = ratio(&analysis, arm);
+        assert_eq!((ratio.verdict, ratio.interval, ratio.equivalent), (Verdict::Emulated, None, None), "{arm}");
+        assert_eq!(ratio.standard_error, None);
+    }
+    let throughput = &analysis.metrics[0];
+    assert_eq!((throughput.noise_floor, throughput.control_differs), (None, false));
+    assert!(analysis.warnings[0].starts_with("the baseline plain ran EMULATED"), "{:?}", analysis.warnings);
+    // The same where only the trials say it.
+    let mut by_trial = record(&["plain", "box"], 5, five_blocks);
+    by_trial
+        .trials
+        .iter_mut()
+        .filter(|trial| trial.record.trial.arm() == "plain")
+        .for_each(|t| t.record.emulated = true);
+    assert_eq!(ratio(&analyse(&by_trial), "box").verdict, Verdict::Emulated);
+}
+
+#[test]
+fn a_run_ended_for_its_width_claims_no_more_in_any_way() {
+    // Equal to a tenth of a per mille, and only 2 % was asked for.
+    let wobble = |arm: &str, block: u32| 1e5 * (1.0 + 1e-4 * f64::from((block * 7 + arm.len() as u32) % 5));
+    let mut ended = record(&["plain", "box"], 6, |arm, block| Some(wobble(arm, block)));
+    let whole = analyse(&ended);
+    assert_eq!(ratio(&whole, "box").verdict, Verdict::Equivalent);
+    ended.header.study.design.half_width = Some(0.02);
+    ended.end.as_mut().unwrap().how = PRECISE_ENOUGH.into();
+    let asked = analyse(&ended);
+    let boxed = ratio(&asked, "box");
+    let interval = boxed.interval.unwrap();
+    assert!((0.5 * (interval.high / interval.low).ln() - 0.02_f64.ln_1p()).abs() < 1e-12, "{interval:?}");
+    assert_eq!((boxed.verdict, boxed.equivalent), (Verdict::NoDifference, Some(false)), "{}", boxed.words);
+    // Against another run as well: the change of a ratio is known no better than the ratio.
+    let width = |analysis: &Analysis| {
+        let change = changes(analysis, &whole).into_iter().find(|change| change.form == "box").unwrap();
+        let interval = change.interval.unwrap();
+        0.5 * (interval.high / interval.low).ln()
+    };
+    assert!(width(&asked) > 0.015 && width(&whole) < 0.001, "{} {}", width(&asked), width(&whole));
+    // Without any noise at all, too.
+    let mut exact = record(&["plain", "box"], 6, |_, _| Some(1e5));
+    (exact.header.study, exact.end) = (ended.header.study.clone(), ended.end.clone());
+    let interval = ratio(&analyse(&exact), "box").interval.unwrap();
+    assert!((0.5 * (interval.high / interval.low).ln() - 0.02_f64.ln_1p()).abs() < 1e-12, "{interval:?}");
+}
+
+/// Trials of 200 s that ask for more from one tenth of it to the next.
+fn rising() -> Record {
+    let mut record = record(&["plain", "box"], 3, |_, _| Some(1000.0));
+    for trial in &mut record.trials {
+        let row = |second: u64| SecondRow {
+            at_ns: (second + 1) * 1_000_000_000,
+            measured: true,
+            seconds: 1.0,
+            operations: 100 * (second / 20 + 1),
+            ..SecondRow::default()
+        };
+        trial.seconds = (0..200).map(row).collect();
+    }
+    record
+}
+
+#[test]
+fn a_load_that_changes_by_itself_is_not_asked_to_be_steady() {
+    let unsteady = |record: &Record| {
+        let analysis = analyse(record);
+        let arms = analysis.arms.iter().map(|arm| arm.never_steady.len()).sum::<usize>();
+        (arms, analysis.metrics[0].nested, analysis.warnings.iter().any(|warning| warning.contains("never steady")))
+    };
+    let mut record = rising();
+    assert_eq!(unsteady(&record), (9, Nested::Windows, true));
+    let second = Duration::from_secs(1);
+    let (of, levels) = (Box::new(record.header.study.load.clone()), vec![1.0, 2.0]);
+    record.header.study.load = LoadProfile::Steps { of, levels, ramp: second, settle: second, measure: second };
+    assert_eq!(unsteady(&record), (0, Nested::Whole, false));
+    assert_eq!(ratio(&analyse(&record), "box").ratio, 1.0);
+    let mut record = rising();
+    searched(&mut record);
+    assert_eq!(unsteady(&record), (0, Nested::Whole, false));
+}
+
+/// Makes a search for the peak of a record: what was its throughput is its peak.
+fn searched(record: &mut Record) {
+    let second = Duration::from_secs(1);
+    record.header.study.peak = Some(PeakPlan {
+        rules: PeakRules::Staircase,
+        unit: "users".into(),
+        whole: true,
+        start: 10.0,
+        hint: None,
+        at_least: 1.0,
+        at_most: 1e6,
+        warm: second,
+        settle: second,
+        window: second,
+        windows: 48,
+        half_width: None,
+        budget: None,
+        operations: Vec::new(),
+    });
+    for trial in &mut record.trials {
+        trial.record.metrics = trial.record.metrics.values().map(|value| (PEAK_LOAD.to_owned(), *value)).collect();
+    }
+}
+
+#[test]
+fn the_alarm_of_a_search_is_that_of_its_one_metric() {
+    // A control at 2.6 standard errors of its difference: beyond 5 %, within a quarter of that.
+    let at = |record: &Record| analyse(record).metrics[0].control_differs;
+    let off = |factor: f64| {
+        record(&["plain", "box"], 5, move |arm, block| {
+            five_blocks(arm, block).map(|value| if arm == "plain (A/A)" { value * factor } else { value })
+        })
+    };
+    let between = (0..200).map(|step| 1.0 + 0.0002 * f64::from(step)).find(|factor| {
+        let mut record = off(*factor);
+        let shared = at(&record);
+        searched(&mut record);
+        at(&record) && !shared
+    });
+    let factor = between.expect("there is a distance that only a single metric's alarm notices");
+    let mut record = off(factor);
+    searched(&mut record);
+    let analysis = analyse(&record);
+    let (low, high) = ratio(&analysis, "plain (A/A)").interval.map(|i| (i.low, i.high)).unwrap();
+    // With one metric the alarm is the same interval as the floor's: its farther end.
+    let floor = analysis.metrics[0].noise_floor.unwrap().ln_1p();
+    assert!((low.ln().abs().max(high.ln().abs()) - floor).abs() < 1e-9, "{low} {high} {floor}");
+}
+
+#[test]
+fn blocks_run_again_do_not_make_a_run_look_complete() {
+    let mut record =
+        record(
+            &["plain", "box"],
+            3,
+            |arm, block| {
+                if arm == "box" && block == 0 { None } else { five_blocks(arm, block) }
+            },
+        );
+    let again = plan_again(&record.header.plan, 0, 3, 9, 1);
+    let trials = again.into_iter().map(|planned| {
+        let record = TrialRecord::new(planned, String::new(), Outcome::Measured);
+        TrialData { record, seconds: Vec::new(), telemetry: Vec::new() }
+    });
+    record.trials.truncate(7);
+    record.trials.extend(trials);
+    record.end.as_mut().unwrap().how = "interrupted".into();
+    let warnings = analyse(&record).warnings;
+    assert!(warnings[0].ends_with("it was interrupted: 7 of 9 trials"), "{warnings:?}");
 }
 
 #[test]

@@ -6,6 +6,9 @@ mod sample;
 use assert_cmd::Command;
 use serde_json::Value;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
+use tare_core::peak::{PeakPlan, PeakRules};
+use tare_core::qos::{Qos, QuantileLimit};
 use tare_core::record::Record;
 use tare_runner::RecordDir;
 
@@ -92,6 +95,63 @@ fn a_gate_writes_json_and_junit() {
     assert_eq!(checks.len(), 4, "two forms that are neither emulated nor left out, two bounds: {checks:#?}");
     let xml = std::fs::read_to_string(&junit).unwrap();
     assert!(xml.starts_with("<?xml") && xml.matches("<testcase ").count() == 4, "{xml}");
+}
+
+/// Makes a search of a record, with windows of so many seconds and a limit of so many milliseconds.
+fn searched(rules: PeakRules, window_s: u64, limit_ms: u64) -> impl FnOnce(&mut Record) {
+    move |record| {
+        let seconds = Duration::from_secs;
+        record.header.study.peak = Some(PeakPlan {
+            rules,
+            unit: "users".into(),
+            whole: true,
+            start: 20.0,
+            hint: None,
+            at_least: 2.0,
+            at_most: 1e5,
+            warm: seconds(90),
+            settle: seconds(3),
+            window: seconds(window_s),
+            windows: 48,
+            half_width: None,
+            budget: None,
+            operations: Vec::new(),
+        });
+        asks(limit_ms)(record);
+    }
+}
+
+/// Gives a record a QoS.
+fn asks(limit_ms: u64) -> impl FnOnce(&mut Record) {
+    move |record| {
+        let limit = QuantileLimit { quantile: 0.99, within: Duration::from_millis(limit_ms) };
+        let operations = [("get".to_owned(), vec![limit])].into();
+        record.header.study.qos = Some(Qos { operations, ..Qos::default() });
+    }
+}
+
+#[test]
+fn peaks_of_another_qos_or_search_are_another_question() {
+    let desk = Desk::new();
+    let staircase = PeakRules::Staircase;
+    let old = desk.record("old", searched(staircase, 15, 5));
+    let qos = desk.record("qos", searched(staircase, 15, 6));
+    let rules = desk.record("rules", searched(PeakRules::Published, 15, 5));
+    let window = desk.record("window", searched(staircase, 30, 5));
+    let none = desk.record("none", |_| {});
+    for (other, wanted) in [
+        (&qos, "the QoS is 'get p99 within 5 ms' in the one and 'get p99 within 6 ms' in the other"),
+        (&rules, "the search's rules are 'staircase' in the one and 'published' in the other"),
+        (&window, "the search's window is '15 s' in the one and '30 s' in the other"),
+        (&none, "the search's rules are 'staircase' in the one and 'none' in the other"),
+    ] {
+        let said = desk.says(2, &["gate", "--record", &old, "--baseline", other]);
+        assert!(said.contains(wanted), "'{wanted}' is missing in:\n{said}");
+    }
+    // What is not searched is held to no QoS, so its ratios compare; that it differs is said.
+    let asked = desk.record("asked", asks(5));
+    let said = desk.says(0, &["gate", "--record", &asked, "--baseline", &none, "--max-regression", "9%"]);
+    assert!(said.contains("WARNING the QoS: none | get p99 within 5 ms"), "{said}");
 }
 
 #[test]

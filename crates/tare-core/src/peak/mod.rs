@@ -83,6 +83,10 @@ pub struct Criterion {
     pub name: String,
     /// The share that may break it, such as 0.01.
     pub allowed: f64,
+    /// Whether it counts operations over their limit. No operation is in two such criteria; one that failed or was not
+    /// answered may be in others as well. False in records of older versions.
+    #[serde(default)]
+    pub late: bool,
 }
 
 /// What one window said about one criterion.

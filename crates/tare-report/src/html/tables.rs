@@ -54,7 +54,7 @@ pub(super) fn ratios(analysis: &Analysis, looks: &[Look]) -> Vec<Value> {
             "hatched": look.hatched,
             "baseline": arm.baseline,
             "control": arm.control,
-            "emulated": arm.emulated.is_some(),
+            "emulated": analysis.emulated(arm),
             "measured": arm.measured,
             "reason": arm.reasons.first().filter(|_| arm.measured == 0),
             "cells": cells,

@@ -33,7 +33,7 @@ const OWN_SPREAD_MIN: usize = 8;
 pub struct ChangePoint {
     /// The index of the first value that is different.
     pub at: usize,
-    /// The index of the value with which it was noticed.
+    /// The index of the value with which it was noticed; not before `at`.
     pub noticed: usize,
     /// What the values changed by, log scale: the median difference between a value after and one before.
     pub shift: f64,
@@ -45,6 +45,13 @@ pub struct ChangePoint {
 /// someone who looked at every new value. Noise alone raises about one alarm in a thousand values (simulated; see the
 /// tests).
 pub fn change_points(logs: &[f64]) -> Vec<ChangePoint> {
+    let mut found = alarms(logs);
+    settle(&mut found, logs);
+    found
+}
+
+/// The change points as they stood when they were noticed.
+fn alarms(logs: &[f64]) -> Vec<ChangePoint> {
     let mut found: Vec<ChangePoint> = Vec::new();
     let mut start = 0;
     let mut pulled = winsorised(logs);
@@ -58,12 +65,12 @@ pub fn change_points(logs: &[f64]) -> Vec<ChangePoint> {
         start = at;
         pulled = winsorised(&logs[start..]);
     }
-    settle(&mut found, logs);
     found
 }
 
 /// With all values known, each change point is placed where the values between its neighbours part best, and its shift
-/// is that of the values as they were, not pulled in.
+/// is that of the values as they were, not pulled in. One that later values place after the
+/// alarm counts as noticed where it is: what raised the alarm was an odd value before it.
 fn settle(found: &mut [ChangePoint], logs: &[f64]) {
     for n in 0..found.len() {
         let from = n.checked_sub(1).map_or(0, |before| found[before].at);
@@ -76,6 +83,7 @@ fn settle(found: &mut [ChangePoint], logs: &[f64]) {
             unlike(a).total_cmp(&unlike(b))
         });
         point.at = near.unwrap_or(point.at);
+        point.noticed = point.noticed.max(point.at);
         point.shift = median_difference(&logs[first..point.at], &logs[point.at..last]);
     }
 }
@@ -265,6 +273,25 @@ mod tests {
     }
 
     #[test]
+    fn a_change_is_noticed_when_it_is_there_and_not_before() {
+        // An odd night just before a step raises the alarm, and the nights after it show where the step is.
+        let mut later = 0;
+        for seed in 0..50 {
+            let mut noise = Noise(Xoshiro256PlusPlus::seed_from_u64(seed));
+            let logs = history(&mut noise, -0.2);
+            let (alarms, points) = (alarms(&logs), change_points(&logs));
+            for (alarm, point) in alarms.iter().zip(&points) {
+                assert!(
+                    point.at <= point.noticed && alarm.noticed <= point.noticed,
+                    "seed {seed}: {alarm:?} {point:?}"
+                );
+                later += u32::from(alarm.noticed < point.at);
+            }
+        }
+        assert!(later > 0, "no alarm came before its step, so this shows nothing");
+    }
+
+    #[test]
     fn a_step_smaller_than_half_a_per_cent_is_none_however_certain() {
         let logs: Vec<f64> = (0..60).map(|n| f64::from(n % 2) * 1e-5 + if n < 30 { 0.0 } else { 0.004 }).collect();
         assert_eq!(change_points(&logs), []);
@@ -287,9 +314,9 @@ mod tests {
             values in proptest::collection::vec(-0.05f64..0.05, 0..60),
             more in proptest::collection::vec(-0.05f64..0.05, 0..20)
         ) {
-            let before: Vec<usize> = change_points(&values).iter().map(|point| point.noticed).collect();
+            let before: Vec<usize> = alarms(&values).iter().map(|point| point.noticed).collect();
             let all: Vec<f64> = values.iter().chain(&more).copied().collect();
-            let after: Vec<usize> = change_points(&all).iter().map(|point| point.noticed).collect();
+            let after: Vec<usize> = alarms(&all).iter().map(|point| point.noticed).collect();
             prop_assert!(after.starts_with(&before), "{before:?} {after:?}");
         }
 

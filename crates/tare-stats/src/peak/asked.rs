@@ -59,7 +59,8 @@ impl Asked {
     }
 
     fn add(&mut self, part: Part, name: String, allowed: f64) {
-        self.criteria.push(Criterion { name, allowed: allowed.max(ALLOWED_MIN) });
+        let late = matches!(part, Part::Late(_) | Part::LateBut(_));
+        self.criteria.push(Criterion { name, allowed: allowed.max(ALLOWED_MIN), late });
         self.parts.push(part);
     }
 
@@ -138,6 +139,7 @@ mod tests {
         let names: Vec<&str> = asked.criteria().iter().map(|criterion| criterion.name.as_str()).collect();
         let wanted = ["get p99 within 5 ms", "set p99 within 10 ms", "failures", "achieved of offered", "mix"];
         assert_eq!(names, wanted);
+        assert_eq!(asked.criteria().iter().map(|c| c.late).collect::<Vec<_>>(), [true, true, false, false, false]);
         let counts = asked.counts(&row());
         assert_eq!((counts[0].of, counts[0].over), (1000.0, 15.0));
         assert_eq!((counts[1].of, counts[1].over), (100.0, 22.0));
@@ -152,6 +154,7 @@ mod tests {
     fn operations_that_nobody_knows_are_counted_together() {
         let asked = Asked::of(&qos(), &[]);
         assert_eq!(asked.criteria()[1].name, "all operations p99 within 10 ms");
+        assert!(asked.criteria()[1].late);
         assert_eq!(asked.counts(&row())[1], Count { of: 100.0, over: 22.0 });
     }
 }

@@ -17,8 +17,12 @@ const SLOPE_SPREAD: f64 = 0.01;
 const SLOPES: (f64, f64) = (6.0, 150.0);
 /// Batches of consecutive windows for the interval: their means are nearly independent, single windows are not.
 const BATCHES: usize = 8;
-/// Nearly: by simulation, what is left of the dependence makes the batches' interval too narrow by this factor.
-const BATCHES_DEPEND: f64 = 1.15;
+/// Nearly: by simulation, intervals from the batches alone are too narrow by this factor. Two things are left out of
+/// them: that neighbouring batches are still a little alike, for which 1.15 would do (95 % of the intervals of an
+/// undisturbed system then hold its peak); and what sets deployments on a host apart for as long as a search takes, its
+/// luck and the hour's drift, of which no batch sees anything. With it 97 % hold the truth on an undisturbed system,
+/// 96 % on a quiet host and 92 % on a shared one. None would bring all three to 95 %.
+const BATCHES_DEPEND: f64 = 1.4;
 /// Fewer windows make no estimate.
 const WINDOWS_MIN: usize = 2 * BATCHES;
 
@@ -105,7 +109,7 @@ mod tests {
     }
 
     fn criteria() -> Vec<Criterion> {
-        vec![Criterion { name: "get within 5ms".into(), allowed: 0.01 }]
+        vec![Criterion { name: "get within 5ms".into(), allowed: 0.01, late: true }]
     }
 
     proptest! {
@@ -127,7 +131,7 @@ mod tests {
     fn the_criterion_that_is_broken_most_decides() {
         let mut windows = line(100.0, 40.0, &[0.0; 16]);
         windows.iter_mut().for_each(|window| window.counts.push(Count { of: 1000.0, over: 30.0 }));
-        let criteria = [criteria(), vec![Criterion { name: "set".into(), allowed: 0.01 }]].concat();
+        let criteria = [criteria(), vec![Criterion { name: "set".into(), allowed: 0.01, late: true }]].concat();
         assert_eq!(fit(&windows, &criteria).unwrap().binding, 1);
     }
 }

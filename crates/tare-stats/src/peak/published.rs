@@ -32,6 +32,8 @@ pub struct Published {
     initial_holds: u32,
     max_pass: i64,
     min_fail: i64,
+    /// Whether a probe failed: until one does, `min_fail` is only where the search may not go beyond.
+    failed: bool,
     passes_in_row: u32,
     fails_in_row: u32,
     load_s: f64,
@@ -57,7 +59,8 @@ impl Published {
             initial: true,
             initial_holds: 0,
             max_pass: 0,
-            min_fail: plan.at_most.round() as i64,
+            min_fail: (plan.at_most.round() as i64).max(1),
+            failed: false,
             passes_in_row: 0,
             fails_in_row: 0,
             load_s: 0.0,
@@ -76,7 +79,7 @@ impl Published {
     }
 
     fn highest(&self) -> i64 {
-        self.plan.at_most.round() as i64
+        (self.plan.at_most.round() as i64).max(1)
     }
 
     fn push(&mut self, phase: PeakPhase, level: i64, settle: f64, window: f64) {
@@ -113,8 +116,21 @@ impl Published {
         self.push(PeakPhase::Probe, to, 0.0, 1.0);
     }
 
+    /// Levels are whole: between two neighbours there is nothing left to try, however much they differ by.
     fn near(&self) -> bool {
-        ((self.min_fail - self.max_pass) as f64) < self.min_fail as f64 * STOP
+        let gap = self.min_fail - self.max_pass;
+        gap <= 1 || (gap as f64) < self.min_fail as f64 * STOP
+    }
+
+    /// What the initial ramp asks of a window: enough of all operations within their limits. An operation may count in
+    /// several of the other criteria at once, so those are asked only where nothing has a limit.
+    fn keeps_up(&self, counts: &[Count]) -> bool {
+        let late = || counts.iter().zip(&self.criteria).filter(|(_, criterion)| criterion.late);
+        if late().count() == 0 {
+            return passes(counts, &self.criteria);
+        }
+        let (of, over) = late().fold((0.0, 0.0), |sum, (count, _)| (sum.0 + count.of, sum.1 + count.over));
+        over <= of * (1.0 - INITIAL_SHARE)
     }
 
     fn after_probe(&mut self, passed: bool) {
@@ -122,8 +138,8 @@ impl Published {
         let gap = |search: &Published| (search.min_fail - search.max_pass) as f64;
         if passed {
             self.max_pass = self.max_pass.max(self.current);
-            if self.current >= self.highest() {
-                return self.ending = Some(PeakEnding::NeverFails { up_to: self.current as f64 });
+            if self.current >= self.highest() || (self.near() && !self.failed) {
+                return self.ending = Some(PeakEnding::NeverFails { up_to: self.max_pass as f64 });
             }
             if self.near() {
                 return self.ending = Some(PeakEnding::Found);
@@ -138,6 +154,7 @@ impl Published {
             }
             self.current = round_nicely(self.current + self.step, self.max_pass, self.min_fail);
         } else {
+            self.failed = true;
             if self.current < self.min_fail {
                 self.min_fail = self.current;
                 if self.min_fail <= self.lowest() {
@@ -248,8 +265,7 @@ impl PeakSearch for Published {
         }
         let passed = if self.initial {
             self.initial_holds += 1;
-            let (of, over) = counts.iter().fold((0.0, 0.0), |sum, count| (sum.0 + count.of, sum.1 + count.over));
-            self.initial_holds <= 2 || over <= of * (1.0 - INITIAL_SHARE)
+            self.initial_holds <= 2 || self.keeps_up(counts)
         } else {
             passes(counts, &self.criteria)
         };
@@ -275,5 +291,112 @@ impl PeakSearch for Published {
         if self.ending.is_none() {
             self.ending = Some(PeakEnding::GeneratorLimited { level, why: why.to_owned() });
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::time::Duration;
+
+    fn plan(start: f64, at_most: f64) -> PeakPlan {
+        let seconds = Duration::from_secs;
+        PeakPlan {
+            rules: PeakRules::Published,
+            unit: "users".into(),
+            whole: true,
+            start,
+            hint: None,
+            at_least: 1.0,
+            at_most,
+            warm: seconds(90),
+            settle: seconds(60),
+            window: seconds(300),
+            windows: 48,
+            half_width: None,
+            budget: None,
+            operations: Vec::new(),
+        }
+    }
+
+    fn criterion(name: &str, late: bool) -> Criterion {
+        Criterion { name: name.into(), allowed: 0.01, late }
+    }
+
+    /// Carries a search out; `count` says what a window at a level counts. How many windows it took.
+    fn search(
+        plan: &PeakPlan,
+        criteria: &[Criterion],
+        hint: Option<f64>,
+        mut counts: impl FnMut(f64) -> Vec<Count>,
+    ) -> (u32, PeakOutcome) {
+        let mut search = Published::new(plan, criteria, hint);
+        let mut windows = 0;
+        loop {
+            match search.next() {
+                Action::Hold(hold) => {
+                    windows += u32::from(hold.window_s > 0.0);
+                    assert!(windows <= 200, "it does not end, at {}", hold.level);
+                    let counted = if hold.window_s > 0.0 { counts(hold.level) } else { Vec::new() };
+                    search.observe(hold.level, &counted);
+                }
+                Action::Done(outcome) => return (windows, *outcome),
+            }
+        }
+    }
+
+    fn late(of: f64, share: f64) -> Vec<Count> {
+        vec![Count { of, over: of * share }]
+    }
+
+    proptest! {
+        #[test]
+        fn a_search_below_a_hundred_ends(
+            peak in 1u32..100, start in 1u32..10, hint in proptest::option::of(1.0f64..150.0)
+        ) {
+            let limit = f64::from(peak) + 0.5;
+            let criteria = [criterion("get", true)];
+            let counts = |level| late(1000.0, f64::from(u8::from(level > limit)));
+            let (_, outcome) = search(&plan(f64::from(start), 1000.0), &criteria, hint, counts);
+            prop_assert_eq!(&outcome.ending, &PeakEnding::Found);
+            prop_assert_eq!(outcome.peak, Some(f64::from(peak)));
+        }
+    }
+
+    #[test]
+    fn what_never_failed_has_no_peak() {
+        let criteria = [criterion("get", true)];
+        for (at_most, hint) in [(3000.0, None), (3000.0, Some(2500.0)), (7.0, None), (1.0, None)] {
+            let (_, outcome) = search(&plan(100.0, at_most), &criteria, hint, |_| late(1000.0, 0.0));
+            assert!(matches!(outcome.ending, PeakEnding::NeverFails { .. }), "{at_most}: {:?}", outcome.ending);
+            assert_eq!(outcome.peak, None);
+        }
+        // One failed probe, and there is an edge to be found.
+        let (_, outcome) =
+            search(&plan(100.0, 3000.0), &criteria, None, |level| late(1000.0, if level > 2000.0 { 0.5 } else { 0.0 }));
+        assert_eq!(outcome.ending, PeakEnding::Found);
+        assert!((1970.0..=2000.0).contains(&outcome.peak.unwrap()), "{:?}", outcome.peak);
+    }
+
+    #[test]
+    fn the_initial_ramp_counts_an_operation_once() {
+        let criteria =
+            [criterion("get", true), criterion("set", true), criterion("failures", false), criterion("mix", false)];
+        // 8 of 10,000 are late, all of them because they failed: within 99.9 %, whatever the mix is off by.
+        let counts = |level: f64| {
+            let of = |of, over| Count { of, over };
+            let over = if level > 1500.0 { 9000.0 } else { 8.0 };
+            vec![of(9000.0, over), of(1000.0, 0.0), of(10_000.0, over), of(10_000.0, 60.0)]
+        };
+        let (_, outcome) = search(&plan(200.0, 3000.0), &criteria, None, counts);
+        let ramp = outcome.windows.iter().filter(|window| window.phase == PeakPhase::Coarse);
+        let ramp: Vec<(f64, bool)> = ramp.map(|window| (window.level, window.passed)).collect();
+        assert_eq!(ramp.last(), Some(&(1600.0, false)), "{ramp:?}");
+        // Where nothing has a limit, what was asked instead decides.
+        let only = [criterion("failures", false)];
+        let fails = |level: f64| late(1000.0, if level > 900.0 { 0.02 } else { 0.005 });
+        let (_, outcome) = search(&plan(200.0, 3000.0), &only, None, fails);
+        assert!((850.0..=900.0).contains(&outcome.peak.unwrap()), "{:?}", outcome.peak);
     }
 }

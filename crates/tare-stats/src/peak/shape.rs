@@ -23,9 +23,9 @@ const DISTURBED_SHARE: f64 = 0.1;
 /// windows.
 const CLIFF: (f64, f64) = (0.2, 20.0);
 
-/// Judges the shape of what was found, and says so in `outcome`.
-pub(super) fn judge(outcome: &mut PeakOutcome, used: &[PeakWindow], fit: &Fit) {
-    if let Some((tips, recovers)) = memory(&outcome.windows) {
+/// Judges the shape of what was found, and says so in `outcome`. Levels differ by `least`, if by anything.
+pub(super) fn judge(outcome: &mut PeakOutcome, used: &[PeakWindow], fit: &Fit, least: f64) {
+    if let Some((tips, recovers)) = memory(&outcome.windows, least) {
         outcome.ending = PeakEnding::Hysteresis { tips, recovers };
         (outcome.peak, outcome.low, outcome.high) = (Some(recovers), None, None);
         outcome.warnings.push(
@@ -76,8 +76,9 @@ pub(super) fn judge(outcome: &mut PeakOutcome, used: &[PeakWindow], fit: &Fit) {
 }
 
 /// Where a system with a memory tips over and where it recovers, if it has one: mean levels of the first window that
-/// broke and of the first that was kept again, over the falls that were too long for steps that only search.
-fn memory(windows: &[PeakWindow]) -> Option<(f64, f64)> {
+/// broke and of the first that was kept again, over the falls that were too long for steps that only search. From one
+/// level to the next there is no shorter way, however much that is of a few users.
+fn memory(windows: &[PeakWindow], least: f64) -> Option<(f64, f64)> {
     let stairs = windows.iter().filter(|window| window.phase == PeakPhase::Staircase);
     let (mut falls, mut broke): (Vec<(f64, f64)>, Option<f64>) = (Vec::new(), None);
     for window in stairs {
@@ -90,7 +91,8 @@ fn memory(windows: &[PeakWindow]) -> Option<(f64, f64)> {
             _ => {}
         }
     }
-    let long: Vec<&(f64, f64)> = falls.iter().filter(|(tipped, kept)| (tipped / kept).ln() > MEMORY).collect();
+    let is_long = |fall: &&(f64, f64)| (fall.0 / fall.1).ln() > MEMORY && fall.0 - fall.1 > least;
+    let long: Vec<&(f64, f64)> = falls.iter().filter(is_long).collect();
     let deep = long.iter().any(|(tipped, kept)| (tipped / kept).ln() > MEMORIES.2);
     if (long.len() < MEMORIES.0 && !deep) || (long.len() as f64) < MEMORIES.1 * falls.len() as f64 {
         return None;

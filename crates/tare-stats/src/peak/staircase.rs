@@ -75,29 +75,32 @@ enum State {
 }
 
 impl Staircase {
-    /// Starts at `hint`, else at the plan's, else by long strides from its first level.
+    /// Starts at `hint`, else at the plan's, else by long strides from its first level. Where levels are whole, so are
+    /// the lowest and the highest, and the lowest is 1 at least.
     ///
     /// # Panics
     /// When there is no criterion, or the plan's levels are not positive and in order.
     pub fn new(plan: &PeakPlan, criteria: &[Criterion], hint: Option<f64>) -> Staircase {
         assert!(!criteria.is_empty(), "a peak needs a QoS that can be broken");
         assert!(0.0 < plan.at_least && plan.at_least <= plan.at_most, "levels are positive and in order");
+        let plan = bounded(plan);
         let nothing = Hold { phase: PeakPhase::Coarse, level: plan.start, settle_s: 0.0, window_s: 0.0 };
+        let (start, hint) = (plan.start, hint.or(plan.hint));
         let mut search = Staircase {
-            plan: plan.clone(),
             criteria: criteria.to_vec(),
             state: State::Coarse { down: false },
             hold: nothing,
-            theta: plan.start.ln(),
+            theta: start.ln(),
             row: (0, false),
             at_bound: 0,
             load_s: 0.0,
             windows: Vec::new(),
             ending: None,
+            plan,
         };
-        match hint.or(plan.hint) {
+        match hint {
             Some(hint) => search.warm(hint * WARM_AT),
-            None => search.coarse(plan.start, false),
+            None => search.coarse(start, false),
         }
         search
     }
@@ -109,8 +112,23 @@ impl Staircase {
     /// Wants `level` held for times given in seconds.
     fn want(&mut self, phase: PeakPhase, level: f64, settle_s: f64, window_s: f64) {
         let level = level.clamp(self.plan.at_least, self.plan.at_most);
-        let level = if self.plan.whole { level.round().max(1.0) } else { level };
+        let level = if self.plan.whole { level.round() } else { level };
         self.hold = Hold { phase, level, settle_s, window_s };
+    }
+
+    /// The next level upwards: `times` as much, and one more at least where levels are whole, since a short stride
+    /// would be rounded back to where it came from.
+    fn above(&self, level: f64, times: f64) -> f64 {
+        (level * times).max(level + self.least())
+    }
+
+    /// The next level downwards: `times` as much, at least one less where levels are whole, and never below the lowest.
+    fn below(&self, level: f64, times: f64) -> f64 {
+        (level * times).min(level - self.least()).max(self.plan.at_least)
+    }
+
+    fn least(&self) -> f64 {
+        if self.plan.whole { 1.0 } else { 0.0 }
     }
 
     fn coarse(&mut self, level: f64, down: bool) {
@@ -141,11 +159,11 @@ impl Staircase {
     fn after_coarse(&mut self, level: f64, down: bool, failed: bool) {
         match (down, failed) {
             (false, false) if level >= self.plan.at_most => self.warm(level),
-            (false, false) => self.coarse(level * COARSE_UP, false),
+            (false, false) => self.coarse(self.above(level, COARSE_UP), false),
             (false, true) if level > self.plan.start => self.warm(level / COARSE_UP),
             (_, true) if level <= self.plan.at_least => self.end(PeakEnding::AlwaysFails { down_to: level }),
             // The very first level broke: down by twos, each with time for the backlog in its settling.
-            (_, true) => self.coarse((level / 2.0).max(self.plan.at_least), true),
+            (_, true) => self.coarse(self.below(level, 0.5), true),
             (true, false) => self.warm(level),
         }
     }
@@ -158,15 +176,15 @@ impl Staircase {
             }
             (true, None) if level <= self.plan.at_least => self.end(PeakEnding::AlwaysFails { down_to: level }),
             (true, None) => {
-                let from = (level * RAMP_DOWN.0).min(level - if self.plan.whole { 1.0 } else { 0.0 });
-                self.state = State::RampDrain { from: from.max(self.plan.at_least), up };
+                let from = self.below(level, RAMP_DOWN.0);
+                self.state = State::RampDrain { from, up };
                 self.want(PeakPhase::Drain, RAMP_DOWN.1 * from, RAMP_DRAIN * self.window_s(), 0.0);
             }
             (false, _) if level >= self.plan.at_most => {
                 self.theta = level.ln();
                 self.stairs();
             }
-            (false, _) => self.ramp(level * up, Some(level), up.powf(RAMP_UP.1).min(COARSE_UP)),
+            (false, _) => self.ramp(self.above(level, up), Some(level), up.powf(RAMP_UP.1).min(COARSE_UP)),
         }
     }
 
@@ -187,9 +205,6 @@ impl Staircase {
             self.end(if above { PeakEnding::AlwaysFails { down_to: level } } else { never });
         } else if self.enough() {
             self.end(PeakEnding::Found);
-        } else if self.plan.budget.is_some_and(|budget| self.load_s + self.next_s() > budget.as_secs_f64()) {
-            let usable = self.stairs_so_far() >= STOP_FROM.0;
-            self.end(if usable { PeakEnding::Found } else { PeakEnding::BudgetSpent });
         } else if multiple > BACKLOG {
             self.state = State::StairsDrain;
             self.want(PeakPhase::Drain, DRAIN.0 * self.theta.exp(), DRAIN.1 * self.window_s(), 0.0);
@@ -198,8 +213,15 @@ impl Staircase {
         }
     }
 
-    fn next_s(&self) -> f64 {
-        self.window_s() + self.plan.settle.as_secs_f64()
+    /// Ends the search when the hold that it wants next would take more time under load than it may, whatever it is
+    /// about to do.
+    fn keep_to_budget(&mut self) {
+        let next_s = self.hold.settle_s + self.hold.window_s;
+        let over = self.plan.budget.is_some_and(|budget| self.load_s + next_s > budget.as_secs_f64());
+        if over && self.ending.is_none() {
+            let usable = self.stairs_so_far() >= STOP_FROM.0;
+            self.end(if usable { PeakEnding::Found } else { PeakEnding::BudgetSpent });
+        }
     }
 
     fn stairs_so_far(&self) -> usize {
@@ -251,13 +273,25 @@ impl Staircase {
                 outcome.high = Some((fit.log_peak + fit.half_width).exp());
                 outcome.slope = Some(fit.slope * std::f64::consts::LN_2);
                 outcome.binding = Some(self.criteria[fit.binding].name.clone());
-                shape::judge(&mut outcome, &used, &fit);
+                shape::judge(&mut outcome, &used, &fit, self.least());
             } else {
                 outcome.ending = PeakEnding::BudgetSpent;
             }
         }
         outcome
     }
+}
+
+/// The plan with levels that can be held: whole where they have to be, and the first one between the others.
+fn bounded(plan: &PeakPlan) -> PeakPlan {
+    let mut plan = plan.clone();
+    if plan.whole {
+        plan.at_most = plan.at_most.floor().max(1.0);
+        plan.at_least = plan.at_least.ceil().min(plan.at_most);
+        plan.start = plan.start.round();
+    }
+    plan.start = plan.start.clamp(plan.at_least, plan.at_most);
+    plan
 }
 
 impl PeakSearch for Staircase {
@@ -296,6 +330,7 @@ impl PeakSearch for Staircase {
             State::Stairs => self.after_stairs(score, worst_multiple(counts, &self.criteria)),
             State::StairsDrain => self.stairs(),
         }
+        self.keep_to_budget();
     }
 
     fn last_window(&self) -> Option<PeakWindow> {
@@ -305,6 +340,102 @@ impl PeakSearch for Staircase {
     fn generator_limited(&mut self, level: f64, why: &str) {
         if self.ending.is_none() {
             self.end(PeakEnding::GeneratorLimited { level, why: why.to_owned() });
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::time::Duration;
+
+    /// Far more holds than any search needs: 48 windows of the staircase, as many drains, and the way to them.
+    const HOLDS_MAX: usize = 250;
+
+    fn plan(start: f64) -> PeakPlan {
+        let seconds = Duration::from_secs;
+        PeakPlan {
+            rules: PeakRules::Staircase,
+            unit: "users".into(),
+            whole: true,
+            start,
+            hint: None,
+            at_least: start / 10.0,
+            at_most: start * 100.0,
+            warm: seconds(90),
+            settle: seconds(3),
+            window: seconds(15),
+            windows: 48,
+            half_width: None,
+            budget: None,
+            operations: Vec::new(),
+        }
+    }
+
+    /// Carries a search out on a system that keeps its QoS up to `capacity`, sharply or gently; the levels it held.
+    fn levels(plan: &PeakPlan, hint: Option<f64>, capacity: f64, slope: f64) -> (Vec<f64>, PeakOutcome) {
+        let criteria = [Criterion { name: "get in time".into(), allowed: 0.01, late: true }];
+        let mut search = Staircase::new(plan, &criteria, hint);
+        let mut levels = Vec::new();
+        loop {
+            match search.next() {
+                Action::Hold(hold) => {
+                    let share = (0.01 * (1.0 + slope * (hold.level / capacity).ln())).clamp(0.0, 1.0);
+                    let counts = [Count { of: 1000.0, over: (1000.0 * share).round() }];
+                    levels.push(hold.level);
+                    assert!(levels.len() <= HOLDS_MAX, "it does not end: {levels:?}");
+                    search.observe(hold.level, if hold.window_s > 0.0 { &counts } else { &[] });
+                }
+                Action::Done(outcome) => return (levels, *outcome),
+            }
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn a_search_over_a_few_users_ends(
+            capacity in 0.5f64..20.0, start in 1u32..=5, slope in 5.0f64..5000.0,
+            hint in proptest::option::of(0.3f64..30.0)
+        ) {
+            let (levels, outcome) = levels(&plan(f64::from(start)), hint, capacity, slope);
+            prop_assert!(levels.iter().all(|level| *level >= 1.0 && level.fract() == 0.0), "{levels:?}");
+            if capacity < 0.9 {
+                let fails = outcome.ending == PeakEnding::AlwaysFails { down_to: 1.0 };
+                // One late in a thousand more than allowed is no clear failure: a gentle slope may pass.
+                prop_assert!(fails || slope < 500.0, "{:?}", outcome.ending);
+            }
+        }
+    }
+
+    #[test]
+    fn strides_at_one_user_go_to_two() {
+        let (levels, outcome) = levels(&plan(1.0), None, 5.5, 1000.0);
+        assert_eq!(levels[..6], [1.0, 2.0, 3.0, 4.0, 5.0, 7.0]);
+        assert_eq!(outcome.ending, PeakEnding::Found, "{levels:?}");
+        assert!((5.0..=6.0).contains(&outcome.peak.unwrap()), "{:?}", outcome.peak);
+    }
+
+    #[test]
+    fn bounds_between_two_users_are_drawn_to_whole_ones() {
+        let mut plan = PeakPlan { at_least: 0.05, at_most: 3.7, ..plan(1.0) };
+        let (levels, outcome) = levels(&plan, None, 100.0, 1000.0);
+        assert_eq!(outcome.ending, PeakEnding::NeverFails { up_to: 3.0 }, "{levels:?}");
+        plan.at_least = 1.2;
+        plan.at_most = 1.8;
+        let bounded = bounded(&plan);
+        assert_eq!((bounded.at_least, bounded.start, bounded.at_most), (1.0, 1.0, 1.0));
+    }
+
+    #[test]
+    fn no_phase_takes_more_than_the_budget() {
+        for budget in [20, 60, 100, 200, 400, 700] {
+            let plan = PeakPlan { budget: Some(Duration::from_secs(budget)), ..plan(100.0) };
+            let (_, outcome) = levels(&plan, None, 1000.0, 40.0);
+            assert!(outcome.load_s <= budget as f64, "{} of {budget} s", outcome.load_s);
+            let usable = outcome.windows.iter().filter(|window| window.phase == PeakPhase::Staircase).count() >= 24;
+            let wanted = if usable { PeakEnding::Found } else { PeakEnding::BudgetSpent };
+            assert_eq!(outcome.ending, wanted, "{budget} s");
         }
     }
 }

@@ -49,7 +49,7 @@ mod tests {
     use super::*;
 
     fn criteria() -> Vec<Criterion> {
-        ["get", "set"].map(|name| Criterion { name: name.into(), allowed: 0.01 }).to_vec()
+        ["get", "set"].map(|name| Criterion { name: name.into(), allowed: 0.01, late: true }).to_vec()
     }
 
     fn counts(get: (f64, f64), set: (f64, f64)) -> [Count; 2] {

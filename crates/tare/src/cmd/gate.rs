@@ -7,7 +7,11 @@ use crate::{EXIT_FAILED, EXIT_INCONCLUSIVE, EXIT_OK};
 use anyhow::Result;
 use std::path::Path;
 use tare_core::fault::Fault;
+use tare_core::peak::{PeakPlan, PeakRules};
+use tare_core::qos::Qos;
 use tare_core::record::Record;
+use tare_core::study::Study;
+use tare_core::units::exact_duration;
 use tare_report::Gate;
 use tare_stats::{Analysis, Bounds, GateOutcome, analyse};
 
@@ -97,20 +101,40 @@ fn metrics(args: &GateArgs, analysis: &Analysis) -> Result<Vec<String>> {
     Ok(if args.metrics.is_empty() { usual.into_iter().collect() } else { args.metrics.clone() })
 }
 
-/// A ratio means something else when it is one to another baseline, or of another workload.
+/// A ratio means something else when it is one to another baseline, or of another workload; a peak also when it was to
+/// keep another QoS, or was found by other rules or in other windows.
 fn same_question(record: &Record, baseline: &Record) -> Result<()> {
     let (new, old) = (&record.header, &baseline.header);
-    let pairs = [
-        ("workload", &new.workload.name, &old.workload.name),
-        ("baseline form", &new.study.baseline, &old.study.baseline),
+    let mut pairs = vec![
+        ("workload is", new.workload.name.clone(), old.workload.name.clone()),
+        ("baseline form is", new.study.baseline.clone(), old.study.baseline.clone()),
     ];
+    if new.study.peak.is_some() || old.study.peak.is_some() {
+        pairs
+            .extend(searched(&new.study).into_iter().zip(searched(&old.study)).map(|((what, a), (_, b))| (what, a, b)));
+    }
     for (what, new, old) in pairs {
         if new != old {
             let text = format!(
-                "the records answer different questions: the {what} is '{new}' in the one and '{old}' in the other"
+                "the records answer different questions: the {what} '{new}' in the one and '{old}' in the other"
             );
             return Err(Mistake::new(text + "\n  to do: name records of the same study").into());
         }
     }
     Ok(())
+}
+
+/// What a peak is the answer to. Nothing else than a search is held to a QoS.
+fn searched(study: &Study) -> [(&'static str, String); 3] {
+    let none = || "none".to_owned();
+    let plan = study.peak.as_ref();
+    let rules = |plan: &PeakPlan| match plan.rules {
+        PeakRules::Staircase => "staircase".to_owned(),
+        PeakRules::Published => "published".to_owned(),
+    };
+    [
+        ("search's rules are", plan.map_or_else(none, rules)),
+        ("search's window is", plan.map_or_else(none, |plan| exact_duration(plan.window))),
+        ("QoS is", study.qos.as_ref().map_or_else(none, Qos::describe)),
+    ]
 }
