@@ -229,6 +229,9 @@ fn form_row(page: &mut Page, analysis: &Analysis, arm: &Arm, metrics: &[&MetricA
     }
     page.paragraph(2, 2, &words::verdicts(analysis, &arm.name), Ink::Plain);
     page.paragraph(2, 2, &facts(arm), Ink::Dim);
+    if let Some(qos) = &arm.qos {
+        page.paragraph(2, 2, &words::qos(qos), if qos.kept < qos.of { Ink::Warning } else { Ink::Dim });
+    }
     if let Some(why) = &arm.emulated {
         page.paragraph(2, 2, &format!("emulated: {}", advice(why)), Ink::Warning);
     }

@@ -3,7 +3,7 @@
 use tare_core::design::Arrangement;
 use tare_core::record::{PEAK_LOAD, PRECISE_ENOUGH, Record};
 use tare_core::study::LoadOrigin;
-use tare_stats::{Analysis, Arm, MetricAnalysis, Ratio, ServiceBits, Verdict, percent_text, ratio_text};
+use tare_stats::{Analysis, Arm, MetricAnalysis, QosKept, Ratio, ServiceBits, Verdict, percent_text, ratio_text};
 
 /// The load in words: `closed load: 50 connections, pipeline 1, from outside`.
 pub(crate) fn load(record: &Record) -> String {
@@ -146,6 +146,12 @@ pub(crate) fn verdicts(analysis: &Analysis, arm: &str) -> String {
         (words, metrics) => format!("{}: {words}", metrics.join(", ")),
     });
     parts.collect::<Vec<_>>().join("; ")
+}
+
+/// How a form's trials kept the QoS: "QoS kept in 5 of 5 trials".
+pub(crate) fn qos(kept: &QosKept) -> String {
+    let broken = kept.broken.as_ref().map(|what| format!("; broken: {what}")).unwrap_or_default();
+    format!("QoS kept in {} of {} trials{broken}", kept.kept, kept.of)
 }
 
 /// Whether the bits were the same, in a line.

@@ -1,10 +1,11 @@
 //! A whole record, analysed.
 
 use crate::analysis::{
-    Analysis, Apparatus, Arm, BlockValue, Estimate, Interval, Method, MetricAnalysis, Ratio, Reason, Verdict,
+    Analysis, Apparatus, Arm, BlockValue, Estimate, Interval, Method, MetricAnalysis, QosKept, Ratio, Reason, Verdict,
 };
 use crate::equivalence::declare;
 use crate::family::{CONFIDENCE, Family};
+use crate::kept::qos_kept;
 use crate::nested::Nested;
 use crate::paired::{BLOCKS_MIN, BlockLogs, Differences, Precision, sd};
 use crate::quantile::{DunnettTable, student_quantile};
@@ -121,7 +122,16 @@ fn arm(record: &Record, name: &str, form: &str, baseline: bool) -> Arm {
         reasons,
         path: path.cloned().unwrap_or_default(),
         never_steady,
+        qos: qos(record, &of_arm),
     }
+}
+
+/// A search has its own windows to hold against the QoS.
+fn qos(record: &Record, of_arm: &[&TrialData]) -> Option<QosKept> {
+    let study = &record.header.study;
+    let measured = of_arm.iter().filter(|trial| trial.record.outcome == Outcome::Measured);
+    let loads = measured.filter_map(|trial| trial.record.load.as_ref());
+    study.qos.as_ref().filter(|_| study.peak.is_none()).map(|qos| qos_kept(qos, loads))
 }
 
 /// How many trials an arm should have: those of the plan and of blocks that were run again. A run that ended because it

@@ -71,6 +71,19 @@ pub struct Arm {
     /// Fisher's p, when its trials are void or failed more often than those of the other arms; then its verdicts are
     /// withheld.
     pub void_p: Option<f64>,
+    /// How its measured trials kept the study's QoS, where the study has one.
+    pub qos: Option<QosKept>,
+}
+
+/// How trials under a given load kept the QoS.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct QosKept {
+    /// So many kept all of it.
+    pub kept: u32,
+    /// Of so many that were measured.
+    pub of: u32,
+    /// What was broken most often, and what was seen instead.
+    pub broken: Option<String>,
 }
 
 /// Why trials were not measured.

@@ -16,6 +16,7 @@ mod equivalence;
 mod family;
 mod gate;
 mod histogram;
+mod kept;
 mod nested;
 mod paired;
 pub mod peak;
@@ -32,8 +33,8 @@ mod warnings;
 
 pub use analyse::analyse;
 pub use analysis::{
-    Analysis, Apparatus, Arm, BitsDifference, BlockValue, Cell, Estimate, Interval, Method, MetricAnalysis, Ratio,
-    Reason, ResourceRow, Sameness, ServiceBits, ServiceResources, Verdict, ratio_of,
+    Analysis, Apparatus, Arm, BitsDifference, BlockValue, Cell, Estimate, Interval, Method, MetricAnalysis, QosKept,
+    Ratio, Reason, ResourceRow, Sameness, ServiceBits, ServiceResources, Verdict, ratio_of,
 };
 pub use change::{
     CHANGE_P, CHANGE_SHARE, CHANGE_VALUES_MIN, CHANGE_WINDOW, ChangePoint, Series, SeriesChange, SeriesPoint,

@@ -130,6 +130,7 @@ pub(super) fn arms(record: &Record, analysis: &Analysis, looks: &[Look]) -> Vec<
             "emulated": arm.emulated,
             "measured": arm.measured,
             "planned": arm.planned,
+            "qos": arm.qos.as_ref().map(words::qos),
             "reasons": arm.reasons,
             "facts": facts,
         })
