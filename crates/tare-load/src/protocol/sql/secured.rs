@@ -22,6 +22,11 @@ impl Veil {
         self.0 = Some(Stage::Shaking(channel));
     }
 
+    /// Whether nothing was done yet to secure the connection.
+    pub(crate) fn is_clear(&self) -> bool {
+        self.0.is_none()
+    }
+
     /// Whether nobody else can read what is sent.
     pub(crate) fn is_up(&self) -> bool {
         matches!(self.0, Some(Stage::Up(_)))
