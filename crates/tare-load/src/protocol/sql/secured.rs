@@ -180,6 +180,7 @@ impl<'a> Pipe<'a> {
         if !self.veil.is_up() {
             return self.link.receive(take);
         }
+        let deadline = self.link.deadline();
         loop {
             if !self.left.is_empty() {
                 let (used, result) = take(&self.left)?;
@@ -189,7 +190,7 @@ impl<'a> Pipe<'a> {
                 }
             }
             let (Pipe { link, veil, left }, mut out) = (&mut *self, Vec::new());
-            let unsealed = link.receive(|bytes| {
+            let unsealed = link.receive_until(deadline, |bytes| {
                 let unsealed = veil.idle(bytes, &mut out, |piece| {
                     left.extend_from_slice(piece);
                     Ok(())
