@@ -155,7 +155,8 @@ impl Protocol for Tcp {
         let end = match &operation.end {
             End::Text(needle) => needle.find(&mut stream.end, bytes),
             End::Bytes(wanted) => {
-                stream.length += std::mem::take(&mut stream.early);
+                let early = stream.early.min(wanted.saturating_sub(stream.length));
+                (stream.early, stream.length) = (stream.early - early, stream.length + early);
                 let left = wanted.saturating_sub(stream.length);
                 (bytes.len() as u64 >= left).then_some(left as usize)
             }
@@ -172,7 +173,8 @@ impl Protocol for Tcp {
             return Step::More;
         }
         let right = operation.expect.is_none() || stream.expected;
-        *stream = Progress::default();
+        // What came early and was not needed is the next chunk's.
+        *stream = Progress { early: stream.early, ..Progress::default() };
         Step::Done { used, reply: if right { Reply::Right } else { Reply::Wrong(Failure::WrongReply) }, last: false }
     }
 
