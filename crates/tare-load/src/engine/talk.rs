@@ -11,9 +11,10 @@ use rustix::net::{RecvFlags, recv, sockopt};
 
 /// Full buffers read from one connection before the others have their turn.
 const READS_MAX: u32 = 16;
-/// Operations that end by being sent, or have come before they were waited for, of one connection before the others
-/// have their turn.
+/// Operations of one connection that have come before they were waited for, before the others have their turn.
 const STREAMED_MAX: u32 = 256;
+/// One that sends something counts as so many.
+const SENT_WEIGHT: u32 = STREAMED_MAX / READS_MAX;
 
 impl<P: Protocol> Worker<'_, P> {
     /// Something happened to the connection that `key` names.
@@ -235,7 +236,8 @@ impl<P: Protocol> Worker<'_, P> {
 
     /// Ends operations that end by being sent, and sends the next ones, as long as the kernel takes them.
     fn stream(&mut self, index: usize, outgoing: &mut Vec<u8>) {
-        for _ in 0..STREAMED_MAX {
+        let mut streamed = 0;
+        while streamed < STREAMED_MAX {
             let connection = &mut self.connections[index];
             if connection.state != State::Up || !connection.flushed() {
                 return;
@@ -251,6 +253,7 @@ impl<P: Protocol> Worker<'_, P> {
             if self.manner == Manner::Closed {
                 self.refill(index, outgoing, now_ns);
             }
+            streamed += if outgoing.is_empty() { 1 } else { SENT_WEIGHT };
             let connection = &mut self.connections[index];
             if connection.socket.is_some()
                 && let Err(error) = connection.send(outgoing)
