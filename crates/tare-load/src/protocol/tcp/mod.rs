@@ -227,6 +227,20 @@ mod tests {
         assert_eq!(feed(&bytes, "abcd"), done(3, Reply::Right));
     }
 
+    #[test]
+    fn what_came_early_is_the_next_chunks() {
+        let mut options = serde_json::json!({"requests": [], "populate": []});
+        options["requests"] =
+            serde_json::json!([{"name": "x", "weight": 1, "request": {"filler": 0}, "reply": {"bytes": 100}}]);
+        let protocol = Tcp::new(serde_json::from_value(options).unwrap());
+        let mut stream = protocol.session();
+        protocol.idle(&mut stream, &[7; 250], &mut Vec::new()).unwrap();
+        for (used, early) in [(0, 150), (0, 50), (50, 0)] {
+            assert_eq!(feed(&protocol, &mut stream, &[7; 80]), Step::Done { used, reply: Reply::Right, last: false });
+            assert_eq!(stream.early, early);
+        }
+    }
+
     proptest! {
         #[test]
         fn every_split_gives_the_same(text in "[VE]{0,20}", cut in 0..20usize) {
