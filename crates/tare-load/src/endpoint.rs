@@ -1,6 +1,6 @@
 //! Which endpoints load may be driven at.
 
-use std::net::{IpAddr, SocketAddr, UdpSocket};
+use std::net::{IpAddr, Ipv6Addr, SocketAddr, UdpSocket};
 use tare_core::fault::Fault;
 
 /// Refuses endpoints outside this machine and private networks: load against a stranger's machine is an attack. What is
@@ -29,14 +29,49 @@ fn is_inside(address: IpAddr) -> bool {
     }
 }
 
-/// Whether the address belongs to this machine: only then can a socket be bound to it.
+/// Any port will do to ask the kernel for a route; nothing is sent.
+const PORT: u16 = 9;
+
+/// Whether the address belongs to this machine: only then does the kernel use it as the source of what goes to it. That
+/// a socket can be bound to it proves nothing where `ip_nonlocal_bind` is set.
 pub fn is_own(address: IpAddr) -> bool {
-    !address.is_unspecified() && !address.is_multicast() && UdpSocket::bind((address, 0)).is_ok()
+    let from = match address {
+        // Bound to it, since from a network's second address the kernel would rather use the first.
+        IpAddr::V4(_) => address,
+        IpAddr::V6(_) => IpAddr::V6(Ipv6Addr::UNSPECIFIED),
+    };
+    let source = || {
+        let socket = UdpSocket::bind((from, 0))?;
+        socket.connect((address, PORT))?;
+        socket.local_addr()
+    };
+    !address.is_unspecified() && !address.is_multicast() && source().is_ok_and(|source| source.ip() == address)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn addresses_that_only_may_be_bound_are_not_our_own() {
+        assert!(is_own("127.0.0.1".parse().unwrap()) && is_own("127.9.9.9".parse().unwrap()));
+        let strange = || {
+            // SAFETY: only the network namespace of this short-lived thread changes; no descriptor table is unshared.
+            unsafe { rustix::thread::unshare_unsafe(rustix::thread::UnshareFlags::NEWNET) }?;
+            for version in ["ipv4", "ipv6"] {
+                std::fs::write(format!("/proc/sys/net/{version}/ip_nonlocal_bind"), "1")?;
+            }
+            let addresses = ["8.8.8.8", "2001:db8::1"].map(|text| text.parse::<IpAddr>().unwrap());
+            for address in addresses {
+                UdpSocket::bind((address, 0))?;
+            }
+            std::io::Result::Ok(addresses.map(is_own))
+        };
+        match std::thread::spawn(strange).join().unwrap() {
+            Ok(own) => assert_eq!(own, [false, false]),
+            Err(error) => eprintln!("skipped: this takes root and a network namespace of its own: {error}"),
+        }
+    }
 
     #[test]
     fn only_this_machine_and_private_networks_are_driven() {

@@ -4,8 +4,9 @@
 //! [`LoadLine`](tare_core::load::LoadLine)s on its standard output. A protocol is a folder under `protocol/` and a row
 //! of [`PROTOCOLS`]; the engine that keeps connections busy, measures and counts is shared by all of them.
 //!
-//! **Architecture invariant:** nothing here knows a deployment form, a workload or the runner. An operation allocates
-//! nothing, takes two system calls (send, receive) and one reading of the clock.
+//! **Architecture invariant:** nothing here knows a deployment form, a workload or the runner. A plain operation
+//! (one request, one reply, nothing captured) takes two system calls (send, receive) and one reading of the clock, and
+//! allocates nothing once the buffers have their size.
 
 // cargo fuzz builds with a cfg of its own.
 #![allow(unexpected_cfgs)]

@@ -126,9 +126,25 @@ impl Link {
     /// When nothing comes in time, the peer closes, or `take` finds a fault.
     pub(crate) fn receive<T>(
         &mut self,
+        take: impl FnMut(&[u8]) -> Result<(usize, Option<T>), Fault>,
+    ) -> Result<T, Fault> {
+        self.receive_until(self.deadline(), take)
+    }
+
+    /// When an exchange that begins now has to be over.
+    pub(crate) fn deadline(&self) -> Instant {
+        Instant::now() + self.limit
+    }
+
+    /// As [`Link::receive`], for one part of an exchange that has to be over at `deadline`.
+    ///
+    /// # Errors
+    /// When nothing comes in time, the peer closes, or `take` finds a fault.
+    pub(crate) fn receive_until<T>(
+        &mut self,
+        deadline: Instant,
         mut take: impl FnMut(&[u8]) -> Result<(usize, Option<T>), Fault>,
     ) -> Result<T, Fault> {
-        let deadline = Instant::now() + self.limit;
         loop {
             if self.from < self.to {
                 let (used, result) = take(&self.buffer[self.from..self.to])?;
@@ -154,7 +170,7 @@ impl Link {
     }
 
     fn shake<P: Protocol>(&mut self, protocol: &P, session: &mut P::Session) -> Result<(), Fault> {
-        let mut out = Vec::new();
+        let (mut out, deadline) = (Vec::new(), self.deadline());
         let mut greeting = protocol.greet(session, &mut out);
         loop {
             if !out.is_empty() {
@@ -164,7 +180,8 @@ impl Link {
             if greeting == Greeting::Ready {
                 return Ok(());
             }
-            let shaken = self.receive(|bytes| Ok((bytes.len(), Some(protocol.shake(session, bytes, &mut out)))))?;
+            let shake = |bytes: &[u8]| Ok((bytes.len(), Some(protocol.shake(session, bytes, &mut out))));
+            let shaken = self.receive_until(deadline, shake)?;
             greeting = shaken.map_err(|failure| {
                 Fault::new(format!("{} did not let the load in: {}", self.endpoint, failure.name()))
             })?;

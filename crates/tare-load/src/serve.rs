@@ -11,7 +11,7 @@ use tare_core::load::{LoadLine, LoadOrder, LoadPlan, LoadProfile, LoadSummary};
 
 /// A plan longer than this is not a plan: 16 MiB.
 const PLAN_MAX: u64 = 16 << 20;
-/// More operations in flight than this are a slip of the finger; each takes 24 bytes.
+/// More operations in flight than this are a slip of the finger; each takes 32 bytes.
 const IN_FLIGHT_MAX: u64 = 10_000_000;
 
 /// Carries out the one [`LoadPlan`] on `stdin` and writes [`LoadLine`]s to `stdout`, each flushed; the last is `Done`
@@ -71,7 +71,7 @@ fn carry_out(plan: &LoadPlan, emit: &mut Emit<'_>) -> Result<LoadSummary, Fault>
         Fault::new(format!("there is no protocol '{}'", plan.protocol))
             .remedy(format!("use one of {}", known.join(", ")))
     })?;
-    if let LoadProfile::Closed { connections, pipeline } = plan.profile
+    if let LoadProfile::Closed { connections, pipeline } = *plan.profile.base()
         && u64::from(connections) * u64::from(pipeline) > IN_FLIGHT_MAX
     {
         let message =

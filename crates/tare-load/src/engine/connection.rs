@@ -85,6 +85,8 @@ pub(crate) struct Connection<S> {
     pub opened_ns: u64,
     /// Whether it is in the list of those that are free.
     pub listed: bool,
+    /// Whether it is in the list of those with more to do, and if so, whether its peer is ending.
+    pub unfinished: Option<bool>,
     // Tells the events of this socket from those of the sockets before it.
     generation: u32,
     unsent: Vec<u8>,
@@ -104,6 +106,7 @@ impl<S> Connection<S> {
             pending: None,
             opened_ns: 0,
             listed: false,
+            unfinished: None,
             generation: 0,
             unsent: Vec::new(),
             unsent_from: 0,

@@ -1,9 +1,11 @@
 //! Puts together what the workers counted: a row a second, a row a level, a summary at the end.
 
+use super::layout::Loop;
 use super::saturation::{self, Effort};
 use super::tally::{Ledger, Report, Tally};
 use super::timeline::{Cut, Timeline};
 use super::window::{Outcomes, Window};
+use super::worker::NOBODY_NS;
 use crate::clock::{self, SECOND_NS};
 use crate::hdr_log::HdrLog;
 use crate::histogram::Histogram;
@@ -19,7 +21,7 @@ use tare_core::load::{
 /// One worker, seen from the gatherer.
 struct Crew {
     spares: Sender<Box<Tally>>,
-    in_flight: u64,
+    closed: Option<Loop>,
     effort: Effort,
 }
 
@@ -29,6 +31,8 @@ struct Open {
     missing: usize,
     row: SecondRow,
     times: Vec<Histogram>,
+    // For the log.
+    counted: Vec<Histogram>,
 }
 
 /// A window that not every worker has handed over yet.
@@ -47,6 +51,8 @@ pub(crate) struct Gather {
     windows: VecDeque<OpenWindow>,
     // By answers: everything that was answered while measuring.
     times: Vec<Histogram>,
+    // And what was answered after it, of what was begun before.
+    rest: Vec<Histogram>,
     errors: Vec<u64>,
     failures: [u64; FAILURES],
     offered: u64,
@@ -68,6 +74,14 @@ fn us(ns: u64) -> f64 {
     ns as f64 / 1e3
 }
 
+fn histograms(count: usize) -> Vec<Histogram> {
+    (0..count).map(|_| Histogram::new()).collect()
+}
+
+fn merge(to: &mut [Histogram], from: &[Histogram]) {
+    to.iter_mut().zip(from).for_each(|(to, from)| to.merge(from));
+}
+
 impl Gather {
     /// A gatherer for these operations. With `levels` each window has a row of its own.
     pub(crate) fn new(operations: Vec<String>, levels: bool, log: Option<HdrLog>) -> Self {
@@ -77,7 +91,8 @@ impl Gather {
             crew: Vec::new(),
             open: VecDeque::new(),
             windows: VecDeque::new(),
-            times: (0..count).map(|_| Histogram::new()).collect(),
+            times: histograms(count),
+            rest: histograms(count),
             errors: vec![0; count],
             failures: [0; FAILURES],
             offered: 0,
@@ -95,10 +110,11 @@ impl Gather {
         }
     }
 
-    /// Adds the next worker, which keeps `in_flight` operations going; returns where it gets its tallies back.
-    pub(crate) fn worker(&mut self, in_flight: u64) -> Receiver<Box<Tally>> {
+    /// Adds the next worker and what it keeps going, where a closed loop may be called saturated; returns where it gets
+    /// its tallies back.
+    pub(crate) fn worker(&mut self, closed: Option<Loop>) -> Receiver<Box<Tally>> {
         let (spares, back) = channel();
-        self.crew.push(Crew { spares, in_flight, effort: Effort::default() });
+        self.crew.push(Crew { spares, closed, effort: Effort::default() });
         back
     }
 
@@ -116,7 +132,9 @@ impl Gather {
             match reports.recv() {
                 Ok(Report::Connected) => {}
                 Ok(Report::Ended(result)) => return Err(result.err().unwrap_or_else(ended_early)),
-                Ok(Report::Cut { .. } | Report::Window { .. }) => unreachable!("nothing is counted before the start"),
+                Ok(Report::Cut { .. } | Report::Window { .. } | Report::Rest(_)) => {
+                    unreachable!("nothing is counted before the start")
+                }
                 Err(_) => return Err(ended_early()),
             }
         }
@@ -149,6 +167,7 @@ impl Gather {
                         emit.line(LoadLine::Window(row))?;
                     }
                 }
+                Ok(Report::Rest(tally)) => self.take_rest(&tally)?,
                 Ok(Report::Ended(result)) => {
                     self.ledger.merge(&result?);
                     running -= 1;
@@ -170,12 +189,13 @@ impl Gather {
         let workers = self.crew.len();
         let at = self.open.iter().position(|open| open.index == index).unwrap_or_else(|| {
             let row = SecondRow { measured: cut.measured, ..SecondRow::default() };
-            let times = self.operations.iter().map(|_| Histogram::new()).collect();
-            self.open.push_back(Open { index, missing: workers, row, times });
+            let (times, counted) = (histograms(self.operations.len()), histograms(tally.counted.len()));
+            self.open.push_back(Open { index, missing: workers, row, times, counted });
             self.open.len() - 1
         });
         let open = &mut self.open[at];
-        open.times.iter_mut().zip(&tally.times).for_each(|(to, from)| to.merge(from));
+        merge(&mut open.times, &tally.times);
+        merge(&mut open.counted, &tally.counted);
         open.row.errors += tally.errors.iter().sum::<u64>();
         open.row.offered += tally.offered;
         open.row.started += tally.started;
@@ -199,14 +219,27 @@ impl Gather {
         }
         let Some(open) = self.open.remove(at) else { return Ok(None) };
         if let (Some(log), true) = (&mut self.log, cut.measured) {
-            log.interval(cut.from_ns, open.row.at_ns, &self.operations, &open.times)?;
+            let times = if open.counted.is_empty() { &open.times } else { &open.counted };
+            log.interval(cut.from_ns, open.row.at_ns, &self.operations, times)?;
         }
         Ok(Some(second(open)))
     }
 
+    /// Takes what one worker counted after the end. Where windows count it is theirs already.
+    fn take_rest(&mut self, tally: &Tally) -> Result<(), Fault> {
+        if let Some(log) = &mut self.log {
+            let times = if tally.counted.is_empty() { &tally.times } else { &tally.counted };
+            log.interval(self.span.1, clock::monotonic_ns(), &self.operations, times)?;
+        }
+        merge(&mut self.rest, &tally.times);
+        self.errors.iter_mut().zip(&tally.errors).for_each(|(to, from)| *to += from);
+        self.failures.iter_mut().zip(&tally.failures).for_each(|(to, from)| *to += from);
+        Ok(())
+    }
+
     /// Adds a tally of a span that is measured.
     fn add(&mut self, worker: usize, tally: &Tally) {
-        self.times.iter_mut().zip(&tally.times).for_each(|(to, from)| to.merge(from));
+        merge(&mut self.times, &tally.times);
         self.errors.iter_mut().zip(&tally.errors).for_each(|(to, from)| *to += from);
         self.failures.iter_mut().zip(&tally.failures).for_each(|(to, from)| *to += from);
         self.offered += tally.offered;
@@ -223,7 +256,9 @@ impl Gather {
     fn take_window(&mut self, worker: usize, window: Box<Window>) -> Option<WindowRow> {
         let length = Duration::from_nanos(window.span.to_ns - window.span.from_ns);
         let busy = window.effort.busy(length);
-        let closed = saturation::closed(window.effort, length, self.crew[worker].in_flight);
+        let level = window.span.level;
+        let closed = self.crew[worker].closed.as_ref();
+        let closed = closed.and_then(|it| saturation::closed(window.effort, length, it.in_flight(Some(level))));
         let at = match self.windows.iter().position(|open| open.window.span == window.span) {
             Some(at) => {
                 let open = &mut self.windows[at];
@@ -271,8 +306,13 @@ impl Gather {
         let mut checks = vec![Check {
             name: "every request was answered".into(),
             passed: sent == answered,
-            detail: format!("{sent} sent, {answered} answered; {lost} failures while measuring"),
+            detail: format!("{sent} sent, {answered} answered; {lost} failures of what was measured"),
         }];
+        checks.extend(self.ledger.away.filter(|(away_ns, _)| *away_ns > NOBODY_NS).map(|(away_ns, why)| Check {
+            name: "the service could be reached".into(),
+            passed: false,
+            detail: format!("there was no connection for {:.1} s: {}", away_ns as f64 / SECOND_NS as f64, why.name()),
+        }));
         checks.extend(verified.checks);
         let named = Failure::ALL.iter().map(|failure| (failure.name().to_owned(), failures[*failure as usize]));
         let workers_ns: u64 = self.crew.iter().map(|crew| crew.effort.cpu_ns).sum();
@@ -303,7 +343,9 @@ impl Gather {
         let summary = |at: usize| {
             let count = self.times[at].total();
             let Some(planned) = &self.planned else {
-                let exported = self.times[at].export();
+                let mut times = self.times[at].clone();
+                times.merge(&self.rest[at]);
+                let exported = times.export();
                 let (service_time, response_time) = (exported.clone(), exported);
                 return OperationSummary { count, errors: self.errors[at], service_time, response_time };
             };
@@ -324,7 +366,11 @@ impl Gather {
             return None;
         }
         let Some(planned) = &self.planned else {
-            return self.crew.iter().find_map(|crew| saturation::closed(crew.effort, measured, crew.in_flight));
+            let closed = |crew: &Crew| {
+                let in_flight = crew.closed.as_ref()?.in_flight(None);
+                saturation::closed(crew.effort, measured, in_flight)
+            };
+            return self.crew.iter().find_map(closed);
         };
         let busiest = busy.iter().copied().fold(0.0, f64::max);
         saturation::planned(&planned.late, &response(planned), busiest)
@@ -391,4 +437,55 @@ fn row(operations: &[String], window: &Window, busy: f64, closed: Option<String>
 
 fn ended_early() -> Fault {
     Fault::new("a load worker ended before its time")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::layout::Layout;
+    use super::super::timeline::Span;
+    use super::*;
+    use crate::profile::Share;
+    use tare_core::load::{Arrivals, LoadProfile, LoadTask};
+
+    /// The verdict on a second at a level, of a worker that never rested and found so many replies at once.
+    fn verdict(of: LoadProfile, level: f64, crowd: u64) -> Option<String> {
+        let steps = LoadProfile::Steps {
+            of: Box::new(of),
+            levels: vec![level],
+            ramp: Duration::ZERO,
+            settle: Duration::ZERO,
+            measure: Duration::from_secs(1),
+        };
+        let plan = LoadPlan {
+            task: LoadTask::Run,
+            protocol: "null".into(),
+            options: serde_json::Value::Null,
+            endpoint: ([127, 0, 0, 1], 1).into(),
+            profile: steps,
+            settle: Duration::ZERO,
+            measure: Duration::from_secs(1),
+            timeout: Duration::from_secs(1),
+            seed: 1,
+            cpus: tare_core::units::CpuSet::new([]),
+            limits: BTreeMap::new(),
+            hdr_log: None,
+            allowed: Vec::new(),
+        };
+        let layout = Layout::new(&plan, &[], false).unwrap();
+        let mut gather = Gather::new(vec!["x".into()], true, None);
+        let _spares = gather.worker(layout.closed_loop(Share { worker: 0, workers: 1 }));
+        let mut window = Window::new(Span { number: 0, level, from_ns: 0, to_ns: SECOND_NS }, 1);
+        window.effort = Effort { cpu_ns: SECOND_NS, replies: 1000, crowd: 1000 * crowd };
+        gather.take_window(0, window).unwrap().saturated
+    }
+
+    #[test]
+    fn a_level_is_judged_by_its_own_operations() {
+        let closed = LoadProfile::Closed { connections: 50, pipeline: 2 };
+        assert!(verdict(closed.clone(), 10.0, 19).is_some(), "19 of 20 wait for the generator");
+        assert!(verdict(closed.clone(), 10.0, 10).is_none());
+        assert!(verdict(closed, 50.0, 19).is_none(), "19 of 100");
+        let open = LoadProfile::Open { rate: 10.0, arrivals: Arrivals::Constant, connections: 1, in_flight: 10 };
+        assert!(verdict(open, 10.0, 1).is_none(), "a plan is judged by its starts");
+    }
 }

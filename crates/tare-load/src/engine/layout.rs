@@ -9,7 +9,8 @@ use std::time::Duration;
 use tare_core::fault::Fault;
 use tare_core::load::{Distribution, LoadPlan, LoadProfile, Pause, UserConnections};
 
-/// Connections that are made for single operations, at one time and worker: about as many as there are local ports.
+/// Connections that are made for single operations, at one time and in the whole run: about as many as there are local
+/// ports to one endpoint.
 const FRESH_MAX: u64 = 30_000;
 /// Before the first start every worker must be ready: this long, and so much longer for each user, ns.
 const LEAD_NS: u64 = 2_000_000;
@@ -51,6 +52,23 @@ pub(crate) struct Layout {
     lines: Option<Arc<[Line]>>,
 }
 
+/// One worker's part of a closed loop.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Loop {
+    share: Share,
+    connections: u64,
+    pipeline: u64,
+}
+
+impl Loop {
+    /// How many operations the worker keeps in flight when the whole run keeps `level` connections busy; without levels
+    /// all of them.
+    pub(crate) fn in_flight(&self, level: Option<f64>) -> u64 {
+        let connections = level.map_or(self.connections, |level| self.connections.min(level as u64));
+        self.share.of(connections) * self.pipeline
+    }
+}
+
 impl Layout {
     /// Lays out the profile of a plan. With `fresh` each operation makes a connection of its own.
     ///
@@ -58,7 +76,11 @@ impl Layout {
     /// When the profile asks for nothing, or its file cannot be read.
     pub(crate) fn new(plan: &LoadPlan, operations: &[OperationRow], fresh: bool) -> Result<Self, Fault> {
         let mut base = plan.profile.base().clone();
-        if let (LoadProfile::Closed { connections, .. }, true) = (&base, fresh) {
+        if let (LoadProfile::Closed { connections, pipeline }, true) = (&base, fresh) {
+            if *pipeline > 1 {
+                let message = "a connection that is made for one operation has no pipeline";
+                return Err(Fault::new(message).remedy("leave 'pipeline' at 1, or keep connections").as_mistake());
+            }
             // A connection that lasts for one operation is a user who does not pause.
             base = LoadProfile::Users {
                 users: *connections,
@@ -224,6 +246,12 @@ impl Layout {
                 Source::Replay(Replay::new(lines, timeline.start_ns, plan.seed, share))
             }
         })
+    }
+
+    /// What one worker keeps going, if this is a closed loop.
+    pub(crate) fn closed_loop(&self, share: Share) -> Option<Loop> {
+        let (connections, pipeline) = (self.connections, self.pipeline);
+        (self.manner == Manner::Closed).then_some(Loop { share, connections, pipeline })
     }
 
     /// The longest time that a worker may wait before it looks for news.

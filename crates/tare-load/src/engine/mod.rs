@@ -15,28 +15,27 @@ mod tally;
 mod timeline;
 mod window;
 mod worker;
+mod workers;
 
 pub(crate) use gather::Gather;
 pub(crate) use layout::Layout;
 pub(crate) use limits::pin;
-pub(crate) use tally::{Ledger, Recorder, Report};
+pub(crate) use tally::{Ledger, Recorder};
 pub(crate) use timeline::Timeline;
-pub(crate) use window::Windows;
+pub(crate) use workers::Workers;
 
 use crate::clock;
 use crate::hdr_log::HdrLog;
 use crate::link::Link;
-use crate::profile::Share;
-use crate::protocol::{Emit, OperationRow, Protocol, Verified, names};
+use crate::protocol::{Emit, Protocol, Verified, names};
 use connection::Target;
 use rustix::net::SocketAddrUnix;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::atomic::Ordering;
+use std::sync::mpsc::channel;
 use std::time::Duration;
 use tare_core::fault::{Doing, Fault};
-use tare_core::load::{Check, LoadOrder, LoadPlan, LoadSummary, LoadTask};
+use tare_core::load::{Check, LoadPlan, LoadSummary, LoadTask};
 use worker::{Orders, Worker};
 
 /// How long one look at readiness may take at most.
@@ -63,33 +62,6 @@ pub(crate) fn drive<P: Protocol>(protocol: &P, plan: &LoadPlan, emit: &mut Emit<
     }
 }
 
-/// The CPUs of each worker; an empty list leaves it to the kernel.
-pub(crate) fn worker_cpus(plan: &LoadPlan, at_most: usize) -> Vec<Vec<u32>> {
-    let each: Vec<_> = plan.cpus.cpus().iter().take(at_most.max(1)).map(|cpu| vec![*cpu]).collect();
-    if each.is_empty() { vec![Vec::new()] } else { each }
-}
-
-/// Runs a worker and reports how it ended, even by a broken invariant, which the gatherer would wait for in vain.
-pub(crate) fn report_end(out: &Sender<Report>, work: impl FnOnce() -> Result<Ledger, Fault>) {
-    let result = catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|_| {
-        Err(Fault::new("a load worker stopped at a broken invariant; this is a defect of tare").remedy("report it"))
-    });
-    // A gatherer that is gone has failed already.
-    let _ = out.send(Report::Ended(result));
-}
-
-/// The windows by which operations are counted, where they are counted by their planned starts.
-pub(crate) fn windows(plan: &LoadPlan, layout: &Layout, operations: &[OperationRow]) -> Option<Windows> {
-    let limit = |operation: &OperationRow| {
-        let limit = plan.limits.get(&operation.name).or_else(|| plan.limits.get("*"));
-        limit.map_or(u64::MAX, |limit| clock::span_ns(*limit))
-    };
-    let longest = plan.limits.values().max().unwrap_or(&plan.timeout);
-    // One level's answers are awaited while the next one runs; where there are no levels, to the end.
-    let patience_ns = if layout.levels { clock::span_ns(*longest) } else { u64::MAX };
-    layout.planned.then(|| Windows::new(operations.iter().map(limit).collect(), patience_ns))
-}
-
 fn run<P: Protocol>(protocol: &P, plan: &LoadPlan, emit: &mut Emit<'_>) -> Result<LoadSummary, Fault> {
     if plan.measure.is_zero() {
         return Err(Fault::new("nothing can be measured in no time").remedy("give 'measure' a duration above 0"));
@@ -107,65 +79,38 @@ fn run<P: Protocol>(protocol: &P, plan: &LoadPlan, emit: &mut Emit<'_>) -> Resul
     limits::open_files(layout.connections)?;
     let log = plan.hdr_log.as_deref().map(HdrLog::create).transpose()?;
     pin(plan.cpus.cpus())?;
-    let teams = worker_cpus(plan, layout.connections as usize);
-    let workers = teams.len() as u64;
-    let stop = AtomicBool::new(false);
-    let (out, reports) = channel();
-    let (before, mut gather) = std::thread::scope(|scope| {
+    let crew = Workers::new(plan, &layout, &operations, layout.connections as usize);
+    let mut gather = Gather::new(names(protocol), layout.levels, log);
+    let (before, told) = std::thread::scope(|scope| {
         let mut starts = Vec::new();
-        let mut gather = Gather::new(names(protocol), layout.levels, log);
-        for (worker, cpus) in (0..).zip(&teams) {
+        let reports = crew.start(scope, &mut gather, true, |share| {
             let (start, begin) = channel::<Arc<Timeline>>();
             starts.push(start);
-            let share = Share { worker, workers };
-            let spares = gather.worker(share.of(layout.connections) * layout.pipeline);
-            let windows = windows(plan, &layout, &operations);
-            let recorder = Recorder::new(worker as usize, operations.len(), out.clone(), spares, windows);
-            let (layout, target, timeout_ns) = (&layout, target.clone(), clock::span_ns(plan.timeout));
-            let orders = Orders { plan, layout, share, target, timeout_ns, stop: &stop };
-            let out = out.clone();
-            scope.spawn(move || {
-                report_end(&out, || {
-                    pin(cpus)?;
-                    Worker::new(protocol, orders, recorder)?.run(&begin)
-                });
-            });
-        }
-        drop(out);
-        let result = gather.await_connected(workers as usize, &reports).and_then(|()| {
+            let (target, timeout_ns) = (target.clone(), clock::span_ns(plan.timeout));
+            let orders = Orders { plan, layout: crew.layout, share, target, timeout_ns, stop: &crew.stop };
+            move |recorder| Worker::new(protocol, orders, recorder)?.run(&begin)
+        });
+        let result = gather.await_connected(starts.len(), &reports).and_then(|()| {
             let before = protocol.before(plan)?;
             let timeline = Arc::new(layout.timeline(plan));
             for start in &starts {
                 // A worker that is gone has reported why.
                 let _ = start.send(Arc::clone(&timeline));
             }
-            let orders = emit.orders();
-            let (told, stop_too) = (Arc::clone(&timeline), &stop);
-            scope.spawn(move || guide(&told, orders, stop_too));
-            let collected = gather.collect(&timeline, &reports, emit);
-            stop.store(true, Ordering::Relaxed);
-            collected.map(|()| before)
+            crew.follow(scope, &timeline, (&mut gather, &reports), emit)?;
+            Ok((before, timeline.told()))
         });
-        stop.store(true, Ordering::Relaxed);
-        drop(starts);
-        result.map(|before| (before, gather))
+        // Those that still connect or wait for the start are let go.
+        crew.stop.store(true, Ordering::Relaxed);
+        result
     })?;
     gather.own_cpu();
-    let checks = closing_checks(protocol, plan, &before, gather.ledger());
+    // Who wants an end does not wait for a server's counts, which say nothing of a load that was cut off.
+    let checks = match told {
+        true => Verified::default(),
+        false => closing_checks(protocol, plan, &before, gather.ledger()),
+    };
     Ok(gather.finish(plan, checks))
-}
-
-/// Hands on what a load is told, until it is told to end. Nobody may be there to tell it any more: then a guided load
-/// ends, and any other goes on as planned.
-pub(crate) fn guide(timeline: &Timeline, orders: Option<Receiver<LoadOrder>>, stop: &AtomicBool) {
-    while !stop.load(Ordering::Relaxed) {
-        match (orders.as_ref().map(|orders| orders.recv_timeout(Duration::from_millis(50))), &timeline.guide) {
-            (Some(Ok(LoadOrder::Hold(hold))), Some(guide)) => guide.hold(&hold),
-            (Some(Ok(LoadOrder::Hold(_)) | Err(RecvTimeoutError::Timeout)), _) => {}
-            (Some(Err(RecvTimeoutError::Disconnected)) | None, None) => return,
-            (Some(Ok(LoadOrder::End) | Err(RecvTimeoutError::Disconnected)) | None, _) => return timeline.end(),
-        }
-    }
 }
 
 /// The server's own counts against ours. A server that does not tell any more is a check that failed, not a failed

@@ -115,15 +115,23 @@ impl<P: Protocol> Worker<'_, P> {
     /// Makes connections for operations that wait for one of their own, as far as there may be more.
     pub(super) fn connect_waiting(&mut self) {
         for _ in 0..STARTS_MAX {
+            let now_ns = clock::monotonic_ns();
+            self.end_rests(now_ns);
             let (Some(index), false) = (self.free.front().copied(), self.waiting.is_empty()) else { return };
-            let (index, now_ns) = (index as usize, clock::monotonic_ns());
-            // After a failure a connection rests, so that a service that is down is not flooded.
-            if matches!(self.connections[index].state, State::Down(retry_ns) if retry_ns > now_ns) {
-                return;
-            }
+            let index = index as usize;
             self.free.pop_front();
             self.connections[index].pending = self.waiting.pop_front();
             self.open(index, now_ns);
+        }
+    }
+
+    /// After a failure a connection rests, so that a service that is down is not flooded; the others go on.
+    fn end_rests(&mut self, now_ns: u64) {
+        while let Some(index) = self.resting.front().copied()
+            && matches!(self.connections[index as usize].state, State::Down(retry_ns) if retry_ns <= now_ns)
+        {
+            self.resting.pop_front();
+            self.free.push_back(index);
         }
     }
 

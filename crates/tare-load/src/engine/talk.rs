@@ -2,7 +2,7 @@
 
 use super::connection::{State, failure_of};
 use super::layout::Manner;
-use super::worker::Worker;
+use super::worker::{RETRY_NS, Worker};
 use crate::clock;
 use crate::protocol::{Failure, Greeting, Protocol, Step};
 use rustix::event::epoll;
@@ -11,6 +11,10 @@ use rustix::net::{RecvFlags, recv, sockopt};
 
 /// Full buffers read from one connection before the others have their turn.
 const READS_MAX: u32 = 16;
+/// Operations of one connection that have come before they were waited for, before the others have their turn.
+const STREAMED_MAX: u32 = 256;
+/// One that sends something counts as so many.
+const SENT_WEIGHT: u32 = STREAMED_MAX / READS_MAX;
 
 impl<P: Protocol> Worker<'_, P> {
     /// Something happened to the connection that `key` names.
@@ -70,6 +74,9 @@ impl<P: Protocol> Worker<'_, P> {
     /// Reads until there is nothing more. A read that does not fill the buffer has emptied the socket, unless the peer
     /// is `ending`: then the end itself is still to be read.
     pub(super) fn read(&mut self, index: usize, ending: bool) {
+        if self.connections[index].unfinished.is_some() {
+            return self.postpone(index, ending);
+        }
         let mut incoming = std::mem::take(&mut self.incoming);
         let mut reads = 0;
         while let Some(socket) = &self.connections[index].socket {
@@ -92,12 +99,38 @@ impl<P: Protocol> Worker<'_, P> {
                 break;
             }
             reads += 1;
-            if reads == READS_MAX {
-                self.unfinished.push((index, ending));
+            // What has come is counted before more is read, so that none is forgotten.
+            if reads == READS_MAX || self.connections[index].unfinished.is_some() {
+                self.postpone(index, ending);
                 break;
             }
         }
         self.incoming = incoming;
+    }
+
+    /// The connection has more to do, which no event will tell; the others have their turn first.
+    fn postpone(&mut self, index: usize, ending: bool) {
+        let unfinished = &mut self.connections[index].unfinished;
+        if unfinished.is_none() {
+            self.unfinished.push(index);
+        }
+        *unfinished = Some(ending || *unfinished == Some(true));
+    }
+
+    /// Goes on with the connections that had more to do.
+    pub(super) fn finish(&mut self) {
+        for index in std::mem::take(&mut self.unfinished) {
+            let Some(ending) = self.connections[index].unfinished.take() else { continue };
+            // It may have been closed since, and be on its way to a new start.
+            if self.connections[index].socket.is_none() {
+                continue;
+            }
+            self.pump(index);
+            match self.connections[index].unfinished {
+                Some(_) => self.postpone(index, ending),
+                None => self.read(index, ending),
+            }
+        }
     }
 
     /// Bytes came: replies, or the greeting's next part. Whatever is to be sent for them goes out at once.
@@ -108,7 +141,11 @@ impl<P: Protocol> Worker<'_, P> {
         if let State::Greeting(_) = connection.state {
             match self.protocol.shake(&mut connection.session, bytes, &mut outgoing) {
                 Ok(greeting) => self.greeted(index, greeting, &mut outgoing, now_ns),
-                Err(failure) => self.fail(index, failure),
+                Err(failure) => {
+                    // An alert that says why goes out as far as the peer still listens.
+                    let _ = connection.send(&outgoing);
+                    self.fail(index, failure);
+                }
             }
         } else if self.feed(index, bytes, &mut outgoing, now_ns) {
             if self.manner == Manner::Closed {
@@ -144,6 +181,16 @@ impl<P: Protocol> Worker<'_, P> {
                         return false;
                     }
                     bytes = &bytes[used..];
+                    if self.manner == Manner::Shared && !bytes.is_empty() {
+                        // What waits for this connection was not sent yet, so this is not its answer.
+                        let surplus = std::mem::take(&mut bytes);
+                        let idle = self.protocol.idle(&mut self.connections[index].session, surplus, outgoing);
+                        if let Err(failure) = idle {
+                            self.source.done(flight.user, now_ns);
+                            self.fail(index, failure);
+                            return false;
+                        }
+                    }
                     self.answered(index, &flight, outgoing, now_ns);
                     if self.connections[index].state != State::Up {
                         return false;
@@ -189,7 +236,8 @@ impl<P: Protocol> Worker<'_, P> {
 
     /// Ends operations that end by being sent, and sends the next ones, as long as the kernel takes them.
     fn stream(&mut self, index: usize, outgoing: &mut Vec<u8>) {
-        for _ in 0..READS_MAX {
+        let mut streamed = 0;
+        while streamed < STREAMED_MAX {
             let connection = &mut self.connections[index];
             if connection.state != State::Up || !connection.flushed() {
                 return;
@@ -205,6 +253,7 @@ impl<P: Protocol> Worker<'_, P> {
             if self.manner == Manner::Closed {
                 self.refill(index, outgoing, now_ns);
             }
+            streamed += if outgoing.is_empty() { 1 } else { SENT_WEIGHT };
             let connection = &mut self.connections[index];
             if connection.socket.is_some()
                 && let Err(error) = connection.send(outgoing)
@@ -213,8 +262,7 @@ impl<P: Protocol> Worker<'_, P> {
             }
             outgoing.clear();
         }
-        // The others have their turn first.
-        self.unfinished.push((index, false));
+        self.postpone(index, false);
     }
 
     /// The peer ends the connection amid an operation that goes on: it is made anew, and keeps operation and session.
@@ -231,13 +279,20 @@ impl<P: Protocol> Worker<'_, P> {
     /// The peer closed the connection.
     fn ended(&mut self, index: usize, now_ns: u64) {
         let connection = &mut self.connections[index];
+        if connection.state != State::Up {
+            // Amid the greeting nothing is answered, and whoever does not let us in is not asked again at once.
+            return self.fail(index, Failure::Closed);
+        }
         let flight = connection.flights.front().copied();
         let user = flight.map(|flight| &mut self.users[flight.user as usize]);
         let reply = flight.zip(user).and_then(|(f, user)| self.protocol.closed(&mut connection.session, user, &f));
         if reply.is_none() && self.protocol.goes_on(&connection.session) {
             return self.renew(index);
         }
-        let orderly = reply.is_some();
+        // A server closes what has been idle for long: that fails nobody. Who closes at once is not asked again soon.
+        let rested = now_ns.saturating_sub(connection.opened_ns) > RETRY_NS;
+        let idle = flight.is_none() && connection.pending.is_none() && rested;
+        let orderly = reply.is_some() || idle;
         if let (Some(flight), Some(reply)) = (flight, reply) {
             connection.flights.pop_front();
             self.live -= 1;

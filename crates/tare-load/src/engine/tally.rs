@@ -1,10 +1,10 @@
 //! What a worker counts. It shares nothing while it works: once a second it hands its tally over and takes a fresh one.
 
-use super::timeline::{Cut, Span, Timeline};
+use super::timeline::{Cut, Timeline};
 use super::window::{Window, Windows};
 use crate::clock;
 use crate::histogram::Histogram;
-use crate::profile::Start;
+use crate::profile::{Source, Start};
 use crate::protocol::{FAILURES, Failure, Flight, Reply};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender};
@@ -14,6 +14,8 @@ use tare_core::fault::Fault;
 pub(crate) struct Tally {
     /// Response times of right answers, by operation.
     pub times: Vec<Histogram>,
+    /// Of these only those that a window counts, for a log; none where there is no log or no window.
+    pub counted: Vec<Histogram>,
     /// Operations without a right answer, by operation.
     pub errors: Vec<u64>,
     /// What went wrong, by kind; broken connections without an operation in flight are here only.
@@ -36,9 +38,11 @@ pub(crate) struct Tally {
 }
 
 impl Tally {
-    fn new(operations: usize) -> Box<Self> {
+    fn new(operations: usize, counted: usize) -> Box<Self> {
+        let histograms = |count| (0..count).map(|_| Histogram::new()).collect();
         Box::new(Tally {
-            times: (0..operations).map(|_| Histogram::new()).collect(),
+            times: histograms(operations),
+            counted: histograms(counted),
             errors: vec![0; operations],
             failures: [0; FAILURES],
             offered: 0,
@@ -53,7 +57,7 @@ impl Tally {
 
     /// Empties it for another use.
     pub(crate) fn clear(&mut self) {
-        self.times.iter_mut().for_each(Histogram::clear);
+        self.times.iter_mut().chain(&mut self.counted).for_each(Histogram::clear);
         self.errors.fill(0);
         self.failures = [0; FAILURES];
         (self.offered, self.started, self.dropped) = (0, 0, 0);
@@ -72,12 +76,14 @@ pub(crate) struct Ledger {
     pub answered: Vec<u64>,
     /// Answers that said that there is nothing.
     pub empty: Vec<u64>,
+    /// The longest time in which a worker had no connection although it wanted one, ns, and what connecting came to.
+    pub away: Option<(u64, Failure)>,
 }
 
 impl Ledger {
     /// An empty one.
     pub(crate) fn new(operations: usize) -> Self {
-        Ledger { sent: vec![0; operations], answered: vec![0; operations], empty: vec![0; operations] }
+        Ledger { sent: vec![0; operations], answered: vec![0; operations], empty: vec![0; operations], away: None }
     }
 
     /// Adds another worker's.
@@ -86,6 +92,7 @@ impl Ledger {
         add(&mut self.sent, &other.sent);
         add(&mut self.answered, &other.answered);
         add(&mut self.empty, &other.empty);
+        self.away = [self.away, other.away].into_iter().flatten().max_by_key(|away| away.0);
     }
 }
 
@@ -109,6 +116,8 @@ pub(crate) enum Report {
         /// What was counted in it.
         window: Box<Window>,
     },
+    /// What came after the end of measuring to operations of a closed loop that were begun before it.
+    Rest(Box<Tally>),
     /// The worker is done, or failed.
     Ended(Result<Ledger, Fault>),
 }
@@ -125,6 +134,8 @@ pub(crate) struct Recorder {
     // When it ends before its time; `u64::MAX` as long as nobody says so.
     end_ns: u64,
     cpu_mark_ns: u64,
+    // Turns of the guide that were heard.
+    heard: usize,
     windows: Option<Windows>,
     out: Sender<Report>,
     spares: Receiver<Box<Tally>>,
@@ -135,17 +146,20 @@ const OVER: Cut = Cut { from_ns: u64::MAX, at_ns: u64::MAX, measured: false };
 
 impl Recorder {
     /// A recorder for worker number `worker`, which hands its tallies to `out` and gets them back from `spares`. With
-    /// `windows` operations are counted by their planned starts as well.
+    /// `windows` operations are counted by their planned starts as well, and what these count is told apart where it is
+    /// `logged`.
     pub(crate) fn new(
         worker: usize,
         operations: usize,
         out: Sender<Report>,
         spares: Receiver<Box<Tally>>,
         windows: Option<Windows>,
+        logged: bool,
     ) -> Self {
-        let (ledger, tally) = (Ledger::new(operations), Tally::new(operations));
-        let (timeline, next, next_cut, end_ns, cpu_mark_ns) = (None, 0, OVER, u64::MAX, 0);
-        Recorder { ledger, worker, tally, timeline, next, next_cut, end_ns, cpu_mark_ns, windows, out, spares }
+        let counted = if logged && windows.is_some() { operations } else { 0 };
+        let (ledger, tally) = (Ledger::new(operations), Tally::new(operations, counted));
+        let (timeline, next, next_cut, end_ns, cpu_mark_ns, heard) = (None, 0, OVER, u64::MAX, 0, 0);
+        Recorder { ledger, worker, tally, timeline, next, next_cut, end_ns, cpu_mark_ns, heard, windows, out, spares }
     }
 
     /// Tells the gathering thread that this worker is connected.
@@ -165,11 +179,17 @@ impl Recorder {
         self.timeline = Some(timeline);
     }
 
-    /// A further window, later than all others.
-    pub(crate) fn window(&mut self, span: Span) {
-        if let Some(windows) = &mut self.windows {
-            windows.push(span);
+    /// Learns what was told since the last time: levels, each with a window later than all others, and the end.
+    pub(crate) fn listen(&mut self, source: &mut Source) {
+        let turns = self.timeline.as_ref().map(|line| line.news(self.heard)).unwrap_or_default();
+        for turn in turns {
+            self.heard += 1;
+            source.jump(turn.at_ns, turn.span.level);
+            if let Some(windows) = &mut self.windows {
+                windows.push(turn.span);
+            }
         }
+        self.heed_end();
     }
 
     /// Whether operations are to be started: from the beginning to the end of measuring.
@@ -192,7 +212,7 @@ impl Recorder {
     }
 
     /// Sees whether the run was told to end before its time; if so, what is counted ends then.
-    pub(crate) fn heed_end(&mut self) {
+    fn heed_end(&mut self) {
         let Some(timeline) = self.timeline.as_ref().filter(|line| line.told_end_ns() < self.end_ns) else { return };
         self.end_ns = timeline.told_end_ns();
         // What a guide asks for is whole or nothing.
@@ -211,7 +231,8 @@ impl Recorder {
         let cpu_ns = clock::thread_cpu_ns();
         self.tally.cpu_ns = cpu_ns - self.cpu_mark_ns;
         self.cpu_mark_ns = cpu_ns;
-        let fresh = self.spares.try_recv().unwrap_or_else(|_| Tally::new(self.tally.errors.len()));
+        let fresh =
+            self.spares.try_recv().unwrap_or_else(|_| Tally::new(self.tally.errors.len(), self.tally.counted.len()));
         let tally = std::mem::replace(&mut self.tally, fresh);
         // A gatherer that is gone has raised the stop flag, which ends this worker soon.
         let _ = self.out.send(Report::Cut { worker: self.worker, cut: (self.next, self.next_cut), tally });
@@ -274,8 +295,11 @@ impl Recorder {
                 self.tally.failures[failure as usize] += 1;
             }
         }
-        if let Some(windows) = &mut self.windows {
-            windows.answered(now_ns, flight, reply);
+        if let Some(windows) = &mut self.windows
+            && windows.answered(now_ns, flight, reply)
+            && let Some(counted) = self.tally.counted.get_mut(operation)
+        {
+            counted.record(now_ns.saturating_sub(flight.planned_ns));
         }
     }
 
@@ -289,12 +313,22 @@ impl Recorder {
         }
     }
 
-    /// Counts a connection that failed with nothing in flight.
+    /// Counts a connection that failed with nothing in flight; what happens after the end is nobody's failure.
     pub(crate) fn broken(&mut self, now_ns: u64, failure: Failure) {
         self.advance(now_ns);
+        if !self.sending() {
+            return;
+        }
         self.tally.failures[failure as usize] += 1;
         if let Some(windows) = &mut self.windows {
             windows.broken(now_ns, failure);
+        }
+    }
+
+    /// There has been no connection for `away_ns`, for this reason; of importance while operations are to be started.
+    pub(crate) fn away(&mut self, away_ns: u64, failure: Failure) {
+        if self.sending() && self.ledger.away.is_none_or(|(longest_ns, _)| longest_ns < away_ns) {
+            self.ledger.away = Some((away_ns, failure));
         }
     }
 
@@ -312,8 +346,13 @@ impl Recorder {
         }
     }
 
-    /// The run is over: hands over the windows that were over by `end_ns`, whatever is missing in them.
+    /// The run is over: hands over the windows that were over by `end_ns`, whatever is missing in them, and what came
+    /// after it.
     pub(crate) fn finish(mut self, end_ns: u64) -> Ledger {
+        // Before it nothing is measured, and where it was not reached nothing was.
+        if self.timeline.as_ref().is_some_and(|line| line.measure_start_ns < end_ns) {
+            let _ = self.out.send(Report::Rest(self.tally));
+        }
         if let Some(windows) = &mut self.windows {
             while let Some(window) = windows.rest(end_ns) {
                 let _ = self.out.send(Report::Window { worker: self.worker, window });

@@ -77,6 +77,11 @@ impl Timeline {
         self.told_end_ns.load(Ordering::Acquire)
     }
 
+    /// Whether somebody wanted an end of it; that of a guided one is always told.
+    pub(crate) fn told(&self) -> bool {
+        self.guide.is_none() && self.told_end_ns() != u64::MAX
+    }
+
     /// When it ends, by plan or because it was told.
     pub(crate) fn end_ns(&self) -> u64 {
         self.measure_end_ns.min(self.told_end_ns())

@@ -147,14 +147,15 @@ impl Windows {
         window.outstanding -= 1;
     }
 
-    /// It was answered.
+    /// It was answered; whether rightly and within a window.
     #[inline]
-    pub(crate) fn answered(&mut self, now_ns: u64, flight: &Flight, reply: Reply) {
+    pub(crate) fn answered(&mut self, now_ns: u64, flight: &Flight, reply: Reply) -> bool {
         let limit_ns = self.limits[usize::from(flight.operation)];
         if let Some(failure) = reply.failure() {
-            return self.failed(flight.planned_ns, flight.operation, failure);
+            self.failed(flight.planned_ns, flight.operation, failure);
+            return false;
         }
-        let Some(window) = self.of(flight.planned_ns) else { return };
+        let Some(window) = self.of(flight.planned_ns) else { return false };
         let response_ns = now_ns.saturating_sub(flight.planned_ns);
         let outcomes = &mut window.outcomes[usize::from(flight.operation)];
         outcomes.answered += 1;
@@ -162,6 +163,7 @@ impl Windows {
         outcomes.response.record(response_ns);
         outcomes.service.record(now_ns.saturating_sub(flight.start_ns));
         window.outstanding -= 1;
+        true
     }
 
     /// It came to nothing.

@@ -20,11 +20,14 @@ use tare_core::fault::{Doing, Fault};
 use tare_core::load::LoadPlan;
 
 /// A lost connection is made anew after this long, so that a service that is down is not flooded.
-const RETRY_NS: u64 = SECOND_NS / 10;
+pub(super) const RETRY_NS: u64 = SECOND_NS / 10;
 /// Attempts to connect under way at one time: below every usual listen backlog.
 const CONNECTING_MAX: usize = 64;
-/// With no connection for this long, the run is over.
-const NOBODY_NS: u64 = 2 * SECOND_NS;
+/// With no connection for this long nobody is there: a run does not begin, and one that has begun says so. An attempt
+/// that is still under way may take as long as an operation.
+pub(super) const NOBODY_NS: u64 = 2 * SECOND_NS;
+/// A load that is told to end waits so long for what is still in flight.
+const LAST_ANSWERS_NS: u64 = SECOND_NS;
 /// All connections must stand after this long, and so much longer for each.
 const CONNECT_ALL_NS: u64 = 15 * SECOND_NS;
 const CONNECT_EACH_NS: u64 = SECOND_NS / 2000;
@@ -69,24 +72,25 @@ pub(crate) struct Worker<'a, P: Protocol> {
     // Connections that are free, and operations that wait for one. Where connections are made for operations the free
     // ones are those that are down.
     pub(super) free: VecDeque<u32>,
+    // Those made for operations that have failed and rest, in the order in which they may be used again.
+    pub(super) resting: VecDeque<u32>,
     pub(super) waiting: VecDeque<Start>,
     pub(super) in_flight_max: u64,
     // Connections that are down and to be made anew.
     pub(super) down: Vec<usize>,
-    // Connections with more to read, which will not be announced again, and whether their peer is ending.
-    pub(super) unfinished: Vec<(usize, bool)>,
+    // Connections with more to read or to count, which will not be announced again; each stands here once.
+    pub(super) unfinished: Vec<usize>,
     pub(super) connecting: usize,
     pub(super) up: usize,
     // Operations that came due and have not come to their end.
     pub(super) live: u64,
-    // When a connection was last up.
+    // When a connection was last up, or none was wanted; and whether an attempt takes long.
     pub(super) alive_ns: u64,
+    slow: bool,
     pub(super) last_failure: Failure,
     pub(super) incoming: Vec<u8>,
     pub(super) outgoing: Vec<u8>,
     pub(super) replies: u64,
-    // Turns of the guide that were heard.
-    heard: usize,
 }
 
 impl<'a, P: Protocol> Worker<'a, P> {
@@ -113,6 +117,7 @@ impl<'a, P: Protocol> Worker<'a, P> {
             users: (0..share.of(layout.users)).map(|local| protocol.user(share.global(local))).collect(),
             active: count,
             free: if layout.manner == Manner::Fresh { (0..count as u32).collect() } else { VecDeque::new() },
+            resting: VecDeque::new(),
             waiting: VecDeque::new(),
             in_flight_max: layout.in_flight.div_ceil(share.workers),
             down: if layout.lazy { Vec::new() } else { (0..count).collect() },
@@ -122,11 +127,11 @@ impl<'a, P: Protocol> Worker<'a, P> {
             up: 0,
             live: 0,
             alive_ns: clock::monotonic_ns(),
+            slow: false,
             last_failure: Failure::TimedOut,
             incoming: vec![0; INCOMING],
             outgoing: Vec::with_capacity(64 * 1024),
             replies: 0,
-            heard: 0,
             orders,
         })
     }
@@ -134,24 +139,18 @@ impl<'a, P: Protocol> Worker<'a, P> {
     /// Connects, waits for the start, drives the load to its end, waits for the last replies.
     ///
     /// # Errors
-    /// When no connection can be made or kept.
+    /// When the connections cannot be made. A service that goes away later is counted and told, not an error.
     pub(crate) fn run(mut self, start: &Receiver<Arc<Timeline>>) -> Result<Ledger, Fault> {
         // Threads are woken up to 50 us late otherwise; without the right to it they are.
         let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
         let mut events = [MaybeUninit::uninit(); EVENTS];
-        let begun = clock::monotonic_ns();
-        let patience_ns = CONNECT_ALL_NS + self.connections.len() as u64 * CONNECT_EACH_NS;
-        while !self.orders.layout.lazy && self.up < self.connections.len() && !self.stopped() {
-            self.round(&mut events, SECOND_NS / 200)?;
-            if clock::monotonic_ns() - begun > patience_ns {
-                return Err(self.incomplete());
-            }
-        }
+        self.connect_all(&mut events)?;
         self.recorder.connected();
         let Ok(timeline) = start.recv() else { return Ok(self.recorder.ledger) };
         let (layout, plan, share) = (self.orders.layout, self.orders.plan, self.orders.share);
         self.source = layout.source(plan, &timeline, &self.protocol.operations(), share)?;
         self.recorder.begin(Arc::clone(&timeline));
+        self.alive_ns = clock::monotonic_ns();
         if self.manner == Manner::Closed {
             self.active = 0;
             self.activate(timeline.start_ns);
@@ -159,15 +158,53 @@ impl<'a, P: Protocol> Worker<'a, P> {
         let pace_ns = (self.orders.timeout_ns / 10).clamp(SECOND_NS / 1000, SECOND_NS / 10).min(layout.news_ns());
         while self.recorder.sending() && !self.stopped() {
             self.round(&mut events, pace_ns)?;
-            self.listen(&timeline);
+            self.recorder.listen(&mut self.source);
         }
-        let end_ns = timeline.end_ns();
+        self.drain(&mut events, pace_ns, &timeline)?;
+        Ok(self.recorder.finish(timeline.end_ns()))
+    }
+
+    /// Makes the connections that must stand before anything starts.
+    fn connect_all(&mut self, events: &mut [MaybeUninit<epoll::Event>]) -> Result<(), Fault> {
+        let begun_ns = clock::monotonic_ns();
+        let patience_ns = CONNECT_ALL_NS + self.connections.len() as u64 * CONNECT_EACH_NS;
+        while !self.orders.layout.lazy && self.up < self.connections.len() && !self.stopped() {
+            self.round(events, SECOND_NS / 200)?;
+            let now_ns = clock::monotonic_ns();
+            let limit_ns = if self.slow { NOBODY_NS.max(self.orders.timeout_ns) } else { NOBODY_NS };
+            let away_ns = now_ns.saturating_sub(self.alive_ns);
+            if away_ns > limit_ns {
+                return Err(self.nobody(away_ns));
+            }
+            if now_ns - begun_ns > patience_ns {
+                return Err(self.incomplete());
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits for the last replies. What a closed loop has not heard of by then has failed; windows count that by
+    /// themselves.
+    fn drain(
+        &mut self,
+        events: &mut [MaybeUninit<epoll::Event>],
+        pace_ns: u64,
+        timeline: &Timeline,
+    ) -> Result<(), Fault> {
         // What waits for a connection may wait as long as an operation may take, and then take as long.
-        let deadline_ns = end_ns.saturating_add(2 * self.orders.timeout_ns);
-        while self.live > 0 && clock::monotonic_ns() < deadline_ns && !self.stopped() {
-            self.round(&mut events, pace_ns)?;
+        let planned_ns = timeline.end_ns().saturating_add(2 * self.orders.timeout_ns);
+        // Who wants an end does not wait that long; a guided load is always told, and its answers are part of it.
+        let told_ns = || if timeline.told() { timeline.told_end_ns() } else { u64::MAX };
+        let deadline_ns = || planned_ns.min(told_ns().saturating_add(LAST_ANSWERS_NS));
+        while self.live > 0 && clock::monotonic_ns() < deadline_ns() && !self.stopped() {
+            self.round(events, pace_ns)?;
         }
-        Ok(self.recorder.finish(end_ns))
+        let now_ns = clock::monotonic_ns();
+        let open = if self.orders.layout.planned { &[] } else { self.connections.as_slice() };
+        for flight in open.iter().flat_map(|connection| &connection.flights) {
+            self.recorder.lost(now_ns, flight.planned_ns, flight.operation, Failure::TimedOut);
+        }
+        Ok(())
     }
 
     fn stopped(&self) -> bool {
@@ -184,14 +221,10 @@ impl<'a, P: Protocol> Worker<'a, P> {
         Fault::new(message).remedy("raise the service's limits on connections and its listen backlog, or ask for fewer")
     }
 
-    /// Learns what was told.
-    fn listen(&mut self, timeline: &Timeline) {
-        for turn in timeline.news(self.heard) {
-            self.heard += 1;
-            self.source.jump(turn.at_ns, turn.span.level);
-            self.recorder.window(turn.span);
-        }
-        self.recorder.heed_end();
+    fn nobody(&self, away_ns: u64) -> Fault {
+        let (endpoint, why, away_s) = (&self.orders.target, self.last_failure.name(), away_ns / SECOND_NS);
+        Fault::new(format!("no connection to {endpoint} for {away_s} s: {why}"))
+            .remedy("see the service's log: it ended, or does not listen there")
     }
 
     /// Waits for events until something is due but at most about `pace_ns`, and handles them. What is due at a pace
@@ -205,6 +238,7 @@ impl<'a, P: Protocol> Worker<'a, P> {
             let pause_ns = match (self.unfinished.is_empty(), self.down.is_empty()) {
                 (false, _) => 0,
                 (true, false) => RETRY_NS / 10,
+                (true, true) if !self.resting.is_empty() => RETRY_NS / 10,
                 (true, true) => pace_ns,
             };
             let mut until_ns = due_ns.min(self.recorder.next_at_ns()).min(now_ns + pause_ns);
@@ -219,13 +253,7 @@ impl<'a, P: Protocol> Worker<'a, P> {
             };
             let woke_ns = clock::monotonic_ns();
             self.replies = 0;
-            for (index, ending) in std::mem::take(&mut self.unfinished) {
-                // It may have been closed since, and be on its way to a new start.
-                if self.connections[index].socket.is_some() {
-                    self.read(index, ending);
-                    self.pump(index);
-                }
-            }
+            self.finish();
             for event in ready.iter() {
                 let (flags, data) = (event.flags, event.data);
                 self.handle(data.u64(), flags);
@@ -244,21 +272,30 @@ impl<'a, P: Protocol> Worker<'a, P> {
                 break;
             }
         }
-        self.look_after(now_ns)
+        self.look_after(now_ns);
+        Ok(())
     }
 
     /// Ends what took too long.
-    fn look_after(&mut self, now_ns: u64) -> Result<(), Fault> {
+    fn look_after(&mut self, now_ns: u64) {
         let timeout_ns = self.orders.timeout_ns;
+        self.slow = false;
         for index in 0..self.connections.len() {
             let connection = &self.connections[index];
             let since_ns = match connection.state {
                 State::Up => connection.flights.front().map(|flight| flight.start_ns),
                 // An operation may have begun on the connection before this one.
                 State::Connecting(since_ns) | State::Greeting(since_ns) => {
+                    self.slow |= now_ns.saturating_sub(since_ns) > RETRY_NS;
                     Some(connection.flights.front().map_or(since_ns, |flight| flight.start_ns))
                 }
-                State::Down(_) => None,
+                State::Down(_) => {
+                    let late = |start: &Start| now_ns.saturating_sub(start.planned_ns) > timeout_ns;
+                    if let Some(start) = self.connections[index].pending.take_if(|start| late(start)) {
+                        self.give_up(&start, now_ns, Failure::TimedOut);
+                    }
+                    None
+                }
             };
             if since_ns.is_some_and(|since_ns| now_ns.saturating_sub(since_ns) > timeout_ns) {
                 self.fail(index, Failure::TimedOut);
@@ -273,12 +310,9 @@ impl<'a, P: Protocol> Worker<'a, P> {
         let wanted = !self.down.is_empty() || self.connecting > 0;
         if self.up > 0 || !wanted || self.manner == Manner::Fresh {
             self.alive_ns = now_ns;
-        } else if now_ns.saturating_sub(self.alive_ns) > NOBODY_NS {
-            let (endpoint, why) = (&self.orders.target, self.last_failure.name());
-            let message = format!("no connection to {endpoint} for 2 s: {why}");
-            return Err(Fault::new(message).remedy("see the service's log: it ended, or does not listen there"));
+        } else {
+            self.recorder.away(now_ns.saturating_sub(self.alive_ns), self.last_failure);
         }
-        Ok(())
     }
 
     /// Connects what is down and due.
@@ -337,7 +371,7 @@ impl<'a, P: Protocol> Worker<'a, P> {
             self.give_up(&start, now_ns, failure);
         }
         if self.manner == Manner::Fresh {
-            self.free.push_back(index as u32);
+            if orderly { &mut self.free } else { &mut self.resting }.push_back(index as u32);
         } else {
             self.down.push(index);
         }

@@ -6,7 +6,7 @@ use super::program::{Ask, HeaderLine};
 use super::state::{Memory, Phase, Trip, User};
 use super::{Http, redirect};
 use crate::clock;
-use crate::script::{Escape, Template};
+use crate::script::{Escape, Template, write_number};
 
 impl Http {
     /// Appends a request for what the trip's path says, unless the whole request is in the program; then for that.
@@ -78,7 +78,9 @@ impl Http {
     /// and may be relative to what was asked for before, or a whole URL of this host.
     fn write_path(&self, ask: &Ask, user: &mut User, trip: &mut Trip) -> Result<(), Failure> {
         let (values, feeds) = (&self.memory(user).values, &self.program.feeds);
-        let before = std::mem::take(&mut trip.path);
+        // Only a link may lead on from what was asked for before; without one the buffer is used again.
+        let before = ask.link.as_ref().map(|_| std::mem::take(&mut trip.path)).unwrap_or_default();
+        trip.path.clear();
         let mut complete = true;
         if let Some(link) = &ask.link {
             complete &= link.write(values, feeds, Escape::None, &mut trip.path);
@@ -141,7 +143,9 @@ impl Http {
         self.write_cookies(user, path, out);
         out.extend_from_slice(lines);
         if method.is_some() && ask.has_body() {
-            out.extend_from_slice(format!("Content-Length: {length}\r\n").as_bytes());
+            out.extend_from_slice(b"Content-Length: ");
+            write_number(length as i64, 0, out);
+            out.extend_from_slice(b"\r\n");
         }
         out.extend_from_slice(b"\r\n");
         out[from..].rotate_left(length);

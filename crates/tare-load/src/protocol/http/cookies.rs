@@ -15,6 +15,8 @@ struct Cookie {
     name: u16,
     path: Box<[u8]>,
     secure: bool,
+    /// Of two cookies the one with the smaller number came first.
+    number: u64,
     /// When it ends; CLOCK_MONOTONIC, s.
     until_s: u64,
 }
@@ -65,6 +67,7 @@ impl Jar {
             name: name.len() as u16,
             path: folder(path).into(),
             secure: false,
+            number: self.0.iter().map(|other| other.number + 1).max().unwrap_or(0),
             until_s: u64::MAX,
         };
         let mut aged = false;
@@ -87,7 +90,8 @@ impl Jar {
         self.0.retain(|other| other.name() != cookie.name() || other.path != cookie.path);
         if cookie.until_s > moment.now_s {
             if self.0.len() == COOKIES_MAX {
-                self.0.remove(0);
+                let oldest = self.0.iter().map(|other| other.number).min();
+                self.0.retain(|other| Some(other.number) != oldest);
             }
             self.0.push(cookie);
             // The longest path goes first.
@@ -201,6 +205,12 @@ mod tests {
         let many: Vec<String> = (0..200).map(|number| format!("n{number}={number}")).collect();
         let many: Vec<&str> = many.iter().map(String::as_str).collect();
         assert_eq!(jar(&many, "/").0.len(), COOKIES_MAX);
+        // The oldest gives way, not the one with the longest path.
+        let mut kept = jar(&many[..COOKIES_MAX], "/");
+        kept.set(b"deep=1; Path=/a/b/c", b"/", THEN);
+        kept.set(b"last=1", b"/", THEN);
+        let gone = ["n0", "n1"].map(|name| kept.value(name.as_bytes()).is_none());
+        assert!(gone == [true, true] && kept.value(b"deep").is_some() && kept.value(b"last").is_some());
     }
 
     proptest! {

@@ -136,14 +136,24 @@ impl Inflate {
     /// # Errors
     /// [`Failure::Coding`] when they are not what they are said to be, [`Failure::TooLarge`] when they hold too much.
     pub(super) fn feed(&mut self, mut bytes: &[u8], to: &mut impl FnMut(&[u8])) -> Result<(), Failure> {
-        while !bytes.is_empty() {
-            let used = if self.place == Place::Data { self.data(bytes, to)? } else { self.frame(bytes[0])? };
+        // A piece that was filled may not hold all that the bytes taken so far stand for.
+        let mut filled = false;
+        while !bytes.is_empty() || (filled && self.place == Place::Data) {
+            let used = match self.place {
+                Place::Data => {
+                    let (used, held) = self.data(bytes, filled, to)?;
+                    filled = held == self.piece.len();
+                    used
+                }
+                _ => self.frame(bytes[0])?,
+            };
             bytes = &bytes[used..];
         }
         Ok(())
     }
 
-    fn data(&mut self, bytes: &[u8], to: &mut impl FnMut(&[u8])) -> Result<usize, Failure> {
+    /// How many bytes were taken and how many they held. After a piece that was `filled` there may be nothing more.
+    fn data(&mut self, bytes: &[u8], filled: bool, to: &mut impl FnMut(&[u8])) -> Result<(usize, usize), Failure> {
         let (before_in, before_out) = (self.raw.total_in(), self.raw.total_out());
         let status = self.raw.decompress(bytes, &mut self.piece, FlushDecompress::None).map_err(|_| Failure::Coding)?;
         let used = (self.raw.total_in() - before_in) as usize;
@@ -158,10 +168,10 @@ impl Inflate {
         to(held);
         match status {
             Status::StreamEnd => self.place = if self.gzip { Place::Trailer(0) } else { Place::Between },
-            Status::Ok | Status::BufError if used == 0 && held.is_empty() => return Err(Failure::Coding),
+            Status::Ok | Status::BufError if used == 0 && held.is_empty() && !filled => return Err(Failure::Coding),
             Status::Ok | Status::BufError => {}
         }
-        Ok(used)
+        Ok((used, held.len()))
     }
 
     /// Takes one byte of what is around the data.
@@ -270,6 +280,29 @@ mod tests {
         inflate.restart(Coding::Deflate);
         assert_eq!(decode(&mut inflate, &[&encoder.finish().unwrap()]).unwrap(), b"zlib");
         assert!(inflate.is_whole());
+    }
+
+    #[test]
+    fn long_bodies_are_whole_in_one_piece_and_in_many() {
+        let deflate = |text: &[u8]| {
+            let mut encoder = ZlibEncoder::new(Vec::new(), Compression::default());
+            encoder.write_all(text).unwrap();
+            encoder.finish().unwrap()
+        };
+        let mut draw = crate::protocol::Draw::new(1, 1);
+        for length in [PIECE, 20 * 1024, 100 * 1024, 2 * 16 * PIECE] {
+            let random: Vec<u8> = (0..length).map(|_| draw.below(256) as u8).collect();
+            for text in [vec![7; length], random] {
+                for (coding, coded) in [(Coding::Gzip, gzip(&text)), (Coding::Deflate, deflate(&text))] {
+                    for piece in [coded.len(), 1, 1000, PIECE] {
+                        let mut inflate = Inflate::new(coding);
+                        let pieces: Vec<&[u8]> = coded.chunks(piece).collect();
+                        assert!(decode(&mut inflate, &pieces).as_ref() == Ok(&text), "{coding:?} {length} {piece}");
+                        assert!(inflate.is_whole(), "{coding:?} {length} {piece}");
+                    }
+                }
+            }
+        }
     }
 
     #[test]

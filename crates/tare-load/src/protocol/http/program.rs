@@ -182,10 +182,23 @@ impl Program {
         let mut hosts = vec![host.clone(), endpoint.to_string()];
         hosts.extend(name.map(str::to_owned));
         hosts.extend(given);
+        // The usual port may be left out or said.
+        let usual = format!(":{port}");
+        let other = |host: &String| match host.strip_suffix(&usual) {
+            Some(bare) => Some(bare.to_owned()),
+            None => (endpoint.port() == port && !has_port(host)).then(|| format!("{host}{usual}")),
+        };
+        let others: Vec<String> = hosts.iter().filter_map(other).collect();
+        hosts.extend(others);
         let embedded = compiler.embedded()?;
         let feeds = Feeds::new(&options.feeds);
         Ok(Program { scripts, asks, embedded, feeds, hosts, counting, names })
     }
+}
+
+/// Whether a host as it stands in a URL comes with a port; an address of IPv6 stands in brackets.
+fn has_port(host: &str) -> bool {
+    host.rsplit_once(':').is_some_and(|(_, port)| !port.is_empty() && port.bytes().all(|byte| byte.is_ascii_digit()))
 }
 
 struct Compiler<'a> {

@@ -208,7 +208,8 @@ pub(super) struct Counts {
     deadlocks: Option<u64>,
 }
 
-/// The server must have done exactly what was answered; of what was sent and not answered, perhaps.
+/// The server must have done exactly what was answered; of what was sent and not answered, perhaps. One that was
+/// restarted counts from 0 again, and has then done too little.
 fn counted(before: Counts, after: Counts, ledger: &Ledger, tally: &Tally) -> [Check; 2] {
     let lost: u64 = ledger.sent.iter().zip(&ledger.answered).map(|(sent, answered)| sent - answered).sum();
     let check = |name: &str, served: u64, ours: u64| Check {
@@ -217,8 +218,8 @@ fn counted(before: Counts, after: Counts, ledger: &Ledger, tally: &Tally) -> [Ch
         detail: format!("the server counted {served}, the client {ours}; {lost} operations were not answered"),
     };
     [
-        check("statements executed", after.executed - before.executed, tally.statements - tally.control),
-        check("transactions committed", after.commits - before.commits, tally.commit_statements),
+        check("statements executed", after.executed.saturating_sub(before.executed), tally.statements - tally.control),
+        check("transactions committed", after.commits.saturating_sub(before.commits), tally.commit_statements),
     ]
 }
 
@@ -252,5 +253,8 @@ mod tests {
         assert_eq!(passes(10, 10), [true, true]);
         assert_eq!(passes(11, 11), [true, true]);
         assert_eq!(passes(9, 12), [false, false]);
+        let restarted =
+            counted(Counts { executed: 500, commits: 500, deadlocks: None }, Counts::default(), &ledger, &tally);
+        assert!(restarted.iter().all(|check| !check.passed), "{restarted:?}");
     }
 }

@@ -97,7 +97,8 @@ impl Session {
             }
             shake.feed(reader, login, statements, tallies, piece, out)
         })?;
-        if let (true, Some(tls)) = (shake.wants_tls(), &login.tls) {
+        // The greeting waits for the veil as long as the handshake takes: it is begun once.
+        if let (true, true, Some(tls)) = (veil.is_clear(), shake.wants_tls(), &login.tls) {
             veil.raise(tls, out);
         }
         if greeting == Greeting::Ready {

@@ -1,9 +1,10 @@
 //! MySQL's protocol, version 4.1 and later: packets out, packets in.
 
+use crate::protocol::Failure;
 use crate::protocol::sql::{self, Framing, HEADER};
 use crate::script::ValueRef;
 
-/// A packet that fills its three bytes of length goes on in the next one; nothing here is that long.
+/// A packet that fills its three bytes of length goes on in the next one.
 const PACKET_MAX: usize = 0xff_ff_ff;
 
 /// What both sides can do, by bit.
@@ -74,26 +75,51 @@ impl Framing for Frames {
     const BODY: usize = 4;
 
     #[inline]
-    fn header(header: &[u8; HEADER]) -> Option<(u8, usize)> {
+    fn header(header: &[u8; HEADER]) -> Result<(u8, usize), Failure> {
         let [a, b, c, _, kind] = *header;
         let length = u32::from_le_bytes([a, b, c, 0]) as usize;
-        (1..PACKET_MAX).contains(&length).then_some((kind, 4 + length))
+        match length {
+            0 => Err(Failure::Garbage),
+            // It goes on in the next packet: far more than any answer that is looked at.
+            PACKET_MAX.. => Err(Failure::TooLarge),
+            _ => Ok((kind, 4 + length)),
+        }
     }
 }
 
 /// Takes a stream apart.
 pub(super) type Reader = sql::Reader<Frames>;
 
-/// Appends a packet with what `body` writes, which is below 16 MiB.
+/// Appends a packet with what `body` writes, or several when it is 16 MiB or more.
 #[inline]
 pub(super) fn packet(out: &mut Vec<u8>, sequence: u8, body: impl FnOnce(&mut Vec<u8>)) {
     let from = out.len();
     out.extend_from_slice(&[0; 4]);
     body(out);
     let length = out.len() - from - 4;
-    assert!(length < PACKET_MAX, "a packet of {length} bytes");
+    if length >= PACKET_MAX {
+        return split(out, from, sequence);
+    }
     out[from..from + 3].copy_from_slice(&(length as u32).to_le_bytes()[..3]);
     out[from + 3] = sequence;
+}
+
+/// Makes packets of what was written behind a header at `from`: full ones, and one that is not, perhaps empty.
+#[cold]
+fn split(out: &mut Vec<u8>, from: usize, mut sequence: u8) {
+    let content = out.split_off(from + 4);
+    out.truncate(from);
+    let mut rest = content.as_slice();
+    loop {
+        let (piece, after) = rest.split_at(rest.len().min(PACKET_MAX));
+        out.extend_from_slice(&(piece.len() as u32).to_le_bytes()[..3]);
+        out.push(sequence);
+        out.extend_from_slice(piece);
+        if piece.len() < PACKET_MAX {
+            return;
+        }
+        (rest, sequence) = (after, sequence.wrapping_add(1));
+    }
 }
 
 /// Appends a command: its number and its text.
@@ -333,6 +359,29 @@ mod tests {
             Column::new(&bytes);
             terminated(&mut bytes.as_slice());
         }
+    }
+
+    #[test]
+    fn what_is_too_long_for_a_packet_takes_several() {
+        for (length, sizes) in [(PACKET_MAX - 1, vec![PACKET_MAX - 1]), (PACKET_MAX, vec![PACKET_MAX, 0])] {
+            let mut out = b"before".to_vec();
+            packet(&mut out, 255, |out| out.resize(out.len() + length, 7));
+            let (mut rest, mut sequence) = (&out[6..], 255_u8);
+            for size in sizes {
+                assert_eq!(number(&mut rest, 3), Some(size as u64));
+                assert_eq!(take(&mut rest, 1), Some([sequence].as_slice()));
+                assert!(take(&mut rest, size).unwrap().iter().all(|byte| *byte == 7));
+                sequence = sequence.wrapping_add(1);
+            }
+            assert!(rest.is_empty());
+        }
+    }
+
+    #[test]
+    fn answers_that_are_too_long_are_told_from_what_is_none() {
+        assert_eq!(Frames::header(&[0xff, 0xff, 0xff, 0, 0]), Err(Failure::TooLarge));
+        assert_eq!(Frames::header(&[0, 0, 0, 0, 0]), Err(Failure::Garbage));
+        assert_eq!(Frames::header(&[1, 0, 0, 0, 9]), Ok((9, 5)));
     }
 
     #[test]

@@ -3,12 +3,11 @@
 
 use super::{Emit, Flight, OperationRow, ProtocolRow, Reply, Verified};
 use crate::clock;
-use crate::engine::{Gather, Layout, Ledger, Recorder, Timeline, guide, pin, report_end, windows, worker_cpus};
+use crate::engine::{Gather, Layout, Ledger, Recorder, Timeline, Workers, pin};
 use crate::hdr_log::HdrLog;
-use crate::profile::{Share, Source};
+use crate::profile::Source;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::channel;
 use tare_core::config::{Fields, Node, Problems};
 use tare_core::fault::Fault;
 use tare_core::load::{LoadPlan, LoadSummary, LoadTask};
@@ -44,28 +43,19 @@ fn drive(plan: &LoadPlan, emit: &mut Emit<'_>) -> Result<LoadSummary, Fault> {
     let layout = Layout::new(plan, &operations, false)?;
     let log = plan.hdr_log.as_deref().map(HdrLog::create).transpose()?;
     pin(plan.cpus.cpus())?;
-    let cpus = worker_cpus(plan, usize::MAX);
-    let workers = cpus.len() as u64;
+    let crew = Workers::new(plan, &layout, &operations, usize::MAX);
     let timeline = Arc::new(layout.timeline(plan));
     let mut gather = Gather::new(vec!["nothing".to_owned()], layout.levels, log);
-    let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {
-        let (out, reports) = channel();
-        for (worker, cpus) in (0..).zip(&cpus) {
-            // In flight is given as unlimited, so that this is never called saturated: to be busy is its purpose.
-            let spares = gather.worker(u64::MAX);
-            let windows = windows(plan, &layout, &operations);
-            let recorder = Recorder::new(worker as usize, 1, out.clone(), spares, windows);
-            let source = layout.source(plan, &timeline, &operations, Share { worker, workers })?;
-            let (timeline, out, stop) = (Arc::clone(&timeline), out.clone(), &stop);
-            scope.spawn(move || report_end(&out, || pin(cpus).map(|()| spin(recorder, source, &timeline, stop))));
-        }
-        drop(out);
-        let orders = emit.orders();
-        scope.spawn(|| guide(&timeline, orders, &stop));
-        let result = gather.collect(&timeline, &reports, emit);
-        stop.store(true, Ordering::Relaxed);
-        result
+        // Never called saturated: to be busy is its purpose.
+        let reports = crew.start(scope, &mut gather, false, |share| {
+            let (crew, timeline) = (&crew, Arc::clone(&timeline));
+            move |recorder| {
+                let source = crew.layout.source(plan, &timeline, crew.operations, share)?;
+                Ok(spin(recorder, source, &timeline, &crew.stop))
+            }
+        });
+        crew.follow(scope, &timeline, (&mut gather, &reports), emit)
     })?;
     gather.own_cpu();
     Ok(gather.finish(plan, Verified::default()))
@@ -73,7 +63,6 @@ fn drive(plan: &LoadPlan, emit: &mut Emit<'_>) -> Result<LoadSummary, Fault> {
 
 fn spin(mut recorder: Recorder, mut source: Source, timeline: &Arc<Timeline>, stop: &AtomicBool) -> Ledger {
     recorder.begin(Arc::clone(timeline));
-    let mut heard = 0;
     let mut now_ns = clock::monotonic_ns();
     while recorder.sending() && !stop.load(Ordering::Relaxed) {
         let (woke_ns, mut done) = (now_ns, 0);
@@ -106,12 +95,7 @@ fn spin(mut recorder: Recorder, mut source: Source, timeline: &Arc<Timeline>, st
         }
         recorder.round(woke_ns, now_ns, done);
         recorder.advance(now_ns);
-        for turn in timeline.news(heard) {
-            heard += 1;
-            source.jump(turn.at_ns, turn.span.level);
-            recorder.window(turn.span);
-        }
-        recorder.heed_end();
+        recorder.listen(&mut source);
     }
     recorder.finish(timeline.end_ns())
 }

@@ -1,5 +1,6 @@
 //! PostgreSQL's protocol, version 3.0: messages out, messages in.
 
+use crate::protocol::Failure;
 use crate::protocol::sql::{self, Framing, HEADER};
 
 /// Appends a message of this kind with what `body` writes.
@@ -139,10 +140,11 @@ impl Framing for Frames {
     const BODY: usize = HEADER;
 
     #[inline]
-    fn header(header: &[u8; HEADER]) -> Option<(u8, usize)> {
+    fn header(header: &[u8; HEADER]) -> Result<(u8, usize), Failure> {
         let [kind, a, b, c, d] = *header;
         let length = u32::from_be_bytes([a, b, c, d]);
-        (length >= 4 && kind.is_ascii_alphanumeric()).then_some((kind, 1 + length as usize))
+        let message = (length >= 4 && kind.is_ascii_alphanumeric()).then_some((kind, 1 + length as usize));
+        message.ok_or(Failure::Garbage)
     }
 }
 

@@ -281,7 +281,7 @@ mod tests {
 
     #[test]
     fn the_servers_counts_must_be_the_clients() {
-        let ledger = Ledger { sent: vec![10, 4], answered: vec![10, 4], empty: vec![0, 0] };
+        let ledger = Ledger { sent: vec![10, 4], answered: vec![10, 4], empty: vec![0, 0], away: None };
         assert!(failed(counts(15, 9, 15, 0), &ledger).is_empty());
         assert_eq!(failed(counts(14, 9, 15, 0), &ledger), ["calls of get"]);
         assert_eq!(failed(counts(15, 10, 15, 0), &ledger), ["calls of set"]);
@@ -291,7 +291,7 @@ mod tests {
 
     #[test]
     fn a_lost_answer_leaves_room_for_one_call() {
-        let ledger = Ledger { sent: vec![10, 4], answered: vec![9, 4], empty: vec![0, 0] };
+        let ledger = Ledger { sent: vec![10, 4], answered: vec![9, 4], empty: vec![0, 0], away: None };
         assert!(failed(counts(15, 9, 15, 0), &ledger).is_empty());
         assert!(failed(counts(14, 9, 14, 0), &ledger).is_empty());
         assert_eq!(failed(counts(13, 9, 14, 0), &ledger), ["calls of get"]);
@@ -299,7 +299,7 @@ mod tests {
 
     #[test]
     fn a_miss_in_a_full_data_set_is_a_failed_check() {
-        let ledger = Ledger { sent: vec![10, 4], answered: vec![10, 4], empty: vec![1, 0] };
+        let ledger = Ledger { sent: vec![10, 4], answered: vec![10, 4], empty: vec![1, 0], away: None };
         assert_eq!(failed(counts(15, 9, 14, 1), &ledger), ["hit ratio"]);
     }
 }

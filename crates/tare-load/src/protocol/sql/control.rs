@@ -58,15 +58,16 @@ pub(super) fn log_in<'a, D: Database>(sql: &Sql<D>, link: &'a mut Link) -> Resul
     let tallies = Arc::new(Tallies::new(0));
     let mut session = sql.database.session(&sql.program, &tallies);
     let admission = Admission { login: &sql.login, statements: &[], tallies: &tallies };
-    let mut out = Vec::new();
+    let (mut out, deadline) = (Vec::new(), link.deadline());
     sql.database.greet(&mut session, &sql.login, &mut out);
     loop {
         if !out.is_empty() {
             link.send(&out)?;
             out.clear();
         }
-        let shaken = link
-            .receive(|bytes| Ok((bytes.len(), Some(sql.database.shake(&mut session, admission, bytes, &mut out)))))?;
+        let shake =
+            |bytes: &[u8]| Ok((bytes.len(), Some(sql.database.shake(&mut session, admission, bytes, &mut out))));
+        let shaken = link.receive_until(deadline, shake)?;
         match shaken {
             Ok(Greeting::Ready) => {
                 if !out.is_empty() {

@@ -13,8 +13,11 @@ pub(crate) trait Framing {
     /// Where a message's content begins; at most [`HEADER`].
     const BODY: usize;
 
-    /// The kind of the message that begins here and its whole length, at least [`HEADER`]; none when it is no message.
-    fn header(header: &[u8; HEADER]) -> Option<(u8, usize)>;
+    /// The kind of the message that begins here and its whole length, at least [`HEADER`].
+    ///
+    /// # Errors
+    /// When it is no message, or longer than one may be.
+    fn header(header: &[u8; HEADER]) -> Result<(u8, usize), Failure>;
 }
 
 #[derive(Debug)]
@@ -131,7 +134,7 @@ impl<F: Framing> Reader<F> {
     /// Kind and whole length of the message that begins here.
     #[inline]
     fn header(&mut self, header: &[u8; HEADER]) -> Result<(u8, usize), Failure> {
-        let (kind, length) = F::header(header).ok_or(Failure::Garbage)?;
+        let (kind, length) = F::header(header)?;
         self.seen += length as u64;
         if self.seen > REPLY_MAX {
             return Err(Failure::TooLarge);

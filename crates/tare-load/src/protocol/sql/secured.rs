@@ -22,6 +22,11 @@ impl Veil {
         self.0 = Some(Stage::Shaking(channel));
     }
 
+    /// Whether nothing was done yet to secure the connection.
+    pub(crate) fn is_clear(&self) -> bool {
+        self.0.is_none()
+    }
+
     /// Whether nobody else can read what is sent.
     pub(crate) fn is_up(&self) -> bool {
         matches!(self.0, Some(Stage::Up(_)))
@@ -175,6 +180,7 @@ impl<'a> Pipe<'a> {
         if !self.veil.is_up() {
             return self.link.receive(take);
         }
+        let deadline = self.link.deadline();
         loop {
             if !self.left.is_empty() {
                 let (used, result) = take(&self.left)?;
@@ -184,7 +190,7 @@ impl<'a> Pipe<'a> {
                 }
             }
             let (Pipe { link, veil, left }, mut out) = (&mut *self, Vec::new());
-            let unsealed = link.receive(|bytes| {
+            let unsealed = link.receive_until(deadline, |bytes| {
                 let unsealed = veil.idle(bytes, &mut out, |piece| {
                     left.extend_from_slice(piece);
                     Ok(())

@@ -155,7 +155,8 @@ impl Protocol for Tcp {
         let end = match &operation.end {
             End::Text(needle) => needle.find(&mut stream.end, bytes),
             End::Bytes(wanted) => {
-                stream.length += std::mem::take(&mut stream.early);
+                let early = stream.early.min(wanted.saturating_sub(stream.length));
+                (stream.early, stream.length) = (stream.early - early, stream.length + early);
                 let left = wanted.saturating_sub(stream.length);
                 (bytes.len() as u64 >= left).then_some(left as usize)
             }
@@ -172,7 +173,8 @@ impl Protocol for Tcp {
             return Step::More;
         }
         let right = operation.expect.is_none() || stream.expected;
-        *stream = Progress::default();
+        // What came early and was not needed is the next chunk's.
+        *stream = Progress { early: stream.early, ..Progress::default() };
         Step::Done { used, reply: if right { Reply::Right } else { Reply::Wrong(Failure::WrongReply) }, last: false }
     }
 
@@ -223,6 +225,20 @@ mod tests {
         assert_eq!(feed(&until, "VALUE END"), Step::More);
         let bytes = tcp(serde_json::json!({"bytes": 3}), None);
         assert_eq!(feed(&bytes, "abcd"), done(3, Reply::Right));
+    }
+
+    #[test]
+    fn what_came_early_is_the_next_chunks() {
+        let mut options = serde_json::json!({"requests": [], "populate": []});
+        options["requests"] =
+            serde_json::json!([{"name": "x", "weight": 1, "request": {"filler": 0}, "reply": {"bytes": 100}}]);
+        let protocol = Tcp::new(serde_json::from_value(options).unwrap());
+        let mut stream = protocol.session();
+        protocol.idle(&mut stream, &[7; 250], &mut Vec::new()).unwrap();
+        for (used, early) in [(0, 150), (0, 50), (50, 0)] {
+            assert_eq!(feed(&protocol, &mut stream, &[7; 80]), Step::Done { used, reply: Reply::Right, last: false });
+            assert_eq!(stream.early, early);
+        }
     }
 
     proptest! {

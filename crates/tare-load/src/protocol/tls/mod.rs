@@ -106,7 +106,7 @@ impl Channel {
     /// When the two sides do not come together.
     pub(super) fn shake(&mut self, tls: &Tls, bytes: &[u8], out: &mut Vec<u8>) -> Result<bool, Failure> {
         let result = self.take(bytes, |_| Err(Error::General("data before the handshake was over".into())));
-        // An alert that says why goes out even then.
+        // After an error this is the alert that says why.
         self.flush(out);
         match result {
             Err(error) => {

@@ -237,6 +237,8 @@ fn of_url(url: &str) -> Result<(String, String)> {
         let _ = writeln!(options, "headers: {{Host: {}}}", quoted(host));
     }
     if secure {
+        // An address of IPv6 stands in brackets in a URL and nowhere else.
+        let name = name.strip_prefix('[').and_then(|name| name.strip_suffix(']')).unwrap_or(name);
         let _ = writeln!(options, "tls: {{name: {}}}", quoted(name));
     }
     Ok((target, options))
@@ -316,6 +318,10 @@ mod tests {
         assert_eq!((wish.target.as_str(), wish.plan.protocol.as_str()), ("127.0.0.1:8080", "http"));
         assert!(wish.plan.options.to_string().contains("/a?b=1\""), "{}", wish.plan.options);
         assert_eq!(typed("--url http://127.0.0.1").unwrap().target, "127.0.0.1:80");
+        for (url, target) in [("https://[::1]/", "[::1]:443"), ("https://[::1]:8443/x", "[::1]:8443")] {
+            let wish = typed(&format!("--url {url}")).unwrap();
+            assert_eq!((wish.target.as_str(), &wish.plan.options["tls"]["name"]), (target, &"::1".into()), "{url}");
+        }
         for bad in ["ftp://x/", "http://", "http://user@127.0.0.1/", "127.0.0.1:80"] {
             assert!(typed(&format!("--url {bad}")).is_err(), "{bad}");
         }

@@ -8,7 +8,7 @@ mod show;
 
 pub(crate) use args::LoadArgs;
 
-use crate::cmd::print;
+use crate::cmd::{print, show_error};
 use crate::driver::Driver;
 use crate::{EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK};
 use anyhow::Result;
@@ -22,7 +22,8 @@ use tare_runner::Stop;
 
 /// A second signal sooner than this is the first one again.
 const AGAIN: Duration = Duration::from_millis(500);
-/// How long the load may take to come to an end when the user wants one; then only its rows tell.
+/// How long the load may take to come to an end when the user wants one; then only its rows tell. It gives its server a
+/// second for what is in flight.
 const END_WITHIN: Duration = Duration::from_secs(3);
 /// The generator was the limit, or did not keep its rate.
 const EXIT_LIMITED: u8 = 3;
@@ -35,7 +36,14 @@ pub(crate) fn load(args: &LoadArgs) -> Result<u8> {
     let mut progress = Progress::new(&plan, args.json);
     let done = carry_out(&plan, args.populate, &stop, &mut progress);
     progress.end();
-    let (measured, summary) = done?;
+    let (measured, summary) = match done {
+        // Whatever it was in the midst of, the user wanted an end of it.
+        Err(fault) if stop.raised() => {
+            eprintln!("{}", show_error(&fault.into()));
+            return Ok(EXIT_INTERRUPTED);
+        }
+        done => done?,
+    };
     if args.json {
         let json = measured.json(&plan, &target, summary.as_deref());
         print(&serde_json::to_string_pretty(&json)?);

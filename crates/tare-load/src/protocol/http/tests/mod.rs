@@ -15,11 +15,16 @@ type Answer<'a> = &'a dyn Fn(&str) -> Vec<u8>;
 
 /// The protocol with options as a workload states them.
 pub(super) fn http(text: &str) -> Http {
+    http_at(text, "127.0.0.1:8080")
+}
+
+/// The same with another endpoint.
+fn http_at(text: &str, endpoint: &str) -> Http {
     let mut problems = Problems::new("workload.yaml", text);
     let node = parse(text, &mut problems).unwrap();
     let options = options::read(&node, &mut problems).unwrap_or_else(|| panic!("{:?}", problems.into_vec()));
     let options: Options = serde_json::from_value(options).unwrap();
-    Http::new(options, "127.0.0.1:8080".parse().unwrap()).unwrap()
+    Http::new(options, endpoint.parse().unwrap()).unwrap()
 }
 
 /// A reply with a body and further header lines.

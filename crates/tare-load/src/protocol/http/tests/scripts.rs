@@ -149,6 +149,39 @@ fn redirects_are_followed_as_far_as_is_said() {
     assert_eq!(Rig::new(&http).run(1, &|_| reply(302, "", "")), WRONG);
 }
 
+#[test]
+fn a_redirect_to_this_host_may_say_the_usual_port_or_leave_it_out() {
+    let text = "redirects: 1\nheaders: {Host: shop.test}\nrequests: [{path: /a}]";
+    let secure = format!("tls: {{verify: false, name: cdn.test}}\n{text}");
+    let follows = |http: &Http, scheme: &str, host: &str| {
+        let location = format!("{scheme}://{host}/b");
+        let secured = http.tls.is_some();
+        super::super::redirect::resolve(location.as_bytes(), b"/a", secured, &http.program.hosts).is_some()
+    };
+    let plain = http_at(text, "127.0.0.1:80");
+    for host in ["127.0.0.1", "127.0.0.1:80", "shop.test", "shop.test:80"] {
+        assert!(follows(&plain, "http", host), "{host}");
+    }
+    let six = http_at(&secure, "[::1]:443");
+    for host in ["[::1]", "[::1]:443", "shop.test:443", "cdn.test", "cdn.test:443"] {
+        assert!(follows(&six, "https", host), "{host}");
+    }
+    assert!(!follows(&six, "https", "[::1]:80") && !follows(&plain, "http", "127.0.0.1:8080"));
+    let other = http_at(text, "127.0.0.1:8080");
+    assert!(follows(&other, "http", "127.0.0.1:8080") && !follows(&other, "http", "127.0.0.1"));
+}
+
+#[test]
+fn a_path_with_values_is_written_where_the_last_one_was() {
+    let http = http("feeds: {id: {uniform: {from: 1, to: 9}}}\noperations: {a: {get: '/x?id=${id}'}}");
+    let mut rig = Rig::new(&http);
+    rig.run(0, &|_| reply(200, "", ""));
+    let before = rig.session.trip.path.as_ptr();
+    rig.run(0, &|_| reply(200, "", ""));
+    assert!(rig.sent[1].starts_with("GET /x?id="), "{}", rig.sent[1]);
+    assert_eq!(rig.session.trip.path.as_ptr(), before, "the buffer is not made anew");
+}
+
 fn pages(cache: &str) -> Http {
     http(&format!(
         "cache: {cache}

@@ -1,5 +1,9 @@
 //! What every protocol owes: the same peers, well and badly behaved, behind each row of the table.
 
+mod ends;
+mod outages;
+mod secured;
+
 use std::collections::BTreeMap;
 use std::io::{Cursor, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -17,6 +21,8 @@ use tare_load::PROTOCOLS;
 struct Dialect {
     protocol: &'static str,
     options: &'static str,
+    // Whether it does so through TLS.
+    secured: bool,
     right: &'static str,
     wrong: &'static str,
     error: Option<&'static str>,
@@ -24,10 +30,14 @@ struct Dialect {
     endless: (&'static str, &'static str),
 }
 
-const DIALECTS: [Dialect; 3] = [
+/// Rows of the table that owe the same elsewhere: to peers that speak a database's protocol, to programs, to nobody.
+const ELSEWHERE: [&str; 4] = ["postgres", "mysql", "exec", "null"];
+
+const DIALECTS: [Dialect; 4] = [
     Dialect {
         protocol: "redis",
         options: "{mix: {ping: 1}, verify: false}",
+        secured: false,
         right: "+PONG\r\n",
         wrong: "+OK\r\n",
         error: Some("-ERR not today\r\n"),
@@ -37,6 +47,17 @@ const DIALECTS: [Dialect; 3] = [
     Dialect {
         protocol: "http",
         options: "{requests: [{path: /, contains: tare}]}",
+        secured: false,
+        right: "HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\na tare",
+        wrong: "HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\na tore",
+        error: Some("HTTP/1.1 500 No\r\nContent-Length: 0\r\n\r\n"),
+        garbage: Some("+PONG\r\n"),
+        endless: ("HTTP/1.1 200 OK\r\n", "A: b\r\n"),
+    },
+    Dialect {
+        protocol: "http",
+        options: "{tls: {verify: false}, requests: [{path: /, contains: tare}]}",
+        secured: true,
         right: "HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\na tare",
         wrong: "HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\na tore",
         error: Some("HTTP/1.1 500 No\r\nContent-Length: 0\r\n\r\n"),
@@ -46,6 +67,7 @@ const DIALECTS: [Dialect; 3] = [
     Dialect {
         protocol: "tcp",
         options: "{request: 'hi\\r\\n', reply: {until: 'END\\r\\n'}, expect: tare}",
+        secured: false,
         right: "tare END\r\n",
         wrong: "tore END\r\n",
         error: None,
@@ -66,27 +88,42 @@ enum Manner {
     Endless(&'static str, &'static str),
 }
 
+/// One end of a connection, in clear or through TLS.
+trait Wire: Read + Write {}
+
+impl<T: Read + Write> Wire for T {}
+
+fn wire(stream: TcpStream, secured: bool) -> Box<dyn Wire> {
+    stream.set_nodelay(true).unwrap();
+    if secured { Box::new(secured::secured(stream)) } else { Box::new(stream) }
+}
+
 /// A peer on a free port of the loopback; its threads end with the test process or their connections.
-fn peer(manner: Manner) -> SocketAddr {
+fn peer(dialect: &Dialect, manner: Manner) -> SocketAddr {
+    let secured = dialect.secured;
+    each_connection(move |_, stream| talk(&mut wire(stream, secured), manner))
+}
+
+/// A peer that does this with each connection, which it is handed with its number, in a thread of its own.
+fn each_connection(talk: impl Fn(usize, TcpStream) + Copy + Send + 'static) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     std::thread::spawn(move || {
-        for stream in listener.incoming().flatten() {
-            std::thread::spawn(move || talk(stream, manner));
+        for (number, stream) in listener.incoming().flatten().enumerate() {
+            std::thread::spawn(move || talk(number, stream));
         }
     });
     address
 }
 
-fn talk(mut stream: TcpStream, manner: Manner) {
+fn talk(stream: &mut Box<dyn Wire>, manner: Manner) {
     let mut request = [0; 4096];
-    stream.set_nodelay(true).unwrap();
     while stream.read(&mut request).is_ok_and(|received| received > 0) {
         let sent = match manner {
             Manner::Answer(text) => stream.write_all(text.as_bytes()),
             Manner::Silent => Ok(()),
             Manner::CutOff(text) => {
-                let _ = stream.write_all(&text.as_bytes()[..text.len() / 2]);
+                let _ = stream.write_all(&text.as_bytes()[..text.len() / 2]).and_then(|()| stream.flush());
                 return;
             }
             Manner::Endless(start, more) => {
@@ -98,7 +135,7 @@ fn talk(mut stream: TcpStream, manner: Manner) {
                 sent
             }
         };
-        if sent.is_err() {
+        if sent.and_then(|()| stream.flush()).is_err() {
             return;
         }
     }
@@ -127,9 +164,13 @@ fn plan(protocol: &str, options: &str, endpoint: SocketAddr) -> LoadPlan {
 }
 
 fn drive(plan: &LoadPlan) -> (Vec<SecondRow>, Result<LoadSummary, Fault>) {
+    drive_told(Cursor::new(serde_json::to_vec(plan).unwrap()))
+}
+
+fn drive_told(input: impl Read + Send + 'static) -> (Vec<SecondRow>, Result<LoadSummary, Fault>) {
     let mut out = Vec::new();
     // Whether it succeeded is told by the last line as well.
-    let _ = tare_load::serve(Cursor::new(serde_json::to_vec(plan).unwrap()), &mut out);
+    let _ = tare_load::serve(input, &mut out);
     let (mut rows, mut end) = (Vec::new(), None);
     for line in out.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
         assert!(end.is_none(), "a line after the last");
@@ -161,7 +202,7 @@ fn profiles(dialect: &Dialect) -> Vec<LoadProfile> {
 
 /// Runs against a peer that answers nothing rightly and returns the names of what failed.
 fn failures(dialect: &Dialect, manner: Manner, change: impl Fn(&mut LoadPlan)) -> Vec<String> {
-    let mut plan = plan(dialect.protocol, dialect.options, peer(manner));
+    let mut plan = plan(dialect.protocol, dialect.options, peer(dialect, manner));
     change(&mut plan);
     let summary = drive(&plan).1.unwrap();
     let errors: u64 = summary.operations.values().map(|operation| operation.errors).sum();
@@ -172,9 +213,17 @@ fn failures(dialect: &Dialect, manner: Manner, change: impl Fn(&mut LoadPlan)) -
 }
 
 #[test]
+fn each_row_of_the_table_has_its_dialect() {
+    for row in PROTOCOLS {
+        let here = DIALECTS.iter().any(|dialect| dialect.protocol == row.name);
+        assert!(here != ELSEWHERE.contains(&row.name), "'{}' needs a dialect, here or elsewhere", row.name);
+    }
+}
+
+#[test]
 fn a_right_reply_is_counted_once_and_timed() {
     for dialect in &DIALECTS {
-        let mut plan = plan(dialect.protocol, dialect.options, peer(Manner::Answer(dialect.right)));
+        let mut plan = plan(dialect.protocol, dialect.options, peer(dialect, Manner::Answer(dialect.right)));
         let (rows, summary) = drive(&plan);
         let summary = summary.unwrap();
         let count: u64 = summary.operations.values().map(|operation| operation.count).sum();
@@ -222,7 +271,13 @@ fn missing_replies_have_names() {
 }
 
 /// A peer that answers rightly, goes away for a while with everything it holds, and comes back.
-fn restarted(text: &'static str) -> SocketAddr {
+fn restarted(dialect: &Dialect) -> SocketAddr {
+    away(dialect, Duration::from_millis(400), Some(Duration::from_millis(200)))
+}
+
+/// A peer that answers rightly, goes away with everything it holds, and comes back after a while, or never.
+fn away(dialect: &Dialect, after: Duration, lasts: Option<Duration>) -> SocketAddr {
+    let (text, secured) = (dialect.right, dialect.secured);
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     std::thread::spawn(move || {
@@ -233,19 +288,20 @@ fn restarted(text: &'static str) -> SocketAddr {
             while Instant::now() < until {
                 peers.extend(listener.accept().ok().map(|(peer, _)| {
                     peer.set_nonblocking(true).unwrap();
-                    peer
+                    wire(peer, secured)
                 }));
                 peers.retain_mut(|peer| match peer.read(&mut request) {
                     Ok(0) => false,
-                    Ok(_) => peer.write_all(text.as_bytes()).is_ok(),
+                    Ok(_) => peer.write_all(text.as_bytes()).and_then(|()| peer.flush()).is_ok(),
                     Err(error) => error.kind() == std::io::ErrorKind::WouldBlock,
                 });
                 std::thread::sleep(Duration::from_micros(500));
             }
         };
-        serve(&listener, Duration::from_millis(400));
+        serve(&listener, after);
         drop(listener);
-        std::thread::sleep(Duration::from_millis(200));
+        let Some(lasts) = lasts else { return };
+        std::thread::sleep(lasts);
         // The port is free again as soon as the kernel has let go of the old connections.
         let listener = loop {
             match reuse(address) {
@@ -270,7 +326,7 @@ fn reuse(address: SocketAddr) -> std::io::Result<TcpListener> {
 fn a_server_that_restarts_is_named_failures_and_then_answers_again() {
     for dialect in &DIALECTS {
         for profile in profiles(dialect) {
-            let mut plan = plan(dialect.protocol, dialect.options, restarted(dialect.right));
+            let mut plan = plan(dialect.protocol, dialect.options, restarted(dialect));
             plan.profile = profile.clone();
             plan.measure = Duration::from_millis(1200);
             let began = Instant::now();
@@ -307,7 +363,7 @@ fn a_service_that_is_not_ready_is_a_fault_at_once() {
     for dialect in &DIALECTS {
         let manners = [Manner::Answer(dialect.wrong), Manner::Silent, Manner::CutOff(dialect.right)];
         for manner in manners {
-            let mut plan = plan(dialect.protocol, dialect.options, peer(manner));
+            let mut plan = plan(dialect.protocol, dialect.options, peer(dialect, manner));
             (plan.task, plan.timeout) = (LoadTask::Ready, Duration::from_millis(300));
             assert!(drive(&plan).1.is_err());
         }
@@ -367,7 +423,7 @@ fn a_peer_that_goes_away_and_comes_back_shows_as_failures() {
 #[test]
 fn announced_ends_of_connections_are_no_failures() {
     let close = "HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 6\r\n\r\na tare";
-    let summary = drive(&plan("http", DIALECTS[1].options, peer(Manner::Answer(close)))).1.unwrap();
+    let summary = drive(&plan("http", DIALECTS[1].options, peer(&DIALECTS[1], Manner::Answer(close)))).1.unwrap();
     assert!(summary.operations["GET /"].count > 3 && summary.failures.is_empty(), "{summary:?}");
 }
 
@@ -415,6 +471,13 @@ fn what_cannot_be_carried_out_is_a_fault_with_a_remedy() {
     assert!(drive(&unknown).1.unwrap_err().remedy.contains("redis"));
     let nothing = LoadPlan { profile: LoadProfile::Closed { connections: 0, pipeline: 1 }, ..good.clone() };
     assert!(drive(&nothing).1.is_err());
+    let each = plan("tcp", "{request: hi, reply: {bytes: 2}, connect: each}", closed_port());
+    let each = LoadPlan { profile: LoadProfile::Closed { connections: 1, pipeline: 2 }, ..each };
+    assert!(drive(&each).1.unwrap_err().message.contains("no pipeline"));
+    let many = LoadProfile::Closed { connections: 10_000_000, pipeline: 2 };
+    let many = LoadProfile::Guided { of: Box::new(many), start: 1.0 };
+    let many = LoadPlan { profile: many, endpoint: closed_port(), ..good.clone() };
+    assert!(drive(&many).1.unwrap_err().message.contains("in flight"));
     let strange = LoadPlan { options: serde_json::json!({"a": 1}), endpoint: closed_port(), ..good };
     assert!(drive(&strange).1.unwrap_err().message.contains("options"));
     let mut out = Vec::new();

@@ -1,0 +1,75 @@
+//! The same behind TLS: a conversation that has to be opened before it begins.
+
+use super::{drive, each_connection, plan};
+use rustls::crypto::ring;
+use rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
+use rustls::{ServerConfig, ServerConnection, StreamOwned};
+use std::io::{Read as _, Write as _};
+use std::net::{SocketAddr, TcpStream};
+use std::sync::{Arc, Mutex, OnceLock};
+use std::time::Duration;
+
+/// A certificate that signs itself.
+fn config() -> Arc<ServerConfig> {
+    static CONFIG: OnceLock<Arc<ServerConfig>> = OnceLock::new();
+    let make = || {
+        let certified = rcgen::generate_simple_self_signed(vec!["localhost".into()]).unwrap();
+        let key = PrivateKeyDer::from(PrivatePkcs8KeyDer::from(certified.signing_key.serialize_der()));
+        let config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .with_no_client_auth()
+            .with_single_cert(vec![certified.cert.der().clone()], key)
+            .unwrap();
+        Arc::new(config)
+    };
+    Arc::clone(CONFIG.get_or_init(make))
+}
+
+/// The clear side of a connection.
+pub(super) fn secured(stream: TcpStream) -> StreamOwned<ServerConnection, TcpStream> {
+    StreamOwned::new(ServerConnection::new(config()).unwrap(), stream)
+}
+
+/// Sends each first connection away and lets no further one in.
+fn turns_away() -> SocketAddr {
+    each_connection(|number, stream| {
+        // The first is there to see that the service is ready.
+        if number > 0 {
+            return;
+        }
+        let mut stream = secured(stream);
+        let _ = stream.read(&mut [0; 4096]);
+        let _ =
+            stream.write_all(b"HTTP/1.1 302 Found\r\nLocation: /b\r\nConnection: close\r\nContent-Length: 0\r\n\r\n");
+        stream.conn.send_close_notify();
+        let _ = stream.flush();
+    })
+}
+
+#[test]
+fn who_is_turned_away_amid_an_operation_rests_before_the_next_attempt() {
+    let options = "{tls: {verify: false}, requests: [{path: /a, redirects: 3, expect: {status: 200}}]}";
+    let mut plan = plan("http", options, turns_away());
+    plan.profile = tare_core::load::LoadProfile::Closed { connections: 1, pipeline: 1 };
+    (plan.measure, plan.timeout) = (Duration::from_millis(900), Duration::from_millis(500));
+    let summary = drive(&plan).1.unwrap();
+    // One attempt in 100 ms, and not as many as there is time for.
+    let failures: u64 = summary.failures.values().sum();
+    assert!((1..20).contains(&failures), "{summary:?}");
+    assert!(summary.operations.values().all(|operation| operation.count == 0), "{summary:?}");
+}
+
+#[test]
+fn who_does_not_trust_the_server_tells_it_so() {
+    static HEARD: Mutex<Vec<String>> = Mutex::new(Vec::new());
+    let untrusted = each_connection(|_, stream| {
+        let heard = secured(stream).read(&mut [0; 4096]);
+        HEARD.lock().unwrap().extend(heard.err().map(|error| error.to_string()));
+    });
+    let mut plan = plan("http", "{tls: {name: localhost}, requests: [{path: /}]}", untrusted);
+    plan.timeout = Duration::from_secs(1);
+    assert!(drive(&plan).1.unwrap_err().message.contains("certificate"));
+    let heard = HEARD.lock().unwrap();
+    assert!(heard.iter().any(|error| error.contains("alert")), "{heard:?}");
+}
