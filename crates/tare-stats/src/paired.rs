@@ -60,8 +60,8 @@ pub(crate) fn sd(values: &[f64]) -> Option<f64> {
     Some((squares / (values.len() - 1) as f64).sqrt())
 }
 
-/// More blocks than this are no advice: with the shortest trials they take days.
-const BLOCKS_ADVISED_MAX: f64 = 1_000.0;
+/// More blocks than this are no advice: nobody has the hours.
+const BLOCKS_ADVISED_MAX: f64 = 100.0;
 
 /// How many blocks bring an interval's half-width down to `wanted`, log scale: it shrinks with their root, except for
 /// the share `fixed` of the variance that is not theirs. None when it is narrower already, or no reasonable number
@@ -177,7 +177,7 @@ mod tests {
         assert_eq!(blocks_needed(5, 0.02, 0.02, 0.0), Some(6));
         assert_eq!(blocks_needed(5, 0.01, 0.02, 0.0), None, "it is narrower already");
         assert_eq!(blocks_needed(5, 0.16, 0.01, 0.0), None, "1280 are no advice");
-        assert_eq!(blocks_needed(5, 0.14, 0.009_999, 0.0), Some(981));
+        assert_eq!(blocks_needed(5, 0.04, 0.009_999, 0.0), Some(81));
         assert_eq!(blocks_needed(5, 0.02, 0.01, 0.25), None, "what is not theirs is as wide as that");
         assert_eq!(blocks_needed(5, 0.02, 0.0, 0.0), None);
     }

@@ -93,7 +93,8 @@ fn void_warnings(record: &Record, analysis: &Analysis) -> Vec<String> {
     let again: BTreeSet<u32> = record.trials.iter().filter_map(|trial| trial.record.trial.again).collect();
     let kept = again.len() - analysis.blocks_replaced.len();
     if kept > 0 {
-        warnings.push(format!("{kept} blocks with void trials were run again, and did not come out whole either"));
+        let blocks = if kept == 1 { "1 block".to_owned() } else { format!("{kept} blocks") };
+        warnings.push(format!("{blocks} with void trials, run again, did not come out whole either"));
     }
     warnings
 }
