@@ -193,7 +193,7 @@ impl LoadProfile {
             LoadProfile::Replay { file, connections, speed, .. } => {
                 format!("replay of {} at speed {speed}, over {connections} connections", file.display())
             }
-            LoadProfile::Guided { of, .. } => format!("guided load; {}", of.describe()),
+            LoadProfile::Guided { of, .. } => format!("guided, at the most {}", of.describe()),
         }
     }
 }

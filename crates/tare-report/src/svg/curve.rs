@@ -1,4 +1,4 @@
-//! Service time over percentile, a line for each arm; both axes logarithmic, the percentile towards 100 %.
+//! Response time over percentile, a line for each arm; both axes logarithmic, the percentile towards 100 %.
 
 use super::scale::Scale;
 use super::{Anchor, Canvas, Look};
@@ -44,5 +44,5 @@ pub(crate) fn curve(lines: &[(Look, Vec<CurvePoint>)]) -> Option<String> {
         let dashed = if look.hollow || look.hatched { " dashed" } else { "" };
         canvas.polyline(&line, &format!("{} stroke line{dashed}", look.class()));
     }
-    Some(canvas.finish("Service time over percentile"))
+    Some(canvas.finish("Response time over percentile"))
 }
