@@ -112,7 +112,7 @@ impl Study {
         let before = problems.len();
         let root = parse(text, problems)?;
         let mut fields = Fields::of(&root, "the study", problems)?;
-        let name = fields.require_text("study", problems);
+        let name = read_name(&mut fields, problems);
         let workload_node = fields.require("workload", problems);
         let workload_name = workload_node.and_then(|node| node.text(problems));
         let workload = match (&workload_name, workload_node) {
@@ -298,6 +298,19 @@ fn read_settle(node: &Node, problems: &mut Problems) -> Option<(Duration, Option
         problems.add(place, "settling ends before it begins", "raise 'at_most', or lower 'at_least'");
     }
     Some((at_least, Some(at_most)))
+}
+
+/// The study's name is part of its records' folders.
+fn read_name(fields: &mut Fields, problems: &mut Problems) -> Option<String> {
+    let node = fields.require("study", problems)?;
+    let name = node.text(problems)?;
+    let fits = |c: char| c.is_ascii_alphanumeric() || "+-_.".contains(c);
+    if name.is_empty() || name.len() > 60 || name.starts_with('.') || !name.chars().all(fits) {
+        let message = format!("'{name}' cannot name a study, whose records are called after it");
+        problems.add(node.place, message, "use letters, digits, '+', '-', '_' and '.', the first no '.'");
+        return None;
+    }
+    Some(name)
 }
 
 fn read_forms(node: &Node, catalog: &dyn Catalog, problems: &mut Problems) -> Vec<Form> {

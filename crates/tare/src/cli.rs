@@ -414,5 +414,5 @@ fn duration(text: &str) -> Result<Duration, String> {
 
 fn bound(text: &str) -> Result<f64, String> {
     let share = tare_core::units::parse_percent(text)?;
-    if share < 1.0 { Ok(share) } else { Err(format!("'{text}' is no bound: nothing can lose more than all of it")) }
+    if share > 0.0 { Ok(share) } else { Err(format!("'{text}' is no bound: write for example 5%")) }
 }

@@ -108,7 +108,9 @@ fn find_study(name: &str) -> Result<PathBuf> {
     if let Some(path) = folders.iter().map(|folder| folder.join(&file_name)).find(|path| path.is_file()) {
         return Ok(path);
     }
-    let known: Vec<String> = folders.iter().flat_map(|folder| names_in(folder, "yaml")).collect();
+    let mut known: Vec<String> = folders.iter().flat_map(|folder| names_in(folder, "yaml")).collect();
+    known.sort();
+    known.dedup();
     let hint = if known.is_empty() {
         "there is no folder studies/ here; go to where Tare's source stands, or name a file".to_owned()
     } else {

@@ -60,6 +60,7 @@ fn main() -> ExitCode {
         Verb::Agent => tare_layers::agent::run_guest(tare_telemetry::process_prober),
     };
     match done {
+        Ok(EXIT_OK) if !cmd::all_was_printed() => ExitCode::from(EXIT_FAILED),
         Ok(code) => ExitCode::from(code),
         Err(error) => {
             eprintln!("{}", cmd::show_error(&error));

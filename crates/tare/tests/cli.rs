@@ -195,3 +195,14 @@ fn what_is_not_a_record_is_said_to_be_none() {
     assert_eq!(output.status.code(), Some(1));
     assert!(said(&output).contains("no record.json"), "{}", said(&output));
 }
+
+#[test]
+fn what_cannot_be_printed_is_an_error() {
+    let output = std::process::Command::new("sh")
+        .args(["-c", "\"$0\" check --schema study > /dev/full"])
+        .arg(assert_cmd::cargo::cargo_bin("tare"))
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(1), "{}", said(&output));
+    assert!(said(&output).contains("could not print the result"), "{}", said(&output));
+}

@@ -165,7 +165,7 @@ fn what_a_gate_cannot_judge_by_is_a_mistake_with_a_hint() {
         (&["--record", &old], "--max-overhead 5%"),
         (&["--record", &old, "--max-overhead", "5"], "write for example 2%"),
         (&["--record", &old, "--max-overhead=-5%"], "write for example 2%"),
-        (&["--record", &old, "--max-overhead", "200%"], "nothing can lose more"),
+        (&["--record", &old, "--max-overhead", "200%"], "cannot lose more"),
         (&["--record", &old, "--max-regression", "3%"], "--baseline"),
         (&["--record", "nowhere", "--max-overhead", "5%"], "no record.json"),
         (&["--record", &damaged, "--max-overhead", "5%"], "record.json"),

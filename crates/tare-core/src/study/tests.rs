@@ -123,3 +123,12 @@ fn every_mistake_of_a_study_is_found_in_one_reading() {
         assert!(found.contains(wanted), "{wanted} is missing in:\n{found}");
     }
 }
+
+#[test]
+fn a_study_s_name_can_name_a_folder() {
+    for name in ["../evil", "/etc/x", "", ".hidden", "a b"] {
+        let text = format!("study: \"{name}\"\nworkload: toy\nload: {{closed: {{}}}}\nforms: {{plain: []}}\n");
+        let found = read(&text).unwrap_err().join("\n");
+        assert!(found.contains("cannot name a study") && found.contains("s.yaml:1"), "{name}: {found}");
+    }
+}

@@ -9,12 +9,14 @@ use std::path::Path;
 use tare_core::fault::Fault;
 use tare_core::peak::{PeakPlan, PeakRules};
 use tare_core::qos::Qos;
-use tare_core::record::Record;
+use tare_core::record::{Record, TRIAL_METRICS};
 use tare_core::study::Study;
 use tare_core::units::exact_duration;
 use tare_report::Gate;
 use tare_stats::{Analysis, Bounds, GateOutcome, analyse};
 
+/// What to do about a bound of 100 % and more.
+const HIGH_BOUND: &str = "name a lower bound, or the --metric that it is for";
 /// How much worse than before a form may be when a record to compare with is named and no bound is.
 const USUAL_REGRESSION: f64 = 0.03;
 
@@ -39,6 +41,7 @@ pub(crate) fn gate(args: &GateArgs) -> Result<u8> {
     let analysis = analyse(&record);
     let before = baseline.as_ref().map(analyse);
     let metrics = metrics(args, &analysis)?;
+    bounds_make_sense(&bounds, &metrics)?;
     let checks = tare_stats::gate(&analysis, before.as_ref(), &forms, &metrics, &bounds);
     let gate = Gate {
         record: &record,
@@ -59,6 +62,21 @@ pub(crate) fn gate(args: &GateArgs) -> Result<u8> {
         GateOutcome::Fail => EXIT_FAILED,
         GateOutcome::Inconclusive => EXIT_INCONCLUSIVE,
     })
+}
+
+/// A time can be three times as long; of a throughput nothing can lose more than all of it.
+fn bounds_make_sense(bounds: &Bounds, metrics: &[String]) -> Result<()> {
+    let widest = [bounds.max_overhead, bounds.max_regression].into_iter().flatten().fold(0.0, f64::max);
+    let grows = |name: &&String| TRIAL_METRICS.iter().any(|metric| metric.name == **name && metric.more_is_better);
+    match metrics.iter().find(grows) {
+        Some(name) if widest >= 1.0 => {
+            let percent = widest * 100.0;
+            let text =
+                format!("{percent:.0}% bounds no {name}: it cannot lose more than all of it\n  to do: {HIGH_BOUND}");
+            Err(Mistake::new(text).into())
+        }
+        _ => Ok(()),
+    }
 }
 
 fn read(path: &Path) -> Result<Record> {

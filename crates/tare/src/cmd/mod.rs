@@ -19,6 +19,7 @@ use crate::{EXIT_OK, paths};
 use anyhow::{Context, Result};
 use std::fmt;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use tare_core::config::Problem;
 use tare_core::fault::Fault;
 use tare_core::record::TRIAL_METRICS;
@@ -98,22 +99,81 @@ pub(crate) fn compared_metric(name: &str) -> Result<()> {
         .into())
 }
 
-/// Writes `text` to `path`, whole or not at all.
+/// Writes `text` to `path`, whole or not at all. What is no file, such as a device or a pipe, is written to as it is.
 pub(crate) fn write_file(path: &Path, text: &str) -> Result<()> {
-    let partial = path.with_extension("partial");
-    std::fs::write(&partial, text)
-        .and_then(|()| std::fs::rename(&partial, path))
-        .with_context(|| format!("could not write {}", path.display()))
+    // A link stays one, and what it names is replaced.
+    let target = path.canonicalize().unwrap_or_else(|_| path.to_owned());
+    let written = match std::fs::metadata(&target) {
+        Ok(there) if !there.is_file() => std::fs::OpenOptions::new()
+            .write(true)
+            .open(&target)
+            .and_then(|mut file| std::io::Write::write_all(&mut file, text.as_bytes())),
+        _ => replace(&target, text),
+    };
+    written.with_context(|| format!("could not write {}", path.display()))
 }
 
-/// Prints to standard output; a reader that went away (`| head`) is no error.
+fn replace(path: &Path, text: &str) -> std::io::Result<()> {
+    let mut name = path.file_name().unwrap_or_default().to_owned();
+    name.push(format!(".{}.partial", std::process::id()));
+    let partial = path.with_file_name(name);
+    let written = std::fs::write(&partial, text).and_then(|()| std::fs::rename(&partial, path));
+    if written.is_err() {
+        let _ = std::fs::remove_file(&partial);
+    }
+    written
+}
+
+/// Raised when something could not be printed.
+static UNPRINTED: AtomicBool = AtomicBool::new(false);
+
+/// Prints to standard output. A reader that went away (`| head`) is no error; what else keeps it from being read, such
+/// as a full disk, ends the command with an error once it is done: see [`all_was_printed`].
 pub(crate) fn print(text: &str) {
     use std::io::Write;
-    let _ = writeln!(std::io::stdout(), "{}", text.trim_end_matches('\n'));
+    let mut out = std::io::stdout();
+    let written = writeln!(out, "{}", text.trim_end_matches('\n')).and_then(|()| out.flush());
+    if let Err(error) = written
+        && error.kind() != std::io::ErrorKind::BrokenPipe
+    {
+        note(&format!("error: could not print the result: {error}"));
+        UNPRINTED.store(true, Ordering::Relaxed);
+    }
+}
+
+/// Whether everything that was to be printed could be.
+pub(crate) fn all_was_printed() -> bool {
+    !UNPRINTED.load(Ordering::Relaxed)
 }
 
 /// Prints to standard error; there, too, a reader may have gone away.
 pub(crate) fn note(text: &str) {
     use std::io::Write;
     let _ = writeln!(std::io::stderr(), "{}", text.trim_end_matches('\n'));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_is_replaced_and_what_is_none_is_written_to() {
+        let folder = tempfile::tempdir().unwrap();
+        let (file, link) = (folder.path().join("file"), folder.path().join("link"));
+        std::fs::write(&file, "old").unwrap();
+        std::os::unix::fs::symlink(&file, &link).unwrap();
+        write_file(&link, "new").unwrap();
+        assert!(link.is_symlink());
+        assert_eq!(std::fs::read_to_string(&file).unwrap(), "new");
+        let pipe = folder.path().join("pipe");
+        rustix::fs::mkfifoat(rustix::fs::CWD, &pipe, rustix::fs::Mode::RWXU).unwrap();
+        let reader = std::thread::spawn({
+            let pipe = pipe.clone();
+            move || std::fs::read_to_string(pipe).unwrap()
+        });
+        write_file(&pipe, "piped").unwrap();
+        assert_eq!(reader.join().unwrap(), "piped");
+        assert!(!pipe.is_file());
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 3, "nothing else is left");
+    }
 }
