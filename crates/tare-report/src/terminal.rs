@@ -6,7 +6,7 @@ use crate::peaks::peaks;
 use crate::words;
 use tare_core::fault::Fault;
 use tare_core::record::Record;
-use tare_stats::{Analysis, Arm, Interval, MetricAnalysis, Verdict, ratio_text};
+use tare_stats::{Analysis, Arm, Interval, MetricAnalysis, Reason, Verdict, ratio_text};
 
 /// Columns that a name may take before it gets a line of its own.
 const NAME: usize = 18;
@@ -255,11 +255,14 @@ fn facts(arm: &Arm) -> String {
 /// A line for each reason why trials were not measured.
 fn outcomes(page: &mut Page, arm: &Arm) {
     for reason in &arm.reasons {
-        let stage = reason.stage.map(|stage| format!(" in {stage}")).unwrap_or_default();
-        let trials = if reason.trials.len() > 1 { format!("{} x ", reason.trials.len()) } else { String::new() };
-        let text = format!("{trials}{}{stage}: {}", reason.outcome.to_uppercase(), advice(&reason.why));
-        page.paragraph(2, 4, &text, Ink::Warning);
+        page.paragraph(2, 4, &outcome(reason), Ink::Warning);
     }
+}
+
+fn outcome(reason: &Reason) -> String {
+    let stage = reason.stage.map(|stage| format!(" in {stage}")).unwrap_or_default();
+    let trials = if reason.trials.len() > 1 { format!("{} x ", reason.trials.len()) } else { String::new() };
+    format!("{trials}{}{stage}: {}", reason.outcome.to_uppercase(), advice(&reason.why))
 }
 
 fn advice(why: &Fault) -> String {
@@ -285,6 +288,9 @@ fn footing(page: &mut Page, analysis: &Analysis) {
     let control =
         if control.is_empty() { "not measured: no noise floor, no verdicts".to_owned() } else { control.join("; ") };
     line("A/A", &control, Ink::Plain);
+    for reason in analysis.arms.iter().filter(|arm| arm.control).flat_map(|arm| &arm.reasons) {
+        line("", &outcome(reason), Ink::Warning);
+    }
     for bits in &analysis.bits {
         line("same bits", &format!("{}: {}", bits.service, words::same_bits(bits)), Ink::Plain);
     }

@@ -50,6 +50,16 @@ fn terminals_of_any_width_hold_the_lines() {
 }
 
 #[test]
+fn a_control_that_was_void_is_a_row_as_well() {
+    let mut record = record();
+    let control = record.trials.iter_mut().find(|trial| trial.record.trial.control).expect("the sample has a control");
+    let why = tare_core::fault::Fault::new("the control's generator was the limit");
+    control.record.outcome = tare_core::trial::Outcome::Invalid { why };
+    let text = render("terminal", &record, &Style { color: false, width: 80 });
+    assert!(text.contains("INVALID: the control's generator was the limit"), "{text}");
+}
+
+#[test]
 fn csv() {
     insta::assert_snapshot!("csv", render("csv", &record(), &Style::default()));
 }
