@@ -5,6 +5,8 @@
 //! the time that lies in a spell more than `w` before its end. The server writes down when it really stood still, also
 //! where it was only because the machine had other things to do.
 
+mod asked;
+
 use base64::Engine as _;
 use hdrhistogram::Histogram;
 use hdrhistogram::serialization::Deserializer;
@@ -13,12 +15,10 @@ use std::io::{Cursor, Read, Write};
 use std::net::{SocketAddr, TcpListener};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
-use tare_core::config::{Problems, parse};
 use tare_core::load::{
     Arrivals, Behaviour, Distribution, LoadLine, LoadPlan, LoadProfile, LoadSummary, LoadTask, Pause, UserConnections,
 };
 use tare_core::units::CpuSet;
-use tare_load::PROTOCOLS;
 
 const PERIOD: Duration = Duration::from_millis(500);
 const FROZEN: Duration = Duration::from_millis(100);
@@ -93,14 +93,10 @@ const DIALECTS: [(&str, &str, &str); 3] = [
 ];
 
 fn plan(protocol: &str, options: &str, endpoint: SocketAddr, profile: LoadProfile) -> LoadPlan {
-    let mut problems = Problems::new("test", options);
-    let node = parse(options, &mut problems).unwrap();
-    let row = PROTOCOLS.iter().find(|row| row.name == protocol).unwrap();
-    let options = (row.options)(&node, &mut problems).unwrap_or_else(|| panic!("{:?}", problems.into_vec()));
     LoadPlan {
         task: LoadTask::Run,
         protocol: protocol.to_owned(),
-        options,
+        options: asked::options(protocol, options),
         endpoint,
         profile,
         settle: PERIOD,

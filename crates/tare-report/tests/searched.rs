@@ -3,8 +3,8 @@
 mod sample;
 
 use sample::record;
-use std::time::Duration;
 use tare_core::fault::Fault;
+use tare_core::load::LoadProfile;
 use tare_core::peak::{PeakEnding, PeakOutcome, PeakPlan, PeakRules};
 use tare_core::plan::plan_again;
 use tare_core::record::{NULL_COST, PEAK_LOAD, Record, TrialData};
@@ -38,23 +38,8 @@ fn search(trial: &mut TrialData, peak: f64) {
 /// Five blocks of searches, of which the second was run again because the baseline's was void.
 fn searched() -> Record {
     let mut record = record();
-    let seconds = Duration::from_secs;
-    record.header.study.peak = Some(PeakPlan {
-        rules: PeakRules::Staircase,
-        unit: "users".into(),
-        whole: true,
-        start: 20.0,
-        hint: None,
-        at_least: 2.0,
-        at_most: 1e5,
-        warm: seconds(90),
-        settle: seconds(3),
-        window: seconds(15),
-        windows: 48,
-        half_width: None,
-        budget: None,
-        operations: Vec::new(),
-    });
+    let usual = PeakPlan::usual(&LoadProfile::Closed { connections: 1, pipeline: 1 }, Vec::new()).unwrap();
+    record.header.study.peak = Some(PeakPlan { unit: "users".into(), ..usual });
     record.header.environment.insert(NULL_COST.to_owned(), "0.0345".to_owned());
     let again = plan_again(&record.header.plan, 1, 5, record.header.plan.len() as u32, 1);
     for planned in again {

@@ -7,6 +7,7 @@ use assert_cmd::Command;
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
+use tare_core::load::LoadProfile;
 use tare_core::peak::{PeakPlan, PeakRules};
 use tare_core::qos::{Qos, QuantileLimit};
 use tare_core::record::Record;
@@ -100,23 +101,9 @@ fn a_gate_writes_json_and_junit() {
 /// Makes a search of a record, with windows of so many seconds and a limit of so many milliseconds.
 fn searched(rules: PeakRules, window_s: u64, limit_ms: u64) -> impl FnOnce(&mut Record) {
     move |record| {
-        let seconds = Duration::from_secs;
-        record.header.study.peak = Some(PeakPlan {
-            rules,
-            unit: "users".into(),
-            whole: true,
-            start: 20.0,
-            hint: None,
-            at_least: 2.0,
-            at_most: 1e5,
-            warm: seconds(90),
-            settle: seconds(3),
-            window: seconds(window_s),
-            windows: 48,
-            half_width: None,
-            budget: None,
-            operations: Vec::new(),
-        });
+        let closed = LoadProfile::Closed { connections: 1, pipeline: 1 };
+        let usual = PeakPlan::usual(&closed, Vec::new()).unwrap();
+        record.header.study.peak = Some(PeakPlan { rules, window: Duration::from_secs(window_s), ..usual });
         asks(limit_ms)(record);
     }
 }

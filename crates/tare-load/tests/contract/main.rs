@@ -1,5 +1,7 @@
 //! What every protocol owes: the same peers, well and badly behaved, behind each row of the table.
 
+#[path = "../asked/mod.rs"]
+mod asked;
 mod ends;
 mod outages;
 mod secured;
@@ -8,7 +10,6 @@ use std::collections::BTreeMap;
 use std::io::{Cursor, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::time::{Duration, Instant};
-use tare_core::config::{Problems, parse};
 use tare_core::fault::Fault;
 use tare_core::load::{
     Arrivals, Behaviour, Distribution, LoadLine, LoadPlan, LoadProfile, LoadSummary, LoadTask, Pause, SecondRow,
@@ -33,6 +34,18 @@ struct Dialect {
 /// Rows of the table that owe the same elsewhere: to peers that speak a database's protocol, to programs, to nobody.
 const ELSEWHERE: [&str; 4] = ["postgres", "mysql", "exec", "null"];
 
+/// HTTP in clear; through TLS it says the same.
+const HTTP: Dialect = Dialect {
+    protocol: "http",
+    options: "{requests: [{path: /, contains: tare}]}",
+    secured: false,
+    right: "HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\na tare",
+    wrong: "HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\na tore",
+    error: Some("HTTP/1.1 500 No\r\nContent-Length: 0\r\n\r\n"),
+    garbage: Some("+PONG\r\n"),
+    endless: ("HTTP/1.1 200 OK\r\n", "A: b\r\n"),
+};
+
 const DIALECTS: [Dialect; 4] = [
     Dialect {
         protocol: "redis",
@@ -44,26 +57,8 @@ const DIALECTS: [Dialect; 4] = [
         garbage: Some("HTTP/1.1 400 Bad Request\r\n\r\n"),
         endless: ("+", "PONG"),
     },
-    Dialect {
-        protocol: "http",
-        options: "{requests: [{path: /, contains: tare}]}",
-        secured: false,
-        right: "HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\na tare",
-        wrong: "HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\na tore",
-        error: Some("HTTP/1.1 500 No\r\nContent-Length: 0\r\n\r\n"),
-        garbage: Some("+PONG\r\n"),
-        endless: ("HTTP/1.1 200 OK\r\n", "A: b\r\n"),
-    },
-    Dialect {
-        protocol: "http",
-        options: "{tls: {verify: false}, requests: [{path: /, contains: tare}]}",
-        secured: true,
-        right: "HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\na tare",
-        wrong: "HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\na tore",
-        error: Some("HTTP/1.1 500 No\r\nContent-Length: 0\r\n\r\n"),
-        garbage: Some("+PONG\r\n"),
-        endless: ("HTTP/1.1 200 OK\r\n", "A: b\r\n"),
-    },
+    HTTP,
+    Dialect { options: "{tls: {verify: false}, requests: [{path: /, contains: tare}]}", secured: true, ..HTTP },
     Dialect {
         protocol: "tcp",
         options: "{request: 'hi\\r\\n', reply: {until: 'END\\r\\n'}, expect: tare}",
@@ -142,14 +137,10 @@ fn talk(stream: &mut Box<dyn Wire>, manner: Manner) {
 }
 
 fn plan(protocol: &str, options: &str, endpoint: SocketAddr) -> LoadPlan {
-    let mut problems = Problems::new("test", options);
-    let node = parse(options, &mut problems).unwrap();
-    let row = PROTOCOLS.iter().find(|row| row.name == protocol).unwrap();
-    let options = (row.options)(&node, &mut problems).unwrap_or_else(|| panic!("{:?}", problems.into_vec()));
     LoadPlan {
         task: LoadTask::Run,
         protocol: protocol.to_owned(),
-        options,
+        options: asked::options(protocol, options),
         endpoint,
         profile: LoadProfile::Closed { connections: 3, pipeline: 1 },
         settle: Duration::from_millis(100),

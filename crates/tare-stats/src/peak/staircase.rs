@@ -349,28 +349,15 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
     use std::time::Duration;
+    use tare_core::load::LoadProfile;
 
     /// Far more holds than any search needs: 48 windows of the staircase, as many drains, and the way to them.
     const HOLDS_MAX: usize = 250;
 
     fn plan(start: f64) -> PeakPlan {
-        let seconds = Duration::from_secs;
-        PeakPlan {
-            rules: PeakRules::Staircase,
-            unit: "users".into(),
-            whole: true,
-            start,
-            hint: None,
-            at_least: start / 10.0,
-            at_most: start * 100.0,
-            warm: seconds(90),
-            settle: seconds(3),
-            window: seconds(15),
-            windows: 48,
-            half_width: None,
-            budget: None,
-            operations: Vec::new(),
-        }
+        let closed = LoadProfile::Closed { connections: 1, pipeline: 1 };
+        let usual = PeakPlan::usual(&closed, Vec::new()).unwrap();
+        PeakPlan { start, at_least: start / 10.0, at_most: start * 100.0, ..usual }
     }
 
     /// Carries a search out on a system that keeps its QoS up to `capacity`, sharply or gently; the levels it held.

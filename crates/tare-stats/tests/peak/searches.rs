@@ -3,6 +3,7 @@
 use crate::noise::{NONE, Noise};
 use crate::system::{Feed, Make, System};
 use std::time::Duration;
+use tare_core::load::LoadProfile;
 use tare_core::peak::{PeakOutcome, PeakPlan, PeakRules};
 use tare_stats::peak::{Action, peak_search};
 
@@ -20,23 +21,9 @@ pub(crate) fn thorough() -> bool {
 
 /// Tare's search with its defaults.
 pub(crate) fn staircase(make: &Make, start: f64) -> PeakPlan {
-    let seconds = Duration::from_secs;
-    PeakPlan {
-        rules: PeakRules::Staircase,
-        unit: "users".into(),
-        whole: make.feed != Feed::Open,
-        start,
-        hint: None,
-        at_least: start / 100.0,
-        at_most: start * 1000.0,
-        warm: seconds(90),
-        settle: seconds(3),
-        window: seconds(15),
-        windows: 48,
-        half_width: None,
-        budget: None,
-        operations: Vec::new(),
-    }
+    let closed = LoadProfile::Closed { connections: 1, pipeline: 1 };
+    let usual = PeakPlan::usual(&closed, Vec::new()).unwrap();
+    PeakPlan { whole: make.feed != Feed::Open, start, at_least: start / 100.0, at_most: start * 1000.0, ..usual }
 }
 
 /// The published search with its defaults for the smallest size.
