@@ -51,6 +51,6 @@ pub use scaling::{
 };
 pub use sequential::{is_look, precise_enough};
 pub use slices::{SliceLoad, Sliced, sliced};
-pub use steady::{has_settled, steady_so_far};
+pub use steady::has_settled;
 pub use trial::trial_metrics;
 pub use verdict::{percent_text, ratio_text};

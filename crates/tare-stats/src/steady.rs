@@ -16,15 +16,15 @@ pub(crate) fn never_steady(seconds: &[SecondRow]) -> bool {
     fitted_change(&measured).is_some_and(|change| change.abs() > CHANGE_MAX)
 }
 
-/// Whether a load that is still settling is known to have become steady.
+/// Whether a load that is still settling is known to have become steady: throughput changes by at most 3 %
+/// over the later half of `seconds`, of which there are at least twelve.
 pub fn has_settled(seconds: &[SecondRow]) -> bool {
     steady_so_far(seconds) == Some(true)
 }
 
-/// Whether a load that is still settling is steady: throughput changes by at most 3 % over the later half of
-/// `seconds`. None when they are fewer than twelve, or nothing was answered in them, so that nobody knows. Rows that
-/// lasted no time, which mark where something begins, are no seconds.
-pub fn steady_so_far(seconds: &[SecondRow]) -> Option<bool> {
+/// The same; none when there are fewer seconds, or nothing was answered in them, so that nobody knows. Rows that lasted
+/// no time, which mark where something begins, are no seconds.
+fn steady_so_far(seconds: &[SecondRow]) -> Option<bool> {
     let lasting: Vec<&SecondRow> = seconds.iter().filter(|second| second.seconds > 0.0).collect();
     if lasting.len() < 2 * BATCHES {
         return None;

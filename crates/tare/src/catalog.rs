@@ -7,9 +7,6 @@ use tare_core::study::Catalog;
 use tare_layers::LAYERS;
 use tare_load::PROTOCOLS;
 
-/// The protocols that run a tool of others: what it did is known when it has ended, and as it says.
-const TOOLS: &[&str] = &["exec"];
-
 /// The tables of layers and protocols.
 pub(crate) struct Tables;
 
@@ -35,7 +32,7 @@ impl Catalog for Tables {
     }
 
     fn protocol_tells_seconds(&self, protocol: &str) -> bool {
-        !TOOLS.contains(&protocol)
+        PROTOCOLS.iter().find(|row| row.name == protocol).is_none_or(|row| row.tells_seconds)
     }
 
     fn protocol_operations(&self, protocol: &str, options: &serde_json::Value) -> Vec<String> {
@@ -46,14 +43,4 @@ impl Catalog for Tables {
 /// The row of a layer.
 pub(crate) fn layer_row(layer: &str) -> Option<&'static LayerRow> {
     LAYERS.iter().find(|row| row.name == layer)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_is_said_of_protocols_is_said_of_those_there_are() {
-        assert!(TOOLS.iter().all(|tool| Tables.protocols().contains(tool)));
-    }
 }

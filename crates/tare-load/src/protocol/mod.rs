@@ -80,6 +80,8 @@ pub struct ProtocolRow {
     /// The names of the operations with these options, as [`ProtocolRow::options`] wrote them down; none when they
     /// are not this protocol's.
     pub operations: fn(&serde_json::Value) -> Vec<String>,
+    /// Whether single seconds are told while it runs. A tool of others says what it did when it has ended.
+    pub tells_seconds: bool,
     /// Carries out a plan.
     pub(crate) drive: fn(&LoadPlan, &mut Emit<'_>) -> Result<LoadSummary, Fault>,
 }

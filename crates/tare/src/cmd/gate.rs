@@ -142,7 +142,7 @@ fn same_question(record: &Record, baseline: &Record) -> Result<()> {
     Ok(())
 }
 
-/// What a peak is the answer to. Nothing else than a search is held to a QoS.
+/// What a peak is the answer to. The figures of other trials do not depend on a QoS.
 fn searched(study: &Study) -> [(&'static str, String); 3] {
     let none = || "none".to_owned();
     let plan = study.peak.as_ref();

@@ -39,6 +39,7 @@ pub(super) const ROW: ProtocolRow = ProtocolRow {
     operations: |options| {
         options.get("operation").and_then(|name| name.as_str()).map(str::to_owned).into_iter().collect()
     },
+    tells_seconds: false,
     drive,
 };
 

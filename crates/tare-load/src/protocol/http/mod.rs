@@ -48,6 +48,7 @@ pub(super) const ROW: ProtocolRow = ProtocolRow {
         let options = serde_json::from_value(options.clone());
         options.map_or(Vec::new(), |o: Options| o.operations.into_iter().map(|operation| operation.name).collect())
     },
+    tells_seconds: true,
     drive: |plan: &LoadPlan, emit: &mut Emit<'_>| drive(&Http::new(options_of(plan)?, plan.endpoint)?, plan, emit),
 };
 

@@ -23,6 +23,7 @@ pub(super) const ROW: ProtocolRow = ProtocolRow {
     about: "no network and no server: every operation is done at once, to see what the apparatus itself can do",
     options: |node, problems| options(node, problems),
     operations: |_| vec!["nothing".to_owned()],
+    tells_seconds: true,
     drive,
 };
 

@@ -19,6 +19,7 @@ pub(super) const ROW: ProtocolRow = ProtocolRow {
     about: "transactions of prepared statements on PostgreSQL, as scripts; checked against the server's own counts",
     options: |node, problems| sql::read(&DIALECT, node, problems),
     operations: sql::operation_names,
+    tells_seconds: true,
     drive: sql::drive::<Postgres>,
 };
 

@@ -24,6 +24,7 @@ pub(super) const ROW: ProtocolRow = ProtocolRow {
     about: "Redis commands (RESP2 or 3), drawn from a mix over a key space; checked against the server's own counts",
     options: options::read,
     operations: |options| serde_json::from_value(options.clone()).map_or(Vec::new(), |o| names(&Redis::new(o))),
+    tells_seconds: true,
     drive: |plan: &LoadPlan, emit: &mut Emit<'_>| drive(&Redis::new(options_of(plan)?), plan, emit),
 };
 

@@ -23,6 +23,7 @@ pub(super) const ROW: ProtocolRow = ProtocolRow {
         let options = serde_json::from_value(options.clone());
         options.map_or(Vec::new(), |o: Options| o.requests.into_iter().map(|exchange| exchange.name).collect())
     },
+    tells_seconds: true,
     drive: |plan: &LoadPlan, emit: &mut Emit<'_>| drive(&Tcp::new(options_of(plan)?), plan, emit),
 };
 
