@@ -13,8 +13,9 @@ use tare_core::bundle::Bundle;
 use tare_core::fault::{Doing, Fault};
 use tare_core::host::Kept;
 
-/// The repository under which bundles are tagged; whatever is in it is ours.
-const REPOSITORY: &str = "tare-bundle";
+/// The repository under which bundles are tagged; whatever is in it is ours. With a host in front of it no engine
+/// completes it to something else: Podman puts `localhost/` before a bare name, Docker `docker.io/library/`.
+const REPOSITORY: &str = "localhost/tare-bundle";
 /// The label of a bundle's image; it stays when another import takes over the tag.
 const BUNDLE_LABEL: &str = "tare.bundle";
 /// How many digits of the digest make the tag: enough that two bundles never share one.
@@ -107,11 +108,10 @@ fn import<S>(engine: &Engine, archive: S, name: &str, digest: &str) -> Result<()
 where
     S: Stream<Item = std::io::Result<Bytes>> + Send + 'static,
 {
-    let (repository, tag) = name.split_once(':').expect("name_of always puts a colon");
+    // The tag goes with the repository: Podman does not read the parameter `tag` of an import.
     let options = CreateImageOptionsBuilder::new()
         .from_src("-")
-        .repo(repository)
-        .tag(tag)
+        .repo(name)
         .changes(vec![format!("LABEL {BUNDLE_LABEL}={digest}")])
         .build();
     let body = bollard::body_try_stream(archive);
@@ -175,7 +175,7 @@ mod tests {
     #[test]
     fn an_image_is_named_by_its_digest() {
         let digest = format!("sha256:{}", "ab".repeat(32));
-        assert_eq!(name_of(&digest), format!("tare-bundle:{}", "ab".repeat(16)));
+        assert_eq!(name_of(&digest), format!("localhost/tare-bundle:{}", "ab".repeat(16)));
     }
     #[test]
     fn hollow_images_differ_as_their_bundles_do() {
