@@ -34,6 +34,8 @@ const CASES: &[Case] = &[
     case("HTTP: a file of 1 KiB from nginx, 50 connections", Kind::Nginx, Ask::Http, 50, 1, 30e3),
     case("HTTP: a file of 1 KiB from nginx, 1000 connections", Kind::Nginx, Ask::Http, 1000, 1, 30e3),
     case("PostgreSQL: prepared select, 10 connections", Kind::Postgres, Ask::Sql, 10, 1, 10e3),
+    case("PostgreSQL: pgbench's transaction, 10 connections", Kind::Postgres, Ask::Transfer, 10, 1, 2e3),
+    case("PostgreSQL: oltp_read_write, 10 connections", Kind::Postgres, Ask::ReadWrite, 10, 1, 300.0),
 ];
 
 /// All of them.

@@ -20,7 +20,7 @@ mod tool;
 mod users;
 mod workshop;
 
-use anyhow::{Result, ensure};
+use anyhow::Result;
 use clap::{Args, Subcommand};
 use report::Report;
 use std::path::Path;
@@ -48,7 +48,7 @@ pub(crate) struct Options {
     /// How many rounds.
     #[arg(long)]
     rounds: Option<u32>,
-    /// Write the tables to BENCHMARKS.md.
+    /// Write the tables to BENCHMARKS.md; with --only or --case, in the places of their older versions.
     #[arg(long)]
     write: bool,
     /// Seed of the orders.
@@ -75,7 +75,6 @@ const PARTS: &[Part] = &[
 pub(crate) fn run(root: &Path, comparison: Comparison) -> Result<bool> {
     let Comparison::Load(options) = comparison;
     let whole = options.only.is_empty() && options.case.is_none();
-    ensure!(!options.write || whole, "BENCHMARKS.md is written whole: leave out --write, or --only and --case");
     let mut shop = Workshop::open(root, &options)?;
     let mut report = Report::new(&shop);
     let mut well = true;
@@ -90,7 +89,12 @@ pub(crate) fn run(root: &Path, comparison: Comparison) -> Result<bool> {
         }
     }
     if options.write {
-        std::fs::write(root.join("BENCHMARKS.md"), report.text())?;
+        let path = root.join("BENCHMARKS.md");
+        let text = match whole {
+            true => report.text(),
+            false => report.merged_into(&std::fs::read_to_string(&path).unwrap_or_default(), shop.command()),
+        };
+        std::fs::write(path, text)?;
         println!("written: BENCHMARKS.md");
     }
     Ok(well)

@@ -51,10 +51,65 @@ impl Report {
         self.say(&table(&heads, rows));
     }
 
-    /// All of it.
-    pub(super) fn text(&self) -> &str {
-        self.text.trim_end()
+    /// All of it, as a file.
+    pub(super) fn text(&self) -> String {
+        format!("{}\n", self.text.trim_end())
     }
+
+    /// What an older file becomes when only some comparisons were made again with `command`: they take the places of
+    /// their older versions, each with the command that made it, and new ones follow what stands under their heading.
+    pub(super) fn merged_into(&self, older: &str, command: &str) -> String {
+        let mut merged = sections(older);
+        for mut section in sections(&self.text).into_iter().filter(|section| !section.heading.is_empty()) {
+            let same = |other: &Section| other.heading == section.heading && other.case == section.case;
+            if let Some(place) = merged.iter().position(same) {
+                if section.has_table() {
+                    section.text = format!("{}\n\nMade by `{command}`.", section.text);
+                    merged[place] = section;
+                }
+                continue;
+            }
+            section.text = format!("{}\n\nMade by `{command}`.", section.text);
+            let last = merged.iter().rposition(|other| other.heading == section.heading);
+            merged.insert(last.map_or(merged.len(), |last| last + 1), section);
+        }
+        let texts: Vec<String> = merged.into_iter().map(|section| section.text).collect();
+        format!("{}\n", texts.join("\n\n"))
+    }
+}
+
+/// A part of the text that begins with a heading of its own.
+struct Section {
+    /// The group's heading; empty above the first.
+    heading: String,
+    /// The case's heading within the group; empty above the first.
+    case: String,
+    /// Heading and all.
+    text: String,
+}
+
+impl Section {
+    fn has_table(&self) -> bool {
+        self.text.lines().any(|line| line.starts_with('|'))
+    }
+}
+
+fn sections(text: &str) -> Vec<Section> {
+    let mut sections = vec![Section { heading: String::new(), case: String::new(), text: String::new() }];
+    for line in text.trim_end().lines() {
+        let heading = sections[sections.len() - 1].heading.clone();
+        if let Some(title) = line.strip_prefix("## ") {
+            sections.push(Section { heading: title.to_owned(), case: String::new(), text: String::new() });
+        } else if let Some(title) = line.strip_prefix("### ") {
+            sections.push(Section { heading, case: title.to_owned(), text: String::new() });
+        }
+        let last = sections.len() - 1;
+        sections[last].text.push_str(line);
+        sections[last].text.push('\n');
+    }
+    sections.iter_mut().for_each(|section| section.text = section.text.trim_end().to_owned());
+    sections.retain(|section| !section.text.is_empty());
+    sections
 }
 
 /// What failed, short enough for a cell of a table.
@@ -89,5 +144,15 @@ mod tests {
         let cell = |text: &str| text.to_owned();
         let text = table(&[cell("a"), cell("long head")], &[vec![cell("first"), cell("1")]]);
         assert_eq!(text, "| a     | long head |\n|-------|-----------|\n| first | 1         |");
+    }
+
+    #[test]
+    fn what_is_made_again_takes_its_place() {
+        let older = "# Title\n\n## One\n\nAbout.\n\n### A\n\n| a |\n\n### B\n\n| b |\n\n## Two\n\n| two |\n";
+        let newer = Report { text: "# T\n\n## One\n\nAbout.\n\n### A\n\n| new |\n\n### C\n\n| c |\n\n".to_owned() };
+        let wanted = "# Title\n\n## One\n\nAbout.\n\n### A\n\n| new |\n\nMade by `it`.\n\n### B\n\n| b |\n\n\
+                      ### C\n\n| c |\n\nMade by `it`.\n\n## Two\n\n| two |\n";
+        assert_eq!(newer.merged_into(older, "it"), wanted);
+        assert_eq!(Report { text: "# T\n".to_owned() }.merged_into(older, "it"), older);
     }
 }

@@ -12,13 +12,17 @@ pub(super) const PGBENCH: Tool = Tool {
     program: "pgbench",
     package: Some("postgresql"),
     ask: |job| {
-        let (Ask::Sql, 1) = (job.ask, job.pipeline) else { return None };
+        let what = match (job.ask, job.pipeline) {
+            (Ask::Sql, 1) => "-S",
+            (Ask::Transfer, 1) => "-b tpcb-like",
+            _ => return None,
+        };
         let Job { port, connections, .. } = job;
         let seconds = job.seconds.ceil();
         let rate = job.rate.map(|rate| format!("-R {rate} -l --log-prefix={}", log_prefix(job).display()));
         let rate = rate.unwrap_or_default();
         Some(Typed::line(&format!(
-            "-S -n -M prepared -c {connections} -j 1 -T {seconds} {rate} -h 127.0.0.1 -p {port} -U postgres postgres"
+            "{what} -n -M prepared -c {connections} -j 1 -T {seconds} {rate} -h 127.0.0.1 -p {port} -U postgres postgres"
         )))
     },
     read: read_pgbench,
@@ -75,11 +79,15 @@ pub(super) const SYSBENCH: Tool = Tool {
     program: "sysbench",
     package: Some("sysbench"),
     ask: |job| {
-        let (Ask::Sql, 1) = (job.ask, job.pipeline) else { return None };
+        let what = match (job.ask, job.pipeline) {
+            (Ask::Sql, 1) => "oltp_point_select",
+            (Ask::ReadWrite, 1) => "oltp_read_write --rand-type=uniform",
+            _ => return None,
+        };
         let seconds = job.seconds.ceil();
         let rate = job.rate.map(|rate| format!("--rate={rate}")).unwrap_or_default();
         let line = format!("--time={seconds} {rate} --histogram=on --threads={}", job.connections);
-        Some(Typed::line(&format!("oltp_point_select {} {line} run", sysbench_server(job.port))))
+        Some(Typed::line(&format!("{what} {} {line} run", sysbench_server(job.port))))
     },
     read: read_sysbench,
 };

@@ -48,7 +48,8 @@ impl Workshop {
         let source = root.join("xtask/bench/floor.c");
         output_of("gcc", &["-O2", "-Wall", "-o", &floor.to_string_lossy(), &source.to_string_lossy()], root)?;
         let ours = BTreeMap::from([("floor", floor), ("drive", build_drive(root)?)]);
-        let arguments: Vec<String> = std::env::args().skip(1).collect();
+        let quoted = |argument: String| if argument.contains(' ') { format!("'{argument}'") } else { argument };
+        let arguments: Vec<String> = std::env::args().skip(1).map(quoted).collect();
         Ok(Workshop {
             tools: Toolbox::open(ours),
             rounds: options.rounds,
