@@ -4,8 +4,13 @@
 // against what one reply of each kind had when it was asked for once. No parsing, no checks, no statistics, one
 // reading of the clock a round. Two system calls a batch: recv and send.
 //
-//   floor resp|http|postgres ADDRESS PORT CONNECTIONS PIPELINE SECONDS [OPTION=VALUE]...
-//     set=N get=N    weights of the RESP requests; keys=N how many keys; path=TEXT of the HTTP request; rows=N accounts
+// With transactions an operation is a whole one, its statements sent one after the other, each when the one before is
+// answered. Their replies differ in length, so that a reply is over when what has come ends with ReadyForQuery.
+//
+//   floor resp|http|postgres|tpcb|oltp_read_write ADDRESS PORT CONNECTIONS PIPELINE SECONDS [OPTION=VALUE]...
+//     postgres       a select of pgbench; tpcb: pgbench's transaction; oltp_read_write: sysbench's; all prepared
+//     set=N get=N    weights of the RESP requests; keys=N how many keys; path=TEXT of the HTTP request
+//     rows=N         how many accounts pgbench's table has, or rows sysbench's
 //     times=1        keep the times of batches as well, for their quantiles (no floor any more)
 //     rate=N         instead: one connection, one request after another at N planned starts a second, timed from the
 //                    planned start; every time is kept. A slow reply delays those after it, and counts for them.
@@ -54,6 +59,37 @@ static uint64_t draw(uint64_t bound) {
     return (uint64_t)(((unsigned __int128)state * bound) >> 64);
 }
 
+// A statement that is prepared once on each connection, what it is given, a letter for each parameter, and how often it
+// is executed in a row.
+struct statement {
+    const char *sql, *parameters;
+    int times;
+};
+
+static const struct statement select_one[] = {{"SELECT abalance FROM pgbench_accounts WHERE aid = $1", "i", 1}, {0}};
+
+static const struct statement tpcb[] = {
+    {"BEGIN", "", 1},
+    {"UPDATE pgbench_accounts SET abalance = abalance + $1 WHERE aid = $2", "di", 1},
+    {"SELECT abalance FROM pgbench_accounts WHERE aid = $1", "s", 1},
+    {"UPDATE pgbench_tellers SET tbalance = tbalance + $1 WHERE tid = $2", "dt", 1},
+    {"UPDATE pgbench_branches SET bbalance = bbalance + $1 WHERE bid = 1", "d", 1},
+    {"INSERT INTO pgbench_history (tid, bid, aid, delta, mtime) VALUES ($1, 1, $2, $3, CURRENT_TIMESTAMP)", "tsd", 1},
+    {"COMMIT", "", 1}, {0}};
+
+static const struct statement read_write[] = {
+    {"BEGIN", "", 1},
+    {"SELECT c FROM sbtest1 WHERE id = $1", "i", 10},
+    {"SELECT c FROM sbtest1 WHERE id BETWEEN $1 AND $2", "il", 1},
+    {"SELECT SUM(k) FROM sbtest1 WHERE id BETWEEN $1 AND $2", "il", 1},
+    {"SELECT c FROM sbtest1 WHERE id BETWEEN $1 AND $2 ORDER BY c", "il", 1},
+    {"SELECT DISTINCT c FROM sbtest1 WHERE id BETWEEN $1 AND $2 ORDER BY c", "il", 1},
+    {"UPDATE sbtest1 SET k = k + 1 WHERE id = $1", "i", 1},
+    {"UPDATE sbtest1 SET c = $1 WHERE id = $2", "ci", 1},
+    {"DELETE FROM sbtest1 WHERE id = $1", "i", 1},
+    {"INSERT INTO sbtest1 (id, k, c, pad) VALUES ($1, $2, $3, $4)", "sicp", 1},
+    {"COMMIT", "", 1}, {0}};
+
 // What is asked for.
 struct settings {
     const char *protocol, *path;
@@ -61,10 +97,14 @@ struct settings {
     int connections, pipeline, times;
     double seconds, rate;
     uint64_t set, get, keys, rows;
+    const struct statement *statements; // of PostgreSQL, else null
+    int steps;                          // requests of an operation
+    int requests;                       // how many are written beforehand: whole operations
 };
 
 // All requests in one piece of memory. Request i lies from text[at[i]] to text[at[i + 1]]; the replies to the first i
-// requests are answer[i] bytes long. The first `pipeline` requests stand once more behind the last.
+// requests are answer[i] bytes long; answer is null where replies differ in length. The first `pipeline` requests stand
+// once more behind the last.
 static char *text;
 static size_t length, room;
 static size_t *at;
@@ -90,9 +130,51 @@ static void append_message(char kind, const char *body, size_t count) {
     append(body, count);
 }
 
-// Appends one request and returns which kind it is: replies to one kind are all of one length.
-static int append_request(const struct settings *s) {
+// The numbers of an operation: a row, and of pgbench's transaction the rest.
+struct drawn {
+    long long row, teller, delta;
+};
+
+// Writes a parameter in text form and returns its length.
+static size_t write_parameter(char *to, char letter, struct drawn *drawn, uint64_t rows) {
+    // Groups of 11 digits with a dash between them, as sysbench fills its columns.
+    size_t size = letter == 'c' ? 119 : letter == 'p' ? 59 : 0;
+    for (size_t i = 0; i < size; i++) to[i] = i % 12 == 11 ? '-' : (char)('0' + draw(10));
+    if (size) return size;
+    if (letter == 'i') drawn->row = 1 + (long long)draw(rows);
+    switch (letter) {
+    case 'i': // drawn anew
+    case 's': // the same again
+        return (size_t)sprintf(to, "%lld", drawn->row);
+    case 'l': return (size_t)sprintf(to, "%lld", drawn->row + 99);
+    case 't': return (size_t)sprintf(to, "%lld", drawn->teller);
+    case 'd': return (size_t)sprintf(to, "%lld", drawn->delta);
+    }
+    die("a parameter's letter");
+    return 0;
+}
+
+// Binds the unnamed portal to the statement of this name, executes it, syncs.
+static void append_execution(const struct statement *statement, char name, struct drawn *drawn, uint64_t rows) {
+    char body[1024] = {0, name, 0, 0, 0, 0, (char)strlen(statement->parameters)};
+    size_t count = 7;
+    for (const char *letter = statement->parameters; *letter; letter++) {
+        size_t size = write_parameter(body + count + 4, *letter, drawn, rows);
+        uint32_t wire = htonl((uint32_t)size);
+        memcpy(body + count, &wire, 4);
+        count += 4 + size;
+    }
+    memcpy(body + count, "\0\0", 2);
+    append_message('B', body, count + 2);
+    append_message('E', "\0\0\0\0\0", 5);
+    append_message('S', "", 0);
+}
+
+// Appends the requests of an operation; the last ends where the text does. Returns which kind they are: replies to one
+// kind are all of one length, where an operation is one request.
+static int append_operation(const struct settings *s, size_t *starts) {
     char line[1024];
+    *starts = length;
     if (!strcmp(s->protocol, "resp")) {
         int is_set = draw(s->set + s->get) < s->set;
         unsigned long long key = draw(s->keys);
@@ -108,21 +190,13 @@ static int append_request(const struct settings *s) {
         append_text(line);
         return 0;
     }
-    // Bind the unnamed portal to statement "s" with one parameter in text form, execute it, sync.
-    char body[64];
-    size_t count = 0;
-    char number[24];
-    uint32_t digits = (uint32_t)snprintf(number, sizeof number, "%llu", 1 + (unsigned long long)draw(s->rows));
-    memcpy(body, "\0s\0\0\0\0\1", 7);
-    count = 7;
-    uint32_t wire = htonl(digits);
-    memcpy(body + count, &wire, 4);
-    memcpy(body + count + 4, number, digits);
-    count += 4 + digits;
-    memcpy(body + count, "\0\0", 2);
-    append_message('B', body, count + 2);
-    append_message('E', "\0\0\0\0\0", 5);
-    append_message('S', "", 0);
+    struct drawn drawn = {0, 1 + (long long)draw(10), (long long)draw(10001) - 5000};
+    for (int i = 0; s->statements[i].sql; i++) {
+        for (int time = 0; time < s->statements[i].times; time++) {
+            *starts++ = length;
+            append_execution(&s->statements[i], (char)('a' + i), &drawn, s->rows);
+        }
+    }
     return 0;
 }
 
@@ -155,38 +229,33 @@ static int make_connection(const struct settings *s) {
 
 // Reads PostgreSQL messages until ReadyForQuery. Only before the clock starts.
 static void await_ready(int fd) {
-    static unsigned char held[65536];
-    size_t have = 0;
-    for (;;) {
-        ssize_t got = recv(fd, held + have, sizeof held - have, 0);
-        if (got <= 0) die("the greeting");
-        have += (size_t)got;
-        size_t from = 0;
-        while (have - from >= 5) {
-            uint32_t size;
-            memcpy(&size, held + from + 1, 4);
-            size = ntohl(size);
-            if (held[from] == 'E') die("the server refused");
-            if (have - from < 1 + size) break;
-            if (held[from] == 'Z') return;
-            from += 1 + size;
-        }
-        memmove(held, held + from, have - from);
-        have -= from;
-    }
+    unsigned char head[5];
+    uint32_t size;
+    do {
+        if (recv(fd, head, sizeof head, MSG_WAITALL) != sizeof head) die("the greeting");
+        if (head[0] == 'E') die("the server refused");
+        memcpy(&size, head + 1, 4);
+        size = ntohl(size) - 4;
+        if (size > sizeof incoming) die("the greeting");
+        if (size && recv(fd, incoming, size, MSG_WAITALL) != (ssize_t)size) die("the greeting");
+    } while (head[0] != 'Z');
 }
 
-// What is said on a fresh connection before requests: for PostgreSQL the start-up and the statement.
+// What is said on a fresh connection before requests: for PostgreSQL the start-up and the statements.
 static void greet(const struct settings *s, int fd) {
-    if (strcmp(s->protocol, "postgres")) return;
+    if (!s->statements) return;
     size_t from = length;
     static const char start[] = "\0\3\0\0user\0postgres\0database\0postgres\0";
     append_message(0, start, sizeof start);
     send_all(fd, text + from, length - from);
     length = from;
     await_ready(fd);
-    static const char parse[] = "s\0SELECT abalance FROM pgbench_accounts WHERE aid = $1\0\0";
-    append_message('P', parse, sizeof parse);
+    for (int i = 0; s->statements[i].sql; i++) {
+        // Its name, its text, and no types of parameters: the server finds them out.
+        char parse[256];
+        int size = snprintf(parse, sizeof parse, "%c%c%s%c%c%c", 'a' + i, 0, s->statements[i].sql, 0, 0, 0);
+        append_message('P', parse, (size_t)size);
+    }
     append_message('S', "", 0);
     send_all(fd, text + from, length - from);
     length = from;
@@ -205,42 +274,43 @@ static void populate(const struct settings *s, int fd) {
 
 static void write_requests(const struct settings *s) {
     uint64_t reply[2] = {0, 0};
-    int count = REQUESTS + s->pipeline, *kinds = malloc(sizeof(int) * (size_t)count);
+    int count = s->requests + s->pipeline, *kinds = malloc(sizeof(int) * (size_t)count);
     at = malloc(sizeof(size_t) * (size_t)(count + 1));
-    answer = malloc(sizeof(uint64_t) * (size_t)(count + 1));
-    if (!kinds || !at || !answer) die("memory");
-    for (int i = 0; i < REQUESTS; i++) {
-        at[i] = length;
-        kinds[i] = append_request(s);
-    }
-    at[REQUESTS] = length;
-    for (int i = REQUESTS; i < count; i++) {
-        size_t from = at[i - REQUESTS], size = at[i - REQUESTS + 1] - from;
+    if (!kinds || !at) die("memory");
+    for (int i = 0; i < s->requests; i += s->steps) kinds[i] = append_operation(s, at + i);
+    at[s->requests] = length;
+    for (int i = s->requests; i < count; i++) {
+        size_t from = at[i - s->requests], size = at[i - s->requests + 1] - from;
         char *again = malloc(size);
         memcpy(again, text + from, size);
         append(again, size);
         free(again);
-        kinds[i] = kinds[i - REQUESTS];
+        kinds[i] = kinds[i - s->requests];
         at[i + 1] = length;
     }
-    int fd = make_connection(s);
-    greet(s, fd);
-    if (!strcmp(s->protocol, "resp") && s->get) populate(s, fd);
-    answer[0] = 0;
-    for (int i = 0; i < count; i++) {
-        if (!reply[kinds[i]]) {
-            send_all(fd, text + at[i], at[i + 1] - at[i]);
-            reply[kinds[i]] = read_until_quiet(fd);
+    if (s->steps == 1) {
+        int fd = make_connection(s);
+        greet(s, fd);
+        if (!strcmp(s->protocol, "resp") && s->get) populate(s, fd);
+        answer = malloc(sizeof(uint64_t) * (size_t)(count + 1));
+        if (!answer) die("memory");
+        answer[0] = 0;
+        for (int i = 0; i < count; i++) {
+            if (!reply[kinds[i]]) {
+                send_all(fd, text + at[i], at[i + 1] - at[i]);
+                reply[kinds[i]] = read_until_quiet(fd);
+            }
+            answer[i + 1] = answer[i] + reply[kinds[i]];
         }
-        answer[i + 1] = answer[i] + reply[kinds[i]];
+        close(fd);
     }
-    close(fd);
     free(kinds);
 }
 
 // Times by count: 1024 buckets for each power of two.
 #define FINE 1024
 static uint64_t counts[64 * FINE], longest, total;
+static uint64_t failed; // transactions that the server gave up; many of them would be cheaper than what was asked for
 static double sum_ns;
 
 static void keep(uint64_t ns, uint64_t times) {
@@ -268,7 +338,8 @@ static void say(uint64_t operations, uint64_t took_ns, const struct rusage *befo
     getrusage(RUSAGE_SELF, &used);
     double cpu = (double)(used.ru_utime.tv_sec - before->ru_utime.tv_sec + used.ru_stime.tv_sec - before->ru_stime.tv_sec)
         + (double)(used.ru_utime.tv_usec - before->ru_utime.tv_usec + used.ru_stime.tv_usec - before->ru_stime.tv_usec) / 1e6;
-    printf("{\"operations\":%llu,\"seconds\":%.6f,\"cpu_s\":%.6f", (unsigned long long)operations, (double)took_ns / 1e9, cpu);
+    printf("{\"operations\":%llu,\"failed\":%llu,\"seconds\":%.6f,\"cpu_s\":%.6f",
+           (unsigned long long)operations, (unsigned long long)failed, (double)took_ns / 1e9, cpu);
     if (total)
         printf(",\"mean_us\":%.3f,\"p50_us\":%.3f,\"p95_us\":%.3f,\"p99_us\":%.3f,\"p999_us\":%.3f,\"max_us\":%.3f",
                sum_ns / (double)total / 1e3, quantile_us(.5), quantile_us(.95), quantile_us(.99), quantile_us(.999),
@@ -278,14 +349,44 @@ static void say(uint64_t operations, uint64_t took_ns, const struct rusage *befo
 
 struct connection {
     int fd, next;
-    uint64_t awaited, sent_ns;
+    uint64_t awaited, sent_ns; // awaited: bytes; where replies differ in length, whether there is one to come
+    char tail[6];              // where replies differ in length, the last bytes that came
 };
 
 static void ask(const struct settings *s, struct connection *c) {
     int from = c->next, to = from + s->pipeline;
-    c->next = to >= REQUESTS ? to - REQUESTS : to;
-    c->awaited = answer[to] - answer[from];
+    c->next = to >= s->requests ? to - s->requests : to;
+    c->awaited = answer ? answer[to] - answer[from] : 1;
     send_all(c->fd, text + at[from], at[to] - at[from]);
+}
+
+// Whether what has come on a connection, `got` bytes of it just now, ends with ReadyForQuery. Nothing else in a reply
+// looks like it, wherever it is cut: no column here has a Z.
+static int is_ready(struct connection *c, size_t got) {
+    size_t old = got < sizeof c->tail ? sizeof c->tail - got : 0;
+    memmove(c->tail, c->tail + sizeof c->tail - old, old);
+    memcpy(c->tail + old, incoming + got - (sizeof c->tail - old), sizeof c->tail - old);
+    return !memcmp(c->tail, "Z\0\0\0\5", 5);
+}
+
+// Takes what has come, and says whether all that was asked for is answered.
+static int receive(struct connection *c) {
+    ssize_t got;
+    do {
+        got = recv(c->fd, incoming, sizeof incoming, 0);
+        if (got <= 0) die("recv");
+        if (answer && (uint64_t)got > c->awaited) errno = 0, die("a reply's length");
+        c->awaited = answer ? c->awaited - (uint64_t)got : !is_ready(c, (size_t)got);
+    } while (got == sizeof incoming && c->awaited);
+    return !c->awaited;
+}
+
+// Goes on from an answered request, and says whether it was the last of its operation.
+static int step_on(const struct settings *s, const struct connection *c) {
+    int step = c->next % s->steps;
+    // ReadyForQuery says E in a transaction that can only be rolled back, which COMMIT, the last step, then does.
+    if (!answer && step == s->steps - 1) failed += c->tail[5] == 'E';
+    return step == 0;
 }
 
 static void closed_loop(const struct settings *s) {
@@ -295,7 +396,9 @@ static void closed_loop(const struct settings *s) {
     for (int i = 0; i < s->connections; i++) {
         struct connection *c = &connections[i];
         c->fd = make_connection(s);
-        c->next = (int)draw(REQUESTS);
+        // Connections at the same transaction would wait for each other's rows, and so stay together.
+        if (answer) c->next = (int)draw((uint64_t)s->requests);
+        else c->next = s->requests / s->steps * i / s->connections * s->steps;
         greet(s, c->fd);
         fcntl(c->fd, F_SETFL, O_NONBLOCK);
         struct epoll_event event = {.events = EPOLLIN | EPOLLET, .data.ptr = c};
@@ -312,18 +415,14 @@ static void closed_loop(const struct settings *s) {
         int ready = epoll_wait(epoll, events, EVENTS, 100);
         for (int i = 0; i < ready; i++) {
             struct connection *c = events[i].data.ptr;
-            ssize_t got;
-            do {
-                got = recv(c->fd, incoming, sizeof incoming, 0);
-                if (got <= 0 || (uint64_t)got > c->awaited) die("recv");
-                c->awaited -= (uint64_t)got;
-            } while (got == sizeof incoming && c->awaited);
-            if (c->awaited) continue;
-            operations += (uint64_t)s->pipeline;
-            if (s->times) {
-                now = now_ns();
-                keep(now - c->sent_ns, (uint64_t)s->pipeline);
-                c->sent_ns = now;
+            if (!receive(c)) continue;
+            if (step_on(s, c)) {
+                operations += (uint64_t)s->pipeline;
+                if (s->times) {
+                    now = now_ns();
+                    keep(now - c->sent_ns, (uint64_t)s->pipeline);
+                    c->sent_ns = now;
+                }
             }
             ask(s, c);
         }
@@ -345,12 +444,10 @@ static void planned(const struct settings *s) {
         uint64_t due = start + operations * gap;
         struct timespec wake = {(time_t)(due / SECOND), (long)(due % SECOND)};
         while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &wake, NULL) == EINTR) {}
-        ask(s, &c);
-        while (c.awaited) {
-            ssize_t got = recv(c.fd, incoming, sizeof incoming, 0);
-            if (got <= 0) die("recv");
-            c.awaited -= (uint64_t)got;
-        }
+        do {
+            ask(s, &c);
+            while (!receive(&c)) {}
+        } while (!step_on(s, &c));
         keep(now_ns() - due, 1);
     }
     say(operations, now_ns() - start, &before);
@@ -359,7 +456,8 @@ static void planned(const struct settings *s) {
 int main(int count, char **words) {
     struct settings s = {.set = 1, .keys = 10000, .rows = 100000, .path = "/"};
     if (count < 7) {
-        fprintf(stderr, "usage: floor resp|http|postgres ADDRESS PORT CONNECTIONS PIPELINE SECONDS [OPTION=VALUE]...\n");
+        fprintf(stderr, "usage: floor resp|http|postgres|tpcb|oltp_read_write ADDRESS PORT CONNECTIONS PIPELINE SECONDS "
+                        "[OPTION=VALUE]...\n");
         return 2;
     }
     s.protocol = words[1];
@@ -387,6 +485,14 @@ int main(int count, char **words) {
     files.rlim_cur = files.rlim_max;
     setrlimit(RLIMIT_NOFILE, &files);
     if (s.rate > 0) s.pipeline = 1;
+    if (!strcmp(s.protocol, "postgres")) s.statements = select_one;
+    else if (!strcmp(s.protocol, "tpcb")) s.statements = tpcb;
+    else if (!strcmp(s.protocol, "oltp_read_write")) s.statements = read_write;
+    else if (strcmp(s.protocol, "resp") && strcmp(s.protocol, "http")) die(s.protocol);
+    s.steps = !s.statements;
+    for (int i = 0; s.statements && s.statements[i].sql; i++) s.steps += s.statements[i].times;
+    if (s.steps > 1 && s.pipeline != 1) die("transactions have no pipeline");
+    s.requests = REQUESTS - REQUESTS % s.steps;
     write_requests(&s);
     if (s.rate > 0) planned(&s);
     else closed_loop(&s);

@@ -39,16 +39,24 @@ fn floor(job: &Job, option: &str) -> Option<Typed> {
         Ask::Redis { set, get } => ("resp", format!("set={set} get={get} keys={KEYS}")),
         Ask::Http => ("http", "path=/file".to_owned()),
         Ask::Sql => ("postgres", format!("rows={}", super::servers::ACCOUNTS)),
-        Ask::Transfer | Ask::ReadWrite => return None,
+        Ask::Transfer => ("tpcb", format!("rows={}", super::servers::ACCOUNTS)),
+        Ask::ReadWrite => ("oltp_read_write", format!("rows={}", super::servers::ACCOUNTS)),
     };
     let Job { port, connections, pipeline, seconds, .. } = job;
     let line = format!("{protocol} 127.0.0.1 {port} {connections} {pipeline} {seconds} {more} {option}");
     Some(Typed::line(&line))
 }
 
+/// The share of the floor's transactions that may fail: so many are no matter for what the rest cost, and of a few
+/// hundred transactions, as a busy machine does them in a run, one that meets another on its row is already more than
+/// is asked of Tare.
+const FLOOR_FAILED_MAX: f64 = 1e-2;
+
 fn read_floor(finished: &Finished, _job: &Job) -> Result<Said> {
     let said: Value = serde_json::from_str(&finished.stdout)?;
     let number = |name: &str| said[name].as_f64().unwrap_or(f64::NAN);
+    let (operations, failed) = (number("operations"), number("failed"));
+    ensure!(failed <= FLOOR_FAILED_MAX * operations, "{failed} of {operations} transactions failed");
     let times = Times {
         mean: number("mean_us"),
         p50: number("p50_us"),
@@ -59,7 +67,7 @@ fn read_floor(finished: &Finished, _job: &Job) -> Result<Said> {
     };
     // What it did before its loop, writing requests and keys, belongs to no operation.
     let cpu_s = Some(number("cpu_s"));
-    Ok(Said { operations: number("operations"), seconds: number("seconds"), times, cpu_s, remark: None })
+    Ok(Said { operations, seconds: number("seconds"), times, cpu_s, remark: None })
 }
 
 fn tare(job: &Job) -> Option<Typed> {
@@ -237,5 +245,47 @@ mod tests {
         assert!(said(r#"{"done":{"failures":{"timed out":3},"checks":[]}}"#).is_err());
         assert!(said(r#"{"done":{"failures":{},"checks":[{"name":"x","passed":false}]}}"#).is_err());
         assert!(said(r#"{"done":{"failures":{},"checks":[{"name":"x","passed":true}]}}"#).is_ok());
+    }
+
+    #[test]
+    fn a_floor_of_failures_is_none() {
+        let job = Job::new(Ask::Transfer, 1, 10, 1.0, 1.0);
+        let read = |failed: u32| {
+            let stdout = format!(r#"{{"operations":1000,"failed":{failed},"seconds":1.0,"cpu_s":0.1}}"#);
+            read_floor(&Finished { stdout, ..Finished::default() }, &job)
+        };
+        assert_eq!(read(10).unwrap().operations, 1000.0);
+        assert!(read(11).unwrap_err().to_string().contains("11 of 1000"));
+    }
+
+    /// Statements in order, with every value as a bare `$`.
+    #[test]
+    fn the_floor_executes_the_statements_of_the_scripts() {
+        let bare = |text: &str| {
+            let text = text.split_whitespace().collect::<Vec<_>>().join(" ").to_uppercase();
+            let (first, rest) = text.split_once('$').unwrap_or((&text, ""));
+            rest.split('$').filter(|piece| !piece.is_empty()).fold(first.to_owned(), |all, piece| {
+                let name = |c: char| c.is_ascii_alphanumeric() || c == '{';
+                let left = piece.trim_start_matches(name);
+                format!("{all}${}", left.strip_prefix('}').unwrap_or(left))
+            })
+        };
+        let floor = include_str!("../../bench/floor.c");
+        for (script, name, count) in [(TRANSFER, "tpcb", 7), (READ_WRITE, "read_write", 11)] {
+            let table = floor.split_once(&format!("statement {name}[] = {{")).unwrap().1.split_once("};").unwrap().0;
+            let statements: Vec<String> =
+                table.lines().filter_map(|line| Some(bare(line.split('"').nth(1)?))).collect();
+            assert_eq!((statements.len(), script.matches("sql: ").count() + 2), (count, count));
+            let script = bare(script);
+            let mut rest = script.as_str();
+            for statement in statements {
+                rest = rest.split_once(&statement).unwrap_or_else(|| panic!("{statement} is not in {rest}")).1;
+                // Nothing more of it: its line ends, or what it stands in.
+                assert!(
+                    rest.is_empty() || [" -", " EXPECT", "'}"].iter().any(|end| rest.starts_with(end)),
+                    "{statement}{rest}"
+                );
+            }
+        }
     }
 }

@@ -21,8 +21,8 @@ impl Report {
              rounds and have 95 % intervals (Student's t on logs). *CPU* is user and system time of the whole client \
              program by operation (of the floor its loop alone), peak memory its resident set; what the kernel does for sockets outside of the \
              program's own time is in neither. *Floor* is a client in C on bare epoll that sends what was written \
-             beforehand and counts the bytes of the replies (`xtask/bench/floor.c`); *floor, timed* is the same with \
-             one reading of the clock for each reply."
+             beforehand and counts the bytes of the replies, or in a transaction waits for the end of each \
+             (`xtask/bench/floor.c`); *floor, timed* is the same with one reading of the clock for each operation."
         ));
         report.say(&shop.machine());
         let versions = shop.versions();
