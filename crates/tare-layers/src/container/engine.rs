@@ -38,6 +38,9 @@ pub(crate) enum CallError {
         /// What it said.
         message: String,
     },
+    /// It speaks of a state that the client does not know: Podman's `stopped`, of a container that has ended and is not
+    /// tidied up yet. That lasts for a moment.
+    Ending(Fault),
     /// Anything else.
     Broken(Fault),
 }
@@ -54,7 +57,7 @@ impl CallError {
             CallError::Refused { message, .. } => {
                 Fault::new(format!("could not {what}: the container engine refused: {}", message.trim()))
             }
-            CallError::Broken(fault) => fault.context(format!("could not {what}")),
+            CallError::Ending(fault) | CallError::Broken(fault) => fault.context(format!("could not {what}")),
         }
     }
 }
@@ -130,7 +133,11 @@ impl Engine {
                 Err(CallError::Refused { status: status_code, message })
             }
             Ok(Err(Error::DockerStreamError { error })) => Err(CallError::Refused { status: 500, message: error }),
-            Ok(Err(error)) => Err(CallError::Broken(Fault::from_error("talk to the container engine", &error))),
+            Ok(Err(error)) => {
+                let ending = error.to_string().contains("unknown variant `stopped`");
+                let fault = Fault::from_error("talk to the container engine", &error);
+                Err(if ending { CallError::Ending(fault) } else { CallError::Broken(fault) })
+            }
             Err(_) => Err(CallError::Broken(self.silent(limit))),
         }
     }

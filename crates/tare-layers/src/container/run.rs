@@ -1,6 +1,6 @@
 //! One container, from its creation to its end.
 
-use super::engine::{CALL_LIMIT, Engine};
+use super::engine::{CALL_LIMIT, CallError, Engine};
 use super::spec::{self, Order};
 use bollard::models::{ContainerInspectResponse, ContainerState};
 use bollard::query_parameters::{
@@ -20,6 +20,10 @@ const LOG_BYTES: usize = 64 * 1024;
 const LOG_LINES: &str = "2000";
 /// How long an engine may take to remove a container whose removal has begun.
 const GONE_WITHIN: Duration = Duration::from_secs(60);
+/// How long an engine may take to tidy up after a container that has ended, before its state can be read.
+const TIDIED_WITHIN: Duration = Duration::from_secs(30);
+/// How long until it is asked again.
+const ASK_AGAIN: Duration = Duration::from_millis(20);
 
 /// Creates and starts a container. On a failure nothing of it is left.
 ///
@@ -57,9 +61,9 @@ enum StartError {
 }
 
 fn start_created(engine: &Engine, order: &Order, name: &str) -> Result<(), StartError> {
-    let broken = |error: super::engine::CallError| match error {
-        super::engine::CallError::Refused { message, .. } => StartError::Refused(message),
-        super::engine::CallError::Broken(fault) => StartError::Broken(fault),
+    let broken = |error: CallError| match error {
+        CallError::Refused { message, .. } => StartError::Refused(message),
+        CallError::Ending(fault) | CallError::Broken(fault) => StartError::Broken(fault),
     };
     let in_writable_layer = order.options.storage == super::options::Storage::Overlay;
     if in_writable_layer && !order.start.service.volumes.is_empty() {
@@ -107,10 +111,14 @@ fn is_port_conflict(message: &str) -> bool {
 /// # Errors
 /// When the engine does not answer.
 pub(crate) fn inspect(engine: &Engine, name: &str) -> Result<Option<ContainerInspectResponse>, Fault> {
-    match engine.call(engine.docker().inspect_container(name, None)) {
-        Ok(found) => Ok(Some(found)),
-        Err(error) if error.is_missing() => Ok(None),
-        Err(error) => Err(error.doing(format!("look at the container {name}"))),
+    let until = Instant::now() + TIDIED_WITHIN;
+    loop {
+        match engine.call(engine.docker().inspect_container(name, None)) {
+            Ok(found) => return Ok(Some(found)),
+            Err(error) if error.is_missing() => return Ok(None),
+            Err(CallError::Ending(_)) if Instant::now() < until => std::thread::sleep(ASK_AGAIN),
+            Err(error) => return Err(error.doing(format!("look at the container {name}"))),
+        }
     }
 }
 
