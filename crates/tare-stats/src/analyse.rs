@@ -83,9 +83,8 @@ struct Comparison<'a> {
 }
 
 /// Whether a trial of the study stays at one level, so that its throughput should be steady and its windows are alike.
-/// Steps and searches change the level themselves.
 fn one_level(study: &Study) -> bool {
-    study.peak.is_none() && study.load.span().is_none()
+    study.peak.is_none() && study.load.stays_level()
 }
 
 fn measured(record: &Record) -> Vec<&TrialData> {

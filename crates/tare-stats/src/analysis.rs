@@ -79,7 +79,7 @@ pub struct Arm {
     /// How a request reached the service.
     pub path: String,
     /// Measured trials whose throughput changed by more than 3 % while they were measured; none where the load itself
-    /// changes, in steps or by a search.
+    /// changes: in steps, as a recording says, or by a search.
     pub never_steady: Vec<u32>,
     /// Fisher's p, when its trials are void or failed more often than those of the other arms; then its verdicts are
     /// withheld.

@@ -232,6 +232,11 @@ fn a_load_that_changes_by_itself_is_not_asked_to_be_steady() {
     let mut record = rising();
     searched(&mut record);
     assert_eq!(unsteady(&record), (0, Nested::Whole, false));
+    // The windows of a recording are not alike either: trimming would leave out its rush hour.
+    let mut record = rising();
+    record.header.study.load =
+        LoadProfile::Replay { file: "day.txt".into(), connections: 1, in_flight: 1, speed: 1.0 };
+    assert_eq!(unsteady(&record), (0, Nested::Whole, false));
 }
 
 /// Makes a search for the peak of a record: what was its throughput is its peak.

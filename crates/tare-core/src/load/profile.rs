@@ -153,6 +153,15 @@ impl LoadProfile {
         }
     }
 
+    /// Whether it asks for as much from its first to its last moment, so that throughput should be steady. Steps and
+    /// searches change the level, and a recording has whatever rate it was recorded at.
+    pub fn stays_level(&self) -> bool {
+        match self {
+            LoadProfile::Closed { .. } | LoadProfile::Open { .. } | LoadProfile::Users { .. } => true,
+            LoadProfile::Steps { .. } | LoadProfile::Replay { .. } | LoadProfile::Guided { .. } => false,
+        }
+    }
+
     /// How many operations each connection has in flight at most.
     pub fn pipeline(&self) -> u32 {
         match self.base() {

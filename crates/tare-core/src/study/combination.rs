@@ -5,6 +5,7 @@ use super::{Catalog, LoadOrigin, Study};
 use crate::design::{Arrangement, FIRST_LOOK};
 use crate::form::Form;
 use crate::host::Listens;
+use crate::load::LoadProfile;
 use crate::plan::plan;
 
 /// Two things of a study that do not go together.
@@ -49,6 +50,9 @@ impl Study {
 
         let message = "steps settle at every level, each for a fixed time, not once until the load is steady";
         add(steady && steps, "time", message, "give 'settle' a time; 'settle' of the steps is what counts");
+        let recording = matches!(self.load, LoadProfile::Replay { .. });
+        let message = "a recording has the rate that was recorded, and cannot settle until the load is steady";
+        add(steady && recording, "time", message, "give 'settle' a time");
         let message = "a search for the peak warms up by itself, and cannot settle until the load is steady";
         add(steady && search, "time", message, "give 'settle' a time; 'warm' of the search is what counts");
         let message =
@@ -111,6 +115,7 @@ mod tests {
 
     const PEAK: &str = "{peak: {of: {open: {}}}}\nqos: {\"*\": {p99: 10ms}}";
     const STEPS: &str = "{steps: {of: {closed: {}}, levels: [1, 2]}}";
+    const REPLAY: &str = "{replay: {file: a.txt}}";
     const CLOSED: &str = "{closed: {}}";
     const STEADY: &str = "time: {settle: {until: steady}}";
 
@@ -124,6 +129,7 @@ mod tests {
             (STEPS, "design: alternate", "slices would cut them", "s.yaml:5"),
             (STEPS, STEADY, "steps settle at every level", "s.yaml:5"),
             (PEAK, STEADY, "a search for the peak warms up", "s.yaml:6"),
+            (REPLAY, STEADY, "a recording has the rate that was recorded", "s.yaml:5"),
             (
                 CLOSED,
                 "until: {half_width: 2%, blocks: 5}",
