@@ -11,7 +11,7 @@ use crate::telemetry::TelemetryRow;
 use crate::trial::{Outcome, Stage};
 use crate::workload::Workload;
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// The version of the record's format. A reader refuses a newer one.
 pub const SCHEMA: u32 = 1;
@@ -183,6 +183,27 @@ pub const TRIAL_METRICS: &[TrialMetric] = &[
     metric(PEAK_LOAD, "peak load", "load", true, true),
 ];
 
+impl TrialMetric {
+    /// The metric that a user calls so: by its name, by its name without the unit (`p99`), by its title, or by a word
+    /// for the usual one of its kind (`cpu`, `peak`).
+    pub fn called(name: &str) -> Option<&'static TrialMetric> {
+        const WORDS: [(&str, &str); 2] = [("cpu", "cpu_us_per_op"), ("peak", PEAK_LOAD)];
+        let wanted = WORDS.iter().find(|(word, _)| *word == name).map_or(name, |(_, metric)| *metric);
+        let is = |metric: &&TrialMetric| {
+            metric.name == wanted
+                || metric.name.strip_suffix("_us") == Some(wanted)
+                || metric.title.eq_ignore_ascii_case(wanted)
+        };
+        TRIAL_METRICS.iter().find(is)
+    }
+
+    /// Those that ratios are made of, for a message: `throughput, p50_us, ...`.
+    pub fn compared_names() -> String {
+        let compared = TRIAL_METRICS.iter().filter(|metric| metric.compared).map(|metric| metric.name);
+        compared.collect::<Vec<_>>().join(", ")
+    }
+}
+
 const fn metric(
     name: &'static str,
     title: &'static str,
@@ -216,6 +237,26 @@ pub struct Record {
     pub end: Option<End>,
 }
 
+impl Record {
+    /// The numbers of trials that were run and of which the record holds no outcome any more. A run that is complete
+    /// had an outcome for every trial of its plan; of any other, blocks were begun only when those before them were
+    /// whole, and so were blocks that are run again when the plan was.
+    pub fn lost(&self) -> Vec<u32> {
+        let plan = &self.header.plan;
+        let there: BTreeSet<u32> = self.trials.iter().map(|trial| trial.record.trial.index).collect();
+        let planned = self.trials.iter().map(|trial| &trial.record.trial).filter(|trial| trial.again.is_none());
+        let last_block = planned.map(|trial| trial.block).max();
+        let was_run = |trial: &&PlannedTrial| match self.end.as_ref().map(|end| end.how.as_str()) {
+            Some(COMPLETE) => true,
+            Some(PRECISE_ENOUGH) => last_block.is_some_and(|last| trial.block <= last),
+            _ => last_block.is_some_and(|last| trial.block < last),
+        };
+        let again = plan.len() as u32..there.last().copied().unwrap_or(0);
+        let run = plan.iter().filter(was_run).map(|trial| trial.index).chain(again);
+        run.filter(|index| !there.contains(index)).collect()
+    }
+}
+
 /// `end.json`: written when the run is over.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct End {
@@ -225,5 +266,33 @@ pub struct End {
     pub how: String,
 }
 
+/// [`End::how`] of a run that carried out its whole plan.
+pub const COMPLETE: &str = "complete";
+
 /// [`End::how`] of a run that ended because its intervals were as narrow as the study wanted them.
 pub const PRECISE_ENOUGH: &str = "precise enough";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_metric_has_short_names() {
+        let called = |name| TrialMetric::called(name).map(|metric| metric.name);
+        for metric in TRIAL_METRICS {
+            assert_eq!((called(metric.name), called(metric.title)), (Some(metric.name), Some(metric.name)));
+        }
+        for (word, name) in [
+            ("p50", "p50_us"),
+            ("p99", "p99_us"),
+            ("p999", "p999_us"),
+            ("p99.9", "p999_us"),
+            ("cpu", "cpu_us_per_op"),
+            ("peak", PEAK_LOAD),
+            ("mean", "mean_us"),
+        ] {
+            assert_eq!(called(word), Some(name), "{word}");
+        }
+        assert_eq!((called("p95"), called("speed"), called("")), (None, None, None));
+    }
+}

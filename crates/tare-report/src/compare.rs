@@ -8,7 +8,7 @@ use std::fmt::Write;
 use tare_core::fault::Fault;
 use tare_core::record::Record;
 use tare_stats::{
-    Analysis, Change, Difference, Verdict, analyse, changes, conditions, differences, percent_text, ratio_text,
+    Analysis, Change, Difference, Verdict, analyse, changes, conditions, differences, missing, percent_text, ratio_text,
 };
 
 /// The version of the comparison's JSON. Fields may be added within a version.
@@ -27,7 +27,7 @@ pub fn compare_json(a: &Record, b: &Record) -> Result<String, Fault> {
         "before": identity(a),
         "after": identity(b),
         "differences": differences(&conditions(&a.header), &conditions(&b.header)),
-        "warnings": unsound(&before, &after),
+        "warnings": not_whole(a, b).into_iter().chain(unsound(&before, &after)).collect::<Vec<_>>(),
         "changes": finite(serde_json::to_value(changes(&before, &after)).map_err(writing)?),
     });
     Ok(serde_json::to_string_pretty(&value).map_err(writing)? + "\n")
@@ -57,7 +57,7 @@ pub fn compare(a: &Record, b: &Record) -> String {
             say(&format!("WARNING {label}: same bits of {}: {}", bits.service, same_bits(bits)));
         }
     }
-    for warning in unsound(&before, &after) {
+    for warning in not_whole(a, b).into_iter().chain(unsound(&before, &after)) {
         say(&format!("WARNING {warning}"));
     }
     say("");
@@ -87,6 +87,12 @@ pub fn compare(a: &Record, b: &Record) -> String {
     say("Ratios are to each run's own baseline. Intervals of the change are 95 % for each pair alone: of twenty");
     say("pairs that did not change, expect one YES.");
     text
+}
+
+/// What is not in either of the two records, and was to be.
+fn not_whole(before: &Record, after: &Record) -> Vec<String> {
+    let of = |label: &'static str, record| missing(record).into_iter().map(move |what| format!("{label}: {what}"));
+    of("before", before).chain(of("after", after)).collect()
 }
 
 /// In which of the two records equals were treated differently: a change that is no larger than that is none.

@@ -5,7 +5,9 @@ use serde_json::json;
 use std::fmt::Write;
 use tare_core::fault::Fault;
 use tare_core::record::Record;
-use tare_stats::{Bounds, Difference, GateCheck, GateOutcome, conditions, differences, gate_outcome, percent_text};
+use tare_stats::{
+    Bounds, Difference, GateCheck, GateOutcome, conditions, differences, gate_outcome, missing, percent_text,
+};
 
 /// The version of the gate's JSON. Fields may be added within a version.
 const GATE_SCHEMA: u32 = 1;
@@ -43,6 +45,13 @@ impl Gate<'_> {
         self.baseline.map(of).unwrap_or_default()
     }
 
+    /// What is not in the records and was to be: whoever takes trials out chooses what is judged.
+    fn warnings(&self) -> Vec<String> {
+        let of_baseline = self.baseline.map(missing).unwrap_or_default();
+        let of_baseline = of_baseline.into_iter().map(|what| format!("the other record: {what}"));
+        missing(self.record).into_iter().chain(of_baseline).collect()
+    }
+
     /// For a person.
     pub fn text(&self) -> String {
         let mut text = String::new();
@@ -53,6 +62,9 @@ impl Gate<'_> {
         }
         for difference in self.differences() {
             say(format!("WARNING {difference}"));
+        }
+        for warning in self.warnings() {
+            say(format!("WARNING {warning}"));
         }
         say(String::new());
         for check in self.checks {
@@ -89,6 +101,7 @@ impl Gate<'_> {
             "bounds": self.bounds,
             "checks": finite(serde_json::to_value(self.checks).map_err(writing)?),
             "differences": self.differences(),
+            "warnings": self.warnings(),
         });
         Ok(serde_json::to_string_pretty(&value).map_err(writing)? + "\n")
     }
@@ -130,6 +143,9 @@ impl Gate<'_> {
         for difference in self.differences() {
             let (what, change) = (&difference.what, format!("{} | {}", difference.before, difference.after));
             say(format!("      <property name=\"differs: {}\" value=\"{}\"/>", escaped(what), escaped(&change)));
+        }
+        for warning in self.warnings() {
+            say(format!("      <property name=\"warning\" value=\"{}\"/>", escaped(&warning)));
         }
         say("    </properties>".to_owned());
         for check in self.checks {

@@ -91,6 +91,21 @@ fn a_change_against_an_unsound_machine_comes_with_a_warning() {
 }
 
 #[test]
+fn what_is_gone_from_a_record_is_said_wherever_it_is_judged() {
+    let mut cut = later(1.0);
+    cut.trials.retain(|trial| trial.record.trial.index != 2);
+    let text = compare(&record(), &cut);
+    assert!(text.contains("WARNING after: the record is not whole: 1 trial") && !text.contains("before: the"), "{text}");
+    let read: Value = serde_json::from_str(&compare_json(&cut, &record()).unwrap()).unwrap();
+    assert!(read["warnings"][0].as_str().unwrap().starts_with("before: the record is not whole"), "{read}");
+    assert!(!compare(&record(), &later(1.0)).contains("not whole"));
+    with_gate(&cut, None, |gate| {
+        assert!(gate.text().contains("WARNING the record is not whole"), "{}", gate.text());
+        assert!(gate.json().unwrap().contains("not whole") && gate.junit().contains("<property name=\"warning\""));
+    });
+}
+
+#[test]
 fn a_form_that_was_emulated_in_either_run_has_not_changed() {
     let mut real = record();
     real.header.forms.get_mut("vm").unwrap().emulated = None;

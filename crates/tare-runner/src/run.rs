@@ -11,7 +11,7 @@ use tare_core::design::Arrangement;
 use tare_core::fault::Fault;
 use tare_core::host::MappedFile;
 use tare_core::plan::{PlannedTrial, blocks, plan_again, rounds_after};
-use tare_core::record::{End, Header, PRECISE_ENOUGH, TrialData, TrialRecord};
+use tare_core::record::{COMPLETE, End, Header, PRECISE_ENOUGH, TrialData, TrialRecord};
 use tare_core::study::Study;
 use tare_core::trial::Outcome;
 use tare_core::units::CpuSet;
@@ -34,7 +34,7 @@ impl Ending {
     /// As the record says it.
     pub fn word(self) -> &'static str {
         match self {
-            Ending::Complete => "complete",
+            Ending::Complete => COMPLETE,
             Ending::Interrupted => "interrupted",
             Ending::BudgetSpent => "budget spent",
             Ending::PreciseEnough => PRECISE_ENOUGH,

@@ -59,6 +59,7 @@ pub fn analyse(record: &Record) -> Analysis {
         control,
         blocks_planned: blocks(&record.header.plan),
         blocks_replaced: replaced.into_iter().collect(),
+        trials_lost: record.lost(),
         blocks_measured: of_baseline.map(|trial| trial.record.trial.block).collect::<BTreeSet<_>>().len() as u32,
         apparatus: apparatus(record, &measured, &metrics),
         arms,
@@ -156,12 +157,14 @@ fn qos(record: &Record, of_arm: &[&TrialData]) -> Option<QosKept> {
 }
 
 /// How many trials an arm should have: those of the plan and of blocks that were run again. A run that ended because it
-/// was precise enough left no trial out that it should have had.
+/// was precise enough left no trial out that it should have had; what was lost since it did have.
 fn planned(record: &Record, arm: &str) -> u32 {
     let precise = record.end.as_ref().is_some_and(|end| end.how == PRECISE_ENOUGH);
     let there = || record.trials.iter().map(|trial| &trial.record.trial).filter(|trial| trial.arm() == arm);
     let planned = if precise {
-        there().filter(|trial| trial.again.is_none()).count()
+        let lost = record.lost();
+        let lost = record.header.plan.iter().filter(|trial| trial.arm() == arm && lost.contains(&trial.index));
+        there().filter(|trial| trial.again.is_none()).count() + lost.count()
     } else {
         record.header.plan.iter().filter(|trial| trial.arm() == arm).count()
     };

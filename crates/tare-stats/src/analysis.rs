@@ -23,6 +23,8 @@ pub struct Analysis {
     pub blocks_measured: u32,
     /// Blocks with a void or failed trial that were run again, and are left out for it.
     pub blocks_replaced: Vec<u32>,
+    /// Trials that were run and are gone from the record.
+    pub trials_lost: Vec<u32>,
     /// The arms, in the order of the study, the control after the baseline.
     pub arms: Vec<Arm>,
     /// The metrics of [`tare_core::record::TRIAL_METRICS`], in their order.

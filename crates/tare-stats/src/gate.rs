@@ -298,6 +298,7 @@ mod tests {
             blocks_planned: 5,
             blocks_measured: 5,
             blocks_replaced: Vec::new(),
+            trials_lost: Vec::new(),
             arms: Vec::new(),
             metrics: vec![MetricAnalysis {
                 name: "m".into(),

@@ -54,3 +54,4 @@ pub use slices::{SliceLoad, Sliced, sliced};
 pub use steady::has_settled;
 pub use trial::trial_metrics;
 pub use verdict::{percent_text, ratio_text};
+pub use warnings::missing;

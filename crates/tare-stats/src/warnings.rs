@@ -3,7 +3,8 @@
 use crate::analysis::{Analysis, Arm, Sameness, Verdict};
 use crate::voids::oftener;
 use std::collections::BTreeSet;
-use tare_core::record::{PRECISE_ENOUGH, Record};
+use tare_core::record::{COMPLETE, PRECISE_ENOUGH, Record, TrialData};
+use tare_core::trial::Outcome;
 
 /// Below this p a form's trend is its own: noise alone flags some trials of every form.
 const UNSTEADY_P: f64 = 0.01;
@@ -52,16 +53,68 @@ pub(crate) fn warnings(record: &Record, analysis: &Analysis) -> Vec<String> {
             warnings.push(format!("{arm}, {title}: blocks are not near-normal; look at the trials, not at the mean"));
         }
     }
-    if let Some(incomplete) = incomplete(record) {
-        warnings.insert(0, incomplete);
-    }
-    warnings
+    let mut all = missing(record);
+    all.append(&mut warnings);
+    all
 }
 
-/// Whether trials are missing, and why.
+/// What of a run is not in its record: trials that were never run, and what was measured and is gone. A comparison of
+/// several records says it of each.
+pub fn missing(record: &Record) -> Vec<String> {
+    let rows: [(&str, fn(&TrialData) -> bool); 2] = [
+        ("seconds.jsonl", |trial: &TrialData| trial.seconds.is_empty()),
+        ("telemetry.jsonl", |trial: &TrialData| trial.telemetry.is_empty()),
+    ];
+    let rows_gone = rows.into_iter().filter_map(|(file, is_empty)| emptied(record, file, is_empty));
+    incomplete(record).into_iter().chain(lost(record)).chain(rows_gone).collect()
+}
+
+/// Trials that were run and are gone: a ratio from what is left may be another one, above all if somebody chose what
+/// to remove.
+fn lost(record: &Record) -> Option<String> {
+    let lost = record.lost();
+    let (of, count) = (record.header.plan.len(), lost.len());
+    let (trials, are) = if count == 1 { ("trial", "is") } else { ("trials", "are") };
+    (count > 0).then(|| {
+        format!(
+            "the record is not whole: {count} {trials} that the run carried out {are} gone from it ({} of the {of} planned). \
+             Put their folders below 'trials' back, or let `tare resume` run them again",
+            numbers(&lost)
+        )
+    })
+}
+
+/// Measured trials without any row of what the others have rows of.
+fn emptied(record: &Record, file: &str, is_empty: fn(&TrialData) -> bool) -> Option<String> {
+    let measured = record.trials.iter().filter(|trial| trial.record.outcome == Outcome::Measured);
+    let (without, with): (Vec<&TrialData>, Vec<&TrialData>) = measured.partition(|trial| is_empty(trial));
+    let without: Vec<u32> = without.iter().map(|trial| trial.record.trial.index).collect();
+    (!with.is_empty() && !without.is_empty()).then(|| {
+        format!(
+            "the record is not whole: {file} is empty in {}, which measured something; only what trial.json says of it is \
+             left",
+            numbers(&without)
+        )
+    })
+}
+
+/// `trial 3`, `trials 3, 4 and 17`, `trials 3, 4, 17 and 9 more`.
+fn numbers(trials: &[u32]) -> String {
+    const SHOWN: usize = 8;
+    let mut shown: Vec<String> = trials.iter().take(SHOWN).map(u32::to_string).collect();
+    let last = match trials.len() {
+        0 | 1 => None,
+        2..=SHOWN => shown.pop(),
+        all => Some(format!("{} more", all - SHOWN)),
+    };
+    let word = if trials.len() == 1 { "trial" } else { "trials" };
+    format!("{word} {}{}", shown.join(", "), last.map(|last| format!(" and {last}")).unwrap_or_default())
+}
+
+/// Whether trials were never run, and why.
 fn incomplete(record: &Record) -> Option<String> {
     let reached = record.end.as_ref().map_or("it has no end: it still runs, or was killed", |end| match &*end.how {
-        "complete" | PRECISE_ENOUGH => "",
+        COMPLETE | PRECISE_ENOUGH => "",
         "interrupted" => "it was interrupted",
         _ => "its time budget was spent",
     });

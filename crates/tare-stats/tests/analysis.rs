@@ -234,8 +234,7 @@ fn a_load_that_changes_by_itself_is_not_asked_to_be_steady() {
     assert_eq!(unsteady(&record), (0, Nested::Whole, false));
     // The windows of a recording are not alike either: trimming would leave out its rush hour.
     let mut record = rising();
-    record.header.study.load =
-        LoadProfile::Replay { file: "day.txt".into(), connections: 1, in_flight: 1, speed: 1.0 };
+    record.header.study.load = LoadProfile::Replay { file: "day.txt".into(), connections: 1, in_flight: 1, speed: 1.0 };
     assert_eq!(unsteady(&record), (0, Nested::Whole, false));
 }
 
@@ -308,6 +307,47 @@ fn blocks_run_again_do_not_make_a_run_look_complete() {
     record.end.as_mut().unwrap().how = "interrupted".into();
     let warnings = analyse(&record).warnings;
     assert!(warnings[0].ends_with("it was interrupted: 7 of 9 trials"), "{warnings:?}");
+}
+
+#[test]
+fn trials_that_are_gone_from_a_record_are_said_to_be() {
+    let whole = record(&["plain", "box"], 5, five_blocks);
+    let said = |record: &Record| {
+        let analysis = analyse(record);
+        (analysis.trials_lost, analysis.warnings.first().cloned().unwrap_or_default())
+    };
+    assert!(said(&whole).0.is_empty() && !said(&whole).1.contains("not whole"), "{:?}", said(&whole));
+    let mut without = whole.clone();
+    without.trials.retain(|trial| ![4, 7, 13].contains(&trial.record.trial.index));
+    let (lost, warning) = said(&without);
+    assert_eq!(lost, [4, 7, 13]);
+    assert!(warning.contains("3 trials") && warning.contains("trials 4, 7 and 13 of the 15 planned"), "{warning}");
+    // The last one, too, of a run that says that it is complete; of one that was interrupted it was never run.
+    let mut short = whole.clone();
+    short.trials.truncate(14);
+    assert_eq!(said(&short).0, [14]);
+    short.end.as_mut().unwrap().how = "interrupted".into();
+    assert!(said(&short).0.is_empty() && said(&short).1.ends_with("14 of 15 trials"), "{:?}", said(&short));
+    without.end = None;
+    assert_eq!(said(&without).0, [4, 7], "13 is of the last block, which may not have been whole");
+    // A run that was precise enough had every block up to its last, and none after it.
+    let mut precise = whole.clone();
+    precise.trials.retain(|trial| trial.record.trial.block < 4 && trial.record.trial.index != 11);
+    precise.end.as_mut().unwrap().how = PRECISE_ENOUGH.into();
+    assert_eq!(said(&precise).0, [11]);
+    let arm = precise.header.plan[11].arm();
+    let analysis = analyse(&precise);
+    let arm = analysis.arms.iter().find(|found| found.name == arm).unwrap();
+    assert_eq!((arm.measured, arm.planned), (3, 4));
+}
+
+#[test]
+fn rows_that_are_gone_from_a_record_are_said_to_be() {
+    let mut record = rising();
+    assert!(!analyse(&record).warnings.iter().any(|warning| warning.contains("not whole")));
+    record.trials[2].seconds.clear();
+    let warnings = analyse(&record).warnings;
+    assert!(warnings[0].contains("seconds.jsonl is empty in trial 2"), "{warnings:?}");
 }
 
 #[test]

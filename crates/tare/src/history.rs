@@ -100,7 +100,7 @@ fn insert(db: &mut Connection, record: &Record, path: &Path) -> Result<()> {
     let header = &record.header;
     let analysis = tare_stats::analyse(record);
     let kernel = header.environment.get("kernel").cloned().unwrap_or_default();
-    let ended = record.end.as_ref().map_or("unfinished", |end| end.how.as_str());
+    let ended = ended(record);
     let transaction = db.transaction()?;
     transaction.execute("DELETE FROM ratios WHERE run = ?1", [&header.run])?;
     transaction.execute(
@@ -128,6 +128,16 @@ fn insert(db: &mut Connection, record: &Record, path: &Path) -> Result<()> {
     }
     transaction.commit()?;
     Ok(())
+}
+
+/// How the run ended, and whether its record still says everything.
+fn ended(record: &Record) -> String {
+    let how = record.end.as_ref().map_or("unfinished", |end| end.how.as_str());
+    match record.lost().len() {
+        0 => how.to_owned(),
+        1 => format!("{how}, but 1 of its trials is gone"),
+        lost => format!("{how}, but {lost} of its trials are gone"),
+    }
 }
 
 /// The history, oldest first.
