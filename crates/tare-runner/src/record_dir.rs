@@ -1,16 +1,18 @@
 //! The record on disk. FORMAT.md describes it; every file appears whole, by rename, or not at all.
 
 use serde::Serialize;
-use serde::de::DeserializeOwned;
 use std::fs::{self, File, OpenOptions};
-use std::io::{BufRead, BufReader, BufWriter, Write};
+use std::io::{BufWriter, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use tare_core::fault::{Doing, Fault};
-use tare_core::record::{End, Header, Record, SCHEMA, TrialData, TrialRecord};
+use tare_core::record::{End, Header, TrialData};
 
 use crate::Event;
 use crate::clock::between;
+
+/// The file that makes a directory a record.
+pub(crate) const HEADER: &str = "record.json";
 
 /// A record being written.
 #[derive(Debug)]
@@ -29,11 +31,11 @@ impl RecordDir {
         fs::create_dir_all(path.join("trials"))
             .doing(format!("create the record {shown}"))
             .map_err(|fault| fault.remedy("name a directory that can be written with --out"))?;
-        if path.join("record.json").exists() {
+        if path.join(HEADER).exists() {
             let fault = Fault::new(format!("{shown} holds a record already, and records are never overwritten"));
             return Err(fault.remedy("name another directory with --out, or continue that one with `tare resume`"));
         }
-        write_json(&path.join("record.json"), header)?;
+        write_json(&path.join(HEADER), header)?;
         Self::open(path)
     }
 
@@ -43,8 +45,8 @@ impl RecordDir {
     /// When it cannot be written.
     pub fn open(path: &Path) -> Result<RecordDir, Fault> {
         let file = path.join("events.jsonl");
-        let events = OpenOptions::new().create(true).append(true).open(&file);
-        let events = events.doing(format!("write {}", file.display()))?;
+        let events = OpenOptions::new().create(true).read(true).append(true).open(&file);
+        let events = events.and_then(end_last_line).doing(format!("write {}", file.display()))?;
         Ok(RecordDir { path: path.to_owned(), events })
     }
 
@@ -125,47 +127,21 @@ impl RecordDir {
     }
 }
 
-/// Reads a whole record. Trials that are not there are simply absent.
-///
-/// # Errors
-/// When there is no record, when it was written by a newer Tare, or when a file of it is damaged.
-pub fn read_record(path: &Path) -> Result<Record, Fault> {
-    let header_path = path.join("record.json");
-    if !header_path.exists() {
-        let fault = Fault::new(format!("{} holds no record: there is no record.json", path.display()));
-        return Err(fault.remedy("name the directory that `tare run` printed; `tare history` lists records"));
+/// A line that a killed process tore must not take the next one with it.
+fn end_last_line(mut events: File) -> std::io::Result<File> {
+    let mut last = [b'\n'];
+    // There is no last byte in an empty file.
+    if events.seek(SeekFrom::End(-1)).is_ok() {
+        events.read_exact(&mut last)?;
     }
-    let raw: serde_json::Value = read_json(&header_path)?;
-    let schema = raw.get("schema").and_then(serde_json::Value::as_u64).unwrap_or(0);
-    if schema != u64::from(SCHEMA) {
-        let fault = Fault::new(format!("{} has format {schema}, this Tare reads {SCHEMA}", path.display()));
-        return Err(fault.remedy("use the version of Tare that wrote it; record.json names it"));
+    if last != [b'\n'] {
+        events.write_all(b"\n")?;
     }
-    let header: Header = serde_json::from_value(raw).doing(format!("read {}: it is damaged", header_path.display()))?;
-    let mut trials = Vec::new();
-    for index in trial_numbers(path)? {
-        let folder = trial_dir(path, index);
-        let record: TrialRecord = read_json(&folder.join("trial.json"))?;
-        let seconds = read_lines(&folder.join("seconds.jsonl"))?;
-        let telemetry = read_lines(&folder.join("telemetry.jsonl"))?;
-        trials.push(TrialData { record, seconds, telemetry });
-    }
-    let end_path = path.join("end.json");
-    let end = if end_path.exists() { Some(read_json(&end_path)?) } else { None };
-    Ok(Record { header, trials, end })
+    Ok(events)
 }
 
-/// The numbers of the trials on disk: those of the plan, and of blocks that were run again.
-fn trial_numbers(path: &Path) -> Result<Vec<u32>, Fault> {
-    let folder = path.join("trials");
-    let entries = fs::read_dir(&folder).doing(format!("list {}", folder.display()))?;
-    let number = |entry: fs::DirEntry| entry.file_name().to_str()?.parse::<u32>().ok();
-    let mut numbers: Vec<u32> = entries.filter_map(|entry| number(entry.ok()?)).collect();
-    numbers.sort_unstable();
-    Ok(numbers)
-}
-
-fn trial_dir(path: &Path, index: u32) -> PathBuf {
+/// Where trial `index` of the record at `path` lies.
+pub(crate) fn trial_dir(path: &Path, index: u32) -> PathBuf {
     path.join("trials").join(format!("{index:04}"))
 }
 
@@ -202,20 +178,4 @@ fn write_whole(path: &Path, fill: impl FnOnce(&mut BufWriter<File>) -> std::io::
 
 fn sync_dir(path: &Path) -> Result<(), Fault> {
     File::open(path).and_then(|dir| dir.sync_all()).doing(format!("write {}", path.display()))
-}
-
-fn read_json<T: DeserializeOwned>(path: &Path) -> Result<T, Fault> {
-    let text = fs::read_to_string(path).doing(format!("read {}", path.display()))?;
-    serde_json::from_str(&text).doing(format!("read {}: it is damaged", path.display()))
-}
-
-fn read_lines<T: DeserializeOwned>(path: &Path) -> Result<Vec<T>, Fault> {
-    let file = File::open(path).doing(format!("read {}", path.display()))?;
-    let mut rows = Vec::new();
-    for (number, line) in BufReader::new(file).lines().enumerate() {
-        let line = line.doing(format!("read {}", path.display()))?;
-        let row = serde_json::from_str(&line);
-        rows.push(row.doing(format!("read {}:{}: it is damaged", path.display(), number + 1))?);
-    }
-    Ok(rows)
 }

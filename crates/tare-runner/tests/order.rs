@@ -148,3 +148,33 @@ fn a_record_is_never_overwritten_and_a_damaged_one_is_refused() {
     assert!(read_record(&path).unwrap_err().message.contains("damaged"));
     assert!(read_record(folder.path()).unwrap_err().message.contains("no record.json"));
 }
+
+#[test]
+fn a_torn_last_event_takes_no_other_with_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("r");
+    let header = header(&["plain"], 2);
+    run(&path, &header, &[], Some(2));
+    let file = path.join("events.jsonl");
+    let text = std::fs::read_to_string(&file).unwrap();
+    std::fs::write(&file, &text[..text.len() - 12]).unwrap();
+    assert_eq!(run(&path, &header, &[], None).ending, Ending::Complete);
+    let text = std::fs::read_to_string(&file).unwrap();
+    let whole: Vec<bool> = text.lines().map(|line| serde_json::from_str::<serde_json::Value>(line).is_ok()).collect();
+    assert_eq!(whole.iter().filter(|whole| !**whole).count(), 1, "{text}");
+    assert_eq!(text.matches("\"run-started\"").count(), 2, "{text}");
+}
+
+#[test]
+fn a_trial_that_is_gone_is_run_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("r");
+    let header = header(&["plain", "boxed"], 3);
+    run(&path, &header, &[], None);
+    std::fs::remove_dir_all(path.join("trials/0004")).unwrap();
+    assert_eq!(read_record(&path).unwrap().lost(), [4]);
+    let again = run(&path, &header, &[], None);
+    assert_eq!(again.log.iter().filter(|line| *line == "drive Run").count(), 1);
+    let record = read_record(&path).unwrap();
+    assert!(record.lost().is_empty() && record.trials.len() == 9);
+}

@@ -6,6 +6,7 @@ use std::time::Duration;
 use tare_core::load::SecondRow;
 use tare_core::peak::{PeakWindow, level_text};
 use tare_core::plan::PlannedTrial;
+use tare_core::record::COMPLETE;
 use tare_core::trial::{Outcome, Stage};
 use tare_core::units::{grouped, show_duration};
 use tare_runner::Event;
@@ -89,7 +90,7 @@ impl Progress {
                 self.line(&line);
             }
             Event::RunEnded { how } => {
-                if how != "complete" {
+                if how != COMPLETE {
                     self.line(&format!("the run ended early: {how}"));
                 }
             }

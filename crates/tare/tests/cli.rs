@@ -192,7 +192,7 @@ fn completions_and_manual_pages_are_made() {
 #[test]
 fn what_is_not_a_record_is_said_to_be_none() {
     let output = tare().args(["report", "/"]).output().unwrap();
-    assert_eq!(output.status.code(), Some(1));
+    assert_eq!(output.status.code(), Some(2));
     assert!(said(&output).contains("no record.json"), "{}", said(&output));
 }
 

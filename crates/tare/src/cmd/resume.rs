@@ -6,17 +6,23 @@ use crate::session::{self, Session};
 use crate::{EXIT_OK, machine};
 use anyhow::Result;
 use tare_core::fault::Fault;
-use tare_core::record::{PRECISE_ENOUGH, Record};
+use tare_core::record::{COMPLETE, PRECISE_ENOUGH, Record};
 use tare_runner::RecordDir;
 
 pub(crate) fn resume(args: &ResumeArgs) -> Result<u8> {
     let path = record_path(args.record.as_deref())?;
-    let Record { header, trials, end } = tare_runner::read_record(&path)?;
+    let record = tare_runner::read_record(&path)?;
+    let lost = record.lost().len();
+    let Record { header, trials, end } = record;
     let mut say = |text: &str| if args.json { note(text) } else { print(text) };
-    if let Some(end) = end.filter(|end| ["complete", PRECISE_ENOUGH].contains(&end.how.as_str())) {
+    let ended = end.filter(|end| [COMPLETE, PRECISE_ENOUGH].contains(&end.how.as_str()));
+    if let Some(end) = ended.filter(|_| lost == 0) {
         let why = if end.how == PRECISE_ENOUGH { "the run was precise enough" } else { "every trial is on disk" };
         say(&format!("{}: {why}; `tare report` renders it", path.display()));
         return Ok(EXIT_OK);
+    }
+    if lost > 0 {
+        say(&format!("{lost} trial(s) that were run are gone from the record, and are run again"));
     }
     session::require_root("resume")?;
     let removed = clean::remove_of_run(&header.run)?;
