@@ -247,7 +247,7 @@ pub(crate) struct GateArgs {
     /// Only this form; may be repeated. Without one, all that are neither emulated nor left out
     #[arg(long = "form", value_name = "NAME")]
     pub(crate) forms: Vec<String>,
-    /// This metric instead of the throughput, or the peak load where that was searched; may be repeated
+    /// This metric, such as p99 or cpu, instead of the throughput or of the peak load that was searched; may be repeated
     #[arg(long = "metric", value_name = "NAME")]
     pub(crate) metrics: Vec<String>,
     /// What an inconclusive bound counts as
@@ -267,14 +267,19 @@ pub(crate) enum Inconclusive {
     Pass,
 }
 
+const HISTORY_HELP: &str = "\
+Exit codes: 0 done; 1 a record of a folder could not be read, the others are in the history; 2 a mistake in what was \
+typed, such as a path without a record that can be read.";
+
 #[derive(Debug, Args)]
+#[command(after_help = HISTORY_HELP)]
 pub(crate) struct HistoryArgs {
     /// The study to follow: every record of it, and where a form's ratio to the baseline changed
     pub(crate) study: Option<String>,
     /// Only this form
     #[arg(long, value_name = "NAME")]
     pub(crate) form: Option<String>,
-    /// Follow this metric instead of the throughput, or the peak load where that was searched
+    /// Follow this metric, such as p99 or cpu, instead of the throughput, or the peak load where that was searched
     #[arg(long, value_name = "NAME")]
     pub(crate) metric: Option<String>,
     /// Put this record, or every record in this folder, into the history; may be repeated

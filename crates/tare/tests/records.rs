@@ -154,10 +154,10 @@ fn what_a_gate_cannot_judge_by_is_a_mistake_with_a_hint() {
         (&["--record", &old, "--max-overhead=-5%"], "write for example 2%"),
         (&["--record", &old, "--max-overhead", "200%"], "cannot lose more"),
         (&["--record", &old, "--max-regression", "3%"], "--baseline"),
-        (&["--record", "nowhere", "--max-overhead", "5%"], "no record.json"),
+        (&["--record", "nowhere", "--max-overhead", "5%"], "no such directory"),
         (&["--record", &damaged, "--max-overhead", "5%"], "record.json"),
         (&["--max-overhead", "5%"], "no record in ./records"),
-        (&["--record", &old, "--baseline", "nowhere"], "no record.json"),
+        (&["--record", &old, "--baseline", "nowhere"], "no such directory"),
         (&["--record", &old, "--baseline", &other], "the workload is 'redis' in the one and 'nginx' in the other"),
         (&["--record", &old, "--max-overhead", "5%", "--form", "kontainer"], "container-hostnet"),
         (&["--record", &old, "--max-overhead", "5%", "--form", "native"], "is the baseline"),
@@ -228,6 +228,151 @@ fn a_history_without_what_is_asked_for_says_what_there_is() {
     assert!(desk.says(2, &["history", "--form", "box"]).contains("container-hostnet"));
     assert!(desk.says(2, &["history", "--metric", "speed"]).contains("throughput"));
     desk.says(0, &["history", "--study", "canonical"]);
+}
+
+/// What a file says of a trial goes, and with it what stands behind the figures.
+#[test]
+fn a_trial_that_is_gone_is_missed_by_every_reader() {
+    let desk = Desk::new();
+    let (whole, cut) = (desk.record("whole", |_| {}), desk.record("cut", |_| {}));
+    std::fs::remove_dir_all(Path::new(&cut).join("trials/0003")).unwrap();
+    let said = desk.says(0, &["report", &cut]);
+    assert!(said.contains("not whole: 1 trial") && said.contains("trial 3"), "{said}");
+    assert!(!desk.says(0, &["report", &whole]).contains("not whole"));
+    let read: Value = serde_json::from_str(&desk.says(0, &["report", &cut, "--format", "json"])).unwrap();
+    assert_eq!(read["analysis"]["trials_lost"], serde_json::json!([3]));
+    assert!(desk.says(0, &["compare", &whole, &cut]).contains("WARNING after: the record is not whole"));
+    let said = desk.says(0, &["history", "--add", &cut]);
+    assert!(said.contains("complete, but 1 of its trials are gone"), "{said}");
+    // It is not complete either, so it can go on; as anybody but root no further than that.
+    let root = std::fs::metadata("/proc/self").is_ok_and(|meta| std::os::unix::fs::MetadataExt::uid(&meta) == 0);
+    if !root {
+        assert!(desk.says(1, &["resume", &cut]).contains("1 trials that were run are gone"));
+    }
+    assert!(desk.says(0, &["resume", &whole]).contains("every trial is on disk"));
+}
+
+#[test]
+fn a_path_without_a_record_is_a_mistake_everywhere() {
+    let desk = Desk::new();
+    let record = desk.record("records/old", |_| {});
+    let (folder, file) = (desk.path("records"), desk.path("records/old/record.json"));
+    let (folder, file) = (folder.to_str().unwrap(), file.to_str().unwrap());
+    std::fs::create_dir(desk.path("empty")).unwrap();
+    for (wrong, hint) in [
+        ("nowhere", "tare history"),
+        ("empty", "tare history"),
+        (folder, record.as_str()),
+        (file, "name its directory"),
+    ] {
+        let at = format!("2={wrong}");
+        let mut commands: Vec<Vec<&str>> = vec![
+            vec!["report", wrong],
+            vec!["compare", wrong, &record],
+            vec!["compare", &record, wrong],
+            vec!["gate", "--max-overhead", "5%", "--record", wrong],
+            vec!["gate", "--record", &record, "--baseline", wrong],
+            vec!["scaling", wrong],
+            vec!["scaling", "--at", &at],
+            vec!["resume", wrong],
+        ];
+        if wrong != folder {
+            commands.push(vec!["history", "--add", &record, "--add", wrong]);
+        }
+        for command in commands {
+            let said = desk.says(2, &command);
+            assert!(said.contains("to do: ") && said.contains(hint), "tare {command:?}: '{hint}' is missing in:\n{said}");
+        }
+    }
+}
+
+#[test]
+fn every_damage_of_a_record_comes_with_what_to_do() {
+    let desk = Desk::new();
+    let cut = |text: &str| text[..text.len() / 2].to_owned();
+    let edits: [(&str, &str, &dyn Fn(&str) -> Option<String>, &str); 9] = [
+        ("record.json", "could not read", &|text| Some(cut(text)), "from a copy"),
+        ("record.json", "older than format", &|text| Some(text.replacen("\"schema\": 1", "\"schema\": 0", 1)), "read it with Tare"),
+        ("record.json", "newer than format", &|text| Some(text.replacen("\"schema\": 1", "\"schema\": 2", 1)), "or a newer one"),
+        ("record.json", "no 'schema'", &|_| Some("{\"name\": \"music\"}".into()), "tare history"),
+        ("end.json", "end.json", &|text| Some(cut(text)), "remove"),
+        ("trials/0001/trial.json", "it is damaged", &|text| Some(cut(text)), "`tare resume`"),
+        ("trials/0001/trial.json", "is missing", &|_| None, "`tare resume`"),
+        ("trials/0001/telemetry.jsonl", "is missing", &|_| None, "`tare resume`"),
+        ("trials/0001/seconds.jsonl", "seconds.jsonl:1", &|text| Some(format!("{{\n{text}")), "`tare resume`"),
+    ];
+    for (number, (file, what, edit, hint)) in edits.into_iter().enumerate() {
+        let record = desk.record(&format!("r{number}"), |_| {});
+        let path = Path::new(&record).join(file);
+        match edit(&std::fs::read_to_string(&path).unwrap()) {
+            Some(text) => std::fs::write(&path, text).unwrap(),
+            None => std::fs::remove_file(&path).unwrap(),
+        }
+        let said = desk.says(2, &["report", &record]);
+        let todo = said.split("to do: ").nth(1).unwrap_or_else(|| panic!("nothing to do in:\n{said}"));
+        assert!(said.contains(what) && todo.contains(hint), "'{what}' or '{hint}' is missing in:\n{said}");
+    }
+    let record = desk.record("bare", |_| {});
+    std::fs::remove_dir_all(Path::new(&record).join("trials")).unwrap();
+    assert!(desk.says(2, &["report", &record]).contains("to do: put it back"));
+}
+
+#[test]
+fn a_torn_last_line_is_left_out_by_every_reader() {
+    let desk = Desk::new();
+    let record = desk.record("torn", |_| {});
+    for file in ["trials/0000/seconds.jsonl", "trials/0001/telemetry.jsonl"] {
+        let path = Path::new(&record).join(file);
+        let text = std::fs::read(&path).unwrap();
+        std::fs::write(&path, &text[..text.len() - 9]).unwrap();
+    }
+    std::fs::write(Path::new(&record).join("events.jsonl"), "{\"at\": \"2026").unwrap();
+    let whole = desk.record("whole", |_| {});
+    desk.says(0, &["compare", &record, &whole]);
+    desk.says(0, &["history", "--add", &record]);
+    desk.says(0, &["resume", &record]);
+    let html = desk.says(0, &["report", &record, "--format", "html"]);
+    assert!(html.contains("the last line of seconds.jsonl is torn") && html.contains("of telemetry.jsonl is torn"));
+}
+
+#[test]
+fn one_record_that_cannot_be_read_does_not_keep_the_others_out_of_the_history() {
+    let desk = Desk::new();
+    for name in ["a", "b", "c"] {
+        desk.record(&format!("records/{name}"), |_| {});
+    }
+    let damaged = desk.path("records/b/record.json");
+    std::fs::write(&damaged, "{").unwrap();
+    let folder = desk.path("records");
+    let said = desk.says(1, &["history", "--add", folder.to_str().unwrap()]);
+    assert!(said.contains("[a]") && said.contains("[c]") && !said.contains("[b]"), "{said}");
+    let (named, todo) = (damaged.to_str().unwrap(), "from a copy");
+    assert!(said.contains(named) && said.contains(todo) && said.contains("1 of 3 records were not taken in"), "{said}");
+    let list: Value = serde_json::from_str(&desk.says(0, &["history", "--json"])).unwrap();
+    assert_eq!(list.as_array().unwrap().len(), 2);
+    // Nothing was done where there is nothing else.
+    desk.says(2, &["history", "--add", desk.path("records/b").to_str().unwrap()]);
+}
+
+#[test]
+fn a_metric_is_known_by_its_short_name() {
+    let desk = Desk::new();
+    let old = desk.record("old", |_| {});
+    desk.says(0, &["history", "--add", &old]);
+    for (word, name) in [("p50", "p50_us"), ("p99", "p99_us"), ("throughput", "throughput"), ("cpu", "cpu_us_per_op")] {
+        let args = ["gate", "--record", &old, "--max-overhead", "90%", "--form", HOSTNET, "--json", "--metric", word];
+        let read: Value = serde_json::from_str(&desk.says(0, &args)).unwrap();
+        assert_eq!(read["checks"][0]["metric"], name);
+        let series = desk.says(0, &["history", "canonical", "--json", "--metric", word]);
+        let read: Value = serde_json::from_str(&series).unwrap();
+        assert_eq!(read["series"][0]["metric"], name);
+    }
+    for (word, hint) in [("p95", "which there is not"), ("p999", "which is shown only")] {
+        for args in [&["gate", "--record", &old, "--max-overhead", "90%"][..], &["history", "canonical"]] {
+            let said = desk.says(2, &[args, &["--metric", word]].concat());
+            assert!(said.contains(hint) && said.contains("throughput, p50_us, p99_us, cpu_us_per_op"), "{said}");
+        }
+    }
 }
 
 #[test]

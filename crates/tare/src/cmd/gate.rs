@@ -29,9 +29,7 @@ pub(crate) fn gate(args: &GateArgs) -> Result<u8> {
         let text = "there is no bound to judge by\n  to do: name --max-overhead 5%, or --baseline RECORD, or both";
         return Err(Mistake::new(text).into());
     }
-    for metric in &args.metrics {
-        compared_metric(metric)?;
-    }
+    let named = args.metrics.iter().map(|metric| compared_metric(metric)).collect::<Result<Vec<_>>>()?;
     let record = read(&record_path(args.record.as_deref())?)?;
     let baseline = args.baseline.as_deref().map(read).transpose()?;
     let forms = forms(args, &record)?;
@@ -40,7 +38,7 @@ pub(crate) fn gate(args: &GateArgs) -> Result<u8> {
     }
     let analysis = analyse(&record);
     let before = baseline.as_ref().map(analyse);
-    let metrics = metrics(args, &analysis)?;
+    let metrics = metrics(&named, &analysis)?;
     bounds_make_sense(&bounds, &metrics)?;
     let checks = tare_stats::gate(&analysis, before.as_ref(), &forms, &metrics, &bounds);
     let gate = Gate {
@@ -109,14 +107,14 @@ fn forms(args: &GateArgs, record: &Record) -> Result<Vec<String>> {
 }
 
 /// The metrics that are named, else the one that a record's headline is made of, which comes first.
-fn metrics(args: &GateArgs, analysis: &Analysis) -> Result<Vec<String>> {
+fn metrics(named: &[&str], analysis: &Analysis) -> Result<Vec<String>> {
     let here: Vec<&str> = analysis.metrics.iter().filter(|m| m.compared).map(|metric| metric.name.as_str()).collect();
-    if let Some(absent) = args.metrics.iter().find(|metric| !here.contains(&metric.as_str())) {
+    if let Some(absent) = named.iter().find(|metric| !here.contains(metric)) {
         let here = here.join(", ");
         return Err(Mistake::new(format!("the record compares no metric '{absent}'; it does: {here}")).into());
     }
-    let usual = here.first().map(|name| (*name).to_owned());
-    Ok(if args.metrics.is_empty() { usual.into_iter().collect() } else { args.metrics.clone() })
+    let chosen = if named.is_empty() { here.get(..1).unwrap_or_default() } else { named };
+    Ok(chosen.iter().map(|name| (*name).to_owned()).collect())
 }
 
 /// A ratio means something else when it is one to another baseline, or of another workload; a peak also when it was to

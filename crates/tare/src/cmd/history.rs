@@ -1,12 +1,13 @@
 //! `tare history`: the runs of this machine, and how a form's cost went from run to run.
 
-use crate::EXIT_OK;
 use crate::cli::HistoryArgs;
-use crate::cmd::{Mistake, compared_metric, print};
+use crate::cmd::{Mistake, compared_metric, note, print, show_error};
 use crate::history::{self, Entry, FormRatio};
+use crate::{EXIT_FAILED, EXIT_OK};
 use anyhow::Result;
 use serde_json::json;
 use std::path::{Path, PathBuf};
+use tare_core::fault::Fault;
 use tare_core::record::PEAK_LOAD;
 use tare_stats::{CHANGE_P, CHANGE_SHARE, CHANGE_VALUES_MIN, CHANGE_WINDOW, Series};
 
@@ -17,24 +18,62 @@ const HISTORY_SCHEMA: u32 = 1;
 const USUAL_METRICS: [&str; 2] = ["throughput", PEAK_LOAD];
 
 pub(crate) fn history(args: &HistoryArgs) -> Result<u8> {
-    for path in args.add.iter().flat_map(|path| records_in(path)) {
-        history::add(&tare_runner::read_record(&path)?, &path)?;
-    }
-    if let Some(metric) = &args.metric {
-        compared_metric(metric)?;
-    }
+    let metric = args.metric.as_deref().map(compared_metric).transpose()?;
+    let all_added = add(&args.add)?;
     let study = args.study.as_ref().or(args.study_flag.as_ref());
-    if study.is_some() || args.form.is_some() || args.metric.is_some() {
-        return show_series(args, study.map(String::as_str));
+    if study.is_some() || args.form.is_some() || metric.is_some() {
+        show_series(args, study.map(String::as_str), metric)?;
+    } else {
+        show_runs(args.json)?;
     }
+    Ok(if all_added { EXIT_OK } else { EXIT_FAILED })
+}
+
+/// Takes records in. One that cannot be read is named, and the others of its folder are taken in all the same; whether
+/// all could be.
+///
+/// # Errors
+/// When a path names no record, none can be read, or the history cannot be written.
+fn add(paths: &[PathBuf]) -> Result<bool> {
+    let mut records: Vec<PathBuf> = Vec::new();
+    for path in paths {
+        let found = records_in(path);
+        if found.is_empty() {
+            // To read it says why it is none; what was typed is looked at before anything is done.
+            tare_runner::read_record(path)?;
+        }
+        records.extend(found);
+    }
+    let mut unread: Vec<Fault> = Vec::new();
+    for path in &records {
+        match tare_runner::read_record(path) {
+            Ok(record) => history::add(&record, path)?,
+            Err(fault) => unread.push(fault),
+        }
+    }
+    let count = unread.len();
+    for (at, fault) in unread.into_iter().enumerate() {
+        // Nothing was done, so the last of them is what the command ends with.
+        if count == records.len() && at + 1 == count {
+            return Err(fault.into());
+        }
+        note(&show_error(&fault.into()));
+    }
+    if count > 0 {
+        note(&format!("{count} of {} records were not taken in; the others were", records.len()));
+    }
+    Ok(count == 0)
+}
+
+fn show_runs(json: bool) -> Result<()> {
     let entries = history::list()?;
-    if args.json {
+    if json {
         print(&serde_json::to_string_pretty(&entries)?);
-        return Ok(EXIT_OK);
+        return Ok(());
     }
     if entries.is_empty() {
         print("no runs yet; `tare run` makes one, `tare history --add RECORD` takes one in");
-        return Ok(EXIT_OK);
+        return Ok(());
     }
     for entry in &entries {
         show(entry);
@@ -43,7 +82,7 @@ pub(crate) fn history(args: &HistoryArgs) -> Result<u8> {
     if !changed.is_empty() {
         print(&changed);
     }
-    Ok(EXIT_OK)
+    Ok(())
 }
 
 fn usual_series() -> Result<Vec<Series>> {
@@ -51,17 +90,17 @@ fn usual_series() -> Result<Vec<Series>> {
     Ok(each.into_iter().flatten().collect())
 }
 
-/// The record at `path`, or the records in it.
+/// The record at `path`, or the records in it; none where there are none.
 fn records_in(path: &Path) -> Vec<PathBuf> {
     let is_record = |path: &Path| path.join("record.json").is_file();
     let inside = std::fs::read_dir(path).into_iter().flatten().flatten().map(|entry| entry.path());
     let mut records: Vec<PathBuf> = inside.filter(|path| is_record(path)).collect();
     records.sort();
-    if is_record(path) || records.is_empty() { vec![path.to_owned()] } else { records }
+    if is_record(path) { vec![path.to_owned()] } else { records }
 }
 
-fn show_series(args: &HistoryArgs, study: Option<&str>) -> Result<u8> {
-    let all = match &args.metric {
+fn show_series(args: &HistoryArgs, study: Option<&str>, metric: Option<&str>) -> Result<()> {
+    let all = match metric {
         Some(metric) => history::series(metric)?,
         None => usual_series()?,
     };
@@ -100,7 +139,7 @@ fn show_series(args: &HistoryArgs, study: Option<&str>) -> Result<u8> {
     } else {
         print(&tare_report::series_text(&chosen));
     }
-    Ok(EXIT_OK)
+    Ok(())
 }
 
 fn show(entry: &Entry) {

@@ -22,7 +22,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use tare_core::config::Problem;
 use tare_core::fault::Fault;
-use tare_core::record::TRIAL_METRICS;
+use tare_core::record::TrialMetric;
 
 /// The user's mistake: exit code 2, nothing was started.
 #[derive(Debug)]
@@ -88,15 +88,18 @@ pub(crate) fn record_path(named: Option<&Path>) -> Result<PathBuf> {
     latest.ok_or_else(|| Mistake::new("there is no record in ./records; name one, or `tare run` first").into())
 }
 
-/// Whether ratios are made of the metric of this name.
-pub(crate) fn compared_metric(name: &str) -> Result<()> {
-    let mut compared = TRIAL_METRICS.iter().filter(|metric| metric.compared).map(|metric| metric.name);
-    if compared.any(|known| known == name) {
-        return Ok(());
+/// The name of the metric that is called `name`, if ratios are made of it.
+pub(crate) fn compared_metric(name: &str) -> Result<&'static str> {
+    match TrialMetric::called(name) {
+        Some(metric) if metric.compared => Ok(metric.name),
+        shown => {
+            let known = TrialMetric::compared_names();
+            let what = if shown.is_some() { "which is shown only" } else { "which there is not" };
+            let text = format!("no ratios are made of a metric '{name}', {what}; of these they are: {known}");
+            let hint = "name one of these; a time may be written without its unit, as p99, and cpu_us_per_op as cpu";
+            Err(Mistake::new(format!("{text}\n  to do: {hint}")).into())
+        }
     }
-    let known: Vec<&str> = TRIAL_METRICS.iter().filter(|metric| metric.compared).map(|metric| metric.name).collect();
-    Err(Mistake::new(format!("no ratios are made of a metric '{name}'; of these they are: {}", known.join(", ")))
-        .into())
 }
 
 /// Writes `text` to `path`, whole or not at all. What is no file, such as a device or a pipe, is written to as it is.
