@@ -95,7 +95,10 @@ fn what_is_gone_from_a_record_is_said_wherever_it_is_judged() {
     let mut cut = later(1.0);
     cut.trials.retain(|trial| trial.record.trial.index != 2);
     let text = compare(&record(), &cut);
-    assert!(text.contains("WARNING after: the record is not whole: 1 trial") && !text.contains("before: the"), "{text}");
+    assert!(
+        text.contains("WARNING after: the record is not whole: 1 trial") && !text.contains("before: the"),
+        "{text}"
+    );
     let read: Value = serde_json::from_str(&compare_json(&cut, &record()).unwrap()).unwrap();
     assert!(read["warnings"][0].as_str().unwrap().starts_with("before: the record is not whole"), "{read}");
     assert!(!compare(&record(), &later(1.0)).contains("not whole"));
@@ -225,4 +228,30 @@ fn records_of_several_numbers_of_instances_make_a_sweep() {
     assert!((native.scaling.levels[3].efficiency - 8f64.powf(-0.1)).abs() < 1e-9);
     assert!(native.scaling.levels[3].efficiency_interval.unwrap().high < 1.0);
     assert!(native.scaling.cautions[0].contains("apart from each other"));
+}
+
+#[test]
+fn two_records_of_one_number_are_two_observations_and_said_to_be() {
+    let sized = |n: f64, factor: f64| {
+        let mut record = record();
+        for trial in &mut record.trials {
+            trial.record.metrics.entry("throughput".into()).and_modify(|value| *value *= n * factor);
+        }
+        (n, record)
+    };
+    let native = |records: &[(f64, Record)]| {
+        scaling_of_records(records, "instances").into_iter().find(|scaling| scaling.form == "native").unwrap().scaling
+    };
+    let [one, two, again] = [sized(1.0, 1.0), sized(2.0, 1.0), sized(2.0, 0.9)];
+    let single = native(&[one.clone(), two.clone()]);
+    let both = native(&[one, two, again]);
+    // The mean of ten blocks, not of five whose values were averaged in pairs: those would not spread any more.
+    assert!((both.levels[1].throughput / single.levels[1].throughput - 0.9_f64.sqrt()).abs() < 1e-9);
+    let width = |scaling: &tare_stats::Scaling| {
+        let interval = scaling.levels[1].speed_up_interval.unwrap();
+        (interval.high / interval.low).ln()
+    };
+    assert!(width(&both) > 1.2 * width(&single), "{} {}", width(&both), width(&single));
+    let caution = |scaling: &tare_stats::Scaling| scaling.cautions.iter().any(|text| text.contains("2 records with 2"));
+    assert!(caution(&both) && !caution(&single), "{:?}", both.cautions);
 }

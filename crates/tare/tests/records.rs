@@ -236,18 +236,18 @@ fn a_trial_that_is_gone_is_missed_by_every_reader() {
     let desk = Desk::new();
     let (whole, cut) = (desk.record("whole", |_| {}), desk.record("cut", |_| {}));
     std::fs::remove_dir_all(Path::new(&cut).join("trials/0003")).unwrap();
-    let said = desk.says(0, &["report", &cut]);
+    let said = desk.says(0, &["report", &cut]).split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(said.contains("not whole: 1 trial") && said.contains("trial 3"), "{said}");
     assert!(!desk.says(0, &["report", &whole]).contains("not whole"));
     let read: Value = serde_json::from_str(&desk.says(0, &["report", &cut, "--format", "json"])).unwrap();
     assert_eq!(read["analysis"]["trials_lost"], serde_json::json!([3]));
     assert!(desk.says(0, &["compare", &whole, &cut]).contains("WARNING after: the record is not whole"));
     let said = desk.says(0, &["history", "--add", &cut]);
-    assert!(said.contains("complete, but 1 of its trials are gone"), "{said}");
+    assert!(said.contains("complete, but 1 of its trials is gone"), "{said}");
     // It is not complete either, so it can go on; as anybody but root no further than that.
     let root = std::fs::metadata("/proc/self").is_ok_and(|meta| std::os::unix::fs::MetadataExt::uid(&meta) == 0);
     if !root {
-        assert!(desk.says(1, &["resume", &cut]).contains("1 trials that were run are gone"));
+        assert!(desk.says(1, &["resume", &cut]).contains("1 trial(s) that were run are gone"));
     }
     assert!(desk.says(0, &["resume", &whole]).contains("every trial is on disk"));
 }
@@ -281,7 +281,10 @@ fn a_path_without_a_record_is_a_mistake_everywhere() {
         }
         for command in commands {
             let said = desk.says(2, &command);
-            assert!(said.contains("to do: ") && said.contains(hint), "tare {command:?}: '{hint}' is missing in:\n{said}");
+            assert!(
+                said.contains("to do: ") && said.contains(hint),
+                "tare {command:?}: '{hint}' is missing in:\n{said}"
+            );
         }
     }
 }
@@ -292,8 +295,18 @@ fn every_damage_of_a_record_comes_with_what_to_do() {
     let cut = |text: &str| text[..text.len() / 2].to_owned();
     let edits: [(&str, &str, &dyn Fn(&str) -> Option<String>, &str); 9] = [
         ("record.json", "could not read", &|text| Some(cut(text)), "from a copy"),
-        ("record.json", "older than format", &|text| Some(text.replacen("\"schema\": 1", "\"schema\": 0", 1)), "read it with Tare"),
-        ("record.json", "newer than format", &|text| Some(text.replacen("\"schema\": 1", "\"schema\": 2", 1)), "or a newer one"),
+        (
+            "record.json",
+            "older than format",
+            &|text| Some(text.replacen("\"schema\": 1", "\"schema\": 0", 1)),
+            "read it with Tare",
+        ),
+        (
+            "record.json",
+            "newer than format",
+            &|text| Some(text.replacen("\"schema\": 1", "\"schema\": 2", 1)),
+            "or a newer one",
+        ),
         ("record.json", "no 'schema'", &|_| Some("{\"name\": \"music\"}".into()), "tare history"),
         ("end.json", "end.json", &|text| Some(cut(text)), "remove"),
         ("trials/0001/trial.json", "it is damaged", &|text| Some(cut(text)), "`tare resume`"),
@@ -352,6 +365,18 @@ fn one_record_that_cannot_be_read_does_not_keep_the_others_out_of_the_history() 
     assert_eq!(list.as_array().unwrap().len(), 2);
     // Nothing was done where there is nothing else.
     desk.says(2, &["history", "--add", desk.path("records/b").to_str().unwrap()]);
+}
+
+#[test]
+fn a_sweep_takes_two_records_of_one_number_and_none_twice() {
+    let desk = Desk::new();
+    let at = |n: u32, path: &str| format!("{n}={path}");
+    let (one, two, again) = (desk.record("one", |_| {}), desk.record("two", |_| {}), desk.record("again", |_| {}));
+    let (one, two, again) = (at(1, &one), at(2, &two), at(2, &again));
+    let said = desk.says(0, &["scaling", "--at", &one, "--at", &two, "--at", &again]);
+    assert!(said.contains("CAUTION 2 records with 2 instances"), "{said}");
+    let said = desk.says(2, &["scaling", "--at", &one, "--at", &two, "--at", &two]);
+    assert!(said.contains("run two is named twice, at 2 and at 2") && said.contains("to do: "), "{said}");
 }
 
 #[test]

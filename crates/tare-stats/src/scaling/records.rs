@@ -44,18 +44,22 @@ pub fn scaling_of_steps(record: &Record) -> Result<Vec<FormScaling>, String> {
 }
 
 /// The sweeps of several records, each measured with so many instances, connections or users: every form that all of
-/// them have. `of` names what the levels count.
+/// them have. `of` names what the levels count. The blocks of several records with one number count together, each as
+/// one of its own, and a caution says so.
 pub fn scaling_of_records(records: &[(f64, Record)], of: &str) -> Vec<FormScaling> {
     let mut values: BTreeMap<String, Vec<LevelValue>> = BTreeMap::new();
     let mut forms: Vec<String> = Vec::new();
-    for (level, record) in records {
+    for (at, (level, record)) in records.iter().enumerate() {
+        // Block 0 of one record has nothing to do with block 0 of another.
+        let before = records[..at].iter().filter(|(other, _)| other == level);
+        let first_block: u32 = before.map(|(_, record)| blocks_in(record)).sum();
         for (form, trials) in measured(record) {
             if !forms.contains(&form) {
                 forms.push(form.clone());
             }
             let of_trial = |trial: &&TrialData| {
                 let throughput = *trial.record.metrics.get("throughput")?;
-                Some(LevelValue { level: *level, block: trial.record.trial.block, throughput })
+                Some(LevelValue { level: *level, block: first_block + trial.record.trial.block, throughput })
             };
             values.entry(form).or_default().extend(trials.iter().filter_map(of_trial));
         }
@@ -63,11 +67,33 @@ pub fn scaling_of_records(records: &[(f64, Record)], of: &str) -> Vec<FormScalin
     let everywhere =
         |form: &String| records.iter().all(|(_, record)| measured(record).iter().any(|(name, _)| name == form));
     let common = forms.into_iter().filter(everywhere);
+    let together = together(records, of);
     let sweep = |form: String| {
-        let scaling = scaling(values.get(&form).map(Vec::as_slice).unwrap_or_default(), Pairing::Independent);
+        let mut scaling = scaling(values.get(&form).map(Vec::as_slice).unwrap_or_default(), Pairing::Independent);
+        scaling.cautions.extend(together.iter().cloned());
         FormScaling { of: of.to_owned(), scaling, form }
     };
     common.map(sweep).collect()
+}
+
+/// How many blocks a record has, those that were run again included.
+fn blocks_in(record: &Record) -> u32 {
+    record.trials.iter().map(|trial| trial.record.trial.block + 1).max().unwrap_or(0)
+}
+
+/// Of which numbers there are several records.
+fn together(records: &[(f64, Record)], of: &str) -> Vec<String> {
+    let mut several = Vec::new();
+    for (at, (level, _)) in records.iter().enumerate() {
+        let count = records.iter().filter(|(other, _)| other == level).count();
+        if count > 1 && !records[..at].iter().any(|(other, _)| other == level) {
+            several.push(format!(
+                "{count} records with {level} {of}: their blocks count together, and what changed between the records is in \
+                 the spread of that level"
+            ));
+        }
+    }
+    several
 }
 
 /// Correct answers to what was planned in the window, by its length.

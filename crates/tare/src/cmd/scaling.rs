@@ -2,7 +2,7 @@
 
 use crate::EXIT_OK;
 use crate::cli::ScalingArgs;
-use crate::cmd::{Mistake, print, record_path};
+use crate::cmd::{Mistake, note, print, record_path};
 use anyhow::Result;
 use serde_json::json;
 use std::path::Path;
@@ -31,12 +31,21 @@ pub(crate) fn scaling(args: &ScalingArgs) -> Result<u8> {
 }
 
 fn of_steps(args: &ScalingArgs) -> Result<Vec<FormScaling>> {
-    let record = tare_runner::read_record(&record_path(args.record.as_deref())?)?;
+    let record = read(&record_path(args.record.as_deref())?)?;
     tare_stats::scaling_of_steps(&record).map_err(|why| {
         let hint = "measure a study whose load is 'steps: {levels: [...], of: {closed: {}}}', or name a record for each \
                     number of instances with --at 1=RECORD --at 2=RECORD ...";
         Mistake::new(format!("{why}\n  to do: {hint}")).into()
     })
+}
+
+/// Reads a record and says what is missing in it.
+fn read(path: &Path) -> Result<Record> {
+    let record = tare_runner::read_record(path)?;
+    for what in tare_stats::missing(&record) {
+        note(&format!("warning: {}: {what}", path.display()));
+    }
+    Ok(record)
 }
 
 fn of_records(args: &ScalingArgs) -> Result<Vec<FormScaling>> {
@@ -47,7 +56,13 @@ fn of_records(args: &ScalingArgs) -> Result<Vec<FormScaling>> {
             let hint = "write a number from 1 on and a record, such as --at 2=records/two";
             return Err(Mistake::new(format!("'{text}' says not at which number\n  to do: {hint}")).into());
         };
-        records.push((level, tare_runner::read_record(Path::new(path))?));
+        records.push((level, read(Path::new(path))?));
+    }
+    for (at, (level, record)) in records.iter().enumerate() {
+        let run = &record.header.run;
+        let Some((other, _)) = records[..at].iter().find(|(_, other)| other.header.run == *run) else { continue };
+        let text = format!("run {run} is named twice, at {other} and at {level}: its blocks would count as two runs'");
+        return Err(Mistake::new(format!("{text}\n  to do: name each record once, with the number it had")).into());
     }
     let workloads: Vec<&str> = records.iter().map(|(_, record)| record.header.workload.name.as_str()).collect();
     if let Some(other) = workloads.iter().find(|name| **name != workloads[0]) {
