@@ -241,7 +241,8 @@ fn unmeasured(analysis: &Analysis, form: &str) -> String {
     format!("not measured: {why}")
 }
 
-/// Why a ratio that is there must not be used: a gate judges nothing that the report refuses to judge.
+/// Why a ratio that is there must not be used: a gate judges nothing that the report refuses to judge. A report may find
+/// no difference without a noise floor, a gate that lets a form pass vouches for it.
 fn unusable(metric: &MetricAnalysis, ratio: &Ratio, which: &str) -> Option<String> {
     match ratio.verdict {
         Verdict::Emulated => Some(format!("EMULATED in {which}: not a claim about the real thing")),
@@ -249,9 +250,13 @@ fn unusable(metric: &MetricAnalysis, ratio: &Ratio, which: &str) -> Option<Strin
             Some(format!("the A/A control of {which} differs from its equal: the machine is not sound"))
         }
         Verdict::Withheld => Some(format!("{} (in {which})", ratio.words)),
-        Verdict::NoNoiseFloor => Some(format!(
-            "the A/A control of {which} was not measured in 3 blocks: without a noise floor nothing is known to stand out"
-        )),
+        // Too few blocks for an interval say so themselves.
+        verdict if verdict == Verdict::NoNoiseFloor || metric.noise_floor.is_none() && ratio.interval.is_some() => {
+            Some(format!(
+                "the A/A control of {which} was not measured in 3 blocks: without a noise floor nobody knows what this \
+                 machine makes of equals"
+            ))
+        }
         _ => None,
     }
 }
@@ -397,6 +402,19 @@ mod tests {
             let check = one(&analysis(floorless, true), None, bounds);
             assert!(check.outcome == GateOutcome::Inconclusive && check.why.contains("noise floor"), "{check:?}");
         }
+        // An interval that holds 1, well within the bound: without a noise floor that is no reason to pass.
+        let alike = Ratio { verdict: Verdict::NoDifference, ..ratio(1.0, 0.001, 5) };
+        let mut floorless = analysis(alike.clone(), true);
+        assert_eq!(one(&floorless, None, bounds).outcome, GateOutcome::Pass);
+        floorless.metrics[0].noise_floor = None;
+        let check = one(&floorless, None, bounds);
+        assert!(
+            check.outcome == GateOutcome::Inconclusive && check.why.contains("control of this record"),
+            "{check:?}"
+        );
+        let against = Bounds { max_overhead: None, max_regression: Some(0.03) };
+        let check = one(&analysis(alike, true), Some(&floorless), against);
+        assert!(check.outcome == GateOutcome::Inconclusive && check.why.contains("of the other record"), "{check:?}");
         let mut few = ratio(0.5, 0.01, 2);
         few.interval = None;
         let check = one(&analysis(few, true), None, bounds);

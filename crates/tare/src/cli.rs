@@ -224,7 +224,9 @@ pub(crate) struct CompareArgs {
 
 const GATE_HELP: &str = "\
 A bound is broken when the whole 95 % interval lies beyond it, kept when the whole interval lies within it, and \
-inconclusive otherwise; then it is said how many blocks would probably tell.
+inconclusive otherwise; then it is said how many blocks would probably tell. What cannot be judged is inconclusive as \
+well: a form that is emulated or was measured in fewer than 3 blocks, a metric whose A/A control differs or gives no \
+noise floor.
 
 Exit codes: 0 every bound is kept; 1 a bound is broken; 2 a mistake in what was typed or in a record, nothing was judged; \
 3 no bound is broken and at least one is inconclusive (see --on-inconclusive).";
@@ -298,7 +300,8 @@ pub(crate) struct ScalingArgs {
     /// A record whose load goes up in steps; without one, the latest in ./records
     #[arg(conflicts_with = "at")]
     pub(crate) record: Option<PathBuf>,
-    /// Instead: a record that was measured with so many, such as 2=records/two; repeat it for each number
+    /// Instead: a record that was measured with so many, such as 2=records/two; repeat it for each number, and for each
+    /// further record of a number
     #[arg(long, value_name = "N=RECORD")]
     pub(crate) at: Vec<String>,
     /// What the numbers of --at count
