@@ -407,11 +407,12 @@ impl Trial<'_, '_> {
             Err(why) => voids.push(why),
         }
         let failed_share = self.data.record.metrics.get("failed_share").copied().unwrap_or(0.0);
+        let kinds: Vec<String> = load.failures.iter().map(|(kind, n)| format!("{n} x {kind}")).collect();
+        let (percent, kinds) = (failed_share * 100.0, kinds.join(", "));
         if failed_share > FAILED_SHARE_MAX {
-            let kinds: Vec<String> = load.failures.iter().map(|(kind, n)| format!("{n} {kind}")).collect();
-            voids.push(format!("{:.1} % of the operations failed: {}", failed_share * 100.0, kinds.join(", ")));
+            voids.push(format!("{percent:.1} % of the operations failed: {kinds}"));
         } else if failed_share > 0.0 {
-            self.data.record.warnings.push(format!("{:.4} % of the operations failed", failed_share * 100.0));
+            self.data.record.warnings.push(format!("{percent:.4} % of the operations failed: {kinds}"));
         }
         self.data.record.load = Some(load);
         if !voids.is_empty() {

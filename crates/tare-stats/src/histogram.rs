@@ -150,7 +150,7 @@ pub(crate) mod tests {
         let mut bytes = Vec::new();
         V2DeflateSerializer::new().serialize(&times, &mut bytes).unwrap();
         let text = STANDARD.encode(bytes);
-        OperationSummary { count: times.len(), errors: 0, service_time: text.clone(), response_time: text }
+        OperationSummary { count: times.len(), errors: 0, empty: 0, service_time: text.clone(), response_time: text }
     }
 
     #[test]

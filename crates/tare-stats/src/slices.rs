@@ -48,6 +48,7 @@ fn add(sum: &mut LoadSummary, other: &LoadSummary) -> Result<(), String> {
         let own = sum.operations.entry(name.clone()).or_default();
         own.count += operation.count;
         own.errors += operation.errors;
+        own.empty += operation.empty;
         let unreadable = |why: String| format!("the times of operation '{name}' cannot be read: {why}");
         add_recorded(&mut own.service_time, &operation.service_time).map_err(unreadable)?;
         add_recorded(&mut own.response_time, &operation.response_time).map_err(unreadable)?;

@@ -218,7 +218,7 @@ pub struct LoadSummary {
     pub saturated: Option<String>,
     /// Checks of the answers and of the server's own counts.
     pub checks: Vec<Check>,
-    /// Named outcomes other than a correct answer: "error reply", "timed out", "connection reset" ... and how many.
+    /// Named outcomes other than a correct answer: "error reply", "status 404", "timed out" ... and how many.
     pub failures: BTreeMap<String, u64>,
     /// Facts about what answered, for the record: server version and the like.
     pub facts: BTreeMap<String, String>,
@@ -240,6 +240,9 @@ pub struct OperationSummary {
     pub count: u64,
     /// Answered wrongly, with an error, or not at all.
     pub errors: u64,
+    /// Of those answered correctly: so many answers said that there is nothing where something was looked for.
+    #[serde(default)]
+    pub empty: u64,
     /// From the actual send to the answer.
     pub service_time: String,
     /// From the planned start to the answer. In a closed loop the two are the same by definition; otherwise both hold

@@ -9,7 +9,7 @@ use super::worker::NOBODY_NS;
 use crate::clock::{self, SECOND_NS};
 use crate::hdr_log::HdrLog;
 use crate::histogram::Histogram;
-use crate::protocol::{Emit, FAILURES, Failure, Verified};
+use crate::protocol::{Emit, Failure, Failures, Verified};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
@@ -54,7 +54,8 @@ pub(crate) struct Gather {
     // And what was answered after it, of what was begun before.
     rest: Vec<Histogram>,
     errors: Vec<u64>,
-    failures: [u64; FAILURES],
+    empty: Vec<u64>,
+    failures: Failures,
     offered: u64,
     started: u64,
     dropped: u64,
@@ -94,7 +95,8 @@ impl Gather {
             times: histograms(count),
             rest: histograms(count),
             errors: vec![0; count],
-            failures: [0; FAILURES],
+            empty: vec![0; count],
+            failures: Failures::default(),
             offered: 0,
             started: 0,
             dropped: 0,
@@ -233,7 +235,7 @@ impl Gather {
         }
         merge(&mut self.rest, &tally.times);
         self.errors.iter_mut().zip(&tally.errors).for_each(|(to, from)| *to += from);
-        self.failures.iter_mut().zip(&tally.failures).for_each(|(to, from)| *to += from);
+        self.failures.merge(&tally.failures);
         Ok(())
     }
 
@@ -241,7 +243,8 @@ impl Gather {
     fn add(&mut self, worker: usize, tally: &Tally) {
         merge(&mut self.times, &tally.times);
         self.errors.iter_mut().zip(&tally.errors).for_each(|(to, from)| *to += from);
-        self.failures.iter_mut().zip(&tally.failures).for_each(|(to, from)| *to += from);
+        self.empty.iter_mut().zip(&tally.empty).for_each(|(to, from)| *to += from);
+        self.failures.merge(&tally.failures);
         self.offered += tally.offered;
         self.started += tally.started;
         self.dropped += tally.dropped;
@@ -297,12 +300,10 @@ impl Gather {
         let answered: u64 = self.ledger.answered.iter().sum();
         let measured = Duration::from_nanos(self.span.1 - self.span.0);
         let busy: Vec<f64> = self.crew.iter().map(|crew| crew.effort.busy(measured)).collect();
-        let failures = self.planned.as_ref().map_or(self.failures, |planned| {
-            let mut failures = planned.failures;
-            failures[Failure::TimedOut as usize] += planned.outcomes.iter().map(|o| o.unanswered()).sum::<u64>();
-            failures
-        });
-        let lost: u64 = failures.iter().sum();
+        let mut failures = self.planned.as_ref().map_or(&self.failures, |planned| &planned.failures).clone();
+        let outcomes = self.planned.iter().flat_map(|planned| &planned.outcomes);
+        failures.add(Failure::TimedOut, outcomes.map(Outcomes::unanswered).sum());
+        let lost = failures.sum();
         let mut checks = vec![Check {
             name: "every request was answered".into(),
             passed: sent == answered,
@@ -314,7 +315,6 @@ impl Gather {
             detail: format!("there was no connection for {:.1} s: {}", away_ns as f64 / SECOND_NS as f64, why.name()),
         }));
         checks.extend(verified.checks);
-        let named = Failure::ALL.iter().map(|failure| (failure.name().to_owned(), failures[*failure as usize]));
         let workers_ns: u64 = self.crew.iter().map(|crew| crew.effort.cpu_ns).sum();
         let counted = self.planned.as_ref().map_or((self.offered, self.started, self.dropped), |planned| {
             let sum = |read: fn(&Outcomes) -> u64| planned.outcomes.iter().map(read).sum();
@@ -331,7 +331,7 @@ impl Gather {
             generator_cpus: plan.cpus.len().max(1) as u32,
             saturated: self.saturated(&busy, measured),
             checks,
-            failures: named.filter(|(_, count)| *count > 0).collect(),
+            failures: failures.named(),
             facts: verified.facts,
             reported: BTreeMap::new(),
             health: Some(self.health(busy)),
@@ -341,18 +341,19 @@ impl Gather {
 
     fn summaries(&self) -> BTreeMap<String, OperationSummary> {
         let summary = |at: usize| {
-            let count = self.times[at].total();
+            let (count, empty) = (self.times[at].total(), self.empty[at]);
             let Some(planned) = &self.planned else {
                 let mut times = self.times[at].clone();
                 times.merge(&self.rest[at]);
                 let exported = times.export();
                 let (service_time, response_time) = (exported.clone(), exported);
-                return OperationSummary { count, errors: self.errors[at], service_time, response_time };
+                return OperationSummary { count, errors: self.errors[at], empty, service_time, response_time };
             };
             let outcomes = &planned.outcomes[at];
             OperationSummary {
                 count,
                 errors: outcomes.failed + outcomes.unanswered(),
+                empty,
                 service_time: outcomes.service.export(),
                 response_time: outcomes.response.export(),
             }

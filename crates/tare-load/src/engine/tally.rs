@@ -5,7 +5,7 @@ use super::window::{Window, Windows};
 use crate::clock;
 use crate::histogram::Histogram;
 use crate::profile::{Source, Start};
-use crate::protocol::{FAILURES, Failure, Flight, Reply};
+use crate::protocol::{Failure, Failures, Flight, Reply};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender};
 use tare_core::fault::Fault;
@@ -18,8 +18,10 @@ pub(crate) struct Tally {
     pub counted: Vec<Histogram>,
     /// Operations without a right answer, by operation.
     pub errors: Vec<u64>,
+    /// Right answers that said that there is nothing, by operation.
+    pub empty: Vec<u64>,
     /// What went wrong, by kind; broken connections without an operation in flight are here only.
-    pub failures: [u64; FAILURES],
+    pub failures: Failures,
     /// Operations that came due.
     pub offered: u64,
     /// Operations sent.
@@ -44,7 +46,8 @@ impl Tally {
             times: histograms(operations),
             counted: histograms(counted),
             errors: vec![0; operations],
-            failures: [0; FAILURES],
+            empty: vec![0; operations],
+            failures: Failures::default(),
             offered: 0,
             started: 0,
             dropped: 0,
@@ -59,7 +62,8 @@ impl Tally {
     pub(crate) fn clear(&mut self) {
         self.times.iter_mut().chain(&mut self.counted).for_each(Histogram::clear);
         self.errors.fill(0);
-        self.failures = [0; FAILURES];
+        self.empty.fill(0);
+        self.failures.clear();
         (self.offered, self.started, self.dropped) = (0, 0, 0);
         (self.cpu_ns, self.replies, self.crowd) = (0, 0, 0);
         self.lag.clear();
@@ -288,11 +292,12 @@ impl Recorder {
             Reply::Right => self.tally.times[operation].record(now_ns.saturating_sub(flight.planned_ns)),
             Reply::Empty => {
                 self.ledger.empty[operation] += 1;
+                self.tally.empty[operation] += 1;
                 self.tally.times[operation].record(now_ns.saturating_sub(flight.planned_ns));
             }
             Reply::Wrong(failure) => {
                 self.tally.errors[operation] += 1;
-                self.tally.failures[failure as usize] += 1;
+                self.tally.failures.count(failure);
             }
         }
         if let Some(windows) = &mut self.windows
@@ -307,7 +312,7 @@ impl Recorder {
     pub(crate) fn lost(&mut self, now_ns: u64, planned_ns: u64, operation: u16, failure: Failure) {
         self.advance(now_ns);
         self.tally.errors[usize::from(operation)] += 1;
-        self.tally.failures[failure as usize] += 1;
+        self.tally.failures.count(failure);
         if let Some(windows) = &mut self.windows {
             windows.failed(planned_ns, operation, failure);
         }
@@ -319,7 +324,7 @@ impl Recorder {
         if !self.sending() {
             return;
         }
-        self.tally.failures[failure as usize] += 1;
+        self.tally.failures.count(failure);
         if let Some(windows) = &mut self.windows {
             windows.broken(now_ns, failure);
         }

@@ -6,7 +6,7 @@ use super::saturation::Effort;
 use super::timeline::Span;
 use crate::clock;
 use crate::histogram::Histogram;
-use crate::protocol::{FAILURES, Failure, Flight, Reply};
+use crate::protocol::{Failure, Failures, Flight, Reply};
 use std::collections::VecDeque;
 
 /// What one operation came to within a window.
@@ -48,7 +48,7 @@ pub(crate) struct Window {
     /// By operation.
     pub outcomes: Vec<Outcomes>,
     /// What went wrong, by kind.
-    pub failures: [u64; FAILURES],
+    pub failures: Failures,
     /// How late starts were by the generator's own fault.
     pub late: Histogram,
     /// How hard the worker worked within it.
@@ -65,7 +65,7 @@ impl Window {
             span,
             started: 0,
             outcomes: (0..operations).map(|_| Outcomes::new()).collect(),
-            failures: [0; FAILURES],
+            failures: Failures::default(),
             late: Histogram::new(),
             effort: Effort::default(),
             outstanding: 0,
@@ -85,7 +85,7 @@ impl Window {
             to.response.merge(&from.response);
             to.service.merge(&from.service);
         }
-        self.failures.iter_mut().zip(&other.failures).for_each(|(to, from)| *to += from);
+        self.failures.merge(&other.failures);
         self.late.merge(&other.late);
     }
 }
@@ -170,14 +170,14 @@ impl Windows {
     pub(crate) fn failed(&mut self, planned_ns: u64, operation: u16, failure: Failure) {
         let Some(window) = self.of(planned_ns) else { return };
         window.outcomes[usize::from(operation)].failed += 1;
-        window.failures[failure as usize] += 1;
+        window.failures.count(failure);
         window.outstanding -= 1;
     }
 
     /// A connection failed with nothing in flight.
     pub(crate) fn broken(&mut self, now_ns: u64, failure: Failure) {
         if let Some(window) = self.of(now_ns) {
-            window.failures[failure as usize] += 1;
+            window.failures.count(failure);
         }
     }
 
@@ -243,7 +243,7 @@ mod tests {
         assert_eq!((outcomes.planned, outcomes.answered, outcomes.over_limit), (4, 2, 1));
         assert_eq!((outcomes.failed, outcomes.dropped, outcomes.unanswered()), (1, 1, 0));
         assert_eq!((outcomes.response.longest(), outcomes.service.longest()), (91, 80));
-        assert_eq!((first.started, first.failures[Failure::Reset as usize], first.late.total()), (1, 1, 4));
+        assert_eq!((first.started, first.failures.named()["connection reset"], first.late.total()), (1, 1, 4));
         assert!(windows.complete(1299).is_none());
         assert_eq!(windows.complete(1300).unwrap().outcomes[0].unanswered(), 1, "patience has an end");
     }

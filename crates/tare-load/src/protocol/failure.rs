@@ -1,8 +1,10 @@
-//! What can go wrong with an operation, by name.
+//! What can go wrong with an operation, by name, and how often it did.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
 
 /// Why an operation was not answered correctly.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[repr(u8)]
 pub(crate) enum Failure {
     /// The service said that it could not.
     ErrorReply,
@@ -40,13 +42,19 @@ pub(crate) enum Failure {
     Unset,
     /// It failed for a passing reason, on each of the tries that it had.
     Retries,
+    /// The reply says by a number of three digits how it went, and that is none of those expected.
+    Status(u16),
 }
 
-/// How many kinds of [`Failure`] there are.
-pub(crate) const FAILURES: usize = Failure::ALL.len();
+/// The statuses that three digits can say.
+const STATUS_MIN: u16 = 100;
+const STATUS_MAX: u16 = 999;
+const STATUSES: usize = (STATUS_MAX - STATUS_MIN) as usize + 1;
+/// So many statuses, the most frequent, have a name each in a record; what a server makes up must not fill it.
+const STATUSES_NAMED: usize = 12;
 
 impl Failure {
-    /// Every kind, in the order of its number.
+    /// Every kind but the statuses, in the order in which they are counted.
     pub(crate) const ALL: [Failure; 18] = [
         Failure::ErrorReply,
         Failure::WrongReply,
@@ -69,8 +77,9 @@ impl Failure {
     ];
 
     /// Its name in a record.
-    pub(crate) fn name(self) -> &'static str {
-        match self {
+    pub(crate) fn name(self) -> Cow<'static, str> {
+        Cow::Borrowed(match self {
+            Failure::Status(status) => return Cow::Owned(format!("status {status}")),
             Failure::ErrorReply => "error reply",
             Failure::WrongReply => "wrong reply",
             Failure::Garbage => "garbage reply",
@@ -89,7 +98,67 @@ impl Failure {
             Failure::Capture => "nothing to capture",
             Failure::Unset => "variable without a value",
             Failure::Retries => "retries exhausted",
+        })
+    }
+
+    /// Where it is counted.
+    fn slot(self) -> usize {
+        match self {
+            Failure::Status(status) => {
+                Failure::ALL.len() + usize::from(status.clamp(STATUS_MIN, STATUS_MAX) - STATUS_MIN)
+            }
+            kind => Failure::ALL.iter().position(|known| *known == kind).expect("every kind is in the list"),
         }
+    }
+}
+
+/// How often each failure happened. Its size is fixed: nothing is allocated to count one.
+#[derive(Debug, Clone)]
+pub(crate) struct Failures([u64; Failure::ALL.len() + STATUSES]);
+
+impl Default for Failures {
+    fn default() -> Self {
+        Failures([0; Failure::ALL.len() + STATUSES])
+    }
+}
+
+impl Failures {
+    /// Counts one.
+    pub(crate) fn count(&mut self, failure: Failure) {
+        self.add(failure, 1);
+    }
+
+    /// Counts so many.
+    pub(crate) fn add(&mut self, failure: Failure, count: u64) {
+        self.0[failure.slot()] += count;
+    }
+
+    /// Adds what another counted.
+    pub(crate) fn merge(&mut self, other: &Failures) {
+        self.0.iter_mut().zip(&other.0).for_each(|(to, from)| *to += from);
+    }
+
+    /// Forgets all.
+    pub(crate) fn clear(&mut self) {
+        self.0.fill(0);
+    }
+
+    /// All together.
+    pub(crate) fn sum(&self) -> u64 {
+        self.0.iter().sum()
+    }
+
+    /// Those that happened, by name; of statuses the most frequent, and the others in one.
+    pub(crate) fn named(&self) -> BTreeMap<String, u64> {
+        let (kinds, statuses) = self.0.split_at(Failure::ALL.len());
+        let kinds = Failure::ALL.iter().zip(kinds).map(|(kind, count)| (kind.name().into_owned(), *count));
+        let mut statuses: Vec<(u16, u64)> = (STATUS_MIN..).zip(statuses.iter().copied()).collect();
+        statuses.retain(|(_, count)| *count > 0);
+        statuses.sort_by_key(|(status, count)| (std::cmp::Reverse(*count), *status));
+        let others = statuses.split_off(statuses.len().min(STATUSES_NAMED));
+        let others = ("other statuses".to_owned(), others.iter().map(|(_, count)| count).sum());
+        let statuses = statuses.into_iter().map(|(status, count)| (Failure::Status(status).name().into_owned(), count));
+        kinds.chain(statuses).chain([others]).filter(|(_, count)| *count > 0).collect()
     }
 }
 
@@ -98,9 +167,35 @@ mod tests {
     use super::*;
 
     #[test]
-    fn failures_are_numbered_in_order_and_named_apart() {
-        let names: std::collections::BTreeSet<_> = Failure::ALL.iter().map(|failure| failure.name()).collect();
-        assert_eq!(names.len(), FAILURES);
-        assert!(Failure::ALL.iter().enumerate().all(|(at, failure)| *failure as usize == at));
+    fn failures_are_counted_apart_and_named_apart() {
+        let statuses = [100, 404, 999].map(Failure::Status);
+        let all: Vec<Failure> = Failure::ALL.iter().copied().chain(statuses).collect();
+        let mut failures = Failures::default();
+        for (at, failure) in all.iter().enumerate() {
+            failures.add(*failure, at as u64);
+            failures.count(*failure);
+        }
+        let named = failures.named();
+        assert_eq!((named.len(), named["error reply"], named["status 404"]), (all.len(), 1, 20));
+        assert_eq!(failures.sum(), (1..=all.len() as u64).sum::<u64>());
+        let mut twice = failures.clone();
+        twice.merge(&failures);
+        assert_eq!((twice.named()["status 999"], twice.sum()), (42, 2 * failures.sum()));
+        failures.clear();
+        assert!(failures.named().is_empty());
+    }
+
+    #[test]
+    fn a_server_that_makes_up_statuses_fills_no_record() {
+        let mut failures = Failures::default();
+        for status in 100..1000 {
+            failures.add(Failure::Status(status), u64::from(status));
+        }
+        failures.add(Failure::Status(404), 1_000);
+        let named = failures.named();
+        assert_eq!(named.len(), STATUSES_NAMED + 1);
+        assert_eq!((named["status 404"], named["status 999"], named.get("status 500")), (1_404, 999, None));
+        assert_eq!(named.values().sum::<u64>(), failures.sum());
+        assert_eq!(named["other statuses"], failures.sum() - 1_404 - (989..1000).sum::<u64>());
     }
 }

@@ -25,7 +25,7 @@ pub(crate) use http::chew as chew_http;
 pub(crate) use redis::chew as chew_redis;
 
 pub(crate) use draw::{Draw, Mix};
-pub(crate) use failure::{FAILURES, Failure};
+pub(crate) use failure::{Failure, Failures};
 
 use crate::engine::Ledger;
 use crate::link::Link;

@@ -26,7 +26,8 @@ struct Dialect {
     secured: bool,
     right: &'static str,
     wrong: &'static str,
-    error: Option<&'static str>,
+    // And what it is called.
+    error: Option<(&'static str, &'static str)>,
     garbage: Option<&'static str>,
     endless: (&'static str, &'static str),
 }
@@ -41,7 +42,7 @@ const HTTP: Dialect = Dialect {
     secured: false,
     right: "HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\na tare",
     wrong: "HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\na tore",
-    error: Some("HTTP/1.1 500 No\r\nContent-Length: 0\r\n\r\n"),
+    error: Some(("HTTP/1.1 500 No\r\nContent-Length: 0\r\n\r\n", "status 500")),
     garbage: Some("+PONG\r\n"),
     endless: ("HTTP/1.1 200 OK\r\n", "A: b\r\n"),
 };
@@ -53,7 +54,7 @@ const DIALECTS: [Dialect; 4] = [
         secured: false,
         right: "+PONG\r\n",
         wrong: "+OK\r\n",
-        error: Some("-ERR not today\r\n"),
+        error: Some(("-ERR not today\r\n", "error reply")),
         garbage: Some("HTTP/1.1 400 Bad Request\r\n\r\n"),
         endless: ("+", "PONG"),
     },
@@ -236,8 +237,8 @@ fn wrong_replies_have_names() {
         for profile in profiles(dialect) {
             let named = |text| failures(dialect, Manner::Answer(text), |plan| plan.profile = profile.clone());
             assert_eq!(named(dialect.wrong), ["wrong reply"], "{} {profile:?}", dialect.protocol);
-            if let Some(error) = dialect.error {
-                assert_eq!(named(error), ["error reply"], "{} {profile:?}", dialect.protocol);
+            if let Some((error, name)) = dialect.error {
+                assert_eq!(named(error), [name], "{} {profile:?}", dialect.protocol);
             }
             if let Some(garbage) = dialect.garbage {
                 assert_eq!(named(garbage), ["garbage reply"], "{} {profile:?}", dialect.protocol);

@@ -274,7 +274,8 @@ fn load(planned: &PlannedTrial) -> LoadSummary {
     let mut bytes = Vec::new();
     V2DeflateSerializer::new().serialize(&times, &mut bytes).expect("a histogram can be written");
     let text = base64::engine::general_purpose::STANDARD.encode(bytes);
-    let operation = OperationSummary { count: times.len(), errors: 0, service_time: text.clone(), response_time: text };
+    let (service_time, response_time) = (text.clone(), text);
+    let operation = OperationSummary { count: times.len(), errors: 0, empty: 0, service_time, response_time };
     LoadSummary {
         measure_start_ns: measure_start_ns(planned),
         measure_end_ns: measure_start_ns(planned) + 10 * SECOND,

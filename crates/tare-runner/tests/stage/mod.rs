@@ -216,7 +216,7 @@ pub(crate) fn operation() -> OperationSummary {
     let mut bytes = Vec::new();
     V2DeflateSerializer::new().serialize(&histogram, &mut bytes).unwrap();
     let service_time = base64::engine::general_purpose::STANDARD.encode(bytes);
-    OperationSummary { count: 10, errors: 0, response_time: service_time.clone(), service_time }
+    OperationSummary { count: 10, errors: 0, empty: 0, response_time: service_time.clone(), service_time }
 }
 
 pub(crate) fn study(forms: &[&str], repeat: u32) -> (Study, Workload) {

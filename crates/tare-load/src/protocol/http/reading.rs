@@ -61,7 +61,7 @@ impl Receiver for Reading<'_> {
                 self.wrong(Failure::Redirect);
             }
         } else if !(asked.judge.accepts(status) || status == 304 && self.phase == Phase::Embedded(true)) {
-            self.wrong(if status >= 400 { Failure::ErrorReply } else { Failure::WrongReply });
+            self.wrong(Failure::Status(status));
         }
         if !embedded && !self.seen.follow {
             self.look_at(headers);

@@ -77,7 +77,7 @@ pub(super) fn log_in<'a, D: Database>(sql: &Sql<D>, link: &'a mut Link) -> Resul
             }
             Ok(Greeting::Wait) => {}
             Err(failure) => {
-                let words = tallies.first_error().unwrap_or_else(|| failure.name().to_owned());
+                let words = tallies.first_error().unwrap_or_else(|| failure.name().into_owned());
                 let (user, database) = (&sql.login.user, &sql.login.database);
                 return Err(Fault::new(format!("user '{user}' was not let into database '{database}': {words}"))
                     .remedy(format!("see the workload's 'user', 'password' and 'database', and {}", D::ADMISSION)));

@@ -101,8 +101,8 @@ fn status_and_body_are_judged() {
     let options = "requests: [{path: /, contains: needle}]";
     assert_eq!(judged(options, &reply(200, "", "a needle")), Reply::Right);
     assert_eq!(judged(options, &reply(200, "", "hay")), WRONG);
-    assert_eq!(judged(options, b"HTTP/1.1 304 Not Modified\r\n\r\n"), WRONG);
-    assert_eq!(judged(options, &reply(503, "", "a needle")), Reply::Wrong(Failure::ErrorReply));
+    assert_eq!(judged(options, b"HTTP/1.1 304 Not Modified\r\n\r\n"), Reply::Wrong(Failure::Status(304)));
+    assert_eq!(judged(options, &reply(503, "", "a needle")), Reply::Wrong(Failure::Status(503)));
     let options = "requests: [{get: /, expect: {status: [2xx, 302-303], lacks: [bad, worse], contains: [a, b]}}]";
     for (status, body, right) in [
         (204, "", false),
