@@ -91,3 +91,55 @@ fn an_interrupt_while_the_data_set_is_written_is_one_too() {
     assert_eq!(child.wait().unwrap().code(), Some(130), "{text}");
     assert!(text.contains("interrupted while the data set was written"), "{text}");
 }
+
+/// A server that answers each request with this.
+fn answering(answer: impl Fn(&str) -> &'static str + Copy + Send + 'static) -> String {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    std::thread::spawn(move || {
+        for mut stream in listener.incoming().flatten() {
+            std::thread::spawn(move || {
+                let mut bytes = [0; 4096];
+                while let Ok(received @ 1..) = stream.read(&mut bytes) {
+                    let request = String::from_utf8_lossy(&bytes[..received]).into_owned();
+                    if stream.write_all(answer(&request).as_bytes()).is_err() {
+                        return;
+                    }
+                }
+            });
+        }
+    });
+    address
+}
+
+/// What a load of a second says, on standard output, and its exit code.
+fn said(args: &[&str]) -> (Option<i32>, String) {
+    let output = Command::cargo_bin("tare").unwrap().args(["load", "--for", "1s"]).args(args).output().unwrap();
+    (output.status.code(), String::from_utf8(output.stdout).unwrap())
+}
+
+#[test]
+fn reads_that_find_nothing_are_noted_with_what_to_do() {
+    let target = answering(|_| "$-1\r\n");
+    let options = ["--connections", "2", "--option", "mix={get: 1}", "--option", "verify=false"];
+    let args = [&["--protocol", "redis", "--target", &target], &options[..]].concat();
+    let (code, text) = said(&args);
+    // Beside other work the generator may be its own limit, which is another note.
+    assert!(matches!(code, Some(0 | 3)), "{code:?} {text}");
+    assert!(text.contains("nothing found 100.0 % of 'get'") && text.contains("--populate"), "{text}");
+    let result: serde_json::Value = serde_json::from_str(&said(&[&args[..], &["--json"]].concat()).1).unwrap();
+    assert_eq!(result["summary"]["operations"]["get"]["empty"], result["operations"], "{result}");
+    assert!(result["trouble"].to_string().contains("nothing found"), "{result}");
+}
+
+#[test]
+fn replies_of_another_status_are_counted_under_it() {
+    let target = answering(|_| "HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n");
+    let url = format!("http://{target}/");
+    let (code, text) = said(&["--url", &url, "--connections", "2"]);
+    assert_eq!(code, Some(1), "{text}");
+    assert!(text.contains("errors        status 404: "), "{text}");
+    let (_, text) = said(&["--url", &url, "--rate", "100", "--json"]);
+    let result: serde_json::Value = serde_json::from_str(&text).unwrap();
+    assert_eq!(result["failures"]["status 404"], result["errors"], "{result}");
+}

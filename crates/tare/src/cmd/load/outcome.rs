@@ -10,6 +10,9 @@ use tare_stats::{Percentiles, percentiles};
 
 /// More failed operations than this measure failures: a share of all.
 const FAILED_SHARE_MAX: f64 = 0.01;
+/// Where more answers than this said that there is nothing, not the work was measured that was meant: a share of those
+/// to one operation.
+const EMPTY_SHARE_MAX: f64 = 0.5;
 /// A rate below this share of what was asked for was missed.
 const RATE_SHARE_MIN: f64 = 0.99;
 
@@ -116,6 +119,7 @@ impl Measured {
             self.trouble.push(("rate missed", format!("only {share:.1} % of the operations were started{dropped}")));
             self.limited = true;
         }
+        self.trouble.extend(nothing_found(summary).map(|text| ("nothing found", text)));
         if plan.hdr_log.is_some() && !summary.reported.is_empty() {
             self.trouble.push(("no log", "a tool of others gives figures and no histogram".to_owned()));
         }
@@ -200,6 +204,16 @@ impl Measured {
     }
 }
 
+/// Operations that looked for something and mostly found that there is nothing, which is quick to say.
+fn nothing_found(summary: &LoadSummary) -> Option<String> {
+    let share = |operation: &OperationSummary| operation.empty as f64 / operation.count.max(1) as f64;
+    let empty = summary.operations.iter().filter(|(_, operation)| share(operation) > EMPTY_SHARE_MAX);
+    let named: Vec<String> =
+        empty.map(|(name, operation)| format!("{:.1} % of '{name}'", share(operation) * 100.0)).collect();
+    let hint = "write what they look for first, with --populate (how much of it: --option populate=all)";
+    (!named.is_empty()).then(|| format!("{} found that there is nothing: {hint}", named.join(" and ")))
+}
+
 /// Percentiles of different seconds cannot be put together: says between which values they lay.
 fn cut_short(p99_us: impl Iterator<Item = f64>) -> String {
     let range = p99_us.fold(None, |range: Option<(f64, f64)>, us| {
@@ -254,6 +268,20 @@ mod tests {
         assert!(Measured::new(&plan(), &errors).unwrap().failed);
         errors.operations.clear();
         assert!(Measured::new(&plan(), &errors).unwrap().failed, "nothing was answered");
+    }
+
+    #[test]
+    fn reads_that_find_nothing_are_noted_and_no_failure() {
+        let found = |empty| {
+            let mut summary = summary();
+            summary.operations.get_mut("get").unwrap().empty = empty;
+            Measured::new(&plan(), &summary).unwrap()
+        };
+        assert!(found(0).trouble.is_empty() && found(495).trouble.is_empty());
+        let measured = found(990);
+        let (what, text) = &measured.trouble[0];
+        assert_eq!((*what, measured.failed, measured.limited), ("nothing found", false, false));
+        assert!(text.contains("100.0 % of 'get'") && text.contains("--populate"), "{text}");
     }
 
     #[test]
