@@ -21,4 +21,4 @@ pub use clock::{Clock, SystemClock};
 pub use event::{Event, Subscriber};
 pub use read_record::read_record;
 pub use record_dir::RecordDir;
-pub use run::{Ending, Run, estimate};
+pub use run::{Ending, Run, blocks_within, estimate};

@@ -77,6 +77,19 @@ pub fn estimate(study: &Study, plan: &[PlannedTrial], emulated: &[String]) -> Du
     plan.iter().map(|trial| guess(study, emulated.contains(&trial.form))).sum()
 }
 
+/// How many blocks of the plan are begun within `most`, by the same guess. The first one is, however long it takes.
+pub fn blocks_within(study: &Study, plan: &[PlannedTrial], emulated: &[String], most: Duration) -> u32 {
+    let mut spent = Duration::ZERO;
+    for block in 0..blocks(plan) {
+        let of_block = plan.iter().filter(|trial| trial.block == block);
+        spent += of_block.map(|trial| guess(study, emulated.contains(&trial.form))).sum::<Duration>();
+        if spent > most {
+            return block.max(1);
+        }
+    }
+    blocks(plan)
+}
+
 fn guess(study: &Study, emulated: bool) -> Duration {
     let overhead = if emulated { OVERHEAD_GUESS_EMULATED } else { OVERHEAD_GUESS };
     let Arrangement::Alternate(slices) = study.design.arrangement else {

@@ -123,6 +123,31 @@ fn what_does_not_go_together_is_refused_with_its_place_or_its_flag() {
 }
 
 #[test]
+fn a_time_too_short_for_intervals_is_warned_of_before_anything_starts() {
+    let study = format!("workload: redis\nload: {{closed: {{}}}}\ntime: {{settle: 1s, measure: 10s}}\n{TWO}");
+    // Three arms of 14 s each: a block takes 42 s.
+    for (most, wanted) in [
+        (
+            "5s",
+            Some(
+                "1 of 5 blocks, which is carried out although it takes about 42 s; intervals need 3; about 2m 06s would do",
+            ),
+        ),
+        ("100s", Some("2 of 5 blocks; intervals need 3")),
+        ("130s", None),
+        ("1h", None),
+    ] {
+        let (code, text) = dry("run", &study, &["--at-most", most]);
+        assert_eq!(code, Some(0), "{text}");
+        let text = text.replace('\n', " ");
+        match wanted {
+            Some(wanted) => assert!(text.contains("warning: ") && text.contains(wanted), "{text}"),
+            None => assert!(!text.contains("warning"), "{text}"),
+        }
+    }
+}
+
+#[test]
 fn the_flags_of_a_search_follow_from_each_other() {
     let peak = |args: &[&str]| {
         let output = tare().args(["peak", "--dry-run", "--p99", "10ms"]).args(args).output().unwrap();

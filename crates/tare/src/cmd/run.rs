@@ -10,12 +10,12 @@ use anyhow::Result;
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
-use tare_core::plan::{blocks, plan};
+use tare_core::plan::{PlannedTrial, blocks, plan, rounds_after};
 use tare_core::record::{FormState, Header, NULL_COST, SCHEMA};
 use tare_core::study::{LoadOrigin, Study};
 use tare_core::units::show_duration;
 use tare_core::workload::Workload;
-use tare_runner::{Clock, RecordDir, SystemClock, estimate};
+use tare_runner::{Clock, RecordDir, SystemClock, blocks_within, estimate};
 
 pub(crate) fn run(args: &RunArgs) -> Result<u8> {
     let (study, workload) = files::read_study(&args.study, args.workloads.as_deref())?;
@@ -86,9 +86,41 @@ pub(crate) fn start(args: &RunArgs, mut study: Study, workload: Workload, repeat
         header.plan.len(),
         show_duration(header.study.at_most.map_or(expected, |most| expected.min(most)))
     ));
+    if let Some(warning) = too_short(&header.study, &header.plan, &emulated) {
+        say(&warning);
+    }
     let record = RecordDir::create(&out, &header)?;
     say(&format!("record: {}\n", out.display()));
     session::carry_out(Session { header: &header, record, done: Vec::new(), carrier, json: args.json, stop })
+}
+
+/// Blocks that intervals need.
+const ROUNDS_MIN: u32 = 3;
+
+/// Says it when the time given leaves too little of the plan for intervals.
+fn too_short(study: &Study, plan: &[PlannedTrial], emulated: &[String]) -> Option<String> {
+    let most = study.at_most?;
+    let (begun, all) = (blocks_within(study, plan, emulated, most), blocks(plan));
+    let rounds = |begun: u32| (0..begun).map(|block| rounds_after(plan, study, block)).max().unwrap_or(0);
+    if begun == all || rounds(begun) >= ROUNDS_MIN {
+        return None;
+    }
+    let time_of = |blocks: u32| {
+        let trials: Vec<PlannedTrial> = plan.iter().filter(|trial| trial.block < blocks).cloned().collect();
+        estimate(study, &trials, emulated)
+    };
+    let first = time_of(1);
+    let first = if first > most {
+        format!(", which is carried out although it takes about {}", show_duration(first))
+    } else {
+        String::new()
+    };
+    let enough = (1..=all).find(|blocks| rounds(*blocks) >= ROUNDS_MIN).map(time_of);
+    let enough = enough.map(|time| format!("; about {} would do", show_duration(time))).unwrap_or_default();
+    let most = show_duration(most);
+    Some(format!(
+        "warning: {most} is time for about {begun} of {all} blocks{first}; intervals need {ROUNDS_MIN}{enough}"
+    ))
 }
 
 /// What was typed goes over what the file says.
@@ -232,6 +264,9 @@ fn dry_run(study: &Study, workload: &Workload, placement: &Placement, seed: u64)
     let _ = write!(text, "\n{} trials, about {expected}", trials.len());
     if let Some(most) = study.at_most {
         let _ = write!(text, ", at most {}", show_duration(most));
+    }
+    if let Some(warning) = too_short(study, &trials, &[]) {
+        let _ = write!(text, "\n{warning}");
     }
     let _ = write!(
         text,
