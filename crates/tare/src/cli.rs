@@ -89,7 +89,7 @@ pub(crate) struct RunArgs {
     /// Where to put the record; a new directory
     #[arg(long, value_name = "DIR")]
     pub(crate) out: Option<PathBuf>,
-    /// Where to look for workloads, besides ./workloads
+    /// Where to look for workloads first; then beside the study, in workloads/ there and above, and in ./workloads
     #[arg(long, value_name = "DIR")]
     pub(crate) workloads: Option<PathBuf>,
     /// Print the report as JSON; progress goes to standard error
@@ -392,7 +392,7 @@ pub(crate) struct CheckArgs {
     /// Print the JSON Schema of such files, for editors, and check nothing
     #[arg(long, value_enum, value_name = "KIND", conflicts_with = "files")]
     pub(crate) schema: Option<FileKind>,
-    /// Where to look for workloads, besides ./workloads
+    /// Where to look for workloads first; then beside the study, in workloads/ there and above, and in ./workloads
     #[arg(long, value_name = "DIR")]
     pub(crate) workloads: Option<PathBuf>,
 }

@@ -6,6 +6,7 @@ use crate::paths;
 use anyhow::Result;
 use std::fs;
 use std::path::{Path, PathBuf};
+use tare_core::bundle::Source;
 use tare_core::config::{Place, Problem, Problems};
 use tare_core::study::Study;
 use tare_core::units::show_bytes;
@@ -35,7 +36,7 @@ fn read_study_in(text: &str, what: &str, beside: Option<&Path>, workloads: Optio
         let folders = workload_folders(workload, beside, workloads);
         let Some(folder) = folders.iter().find(|folder| folder.join("workload.yaml").is_file()) else {
             let known = known_workloads(beside, workloads);
-            tare_core::config::Node::unknown(workload, place, "workload", &refs(&known), problems);
+            problems.add_unknown(place, no_workload(workload, &folders), workload, &refs(&known));
             return None;
         };
         match read_workload(folder) {
@@ -76,7 +77,38 @@ pub(crate) fn read_workload(folder: &Path) -> Result<Result<Workload, Vec<Proble
             }
         }
     }
+    missing_sources(&workload, folder, &text, &mut problems);
     if problems.is_empty() { Ok(Ok(workload)) } else { Ok(Err(problems.into_vec())) }
+}
+
+/// Folders and images of this machine that bundles are to be made of, and that are not there: found here, where they
+/// have a place, and not when the first trial is about to start.
+fn missing_sources(workload: &Workload, folder: &Path, text: &str, problems: &mut Problems) {
+    for service in &workload.services {
+        let (key, path, there) = match &service.recipe.source {
+            Source::Folder(path) => ("folder", path.clone(), path.is_dir()),
+            // A reference of a registry is fetched when the bundle is built.
+            Source::Image(image)
+                if image.starts_with(['/', '.']) || image.contains("/./") || image.contains("/../") =>
+            {
+                ("image", PathBuf::from(image), Path::new(image).exists())
+            }
+            Source::Image(_) | Source::Packages(_) => continue,
+        };
+        if there {
+            continue;
+        }
+        let typed = path.strip_prefix(folder).unwrap_or(&path).display().to_string();
+        let stands = |line: &str| Some((line.find(key)?, line.rfind(typed.as_str())?)).filter(|(key, at)| key < at);
+        let found = text.lines().enumerate().find_map(|(number, line)| Some((number, line, stands(line)?.1)));
+        let place = found.map_or(Place { line: 1, column: 1, width: 1 }, |(number, line, at)| Place {
+            line: number + 1,
+            column: line[..at].chars().count() + 1,
+            width: typed.chars().count(),
+        });
+        let message = format!("the {key} {} of the bundle of service '{}' does not exist", shown(&path), service.name);
+        problems.add(place, message, "name one that does, relative to the workload's own folder");
+    }
 }
 
 /// Reads the files of a folder by the names that a file in it gives them.
@@ -93,7 +125,8 @@ pub(crate) fn find_workload(name: &str, workloads: Option<&Path>) -> Result<Work
     let found = own.into_iter().chain(folders).find(|folder| folder.join("workload.yaml").is_file());
     let Some(folder) = found else {
         let known = known_workloads(None, workloads).join(", ");
-        return Err(Mistake::new(format!("there is no workload '{name}'; there are: {known}")).into());
+        let folders = workload_folders(name, None, workloads);
+        return Err(Mistake::new(format!("{}\n  there are: {known}", no_workload(name, &folders))).into());
     };
     read_workload(&folder)?.map_err(|found| Mistake::in_files(found).into())
 }
@@ -119,23 +152,43 @@ fn find_study(name: &str) -> Result<PathBuf> {
     Err(Mistake::new(format!("there is no study '{name}'; {hint}")).into())
 }
 
-/// Where a workload may stand: a path is relative to the study, a name is looked for in the folders of workloads.
+/// The folders that a workload's name may mean, in the order in which they are looked at: a path is relative to the
+/// study, or else to here, and a name is that of a folder in [`homes`].
 fn workload_folders(name: &str, study: Option<&Path>, extra: Option<&Path>) -> Vec<PathBuf> {
     if name.contains('/') || name == "." {
         return [study.map(|folder| folder.join(name)), Some(PathBuf::from(name))].into_iter().flatten().collect();
     }
-    let mut folders: Vec<PathBuf> = extra.iter().map(|folder| folder.join(name)).collect();
-    folders.extend(study.map(|folder| folder.join("../workloads").join(name)));
-    folders.extend(paths::data_folders("workloads").into_iter().map(|folder| folder.join(name)));
+    homes(study, extra).into_iter().map(|folder| folder.join(name)).collect()
+}
+
+/// The folders in which workloads are looked for by name: what was said, what stands beside the study and above it,
+/// and what came along.
+fn homes(study: Option<&Path>, extra: Option<&Path>) -> Vec<PathBuf> {
+    let mut folders: Vec<PathBuf> = extra.iter().map(|folder| (*folder).to_owned()).collect();
+    folders.extend(
+        study.into_iter().flat_map(|study| [study.join("workloads"), study.to_owned(), study.join("../workloads")]),
+    );
+    folders.extend(paths::data_folders("workloads"));
+    let mut seen: Vec<PathBuf> = Vec::new();
+    folders.retain(|folder| {
+        let new = !seen.contains(folder);
+        seen.push(folder.clone());
+        new
+    });
     folders
 }
 
+/// That there is no such workload, and where it was looked for.
+fn no_workload(name: &str, folders: &[PathBuf]) -> String {
+    let looked: Vec<String> = folders.iter().map(|folder| shown(&folder.join("workload.yaml"))).collect();
+    format!("there is no workload '{name}': none of these files is there: {}", looked.join(", "))
+}
+
 fn known_workloads(study: Option<&Path>, extra: Option<&Path>) -> Vec<String> {
-    let mut folders: Vec<PathBuf> = extra.iter().map(|folder| (*folder).to_owned()).collect();
-    folders.extend(study.map(|folder| folder.join("../workloads")));
-    folders.extend(paths::data_folders("workloads"));
+    let folders = homes(study, extra);
     let mut names: Vec<String> = Vec::new();
     for folder in folders {
+        let folder = if folder.as_os_str().is_empty() { PathBuf::from(".") } else { folder };
         let entries = fs::read_dir(folder).into_iter().flatten().flatten();
         let with_file = entries.filter(|entry| entry.path().join("workload.yaml").is_file());
         names.extend(with_file.map(|entry| entry.file_name().to_string_lossy().into_owned()));

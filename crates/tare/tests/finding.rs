@@ -1,0 +1,124 @@
+//! Where a study's workload is looked for, and what is said when it, or what it is made of, is not there.
+
+use assert_cmd::Command;
+use std::path::Path;
+
+const WORKLOAD: &str = "\
+workload: toy
+services:
+  toy:
+    bundle: {packages: [redis-server]}
+    command: [/usr/bin/toy]
+    ports: {main: 7000}
+load:
+  protocol: {redis: {}}
+";
+
+fn study(workload: &str) -> String {
+    format!("study: s\nworkload: {workload}\nload: {{closed: {{}}}}\nforms: {{native: []}}\n")
+}
+
+fn write(path: &Path, text: &str) {
+    std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+    std::fs::write(path, text).unwrap();
+}
+
+/// What `tare` says in `folder`, and its exit code.
+fn said(folder: &Path, args: &[&str]) -> (Option<i32>, String) {
+    let output = Command::cargo_bin("tare").unwrap().current_dir(folder).args(args).output().unwrap();
+    let text = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
+    (output.status.code(), text)
+}
+
+#[test]
+fn a_workload_is_found_beside_its_study_and_above() {
+    for (workload, place) in [
+        ("bar", "mine/workloads/bar"),
+        ("bar", "mine/bar"),
+        ("bar", "workloads/bar"),
+        ("./bar", "mine/bar"),
+        ("../bar", "bar"),
+        ("parts/bar", "mine/parts/bar"),
+    ] {
+        let folder = tempfile::tempdir().unwrap();
+        let folder = folder.path();
+        // Found from elsewhere too: only where the study stands matters.
+        let elsewhere = folder.join("elsewhere");
+        std::fs::create_dir(&elsewhere).unwrap();
+        write(&folder.join("mine/foo.yaml"), &study(workload));
+        let study = folder.join("mine/foo.yaml");
+        let absent = said(&elsewhere, &["run", "--dry-run", study.to_str().unwrap()]);
+        assert_eq!(absent.0, Some(2), "{}", absent.1);
+        write(&folder.join(place).join("workload.yaml"), WORKLOAD);
+        for (from, name) in [(elsewhere.as_path(), study.to_str().unwrap()), (&folder.join("mine"), "foo.yaml")] {
+            let (code, text) = said(from, &["run", "--dry-run", name]);
+            assert!(code == Some(0) && text.contains("workload toy"), "{workload} in {place}, from {from:?}:\n{text}");
+        }
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let absolute = folder.path().join("far/bar");
+    write(&absolute.join("workload.yaml"), WORKLOAD);
+    write(&folder.path().join("foo.yaml"), &study(absolute.to_str().unwrap()));
+    assert_eq!(said(folder.path(), &["check", "foo.yaml"]).0, Some(0));
+}
+
+#[test]
+fn the_nearest_workload_of_a_name_is_taken() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    write(&folder.join("mine/foo.yaml"), &study("bar"));
+    let named = |name: &str| WORKLOAD.replace("workload: toy", &format!("workload: {name}"));
+    for (place, name) in
+        [("workloads/bar", "above"), ("mine/bar", "beside"), ("mine/workloads/bar", "nearest"), ("said/bar", "said")]
+    {
+        write(&folder.join(place).join("workload.yaml"), &named(name));
+        let more: &[&str] = if name == "said" { &["--workloads", "said"] } else { &[] };
+        let (_, text) = said(folder, &[&["check", "mine/foo.yaml"], more].concat());
+        assert!(text.contains(&format!("of workload {name},")), "{place}: {text}");
+    }
+}
+
+#[test]
+fn a_workload_that_is_nowhere_is_said_to_be_with_every_place() {
+    let folder = tempfile::tempdir().unwrap();
+    write(&folder.path().join("mine/foo.yaml"), &study("bar"));
+    write(&folder.path().join("mine/workloads/baz/workload.yaml"), WORKLOAD);
+    for verb in [&["run", "--dry-run"][..], &["run"], &["check"]] {
+        let (code, text) = said(folder.path(), &[verb, &["mine/foo.yaml"]].concat());
+        assert_eq!(code, Some(2), "{text}");
+        for wanted in [
+            "mine/foo.yaml:2:11",
+            "mine/workloads/bar/workload.yaml",
+            "mine/bar/workload.yaml",
+            "mine/../workloads/bar/workload.yaml",
+            " workloads/bar/workload.yaml",
+            "did you mean 'baz'",
+        ] {
+            assert!(text.contains(wanted), "{wanted} is missing in:\n{text}");
+        }
+    }
+    let (code, text) = said(folder.path(), &["peak", "--dry-run", "--workload", "bar", "--p99", "9ms"]);
+    assert!(code == Some(2) && text.contains("workloads/bar/workload.yaml"), "{text}");
+}
+
+#[test]
+fn what_a_bundle_is_made_of_is_missed_before_anything_starts() {
+    let folder = tempfile::tempdir().unwrap();
+    write(&folder.path().join("foo.yaml"), &study("./bar"));
+    for (source, place) in [("folder: ./app", "4:"), ("image: ./app.tar", "4:"), ("folder: ../app", "4:")] {
+        let text = WORKLOAD.replace("packages: [redis-server]", source);
+        write(&folder.path().join("bar/workload.yaml"), &text);
+        for verb in [&["run", "--dry-run"][..], &["run"], &["check"]] {
+            let (code, text) = said(folder.path(), &[verb, &["foo.yaml"]].concat());
+            assert_eq!(code, Some(2), "{text}");
+            assert!(text.contains(&format!("workload.yaml:{place}")) && text.contains("does not exist"), "{text}");
+        }
+    }
+    // What a registry would have to be asked for is not.
+    write(&folder.path().join("bar/workload.yaml"), &WORKLOAD.replace("packages: [redis-server]", "image: a/b:1"));
+    assert_eq!(said(folder.path(), &["run", "--dry-run", "foo.yaml"]).0, Some(0));
+    let text = WORKLOAD.replace("packages: [redis-server]", "folder: ./app");
+    write(&folder.path().join("bar/workload.yaml"), &text);
+    std::fs::create_dir(folder.path().join("bar/app")).unwrap();
+    assert_eq!(said(folder.path(), &["run", "--dry-run", "foo.yaml"]).0, Some(0));
+}
