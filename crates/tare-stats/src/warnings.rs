@@ -1,6 +1,6 @@
 //! What a reader must be told before the figures.
 
-use crate::analysis::{Analysis, Arm, Sameness, Verdict};
+use crate::analysis::{Analysis, Sameness, Verdict};
 use crate::voids::oftener;
 use std::collections::BTreeSet;
 use tare_core::record::{COMPLETE, PRECISE_ENOUGH, Record, TrialData};
@@ -45,7 +45,7 @@ pub(crate) fn warnings(record: &Record, analysis: &Analysis) -> Vec<String> {
             warnings.push(format!("unequal resources of service {service} may bias the comparison: {names}"));
         }
     }
-    warnings.extend(analysis.arms.iter().filter_map(|arm| unsteady_warning(analysis, arm)));
+    warnings.extend(unsteady_warning(analysis));
     for metric in &analysis.metrics {
         let odd = metric.ratios.iter().filter(|ratio| ratio.sensitive && ratio.verdict != Verdict::Emulated);
         for ratio in odd {
@@ -152,19 +152,21 @@ fn void_warnings(record: &Record, analysis: &Analysis) -> Vec<String> {
     warnings
 }
 
-/// A trend in a form's trials matters when the other forms show none.
-fn unsteady_warning(analysis: &Analysis, arm: &Arm) -> Option<String> {
-    let (name, unsteady, measured) = (&arm.name, arm.never_steady.len() as u32, arm.measured);
-    if unsteady == 0 {
-        return None;
-    }
-    let others = analysis.arms.iter().filter(|other| other.name != *name);
-    let others = others.fold((0, 0), |sum, arm| (sum.0 + arm.never_steady.len() as u32, sum.1 + arm.measured));
-    let text = format!("{name}: {unsteady} of {measured} trials never steady (throughput changes by more than 3 %)");
-    Some(match oftener((unsteady, measured), others, UNSTEADY_P) {
-        Some(p) => {
-            format!("{text}, more often than the others (Fisher p = {p:.4}): its ratios depend on how long it ran")
+/// Which forms have trials that were never steady, in one warning. A trend in a form's trials matters when the other
+/// forms show none.
+fn unsteady_warning(analysis: &Analysis) -> Option<String> {
+    let (mut counts, mut oftener_than_others) = (Vec::new(), String::new());
+    for arm in analysis.arms.iter().filter(|arm| !arm.never_steady.is_empty()) {
+        let (name, unsteady, measured) = (&arm.name, arm.never_steady.len() as u32, arm.measured);
+        counts.push(format!("{name} {unsteady} of {measured}"));
+        let others = analysis.arms.iter().filter(|other| other.name != *name);
+        let others = others.fold((0, 0), |sum, arm| (sum.0 + arm.never_steady.len() as u32, sum.1 + arm.measured));
+        if let Some(p) = oftener((unsteady, measured), others, UNSTEADY_P) {
+            oftener_than_others += &format!(
+                "; {name} more often than the others (Fisher p = {p:.4}): its ratios depend on how long it ran"
+            );
         }
-        None => text,
-    })
+    }
+    let counts = (!counts.is_empty()).then(|| counts.join(", "))?;
+    Some(format!("never steady (throughput changes by more than 3 %): {counts} trials{oftener_than_others}"))
 }
