@@ -2,9 +2,9 @@
 
 use crate::gate::identity;
 use crate::json::finite;
+use crate::lines::paragraph;
 use crate::words::{machine, same_bits};
 use serde_json::json;
-use std::fmt::Write;
 use tare_core::fault::Fault;
 use tare_core::record::Record;
 use tare_stats::{
@@ -34,58 +34,50 @@ pub fn compare_json(a: &Record, b: &Record) -> Result<String, Fault> {
 }
 
 /// Sets two records side by side, form by form and metric by metric: each run's ratio to its own baseline, and the
-/// second ratio over the first. The baselines' absolute values are not compared: they say as much of the day as of
-/// the software.
-pub fn compare(a: &Record, b: &Record) -> String {
+/// second ratio over the first, in lines of at most `width` columns. The baselines' absolute values are not compared:
+/// they say as much of the day as of the software.
+pub fn compare(a: &Record, b: &Record, width: usize) -> String {
     let (before, after) = (analyse(a), analyse(b));
     let mut text = String::new();
-    let mut say = |line: &str| writeln!(text, "{line}").expect("writing to a string cannot fail");
-    for (label, record) in [("before", a), ("after", b)] {
+    let mut say = |label: &str, hanging: usize, line: &str| text.push_str(&paragraph(label, hanging, line, width));
+    for (label, record) in [("before  ", a), ("after   ", b)] {
         let header = &record.header;
-        say(&format!(
-            "{label:7} run {}, {}, tare {}, study {}",
-            header.run, header.started, header.tare, header.study.name
-        ));
-        say(&format!("        {}", machine(record)));
+        let run = format!("run {}, {}, tare {}, study {}", header.run, header.started, header.tare, header.study.name);
+        say(label, 8, &run);
+        say("        ", 8, &machine(record));
     }
+    let mut warn = |warning: &str| say("WARNING ", 8, warning);
     for difference in differences(&conditions(&a.header), &conditions(&b.header)) {
         let Difference { what, before, after } = difference;
-        say(&format!("WARNING {what} differs: {before} | {after}"));
+        warn(&format!("{what} differs: {before} | {after}"));
     }
     for (label, analysis) in [("before", &before), ("after", &after)] {
         for bits in analysis.bits.iter().filter(|bits| !bits.same) {
-            say(&format!("WARNING {label}: same bits of {}: {}", bits.service, same_bits(bits)));
+            warn(&format!("{label}: same bits of {}: {}", bits.service, same_bits(bits)));
         }
     }
     for warning in not_whole(a, b).into_iter().chain(unsound(&before, &after)) {
-        say(&format!("WARNING {warning}"));
+        warn(&warning);
     }
-    say("");
-    say(&format!("{:16} {:20} {:20} {:20} changed?", "form, metric", "before", "after", "after / before"));
+    say("", 0, "");
+    let head = format!("{:12} {:20} {:20} after / before, changed?", "form, metric", "before", "after");
+    say(&head, 0, "");
     let mut form = String::new();
     let changes = in_forms(changes(&before, &after));
     for change in &changes {
         if change.form != form {
             form.clone_from(&change.form);
-            say(&form);
+            say("", 2, &form);
         }
-        let figure = |ratio: &tare_stats::Ratio| ratio_text(ratio.ratio, ratio.interval);
-        let changed = match change.interval {
-            None if [&change.before, &change.after].iter().any(|r| r.verdict == Verdict::Emulated) => "EMULATED",
-            None => "no interval",
-            Some(interval) if interval.contains(1.0) => "no",
-            Some(_) => "YES",
-        };
-        let (before, after) = (figure(&change.before), figure(&change.after));
-        let ratio = ratio_text(change.change, change.interval);
-        say(&format!("  {:14} {before:20} {after:20} {ratio:20} {changed}", change.title));
+        say(&row(change), 0, "");
     }
     if changes.is_empty() {
-        say("  no form was measured beside its baseline in both runs");
+        say("  ", 2, "no form was measured beside its baseline in both runs");
     }
-    say("");
-    say("Ratios are to each run's own baseline. Intervals of the change are 95 % for each pair alone: of twenty");
-    say("pairs that did not change, expect one YES.");
+    say("", 0, "");
+    let note = "Ratios are to each run's own baseline. Intervals of the change are 95 % for each pair alone: of twenty \
+                pairs that did not change, expect one YES.";
+    say("", 0, note);
     text
 }
 
@@ -93,6 +85,21 @@ pub fn compare(a: &Record, b: &Record) -> String {
 fn not_whole(before: &Record, after: &Record) -> Vec<String> {
     let of = |label: &'static str, record| missing(record).into_iter().map(move |what| format!("{label}: {what}"));
     of("before", before).chain(of("after", after)).collect()
+}
+
+/// One metric of a form in one line. The last two columns are one: where there is no interval, the reason takes its
+/// place.
+fn row(change: &Change) -> String {
+    let figure = |ratio: &tare_stats::Ratio| ratio_text(ratio.ratio, ratio.interval);
+    let emulated = || [&change.before, &change.after].iter().any(|ratio| ratio.verdict == Verdict::Emulated);
+    let ratio = ratio_text(change.change, change.interval);
+    let changed = match change.interval {
+        None if emulated() => format!("{ratio} EMULATED"),
+        None => format!("{ratio} no interval"),
+        Some(interval) => format!("{ratio:20} {}", if interval.contains(1.0) { "no" } else { "YES" }),
+    };
+    let (before, after) = (figure(&change.before), figure(&change.after));
+    format!("  {:10} {before:20} {after:20} {changed}", change.title)
 }
 
 /// In which of the two records equals were treated differently: a change that is no larger than that is none.

@@ -1,6 +1,7 @@
 //! The verdict of a gate: for a person, for a program, and for what shows test results.
 
 use crate::json::finite;
+use crate::lines::{paragraph, whole};
 use serde_json::json;
 use std::fmt::Write;
 use tare_core::fault::Fault;
@@ -52,38 +53,41 @@ impl Gate<'_> {
         missing(self.record).into_iter().chain(of_baseline).collect()
     }
 
-    /// For a person.
-    pub fn text(&self) -> String {
+    /// For a person, in lines of at most `width` columns.
+    pub fn text(&self, width: usize) -> String {
+        const WHY: usize = 13;
         let mut text = String::new();
-        let mut say = |line: String| writeln!(text, "{}", line.trim_end()).expect("writing to a string cannot fail");
-        say(format!("record   {}", naming(self.record)));
+        let mut say = |label: &str, hanging: usize, line: &str| text.push_str(&paragraph(label, hanging, line, width));
+        say("record   ", 9, &naming(self.record));
         if let Some(baseline) = self.baseline {
-            say(format!("baseline {}", naming(baseline)));
+            say("baseline ", 9, &naming(baseline));
         }
         for difference in self.differences() {
-            say(format!("WARNING {difference}"));
+            say("WARNING ", 8, &difference.to_string());
         }
         for warning in self.warnings() {
-            say(format!("WARNING {warning}"));
+            say("WARNING ", 8, &warning);
         }
-        say(String::new());
+        say("", 0, "");
         for check in self.checks {
-            let outcome = check.outcome.word().to_uppercase();
-            say(format!("{outcome:13}{}, {} {}: {}", check.form, check.title, check.bounded.word(), figures(check)));
-            say(format!("{:13}{}", "", check.why));
+            let outcome = format!("{:WHY$}", check.outcome.word().to_uppercase());
+            let figures = whole(&figures(check));
+            say(&outcome, WHY, &format!("{}, {} {}: {figures}", check.form, check.title, check.bounded.word()));
+            say(&" ".repeat(WHY), WHY, &check.why);
         }
         if self.checks.is_empty() {
-            say(NOTHING_TO_JUDGE.to_owned());
+            say("", 0, NOTHING_TO_JUDGE);
         }
-        say(String::new());
+        say("", 0, "");
         let count = |outcome| self.checks.iter().filter(|check| check.outcome == outcome).count();
-        say(format!(
+        let counts = format!(
             "{}: {} passed, {} failed, {} inconclusive",
             self.outcome().word().to_uppercase(),
             count(GateOutcome::Pass),
             count(GateOutcome::Fail),
             count(GateOutcome::Inconclusive)
-        ));
+        );
+        say("", 0, &counts);
         text
     }
 

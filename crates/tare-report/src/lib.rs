@@ -7,6 +7,7 @@ mod figures;
 mod gate;
 mod html;
 mod json;
+mod lines;
 mod peaks;
 mod scaling;
 mod series;
@@ -15,8 +16,10 @@ mod terminal;
 mod words;
 
 pub use compare::{compare, compare_json};
+pub use figures::plain_quantity;
 pub use gate::Gate;
 pub use json::schema;
+pub use lines::{USUAL_WIDTH, flow, paragraph, whole};
 pub use scaling::scaling_text;
 pub use series::{series_summary, series_text};
 
@@ -35,7 +38,7 @@ pub struct Style {
 
 impl Default for Style {
     fn default() -> Self {
-        Style { color: false, width: 80 }
+        Style { color: false, width: USUAL_WIDTH }
     }
 }
 

@@ -1,62 +1,62 @@
 //! How throughput scales, form by form.
 
-use crate::figures::plain_quantity;
-use std::fmt::Write;
-use tare_stats::{FormScaling, Interval, LawFit, LevelRow, Parameter, Scaling, percent_text, ratio_text};
+use crate::figures::{digits, plain_quantity};
+use crate::lines::{paragraph, whole};
+use tare_stats::{FormScaling, LawFit, LevelRow, Parameter, Scaling, percent_text, ratio_text};
 
-/// Says every form's speed-up, efficiency and law.
-pub fn scaling_text(all: &[FormScaling]) -> String {
+/// Columns of a level, and of its heading.
+const LEVEL: usize = 11;
+
+/// Says every form's speed-up, efficiency and law, in lines of at most `width` columns.
+pub fn scaling_text(all: &[FormScaling], width: usize) -> String {
     let mut text = String::new();
-    let mut say = |line: String| writeln!(text, "{}", line.trim_end()).expect("writing to a string cannot fail");
+    let mut say = |label: &str, hanging: usize, line: &str| text.push_str(&paragraph(label, hanging, line, width));
     for FormScaling { form, of, scaling } in all {
         let Scaling { levels, law, cautions, blocks, .. } = scaling;
         let blocks = if *blocks == 1 { "1 block".to_owned() } else { format!("{blocks} blocks") };
-        say(format!("{form}: throughput by {of}, {blocks}"));
-        say(format!("  {of:>11}  {:14} {:20} {:20} by the law", "throughput", "speed-up", "efficiency"));
-        levels.iter().map(row).for_each(&mut say);
-        if let Some(law) = law.as_ref().filter(|law| law.fits) {
-            law_lines(law, of).into_iter().for_each(&mut say);
+        say("", 2, &format!("{form}: throughput in op/s by {of}, {blocks}"));
+        let level = if of.chars().count() > LEVEL { "level" } else { of.as_str() };
+        let head =
+            format!("  {level:>LEVEL$} {:>10}  {:20} {:20} {:>10}", "op/s", "speed-up", "efficiency", "by the law");
+        say(&head, 0, "");
+        levels.iter().for_each(|level| say(&row(level), 0, ""));
+        for (label, line) in law.iter().filter(|law| law.fits).flat_map(|law| law_lines(law, of)) {
+            say(&format!("  {label:15} "), 18, &line);
         }
-        cautions.iter().map(|caution| format!("  CAUTION {caution}")).for_each(&mut say);
-        say(String::new());
+        cautions.iter().for_each(|caution| say("  CAUTION ", 4, caution));
+        say("", 0, "");
     }
-    say("Speed-up is throughput over that of the lowest level, efficiency is speed-up over what the level".to_owned());
-    say("grew by; with 95 % probability the intervals of all levels hold. The law explains and plans; it".to_owned());
-    say("states no maximum: that is what a peak search is for.".to_owned());
+    let note = "Speed-up is throughput over that of the lowest level, efficiency is speed-up over what the level grew \
+                by; with 95 % probability the intervals of all levels hold. The law explains and plans; it states no \
+                maximum: that is what a peak search is for.";
+    say("", 0, note);
     text
 }
 
 fn row(row: &LevelRow) -> String {
     let speed_up = ratio_text(row.speed_up, row.speed_up_interval);
     let efficiency = ratio_text(row.efficiency, row.efficiency_interval);
-    let throughput = plain_quantity(row.throughput, "op/s");
-    let fitted = row.fitted.map(|fitted| plain_quantity(fitted, "op/s")).unwrap_or_default();
-    format!("  {:>11}  {throughput:14} {speed_up:20} {efficiency:20} {fitted}", row.level)
+    let throughput = digits(row.throughput);
+    let fitted = row.fitted.map(digits).unwrap_or_default();
+    format!("  {:>LEVEL$} {throughput:>10}  {speed_up:20} {efficiency:20} {fitted:>10}", row.level)
 }
 
-fn law_lines(law: &LawFit, of: &str) -> Vec<String> {
+/// What each coefficient is called, and what it is.
+fn law_lines(law: &LawFit, of: &str) -> Vec<(&'static str, String)> {
     let share = |parameter: &Parameter| {
         let interval =
             parameter.interval.map(|interval| format!(" [{}, {}]", small(interval.low), small(interval.high)));
-        format!("{}{}", small(parameter.value), interval.unwrap_or_default())
+        whole(&format!("{}{}", small(parameter.value), interval.unwrap_or_default()))
     };
+    let contention = "(sigma: the share of the work that is done one after the other)";
     let mut lines = vec![
-        format!("  one alone       {}", plain_quantity(law.lambda.value, "op/s")),
-        format!(
-            "  contention      {} (sigma: the share of the work that is done one after the other)",
-            share(&law.sigma)
-        ),
-        format!("  coherence       {} (kappa: what each pair costs to keep in step)", share(&law.kappa)),
-        format!("  largest misfit  {}", percent_text(law.misfit)),
+        ("one alone", plain_quantity(law.lambda.value, "op/s")),
+        ("contention", format!("{} {contention}", share(&law.sigma))),
+        ("coherence", format!("{} (kappa: what each pair costs to keep in step)", share(&law.kappa))),
+        ("largest misfit", percent_text(law.misfit)),
     ];
-    if let Some(Parameter { value, interval: Some(interval) }) = law.bend {
-        let Interval { low, high } = interval;
-        lines.push(format!(
-            "  bends over at   {} [{}, {}] {of}: beyond, throughput falls",
-            small(value),
-            small(low),
-            small(high)
-        ));
+    if let Some(bend @ Parameter { interval: Some(_), .. }) = &law.bend {
+        lines.push(("bends over at", format!("{} {of}: beyond, throughput falls", share(bend))));
     }
     lines
 }

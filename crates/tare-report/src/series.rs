@@ -1,69 +1,71 @@
 //! A form's ratio from record to record, and where it changed.
 
-use std::fmt::Write;
+use crate::lines::paragraph;
 use tare_stats::{
     CHANGE_P, CHANGE_SHARE, CHANGE_VALUES_MIN, CHANGE_WINDOW, Series, SeriesChange, SeriesPoint, percent_text,
 };
 
-/// Says every series with its change points, oldest record first.
-pub fn series_text(all: &[Series]) -> String {
+/// Says every series with its change points, oldest record first, in lines of at most `width` columns.
+pub fn series_text(all: &[Series], width: usize) -> String {
     let mut text = String::new();
-    let mut say = |line: String| writeln!(text, "{}", line.trim_end()).expect("writing to a string cannot fail");
+    let mut say = |label: &str, hanging: usize, line: &str| text.push_str(&paragraph(label, hanging, line, width));
     for series in all {
         let Series { study, form, metric, baseline, points, .. } = series;
-        say(format!("{study}: {metric} of {form}, ratio to {baseline}"));
+        say("", 2, &format!("{study}: {metric} of {form}, ratio to {baseline}"));
         for (at, point) in points.iter().enumerate() {
             for change in series.changes.iter().filter(|change| change.point.at == at) {
-                change_lines(change, &points[at - 1]).into_iter().for_each(&mut say);
+                for (indent, line) in change_lines(change, &points[at - 1]) {
+                    say(&" ".repeat(indent), indent + 2, &line);
+                }
             }
-            say(format!("  {}  {:24} {}", moment(&point.started), figure(point), point.run));
+            say(&format!("  {}  {:24} ", moment(&point.started), figure(point)), 4, &point.run);
         }
         if points.len() < CHANGE_VALUES_MIN {
             let (there, needed) = (points.len(), CHANGE_VALUES_MIN);
-            say(format!("  {there} record(s): a change is looked for from {needed} on"));
+            say("  ", 4, &format!("{there} record(s): a change is looked for from {needed} on"));
         } else if series.changes.is_empty() {
-            say(format!("  no change of {} or more", percent_text(CHANGE_SHARE)));
+            say("  ", 4, &format!("no change of {} or more", percent_text(CHANGE_SHARE)));
         }
-        say(String::new());
+        say("", 0, "");
     }
-    say(format!(
-        "A change is a shift of at least {} with p < {CHANGE_P:e} at some split of the last {CHANGE_WINDOW}",
+    let note = format!(
+        "A change is a shift of at least {} with p < {CHANGE_P:e} at some split of the last {CHANGE_WINDOW} records; noise \
+         alone raises about one alarm in 1000 records. It says where to look, not what it costs: to know that, run both \
+         sides beside each other in one study.",
         percent_text(CHANGE_SHARE)
-    ));
-    say("records; noise alone raises about one alarm in 1000 records. It says where to look, not".to_owned());
-    say("what it costs: to know that, run both sides beside each other in one study.".to_owned());
+    );
+    say("", 0, &note);
     text
 }
 
-/// One line for each series that has changed, with its last change.
-pub fn series_summary(all: &[Series]) -> String {
+/// Each series that has changed, with its last change and the command that shows more, in lines of at most `width`
+/// columns.
+pub fn series_summary(all: &[Series], width: usize) -> String {
     let mut text = String::new();
     for series in all {
         let Some(last) = series.changes.last() else { continue };
         let Series { study, form, metric, .. } = series;
         let change = signed(last.ratio);
-        writeln!(
-            text,
-            "CHANGED: {metric} of {form} in {study}: {change} since run {}; `tare history {study} --form {form}`",
-            last.run
-        )
-        .expect("writing to a string cannot fail");
+        let line = format!("{metric} of {form} in {study}: {change} since run {}", last.run);
+        text += &paragraph("CHANGED: ", 4, &line, width);
+        text += &paragraph("    ", 4, &format!("`tare history {study} --form {form}`"), width);
     }
     text
 }
 
-fn change_lines(change: &SeriesChange, before: &SeriesPoint) -> Vec<String> {
+/// What is said before the point of a change, each line with its indentation.
+fn change_lines(change: &SeriesChange, before: &SeriesPoint) -> Vec<(usize, String)> {
     let later = match change.point.noticed - change.point.at {
         0 => "noticed at once".to_owned(),
         1 => "noticed 1 record later".to_owned(),
         later => format!("noticed {later} records later"),
     };
-    let mut lines = vec![format!("  CHANGED by {} from here on ({later}); what else did:", signed(change.ratio))];
-    lines.extend(change.here.iter().map(|difference| format!("    {difference}")));
+    let mut lines = vec![(2, format!("CHANGED by {} from here on ({later}); what else did:", signed(change.ratio)))];
+    lines.extend(change.here.iter().map(|difference| (4, difference.to_string())));
     if change.here.is_empty() {
-        lines.push(format!("    nothing that is recorded, between {} and {}", before.run, change.run));
+        lines.push((4, format!("nothing that is recorded, between {} and {}", before.run, change.run)));
     }
-    lines.extend(change.near.iter().map(|difference| format!("    (up to two records off) {difference}")));
+    lines.extend(change.near.iter().map(|difference| (4, format!("(up to two records off) {difference}"))));
     lines
 }
 

@@ -2,6 +2,7 @@
 
 use crate::Style;
 use crate::figures::plain_quantity;
+use crate::lines::{clean, wrap};
 use crate::peaks::peaks;
 use crate::words;
 use tare_core::fault::Fault;
@@ -98,39 +99,6 @@ impl Page {
     fn blank(&mut self) {
         self.text.push('\n');
     }
-}
-
-/// Records hold what services and users wrote: no escape sequence of theirs reaches the terminal.
-fn clean(text: &str) -> String {
-    let printable = |c: char| if c == '\n' || c == '\t' { ' ' } else { c };
-    text.chars().map(printable).filter(|c| !c.is_control()).collect()
-}
-
-/// Lines of at most `width` columns, margins included; a word longer than a line is cut.
-fn wrap(text: &str, width: usize, indent: usize, hanging: usize) -> Vec<String> {
-    let text = clean(text);
-    let mut lines = vec![String::new()];
-    for word in text.split_whitespace() {
-        let mut rest: Vec<char> = word.chars().collect();
-        loop {
-            let margin = if lines.len() == 1 { indent } else { hanging };
-            let line = lines.last_mut().expect("there is always a line");
-            let used = line.chars().count();
-            let room = width.saturating_sub(margin + used + usize::from(used > 0));
-            if rest.len() <= room || (used == 0 && room == 0) {
-                if used > 0 {
-                    line.push(' ');
-                }
-                line.extend(rest);
-                break;
-            }
-            if used == 0 {
-                line.extend(rest.drain(..room));
-            }
-            lines.push(String::new());
-        }
-    }
-    lines
 }
 
 fn heading(page: &mut Page, record: &Record) {
@@ -307,26 +275,5 @@ fn footing(page: &mut Page, analysis: &Analysis) {
     line("intervals", &methods.join("; or "), Ink::Dim);
     for warning in &analysis.warnings {
         line("WARNING", warning, Ink::Warning);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn text_is_wrapped_within_the_width_and_nothing_is_lost() {
-        let text = "one two three four-is-a-word-that-is-longer-than-a-line five";
-        let lines = wrap(text, 20, 2, 4);
-        for (number, line) in lines.iter().enumerate() {
-            assert!(line.chars().count() + if number == 0 { 2 } else { 4 } <= 20, "{line}");
-        }
-        let bare = |text: &str| text.replace(' ', "");
-        assert_eq!(bare(&lines.concat()), bare(text));
-    }
-
-    #[test]
-    fn escape_sequences_of_a_record_do_not_reach_the_terminal() {
-        assert_eq!(clean("a\x1b[31mb\nc"), "a[31mb c");
     }
 }

@@ -1,8 +1,10 @@
 //! Sentences that several formats say.
 
+use crate::figures::plain_quantity;
 use tare_core::design::Arrangement;
 use tare_core::record::{PEAK_LOAD, PRECISE_ENOUGH, Record};
 use tare_core::study::LoadOrigin;
+use tare_core::units::grouped;
 use tare_stats::{Analysis, Arm, MetricAnalysis, QosKept, Ratio, ServiceBits, Verdict, percent_text, ratio_text};
 
 /// The load in words: `closed load: 50 connections, pipeline 1, from outside`.
@@ -202,19 +204,20 @@ pub(crate) fn resources(service: &tare_stats::ServiceResources) -> String {
 pub(crate) fn apparatus(analysis: &Analysis) -> String {
     let apparatus = &analysis.apparatus;
     let mut parts = Vec::new();
+    let own = apparatus.null_cpu_us_per_op.map(|us| plain_quantity(us, "us"));
     if let Some(us) = apparatus.generator_cpu_us_per_op {
-        let own = apparatus.null_cpu_us_per_op.map(|own| format!(", {own:.3} us of it its own bookkeeping"));
-        let us = crate::figures::plain_quantity(us, "us");
+        let own = own.map(|own| format!(", {own} of it its own bookkeeping"));
+        let us = plain_quantity(us, "us");
         parts.push(format!("generator {us} CPU per op{}", own.unwrap_or_default()));
-    } else if let Some(own) = apparatus.null_cpu_us_per_op {
+    } else if let Some(own) = own {
         // A search for the peak has no figure of its own to hold it against.
-        parts.push(format!("generator {own:.3} us CPU per op of its own bookkeeping"));
+        parts.push(format!("generator {own} CPU per op of its own bookkeeping"));
     }
     if let Some(share) = apparatus.generator_busy_max {
         parts.push(format!("at most {} busy", percent_text(share)));
     }
-    parts.push(format!("dropped {}", apparatus.dropped));
-    parts.push(format!("failed operations {}", apparatus.errors));
+    parts.push(format!("dropped {}", grouped(apparatus.dropped as f64)));
+    parts.push(format!("failed operations {}", grouped(apparatus.errors as f64)));
     parts.join(", ")
 }
 

@@ -80,7 +80,9 @@ fn the_comparison_of_two_records() {
             *throughput *= 1.09;
         }
     }
-    insta::assert_snapshot!("compare", tare_report::compare(&before, &after));
+    let text = tare_report::compare(&before, &after, 80);
+    assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
+    insta::assert_snapshot!("compare", text);
 }
 
 #[test]

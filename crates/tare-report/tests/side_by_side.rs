@@ -6,7 +6,7 @@ use sample::record;
 use serde_json::Value;
 use tare_core::load::{LoadProfile, WindowCounts, WindowRow};
 use tare_core::record::Record;
-use tare_report::{Gate, compare, compare_json, scaling_text, series_summary, series_text};
+use tare_report::{Gate, USUAL_WIDTH, compare_json, scaling_text, series_summary, series_text};
 use tare_stats::{
     Bounds, GateOutcome, Interval, Series, SeriesPoint, analyse, conditions, gate, scaling_of_records, scaling_of_steps,
 };
@@ -25,6 +25,18 @@ fn later(factor: f64) -> Record {
     record
 }
 
+/// Two records side by side in 80 columns.
+fn compare(before: &Record, after: &Record) -> String {
+    fitting(tare_report::compare(before, after, USUAL_WIDTH))
+}
+
+/// What no terminal has to break.
+fn fitting(text: String) -> String {
+    let wide: Vec<&str> = text.lines().filter(|line| line.chars().count() > USUAL_WIDTH).collect();
+    assert!(wide.is_empty(), "wider than {USUAL_WIDTH} columns: {wide:#?}");
+    text
+}
+
 const BOUNDS: Bounds = Bounds { max_overhead: Some(0.05), max_regression: Some(0.03) };
 
 /// Hands a gate over all forms of `new` to `show`.
@@ -39,7 +51,7 @@ fn with_gate<T>(new: &Record, inconclusive_as: Option<GateOutcome>, show: impl F
 #[test]
 fn a_gate_as_text_as_json_and_as_junit() {
     let new = later(0.97);
-    insta::assert_snapshot!("gate_text", with_gate(&new, None, |gate| gate.text()));
+    insta::assert_snapshot!("gate_text", with_gate(&new, None, |gate| fitting(gate.text(USUAL_WIDTH))));
     insta::assert_snapshot!("gate_json", with_gate(&new, None, |gate| gate.json().unwrap()));
     insta::assert_snapshot!("gate_junit", with_gate(&new, None, |gate| gate.junit()));
 }
@@ -84,7 +96,8 @@ fn a_change_against_an_unsound_machine_comes_with_a_warning() {
     let text = compare(&record(), &unsound);
     let warnings: Vec<&str> = text.lines().filter(|line| line.contains("the A/A control differs")).collect();
     assert!(warnings.len() == 1 && warnings[0].starts_with("WARNING after:"), "{text}");
-    assert!(warnings[0].contains("in throughput: that machine was not sound"), "{}", warnings[0]);
+    let flat = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(flat.contains("in throughput: that machine was not sound"), "{text}");
     let read: Value = serde_json::from_str(&compare_json(&unsound, &record()).unwrap()).unwrap();
     assert!(read["warnings"][0].as_str().unwrap().starts_with("before: the A/A control differs"), "{read}");
     assert!(!compare(&record(), &later(0.9)).contains("the A/A control differs"));
@@ -159,17 +172,17 @@ fn series(records: usize) -> Series {
 #[test]
 fn a_series_with_a_change_point() {
     let all = [series(22)];
-    insta::assert_snapshot!("series", series_text(&all));
-    let summary = series_summary(&all);
+    insta::assert_snapshot!("series", fitting(series_text(&all, USUAL_WIDTH)));
+    let summary = fitting(series_summary(&all, USUAL_WIDTH));
     assert!(summary.starts_with("CHANGED: throughput of container in canonical: -2."), "{summary}");
     assert!(summary.contains("since run run013"), "{summary}");
 }
 
 #[test]
 fn a_short_series_says_how_many_records_it_takes() {
-    let text = series_text(&[series(3)]);
+    let text = series_text(&[series(3)], USUAL_WIDTH);
     assert!(text.contains("3 record(s): a change is looked for from 12 on"), "{text}");
-    assert_eq!(series_summary(&[series(3)]), "");
+    assert_eq!(series_summary(&[series(3)], USUAL_WIDTH), "");
 }
 
 /// The sample as if its load had gone up in steps of connections.
@@ -206,8 +219,7 @@ fn swept() -> Record {
 fn how_throughput_scales() {
     let all = scaling_of_steps(&swept()).unwrap();
     assert!(all.iter().all(|scaling| scaling.form != "vm"), "an emulated form makes no claim");
-    let text = scaling_text(&all);
-    assert!(text.lines().all(|line| line.chars().count() <= 110), "{text}");
+    let text = fitting(scaling_text(&all, USUAL_WIDTH));
     insta::assert_snapshot!("scaling", text);
     assert!(scaling_of_steps(&record()).unwrap_err().contains("no steps"));
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 /// A scale for deployment forms: runs the same bits as plain processes, in containers, in virtual machines and in
 /// containers inside virtual machines, drives the same load at each, and says what each form costs.
 #[derive(Debug, Parser)]
-#[command(name = "tare", version, max_term_width = 100, after_help = EXIT_CODES)]
+#[command(name = "tare", version, max_term_width = 80, after_help = EXIT_CODES)]
 pub(crate) struct Cli {
     #[command(subcommand)]
     pub(crate) verb: Verb,
@@ -359,6 +359,8 @@ pub(crate) enum BundleVerb {
 
 #[derive(Debug, Args)]
 #[command(group(clap::ArgGroup::new("source").required(true).multiple(false)))]
+// What is made up for the group is wider than a terminal.
+#[command(override_usage = "tare bundle build [OPTIONS] <--packages|--image|--folder|--workload> ...")]
 pub(crate) struct BundleBuildArgs {
     /// Debian packages, with what they depend on
     #[arg(long, group = "source", num_args = 1.., value_name = "PACKAGE")]

@@ -37,7 +37,10 @@ fn main() -> ExitCode {
     if std::env::args_os().nth(1).is_some_and(|verb| verb == "agent") {
         tare_layers::agent::run_guest(tare_telemetry::process_prober);
     }
-    let cli = Cli::parse();
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(wrong) => return refuse(&wrong),
+    };
     let done = match cli.verb {
         Verb::Run(args) => cmd::run::run(&args),
         Verb::Peak(args) => cmd::peak::peak(&args),
@@ -63,10 +66,23 @@ fn main() -> ExitCode {
         Ok(EXIT_OK) if !cmd::all_was_printed() => ExitCode::from(EXIT_FAILED),
         Ok(code) => ExitCode::from(code),
         Err(error) => {
-            eprintln!("{}", cmd::show_error(&error));
+            cmd::complain(&error);
             let fault = error.downcast_ref::<tare_core::fault::Fault>();
             let mistake = error.is::<cmd::Mistake>() || fault.is_some_and(|fault| fault.mistake);
             ExitCode::from(if mistake { EXIT_MISTAKE } else { EXIT_FAILED })
         }
     }
+}
+
+/// Shows help, the version, or what is wrong with what was typed. Help keeps to the terminal by itself, usage does not.
+fn refuse(wrong: &clap::Error) -> ExitCode {
+    if wrong.use_stderr() {
+        let text = wrong.to_string();
+        let width = cmd::columns(std::io::stderr());
+        if text.lines().any(|line| line.chars().count() > width) {
+            cmd::note(&text);
+            return ExitCode::from(EXIT_MISTAKE);
+        }
+    }
+    wrong.exit()
 }

@@ -17,6 +17,11 @@ fn said(output: &std::process::Output) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr)
 }
 
+/// What was said as one line: where it was broken is of no concern.
+fn flat(output: &std::process::Output) -> String {
+    said(output).split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
 #[test]
 fn every_shipped_study_and_workload_is_without_mistakes() {
     let names = |folder: &str| -> Vec<PathBuf> {
@@ -36,8 +41,74 @@ fn a_dry_run_of_the_canonical_study_shows_the_plan_in_eighty_columns() {
     for wanted in ["block 5:", "native (A/A)", "vm+container", "(baseline)", "Nothing was started"] {
         assert!(text.contains(wanted), "{wanted} is missing in:\n{text}");
     }
+    assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
     let again = tare().args(["run", "--dry-run", "--seed", "1"]).output().unwrap();
     assert_eq!(text, said(&again), "the same seed gives the same plan");
+}
+
+/// Says `args` in a home of its own, and asks for lines of at most 80 columns. A single word, such as a path, may be as
+/// long as it is.
+fn keeps_to_eighty_columns(args: &[&str]) {
+    let home = tempfile::tempdir().unwrap();
+    let text = said(&tare().env("TARE_HOME", home.path()).args(args).output().unwrap());
+    let wide = |line: &&str| line.chars().count() > 80 && line.trim().contains(' ');
+    assert!(!text.is_empty(), "tare {args:?} says nothing");
+    assert_eq!(text.lines().find(wide), None, "tare {args:?}:\n{text}");
+}
+
+#[test]
+fn whatever_is_said_keeps_to_eighty_columns() {
+    let search: &[&str] = &["peak", "--dry-run", "--workload", "redis"];
+    let load: &[&str] = &["load", "--protocol", "null", "--target", "127.0.0.1:1", "--for", "1s"];
+    let refused: &[&str] = &["load", "--protocol", "redis", "--target", "127.0.0.1:1", "--for", "1s"];
+    let said: &[&[&str]] = &[
+        &["run", "--dry-run"],
+        &["run", "network", "--dry-run"],
+        &["run", "nothing-of-this-name"],
+        &["run", "--dry-run", "--form", "nativ"],
+        &["run", "peak", "--dry-run", "--measure", "10s"],
+        &["peak", "peak", "--dry-run"],
+        &["peak", "--dry-run", "canonical"],
+        &[search, &["--p99", "10ms"]].concat(),
+        &[search, &["--p99", "10ms", "--of", "users", "--rules", "published"]].concat(),
+        &[search, &["--p99", "10ms", "--start", "50", "--up-to", "20"]].concat(),
+        &["check", "canonical", "network", "loopback", "peak", "redis-benchmark"],
+        &["check", "nothing-of-this-name"],
+        load,
+        &[load, &["--rate", "2000"]].concat(),
+        &["load", "--protocol", "nil", "--target", "127.0.0.1:1"],
+        refused,
+        &["bundle", "list"],
+        &["bundle", "build", "--image"],
+        &["gate", "--max-overhead", "5%"],
+        &["gate", "--max-overhead", "5"],
+        &["report", "/"],
+        &["compare", "/"],
+    ];
+    said.iter().for_each(|args| keeps_to_eighty_columns(args));
+}
+
+#[test]
+fn help_keeps_to_eighty_columns() {
+    let verbs = [
+        "run",
+        "peak",
+        "resume",
+        "clean",
+        "report",
+        "compare",
+        "gate",
+        "history",
+        "load",
+        "scaling",
+        "doctor",
+        "check",
+        "completions",
+        "man",
+    ];
+    keeps_to_eighty_columns(&["--help"]);
+    verbs.iter().for_each(|verb| keeps_to_eighty_columns(&[verb, "--help"]));
+    ["build", "list", "show", "rm"].iter().for_each(|verb| keeps_to_eighty_columns(&["bundle", verb, "--help"]));
 }
 
 #[test]
@@ -71,17 +142,17 @@ fn a_study_for_a_bigger_machine_is_refused_before_anything_starts() {
         std::fs::write(&study, format!("{text}\nresources: {resources}\n")).unwrap();
         let output = tare().args(["run", "--dry-run"]).arg(&study).output().unwrap();
         assert_eq!(output.status.code(), Some(2), "{}", said(&output));
-        assert!(said(&output).contains(wanted), "{}", said(&output));
+        assert!(flat(&output).contains(wanted), "{}", said(&output));
     }
 }
 
-/// What a dry run of `verb` says of a study with these lines, and its exit code.
+/// What a dry run of `verb` says, in one line, of a study with these lines, and its exit code.
 fn dry(verb: &str, lines: &str, args: &[&str]) -> (Option<i32>, String) {
     let folder = tempfile::tempdir().unwrap();
     let study = folder.path().join("s.yaml");
     std::fs::write(&study, format!("study: s\n{lines}\n")).unwrap();
     let output = tare().args([verb, "--dry-run", "--seed", "1"]).arg(&study).args(args).output().unwrap();
-    (output.status.code(), said(&output))
+    (output.status.code(), flat(&output))
 }
 
 const TWO: &str = "forms: {native: [], container: [container: {}]}";
@@ -151,7 +222,7 @@ fn a_time_too_short_for_intervals_is_warned_of_before_anything_starts() {
 fn the_flags_of_a_search_follow_from_each_other() {
     let peak = |args: &[&str]| {
         let output = tare().args(["peak", "--dry-run", "--p99", "10ms"]).args(args).output().unwrap();
-        (output.status.code(), said(&output))
+        (output.status.code(), flat(&output))
     };
     let alone = |more: &[&str]| peak(&[&["--workload", "redis"], more].concat());
     let (code, text) = alone(&["--up-to", "50", "--of", "open"]);
@@ -185,9 +256,9 @@ fn what_would_be_removed_of_what_is_kept_is_listed_and_stays() {
         return;
     }
     let wanted = format!("would remove initial file system {}", packed.display());
-    assert!(said(&output).contains(&wanted), "{}", said(&output));
+    assert!(flat(&output).contains(&wanted), "{}", said(&output));
     let output = tare().env("TARE_HOME", home.path()).args(["clean", "--dry-run"]).output().unwrap();
-    assert!(!said(&output).contains(&wanted), "{}", said(&output));
+    assert!(!flat(&output).contains(&wanted), "{}", said(&output));
     assert!(packed.exists());
 }
 

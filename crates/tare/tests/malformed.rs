@@ -107,6 +107,9 @@ fn check(folder: &Path, study: &str, workload: &str, wrong_file: &str) {
     let what = format!("study:\n{study}\nworkload:\n{workload}\nsaid:\n{stderr}");
     assert_eq!(output.status.code(), Some(2), "{what}");
     assert!(!stderr.contains("panicked") && !stderr.contains("RUST_BACKTRACE"), "{what}");
+    // The lines of the file stay as they are.
+    let wide = |line: &&str| line.chars().count() > 80 && !line.contains(" | ") && line.trim().contains(' ');
+    assert_eq!(stderr.lines().find(wide), None, "{what}");
     let place = stderr.lines().find(|line| line.trim_start().starts_with("--> "));
     let place = place.unwrap_or_else(|| panic!("no place in the message; {what}"));
     let parts: Vec<&str> = place.trim_start().trim_start_matches("--> ").rsplitn(3, ':').collect();
@@ -152,6 +155,7 @@ fn all_mistakes_of_a_file_come_at_once() {
     let stderr = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(2), "{stderr}");
     for wanted in ["no 'study'", "no 'workload'", "'studdy'", "0 is out of range", "'warp'", "'x'", "6 mistakes"] {
-        assert!(stderr.contains(wanted), "{wanted} is missing in:\n{stderr}");
+        let flat = stderr.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(flat.contains(wanted), "{wanted} is missing in:\n{stderr}");
     }
 }

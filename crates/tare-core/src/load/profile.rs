@@ -1,7 +1,7 @@
 //! How operations are started: the kinds of load, as data.
 
 use super::distribution::Distribution;
-use crate::units::show_duration;
+use crate::units::{grouped, show_duration};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -178,6 +178,7 @@ impl LoadProfile {
             }
             LoadProfile::Open { rate, arrivals, connections, in_flight } => {
                 let how = if *arrivals == Arrivals::Poisson { "Poisson" } else { "evenly spaced" };
+                let rate = whole_grouped(*rate);
                 format!(
                     "open load: {rate} operations a second, {how}, over {connections} connections, at most {in_flight} \
                      in flight"
@@ -196,7 +197,7 @@ impl LoadProfile {
                 format!("users: {users}, {pause}, {whose}")
             }
             LoadProfile::Steps { of, levels, measure, .. } => {
-                let levels: Vec<String> = levels.iter().map(f64::to_string).collect();
+                let levels: Vec<String> = levels.iter().map(|level| whole_grouped(*level)).collect();
                 format!("steps of {} each: {}; {}", show_duration(*measure), levels.join(", "), of.describe())
             }
             LoadProfile::Replay { file, connections, speed, .. } => {
@@ -204,5 +205,22 @@ impl LoadProfile {
             }
             LoadProfile::Guided { of, .. } => format!("guided, at the most {}", of.describe()),
         }
+    }
+}
+
+/// A level to its last digit, thousands grouped where it is whole.
+fn whole_grouped(level: f64) -> String {
+    if level.fract() == 0.0 { grouped(level) } else { level.to_string() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn levels_are_told_to_their_last_digit() {
+        let open = |rate| LoadProfile::Open { rate, arrivals: Arrivals::Poisson, connections: 9, in_flight: 99 };
+        assert!(open(20_000.0).describe().starts_with("open load: 20,000 operations a second, Poisson"));
+        assert!(open(1_000.25).describe().starts_with("open load: 1000.25 operations a second"));
     }
 }

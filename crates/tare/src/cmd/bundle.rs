@@ -1,12 +1,13 @@
 //! `tare bundle`: the root filesystems of services.
 
 use crate::cli::{BundleArgs, BundleBuildArgs, BundleVerb, Emission};
-use crate::cmd::{clean, print};
+use crate::cmd::{clean, columns, print, tell};
 use crate::{EXIT_OK, files, machine, paths, session};
 use anyhow::Result;
 use tare_bundle::{BundleInfo, BundleListing, Store};
 use tare_core::bundle::{Recipe, Source};
 use tare_core::units::show_bytes;
+use tare_report::{paragraph, whole};
 
 pub(crate) fn bundle(args: &BundleArgs) -> Result<u8> {
     match &args.verb {
@@ -55,46 +56,47 @@ fn list(json: bool) -> Result<()> {
         return Ok(());
     }
     if bundles.is_empty() {
-        print("no bundles yet; `tare run` builds what it needs, `tare bundle build` does so ahead of time");
+        tell("no bundles yet; `tare run` builds what it needs, `tare bundle build` does so ahead of time");
     }
     for info in &bundles {
-        print(&line(info));
+        print(&line(info, columns(std::io::stdout())));
     }
     Ok(())
 }
 
-fn line(info: &BundleInfo) -> String {
+/// A bundle of the list: what names it, how large it is, what it is made of.
+fn line(info: &BundleInfo, width: usize) -> String {
     let short = info.digest.get(..19).unwrap_or(&info.digest);
-    format!("{short}  {:>9}  {}", show_bytes(info.tree_bytes), info.recipe)
+    paragraph(&format!("{short}  {:>9}  ", show_bytes(info.tree_bytes)), 32, &info.recipe, width)
 }
 
 fn show(digest: &str, json: bool) -> Result<()> {
     let details = Store::open(&paths::bundles())?.show(digest)?;
-    print(&if json { serde_json::to_string_pretty(&details)? } else { page(&details) });
+    let width = columns(std::io::stdout());
+    print(&if json { serde_json::to_string_pretty(&details)? } else { page(&details, width) });
     Ok(())
 }
 
 /// What is known of a bundle, then its files as `ls -l` would list them.
-fn page(listing: &BundleListing) -> String {
+fn page(listing: &BundleListing, width: usize) -> String {
     let info = &listing.info;
-    let mut lines = vec![
-        format!("{}  {}", info.digest, info.recipe),
-        format!("tree:     {} in {} entries", show_bytes(info.tree_bytes), info.tree_entries),
-        format!("at:       {}", listing.directory.display()),
-    ];
-    if !listing.packages.is_empty() {
-        lines.push(format!("packages: {}", listing.packages.join("\n          ")));
+    let mut text = format!("{}\n", info.digest);
+    let mut say = |label: &str, line: &str| text.push_str(&paragraph(&format!("{label:10}"), 10, line, width));
+    say("made of:", &info.recipe);
+    say("tree:", &format!("{} in {} entries", show_bytes(info.tree_bytes), info.tree_entries));
+    say("at:", &whole(&listing.directory.display().to_string()));
+    for (number, package) in listing.packages.iter().enumerate() {
+        say(if number == 0 { "packages:" } else { "" }, package);
     }
     if let Some(image) = &listing.image {
-        lines.push(format!("image:    starts {:?} {:?} as '{}'", image.entrypoint, image.command, image.user));
+        say("image:", &format!("starts {:?} {:?} as '{}'", image.entrypoint, image.command, image.user));
     }
-    lines.push(String::new());
-    let files = listing.files.iter();
-    lines.extend(files.map(|file| {
+    text.push('\n');
+    for file in &listing.files {
         let owner = format!("{}:{}", file.owner.0, file.owner.1);
-        format!("{} {owner:>11} {:>10}  {}", file.mode, file.bytes, file.path)
-    }));
-    lines.join("\n")
+        text.push_str(&format!("{} {owner:>11} {:>10}  {}\n", file.mode, file.bytes, file.path));
+    }
+    text
 }
 
 fn remove(digests: &[String]) -> Result<()> {
@@ -107,4 +109,36 @@ fn remove(digests: &[String]) -> Result<()> {
         print(&format!("removed {digest}"));
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_bundle_is_made_of_keeps_to_eighty_columns() {
+        let info = BundleInfo {
+            digest: format!("sha256:{}", "0123456789abcdef".repeat(4)),
+            recipe: "Debian packages redis-server, redis-tools, ca-certificates, iproute2, strace, procps".into(),
+            tree_bytes: 123 << 20,
+            tree_entries: 4321,
+            archive_bytes: None,
+            disk_bytes: None,
+            built_at: 0,
+            used_at: 0,
+        };
+        let text = line(&info, 80);
+        assert!(text.starts_with("sha256:0123456789ab    123 MiB  Debian packages redis-server,"), "{text}");
+        assert!(text.lines().count() > 1 && text.lines().all(|line| line.chars().count() <= 80), "{text}");
+        let listing = BundleListing {
+            info,
+            directory: "/var/lib/tare/bundles/0123".into(),
+            packages: vec!["redis-server 7.0 amd64".into(), "libc6 2.36 amd64".into()],
+            image: None,
+            files: Vec::new(),
+        };
+        let text = page(&listing, 80);
+        assert!(text.contains("packages: redis-server 7.0 amd64\n          libc6 2.36 amd64\n"), "{text}");
+        assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
+    }
 }

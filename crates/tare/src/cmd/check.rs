@@ -1,7 +1,7 @@
 //! `tare check`: reads studies and workloads, starts nothing; prints the schemas of both.
 
 use crate::cli::{CheckArgs, FileKind};
-use crate::cmd::{Mistake, print};
+use crate::cmd::{Mistake, complain, print, tell};
 use crate::{EXIT_MISTAKE, EXIT_OK, files, schema};
 use anyhow::Result;
 use std::path::Path;
@@ -18,9 +18,9 @@ pub(crate) fn check(args: &CheckArgs) -> Result<u8> {
     let mut wrong = false;
     for name in &args.files {
         match check_one(name, args.workloads.as_deref()) {
-            Ok(what) => print(&format!("{name}: {what}")),
+            Ok(what) => tell(&format!("{name}: {what}")),
             Err(error) if error.is::<Mistake>() => {
-                eprintln!("{error}");
+                complain(&error);
                 wrong = true;
             }
             Err(error) => return Err(error),

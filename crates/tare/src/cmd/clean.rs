@@ -1,7 +1,7 @@
 //! `tare clean`: removes what dead runs left, and nothing else.
 
 use crate::cli::CleanArgs;
-use crate::cmd::{note, print};
+use crate::cmd::{note, print, tell};
 use crate::{EXIT_FAILED, EXIT_OK, session};
 use anyhow::Result;
 use tare_core::host::{Kept, LayerRow, Leftover};
@@ -17,7 +17,7 @@ pub(crate) fn clean(args: &CleanArgs) -> Result<u8> {
     if args.json {
         print(&listed(&found, &kept)?);
     }
-    let say = |text: String| if args.json { note(&text) } else { print(&text) };
+    let say = |text: String| if args.json { note(&text) } else { tell(&text) };
     for run in &live {
         say(format!(
             "run {run} is under way and is left alone{}",

@@ -1,7 +1,7 @@
 //! `tare doctor`: what this host can weigh, and why not the rest.
 
 use crate::cli::DoctorArgs;
-use crate::cmd::print;
+use crate::cmd::{columns, print};
 use crate::{EXIT_OK, machine, paths};
 use anyhow::Result;
 use serde::Serialize;
@@ -10,6 +10,7 @@ use tare_core::config::{Fields, Node, NodeKind, Place, Problems};
 use tare_core::fault::Fault;
 use tare_core::host::{Availability, Carrier};
 use tare_layers::LAYERS;
+use tare_report::paragraph;
 use tare_telemetry::{DoctorCheck, NoiseReport, Topology, Verdict};
 
 /// How long the noise test takes.
@@ -44,7 +45,7 @@ pub(crate) fn doctor(args: &DoctorArgs) -> Result<u8> {
     if args.json {
         print(&serde_json::to_string_pretty(&findings)?);
     } else {
-        print(&show(&findings));
+        print(&show(&findings, columns(std::io::stdout())));
     }
     Ok(EXIT_OK)
 }
@@ -76,19 +77,19 @@ fn probe_with_defaults(row: &tare_core::host::LayerRow, carrier: &Carrier) -> Av
     }
 }
 
-fn show(findings: &Findings) -> String {
-    let mut text = vec!["forms".to_owned(), mark_line("ok", "native", "plain processes, always", "")];
+fn show(findings: &Findings, width: usize) -> String {
+    let line = |mark: &str, name: &str, value: &str, remedy: &str| mark_line(mark, name, value, remedy, width);
+    let mut text = "forms\n".to_owned() + &line("ok", "native", "plain processes, always", "");
     for form in &findings.forms {
         let (mark, value, remedy) = match &form.availability {
             Availability::Ready(facts) => ("ok", facts_in_words(facts), String::new()),
             Availability::Emulated(_, why) => ("note", format!("EMULATED: {}", why.message), why.remedy.clone()),
             Availability::Unavailable(why) => ("no", why.message.clone(), why.remedy.clone()),
         };
-        text.push(mark_line(mark, &form.layer, &value, &remedy));
+        text += &line(mark, &form.layer, &value, &remedy);
     }
-    text.push(String::new());
-    text.push("machine".to_owned());
-    text.push(mark_line("", "CPUs", &topology_in_words(&findings.topology), ""));
+    text += "\nmachine\n";
+    text += &line("", "CPUs", &topology_in_words(&findings.topology), "");
     for check in &findings.checks {
         let mark = match check.verdict {
             Verdict::Good => "ok",
@@ -96,14 +97,13 @@ fn show(findings: &Findings) -> String {
             Verdict::Bad => "bad",
         };
         let meaning = if check.verdict == Verdict::Good { String::new() } else { format!(" - {}", check.meaning) };
-        text.push(mark_line(mark, &check.name, &format!("{}{meaning}", check.value), &check.remedy));
+        text += &line(mark, &check.name, &format!("{}{meaning}", check.value), &check.remedy);
     }
     if let Some(noise) = &findings.noise {
-        text.push(String::new());
-        text.push("noise".to_owned());
-        text.push(mark_line("", "A/A", &noise.verdict, ""));
+        text += "\nnoise\n";
+        text += &line("", "A/A", &noise.verdict, "");
     }
-    text.join("\n")
+    text
 }
 
 fn topology_in_words(topology: &Topology) -> String {
@@ -128,31 +128,29 @@ fn facts_in_words(facts: &tare_core::host::Facts) -> String {
     facts.iter().map(|(key, value)| format!("{key} {value}")).collect::<Vec<_>>().join(", ")
 }
 
-/// A finding, wrapped at 80 columns under its name.
-fn mark_line(mark: &str, name: &str, value: &str, remedy: &str) -> String {
-    let mut lines = wrap(value, 54);
+/// A finding, its words under its name in lines of at most `width` columns.
+fn mark_line(mark: &str, name: &str, value: &str, remedy: &str, width: usize) -> String {
+    const WORDS: usize = 26;
+    let mut text = paragraph(&format!("  {mark:<4} {name:<18} "), WORDS, value, width);
     if !remedy.is_empty() {
-        lines.extend(wrap(&format!("to do: {remedy}"), 54));
-    }
-    let mut text = format!("  {mark:<4} {name:<18} {}", lines.first().map_or("", String::as_str));
-    for line in lines.iter().skip(1) {
-        text.push_str(&format!("\n{:26}{line}", ""));
+        text += &paragraph(&format!("{:WORDS$}to do: ", ""), WORDS, remedy, width);
     }
     text
 }
 
-fn wrap(text: &str, width: usize) -> Vec<String> {
-    let mut lines = vec![String::new()];
-    for word in text.split_whitespace() {
-        let line = lines.last_mut().expect("there is always a line");
-        if !line.is_empty() && line.chars().count() + 1 + word.chars().count() > width {
-            lines.push(word.to_owned());
-        } else {
-            if !line.is_empty() {
-                line.push(' ');
-            }
-            line.push_str(word);
-        }
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_found_here_keeps_to_eighty_columns() {
+        let why = Fault::new("a word ".repeat(20)).remedy("do it ".repeat(20));
+        let availability = Availability::Unavailable(why);
+        let form = FormFinding { layer: "a-layer".into(), about: String::new(), availability };
+        let (checks, topology) = (tare_telemetry::checks(), tare_telemetry::topology());
+        let text = show(&Findings { forms: vec![form], checks, topology, noise: None }, 80);
+        assert!(text.lines().all(|line| line.chars().count() <= 80 || !line.trim().contains(' ')), "{text}");
+        assert!(text.contains("  no   a-layer            a word a word"), "{text}");
+        assert!(text.contains(&format!("\n{:26}to do: do it", "")), "{text}");
     }
-    lines
 }

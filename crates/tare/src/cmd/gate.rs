@@ -2,7 +2,7 @@
 //! the gate from judging ends with 2, as a mistake does.
 
 use crate::cli::{GateArgs, Inconclusive};
-use crate::cmd::{Mistake, compared_metric, print, record_path, write_file};
+use crate::cmd::{Mistake, columns, compared_metric, print, record_path, write_file};
 use crate::{EXIT_FAILED, EXIT_INCONCLUSIVE, EXIT_OK};
 use anyhow::Result;
 use std::path::Path;
@@ -54,7 +54,7 @@ pub(crate) fn gate(args: &GateArgs) -> Result<u8> {
     if let Some(path) = &args.junit {
         write_file(path, &gate.junit()).map_err(|error| Mistake::new(format!("{error:#}")))?;
     }
-    print(&if args.json { gate.json()? } else { gate.text() });
+    print(&if args.json { gate.json()? } else { gate.text(columns(std::io::stdout())) });
     Ok(match gate.outcome() {
         GateOutcome::Pass => EXIT_OK,
         GateOutcome::Fail => EXIT_FAILED,

@@ -1,7 +1,7 @@
 //! `tare history`: the runs of this machine, and how a form's cost went from run to run.
 
 use crate::cli::HistoryArgs;
-use crate::cmd::{Mistake, compared_metric, note, print, show_error};
+use crate::cmd::{Mistake, columns, compared_metric, note, print, show_error, tell};
 use crate::history::{self, Entry, FormRatio};
 use crate::{EXIT_FAILED, EXIT_OK};
 use anyhow::Result;
@@ -9,6 +9,7 @@ use serde_json::json;
 use std::path::{Path, PathBuf};
 use tare_core::fault::Fault;
 use tare_core::record::PEAK_LOAD;
+use tare_report::{paragraph, whole};
 use tare_stats::{CHANGE_P, CHANGE_SHARE, CHANGE_VALUES_MIN, CHANGE_WINDOW, Series};
 
 /// The version of the series' JSON. Fields may be added within a version.
@@ -72,13 +73,14 @@ fn show_runs(json: bool) -> Result<()> {
         return Ok(());
     }
     if entries.is_empty() {
-        print("no runs yet; `tare run` makes one, `tare history --add RECORD` takes one in");
+        tell("no runs yet; `tare run` makes one, `tare history --add RECORD` takes one in");
         return Ok(());
     }
+    let width = columns(std::io::stdout());
     for entry in &entries {
-        show(entry);
+        print(&show(entry, width));
     }
-    let changed = tare_report::series_summary(&usual_series()?);
+    let changed = tare_report::series_summary(&usual_series()?, width);
     if !changed.is_empty() {
         print(&changed);
     }
@@ -137,18 +139,16 @@ fn show_series(args: &HistoryArgs, study: Option<&str>, metric: Option<&str>) ->
         let value = json!({ "history_schema": HISTORY_SCHEMA, "detector": detector, "series": chosen });
         print(&serde_json::to_string_pretty(&value)?);
     } else {
-        print(&tare_report::series_text(&chosen));
+        print(&tare_report::series_text(&chosen, columns(std::io::stdout())));
     }
     Ok(())
 }
 
-fn show(entry: &Entry) {
+/// A run of the history, in lines of at most `width` columns.
+fn show(entry: &Entry, width: usize) -> String {
     let day = entry.started.get(..16).unwrap_or(&entry.started).replace('T', " ");
-    let trials = entry.trials;
-    print(&format!(
-        "{day}  {:<12} {:<10} {trials} trials, {}  [{}]",
-        entry.study, entry.workload, entry.ended, entry.run
-    ));
+    let label = format!("{day}  {:<12} {:<10} ", entry.study, entry.workload);
+    let mut text = paragraph(&label, 4, &format!("{} trials, {} [{}]", entry.trials, entry.ended, entry.run), width);
     let ratios: Vec<String> = entry
         .forms
         .iter()
@@ -157,9 +157,10 @@ fn show(entry: &Entry) {
             (Some(ratio), ..) => Some(format!("{form} {ratio:.3}")),
             _ => None,
         })
+        .map(|ratio| whole(&ratio))
         .collect();
     if !ratios.is_empty() {
-        print(&format!("    ratios: {}", ratios.join(", ")));
+        text += &paragraph("    ratios: ", 12, &ratios.join(", "), width);
     }
-    print(&format!("    {}", entry.path));
+    text + &paragraph("    ", 4, &whole(&entry.path), width)
 }

@@ -18,56 +18,91 @@ pub(crate) mod scaling;
 use crate::{EXIT_OK, paths};
 use anyhow::{Context, Result};
 use std::fmt;
+use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use tare_core::config::Problem;
 use tare_core::fault::Fault;
 use tare_core::record::TrialMetric;
+use tare_report::{USUAL_WIDTH, flow, paragraph};
 
 /// The user's mistake: exit code 2, nothing was started.
 #[derive(Debug)]
-pub(crate) struct Mistake(String);
+pub(crate) enum Mistake {
+    /// In what was typed; what to do stands in a line of its own.
+    Typed(String),
+    /// In files, each with its place.
+    InFiles(Vec<Problem>),
+}
 
 impl Mistake {
     /// A mistake in what was typed.
     pub(crate) fn new(message: impl Into<String>) -> Mistake {
-        Mistake(format!("error: {}", message.into()))
+        Mistake::Typed(message.into())
     }
 
     /// Mistakes in files, each with its place.
     pub(crate) fn in_files(problems: Vec<Problem>) -> Mistake {
-        let count = problems.len();
-        let mut text: Vec<String> = problems.iter().map(ToString::to_string).collect();
-        let mistakes = if count == 1 { "1 mistake".to_owned() } else { format!("{count} mistakes") };
-        text.push(format!("{mistakes}; nothing was started"));
-        Mistake(text.join("\n\n"))
+        Mistake::InFiles(problems)
     }
 }
 
+/// Without `error:` in front, as a part of another message.
 impl fmt::Display for Mistake {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
+        match self {
+            Mistake::Typed(message) => f.write_str(message),
+            Mistake::InFiles(problems) => {
+                let hinted = |Problem { file, place, message, hint, .. }: &Problem| {
+                    let hint = if hint.is_empty() { String::new() } else { format!(" ({hint})") };
+                    format!("{file}:{}:{}: {message}{hint}", place.line, place.column)
+                };
+                let all: Vec<String> = problems.iter().map(hinted).collect();
+                f.write_str(&all.join("; "))
+            }
+        }
     }
 }
 
 impl std::error::Error for Mistake {}
 
-/// An error for a person: what, what to do, and the log that shows why.
-pub(crate) fn show_error(error: &anyhow::Error) -> String {
-    if let Some(mistake) = error.downcast_ref::<Mistake>() {
-        return mistake.to_string();
+/// An error for a person, in lines of at most `width` columns: what, what to do, and the log that shows why.
+fn show_error(error: &anyhow::Error, width: usize) -> String {
+    match error.downcast_ref::<Mistake>() {
+        Some(Mistake::InFiles(problems)) => return show_problems(problems, width),
+        Some(Mistake::Typed(message)) => return flow(&format!("error: {message}"), width),
+        None => {}
     }
-    let Some(fault) = error.downcast_ref::<Fault>() else { return format!("error: {error:#}") };
-    let mut text = format!("error: {}", fault.message);
+    let Some(fault) = error.downcast_ref::<Fault>() else { return flow(&format!("error: {error:#}"), width) };
+    let mut text = flow(&format!("error: {}", fault.message), width);
     if !fault.remedy.is_empty() {
-        text.push_str(&format!("\n  to do: {}", fault.remedy));
+        text += &paragraph("  to do: ", 4, &fault.remedy, width);
     }
     if !fault.log.is_empty() {
+        // Its lines are others' and stay as they are, however long.
         let lines: Vec<&str> = fault.log.lines().collect();
         let last = lines.len().saturating_sub(15);
-        text.push_str(&format!("\n  log:\n    {}", lines[last..].join("\n    ")));
+        text.push_str(&format!("  log:\n    {}\n", lines[last..].join("\n    ")));
     }
     text
+}
+
+/// All mistakes. The lines of the files that they stand in stay as they are.
+fn show_problems(problems: &[Problem], width: usize) -> String {
+    let mut text = String::new();
+    for problem in problems {
+        let gutter = problem.place.line.to_string().len();
+        // Each behind what the problem puts before it: `error: ` and ` = hint: `.
+        let fitted = |label: usize, hanging: usize, text: &str| {
+            let behind = paragraph(&" ".repeat(label), hanging, text, width);
+            behind.trim().to_owned()
+        };
+        let (message, hint) = (fitted(7, 2, &problem.message), fitted(gutter + 9, gutter + 3, &problem.hint));
+        text += &format!("{}\n\n", Problem { message, hint, ..problem.clone() });
+    }
+    let count = problems.len();
+    let mistakes = if count == 1 { "1 mistake".to_owned() } else { format!("{count} mistakes") };
+    text + &format!("{mistakes}; nothing was started\n")
 }
 
 /// `tare resources`: what this process really gets, as JSON.
@@ -149,15 +184,75 @@ pub(crate) fn all_was_printed() -> bool {
     !UNPRINTED.load(Ordering::Relaxed)
 }
 
-/// Prints to standard error; there, too, a reader may have gone away.
+/// Prints sentences to standard output, wrapped to the terminal.
+pub(crate) fn tell(text: &str) {
+    print(&flow(text, columns(std::io::stdout())));
+}
+
+/// Prints sentences to standard error, wrapped to the terminal.
 pub(crate) fn note(text: &str) {
+    print_aside(&flow(text, columns(std::io::stderr())));
+}
+
+/// Prints an error to standard error.
+pub(crate) fn complain(error: &anyhow::Error) {
+    print_aside(&show_error(error, columns(std::io::stderr())));
+}
+
+/// Prints to standard error; there, too, a reader may have gone away.
+fn print_aside(text: &str) {
     use std::io::Write;
     let _ = writeln!(std::io::stderr(), "{}", text.trim_end_matches('\n'));
+}
+
+/// Columns that text may take there: those of the terminal, up to 120, and what is usual where it is none.
+pub(crate) fn columns(stream: impl AsFd) -> usize {
+    match rustix::termios::tcgetwinsize(stream) {
+        // A terminal may not know its own size.
+        Ok(size) if size.ws_col > 0 => usize::from(size.ws_col).clamp(60, 120),
+        _ => USUAL_WIDTH,
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use tare_core::config::{Place, Problems};
+
+    #[test]
+    fn an_error_fits_a_terminal_and_what_is_shown_of_a_file_stays() {
+        let line = format!("load: {{closed: {{connections: {}}}}}", "9".repeat(90));
+        let mut problems = Problems::new("study.yaml", &line);
+        let message = "there are many words in this message, so many that they do not fit beside each other";
+        problems.add(Place { line: 1, column: 8, width: 6 }, message, message);
+        let text = show_error(&Mistake::in_files(problems.into_vec()).into(), 80);
+        let wide: Vec<&str> = text.lines().filter(|line| line.chars().count() > 80).collect();
+        assert_eq!(wide, [format!("1 | {line}")], "{text}");
+        let flat = text.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(flat.contains(&format!("error: {message} -->")), "{text}");
+        assert!(flat.contains(&format!("= hint: {message} 1 mistake;")), "{text}");
+        let log = "a line of others ".repeat(9);
+        let fault = Fault::new(message.repeat(2)).remedy(message).with_log(log.trim());
+        let text = show_error(&fault.into(), 80);
+        let wide: Vec<&str> = text.lines().filter(|line| line.chars().count() > 80).collect();
+        assert_eq!(wide, [format!("    {}", log.trim())], "{text}");
+        let typed = Mistake::new(format!("{message}\n  to do: {message}")).into();
+        assert!(show_error(&typed, 80).lines().all(|line| line.chars().count() <= 80));
+    }
+
+    #[test]
+    fn an_error_within_another_has_one_prefix() {
+        let folder = tempfile::tempdir().unwrap();
+        let workloads = folder.path().join("workloads");
+        std::fs::create_dir_all(workloads.join("toy")).unwrap();
+        std::fs::write(workloads.join("toy/workload.yaml"), [0xff]).unwrap();
+        let study = "study: s\nworkload: toy\nload: {closed: {}}\nforms: {native: []}\n";
+        let error = crate::files::read_study_text(study, "s", Some(&workloads)).unwrap_err();
+        let text = show_error(&error, 80);
+        let flat = text.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(flat.starts_with("error: this workload cannot be read: cannot read "), "{text}");
+        assert!(text.contains("UTF-8"), "{text}");
+    }
 
     #[test]
     fn a_file_is_replaced_and_what_is_none_is_written_to() {

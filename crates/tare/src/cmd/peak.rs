@@ -6,9 +6,10 @@ use crate::{catalog, files};
 use anyhow::Result;
 use std::fmt::Write;
 use tare_core::load::LoadProfile;
-use tare_core::peak::{PeakAsked, PeakPlan, PeakRules};
+use tare_core::peak::{PeakAsked, PeakPlan, PeakRules, level_text};
 use tare_core::qos::{EVERY_OPERATION, Qos, QuantileLimit};
 use tare_core::study::{Catalog, Study};
+use tare_core::units::exact_duration;
 use tare_core::workload::Workload;
 use tare_layers::LAYERS;
 
@@ -111,29 +112,26 @@ fn asked(args: &PeakArgs) -> PeakAsked {
     }
 }
 
-/// A QoS in words, for the plan that is shown.
-pub(crate) fn describe(plan: &PeakPlan, qos: Option<&Qos>) -> String {
-    let seconds = |time: std::time::Duration| tare_core::units::show_duration(time);
-    let mut text = format!("searching the greatest load that keeps: {}\n", qos.map(Qos::describe).unwrap_or_default());
-    let (first, last, unit) = (plan.start, plan.at_most, &plan.unit);
-    let _ = match plan.rules {
-        PeakRules::Staircase => write!(
-            text,
-            "each trial: a fresh deployment; from {first} {unit} up to {last} at most, warm for {}, then {} windows \
-             of {} around the peak, each after {} of settling",
-            seconds(plan.warm),
+/// A search in words, for the plan that is shown: what it keeps, and what each trial does.
+pub(crate) fn describe(plan: &PeakPlan, qos: Option<&Qos>) -> [String; 2] {
+    let kept = format!("searching the greatest load that keeps: {}", qos.map(Qos::describe).unwrap_or_default());
+    let (first, last, unit) = (level_text(plan.start), level_text(plan.at_most), &plan.unit);
+    let trial = match plan.rules {
+        PeakRules::Staircase => format!(
+            "each trial: a fresh deployment; from {first} {unit} up to {last} at most, warm for {}, then {} windows of {} \
+             around the peak, each after {} of settling",
+            exact_duration(plan.warm),
             plan.windows,
-            seconds(plan.window),
-            seconds(plan.settle)
+            exact_duration(plan.window),
+            exact_duration(plan.settle)
         ),
-        PeakRules::Published => write!(
-            text,
-            "each trial: a fresh deployment, the published search in steps of {first} {unit} up to {last}, judged \
-             over {}; no interval",
-            seconds(plan.window)
+        PeakRules::Published => format!(
+            "each trial: a fresh deployment, the published search in steps of {first} {unit} up to {last}, judged over \
+             {}; no interval",
+            exact_duration(plan.window)
         ),
     };
-    text
+    [kept, trial]
 }
 
 /// The command that repeats this search; the seed is added by who draws it.

@@ -1,7 +1,7 @@
 //! `tare report`: renders a record. Needs no root and no machine.
 
 use crate::cli::{Format, ReportArgs};
-use crate::cmd::{print, record_path, write_file};
+use crate::cmd::{columns, print, record_path, write_file};
 use crate::{EXIT_OK, paths};
 use anyhow::Result;
 use std::io::IsTerminal;
@@ -34,11 +34,10 @@ pub(crate) fn render(record: &Record, format: Format, style: &Style) -> Result<S
 /// How a person at this terminal wants it.
 pub(crate) fn terminal_style() -> Style {
     let stdout = std::io::stdout();
-    let columns = rustix::termios::tcgetwinsize(&stdout).map_or(80, |size| usize::from(size.ws_col));
-    Style { color: stdout.is_terminal() && paths::colour_wanted(), width: columns.clamp(60, 120) }
+    Style { color: stdout.is_terminal() && paths::colour_wanted(), width: columns(stdout) }
 }
 
 /// How a file wants it.
 pub(crate) fn plain_style() -> Style {
-    Style { color: false, width: 80 }
+    Style::default()
 }

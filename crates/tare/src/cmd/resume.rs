@@ -1,7 +1,7 @@
 //! `tare resume`: goes on with a run that was interrupted or killed.
 
 use crate::cli::ResumeArgs;
-use crate::cmd::{clean, note, print, record_path};
+use crate::cmd::{clean, note, record_path, tell};
 use crate::session::{self, Session};
 use crate::{EXIT_OK, machine};
 use anyhow::Result;
@@ -14,7 +14,7 @@ pub(crate) fn resume(args: &ResumeArgs) -> Result<u8> {
     let record = tare_runner::read_record(&path)?;
     let lost = record.lost().len();
     let Record { header, trials, end } = record;
-    let mut say = |text: &str| if args.json { note(text) } else { print(text) };
+    let mut say = |text: &str| if args.json { note(text) } else { tell(text) };
     let ended = end.filter(|end| [COMPLETE, PRECISE_ENOUGH].contains(&end.how.as_str()));
     if let Some(end) = ended.filter(|_| lost == 0) {
         let why = if end.how == PRECISE_ENOUGH { "the run was precise enough" } else { "every trial is on disk" };

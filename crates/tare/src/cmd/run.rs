@@ -2,7 +2,7 @@
 
 use crate::catalog::Tables;
 use crate::cli::RunArgs;
-use crate::cmd::{Mistake, note, peak, print};
+use crate::cmd::{Mistake, columns, note, peak, print, tell};
 use crate::machine::{self, Placement};
 use crate::session::{self, GENERATOR, SERVICES, Session};
 use crate::{EXIT_OK, files, null_cost, paths};
@@ -13,8 +13,9 @@ use std::path::{Path, PathBuf};
 use tare_core::plan::{PlannedTrial, blocks, plan, rounds_after};
 use tare_core::record::{FormState, Header, NULL_COST, SCHEMA};
 use tare_core::study::{LoadOrigin, Study};
-use tare_core::units::show_duration;
+use tare_core::units::{exact_duration, show_duration};
 use tare_core::workload::Workload;
+use tare_report::{paragraph, whole};
 use tare_runner::{Clock, RecordDir, SystemClock, blocks_within, estimate};
 
 pub(crate) fn run(args: &RunArgs) -> Result<u8> {
@@ -50,7 +51,7 @@ pub(crate) fn start(args: &RunArgs, mut study: Study, workload: Workload, repeat
         .seed
         .unwrap_or_else(|| u64::from_le_bytes(*uuid::Uuid::now_v7().as_bytes().last_chunk().expect("16 bytes")) >> 16);
     if args.dry_run {
-        print(&dry_run(&study, &workload, &placement, seed));
+        print(&dry_run(&study, &workload, &placement, seed, columns(std::io::stdout())));
         return Ok(EXIT_OK);
     }
     session::require_root("run")?;
@@ -59,7 +60,7 @@ pub(crate) fn start(args: &RunArgs, mut study: Study, workload: Workload, repeat
     let out = args.out.clone().unwrap_or_else(|| default_out(&study));
     require_writable(&out)?;
     let stop = session::stop_on_signals()?;
-    let mut say = |text: &str| if args.json { note(text) } else { print(text) };
+    let mut say = |text: &str| if args.json { note(text) } else { tell(text) };
     let carrier = machine::carrier()?;
     let bundles = machine::build_bundles(&workload, carrier.bundles.as_ref(), &mut say)?;
     say("looking at what each form is on this machine");
@@ -235,44 +236,47 @@ fn command(args: &RunArgs, study: &Study, seed: u64) -> String {
     text
 }
 
-fn dry_run(study: &Study, workload: &Workload, placement: &Placement, seed: u64) -> String {
-    let mut text = format!("study {}: {}\n", study.name, study.question);
+/// What a run would do, in lines of at most `width` columns.
+fn dry_run(study: &Study, workload: &Workload, placement: &Placement, seed: u64, width: usize) -> String {
+    let mut text = String::new();
+    let mut say = |label: &str, hanging: usize, line: &str| text.push_str(&paragraph(label, hanging, line, width));
     let origin = match study.from {
         LoadOrigin::Outside => "a network namespace of its own",
         LoadOrigin::Host => "the host's loopback",
     };
-    let _ = writeln!(text, "workload {}: {}", workload.name, workload.about);
-    let _ = writeln!(text, "{}, from {origin}, CPUs {}", study.load.describe(), placement.generator);
-    let _ = writeln!(text, "services on CPUs {}; seed {seed}", placement.service);
-    let (settle, measure) = (show_duration(study.settle), show_duration(study.measure));
-    let _ = match &study.peak {
-        Some(plan) => writeln!(text, "{}", peak::describe(plan, study.qos.as_ref())),
-        None => writeln!(text, "each trial: a fresh deployment, {settle} to settle, {measure} measured"),
-    };
-    let _ = writeln!(text, "design: {}\n", study.design.describe());
+    say("", 2, &format!("study {}: {}", study.name, study.question));
+    say("", 2, &format!("workload {}: {}", workload.name, workload.about));
+    say("", 2, &format!("{}, from {origin}, CPUs {}", study.load.describe(), placement.generator));
+    say("", 2, &format!("services on CPUs {}; seed {seed}", placement.service));
+    let (settle, measure) = (exact_duration(study.settle), exact_duration(study.measure));
+    match &study.peak {
+        Some(plan) => peak::describe(plan, study.qos.as_ref()).iter().for_each(|line| say("", 2, line)),
+        None => say("", 2, &format!("each trial: a fresh deployment, {settle} to settle, {measure} measured")),
+    }
+    say("", 2, &format!("design: {}", study.design.describe()));
+    say("", 0, "");
     for form in &study.forms {
         let role = if form.name == study.baseline { "  (baseline)" } else { "" };
-        let _ = writeln!(text, "  {:<20} {}{role}", form.name, machine::describe(form));
+        say(&format!("  {:<20} ", form.name), 23, &format!("{}{}", machine::describe(form), whole(role)));
     }
     let trials = plan(study, &[], seed);
-    text.push('\n');
+    say("", 0, "");
     for block in 0..blocks(&trials) {
-        let arms: Vec<String> = trials.iter().filter(|trial| trial.block == block).map(|t| t.arm()).collect();
-        let _ = writeln!(text, "block {}: {}", block + 1, arms.join(", "));
+        let arms: Vec<String> = trials.iter().filter(|trial| trial.block == block).map(|t| whole(&t.arm())).collect();
+        say(&format!("block {}: ", block + 1), 9, &arms.join(", "));
     }
     let expected = show_duration(estimate(study, &trials, &[]));
-    let _ = write!(text, "\n{} trials, about {expected}", trials.len());
-    if let Some(most) = study.at_most {
-        let _ = write!(text, ", at most {}", show_duration(most));
-    }
+    let most = study.at_most.map(|most| format!(", at most {}", show_duration(most))).unwrap_or_default();
+    say("", 0, "");
+    say("", 2, &format!("{} trials, about {expected}{most}", trials.len()));
     if let Some(warning) = too_short(study, &trials, &[]) {
-        let _ = write!(text, "\n{warning}");
+        say("", 2, &warning);
     }
-    let _ = write!(
-        text,
-        "\nwhether a virtual machine is emulated here shows when the run starts; an emulated form\n\
-         takes part in the first {} block(s) only. Nothing was started.",
+    let note = format!(
+        "whether a virtual machine is emulated here shows when the run starts; an emulated form takes part in the first \
+         {} block(s) only. Nothing was started.",
         study.emulated_blocks
     );
+    say("", 2, &note);
     text
 }

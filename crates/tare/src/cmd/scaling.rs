@@ -2,7 +2,7 @@
 
 use crate::EXIT_OK;
 use crate::cli::ScalingArgs;
-use crate::cmd::{Mistake, note, print, record_path};
+use crate::cmd::{Mistake, columns, note, print, record_path};
 use anyhow::Result;
 use serde_json::json;
 use std::path::Path;
@@ -25,7 +25,7 @@ pub(crate) fn scaling(args: &ScalingArgs) -> Result<u8> {
         let value = json!({ "scaling_schema": SCALING_SCHEMA, "forms": all });
         print(&serde_json::to_string_pretty(&value)?);
     } else {
-        print(&tare_report::scaling_text(&all));
+        print(&tare_report::scaling_text(&all, columns(std::io::stdout())));
     }
     Ok(EXIT_OK)
 }

@@ -21,9 +21,10 @@ Exit codes: 0 done; 1 failed, or more than 1 % of the operations did; 2 a mistak
 started; 3 the generator was saturated, or could not keep the rate: the figures are its own, not the service's.
 
 Examples:
-  tare load --protocol redis --target 127.0.0.1:6379 --connections 50 --for 10s --populate
+  tare load --protocol redis --target 127.0.0.1:6379 --for 10s --populate
   tare load --url http://127.0.0.1:8080/index.html --rate 2000 --poisson
-  tare load --protocol redis --target 127.0.0.1:6379 --users 10000 --think 1s --option 'mix={get: 1}'";
+  tare load --protocol redis --target 127.0.0.1:6379 \\
+    --users 10000 --think 1s --option 'mix={get: 1}'";
 
 /// See `Verb::Load`.
 #[derive(Debug, Args)]

@@ -8,7 +8,7 @@ mod show;
 
 pub(crate) use args::LoadArgs;
 
-use crate::cmd::{print, show_error};
+use crate::cmd::{columns, complain, print};
 use crate::driver::Driver;
 use crate::{EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK};
 use anyhow::Result;
@@ -39,7 +39,7 @@ pub(crate) fn load(args: &LoadArgs) -> Result<u8> {
     let (measured, summary) = match done {
         // Whatever it was in the midst of, the user wanted an end of it.
         Err(fault) if stop.raised() => {
-            eprintln!("{}", show_error(&fault.into()));
+            complain(&fault.into());
             return Ok(EXIT_INTERRUPTED);
         }
         done => done?,
@@ -48,7 +48,7 @@ pub(crate) fn load(args: &LoadArgs) -> Result<u8> {
         let json = measured.json(&plan, &target, summary.as_deref());
         print(&serde_json::to_string_pretty(&json)?);
     } else {
-        print(&show::table(&plan, &target, &measured));
+        print(&show::table(&plan, &target, &measured, columns(std::io::stdout())));
     }
     Ok(match () {
         () if stop.raised() => EXIT_INTERRUPTED,

@@ -1,11 +1,11 @@
 //! What a load came to, from its summary, or from its rows when it was cut short.
 
-use super::show::time;
 use serde_json::json;
 use std::collections::BTreeMap;
 use std::time::Duration;
 use tare_core::fault::Fault;
 use tare_core::load::{LoadPlan, LoadProfile, LoadSummary, OperationSummary, SecondRow};
+use tare_report::plain_quantity;
 use tare_stats::{Percentiles, percentiles};
 
 /// More failed operations than this measure failures: a share of all.
@@ -139,6 +139,11 @@ impl Measured {
         }
     }
 
+    /// Whether no figure of it says anything: it did not come to measuring.
+    pub(super) fn nothing(&self) -> bool {
+        self.seconds <= 0.0
+    }
+
     /// The user ended it; `planned` is how long was to be measured.
     pub(super) fn interrupted(&mut self, planned: Duration) {
         let text = format!("ended after {:.1} s of {:.1} s", self.seconds, planned.as_secs_f64());
@@ -220,7 +225,10 @@ fn cut_short(p99_us: impl Iterator<Item = f64>) -> String {
         Some(range.map_or((us, us), |(low, high)| (low.min(us), high.max(us))))
     });
     match range {
-        Some((low, high)) => format!("the p99 of its seconds lay between {} and {}", time(low), time(high)),
+        Some((low, high)) => {
+            let (low, high) = (plain_quantity(low, "us"), plain_quantity(high, "us"));
+            format!("the p99 of its seconds lay between {low} and {high}")
+        }
         None => "before a second was measured".to_owned(),
     }
 }
@@ -295,6 +303,6 @@ mod tests {
         };
         let cut = Measured::of_rows(&[row(false, 9, 9.0), row(true, 10, 5.0), row(true, 20, 7.0)]);
         assert_eq!((cut.operations, cut.throughput, cut.response.max_us), (30, 15.0, Some(7.0)));
-        assert_eq!(Measured::of_rows(&[]).throughput, 0.0);
+        assert!(!cut.nothing() && Measured::of_rows(&[]).nothing());
     }
 }

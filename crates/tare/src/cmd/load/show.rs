@@ -1,4 +1,4 @@
-//! What `tare load` shows: a line while it runs, a table at the end. All fits into 80 columns.
+//! What `tare load` shows: a line while it runs, a table at the end.
 
 use super::outcome::Measured;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
@@ -7,6 +7,7 @@ use std::io::IsTerminal as _;
 use std::time::Duration;
 use tare_core::load::{LoadPlan, LoadProfile, SecondRow, UserConnections};
 use tare_core::units::{grouped, show_duration};
+use tare_report::{paragraph, plain_quantity};
 use tare_stats::Percentiles;
 
 /// Shows the seconds as they come: one live line on a terminal, a plain line each elsewhere. Always on standard error,
@@ -26,7 +27,7 @@ impl Progress {
         let whole = (plan.settle + plan.measure).as_secs_f64();
         let bar = ProgressBar::new((whole * 10.0) as u64);
         bar.set_draw_target(if live { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() });
-        let style = ProgressStyle::with_template("{bar:10.cyan/dim} {wide_msg}");
+        let style = ProgressStyle::with_template("{bar:6.cyan/dim} {wide_msg}");
         bar.set_style(style.expect("the template is well formed"));
         bar.set_message("connecting");
         Progress { bar, live, silent, whole, passed: 0.0 }
@@ -65,28 +66,13 @@ fn line(row: &SecondRow, passed: f64, whole: f64) -> String {
     let settling = if row.measured { "" } else { " settling" };
     let errors = if row.errors > 0 { format!(" {} errors", grouped(row.errors as f64)) } else { String::new() };
     let dropped = if row.dropped > 0 { format!(" {} dropped", grouped(row.dropped as f64)) } else { String::new() };
-    let rate = grouped(row.operations as f64 / row.seconds);
-    let p99 = if row.operations > 0 { time(row.p99_us) } else { "-".to_owned() };
-    format!("{passed:>4.0}/{whole:.0} s {rate:>9} op/s p99 {p99:>7}{errors}{dropped}{settling}")
+    let rate = rate(row.operations as f64 / row.seconds);
+    let p99 = if row.operations > 0 { plain_quantity(row.p99_us, "us") } else { "-".to_owned() };
+    format!("{passed:>4.0}/{whole:.0} s {rate:>14} p99 {p99:>7}{errors}{dropped}{settling}")
 }
 
-/// `233 us`, `1.23 ms`, `4.5 s`: three digits.
-pub(super) fn time(us: f64) -> String {
-    let scaled = |value: f64, unit: &str| {
-        let digits = if value >= 100.0 {
-            0
-        } else if value >= 10.0 {
-            1
-        } else {
-            2
-        };
-        format!("{value:.digits$} {unit}")
-    };
-    match us {
-        us if us < 999.5 => scaled(us, "us"),
-        us if us < 999_500.0 => scaled(us / 1e3, "ms"),
-        us => scaled(us / 1e6, "s"),
-    }
+fn rate(per_s: f64) -> String {
+    plain_quantity(per_s, "op/s")
 }
 
 fn profile(profile: &LoadProfile) -> String {
@@ -96,7 +82,7 @@ fn profile(profile: &LoadProfile) -> String {
             format!("{connections} connections of {pipeline} operations")
         }
         LoadProfile::Open { rate, connections, .. } => {
-            format!("{} op/s over {connections} connections", grouped(*rate))
+            format!("{} over {connections} connections", self::rate(*rate))
         }
         LoadProfile::Users { users, connections, .. } => match connections {
             UserConnections::Own => format!("{users} users with a connection each"),
@@ -108,44 +94,49 @@ fn profile(profile: &LoadProfile) -> String {
     }
 }
 
-/// The table at the end.
-pub(super) fn table(plan: &LoadPlan, target: &str, measured: &Measured) -> String {
-    let mut text = format!("{} at {target}, {}\n", plan.protocol, profile(&plan.profile));
-    let seconds = show_duration(Duration::from_secs_f64(measured.seconds));
-    let _ = writeln!(
-        text,
-        "{} operations answered in {seconds}, {} not\n",
-        grouped(measured.operations as f64),
-        grouped(measured.errors as f64)
-    );
-    let mut row = |name: &str, value: &str| {
-        let _ = writeln!(text, "{name:<14}{value}");
-    };
-    row("throughput", &format!("{} op/s", grouped(measured.throughput)));
-    if let Some(offered) = measured.offered {
-        let dropped = if measured.dropped > 0 {
-            format!(", {} dropped", grouped(measured.dropped as f64))
-        } else {
-            String::new()
-        };
-        row("offered", &format!("{} op/s{dropped}", grouped(offered)));
+/// Columns of a row's name.
+const NAME: usize = 14;
+
+/// The table at the end, in lines of at most `width` columns.
+pub(super) fn table(plan: &LoadPlan, target: &str, measured: &Measured, width: usize) -> String {
+    let about = format!("{} at {target}, {}", plan.protocol, profile(&plan.profile));
+    let mut text = paragraph("", 2, &about, width);
+    let mut row = |name: &str, value: &str| text += &paragraph(&format!("{name:<NAME$}"), NAME, value, width);
+    if measured.nothing() {
+        row("nothing measured", "");
+    } else {
+        let seconds = show_duration(Duration::from_secs_f64(measured.seconds));
+        let answered = grouped(measured.operations as f64);
+        row(&format!("{answered} operations answered in {seconds}, {} not", grouped(measured.errors as f64)), "");
+        row("", "");
+        let answered = measured.throughput > 0.0;
+        row("throughput", &if answered { rate(measured.throughput) } else { "nothing measured".to_owned() });
+        if let Some(offered) = measured.offered {
+            let dropped = grouped(measured.dropped as f64);
+            let dropped = if measured.dropped > 0 { format!(", {dropped} dropped") } else { String::new() };
+            row("offered", &format!("{}{dropped}", rate(offered)));
+        }
+        for (name, count) in &measured.failures {
+            row("errors", &format!("{name}: {}", grouped(*count as f64)));
+        }
+        times(&mut text, measured);
     }
-    for (name, count) in &measured.failures {
-        row("errors", &format!("{name}: {}", grouped(*count as f64)));
-    }
-    times(&mut text, measured);
-    closing(&mut text, measured);
+    closing(&mut text, measured, width);
     text
 }
 
 fn times(text: &mut String, measured: &Measured) {
+    const NAME: usize = 22;
     let heads = ["p50", "p90", "p99", "p99.9", "max"].map(|head| format!("{head:>10}")).concat();
-    let _ = writeln!(text, "\n{:<22}{heads}", "");
+    let _ = writeln!(text, "\n{:NAME$}{heads}", "");
     let mut row = |name: &str, times: &Percentiles| {
         let cells = [times.p50_us, times.p90_us, times.p99_us, times.p999_us, times.max_us];
+        let time = |us| plain_quantity(us, "us");
         let cells: String = cells.map(|cell| format!("{:>10}", cell.map_or_else(|| "-".to_owned(), time))).concat();
-        let name: String = name.chars().take(21).collect();
-        let _ = writeln!(text, "{name:<22}{cells}");
+        // A name that is too long has a line of its own.
+        let wide = name.chars().count() >= NAME;
+        let _ =
+            if wide { writeln!(text, "{name}\n{:NAME$}{cells}", "") } else { writeln!(text, "{name:NAME$}{cells}") };
     };
     let several = measured.by_operation.len() > 1;
     // In a closed loop nothing is planned, and the two are the same.
@@ -162,57 +153,84 @@ fn times(text: &mut String, measured: &Measured) {
     }
 }
 
-fn closing(text: &mut String, measured: &Measured) {
-    let _ = writeln!(text);
-    if let Some((cpu_s, cpus)) = measured.generator {
-        let per_operation = if measured.operations > 0 { cpu_s * 1e6 / measured.operations as f64 } else { 0.0 };
+fn closing(text: &mut String, measured: &Measured, width: usize) {
+    let mut row = |name: &str, value: &str| text.push_str(&paragraph(&format!("{name:<NAME$}"), NAME, value, width));
+    row("", "");
+    if let Some((cpu_s, cpus)) = measured.generator.filter(|_| !measured.nothing()) {
         let share = cpu_s / measured.seconds;
-        let _ = writeln!(text, "{:<14}{share:.2} of {cpus} CPU(s), {per_operation:.2} us an operation", "generator");
+        let operations = Some(measured.operations as f64).filter(|operations| *operations > 0.0);
+        let cost = operations.map(|operations| plain_quantity(cpu_s * 1e6 / operations, "us"));
+        let cost = cost.map(|cost| format!(", {cost} an operation")).unwrap_or_default();
+        row("generator", &format!("{share:.2} of {cpus} CPU(s){cost}"));
     }
-    for (name, why) in &measured.trouble {
-        let _ = writeln!(text, "{}", wrapped(&format!("{name:<14}{why}"), 14));
-    }
-}
-
-/// Lines of at most 80 columns, all but the first indented.
-fn wrapped(text: &str, indent: usize) -> String {
-    let mut lines = vec![String::new()];
-    for word in text.split_inclusive(' ') {
-        let line = lines.last_mut().expect("there is one");
-        if line.chars().count() + word.trim_end().chars().count() > 80 && line.len() > indent {
-            lines.push(" ".repeat(indent) + word);
-        } else {
-            line.push_str(word);
-        }
-    }
-    lines.iter().map(|line| line.trim_end()).collect::<Vec<_>>().join("\n")
+    measured.trouble.iter().for_each(|(name, why)| row(name, why));
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn measured(seconds: f64, name: &str) -> Measured {
+        let times = Percentiles { p50_us: Some(233.4), p99_us: Some(12_345.0), ..Percentiles::default() };
+        let both = (times, Percentiles::default());
+        Measured {
+            seconds,
+            operations: (9_999_999.0 * seconds) as u64,
+            throughput: if seconds > 0.0 { 9_999_999.0 } else { 0.0 },
+            offered: Some(9_999_999.0),
+            failures: [(format!("answer-of-{name}"), 1234)].into(),
+            response: times,
+            by_operation: [(name.to_owned(), both), ("set".to_owned(), both)].into(),
+            generator: Some((17.5, 2)),
+            trouble: vec![("rate missed", "word ".repeat(40))],
+            ..Measured::default()
+        }
+    }
+
+    fn plan() -> LoadPlan {
+        serde_json::from_value(serde_json::json!({
+            "task": "run", "protocol": "x", "options": {}, "endpoint": "127.0.0.1:1",
+            "profile": {"open": {"rate": 9_999_999.0, "arrivals": "constant", "connections": 1, "in_flight": 1}},
+            "settle": {"secs": 0, "nanos": 0}, "measure": {"secs": 10, "nanos": 0}, "timeout": {"secs": 1, "nanos": 0},
+            "seed": 1, "cpus": "",
+        }))
+        .unwrap()
+    }
+
     #[test]
-    fn numbers_read_well() {
-        let times = [0.5, 99.94, 233.4, 999.6, 12_345.0, 4.2e6].map(time);
-        assert_eq!(times, ["0.50 us", "99.9 us", "233 us", "1.00 ms", "12.3 ms", "4.20 s"]);
+    fn a_table_keeps_to_a_terminal_and_cuts_nothing() {
+        let name = "an-operation-with-a-rather-long-name";
+        let text = table(&plan(), "127.0.0.1:1", &measured(10.0, name), 80);
+        assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
+        for wanted in ["10,000,000 op/s", "233 us", "12.3 ms", "99,999,990 operations answered in 10 s, 0 not", name] {
+            assert!(text.contains(wanted), "{wanted} is missing in:\n{text}");
+        }
+        assert!(text.lines().any(|line| line.starts_with("              word")), "{text}");
+    }
+
+    #[test]
+    fn where_nothing_was_measured_no_figure_is_shown() {
+        let text = table(&plan(), "127.0.0.1:1", &measured(0.0, "get"), 80);
+        assert!(text.contains("\nnothing measured\n") && text.contains("rate missed"), "{text}");
+        for wrong in ["throughput", "233 us", "generator"] {
+            assert!(!text.contains(wrong), "{wrong} is in:\n{text}");
+        }
     }
 
     #[test]
     fn lines_keep_to_a_terminal() {
-        let long = format!("{:<14}{}", "saturated", "word ".repeat(40));
-        let lines = wrapped(&long, 14);
-        assert!(lines.lines().all(|line| line.chars().count() <= 80), "{lines}");
-        assert!(lines.lines().skip(1).all(|line| line.starts_with("              word")), "{lines}");
         let row = SecondRow {
             seconds: 1.0,
             operations: 9_999_999,
             errors: 999_999,
             dropped: 999_999,
-            p99_us: 1e9,
+            p99_us: 9e7,
+            measured: true,
             ..SecondRow::default()
         };
-        // The bar in front takes eleven columns.
-        assert!(line(&row, 86_400.0, 86_400.0).len() <= 80, "{}", line(&row, 86_400.0, 86_400.0));
+        // The bar in front takes seven columns.
+        let line = line(&row, 3600.0, 3600.0);
+        assert!(line.contains("10,000,000 op/s p99  90.0 s"), "{line}");
+        assert!(line.len() + 7 <= 80, "{}: {line}", line.len());
     }
 }
