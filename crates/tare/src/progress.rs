@@ -1,5 +1,6 @@
 //! What a run looks like while it runs: a live line on a terminal, plain lines elsewhere.
 
+use crate::cmd::columns;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::io::{IsTerminal, Write};
 use std::time::Duration;
@@ -8,7 +9,8 @@ use tare_core::peak::{PeakWindow, level_text};
 use tare_core::plan::PlannedTrial;
 use tare_core::record::COMPLETE;
 use tare_core::trial::{Outcome, Stage};
-use tare_core::units::{grouped, show_duration};
+use tare_core::units::show_duration;
+use tare_report::{flow, paragraph, plain_quantity};
 use tare_runner::Event;
 
 /// Shows events as they come.
@@ -25,6 +27,8 @@ pub(crate) struct Progress {
     /// What a search came to, in words.
     found: Option<String>,
     ends_in: Duration,
+    /// Columns of a line.
+    width: usize,
     began: std::time::Instant,
 }
 
@@ -45,7 +49,8 @@ impl Progress {
         let began = std::time::Instant::now();
         let (stage, ends_in) = (Stage::Provision, Duration::ZERO);
         let out: Box<dyn Write> = if to_stderr { Box::new(std::io::stderr()) } else { Box::new(std::io::stdout()) };
-        Progress { bar, live, out, trial: None, stage, last: None, held: None, found: None, ends_in, began }
+        let width = if to_stderr { columns(std::io::stderr()) } else { columns(std::io::stdout()) };
+        Progress { bar, live, out, trial: None, stage, last: None, held: None, found: None, ends_in, width, began }
     }
 
     /// Shows one event.
@@ -105,12 +110,16 @@ impl Progress {
     fn refresh(&self) {
         let Some((trial, blocks)) = &self.trial else { return };
         let mut text = format!("block {}/{blocks} {} {}", trial.block + 1, trial.arm(), self.stage);
-        if let Some(row) = &self.last {
-            let rate = row.operations as f64 / row.seconds.max(1e-9);
-            text.push_str(&format!(" {} op/s p99 {:.0} us", grouped(rate), row.p99_us));
-        }
-        if let Some(held) = &self.held {
-            text.push_str(&format!("; {held}"));
+        match (&self.held, &self.last) {
+            // Where the level is what is looked for, it says more than the rate.
+            (Some(held), _) => text.push_str(&format!("; {held}")),
+            (None, Some(row)) if row.operations > 0 => {
+                let rate = row.operations as f64 / row.seconds.max(1e-9);
+                let (rate, p99) = (plain_quantity(rate, "op/s"), plain_quantity(row.p99_us, "us"));
+                text.push_str(&format!(" {rate} p99 {p99}"));
+            }
+            (None, Some(_)) => text.push_str(" no answers"),
+            (None, None) => {}
         }
         let left = self.ends_in.saturating_sub(self.began.elapsed());
         text.push_str(&format!(", {} left", show_duration(left)));
@@ -119,31 +128,38 @@ impl Progress {
 
     fn ended(&self, trial: &PlannedTrial, outcome: &Outcome, throughput: Option<f64>, p99_us: Option<f64>) -> String {
         let blocks = self.trial.as_ref().map_or(0, |(_, blocks)| *blocks);
-        let mut text = format!("block {}/{blocks}  {:<20}", trial.block + 1, trial.arm());
-        match (throughput, p99_us) {
-            (Some(rate), Some(p99)) => text.push_str(&format!(" {:>9} op/s  p99 {p99:>7.0} us", grouped(rate))),
-            (Some(rate), None) => text.push_str(&format!(" {:>9} op/s", grouped(rate))),
-            (None, _) if self.found.is_some() && *outcome == Outcome::Measured => {
-                text.push_str(&format!(" peak {}", self.found.as_deref().unwrap_or_default()));
+        let label = format!("block {}/{blocks}  {:<20} ", trial.block + 1, trial.arm());
+        let text = match throughput {
+            Some(rate) => return format!("{label}{}", figures(rate, p99_us)),
+            None if self.found.is_some() && *outcome == Outcome::Measured => {
+                format!("peak {}", self.found.as_deref().unwrap_or_default())
             }
-            (None, _) => {
+            None => {
                 let why = outcome.why().map(ToString::to_string).unwrap_or_default();
                 let stage =
                     if let Outcome::Failed { stage, .. } = outcome { format!(" in {stage}") } else { "".into() };
-                text.push_str(&format!(" {}{stage}: {why}", outcome.word().to_uppercase()));
+                format!("{}{stage}: {why}", outcome.word().to_uppercase())
             }
-        }
-        text
+        };
+        paragraph(&label, 4, &text, self.width)
     }
 
     /// A reader that went away (`| head`) must not end the run: what stands on the machine has to be taken down.
     fn line(&mut self, text: &str) {
+        let text = flow(text, self.width);
+        let text = text.trim_end();
         if self.live {
             self.bar.println(text);
         } else {
             let _ = writeln!(self.out, "{text}");
         }
     }
+}
+
+/// `98,200 op/s  p99 1.23 ms`, in columns.
+fn figures(rate: f64, p99_us: Option<f64>) -> String {
+    let p99 = p99_us.map(|us| format!("  p99 {:>7}", plain_quantity(us, "us"))).unwrap_or_default();
+    format!("{:>14}{p99}", plain_quantity(rate, "op/s"))
 }
 
 /// The last level of a search: `staircase: 1,250 users, kept`.
@@ -159,6 +175,7 @@ mod tests {
     use std::cell::RefCell;
     use std::io;
     use std::rc::Rc;
+    use tare_core::fault::Fault;
 
     /// A reader that goes away after so many lines.
     struct Head(Rc<RefCell<Vec<String>>>, usize);
@@ -175,6 +192,28 @@ mod tests {
         fn flush(&mut self) -> io::Result<()> {
             Ok(())
         }
+    }
+
+    #[test]
+    fn how_a_trial_ended_keeps_to_eighty_columns() {
+        let seen = Rc::new(RefCell::new(Vec::new()));
+        let mut progress = Progress { live: false, out: Box::new(Head(seen.clone(), 99)), ..Progress::new(false) };
+        let (form, control) = ("container-hostnet".to_owned(), false);
+        let trial = PlannedTrial { index: 0, block: 0, form, control, again: None };
+        let mut ended = |outcome, throughput: Option<f64>| {
+            let (trial, p99_us) = (trial.clone(), throughput.map(|_| 1_234.5));
+            progress.show(&Event::TrialStarted { trial: trial.clone(), blocks: 5, left: Duration::ZERO });
+            progress.show(&Event::TrialEnded { trial, outcome, throughput, p99_us });
+        };
+        ended(Outcome::Measured, Some(9_999_999.0));
+        let why =
+            Fault::new("redis ended with exit code 1 before it was ready to answer anything").remedy("see its log");
+        ended(Outcome::Failed { stage: Stage::Deploy, why }, None);
+        // Line feeds come by themselves.
+        let seen: Vec<String> = seen.borrow().iter().filter(|line| !line.is_empty()).cloned().collect();
+        assert_eq!(seen[0], "block 1/5  container-hostnet    10,000,000 op/s  p99 1.23 ms");
+        assert!(seen.len() > 2 && seen.iter().all(|line| line.chars().count() <= 80), "{seen:#?}");
+        assert!(seen[1].contains("FAILED in deploy: redis") && seen[2].starts_with("    "), "{seen:#?}");
     }
 
     #[test]
