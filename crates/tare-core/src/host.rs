@@ -2,6 +2,7 @@
 //! outer one. A deployment form is a stack of layers, so there is one way to start a service, not one per form.
 
 use crate::bundle::{Bundle, BundleStore, Recipe};
+use crate::command::{CommandEnd, CommandStart};
 use crate::config::{Node, Problems};
 use crate::fault::Fault;
 use crate::form::LayerUse;
@@ -152,6 +153,34 @@ pub trait Host: Send {
     /// # Errors
     /// When something of it is left.
     fn stop(&mut self, instance: &str) -> Result<(), Fault>;
+
+    /// Begins a command beside a running instance: just as the service was started, in the same root, namespaces,
+    /// limits and cgroup, with nothing on its standard input. One command at a time beside each instance; it is ended
+    /// with the instance.
+    ///
+    /// # Errors
+    /// When the instance does not run, has a command already, or the program cannot be run.
+    fn begin_command(&mut self, instance: &str, _command: &CommandStart) -> Result<(), Fault> {
+        Err(Fault::new(format!("this kind of form cannot run a command beside '{instance}'"))
+            .remedy("let the tool run beside the form, where its protocol can"))
+    }
+
+    /// Waits for the end of the command beside an instance, for `patience` at most; none when it runs on. A command
+    /// whose time is over is ended here, with all that it has started, and so is what it leaves running.
+    ///
+    /// # Errors
+    /// When there is no command, its program could not be run, or it printed too much; then it is ended.
+    fn await_command(&mut self, instance: &str, _patience: Duration) -> Result<Option<CommandEnd>, Fault> {
+        Err(Fault::new(format!("no command runs beside '{instance}'")))
+    }
+
+    /// Ends the command beside an instance, with all that it has started. Does nothing where there is none.
+    ///
+    /// # Errors
+    /// When something of it is left.
+    fn end_command(&mut self, _instance: &str) -> Result<(), Fault> {
+        Ok(())
+    }
 
     /// Keeps what runs here from running, in place: it stays deployed, with its memory and connections, and uses no CPU
     /// until [`Host::thaw`].

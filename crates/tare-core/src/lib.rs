@@ -5,6 +5,7 @@
 //! protocol or telemetry source by name. Everything here can be built and compared in a unit test.
 
 pub mod bundle;
+pub mod command;
 pub mod config;
 pub mod design;
 pub mod fault;

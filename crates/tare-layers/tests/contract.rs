@@ -6,6 +6,8 @@
 
 #[path = "contract/checks.rs"]
 mod checks;
+#[path = "contract/commands.rs"]
+mod commands;
 #[path = "contract/crash.rs"]
 mod crash;
 #[path = "contract/native.rs"]
@@ -25,6 +27,7 @@ fn main() -> ExitCode {
         ["serve", port, rest @ ..] => return service::serve(port.parse().expect("a port"), rest),
         ["ask", place] => return service::ask(place),
         ["resources"] => return service::resources(),
+        ["tool", rest @ ..] => return service::tool(rest),
         ["doomed", run] => return crash::doomed(run),
         // What test runners ask for first.
         words if words.contains(&"--list") => return ExitCode::SUCCESS,

@@ -5,6 +5,7 @@ use serde::de::DeserializeOwned;
 use std::io::{BufReader, ErrorKind};
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
+use tare_core::command::{CommandEnd, CommandStart};
 use tare_core::fault::{Doing, Fault};
 use tare_core::form::LayerUse;
 use tare_core::host::{
@@ -250,6 +251,22 @@ impl Host for AgentHost {
 
     fn stop(&mut self, instance: &str) -> Result<(), Fault> {
         self.call(Call::Stop(instance.to_owned()), &format!("stop '{instance}'"), Limits::LONG)
+    }
+
+    fn begin_command(&mut self, instance: &str, command: &CommandStart) -> Result<(), Fault> {
+        let doing = format!("begin a command beside '{instance}'");
+        self.call(Call::BeginCommand(instance.to_owned(), command.clone()), &doing, Limits::LONG)
+    }
+
+    fn await_command(&mut self, instance: &str, patience: Duration) -> Result<Option<CommandEnd>, Fault> {
+        // What has ended is ended whole, and its output comes along.
+        let (doing, within) = (format!("await the command beside '{instance}'"), patience + Limits::LONG);
+        self.call(Call::AwaitCommand(instance.to_owned(), patience), &doing, within)
+    }
+
+    fn end_command(&mut self, instance: &str) -> Result<(), Fault> {
+        let doing = format!("end the command beside '{instance}'");
+        self.call(Call::EndCommand(instance.to_owned()), &doing, Limits::LONG)
     }
 
     fn freeze(&mut self) -> Result<(), Fault> {

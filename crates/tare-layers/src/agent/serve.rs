@@ -54,6 +54,9 @@ fn answer(slot: &mut Option<Box<dyn Host>>, call: Call) -> Outcome {
         Call::MappedFiles(instance) => Outcome::of(host.mapped_files(&instance)),
         Call::Log(instance) => Outcome::of(host.log(&instance)),
         Call::Stop(instance) => Outcome::of(host.stop(&instance)),
+        Call::BeginCommand(instance, command) => Outcome::of(host.begin_command(&instance, &command)),
+        Call::AwaitCommand(instance, patience) => Outcome::of(host.await_command(&instance, patience)),
+        Call::EndCommand(instance) => Outcome::of(host.end_command(&instance)),
         Call::Freeze => Outcome::of(host.freeze()),
         Call::Thaw => Outcome::of(host.thaw()),
         Call::BeginProbe(outside, period) => Outcome::of(host.begin_probe(&outside, period)),
@@ -79,6 +82,7 @@ mod tests {
     use std::collections::BTreeMap;
     use std::os::unix::net::UnixStream;
     use std::time::Duration;
+    use tare_core::command::{CommandEnd, CommandStart, Ended};
     use tare_core::form::LayerUse;
     use tare_core::host::{
         Facts, Instance, InstanceState, MappedFile, OpenError, ResourceReport, ServiceStart, Surroundings,
@@ -109,6 +113,14 @@ mod tests {
         }
         fn stop(&mut self, _: &str) -> Result<(), Fault> {
             Ok(())
+        }
+        fn begin_command(&mut self, _: &str, command: &CommandStart) -> Result<(), Fault> {
+            Err(Fault::new(command.command.join(" ")))
+        }
+        fn await_command(&mut self, instance: &str, patience: Duration) -> Result<Option<CommandEnd>, Fault> {
+            let stdout = format!("{instance}\u{1}");
+            let end = CommandEnd { ended: Ended::Late, stdout, stderr: String::new(), took: patience, cpu_s: None };
+            Ok((!patience.is_zero()).then_some(end))
         }
         fn begin_probe(&mut self, _: &[Scope], _: Duration) -> Result<(), Fault> {
             Ok(())
@@ -160,6 +172,17 @@ mod tests {
         assert_eq!(agent.facts().unwrap()["host"], "outer");
         assert_eq!(agent.state("x").unwrap(), InstanceState::Ended("x".to_owned()));
         assert_eq!(agent.log("x").unwrap(), "x\nsays \u{1f600} \"hello\"\n");
+        let command = CommandStart {
+            command: vec!["look".to_owned(), "\"there\"".to_owned()],
+            environment: BTreeMap::new(),
+            directory: "/".to_owned(),
+            within: Duration::MAX,
+        };
+        assert_eq!(agent.begin_command("x", &command).unwrap_err().message, "look \"there\"");
+        assert_eq!(agent.await_command("x", Duration::ZERO).unwrap(), None);
+        let end = agent.await_command("x", Duration::from_millis(1)).unwrap().unwrap();
+        assert_eq!((end.ended, end.stdout.as_str(), end.took.as_millis()), (Ended::Late, "x\u{1}", 1));
+        agent.end_command("x").unwrap();
         agent.begin_probe(&[], Duration::from_secs(1)).unwrap();
         let rows = agent.end_probe().unwrap();
         assert_eq!((rows[0].at_ns, rows[0].values["cpu_user_s"]), (u64::MAX, 0.1));

@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 use std::io::{self, BufRead, Write};
 use std::time::Duration;
+use tare_core::command::CommandStart;
 use tare_core::fault::Fault;
 use tare_core::form::LayerUse;
 use tare_core::host::{OpenError, ServiceStart, Surroundings};
@@ -33,6 +34,10 @@ pub(super) enum Call {
     MappedFiles(String),
     Log(String),
     Stop(String),
+    BeginCommand(String, CommandStart),
+    /// For so long at most.
+    AwaitCommand(String, Duration),
+    EndCommand(String),
     Freeze,
     Thaw,
     BeginProbe(Vec<Scope>, Duration),

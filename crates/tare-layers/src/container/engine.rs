@@ -3,6 +3,7 @@
 use super::socket;
 use bollard::models::{SystemInfo, SystemVersion};
 use bollard::{API_DEFAULT_VERSION, Docker, errors::Error};
+use futures_util::{Stream, StreamExt};
 use std::future::Future;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -43,6 +44,32 @@ pub(crate) enum CallError {
     Ending(Fault),
     /// Anything else.
     Broken(Fault),
+}
+
+/// What came of waiting for a stream.
+pub(crate) enum Heard<T> {
+    /// Its next item.
+    Item(T),
+    /// Nothing in time.
+    Nothing,
+    /// There are no more.
+    End,
+}
+
+impl From<Error> for CallError {
+    fn from(error: Error) -> Self {
+        match error {
+            Error::DockerResponseServerError { status_code, message } => {
+                CallError::Refused { status: status_code, message }
+            }
+            Error::DockerStreamError { error } => CallError::Refused { status: 500, message: error },
+            error => {
+                let ending = error.to_string().contains("unknown variant `stopped`");
+                let fault = Fault::from_error("talk to the container engine", &error);
+                if ending { CallError::Ending(fault) } else { CallError::Broken(fault) }
+            }
+        }
+    }
 }
 
 impl CallError {
@@ -128,17 +155,21 @@ impl Engine {
     ) -> Result<T, CallError> {
         let outcome = self.runtime.block_on(async { tokio::time::timeout(limit, call).await });
         match outcome {
-            Ok(Ok(value)) => Ok(value),
-            Ok(Err(Error::DockerResponseServerError { status_code, message })) => {
-                Err(CallError::Refused { status: status_code, message })
-            }
-            Ok(Err(Error::DockerStreamError { error })) => Err(CallError::Refused { status: 500, message: error }),
-            Ok(Err(error)) => {
-                let ending = error.to_string().contains("unknown variant `stopped`");
-                let fault = Fault::from_error("talk to the container engine", &error);
-                Err(if ending { CallError::Ending(fault) } else { CallError::Broken(fault) })
-            }
+            Ok(outcome) => outcome.map_err(CallError::from),
             Err(_) => Err(CallError::Broken(self.silent(limit))),
+        }
+    }
+
+    /// Waits for the next item of a stream that a call has opened, for `limit` at most.
+    pub(crate) fn hear<T>(
+        &self,
+        limit: Duration,
+        stream: &mut (impl Stream<Item = Result<T, Error>> + Unpin),
+    ) -> Result<Heard<T>, CallError> {
+        match self.runtime.block_on(async { tokio::time::timeout(limit, stream.next()).await }) {
+            Ok(Some(item)) => Ok(Heard::Item(item?)),
+            Ok(None) => Ok(Heard::End),
+            Err(_) => Ok(Heard::Nothing),
         }
     }
 

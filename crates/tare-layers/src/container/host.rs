@@ -1,5 +1,6 @@
 //! A host whose services run in containers.
 
+use super::command::Command;
 use super::engine::Engine;
 use super::guest_engine::{self, GuestEngine};
 use super::link::Link;
@@ -15,6 +16,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+use tare_core::command::{CommandEnd, CommandStart};
 use tare_core::fault::{Doing, Fault};
 use tare_core::form::LayerUse;
 use tare_core::host::{
@@ -67,6 +69,7 @@ struct Inner {
 struct Running {
     container: String,
     start: ServiceStart,
+    command: Option<Command>,
 }
 
 impl Inner {
@@ -137,6 +140,39 @@ impl Inner {
 
     fn known(&self, instance: &str) -> Result<&Running, Fault> {
         self.running.get(instance).ok_or_else(|| Fault::new(format!("no instance '{instance}' was started here")))
+    }
+
+    fn begin_command(&mut self, instance: &str, wanted: &CommandStart) -> Result<(), Fault> {
+        let known = self.known(instance)?;
+        if known.command.is_some() {
+            return Err(Fault::new(format!("a command runs beside '{instance}' already")));
+        }
+        let (service, user) = (self.pid(instance)?, known.start.service.user);
+        let command = Command::begin(&self.engine, &known.container, service, user, wanted)?;
+        self.running.get_mut(instance).expect("it was found above").command = Some(command);
+        Ok(())
+    }
+
+    fn await_command(&mut self, instance: &str, patience: Duration) -> Result<Option<CommandEnd>, Fault> {
+        self.known(instance)?;
+        let running = self.running.get_mut(instance).expect("it was found right before");
+        let command = running.command.as_mut();
+        let command = command.ok_or_else(|| Fault::new(format!("no command runs beside '{instance}'")))?;
+        let awaited = command.wait(&self.engine, patience);
+        if awaited.is_err() {
+            // Report the first failure, not that of the repair.
+            let _ = command.end(&self.engine);
+        }
+        if !matches!(awaited, Ok(None)) {
+            running.command = None;
+        }
+        awaited
+    }
+
+    fn end_command(&mut self, instance: &str) -> Result<(), Fault> {
+        self.known(instance)?;
+        let command = self.running.get_mut(instance).and_then(|running| running.command.take());
+        command.map_or(Ok(()), |mut command| command.end(&self.engine))
     }
 
     fn inspect(&self, instance: &str) -> Result<ContainerInspectResponse, Fault> {
@@ -227,7 +263,7 @@ impl Inner {
         self.check_ports(start)?;
         let container = spec::container_name(&self.surroundings, instance);
         self.launch(start, &container, None)?;
-        self.running.insert(instance.clone(), Running { container, start: start.clone() });
+        self.running.insert(instance.clone(), Running { container, start: start.clone(), command: None });
         let ports: Vec<u16> = start.service.ports.values().copied().collect();
         if start.cpus.is_some() {
             self.confine_helpers(instance, &ports)?;
@@ -351,6 +387,18 @@ impl Host for ContainerHost {
 
     fn log(&mut self, instance: &str) -> Result<String, Fault> {
         run::log(&self.inner.engine, &self.inner.known(instance)?.container)
+    }
+
+    fn begin_command(&mut self, instance: &str, command: &CommandStart) -> Result<(), Fault> {
+        self.inner.begin_command(instance, command)
+    }
+
+    fn await_command(&mut self, instance: &str, patience: Duration) -> Result<Option<CommandEnd>, Fault> {
+        self.inner.await_command(instance, patience)
+    }
+
+    fn end_command(&mut self, instance: &str) -> Result<(), Fault> {
+        self.inner.end_command(instance)
     }
 
     fn freeze(&mut self) -> Result<(), Fault> {

@@ -15,6 +15,7 @@
 //! are never touched. Images made of bundles are kept for later runs, see [`cached_images`]. In a guest the image's one
 //! layer is the bundle's disk itself, mounted where the engine keeps the layer.
 
+mod command;
 mod engine;
 mod guest_engine;
 mod host;

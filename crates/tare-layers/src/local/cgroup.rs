@@ -167,6 +167,11 @@ impl Group {
         self.directories.iter().map(|directory| directory.join("cgroup.procs"))
     }
 
+    /// The processes in it.
+    pub(crate) fn members(&self) -> Vec<u32> {
+        self.directories.first().map(|directory| members(directory)).unwrap_or_default()
+    }
+
     /// How many processes the kernel has killed here for want of memory.
     pub(crate) fn killed_for_memory(&self) -> u64 {
         let Some(directory) = self.directories.first() else { return 0 };
@@ -212,7 +217,8 @@ fn set(directory: &Path, file: &str, value: impl ToString) -> Result<(), Fault> 
     fs::write(&path, &value).doing(format!("limit the service: write {value} to {}", path.display()))
 }
 
-fn members(directory: &Path) -> Vec<u32> {
+/// The processes in a group.
+pub(crate) fn members(directory: &Path) -> Vec<u32> {
     let text = fs::read_to_string(directory.join("cgroup.procs")).unwrap_or_default();
     text.lines().filter_map(|line| line.trim().parse().ok()).collect()
 }

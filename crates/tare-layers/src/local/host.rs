@@ -1,8 +1,9 @@
 //! The host at the bottom of every form: services as processes of the machine this code runs on.
 
 use super::cgroup::Group;
-use super::launch::Launch;
+use super::launch::{Launch, Rooted};
 use super::root::{PROGRAM_INSIDE, Root};
+use super::running::{Running, describe_end};
 use super::{facts, mapped_files, ports};
 use crate::network::Room;
 use crate::{LAYERS, leftovers};
@@ -11,11 +12,11 @@ use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{Read, Seek, SeekFrom};
 use std::net::SocketAddr;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
-use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, ExitStatus, Stdio};
+use std::process::{Child, Stdio};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
+use tare_core::command::{CommandEnd, CommandStart};
 use tare_core::fault::{Doing, Fault};
 use tare_core::form::LayerUse;
 use tare_core::host::{
@@ -29,8 +30,6 @@ use tare_core::units::CpuSet;
 const LOG_MAX: u64 = 64 * 1024;
 /// How long the resource probe may take; an emulated guest is some fifteen times slower than this machine.
 const PROBE_WITHIN: Duration = Duration::from_secs(120);
-/// How often the state of a process that is to end is looked at.
-const LOOK_EVERY: Duration = Duration::from_millis(5);
 
 /// Services as processes of this machine, each rooted in its bundle, unprivileged, within its limits.
 ///
@@ -46,17 +45,6 @@ pub struct LocalHost {
     room: Option<Room>,
     /// Whether the scratch directory was made here, and so goes with this host, whatever layers have put into it.
     own_scratch: bool,
-}
-
-/// A process that was started.
-struct Running {
-    service: String,
-    child: Child,
-    ended: Option<String>,
-    group: Group,
-    directory: PathBuf,
-    stop_within: Duration,
-    frozen: bool,
 }
 
 impl LocalHost {
@@ -127,9 +115,10 @@ impl LocalHost {
         let (directory, mut root, mut group) = self.prepare(start, &format!("{}.resources", start.instance))?;
         root.program = Some(self.carrier.program.clone());
         let launch = Launch {
-            root: &root,
+            root: Rooted::New(&root),
             group: &group,
             command: &[PROGRAM_INSIDE.to_owned(), "resources".to_owned()],
+            directory: None,
             environment: &start.service.environment,
             user: start.service.user,
             cpus: cpus.as_ref(),
@@ -168,71 +157,6 @@ impl LocalHost {
             outcome = fs::remove_dir_all(scratch).doing(format!("remove {}", scratch.display()));
         }
         outcome
-    }
-}
-
-impl Running {
-    fn state(&mut self) -> Result<InstanceState, Fault> {
-        if let Some(how) = &self.ended {
-            return Ok(InstanceState::Ended(how.clone()));
-        }
-        match self.child.try_wait() {
-            Ok(None) => Ok(InstanceState::Running),
-            Ok(Some(status)) => {
-                let how = describe_end(status, self.group.killed_for_memory());
-                self.ended = Some(how.clone());
-                Ok(InstanceState::Ended(how))
-            }
-            Err(error) => Err(error).doing("see whether the service runs"),
-        }
-    }
-
-    fn freeze(&mut self, frozen: bool) -> Result<(), Fault> {
-        if self.frozen != frozen {
-            self.group.freeze(frozen)?;
-            self.frozen = frozen;
-        }
-        Ok(())
-    }
-
-    /// Asks the process to end, waits for as long as it may take, then ends whatever is in its group.
-    fn stop(&mut self) -> Result<(), Fault> {
-        if self.state()? == InstanceState::Running {
-            // What is frozen does not hear that it is to end.
-            self.freeze(false)?;
-            let pid = rustix::process::Pid::from_child(&self.child);
-            // It may have ended in between.
-            let _ = rustix::process::kill_process(pid, rustix::process::Signal::TERM);
-            let deadline = Instant::now() + self.stop_within;
-            while self.state()? == InstanceState::Running && Instant::now() < deadline {
-                std::thread::sleep(LOOK_EVERY);
-            }
-        }
-        self.end()
-    }
-
-    /// Kills what is left of the process and its children, and removes what was made for it.
-    fn end(&mut self) -> Result<(), Fault> {
-        if self.ended.is_none() {
-            let _ = self.child.kill();
-            self.child.wait().doing("wait for the end of the service")?;
-            self.ended = Some("killed by signal 9".to_owned());
-        }
-        self.group.remove()?;
-        fs::remove_dir_all(&self.directory).doing(format!("remove {}", self.directory.display()))
-    }
-}
-
-/// "exit code 1", "killed by signal 9", "killed for want of memory".
-fn describe_end(status: ExitStatus, killed_for_memory: u64) -> String {
-    match (status.signal(), killed_for_memory) {
-        (Some(libc::SIGKILL), 1..) => "killed for want of memory".to_owned(),
-        (Some(signal), _) => format!("killed by signal {signal}"),
-        (None, 0) => format!("exit code {}", status.code().unwrap_or_default()),
-        (None, _) => {
-            let code = status.code().unwrap_or_default();
-            format!("exit code {code}, after a process of it was killed for want of memory")
-        }
     }
 }
 
@@ -319,9 +243,10 @@ impl Host for LocalHost {
             let file = create_log(&log, service.user).doing(format!("make the log {}", log.display()))?;
             let second = file.try_clone().doing("share the log")?;
             let launch = Launch {
-                root: &root,
+                root: Rooted::New(&root),
                 group: &group,
                 command: &service.command,
+                directory: None,
                 environment: &service.environment,
                 user: service.user,
                 cpus: cpus.as_ref(),
@@ -341,13 +266,15 @@ impl Host for LocalHost {
         };
         self.logs.insert(start.instance.clone(), log);
         let running = Running {
-            service: service.name.clone(),
+            start: start.clone(),
             child,
             ended: None,
             group,
             directory,
-            stop_within: service.stop_within,
+            bundle: root.bundle,
+            cpus,
             frozen: false,
+            command: None,
         };
         self.running.insert(start.instance.clone(), running);
         let address = self.surroundings.address;
@@ -387,6 +314,24 @@ impl Host for LocalHost {
         Ok(())
     }
 
+    fn begin_command(&mut self, instance: &str, command: &CommandStart) -> Result<(), Fault> {
+        self.instance(instance)?;
+        let (running, room) = (self.running.get_mut(instance), self.room.as_ref());
+        let running = running.expect("it was found right before");
+        let begun = running.begin_command(command, room);
+        begun.map_err(|fault| fault.context(format!("run a command beside '{instance}'")))
+    }
+
+    fn await_command(&mut self, instance: &str, patience: Duration) -> Result<Option<CommandEnd>, Fault> {
+        let awaited = self.instance(instance)?.await_command(patience);
+        awaited.map_err(|fault| fault.context(format!("run a command beside '{instance}'")))
+    }
+
+    fn end_command(&mut self, instance: &str) -> Result<(), Fault> {
+        let ended = self.instance(instance)?.end_command();
+        ended.map_err(|fault| fault.context(format!("end the command beside '{instance}'")))
+    }
+
     fn freeze(&mut self) -> Result<(), Fault> {
         self.running.values_mut().try_for_each(|running| running.freeze(true))
     }
@@ -402,7 +347,7 @@ impl Host for LocalHost {
         let mut scopes = outside.to_vec();
         for running in self.running.values() {
             let cgroups = running.group.directories().iter().map(|path| path.display().to_string()).collect();
-            let name = running.service.clone();
+            let name = running.start.service.name.clone();
             scopes.push(Scope { name, serving: true, pids: vec![running.child.id()], cgroups });
         }
         let mut prober = (self.carrier.prober)()?;

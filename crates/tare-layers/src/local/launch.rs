@@ -5,6 +5,7 @@ use super::cgroup::Group;
 use super::root::{PROGRAM_INSIDE, Root, open_inside};
 use crate::network::Room;
 use std::collections::BTreeMap;
+use std::ffi::CString;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
@@ -18,14 +19,53 @@ use tare_core::units::CpuSet;
 /// What an engine puts into every environment that has no PATH; the same here, so that all forms agree.
 const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
+/// The root of a process about to be started.
+pub(crate) enum Rooted<'a> {
+    /// A new one, of a service.
+    New(&'a Root),
+    /// That of a running service.
+    Beside {
+        /// The service's process.
+        service: u32,
+        /// What its root is made of.
+        bundle: &'a Path,
+    },
+}
+
+impl Rooted<'_> {
+    fn enter(&self) -> Result<(), Fault> {
+        match self {
+            Rooted::New(root) => root.enter(),
+            Rooted::Beside { service, .. } => Root::join(*service),
+        }
+    }
+
+    fn bundle(&self) -> &Path {
+        match self {
+            Rooted::New(root) => &root.bundle,
+            Rooted::Beside { bundle, .. } => bundle,
+        }
+    }
+
+    /// What is started in it, in words.
+    fn what(&self) -> &'static str {
+        match self {
+            Rooted::New(_) => "service",
+            Rooted::Beside { .. } => "command",
+        }
+    }
+}
+
 /// A process about to be started.
 pub(crate) struct Launch<'a> {
     /// Its root.
-    pub(crate) root: &'a Root,
+    pub(crate) root: Rooted<'a>,
     /// Its cgroup.
     pub(crate) group: &'a Group,
-    /// Program (a path inside the root) and arguments.
+    /// Program (a path inside the root, or a name that is looked for in PATH) and arguments.
     pub(crate) command: &'a [String],
+    /// The directory it starts in, if not the root.
+    pub(crate) directory: Option<&'a str>,
     /// Its environment; nothing else but PATH is in it.
     pub(crate) environment: &'a BTreeMap<String, String>,
     /// User and group.
@@ -37,12 +77,13 @@ pub(crate) struct Launch<'a> {
 }
 
 /// What the child does between fork and exec, in order; it tells the number of each as it begins it.
-const STEPS: [&str; 6] = [
+const STEPS: [&str; 7] = [
     "join its cgroup",
     "leave this process's session",
     "be bound to its CPUs",
     "be allowed its open files",
     "become its user",
+    "enter its directory",
     "run its program",
 ];
 
@@ -60,9 +101,11 @@ impl Launch<'_> {
             entrances.push(opened.doing(format!("open the cgroup's {}", path.display()))?);
         }
         let mut command = Command::new(program);
-        command.args(arguments).env_clear().env("PATH", PATH).envs(self.environment);
+        command.args(arguments).env_clear().env("PATH", self.path()).envs(self.environment);
         command.stdin(Stdio::null()).stdout(stdout).stderr(stderr);
-        let confinement = Confinement { entrances, progress: writer, cpus: self.cpus.map(cpu_mask), user: self.user };
+        let directory = self.directory.map(CString::new).transpose().doing("name the directory")?;
+        let (cpus, user) = (self.cpus.map(cpu_mask), self.user);
+        let confinement = Confinement { entrances, progress: writer, cpus, user, directory };
         // SAFETY: between fork and exec `apply` makes system calls on what was prepared here, and allocates nothing.
         unsafe { command.pre_exec(move || confinement.apply()) };
         let in_new_root = || -> Result<io::Result<Child>, Fault> {
@@ -85,15 +128,23 @@ impl Launch<'_> {
         })
     }
 
+    fn path(&self) -> &str {
+        self.environment.get("PATH").map_or(PATH, String::as_str)
+    }
+
     fn explain(&self, error: &io::Error, step: Option<u8>, program: &str) -> Fault {
         let step = step.map_or(0, usize::from).min(STEPS.len() - 1);
         if step + 1 < STEPS.len() {
-            return Fault::from_error(format!("let the service {}", STEPS[step]), error);
+            return Fault::from_error(format!("let the {} {}", self.root.what(), STEPS[step]), error);
         }
-        let why =
-            if program == PROGRAM_INSIDE { error.to_string() } else { why_not_run(&self.root.bundle, program, error) };
+        let why = match program {
+            PROGRAM_INSIDE => error.to_string(),
+            _ if program.contains('/') => why_not_run(self.root.bundle(), program, error),
+            _ => format!("it is in no folder of the PATH {}", self.path()),
+        };
+        let what = if let Rooted::New(_) = self.root { "the service" } else { "the tool" };
         Fault::new(format!("could not run {program}: {why}"))
-            .remedy("check the command of the service against the files of its bundle")
+            .remedy(format!("check the command of {what} against the files of the service's bundle"))
     }
 }
 
@@ -133,6 +184,7 @@ struct Confinement {
     progress: OwnedFd,
     cpus: Option<libc::cpu_set_t>,
     user: (u32, u32),
+    directory: Option<CString>,
 }
 
 impl Confinement {
@@ -162,6 +214,10 @@ impl Confinement {
         check(unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &limit) }.into())?;
         begin();
         self.become_user()?;
+        begin();
+        if let Some(directory) = &self.directory {
+            rustix::process::chdir(directory.as_c_str())?;
+        }
         begin();
         Ok(())
     }

@@ -2,6 +2,7 @@
 //! inside a guest.
 
 pub(crate) mod cgroup;
+pub(crate) mod command;
 mod facts;
 mod freeze;
 mod host;
@@ -10,6 +11,7 @@ mod mapped;
 mod ports;
 pub(crate) mod processes;
 mod root;
+mod running;
 
 pub use cgroup::mount_unified;
 pub use host::LocalHost;

@@ -1,6 +1,13 @@
 //! What `/proc` says about processes.
 
+use rustix::process::{Pid, Signal, kill_process};
 use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+use tare_core::fault::Fault;
+
+/// How long killed processes may take to be gone.
+const GONE_WITHIN: Duration = Duration::from_secs(10);
+const LOOK_EVERY: Duration = Duration::from_millis(2);
 
 /// The ids of all processes this process can see.
 pub(crate) fn all() -> Vec<u32> {
@@ -58,6 +65,57 @@ pub(crate) fn descendants(pid: u32) -> Vec<u32> {
     found
 }
 
+/// CPU time of a process and of what it has waited for, user and system, s, to a tick of the kernel's clock. `None`
+/// when it is gone.
+pub(crate) fn cpu_s(pid: u32) -> Option<f64> {
+    // SAFETY: asks for a number, and takes one.
+    let ticks_per_second = unsafe { libc::sysconf(libc::_SC_CLK_TCK) }.max(1);
+    let fields = stat_fields(pid)?;
+    let ticks: Option<u64> = fields.get(11..15)?.iter().map(|field| field.parse::<u64>().ok()).sum();
+    Some(ticks? as f64 / ticks_per_second as f64)
+}
+
+/// Those of `members` that belong to a command and live: its first process, whatever is in the session that this began,
+/// and its descendants.
+fn of_command(leader: u32, members: Vec<u32>) -> Vec<u32> {
+    let below = descendants(leader);
+    let in_session = |pid: u32| stat_fields(pid).and_then(|fields| fields.get(3)?.parse().ok()) == Some(leader);
+    let ours = |pid: &u32| *pid == leader || below.contains(pid) || in_session(*pid);
+    members.into_iter().filter(|pid| start_time(*pid).is_some()).filter(ours).collect()
+}
+
+/// Sends a signal to all processes of a command that are among `members`; how many there are.
+pub(crate) fn signal_command(leader: u32, members: Vec<u32>, signal: Signal) -> usize {
+    let ours = of_command(leader, members);
+    for pid in ours.iter().filter_map(|pid| Pid::from_raw(pid.cast_signed())) {
+        // It may have ended in between.
+        let _ = kill_process(pid, signal);
+    }
+    ours.len()
+}
+
+/// Kills all processes of a command that are among `members`, and waits until they are gone. As long as its first
+/// process is not collected, no other can be taken for it.
+///
+/// # Errors
+/// When some of them are still there.
+pub(crate) fn kill_command(leader: u32, members: &dyn Fn() -> Vec<u32>) -> Result<(), Fault> {
+    let deadline = Instant::now() + GONE_WITHIN;
+    loop {
+        // Again and again: one may have started another before it was killed.
+        let left = signal_command(leader, members(), Signal::KILL);
+        if left == 0 {
+            return Ok(());
+        }
+        if Instant::now() > deadline {
+            let seconds = GONE_WITHIN.as_secs();
+            let message = format!("{left} processes of a command are still there {seconds} s after being killed");
+            return Err(Fault::new(message));
+        }
+        std::thread::sleep(LOOK_EVERY);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -70,5 +128,35 @@ mod tests {
         child.kill().unwrap();
         child.wait().unwrap();
         assert_eq!(start_time(child.id()), None);
+    }
+
+    #[test]
+    fn a_command_is_killed_with_what_left_its_parent_and_nothing_else() {
+        use std::os::unix::process::CommandExt;
+        let start = |script: &str| {
+            let mut command = std::process::Command::new("sh");
+            command.args(["-c", script]);
+            // SAFETY: setsid(2) is a plain system call.
+            unsafe { command.pre_exec(|| rustix::process::setsid().map(drop).map_err(Into::into)) };
+            command.spawn().unwrap()
+        };
+        // The one in the background is adopted when the shell between has ended.
+        let mut ours = start("(sleep 61 & sleep 62 &) ; exec sleep 63");
+        let mut other = start("exec sleep 64");
+        let leader = ours.id();
+        let patience = Instant::now() + Duration::from_secs(10);
+        while of_command(leader, all()).len() < 3 {
+            assert!(Instant::now() < patience, "{:?}", of_command(leader, all()));
+            std::thread::sleep(LOOK_EVERY);
+        }
+        assert!(of_command(leader, vec![other.id(), std::process::id()]).is_empty());
+        kill_command(leader, &all).unwrap();
+        assert!(of_command(leader, all()).is_empty());
+        assert!(other.try_wait().unwrap().is_none(), "it is no part of the command");
+        assert!(cpu_s(other.id()).is_some_and(|seconds| seconds < 10.0));
+        ours.wait().unwrap();
+        other.kill().unwrap();
+        other.wait().unwrap();
+        assert_eq!(cpu_s(leader), None);
     }
 }

@@ -5,7 +5,7 @@
 use rustix::fs::{AtFlags, CWD, Gid, Mode, OFlags, ResolveFlags, Uid};
 use rustix::io::Errno;
 use rustix::mount::{MountFlags, MountPropagationFlags, UnmountFlags};
-use rustix::thread::UnshareFlags;
+use rustix::thread::{LinkNameSpaceType, UnshareFlags};
 use std::fs;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
@@ -61,6 +61,19 @@ impl Root {
             bind(program, &place)?;
         }
         switch_to(&root)
+    }
+
+    /// Moves this thread, and what it starts, into the root of a running process. The thread must end after it has
+    /// started what it has to.
+    pub(crate) fn join(pid: u32) -> Result<(), Fault> {
+        let doing = "enter the service's root";
+        let namespace = fs::File::open(format!("/proc/{pid}/ns/mnt")).doing(doing)?;
+        let root = open_tree(Path::new(&format!("/proc/{pid}/root")))?;
+        // SAFETY: FS gives this thread its own root and working directory; descriptors stay shared.
+        unsafe { rustix::thread::unshare_unsafe(UnshareFlags::FS) }.doing(doing)?;
+        rustix::thread::move_into_link_name_space(namespace.as_fd(), Some(LinkNameSpaceType::Mount)).doing(doing)?;
+        rustix::process::fchdir(&root).doing(doing)?;
+        rustix::process::chroot(".").doing(doing)
     }
 
     /// Mounts the bundle read-only; where it lacks a directory that something is mounted on, a layer of empty

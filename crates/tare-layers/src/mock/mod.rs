@@ -2,12 +2,14 @@
 //! above layers can be tried without root, engine or hypervisor.
 //!
 //! Its options, with their defaults first: `fail_in: none | open | facts | resources | start | state | mapped_files |
-//! log | stop | freeze | thaw | begin_probe | end_probe | close` and `delay: 0s`, which every call takes.
+//! log | stop | begin_command | await_command | end_command | freeze | thaw | begin_probe | end_probe | close` and
+//! `delay: 0s`, which every call takes.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::sync::Mutex;
 use std::time::Duration;
+use tare_core::command::{CommandEnd, CommandStart, Ended};
 use tare_core::config::{Fields, Node, Problems};
 use tare_core::fault::Fault;
 use tare_core::form::LayerUse;
@@ -35,7 +37,7 @@ pub const ROW: LayerRow = LayerRow {
     for_tests: true,
 };
 
-const CALLS: [&str; 14] = [
+const CALLS: [&str; 17] = [
     "none",
     "open",
     "facts",
@@ -45,6 +47,9 @@ const CALLS: [&str; 14] = [
     "mapped_files",
     "log",
     "stop",
+    "begin_command",
+    "await_command",
+    "end_command",
     "freeze",
     "thaw",
     "begin_probe",
@@ -77,6 +82,7 @@ fn open(outer: Box<dyn LocalOuter>, layer: &LayerUse, surroundings: &Surrounding
         delay: Duration::from_millis(layer.options["delay_ms"].as_u64().unwrap_or(0)),
         running: BTreeSet::new(),
         started: BTreeSet::new(),
+        commands: BTreeSet::new(),
         sampling: false,
         frozen: false,
     };
@@ -97,6 +103,8 @@ struct MockHost {
     delay: Duration,
     running: BTreeSet<String>,
     started: BTreeSet<String>,
+    /// The instances that have a command beside them.
+    commands: BTreeSet<String>,
     sampling: bool,
     frozen: bool,
 }
@@ -177,6 +185,36 @@ impl Host for MockHost {
         self.note("stop", instance)?;
         self.check_running(instance)?;
         self.running.remove(instance);
+        self.commands.remove(instance);
+        Ok(())
+    }
+
+    fn begin_command(&mut self, instance: &str, _: &CommandStart) -> Result<(), Fault> {
+        self.note("begin_command", instance)?;
+        self.check_running(instance)?;
+        if !self.commands.insert(instance.to_owned()) {
+            return Err(Fault::new(format!("a command runs beside '{instance}' already")));
+        }
+        Ok(())
+    }
+
+    fn await_command(&mut self, instance: &str, _: Duration) -> Result<Option<CommandEnd>, Fault> {
+        self.note("await_command", instance)?;
+        if !self.commands.remove(instance) {
+            return Err(Fault::new(format!("no command runs beside '{instance}'")));
+        }
+        Ok(Some(CommandEnd {
+            ended: Ended::Exit(0),
+            stdout: String::new(),
+            stderr: String::new(),
+            took: self.delay,
+            cpu_s: Some(0.0),
+        }))
+    }
+
+    fn end_command(&mut self, instance: &str) -> Result<(), Fault> {
+        self.note("end_command", instance)?;
+        self.commands.remove(instance);
         Ok(())
     }
 

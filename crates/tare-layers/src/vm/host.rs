@@ -3,6 +3,7 @@
 use super::boot::Guest;
 use super::process::vhost_threads;
 use std::time::Duration;
+use tare_core::command::{CommandEnd, CommandStart};
 use tare_core::fault::Fault;
 use tare_core::form::LayerUse;
 use tare_core::host::{
@@ -120,6 +121,20 @@ impl Host for VmHost {
 
     fn stop(&mut self, instance: &str) -> Result<(), Fault> {
         self.guest.agent.stop(instance)
+    }
+
+    fn begin_command(&mut self, instance: &str, command: &CommandStart) -> Result<(), Fault> {
+        self.guest.agent.begin_command(instance, command)
+    }
+
+    fn await_command(&mut self, instance: &str, patience: Duration) -> Result<Option<CommandEnd>, Fault> {
+        let end = self.guest.agent.await_command(instance, patience)?;
+        // The hypervisor's process has spent it, and is sampled.
+        Ok(end.map(|end| CommandEnd { cpu_s: Some(0.0), ..end }))
+    }
+
+    fn end_command(&mut self, instance: &str) -> Result<(), Fault> {
+        self.guest.agent.end_command(instance)
     }
 
     fn freeze(&mut self) -> Result<(), Fault> {

@@ -1,5 +1,6 @@
 //! The contract of [`Host`], by table: the plain process and every layer that this machine can have.
 
+use crate::commands;
 use crate::stage::{self, Check, Stage, left_of, property, service};
 use sha2::{Digest, Sha256};
 use std::time::Duration;
@@ -11,7 +12,7 @@ use tare_layers::LAYERS;
 
 pub(crate) fn all() -> Vec<Check> {
     vec![
-        ("every_form_keeps_the_contract".to_owned(), true, every_form),
+        ("every_layer_keeps_the_contract".to_owned(), true, every_form),
         ("the_mock_layer_keeps_the_contract_without_root".to_owned(), false, mock_without_root),
         ("an_unknown_layer_closes_the_outer_host".to_owned(), false, unknown_layer),
         ("a_layer_that_fails_to_open_leaves_nothing".to_owned(), false, failing_open),
@@ -32,7 +33,6 @@ fn layer(row: &LayerRow, text: &str) -> LayerUse {
 }
 
 fn every_form() {
-    contract("native", &[]);
     for row in LAYERS {
         let layer = layer(row, "{}");
         let carrier = stage::carrier(std::path::Path::new("/"));
@@ -43,6 +43,11 @@ fn every_form() {
             }
         }
     }
+}
+
+/// By itself, without any layer.
+pub(crate) fn native_form() {
+    contract("native", &[]);
 }
 
 fn mock_without_root() {
@@ -66,10 +71,18 @@ fn contract(form: &str, layers: &[LayerUse]) {
     assert!(!instance.path.is_empty());
     if starts_something {
         reach_and_read(form, &stage, host.as_mut(), instance.endpoints["main"]);
+        commands::beside(form, &stage, host.as_mut(), instance.endpoints["main"]);
+    } else {
+        commands::beside_nothing(host.as_mut());
     }
     freeze_and_thaw(form, &stage, host.as_mut(), instance.endpoints["main"]);
     assert_eq!(host.state("one").unwrap(), InstanceState::Running);
-    host.stop("one").unwrap();
+    let stop = |host: &mut dyn Host| host.stop("one").unwrap();
+    if starts_something {
+        commands::goes_with_the_service(form, host.as_mut(), stop);
+    } else {
+        stop(host.as_mut());
+    }
     assert!(stage.try_ask(instance.endpoints["main"]).is_none(), "{form}: it still answers");
     assert!(host.state("one").is_err(), "{form}: it was stopped");
 
@@ -78,6 +91,9 @@ fn contract(form: &str, layers: &[LayerUse]) {
     host.freeze().unwrap();
     host.close().unwrap();
     stage.close();
+    if starts_something {
+        commands::goes_with_the_host(form, layers);
+    }
 }
 
 fn reach_and_read(form: &str, stage: &Stage, host: &mut dyn Host, place: std::net::SocketAddr) {

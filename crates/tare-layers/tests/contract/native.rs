@@ -8,7 +8,7 @@ use tare_core::host::{Host, InstanceState};
 use tare_core::units::CpuSet;
 
 pub(crate) fn all() -> Vec<Check> {
-    let checks: [(&str, fn()); 9] = [
+    let checks: [(&str, fn()); 11] = [
         ("a_service_gets_exactly_what_it_is_given", exactly_what_is_given),
         ("the_bundle_is_bound_as_it_is_when_it_lacks_nothing", complete_bundle),
         ("volumes_are_mounted_where_links_lead", linked_volumes),
@@ -18,6 +18,8 @@ pub(crate) fn all() -> Vec<Check> {
         ("a_service_that_will_not_end_is_ended_with_its_children", stubborn),
         ("equals_stand_side_by_side_on_the_same_port", side_by_side),
         ("limits_are_enforced_or_refused", limits),
+        ("a_command_reaches_its_service_in_a_network_of_its_own", crate::commands::in_a_room),
+        ("a_plain_process_keeps_the_contract", crate::checks::native_form),
     ];
     checks.into_iter().map(|(name, check)| (format!("native_{name}"), true, check)).collect()
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
-use std::process::{Command, ExitCode};
+use std::process::{Command, ExitCode, Stdio};
 use std::time::Duration;
 
 /// Listens on all addresses and answers each connection with what it was given. Other words make it misbehave.
@@ -55,6 +55,63 @@ pub(crate) fn ask(place: &str) -> ExitCode {
 pub(crate) fn resources() -> ExitCode {
     print!("{}", given());
     ExitCode::SUCCESS
+}
+
+/// Plays a tool that is run beside the service.
+pub(crate) fn tool(words: &[&str]) -> ExitCode {
+    match words {
+        ["given"] => println!("{}", given()),
+        ["seen", path] => println!("{}", if std::path::Path::new(path).exists() { "yes" } else { "no" }),
+        ["exit", code] => {
+            eprintln!("ending with {code}");
+            return ExitCode::from(code.parse::<u8>().expect("a code"));
+        }
+        ["print", count] => {
+            let text = vec![b'x'; count.parse().expect("a number")];
+            // Who stops reading ends the tool.
+            let written = std::io::stdout().write_all(&text).and_then(|()| std::io::stdout().flush());
+            return ExitCode::from(u8::from(written.is_err()));
+        }
+        ["reopen"] => std::fs::write("/dev/stdout", "by its name\n").expect("standard output has a name"),
+        ["spin", millis] => {
+            let wanted = Duration::from_millis(millis.parse().expect("a number"));
+            while cpu_time() < wanted {}
+        }
+        ["visit", port] => print!("{}", visited(port.parse().expect("a port"))),
+        ["hang", mark] => {
+            let _child = hanging_child(mark, Stdio::inherit());
+            println!("hanging");
+            std::thread::sleep(Duration::from_secs(1000));
+        }
+        ["leave", mark] => drop(hanging_child(mark, Stdio::null())),
+        ["stubborn", _] => {
+            // SAFETY: ignoring a signal runs no code.
+            unsafe { libc::signal(libc::SIGTERM, libc::SIG_IGN) };
+            std::thread::sleep(Duration::from_secs(1000));
+        }
+        other => panic!("a tool does not know {other:?}"),
+    }
+    ExitCode::SUCCESS
+}
+
+fn cpu_time() -> Duration {
+    let used = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
+    Duration::new(used.tv_sec.cast_unsigned(), u32::try_from(used.tv_nsec).expect("less than a second"))
+}
+
+/// A child of the tool that does not end when it is asked to.
+fn hanging_child(mark: &str, output: Stdio) -> std::process::Child {
+    let own = std::env::current_exe().expect("the program knows its path");
+    let mut command = Command::new(own);
+    command.args(["tool", "stubborn", mark]).stdout(output).stderr(Stdio::null());
+    command.spawn().expect("a child starts")
+}
+
+fn visited(port: u16) -> String {
+    let mut stream = TcpStream::connect(("127.0.0.1", port)).expect("the service is at the loopback");
+    let mut text = String::new();
+    stream.read_to_string(&mut text).expect("an answer");
+    text
 }
 
 /// What this process was given, in the form of a resource report.

@@ -2,14 +2,17 @@
 
 use crate::stage::{DebianStore, REDIS, Stage, fault_of, left_of, monotonic_ns, program, redis, vm};
 use serde_json::json;
+use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader};
 use std::process::{Command, ExitCode, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tare_core::bundle::{BundleStore, Recipe, Source};
+use tare_core::command::{CommandEnd, CommandStart, Ended};
 use tare_core::config::{Problems, parse};
+use tare_core::fault::Fault;
 use tare_core::form::LayerUse;
-use tare_core::host::{Availability, Carrier, InstanceState};
+use tare_core::host::{Availability, Carrier, Host, InstanceState};
 use tare_core::telemetry::Vantage;
 use tare_layers::{LAYERS, leftovers};
 
@@ -56,11 +59,37 @@ fn service_in_guest() {
     assert_eq!((rows.len(), inside.len()), (2, 1), "{rows:#?}");
     assert!(!inside[0].serving && (before..monotonic_ns()).contains(&inside[0].at_ns), "{before}: {rows:#?}");
 
+    commands(host.as_mut());
     assert!(host.log("redis").unwrap().contains("Ready to accept connections"));
     host.stop("redis").unwrap();
     assert!(host.state("redis").is_err());
     host.close().unwrap();
     stage.close();
+}
+
+/// Commands beside the Redis in a guest: one that ends, one that does not, one that is not there.
+fn commands(host: &mut dyn Host) {
+    let mut run = |words: &[&str], within: Duration| -> Result<CommandEnd, Fault> {
+        let command = words.iter().map(|word| (*word).to_owned()).collect();
+        let start = CommandStart { command, environment: BTreeMap::new(), directory: "/data".to_owned(), within };
+        host.begin_command("redis", &start)?;
+        loop {
+            if let Some(end) = host.await_command("redis", Duration::from_millis(500))? {
+                return Ok(end);
+            }
+        }
+    };
+    let long = Duration::from_secs(120);
+    let end = run(&["redis-cli", "-h", "127.0.0.1", "PING"], long).unwrap();
+    assert_eq!((end.ended, end.stdout.as_str(), end.cpu_s), (Ended::Exit(0), "PONG\n", Some(0.0)), "{end:?}");
+    let end = run(&["redis-cli", "-h", "127.0.0.1", "-e", "NONSENSE"], long).unwrap();
+    assert_eq!(end.ended, Ended::Exit(1), "{end:?}");
+    let end = run(&["redis-cli", "-h", "127.0.0.1", "SUBSCRIBE", "nothing"], Duration::from_secs(10)).unwrap();
+    assert_eq!(end.ended, Ended::Late, "{end:?}");
+    let fault = run(&["no-such-tool"], long).unwrap_err();
+    assert!(fault.message.contains("no-such-tool"), "{fault}");
+    let end = run(&["redis-cli", "-h", "127.0.0.1", "CLIENT", "LIST"], long).unwrap();
+    assert_eq!(end.stdout.lines().filter(|line| line.contains("cmd=")).count(), 1, "the late one is gone: {end:?}");
 }
 
 fn variants() {
@@ -97,6 +126,7 @@ fn container_in_guest() {
         println!("  {network}: {} at {:?}", instance.path, instance.endpoints);
         assert!(stage.answers(instance.endpoints["main"]), "{network}: {}", host.log("redis").unwrap());
         assert!(host.mapped_files("redis").unwrap().len() > 5);
+        commands(host.as_mut());
         host.begin_probe(&[], Duration::from_millis(500)).unwrap();
         assert!(host.end_probe().unwrap().iter().any(|row| row.vantage == Vantage::Guest));
         host.stop("redis").unwrap();

@@ -1,0 +1,288 @@
+//! A command in a container, beside the service that is its first process.
+
+use super::engine::{Engine, Heard};
+use super::observe;
+use crate::local::command::{keep_end, keep_start, too_much};
+use crate::local::{cgroup, processes};
+use bollard::container::LogOutput;
+use bollard::errors::Error;
+use bollard::exec::StartExecResults;
+use bollard::models::{ExecConfig, ExecInspectResponse};
+use futures_util::Stream;
+use rustix::process::Signal;
+use std::path::{Path, PathBuf};
+use std::pin::Pin;
+use std::time::{Duration, Instant};
+use tare_core::command::{CommandEnd, CommandStart, Ended};
+use tare_core::fault::Fault;
+
+/// How long a command that was told to end may take before it is killed.
+const GRACE: Duration = Duration::from_secs(1);
+/// How long the engine may take to start a command, and to know that one has ended. An emulated guest's is slow.
+const ENGINE_WITHIN: Duration = Duration::from_secs(30);
+/// How long the output of a command may stay open after its end: somebody else holds it then.
+const DRAIN: Duration = Duration::from_secs(1);
+const LOOK_EVERY: Duration = Duration::from_millis(5);
+/// What engines say in the output of a command whose program they could not run, with these exit codes.
+const NOT_RUN: (&str, [i64; 2]) = ("OCI runtime exec failed", [126, 127]);
+
+type Output = Pin<Box<dyn Stream<Item = Result<LogOutput, Error>> + Send>>;
+
+/// A command under way.
+pub(super) struct Command {
+    id: String,
+    name: String,
+    output: Output,
+    stdout: Vec<u8>,
+    stderr: Vec<u8>,
+    whole: bool,
+    /// Its first process, as this machine numbers it, once the engine has told.
+    leader: Option<u32>,
+    began: Instant,
+    within: Duration,
+    usage: Usage,
+}
+
+impl Command {
+    /// Starts a command in a container whose first process is `service`.
+    ///
+    /// # Errors
+    /// When the engine refuses.
+    pub(super) fn begin(
+        engine: &Engine,
+        container: &str,
+        service: u32,
+        user: (u32, u32),
+        wanted: &CommandStart,
+    ) -> Result<Command, Fault> {
+        let doing = format!("run a command in the container {container}");
+        let usage = Usage::now(service);
+        // The engine adds this to the environment of the container, which is the service's.
+        let config = ExecConfig {
+            attach_stdout: Some(true),
+            attach_stderr: Some(true),
+            env: Some(wanted.environment.iter().map(|(key, value)| format!("{key}={value}")).collect()),
+            cmd: Some(wanted.command.clone()),
+            user: Some(format!("{}:{}", user.0, user.1)),
+            working_dir: Some(wanted.directory.clone()),
+            ..Default::default()
+        };
+        let created = engine.call(engine.docker().create_exec(container, config));
+        let id = created.map_err(|error| error.doing(&doing))?.id;
+        let began = Instant::now();
+        let started = engine.call(engine.docker().start_exec(&id, None)).map_err(|error| error.doing(&doing))?;
+        let StartExecResults::Attached { output, .. } = started else {
+            return Err(Fault::new(format!("could not {doing}: the engine keeps its output to itself")));
+        };
+        let name = wanted.command.first().cloned().unwrap_or_default();
+        let (stdout, stderr) = (Vec::new(), Vec::new());
+        let within = wanted.within;
+        let mut command = Command { id, name, output, stdout, stderr, whole: true, leader: None, began, within, usage };
+        // What cannot be named could not be ended either.
+        let deadline = Instant::now() + ENGINE_WITHIN;
+        while command.leader.is_none() && ended_with(&command.look(engine)?).is_none() {
+            if Instant::now() >= deadline {
+                let seconds = ENGINE_WITHIN.as_secs();
+                return Err(Fault::new(format!("could not {doing}: it was not started within {seconds} s")));
+            }
+            std::thread::sleep(LOOK_EVERY);
+        }
+        Ok(command)
+    }
+
+    /// Waits for its end, for `patience` at most; none when it runs on. One whose time is over is ended.
+    ///
+    /// # Errors
+    /// When its program could not be run, it printed too much, or the engine does not answer.
+    pub(super) fn wait(&mut self, engine: &Engine, patience: Duration) -> Result<Option<CommandEnd>, Fault> {
+        let closed = self.read(engine, patience.min(self.within.saturating_sub(self.began.elapsed())))?;
+        if !self.whole {
+            return Err(too_much());
+        }
+        let took = self.began.elapsed();
+        let deadline = Instant::now() + ENGINE_WITHIN;
+        let code = loop {
+            // Its output ends a moment before the engine knows that it has ended; nobody else may hold it.
+            match ended_with(&self.look(engine)?) {
+                None if closed && took < self.within && Instant::now() < deadline => std::thread::sleep(LOOK_EVERY),
+                code => break code,
+            }
+        };
+        let Some(code) = code else {
+            if took < self.within {
+                return Ok(None);
+            }
+            self.end(engine)?;
+            return Ok(Some(self.concluded(Ended::Late, took)));
+        };
+        // What it has left running is ended with it.
+        self.end(engine)?;
+        if !(closed || self.read(engine, DRAIN)?) {
+            return Err(too_much());
+        }
+        let said = String::from_utf8_lossy(&self.stdout);
+        if NOT_RUN.1.contains(&code) && said.contains(NOT_RUN.0) {
+            return Err(Fault::new(format!("could not run {} in the container: {}", self.name, said.trim()))
+                .remedy("check the command of the tool against the files of the service's bundle"));
+        }
+        let ended = match code {
+            // Engines report a death by signal as a shell does, 128 and the signal.
+            129..=192 => Ended::Signal((code - 128) as i32),
+            code => Ended::Exit(code as i32),
+        };
+        Ok(Some(self.concluded(ended, took)))
+    }
+
+    /// Ends it with all that it has started, kindly first.
+    ///
+    /// # Errors
+    /// When something of it is left.
+    pub(super) fn end(&mut self, engine: &Engine) -> Result<(), Fault> {
+        let running = ended_with(&self.look(engine)?).is_none();
+        let Some(leader) = self.leader else { return Ok(()) };
+        let members = || self.usage.members();
+        if running {
+            processes::signal_command(leader, members(), Signal::TERM);
+            let deadline = Instant::now() + GRACE;
+            while processes::start_time(leader).is_some() && Instant::now() < deadline {
+                std::thread::sleep(LOOK_EVERY);
+            }
+        }
+        processes::kill_command(leader, &members)
+    }
+
+    fn concluded(&self, ended: Ended, took: Duration) -> CommandEnd {
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        let (stdout, stderr) = (text(&self.stdout), text(&self.stderr));
+        CommandEnd { ended, stdout, stderr, took, cpu_s: self.usage.grown() }
+    }
+
+    /// What the engine knows of it; takes note of its first process.
+    fn look(&mut self, engine: &Engine) -> Result<ExecInspectResponse, Fault> {
+        let found = engine.call(engine.docker().inspect_exec(&self.id));
+        let found = found.map_err(|error| error.doing("look at a command in a container"))?;
+        let pid = found.pid.and_then(|pid| u32::try_from(pid).ok()).filter(|pid| *pid > 0);
+        self.leader = self.leader.or(pid);
+        Ok(found)
+    }
+
+    /// Takes what it prints, for so long at most; whether that was the end of it.
+    fn read(&mut self, engine: &Engine, within: Duration) -> Result<bool, Fault> {
+        let deadline = Instant::now() + within;
+        loop {
+            let left = deadline.saturating_duration_since(Instant::now());
+            match engine.hear(left, &mut self.output) {
+                Ok(Heard::Item(LogOutput::StdErr { message })) => {
+                    keep_end(&mut self.stderr, &message);
+                }
+                Ok(Heard::Item(other)) => self.whole = keep_start(&mut self.stdout, &other.into_bytes()),
+                Ok(Heard::Nothing) => return Ok(false),
+                Ok(Heard::End) => return Ok(true),
+                Err(error) => return Err(error.doing("read the output of a command in a container")),
+            }
+            // Who prints without end shall not be listened to without end.
+            if !self.whole || left.is_zero() {
+                return Ok(false);
+            }
+        }
+    }
+}
+
+/// Its exit code, when the engine knows that it has ended.
+fn ended_with(found: &ExecInspectResponse) -> Option<i64> {
+    // Before it was started it does not run either, and has no code.
+    found.exit_code.filter(|_| found.running == Some(false))
+}
+
+/// What a container had used when a command began in it: what its cgroup has used more since then, and the processes of
+/// the service have not, was the command.
+struct Usage {
+    directories: Vec<PathBuf>,
+    of_all_s: Option<f64>,
+    service: Vec<u32>,
+    of_service_s: f64,
+}
+
+impl Usage {
+    fn now(service: u32) -> Usage {
+        let directories: Vec<PathBuf> = observe::cgroups(service).into_iter().map(PathBuf::from).collect();
+        let mut usage = Usage { directories, of_all_s: None, service: Vec::new(), of_service_s: 0.0 };
+        usage.service = usage.members();
+        usage.of_service_s = usage.service_s();
+        usage.of_all_s = usage.all_s();
+        usage
+    }
+
+    /// The processes in the container.
+    fn members(&self) -> Vec<u32> {
+        self.directories.first().map(|directory| cgroup::members(directory)).unwrap_or_default()
+    }
+
+    fn service_s(&self) -> f64 {
+        self.service.iter().filter_map(|pid| processes::cpu_s(*pid)).sum()
+    }
+
+    fn all_s(&self) -> Option<f64> {
+        self.directories.iter().find_map(|directory| cgroup_cpu_s(directory))
+    }
+
+    /// What the command has used up to now, s. None when the cgroup does not count.
+    fn grown(&self) -> Option<f64> {
+        let all = self.all_s()? - self.of_all_s?;
+        Some((all - (self.service_s() - self.of_service_s)).max(0.0))
+    }
+}
+
+/// CPU time of a cgroup, s: version 1 counts it in a hierarchy of its own, version 2 in every group.
+fn cgroup_cpu_s(directory: &Path) -> Option<f64> {
+    let read = |file: &str| std::fs::read_to_string(directory.join(file)).ok();
+    let first = || Some(read("cpuacct.usage")?.trim().parse::<u64>().ok()? as f64 * 1e-9);
+    let second = || {
+        let text = read("cpu.stat")?;
+        let used = text.lines().find_map(|line| line.strip_prefix("usage_usec "))?;
+        Some(used.trim().parse::<u64>().ok()? as f64 * 1e-6)
+    };
+    first().or_else(second)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_command_has_ended_when_it_has_a_code_and_does_not_run() {
+        let found = |running, exit_code| ExecInspectResponse { running, exit_code, ..Default::default() };
+        assert_eq!(ended_with(&found(Some(false), None)), None, "it was not started yet");
+        assert_eq!(ended_with(&found(Some(true), Some(0))), None);
+        assert_eq!(ended_with(&found(Some(false), Some(7))), Some(7));
+    }
+
+    #[test]
+    fn cpu_time_of_a_group_is_read_in_both_versions() {
+        let folder = tempfile::tempdir().unwrap();
+        assert_eq!(cgroup_cpu_s(folder.path()), None);
+        std::fs::write(folder.path().join("cpu.stat"), "nr_periods 0\nusage_usec 2500000\nuser_usec 1\n").unwrap();
+        assert_eq!(cgroup_cpu_s(folder.path()), Some(2.5));
+        std::fs::write(folder.path().join("cpuacct.usage"), "1500000000\n").unwrap();
+        assert_eq!(cgroup_cpu_s(folder.path()), Some(1.5));
+    }
+
+    #[test]
+    fn what_a_command_used_is_what_the_service_did_not() {
+        let folder = tempfile::tempdir().unwrap();
+        let write = |ns: u64| std::fs::write(folder.path().join("cpuacct.usage"), ns.to_string()).unwrap();
+        write(4_000_000_000);
+        let directories = vec![folder.path().to_owned()];
+        let mut usage = Usage { directories, of_all_s: Some(3.0), service: Vec::new(), of_service_s: 0.0 };
+        assert_eq!(usage.grown(), Some(1.0));
+        // This process stands for the service; what it had used before counts for nothing.
+        usage.service = vec![std::process::id()];
+        usage.of_service_s = usage.service_s() - 0.25;
+        let grown = usage.grown().unwrap();
+        assert!(grown <= 0.75 && grown > 0.5, "{grown}");
+        usage.of_service_s = -100.0;
+        assert_eq!(usage.grown(), Some(0.0));
+        usage.of_all_s = None;
+        assert_eq!(usage.grown(), None);
+    }
+}

@@ -1,0 +1,154 @@
+//! A service's process, and a command beside it.
+
+use super::cgroup::Group;
+use super::command::Command;
+use super::launch::{Launch, Rooted};
+use crate::network::Room;
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::PipeReader;
+use std::os::unix::process::ExitStatusExt;
+use std::path::PathBuf;
+use std::process::{Child, ExitStatus};
+use std::time::{Duration, Instant};
+use tare_core::command::{CommandEnd, CommandStart};
+use tare_core::fault::{Doing, Fault};
+use tare_core::host::{InstanceState, ServiceStart};
+use tare_core::units::CpuSet;
+
+/// How often the state of a process that is to end is looked at.
+const LOOK_EVERY: Duration = Duration::from_millis(5);
+
+/// A process that was started.
+pub(super) struct Running {
+    pub(super) start: ServiceStart,
+    pub(super) child: Child,
+    pub(super) ended: Option<String>,
+    pub(super) group: Group,
+    pub(super) directory: PathBuf,
+    /// What its root is made of.
+    pub(super) bundle: PathBuf,
+    /// The CPUs it may run on.
+    pub(super) cpus: Option<CpuSet>,
+    pub(super) frozen: bool,
+    pub(super) command: Option<Command>,
+}
+
+impl Running {
+    pub(super) fn state(&mut self) -> Result<InstanceState, Fault> {
+        if let Some(how) = &self.ended {
+            return Ok(InstanceState::Ended(how.clone()));
+        }
+        match self.child.try_wait() {
+            Ok(None) => Ok(InstanceState::Running),
+            Ok(Some(status)) => {
+                let how = describe_end(status, self.group.killed_for_memory());
+                self.ended = Some(how.clone());
+                Ok(InstanceState::Ended(how))
+            }
+            Err(error) => Err(error).doing("see whether the service runs"),
+        }
+    }
+
+    pub(super) fn freeze(&mut self, frozen: bool) -> Result<(), Fault> {
+        if self.frozen != frozen {
+            self.group.freeze(frozen)?;
+            self.frozen = frozen;
+        }
+        Ok(())
+    }
+
+    /// Starts a command in the root, cgroup and network of the service, as its user and on its CPUs.
+    pub(super) fn begin_command(&mut self, wanted: &CommandStart, room: Option<&Room>) -> Result<(), Fault> {
+        if let InstanceState::Ended(how) = self.state()? {
+            return Err(Fault::new(format!("the service has ended: {how}")));
+        }
+        if self.command.is_some() {
+            return Err(Fault::new("a command runs beside it already"));
+        }
+        let service = &self.start.service;
+        let mut environment: BTreeMap<String, String> = service.environment.clone();
+        environment.extend(wanted.environment.clone());
+        let launch = Launch {
+            root: Rooted::Beside { service: self.child.id(), bundle: &self.bundle },
+            group: &self.group,
+            command: &wanted.command,
+            directory: Some(&wanted.directory),
+            environment: &environment,
+            user: service.user,
+            cpus: self.cpus.as_ref(),
+            room,
+        };
+        let (stdout, out) = pipe_for(service.user).doing("make a pipe for the command's output")?;
+        let (stderr, err) = pipe_for(service.user).doing("make a pipe for the command's errors")?;
+        let child = launch.start(out.into(), err.into())?;
+        self.command = Some(Command::watch(&child, wanted.within, stdout, stderr)?);
+        Ok(())
+    }
+
+    /// See [`tare_core::host::Host::await_command`].
+    pub(super) fn await_command(&mut self, patience: Duration) -> Result<Option<CommandEnd>, Fault> {
+        let command = self.command.as_mut().ok_or_else(|| Fault::new("no command runs beside it"))?;
+        let awaited = command.wait(patience, &self.group);
+        if !matches!(awaited, Ok(None)) {
+            self.command = None;
+        }
+        awaited
+    }
+
+    /// See [`tare_core::host::Host::end_command`].
+    pub(super) fn end_command(&mut self) -> Result<(), Fault> {
+        self.command.take().map_or(Ok(()), |mut command| command.end(&self.group))
+    }
+
+    /// Asks the process to end, waits for as long as it may take, then ends whatever is in its group.
+    pub(super) fn stop(&mut self) -> Result<(), Fault> {
+        // What is frozen does not hear that it is to end.
+        if self.frozen {
+            self.freeze(false)?;
+        }
+        // Whatever is left of the command goes with the group below, whose failure counts.
+        let _ = self.end_command();
+        if self.state()? == InstanceState::Running {
+            let pid = rustix::process::Pid::from_child(&self.child);
+            // It may have ended in between.
+            let _ = rustix::process::kill_process(pid, rustix::process::Signal::TERM);
+            let deadline = Instant::now() + self.start.service.stop_within;
+            while self.state()? == InstanceState::Running && Instant::now() < deadline {
+                std::thread::sleep(LOOK_EVERY);
+            }
+        }
+        self.end()
+    }
+
+    /// Kills what is left of the process and its children, and removes what was made for it.
+    fn end(&mut self) -> Result<(), Fault> {
+        if self.ended.is_none() {
+            let _ = self.child.kill();
+            self.child.wait().doing("wait for the end of the service")?;
+            self.ended = Some("killed by signal 9".to_owned());
+        }
+        self.group.remove()?;
+        fs::remove_dir_all(&self.directory).doing(format!("remove {}", self.directory.display()))
+    }
+}
+
+/// A pipe that a user may open again by way of /dev/stdout, as some programs do.
+fn pipe_for(user: (u32, u32)) -> std::io::Result<(PipeReader, std::io::PipeWriter)> {
+    let (reader, writer) = std::io::pipe()?;
+    std::os::unix::fs::fchown(&writer, Some(user.0), Some(user.1))?;
+    Ok((reader, writer))
+}
+
+/// "exit code 1", "killed by signal 9", "killed for want of memory".
+pub(super) fn describe_end(status: ExitStatus, killed_for_memory: u64) -> String {
+    match (status.signal(), killed_for_memory) {
+        (Some(libc::SIGKILL), 1..) => "killed for want of memory".to_owned(),
+        (Some(signal), _) => format!("killed by signal {signal}"),
+        (None, 0) => format!("exit code {}", status.code().unwrap_or_default()),
+        (None, _) => {
+            let code = status.code().unwrap_or_default();
+            format!("exit code {code}, after a process of it was killed for want of memory")
+        }
+    }
+}
