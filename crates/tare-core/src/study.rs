@@ -42,6 +42,10 @@ pub trait Catalog {
     fn protocol_tells_seconds(&self, _protocol: &str) -> bool {
         true
     }
+    /// Whether the protocol, with these options, runs its tool inside the form, beside the service.
+    fn protocol_runs_inside(&self, _protocol: &str, _options: &serde_json::Value) -> bool {
+        false
+    }
 }
 
 /// Where the load comes from.
@@ -52,6 +56,8 @@ pub enum LoadOrigin {
     Outside,
     /// From the host's loopback.
     Host,
+    /// From inside the form, on the service's CPUs: the workload's tool runs there.
+    Inside,
 }
 
 /// A study, read from a file and checked, except for what needs the workload ([`Study::apply_to`]).
@@ -145,7 +151,7 @@ impl Study {
         let (repeat, at_most, half_width) = read_length(fields, problems);
         let arrangement = fields.get("design").and_then(|node| read_arrangement(node, problems)).unwrap_or_default();
         let margin = read_margin(fields, problems);
-        let origin = fields.choice("from", &["outside", "host"], problems);
+        let origin = read_origin(fields, workload.as_ref(), catalog, problems);
         let operations = workload.as_ref().map(|workload| operations(workload, catalog)).unwrap_or_default();
         let qos = fields.get("qos").map(|node| Qos::read(node, &operations, problems));
         let qos = qos.unwrap_or_else(|| workload.as_ref().and_then(|workload| workload.qos.clone()));
@@ -171,7 +177,7 @@ impl Study {
             repeat,
             design: Design { arrangement, half_width, steady_within: times.steady_within, margin: Some(margin) },
             at_most,
-            from: if origin == Some("host") { LoadOrigin::Host } else { LoadOrigin::Outside },
+            from: origin,
             load: load?,
             qos,
             peak,
@@ -195,6 +201,30 @@ impl Study {
                 service.command.extend(arguments);
             }
         }
+    }
+}
+
+/// Where the load comes from. A workload whose tool runs inside the form leaves no choice.
+fn read_origin(
+    fields: &mut Fields,
+    workload: Option<&Workload>,
+    catalog: &dyn Catalog,
+    problems: &mut Problems,
+) -> LoadOrigin {
+    let node = fields.get("from");
+    let inside = workload
+        .filter(|workload| catalog.protocol_runs_inside(&workload.protocol.protocol, &workload.protocol.options));
+    if let Some(workload) = inside {
+        if let Some(node) = node {
+            let name = &workload.name;
+            let message = format!("the tool of workload '{name}' runs inside the form: its load comes from there");
+            problems.add(node.place, message, "leave 'from' away, or let the workload run its tool beside the form");
+        }
+        return LoadOrigin::Inside;
+    }
+    match node.and_then(|node| node.choice(&["outside", "host"], problems)) {
+        Some("host") => LoadOrigin::Host,
+        _ => LoadOrigin::Outside,
     }
 }
 

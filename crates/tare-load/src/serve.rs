@@ -55,10 +55,12 @@ fn orders(mut stdin: impl BufRead + Send + 'static) -> Receiver<LoadOrder> {
                 Ok(0) | Err(_) => return,
                 Ok(_) if line.trim().is_empty() => {}
                 // What cannot be understood ends the load, as its other end has lost its way.
-                Ok(_) => match serde_json::from_str(line.trim()) {
-                    Ok(order) if sender.send(order).is_ok() => {}
-                    _ => return,
-                },
+                Ok(_) => {
+                    let order = serde_json::from_str(line.trim()).ok();
+                    if order.is_none_or(|order| sender.send(order).is_err()) {
+                        return;
+                    }
+                }
             }
         }
     });

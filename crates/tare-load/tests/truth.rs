@@ -107,6 +107,7 @@ fn plan(protocol: &str, options: &str, endpoint: SocketAddr, profile: LoadProfil
         limits: BTreeMap::new(),
         hdr_log: None,
         allowed: Vec::new(),
+        inside: None,
     }
 }
 

@@ -12,6 +12,7 @@ pub(crate) fn load(record: &Record) -> String {
     let from = match record.header.study.from {
         LoadOrigin::Outside => "from outside",
         LoadOrigin::Host => "from the host's loopback",
+        LoadOrigin::Inside => "from inside the form, by a tool on the service's CPUs",
     };
     format!("{}, {from}", record.header.study.load.describe())
 }

@@ -50,6 +50,16 @@ fn terminals_of_any_width_hold_the_lines() {
 }
 
 #[test]
+fn a_load_from_inside_the_form_is_said_to_be() {
+    let mut record = record();
+    record.header.study.from = tare_core::study::LoadOrigin::Inside;
+    for format in ["terminal", "html"] {
+        let text = render(format, &record, &Style { color: false, width: 120 });
+        assert!(text.contains("from inside the form, by a tool"), "{format}: {text}");
+    }
+}
+
+#[test]
 fn a_control_that_was_void_is_a_row_as_well() {
     let mut record = record();
     let control = record.trials.iter_mut().find(|trial| trial.record.trial.control).expect("the sample has a control");

@@ -175,7 +175,7 @@ impl<'a, 'b> Standing<'a, 'b> {
 fn one_slice(trial: &mut Trial, host: &mut dyn Host, plan: &LoadPlan) -> Result<SliceLoad, Fault> {
     host.thaw()?;
     host.begin_probe(&[], PROBE_PERIOD)?;
-    let driven = trial.run(plan);
+    let driven = trial.run(host, plan);
     let probed = host.end_probe();
     let load = driven?;
     host.freeze()?;

@@ -4,10 +4,14 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
+use tare_core::command::{CommandEnd, CommandStart};
 use tare_core::fault::Fault;
 use tare_core::form::Form;
 use tare_core::host::{Host, OpenError, ServiceStart};
 use tare_core::load::{LoadOrder, LoadPlan, LoadSummary, SecondRow, WindowRow};
+
+/// Runs a command inside the form that is loaded, for a load process that asks for it, and says how it went.
+pub type RunInside<'a> = dyn FnMut(&CommandStart) -> Result<CommandEnd, Fault> + Send + 'a;
 
 /// The outside world, as far as a run needs it.
 pub trait Apparatus {
@@ -35,8 +39,8 @@ pub trait Apparatus {
     /// Whether a TCP connection from where the load comes from is accepted now.
     fn reachable(&mut self, endpoint: SocketAddr) -> bool;
 
-    /// Carries out a load plan, reporting each second as it ends. Returns early, with a fault, when `stop` is raised
-    /// or `limit` is over.
+    /// Carries out a load plan, reporting each second as it ends; what the load wants run inside the form, `inside`
+    /// runs. Returns early, with a fault, when `stop` is raised or `limit` is over.
     ///
     /// # Errors
     /// Why the plan was not carried out.
@@ -45,16 +49,18 @@ pub trait Apparatus {
         plan: &LoadPlan,
         limit: Duration,
         stop: &Stop,
+        inside: &mut RunInside,
         each_second: &mut dyn FnMut(&SecondRow),
     ) -> Result<LoadSummary, Fault>;
 
     /// Carries out two load plans at the same moment, each by a process of its own. The seconds come with the number of
-    /// their plan, 0 or 1.
+    /// their plan, 0 or 1, and each has its own inside.
     fn drive_both(
         &mut self,
         _plans: [&LoadPlan; 2],
         _limit: Duration,
         _stop: &Stop,
+        _insides: [&mut RunInside; 2],
         _each_second: &mut dyn FnMut(usize, &SecondRow),
     ) -> [Result<LoadSummary, Fault>; 2] {
         let fault = || Fault::new("this apparatus cannot drive two loads at the same moment");

@@ -1,8 +1,9 @@
 //! Two forms loaded at the same moment, on disjoint CPUs.
 
-use crate::Event;
 use crate::alternate::{Around, Standing};
+use crate::inside::inside;
 use crate::trial::{DRIVE_SLACK, Early, PROBE_PERIOD, TrialInputs};
+use crate::{Event, RunInside};
 use tare_core::fault::Fault;
 use tare_core::load::{LoadPlan, LoadTask, SecondRow};
 use tare_core::record::TrialData;
@@ -71,12 +72,21 @@ fn together(mut pair: [&mut Standing; 2], inputs: &[TrialInputs], around: &mut A
     let limit = first.settle + first.measure + first.timeout + DRIVE_SLACK;
     let tell = &mut *around.tell;
     let rows: &mut [Vec<SecondRow>; 2] = &mut Default::default();
-    let driven = around.apparatus.drive_both([first, second], limit, around.stop, &mut |at, row| {
+    let mut each_second = |at: usize, row: &SecondRow| {
         rows[at].push(row.clone());
         if at == 0 {
             tell(Event::Second { row: row.clone() });
         }
-    });
+    };
+    let driven = {
+        let [one, other] = &mut pair;
+        let (Some(one), Some(other)) = (&mut one.host, &mut other.host) else { return };
+        let service = |at: usize| inputs[at].workload.protocol.service.as_str();
+        let mut one = inside(one.as_mut(), service(0), around.stop);
+        let mut other = inside(other.as_mut(), service(1), around.stop);
+        let insides: [&mut RunInside; 2] = [&mut one, &mut other];
+        around.apparatus.drive_both([first, second], limit, around.stop, insides, &mut each_second)
+    };
     let mut faults = [None, None];
     for (at, (deployment, driven)) in pair.iter_mut().zip(driven).enumerate() {
         deployment.data.seconds = std::mem::take(&mut rows[at]);

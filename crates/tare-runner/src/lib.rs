@@ -10,13 +10,14 @@ mod apparatus;
 mod clock;
 mod duet;
 mod event;
+mod inside;
 mod peak;
 mod read_record;
 mod record_dir;
 mod run;
 mod trial;
 
-pub use apparatus::{Apparatus, Stop};
+pub use apparatus::{Apparatus, RunInside, Stop};
 pub use clock::{Clock, SystemClock};
 pub use event::{Event, Subscriber};
 pub use read_record::read_record;

@@ -1,5 +1,6 @@
 //! One trial: provision, deploy, populate, settle, measure, verify, teardown.
 
+use crate::inside::inside;
 use crate::peak::Guiding;
 use crate::{Apparatus, Clock, Event, Stop};
 use std::collections::BTreeMap;
@@ -8,7 +9,7 @@ use std::time::Duration;
 use tare_core::fault::Fault;
 use tare_core::form::Form;
 use tare_core::host::{Host, Instance, InstanceState, MappedFile, OpenError, ServiceStart};
-use tare_core::load::{LoadPlan, LoadSummary, LoadTask, SecondRow};
+use tare_core::load::{Inside, LoadPlan, LoadSummary, LoadTask, SecondRow};
 use tare_core::peak::PeakPlan;
 use tare_core::plan::PlannedTrial;
 use tare_core::qos::Qos;
@@ -164,7 +165,7 @@ impl Trial<'_, '_> {
         }
         let endpoint = self.load_endpoint(started)?;
         self.enter(Stage::Populate);
-        self.drive(&self.load_plan(endpoint, LoadTask::Populate), POPULATE_LIMIT)?;
+        self.drive(host, &self.load_plan(endpoint, LoadTask::Populate), POPULATE_LIMIT)?;
         Ok(endpoint)
     }
 
@@ -177,12 +178,12 @@ impl Trial<'_, '_> {
         let endpoint = self.stand_up(host, starts, started)?;
         self.enter(Stage::Settle);
         if let Some(within) = self.inputs.study.design.steady_within {
-            self.settle(endpoint, within).map_err(|fault| self.blame(host, started, fault))?;
+            self.settle(host, endpoint, within).map_err(|fault| self.blame(host, started, fault))?;
         }
         host.begin_probe(&[], PROBE_PERIOD)?;
         let driven = match &self.inputs.study.peak {
             Some(plan) => self.search(endpoint, plan),
-            None => self.run(&self.load_plan(endpoint, LoadTask::Run)),
+            None => self.run(host, &self.load_plan(endpoint, LoadTask::Run)),
         };
         let probed = host.end_probe();
         let load = match driven {
@@ -243,7 +244,8 @@ impl Trial<'_, '_> {
                 if spoken.service != start.service.name || spoken.port != *port {
                     return Ok(None);
                 }
-                let answer = self.drive(&self.load_plan(endpoint, LoadTask::Ready), start.service.ready.within());
+                let plan = self.load_plan(endpoint, LoadTask::Ready);
+                let answer = self.drive(host, &plan, start.service.ready.within());
                 Ok(answer.err().map(|fault| fault.message))
             }
         }
@@ -259,6 +261,7 @@ impl Trial<'_, '_> {
     pub(crate) fn load_plan(&self, endpoint: SocketAddr, task: LoadTask) -> LoadPlan {
         let study = self.inputs.study;
         let spoken = &self.inputs.workload.protocol;
+        let service = self.inputs.workload.services.iter().find(|service| service.name == spoken.service);
         LoadPlan {
             task,
             protocol: spoken.protocol.clone(),
@@ -274,6 +277,7 @@ impl Trial<'_, '_> {
             limits: study.qos.as_ref().map(Qos::longest).unwrap_or_default(),
             hdr_log: None,
             allowed: Vec::new(),
+            inside: service.map(|service| Inside { cpus: service.resources.cpus }),
         }
     }
 
@@ -307,18 +311,18 @@ impl Trial<'_, '_> {
     }
 
     /// Loads and measures, and waits as long as that may take.
-    pub(crate) fn run(&mut self, plan: &LoadPlan) -> Result<LoadSummary, Fault> {
-        self.drive(plan, plan.settle + plan.measure + plan.timeout + DRIVE_SLACK)
+    pub(crate) fn run(&mut self, host: &mut dyn Host, plan: &LoadPlan) -> Result<LoadSummary, Fault> {
+        self.drive(host, plan, plan.settle + plan.measure + plan.timeout + DRIVE_SLACK)
     }
 
     /// Loads until throughput does not change any more, or `within` is over. The seconds count as settling.
-    fn settle(&mut self, endpoint: SocketAddr, within: Duration) -> Result<(), Fault> {
+    fn settle(&mut self, host: &mut dyn Host, endpoint: SocketAddr, within: Duration) -> Result<(), Fault> {
         let (began, first) = (self.clock.now(), self.data.seconds.len());
         let step = self.inputs.study.settle.max(SETTLE_STEP);
         loop {
             // Stretches of load follow each other; between two of them lies only the start of a process.
             let plan = LoadPlan { settle: step, measure: SETTLE_LAST, ..self.load_plan(endpoint, LoadTask::Run) };
-            let summary = self.run_unmeasured(&plan)?;
+            let summary = self.run_unmeasured(host, &plan)?;
             if tare_stats::has_settled(&self.data.seconds[first..]) {
                 return Ok(());
             }
@@ -331,20 +335,22 @@ impl Trial<'_, '_> {
         }
     }
 
-    fn run_unmeasured(&mut self, plan: &LoadPlan) -> Result<LoadSummary, Fault> {
+    fn run_unmeasured(&mut self, host: &mut dyn Host, plan: &LoadPlan) -> Result<LoadSummary, Fault> {
         let limit = plan.settle + plan.measure + plan.timeout + DRIVE_SLACK;
         let (tell, data) = (&mut *self.tell, &mut self.data);
-        self.apparatus.drive(plan, limit, self.stop, &mut |row| {
+        let mut inside = inside(host, &self.inputs.workload.protocol.service, self.stop);
+        self.apparatus.drive(plan, limit, self.stop, &mut inside, &mut |row| {
             let row = SecondRow { measured: false, ..row.clone() };
             data.seconds.push(row.clone());
             tell(Event::Second { row });
         })
     }
 
-    fn drive(&mut self, plan: &LoadPlan, limit: Duration) -> Result<LoadSummary, Fault> {
+    fn drive(&mut self, host: &mut dyn Host, plan: &LoadPlan, limit: Duration) -> Result<LoadSummary, Fault> {
         let (stage, stage_began) = (&mut self.stage, &mut self.stage_began);
         let (clock, tell, data) = (self.clock, &mut *self.tell, &mut self.data);
-        self.apparatus.drive(plan, limit, self.stop, &mut |row| {
+        let mut inside = inside(host, &self.inputs.workload.protocol.service, self.stop);
+        self.apparatus.drive(plan, limit, self.stop, &mut inside, &mut |row| {
             if row.measured && *stage == Stage::Settle {
                 let now = clock.now();
                 spend(data, Stage::Settle, now.saturating_sub(*stage_began));

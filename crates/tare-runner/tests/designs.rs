@@ -244,6 +244,19 @@ fn side_by_side_an_interrupted_block_leaves_no_row_and_is_run_whole() {
 }
 
 #[test]
+fn in_a_duet_each_load_has_its_own_inside() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("r");
+    let mut header = header(&["plain", "box"], 1);
+    header.study.design.arrangement = Arrangement::Duet;
+    header.plan = tare_core::plan::plan(&header.study, &[], 7);
+    let ran = run(&path, &header, &[("plain", Trouble::Inside), ("box", Trouble::Inside)], None);
+    let pairs = header.plan.len() / 2;
+    assert_eq!(ran.log.iter().filter(|line| *line == "begin tool -x beside toy").count(), 2 * pairs);
+    assert!(outcomes(&path).values().flatten().all(|outcome| *outcome == Outcome::Measured));
+}
+
+#[test]
 fn a_duet_loads_both_at_once_and_fails_both_when_one_breaks_off() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("r");

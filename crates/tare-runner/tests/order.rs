@@ -78,6 +78,33 @@ fn every_trouble_is_a_row_and_the_other_trials_go_on() {
 }
 
 #[test]
+fn what_a_load_wants_run_inside_runs_beside_the_service_of_its_form() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("r");
+    let troubles = [("tooled", Trouble::Inside), ("untooled", Trouble::InsideFails)];
+    let ran = run(&path, &header(&["plain", "tooled", "untooled"], 1), &troubles, None);
+    let wanted = ["drive Run", "begin tool -x beside toy", "end probe"];
+    assert!(ran.log.windows(3).any(|lines| lines == wanted), "{:#?}", ran.log);
+    let outcomes = outcomes(&path);
+    assert_eq!(outcomes["tooled"], [Outcome::Measured]);
+    let why = outcomes["untooled"][0].why().unwrap();
+    assert!(why.message.contains("could not run tool"), "{why}");
+    // What could not be run is ended all the same, and nothing else has to be.
+    assert_eq!(ran.log.iter().filter(|line| line.starts_with("end the command")).count(), outcomes["untooled"].len());
+}
+
+#[test]
+fn an_interrupt_ends_what_runs_inside() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("r");
+    let ran = run(&path, &header(&["plain"], 1), &[("plain", Trouble::InsideEndless)], None);
+    assert_eq!(ran.ending, Ending::Interrupted);
+    let end = ran.log.iter().position(|line| line == "end the command beside toy").expect("it was ended");
+    assert_eq!(ran.log[end..], ["end the command beside toy", "end probe", "stop toy", "close"]);
+    assert!(read_record(&path).unwrap().trials.is_empty());
+}
+
+#[test]
 fn other_bits_void_a_trial() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("r");

@@ -7,6 +7,9 @@
 //! *Whole machine*: every CPU's busy time less the generator's. It holds all the work of the kernel, wherever it was
 //! charged, and also whatever else the machine did: an upper bound.
 //!
+//! A tool that runs inside the form is no process of the service's, and has ended before its last second is read. What
+//! it used is told by the host that ran it, and counts to the attributed time: it is the form that spends it.
+//!
 //! The truth lies between the two. Both take counters at the first and the last moment measured, interpolated between
 //! the two samples around each.
 
@@ -14,11 +17,11 @@ use std::collections::BTreeMap;
 use tare_core::load::LoadSummary;
 use tare_core::telemetry::{TelemetryRow, Vantage, WHOLE_MACHINE};
 
-/// CPU time, s, that the serving processes used while measuring. Only counted from the host: what a guest counts for
-/// its own processes is already in its hypervisor's time.
+/// CPU time, s, that the serving processes used while measuring, and a tool inside the form. Only counted from the
+/// host: what a guest counts for its own processes is already in its hypervisor's time.
 ///
-/// None when there is no serving scope, or when one of them could not be read: a sum with a part missing would
-/// flatter.
+/// None when there is no serving scope, or when one of them or the tool could not be read: a sum with a part missing
+/// would flatter.
 pub(crate) fn serving_cpu_s(load: &LoadSummary, telemetry: &[TelemetryRow]) -> Option<f64> {
     let mut scopes: BTreeMap<&str, Vec<&TelemetryRow>> = BTreeMap::new();
     for row in telemetry.iter().filter(|row| row.serving && row.vantage == Vantage::Host) {
@@ -31,7 +34,9 @@ pub(crate) fn serving_cpu_s(load: &LoadSummary, telemetry: &[TelemetryRow]) -> O
         let two = || Some(row.values.get("cpu_user_s")? + row.values.get("cpu_system_s")?);
         row.values.get("cpu_total_s").copied().or_else(two)
     };
-    scopes.values().map(|rows| spent(rows, total, load)).sum()
+    let serving: Option<f64> = scopes.values().map(|rows| spent(rows, total, load)).sum();
+    let tool = load.inside.map_or(Some(0.0), |inside| inside.cpu_s);
+    Some(serving? + tool?)
 }
 
 /// CPU time, s, that all CPUs of the machine were busy while measuring, less the generator's.
@@ -78,6 +83,7 @@ fn value_at(points: &[(u64, f64)], at_ns: u64) -> Option<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use tare_core::load::InsideUse;
 
     const SECOND: u64 = 1_000_000_000;
 
@@ -112,6 +118,18 @@ mod tests {
         assert!(serving_cpu_s(&window(0.0, 2.0), &rows).is_some());
         rows.push(row(0.0, Vantage::Host, "proxy", true, &[("threads", 3.0)]));
         assert_eq!(serving_cpu_s(&window(0.0, 2.0), &rows), None);
+    }
+
+    #[test]
+    fn a_tool_inside_the_form_counts_and_one_that_cannot_be_read_takes_the_figure_away() {
+        let rows: Vec<TelemetryRow> = (0..=12)
+            .map(f64::from)
+            .map(|at| row(at, Vantage::Host, "server", true, &[("cpu_total_s", 0.5 * at)]))
+            .collect();
+        let used = |inside| serving_cpu_s(&LoadSummary { inside, ..window(1.0, 11.0) }, &rows);
+        assert_eq!(used(None), Some(5.0));
+        assert_eq!(used(Some(InsideUse { cpu_s: Some(9.5) })), Some(14.5));
+        assert_eq!(used(Some(InsideUse { cpu_s: None })), None);
     }
 
     #[test]

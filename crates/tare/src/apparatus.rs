@@ -1,6 +1,7 @@
 //! The real apparatus: layers opened on this machine, load driven by a process of its own.
 
-use crate::driver::Driver;
+use crate::catalog::Tables;
+use crate::driver::{Asked, Driver};
 use std::net::{IpAddr, SocketAddr, TcpStream};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -9,11 +10,12 @@ use tare_core::fault::Fault;
 use tare_core::form::Form;
 use tare_core::host::{Carrier, Host, OpenError, ServiceStart, Surroundings};
 use tare_core::load::{LoadOrder, LoadPlan, LoadSummary, SecondRow, WindowRow};
+use tare_core::study::Catalog;
 use tare_core::units::CpuSet;
 use tare_layers::leftovers;
 use tare_layers::local::LocalHost;
 use tare_layers::network::{GeneratorSeat, free_subnets};
-use tare_runner::{Apparatus, Stop};
+use tare_runner::{Apparatus, RunInside, Stop};
 
 /// How long a connection may take to be accepted when readiness is asked for.
 const CONNECT_LIMIT: Duration = Duration::from_millis(500);
@@ -70,11 +72,11 @@ impl Apparatus for Machine {
         plan: &LoadPlan,
         limit: Duration,
         stop: &Stop,
+        inside: &mut RunInside,
         each_second: &mut dyn FnMut(&SecondRow),
     ) -> Result<LoadSummary, Fault> {
-        let mut driver = self.driver(plan)?;
-        driver.told_all();
-        driver.wait(plan.task, limit, stop, each_second, &mut |_| LoadOrder::End)
+        let asked = Asked { each_second, next: None, inside: Some(inside) };
+        self.unguided(plan)?.wait(plan.task, limit, stop, asked)
     }
 
     fn guide(
@@ -87,7 +89,7 @@ impl Apparatus for Machine {
     ) -> Result<LoadSummary, Fault> {
         let mut driver = self.driver(plan)?;
         driver.tell(&next(None))?;
-        driver.wait(plan.task, limit, stop, each_second, next)
+        driver.wait(plan.task, limit, stop, Asked { each_second, next: Some(next), inside: None })
     }
 
     fn drive_both(
@@ -95,32 +97,30 @@ impl Apparatus for Machine {
         plans: [&LoadPlan; 2],
         limit: Duration,
         stop: &Stop,
+        insides: [&mut RunInside; 2],
         each_second: &mut dyn FnMut(usize, &SecondRow),
     ) -> [Result<LoadSummary, Fault>; 2] {
-        let start = |plan: &LoadPlan| -> Result<Driver, Fault> {
-            let mut driver = self.driver(plan)?;
-            driver.told_all();
-            Ok(driver)
-        };
-        let [first, second] = plans.map(|plan| (start(plan), plan.task));
-        let (other_stop, (second, task)) = (stop.clone(), second);
-        // The second one's seconds come when both are over: nobody could look at two lines at once.
-        let other = std::thread::spawn(move || {
-            let mut rows = Vec::new();
-            let done = second.and_then(|mut driver| {
-                driver.wait(task, limit, &other_stop, &mut |row: &SecondRow| rows.push(row.clone()), &mut |_| {
-                    LoadOrder::End
-                })
+        let [first, second] = plans.map(|plan| (self.unguided(plan), plan.task));
+        let [inside, other_inside] = insides;
+        let (driven, other, rows) = std::thread::scope(|scope| {
+            // The second one's seconds come when both are over: nobody could look at two lines at once.
+            let other = scope.spawn(move || {
+                let (driver, task) = second;
+                let mut rows = Vec::new();
+                let mut keep = |row: &SecondRow| rows.push(row.clone());
+                let asked = Asked { each_second: &mut keep, next: None, inside: Some(other_inside) };
+                let driven = driver.and_then(|mut driver| driver.wait(task, limit, stop, asked));
+                (driven, rows)
             });
-            (done, rows)
+            let (driver, task) = first;
+            let mut tell = |row: &SecondRow| each_second(0, row);
+            let asked = Asked { each_second: &mut tell, next: None, inside: Some(inside) };
+            let driven = driver.and_then(|mut driver| driver.wait(task, limit, stop, asked));
+            let (other, rows) = other.join().expect("waiting for a load process does not panic");
+            (driven, other, rows)
         });
-        let (driver, task) = first;
-        let done = driver.and_then(|mut driver| {
-            driver.wait(task, limit, stop, &mut |row| each_second(0, row), &mut |_| LoadOrder::End)
-        });
-        let (other, rows) = other.join().expect("waiting for a load process does not panic");
         rows.iter().for_each(|row| each_second(1, row));
-        [done, other]
+        [driven, other]
     }
 }
 
@@ -132,6 +132,15 @@ impl Machine {
             seat.enter(&mut command);
         }
         Driver::start(command, plan)
+    }
+
+    /// A load process that is told nothing, unless it has commands run inside the form.
+    fn unguided(&self, plan: &LoadPlan) -> Result<Driver, Fault> {
+        let mut driver = self.driver(plan)?;
+        if !Tables.protocol_runs_inside(&plan.protocol, &plan.options) {
+            driver.told_all();
+        }
+        Ok(driver)
     }
 
     fn surroundings(&self, label: &str, services: &[ServiceStart]) -> Surroundings {

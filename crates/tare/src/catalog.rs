@@ -35,6 +35,10 @@ impl Catalog for Tables {
         PROTOCOLS.iter().find(|row| row.name == protocol).is_none_or(|row| row.tells_seconds)
     }
 
+    fn protocol_runs_inside(&self, protocol: &str, options: &serde_json::Value) -> bool {
+        PROTOCOLS.iter().find(|row| row.name == protocol).is_some_and(|row| (row.runs_inside)(options))
+    }
+
     fn protocol_operations(&self, protocol: &str, options: &serde_json::Value) -> Vec<String> {
         PROTOCOLS.iter().find(|row| row.name == protocol).map_or(Vec::new(), |row| (row.operations)(options))
     }

@@ -9,7 +9,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use tare_core::fault::{Doing, Fault};
 use tare_core::load::{LoadLine, LoadOrder, LoadPlan, LoadSummary, LoadTask, SecondRow, WindowRow};
-use tare_runner::Stop;
+use tare_runner::{RunInside, Stop};
 
 /// How often it is looked whether the user wants an end.
 const LOOK: Duration = Duration::from_millis(100);
@@ -17,6 +17,19 @@ const LOOK: Duration = Duration::from_millis(100);
 const END_WITHIN: Duration = Duration::from_secs(2);
 /// The end of the load process's standard error that is kept for a message.
 const STDERR_KEPT: usize = 4096;
+
+/// Says what a guided load does next: at first, and after each window.
+type NextOrder<'a> = dyn FnMut(Option<&WindowRow>) -> LoadOrder + 'a;
+
+/// What a load process asks of who has started it.
+pub(crate) struct Asked<'a> {
+    /// Is handed every second of load.
+    pub(crate) each_second: &'a mut dyn FnMut(&SecondRow),
+    /// Says what comes after each window, where a load is guided.
+    pub(crate) next: Option<&'a mut NextOrder<'a>>,
+    /// Runs a command inside the form, where there is one.
+    pub(crate) inside: Option<&'a mut RunInside<'a>>,
+}
 
 /// A load process under way; killed when dropped.
 pub(crate) struct Driver {
@@ -107,7 +120,7 @@ impl Driver {
         }
     }
 
-    /// Waits for the end of its task, and asks `next` for an order after each window as long as there may be any.
+    /// Waits for the end of its task, and answers what it asks on the way.
     ///
     /// # Errors
     /// What it failed at, how it died, that `limit` is over, or that the user wants an end.
@@ -116,9 +129,9 @@ impl Driver {
         task: LoadTask,
         limit: Duration,
         stop: &Stop,
-        each_second: &mut dyn FnMut(&SecondRow),
-        next: &mut dyn FnMut(Option<&WindowRow>) -> LoadOrder,
+        asked: Asked,
     ) -> Result<LoadSummary, Fault> {
+        let Asked { each_second, mut next, mut inside } = asked;
         let began = Instant::now();
         loop {
             if stop.raised() {
@@ -130,7 +143,18 @@ impl Driver {
             }
             match self.hear()? {
                 Some(LoadLine::Second(row)) => each_second(&row),
-                Some(LoadLine::Window(row)) if self.told.is_some() => self.tell(&next(Some(&row)))?,
+                Some(LoadLine::Window(row)) if self.told.is_some() => {
+                    if let Some(next) = &mut next {
+                        self.tell(&next(Some(&row)))?;
+                    }
+                }
+                Some(LoadLine::Inside(mut command)) => {
+                    // What nobody waits for any longer need not run any longer.
+                    command.within = command.within.min(limit.saturating_sub(began.elapsed()));
+                    let no_form = || Err(Fault::new("there is no form to run a command in"));
+                    let went = inside.as_mut().map_or_else(no_form, |inside| inside(&command));
+                    self.tell(&LoadOrder::Ran(Box::new(went)))?;
+                }
                 Some(LoadLine::Done(summary)) => return Ok(*summary),
                 _ => {}
             }

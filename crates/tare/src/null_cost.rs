@@ -1,9 +1,9 @@
 //! The apparatus' own cost: what an operation takes when there is neither network nor server.
 
-use crate::driver::Driver;
+use crate::driver::{Asked, Driver};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
-use tare_core::load::{LoadOrder, LoadPlan, LoadProfile, LoadSummary, LoadTask};
+use tare_core::load::{LoadPlan, LoadProfile, LoadSummary, LoadTask};
 use tare_core::units::CpuSet;
 use tare_runner::Stop;
 
@@ -28,9 +28,11 @@ pub(crate) fn measure(cpus: &CpuSet) -> Option<f64> {
         limits: Default::default(),
         hdr_log: None,
         allowed: Vec::new(),
+        inside: None,
     };
     let mut driver = Driver::start(Driver::command(), &plan).ok()?;
-    let summary = driver.wait(plan.task, LIMIT, &Stop::default(), &mut |_| {}, &mut |_| LoadOrder::End).ok()?;
+    let asked = Asked { each_second: &mut |_| {}, next: None, inside: None };
+    let summary = driver.wait(plan.task, LIMIT, &Stop::default(), asked).ok()?;
     cost(&summary)
 }
 

@@ -99,7 +99,8 @@ pub(crate) fn carry_out(session: Session) -> Result<u8> {
 fn open_machine(header: &Header, carrier: Arc<Carrier>, cpus: &CpuSet, scratch: PathBuf) -> Result<Machine, Fault> {
     let subnets = free_subnets()?;
     let (seat, address) = match header.study.from {
-        LoadOrigin::Outside => {
+        // A tool inside is not reached from outside, but whether the service is ready is seen from there.
+        LoadOrigin::Outside | LoadOrigin::Inside => {
             let seat = GeneratorSeat::open(&header.run, subnets)?;
             let address = seat.host_address();
             (Some(seat), address)

@@ -134,6 +134,45 @@ fn mistakes_on_the_command_line_end_with_two() {
 }
 
 #[test]
+fn a_tool_inside_a_form_needs_a_form_and_is_led_by_nobody() {
+    let load = ["load", "--protocol", "exec", "--target", "127.0.0.1:9", "--option", "command=[wrk]"];
+    let output = tare().args(load).args(["--option", "where=inside"]).output().unwrap();
+    let text = said(&output);
+    assert_eq!(output.status.code(), Some(2), "{text}");
+    assert!(text.contains("`tare load` deploys none") && text.contains("where: beside"), "{text}");
+
+    let folder = tempfile::tempdir().unwrap();
+    let write = |name: &str, text: &str| {
+        let path = folder.path().join(name);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(&path, text).unwrap();
+        path
+    };
+    let shipped = std::fs::read_to_string(root().join("workloads/redis-benchmark/workload.yaml")).unwrap();
+    let inside = shipped.replace("      within: 60s\n", "      within: 60s\n      where: inside\n");
+    assert_ne!(inside, shipped);
+    write("inner/workload.yaml", &inside.replace("workload: redis-benchmark", "workload: inner"));
+    let study = |load: &str, more: &str| {
+        let text = format!("study: s\nworkload: ./inner\nload: {load}\nforms: {{native: []}}\n{more}\n");
+        let path = write("s.yaml", &text);
+        let output = tare().args(["run", "--dry-run"]).arg(&path).output().unwrap();
+        (output.status.code(), said(&output))
+    };
+    let (code, text) = study("{closed: {}}", "");
+    assert!(code == Some(0) && text.contains("from inside each form"), "{text}");
+    let cases = [
+        ("{closed: {}}", "from: outside", "runs inside the form"),
+        ("{closed: {}}", "design: alternate", "added up over slices"),
+        ("{steps: {of: {closed: {}}, levels: [1, 2]}}", "", "can be led neither"),
+        ("{peak: {of: {closed: {}}}}", "qos: {\"*\": {p99: 10ms}}", "can be led neither"),
+    ];
+    for (load, more, wanted) in cases {
+        let (code, text) = study(load, more);
+        assert!(code == Some(2) && text.contains(wanted) && text.contains("s.yaml:"), "{load}: {text}");
+    }
+}
+
+#[test]
 fn a_study_for_a_bigger_machine_is_refused_before_anything_starts() {
     let folder = tempfile::tempdir().unwrap();
     let study = folder.path().join("big.yaml");

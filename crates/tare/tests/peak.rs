@@ -106,6 +106,7 @@ fn load_plan(endpoint: SocketAddr, search: &PeakPlan, limit: Duration) -> LoadPl
         limits: BTreeMap::from([(EVERY_OPERATION.to_owned(), limit)]),
         hdr_log: None,
         allowed: Vec::new(),
+        inside: None,
     }
 }
 

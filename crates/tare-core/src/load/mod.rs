@@ -8,6 +8,7 @@ mod read;
 pub use distribution::Distribution;
 pub use profile::{Arrivals, Behaviour, LoadProfile, Pause, UserConnections};
 
+use crate::command::{CommandEnd, CommandStart};
 use crate::fault::Fault;
 use crate::units::CpuSet;
 use serde::{Deserialize, Serialize};
@@ -28,8 +29,8 @@ pub enum LoadTask {
     Run,
 }
 
-/// A plan: one JSON document on the load process's standard input. With a guided profile [`LoadOrder`]s follow it, one
-/// a line.
+/// A plan: one JSON document on the load process's standard input. With a guided profile, and as answers to
+/// [`LoadLine::Inside`], [`LoadOrder`]s follow it, one a line.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct LoadPlan {
     /// What to do.
@@ -61,14 +62,26 @@ pub struct LoadPlan {
     /// Addresses that load may be driven at besides this machine's and private ones.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub allowed: Vec<IpAddr>,
+    /// What a command finds that is run inside the form; none where there is no form to run one in.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub inside: Option<Inside>,
 }
 
-/// What a guided load is told while it runs.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+/// What a command finds inside the form.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Inside {
+    /// The CPUs of the service, which are the command's too.
+    pub cpus: u32,
+}
+
+/// What a load process is told while it runs.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum LoadOrder {
     /// Go to a level, wait, count. Holds follow each other without a gap; the load stays at the last one's level.
     Hold(Hold),
+    /// How the command went that [`LoadLine::Inside`] asked for, or why it was not run.
+    Ran(Box<Result<CommandEnd, Fault>>),
     /// Come to an end.
     End,
 }
@@ -94,6 +107,8 @@ pub enum LoadLine {
     Second(SecondRow),
     /// A level was held and what was planned in its window is answered, or will not be.
     Window(WindowRow),
+    /// Run this inside the form, beside the service that is loaded, and say how it went: the load process is outside.
+    Inside(Box<CommandStart>),
     /// The task is done; the last line.
     Done(Box<LoadSummary>),
     /// The task failed; the last line.
@@ -231,6 +246,16 @@ pub struct LoadSummary {
     /// Figures that a tool of others reported, by name of a trial's metric; they stand where no histogram does.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub reported: BTreeMap<String, f64>,
+    /// What a tool used that ran inside the form; none when the load came from elsewhere.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub inside: Option<InsideUse>,
+}
+
+/// What a tool inside the form used.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct InsideUse {
+    /// Its CPU time that no serving scope of the telemetry holds, s; see [`CommandEnd::cpu_s`].
+    pub cpu_s: Option<f64>,
 }
 
 /// What was measured of one operation. Histograms are HdrHistogram V2 with deflate, base64, in nanoseconds.

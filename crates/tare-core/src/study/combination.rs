@@ -48,6 +48,10 @@ impl Study {
         let message = "this protocol runs a tool whose own figures cannot be added up over slices";
         add(alternate && told_nothing, "design", message, "use `design: blocks` or `design: duet`");
 
+        let led = steps || search || matches!(self.load, LoadProfile::Replay { .. });
+        let message = "this protocol runs a tool, which can be led neither through levels nor by a search or a file";
+        add(led && told_nothing, "load", message, "write a closed load, an open one or one of users");
+
         let message = "steps settle at every level, each for a fixed time, not once until the load is steady";
         add(steady && steps, "time", message, "give 'settle' a time; 'settle' of the steps is what counts");
         let recording = matches!(self.load, LoadProfile::Replay { .. });
@@ -160,6 +164,18 @@ mod tests {
             assert!(found.contains(wanted), "{found}");
         }
         assert!(read(&text("design: duet")).is_ok());
+    }
+
+    #[test]
+    fn a_tool_is_not_led_through_levels() {
+        let replay = "{replay: {file: starts.txt}}";
+        for workload in ["tool", "inner-tool"] {
+            for load in [PEAK, STEPS, replay] {
+                let text = format!("study: s\nworkload: {workload}\nload: {load}\nforms: {{plain: []}}\n");
+                let found = read(&text).unwrap_err().join("\n");
+                assert!(found.contains("can be led neither") && found.contains("s.yaml:3"), "{load}: {found}");
+            }
+        }
     }
 
     #[test]

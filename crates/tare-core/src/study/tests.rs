@@ -15,7 +15,7 @@ impl Catalog for Two {
         Some(serde_json::json!({ "lid": lid }))
     }
     fn protocols(&self) -> Vec<&'static str> {
-        vec!["null", "tool"]
+        vec!["null", "tool", "inner-tool"]
     }
     fn protocol_options(&self, _: &str, _: &Node, _: &mut Problems) -> Option<serde_json::Value> {
         Some(serde_json::Value::Null)
@@ -28,7 +28,10 @@ impl Catalog for Two {
         }
     }
     fn protocol_tells_seconds(&self, protocol: &str) -> bool {
-        protocol != "tool"
+        !protocol.ends_with("tool")
+    }
+    fn protocol_runs_inside(&self, protocol: &str, _: &serde_json::Value) -> bool {
+        protocol == "inner-tool"
     }
 }
 
@@ -65,11 +68,11 @@ load:
 pub(super) fn read(text: &str) -> Result<(Study, Workload), Vec<String>> {
     let mut problems = Problems::new("s.yaml", text);
     let mut find = |name: &str, place: Place, problems: &mut Problems| {
-        if !["toy", "tool"].contains(&name) {
+        if !["toy", "tool", "inner-tool"].contains(&name) {
             Node::unknown(name, place, "workload", &["toy"], problems);
             return None;
         }
-        let text = WORKLOAD.replace("{null: {}}", if name == "tool" { "{tool: {}}" } else { "{null: {}}" });
+        let text = if name == "toy" { WORKLOAD.to_owned() } else { WORKLOAD.replace("null", name) };
         let mut inner = Problems::new("w.yaml", &text);
         let workload = Workload::read(&text, Path::new("toy"), &Two, &mut inner);
         assert!(inner.is_empty(), "{:#?}", inner.into_vec());
@@ -110,6 +113,22 @@ fn a_study_may_end_by_itself_and_settle_until_steady() {
     {
         assert!(found.contains(wanted), "{wanted} is missing in:\n{found}");
     }
+}
+
+#[test]
+fn a_tool_inside_the_form_says_where_the_load_comes_from() {
+    let text = |workload: &str, from: &str| {
+        format!("study: s\nworkload: {workload}\nload: {{closed: {{}}}}\nforms: {{plain: []}}\n{from}\n")
+    };
+    let origin = |workload: &str, from: &str| read(&text(workload, from)).map(|(study, _)| study.from);
+    assert_eq!(origin("tool", ""), Ok(LoadOrigin::Outside));
+    assert_eq!(origin("tool", "from: host"), Ok(LoadOrigin::Host));
+    assert_eq!(origin("inner-tool", ""), Ok(LoadOrigin::Inside));
+    for from in ["from: outside", "from: host", "from: moon"] {
+        let found = origin("inner-tool", from).unwrap_err().join("\n");
+        assert!(found.contains("runs inside the form") && found.contains("s.yaml:5"), "{found}");
+    }
+    assert!(origin("tool", "from: inside").unwrap_err().join("\n").contains("'inside' is not known here"));
 }
 
 #[test]

@@ -334,6 +334,7 @@ impl Gather {
             failures: failures.named(),
             facts: verified.facts,
             reported: BTreeMap::new(),
+            inside: None,
             health: Some(self.health(busy)),
             windows: self.rows,
         }
@@ -471,6 +472,7 @@ mod tests {
             limits: BTreeMap::new(),
             hdr_log: None,
             allowed: Vec::new(),
+            inside: None,
         };
         let layout = Layout::new(&plan, &[], false).unwrap();
         let mut gather = Gather::new(vec!["x".into()], true, None);

@@ -111,7 +111,7 @@ fn guide(timeline: &Timeline, orders: Option<Receiver<LoadOrder>>, stop: &Atomic
     while !stop.load(Ordering::Relaxed) {
         match (orders.as_ref().map(|orders| orders.recv_timeout(Duration::from_millis(50))), &timeline.guide) {
             (Some(Ok(LoadOrder::Hold(hold))), Some(guide)) => guide.hold(&hold),
-            (Some(Ok(LoadOrder::Hold(_)) | Err(RecvTimeoutError::Timeout)), _) => {}
+            (Some(Ok(LoadOrder::Hold(_) | LoadOrder::Ran(_)) | Err(RecvTimeoutError::Timeout)), _) => {}
             (Some(Err(RecvTimeoutError::Disconnected)) | None, None) => return,
             (Some(Ok(LoadOrder::End) | Err(RecvTimeoutError::Disconnected)) | None, _) => return timeline.end(),
         }

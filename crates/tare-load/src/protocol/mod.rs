@@ -33,6 +33,7 @@ use serde::de::DeserializeOwned;
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::mpsc::Receiver;
+use tare_core::command::{CommandEnd, CommandStart};
 use tare_core::config::{Node, Problems};
 use tare_core::fault::Fault;
 use tare_core::load::{Check, LoadLine, LoadOrder, LoadPlan, LoadSummary};
@@ -63,6 +64,21 @@ impl<'a> Emit<'a> {
         (self.write)(line)
     }
 
+    /// Has a command run inside the form, and waits for how it went.
+    ///
+    /// # Errors
+    /// Why it was not run, or that nobody is there to run it.
+    pub(crate) fn inside(&mut self, command: CommandStart) -> Result<CommandEnd, Fault> {
+        self.line(LoadLine::Inside(Box::new(command)))?;
+        match self.orders.as_ref().map(Receiver::recv) {
+            Some(Ok(LoadOrder::Ran(went))) => *went,
+            Some(Ok(LoadOrder::End)) => Err(Fault::new("interrupted")),
+            Some(Ok(LoadOrder::Hold(_)) | Err(_)) | None => {
+                Err(Fault::new("whoever started this load process did not run a command inside the form for it"))
+            }
+        }
+    }
+
     /// Whence a guided load is told; none after the first time.
     pub(crate) fn orders(&mut self) -> Option<Receiver<LoadOrder>> {
         self.orders.take()
@@ -82,6 +98,8 @@ pub struct ProtocolRow {
     pub operations: fn(&serde_json::Value) -> Vec<String>,
     /// Whether single seconds are told while it runs. A tool of others says what it did when it has ended.
     pub tells_seconds: bool,
+    /// Whether with these options, as [`ProtocolRow::options`] wrote them down, a tool runs inside the form.
+    pub runs_inside: fn(&serde_json::Value) -> bool,
     /// Carries out a plan.
     pub(crate) drive: fn(&LoadPlan, &mut Emit<'_>) -> Result<LoadSummary, Fault>,
 }

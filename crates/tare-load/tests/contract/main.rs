@@ -152,6 +152,7 @@ fn plan(protocol: &str, options: &str, endpoint: SocketAddr) -> LoadPlan {
         limits: BTreeMap::new(),
         hdr_log: None,
         allowed: Vec::new(),
+        inside: None,
     }
 }
 
@@ -168,7 +169,7 @@ fn drive_told(input: impl Read + Send + 'static) -> (Vec<SecondRow>, Result<Load
         assert!(end.is_none(), "a line after the last");
         match serde_json::from_slice(line).unwrap() {
             LoadLine::Second(row) => rows.push(row),
-            LoadLine::Window(row) => panic!("{row:?}"),
+            other @ (LoadLine::Window(_) | LoadLine::Inside(_)) => panic!("{other:?}"),
             LoadLine::Done(summary) => end = Some(Ok(*summary)),
             LoadLine::Failed(fault) => end = Some(Err(fault)),
         }

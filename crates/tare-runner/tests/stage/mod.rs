@@ -13,6 +13,7 @@ use std::rc::Rc;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tare_core::bundle::{Recipe, Source};
+use tare_core::command::{CommandEnd, CommandStart, Ended};
 use tare_core::fault::Fault;
 use tare_core::form::{Form, LayerUse};
 use tare_core::host::{
@@ -26,7 +27,7 @@ use tare_core::telemetry::{Scope, TelemetryRow};
 use tare_core::trial::Outcome;
 use tare_core::units::CpuSet;
 use tare_core::workload::{ProtocolUse, Readiness, Resources, Service, Workload};
-use tare_runner::{Apparatus, Clock, Ending, Event, RecordDir, Run, Stop, read_record};
+use tare_runner::{Apparatus, Clock, Ending, Event, RecordDir, Run, RunInside, Stop, read_record};
 
 #[derive(Default)]
 pub(crate) struct TestClock(Cell<Duration>);
@@ -58,6 +59,12 @@ pub(crate) enum Trouble {
     WrongAnswers,
     OtherBits,
     Close,
+    /// The load has a command run inside the form.
+    Inside,
+    /// It cannot be run.
+    InsideFails,
+    /// It runs until the user wants an end.
+    InsideEndless,
 }
 
 pub(crate) struct LoggingHost {
@@ -66,6 +73,8 @@ pub(crate) struct LoggingHost {
     trouble: Trouble,
     port: u16,
     dead: Rc<Cell<bool>>,
+    /// How often a command was waited for.
+    awaited: u32,
 }
 
 // SAFETY: the host never leaves the test's thread; `Host` asks for Send because real ones may.
@@ -104,6 +113,29 @@ impl Host for LoggingHost {
     }
     fn log(&mut self, _: &str) -> Result<String, Fault> {
         Ok("the last words".to_owned())
+    }
+    fn begin_command(&mut self, instance: &str, command: &CommandStart) -> Result<(), Fault> {
+        self.say(&format!("begin {} beside {instance}", command.command.join(" ")));
+        Ok(())
+    }
+    fn await_command(&mut self, _: &str, patience: Duration) -> Result<Option<CommandEnd>, Fault> {
+        self.awaited += 1;
+        match self.trouble {
+            Trouble::InsideFails => Err(Fault::new("could not run tool: no such file")),
+            Trouble::InsideEndless => Ok(None),
+            _ if !self.awaited.is_multiple_of(3) => Ok(None),
+            _ => Ok(Some(CommandEnd {
+                ended: Ended::Exit(0),
+                stdout: "fine".to_owned(),
+                stderr: String::new(),
+                took: patience,
+                cpu_s: None,
+            })),
+        }
+    }
+    fn end_command(&mut self, instance: &str) -> Result<(), Fault> {
+        self.say(&format!("end the command beside {instance}"));
+        Ok(())
     }
     fn freeze(&mut self) -> Result<(), Fault> {
         self.say(&format!("freeze {}", self.form));
@@ -159,7 +191,7 @@ impl Apparatus for TestApparatus<'_> {
         }
         let (port, dead) = (7000 + self.hosts.len() as u16, Rc::new(Cell::new(false)));
         self.hosts.insert(port, (trouble, dead.clone()));
-        Ok(Box::new(LoggingHost { form: form.name.clone(), log: self.log.clone(), trouble, port, dead }))
+        Ok(Box::new(LoggingHost { form: form.name.clone(), log: self.log.clone(), trouble, port, dead, awaited: 0 }))
     }
     fn reachable(&mut self, endpoint: SocketAddr) -> bool {
         self.hosts[&endpoint.port()].0 != Trouble::NeverReady
@@ -169,6 +201,7 @@ impl Apparatus for TestApparatus<'_> {
         plan: &LoadPlan,
         _: Duration,
         stop: &Stop,
+        inside: &mut RunInside,
         each_second: &mut dyn FnMut(&SecondRow),
     ) -> Result<LoadSummary, Fault> {
         self.log.lock().unwrap().push(format!("drive {:?}", plan.task));
@@ -185,6 +218,13 @@ impl Apparatus for TestApparatus<'_> {
             each_second(&SecondRow { measured, operations: 10, ..SecondRow::default() });
         }
         let (trouble, dead) = &self.hosts[&plan.endpoint.port()];
+        if matches!(trouble, Trouble::Inside | Trouble::InsideFails | Trouble::InsideEndless) {
+            if *trouble == Trouble::InsideEndless {
+                stop.raise();
+            }
+            assert_eq!(plan.inside.map(|inside| inside.cpus), Some(1), "the service's CPUs are told");
+            assert_eq!(inside(&tool())?.stdout, "fine");
+        }
         if *trouble == Trouble::DiesUnderLoad {
             dead.set(true);
             return Err(Fault::new("connection reset"));
@@ -202,12 +242,24 @@ impl Apparatus for TestApparatus<'_> {
         plans: [&LoadPlan; 2],
         limit: Duration,
         stop: &Stop,
+        insides: [&mut RunInside; 2],
         each_second: &mut dyn FnMut(usize, &SecondRow),
     ) -> [Result<LoadSummary, Fault>; 2] {
         assert!(plans[0].cpus != plans[1].cpus, "each has generator's CPUs of its own");
         assert_eq!(plans[0].seed, plans[1].seed, "both are asked the same things");
-        [0, 1].map(|at| self.drive(plans[at], limit, stop, &mut |row| each_second(at, row)))
+        let mut at = 0;
+        insides.map(|inside| {
+            let driven = self.drive(plans[at], limit, stop, inside, &mut |row| each_second(at, row));
+            at += 1;
+            driven
+        })
     }
+}
+
+/// What a load wants run inside the form.
+fn tool() -> CommandStart {
+    let command = ["tool", "-x"].map(str::to_owned).to_vec();
+    CommandStart { command, environment: BTreeMap::new(), directory: "/".into(), within: Duration::from_secs(1) }
 }
 
 pub(crate) fn operation() -> OperationSummary {

@@ -243,10 +243,15 @@ fn dry_run(study: &Study, workload: &Workload, placement: &Placement, seed: u64,
     let origin = match study.from {
         LoadOrigin::Outside => "a network namespace of its own",
         LoadOrigin::Host => "the host's loopback",
+        LoadOrigin::Inside => "inside each form, by a tool on the service's CPUs",
     };
     say("", 2, &format!("study {}: {}", study.name, study.question));
     say("", 2, &format!("workload {}: {}", workload.name, workload.about));
-    say("", 2, &format!("{}, from {origin}, CPUs {}", study.load.describe(), placement.generator));
+    let generator = match study.from {
+        LoadOrigin::Inside => String::new(),
+        LoadOrigin::Outside | LoadOrigin::Host => format!(", CPUs {}", placement.generator),
+    };
+    say("", 2, &format!("{}, from {origin}{generator}", study.load.describe()));
     say("", 2, &format!("services on CPUs {}; seed {seed}", placement.service));
     let (settle, measure) = (exact_duration(study.settle), exact_duration(study.measure));
     match &study.peak {

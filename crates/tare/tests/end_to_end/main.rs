@@ -4,5 +4,6 @@
 mod kill;
 mod lab;
 mod strangers;
+mod tools;
 mod trouble;
 mod whole;

@@ -1,7 +1,9 @@
-//! Any existing load tool, run beside the form: its result is read by a declared parser and stands where Tare's own
-//! measurements stand otherwise.
+//! Any existing load tool, run beside the form or inside it: its result is read by a declared parser and stands where
+//! Tare's own measurements stand otherwise.
 //!
-//! The tool is a program of this machine, started in the load's network namespace and on the load's CPUs. What is
+//! Beside the form, the tool is a program of this machine, started in the load's network namespace and on the load's
+//! CPUs. Inside, it is one of the service's bundle, and whoever deployed the form runs it there, just as the service
+//! was started; this process says what to run and is told how it went. All else is the same for both. What is
 //! measured is the time from its start to its end; what it reports is taken as it says it. It therefore has no
 //! histogram, and its rate and its times are its own: a tool that waits for answers before it starts the next
 //! operation shows no waiting that a user would have seen.
@@ -19,15 +21,18 @@ use crate::clock;
 use crate::engine::pin;
 use crate::script::{Escape, FeedSpecs, Feeds, Names, Template, Values};
 use figure::Concluded;
-use options::{Options, places, program_of};
+use options::{Options, Where, places, program_of};
 use process::{Job, Outcome};
 use std::collections::BTreeMap;
 use std::io::Read as _;
-use std::net::TcpStream;
+use std::net::{IpAddr, Ipv4Addr, TcpStream};
 use std::path::PathBuf;
 use std::time::Duration;
+use tare_core::command::{CommandStart, Ended};
 use tare_core::fault::{Doing, Fault};
-use tare_core::load::{Check, LoadLine, LoadPlan, LoadProfile, LoadSummary, LoadTask, OperationSummary, SecondRow};
+use tare_core::load::{
+    Check, Inside, LoadLine, LoadPlan, LoadProfile, LoadSummary, LoadTask, OperationSummary, SecondRow,
+};
 use tempfile::TempDir;
 use tools::ToolRow;
 
@@ -40,6 +45,7 @@ pub(super) const ROW: ProtocolRow = ProtocolRow {
         options.get("operation").and_then(|name| name.as_str()).map(str::to_owned).into_iter().collect()
     },
     tells_seconds: false,
+    runs_inside: |options| Options::deserialize_from(options).is_ok_and(|options| options.place == Where::Inside),
     drive,
 };
 
@@ -53,29 +59,37 @@ const READY: Duration = Duration::from_secs(1);
 const RESULT_MAX: u64 = 16 << 20;
 /// How long a tool may take to say its version.
 const VERSION: Duration = Duration::from_secs(2);
+/// Where a service is reached from inside its form, whatever leads there from outside.
+const SERVICE_INSIDE: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
+/// Where a command inside the form starts, as a service does.
+const DIRECTORY_INSIDE: &str = "/";
 
 fn drive(plan: &LoadPlan, emit: &mut Emit<'_>) -> Result<LoadSummary, Fault> {
     let options: Options = options_of(plan)?;
-    process::end_on_signals();
-    let tool = Tool::new(&options, plan)?;
+    let mut tool = Tool::new(&options, plan, emit)?;
     match plan.task {
         LoadTask::Ready => tool.ready(),
         LoadTask::Populate => tool.populate(),
-        LoadTask::Run => tool.run(emit),
+        LoadTask::Run => tool.run(),
     }
 }
 
-/// Whether the programs that these options name are on this machine, to be asked before anything is deployed.
+/// Whether the programs that these options name are on this machine, to be asked before anything is deployed. Those
+/// that run inside the form are in the service's bundle.
 ///
 /// # Errors
 /// The program that is missing, and the package that has it.
 pub(crate) fn check_programs(options: &serde_json::Value) -> Result<(), Fault> {
     let options = Options::deserialize_from(options)?;
-    let mut commands = options.populate.iter().chain(&options.ready).chain([&options.command]);
-    commands.try_for_each(|command| program(command, &options).map(|_| ()))
+    if options.place == Where::Inside { Ok(()) } else { options.find_programs() }
 }
 
 impl Options {
+    fn find_programs(&self) -> Result<(), Fault> {
+        let mut commands = self.populate.iter().chain(&self.ready).chain([&self.command]);
+        commands.try_for_each(|command| program(command, self).map(|_| ()))
+    }
+
     fn deserialize_from(options: &serde_json::Value) -> Result<Self, Fault> {
         serde_json::from_value(options.clone()).doing("understand the options of protocol 'exec'")
     }
@@ -98,22 +112,36 @@ fn program(command: &[String], options: &Options) -> Result<PathBuf, Fault> {
 }
 
 /// A tool with its plan.
-struct Tool<'a> {
+struct Tool<'a, 'e> {
     options: &'a Options,
     plan: &'a LoadPlan,
     names: Names,
+    emit: &'a mut Emit<'e>,
+    /// What it finds inside the form; none when it runs beside it.
+    inside: Option<Inside>,
 }
 
-impl<'a> Tool<'a> {
-    fn new(options: &'a Options, plan: &'a LoadPlan) -> Result<Self, Fault> {
-        let mut commands = options.populate.iter().chain(&options.ready).chain([&options.command]);
-        commands.try_for_each(|command| program(command, options).map(|_| ()))?;
-        Ok(Tool { options, plan, names: places() })
+impl<'a, 'e> Tool<'a, 'e> {
+    fn new(options: &'a Options, plan: &'a LoadPlan, emit: &'a mut Emit<'e>) -> Result<Self, Fault> {
+        let inside = match options.place {
+            Where::Beside => {
+                process::end_on_signals();
+                options.find_programs()?;
+                None
+            }
+            Where::Inside => Some(plan.inside.ok_or_else(|| {
+                Fault::new("a tool with `where: inside` runs inside a form, and there is none")
+                    .remedy("write `where: beside`, or let a study deploy the workload: tare run")
+            })?),
+        };
+        Ok(Tool { options, plan, names: places(), emit, inside })
     }
 
-    fn ready(&self) -> Result<LoadSummary, Fault> {
-        let limit = self.plan.timeout.min(READY);
-        match &self.options.ready {
+    fn ready(&mut self) -> Result<LoadSummary, Fault> {
+        // Inside the form it takes the form's time to start anything.
+        let limit = if self.inside.is_some() { self.plan.timeout.max(READY) } else { self.plan.timeout.min(READY) };
+        let options = self.options;
+        match &options.ready {
             Some(command) => self.succeed(command, limit).map(|_| LoadSummary::default()),
             None => TcpStream::connect_timeout(&self.plan.endpoint, limit)
                 .doing(format_args!("connect to {}", self.plan.endpoint))
@@ -121,44 +149,46 @@ impl<'a> Tool<'a> {
         }
     }
 
-    fn populate(&self) -> Result<LoadSummary, Fault> {
+    fn populate(&mut self) -> Result<LoadSummary, Fault> {
         let mut summary = LoadSummary::default();
-        for command in &self.options.populate {
-            let outcome = self.succeed(command, self.options.within.unwrap_or(POPULATE))?;
+        let options = self.options;
+        for command in &options.populate {
+            let outcome = self.succeed(command, options.within.unwrap_or(POPULATE))?;
             let name = format!("populated by {}", program_of(&command[0]));
-            let took = tare_core::units::show_duration(Duration::from_nanos(outcome.span.1 - outcome.span.0));
+            let took = tare_core::units::show_duration(outcome.took);
             summary.checks.push(Check { name, passed: true, detail: format!("it succeeded in {took}") });
         }
         Ok(summary)
     }
 
-    fn run(&self, emit: &mut Emit<'_>) -> Result<LoadSummary, Fault> {
+    fn run(&mut self) -> Result<LoadSummary, Fault> {
         if self.plan.measure.is_zero() {
             return Err(Fault::new("nothing can be measured in no time").remedy("give 'measure' a duration above 0"));
         }
         self.check_profile()?;
         pin(self.plan.cpus.cpus())?;
-        let output = OutputFile::new()?;
-        if self.options.settle && !self.plan.settle.is_zero() {
+        let (options, output) = (self.options, OutputFile::new()?);
+        let program = &options.command[0];
+        if options.settle && !self.plan.settle.is_zero() {
             // It settles for its time, whether or not the tool would have gone on.
-            let command = self.fill(&self.options.command, self.plan.settle, &output)?;
-            let outcome = self.start(&self.options.command[0], &command, self.plan.settle)?;
+            let command = self.fill(&options.command, self.plan.settle, &output)?;
+            let outcome = self.start(program, command, self.plan.settle)?;
             self.judge(&outcome, true)?;
         }
-        let command = self.fill(&self.options.command, self.plan.measure, &output)?;
+        let command = self.fill(&options.command, self.plan.measure, &output)?;
         output.clear()?;
         // Says that measuring begins; a row of no length counts for nothing.
         let began_ns = clock::monotonic_ns();
-        emit.line(LoadLine::Second(SecondRow { at_ns: began_ns, measured: true, ..SecondRow::default() }))?;
-        let limit = self.options.within.unwrap_or(self.plan.measure + self.plan.timeout + SLACK);
-        let outcome = self.start(&self.options.command[0], &command, limit)?;
+        self.emit.line(LoadLine::Second(SecondRow { at_ns: began_ns, measured: true, ..SecondRow::default() }))?;
+        let limit = options.within.unwrap_or(self.plan.measure + self.plan.timeout + SLACK);
+        let outcome = self.start(program, command.clone(), limit)?;
         self.judge(&outcome, false)?;
         let text = output.read_or(&command, &outcome.stdout)?;
-        let wall_s = (outcome.span.1 - outcome.span.0) as f64 / clock::SECOND_NS as f64;
-        let concluded = self.options.parser.read(&text).and_then(|figures| figures.concluded(wall_s));
+        let wall_s = outcome.took.as_secs_f64();
+        let concluded = options.parser.read(&text).and_then(|figures| figures.concluded(wall_s));
         let concluded = concluded.map_err(|fault| self.explain(fault).with_log(outcome.log()))?;
-        emit.line(LoadLine::Second(second(&outcome, &concluded)))?;
-        Ok(self.summary(&command, &outcome, concluded, wall_s))
+        self.emit.line(LoadLine::Second(second(&outcome, &concluded)))?;
+        Ok(self.summary(&command, &outcome, concluded))
     }
 
     /// Says how the command must be written for its result to be read, where that is known.
@@ -171,22 +201,25 @@ impl<'a> Tool<'a> {
         }
     }
 
-    fn summary(&self, command: &[String], outcome: &Outcome, concluded: Concluded, wall_s: f64) -> LoadSummary {
-        let cpu_s = outcome.cpu_ns as f64 / clock::SECOND_NS as f64;
-        let cpus = self.plan.cpus.len().max(1);
-        let busy = cpu_s / wall_s / cpus as f64;
-        let (name, limit) = (program_of(&self.options.command[0]), self.options.busy_max);
-        let saturated = (!self.plan.cpus.is_empty() && busy > limit).then(|| {
-            let share = busy * 100.0;
-            format!(
-                "{name} was busy for {share:.0} % of its CPU time, above {:.0} %: it may be what was measured",
-                limit * 100.0
-            )
+    fn summary(&mut self, command: &[String], outcome: &Outcome, concluded: Concluded) -> LoadSummary {
+        let wall_s = outcome.took.as_secs_f64();
+        let options = self.options;
+        let name = program_of(&options.command[0]);
+        let ran = if self.inside.is_some() { "inside the form" } else { "beside the form" };
+        let mut facts =
+            BTreeMap::from([("tool.command".to_owned(), command.join(" ")), ("tool.ran".to_owned(), ran.to_owned())]);
+        // What runs inside the form is part of what is measured, not a generator that could be its own limit.
+        let (cpu_s, cpus) = match self.inside {
+            Some(_) => (0.0, 0),
+            None => (outcome.cpu_ns as f64 / clock::SECOND_NS as f64, self.plan.cpus.len().max(1)),
+        };
+        let busy = (cpus > 0).then(|| cpu_s / wall_s / cpus as f64);
+        facts.extend(busy.map(|busy| ("tool.busy".to_owned(), format!("{:.0} % of {cpus} CPU(s)", busy * 100.0))));
+        let limit = options.busy_max;
+        let saturated = busy.filter(|busy| !self.plan.cpus.is_empty() && *busy > limit).map(|busy| {
+            let (share, limit) = (busy * 100.0, limit * 100.0);
+            format!("{name} was busy for {share:.0} % of its CPU time, above {limit:.0} %: it may be what was measured")
         });
-        let mut facts = BTreeMap::from([
-            ("tool.command".to_owned(), command.join(" ")),
-            ("tool.busy".to_owned(), format!("{:.0} % of {cpus} CPU(s)", busy * 100.0)),
-        ]);
         facts.extend(self.version().map(|version| ("tool.version".to_owned(), version)));
         let detail = format!("{} right, {} not, in {wall_s:.1} s", concluded.operations, concluded.errors);
         let operation =
@@ -195,7 +228,7 @@ impl<'a> Tool<'a> {
         LoadSummary {
             measure_start_ns: outcome.span.0,
             measure_end_ns: outcome.span.1,
-            operations: BTreeMap::from([(self.options.operation.clone(), operation)]),
+            operations: BTreeMap::from([(options.operation.clone(), operation)]),
             offered: concluded.operations + concluded.errors,
             started: concluded.operations + concluded.errors,
             generator_cpu_s: cpu_s,
@@ -205,16 +238,19 @@ impl<'a> Tool<'a> {
             failures: failures.into_iter().collect(),
             facts,
             reported: concluded.reported,
+            inside: outcome.inside,
             ..LoadSummary::default()
         }
     }
 
-    fn version(&self) -> Option<String> {
-        let row = ToolRow::find(program_of(&self.options.command[0]))?;
+    fn version(&mut self) -> Option<String> {
+        let options = self.options;
+        let program = &options.command[0];
+        let row = ToolRow::find(program_of(program))?;
         let arguments: Vec<String> = row.version.iter().map(|argument| (*argument).to_owned()).collect();
-        let outcome = self.start(&self.options.command[0], &arguments, VERSION).ok()?;
-        let text = [outcome.stdout, outcome.stderr.into_bytes()].concat();
-        String::from_utf8_lossy(&text).lines().find(|line| !line.trim().is_empty()).map(|line| line.trim().to_owned())
+        let outcome = self.start(program, arguments, VERSION).ok()?;
+        let text = outcome.stdout + &outcome.stderr;
+        text.lines().map(str::trim).find(|line| !line.is_empty()).map(str::to_owned)
     }
 
     /// A load that the command does not mention would be claimed but not made.
@@ -248,7 +284,7 @@ impl<'a> Tool<'a> {
         number("port", plan.endpoint.port().into());
         number("seconds", (load.as_secs_f64().ceil() as u64).max(1));
         number("seed", plan.seed & 0x7fff_ffff);
-        number("cpus", plan.cpus.len().max(1) as u64);
+        number("cpus", self.inside.map_or(plan.cpus.len().max(1) as u64, |inside| inside.cpus.into()));
         match &plan.profile {
             LoadProfile::Closed { connections, pipeline } => {
                 number("connections", (*connections).into());
@@ -261,7 +297,8 @@ impl<'a> Tool<'a> {
             LoadProfile::Users { users, .. } => number("users", (*users).into()),
             LoadProfile::Steps { .. } | LoadProfile::Replay { .. } | LoadProfile::Guided { .. } => {}
         }
-        values.text_mut(slot("host")).extend_from_slice(plan.endpoint.ip().to_string().as_bytes());
+        let host = self.inside.map_or(plan.endpoint.ip(), |_| SERVICE_INSIDE);
+        values.text_mut(slot("host")).extend_from_slice(host.to_string().as_bytes());
         values.text_mut(slot("output")).extend_from_slice(output.as_bytes());
         values
     }
@@ -282,40 +319,49 @@ impl<'a> Tool<'a> {
         Ok(String::from_utf8(out).expect("texts are made of texts"))
     }
 
-    fn start(&self, name: &str, arguments: &[String], limit: Duration) -> Result<Outcome, Fault> {
-        let path = program(&[name.to_owned()], self.options)?;
+    fn start(&mut self, name: &str, arguments: Vec<String>, limit: Duration) -> Result<Outcome, Fault> {
         let values = self.values(self.plan.measure, "");
         let environment = self.options.environment.iter();
         let environment = environment
             .map(|(name, value)| Ok((name.clone(), self.filled(value, &values)?)))
             .collect::<Result<Vec<_>, Fault>>()?;
-        let limit_ns = clock::span_ns(limit);
-        process::run(&Job { program: &path, arguments, environment: &environment, limit_ns })
+        let directory = self.options.directory.as_deref();
+        if self.inside.is_none() {
+            let path = program(&[name.to_owned()], self.options)?;
+            let (arguments, environment, limit_ns) = (&arguments, &environment, clock::span_ns(limit));
+            return process::run(&Job { program: &path, arguments, environment, directory, limit_ns });
+        }
+        let command = std::iter::once(name.to_owned()).chain(arguments).collect();
+        // Numbers are written alike everywhere.
+        let environment = [("LC_ALL".to_owned(), "C".to_owned())].into_iter().chain(environment).collect();
+        let directory = directory.unwrap_or(DIRECTORY_INSIDE).to_owned();
+        let began_ns = clock::monotonic_ns();
+        let end = self.emit.inside(CommandStart { command, environment, directory, within: limit })?;
+        Ok(Outcome::inside(end, (began_ns, clock::monotonic_ns())))
     }
 
     /// Runs a command that has to succeed.
-    fn succeed(&self, command: &[String], limit: Duration) -> Result<Outcome, Fault> {
+    fn succeed(&mut self, command: &[String], limit: Duration) -> Result<Outcome, Fault> {
         let output = OutputFile::new()?;
-        let outcome = self.start(&command[0], &self.fill(command, self.plan.measure, &output)?, limit)?;
+        let arguments = self.fill(command, self.plan.measure, &output)?;
+        let outcome = self.start(&command[0], arguments, limit)?;
         self.judge(&outcome, false).map_err(|fault| fault.context(program_of(&command[0])))?;
         Ok(outcome)
     }
 
     /// Whether a command ended as it should; `timed` when its time limit is an end like any other.
     fn judge(&self, outcome: &Outcome, timed: bool) -> Result<(), Fault> {
-        let Some(status) = outcome.status else {
-            if timed {
-                return Ok(());
+        match outcome.ended {
+            Ended::Late if timed => Ok(()),
+            Ended::Late => {
+                let took = tare_core::units::show_duration(outcome.took);
+                Err(Fault::new(format!("the tool had not ended after {took}, and was ended"))
+                    .remedy("let it do less, or raise 'within' of protocol 'exec'")
+                    .with_log(outcome.log()))
             }
-            let took = tare_core::units::show_duration(Duration::from_nanos(outcome.span.1 - outcome.span.0));
-            return Err(Fault::new(format!("the tool had not ended after {took}, and was ended"))
-                .remedy("let it do less, or raise 'within' of protocol 'exec'")
-                .with_log(outcome.log()));
-        };
-        if status.code().is_some_and(|code| self.options.exit_codes.iter().any(|good| i32::from(*good) == code)) {
-            return Ok(());
+            Ended::Exit(code) if self.options.exit_codes.iter().any(|good| i32::from(*good) == code) => Ok(()),
+            ended => Err(Fault::new(format!("the tool failed: {ended}")).with_log(outcome.log())),
         }
-        Err(Fault::new(format!("the tool failed: {}", process::describe(status))).with_log(outcome.log()))
     }
 }
 
@@ -325,7 +371,7 @@ fn second(outcome: &Outcome, concluded: &Concluded) -> SecondRow {
     SecondRow {
         at_ns: outcome.span.1,
         measured: true,
-        seconds: (outcome.span.1 - outcome.span.0) as f64 / clock::SECOND_NS as f64,
+        seconds: outcome.took.as_secs_f64(),
         operations: concluded.operations,
         errors: concluded.errors,
         p50_us: time("p50_us"),
@@ -358,9 +404,9 @@ impl OutputFile {
     }
 
     /// The file's content if the command names it, else what was printed.
-    fn read_or(&self, arguments: &[String], printed: &[u8]) -> Result<String, Fault> {
+    fn read_or(&self, arguments: &[String], printed: &str) -> Result<String, Fault> {
         if !arguments.iter().any(|argument| argument.contains(&self.path)) {
-            return Ok(String::from_utf8_lossy(printed).into_owned());
+            return Ok(printed.to_owned());
         }
         let file = std::fs::File::open(&self.path).doing("open the file to which the tool should write its result")?;
         let mut text = Vec::new();

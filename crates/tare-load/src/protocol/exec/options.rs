@@ -52,6 +52,24 @@ pub(super) struct Options {
     pub package: Option<String>,
     /// The share of its CPUs above which the tool may be what was measured.
     pub busy_max: f64,
+    /// Where its commands run.
+    #[serde(default, rename = "where")]
+    pub place: Where,
+    /// The directory in which its commands start; none is the root inside the form, and beside it where Tare was
+    /// started.
+    #[serde(default)]
+    pub directory: Option<String>,
+}
+
+/// Where commands run.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum Where {
+    /// On this machine, where the generator would be.
+    #[default]
+    Beside,
+    /// Inside the form, as the service that is loaded, on its CPUs.
+    Inside,
 }
 
 /// The names of [`PLACES`].
@@ -94,6 +112,14 @@ pub(super) fn read(node: &Node, problems: &mut Problems) -> Option<serde_json::V
     let settle = fields.boolean("settle", problems).unwrap_or(true);
     let package = fields.text("package", problems).or_else(|| row.and_then(|row| row.package).map(str::to_owned));
     let busy_max = fields.get("busy_max").map_or(Some(0.98), |node| node.percent(problems)).unwrap_or(0.98);
+    let place = match fields.choice("where", &["beside", "inside"], problems) {
+        Some("inside") => Where::Inside,
+        _ => Where::Beside,
+    };
+    let directory = fields.get("directory").and_then(|node| read_directory(node, problems));
+    if place == Where::Inside {
+        check_inside(&mut fields, &names, problems);
+    }
     fields.finish(problems);
     if problems.len() > before {
         return None;
@@ -111,6 +137,8 @@ pub(super) fn read(node: &Node, problems: &mut Problems) -> Option<serde_json::V
         settle,
         package,
         busy_max,
+        place,
+        directory,
     };
     Some(serde_json::to_value(options).expect("plain data"))
 }
@@ -141,6 +169,42 @@ fn read_command(node: &Node, names: &Names, problems: &mut Problems) -> Option<V
         return None;
     }
     Some(command)
+}
+
+fn read_directory(node: &Node, problems: &mut Problems) -> Option<String> {
+    let directory = node.text(problems)?;
+    if !directory.starts_with('/') || directory.contains('\0') {
+        problems.add(node.place, format!("'{directory}' is no absolute path"), "write for example /data");
+    }
+    Some(directory)
+}
+
+/// What a tool inside the form cannot have: a file that is read from outside, and CPUs of its own.
+fn check_inside(fields: &mut Fields, names: &Names, problems: &mut Problems) {
+    let output = names.slot("output");
+    let names_it = |text: &str| Template::compile(text, names).is_ok_and(|text| text.uses(output));
+    for field in ["command", "populate", "ready", "environment"] {
+        for (place, text) in fields.get(field).map(texts_of).unwrap_or_default() {
+            if names_it(&text) {
+                let message = "a file inside the form is not read from outside, so there is no ${output}";
+                let hint = "let the tool print its result, or write /dev/stdout for its file";
+                problems.add(place, message, hint);
+            }
+        }
+    }
+    if let Some(node) = fields.get("busy_max") {
+        let message = "a tool inside the form has no CPUs of its own whose use could be bounded";
+        problems.add(node.place, message, "leave 'busy_max' away: its CPU time is the form's");
+    }
+}
+
+/// All texts below a node, with their places.
+fn texts_of(node: &Node) -> Vec<(Place, String)> {
+    match &node.kind {
+        NodeKind::Scalar { text, .. } => vec![(node.place, text.clone())],
+        NodeKind::List(items) => items.iter().flat_map(texts_of).collect(),
+        NodeKind::Map(entries) => entries.iter().flat_map(|(.., value)| texts_of(value)).collect(),
+    }
 }
 
 fn read_commands(node: &Node, names: &Names, problems: &mut Problems) -> Vec<Vec<String>> {
@@ -303,6 +367,20 @@ mod tests {
     }
 
     #[test]
+    fn a_tool_runs_beside_the_form_unless_it_says_otherwise() {
+        let options = check("command: [wrk, -o, '${output}']\n").unwrap();
+        assert_eq!((options.place, options.directory), (Where::Beside, None));
+        let text = "command: [wrk, '$${output}', '${cpus}']\nwhere: inside\ndirectory: /data\n";
+        let options = check(text).unwrap();
+        assert_eq!((options.place, options.directory.as_deref()), (Where::Inside, Some("/data")));
+        let mut json = serde_json::to_value(&options).unwrap();
+        assert_eq!(json["where"], "inside");
+        // Options that were written down before there was a choice.
+        json.as_object_mut().unwrap().retain(|key, _| !["where", "directory"].contains(&key.as_str()));
+        assert_eq!(serde_json::from_value::<Options>(json).unwrap().place, Where::Beside);
+    }
+
+    #[test]
     fn an_own_parser_is_read() {
         let text = "command: [x]\nparser: {json: {throughput: /rps, operations: [/r, /w], p99_ms: /l/p99}}\n";
         let Parser::Json(figures) = check(text).unwrap().parser else { panic!("not JSON") };
@@ -334,6 +412,12 @@ mod tests {
             ("command: [wrk]\nexit_codes: [300]\n", 2, "out of range"),
             ("command: [wrk]\npopulate: [a, b]\n", 2, "a command is a list"),
             ("command: [wrk]\nwithn: 3s\n", 2, "did you mean 'within'"),
+            ("command: [wrk]\nwhere: insde\n", 2, "did you mean 'inside'"),
+            ("command: [wrk]\ndirectory: data\n", 2, "no absolute path"),
+            ("command: [wrk]\nwhere: inside\nbusy_max: 50%\n", 3, "no CPUs of its own"),
+            ("command: [wrk, -o, '${output}']\nwhere: inside\n", 1, "there is no ${output}"),
+            ("command: [wrk]\nwhere: inside\npopulate:\n  - [cp, a, 'x${output}']\n", 4, "there is no ${output}"),
+            ("command: [wrk]\nwhere: inside\nenvironment:\n  A: ${output}\n", 4, "there is no ${output}"),
         ];
         for (text, line, wanted) in cases {
             let found = found(text);

@@ -10,7 +10,9 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
+use tare_core::command::{CommandEnd, Ended};
 use tare_core::fault::{Doing, Fault};
+use tare_core::load::InsideUse;
 
 /// What a tool may print; one that prints more is ended.
 const OUTPUT_MAX: usize = 16 << 20;
@@ -45,6 +47,8 @@ pub(super) struct Job<'a> {
     pub program: &'a Path,
     pub arguments: &'a [String],
     pub environment: &'a [(String, String)],
+    /// Where it starts; none is where this process is.
+    pub directory: Option<&'a str>,
     /// How long it may take, ns.
     pub limit_ns: u64,
 }
@@ -52,22 +56,30 @@ pub(super) struct Job<'a> {
 /// How it went.
 #[derive(Debug)]
 pub(super) struct Outcome {
-    /// How it ended; none when its time was over.
-    pub status: Option<ExitStatus>,
-    pub stdout: Vec<u8>,
+    pub ended: Ended,
+    pub stdout: String,
     /// The end of it.
     pub stderr: String,
-    /// CPU time of it and of what it waited for, ns.
+    /// CPU time of it and of what it waited for, ns; that of a tool inside the form is not the load's.
     pub cpu_ns: u64,
     /// CLOCK_MONOTONIC when it began and ended.
     pub span: (u64, u64),
+    /// How long it took, which inside the form is told by the host that ran it.
+    pub took: Duration,
+    /// What it used inside the form, where it ran there.
+    pub inside: Option<InsideUse>,
 }
 
 impl Outcome {
+    /// Of a command that somebody ran inside the form, between two moments of CLOCK_MONOTONIC.
+    pub(super) fn inside(end: CommandEnd, span: (u64, u64)) -> Outcome {
+        let CommandEnd { ended, stdout, stderr, took, cpu_s } = end;
+        Outcome { ended, stdout, stderr, cpu_ns: 0, span, took, inside: Some(InsideUse { cpu_s }) }
+    }
+
     /// The end of what it printed, for messages.
     pub(super) fn log(&self) -> String {
-        let stdout = String::from_utf8_lossy(&self.stdout);
-        let lines: Vec<&str> = stdout.lines().collect();
+        let lines: Vec<&str> = self.stdout.lines().collect();
         let last = lines[lines.len().saturating_sub(15)..].join("\n");
         [self.stderr.trim_end(), last.as_str()]
             .iter()
@@ -98,6 +110,9 @@ pub(super) fn run(job: &Job) -> Result<Outcome, Fault> {
     // Numbers are written alike everywhere.
     command.env("LC_ALL", "C").envs(job.environment.iter().map(|(name, value)| (name, value)));
     command.process_group(0);
+    if let Some(directory) = job.directory {
+        command.current_dir(directory);
+    }
     // SAFETY: between fork and exec only prctl(2) and signal(2) are called, which are plain system calls.
     unsafe { command.pre_exec(die_with_parent) };
     let cpu_before_ns = children_cpu_ns();
@@ -113,8 +128,16 @@ pub(super) fn run(job: &Job) -> Result<Outcome, Fault> {
     if !whole && status.is_some() {
         return Err(Fault::new(format!("{} printed more than 16 MiB, or handed its output on", job.program.display())));
     }
-    let stderr = String::from_utf8_lossy(&stderr.0).into_owned();
-    Ok(Outcome { status, stdout, stderr, cpu_ns: children_cpu_ns() - cpu_before_ns, span: (began_ns, ended_ns) })
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    Ok(Outcome {
+        ended: status.map_or(Ended::Late, ended_as),
+        stdout: text(&stdout),
+        stderr: text(&stderr.0),
+        cpu_ns: children_cpu_ns() - cpu_before_ns,
+        span: (began_ns, ended_ns),
+        took: Duration::from_nanos(ended_ns - began_ns),
+        inside: None,
+    })
 }
 
 /// Called in the child: it shall not outlive a load process that is killed.
@@ -240,11 +263,7 @@ fn collect(mut pipe: impl Read + Send + 'static, keep: Keep) -> Receiver<Read1> 
     result
 }
 
-/// How a process ended, in words.
-pub(super) fn describe(status: ExitStatus) -> String {
-    match (status.code(), status.signal()) {
-        (Some(code), _) => format!("exit code {code}"),
-        (None, Some(signal)) => format!("killed by signal {signal}"),
-        (None, None) => status.to_string(),
-    }
+fn ended_as(status: ExitStatus) -> Ended {
+    // What was waited for has ended, by one or the other.
+    status.code().map_or_else(|| Ended::Signal(status.signal().unwrap_or_default()), Ended::Exit)
 }

@@ -3,7 +3,9 @@
 use super::*;
 use serde_json::json;
 use std::time::Instant;
+use tare_core::command::CommandEnd;
 use tare_core::config::{Problems, parse};
+use tare_core::load::LoadOrder;
 use tare_core::units::CpuSet;
 
 /// A tool that prints what the parser wants.
@@ -41,6 +43,40 @@ fn run(plan: &LoadPlan) -> (Vec<SecondRow>, Result<LoadSummary, Fault>) {
     };
     let result = drive(plan, &mut Emit::new(&mut write, None));
     (rows, result)
+}
+
+/// The same inside a form: each command is handed to `form`, which says how it went.
+fn run_inside(
+    plan: &LoadPlan,
+    form: impl Fn(&CommandStart) -> Result<CommandEnd, Fault>,
+) -> (Vec<CommandStart>, Result<LoadSummary, Fault>) {
+    let (sender, orders) = std::sync::mpsc::channel();
+    let mut asked = Vec::new();
+    let mut write = |line| {
+        if let LoadLine::Inside(command) = line {
+            sender.send(LoadOrder::Ran(Box::new(form(&command)))).unwrap();
+            asked.push(*command);
+        }
+        Ok(())
+    };
+    let result = drive(plan, &mut Emit::new(&mut write, Some(orders)));
+    (asked, result)
+}
+
+/// A plan whose tool runs inside a form of three CPUs.
+fn inside(options: serde_json::Value) -> LoadPlan {
+    LoadPlan { inside: Some(Inside { cpus: 3 }), ..plan(options) }
+}
+
+/// How a command went that printed this.
+fn printed(stdout: &str) -> CommandEnd {
+    CommandEnd {
+        ended: Ended::Exit(0),
+        stdout: stdout.to_owned(),
+        stderr: "a warning".to_owned(),
+        took: Duration::from_secs(4),
+        cpu_s: Some(2.5),
+    }
 }
 
 fn fault(options: serde_json::Value) -> Fault {
@@ -171,4 +207,78 @@ fn population_and_readiness_are_commands() {
     assert_eq!(run(&plan).1.unwrap().checks.len(), 1);
     plan.task = LoadTask::Ready;
     assert!(run(&plan).1.is_ok());
+}
+
+#[test]
+fn a_tool_inside_the_form_is_read_by_the_same_parser() {
+    let more = "where: inside\ndirectory: /data\nenvironment: {X: \"${cpus}\"}\n";
+    let plan = inside(shell("measure ${host}:${port} ${cpus} ${seconds}", more));
+    let (asked, summary) = run_inside(&plan, |_| Ok(printed("rate: 100\ndone: 50\nbad: 1\n")));
+    let [command] = asked.as_slice() else { panic!("{asked:?}") };
+    assert_eq!(command.command, ["/bin/sh", "-c", "measure 127.0.0.1:9 3 2"]);
+    let environment = [("LC_ALL", "C"), ("X", "3")].map(|(name, value)| (name.to_owned(), value.to_owned()));
+    assert_eq!((&command.environment, command.directory.as_str()), (&environment.into(), "/data"));
+    assert_eq!(command.within, Duration::from_secs(2 + 1) + SLACK);
+    let summary = summary.unwrap();
+    assert_eq!((summary.operations["operation"].count, summary.operations["operation"].errors), (50, 1));
+    assert_eq!(summary.reported["throughput"], 100.0);
+    assert_eq!(summary.facts["tool.ran"], "inside the form");
+    assert!(!summary.facts.contains_key("tool.busy") && summary.saturated.is_none());
+    assert_eq!((summary.generator_cpu_s, summary.generator_cpus), (0.0, 0), "its CPU time is the form's");
+    assert_eq!(summary.inside.unwrap().cpu_s, Some(2.5));
+    assert!(summary.measure_end_ns > summary.measure_start_ns);
+    // A rate that is not reported is over the time by the clock inside.
+    let (_, summary) = run_inside(&plan, |_| Ok(printed("done: 50")));
+    assert_eq!(summary.unwrap().reported["throughput"], 12.5);
+}
+
+#[test]
+fn population_readiness_and_settling_are_inside_as_well() {
+    let more = "where: inside\npopulate: [[fill, a], [fill, b]]\nready: [look]\nwithin: 9s\n";
+    let mut plan = inside(shell("go", more));
+    let programs = |asked: &[CommandStart]| asked.iter().map(|it| it.command.join(" ")).collect::<Vec<_>>();
+    plan.task = LoadTask::Populate;
+    let (asked, summary) = run_inside(&plan, |_| Ok(printed("")));
+    assert_eq!((programs(&asked), summary.unwrap().checks.len()), (vec!["fill a".to_owned(), "fill b".to_owned()], 2));
+    plan.task = LoadTask::Ready;
+    let (asked, summary) = run_inside(&plan, |_| Ok(CommandEnd { ended: Ended::Exit(1), ..printed("") }));
+    assert_eq!((programs(&asked), asked[0].within), (vec!["look".to_owned()], READY));
+    assert!(summary.unwrap_err().message.contains("exit code 1"));
+    plan.task = LoadTask::Run;
+    plan.settle = Duration::from_millis(300);
+    // What settles may be cut off by its time; what is measured may not.
+    let late = |settles: bool| {
+        move |command: &CommandStart| -> Result<CommandEnd, Fault> {
+            let is_settling = command.within == Duration::from_millis(300);
+            let ended = if is_settling == settles { Ended::Late } else { Ended::Exit(0) };
+            Ok(CommandEnd { ended, ..printed("done: 50") })
+        }
+    };
+    let (asked, summary) = run_inside(&plan, late(true));
+    assert_eq!((asked.len(), summary.unwrap().operations["operation"].count), (2, 50));
+    let why = run_inside(&plan, late(false)).1.unwrap_err();
+    assert!(why.message.contains("had not ended after") && why.log.contains("a warning"), "{why:?}");
+}
+
+#[test]
+fn what_cannot_run_inside_is_told_and_never_waited_for() {
+    let options = shell("go", "where: inside\n");
+    assert!((ROW.runs_inside)(&options) && !(ROW.runs_inside)(&shell("go", "")));
+    assert_eq!(check_programs(&options_of_missing("inside")), Ok(()), "it is in the bundle, not here");
+    assert!(check_programs(&options_of_missing("beside")).is_err());
+    assert!(fault(options.clone()).message.contains("there is none"), "no form to run it in");
+    let (_, refused) = run_inside(&inside(options.clone()), |_| Err(Fault::new("could not run go: no such file")));
+    assert!(refused.unwrap_err().message.contains("no such file"));
+    // Nobody who runs it; nobody left who could.
+    let deaf = run(&inside(options.clone())).1.unwrap_err();
+    assert!(deaf.message.contains("did not run a command inside"), "{deaf}");
+    let (sender, orders) = std::sync::mpsc::channel();
+    drop(sender);
+    let mut write = |_| Ok(());
+    let gone = drive(&inside(options), &mut Emit::new(&mut write, Some(orders))).unwrap_err();
+    assert!(gone.message.contains("did not run a command inside"), "{gone}");
+}
+
+fn options_of_missing(place: &str) -> serde_json::Value {
+    options(&format!("command: [/nowhere/wrk, x]\nwhere: {place}\n"))
 }

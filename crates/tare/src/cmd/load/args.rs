@@ -130,6 +130,11 @@ impl LoadArgs {
         };
         let row = protocol_row(protocol)?;
         let mut options = read_options(row, &options, self.options.as_deref())?;
+        if (row.runs_inside)(&options) {
+            let text = "a tool with `where: inside` runs inside a form, and `tare load` deploys none";
+            let instead = "write `where: beside`, or let a study deploy the workload: tare run";
+            return Err(Mistake::new(format!("{text}\n  to do: {instead}")).into());
+        }
         // A data set that nobody wrote must not be missed afterwards.
         if let Some(count) = options.get_mut("populate").filter(|count| count.is_u64() && !self.populate) {
             *count = 0.into();
@@ -154,6 +159,7 @@ impl LoadArgs {
             limits: Default::default(),
             hdr_log: self.hdr.as_ref().map(std::path::absolute).transpose()?,
             allowed,
+            inside: None,
         };
         Ok(Wish { plan, target })
     }

@@ -1,0 +1,36 @@
+//! What a load wants run inside the form: the load process is outside, the runner has the form in hand.
+
+use crate::Stop;
+use std::time::Duration;
+use tare_core::command::{CommandEnd, CommandStart};
+use tare_core::fault::Fault;
+use tare_core::host::Host;
+
+/// How long is waited for a command between two looks at whether the user wants an end. Each look may wake the guest.
+const LOOK: Duration = Duration::from_millis(500);
+
+/// Runs commands beside an instance, one after the other, each to its end or until the run is stopped.
+pub(crate) fn inside<'a>(
+    host: &'a mut dyn Host,
+    instance: &'a str,
+    stop: &'a Stop,
+) -> impl FnMut(&CommandStart) -> Result<CommandEnd, Fault> + Send + 'a {
+    move |command: &CommandStart| {
+        host.begin_command(instance, command)?;
+        loop {
+            match host.await_command(instance, LOOK) {
+                Ok(Some(end)) => return Ok(end),
+                Ok(None) if stop.raised() => {
+                    host.end_command(instance)?;
+                    return Err(Fault::new("interrupted"));
+                }
+                Ok(None) => {}
+                Err(fault) => {
+                    // Report the first failure, not that of the repair.
+                    let _ = host.end_command(instance);
+                    return Err(fault);
+                }
+            }
+        }
+    }
+}

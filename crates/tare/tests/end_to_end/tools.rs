@@ -1,0 +1,58 @@
+//! A tool of others inside the forms: the one that comes with Redis, in the bundle of its server.
+
+use crate::lab::{Lab, text};
+use tare_core::study::LoadOrigin;
+use tare_core::trial::Outcome;
+
+const WORKLOAD: &str = "\
+workload: inner
+about: redis-benchmark beside its server
+services:
+  redis:
+    bundle: {packages: [redis-server]}
+    command: [/usr/bin/redis-server, --bind, 0.0.0.0, --protected-mode, 'no', --dir, /data, --save, '']
+    ports: {redis: 6379}
+    volumes: {/data: 16MiB}
+load:
+  protocol:
+    exec:
+      where: inside
+      directory: /data
+      command: [redis-benchmark, -h, '${host}', -p, '${port}', -c, '${connections}', -t, set, -n, '100000']
+";
+
+const STUDY: &str = "\
+study: inside
+workload: ./inner
+load: {closed: {connections: 8}}
+time: {settle: 200ms, measure: 1s}
+repeat: 1
+forms: {native: [], container: [container]}
+";
+
+#[test]
+fn a_tool_runs_inside_the_forms() {
+    let Some(lab) = Lab::with_engine(&["mmdebstrap"]) else { return };
+    std::fs::create_dir_all(lab.path("inner")).unwrap();
+    std::fs::write(lab.path("inner/workload.yaml"), WORKLOAD).unwrap();
+    std::fs::write(lab.path("inside.yaml"), STUDY).unwrap();
+    let (study, record) = (lab.path("inside.yaml"), lab.path("record"));
+    let said = lab.expect(0, &["run", text(&study), "--out", text(&record)]);
+    lab.expect_clean();
+    assert!(said.contains("from inside the form"), "{said}");
+    let read = lab.record(&record);
+    assert_eq!((read.trials.len(), read.header.study.from), (3, LoadOrigin::Inside));
+    for trial in read.trials.iter().map(|trial| &trial.record) {
+        let arm = trial.trial.arm();
+        assert_eq!(trial.outcome, Outcome::Measured, "{arm}");
+        let load = trial.load.as_ref().unwrap();
+        assert_eq!(load.operations["request"].count, 100_000, "{arm}");
+        let command = &load.facts["tool.command"];
+        assert!(command.starts_with("-h 127.0.0.1 -p 6379 -c 8"), "{arm}: {command}");
+        assert!(load.facts["tool.version"].contains("redis-benchmark"), "{arm}: {:?}", load.facts);
+        let (tool_s, wall_s) = (load.inside.unwrap().cpu_s.unwrap(), trial.metrics["throughput"].recip() * 100_000.0);
+        assert!(tool_s > 0.01 && tool_s < 20.0 * wall_s, "{arm}: {tool_s} s of CPU time in {wall_s} s");
+        // The tool's share is in what an operation costs the form.
+        assert!(trial.metrics["cpu_us_per_op"] > tool_s * 1e6 / 100_000.0, "{arm}: {:?}", trial.metrics);
+    }
+}
