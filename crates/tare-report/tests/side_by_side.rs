@@ -116,7 +116,8 @@ fn what_is_gone_from_a_record_is_said_wherever_it_is_judged() {
     assert!(read["warnings"][0].as_str().unwrap().starts_with("before: the record is not whole"), "{read}");
     assert!(!compare(&record(), &later(1.0)).contains("not whole"));
     with_gate(&cut, None, |gate| {
-        assert!(gate.text().contains("WARNING the record is not whole"), "{}", gate.text());
+        let text = gate.text(USUAL_WIDTH);
+        assert!(text.contains("WARNING the record is not whole"), "{text}");
         assert!(gate.json().unwrap().contains("not whole") && gate.junit().contains("<property name=\"warning\""));
     });
 }

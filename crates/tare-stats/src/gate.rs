@@ -241,8 +241,8 @@ fn unmeasured(analysis: &Analysis, form: &str) -> String {
     format!("not measured: {why}")
 }
 
-/// Why a ratio that is there must not be used: a gate judges nothing that the report refuses to judge. A report may find
-/// no difference without a noise floor, a gate that lets a form pass vouches for it.
+/// Why a ratio that is there must not be used: a gate judges nothing that the report refuses to judge. A report may
+/// find no difference without a noise floor, a gate that lets a form pass vouches for it.
 fn unusable(metric: &MetricAnalysis, ratio: &Ratio, which: &str) -> Option<String> {
     match ratio.verdict {
         Verdict::Emulated => Some(format!("EMULATED in {which}: not a claim about the real thing")),

@@ -61,12 +61,9 @@ pub(crate) fn warnings(record: &Record, analysis: &Analysis) -> Vec<String> {
 /// What of a run is not in its record: trials that were never run, and what was measured and is gone. A comparison of
 /// several records says it of each.
 pub fn missing(record: &Record) -> Vec<String> {
-    let rows: [(&str, fn(&TrialData) -> bool); 2] = [
-        ("seconds.jsonl", |trial: &TrialData| trial.seconds.is_empty()),
-        ("telemetry.jsonl", |trial: &TrialData| trial.telemetry.is_empty()),
-    ];
-    let rows_gone = rows.into_iter().filter_map(|(file, is_empty)| emptied(record, file, is_empty));
-    incomplete(record).into_iter().chain(lost(record)).chain(rows_gone).collect()
+    let seconds = emptied(record, "seconds.jsonl", |trial| trial.seconds.is_empty());
+    let telemetry = emptied(record, "telemetry.jsonl", |trial| trial.telemetry.is_empty());
+    [incomplete(record), lost(record), seconds, telemetry].into_iter().flatten().collect()
 }
 
 /// Trials that were run and are gone: a ratio from what is left may be another one, above all if somebody chose what

@@ -248,7 +248,7 @@ fn a_load_that_changes_by_itself_is_not_asked_to_be_steady() {
     searched(&mut record);
     assert_eq!(unsteady(&record), (0, Nested::Whole, false));
     // The windows of a recording are not alike either: trimming would leave out its rush hour.
-    let mut record = rising();
+    let mut record = rising(3);
     record.header.study.load = LoadProfile::Replay { file: "day.txt".into(), connections: 1, in_flight: 1, speed: 1.0 };
     assert_eq!(unsteady(&record), (0, Nested::Whole, false));
 }
@@ -358,7 +358,7 @@ fn trials_that_are_gone_from_a_record_are_said_to_be() {
 
 #[test]
 fn rows_that_are_gone_from_a_record_are_said_to_be() {
-    let mut record = rising();
+    let mut record = rising(3);
     assert!(!analyse(&record).warnings.iter().any(|warning| warning.contains("not whole")));
     record.trials[2].seconds.clear();
     let warnings = analyse(&record).warnings;

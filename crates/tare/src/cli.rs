@@ -249,7 +249,7 @@ pub(crate) struct GateArgs {
     /// Only this form; may be repeated. Without one, all that are neither emulated nor left out
     #[arg(long = "form", value_name = "NAME")]
     pub(crate) forms: Vec<String>,
-    /// This metric, such as p99 or cpu, instead of the throughput or of the peak load that was searched; may be repeated
+    /// This metric, such as p99 or cpu, instead of the throughput or the peak load that was searched; may be repeated
     #[arg(long = "metric", value_name = "NAME")]
     pub(crate) metrics: Vec<String>,
     /// What an inconclusive bound counts as

@@ -333,7 +333,8 @@ fn a_path_without_a_record_is_a_mistake_everywhere() {
 fn every_damage_of_a_record_comes_with_what_to_do() {
     let desk = Desk::new();
     let cut = |text: &str| text[..text.len() / 2].to_owned();
-    let edits: [(&str, &str, &dyn Fn(&str) -> Option<String>, &str); 9] = [
+    type Edit<'a> = &'a dyn Fn(&str) -> Option<String>;
+    let edits: [(&str, &str, Edit, &str); 9] = [
         ("record.json", "could not read", &|text| Some(cut(text)), "from a copy"),
         (
             "record.json",

@@ -205,6 +205,7 @@ mod tests {
     }
 
     #[test]
+    #[expect(clippy::zombie_processes, reason = "what is tested waits for them")]
     fn what_is_collected_says_how_it_ended_and_what_it_used() {
         let spawn = |script: &str| std::process::Command::new("sh").args(["-c", script]).spawn().unwrap();
         let busy = spawn("i=0; while [ $i -lt 200000 ]; do i=$((i + 1)); done; exit 3");

@@ -79,9 +79,10 @@ pub(crate) fn tool(words: &[&str]) -> ExitCode {
         }
         ["visit", port] => print!("{}", visited(port.parse().expect("a port"))),
         ["hang", mark] => {
-            let _child = hanging_child(mark, Stdio::inherit());
+            let mut child = hanging_child(mark, Stdio::inherit());
             println!("hanging");
             std::thread::sleep(Duration::from_secs(1000));
+            let _ = child.wait();
         }
         ["leave", mark] => drop(hanging_child(mark, Stdio::null())),
         ["stubborn", _] => {

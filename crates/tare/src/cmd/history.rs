@@ -1,7 +1,7 @@
 //! `tare history`: the runs of this machine, and how a form's cost went from run to run.
 
 use crate::cli::HistoryArgs;
-use crate::cmd::{Mistake, columns, compared_metric, note, print, show_error, tell};
+use crate::cmd::{Mistake, columns, compared_metric, complain, note, print, tell};
 use crate::history::{self, Entry, FormRatio};
 use crate::{EXIT_FAILED, EXIT_OK};
 use anyhow::Result;
@@ -58,7 +58,7 @@ fn add(paths: &[PathBuf]) -> Result<bool> {
         if count == records.len() && at + 1 == count {
             return Err(fault.into());
         }
-        note(&show_error(&fault.into()));
+        complain(&fault.into());
     }
     if count > 0 {
         note(&format!("{count} of {} records were not taken in; the others were", records.len()));
