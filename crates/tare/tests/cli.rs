@@ -137,7 +137,7 @@ fn mistakes_on_the_command_line_end_with_two() {
 fn a_tool_inside_a_form_needs_a_form_and_is_led_by_nobody() {
     let load = ["load", "--protocol", "exec", "--target", "127.0.0.1:9", "--option", "command=[wrk]"];
     let output = tare().args(load).args(["--option", "where=inside"]).output().unwrap();
-    let text = said(&output);
+    let text = flat(&output);
     assert_eq!(output.status.code(), Some(2), "{text}");
     assert!(text.contains("`tare load` deploys none") && text.contains("where: beside"), "{text}");
 
@@ -156,7 +156,7 @@ fn a_tool_inside_a_form_needs_a_form_and_is_led_by_nobody() {
         let text = format!("study: s\nworkload: ./inner\nload: {load}\nforms: {{native: []}}\n{more}\n");
         let path = write("s.yaml", &text);
         let output = tare().args(["run", "--dry-run"]).arg(&path).output().unwrap();
-        (output.status.code(), said(&output))
+        (output.status.code(), flat(&output))
     };
     let (code, text) = study("{closed: {}}", "");
     assert!(code == Some(0) && text.contains("from inside each form"), "{text}");

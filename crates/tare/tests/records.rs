@@ -276,20 +276,20 @@ fn a_trial_that_is_gone_is_missed_by_every_reader() {
     let desk = Desk::new();
     let (whole, cut) = (desk.record("whole", |_| {}), desk.record("cut", |_| {}));
     std::fs::remove_dir_all(Path::new(&cut).join("trials/0003")).unwrap();
-    let said = desk.says(0, &["report", &cut]).split_whitespace().collect::<Vec<_>>().join(" ");
+    let said = flat(&desk.says(0, &["report", &cut]));
     assert!(said.contains("not whole: 1 trial") && said.contains("trial 3"), "{said}");
-    assert!(!desk.says(0, &["report", &whole]).contains("not whole"));
+    assert!(!flat(&desk.says(0, &["report", &whole])).contains("not whole"));
     let read: Value = serde_json::from_str(&desk.says(0, &["report", &cut, "--format", "json"])).unwrap();
     assert_eq!(read["analysis"]["trials_lost"], serde_json::json!([3]));
-    assert!(desk.says(0, &["compare", &whole, &cut]).contains("WARNING after: the record is not whole"));
-    let said = desk.says(0, &["history", "--add", &cut]);
+    assert!(flat(&desk.says(0, &["compare", &whole, &cut])).contains("WARNING after: the record is not whole"));
+    let said = flat(&desk.says(0, &["history", "--add", &cut]));
     assert!(said.contains("complete, but 1 of its trials is gone"), "{said}");
     // It is not complete either, so it can go on; as anybody but root no further than that.
     let root = std::fs::metadata("/proc/self").is_ok_and(|meta| std::os::unix::fs::MetadataExt::uid(&meta) == 0);
     if !root {
-        assert!(desk.says(1, &["resume", &cut]).contains("1 trial(s) that were run are gone"));
+        assert!(flat(&desk.says(1, &["resume", &cut])).contains("1 trial(s) that were run are gone"));
     }
-    assert!(desk.says(0, &["resume", &whole]).contains("every trial is on disk"));
+    assert!(flat(&desk.says(0, &["resume", &whole])).contains("every trial is on disk"));
 }
 
 #[test]
@@ -320,7 +320,7 @@ fn a_path_without_a_record_is_a_mistake_everywhere() {
             commands.push(vec!["history", "--add", &record, "--add", wrong]);
         }
         for command in commands {
-            let said = desk.says(2, &command);
+            let said = flat(&desk.says(2, &command));
             assert!(
                 said.contains("to do: ") && said.contains(hint),
                 "tare {command:?}: '{hint}' is missing in:\n{said}"
@@ -362,13 +362,13 @@ fn every_damage_of_a_record_comes_with_what_to_do() {
             Some(text) => std::fs::write(&path, text).unwrap(),
             None => std::fs::remove_file(&path).unwrap(),
         }
-        let said = desk.says(2, &["report", &record]);
+        let said = flat(&desk.says(2, &["report", &record]));
         let todo = said.split("to do: ").nth(1).unwrap_or_else(|| panic!("nothing to do in:\n{said}"));
         assert!(said.contains(what) && todo.contains(hint), "'{what}' or '{hint}' is missing in:\n{said}");
     }
     let record = desk.record("bare", |_| {});
     std::fs::remove_dir_all(Path::new(&record).join("trials")).unwrap();
-    assert!(desk.says(2, &["report", &record]).contains("to do: put it back"));
+    assert!(flat(&desk.says(2, &["report", &record])).contains("to do: put it back"));
 }
 
 #[test]
