@@ -5,9 +5,9 @@
 
 use super::engine::Engine;
 use super::image;
+use crate::local::root::{enter_mounted, mount_beside};
 use rustix::mount::{MountFlags, UnmountFlags, mount, mount_bind, mount_bind_recursive, unmount};
 use std::fs::{self, File};
-use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -118,11 +118,11 @@ impl GuestEngine {
     /// When the engine refuses the image, or its layer is not where it says.
     pub(crate) fn place(&mut self, engine: &Engine, bundle: &dyn Bundle) -> Result<(), Fault> {
         let Some(folder) = image::ensure_hollow(engine, bundle)? else { return Ok(()) };
-        let folder = inside(Path::new(ROOT), &folder);
-        if !folder.is_dir() {
-            return Err(Fault::new(format!("the image's layer is not at {}", folder.display())));
+        let folder_here = inside(Path::new(ROOT), &folder);
+        if !folder_here.is_dir() {
+            return Err(Fault::new(format!("the image's layer is not at {}", folder_here.display())));
         }
-        bind(&bundle.directory()?, &folder, false, &mut self.mounts)
+        mount_beside(self.daemon.id(), &bundle.directory()?, &folder)
     }
 
     fn wait_until_it_answers(&mut self, root: &Path) -> Result<Engine, Fault> {
@@ -230,15 +230,13 @@ fn spawn(root: &Path) -> Result<Child, Fault> {
         .stdin(Stdio::null())
         .stdout(log)
         .stderr(second);
-    let root = root.to_owned();
-    let enter = move || {
-        rustix::process::chroot(&root)?;
-        rustix::process::chdir("/")?;
-        Ok(())
+    // A thread of its own: it gives up its root for good. The engine's root is that of a mount namespace, not one in
+    // the guest's: what an engine executes in a container joins the container's namespace and starts at its root.
+    let enter_and_start = || {
+        enter_mounted(root)?;
+        command.spawn().doing("start the container engine in the guest")
     };
-    // SAFETY: between fork and exec only chroot(2) and chdir(2) are called; the path was allocated before.
-    unsafe { command.pre_exec(enter) };
-    command.spawn().doing("start the container engine in the guest")
+    std::thread::scope(|scope| scope.spawn(enter_and_start).join().expect("starting a process does not panic"))
 }
 
 fn log_path(root: &Path) -> PathBuf {

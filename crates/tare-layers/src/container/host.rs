@@ -144,12 +144,6 @@ impl Inner {
 
     fn begin_command(&mut self, instance: &str, wanted: &CommandStart) -> Result<(), Fault> {
         let known = self.known(instance)?;
-        if guest_engine::is_guest() {
-            // The guest's first file system cannot be pivoted away from, so the engine has a root within its mount
-            // namespace, and so has every container; what joins the namespace comes out at the guest's root.
-            let message = "a tool cannot be run inside a container that is inside a guest";
-            return Err(Fault::new(message).remedy("leave the form out, or let the tool run beside: `where: beside`"));
-        }
         if known.command.is_some() {
             return Err(Fault::new(format!("a command runs beside '{instance}' already")));
         }

@@ -10,7 +10,7 @@ mod launch;
 mod mapped;
 mod ports;
 pub(crate) mod processes;
-mod root;
+pub(crate) mod root;
 mod running;
 
 pub use cgroup::mount_unified;

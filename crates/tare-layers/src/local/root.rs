@@ -4,7 +4,7 @@
 
 use rustix::fs::{AtFlags, CWD, Gid, Mode, OFlags, ResolveFlags, Uid};
 use rustix::io::Errno;
-use rustix::mount::{MountFlags, MountPropagationFlags, UnmountFlags};
+use rustix::mount::{MountFlags, MountPropagationFlags, MoveMountFlags, OpenTreeFlags, UnmountFlags};
 use rustix::thread::{LinkNameSpaceType, UnshareFlags};
 use std::fs;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
@@ -37,11 +37,7 @@ impl Root {
     /// Moves this thread, and what it starts, into a new mount namespace with this root. The thread must end after
     /// it has started what it has to.
     pub(crate) fn enter(&self) -> Result<(), Fault> {
-        // SAFETY: FS and NEWNS give this thread its own root, working directory and mounts; descriptors stay shared.
-        unsafe { rustix::thread::unshare_unsafe(UnshareFlags::FS | UnshareFlags::NEWNS) }
-            .doing("make a mount namespace")?;
-        rustix::mount::mount_change("/", MountPropagationFlags::PRIVATE | MountPropagationFlags::REC)
-            .doing("make the mount namespace private")?;
+        enter_namespace()?;
         mount("tmpfs", self.assembly.as_path(), "tmpfs", MountFlags::empty(), "mode=755,size=4m")?;
         let root = self.assembly.join("root");
         fs::create_dir(&root).doing(format!("make {}", root.display()))?;
@@ -114,6 +110,38 @@ impl Root {
         }
         bind(directory, place_of(inside, path)?)
     }
+}
+
+/// Moves this thread into a mount namespace of its own, from which nothing is seen outside.
+fn enter_namespace() -> Result<(), Fault> {
+    // SAFETY: FS and NEWNS give this thread its own root, working directory and mounts; descriptors stay shared.
+    unsafe { rustix::thread::unshare_unsafe(UnshareFlags::FS | UnshareFlags::NEWNS) }
+        .doing("make a mount namespace")?;
+    rustix::mount::mount_change("/", MountPropagationFlags::PRIVATE | MountPropagationFlags::REC)
+        .doing("make the mount namespace private")
+}
+
+/// Moves this thread, and what it starts, into a new mount namespace whose root is what is mounted at `root`. The
+/// thread must end after it has started what it has to.
+pub(crate) fn enter_mounted(root: &Path) -> Result<(), Fault> {
+    enter_namespace()?;
+    switch_to(root)
+}
+
+/// Mounts `tree`, of this mount namespace, at `place` in the root and the mount namespace of a running process.
+pub(crate) fn mount_beside(pid: u32, tree: &Path, place: &Path) -> Result<(), Fault> {
+    let flags = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC;
+    let copy = rustix::mount::open_tree(CWD, tree, flags).doing(format!("copy the mount of {}", tree.display()))?;
+    let join_and_mount = || {
+        Root::join(pid)?;
+        rustix::mount::move_mount(&copy, "", CWD, place, MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH).doing(format!(
+            "mount {} at {}",
+            tree.display(),
+            place.display()
+        ))
+    };
+    // A thread of its own: it gives up its root for good.
+    std::thread::scope(|scope| scope.spawn(join_and_mount).join().expect("mounting does not panic"))
 }
 
 /// Whether `path` is missing in the bundle and so was made among the stubs. Links on the way are followed inside the
@@ -237,7 +265,7 @@ fn make_read_only(path: &str) -> rustix::io::Result<()> {
 
 /// Makes `root` this thread's root and lets go of the old one.
 fn switch_to(root: &Path) -> Result<(), Fault> {
-    rustix::process::chdir(root).doing("enter the service's root")?;
+    rustix::process::chdir(root).doing("enter the new root")?;
     match rustix::process::pivot_root(".", ".") {
         Ok(()) => {
             rustix::mount::unmount(".", UnmountFlags::DETACH).doing("let go of the machine's root")?;
@@ -245,11 +273,11 @@ fn switch_to(root: &Path) -> Result<(), Fault> {
         // The first file system of all (a guest's initramfs) cannot be pivoted away from, only covered.
         Err(Errno::INVAL) => {
             rustix::mount::mount_move(".", "/").doing("cover the machine's root")?;
-            rustix::process::chroot(".").doing("enter the service's root")?;
+            rustix::process::chroot(".").doing("enter the new root")?;
         }
-        Err(error) => return Err(error).doing("make the service's root the root"),
+        Err(error) => return Err(error).doing("make the new root the root"),
     }
-    rustix::process::chdir("/").doing("enter the service's root")
+    rustix::process::chdir("/").doing("enter the new root")
 }
 
 fn open_tree(path: &Path) -> Result<OwnedFd, Fault> {
