@@ -1,18 +1,10 @@
 //! Where a study's workload is looked for, and what is said when it, or what it is made of, is not there.
 
+mod toy;
+
 use assert_cmd::Command;
 use std::path::Path;
-
-const WORKLOAD: &str = "\
-workload: toy
-services:
-  toy:
-    bundle: {packages: [redis-server]}
-    command: [/usr/bin/toy]
-    ports: {main: 7000}
-load:
-  protocol: {redis: {}}
-";
+use toy::WORKLOAD;
 
 fn study(workload: &str) -> String {
     format!("study: s\nworkload: {workload}\nload: {{closed: {{}}}}\nforms: {{native: []}}\n")

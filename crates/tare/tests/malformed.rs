@@ -1,18 +1,10 @@
 //! Fifty files that are wrong in fifty ways: no panic, no stack trace, exit code 2, a place in every message.
 
+mod toy;
+
 use assert_cmd::Command;
 use std::path::Path;
-
-const WORKLOAD: &str = "\
-workload: toy
-services:
-  toy:
-    bundle: {packages: [redis-server]}
-    command: [/usr/bin/toy]
-    ports: {main: 7000}
-load:
-  protocol: {redis: {}}
-";
+use toy::WORKLOAD;
 
 const STUDY: &str = "\
 study: s

@@ -55,6 +55,14 @@ impl Lab {
         self.folder.path().join(name)
     }
 
+    /// Writes a file of the folder, with the folders on its way.
+    pub(crate) fn write(&self, name: &str, content: impl AsRef<[u8]>) -> PathBuf {
+        let path = self.path(name);
+        std::fs::create_dir_all(path.parent().expect("it is in the folder")).unwrap();
+        std::fs::write(&path, content).unwrap();
+        path
+    }
+
     /// The program, in the source tree's root so that it finds studies and workloads.
     pub(crate) fn command(&self, args: &[&str]) -> Command {
         let built = env!("CARGO_BIN_EXE_tare");

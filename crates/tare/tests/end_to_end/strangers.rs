@@ -32,10 +32,8 @@ forms: {native: [], container: [container], hostnet: [container: {network: host}
 #[test]
 fn an_image_made_elsewhere_runs_in_the_forms() {
     let Some(lab) = Lab::with_engine(&["mmdebstrap", "docker"]) else { return };
-    let folder = lab.path("stranger");
-    std::fs::create_dir_all(&folder).unwrap();
-    std::fs::write(folder.join("workload.yaml"), WORKLOAD).unwrap();
-    std::fs::write(lab.path("strange.yaml"), STUDY).unwrap();
+    lab.write("stranger/workload.yaml", WORKLOAD);
+    let study = lab.write("strange.yaml", STUDY);
     // Made by other means than Tare's own: a tree of packages, imported, then saved by the engine.
     let made = Command::new("sh")
         .args([
@@ -45,12 +43,12 @@ fn an_image_made_elsewhere_runs_in_the_forms() {
             "sh",
         ])
         .arg(codename())
-        .arg(&folder)
+        .arg(lab.path("stranger"))
         .env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin")
         .output()
         .unwrap();
     assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
-    let (study, record) = (lab.path("strange.yaml"), lab.path("record"));
+    let record = lab.path("record");
     lab.expect(0, &["check", text(&study)]);
     lab.expect(0, &["run", text(&study), "--out", text(&record)]);
     lab.expect_clean();
@@ -73,8 +71,6 @@ fn archives_that_are_wrong_are_refused_with_their_entry() {
     let Some(lab) = Lab::open(&["tar"]) else { return };
     let outside = lab.path("outside");
     std::fs::create_dir_all(&outside).unwrap();
-    let bad = lab.path("bad");
-    std::fs::create_dir_all(&bad).unwrap();
     let files: [(&str, Vec<u8>); 6] = [
         ("empty.tar", Vec::new()),
         ("words.tar", b"these are words, not an archive".to_vec()),
@@ -87,12 +83,12 @@ fn archives_that_are_wrong_are_refused_with_their_entry() {
         ),
     ];
     for (name, bytes) in files {
-        std::fs::write(bad.join(name), bytes).unwrap();
+        lab.write(&format!("bad/{name}"), bytes);
     }
     let escapes =
         tar_with("manifest.json", b"[{\"Config\":\"../../etc/passwd\",\"Layers\":[\"../../outside/l.tar\"]}]");
-    std::fs::write(bad.join("escapes.tar"), escapes).unwrap();
-    for entry in std::fs::read_dir(&bad).unwrap() {
+    lab.write("bad/escapes.tar", escapes);
+    for entry in std::fs::read_dir(lab.path("bad")).unwrap() {
         let path = entry.unwrap().path();
         let said = lab.expect(2, &["bundle", "build", "--image", text(&path)]);
         assert!(said.contains(path.file_name().unwrap().to_str().unwrap()), "the file is named: {said}");

@@ -33,10 +33,8 @@ forms: {native: [], container: [container]}
 #[test]
 fn a_tool_runs_inside_the_forms() {
     let Some(lab) = Lab::with_engine(&["mmdebstrap"]) else { return };
-    std::fs::create_dir_all(lab.path("inner")).unwrap();
-    std::fs::write(lab.path("inner/workload.yaml"), WORKLOAD).unwrap();
-    std::fs::write(lab.path("inside.yaml"), STUDY).unwrap();
-    let (study, record) = (lab.path("inside.yaml"), lab.path("record"));
+    lab.write("inner/workload.yaml", WORKLOAD);
+    let (study, record) = (lab.write("inside.yaml", STUDY), lab.path("record"));
     let said = lab.expect(0, &["run", text(&study), "--out", text(&record)]);
     lab.expect_clean();
     assert!(said.contains("from inside the form"), "{said}");

@@ -32,13 +32,8 @@ load:
 ";
 
 fn workload(lab: &Lab, arguments: &str, extra: &str) -> PathBuf {
-    let folder = lab.path("sick");
-    std::fs::create_dir_all(&folder).unwrap();
-    let text = SICK.replace("ARGUMENTS", arguments).replace("EXTRA", extra);
-    std::fs::write(folder.join("workload.yaml"), text).unwrap();
-    let study = lab.path("trouble.yaml");
-    std::fs::write(&study, STUDY).unwrap();
-    study
+    lab.write("sick/workload.yaml", SICK.replace("ARGUMENTS", arguments).replace("EXTRA", extra));
+    lab.write("trouble.yaml", STUDY)
 }
 
 /// Runs the study and returns how each form's trial ended.
