@@ -18,6 +18,7 @@ pub(crate) fn run(root: &Path) -> Result<bool> {
     let built = gate.cargo("release build", &["build", "--release", "--locked", "--package", "tare"])?;
     let mut counts = Counts::default();
     if built {
+        gate.step("leftovers of dead runs", || clean(root, &binary))?;
         gate.step("tests", || run_tests(root, &binary, &mut counts))?;
     }
     if !gate.failed.is_empty() {
@@ -66,6 +67,13 @@ impl Gate<'_> {
             Ok(status.context("could not run cargo")?.success())
         })
     }
+}
+
+/// Removes what an earlier run or test that was killed left on this machine: a guest that still works would disturb
+/// every test that looks at times, and `tare run` refuses to start beside it.
+fn clean(root: &Path, binary: &Path) -> Result<bool> {
+    let status = Command::new(binary).arg("clean").current_dir(root).stdin(Stdio::null()).status();
+    Ok(status.with_context(|| format!("could not run {}", binary.display()))?.success())
 }
 
 #[derive(Debug, Default, PartialEq, Eq)]
