@@ -59,11 +59,13 @@ fn freezing(reply: &'static str, next: fn(u64) -> (Duration, Duration)) -> Freez
                 number += 1;
                 until += frozen + next(number).0;
             }
-            let now_ns = monotonic_ns();
-            if now_ns - looked_ns > 1_000_000 {
-                seen.lock().unwrap().push((looked_ns, now_ns));
-            }
-            looked_ns = now_ns;
+            let mut note = |now_ns: u64| {
+                if now_ns - looked_ns > 1_000_000 {
+                    seen.lock().unwrap().push((looked_ns, now_ns));
+                }
+                looked_ns = now_ns;
+            };
+            note(monotonic_ns());
             while let Ok((peer, _)) = listener.accept() {
                 peer.set_nonblocking(true).unwrap();
                 peer.set_nodelay(true).unwrap();
@@ -78,6 +80,8 @@ fn freezing(reply: &'static str, next: fn(u64) -> (Duration, Duration)) -> Freez
                 }
                 Err(error) => error.kind() == std::io::ErrorKind::WouldBlock,
             });
+            // What held the answers up is a spell of its own: some were given before it and some after.
+            note(monotonic_ns());
             if idle {
                 std::thread::sleep(Duration::from_micros(100));
             }
