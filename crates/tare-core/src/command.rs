@@ -3,6 +3,8 @@
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt;
+use std::os::unix::process::ExitStatusExt;
+use std::process::ExitStatus;
 use std::time::Duration;
 
 /// What a command may print on its standard output, bytes; one that prints more is ended. A line of JSON may make six
@@ -38,6 +40,15 @@ pub enum Ended {
     Late,
 }
 
+impl Ended {
+    /// How a process that was waited for has ended.
+    #[must_use]
+    pub fn of(status: ExitStatus) -> Ended {
+        // By one or the other.
+        status.code().map_or_else(|| Ended::Signal(status.signal().unwrap_or_default()), Ended::Exit)
+    }
+}
+
 impl fmt::Display for Ended {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -64,9 +75,74 @@ pub struct CommandEnd {
     pub cpu_s: Option<f64>,
 }
 
+/// What is kept of what a command prints: the start of it or the end, up to a limit.
+#[derive(Debug, Default)]
+pub struct Kept {
+    bytes: Vec<u8>,
+    limit: usize,
+    of_the_end: bool,
+    cut: bool,
+}
+
+impl Kept {
+    /// Keeps the start; with more than `limit` bytes it is not whole, and no more is wanted.
+    #[must_use]
+    pub fn start(limit: usize) -> Kept {
+        Kept { limit, ..Kept::default() }
+    }
+
+    /// Keeps the last `limit` bytes.
+    #[must_use]
+    pub fn end(limit: usize) -> Kept {
+        Kept { limit, of_the_end: true, ..Kept::default() }
+    }
+
+    /// Adds a piece; false when no more is wanted.
+    pub fn add(&mut self, piece: &[u8]) -> bool {
+        self.bytes.extend_from_slice(piece);
+        let surplus = self.bytes.len().saturating_sub(self.limit);
+        if self.of_the_end {
+            self.bytes.drain(..surplus);
+        } else {
+            self.bytes.truncate(self.limit);
+            self.cut |= surplus > 0;
+        }
+        !self.cut
+    }
+
+    /// Whether nothing is missing at the end.
+    #[must_use]
+    pub fn is_whole(&self) -> bool {
+        !self.cut
+    }
+
+    /// What was kept; what is not UTF-8 is replaced.
+    #[must_use]
+    pub fn text(&self) -> String {
+        String::from_utf8_lossy(&self.bytes).into_owned()
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn of_an_output_the_start_is_kept_and_of_errors_the_end() {
+        let mut start = Kept::start(4);
+        assert!(start.add(b"ab") && start.add(b"cd") && start.is_whole());
+        assert!(!start.add(b"e") && !start.add(b"") && !start.is_whole());
+        assert_eq!(start.text(), "abcd");
+        let mut end = Kept::end(4);
+        assert!(end.add(b"abc") && end.add(b"defgh") && end.add(b"") && end.is_whole());
+        assert_eq!(end.text(), "efgh");
+    }
+
+    #[test]
+    fn a_process_ends_by_itself_or_by_a_signal() {
+        assert_eq!(Ended::of(ExitStatus::from_raw(3 << 8)), Ended::Exit(3));
+        assert_eq!(Ended::of(ExitStatus::from_raw(9)), Ended::Signal(9));
+    }
 
     #[test]
     fn an_end_is_told_in_words_and_survives_json() {

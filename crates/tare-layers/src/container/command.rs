@@ -2,7 +2,7 @@
 
 use super::engine::{Engine, Heard};
 use super::observe;
-use crate::local::command::{keep_end, keep_start, too_much};
+use crate::local::command::too_much;
 use crate::local::{cgroup, processes};
 use bollard::container::LogOutput;
 use bollard::errors::Error;
@@ -13,7 +13,7 @@ use rustix::process::Signal;
 use std::path::{Path, PathBuf};
 use std::pin::Pin;
 use std::time::{Duration, Instant};
-use tare_core::command::{CommandEnd, CommandStart, Ended};
+use tare_core::command::{COMMAND_ERRORS_MAX, COMMAND_OUTPUT_MAX, CommandEnd, CommandStart, Ended, Kept};
 use tare_core::fault::Fault;
 
 /// How long a command that was told to end may take before it is killed.
@@ -33,9 +33,8 @@ pub(super) struct Command {
     id: String,
     name: String,
     output: Output,
-    stdout: Vec<u8>,
-    stderr: Vec<u8>,
-    whole: bool,
+    stdout: Kept,
+    stderr: Kept,
     /// Its first process, as this machine numbers it, once the engine has told.
     leader: Option<u32>,
     began: Instant,
@@ -75,9 +74,9 @@ impl Command {
             return Err(Fault::new(format!("could not {doing}: the engine keeps its output to itself")));
         };
         let name = wanted.command.first().cloned().unwrap_or_default();
-        let (stdout, stderr) = (Vec::new(), Vec::new());
+        let (stdout, stderr) = (Kept::start(COMMAND_OUTPUT_MAX), Kept::end(COMMAND_ERRORS_MAX));
         let within = wanted.within;
-        let mut command = Command { id, name, output, stdout, stderr, whole: true, leader: None, began, within, usage };
+        let mut command = Command { id, name, output, stdout, stderr, leader: None, began, within, usage };
         // What cannot be named could not be ended either.
         let deadline = Instant::now() + ENGINE_WITHIN;
         while command.leader.is_none() && ended_with(&command.look(engine)?).is_none() {
@@ -96,7 +95,7 @@ impl Command {
     /// When its program could not be run, it printed too much, or the engine does not answer.
     pub(super) fn wait(&mut self, engine: &Engine, patience: Duration) -> Result<Option<CommandEnd>, Fault> {
         let closed = self.read(engine, patience.min(self.within.saturating_sub(self.began.elapsed())))?;
-        if !self.whole {
+        if !self.stdout.is_whole() {
             return Err(too_much());
         }
         let took = self.began.elapsed();
@@ -120,7 +119,7 @@ impl Command {
         if !(closed || self.read(engine, DRAIN)?) {
             return Err(too_much());
         }
-        let said = String::from_utf8_lossy(&self.stdout);
+        let said = self.stdout.text();
         if NOT_RUN.1.contains(&code) && said.contains(NOT_RUN.0) {
             return Err(Fault::new(format!("could not run {} in the container: {}", self.name, said.trim()))
                 .remedy("check the command of the tool against the files of the service's bundle"));
@@ -152,8 +151,7 @@ impl Command {
     }
 
     fn concluded(&self, ended: Ended, took: Duration) -> CommandEnd {
-        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-        let (stdout, stderr) = (text(&self.stdout), text(&self.stderr));
+        let (stdout, stderr) = (self.stdout.text(), self.stderr.text());
         CommandEnd { ended, stdout, stderr, took, cpu_s: self.usage.grown() }
     }
 
@@ -173,15 +171,17 @@ impl Command {
             let left = deadline.saturating_duration_since(Instant::now());
             match engine.hear(left, &mut self.output) {
                 Ok(Heard::Item(LogOutput::StdErr { message })) => {
-                    keep_end(&mut self.stderr, &message);
+                    self.stderr.add(&message);
                 }
-                Ok(Heard::Item(other)) => self.whole = keep_start(&mut self.stdout, &other.into_bytes()),
+                Ok(Heard::Item(other)) => {
+                    self.stdout.add(&other.into_bytes());
+                }
                 Ok(Heard::Nothing) => return Ok(false),
                 Ok(Heard::End) => return Ok(true),
                 Err(error) => return Err(error.doing("read the output of a command in a container")),
             }
             // Who prints without end shall not be listened to without end.
-            if !self.whole || left.is_zero() {
+            if !self.stdout.is_whole() || left.is_zero() {
                 return Ok(false);
             }
         }

@@ -10,16 +10,13 @@ use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, ExitStatus};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
-use tare_core::command::{COMMAND_ERRORS_MAX, COMMAND_OUTPUT_MAX, CommandEnd, Ended};
+use tare_core::command::{COMMAND_ERRORS_MAX, COMMAND_OUTPUT_MAX, CommandEnd, Ended, Kept};
 use tare_core::fault::{Doing, Fault};
 
 /// How long a command that was told to end may take before it is killed.
 const GRACE: Duration = Duration::from_secs(1);
 /// How long its output may stay open after all of it has ended: somebody else holds it then.
 const DRAIN: Duration = Duration::from_secs(1);
-
-/// What a pipe gave, and whether that was all of it.
-type Printed = (Vec<u8>, bool);
 
 /// A command under way. Its first process has a session of its own; its number stays its own until it is collected.
 pub(super) struct Command {
@@ -28,28 +25,30 @@ pub(super) struct Command {
     handle: OwnedFd,
     began: Instant,
     within: Duration,
-    stdout: Receiver<Printed>,
-    stderr: Receiver<Printed>,
+    stdout: Receiver<Kept>,
+    stderr: Receiver<Kept>,
     collected: bool,
 }
 
 impl Command {
-    /// Watches a process that was just started.
+    /// Watches a process that was just started, not before `began`.
     ///
     /// # Errors
     /// When the kernel does not let it be watched; it has been killed then.
     pub(super) fn watch(
         child: &Child,
+        began: Instant,
         within: Duration,
         stdout: PipeReader,
         stderr: PipeReader,
     ) -> Result<Command, Fault> {
-        let (leader, began) = (Pid::from_child(child), Instant::now());
+        let leader = Pid::from_child(child);
         let handle = pidfd_open(leader, PidfdFlags::empty()).doing("watch the command").inspect_err(|_| {
             let _ = kill_process(leader, Signal::KILL);
             let _ = collect(leader);
         })?;
-        let (stdout, stderr) = (read(stdout, keep_start), read(stderr, keep_end));
+        let (stdout, stderr) =
+            (read(stdout, Kept::start(COMMAND_OUTPUT_MAX)), read(stderr, Kept::end(COMMAND_ERRORS_MAX)));
         Ok(Command { leader, handle, began, within, stdout, stderr, collected: false })
     }
 
@@ -68,19 +67,20 @@ impl Command {
         }
         let took = self.began.elapsed();
         let (status, cpu_s) = self.end_all(group)?;
-        let (stdout, whole) = self.stdout.recv_timeout(DRAIN).unwrap_or_default();
-        let (stderr, _) = self.stderr.recv_timeout(DRAIN).unwrap_or_default();
-        if by_itself && !whole {
+        // Whoever holds a pipe open keeps what it gave.
+        let stdout = self.stdout.recv_timeout(DRAIN).ok();
+        let stderr = self.stderr.recv_timeout(DRAIN).unwrap_or_default();
+        if by_itself && !stdout.as_ref().is_some_and(Kept::is_whole) {
             return Err(too_much());
         }
-        let ended = match status.code() {
-            _ if !by_itself => Ended::Late,
-            Some(code) => Ended::Exit(code),
-            // What was collected has ended, by one or the other.
-            None => Ended::Signal(status.signal().unwrap_or_default()),
-        };
-        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-        Ok(Some(CommandEnd { ended, stdout: text(&stdout), stderr: text(&stderr), took, cpu_s: Some(cpu_s) }))
+        let ended = if by_itself { Ended::of(status) } else { Ended::Late };
+        Ok(Some(CommandEnd {
+            ended,
+            stdout: stdout.unwrap_or_default().text(),
+            stderr: stderr.text(),
+            took,
+            cpu_s: Some(cpu_s),
+        }))
     }
 
     /// Ends it with all that it has started.
@@ -155,37 +155,17 @@ fn collect(child: Pid) -> std::io::Result<(ExitStatus, f64)> {
     }
 }
 
-/// Adds a piece to what is kept; false when no more is wanted.
-type Keep = fn(&mut Vec<u8>, &[u8]) -> bool;
-
-/// Keeps the start of an output, and a little more than may be printed.
-pub(crate) fn keep_start(kept: &mut Vec<u8>, piece: &[u8]) -> bool {
-    kept.extend_from_slice(piece);
-    kept.len() <= COMMAND_OUTPUT_MAX
-}
-
-/// Keeps the end of an output.
-pub(crate) fn keep_end(kept: &mut Vec<u8>, piece: &[u8]) -> bool {
-    kept.extend_from_slice(piece);
-    let surplus = kept.len().saturating_sub(COMMAND_ERRORS_MAX);
-    kept.drain(..surplus);
-    true
-}
-
 /// Reads a pipe to its end in a thread of its own. A command whose pipe is closed early ends by SIGPIPE.
-fn read(mut pipe: PipeReader, keep: Keep) -> Receiver<Printed> {
+fn read(mut pipe: PipeReader, mut kept: Kept) -> Receiver<Kept> {
     let (out, result) = channel();
     std::thread::spawn(move || {
-        let (mut kept, mut piece, mut whole) = (Vec::new(), [0; 16 << 10], true);
-        while let Ok(length @ 1..) = pipe.read(&mut piece) {
-            whole = keep(&mut kept, &piece[..length]);
-            if !whole {
-                break;
-            }
-        }
+        let mut piece = [0; 16 << 10];
+        while let Ok(length @ 1..) = pipe.read(&mut piece)
+            && kept.add(&piece[..length])
+        {}
         drop(pipe);
         // Nobody waits for the output of a command that was given up.
-        let _ = out.send((kept, whole));
+        let _ = out.send(kept);
     });
     result
 }
@@ -193,16 +173,6 @@ fn read(mut pipe: PipeReader, keep: Keep) -> Receiver<Printed> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn of_an_output_the_start_is_kept_and_of_errors_the_end() {
-        let mut kept = Vec::new();
-        assert!(keep_start(&mut kept, &vec![b'a'; COMMAND_OUTPUT_MAX]));
-        assert!(!keep_start(&mut kept, b"b"));
-        let mut kept = Vec::new();
-        assert!(keep_end(&mut kept, &vec![b'a'; COMMAND_ERRORS_MAX]) && keep_end(&mut kept, b"end"));
-        assert_eq!((kept.len(), &kept[kept.len() - 4..]), (COMMAND_ERRORS_MAX, &b"aend"[..]));
-    }
 
     #[test]
     #[expect(clippy::zombie_processes, reason = "what is tested waits for them")]

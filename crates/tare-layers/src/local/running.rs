@@ -81,8 +81,9 @@ impl Running {
         };
         let (stdout, out) = pipe_for(service.user).doing("make a pipe for the command's output")?;
         let (stderr, err) = pipe_for(service.user).doing("make a pipe for the command's errors")?;
+        let began = Instant::now();
         let child = launch.start(out.into(), err.into())?;
-        self.command = Some(Command::watch(&child, wanted.within, stdout, stderr)?);
+        self.command = Some(Command::watch(&child, began, wanted.within, stdout, stderr)?);
         Ok(())
     }
 

@@ -4,13 +4,13 @@ use crate::clock;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open};
 use std::io::Read;
-use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
-use tare_core::command::{CommandEnd, Ended};
+use tare_core::command::{CommandEnd, Ended, Kept};
 use tare_core::fault::{Doing, Fault};
 use tare_core::load::InsideUse;
 
@@ -121,18 +121,17 @@ pub(super) fn run(job: &Job) -> Result<Outcome, Fault> {
     let ended = running.wait(began_ns.saturating_add(job.limit_ns));
     let ended_ns = clock::monotonic_ns();
     running.end_group();
-    let stdout = running.stdout.recv_timeout(DRAIN);
+    // Whoever holds a pipe open keeps what it gave.
+    let stdout = running.stdout.recv_timeout(DRAIN).ok();
     let stderr = running.stderr.recv_timeout(DRAIN).unwrap_or_default();
-    let (stdout, whole) = stdout.unwrap_or_default();
     let status = ended?;
-    if !whole && status.is_some() {
+    if !stdout.as_ref().is_some_and(Kept::is_whole) && status.is_some() {
         return Err(Fault::new(format!("{} printed more than 16 MiB, or handed its output on", job.program.display())));
     }
-    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     Ok(Outcome {
-        ended: status.map_or(Ended::Late, ended_as),
-        stdout: text(&stdout),
-        stderr: text(&stderr.0),
+        ended: status.map_or(Ended::Late, Ended::of),
+        stdout: stdout.unwrap_or_default().text(),
+        stderr: stderr.text(),
         cpu_ns: children_cpu_ns() - cpu_before_ns,
         span: (began_ns, ended_ns),
         took: Duration::from_nanos(ended_ns - began_ns),
@@ -162,14 +161,11 @@ fn children_cpu_ns() -> u64 {
     ns(usage.ru_utime) + ns(usage.ru_stime)
 }
 
-/// What a pipe gave, and whether that was all of it.
-type Read1 = (Vec<u8>, bool);
-
 struct Running {
     child: Child,
     group: Pid,
-    stdout: Receiver<Read1>,
-    stderr: Receiver<Read1>,
+    stdout: Receiver<Kept>,
+    stderr: Receiver<Kept>,
     gone: bool,
 }
 
@@ -179,7 +175,7 @@ impl Running {
         let group = Pid::from_child(&child);
         let stdout = child.stdout.take().expect("standard output is piped");
         let stderr = child.stderr.take().expect("standard error is piped");
-        let (stdout, stderr) = (collect(stdout, keep_start), collect(stderr, keep_end));
+        let (stdout, stderr) = (read(stdout, Kept::start(OUTPUT_MAX)), read(stderr, Kept::end(STDERR_KEPT)));
         Ok(Running { child, group, stdout, stderr, gone: false })
     }
 
@@ -230,40 +226,17 @@ impl Drop for Running {
     }
 }
 
-/// Adds a piece to what is kept; false when no more is wanted.
-type Keep = fn(&mut Vec<u8>, &[u8]) -> bool;
-
-fn keep_start(kept: &mut Vec<u8>, piece: &[u8]) -> bool {
-    kept.extend_from_slice(piece);
-    kept.len() <= OUTPUT_MAX
-}
-
-fn keep_end(kept: &mut Vec<u8>, piece: &[u8]) -> bool {
-    kept.extend_from_slice(piece);
-    let surplus = kept.len().saturating_sub(STDERR_KEPT);
-    kept.drain(..surplus);
-    true
-}
-
 /// Reads a pipe to its end in a thread of its own. A tool whose pipe is closed early ends by SIGPIPE.
-fn collect(mut pipe: impl Read + Send + 'static, keep: Keep) -> Receiver<Read1> {
+fn read(mut pipe: impl Read + Send + 'static, mut kept: Kept) -> Receiver<Kept> {
     let (out, result) = channel();
     std::thread::spawn(move || {
-        let (mut kept, mut piece, mut whole) = (Vec::new(), [0; 16 << 10], true);
-        while let Ok(length @ 1..) = pipe.read(&mut piece) {
-            whole = keep(&mut kept, &piece[..length]);
-            if !whole {
-                break;
-            }
-        }
+        let mut piece = [0; 16 << 10];
+        while let Ok(length @ 1..) = pipe.read(&mut piece)
+            && kept.add(&piece[..length])
+        {}
         drop(pipe);
         // Nobody waits for the output of a tool that was given up.
-        let _ = out.send((kept, whole));
+        let _ = out.send(kept);
     });
     result
-}
-
-fn ended_as(status: ExitStatus) -> Ended {
-    // What was waited for has ended, by one or the other.
-    status.code().map_or_else(|| Ended::Signal(status.signal().unwrap_or_default()), Ended::Exit)
 }
