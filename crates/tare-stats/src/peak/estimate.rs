@@ -16,15 +16,16 @@ const SLOPE_SPREAD: f64 = 0.01;
 /// The slopes that are believed.
 const SLOPES: (f64, f64) = (6.0, 150.0);
 /// Batches of consecutive windows for the interval: their means are nearly independent, single windows are not.
-const BATCHES: usize = 8;
+/// The fewer and longer they are, the more of a host's slow changes shows between them, and the wider is Student's t.
+const BATCHES: usize = 5;
 /// Nearly: by simulation, intervals from the batches alone are too narrow by this factor. Two things are left out of
 /// them: that neighbouring batches are still a little alike, for which 1.15 would do (95 % of the intervals of an
 /// undisturbed system then hold its peak); and what sets deployments on a host apart for as long as a search takes, its
 /// luck and the hour's drift, of which no batch sees anything. With it 97 % hold the truth on an undisturbed system,
-/// 96 % on a quiet host and 92 % on a shared one. None would bring all three to 95 %.
+/// 96 % on a quiet host and 94 % on a shared one; with eight batches it was 92 % there.
 const BATCHES_DEPEND: f64 = 1.4;
 /// Fewer windows make no estimate.
-const WINDOWS_MIN: usize = 2 * BATCHES;
+const WINDOWS_MIN: usize = 16;
 
 /// A fitted peak, on the log scale.
 #[derive(Debug, Clone, PartialEq)]
@@ -43,8 +44,8 @@ pub struct Fit {
 
 /// Fits the peak to windows; none for too few of them.
 ///
-/// The interval is the jackknife's over eight batches of consecutive windows [Quenouille 1956; batch means: Schmeiser
-/// 1982], with Student's t for 7 degrees of freedom: it holds what the slope's own uncertainty adds.
+/// The interval is the jackknife's over five batches of consecutive windows [Quenouille 1956; batch means: Schmeiser
+/// 1982], with Student's t for 4 degrees of freedom: it holds what the slope's own uncertainty adds.
 pub fn fit(windows: &[PeakWindow], criteria: &[Criterion]) -> Option<Fit> {
     if windows.len() < WINDOWS_MIN {
         return None;

@@ -2,13 +2,13 @@
 
 use super::estimate::Fit;
 use super::window::worst_multiple;
-use tare_core::peak::{PeakEnding, PeakOutcome, PeakPhase, PeakWindow};
+use tare_core::peak::{PeakEnding, PeakOutcome, PeakWindow};
 
-/// Falls from where the QoS broke to where it was kept again, log scale, from which on a system has a memory: more than
-/// two of the staircase's longest steps.
-const MEMORY: f64 = 0.1;
-/// So many such falls, and this share of all falls, show that it is no accident; so does a single fall this deep.
-const MEMORIES: (usize, f64, f64) = (2, 0.5, 0.2);
+/// A fall of so much, log scale, over so many windows that broke the QoS is no search any more: more than two of the
+/// staircase's longest steps.
+const LONG: (f64, usize) = (0.12, 4);
+/// So many long falls show that the system has a memory; a single one may be a disturbance.
+const MEMORIES: usize = 2;
 /// A slope below this makes the peak a matter of taste: twice the allowance is met at 10 % more load.
 const GENTLE: f64 = 10.0;
 /// An interval that reaches further than this says little.
@@ -75,28 +75,44 @@ pub(super) fn judge(outcome: &mut PeakOutcome, used: &[PeakWindow], fit: &Fit, l
     }
 }
 
-/// Where a system with a memory tips over and where it recovers, if it has one: mean levels of the first window that
-/// broke and of the first that was kept again, over the falls that were too long for steps that only search. From one
-/// level to the next there is no shorter way, however much that is of a few users.
-fn memory(windows: &[PeakWindow], least: f64) -> Option<(f64, f64)> {
-    let stairs = windows.iter().filter(|window| window.phase == PeakPhase::Staircase);
-    let (mut falls, mut broke): (Vec<(f64, f64)>, Option<f64>) = (Vec::new(), None);
-    for window in stairs {
-        match (window.passed, broke) {
-            (false, None) => broke = Some(window.level),
-            (true, Some(tipped)) => {
-                falls.push((tipped, window.level));
-                broke = None;
-            }
-            _ => {}
+/// A way down from a load at which the QoS was kept to one at which it was kept again, all between broken.
+struct Fall {
+    kept: f64,
+    recovered: f64,
+}
+
+/// The falls that were too long for steps that only search. Levels differ by `least`, if by anything: from one to the
+/// next there is no shorter way, however much that is of a few users. A last one that is not over counts as far as it
+/// went.
+fn long_falls(windows: &[PeakWindow], least: f64) -> Vec<Fall> {
+    let mut falls = Vec::new();
+    let (mut kept, mut broken): (Option<f64>, usize) = (None, 0);
+    let mut note = |kept: Option<f64>, broken: usize, recovered: f64| {
+        let is_long = |kept: &f64| (kept / recovered).ln() > LONG.0 && kept - recovered > least && broken >= LONG.1;
+        falls.extend(kept.filter(is_long).map(|kept| Fall { kept, recovered }));
+    };
+    for window in windows {
+        if window.passed {
+            note(kept, broken, window.level);
+            (kept, broken) = (Some(window.level), 0);
+        } else {
+            broken += 1;
         }
     }
-    let is_long = |fall: &&(f64, f64)| (fall.0 / fall.1).ln() > MEMORY && fall.0 - fall.1 > least;
-    let long: Vec<&(f64, f64)> = falls.iter().filter(is_long).collect();
-    let deep = long.iter().any(|(tipped, kept)| (tipped / kept).ln() > MEMORIES.2);
-    if (long.len() < MEMORIES.0 && !deep) || (long.len() as f64) < MEMORIES.1 * falls.len() as f64 {
-        return None;
+    if let Some(last) = windows.last() {
+        note(kept, broken, last.level);
     }
-    let n = long.len() as f64;
-    Some((long.iter().map(|fall| fall.0).sum::<f64>() / n, long.iter().map(|fall| fall.1).sum::<f64>() / n))
+    falls
+}
+
+/// Whether there was one fall as a memory makes them, but not enough of them to call it so.
+pub(super) fn may_have_memory(windows: &[PeakWindow], least: f64) -> bool {
+    (1..MEMORIES).contains(&long_falls(windows, least).len())
+}
+
+/// Where a system with a memory tips over and where it recovers, if it has one: mean levels over the long falls.
+fn memory(windows: &[PeakWindow], least: f64) -> Option<(f64, f64)> {
+    let falls = long_falls(windows, least);
+    let mean = |level: fn(&Fall) -> f64| falls.iter().map(level).sum::<f64>() / falls.len() as f64;
+    (falls.len() >= MEMORIES).then(|| (mean(|fall| fall.kept), mean(|fall| fall.recovered)))
 }

@@ -38,6 +38,8 @@ const SETTLE_AFTER_DRAIN: f64 = 3.0;
 const BURN: usize = 5;
 /// No stop by width before this many windows; then asked every so many.
 const STOP_FROM: (usize, usize) = (24, 4);
+/// By how much a search is longer, in windows, when what was seen may be a memory.
+const SUSPECT_LONGER: f64 = 1.5;
 /// So many windows in a row on the wrong side of a bound end the search.
 const AT_BOUND: u32 = 4;
 
@@ -231,7 +233,9 @@ impl Staircase {
     fn enough(&self) -> bool {
         let n = self.stairs_so_far();
         if n >= self.plan.windows as usize {
-            return true;
+            // One fall that looks like a memory is worth waiting for another, for half as long again at most.
+            let longest = (self.plan.windows as f64 * SUSPECT_LONGER) as usize;
+            return n >= longest || !shape::may_have_memory(&self.windows, self.least());
         }
         let (from, every) = STOP_FROM;
         let Some(wanted) = self.plan.half_width.filter(|_| n >= from && n.is_multiple_of(every)) else { return false };

@@ -58,14 +58,13 @@ fn bias_spread_and_time_of_a_search() {
 fn an_own_interval_holds_the_truth() {
     let (n, _) = numbers();
     let error = 2.0 * (0.95 * 0.05 / n as f64).sqrt();
-    // What sets deployments apart is no part of the interval, so on a shared host it falls short: 0.92 of 4500.
-    for (noise, at_least, name) in [(NONE, 0.93, "none"), (QUIET, 0.93, "quiet"), (SHARED, 0.91, "shared")] {
+    for (noise, name) in [(NONE, "none"), (QUIET, "quiet"), (SHARED, "shared")] {
         let found = ours(&noise, n);
         println!("{name}: {}", found.describe(REFERENCE_PEAK));
         let covered = found.coverage(REFERENCE_PEAK);
-        assert!(covered > at_least - error && covered < 0.97 + error, "{name}: {covered}");
+        assert!(covered > 0.93 - error && covered < 0.97 + error, "{name}: {covered}");
         // The width that is claimed is the width there is, but for the factor that is put on top of it.
-        let claimed = found.half_width() / 2.365 / found.spread();
+        let claimed = found.half_width() / 2.776 / found.spread();
         assert!((0.8..1.6).contains(&claimed), "{name}: {claimed}");
     }
 }
