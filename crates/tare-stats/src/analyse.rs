@@ -6,7 +6,7 @@ use crate::analysis::{
 use crate::equivalence::declare;
 use crate::family::{CONFIDENCE, Family};
 use crate::kept::qos_kept;
-use crate::nested::Nested;
+use crate::nested::{Nested, Rounds};
 use crate::paired::{BLOCKS_MIN, BlockLogs, Differences, Precision, sd};
 use crate::quantile::{DunnettTable, student_quantile};
 use crate::same::{bits, resources};
@@ -205,8 +205,10 @@ fn analyse_metric(
     comparison: &mut Comparison,
 ) -> MetricAnalysis {
     let nested = Nested::of(trials, metric.name, comparison.one_level);
+    let rounds = Rounds::of(trials, metric.name);
+    let value = |trial: &TrialData| nested.value(trial, metric.name, &rounds);
     let estimates: Vec<Estimate> =
-        comparison.arms.iter().filter_map(|arm| estimate(trials, nested, metric.name, &arm.name)).collect();
+        comparison.arms.iter().filter_map(|arm| estimate(trials, value, &arm.name)).collect();
     let mut analysis = MetricAnalysis {
         name: metric.name.to_owned(),
         title: metric.title.to_owned(),
@@ -226,10 +228,11 @@ fn analyse_metric(
     analysis
 }
 
-fn estimate(trials: &[&TrialData], nested: Nested, metric: &str, arm: &str) -> Option<Estimate> {
+/// The trials of an arm, each with its value by `value_of`, together.
+fn estimate(trials: &[&TrialData], value_of: impl Fn(&TrialData) -> Option<f64>, arm: &str) -> Option<Estimate> {
     let value = |trial: &&TrialData| {
         let planned = &trial.record.trial;
-        let value = nested.value(trial, metric)?;
+        let value = value_of(trial)?;
         value.is_finite().then_some(BlockValue { block: planned.block, trial: planned.index, value })
     };
     let of_arm = trials.iter().filter(|trial| trial.record.trial.arm() == arm);

@@ -5,6 +5,7 @@
 
 use crate::cpu::{machine_cpu_s, serving_cpu_s};
 use serde::Serialize;
+use std::collections::BTreeMap;
 use tare_core::load::{LoadSummary, SecondRow};
 use tare_core::record::TrialData;
 
@@ -39,7 +40,9 @@ impl Nested {
         match self {
             Nested::Whole => None,
             Nested::Windows => Some("a trial's value is the 20 % trimmed mean of its windows of 15 s"),
-            Nested::Slices => Some("a trial's value is the 20 % trimmed mean of its slices of load"),
+            Nested::Slices => {
+                Some("a trial's value is the 20 % trimmed mean of its slices of load, each to its round's mean")
+            }
         }
     }
 
@@ -61,13 +64,50 @@ impl Nested {
         }
     }
 
-    /// The trial's value of the metric. None when it has none.
-    pub(crate) fn value(self, trial: &TrialData, metric: &str) -> Option<f64> {
+    /// The trial's value of the metric; `rounds` are those of all trials. None when it has none.
+    pub(crate) fn value(self, trial: &TrialData, metric: &str, rounds: &Rounds) -> Option<f64> {
         match self {
             Nested::Whole => trial.record.metrics.get(metric).copied(),
             Nested::Windows => window_logs(trial, metric).map(|mut logs| trimmed_mean(&mut logs).exp()),
-            Nested::Slices => slice_logs(trial, metric).map(|mut logs| trimmed_mean(&mut logs).exp()),
+            Nested::Slices => {
+                let logs = slice_logs(trial, metric)?;
+                let block = rounds.0.get(&trial.record.trial.block);
+                let mean_of = |round: u32| block.and_then(|block| block.get(&round)).copied().unwrap_or_default();
+                let slices = trial.record.slices.iter().zip(logs);
+                let mut levelled: Vec<f64> = slices.map(|(slice, log)| log - mean_of(slice.round)).collect();
+                let mut means: Vec<f64> = trial.record.slices.iter().map(|slice| mean_of(slice.round)).collect();
+                Some((trimmed_mean(&mut means) + trimmed_mean(&mut levelled)).exp())
+            }
         }
+    }
+}
+
+/// What the slices of a round have in common: by block and round, the mean log of a metric over the deployments.
+///
+/// A round is over in less time than a machine's slow changes take. Taken off before anything is trimmed, they are in
+/// no comparison; trimmed each by itself, two deployments would leave out different times.
+#[derive(Debug, Default)]
+pub(crate) struct Rounds(BTreeMap<u32, BTreeMap<u32, f64>>);
+
+impl Rounds {
+    /// The rounds of a metric. A block in which not every deployment has a value in every round has none.
+    pub(crate) fn of(trials: &[&TrialData], metric: &str) -> Rounds {
+        let mut blocks: BTreeMap<u32, Vec<&TrialData>> = BTreeMap::new();
+        for trial in trials.iter().filter(|trial| !trial.record.slices.is_empty()) {
+            blocks.entry(trial.record.trial.block).or_default().push(trial);
+        }
+        let means = |trials: &Vec<&TrialData>| {
+            let mut rounds: BTreeMap<u32, Vec<f64>> = BTreeMap::new();
+            for trial in trials {
+                for (slice, log) in trial.record.slices.iter().zip(slice_logs(trial, metric)?) {
+                    rounds.entry(slice.round).or_default().push(log);
+                }
+            }
+            let mean = |logs: &Vec<f64>| logs.iter().sum::<f64>() / logs.len() as f64;
+            let whole = rounds.values().all(|logs| logs.len() == trials.len());
+            whole.then(|| rounds.iter().map(|(round, logs)| (*round, mean(logs))).collect())
+        };
+        Rounds(blocks.iter().filter_map(|(block, trials)| Some((*block, means(trials)?))).collect())
     }
 }
 
@@ -138,7 +178,6 @@ fn window_value(window: &[&SecondRow], trial: &TrialData, metric: &str) -> Optio
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::collections::BTreeMap;
     use tare_core::plan::PlannedTrial;
     use tare_core::record::{Slice, TrialRecord};
     use tare_core::telemetry::{TelemetryRow, Vantage};
@@ -166,12 +205,12 @@ mod tests {
         let nested = Nested::of(&[&long], "throughput", true);
         assert_eq!(nested, Nested::Windows);
         assert_eq!(Nested::of(&[&long], "throughput", false), Nested::Whole, "windows of several levels are not alike");
-        assert!((nested.value(&long, "throughput").unwrap() - 100.0).abs() < 1e-9);
+        assert!((nested.value(&long, "throughput", &Rounds::default()).unwrap() - 100.0).abs() < 1e-9);
         let short = trial(149 - 15, |_| 100);
         assert_eq!(Nested::of(&[&short], "throughput", true), Nested::Whole);
         // One short trial, and all of them count as wholes.
         assert_eq!(Nested::of(&[&long, &short], "throughput", true), Nested::Whole);
-        assert_eq!(Nested::Whole.value(&long, "throughput"), Some(77.0));
+        assert_eq!(Nested::Whole.value(&long, "throughput", &Rounds::default()), Some(77.0));
         assert_eq!(Nested::of(&[&long], "p99_us", true), Nested::Whole, "a quantile is no rate");
     }
 
@@ -188,7 +227,8 @@ mod tests {
             values: BTreeMap::from([("cpu_total_s".to_owned(), cpu(second))]),
         };
         long.telemetry = (0..=153).map(row).collect();
-        let value = Nested::of(&[&long], "cpu_us_per_op", true).value(&long, "cpu_us_per_op").unwrap();
+        let value =
+            Nested::of(&[&long], "cpu_us_per_op", true).value(&long, "cpu_us_per_op", &Rounds::default()).unwrap();
         assert!((value - 10.0 * 2.0_f64.sqrt()).abs() < 1e-6, "{value}");
     }
 
@@ -202,12 +242,42 @@ mod tests {
         }
         let nested = Nested::of(&[&sliced], "throughput", true);
         assert_eq!(nested, Nested::Slices);
-        let value = nested.value(&sliced, "throughput").unwrap();
+        let value = nested.value(&sliced, "throughput", &Rounds::default()).unwrap();
         assert!((value - (90.0 * 100.0 * 100.0_f64).cbrt()).abs() < 1e-9, "{value}");
         sliced.record.slices[2].metrics.clear();
         assert_eq!(Nested::of(&[&sliced], "throughput", true), Nested::Whole);
         let stalled = trial(150, |second| u64::from(second < 60) * 100);
         assert_eq!(Nested::of(&[&stalled], "throughput", true), Nested::Whole, "zero has no logarithm");
+    }
+
+    /// Two deployments, one a tenth slower, on a machine that gets slower from round to round and was disturbed once in
+    /// each of them.
+    #[test]
+    fn what_a_round_has_in_common_is_in_no_comparison() {
+        let of = |index: u32, factor: f64, disturbed: u32| {
+            let mut trial = trial(8, |_| 100);
+            trial.record.trial.index = index;
+            for round in 0..20 {
+                let throughput = factor * 0.9_f64.powi(round) * if round as u32 == disturbed { 0.3 } else { 1.0 };
+                let metrics = BTreeMap::from([("throughput".to_owned(), throughput)]);
+                let round = round as u32;
+                trial.record.slices.push(Slice { round, place: round, start_ns: 0, end_ns: 0, metrics });
+            }
+            trial
+        };
+        let (first, second) = (of(0, 1000.0, 3), of(1, 900.0, 11));
+        let rounds = Rounds::of(&[&first, &second], "throughput");
+        let value = |trial, rounds| Nested::Slices.value(trial, "throughput", rounds).unwrap();
+        let ratio = value(&second, &rounds) / value(&first, &rounds);
+        assert!((ratio - 0.9).abs() < 1e-9, "{ratio}");
+        // Each by itself, their own disturbances make them leave out different times.
+        let alone = Rounds::default();
+        assert!((value(&second, &alone) / value(&first, &alone) - 0.9).abs() > 0.005);
+        // The level stays: near that of the middle of the time.
+        assert!((value(&first, &rounds) / (1000.0 * 0.9_f64.powf(9.5)) - 1.0).abs() < 0.1);
+        let mut short = second;
+        short.record.slices.pop();
+        assert!(Rounds::of(&[&first, &short], "throughput").0.is_empty(), "a round that one of them lacks");
     }
 
     #[test]
