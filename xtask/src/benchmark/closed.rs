@@ -36,6 +36,7 @@ const CASES: &[Case] = &[
     case("PostgreSQL: prepared select, 10 connections", Kind::Postgres, Ask::Sql, 10, 1, 10e3),
     case("PostgreSQL: pgbench's transaction, 10 connections", Kind::Postgres, Ask::Transfer, 10, 1, 2e3),
     case("PostgreSQL: oltp_read_write, 10 connections", Kind::Postgres, Ask::ReadWrite, 10, 1, 300.0),
+    case("MariaDB: prepared select, 10 connections", Kind::MariaDb, Ask::MySql, 10, 1, 10e3),
 ];
 
 /// All of them.

@@ -39,6 +39,8 @@ fn floor(job: &Job, option: &str) -> Option<Typed> {
         Ask::Redis { set, get } => ("resp", format!("set={set} get={get} keys={KEYS}")),
         Ask::Http => ("http", "path=/file".to_owned()),
         Ask::Sql => ("postgres", format!("rows={}", super::servers::ACCOUNTS)),
+        // No bare client was written for it.
+        Ask::MySql => return None,
         Ask::Transfer => ("tpcb", format!("rows={}", super::servers::ACCOUNTS)),
         Ask::ReadWrite => ("oltp_read_write", format!("rows={}", super::servers::ACCOUNTS)),
     };
@@ -104,6 +106,13 @@ pub(super) fn protocol_of(ask: Ask) -> (&'static str, String) {
                 "postgres",
                 format!("{feeds}\noperations:\n  select:\n    script:\n    - sql: {sql}\n      expect: {{rows: 1}}\n"),
             )
+        }
+        Ask::MySql => {
+            let rows = super::servers::ACCOUNTS;
+            let sql = "SELECT c FROM sbtest1 WHERE id = ${id}";
+            let place = format!("user: root\ndatabase: sbtest\nfeeds: {{id: {{uniform: {{from: 1, to: {rows}}}}}}}");
+            let script = format!("script:\n    - sql: {sql}\n      expect: {{rows: 1}}\n");
+            ("mysql", format!("{place}\noperations:\n  select:\n    {script}"))
         }
         Ask::Transfer => ("postgres", TRANSFER.replace("ACCOUNTS", &super::servers::ACCOUNTS.to_string())),
         Ask::ReadWrite => ("postgres", READ_WRITE.replace("ROWS", &super::servers::ACCOUNTS.to_string())),

@@ -1,6 +1,7 @@
 //! The servers that are asked: real ones, fresh for each comparison, on one CPU of their own, on loopback.
 
 use super::process::{SERVER_CPU, family, find, pinned, run, signal};
+use super::sql::{Driver, sysbench_server};
 use anyhow::{Context, Result, ensure};
 use std::fs;
 use std::net::{TcpListener, TcpStream};
@@ -19,6 +20,8 @@ pub(super) enum Kind {
     Nginx,
     /// PostgreSQL with pgbench's tables, without fsync.
     Postgres,
+    /// MariaDB with sysbench's table, without a flush at each commit.
+    MariaDb,
 }
 
 /// Bytes of the file that nginx serves.
@@ -48,6 +51,7 @@ impl Server {
             Kind::Redis | Kind::SyncedRedis => redis(kind, port, folder)?,
             Kind::Nginx => nginx(port, folder)?,
             Kind::Postgres => postgres(port, folder)?,
+            Kind::MariaDb => mariadb(port, folder)?,
         };
         let log = fs::File::create(folder.join("server.log"))?;
         command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
@@ -61,8 +65,13 @@ impl Server {
             ensure!(waited, "{kind:?} does not answer ({ended:?}):\n{}", said());
             std::thread::sleep(Duration::from_millis(20));
         }
-        if kind == Kind::Postgres {
-            fill_accounts(port)?;
+        match kind {
+            Kind::Postgres => fill_accounts(port)?,
+            Kind::MariaDb => {
+                let said = fs::read_to_string(server.folder.join("server.log")).unwrap_or_default();
+                fill_rows(Driver::MySql, port).with_context(|| format!("MariaDB's log:\n{said}"))?;
+            }
+            Kind::Redis | Kind::SyncedRedis | Kind::Nginx => {}
         }
         Ok(server)
     }
@@ -140,6 +149,24 @@ fn postgres(port: u16, folder: &Path) -> Result<Command> {
     Ok(command)
 }
 
+/// MariaDB runs as the user that its package makes, and asks nobody who he is.
+fn mariadb(port: u16, folder: &Path) -> Result<Command> {
+    let place = folder.display();
+    let own = Command::new("chown").args(["mysql", &place.to_string()]).status()?;
+    ensure!(own.success(), "there is no user 'mysql'");
+    let make = words(&format!(
+        "--no-defaults --user=mysql --datadir={place}/data --auth-root-authentication-method=normal --skip-test-db"
+    ));
+    run(Command::new(installed("mariadb-install-db")?).args(&make), "", Duration::from_secs(120))?;
+    fs::write(folder.join("start"), "CREATE DATABASE sbtest;\n")?;
+    let arguments = words(&format!(
+        "--no-defaults --user=mysql --datadir={place}/data --port={port} --bind-address=127.0.0.1 \
+         --socket={place}/socket --pid-file={place}/pid --init-file={place}/start \
+         --innodb-flush-log-at-trx-commit=0 --innodb-buffer-pool-size=128M"
+    ));
+    Ok(pinned(SERVER_CPU, &installed("mariadbd")?, &arguments))
+}
+
 fn fill_accounts(port: u16) -> Result<()> {
     let scale = ACCOUNTS / 100_000;
     let arguments = words(&format!("-i -q -s {scale} -h 127.0.0.1 -p {port} -U postgres postgres"));
@@ -152,9 +179,11 @@ fn fill_accounts(port: u16) -> Result<()> {
         command = Command::new(installed("pgbench")?);
         std::thread::sleep(Duration::from_millis(200));
     }
-    if let Some(sysbench) = find("sysbench") {
-        let arguments = words(&format!("oltp_point_select {} prepare", super::sql::sysbench_server(port)));
-        run(Command::new(sysbench).args(arguments), "", Duration::from_secs(120))?;
-    }
-    Ok(())
+    if find("sysbench").is_some() { fill_rows(Driver::PgSql, port) } else { Ok(()) }
+}
+
+/// Makes sysbench's table.
+fn fill_rows(driver: Driver, port: u16) -> Result<()> {
+    let arguments = words(&format!("oltp_point_select {} prepare", sysbench_server(driver, port)));
+    run(Command::new(installed("sysbench")?).args(arguments), "", Duration::from_secs(120)).map(drop)
 }

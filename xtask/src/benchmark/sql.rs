@@ -1,4 +1,4 @@
-//! Load generators for PostgreSQL that others wrote.
+//! Load generators for databases that others wrote.
 
 use super::process::Finished;
 use super::tool::{Ask, Job, Said, Times, Tool, Typed, number_after};
@@ -80,23 +80,35 @@ pub(super) const SYSBENCH: Tool = Tool {
     package: Some("sysbench"),
     ask: |job| {
         let what = match (job.ask, job.pipeline) {
-            (Ask::Sql, 1) => "oltp_point_select",
+            (Ask::Sql | Ask::MySql, 1) => "oltp_point_select --rand-type=uniform",
             (Ask::ReadWrite, 1) => "oltp_read_write --rand-type=uniform",
             _ => return None,
         };
+        let driver = if job.ask == Ask::MySql { Driver::MySql } else { Driver::PgSql };
         let seconds = job.seconds.ceil();
         let rate = job.rate.map(|rate| format!("--rate={rate}")).unwrap_or_default();
         let line = format!("--time={seconds} {rate} --histogram=on --threads={}", job.connections);
-        Some(Typed::line(&format!("{what} {} {line} run", sysbench_server(job.port))))
+        Some(Typed::line(&format!("{what} {} {line} run", sysbench_server(driver, job.port))))
     },
     read: read_sysbench,
 };
 
+/// sysbench's names for what it asks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Driver {
+    PgSql,
+    MySql,
+}
+
 /// What sysbench is told about the server and its own table.
-pub(super) fn sysbench_server(port: u16) -> String {
+pub(super) fn sysbench_server(driver: Driver, port: u16) -> String {
+    let (name, user, database) = match driver {
+        Driver::PgSql => ("pgsql", "postgres", "postgres"),
+        Driver::MySql => ("mysql", "root", "sbtest"),
+    };
     let size = super::servers::ACCOUNTS;
     format!(
-        "--db-driver=pgsql --pgsql-host=127.0.0.1 --pgsql-port={port} --pgsql-user=postgres --pgsql-db=postgres \
+        "--db-driver={name} --{name}-host=127.0.0.1 --{name}-port={port} --{name}-user={user} --{name}-db={database} \
          --tables=1 --table-size={size}"
     )
 }

@@ -17,6 +17,8 @@ pub(super) enum Ask {
     Http,
     /// One account by its number, with a prepared statement.
     Sql,
+    /// One row by its number, of MariaDB, with a prepared statement.
+    MySql,
     /// pgbench's own transaction, after TPC-B: three updates, a select and an insert, prepared.
     Transfer,
     /// sysbench's `oltp_read_write`: ten selects of a row, four of a hundred rows, two updates, a delete and an insert,

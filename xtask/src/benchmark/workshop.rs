@@ -14,8 +14,13 @@ use std::process::Command;
 use std::time::Duration;
 
 /// Programs of the servers, and the packages that have them.
-const SERVERS: &[(&str, &str)] =
-    &[("redis-server", "redis-server"), ("nginx", "nginx"), ("postgresql", "initdb"), ("strace", "strace")];
+const SERVERS: &[(&str, &str)] = &[
+    ("redis-server", "redis-server"),
+    ("nginx", "nginx"),
+    ("postgresql", "initdb"),
+    ("mariadb-server", "mariadbd"),
+    ("strace", "strace"),
+];
 
 /// See the module.
 pub(super) struct Workshop {
