@@ -266,13 +266,13 @@ fn footing(page: &mut Page, analysis: &Analysis) {
         line("resources", &format!("{}: {}", service.service, words::resources(service)), Ink::Plain);
     }
     line("apparatus", &words::apparatus(analysis), Ink::Plain);
-    let mut methods: Vec<String> = Vec::new();
-    for metric in words::compared(analysis) {
-        if !methods.contains(&metric.describe_method()) {
-            methods.push(metric.describe_method());
-        }
+    let methods = words::methods(analysis);
+    let single = methods.len() == 1;
+    for (number, (method, metrics)) in methods.into_iter().enumerate() {
+        let label = if number == 0 { "intervals" } else { "" };
+        let text = if single { method } else { format!("{}: {method}", metrics.join(", ")) };
+        line(label, &text, Ink::Dim);
     }
-    line("intervals", &methods.join("; or "), Ink::Dim);
     for warning in &analysis.warnings {
         line("WARNING", warning, Ink::Warning);
     }

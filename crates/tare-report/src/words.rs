@@ -65,6 +65,19 @@ pub(crate) fn compared(analysis: &Analysis) -> impl Iterator<Item = &MetricAnaly
     analysis.metrics.iter().filter(|metric| metric.compared)
 }
 
+/// How the intervals were made: each method, with the metrics it holds for.
+pub(crate) fn methods(analysis: &Analysis) -> Vec<(String, Vec<&str>)> {
+    let mut methods: Vec<(String, Vec<&str>)> = Vec::new();
+    for metric in compared(analysis) {
+        let text = metric.describe_method();
+        match methods.iter_mut().find(|(known, _)| *known == text) {
+            Some((_, metrics)) => metrics.push(&metric.title),
+            None => methods.push((text, vec![&metric.title])),
+        }
+    }
+    methods
+}
+
 /// What a form costs, or why that is not known.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Headline {

@@ -79,15 +79,10 @@ pub(super) fn floors(analysis: &Analysis) -> Vec<Value> {
 
 /// How the intervals were made: method and the metrics it holds for.
 pub(super) fn methods(analysis: &Analysis) -> Vec<Value> {
-    let mut methods: Vec<(String, Vec<&str>)> = Vec::new();
-    for metric in words::compared(analysis) {
-        let text = metric.describe_method();
-        match methods.iter_mut().find(|(known, _)| *known == text) {
-            Some((_, metrics)) => metrics.push(&metric.title),
-            None => methods.push((text, vec![&metric.title])),
-        }
-    }
-    methods.into_iter().map(|(text, metrics)| json!({ "text": text, "metrics": metrics.join(", ") })).collect()
+    words::methods(analysis)
+        .into_iter()
+        .map(|(text, metrics)| json!({ "text": text, "metrics": metrics.join(", ") }))
+        .collect()
 }
 
 /// Whether the bits were the same, by service.
