@@ -5,14 +5,16 @@
 //! the time that lies in a spell more than `w` before its end. The server writes down when it really stood still, also
 //! where it was only because the machine had other things to do.
 
+mod admitted;
 mod asked;
 
+use admitted::{MYSQL_RIGHT, POSTGRES_RIGHT, SELECT, admit_mysql, admit_postgres};
 use base64::Engine as _;
 use hdrhistogram::Histogram;
 use hdrhistogram::serialization::Deserializer;
 use std::collections::BTreeMap;
 use std::io::{Cursor, Read, Write};
-use std::net::{SocketAddr, TcpListener};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use tare_core::load::{
@@ -23,7 +25,7 @@ use tare_core::units::CpuSet;
 const PERIOD: Duration = Duration::from_millis(500);
 const FROZEN: Duration = Duration::from_millis(100);
 
-/// A server that answers each request with one text, but now and then stands still.
+/// A server that answers each request with the same bytes, but now and then stands still.
 struct Freezer {
     address: SocketAddr,
     // From when to when it stood still, CLOCK_MONOTONIC, ns.
@@ -36,13 +38,13 @@ fn monotonic_ns() -> u64 {
 }
 
 /// Stands still for the first part of each period.
-fn freezer(reply: &'static str) -> Freezer {
-    freezing(reply, |_| (PERIOD - FROZEN, FROZEN))
+fn freezer(dialect: &'static Dialect) -> Freezer {
+    freezing(dialect, |_| (PERIOD - FROZEN, FROZEN))
 }
 
 /// Serves one thread for all connections, as a server with one event loop: when it stands still, everything does.
 /// `next` says for each spell how long it is until then and how long it is.
-fn freezing(reply: &'static str, next: fn(u64) -> (Duration, Duration)) -> Freezer {
+fn freezing(dialect: &'static Dialect, next: fn(u64) -> (Duration, Duration)) -> Freezer {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     let spells = Arc::new(Mutex::new(Vec::new()));
@@ -66,17 +68,18 @@ fn freezing(reply: &'static str, next: fn(u64) -> (Duration, Duration)) -> Freez
                 looked_ns = now_ns;
             };
             note(monotonic_ns());
-            while let Ok((peer, _)) = listener.accept() {
-                peer.set_nonblocking(true).unwrap();
+            while let Ok((mut peer, _)) = listener.accept() {
                 peer.set_nodelay(true).unwrap();
+                (dialect.admit)(&mut peer);
+                peer.set_nonblocking(true).unwrap();
                 peers.push(peer);
             }
             let mut idle = true;
-            peers.retain_mut(|peer: &mut std::net::TcpStream| match peer.read(&mut request) {
+            peers.retain_mut(|peer: &mut TcpStream| match peer.read(&mut request) {
                 Ok(0) => false,
                 Ok(_) => {
                     idle = false;
-                    peer.write_all(reply.as_bytes()).is_ok()
+                    peer.write_all(dialect.reply).is_ok()
                 }
                 Err(error) => error.kind() == std::io::ErrorKind::WouldBlock,
             });
@@ -90,10 +93,31 @@ fn freezing(reply: &'static str, next: fn(u64) -> (Duration, Duration)) -> Freez
     Freezer { address, spells }
 }
 
-const DIALECTS: [(&str, &str, &str); 3] = [
-    ("redis", "{mix: {ping: 1}, verify: false}", "+PONG\r\n"),
-    ("http", "{requests: [{path: /}]}", "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"),
-    ("tcp", "{request: 'hi\\r\\n', reply: {until: 'END\\r\\n'}}", "END\r\n"),
+/// How a server of a protocol talks.
+struct Dialect {
+    protocol: &'static str,
+    options: &'static str,
+    /// What it does before the first request.
+    admit: fn(&mut TcpStream),
+    reply: &'static [u8],
+}
+
+const DIALECTS: [Dialect; 5] = [
+    Dialect { protocol: "redis", options: "{mix: {ping: 1}, verify: false}", admit: |_| {}, reply: b"+PONG\r\n" },
+    Dialect {
+        protocol: "http",
+        options: "{requests: [{path: /}]}",
+        admit: |_| {},
+        reply: b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n",
+    },
+    Dialect {
+        protocol: "tcp",
+        options: "{request: 'hi\\r\\n', reply: {until: 'END\\r\\n'}}",
+        admit: |_| {},
+        reply: b"END\r\n",
+    },
+    Dialect { protocol: "postgres", options: SELECT, admit: admit_postgres, reply: POSTGRES_RIGHT },
+    Dialect { protocol: "mysql", options: SELECT, admit: admit_mysql, reply: MYSQL_RIGHT },
 ];
 
 fn plan(protocol: &str, options: &str, endpoint: SocketAddr, profile: LoadProfile) -> LoadPlan {
@@ -182,9 +206,9 @@ fn random(number: u64) -> (Duration, Duration) {
 
 #[test]
 fn an_open_loop_reports_what_users_would_have_waited() {
-    let servers = DIALECTS.iter().map(|dialect| (dialect, freezer(dialect.2)));
-    let surprise = (&DIALECTS[0], freezing(DIALECTS[0].2, random));
-    for ((protocol, options, _), server) in servers.chain([surprise]) {
+    let servers = DIALECTS.iter().map(|dialect| (dialect, freezer(dialect)));
+    let surprise = (&DIALECTS[0], freezing(&DIALECTS[0], random));
+    for (Dialect { protocol, options, .. }, server) in servers.chain([surprise]) {
         let (_, summary) = drive(&plan(protocol, options, server.address, open(1000.0, 50)), "");
         let (response, service) = times(&summary);
         assert_eq!((summary.offered, response.len(), summary.dropped), (3000, 3000, 0), "{protocol}: {summary:?}");
@@ -208,9 +232,9 @@ fn an_open_loop_reports_what_users_would_have_waited() {
 
 #[test]
 fn a_closed_loop_omits_what_an_open_one_shows() {
-    let (protocol, options, reply) = DIALECTS[0];
+    let Dialect { protocol, options, .. } = DIALECTS[0];
     let closed = LoadProfile::Closed { connections: 1, pipeline: 1 };
-    let server = freezer(reply);
+    let server = freezer(&DIALECTS[0]);
     let (_, summary) = drive(&plan(protocol, options, server.address, closed), "");
     let (response, _) = times(&summary);
     // The truth is 50 ms; one operation in each spell out of thousands does not move the percentile.
@@ -220,8 +244,8 @@ fn a_closed_loop_omits_what_an_open_one_shows() {
 
 #[test]
 fn waiting_for_a_connection_is_response_and_not_service() {
-    let (protocol, options, reply) = DIALECTS[0];
-    let server = freezer(reply);
+    let Dialect { protocol, options, .. } = DIALECTS[0];
+    let server = freezer(&DIALECTS[0]);
     let (_, summary) = drive(&plan(protocol, options, server.address, open(1000.0, 1)), "");
     let (response, service) = times(&summary);
     // One connection: one operation in each spell is sent and waits, the others wait to be sent.
@@ -231,9 +255,9 @@ fn waiting_for_a_connection_is_response_and_not_service() {
 
 #[test]
 fn what_is_beyond_the_bound_is_dropped_and_counted() {
-    let (protocol, options, reply) = DIALECTS[2];
+    let Dialect { protocol, options, .. } = DIALECTS[2];
     let profile = LoadProfile::Open { rate: 1000.0, arrivals: Arrivals::Poisson, connections: 5, in_flight: 20 };
-    let server = freezer(reply);
+    let server = freezer(&DIALECTS[2]);
     let (lines, summary) = drive(&plan(protocol, options, server.address, profile), "");
     // Some 100 come due in each spell, of which 20 can wait.
     assert!(summary.dropped > 200, "{summary:?}");
@@ -250,13 +274,13 @@ fn what_is_beyond_the_bound_is_dropped_and_counted() {
 
 #[test]
 fn users_wait_as_users_do() {
-    let (protocol, options, reply) = DIALECTS[1];
+    let Dialect { protocol, options, .. } = DIALECTS[1];
     for connections in [UserConnections::Own, UserConnections::Shared(100), UserConnections::Fresh] {
         let cycle = Distribution::Uniform { min: Duration::from_millis(150), max: Duration::from_millis(250) };
         let pause = Pause::Cycle(cycle);
         let profile =
             LoadProfile::Users { users: 100, behaviour: Behaviour::Mix, pause, connections, ramp: PERIOD / 2 };
-        let server = freezer(reply);
+        let server = freezer(&DIALECTS[1]);
         let (_, summary) = drive(&plan(protocol, options, server.address, profile), "");
         let (response, _) = times(&summary);
         // 500 a second for 3 s; a cycle is longer than a spell, so none is delayed to the next one.
@@ -288,7 +312,7 @@ fn steps_have_a_row_each() {
 
 #[test]
 fn a_guided_load_goes_where_it_is_told() {
-    let (protocol, options, reply) = DIALECTS[2];
+    let Dialect { protocol, options, .. } = DIALECTS[2];
     let bases = [
         (open(10_000.0, 20), [400.0, 1000.0]),
         (
@@ -303,7 +327,7 @@ fn a_guided_load_goes_where_it_is_told() {
         ),
     ];
     for (base, levels) in bases {
-        let server = freezer(reply);
+        let server = freezer(&DIALECTS[2]);
         let guided = LoadProfile::Guided { of: Box::new(base), start: levels[0] };
         let mut plan = plan(protocol, options, server.address, guided);
         plan.limits = BTreeMap::from([("*".to_owned(), Duration::from_millis(50))]);
@@ -361,11 +385,11 @@ impl Read for SlowOrders {
 
 #[test]
 fn a_replay_starts_what_its_file_says() {
-    let (protocol, options, reply) = DIALECTS[2];
+    let Dialect { protocol, options, .. } = DIALECTS[2];
     let path = std::env::temp_dir().join(format!("tare-replay-{}.txt", std::process::id()));
     let lines: String = (0..1000).map(|at| format!("{:.3} request\n", 10.0 + f64::from(at) / 100.0)).collect();
     std::fs::write(&path, lines).unwrap();
-    let server = freezer(reply);
+    let server = freezer(&DIALECTS[2]);
     let profile = LoadProfile::Replay { file: path.clone(), connections: 10, in_flight: 1000, speed: 4.0 };
     let mut plan = plan(protocol, options, server.address, profile);
     (plan.settle, plan.measure) = (Duration::ZERO, Duration::from_secs(2));

@@ -1,5 +1,6 @@
 //! Peers that let the load in and then misbehave.
 
+use super::admitted::{MYSQL_RIGHT, POSTGRES_RIGHT, SELECT, admit_mysql, admit_postgres};
 use super::{drive, plan};
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -31,13 +32,8 @@ struct Dialect {
     endless: (&'static [u8], &'static [u8]),
 }
 
-/// `SELECT 7`, one row of one column.
-const POSTGRES_RIGHT: &[u8] = b"2\0\0\0\x04D\0\0\0\x0b\0\x01\0\0\0\x017C\0\0\0\x0dSELECT 1\0Z\0\0\0\x05I";
 const POSTGRES_WRONG: &[u8] = b"2\0\0\0\x04C\0\0\0\x0dSELECT 0\0Z\0\0\0\x05I";
 const POSTGRES_ERROR: &[u8] = b"E\0\0\0\x13SERROR\0C57014\0\0Z\0\0\0\x05I";
-const COLUMN: &[u8] = b"\x17\0\0\x02\x03def\0\0\0\x01a\0\x0c\x3f\0\x01\0\0\0\x08\0\0\0\0\0";
-const MYSQL_END: &[u8] = b"\x05\0\0\x03\xfe\0\0\x02\0";
-
 const DIALECTS: [Dialect; 2] = [
     Dialect {
         protocol: "postgres",
@@ -51,9 +47,7 @@ const DIALECTS: [Dialect; 2] = [
     Dialect {
         protocol: "mysql",
         admit: admit_mysql,
-        // One column, its description, the end of these, a row, the end of those.
-        right: b"\x01\0\0\x01\x01\x17\0\0\x02\x03def\0\0\0\x01a\0\x0c\x3f\0\x01\0\0\0\x08\0\0\0\0\0\
-                 \x05\0\0\x03\xfe\0\0\x02\0\x0a\0\0\x04\0\0\x07\0\0\0\0\0\0\0\x05\0\0\x05\xfe\0\0\x02\0",
+        right: MYSQL_RIGHT,
         wrong: b"\x07\0\0\x01\0\0\0\x02\0\0\0",
         error: b"\x0b\0\0\x01\xff\x26\x05#70100No",
         garbage: b"\0\0\0\0\0\0\0\0",
@@ -63,33 +57,6 @@ const DIALECTS: [Dialect; 2] = [
         ),
     },
 ];
-
-fn admit_postgres(stream: &mut TcpStream) {
-    let mut bytes = [0; 4096];
-    let _ = stream.read(&mut bytes);
-    let _ = stream.write_all(b"R\0\0\0\x08\0\0\0\0Z\0\0\0\x05I");
-    let _ = stream.read(&mut bytes);
-    // ROLLBACK and the one statement of the load.
-    let _ = stream.write_all(b"1\0\0\0\x041\0\0\0\x04Z\0\0\0\x05I");
-}
-
-fn admit_mysql(stream: &mut TcpStream) {
-    let mut bytes = [0; 4096];
-    // Version 10, a salt, and that it knows 4.1, secure connections and plugins.
-    let mut hello = b"\x0a5.0\0\x01\0\0\0aaaaaaaa\0\0\x82\x2d\x02\0\x08\0\x15".to_vec();
-    hello.extend_from_slice(&[0; 10]);
-    hello.extend_from_slice(b"bbbbbbbbbbbb\0mysql_native_password\0");
-    let mut packet = vec![hello.len() as u8, 0, 0, 0];
-    packet.append(&mut hello);
-    let _ = stream.write_all(&packet);
-    let _ = stream.read(&mut bytes);
-    let _ = stream.write_all(b"\x07\0\0\x02\0\0\0\x02\0\0\0");
-    let _ = stream.read(&mut bytes);
-    // Prepared: statement 1, one column, no parameters; the column, the end of columns.
-    let _ = stream.write_all(b"\x0c\0\0\x01\0\x01\0\0\0\x01\0\0\0\0\0\0");
-    let _ = stream.write_all(COLUMN);
-    let _ = stream.write_all(MYSQL_END);
-}
 
 fn peer(dialect: &'static Dialect, manner: Manner) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -134,10 +101,7 @@ fn talk(mut stream: TcpStream, manner: Manner) {
 
 /// Runs against a peer and returns how many operations were right and the names of what failed.
 fn run(dialect: &'static Dialect, manner: Manner, timeout: Duration) -> (u64, Vec<String>) {
-    let options = "\
-verify: {server: false}
-operations: {work: {script: [{sql: SELECT a, expect: {rows: 1}, capture: {a: 1}}]}}";
-    let mut plan = plan(dialect.protocol, options, peer(dialect, manner), LoadTask::Run);
+    let mut plan = plan(dialect.protocol, SELECT, peer(dialect, manner), LoadTask::Run);
     plan.profile = LoadProfile::Closed { connections: 2, pipeline: 1 };
     (plan.timeout, plan.measure) = (timeout, Duration::from_millis(500));
     if matches!(manner, Manner::Endless(..)) {
