@@ -211,11 +211,8 @@ fn an_open_loop_reports_what_users_would_have_waited() {
     for (Dialect { protocol, options, .. }, server) in servers.chain([surprise]) {
         let (_, summary) = drive(&plan(protocol, options, server.address, open(1000.0, 50)), "");
         let (response, service) = times(&summary);
-        assert_eq!((response.len(), summary.dropped), (summary.offered, 0), "{protocol}: {summary:?}");
+        assert_eq!((summary.offered, response.len(), summary.dropped), (3000, 3000, 0), "{protocol}: {summary:?}");
         let health = summary.health.as_ref().unwrap();
-        // 3000 came due; of the last ones a load that is held up itself misses so many as it was late, one each ms.
-        let missed = ((health.late_max_us + health.lag_max_us) / 1e3).ceil() as u64;
-        assert!((3000 - missed.min(3000)..=3000).contains(&summary.offered), "{protocol}: {summary:?}");
         let spells = server.spells.lock().unwrap();
         for q in [0.5, 0.9, 0.95, 0.99, 0.999] {
             let (found, exact) = (ms(response.value_at_quantile(q)), truth(&spells, &summary, q));

@@ -20,15 +20,28 @@ impl<P: Protocol> Worker<'_, P> {
         for _ in 0..STARTS_MAX {
             let now_ns = clock::monotonic_ns();
             let Some(start) = self.source.take(now_ns) else { break };
-            self.recorder.planned(&start, now_ns);
-            if self.live >= self.in_flight_max {
-                self.recorder.dropped(&start);
-                self.source.done(start.user, now_ns);
-                continue;
-            }
-            self.live += 1;
-            self.place(start, now_ns);
+            self.admit(start, now_ns);
         }
+    }
+
+    /// Starts what came due before the end and was not come to until then. A load that is held up at the end is late
+    /// with it, as at any other time; it was due all the same.
+    pub(super) fn start_overdue(&mut self, end_ns: u64) {
+        while let Some(start) = self.source.take(end_ns.saturating_sub(1)) {
+            self.admit(start, clock::monotonic_ns());
+        }
+    }
+
+    /// Counts an operation that is due, and starts it unless too many are in flight.
+    #[inline]
+    fn admit(&mut self, start: Start, now_ns: u64) {
+        self.recorder.planned(&start, now_ns);
+        if self.live >= self.in_flight_max {
+            self.recorder.dropped(&start);
+            return self.source.done(start.user, now_ns);
+        }
+        self.live += 1;
+        self.place(start, now_ns);
     }
 
     /// In a closed loop: as many connections as the level says are kept busy.

@@ -337,15 +337,16 @@ impl Recorder {
         }
     }
 
-    /// Counts a round of the event loop from `woke_ns` to `now_ns` in which `replies` were read.
+    /// Counts a round of the event loop from `woke_ns` to `now_ns` in which `replies` were read. The next start is due
+    /// at `next_ns`: if that is past already, its window is not over.
     #[inline]
-    pub(crate) fn round(&mut self, woke_ns: u64, now_ns: u64, replies: u64) {
+    pub(crate) fn round(&mut self, woke_ns: u64, now_ns: u64, replies: u64, next_ns: u64) {
         self.tally.replies += replies;
         self.tally.crowd += replies * replies;
         self.tally.lag.record(now_ns - woke_ns);
         if let Some(windows) = &mut self.windows {
             windows.round(now_ns, replies);
-            while let Some(window) = windows.complete(now_ns) {
+            while let Some(window) = windows.complete(now_ns.min(next_ns)) {
                 let _ = self.out.send(Report::Window { worker: self.worker, window });
             }
         }

@@ -160,6 +160,9 @@ impl<'a, P: Protocol> Worker<'a, P> {
             self.round(&mut events, pace_ns)?;
             self.recorder.listen(&mut self.source);
         }
+        if !self.stopped() {
+            self.start_overdue(timeline.end_ns());
+        }
         self.drain(&mut events, pace_ns, &timeline)?;
         Ok(self.recorder.finish(timeline.end_ns()))
     }
@@ -265,7 +268,7 @@ impl<'a, P: Protocol> Worker<'a, P> {
                 self.connect_waiting();
             }
             now_ns = clock::monotonic_ns();
-            self.recorder.round(woke_ns, now_ns, self.replies);
+            self.recorder.round(woke_ns, now_ns, self.replies, self.source.next_ns());
             self.recorder.advance(now_ns);
             if !self.recorder.sending() {
                 // Connecting or draining: what the caller waits for may have come.
