@@ -50,6 +50,37 @@ pub struct Header {
     pub placement: BTreeMap<String, String>,
 }
 
+/// `suite.json`: written once, before the first part of a study of several parts. Each part is a record of its own, in a
+/// folder of its name.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SuiteHeader {
+    /// [`SCHEMA`].
+    pub schema: u32,
+    /// The version of Tare that measured.
+    pub tare: String,
+    /// The study's name.
+    pub study: String,
+    /// The question, in words.
+    pub question: String,
+    /// The preset that was chosen.
+    pub preset: Option<String>,
+    /// When it started, RFC 3339.
+    pub started: String,
+    /// The command that repeats it.
+    pub command: String,
+    /// The names of the parts, in their order.
+    pub parts: Vec<String>,
+}
+
+/// A record of several parts, read into memory.
+#[derive(Debug, Clone, PartialEq)]
+pub struct SuiteRecord {
+    /// The header.
+    pub header: SuiteHeader,
+    /// The records of the parts, in their order, as far as they were begun.
+    pub parts: Vec<Record>,
+}
+
 /// What a form is on this host.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct FormState {

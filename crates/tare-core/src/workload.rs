@@ -137,7 +137,8 @@ pub struct Resources {
 impl Workload {
     /// Reads `workload.yaml`. Relative paths in it (`folder:`, `image:`) are relative to `folder`.
     /// Files named under `files:` are listed in the result with empty content: the caller, who may do I/O, fills them
-    /// in with [`Workload::files_wanted`] and [`Workload::supply_file`]. `chosen` goes over the defaults of its parameters.
+    /// in with [`Workload::files_wanted`] and [`Workload::supply_file`]. `chosen` goes over the defaults of its
+    /// parameters.
     ///
     /// `None` when anything is wrong; then at least one problem was added.
     pub fn read(
