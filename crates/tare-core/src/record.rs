@@ -50,8 +50,8 @@ pub struct Header {
     pub placement: BTreeMap<String, String>,
 }
 
-/// `suite.json`: written once, before the first part of a study of several parts. Each part is a record of its own, in a
-/// folder of its name.
+/// `suite.json`: written once, before the first part of a study of several parts. Each part is a record of its own, in
+/// a folder of its name.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SuiteHeader {
     /// [`SCHEMA`].

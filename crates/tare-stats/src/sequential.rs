@@ -19,8 +19,8 @@ pub fn is_look(blocks: u32) -> bool {
     blocks >= FIRST_LOOK && (blocks - FIRST_LOOK).is_multiple_of(LOOK_EVERY)
 }
 
-/// Whether the interval of every form's ratio in the deciding metric (of a study of one form: the A/A control's) reaches
-/// at most as far as the study wants it to. False for a study that names no width.
+/// Whether the interval of every form's ratio in the deciding metric (of a study of one form: the A/A control's)
+/// reaches at most as far as the study wants it to. False for a study that names no width.
 pub fn precise_enough(record: &Record) -> bool {
     let Some(wanted) = record.header.study.design.half_width else { return false };
     let analysis = analyse(record);

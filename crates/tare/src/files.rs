@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use tare_core::bundle::Source;
 use tare_core::config::{Place, Problem, Problems};
 use tare_core::parameters::Parameters;
-use tare_core::study::Study;
+use tare_core::study::Suite;
 use tare_core::units::show_bytes;
 use tare_core::workload::Workload;
 
@@ -18,19 +18,30 @@ const FILE_BYTES_MAX: u64 = 1 << 20;
 /// Data that a workload's options name goes into the plan of the load, which may have 16 MiB.
 const DATA_BYTES_MAX: u64 = 4 << 20;
 
-/// Reads a study and its workload. All mistakes of both files are in the error.
-pub(crate) fn read_study(name: &str, workloads: Option<&Path>) -> Result<(Study, Workload)> {
+/// Reads a study and its workloads, with a preset if one is named. All mistakes of all files are in the error.
+pub(crate) fn read_suite(name: &str, preset: Option<&str>, workloads: Option<&Path>) -> Result<Suite> {
     let path = find_study(name)?;
     let text = read_text(&path)?;
-    read_study_in(&text, &shown(&path), path.parent(), workloads)
+    read_suite_in(&text, &shown(&path), preset, path.parent(), workloads)
+}
+
+/// The names of the presets of a study.
+pub(crate) fn presets(name: &str) -> Result<Vec<String>> {
+    Ok(Suite::presets(&read_text(&find_study(name)?)?))
 }
 
 /// Reads a study that stands in no file; `what` names it in messages.
-pub(crate) fn read_study_text(text: &str, what: &str, workloads: Option<&Path>) -> Result<(Study, Workload)> {
-    read_study_in(text, what, None, workloads)
+pub(crate) fn read_suite_text(text: &str, what: &str, workloads: Option<&Path>) -> Result<Suite> {
+    read_suite_in(text, what, None, None, workloads)
 }
 
-fn read_study_in(text: &str, what: &str, beside: Option<&Path>, workloads: Option<&Path>) -> Result<(Study, Workload)> {
+fn read_suite_in(
+    text: &str,
+    what: &str,
+    preset: Option<&str>,
+    beside: Option<&Path>,
+    workloads: Option<&Path>,
+) -> Result<Suite> {
     let mut problems = Problems::new(what, text);
     let mut others: Vec<Problem> = Vec::new();
     let mut find = |workload: &str, place: Place, chosen: &Parameters, problems: &mut Problems| {
@@ -52,7 +63,7 @@ fn read_study_in(text: &str, what: &str, beside: Option<&Path>, workloads: Optio
             }
         }
     };
-    let read = Study::read(text, &Tables, &mut problems, &mut find);
+    let read = Suite::read(text, preset, &Tables, &mut problems, &mut find);
     let mut found = problems.into_vec();
     found.extend(others);
     match read {
