@@ -25,10 +25,11 @@ const READY_POLL: Duration = Duration::from_millis(20);
 const POPULATE_LIMIT: Duration = Duration::from_secs(600);
 /// What a load process may take beyond the time it was asked to load: connecting, draining, verifying.
 pub(crate) const DRIVE_SLACK: Duration = Duration::from_secs(60);
-/// How long the load runs at least between two looks at whether it is steady, and its last moment that is measured only
-/// because a load process measures something.
+/// How long the load runs at least between two looks at whether it is steady; its last moment is measured for form's sake.
 const SETTLE_STEP: Duration = Duration::from_secs(5);
 const SETTLE_LAST: Duration = Duration::from_secs(1);
+/// How much more time things may take in an emulated guest, which is an order of magnitude slower than a machine.
+const EMULATED_SLOWDOWN: u32 = 10;
 /// The share of failed operations above which a trial measures failures, not the service.
 const FAILED_SHARE_MAX: f64 = 0.01;
 /// How often telemetry is read.
@@ -200,8 +201,7 @@ impl Trial<'_, '_> {
         let name = &start.instance;
         let began = self.clock.now();
         let within = start.service.ready.within();
-        // An emulated guest is an order of magnitude slower than a real machine; its limits are too.
-        let within = if self.inputs.emulated { within * 10 } else { within };
+        let within = if self.inputs.emulated { within * EMULATED_SLOWDOWN } else { within };
         loop {
             if let InstanceState::Ended(how) = host.state(name)? {
                 let fault = Fault::new(format!("service {name} ended before it was ready: {how}"));
@@ -271,7 +271,7 @@ impl Trial<'_, '_> {
             profile: if task == LoadTask::Run { study.load.clone() } else { study.load.base().clone() },
             settle: study.settle,
             measure: study.measure,
-            timeout: study.timeout,
+            timeout: if self.inputs.emulated { study.timeout * EMULATED_SLOWDOWN } else { study.timeout },
             seed: self.inputs.seed,
             cpus: self.inputs.generator_cpus.clone(),
             limits: study.qos.as_ref().map(Qos::longest).unwrap_or_default(),

@@ -64,6 +64,10 @@ fn whatever_is_said_keeps_to_eighty_columns() {
     let said: &[&[&str]] = &[
         &["run", "--dry-run"],
         &["run", "network", "--dry-run"],
+        &["run", "docker-on-vm", "--dry-run"],
+        &["run", "docker-on-vm", "--preset", "quik"],
+        &["run", "docker-on-vm", "--part", "linpak"],
+        &["peak", "docker-on-vm"],
         &["run", "nothing-of-this-name"],
         &["run", "--dry-run", "--form", "nativ"],
         &["run", "peak", "--dry-run", "--measure", "10s"],

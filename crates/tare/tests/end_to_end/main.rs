@@ -4,6 +4,7 @@
 mod kill;
 mod lab;
 mod strangers;
+mod suites;
 mod tools;
 mod trouble;
 mod whole;
