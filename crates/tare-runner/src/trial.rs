@@ -241,7 +241,7 @@ impl Trial<'_, '_> {
                     return Ok(Some(format!("{endpoint} accepts no connection")));
                 }
                 let spoken = &self.inputs.workload.protocol;
-                if spoken.service != start.service.name || spoken.port != *port {
+                if spoken.service != start.service.name || spoken.port.as_ref() != Some(port) {
                     return Ok(None);
                 }
                 let plan = self.load_plan(endpoint, LoadTask::Ready);
@@ -253,9 +253,10 @@ impl Trial<'_, '_> {
 
     fn load_endpoint(&self, started: &[Instance]) -> Result<SocketAddr, Early> {
         let spoken = &self.inputs.workload.protocol;
+        let Some(port) = &spoken.port else { return Ok(LoadPlan::NOWHERE) };
         let instance = started.iter().find(|instance| instance.instance == spoken.service);
-        let endpoint = instance.and_then(|instance| instance.endpoints.get(&spoken.port));
-        endpoint.copied().ok_or_else(|| Fault::new(format!("no address for port '{}'", spoken.port)).into())
+        let endpoint = instance.and_then(|instance| instance.endpoints.get(port));
+        endpoint.copied().ok_or_else(|| Fault::new(format!("no address for port '{port}'")).into())
     }
 
     pub(crate) fn load_plan(&self, endpoint: SocketAddr, task: LoadTask) -> LoadPlan {
