@@ -171,7 +171,10 @@ static double *memory(size_t bytes) {
 
 static struct Found run(const struct Asked *asked) {
     size_t bytes = (size_t)asked->array_bytes;
-    struct Arrays arrays = {memory(bytes), memory(bytes), memory(bytes), bytes / sizeof(double)};
+    size_t length = bytes / sizeof(double);
+    /* One behind the other, as STREAM's are: how far apart arrays lie decides which parts of a cache they share. */
+    double *first = memory(3 * bytes);
+    struct Arrays arrays = {first, first + length, first + 2 * length, length};
     struct Found found = {.best = {INFINITY, INFINITY, INFINITY, INFINITY}};
     found.threads = prepare(&arrays);
     for (int64_t n = 0; n < asked->repeat; n++) {
@@ -263,7 +266,7 @@ static struct Asked read_arguments(int count, char **arguments) {
     for (int n = 1; n < count; n += 2) {
         const char *name = arguments[n], *value = n + 1 < count ? arguments[n + 1] : "";
         if (strcmp(name, "--array-bytes") == 0) {
-            asked.array_bytes = whole(name, value, 4096, (int64_t)1 << 46);
+            asked.array_bytes = whole(name, value, 4096, (int64_t)1 << 46) / 8 * 8;
         } else if (strcmp(name, "--times-cache") == 0) {
             times_cache = whole(name, value, 1, 1000);
         } else if (strcmp(name, "--cache") == 0) {

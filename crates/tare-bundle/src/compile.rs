@@ -99,8 +99,16 @@ fn below(name: &str) -> Result<Below, Fault> {
 
 /// What failed was the workload's own command; how it was started is no matter to who reads of it.
 fn told(build: &Build, fault: Fault) -> Fault {
-    if fault.log.is_empty() {
-        return fault.context("could not build a workload's own source");
+    // What stands before the command speaks for itself: then it is the machine that lacks something.
+    let before =
+        fault.log.lines().any(|line| ["unshare: ", "chroot: ", "setpriv: "].iter().any(|p| line.starts_with(p)));
+    if before || fault.log.is_empty() {
+        let fault = fault.context("could not enter the root in which a workload's own source is built");
+        return if fault.remedy.is_empty() {
+            fault.remedy("run Tare as root, where namespaces may be made")
+        } else {
+            fault
+        };
     }
     Fault::new(format!("the build command `{}` of the workload failed", build.command.join(" ")))
         .remedy("mend the source, or name under `build: {packages: [...]}` what it needs")
@@ -165,6 +173,9 @@ mod tests {
         let fault = told(&build(), Fault::new("unshare ended with 1").with_log("x.c:1: error"));
         assert!(fault.mistake && fault.message.contains("`gcc -o x x.c`"), "{fault:?}");
         assert_eq!(fault.log, "x.c:1: error");
-        assert!(!told(&build(), Fault::new("unshare is not installed")).mistake);
+        let machine = Fault::new("unshare ended with 1").with_log("unshare: unshare failed: Operation not permitted");
+        assert!(!told(&build(), machine.clone()).mistake && told(&build(), machine).log.contains("not permitted"));
+        let absent = Fault::new("unshare is not installed").remedy("apt-get install util-linux");
+        assert_eq!(told(&build(), absent.clone()).remedy, absent.remedy);
     }
 }
