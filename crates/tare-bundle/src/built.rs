@@ -219,6 +219,14 @@ fn in_words(recipe: &Recipe) -> String {
         Source::Image(image) => format!("image {image}"),
         Source::Folder(folder) => format!("folder {}", folder.display()),
     };
+    let source = match &recipe.build {
+        Some(build) => {
+            let sources: Vec<&str> = build.sources.keys().map(String::as_str).collect();
+            let paths: Vec<&str> = build.installs.keys().map(String::as_str).collect();
+            format!("{source}, with {} built from {}", paths.join(", "), sources.join(", "))
+        }
+        None => source,
+    };
     match recipe.files.len() {
         0 => source,
         1 => format!("{source}, with 1 file put on top"),

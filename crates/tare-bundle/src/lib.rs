@@ -17,6 +17,7 @@
 mod built;
 mod clock;
 mod command;
+mod compile;
 mod digest;
 mod emit;
 mod folder;

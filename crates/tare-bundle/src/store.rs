@@ -5,7 +5,7 @@ use crate::places::{self, Places};
 use crate::tree::{self, Kind, Meta};
 use crate::unpack::layer::Assembly;
 use crate::unpack::rooted::{Below, Rooted};
-use crate::{digest, folder, image, kernel, packages};
+use crate::{compile, digest, folder, image, kernel, packages};
 use rustix::fs::FlockOperation;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
@@ -183,6 +183,12 @@ impl Store {
                 config = Some(image::build(&file, &work.path, &mut assembly).map_err(of_input)?);
             }
             Source::Folder(from) => folder::copy(from, &mut assembly).map_err(of_input)?,
+        }
+        if let Some(build) = &recipe.build {
+            let Source::Packages(own) = &recipe.source else {
+                return Err(Fault::new("only a bundle of packages takes programs built for it").as_mistake());
+            };
+            compile::run(build, own, &work.path, &mut assembly)?;
         }
         for file in &recipe.files {
             let relative = file.path.strip_prefix('/').unwrap_or(&file.path);

@@ -73,7 +73,7 @@ fn pack(parts: &Parts) -> Vec<u8> {
 }
 
 fn recipe(path: &Path) -> Recipe {
-    Recipe { source: Source::Image(path.display().to_string()), files: Vec::new() }
+    Recipe::plain(Source::Image(path.display().to_string()))
 }
 
 fn write(folder: &Path, name: &str, bytes: &[u8]) -> PathBuf {
@@ -219,6 +219,6 @@ fn malformed_images_are_faults_that_leave_nothing() {
     }
     let missing = store.bundle(&recipe(&folder.path().join("missing.tar"))).err().unwrap();
     assert!(!missing.remedy.is_empty());
-    let reference = Recipe { source: Source::Image("no/such:image".to_owned()), files: Vec::new() };
+    let reference = Recipe::plain(Source::Image("no/such:image".to_owned()));
     assert!(!store.bundle(&reference).err().unwrap().remedy.is_empty());
 }

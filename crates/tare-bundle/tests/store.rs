@@ -6,7 +6,7 @@ use tare_bundle::Store;
 use tare_core::bundle::{BundleStore, Recipe, Source};
 
 fn recipe(folder: &Path) -> Recipe {
-    Recipe { source: Source::Folder(folder.to_path_buf()), files: Vec::new() }
+    Recipe::plain(Source::Folder(folder.to_path_buf()))
 }
 
 #[test]

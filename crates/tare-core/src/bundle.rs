@@ -1,6 +1,7 @@
 //! A bundle is the root filesystem of a service: built once, addressed by digest, emitted as a directory, an image
 //! and a disk, so that every form executes the same files.
 
+use crate::build::Build;
 use crate::fault::Fault;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
@@ -15,6 +16,17 @@ pub struct Recipe {
     /// Files put on top, sorted by path: path inside the bundle, content, mode.
     #[serde(default)]
     pub files: Vec<ExtraFile>,
+    /// What is made from the workload's own source and put in. Left out where there is none, so that such a recipe is
+    /// written, and remembered, as it was before there were builds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub build: Option<Build>,
+}
+
+impl Recipe {
+    /// The recipe of what `source` delivers, with nothing on top.
+    pub fn plain(source: Source) -> Recipe {
+        Recipe { source, files: Vec::new(), build: None }
+    }
 }
 
 /// Where the files of a bundle come from.

@@ -1,5 +1,6 @@
 //! A workload: what is deployed, what is asked of it, and what counts as a right answer. It never names a form.
 
+use crate::build::{Build, read_packages};
 use crate::bundle::{ExtraFile, Recipe, Source};
 use crate::config::{Fields, Node, Place, Problems, parse};
 use crate::parameters::{self, Parameters};
@@ -186,13 +187,15 @@ impl Workload {
         }
     }
 
-    /// The files whose content the caller must supply: (service, path in the bundle, path on this machine).
+    /// The files whose content the caller must supply: (service, path in the bundle or, of a source of a build, its
+    /// name, path on this machine).
     pub fn files_wanted(&self) -> Vec<(String, String, PathBuf)> {
         let mut wanted = Vec::new();
         for service in &self.services {
-            for file in &service.recipe.files {
-                if let Some(path) = file.content.strip_prefix(FILE_WANTED) {
-                    wanted.push((service.name.clone(), file.path.clone(), PathBuf::from(path)));
+            let files = service.recipe.files.iter().map(|file| (&file.path, &file.content));
+            for (path, content) in files.chain(service.recipe.build.iter().flat_map(|build| &build.sources)) {
+                if let Some(local) = content.strip_prefix(FILE_WANTED) {
+                    wanted.push((service.name.clone(), path.clone(), PathBuf::from(local)));
                 }
             }
         }
@@ -201,9 +204,14 @@ impl Workload {
 
     /// Supplies the content of a file that [`Workload::files_wanted`] asked for.
     pub fn supply_file(&mut self, service: &str, path: &str, content: String) {
-        let files = self.services.iter_mut().filter(|s| s.name == service).flat_map(|s| &mut s.recipe.files);
-        for file in files.filter(|file| file.path == path) {
-            file.content.clone_from(&content);
+        for recipe in self.services.iter_mut().filter(|s| s.name == service).map(|s| &mut s.recipe) {
+            for file in recipe.files.iter_mut().filter(|file| file.path == path) {
+                file.content.clone_from(&content);
+            }
+            // The names of sources are relative, so none is also a path in the bundle.
+            if let Some(source) = recipe.build.as_mut().and_then(|build| build.sources.get_mut(path)) {
+                source.clone_from(&content);
+            }
         }
     }
 }
@@ -218,6 +226,7 @@ fn read_service(name: &str, place: Place, node: &Node, folder: &Path, problems: 
     let mut fields = Fields::of(node, format!("service '{name}'"), problems)?;
     let source = fields.require("bundle", problems).and_then(|node| read_source(node, folder, problems));
     let files = fields.get("files").map(|node| read_files(node, folder, problems)).unwrap_or_default();
+    let build = read_build(&mut fields, folder, &files, problems);
     let command_place = fields.get("command").map_or(place, |node| node.place);
     let command = fields.require("command", problems).and_then(|_| fields.texts("command", problems));
     if command.as_ref().is_some_and(|c| c.first().is_none_or(|program| !program.starts_with('/'))) {
@@ -235,7 +244,7 @@ fn read_service(name: &str, place: Place, node: &Node, folder: &Path, problems: 
     fields.finish(problems);
     Some(Service {
         name: name.to_owned(),
-        recipe: Recipe { source: source?, files },
+        recipe: Recipe { source: source?, files, build },
         command: command?,
         environment,
         user,
@@ -251,16 +260,7 @@ fn read_service(name: &str, place: Place, node: &Node, folder: &Path, problems: 
 fn read_source(node: &Node, folder: &Path, problems: &mut Problems) -> Option<Source> {
     let (kind, place, value) = node.kind("a bundle", problems)?;
     match kind {
-        "packages" => {
-            let names: Vec<String> = value.items(problems)?.iter().filter_map(|n| n.text(problems)).collect();
-            let fits = |c: char| c.is_ascii_alphanumeric() || "+-.:=~".contains(c);
-            for (name, item) in names.iter().zip(value.items(problems)?) {
-                if name.is_empty() || name.starts_with('-') || !name.chars().all(fits) {
-                    problems.add(item.place, format!("'{name}' cannot be the name of a Debian package"), "");
-                }
-            }
-            Some(Source::Packages(names))
-        }
+        "packages" => Some(Source::Packages(read_packages(value, problems)?)),
         "image" => {
             let text = value.text(problems)?;
             let is_path = text.starts_with('.') || text.starts_with('/');
@@ -285,11 +285,27 @@ fn read_files(node: &Node, folder: &Path, problems: &mut Problems) -> Vec<ExtraF
         if local.starts_with('/') || local.split('/').any(|part| part == "..") {
             problems.add(value.place, "a workload's files stand in its own folder", "name a file of that folder");
         }
-        let content = format!("{FILE_WANTED}{}", folder.join(local).display());
+        let content = file_wanted(folder, &local);
         files.push(ExtraFile { path: path.clone(), content, mode: 0o644 });
     }
     files.sort();
     files
+}
+
+/// Stands for the content of the file `name` of `folder` until it has been read.
+fn file_wanted(folder: &Path, name: &str) -> String {
+    format!("{FILE_WANTED}{}", folder.join(name).display())
+}
+
+fn read_build(fields: &mut Fields, folder: &Path, files: &[ExtraFile], problems: &mut Problems) -> Option<Build> {
+    let bundle = fields.get("bundle").and_then(|node| node.kind("a bundle", &mut Problems::default()));
+    let node = fields.get("build")?;
+    if let Some((kind, place, _)) = bundle.filter(|(kind, ..)| *kind != "packages") {
+        let message =
+            format!("what is built here runs with the distribution's libraries, and '{kind}' may have others");
+        problems.add(place, message, "use 'packages:' as the bundle of a service with 'build:'");
+    }
+    Build::read(node, &|name| file_wanted(folder, name), files, problems)
 }
 
 fn read_texts(node: &Node, problems: &mut Problems) -> BTreeMap<String, String> {

@@ -229,3 +229,27 @@ fn a_study_s_name_can_name_a_folder() {
         assert!(found.contains("cannot name a study") && found.contains("s.yaml:1"), "{name}: {found}");
     }
 }
+
+#[test]
+fn sources_of_a_build_are_asked_for_and_supplied_beside_other_files() {
+    let build = "    files: {/etc/x: x.conf}\n    build: {sources: [x.c], command: [gcc, x.c], installs: {/usr/bin/x: a.out}}\n";
+    let text = WORKLOAD.replace("    ports:", &format!("{build}    ports:"));
+    let read = |text: &str| {
+        let mut problems = Problems::new("workload.yaml", text);
+        let workload = Workload::read(text, Path::new("/w"), &Parameters::new(), &Two, &mut problems);
+        workload.ok_or_else(|| problems.into_vec().iter().map(ToString::to_string).collect::<Vec<_>>())
+    };
+    let mut workload = read(&text).unwrap();
+    let wanted = workload.files_wanted();
+    let paths: Vec<_> = wanted.iter().map(|(_, inside, local)| (inside.as_str(), local.to_str().unwrap())).collect();
+    assert_eq!(paths, [("/etc/x", "/w/x.conf"), ("x.c", "/w/x.c")]);
+    for (service, inside, _) in wanted {
+        workload.supply_file(&service, &inside, format!("content of {inside}"));
+    }
+    let recipe = &workload.services[0].recipe;
+    assert_eq!(recipe.files[0].content, "content of /etc/x");
+    assert_eq!(recipe.build.as_ref().unwrap().sources["x.c"], "content of x.c");
+    assert!(workload.files_wanted().is_empty());
+    let found = read(&text.replace("{packages: [toy]}", "{image: ./toy.tar}")).unwrap_err();
+    assert!(found.len() == 1 && found[0].contains("use 'packages:'"), "{found:#?}");
+}

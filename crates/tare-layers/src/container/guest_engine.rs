@@ -63,7 +63,7 @@ pub const GUEST_MODULES: &[&str] = &[
 /// How the engine's bundle is made.
 pub(crate) fn recipe() -> Recipe {
     let packages = ["docker.io", "iptables"].map(str::to_owned).to_vec();
-    Recipe { source: Source::Packages(packages), files: Vec::new() }
+    Recipe::plain(Source::Packages(packages))
 }
 
 /// Whether this process runs in a guest of Tare's.

@@ -22,7 +22,7 @@ fn surroundings() -> Surroundings {
 fn start() -> ServiceStart {
     let service = Service {
         name: "db".to_owned(),
-        recipe: Recipe { source: Source::Folder(PathBuf::from("/nowhere")), files: Vec::new() },
+        recipe: Recipe::plain(Source::Folder(PathBuf::from("/nowhere"))),
         command: vec!["/bin/db".to_owned(), "--fast".to_owned()],
         environment: BTreeMap::from([("MODE".to_owned(), "x".to_owned())]),
         user: (999, 998),

@@ -104,7 +104,7 @@ mod tests {
     fn start(cpus: u32, on: Option<&str>) -> ServiceStart {
         let service = Service {
             name: "a".into(),
-            recipe: Recipe { source: Source::Packages(Vec::new()), files: Vec::new() },
+            recipe: Recipe::plain(Source::Packages(Vec::new())),
             command: vec!["/a".into()],
             environment: BTreeMap::new(),
             user: (1, 1),

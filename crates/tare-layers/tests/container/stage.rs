@@ -220,7 +220,7 @@ impl Stage {
         let port = (base + PORTS.fetch_add(1, Ordering::Relaxed)) as u16;
         let service = Service {
             name: "echo".to_owned(),
-            recipe: Recipe { source: Source::Folder(self.folder.path().to_owned()), files: Vec::new() },
+            recipe: Recipe::plain(Source::Folder(self.folder.path().to_owned())),
             command: vec!["/bin/service".to_owned(), "serve".to_owned(), port.to_string()],
             environment: BTreeMap::from([("MODE".to_owned(), "a b".to_owned())]),
             user: USER,

@@ -94,7 +94,7 @@ pub(crate) fn service(instance: &str, port: u16, words: &[&str]) -> ServiceStart
     command.extend(words.iter().map(|word| (*word).to_owned()));
     let service = Service {
         name: instance.to_owned(),
-        recipe: Recipe { source: Source::Folder("self".into()), files: Vec::new() },
+        recipe: Recipe::plain(Source::Folder("self".into())),
         command,
         environment: BTreeMap::from([("COLOUR".to_owned(), "blue".to_owned())]),
         user: USER,

@@ -206,7 +206,7 @@ pub(crate) fn doomed(run: &str) -> ExitCode {
 fn killed_run() {
     let run = format!("{:04x}kk", std::process::id() & 0xffff);
     // Built before, so that the doomed process does nothing but boot.
-    DebianStore.bundle(&Recipe { source: Source::Packages(vec![REDIS.to_owned()]), files: Vec::new() }).unwrap();
+    DebianStore.bundle(&Recipe::plain(Source::Packages(vec![REDIS.to_owned()]))).unwrap();
     let mut doomed = Command::new(program()).args(["doomed", &run]).stdout(Stdio::piped()).spawn().unwrap();
     let mut line = String::new();
     BufReader::new(doomed.stdout.take().unwrap()).read_line(&mut line).unwrap();

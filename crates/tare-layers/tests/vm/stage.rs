@@ -181,7 +181,7 @@ pub(crate) fn redis() -> ServiceStart {
     let words = ["/usr/bin/redis-server", "--port", "6379", "--save", "", "--dir", "/data", "--protected-mode", "no"];
     let service = Service {
         name: "redis".to_owned(),
-        recipe: Recipe { source: Source::Packages(vec![REDIS.to_owned()]), files: Vec::new() },
+        recipe: Recipe::plain(Source::Packages(vec![REDIS.to_owned()])),
         command: words.map(str::to_owned).to_vec(),
         environment: BTreeMap::new(),
         user: (65_534, 65_534),

@@ -104,7 +104,7 @@ fn study() -> Study {
 fn header(study: Study, plan: Vec<PlannedTrial>) -> Header {
     let service = Service {
         name: "redis".into(),
-        recipe: Recipe { source: Source::Packages(vec!["redis-server".into()]), files: Vec::new() },
+        recipe: Recipe::plain(Source::Packages(vec!["redis-server".into()])),
         command: vec!["/usr/bin/redis-server".into(), "--save".into(), String::new()],
         environment: BTreeMap::new(),
         user: (65_534, 65_534),

@@ -274,7 +274,7 @@ pub(crate) fn operation() -> OperationSummary {
 pub(crate) fn study(forms: &[&str], repeat: u32) -> (Study, Workload) {
     let service = Service {
         name: "toy".into(),
-        recipe: Recipe { source: Source::Packages(vec!["toy".into()]), files: Vec::new() },
+        recipe: Recipe::plain(Source::Packages(vec!["toy".into()])),
         command: vec!["/usr/bin/toy".into()],
         environment: BTreeMap::new(),
         user: (65534, 65534),

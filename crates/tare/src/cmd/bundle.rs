@@ -22,7 +22,7 @@ pub(crate) fn bundle(args: &BundleArgs) -> Result<u8> {
 fn build(args: &BundleBuildArgs) -> Result<()> {
     session::require_root("bundle build")?;
     let mut recipes = Vec::new();
-    let plain = |source| Recipe { source, files: Vec::new() };
+    let plain = |source| Recipe::plain(source);
     if let Some(name) = &args.workload {
         let workload = files::find_workload(name, None)?;
         recipes.extend(workload.services.into_iter().map(|service| service.recipe));

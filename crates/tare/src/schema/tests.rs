@@ -28,9 +28,11 @@ const STUDIES: &[&str] = &[
 ];
 
 /// The same for workloads.
-const WORKLOADS: &[&str] =
-    &["{workload: w, services: {s: {bundle: {packages: [p]}, command: [/p], ports: {main: 1}, ready: {port: main}, \
-     resources: {cpus: 1}, options: {o: {default: a, levels: {a: [], b: [-b]}}}}}, load: {protocol: {redis: {}}}}"];
+const WORKLOADS: &[&str] = &[
+    "{workload: w, services: {s: {bundle: {packages: [p]}, command: [/p], ports: {main: 1}, ready: {port: main}, \
+     resources: {cpus: 1}, options: {o: {default: a, levels: {a: [], b: [-b]}}}, build: {packages: [gcc], sources: [x.c], \
+     command: [gcc, x.c], installs: {/p: a.out}}}}, load: {protocol: {redis: {}}}}",
+];
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")

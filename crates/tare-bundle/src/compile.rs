@@ -1,0 +1,181 @@
+//! Makes programs of a workload's own source, in a root that is there for that only.
+//!
+//! The root holds the essential packages, those of the build and those of the bundle, so that what is made finds the
+//! very libraries it will run with. The command runs in it as nobody, without a way to become somebody else, without a
+//! network, with processes of its own that end with it, in an environment that is the same on every machine. What it
+//! says may depend on nothing but sources and packages, and so the same sources and packages make the same files.
+
+use crate::command;
+use crate::packages;
+use crate::tree::{Kind, Meta};
+use crate::unpack::layer::Assembly;
+use crate::unpack::rooted::{Below, Rooted};
+use std::os::unix::fs::DirBuilderExt;
+use std::path::Path;
+use tare_core::build::Build;
+use tare_core::fault::{Doing, Fault};
+use tare_core::workload::NOBODY;
+
+/// The directory of the sources in the root. The same everywhere, because compilers write it down.
+const SOURCES: &str = "build";
+/// Character devices that compilers and shells open: name, major and minor number.
+const DEVICES: [(&str, u32, u32); 4] = [("null", 1, 3), ("zero", 1, 5), ("random", 1, 8), ("urandom", 1, 9)];
+/// All that the command finds in its environment. Programs that write down when they were made take the time of
+/// `SOURCE_DATE_EPOCH` (seconds since 1970, here the start of 2020) for it.
+const ENVIRONMENT: [&str; 5] = [
+    "PATH=/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin",
+    "HOME=/build",
+    "LC_ALL=C.UTF-8",
+    "TZ=UTC",
+    "SOURCE_DATE_EPOCH=1577836800",
+];
+
+/// Carries out `build` in the directory `work` and puts what it installs into `assembly`, a bundle of the packages
+/// `own`. The build's root is removed.
+pub(crate) fn run(build: &Build, own: &[String], work: &Path, assembly: &mut Assembly) -> Result<(), Fault> {
+    let root = work.join("build-root");
+    let what = || format!("build in {}", root.display());
+    std::fs::DirBuilder::new().mode(0o755).create(&root).doing(what())?;
+    let mut inside = Assembly::new(Rooted::open(&root)?);
+    let packages: Vec<String> = own.iter().chain(&build.packages).cloned().collect();
+    packages::build(&packages, work, &mut inside)?;
+    furnish(build, &mut inside)?;
+    command::run("unshare", "util-linux", &arguments(build, &root)).map_err(|fault| told(build, fault))?;
+    install(build, &inside, assembly)?;
+    std::fs::remove_dir_all(&root).doing(format_args!("remove {}", root.display()))
+}
+
+/// Puts devices and sources into the root, the latter owned by who runs the command.
+fn furnish(build: &Build, inside: &mut Assembly) -> Result<(), Fault> {
+    for (name, major, minor) in DEVICES {
+        let meta = Meta { mode: 0o666, ..Meta::default() };
+        let path = Below::parse(format!("dev/{name}").as_bytes())?;
+        inside.put(&path, &Kind::Char(major, minor), &meta, &mut std::io::empty())?;
+    }
+    let owned = |mode| Meta { mode, uid: NOBODY, gid: NOBODY, ..Meta::default() };
+    inside.put(&Below::parse(SOURCES.as_bytes())?, &Kind::Folder, &owned(0o755), &mut std::io::empty())?;
+    for (name, content) in &build.sources {
+        for (end, _) in name.match_indices('/') {
+            inside.put(&below(&name[..end])?, &Kind::Folder, &owned(0o755), &mut std::io::empty())?;
+        }
+        inside.put(&below(name)?, &Kind::File(content.len() as u64), &owned(0o644), &mut content.as_bytes())?;
+    }
+    Ok(())
+}
+
+/// The way from this process to the command: namespaces of its own, the root, then nobody without any privilege.
+fn arguments(build: &Build, root: &Path) -> Vec<String> {
+    let mut arguments: Vec<String> = ["--mount", "--net", "--ipc", "--uts", "--pid", "--fork", "--kill-child"]
+        .map(str::to_owned)
+        .into_iter()
+        .chain([format!("--mount-proc={}", root.join("proc").display())])
+        .collect();
+    arguments.extend(["chroot".to_owned(), root.display().to_string(), "/usr/bin/setpriv".to_owned()]);
+    arguments.extend([format!("--reuid={NOBODY}"), format!("--regid={NOBODY}")]);
+    arguments.extend(["--clear-groups", "--no-new-privs", "--bounding-set=-all", "--inh-caps=-all"].map(str::to_owned));
+    arguments.extend(["/usr/bin/env", "-i"].map(str::to_owned));
+    arguments.push(format!("--chdir=/{SOURCES}"));
+    arguments.extend(ENVIRONMENT.map(str::to_owned));
+    arguments.extend(build.command.iter().cloned());
+    arguments
+}
+
+/// Puts what was made into the bundle, for all to run and for nobody to change. A link is not followed.
+fn install(build: &Build, inside: &Assembly, assembly: &mut Assembly) -> Result<(), Fault> {
+    for (path, name) in &build.installs {
+        let mut made = inside.rooted.open_file(&below(name)?)?.ok_or_else(|| missing(build, name))?;
+        let size = made.metadata().doing(format_args!("read what was built for {path}"))?.len();
+        let meta = Meta { mode: 0o755, ..Meta::default() };
+        Below::parse(path.trim_start_matches('/').as_bytes())
+            .and_then(|place| assembly.put(&place, &Kind::File(size), &meta, &mut made))
+            .map_err(|fault| fault.context(format_args!("could not put {path} into the bundle")))?;
+    }
+    Ok(())
+}
+
+fn below(name: &str) -> Result<Below, Fault> {
+    Below::parse(format!("{SOURCES}/{name}").as_bytes())
+}
+
+/// What failed was the workload's own command; how it was started is no matter to who reads of it.
+fn told(build: &Build, fault: Fault) -> Fault {
+    // What stands before the command speaks for itself: then it is the machine that lacks something.
+    let before =
+        fault.log.lines().any(|line| ["unshare: ", "chroot: ", "setpriv: "].iter().any(|p| line.starts_with(p)));
+    if before || fault.log.is_empty() {
+        let fault = fault.context("could not enter the root in which a workload's own source is built");
+        return if fault.remedy.is_empty() {
+            fault.remedy("run Tare as root, where namespaces may be made")
+        } else {
+            fault
+        };
+    }
+    Fault::new(format!("the build command `{}` of the workload failed", build.command.join(" ")))
+        .remedy("mend the source, or name under `build: {packages: [...]}` what it needs")
+        .with_log(fault.log)
+        .as_mistake()
+}
+
+fn missing(build: &Build, name: &str) -> Fault {
+    let command = build.command.join(" ");
+    Fault::new(format!("the build command `{command}` left no file '{name}', which is to be installed"))
+        .remedy("name under `installs:` what it makes, relative to the directory of the sources")
+        .as_mistake()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeMap;
+
+    fn assembly(folder: &Path) -> Assembly {
+        std::fs::create_dir(folder).unwrap();
+        Assembly::new(Rooted::open(folder).unwrap())
+    }
+
+    fn build() -> Build {
+        let pair = |key: &str, value: &str| BTreeMap::from([(key.to_owned(), value.to_owned())]);
+        Build {
+            packages: vec!["gcc".to_owned()],
+            sources: pair("x.c", "int main;"),
+            command: ["gcc", "-o", "x", "x.c"].map(str::to_owned).to_vec(),
+            installs: pair("/usr/bin/x", "x"),
+        }
+    }
+
+    #[test]
+    fn only_a_file_of_the_build_is_installed() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path().join("root");
+        let (inside, mut bundle) = (assembly(&root), assembly(&folder.path().join("bundle")));
+        std::fs::create_dir(root.join(SOURCES)).unwrap();
+        let made = root.join(SOURCES).join("x");
+        std::os::unix::fs::symlink("/etc/passwd", &made).unwrap();
+        let fault = install(&build(), &inside, &mut bundle).unwrap_err();
+        assert!(fault.mistake && fault.message.contains("`gcc -o x x.c` left no file 'x'"), "{fault:?}");
+        std::fs::remove_file(&made).unwrap();
+        std::fs::write(&made, "made").unwrap();
+        // Owners are given by root alone, but the content is there before that.
+        let _ = install(&build(), &inside, &mut bundle);
+        assert_eq!(std::fs::read_to_string(folder.path().join("bundle/usr/bin/x")).unwrap(), "made");
+    }
+
+    #[test]
+    fn the_command_comes_last_and_nothing_of_this_environment_before_it() {
+        let arguments = arguments(&build(), Path::new("/root of it")).join("\n");
+        assert!(arguments.ends_with("SOURCE_DATE_EPOCH=1577836800\ngcc\n-o\nx\nx.c"), "{arguments}");
+        assert!(arguments.contains("--mount-proc=/root of it/proc\nchroot\n/root of it\n"), "{arguments}");
+        assert!(arguments.contains("--no-new-privs") && arguments.contains("/usr/bin/env\n-i\n"), "{arguments}");
+    }
+
+    #[test]
+    fn a_command_that_fails_is_the_workload_s_mistake_and_shows_what_it_said() {
+        let fault = told(&build(), Fault::new("unshare ended with 1").with_log("x.c:1: error"));
+        assert!(fault.mistake && fault.message.contains("`gcc -o x x.c`"), "{fault:?}");
+        assert_eq!(fault.log, "x.c:1: error");
+        let machine = Fault::new("unshare ended with 1").with_log("unshare: unshare failed: Operation not permitted");
+        assert!(!told(&build(), machine.clone()).mistake && told(&build(), machine).log.contains("not permitted"));
+        let absent = Fault::new("unshare is not installed").remedy("apt-get install util-linux");
+        assert_eq!(told(&build(), absent.clone()).remedy, absent.remedy);
+    }
+}
