@@ -24,6 +24,7 @@ mod image;
 mod kernel;
 mod packages;
 mod places;
+mod program;
 mod store;
 mod tree;
 mod unpack;
