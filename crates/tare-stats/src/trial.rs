@@ -21,6 +21,7 @@ const REPORTED: [&str; 7] = ["throughput", "p50_us", "p90_us", "p99_us", "p999_u
 ///   machine but the generator. The kernel's work in software interrupts is charged to whatever task was running, so
 ///   the first is attributed and the second an upper bound.
 /// - `failed_share`: operations not answered correctly, by all operations.
+/// - What the load has of its own, as it says it.
 ///
 /// # Errors
 /// When nothing was measured, or a histogram cannot be read.
@@ -73,6 +74,7 @@ pub(crate) fn figures(load: &LoadSummary, spent: &Spent) -> Result<BTreeMap<Stri
     ];
     let mut metrics: BTreeMap<String, f64> =
         figures.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))).collect();
+    metrics.extend(load.metrics.iter().map(|(name, value)| (name.clone(), *value)));
     if !timed {
         let known = load.reported.iter().filter(|(name, _)| REPORTED.contains(&name.as_str()));
         metrics.extend(known.map(|(name, value)| (name.clone(), *value)));

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use tare_core::fault::Fault;
+use tare_core::load::{Check, OperationSummary};
 
 /// What a figure counts in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -162,12 +163,13 @@ impl Figures {
             operations: right.unwrap_or(throughput * seconds).round() as u64,
             errors: (self.get("errors").unwrap_or(0.0) + wrong).round() as u64,
             reported,
+            ..Concluded::default()
         })
     }
 }
 
 /// A tool's result as it goes into a summary.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Default)]
 pub(super) struct Concluded {
     /// Answered correctly.
     pub(super) operations: u64,
@@ -175,6 +177,12 @@ pub(super) struct Concluded {
     pub(super) errors: u64,
     /// By name of a trial's metric: `throughput`, `p50_us` ...
     pub(super) reported: BTreeMap<String, f64>,
+    /// By operation, where the tool tells them apart; else all of them are the one that the workload names.
+    pub(super) by_operation: BTreeMap<String, OperationSummary>,
+    /// What the tool checked itself, or its result was held against.
+    pub(super) checks: Vec<Check>,
+    /// What it says of itself.
+    pub(super) facts: BTreeMap<String, String>,
 }
 
 #[cfg(test)]

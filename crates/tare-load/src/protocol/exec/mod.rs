@@ -9,9 +9,11 @@
 //! operation shows no waiting that a user would have seen.
 
 mod figure;
+mod metric;
 mod options;
 mod parser;
 mod process;
+mod report;
 #[cfg(test)]
 mod tests;
 mod tools;
@@ -26,7 +28,7 @@ use process::{Job, Outcome};
 use std::collections::BTreeMap;
 use std::io::Read as _;
 use std::net::{IpAddr, Ipv4Addr, TcpStream};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 use tare_core::command::{CommandStart, Ended};
 use tare_core::fault::{Doing, Fault};
@@ -45,6 +47,10 @@ pub(super) const ROW: ProtocolRow = ProtocolRow {
         options.get("operation").and_then(|name| name.as_str()).map(str::to_owned).into_iter().collect()
     },
     tells_seconds: false,
+    metrics: |options| {
+        let options = Options::deserialize_from(options).ok();
+        options.into_iter().flat_map(|options| options.metrics).map(|metric| metric.own).collect()
+    },
     runs_inside: |options| Options::deserialize_from(options).is_ok_and(|options| options.place == Where::Inside),
     drive,
 };
@@ -142,6 +148,7 @@ impl<'a, 'e> Tool<'a, 'e> {
         let limit = if self.inside.is_some() { self.plan.timeout.max(READY) } else { self.plan.timeout.min(READY) };
         let options = self.options;
         match &options.ready {
+            None if self.plan.endpoint == LoadPlan::NOWHERE => Ok(LoadSummary::default()),
             Some(command) => self.succeed(command, limit).map(|_| LoadSummary::default()),
             None => TcpStream::connect_timeout(&self.plan.endpoint, limit)
                 .doing(format_args!("connect to {}", self.plan.endpoint))
@@ -185,10 +192,16 @@ impl<'a, 'e> Tool<'a, 'e> {
         self.judge(&outcome, false)?;
         let text = output.read_or(&command, &outcome.stdout)?;
         let wall_s = outcome.took.as_secs_f64();
-        let concluded = options.parser.read(&text).and_then(|figures| figures.concluded(wall_s));
-        let concluded = concluded.map_err(|fault| self.explain(fault).with_log(outcome.log()))?;
+        let concluded = options.parser.conclude(&text, wall_s).and_then(|concluded| {
+            let of_its_own = match &options.metrics[..] {
+                [] => BTreeMap::new(),
+                metrics => metric::values(metrics, &parser::document(&text)?)?,
+            };
+            Ok((concluded, of_its_own))
+        });
+        let (concluded, metrics) = concluded.map_err(|fault| self.explain(fault).with_log(outcome.log()))?;
         self.emit.line(LoadLine::Second(second(&outcome, &concluded)))?;
-        Ok(self.summary(&command, &outcome, concluded))
+        Ok(LoadSummary { metrics, ..self.summary(&command, &outcome, concluded) })
     }
 
     /// Says how the command must be written for its result to be read, where that is known.
@@ -221,20 +234,26 @@ impl<'a, 'e> Tool<'a, 'e> {
             format!("{name} was busy for {share:.0} % of its CPU time, above {limit:.0} %: it may be what was measured")
         });
         facts.extend(self.version().map(|version| ("tool.version".to_owned(), version)));
+        facts.extend(concluded.facts);
         let detail = format!("{} right, {} not, in {wall_s:.1} s", concluded.operations, concluded.errors);
-        let operation =
-            OperationSummary { count: concluded.operations, errors: concluded.errors, ..OperationSummary::default() };
+        let mut operations = concluded.by_operation;
+        if operations.is_empty() {
+            let (count, errors) = (concluded.operations, concluded.errors);
+            operations
+                .insert(options.operation.clone(), OperationSummary { count, errors, ..OperationSummary::default() });
+        }
+        let ended = Check { name: format!("{name} ended well"), passed: true, detail };
         let failures = (concluded.errors > 0).then(|| ("reported by the tool".to_owned(), concluded.errors));
         LoadSummary {
             measure_start_ns: outcome.span.0,
             measure_end_ns: outcome.span.1,
-            operations: BTreeMap::from([(options.operation.clone(), operation)]),
+            operations,
             offered: concluded.operations + concluded.errors,
             started: concluded.operations + concluded.errors,
             generator_cpu_s: cpu_s,
             generator_cpus: cpus as u32,
             saturated,
-            checks: vec![Check { name: format!("{name} ended well"), passed: true, detail }],
+            checks: std::iter::once(ended).chain(concluded.checks).collect(),
             failures: failures.into_iter().collect(),
             facts,
             reported: concluded.reported,
@@ -284,6 +303,7 @@ impl<'a, 'e> Tool<'a, 'e> {
         number("port", plan.endpoint.port().into());
         number("seconds", (load.as_secs_f64().ceil() as u64).max(1));
         number("seed", plan.seed & 0x7fff_ffff);
+        number("llc_bytes", last_level_cache_bytes(Path::new("/sys/devices/system/cpu")));
         number("cpus", self.inside.map_or(plan.cpus.len().max(1) as u64, |inside| inside.cpus.into()));
         match &plan.profile {
             LoadProfile::Closed { connections, pipeline } => {
@@ -363,6 +383,24 @@ impl<'a, 'e> Tool<'a, 'e> {
             ended => Err(Fault::new(format!("the tool failed: {ended}")).with_log(outcome.log())),
         }
     }
+}
+
+/// The size of this machine's last-level caches together, bytes; 0 where the kernel does not say. `folder` is
+/// `/sys/devices/system/cpu`.
+fn last_level_cache_bytes(folder: &Path) -> u64 {
+    // By level and by who shares it, so that each is counted once.
+    let mut caches: BTreeMap<(u32, String), u64> = BTreeMap::new();
+    let entries = |folder: PathBuf| std::fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path());
+    for cache in entries(folder.to_owned()).flat_map(|cpu| entries(cpu.join("cache"))) {
+        let read = |name: &str| std::fs::read_to_string(cache.join(name)).ok().map(|text| text.trim().to_owned());
+        let level = read("level").and_then(|level| level.parse().ok());
+        let bytes = read("size").and_then(|size| size.strip_suffix('K')?.parse::<u64>().ok()).map(|kib| kib << 10);
+        if let (Some(level), Some(bytes), Some(shared)) = (level, bytes, read("shared_cpu_list")) {
+            caches.insert((level, shared), bytes);
+        }
+    }
+    let last = caches.keys().map(|(level, _)| *level).max();
+    caches.iter().filter(|((level, _), _)| Some(*level) == last).map(|(_, bytes)| bytes).sum()
 }
 
 /// All of what was measured as one row.

@@ -1,6 +1,7 @@
 //! Reading a tool's result as a declared parser says.
 
-use super::figure::{Figures, Wanted};
+use super::figure::{Concluded, Figures, Wanted};
+use super::report;
 use crate::script::parse_csv;
 use regex::Regex;
 use serde::{Deserialize, Serialize};
@@ -19,6 +20,8 @@ pub(super) enum Parser {
     Regex(Vec<String>),
     /// By the columns of one row of a table.
     Csv(Table),
+    /// As a report that was made for Tare; see [`super::report`].
+    Tare,
 }
 
 /// A figure of a JSON document.
@@ -59,12 +62,24 @@ pub(super) struct Table {
 }
 
 impl Parser {
-    /// The figures in a tool's output.
+    /// What a tool's output comes to. `wall_s` is how long the tool ran.
     ///
     /// # Errors
-    /// When the output is not of the form that the parser reads, or holds several results.
+    /// When the output is not of the form that the parser reads, holds several results, or nothing follows from it.
+    pub(super) fn conclude(&self, output: &str, wall_s: f64) -> Result<Concluded, Fault> {
+        match self {
+            Parser::Tare => report::concluded(document(output)?, wall_s),
+            _ => self.read(output)?.concluded(wall_s),
+        }
+    }
+
+    /// The figures in a tool's output, where figures are what is read.
+    ///
+    /// # Errors
+    /// As [`Parser::conclude`].
     pub(super) fn read(&self, output: &str) -> Result<Figures, Fault> {
         match self {
+            Parser::Tare => Ok(Figures::default()),
             Parser::Json(figures) => read_json(figures, output),
             Parser::Regex(patterns) => read_regex(patterns, output),
             Parser::Csv(table) => read_table(table, output),
@@ -98,7 +113,7 @@ fn read_json(wants: &[JsonFigure], output: &str) -> Result<Figures, Fault> {
 }
 
 /// The JSON document in an output: all of it, or from the first line that starts one to the last that ends one.
-fn document(output: &str) -> Result<Value, Fault> {
+pub(super) fn document(output: &str) -> Result<Value, Fault> {
     let whole = serde_json::from_str(output);
     if let Ok(document) = whole {
         return Ok(document);
