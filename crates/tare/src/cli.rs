@@ -176,13 +176,17 @@ pub(crate) struct PeerArgs {
     /// Whether answers go out at once (TCP_NODELAY)
     #[arg(long, default_value_t = true, action = clap::ArgAction::Set)]
     pub(crate) nodelay: bool,
-    /// Send buffer of a connection, such as 256KiB; else the kernel sizes it
-    #[arg(long, value_name = "SIZE", value_parser = buffer)]
-    pub(crate) send_buffer: Option<u32>,
-    /// Receive buffer of a connection; else the kernel sizes it
-    #[arg(long, value_name = "SIZE", value_parser = buffer)]
-    pub(crate) receive_buffer: Option<u32>,
+    /// Send buffer of a connection, such as 256KiB; auto leaves it to the kernel
+    #[arg(long, value_name = "SIZE", default_value = "auto", value_parser = buffer)]
+    pub(crate) send_buffer: Buffer,
+    /// Receive buffer of a connection; auto leaves it to the kernel
+    #[arg(long, value_name = "SIZE", default_value = "auto", value_parser = buffer)]
+    pub(crate) receive_buffer: Buffer,
 }
+
+/// A socket's buffer in bytes, or none where the kernel sizes it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Buffer(pub(crate) Option<u32>);
 
 #[derive(Debug, Args)]
 pub(crate) struct ResumeArgs {
@@ -451,10 +455,17 @@ fn duration(text: &str) -> Result<Duration, String> {
     tare_core::units::parse_duration(text)
 }
 
-fn buffer(text: &str) -> Result<u32, String> {
+fn buffer(text: &str) -> Result<Buffer, String> {
+    if text == "auto" {
+        return Ok(Buffer(None));
+    }
     let bytes = tare_core::units::parse_bytes(text)?;
     let fits = (4096..=1 << 30).contains(&bytes);
-    if fits { Ok(bytes as u32) } else { Err(format!("'{text}' is no size of a buffer: from 4KiB to 1GiB")) }
+    if fits {
+        Ok(Buffer(Some(bytes as u32)))
+    } else {
+        Err(format!("'{text}' is no size of a buffer: from 4KiB to 1GiB"))
+    }
 }
 
 fn bound(text: &str) -> Result<f64, String> {

@@ -199,6 +199,9 @@ fn read_sockets(fields: &mut Fields<'_>, problems: &mut Problems) -> Sockets {
     let nodelay = fields.boolean("nodelay", problems).unwrap_or(true);
     let mut buffer = |name| {
         let node = fields.get(name)?;
+        if matches!(&node.kind, NodeKind::Scalar { text, .. } if text == "auto") {
+            return None;
+        }
         let bytes = node.bytes(problems)?;
         if !BUFFER_BYTES.contains(&bytes) {
             problems.add(node.place, format!("{bytes} bytes are out of range"), "from 4KiB to 1GiB");
@@ -373,6 +376,8 @@ mod tests {
         assert_eq!((out.peer, out.open_with.unwrap().0), (true, b"sink\n".to_vec()));
         assert_eq!(out.sockets, Sockets { nodelay: false, send_buffer: Some(65536), receive_buffer: None });
         let connect = check("{peer: connect}").unwrap();
+        let auto = check("{peer: connect, send_buffer: auto}").unwrap().sockets;
+        assert_eq!(auto, Sockets::default());
         assert!(connect.fresh && connect.sockets == Sockets::default());
         assert_eq!(check("{peer: stream-in, chunk: 4KiB}").unwrap().requests[0].reply, Until::Bytes(4096));
         assert!(check("{peer: stream-on}").unwrap_err()[0].contains("did you mean 'stream-in'"));
