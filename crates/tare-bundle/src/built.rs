@@ -218,6 +218,7 @@ fn in_words(recipe: &Recipe) -> String {
         Source::Packages(names) => format!("packages {}", names.join(", ")),
         Source::Image(image) => format!("image {image}"),
         Source::Folder(folder) => format!("folder {}", folder.display()),
+        Source::Program(name) => format!("program {name}"),
     };
     let source = match &recipe.build {
         Some(build) => {

@@ -25,6 +25,7 @@ mod image;
 mod kernel;
 mod packages;
 mod places;
+mod program;
 mod store;
 mod tree;
 mod unpack;

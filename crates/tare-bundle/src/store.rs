@@ -5,7 +5,7 @@ use crate::places::{self, Places};
 use crate::tree::{self, Kind, Meta};
 use crate::unpack::layer::Assembly;
 use crate::unpack::rooted::{Below, Rooted};
-use crate::{compile, digest, folder, image, kernel, packages};
+use crate::{compile, digest, folder, image, kernel, packages, program};
 use rustix::fs::FlockOperation;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
@@ -183,6 +183,7 @@ impl Store {
                 config = Some(image::build(&file, &work.path, &mut assembly).map_err(of_input)?);
             }
             Source::Folder(from) => folder::copy(from, &mut assembly).map_err(of_input)?,
+            Source::Program(_) => program::put(&mut assembly)?,
         }
         if let Some(build) = &recipe.build {
             let Source::Packages(own) = &recipe.source else {
@@ -285,6 +286,7 @@ fn key(recipe: &Recipe) -> Result<String, Fault> {
         }
         Source::Image(_) => {}
         Source::Folder(from) => hash.update(folder::identity(from).map_err(of_input)?),
+        Source::Program(_) => hash.update(program::identity()?),
     }
     Ok(digest::hex(&hash.finalize())[..32].to_owned())
 }

@@ -36,6 +36,20 @@ fn a_folder_is_kept_as_it_is_and_seen_again_when_it_changes() {
 }
 
 #[test]
+fn the_running_program_is_a_bundle() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = Store::open(&folder.path().join("store")).unwrap();
+    let recipe = Recipe { source: Source::Program("tare".to_owned()), files: Vec::new() };
+    let tree = store.bundle(&recipe).unwrap().directory().unwrap();
+    let program = tree.join("usr/bin/tare");
+    let own = std::fs::read(std::env::current_exe().unwrap()).unwrap();
+    assert!(std::fs::read(&program).unwrap() == own, "the program in the bundle is another");
+    assert_eq!(std::fs::metadata(&program).unwrap().mode() & 0o7777, 0o755);
+    assert_eq!(std::fs::metadata(tree.join("tmp")).unwrap().mode() & 0o7777, 0o1777);
+    assert!(std::fs::read_to_string(tree.join("etc/passwd")).unwrap().contains(":65534:65534:"));
+}
+
+#[test]
 fn emissions_are_made_once_and_are_the_same_from_another_store() {
     let folder = tempfile::tempdir().unwrap();
     let from = folder.path().join("from");

@@ -39,6 +39,8 @@ pub enum Source {
     Image(String),
     /// A folder of the host, copied.
     Folder(PathBuf),
+    /// The running program itself, for a service that is one of its verbs; its name is all that is said of it.
+    Program(String),
 }
 
 /// A file put on top of what the source delivers.

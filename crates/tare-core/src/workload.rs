@@ -15,6 +15,9 @@ use std::time::Duration;
 /// The JSON Schema (draft 2020-12) of workload files, less the protocols, which [`Catalog`] knows.
 pub const FILE_SCHEMA: &str = include_str!("../assets/workload.schema.json");
 
+/// The only program that a bundle can be made of: the one that is running.
+const OWN_PROGRAM: &str = "tare";
+
 /// The uid and gid of a service that names none: Debian's `nobody` and `nogroup`.
 pub const NOBODY: u32 = 65_534;
 
@@ -267,8 +270,9 @@ fn read_source(node: &Node, folder: &Path, problems: &mut Problems) -> Option<So
             Some(Source::Image(if is_path { folder.join(text).display().to_string() } else { text }))
         }
         "folder" => Some(Source::Folder(folder.join(value.text(problems)?))),
+        "program" => value.choice(&[OWN_PROGRAM], problems).map(|name| Source::Program(name.to_owned())),
         other => {
-            Node::unknown(other, place, "kind of bundle", &["packages", "image", "folder"], problems);
+            Node::unknown(other, place, "kind of bundle", &["packages", "image", "folder", "program"], problems);
             None
         }
     }

@@ -19,6 +19,7 @@ pub mod fuzz;
 mod hdr_log;
 mod histogram;
 mod link;
+mod peer;
 mod profile;
 mod protocol;
 mod script;
@@ -26,5 +27,6 @@ mod search;
 mod serve;
 
 pub use endpoint::is_own as is_own_address;
+pub use peer::{Peer, PeerOptions, serve_peer};
 pub use protocol::{PROTOCOLS, ProtocolRow, check_needs};
 pub use serve::serve;

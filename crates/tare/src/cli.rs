@@ -58,6 +58,9 @@ pub(crate) enum Verb {
     /// Say what this process really gets
     #[command(hide = true)]
     Resources,
+    /// Serve what the network is tested with: take, give and answer bytes
+    #[command(hide = true)]
+    Peer(PeerArgs),
     /// Serve a guest
     #[command(hide = true)]
     Agent,
@@ -160,6 +163,30 @@ pub(crate) enum PeakRulesArg {
     /// The search of Weathervane 2.2, for comparison
     Published,
 }
+
+/// A service of a workload: like one it states what it takes, and derives nothing from the machine.
+#[derive(Debug, Args)]
+pub(crate) struct PeerArgs {
+    /// Where to listen
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    pub(crate) listen: std::net::SocketAddr,
+    /// Threads that serve
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=256))]
+    pub(crate) threads: u32,
+    /// Whether answers go out at once (TCP_NODELAY)
+    #[arg(long, default_value_t = true, action = clap::ArgAction::Set)]
+    pub(crate) nodelay: bool,
+    /// Send buffer of a connection, such as 256KiB; auto leaves it to the kernel
+    #[arg(long, value_name = "SIZE", default_value = "auto", value_parser = buffer)]
+    pub(crate) send_buffer: Buffer,
+    /// Receive buffer of a connection; auto leaves it to the kernel
+    #[arg(long, value_name = "SIZE", default_value = "auto", value_parser = buffer)]
+    pub(crate) receive_buffer: Buffer,
+}
+
+/// A socket's buffer in bytes, or none where the kernel sizes it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Buffer(pub(crate) Option<u32>);
 
 #[derive(Debug, Args)]
 pub(crate) struct ResumeArgs {
@@ -426,6 +453,19 @@ pub(crate) struct ManArgs {
 
 fn duration(text: &str) -> Result<Duration, String> {
     tare_core::units::parse_duration(text)
+}
+
+fn buffer(text: &str) -> Result<Buffer, String> {
+    if text == "auto" {
+        return Ok(Buffer(None));
+    }
+    let bytes = tare_core::units::parse_bytes(text)?;
+    let fits = (4096..=1 << 30).contains(&bytes);
+    if fits {
+        Ok(Buffer(Some(bytes as u32)))
+    } else {
+        Err(format!("'{text}' is no size of a buffer: from 4KiB to 1GiB"))
+    }
 }
 
 fn bound(text: &str) -> Result<f64, String> {

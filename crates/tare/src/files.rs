@@ -105,7 +105,7 @@ fn missing_sources(workload: &Workload, folder: &Path, text: &str, problems: &mu
             {
                 ("image", PathBuf::from(image), Path::new(image).exists())
             }
-            Source::Image(_) | Source::Packages(_) => continue,
+            Source::Image(_) | Source::Packages(_) | Source::Program(_) => continue,
         };
         if there {
             continue;

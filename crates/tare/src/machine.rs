@@ -208,6 +208,7 @@ fn describe_source(source: &tare_core::bundle::Source) -> String {
         Source::Packages(names) => format!("Debian packages {}", names.join(", ")),
         Source::Image(reference) => format!("image {reference}"),
         Source::Folder(path) => format!("folder {}", path.display()),
+        Source::Program(name) => format!("the program {name} itself"),
     }
 }
 

@@ -60,6 +60,7 @@ fn main() -> ExitCode {
         Verb::Drive => return tare_load::serve(std::io::stdin(), std::io::stdout().lock()),
         Verb::Probe => return tare_telemetry::serve(std::io::stdin(), std::io::stdout().lock()),
         Verb::Resources => cmd::resources(),
+        Verb::Peer(args) => cmd::peer(&args),
         Verb::Agent => tare_layers::agent::run_guest(tare_telemetry::process_prober),
     };
     match done {

@@ -71,6 +71,7 @@ const WORKLOADS: &[(&str, &str)] = &[
     ("services:\n", "services: []\nservises:\n"),
     ("bundle: {packages: [redis-server]}", "bundle: {packages: [--assume-yes]}"),
     ("bundle: {packages: [redis-server]}", "bundle: {zip: x}"),
+    ("bundle: {packages: [redis-server]}", "bundle: {program: other}"),
     ("bundle: {packages: [redis-server]}", "bundle: {packages: [a], image: b}"),
     ("command: [/usr/bin/toy]", "command: [toy]"),
     ("command: [/usr/bin/toy]", "command: []"),

@@ -1,7 +1,7 @@
 //! One connection of the load: a socket, what is in flight on it, and what could not be sent yet.
 
 use crate::profile::Start;
-use crate::protocol::{Draw, Failure, Flight};
+use crate::protocol::{Draw, Failure, Flight, SocketOptions};
 use rustix::event::epoll;
 use rustix::fd::OwnedFd;
 use rustix::io::Errno;
@@ -14,8 +14,8 @@ use std::net::SocketAddr;
 /// Where connections go.
 #[derive(Debug, Clone)]
 pub(crate) enum Target {
-    /// An address.
-    Tcp(SocketAddr),
+    /// An address, and what is set on the sockets that go there.
+    Tcp(SocketAddr, SocketOptions),
     /// A UNIX socket.
     Unix(SocketAddrUnix),
 }
@@ -25,10 +25,17 @@ impl Target {
     fn connect(&self) -> Result<OwnedFd, Errno> {
         let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
         let (socket, connected) = match self {
-            Target::Tcp(endpoint) => {
+            Target::Tcp(endpoint, options) => {
                 let family = if endpoint.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
                 let socket = socket_with(family, SocketType::STREAM, flags, Some(ipproto::TCP))?;
-                sockopt::set_tcp_nodelay(&socket, true)?;
+                sockopt::set_tcp_nodelay(&socket, options.nodelay)?;
+                // Before the connection: the window's scale follows from the buffer.
+                if let Some(bytes) = options.send_buffer {
+                    sockopt::set_socket_send_buffer_size(&socket, bytes as usize)?;
+                }
+                if let Some(bytes) = options.receive_buffer {
+                    sockopt::set_socket_recv_buffer_size(&socket, bytes as usize)?;
+                }
                 let connected = connect(&socket, endpoint);
                 (socket, connected)
             }
@@ -48,7 +55,7 @@ impl Target {
 impl std::fmt::Display for Target {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Target::Tcp(endpoint) => endpoint.fmt(f),
+            Target::Tcp(endpoint, _) => endpoint.fmt(f),
             Target::Unix(path) => write!(f, "{}", path.path().unwrap_or_default().to_string_lossy()),
         }
     }
@@ -185,7 +192,10 @@ impl<S> Connection<S> {
     }
 
     /// How many bytes the kernel takes now; 0 when its buffer is full.
-    fn push(&self, bytes: &[u8]) -> Result<usize, Errno> {
+    ///
+    /// # Errors
+    /// When the connection is broken.
+    pub(crate) fn push(&self, bytes: &[u8]) -> Result<usize, Errno> {
         let Some(socket) = &self.socket else { return Err(Errno::NOTCONN) };
         loop {
             match send(socket, bytes, SendFlags::NOSIGNAL) {

@@ -74,7 +74,7 @@ fn run<P: Protocol>(protocol: &P, plan: &LoadPlan, emit: &mut Emit<'_>) -> Resul
     }
     let target = match protocol.socket() {
         Some(path) => Target::Unix(SocketAddrUnix::new(path).doing(format_args!("use {}", path.display()))?),
-        None => Target::Tcp(plan.endpoint),
+        None => Target::Tcp(plan.endpoint, protocol.socket_options()),
     };
     limits::open_files(layout.connections)?;
     let log = plan.hdr_log.as_deref().map(HdrLog::create).transpose()?;

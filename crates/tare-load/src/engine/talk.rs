@@ -1,13 +1,13 @@
 //! What comes over connections, and what is sent.
 
-use super::connection::{State, failure_of};
+use super::connection::{Connection, State, failure_of};
 use super::layout::Manner;
 use super::worker::{RETRY_NS, Worker};
 use crate::clock;
 use crate::protocol::{Failure, Greeting, Protocol, Step};
-use rustix::event::epoll;
+use rustix::event::{PollFd, PollFlags, epoll, poll};
 use rustix::io::Errno;
-use rustix::net::{RecvFlags, recv, sockopt};
+use rustix::net::{RecvFlags, Shutdown, recv, shutdown, sockopt};
 
 /// Full buffers read from one connection before the others have their turn.
 const READS_MAX: u32 = 16;
@@ -55,6 +55,9 @@ impl<P: Protocol> Worker<'_, P> {
         let mut outgoing = std::mem::take(&mut self.outgoing);
         let connection = &mut self.connections[index];
         connection.state = State::Greeting(now_ns);
+        if let Some(socket) = &connection.socket {
+            self.protocol.observe(socket, false);
+        }
         let greeting = self.protocol.greet(&mut connection.session, &mut outgoing);
         self.greeted(index, greeting, &mut outgoing, now_ns);
         self.outgoing = outgoing;
@@ -242,6 +245,21 @@ impl<P: Protocol> Worker<'_, P> {
             if connection.state != State::Up || !connection.flushed() {
                 return;
             }
+            let bulk = self.protocol.bulk(&connection.session);
+            if !bulk.is_empty() {
+                match connection.push(bulk) {
+                    Ok(taken) => {
+                        self.protocol.poured(&mut connection.session, taken);
+                        if taken < bulk.len() {
+                            // Full; an event tells when there is room again.
+                            return;
+                        }
+                    }
+                    Err(error) => return self.fail(index, failure_of(error)),
+                }
+                streamed += SENT_WEIGHT;
+                continue;
+            }
             let Some(flight) = connection.flights.front().copied() else { return };
             let Some(reply) = self.protocol.flushed(&mut connection.session, &flight) else { return };
             connection.flights.pop_front();
@@ -263,6 +281,46 @@ impl<P: Protocol> Worker<'_, P> {
             outgoing.clear();
         }
         self.postpone(index, false);
+    }
+
+    /// Ends connections so that both sides have seen every byte. Nothing is counted any more, so this may block.
+    pub(super) fn part(&mut self) {
+        let standing = || self.connections.iter().filter_map(|connection| connection.socket.as_ref());
+        standing().for_each(|socket| self.protocol.observe(socket, true));
+        if !self.protocol.parts() {
+            return;
+        }
+        for socket in standing() {
+            let _ = shutdown(socket, Shutdown::Write);
+        }
+        let deadline_ns = clock::monotonic_ns().saturating_add(self.orders.timeout_ns);
+        for index in 0..self.connections.len() {
+            self.read_to_the_end(index, deadline_ns);
+        }
+    }
+
+    fn read_to_the_end(&mut self, index: usize, deadline_ns: u64) {
+        let Connection { socket: Some(socket), session, .. } = &mut self.connections[index] else { return };
+        loop {
+            match recv(&*socket, self.incoming.as_mut_slice(), RecvFlags::empty()) {
+                Ok((0, _)) => return,
+                Ok((received, _)) => {
+                    let bytes = &self.incoming[..received];
+                    if self.protocol.idle(session, bytes, &mut Vec::new()).is_err() {
+                        return;
+                    }
+                }
+                Err(Errno::INTR) => {}
+                Err(Errno::AGAIN) => {
+                    let wait = clock::timespec(deadline_ns.saturating_sub(clock::monotonic_ns()));
+                    let mut look = [PollFd::new(&*socket, PollFlags::IN)];
+                    if !matches!(poll(&mut look, Some(&wait)), Ok(1..) | Err(Errno::INTR)) {
+                        return;
+                    }
+                }
+                Err(_) => return,
+            }
+        }
     }
 
     /// The peer ends the connection amid an operation that goes on: it is made anew, and keeps operation and session.

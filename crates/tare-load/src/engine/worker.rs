@@ -164,6 +164,9 @@ impl<'a, P: Protocol> Worker<'a, P> {
             self.start_overdue(timeline.end_ns());
         }
         self.drain(&mut events, pace_ns, &timeline)?;
+        if !self.stopped() && !timeline.told() {
+            self.part();
+        }
         Ok(self.recorder.finish(timeline.end_ns()))
     }
 

@@ -29,6 +29,7 @@ pub(crate) use failure::{Failure, Failures};
 
 use crate::engine::Ledger;
 use crate::link::Link;
+use rustix::fd::OwnedFd;
 use serde::de::DeserializeOwned;
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -183,6 +184,23 @@ pub(crate) struct Flight {
     pub operation: u16,
 }
 
+/// What is set on sockets.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct SocketOptions {
+    /// Whether what is small goes out at once (`TCP_NODELAY`).
+    pub nodelay: bool,
+    /// `SO_SNDBUF`, bytes; without it the kernel sizes the buffer while data flows.
+    pub send_buffer: Option<u32>,
+    /// `SO_RCVBUF`, bytes; without it the kernel sizes the buffer while data flows.
+    pub receive_buffer: Option<u32>,
+}
+
+impl Default for SocketOptions {
+    fn default() -> Self {
+        SocketOptions { nodelay: true, send_buffer: None, receive_buffer: None }
+    }
+}
+
 /// An operation and its weight in the protocol's own mix.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct OperationRow {
@@ -236,6 +254,15 @@ pub(crate) trait Protocol: Sync + Sized {
     fn socket(&self) -> Option<&Path> {
         None
     }
+
+    /// What is set on every socket before it connects.
+    fn socket_options(&self) -> SocketOptions {
+        SocketOptions::default()
+    }
+
+    /// A look at a socket of the load: when a connection stands, and at the `ending` at those
+    /// that still do.
+    fn observe(&self, _socket: &OwnedFd, _ending: bool) {}
 
     /// Whether each operation gets a connection of its own under every profile; to connect is then part of it.
     fn fresh(&self) -> bool {
@@ -291,6 +318,21 @@ pub(crate) trait Protocol: Sync + Sized {
         false
     }
 
+    /// What operations that end by being sent have still to send, as far as it lies in the protocol's own memory: it
+    /// goes out from there, after what was appended, as [`Protocol::poured`] is told.
+    fn bulk<'p>(&'p self, _session: &Self::Session) -> &'p [u8] {
+        &[]
+    }
+
+    /// The kernel has taken so many bytes of [`Protocol::bulk`].
+    fn poured(&self, _session: &mut Self::Session, _bytes: usize) {}
+
+    /// Whether the ends of connections are awaited when the load is over: ours is closed for sending, and what still
+    /// comes is given to [`Protocol::idle`] until the other end is closed as well. Then both have seen every byte.
+    fn parts(&self) -> bool {
+        false
+    }
+
     /// The kernel has taken all of what was to be sent: whether that completes `flight`, the oldest on its connection.
     fn flushed(&self, _session: &mut Self::Session, _flight: &Flight) -> Option<Reply> {
         None
@@ -315,10 +357,7 @@ pub(crate) trait Protocol: Sync + Sized {
     /// # Errors
     /// When it does not, or wrongly.
     fn ready(&self, link: &mut Link, seed: u64) -> Result<(), Fault> {
-        let mut draw = Draw::new(seed, 0);
-        let operation = Mix::of(&self.operations()).draw(&mut draw) as u16;
-        let mut session = link.greet(self)?;
-        link.operate(self, &mut session, &mut self.user(0), operation, &mut draw)
+        answers_once(self, link, seed)
     }
 
     /// Writes the data set and checks that it is there.
@@ -349,6 +388,17 @@ pub(crate) fn options_of<T: DeserializeOwned>(plan: &LoadPlan) -> Result<T, Faul
         Fault::new(format!("the plan's options are not those of protocol '{}': {error}", plan.protocol))
             .remedy("read the workload again with this version of tare")
     })
+}
+
+/// Carries out one operation of the mix.
+///
+/// # Errors
+/// When it is not answered, or wrongly.
+pub(crate) fn answers_once<P: Protocol>(protocol: &P, link: &mut Link, seed: u64) -> Result<(), Fault> {
+    let mut draw = Draw::new(seed, 0);
+    let operation = Mix::of(&protocol.operations()).draw(&mut draw) as u16;
+    let mut session = link.greet(protocol)?;
+    link.operate(protocol, &mut session, &mut protocol.user(0), operation, &mut draw)
 }
 
 /// The names of a protocol's operations, for its row.

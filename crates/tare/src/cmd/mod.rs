@@ -112,6 +112,15 @@ pub(crate) fn resources() -> Result<u8> {
     Ok(EXIT_OK)
 }
 
+/// `tare peer`: serves until it is told to end.
+pub(crate) fn peer(args: &crate::cli::PeerArgs) -> Result<u8> {
+    let crate::cli::PeerArgs { listen, threads, nodelay, send_buffer, receive_buffer } = *args;
+    let (send_buffer, receive_buffer) = (send_buffer.0, receive_buffer.0);
+    let options = tare_load::PeerOptions { listen, threads, nodelay, send_buffer, receive_buffer };
+    tare_load::serve_peer(&options, std::io::stdout())?;
+    Ok(EXIT_OK)
+}
+
 /// The record that was named, else the latest in ./records.
 pub(crate) fn record_path(named: Option<&Path>) -> Result<PathBuf> {
     if let Some(path) = named {

@@ -2,17 +2,28 @@
 //! chunk, and conversations of one request for each connection.
 
 mod options;
+mod peer;
+mod socket;
+mod traffic;
 
 use super::{
-    Draw, Emit, Failure, Flight, Greeting, OperationRow, Protocol, ProtocolRow, REPLY_MAX, Reply, Step, Verified,
-    options_of,
+    Draw, Emit, Failure, Flight, Greeting, OperationRow, Protocol, ProtocolRow, REPLY_MAX, Reply, SocketOptions, Step,
+    Verified, answers_once, options_of,
 };
 use crate::engine::{Ledger, drive};
 use crate::link::Link;
+use crate::peer::Counts;
 use crate::search::Needle;
 use options::{Exchange, Options, Sent, Until};
+use rustix::fd::OwnedFd;
+use socket::Sockets;
+use std::sync::Arc;
 use tare_core::fault::Fault;
-use tare_core::load::{Check, LoadPlan};
+use tare_core::load::{Check, LoadPlan, LoadTask};
+use traffic::{Totals, Traffic};
+
+/// Bytes of a stream sent by one system call: as much as stays in a cache close to the CPU.
+const PIECE: usize = 128 * 1024;
 
 /// The row of this protocol.
 pub(super) const ROW: ProtocolRow = ProtocolRow {
@@ -26,7 +37,14 @@ pub(super) const ROW: ProtocolRow = ProtocolRow {
     tells_seconds: true,
     metrics: |_| Vec::new(),
     runs_inside: |_| false,
-    drive: |plan: &LoadPlan, emit: &mut Emit<'_>| drive(&Tcp::new(options_of(plan)?), plan, emit),
+    drive: |plan: &LoadPlan, emit: &mut Emit<'_>| {
+        let mut tcp = Tcp::new(options_of(plan)?);
+        if tcp.peer && plan.task == LoadTask::Run {
+            // Before anything connects: a peer may send as soon as somebody has.
+            tcp.counts = Some(peer::settled(plan)?);
+        }
+        drive(&tcp, plan, emit)
+    },
 };
 
 /// How the reply to a request ends.
@@ -54,14 +72,16 @@ impl From<&Exchange> for Operation {
         let (name, weight) = (exchange.name.clone(), exchange.weight);
         let request = match &exchange.request {
             Sent::Text(text) => text.0.clone(),
-            // Letters that nothing on the way can profit from compressing.
-            Sent::Filler(bytes) => {
-                let mut draw = Draw::new(1, *bytes);
-                (0..*bytes).map(|_| b'a' + draw.below(26) as u8).collect()
-            }
+            Sent::Filler(bytes) => filler(*bytes),
         };
         Operation { name, weight, request, end, expect }
     }
+}
+
+/// Letters that nothing on the way can profit from compressing.
+fn filler(bytes: u64) -> Vec<u8> {
+    let mut draw = Draw::new(1, bytes);
+    (0..bytes).map(|_| b'a' + draw.below(26) as u8).collect()
 }
 
 /// The protocol with its options. Operations to populate with stand behind those of the mix.
@@ -70,14 +90,44 @@ struct Tcp {
     mixed: usize,
     fresh: bool,
     open_with: Vec<u8>,
+    // What streams send, over and over, where nothing else is sent; empty where requests have their own texts.
+    piece: Vec<u8>,
+    peer: bool,
+    // The peer's counts from before the first connection.
+    counts: Option<Counts>,
+    set: SocketOptions,
+    sockets: Sockets,
+    totals: Arc<Totals>,
 }
 
 impl Tcp {
     fn new(options: Options) -> Self {
-        let operations = options.requests.iter().chain(&options.populate).map(Operation::from).collect();
+        let operations: Vec<_> = options.requests.iter().chain(&options.populate).map(Operation::from).collect();
         let open_with = options.open_with.map(|text| text.0).unwrap_or_default();
-        Tcp { operations, mixed: options.requests.len(), fresh: options.fresh, open_with }
+        let filled = options.requests.iter().all(|exchange| matches!(exchange.request, Sent::Filler(_)));
+        let ends_sent = options.requests.iter().any(|exchange| exchange.reply == Until::Bytes(0));
+        let options::Sockets { nodelay, send_buffer, receive_buffer } = options.sockets;
+        Tcp {
+            operations,
+            mixed: options.requests.len(),
+            fresh: options.fresh,
+            open_with,
+            piece: if filled && ends_sent { filler(PIECE as u64) } else { Vec::new() },
+            peer: options.peer,
+            counts: None,
+            set: SocketOptions { nodelay, send_buffer, receive_buffer },
+            sockets: Sockets::default(),
+            totals: Arc::default(),
+        }
     }
+}
+
+/// A connection.
+struct Session {
+    progress: Progress,
+    // What of a stream is still to be sent for the operations that were begun, bytes.
+    owed: u64,
+    traffic: Traffic,
 }
 
 /// How much of a reply was seen.
@@ -92,7 +142,7 @@ struct Progress {
 }
 
 impl Protocol for Tcp {
-    type Session = Progress;
+    type Session = Session;
     type User = ();
     type Before = ();
     const PIPELINES: bool = true;
@@ -102,8 +152,16 @@ impl Protocol for Tcp {
         self.operations[..self.mixed].iter().map(row).collect()
     }
 
-    fn session(&self) -> Progress {
-        Progress::default()
+    fn session(&self) -> Session {
+        Session { progress: Progress::default(), owed: 0, traffic: Traffic::new(&self.totals) }
+    }
+
+    fn socket_options(&self) -> SocketOptions {
+        self.set
+    }
+
+    fn observe(&self, socket: &OwnedFd, ending: bool) {
+        self.sockets.look(socket, ending);
     }
 
     fn user(&self, _number: u64) {}
@@ -112,15 +170,16 @@ impl Protocol for Tcp {
         self.fresh
     }
 
-    fn greet(&self, _session: &mut Progress, out: &mut Vec<u8>) -> Greeting {
+    fn greet(&self, _session: &mut Session, out: &mut Vec<u8>) -> Greeting {
         out.extend_from_slice(&self.open_with);
         Greeting::Ready
     }
 
     /// A stream comes on while nobody waits for its next chunk: it counts for those after, up to a bound.
-    fn idle(&self, session: &mut Progress, bytes: &[u8], _out: &mut Vec<u8>) -> Result<(), Failure> {
+    fn idle(&self, session: &mut Session, bytes: &[u8], _out: &mut Vec<u8>) -> Result<(), Failure> {
+        session.traffic.received += bytes.len() as u64;
         let streamed = self.operations.iter().any(|operation| operation.request.is_empty());
-        session.early = (session.early + bytes.len() as u64).min(REPLY_MAX);
+        session.progress.early = (session.progress.early + bytes.len() as u64).min(REPLY_MAX);
         if streamed { Ok(()) } else { Err(Failure::Garbage) }
     }
 
@@ -129,25 +188,45 @@ impl Protocol for Tcp {
         self.operations.iter().any(streams)
     }
 
+    fn bulk<'p>(&'p self, session: &Session) -> &'p [u8] {
+        &self.piece[..session.owed.min(self.piece.len() as u64) as usize]
+    }
+
+    fn poured(&self, session: &mut Session, bytes: usize) {
+        session.owed -= bytes as u64;
+        session.traffic.sent += bytes as u64;
+    }
+
+    fn parts(&self) -> bool {
+        self.peer
+    }
+
     /// A chunk that is only sent is done; one that is only received is if it has come already.
-    fn flushed(&self, session: &mut Progress, flight: &Flight) -> Option<Reply> {
+    fn flushed(&self, session: &mut Session, flight: &Flight) -> Option<Reply> {
         let operation = &self.operations[usize::from(flight.operation)];
         let End::Bytes(wanted) = operation.end else { return None };
-        if session.length > 0 || session.early < wanted || wanted > 0 && !operation.request.is_empty() {
+        let progress = &mut session.progress;
+        if progress.length > 0 || progress.early < wanted || wanted > 0 && !operation.request.is_empty() {
             return None;
         }
-        session.early -= wanted;
+        progress.early -= wanted;
         Some(Reply::Right)
     }
 
-    fn begin(&self, _: &mut Progress, _user: &mut (), operation: u16, _draw: &mut Draw, out: &mut Vec<u8>) -> u64 {
-        out.extend_from_slice(&self.operations[usize::from(operation)].request);
+    fn begin(&self, session: &mut Session, _user: &mut (), operation: u16, _: &mut Draw, out: &mut Vec<u8>) -> u64 {
+        let request = &self.operations[usize::from(operation)].request;
+        if self.piece.is_empty() || usize::from(operation) >= self.mixed {
+            out.extend_from_slice(request);
+            session.traffic.sent += request.len() as u64;
+        } else {
+            session.owed += request.len() as u64;
+        }
         0
     }
 
     fn feed(
         &self,
-        stream: &mut Progress,
+        session: &mut Session,
         _user: &mut (),
         flight: &Flight,
         bytes: &[u8],
@@ -155,6 +234,7 @@ impl Protocol for Tcp {
         _out: &mut Vec<u8>,
     ) -> Step {
         let operation = &self.operations[usize::from(flight.operation)];
+        let stream = &mut session.progress;
         let end = match &operation.end {
             End::Text(needle) => needle.find(&mut stream.end, bytes),
             End::Bytes(wanted) => {
@@ -165,6 +245,7 @@ impl Protocol for Tcp {
             }
         };
         let used = end.unwrap_or(bytes.len());
+        session.traffic.received += used as u64;
         stream.length += used as u64;
         if stream.length > REPLY_MAX {
             return Step::Broken(Failure::TooLarge);
@@ -194,12 +275,24 @@ impl Protocol for Tcp {
         Ok(verified)
     }
 
+    fn ready(&self, link: &mut Link, seed: u64) -> Result<(), Fault> {
+        if self.peer {
+            return peer::ask(link).map(|_| ());
+        }
+        // A stream need not be answered: who accepts a connection is ready.
+        if self.streams() { Ok(()) } else { answers_once(self, link, seed) }
+    }
+
     fn before(&self, _plan: &LoadPlan) -> Result<(), Fault> {
         Ok(())
     }
 
-    fn verify(&self, _plan: &LoadPlan, _before: &(), _ledger: &Ledger) -> Result<Verified, Fault> {
-        Ok(Verified::default())
+    fn verify(&self, plan: &LoadPlan, _before: &(), ledger: &Ledger) -> Result<Verified, Fault> {
+        let mut verified = Verified { facts: self.sockets.facts(), ..Verified::default() };
+        if let Some(before) = self.counts {
+            verified.checks = peer::compare(before, peer::settled(plan)?, &self.totals, ledger);
+        }
+        Ok(verified)
     }
 }
 
@@ -214,7 +307,7 @@ mod tests {
         Tcp::new(serde_json::from_value(serde_json::json!({"requests": [request], "populate": []})).unwrap())
     }
 
-    fn feed(protocol: &Tcp, stream: &mut Progress, bytes: &[u8]) -> Step {
+    fn feed(protocol: &Tcp, stream: &mut Session, bytes: &[u8]) -> Step {
         protocol.feed(stream, &mut (), &Flight::default(), bytes, &mut Draw::new(1, 1), &mut Vec::new())
     }
 
@@ -240,7 +333,7 @@ mod tests {
         protocol.idle(&mut stream, &[7; 250], &mut Vec::new()).unwrap();
         for (used, early) in [(0, 150), (0, 50), (50, 0)] {
             assert_eq!(feed(&protocol, &mut stream, &[7; 80]), Step::Done { used, reply: Reply::Right, last: false });
-            assert_eq!(stream.early, early);
+            assert_eq!(stream.progress.early, early);
         }
     }
 

@@ -1,5 +1,6 @@
 //! What a workload may say about requests and replies.
 
+use super::peer::{MEGABYTE, Test};
 use serde::{Deserialize, Serialize};
 use tare_core::config::{Fields, Node, NodeKind, Problems};
 
@@ -106,12 +107,61 @@ pub(super) struct Options {
     /// What is sent when a connection stands, to ask for a stream; not part of any operation.
     #[serde(default)]
     pub open_with: Option<Bytes>,
+    /// Whether the other side is `tare peer`, whose counts are held against ours.
+    #[serde(default)]
+    pub peer: bool,
+    /// What is set on sockets.
+    #[serde(default)]
+    pub sockets: Sockets,
 }
 
-/// Checks a user's options and writes them down: one exchange, a list of them under `requests`, or a `stream`.
+/// What is set on sockets.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Sockets {
+    /// `TCP_NODELAY`.
+    pub nodelay: bool,
+    /// `SO_SNDBUF`, bytes.
+    pub send_buffer: Option<u32>,
+    /// `SO_RCVBUF`, bytes.
+    pub receive_buffer: Option<u32>,
+}
+
+impl Default for Sockets {
+    fn default() -> Self {
+        Sockets { nodelay: true, send_buffer: None, receive_buffer: None }
+    }
+}
+
+/// What may be asked for as a socket's buffer, bytes. What one gets is in the record.
+const BUFFER_BYTES: std::ops::RangeInclusive<u64> = 4096..=1 << 30;
+
+/// Checks a user's options and writes them down: one exchange, a list of them under `requests`, a `stream`, or a test
+/// against a `peer`.
 pub(super) fn read(node: &Node, problems: &mut Problems) -> Option<serde_json::Value> {
     let before = problems.len();
     let mut fields = Fields::of(node, "protocol 'tcp'", problems)?;
+    let sockets = read_sockets(&mut fields, problems);
+    let test = fields.choice("peer", &Test::NAMES, problems).and_then(Test::named);
+    let chunk = fields.get("chunk");
+    if fields.get("peer").is_some() {
+        let chunk = chunk.map_or(Some(MEGABYTE), |node| read_size(node, problems));
+        refuse_beside_peer(node, problems);
+        let (test, chunk) = (test?, chunk?);
+        let options = Options {
+            requests: vec![test.exchange(chunk)],
+            populate: Vec::new(),
+            fresh: test == Test::Connect,
+            open_with: Some(test.line()),
+            peer: true,
+            sockets,
+        };
+        return (problems.len() == before).then(|| serde_json::to_value(options).expect("plain data"));
+    }
+    if let Some(node) = chunk {
+        let hint = "write 'stream: {send: 1MB}', or name a test against 'peer'";
+        problems.add(node.place, "a chunk without 'peer' is part of 'stream'", hint);
+    }
     let populate = fields.get("populate").map(|node| read_list(node, "populate", problems)).unwrap_or_default();
     let fresh = fields.choice("connect", &["once", "each"], problems) == Some("each");
     let open_with = fields.get("open_with").and_then(|node| read_bytes(node, problems));
@@ -131,8 +181,34 @@ pub(super) fn read(node: &Node, problems: &mut Problems) -> Option<serde_json::V
     if let (true, Some(first)) = (requests.is_empty() && problems.len() == before, node_of(node, "requests")) {
         problems.add(first.place, "there is no request", "add '- request: ...'");
     }
-    let options = Options { requests, populate, fresh, open_with };
+    let options = Options { requests, populate, fresh, open_with, peer: false, sockets };
     (problems.len() == before).then(|| serde_json::to_value(options).expect("plain data"))
+}
+
+/// What is exchanged with a peer follows from the test.
+fn refuse_beside_peer(node: &Node, problems: &mut Problems) {
+    let NodeKind::Map(entries) = &node.kind else { return };
+    let known = ["peer", "chunk", "nodelay", "send_buffer", "receive_buffer"];
+    for (key, place, _) in entries.iter().filter(|(key, ..)| !known.contains(&key.as_str())) {
+        let message = format!("'{key}' does not stand beside 'peer', from which follows what is exchanged");
+        problems.add_unknown(*place, message, key, &known);
+    }
+}
+
+fn read_sockets(fields: &mut Fields<'_>, problems: &mut Problems) -> Sockets {
+    let nodelay = fields.boolean("nodelay", problems).unwrap_or(true);
+    let mut buffer = |name| {
+        let node = fields.get(name)?;
+        if matches!(&node.kind, NodeKind::Scalar { text, .. } if text == "auto") {
+            return None;
+        }
+        let bytes = node.bytes(problems)?;
+        if !BUFFER_BYTES.contains(&bytes) {
+            problems.add(node.place, format!("{bytes} bytes are out of range"), "from 4KiB to 1GiB");
+        }
+        u32::try_from(bytes).ok()
+    };
+    Sockets { nodelay, send_buffer: buffer("send_buffer"), receive_buffer: buffer("receive_buffer") }
 }
 
 fn node_of<'n>(node: &'n Node, name: &str) -> Option<&'n Node> {
@@ -291,6 +367,24 @@ mod tests {
         assert!(check("{stream: {sned: 1KiB}}").unwrap_err()[0].contains("did you mean 'send'"));
         assert!(check("{stream: {send: 1TiB}}").unwrap_err()[0].contains("out of range"));
         assert!(check("{connect: every, stream: {send: 1KiB}}").unwrap_err()[0].contains("once, each"));
+    }
+
+    #[test]
+    fn a_test_against_a_peer_says_everything() {
+        let out = check("{peer: stream-out, nodelay: false, send_buffer: 64KiB}").unwrap();
+        assert_eq!((out.requests[0].name.as_str(), &out.requests[0].request), ("megabyte", &Sent::Filler(1_000_000)));
+        assert_eq!((out.peer, out.open_with.unwrap().0), (true, b"sink\n".to_vec()));
+        assert_eq!(out.sockets, Sockets { nodelay: false, send_buffer: Some(65536), receive_buffer: None });
+        let connect = check("{peer: connect}").unwrap();
+        let auto = check("{peer: connect, send_buffer: auto}").unwrap().sockets;
+        assert_eq!(auto, Sockets::default());
+        assert!(connect.fresh && connect.sockets == Sockets::default());
+        assert_eq!(check("{peer: stream-in, chunk: 4KiB}").unwrap().requests[0].reply, Until::Bytes(4096));
+        assert!(check("{peer: stream-on}").unwrap_err()[0].contains("did you mean 'stream-in'"));
+        assert!(check("{peer: connect, stream: {send: 1MB}}").unwrap_err()[0].contains("'stream' does not stand"));
+        assert!(check("{peer: connect, sned_buffer: 1MB}").unwrap_err()[0].contains("did you mean 'send_buffer'"));
+        assert!(check("{peer: connect, send_buffer: 1}").unwrap_err()[0].contains("from 4KiB"));
+        assert!(check("{chunk: 1MB, stream: {send: 1MB}}").unwrap_err()[0].contains("without 'peer'"));
     }
 
     #[test]
