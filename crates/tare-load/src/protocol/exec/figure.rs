@@ -1,7 +1,9 @@
 //! What a tool's result says, in Tare's words: names with their units, and the sums that follow from them.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 use tare_core::fault::Fault;
+use tare_core::load::{Check, OperationSummary};
 
 /// What a figure counts in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -162,12 +164,13 @@ impl Figures {
             operations: right.unwrap_or(throughput * seconds).round() as u64,
             errors: (self.get("errors").unwrap_or(0.0) + wrong).round() as u64,
             reported,
+            ..Concluded::default()
         })
     }
 }
 
 /// A tool's result as it goes into a summary.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Default)]
 pub(super) struct Concluded {
     /// Answered correctly.
     pub(super) operations: u64,
@@ -175,6 +178,21 @@ pub(super) struct Concluded {
     pub(super) errors: u64,
     /// By name of a trial's metric: `throughput`, `p50_us` ...
     pub(super) reported: BTreeMap<String, f64>,
+    /// By operation, of tools that tell several apart or bring histograms; else empty.
+    pub(super) by_operation: BTreeMap<String, OperationSummary>,
+    /// What the result says of itself, and what it was held against.
+    pub(super) checks: Vec<Check>,
+    /// For the record.
+    pub(super) facts: BTreeMap<String, String>,
+    /// How long it ran before it counted.
+    pub(super) unmeasured: Duration,
+}
+
+impl Concluded {
+    /// Whether the result itself says that it may not be used, and why.
+    pub(super) fn is_void(&self) -> bool {
+        self.checks.iter().any(|check| !check.passed)
+    }
 }
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! Reading a tool's result as a declared parser says.
 
-use super::figure::{Figures, Wanted};
+use super::figure::{Concluded, Figures, Wanted};
+use super::fio;
 use crate::script::parse_csv;
 use regex::Regex;
 use serde::{Deserialize, Serialize};
@@ -19,6 +20,8 @@ pub(super) enum Parser {
     Regex(Vec<String>),
     /// By the columns of one row of a table.
     Csv(Table),
+    /// fio's own report in JSON, with its histograms and its books.
+    Fio,
 }
 
 /// A figure of a JSON document.
@@ -59,15 +62,24 @@ pub(super) struct Table {
 }
 
 impl Parser {
-    /// The figures in a tool's output.
+    /// What a tool's output comes to. `wall_s` is how long it ran, for tools that do not say how long they measured.
     ///
     /// # Errors
-    /// When the output is not of the form that the parser reads, or holds several results.
-    pub(super) fn read(&self, output: &str) -> Result<Figures, Fault> {
+    /// When the output is not of the form that the parser reads, holds several results, or too little.
+    pub(super) fn conclude(&self, output: &str, wall_s: f64) -> Result<Concluded, Fault> {
         match self {
-            Parser::Json(figures) => read_json(figures, output),
-            Parser::Regex(patterns) => read_regex(patterns, output),
-            Parser::Csv(table) => read_table(table, output),
+            Parser::Json(figures) => read_json(figures, output)?.concluded(wall_s),
+            Parser::Regex(patterns) => read_regex(patterns, output)?.concluded(wall_s),
+            Parser::Csv(table) => read_table(table, output)?.concluded(wall_s),
+            Parser::Fio => fio::conclude(output),
+        }
+    }
+
+    /// The operations that it tells apart; none when all are of one name.
+    pub(super) fn operations(&self) -> &'static [&'static str] {
+        match self {
+            Parser::Fio => &["read", "write", "mixed"],
+            Parser::Json(_) | Parser::Regex(_) | Parser::Csv(_) => &[],
         }
     }
 }
@@ -196,6 +208,17 @@ fn read_table(table: &Table, output: &str) -> Result<Figures, Fault> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    impl Parser {
+        fn read(&self, output: &str) -> Result<Figures, Fault> {
+            match self {
+                Parser::Json(figures) => read_json(figures, output),
+                Parser::Regex(patterns) => read_regex(patterns, output),
+                Parser::Csv(table) => read_table(table, output),
+                Parser::Fio => unreachable!("it finds more than figures"),
+            }
+        }
+    }
 
     fn figures(found: &[(&str, f64)]) -> Figures {
         let mut figures = Figures::default();
