@@ -12,6 +12,7 @@ pub mod fault;
 pub mod form;
 pub mod host;
 pub mod load;
+pub mod parameters;
 pub mod peak;
 pub mod plan;
 pub mod qos;

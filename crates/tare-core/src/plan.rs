@@ -175,7 +175,9 @@ mod tests {
             emulated_blocks: 1,
             forms: (0..forms).map(|n| Form { name: format!("f{n}"), layers: Vec::new() }).collect(),
             options: Default::default(),
+            parameters: Default::default(),
             seed: None,
+            part: None,
         }
     }
 

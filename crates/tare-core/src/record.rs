@@ -50,6 +50,37 @@ pub struct Header {
     pub placement: BTreeMap<String, String>,
 }
 
+/// `suite.json`: written once, before the first part of a study of several parts. Each part is a record of its own, in
+/// a folder of its name.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SuiteHeader {
+    /// [`SCHEMA`].
+    pub schema: u32,
+    /// The version of Tare that measured.
+    pub tare: String,
+    /// The study's name.
+    pub study: String,
+    /// The question, in words.
+    pub question: String,
+    /// The preset that was chosen.
+    pub preset: Option<String>,
+    /// When it started, RFC 3339.
+    pub started: String,
+    /// The command that repeats it.
+    pub command: String,
+    /// The names of the parts, in their order.
+    pub parts: Vec<String>,
+}
+
+/// A record of several parts, read into memory.
+#[derive(Debug, Clone, PartialEq)]
+pub struct SuiteRecord {
+    /// The header.
+    pub header: SuiteHeader,
+    /// The records of the parts, in their order, as far as they were begun.
+    pub parts: Vec<Record>,
+}
+
 /// What a form is on this host.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct FormState {
@@ -146,15 +177,58 @@ impl TrialRecord {
     }
 }
 
+/// A metric that a workload's load has beside those of every trial, such as what a tool reports.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OwnMetric {
+    /// Its name: none of [`TRIAL_METRICS`].
+    pub name: String,
+    /// For readers.
+    pub title: String,
+    /// The unit.
+    pub unit: String,
+    /// Whether more is better.
+    pub more_is_better: bool,
+}
+
+impl OwnMetric {
+    /// As one of a trial's.
+    pub fn metric(&self) -> TrialMetric<'_> {
+        let OwnMetric { name, title, unit, more_is_better } = self;
+        TrialMetric { name, title, unit, more_is_better: *more_is_better, compared: true }
+    }
+}
+
+impl Header {
+    /// The metrics of this record's trials: those of its own load, then [`TRIAL_METRICS`]. Where a load has its own,
+    /// ratios are made of these and of CPU time only: how often a tool went round says nothing that they do not.
+    pub fn metrics(&self) -> Vec<TrialMetric<'_>> {
+        let own = &self.workload.protocol.metrics;
+        let usual = TRIAL_METRICS.iter().map(|metric| TrialMetric {
+            compared: metric.compared && (own.is_empty() || [CPU_PER_OP, PEAK_LOAD].contains(&metric.name)),
+            ..*metric
+        });
+        own.iter().map(OwnMetric::metric).chain(usual).collect()
+    }
+
+    /// The metric that decides how precise a run is: what a search looks for, else the load's own first, else the
+    /// throughput.
+    pub fn deciding_metric(&self) -> &str {
+        if self.study.peak.is_some() {
+            return PEAK_LOAD;
+        }
+        self.workload.protocol.metrics.first().map_or("throughput", |metric| &metric.name)
+    }
+}
+
 /// A figure of a trial.
 #[derive(Debug, Clone, Copy)]
-pub struct TrialMetric {
+pub struct TrialMetric<'a> {
     /// Its name.
-    pub name: &'static str,
+    pub name: &'a str,
     /// For readers.
-    pub title: &'static str,
+    pub title: &'a str,
     /// The unit.
-    pub unit: &'static str,
+    pub unit: &'a str,
     /// Whether more is better.
     pub more_is_better: bool,
     /// Whether ratios and verdicts are made of it; otherwise it is shown only.
@@ -164,13 +238,16 @@ pub struct TrialMetric {
 /// The name of the only figure of a trial that searched for the peak.
 pub const PEAK_LOAD: &str = "peak_load";
 
+/// The name of the CPU time that serving took, by operation.
+pub const CPU_PER_OP: &str = "cpu_us_per_op";
+
 /// The figures of a trial. Times are response times, from the planned start, as a user waits for an answer; service
 /// times, from the actual send, stand beside them where starts are planned.
-pub const TRIAL_METRICS: &[TrialMetric] = &[
+pub const TRIAL_METRICS: &[TrialMetric<'static>] = &[
     metric("throughput", "throughput", "op/s", true, true),
     metric("p50_us", "p50", "us", false, true),
     metric("p99_us", "p99", "us", false, true),
-    metric("cpu_us_per_op", "CPU per op", "us", false, true),
+    metric(CPU_PER_OP, "CPU per op", "us", false, true),
     metric("p90_us", "p90", "us", false, false),
     metric("p999_us", "p99.9", "us", false, false),
     metric("mean_us", "mean", "us", false, false),
@@ -183,13 +260,13 @@ pub const TRIAL_METRICS: &[TrialMetric] = &[
     metric(PEAK_LOAD, "peak load", "load", true, true),
 ];
 
-impl TrialMetric {
+impl TrialMetric<'static> {
     /// The metric that a user calls so: by its name, by its name without the unit (`p99`), by its title, or by a word
     /// for the usual one of its kind (`cpu`, `peak`).
-    pub fn called(name: &str) -> Option<&'static TrialMetric> {
-        const WORDS: [(&str, &str); 2] = [("cpu", "cpu_us_per_op"), ("peak", PEAK_LOAD)];
+    pub fn called(name: &str) -> Option<&'static TrialMetric<'static>> {
+        const WORDS: [(&str, &str); 2] = [("cpu", CPU_PER_OP), ("peak", PEAK_LOAD)];
         let wanted = WORDS.iter().find(|(word, _)| *word == name).map_or(name, |(_, metric)| *metric);
-        let is = |metric: &&TrialMetric| {
+        let is = |metric: &&TrialMetric<'_>| {
             metric.name == wanted
                 || metric.name.strip_suffix("_us") == Some(wanted)
                 || metric.title.eq_ignore_ascii_case(wanted)
@@ -210,7 +287,7 @@ const fn metric(
     unit: &'static str,
     more_is_better: bool,
     compared: bool,
-) -> TrialMetric {
+) -> TrialMetric<'static> {
     TrialMetric { name, title, unit, more_is_better, compared }
 }
 

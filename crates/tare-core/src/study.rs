@@ -1,16 +1,21 @@
 //! A study: the question. Factors and their levels, repetitions, load, and the forms it names.
 
 mod combination;
+mod overlay;
+mod suite;
 
 pub use combination::Conflict;
+pub use suite::{FindWorkload, Part, Published, Suite};
 
-use crate::config::{Fields, Node, Place, Problems, parse};
+use crate::config::{Fields, Node, Place, Problems};
 use crate::design::{Design, Until, read_arrangement, read_margin};
 use crate::form::{Form, LayerUse};
 use crate::host::Listens;
 use crate::load::LoadProfile;
+use crate::parameters::{self, Parameters};
 use crate::peak::PeakPlan;
 use crate::qos::Qos;
+use crate::record::OwnMetric;
 use crate::workload::{Resources, Workload, update_resources};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -31,6 +36,10 @@ pub trait Catalog {
     fn protocol_options(&self, protocol: &str, node: &Node, problems: &mut Problems) -> Option<serde_json::Value>;
     /// The names of a protocol's operations with these options; none when they are not known.
     fn protocol_operations(&self, _protocol: &str, _options: &serde_json::Value) -> Vec<String> {
+        Vec::new()
+    }
+    /// The metrics that a protocol has with these options, beside those of every trial.
+    fn protocol_metrics(&self, _protocol: &str, _options: &serde_json::Value) -> Vec<OwnMetric> {
         Vec::new()
     }
     /// Where services in this layer listen, when it stands on this machine beside other forms.
@@ -101,31 +110,65 @@ pub struct Study {
     pub forms: Vec<Form>,
     /// Levels chosen for options of services.
     pub options: BTreeMap<String, String>,
+    /// Values chosen for parameters of the workload.
+    #[serde(default, skip_serializing_if = "Parameters::is_empty")]
+    pub parameters: Parameters,
     /// Seed of every random choice; drawn when the study starts if the file names none.
     pub seed: Option<u64>,
+    /// Which part of a study of several parts this is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub part: Option<Part>,
 }
 
 impl Study {
-    /// Reads a study. `None` when anything is wrong; then at least one problem was added.
+    /// Reads a study of one workload. `None` when anything is wrong; then at least one problem was added.
     ///
-    /// `find_workload` is handed the workload's name and its place, and returns the workload, or adds problems.
+    /// `find_workload` is handed the workload's name, its place and the parameters that were chosen for it, and returns
+    /// the workload, or adds problems.
     pub fn read(
         text: &str,
         catalog: &dyn Catalog,
         problems: &mut Problems,
-        find_workload: &mut dyn FnMut(&str, Place, &mut Problems) -> Option<Workload>,
+        find_workload: &mut FindWorkload<'_>,
+    ) -> Option<(Study, Workload)> {
+        let suite = Suite::read(text, None, catalog, problems, find_workload)?;
+        if suite.is_divided() {
+            let place = Place { line: 1, column: 1, width: 1 };
+            problems.add(place, "a study of one workload is wanted here, and this one has parts", "");
+            return None;
+        }
+        suite.parts.into_iter().next()
+    }
+
+    /// Reads a study, or a part of one with the fields of the whole in it.
+    fn read_node(
+        root: &Node,
+        part: Option<Part>,
+        catalog: &dyn Catalog,
+        problems: &mut Problems,
+        find_workload: &mut FindWorkload<'_>,
     ) -> Option<(Study, Workload)> {
         let before = problems.len();
-        let root = parse(text, problems)?;
-        let mut fields = Fields::of(&root, "the study", problems)?;
+        let mut fields = Fields::of(root, "the study", problems)?;
         let name = read_name(&mut fields, problems);
+        let name = name.map(|name| part.as_ref().map_or(name.clone(), |part| format!("{name}.{}", part.name)));
+        let parameters_node = fields.get("parameters");
+        let chosen = parameters_node.map(|node| parameters::read(node, "parameters", problems)).unwrap_or_default();
         let workload_node = fields.require("workload", problems);
         let workload_name = workload_node.and_then(|node| node.text(problems));
         let workload = match (&workload_name, workload_node) {
-            (Some(name), Some(node)) => find_workload(name, node.place, problems),
+            (Some(name), Some(node)) => find_workload(name, node.place, &chosen, problems),
             _ => None,
         };
+        if let (Some(workload), Some(node)) = (&workload, parameters_node) {
+            workload.refuse_unknown_parameters(node, problems);
+        }
         let read = Self::read_fields(&mut fields, name, workload_name, workload, catalog, problems);
+        // What was read of the whole file already, and may stand here all the same.
+        let apart: &[&str] = if part.is_some() { &["panel", "shows", "published"] } else { &["parts", "presets"] };
+        for name in apart {
+            fields.get(name);
+        }
         if let Some((study, workload)) = &read {
             for conflict in study.conflicts(&workload.protocol.protocol, catalog) {
                 let place = fields.get(conflict.field).map_or(root.place, |node| node.place);
@@ -133,8 +176,9 @@ impl Study {
             }
         }
         fields.finish(problems);
-        let (study, mut workload) = read.filter(|_| problems.len() == before)?;
+        let (mut study, mut workload) = read.filter(|_| problems.len() == before)?;
         study.apply_to(&mut workload);
+        (study.parameters, study.part) = (chosen, part);
         Some((study, workload))
     }
 
@@ -187,7 +231,9 @@ impl Study {
             emulated_blocks,
             forms,
             options,
+            parameters: Parameters::new(),
             seed,
+            part: None,
         };
         Some((study, workload?))
     }
@@ -328,6 +374,12 @@ fn read_settle(node: &Node, problems: &mut Problems) -> Option<(Duration, Option
         problems.add(place, "settling ends before it begins", "raise 'at_most', or lower 'at_least'");
     }
     Some((at_least, Some(at_most)))
+}
+
+/// The study's name as its file has it, for what refers to it before it is checked.
+fn find_name(entries: &[(String, Place, Node)]) -> String {
+    let node = entries.iter().find(|(key, ..)| key == "study").map(|(.., node)| node);
+    node.and_then(|node| node.text(&mut Problems::default())).unwrap_or_default()
 }
 
 /// The study's name is part of its records' folders.

@@ -2,7 +2,9 @@
 
 use crate::bundle::{ExtraFile, Recipe, Source};
 use crate::config::{Fields, Node, Place, Problems, parse};
+use crate::parameters::{self, Parameters};
 use crate::qos::Qos;
+use crate::record::OwnMetric;
 use crate::study::Catalog;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -29,6 +31,9 @@ pub struct Workload {
     /// What its users expect, unless a study asks for something else.
     #[serde(default)]
     pub qos: Option<Qos>,
+    /// The values of its parameters, which stand in its fields already.
+    #[serde(default, skip_serializing_if = "Parameters::is_empty")]
+    pub parameters: Parameters,
 }
 
 /// What the load speaks, and to whom.
@@ -38,10 +43,18 @@ pub struct ProtocolUse {
     pub protocol: String,
     /// The service that is addressed.
     pub service: String,
-    /// The port of that service, by name.
-    pub port: String,
+    /// The port of that service, by name; none where the load is a tool inside the form that needs no port.
+    #[serde(default)]
+    pub port: Option<String>,
     /// The options as the protocol itself wrote them down after checking the user's, every default filled in.
     pub options: serde_json::Value,
+    /// What one operation is, where it counts something that has a unit of its own: MB, IO. Throughput is then so many
+    /// of them a second.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unit: Option<String>,
+    /// The metrics that the load has beside those of every trial; ratios are made of them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub metrics: Vec<OwnMetric>,
 }
 
 /// One long-running program.
@@ -124,12 +137,20 @@ pub struct Resources {
 impl Workload {
     /// Reads `workload.yaml`. Relative paths in it (`folder:`, `image:`) are relative to `folder`.
     /// Files named under `files:` are listed in the result with empty content: the caller, who may do I/O, fills them
-    /// in with [`Workload::files_wanted`] and [`Workload::supply_file`].
+    /// in with [`Workload::files_wanted`] and [`Workload::supply_file`]. `chosen` goes over the defaults of its
+    /// parameters.
     ///
     /// `None` when anything is wrong; then at least one problem was added.
-    pub fn read(text: &str, folder: &Path, catalog: &dyn Catalog, problems: &mut Problems) -> Option<Workload> {
+    pub fn read(
+        text: &str,
+        folder: &Path,
+        chosen: &Parameters,
+        catalog: &dyn Catalog,
+        problems: &mut Problems,
+    ) -> Option<Workload> {
         let before = problems.len();
-        let root = parse(text, problems)?;
+        let mut root = parse(text, problems)?;
+        let parameters = parameters::fill_in(&mut root, chosen, problems);
         let mut fields = Fields::of(&root, "the workload", problems)?;
         let name = fields.require_text("workload", problems);
         let about = fields.text("about", problems).unwrap_or_default();
@@ -147,11 +168,22 @@ impl Workload {
         let protocol = fields.require("load", problems).and_then(|n| read_protocol(n, &services, catalog, problems));
         let known = protocol.as_ref().map(|spoken| catalog.protocol_operations(&spoken.protocol, &spoken.options));
         let qos = fields.get("qos").and_then(|node| Qos::read(node, &known.unwrap_or_default(), problems));
+        fields.get("parameters");
         fields.finish(problems);
         if problems.len() > before {
             return None;
         }
-        Some(Workload { name: name?, about, services, protocol: protocol?, qos })
+        Some(Workload { name: name?, about, services, protocol: protocol?, qos, parameters })
+    }
+
+    /// Adds a problem for each name in `chosen`, a study's map of parameters, that this workload does not have.
+    pub(crate) fn refuse_unknown_parameters(&self, chosen: &Node, problems: &mut Problems) {
+        let Some(fields) = Fields::of(chosen, "parameters", &mut Problems::default()) else { return };
+        let known: Vec<&str> = self.parameters.keys().map(String::as_str).collect();
+        for (name, place, _) in fields.entries().iter().filter(|(name, ..)| !self.parameters.contains_key(name)) {
+            let message = format!("workload '{}' has no parameter '{name}'", self.name);
+            problems.add_unknown(*place, message, name, &known);
+        }
     }
 
     /// The files whose content the caller must supply: (service, path in the bundle, path on this machine).
@@ -419,24 +451,30 @@ fn read_protocol(
         Node::unknown(&service_name, service_node.map_or(node.place, |n| n.place), "service", &known, problems);
         return None;
     };
-    let port_node = fields.get("port");
-    let port = match port_node {
-        Some(node) => node.text(problems)?,
-        None => service.ports.keys().next().cloned().unwrap_or_default(),
-    };
-    if !service.ports.contains_key(&port) {
-        let known: Vec<&str> = service.ports.keys().map(String::as_str).collect();
-        let place = port_node.map_or(node.place, |node| node.place);
-        Node::unknown(&port, place, &format!("port of service '{service_name}'"), &known, problems);
-    }
     let kind_node = fields.require("protocol", problems)?;
     let (protocol, place, value) = kind_node.kind("a protocol", problems)?;
     let known = catalog.protocols();
-    fields.finish(problems);
+    let port_node = fields.get("port");
+    let unit = fields.text("unit", problems);
     if !known.contains(&protocol) {
+        fields.finish(problems);
         Node::unknown(protocol, place, "protocol", &known, problems);
         return None;
     }
-    let options = catalog.protocol_options(protocol, value, problems)?;
-    Some(ProtocolUse { protocol: protocol.to_owned(), service: service_name, port, options })
+    let options = catalog.protocol_options(protocol, value, problems);
+    let inside = options.as_ref().is_some_and(|options| catalog.protocol_runs_inside(protocol, options));
+    let port = match port_node {
+        Some(node) => node.text(problems),
+        None => service.ports.keys().next().cloned(),
+    };
+    if port.as_ref().map_or(!inside && options.is_some(), |port| !service.ports.contains_key(port)) {
+        let known: Vec<&str> = service.ports.keys().map(String::as_str).collect();
+        let place = port_node.map_or(node.place, |node| node.place);
+        let port = port.as_deref().unwrap_or_default();
+        Node::unknown(port, place, &format!("port of service '{service_name}'"), &known, problems);
+    }
+    fields.finish(problems);
+    let options = options?;
+    let metrics = catalog.protocol_metrics(protocol, &options);
+    Some(ProtocolUse { protocol: protocol.to_owned(), service: service_name, port, options, unit, metrics })
 }

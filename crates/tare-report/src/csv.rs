@@ -2,7 +2,7 @@
 
 use crate::Style;
 use tare_core::fault::Fault;
-use tare_core::record::{Record, TRIAL_METRICS};
+use tare_core::record::Record;
 use tare_stats::Analysis;
 
 /// Renders rows of RFC 4180 under a header.
@@ -36,9 +36,9 @@ pub(crate) fn render(record: &Record, analysis: &Analysis, _: &Style) -> Result<
         if trial.metrics.is_empty() {
             row("", "", "");
         }
-        for metric in TRIAL_METRICS {
-            if let Some(value) = trial.metrics.get(metric.name) {
-                row(metric.name, metric.unit, &value.to_string());
+        for metric in &analysis.metrics {
+            if let Some(value) = trial.metrics.get(&metric.name) {
+                row(&metric.name, &metric.unit, &value.to_string());
             }
         }
     }

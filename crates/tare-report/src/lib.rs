@@ -11,6 +11,7 @@ mod lines;
 mod peaks;
 mod scaling;
 mod series;
+mod suite;
 mod svg;
 mod terminal;
 mod words;
@@ -22,6 +23,7 @@ pub use json::schema;
 pub use lines::{USUAL_WIDTH, flow, paragraph, whole};
 pub use scaling::scaling_text;
 pub use series::{series_summary, series_text};
+pub use suite::{AnalysedPart, render_suite};
 
 use tare_core::fault::Fault;
 use tare_core::record::Record;

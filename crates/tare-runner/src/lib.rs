@@ -15,6 +15,7 @@ mod peak;
 mod read_record;
 mod record_dir;
 mod run;
+mod suite_dir;
 mod trial;
 
 pub use apparatus::{Apparatus, RunInside, Stop};
@@ -23,3 +24,4 @@ pub use event::{Event, Subscriber};
 pub use read_record::read_record;
 pub use record_dir::RecordDir;
 pub use run::{Ending, Run, blocks_within, estimate};
+pub use suite_dir::{create_suite, is_suite, read_suite, read_suite_header};

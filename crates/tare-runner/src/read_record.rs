@@ -14,7 +14,7 @@ use crate::record_dir::{HEADER, trial_dir};
 /// Where records are found.
 const NAME_ONE: &str = "name the directory that `tare run` printed; `tare history` lists records";
 /// What a lost header means.
-const HEADER_LOST: &str = "put it back from a copy of the record; without it nobody knows what was measured";
+pub(crate) const HEADER_LOST: &str = "put it back from a copy of the record; without it nobody knows what was measured";
 
 /// Reads a whole record. Trials that are not there are simply absent ([`Record::lost`] tells which should be). A last
 /// line that is torn, as a copy that was cut off or a kill leaves it, is left out, with a warning of its trial.
@@ -123,7 +123,7 @@ fn trial_numbers(path: &Path) -> Result<Vec<u32>, Fault> {
     Ok(numbers)
 }
 
-fn read_json<T: DeserializeOwned>(path: &Path, remedy: &str) -> Result<T, Fault> {
+pub(crate) fn read_json<T: DeserializeOwned>(path: &Path, remedy: &str) -> Result<T, Fault> {
     serde_json::from_slice(&read_file(path, remedy)?).map_err(|error| damaged(path.display(), &error, remedy))
 }
 

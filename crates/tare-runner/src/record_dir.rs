@@ -145,7 +145,7 @@ pub(crate) fn trial_dir(path: &Path, index: u32) -> PathBuf {
     path.join("trials").join(format!("{index:04}"))
 }
 
-fn write_json(path: &Path, value: &impl Serialize) -> Result<(), Fault> {
+pub(crate) fn write_json(path: &Path, value: &impl Serialize) -> Result<(), Fault> {
     let text = serde_json::to_string_pretty(value).doing(format!("encode {}", path.display()))?;
     write_whole(path, |file| file.write_all(text.as_bytes()).and_then(|()| file.write_all(b"\n")))
 }

@@ -241,11 +241,10 @@ impl Trial<'_, '_> {
                     return Ok(Some(format!("{endpoint} accepts no connection")));
                 }
                 let spoken = &self.inputs.workload.protocol;
-                if spoken.service != start.service.name || spoken.port != *port {
+                if spoken.service != start.service.name || spoken.port.as_ref() != Some(port) {
                     return Ok(None);
                 }
-                let plan = self.load_plan(endpoint, LoadTask::Ready);
-                let answer = self.drive(host, &plan, start.service.ready.within());
+                let answer = self.drive(host, &self.load_plan(endpoint, LoadTask::Ready), start.service.ready.within());
                 Ok(answer.err().map(|fault| fault.message))
             }
         }
@@ -253,9 +252,10 @@ impl Trial<'_, '_> {
 
     fn load_endpoint(&self, started: &[Instance]) -> Result<SocketAddr, Early> {
         let spoken = &self.inputs.workload.protocol;
+        let Some(port) = &spoken.port else { return Ok(LoadPlan::NOWHERE) };
         let instance = started.iter().find(|instance| instance.instance == spoken.service);
-        let endpoint = instance.and_then(|instance| instance.endpoints.get(&spoken.port));
-        endpoint.copied().ok_or_else(|| Fault::new(format!("no address for port '{}'", spoken.port)).into())
+        let endpoint = instance.and_then(|instance| instance.endpoints.get(port)).copied();
+        endpoint.ok_or_else(|| Fault::new(format!("no address for port '{port}'")).into())
     }
 
     pub(crate) fn load_plan(&self, endpoint: SocketAddr, task: LoadTask) -> LoadPlan {

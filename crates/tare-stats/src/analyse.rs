@@ -10,14 +10,13 @@ use crate::nested::{Nested, Rounds};
 use crate::paired::{BLOCKS_MIN, BlockLogs, Differences, Precision, sd};
 use crate::quantile::{DunnettTable, student_quantile};
 use crate::same::{bits, resources};
-use crate::sequential::deciding;
 use crate::steady::never_steady;
 use crate::verdict::{Evidence, judge, words};
 use crate::voids::{replaced_blocks, void_too_often};
 use crate::warnings::warnings;
 use std::collections::{BTreeMap, BTreeSet};
 use tare_core::plan::{blocks, control_arm};
-use tare_core::record::{NULL_COST, PEAK_LOAD, PRECISE_ENOUGH, Record, TRIAL_METRICS, TrialData, TrialMetric};
+use tare_core::record::{CPU_PER_OP, NULL_COST, PEAK_LOAD, PRECISE_ENOUGH, Record, TrialData, TrialMetric};
 use tare_core::study::Study;
 use tare_core::trial::{Outcome, Stage};
 
@@ -35,7 +34,8 @@ pub fn analyse(record: &Record) -> Analysis {
     let asked = study.design.half_width.filter(|_| precise).map(f64::ln_1p);
     // A search for the peak measures one thing only, and nothing else measures that.
     let searched = study.peak.is_some();
-    let shown = || TRIAL_METRICS.iter().filter(|metric| (metric.name == PEAK_LOAD) == searched);
+    let known = record.header.metrics();
+    let shown = || known.iter().filter(|metric| (metric.name == PEAK_LOAD) == searched);
     let mut comparison = Comparison {
         arms: &arms,
         one_level: one_level(study),
@@ -44,12 +44,15 @@ pub fn analyse(record: &Record) -> Analysis {
     };
     let mut metrics: Vec<MetricAnalysis> = shown()
         .map(|metric| {
-            let asked = asked.filter(|_| metric.name == deciding(study));
+            let asked = asked.filter(|_| metric.name == record.header.deciding_metric());
             analyse_metric(&counted, metric, asked, &mut comparison)
         })
         .collect();
     if let (Some(plan), Some(metric)) = (&study.peak, metrics.first_mut()) {
         metric.unit.clone_from(&plan.unit);
+    }
+    if let Some(unit) = &record.header.workload.protocol.unit {
+        metrics.iter_mut().for_each(|metric| name_operation(metric, unit));
     }
     let of_baseline = measured.iter().filter(|trial| trial.record.trial.arm() == study.baseline);
     let mut analysis = Analysis {
@@ -71,6 +74,15 @@ pub fn analyse(record: &Record) -> Analysis {
     declare(&mut analysis, study.design.margin());
     analysis.warnings = warnings(record, &analysis);
     analysis
+}
+
+/// Says what an operation is where it counts something of a unit.
+fn name_operation(metric: &mut MetricAnalysis, unit: &str) {
+    match metric.name.as_str() {
+        "throughput" => metric.unit = format!("{unit}/s"),
+        CPU_PER_OP => metric.title = format!("CPU per {unit}"),
+        _ => {}
+    }
 }
 
 /// What all metrics of a record are compared by.
@@ -200,7 +212,7 @@ fn reasons(trials: &[&TrialData]) -> Vec<Reason> {
 
 fn analyse_metric(
     trials: &[&TrialData],
-    metric: &TrialMetric,
+    metric: &TrialMetric<'_>,
     asked: Option<f64>,
     comparison: &mut Comparison,
 ) -> MetricAnalysis {
@@ -256,7 +268,12 @@ fn block_logs(estimate: &Estimate) -> BlockLogs {
     positive.map(|value| (value.block, value.value.ln())).collect()
 }
 
-fn compare_arms(analysis: &mut MetricAnalysis, metric: &TrialMetric, asked: Option<f64>, comparison: &mut Comparison) {
+fn compare_arms(
+    analysis: &mut MetricAnalysis,
+    metric: &TrialMetric<'_>,
+    asked: Option<f64>,
+    comparison: &mut Comparison,
+) {
     let (arms, compared) = (comparison.arms, comparison.compared);
     let logs: BTreeMap<&str, BlockLogs> =
         analysis.estimates.iter().map(|estimate| (estimate.arm.as_str(), block_logs(estimate))).collect();
@@ -306,7 +323,7 @@ fn compare_arms(analysis: &mut MetricAnalysis, metric: &TrialMetric, asked: Opti
 }
 
 fn ratio(
-    metric: &TrialMetric,
+    metric: &TrialMetric<'_>,
     arm: &Arm,
     differences: &Differences,
     precision: Option<Precision>,

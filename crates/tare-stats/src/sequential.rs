@@ -6,8 +6,7 @@
 //! tests/simulated hold it to that.
 
 use crate::analyse::analyse;
-use tare_core::record::{PEAK_LOAD, Record};
-use tare_core::study::Study;
+use tare_core::record::Record;
 
 /// Blocks after which the width is looked at first: with fewer, the spread itself is known too badly.
 const FIRST_LOOK: u32 = 6;
@@ -15,22 +14,17 @@ const FIRST_LOOK: u32 = 6;
 /// Blocks between two looks.
 const LOOK_EVERY: u32 = 2;
 
-/// The metric whose intervals decide: what a search looks for, else the throughput.
-pub(crate) fn deciding(study: &Study) -> &'static str {
-    if study.peak.is_some() { PEAK_LOAD } else { "throughput" }
-}
-
 /// Whether a run that has done so many blocks may look at its width.
 pub fn is_look(blocks: u32) -> bool {
     blocks >= FIRST_LOOK && (blocks - FIRST_LOOK).is_multiple_of(LOOK_EVERY)
 }
 
-/// Whether the interval of every form's throughput ratio (of a study of one form: the A/A control's) reaches at most as
-/// far as the study wants it to. False for a study that names no width.
+/// Whether the interval of every form's ratio in the deciding metric (of a study of one form: the A/A control's)
+/// reaches at most as far as the study wants it to. False for a study that names no width.
 pub fn precise_enough(record: &Record) -> bool {
     let Some(wanted) = record.header.study.design.half_width else { return false };
     let analysis = analyse(record);
-    let Some(metric) = analysis.metrics.iter().find(|metric| metric.name == deciding(&record.header.study)) else {
+    let Some(metric) = analysis.metrics.iter().find(|metric| metric.name == record.header.deciding_metric()) else {
         return false;
     };
     let claimed = |arm: &str| {

@@ -24,6 +24,7 @@ const RATE: &str = "throughput";
 ///   machine but the generator. The kernel's work in software interrupts is charged to whatever task was running, so
 ///   the first is attributed and the second an upper bound.
 /// - `failed_share`: operations not answered correctly, by all operations.
+/// - What the load has of its own, as it says it.
 ///
 /// # Errors
 /// When nothing was measured, or a histogram cannot be read.
@@ -76,6 +77,7 @@ pub(crate) fn figures(load: &LoadSummary, spent: &Spent) -> Result<BTreeMap<Stri
     ];
     let mut metrics: BTreeMap<String, f64> =
         figures.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))).collect();
+    metrics.extend(load.metrics.iter().map(|(name, value)| (name.clone(), *value)));
     // A tool's rate is over the time that it measured itself, whether or not it brings a histogram.
     let holds = |name: &str| name == RATE || (!timed && REPORTED.contains(&name));
     let known = load.reported.iter().filter(|(name, _)| holds(name));

@@ -19,7 +19,7 @@ pub(crate) struct Evidence {
 }
 
 /// A verdict needs an interval that excludes 1 and an effect beyond the noise floor.
-pub(crate) fn judge(metric: &TrialMetric, evidence: &Evidence) -> Verdict {
+pub(crate) fn judge(metric: &TrialMetric<'_>, evidence: &Evidence) -> Verdict {
     if evidence.emulated {
         return Verdict::Emulated;
     }
@@ -38,7 +38,7 @@ pub(crate) fn judge(metric: &TrialMetric, evidence: &Evidence) -> Verdict {
 }
 
 /// The verdict in words: `slower: 0.87 [0.85, 0.89]`.
-pub(crate) fn words(metric: &TrialMetric, verdict: Verdict, evidence: &Evidence) -> String {
+pub(crate) fn words(metric: &TrialMetric<'_>, verdict: Verdict, evidence: &Evidence) -> String {
     let figures = || ratio_text(evidence.mean.exp(), evidence.interval);
     let detectable = || match evidence.smallest_detectable {
         Some(share) => format!("; smallest detectable {}", percent_text(share)),
@@ -62,7 +62,7 @@ pub(crate) fn words(metric: &TrialMetric, verdict: Verdict, evidence: &Evidence)
 }
 
 /// Which way, in a word that fits the metric.
-fn direction(metric: &TrialMetric, up: bool) -> &'static str {
+fn direction(metric: &TrialMetric<'_>, up: bool) -> &'static str {
     match (metric.unit, up) {
         ("op/s", true) => "faster",
         ("op/s", false) => "slower",

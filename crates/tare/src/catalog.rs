@@ -3,6 +3,7 @@
 use tare_core::config::{Node, Problems};
 use tare_core::form::LayerUse;
 use tare_core::host::{LayerRow, Listens};
+use tare_core::record::OwnMetric;
 use tare_core::study::Catalog;
 use tare_layers::LAYERS;
 use tare_load::PROTOCOLS;
@@ -37,6 +38,10 @@ impl Catalog for Tables {
 
     fn protocol_runs_inside(&self, protocol: &str, options: &serde_json::Value) -> bool {
         PROTOCOLS.iter().find(|row| row.name == protocol).is_some_and(|row| (row.runs_inside)(options))
+    }
+
+    fn protocol_metrics(&self, protocol: &str, options: &serde_json::Value) -> Vec<OwnMetric> {
+        PROTOCOLS.iter().find(|row| row.name == protocol).map_or(Vec::new(), |row| (row.metrics)(options))
     }
 
     fn protocol_operations(&self, protocol: &str, options: &serde_json::Value) -> Vec<String> {

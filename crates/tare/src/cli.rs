@@ -68,6 +68,12 @@ pub(crate) struct RunArgs {
     /// The study: a file, or the name of one in studies/
     #[arg(default_value = "canonical")]
     pub(crate) study: String,
+    /// By which of the study's presets, such as quick
+    #[arg(long, value_name = "NAME")]
+    pub(crate) preset: Option<String>,
+    /// Only this part of the study; may be repeated
+    #[arg(long = "part", value_name = "NAME")]
+    pub(crate) parts: Vec<String>,
     /// How many blocks, instead of what the study says
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub(crate) repeat: Option<u32>,

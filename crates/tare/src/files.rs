@@ -8,7 +8,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use tare_core::bundle::Source;
 use tare_core::config::{Place, Problem, Problems};
-use tare_core::study::Study;
+use tare_core::parameters::Parameters;
+use tare_core::study::Suite;
 use tare_core::units::show_bytes;
 use tare_core::workload::Workload;
 
@@ -17,29 +18,40 @@ const FILE_BYTES_MAX: u64 = 1 << 20;
 /// Data that a workload's options name goes into the plan of the load, which may have 16 MiB.
 const DATA_BYTES_MAX: u64 = 4 << 20;
 
-/// Reads a study and its workload. All mistakes of both files are in the error.
-pub(crate) fn read_study(name: &str, workloads: Option<&Path>) -> Result<(Study, Workload)> {
+/// Reads a study and its workloads, with a preset if one is named. All mistakes of all files are in the error.
+pub(crate) fn read_suite(name: &str, preset: Option<&str>, workloads: Option<&Path>) -> Result<Suite> {
     let path = find_study(name)?;
     let text = read_text(&path)?;
-    read_study_in(&text, &shown(&path), path.parent(), workloads)
+    read_suite_in(&text, &shown(&path), preset, path.parent(), workloads)
+}
+
+/// The names of the presets of a study.
+pub(crate) fn presets(name: &str) -> Result<Vec<String>> {
+    Ok(Suite::presets(&read_text(&find_study(name)?)?))
 }
 
 /// Reads a study that stands in no file; `what` names it in messages.
-pub(crate) fn read_study_text(text: &str, what: &str, workloads: Option<&Path>) -> Result<(Study, Workload)> {
-    read_study_in(text, what, None, workloads)
+pub(crate) fn read_suite_text(text: &str, what: &str, workloads: Option<&Path>) -> Result<Suite> {
+    read_suite_in(text, what, None, None, workloads)
 }
 
-fn read_study_in(text: &str, what: &str, beside: Option<&Path>, workloads: Option<&Path>) -> Result<(Study, Workload)> {
+fn read_suite_in(
+    text: &str,
+    what: &str,
+    preset: Option<&str>,
+    beside: Option<&Path>,
+    workloads: Option<&Path>,
+) -> Result<Suite> {
     let mut problems = Problems::new(what, text);
     let mut others: Vec<Problem> = Vec::new();
-    let mut find = |workload: &str, place: Place, problems: &mut Problems| {
+    let mut find = |workload: &str, place: Place, chosen: &Parameters, problems: &mut Problems| {
         let folders = workload_folders(workload, beside, workloads);
         let Some(folder) = folders.iter().find(|folder| folder.join("workload.yaml").is_file()) else {
             let known = known_workloads(beside, workloads);
             problems.add_unknown(place, no_workload(workload, &folders), workload, &refs(&known));
             return None;
         };
-        match read_workload(folder) {
+        match read_workload(folder, chosen) {
             Ok(Ok(workload)) => Some(workload),
             Ok(Err(found)) => {
                 others.extend(found);
@@ -51,7 +63,7 @@ fn read_study_in(text: &str, what: &str, beside: Option<&Path>, workloads: Optio
             }
         }
     };
-    let read = Study::read(text, &Tables, &mut problems, &mut find);
+    let read = Suite::read(text, preset, &Tables, &mut problems, &mut find);
     let mut found = problems.into_vec();
     found.extend(others);
     match read {
@@ -60,12 +72,12 @@ fn read_study_in(text: &str, what: &str, beside: Option<&Path>, workloads: Optio
     }
 }
 
-/// Reads the workload in `folder`. The inner error is the list of its mistakes.
-pub(crate) fn read_workload(folder: &Path) -> Result<Result<Workload, Vec<Problem>>> {
+/// Reads the workload in `folder`, with the parameters that a study chose. The inner error is the list of its mistakes.
+pub(crate) fn read_workload(folder: &Path, chosen: &Parameters) -> Result<Result<Workload, Vec<Problem>>> {
     let path = folder.join("workload.yaml");
     let text = read_text(&path)?;
     let mut problems = Problems::new(shown(&path), &text).with_files(files_of(folder));
-    let Some(mut workload) = Workload::read(&text, folder, &Tables, &mut problems) else {
+    let Some(mut workload) = Workload::read(&text, folder, chosen, &Tables, &mut problems) else {
         return Ok(Err(problems.into_vec()));
     };
     for (service, inside, file) in workload.files_wanted() {
@@ -128,7 +140,7 @@ pub(crate) fn find_workload(name: &str, workloads: Option<&Path>) -> Result<Work
         let folders = workload_folders(name, None, workloads);
         return Err(Mistake::new(format!("{}\n  there are: {known}", no_workload(name, &folders))).into());
     };
-    read_workload(&folder)?.map_err(|found| Mistake::in_files(found).into())
+    read_workload(&folder, &Parameters::new())?.map_err(|found| Mistake::in_files(found).into())
 }
 
 fn find_study(name: &str) -> Result<PathBuf> {

@@ -6,7 +6,7 @@ use rusqlite::{Connection, params};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::path::Path;
-use tare_core::record::{PEAK_LOAD, Record, TRIAL_METRICS};
+use tare_core::record::{PEAK_LOAD, Record};
 use tare_stats::{Interval, Series, SeriesPoint};
 
 /// The version of the tables.
@@ -118,7 +118,7 @@ fn insert(db: &mut Connection, record: &Record, path: &Path) -> Result<()> {
         ],
     )?;
     for (position, form) in header.study.forms.iter().enumerate() {
-        for metric in TRIAL_METRICS.iter().filter(|metric| metric.compared) {
+        for metric in header.metrics().into_iter().filter(|metric| metric.compared) {
             let (ratio, low, high) = tare_stats::ratio_of(&analysis, &form.name, metric.name);
             transaction.execute(
                 "INSERT INTO ratios VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",

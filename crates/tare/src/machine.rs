@@ -15,7 +15,7 @@ use tare_core::fault::Fault;
 use tare_core::form::{Form, LayerUse};
 use tare_core::host::{Availability, Carrier};
 use tare_core::record::FormState;
-use tare_core::study::Study;
+use tare_core::study::{LoadOrigin, Study};
 use tare_core::units::CpuSet;
 use tare_core::workload::Workload;
 use tare_layers::LAYERS;
@@ -26,7 +26,8 @@ pub(crate) struct Placement {
     pub(crate) service: CpuSet,
 }
 
-/// A quarter of the CPUs, at least one, makes the load; the rest serves. On a machine of one CPU both share it.
+/// A quarter of the CPUs, at least one, makes the load; the rest serves. On a machine of one CPU both share it. Where the
+/// load is a tool inside the form, nothing runs beside it that would need CPUs, and all serve.
 ///
 /// # Errors
 /// When the study asks for more than this machine has.
@@ -41,6 +42,7 @@ pub(crate) fn place(study: &Study, workload: &Workload) -> Result<Placement> {
             (service.to_vec(), generator.to_vec())
         }
     };
+    let service = if study.from == LoadOrigin::Inside { cpus } else { service };
     let placement = Placement { generator: CpuSet::new(generator), service: CpuSet::new(service) };
     check_room(study, workload, &placement, memory_bytes()).map_err(Mistake::new)?;
     Ok(placement)
@@ -251,7 +253,7 @@ mod tests {
              forms: {{plain: [], guest: [vm: {{memory: 3GiB}}]}}\n{more}\n"
         );
         let workloads = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../workloads");
-        files::read_study_text(&text, "s", Some(&workloads)).unwrap()
+        crate::cmd::suite::only_part(files::read_suite_text(&text, "s", Some(&workloads)).unwrap(), "run").unwrap()
     }
 
     fn room(more: &str, service_cpus: u32, memory_gib: u64) -> Result<(), String> {

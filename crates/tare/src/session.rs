@@ -73,8 +73,18 @@ pub(crate) struct Session<'a> {
 /// # Errors
 /// When the run could not be begun, or its record not be written.
 pub(crate) fn carry_out(session: Session) -> Result<u8> {
+    let (path, json) = (session.record.path().to_owned(), session.json);
+    let ending = conduct(session)?;
+    let code = show_report(&path, json)?;
+    Ok(if ending == Ending::Interrupted { EXIT_INTERRUPTED } else { code })
+}
+
+/// Carries a run out and says how it ended.
+///
+/// # Errors
+/// As [`carry_out`].
+pub(crate) fn conduct(session: Session) -> Result<Ending> {
     let Session { header, record, done, carrier, json, stop } = session;
-    let path = record.path().to_owned();
     let cpus = |key: &str| CpuSet::parse(header.placement.get(key).map_or("", String::as_str));
     let generator_cpus = cpus(GENERATOR).map_err(Fault::new)?;
     let service_cpus = cpus(SERVICES).map_err(Fault::new)?;
@@ -92,8 +102,7 @@ pub(crate) fn carry_out(session: Session) -> Result<u8> {
     let unmarked = mark.close();
     let ending = ran?;
     unmarked?;
-    let code = show_report(&path, json)?;
-    Ok(if ending == Ending::Interrupted { EXIT_INTERRUPTED } else { code })
+    Ok(ending)
 }
 
 fn open_machine(header: &Header, carrier: Arc<Carrier>, cpus: &CpuSet, scratch: PathBuf) -> Result<Machine, Fault> {

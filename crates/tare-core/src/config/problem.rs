@@ -121,9 +121,10 @@ impl Problems {
         self.found.len()
     }
 
-    /// The mistakes in the order of their places.
+    /// The mistakes in the order of their places, each once: what several parts have in common is read for each.
     pub fn into_vec(mut self) -> Vec<Problem> {
         self.found.sort_by_key(|problem| (problem.place.line, problem.place.column));
+        self.found.dedup();
         self.found
     }
 }

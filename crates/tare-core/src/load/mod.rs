@@ -13,7 +13,7 @@ use crate::fault::Fault;
 use crate::units::CpuSet;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -39,7 +39,7 @@ pub struct LoadPlan {
     pub protocol: String,
     /// The protocol's options, as checked when the workload was read.
     pub options: serde_json::Value,
-    /// Where the service is reached.
+    /// Where the service is reached; [`LoadPlan::NOWHERE`] for a tool inside the form that needs no port.
     pub endpoint: SocketAddr,
     /// How operations are started.
     pub profile: LoadProfile,
@@ -65,6 +65,11 @@ pub struct LoadPlan {
     /// What a command finds that is run inside the form; none where there is no form to run one in.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub inside: Option<Inside>,
+}
+
+impl LoadPlan {
+    /// The endpoint of a load that goes to no port.
+    pub const NOWHERE: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
 }
 
 /// What a command finds inside the form.
@@ -246,6 +251,9 @@ pub struct LoadSummary {
     /// Figures that a tool of others reported, by name of a trial's metric; they stand where no histogram does.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub reported: BTreeMap<String, f64>,
+    /// What the metrics of its own came to, by name; see [`crate::record::OwnMetric`].
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub metrics: BTreeMap<String, f64>,
     /// What a tool used that ran inside the form; none when the load came from elsewhere.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub inside: Option<InsideUse>,

@@ -61,25 +61,103 @@ services:
     ports: {main: 7000}
     options:
       care: {default: low, levels: {low: [], high: [--careful]}}
+    environment: {SIZE: '${{size}}'}
+parameters: {size: 5}
 load:
   protocol: {null: {}}
 ";
 
 pub(super) fn read(text: &str) -> Result<(Study, Workload), Vec<String>> {
+    with(text, |problems, find| Study::read(text, &Two, problems, find))
+}
+
+fn read_suite(text: &str, preset: Option<&str>) -> Result<Suite, Vec<String>> {
+    with(text, |problems, find| Suite::read(text, preset, &Two, problems, find))
+}
+
+fn with<T>(text: &str, read: impl FnOnce(&mut Problems, &mut FindWorkload<'_>) -> Option<T>) -> Result<T, Vec<String>> {
     let mut problems = Problems::new("s.yaml", text);
-    let mut find = |name: &str, place: Place, problems: &mut Problems| {
+    let mut find = |name: &str, place: Place, chosen: &Parameters, problems: &mut Problems| {
         if !["toy", "tool", "inner-tool"].contains(&name) {
             Node::unknown(name, place, "workload", &["toy"], problems);
             return None;
         }
         let text = if name == "toy" { WORKLOAD.to_owned() } else { WORKLOAD.replace("null", name) };
         let mut inner = Problems::new("w.yaml", &text);
-        let workload = Workload::read(&text, Path::new("toy"), &Two, &mut inner);
+        let workload = Workload::read(&text, Path::new("toy"), chosen, &Two, &mut inner);
         assert!(inner.is_empty(), "{:#?}", inner.into_vec());
         workload
     };
-    let read = Study::read(text, &Two, &mut problems, &mut find);
+    let read = read(&mut problems, &mut find);
     read.ok_or_else(|| problems.into_vec().iter().map(ToString::to_string).collect())
+}
+
+const SUITE: &str = "\
+study: s
+question: why?
+workload: toy
+repeat: 5
+load: {closed: {connections: 1}}
+time: {settle: 1s, measure: 8s}
+forms: {plain: [], boxed: [box]}
+parts:
+  one:
+    panel: Memory
+    shows: [copy]
+    parameters: {size: 7}
+    published: {from: a paper, copy: {boxed: 0.98, caged: about the same}}
+  two: {workload: tool, load: {closed: {}}, time: {measure: 4s}}
+presets:
+  quick:
+    repeat: 3
+    time: {measure: 2s}
+    forms: {plain: []}
+    parts: {one: {parameters: {size: 9}, time: {settle: 0s}}, two: ~}
+";
+
+#[test]
+fn a_part_is_a_study_with_what_all_have_in_common() {
+    let suite = read_suite(SUITE, None).unwrap();
+    assert_eq!((suite.name.as_str(), suite.question.as_str(), suite.parts.len()), ("s", "why?", 2));
+    let [(one, toy), (two, _)] = &suite.parts[..] else { panic!("two parts") };
+    let part = one.part.as_ref().unwrap();
+    assert_eq!((one.name.as_str(), part.panel.as_str(), part.of.as_str()), ("s.one", "Memory", "s"));
+    assert_eq!((part.shows.as_slice(), toy.services[0].environment["SIZE"].as_str()), (&["copy".to_owned()][..], "7"));
+    assert_eq!(part.published.as_ref().unwrap().figures["copy"]["caged"], "about the same");
+    let seconds = Duration::from_secs;
+    assert_eq!((one.repeat, one.settle, one.measure), (5, seconds(1), seconds(8)));
+    assert_eq!((two.workload.as_str(), two.settle, two.measure), ("tool", seconds(1), seconds(4)));
+    assert_eq!(two.load, LoadProfile::Closed { connections: 50, pipeline: 1 });
+    assert_eq!(two.part.as_ref().unwrap().panel, "two");
+    assert!(read(SUITE).unwrap_err()[0].contains("this one has parts"));
+}
+
+#[test]
+fn a_preset_goes_over_the_rest() {
+    assert_eq!(Suite::presets(SUITE), ["quick"]);
+    let suite = read_suite(SUITE, Some("quick")).unwrap();
+    let [(one, toy)] = &suite.parts[..] else { panic!("one part") };
+    assert_eq!((one.repeat, one.forms.len(), toy.services[0].environment["SIZE"].as_str()), (3, 1, "9"));
+    assert_eq!((one.settle, one.measure), (Duration::ZERO, Duration::from_secs(2)));
+    let plain = "study: s\nworkload: toy\nload: {closed: {}}\nforms: {a: []}\npresets: {long: {repeat: 50}}\n";
+    assert_eq!(read_suite(plain, Some("long")).unwrap().parts[0].0.repeat, 50);
+    assert!(!read_suite(plain, None).unwrap().is_divided());
+}
+
+#[test]
+fn mistakes_in_parts_and_presets_have_their_place_and_stand_once() {
+    let found = read_suite(SUITE, Some("qick")).unwrap_err();
+    assert!(found[0].contains("s.yaml:15:1") && found[0].contains("did you mean 'quick'?"), "{found:#?}");
+    let wrong = SUITE.replace("repeat: 5", "repeet: 5").replace("size: 7", "sise: 7").replace("panel", "pannel");
+    let found = read_suite(&wrong, None).unwrap_err();
+    assert_eq!(found.len(), 3, "{found:#?}");
+    let all = found.join("\n");
+    for wanted in ["did you mean 'repeat'?", "s.yaml:12:18", "did you mean 'size'?", "did you mean 'panel'?"] {
+        assert!(all.contains(wanted), "{wanted}: {all}");
+    }
+    let found = read_suite(&SUITE.replace("  one:", "  One:").replace("from: a paper, ", ""), None).unwrap_err();
+    let all = found.join("\n");
+    assert!(all.contains("cannot name a part") && all.contains("no 'from'"), "{all}");
 }
 
 #[test]

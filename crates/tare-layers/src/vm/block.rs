@@ -128,7 +128,7 @@ fn describe(text: &str) -> String {
     match (field(text, "TYPE"), field(text, "PTTYPE")) {
         (Some(kind), _) => match field(text, "LABEL") {
             Some(label) => format!("{kind} called '{label}'"),
-            None => format!("{kind}"),
+            None => kind.to_owned(),
         },
         (None, Some(table)) => format!("partitions ({table})"),
         (None, None) => "several things at once, or what cannot be read".to_owned(),

@@ -221,7 +221,7 @@ mod tests {
 
     fn arguments(options: &VmOptions) -> String {
         let size = Size { on: CpuSet::new([1, 2]), cpus: 2, memory: 300 << 20, disk: 1 << 30 };
-        let disk = |serial: &str, read_only| Disk {
+        let disk = |serial: &str, read_only: bool| Disk {
             serial: serial.to_owned(),
             file: format!("/d/{serial}").into(),
             image: !read_only && options.disk == Carried::Qcow2,

@@ -334,6 +334,7 @@ impl Gather {
             failures: failures.named(),
             facts: verified.facts,
             reported: BTreeMap::new(),
+            metrics: BTreeMap::new(),
             inside: None,
             health: Some(self.health(busy)),
             windows: self.rows,

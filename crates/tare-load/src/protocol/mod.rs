@@ -37,6 +37,7 @@ use tare_core::command::{CommandEnd, CommandStart};
 use tare_core::config::{Node, Problems};
 use tare_core::fault::Fault;
 use tare_core::load::{Check, LoadLine, LoadOrder, LoadPlan, LoadSummary};
+use tare_core::record::OwnMetric;
 
 /// Replies longer than this end the connection: 64 MiB.
 pub(crate) const REPLY_MAX: u64 = 64 << 20;
@@ -96,6 +97,9 @@ pub struct ProtocolRow {
     /// The names of the operations with these options, as [`ProtocolRow::options`] wrote them down; none when they
     /// are not this protocol's.
     pub operations: fn(&serde_json::Value) -> Vec<String>,
+    /// The metrics that it has with these options, as [`ProtocolRow::options`] wrote them down, beside those of every
+    /// trial.
+    pub metrics: fn(&serde_json::Value) -> Vec<OwnMetric>,
     /// Whether single seconds are told while it runs. A tool of others says what it did when it has ended.
     pub tells_seconds: bool,
     /// Whether with these options, as [`ProtocolRow::options`] wrote them down, a tool runs inside the form.

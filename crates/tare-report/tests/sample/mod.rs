@@ -95,7 +95,9 @@ fn study() -> Study {
             form("vm+container", vec![vm(), container("published")]),
         ],
         options: BTreeMap::new(),
+        parameters: Default::default(),
         seed: None,
+        part: None,
     }
 }
 
@@ -116,8 +118,10 @@ fn header(study: Study, plan: Vec<PlannedTrial>) -> Header {
     let protocol = ProtocolUse {
         protocol: "redis".into(),
         service: "redis".into(),
-        port: "main".into(),
+        port: Some("main".into()),
         options: serde_json::Value::Null,
+        unit: None,
+        metrics: Vec::new(),
     };
     let about = "A key-value store in memory, one thread".to_owned();
     Header {
@@ -126,7 +130,14 @@ fn header(study: Study, plan: Vec<PlannedTrial>) -> Header {
         run: "k3v9qa".into(),
         started: "2026-03-05T10:14:02Z".into(),
         command: "tare run studies/canonical.yaml --seed 7".into(),
-        workload: Workload { name: "redis".into(), about, services: vec![service], protocol, qos: None },
+        workload: Workload {
+            name: "redis".into(),
+            about,
+            services: vec![service],
+            protocol,
+            qos: None,
+            parameters: Default::default(),
+        },
         seed: SEED,
         plan,
         forms: forms(&study),

@@ -288,11 +288,19 @@ pub(crate) fn study(forms: &[&str], repeat: u32) -> (Study, Workload) {
     let spoken = ProtocolUse {
         protocol: "null".into(),
         service: "toy".into(),
-        port: "main".into(),
+        port: Some("main".into()),
         options: serde_json::Value::Null,
+        unit: None,
+        metrics: Vec::new(),
     };
-    let workload =
-        Workload { name: "toy".into(), about: String::new(), services: vec![service], protocol: spoken, qos: None };
+    let workload = Workload {
+        name: "toy".into(),
+        about: String::new(),
+        services: vec![service],
+        protocol: spoken,
+        qos: None,
+        parameters: Default::default(),
+    };
     let study = Study {
         name: "order".into(),
         question: String::new(),
@@ -311,7 +319,9 @@ pub(crate) fn study(forms: &[&str], repeat: u32) -> (Study, Workload) {
         emulated_blocks: 1,
         forms: forms.iter().map(|name| Form { name: (*name).into(), layers: Vec::new() }).collect(),
         options: BTreeMap::new(),
+        parameters: Default::default(),
         seed: Some(7),
+        part: None,
     };
     (study, workload)
 }

@@ -29,7 +29,9 @@ pub(crate) fn study(forms: &[&str], repeat: u32) -> Study {
         emulated_blocks: 1,
         forms: forms.iter().map(|name| Form { name: (*name).into(), layers: Vec::new() }).collect(),
         options: BTreeMap::new(),
+        parameters: Default::default(),
         seed: Some(1),
+        part: None,
     }
 }
 
@@ -38,8 +40,10 @@ pub(crate) fn record(study: Study, plan: Vec<PlannedTrial>, trials: Vec<TrialDat
     let protocol = ProtocolUse {
         protocol: "p".into(),
         service: "s".into(),
-        port: "main".into(),
+        port: Some("main".into()),
         options: serde_json::Value::Null,
+        unit: None,
+        metrics: Vec::new(),
     };
     let environment = [("cpu.model", "a slow one"), ("kernel", "6")];
     Record {
@@ -51,7 +55,14 @@ pub(crate) fn record(study: Study, plan: Vec<PlannedTrial>, trials: Vec<TrialDat
             started: String::new(),
             command: String::new(),
             study,
-            workload: Workload { name: "w".into(), about: String::new(), services: Vec::new(), protocol, qos: None },
+            workload: Workload {
+                name: "w".into(),
+                about: String::new(),
+                services: Vec::new(),
+                protocol,
+                qos: None,
+                parameters: Default::default(),
+            },
             seed: 1,
             plan,
             forms: BTreeMap::new(),

@@ -5,6 +5,7 @@ use crate::cmd::{Mistake, complain, print, tell};
 use crate::{EXIT_MISTAKE, EXIT_OK, files, schema};
 use anyhow::Result;
 use std::path::Path;
+use tare_core::study::Suite;
 
 pub(crate) fn check(args: &CheckArgs) -> Result<u8> {
     if let Some(kind) = args.schema {
@@ -36,10 +37,12 @@ fn check_one(name: &str, workloads: Option<&Path>) -> Result<String> {
         let workload = files::find_workload(name, workloads)?;
         return Ok(format!("workload {}, {} service(s), no mistakes", workload.name, workload.services.len()));
     }
-    match files::read_study(name, workloads) {
-        Ok((study, workload)) => {
-            let forms: Vec<&str> = study.forms.iter().map(|form| form.name.as_str()).collect();
-            Ok(format!("study {} of workload {}, forms {}, no mistakes", study.name, workload.name, forms.join(", ")))
+    match files::read_suite(name, None, workloads) {
+        Ok(suite) => {
+            for preset in files::presets(name)? {
+                files::read_suite(name, Some(&preset), workloads)?;
+            }
+            Ok(describe(&suite))
         }
         // A bare name may be a workload's.
         Err(study_error) => match files::find_workload(name, workloads) {
@@ -47,4 +50,14 @@ fn check_one(name: &str, workloads: Option<&Path>) -> Result<String> {
             Err(_) => Err(study_error),
         },
     }
+}
+
+fn describe(suite: &Suite) -> String {
+    let study = &suite.parts.first().expect("a study has a part").0;
+    let forms: Vec<&str> = study.forms.iter().map(|form| form.name.as_str()).collect();
+    let of = match suite.parts.len() {
+        parts if suite.is_divided() => format!("{parts} part(s)"),
+        _ => format!("workload {}", study.workload),
+    };
+    format!("study {} of {of}, forms {}, no mistakes", suite.name, forms.join(", "))
 }

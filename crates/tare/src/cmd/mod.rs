@@ -14,6 +14,7 @@ pub(crate) mod report;
 pub(crate) mod resume;
 pub(crate) mod run;
 pub(crate) mod scaling;
+pub(crate) mod suite;
 
 use crate::{EXIT_OK, paths};
 use anyhow::{Context, Result};
@@ -119,7 +120,7 @@ pub(crate) fn record_path(named: Option<&Path>) -> Result<PathBuf> {
     let folder = paths::records();
     let entries = std::fs::read_dir(&folder).into_iter().flatten().flatten().map(|entry| entry.path());
     // Names start with the date, so the greatest is the latest.
-    let latest = entries.filter(|path| path.join("record.json").is_file()).max();
+    let latest = entries.filter(|path| path.join("record.json").is_file() || tare_runner::is_suite(path)).max();
     latest.ok_or_else(|| Mistake::new("there is no record in ./records; name one, or `tare run` first").into())
 }
 
@@ -247,7 +248,7 @@ mod tests {
         std::fs::create_dir_all(workloads.join("toy")).unwrap();
         std::fs::write(workloads.join("toy/workload.yaml"), [0xff]).unwrap();
         let study = "study: s\nworkload: toy\nload: {closed: {}}\nforms: {native: []}\n";
-        let error = crate::files::read_study_text(study, "s", Some(&workloads)).unwrap_err();
+        let error = crate::files::read_suite_text(study, "s", Some(&workloads)).unwrap_err();
         let text = show_error(&error, 80);
         let flat = text.split_whitespace().collect::<Vec<_>>().join(" ");
         assert!(flat.starts_with("error: this workload cannot be read: cannot read "), "{text}");

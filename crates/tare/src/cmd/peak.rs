@@ -1,7 +1,7 @@
 //! `tare peak`: the greatest load that each form carries within its QoS.
 
 use crate::cli::{PeakArgs, PeakOf, PeakRulesArg};
-use crate::cmd::{Mistake, run};
+use crate::cmd::{Mistake, run, suite};
 use crate::{catalog, files};
 use anyhow::Result;
 use std::fmt::Write;
@@ -19,13 +19,14 @@ const PLAIN: &str = "native";
 const THINK: &str = "5s";
 
 pub(crate) fn peak(args: &PeakArgs) -> Result<u8> {
-    let (mut study, workload) = match &args.workload {
+    let read = match &args.workload {
         Some(name) => {
             let (text, what) = (study_text(args, name), format!("tare peak --workload {name}"));
-            files::read_study_text(&text, &what, args.run.workloads.as_deref())?
+            files::read_suite_text(&text, &what, args.run.workloads.as_deref())?
         }
-        None => files::read_study(&args.run.study, args.run.workloads.as_deref())?,
+        None => files::read_suite(&args.run.study, args.run.preset.as_deref(), args.run.workloads.as_deref())?,
     };
+    let (mut study, workload) = suite::only_part(read, "peak")?;
     search(args, &mut study, &workload)?;
     run::start(&args.run, study, workload, Some(command(args)))
 }

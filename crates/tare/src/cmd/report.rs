@@ -1,7 +1,7 @@
 //! `tare report`: renders a record. Needs no root and no machine.
 
 use crate::cli::{Format, ReportArgs};
-use crate::cmd::{columns, print, record_path, write_file};
+use crate::cmd::{columns, print, record_path, suite, write_file};
 use crate::{EXIT_OK, paths};
 use anyhow::Result;
 use std::io::IsTerminal;
@@ -13,9 +13,13 @@ pub(crate) fn report(args: &ReportArgs) -> Result<u8> {
         print(&tare_report::schema());
         return Ok(EXIT_OK);
     }
-    let record = tare_runner::read_record(&record_path(args.record.as_deref())?)?;
+    let path = record_path(args.record.as_deref())?;
     let style = if args.out.is_some() { plain_style() } else { terminal_style() };
-    let text = render(&record, args.format, &style)?;
+    let text = if tare_runner::is_suite(&path) {
+        suite::render(&tare_runner::read_suite(&path)?, args.format, &style)?
+    } else {
+        render(&tare_runner::read_record(&path)?, args.format, &style)?
+    };
     match &args.out {
         Some(path) => write_file(path, &text)?,
         None => print(&text),

@@ -1,16 +1,18 @@
 //! `tare resume`: goes on with a run that was interrupted or killed.
 
 use crate::cli::ResumeArgs;
-use crate::cmd::{clean, note, record_path, tell};
+use crate::cmd::{clean, note, record_path, run, suite, tell};
 use crate::session::{self, Session};
 use crate::{EXIT_OK, machine};
 use anyhow::Result;
-use tare_core::fault::Fault;
 use tare_core::record::{COMPLETE, PRECISE_ENOUGH, Record};
 use tare_runner::RecordDir;
 
 pub(crate) fn resume(args: &ResumeArgs) -> Result<u8> {
     let path = record_path(args.record.as_deref())?;
+    if tare_runner::is_suite(&path) {
+        return suite::resume(&path, args.json, &mut |header| clean::remove_of_run(&header.run).map(|_| ()));
+    }
     let record = tare_runner::read_record(&path)?;
     let lost = record.lost().len();
     let Record { header, trials, end } = record;
@@ -32,15 +34,7 @@ pub(crate) fn resume(args: &ResumeArgs) -> Result<u8> {
     session::require_clean_host()?;
     let stop = session::stop_on_signals()?;
     let carrier = machine::carrier()?;
-    let bundles = machine::build_bundles(&header.workload, carrier.bundles.as_ref(), &mut say)?;
-    for (service, digest) in &header.bundles {
-        let now = bundles.get(service);
-        if now != Some(digest) {
-            let now = now.map_or("none", String::as_str);
-            let text = format!("the bundle of service {service} is {now} now, the run began with {digest}");
-            return Err(Fault::new(text).remedy("start a new run: other bits are another study").into());
-        }
-    }
+    run::same_bundles(&header, &carrier, &mut say)?;
     say(&format!("{}: {} of {} trials are on disk\n", path.display(), trials.len(), header.plan.len()));
     let record = RecordDir::open(&path)?;
     let done = trials.into_iter().map(|trial| trial.record).collect();

@@ -2,7 +2,7 @@
 
 use crate::catalog::Tables;
 use crate::cli::RunArgs;
-use crate::cmd::{Mistake, columns, note, peak, print, tell};
+use crate::cmd::{Mistake, columns, note, peak, print, suite, tell};
 use crate::machine::{self, Placement};
 use crate::session::{self, GENERATOR, SERVICES, Session};
 use crate::{EXIT_OK, files, null_cost, paths};
@@ -10,6 +10,9 @@ use anyhow::Result;
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
+use tare_core::fault::Fault;
+use tare_core::host::{Carrier, Facts};
 use tare_core::plan::{PlannedTrial, blocks, plan, rounds_after};
 use tare_core::record::{FormState, Header, NULL_COST, SCHEMA};
 use tare_core::study::{LoadOrigin, Study};
@@ -19,9 +22,25 @@ use tare_report::{paragraph, whole};
 use tare_runner::{Clock, RecordDir, SystemClock, blocks_within, estimate};
 
 pub(crate) fn run(args: &RunArgs) -> Result<u8> {
-    let (study, workload) = files::read_study(&args.study, args.workloads.as_deref())?;
+    let suite = files::read_suite(&args.study, args.preset.as_deref(), args.workloads.as_deref())?;
+    if suite.is_divided() {
+        return suite::run(args, suite);
+    }
+    if let Some(part) = args.parts.first() {
+        let text = format!("study '{}' has no part '{part}': it has no parts at all", suite.name);
+        return Err(Mistake::new(text).into());
+    }
+    let (study, workload) = suite::only_part(suite, "run")?;
     check_times(args, &study)?;
     start(args, study, workload, None)
+}
+
+/// Puts what was typed over a study, and sees whether it can be run on this machine.
+pub(crate) fn prepare(args: &RunArgs, study: &mut Study, workload: &Workload) -> Result<()> {
+    check_times(args, study)?;
+    apply(args, study)?;
+    check_whole(study, workload)?;
+    machine::place(study, workload).map(drop)
 }
 
 /// A study whose load brings times of its own would not heed those that are typed.
@@ -47,9 +66,7 @@ pub(crate) fn start(args: &RunArgs, mut study: Study, workload: Workload, repeat
     apply(args, &mut study)?;
     check_whole(&study, &workload)?;
     let placement = machine::place(&study, &workload)?;
-    let seed = study
-        .seed
-        .unwrap_or_else(|| u64::from_le_bytes(*uuid::Uuid::now_v7().as_bytes().last_chunk().expect("16 bytes")) >> 16);
+    let seed = study.seed.unwrap_or_else(new_seed);
     if args.dry_run {
         print(&dry_run(&study, &workload, &placement, seed, columns(std::io::stdout())));
         return Ok(EXIT_OK);
@@ -63,20 +80,12 @@ pub(crate) fn start(args: &RunArgs, mut study: Study, workload: Workload, repeat
     let mut say = |text: &str| if args.json { note(text) } else { tell(text) };
     let carrier = machine::carrier()?;
     let bundles = machine::build_bundles(&workload, carrier.bundles.as_ref(), &mut say)?;
-    say("looking at what each form is on this machine");
-    let forms = machine::form_states(&study, &carrier);
-    for (name, state) in &forms {
-        if let Some(why) = &state.unavailable {
-            say(&format!("{name} is skipped: {why}"));
-        } else if let Some(why) = &state.emulated {
-            say(&format!("{name} is EMULATED: {why}"));
-        }
-    }
+    let forms = look_at_forms(&study, &carrier, &mut say);
     let command = repeat.map_or_else(
         || command(args, &study, seed),
         |repeat| format!("{repeat} --repeat {} --seed {seed}", study.repeat),
     );
-    let header = header(study, workload, seed, forms, bundles, &placement, command);
+    let header = Header { command, ..ready(study, workload, forms, bundles, None)?.header(seed) };
     let emulated = emulated(&header.forms);
     let expected = estimate(&header.study, &header.plan, &emulated);
     let blocks = blocks(&header.plan);
@@ -168,8 +177,8 @@ fn default_out(study: &Study) -> PathBuf {
 }
 
 /// A run of ten minutes must not end with "permission denied".
-fn require_writable(out: &Path) -> Result<()> {
-    if out.join("record.json").exists() {
+pub(crate) fn require_writable(out: &Path) -> Result<()> {
+    if out.join("record.json").exists() || tare_runner::is_suite(out) {
         let text = format!("{} holds a record already, and records are never overwritten", out.display());
         return Err(Mistake::new(text + "\n  to do: name another directory, or continue that one: tare resume").into());
     }
@@ -182,37 +191,119 @@ fn require_writable(out: &Path) -> Result<()> {
     })
 }
 
-fn header(
+/// A seed that no study names.
+pub(crate) fn new_seed() -> u64 {
+    u64::from_le_bytes(*uuid::Uuid::now_v7().as_bytes().last_chunk().expect("16 bytes")) >> 16
+}
+
+/// Looks at what each form is on this machine, and says which cannot be had or are emulated.
+pub(crate) fn look_at_forms(
+    study: &Study,
+    carrier: &Carrier,
+    say: &mut dyn FnMut(&str),
+) -> BTreeMap<String, FormState> {
+    say("looking at what each form is on this machine");
+    let forms = machine::form_states(study, carrier);
+    for (name, state) in &forms {
+        if let Some(why) = &state.unavailable {
+            say(&format!("{name} is skipped: {why}"));
+        } else if let Some(why) = &state.emulated {
+            say(&format!("{name} is EMULATED: {why}"));
+        }
+    }
+    forms
+}
+
+/// A study with all that a run of it needs to know beforehand.
+pub(crate) struct Ready {
+    pub(crate) study: Study,
+    pub(crate) workload: Workload,
+    pub(crate) forms: BTreeMap<String, FormState>,
+    /// Facts of the machine, and what the apparatus costs on it.
+    pub(crate) environment: Facts,
+    bundles: BTreeMap<String, String>,
+    placement: Placement,
+}
+
+/// Brings together what a run needs. `environment` is looked at unless it is known already.
+pub(crate) fn ready(
     study: Study,
     workload: Workload,
-    seed: u64,
     forms: BTreeMap<String, FormState>,
     bundles: BTreeMap<String, String>,
-    placement: &Placement,
-    command: String,
-) -> Header {
-    let plan = plan(&study, &emulated(&forms), seed);
-    let mut environment = tare_telemetry::environment();
-    let null_cost = null_cost::measure(&placement.generator);
-    environment.extend(null_cost.map(|us| (NULL_COST.to_owned(), format!("{us:.4}"))));
-    Header {
-        schema: SCHEMA,
-        tare: env!("CARGO_PKG_VERSION").to_owned(),
-        run: session::new_run_id(),
-        started: SystemClock::new().timestamp(),
-        command,
-        seed,
-        plan,
-        forms,
-        environment,
-        bundles,
-        placement: BTreeMap::from([
-            (GENERATOR.to_owned(), placement.generator.to_string()),
-            (SERVICES.to_owned(), placement.service.to_string()),
-        ]),
-        study,
-        workload,
+    environment: Option<Facts>,
+) -> Result<Ready> {
+    let placement = machine::place(&study, &workload)?;
+    let environment = environment.unwrap_or_else(|| {
+        let mut environment = tare_telemetry::environment();
+        let null_cost = null_cost::measure(&placement.generator);
+        environment.extend(null_cost.map(|us| (NULL_COST.to_owned(), format!("{us:.4}"))));
+        environment
+    });
+    Ok(Ready { study, workload, forms, environment, bundles, placement })
+}
+
+impl Ready {
+    /// The header of a new run, without the command that repeats it.
+    pub(crate) fn header(self, seed: u64) -> Header {
+        let Ready { study, workload, forms, environment, bundles, placement } = self;
+        Header {
+            schema: SCHEMA,
+            tare: env!("CARGO_PKG_VERSION").to_owned(),
+            run: session::new_run_id(),
+            started: SystemClock::new().timestamp(),
+            command: String::new(),
+            seed,
+            plan: plan(&study, &emulated(&forms), seed),
+            forms,
+            environment,
+            bundles,
+            placement: BTreeMap::from([
+                (GENERATOR.to_owned(), placement.generator.to_string()),
+                (SERVICES.to_owned(), placement.service.to_string()),
+            ]),
+            study,
+            workload,
+        }
     }
+}
+
+/// How long a run is expected to take.
+pub(crate) fn expected(header: &Header) -> Duration {
+    let expected = estimate(&header.study, &header.plan, &emulated(&header.forms));
+    header.study.at_most.map_or(expected, |most| expected.min(most))
+}
+
+/// Sees that the bundles are what they were when the run began, building them if they are gone.
+pub(crate) fn same_bundles(header: &Header, carrier: &Carrier, say: &mut dyn FnMut(&str)) -> Result<()> {
+    let bundles = machine::build_bundles(&header.workload, carrier.bundles.as_ref(), say)?;
+    for (service, digest) in &header.bundles {
+        let now = bundles.get(service);
+        if now != Some(digest) {
+            let now = now.map_or("none", String::as_str);
+            let text = format!("the bundle of service {service} is {now} now, the run began with {digest}");
+            return Err(Fault::new(text).remedy("start a new run: other bits are another study").into());
+        }
+    }
+    Ok(())
+}
+
+/// What a run of a part would do, in two lines; the time that it would take is added to `whole`.
+pub(crate) fn describe_part(study: &Study, workload: &Workload, whole: &mut Duration) -> String {
+    let trials = plan(study, &[], 0);
+    let expected = estimate(study, &trials, &[]);
+    *whole += expected;
+    let width = columns(std::io::stdout());
+    let part = study.part.as_ref().map_or(&study.name, |part| &part.name);
+    let forms: Vec<String> = study.forms.iter().map(|form| tare_report::whole(&form.name)).collect();
+    let text =
+        format!("{}: {}; {} trials, about {}", workload.name, workload.about, trials.len(), show_duration(expected));
+    paragraph(
+        &format!("  {part:<18} "),
+        21,
+        &format!("{text}; {}; forms {}", study.load.describe(), forms.join(", ")),
+        width,
+    )
 }
 
 fn emulated(forms: &BTreeMap<String, FormState>) -> Vec<String> {
@@ -226,6 +317,9 @@ fn command(args: &RunArgs, study: &Study, seed: u64) -> String {
         let _ = write!(text, " --form {name}");
     }
     let millis = |time: std::time::Duration| format!("{}ms", time.as_millis());
+    if let Some(preset) = &args.preset {
+        let _ = write!(text, " --preset {preset}");
+    }
     let _ = write!(text, " --settle {} --measure {}", millis(study.settle), millis(study.measure));
     if let Some(most) = study.at_most {
         let _ = write!(text, " --at-most {}", millis(most));

@@ -5,6 +5,7 @@ use crate::files;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use tare_core::config::parse;
+use tare_core::parameters::Parameters;
 use tare_core::study::Study;
 use tare_core::workload::Workload;
 
@@ -157,8 +158,8 @@ fn closed(schema: &Value, at: &str, all: &mut BTreeSet<String>) {
 
 fn read_study(text: &str) -> Vec<tare_core::config::Problem> {
     let mut problems = Problems::new("study.yaml", text);
-    let mut find = |name: &str, _: Place, _: &mut Problems| {
-        let read = files::read_workload(&root().join("workloads").join(name)).unwrap();
+    let mut find = |name: &str, _: Place, chosen: &Parameters, _: &mut Problems| {
+        let read = files::read_workload(&root().join("workloads").join(name), chosen).unwrap();
         Some(read.unwrap())
     };
     Study::read(text, &Tables, &mut problems, &mut find);
@@ -167,7 +168,7 @@ fn read_study(text: &str) -> Vec<tare_core::config::Problem> {
 
 fn read_workload(text: &str) -> Vec<tare_core::config::Problem> {
     let mut problems = Problems::new("workload.yaml", text);
-    Workload::read(text, Path::new("w"), &Tables, &mut problems);
+    Workload::read(text, Path::new("w"), &Parameters::new(), &Tables, &mut problems);
     problems.into_vec()
 }
 

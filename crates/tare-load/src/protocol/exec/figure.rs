@@ -178,11 +178,11 @@ pub(super) struct Concluded {
     pub(super) errors: u64,
     /// By name of a trial's metric: `throughput`, `p50_us` ...
     pub(super) reported: BTreeMap<String, f64>,
-    /// By operation, of tools that tell several apart or bring histograms; else empty.
+    /// By operation, where the tool tells them apart; else all of them are the one that the workload names.
     pub(super) by_operation: BTreeMap<String, OperationSummary>,
-    /// What the result says of itself, and what it was held against.
+    /// What the tool checked itself, or its result was held against.
     pub(super) checks: Vec<Check>,
-    /// For the record.
+    /// What it says of itself.
     pub(super) facts: BTreeMap<String, String>,
     /// How long it ran before it counted.
     pub(super) unmeasured: Duration,

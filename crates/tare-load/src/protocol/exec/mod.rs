@@ -10,9 +10,11 @@
 
 mod figure;
 mod fio;
+mod metric;
 mod options;
 mod parser;
 mod process;
+mod report;
 #[cfg(test)]
 mod tests;
 mod tools;
@@ -27,7 +29,7 @@ use process::{Job, Outcome};
 use std::collections::BTreeMap;
 use std::io::Read as _;
 use std::net::{IpAddr, Ipv4Addr, TcpStream};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 use tare_core::command::{CommandStart, Ended};
 use tare_core::fault::{Doing, Fault};
@@ -46,6 +48,10 @@ pub(super) const ROW: ProtocolRow = ProtocolRow {
         Options::deserialize_from(options).map_or_else(|_| Vec::new(), |options| options.operations())
     },
     tells_seconds: false,
+    metrics: |options| {
+        let options = Options::deserialize_from(options).ok();
+        options.into_iter().flat_map(|options| options.metrics).map(|metric| metric.own).collect()
+    },
     runs_inside: |options| Options::deserialize_from(options).is_ok_and(|options| options.place == Where::Inside),
     drive,
 };
@@ -143,6 +149,7 @@ impl<'a, 'e> Tool<'a, 'e> {
         let limit = if self.inside.is_some() { self.plan.timeout.max(READY) } else { self.plan.timeout.min(READY) };
         let options = self.options;
         match &options.ready {
+            None if self.plan.endpoint == LoadPlan::NOWHERE => Ok(LoadSummary::default()),
             Some(command) => self.succeed(command, limit).map(|_| LoadSummary::default()),
             None => TcpStream::connect_timeout(&self.plan.endpoint, limit)
                 .doing(format_args!("connect to {}", self.plan.endpoint))
@@ -185,16 +192,25 @@ impl<'a, 'e> Tool<'a, 'e> {
         let outcome = self.start(program, command.clone(), limit)?;
         let ended = self.judge(&outcome, false);
         let wall_s = outcome.took.as_secs_f64();
-        let text = output.read_or(&command, &outcome.stdout);
-        let concluded = text.and_then(|text| options.parser.conclude(&text, wall_s));
-        let concluded = match (ended, concluded) {
+        let concluded = output.read_or(&command, &outcome.stdout).and_then(|text| self.conclude(&text, wall_s));
+        let (concluded, metrics) = match (ended, concluded) {
             // A tool that reports what went wrong has said more than its exit code does.
-            (Err(_), Ok(concluded)) if concluded.is_void() && outcome.ended != Ended::Late => concluded,
+            (Err(_), Ok(found)) if found.0.is_void() && outcome.ended != Ended::Late => found,
             (Err(fault), _) => return Err(fault),
-            (Ok(()), concluded) => concluded.map_err(|fault| self.explain(fault).with_log(outcome.log()))?,
+            (Ok(()), found) => found.map_err(|fault| self.explain(fault).with_log(outcome.log()))?,
         };
         self.emit.line(LoadLine::Second(second(&outcome, &concluded)))?;
-        Ok(self.summary(&command, &outcome, concluded))
+        Ok(LoadSummary { metrics, ..self.summary(&command, &outcome, concluded) })
+    }
+
+    /// What the result comes to, and the metrics of its own.
+    fn conclude(&self, text: &str, wall_s: f64) -> Result<(Concluded, BTreeMap<String, f64>), Fault> {
+        let concluded = self.options.parser.conclude(text, wall_s)?;
+        let metrics = match &self.options.metrics[..] {
+            [] => BTreeMap::new(),
+            metrics => metric::values(metrics, &parser::document(text)?)?,
+        };
+        Ok((concluded, metrics))
     }
 
     /// Says how the command must be written for its result to be read, where that is known.
@@ -238,17 +254,14 @@ impl<'a, 'e> Tool<'a, 'e> {
         facts.extend(self.version().map(|version| ("tool.version".to_owned(), version)));
         facts.extend(concluded.facts);
         let detail = format!("{} right, {} not, in {wall_s:.1} s", concluded.operations, concluded.errors);
-        let operations = match concluded.by_operation {
-            by_operation if !by_operation.is_empty() => by_operation,
-            _ => {
-                let (count, errors) = (concluded.operations, concluded.errors);
-                let operation = OperationSummary { count, errors, ..OperationSummary::default() };
-                BTreeMap::from([(options.operation.clone(), operation)])
-            }
-        };
+        let mut operations = concluded.by_operation;
+        if operations.is_empty() {
+            let (count, errors) = (concluded.operations, concluded.errors);
+            operations
+                .insert(options.operation.clone(), OperationSummary { count, errors, ..OperationSummary::default() });
+        }
         let passed = self.judge(outcome, false).is_ok();
-        let mut checks = vec![Check { name: format!("{name} ended well"), passed, detail }];
-        checks.extend(concluded.checks);
+        let ended = Check { name: format!("{name} ended well"), passed, detail };
         // What is not counted is no part of the time measured either, nor is the CPU time it took.
         let unmeasured = concluded.unmeasured.min(outcome.took);
         let measured_share = 1.0 - unmeasured.as_secs_f64() / wall_s;
@@ -263,7 +276,7 @@ impl<'a, 'e> Tool<'a, 'e> {
             generator_cpu_s: cpu_s,
             generator_cpus: cpus as u32,
             saturated,
-            checks,
+            checks: std::iter::once(ended).chain(concluded.checks).collect(),
             failures: failures.into_iter().collect(),
             facts,
             reported: concluded.reported,
@@ -313,6 +326,7 @@ impl<'a, 'e> Tool<'a, 'e> {
         number("port", plan.endpoint.port().into());
         number("seconds", (load.as_secs_f64().ceil() as u64).max(1));
         number("seed", plan.seed & 0x7fff_ffff);
+        number("llc_bytes", last_level_cache_bytes(Path::new("/sys/devices/system/cpu")));
         number("cpus", self.inside.map_or(plan.cpus.len().max(1) as u64, |inside| inside.cpus.into()));
         match &plan.profile {
             LoadProfile::Closed { connections, pipeline } => {
@@ -392,6 +406,24 @@ impl<'a, 'e> Tool<'a, 'e> {
             ended => Err(self.advise(Fault::new(format!("the tool failed: {ended}")).with_log(outcome.log()))),
         }
     }
+}
+
+/// The size of this machine's last-level caches together, bytes; 0 where the kernel does not say. `folder` is
+/// `/sys/devices/system/cpu`.
+fn last_level_cache_bytes(folder: &Path) -> u64 {
+    // By level and by who shares it, so that each is counted once.
+    let mut caches: BTreeMap<(u32, String), u64> = BTreeMap::new();
+    let entries = |folder: PathBuf| std::fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path());
+    for cache in entries(folder.to_owned()).flat_map(|cpu| entries(cpu.join("cache"))) {
+        let read = |name: &str| std::fs::read_to_string(cache.join(name)).ok().map(|text| text.trim().to_owned());
+        let level = read("level").and_then(|level| level.parse().ok());
+        let bytes = read("size").and_then(|size| size.strip_suffix('K')?.parse::<u64>().ok()).map(|kib| kib << 10);
+        if let (Some(level), Some(bytes), Some(shared)) = (level, bytes, read("shared_cpu_list")) {
+            caches.insert((level, shared), bytes);
+        }
+    }
+    let last = caches.keys().map(|(level, _)| *level).max();
+    caches.iter().filter(|((level, _), _)| Some(*level) == last).map(|(_, bytes)| bytes).sum()
 }
 
 /// All of what was measured as one row.

@@ -1,6 +1,7 @@
 //! What a workload may say about a tool.
 
 use super::figure::Wanted;
+use super::metric::{self, Metric};
 use super::parser::{JsonFigure, Parser, Table, Take, compile};
 use super::tools::{TOOLS, ToolRow};
 use crate::script::{Names, Template};
@@ -11,6 +12,9 @@ use tare_core::config::{Fields, Node, NodeKind, Place, Problems};
 
 /// More of anything than a command has.
 const ARGUMENTS_MAX: usize = 1000;
+
+/// The parser of tools that are written to be weighed.
+const OWN_REPORT: &str = "tare";
 
 /// What stands for something of the load in a command, and what it is.
 pub(super) const PLACES: &[(&str, &str)] = &[
@@ -23,6 +27,7 @@ pub(super) const PLACES: &[(&str, &str)] = &[
     ("seconds", "how long to load, rounded up to whole seconds"),
     ("seed", "the seed of the trial"),
     ("cpus", "how many CPUs the tool has"),
+    ("llc_bytes", "this machine's last-level caches together, bytes; 0 where the kernel does not say"),
     ("output", "a file whose content is read in place of what the tool prints"),
 ];
 
@@ -59,6 +64,9 @@ pub(super) struct Options {
     /// started.
     #[serde(default)]
     pub directory: Option<String>,
+    /// Figures of its own that ratios are made of.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub metrics: Vec<Metric>,
 }
 
 impl Options {
@@ -127,6 +135,9 @@ pub(super) fn read(node: &Node, problems: &mut Problems) -> Option<serde_json::V
         _ => Where::Beside,
     };
     let directory = fields.get("directory").and_then(|node| read_directory(node, problems));
+    let declared = fields.get("metrics");
+    let metrics = declared.map(|node| metric::read(node, parser.as_ref().map(|(parser, _)| parser), problems));
+    let metrics = metrics.unwrap_or_default();
     if place == Where::Inside {
         check_inside(&mut fields, &names, problems);
     }
@@ -149,6 +160,7 @@ pub(super) fn read(node: &Node, problems: &mut Problems) -> Option<serde_json::V
         busy_max,
         place,
         directory,
+        metrics,
     };
     Some(serde_json::to_value(options).expect("plain data"))
 }
@@ -248,8 +260,11 @@ type ReadParser = (Parser, Option<&'static ToolRow>);
 
 fn read_parser(node: &Node, problems: &mut Problems) -> Option<ReadParser> {
     if let NodeKind::Scalar { text, .. } = &node.kind {
+        if text == OWN_REPORT {
+            return Some((Parser::Tare, None));
+        }
         let Some(row) = ToolRow::find(text) else {
-            let known: Vec<&str> = TOOLS.iter().map(|row| row.name).collect();
+            let known: Vec<&str> = TOOLS.iter().map(|row| row.name).chain([OWN_REPORT]).collect();
             Node::unknown(text, node.place, "parser", &known, problems);
             return None;
         };
@@ -391,6 +406,23 @@ mod tests {
     }
 
     #[test]
+    fn metrics_of_its_own_are_declared_with_their_place() {
+        let text = "command: [x]\nparser: tare\nmetrics:\n  gflops: {title: LINPACK, unit: GFLOP/s, better: more}\n  \
+                    stall: {unit: us, better: less, at: /a/b}\n";
+        let metrics = check(text).unwrap().metrics;
+        assert_eq!((metrics[0].at.as_str(), metrics[0].own.title.as_str()), ("/metrics/gflops", "LINPACK"));
+        assert_eq!((metrics[1].at.as_str(), metrics[1].own.title.as_str()), ("/a/b", "stall"));
+        assert!(metrics[0].own.more_is_better && !metrics[1].own.more_is_better);
+        let document = serde_json::json!({"metrics": {"gflops": 61.5}, "a": {"b": 3}});
+        let values = metric::values(&metrics, &document).unwrap();
+        assert_eq!((values["gflops"], values["stall"]), (61.5, 3.0));
+        for wrong in [serde_json::json!({"metrics": {"gflops": 0}}), serde_json::json!({"metrics": {"gflops": "61"}})] {
+            let refused = metric::values(&metrics, &wrong).unwrap_err();
+            assert!(refused.message.contains("'gflops' should stand at /metrics/gflops"), "{refused}");
+        }
+    }
+
+    #[test]
     fn an_own_parser_is_read() {
         let text = "command: [x]\nparser: {json: {throughput: /rps, operations: [/r, /w], p99_ms: /l/p99}}\n";
         let Parser::Json(figures) = check(text).unwrap().parser else { panic!("not JSON") };
@@ -423,6 +455,11 @@ mod tests {
             ("command: [wrk]\npopulate: [a, b]\n", 2, "a command is a list"),
             ("command: [wrk]\nwithn: 3s\n", 2, "did you mean 'within'"),
             ("command: [wrk]\nwhere: insde\n", 2, "did you mean 'inside'"),
+            ("command: [x]\nparser: tara\n", 2, "did you mean 'tare'"),
+            ("command: [x]\nparser: tare\nmetrics:\n  p50_us: {unit: us, better: less}\n", 4, "every trial has"),
+            ("command: [x]\nparser: tare\nmetrics:\n  flops: {better: faster}\n", 4, "no 'unit'"),
+            ("command: [wrk]\nmetrics:\n  a: {unit: b, better: more}\n", 3, "read from JSON"),
+            ("command: [fio]\nmetrics:\n  a: {unit: b, better: more}\n", 3, "nothing says where"),
             ("command: [wrk]\ndirectory: data\n", 2, "no absolute path"),
             ("command: [wrk]\nwhere: inside\nbusy_max: 50%\n", 3, "no CPUs of its own"),
             ("command: [wrk, -o, '${output}']\nwhere: inside\n", 1, "there is no ${output}"),

@@ -1,7 +1,7 @@
 //! Reading a tool's result as a declared parser says.
 
 use super::figure::{Concluded, Figures, Wanted};
-use super::fio;
+use super::{fio, report};
 use crate::script::parse_csv;
 use regex::Regex;
 use serde::{Deserialize, Serialize};
@@ -20,7 +20,9 @@ pub(super) enum Parser {
     Regex(Vec<String>),
     /// By the columns of one row of a table.
     Csv(Table),
-    /// fio's own report in JSON, with its histograms and its books.
+    /// As a report that was made for Tare; see [`super::report`].
+    Tare,
+    /// As fio's own report in JSON, with its histograms and its books; see [`super::fio`].
     Fio,
 }
 
@@ -62,24 +64,33 @@ pub(super) struct Table {
 }
 
 impl Parser {
-    /// What a tool's output comes to. `wall_s` is how long it ran, for tools that do not say how long they measured.
+    /// What a tool's output comes to. `wall_s` is how long the tool ran.
     ///
     /// # Errors
-    /// When the output is not of the form that the parser reads, holds several results, or too little.
+    /// When the output is not of the form that the parser reads, holds several results, or nothing follows from it.
     pub(super) fn conclude(&self, output: &str, wall_s: f64) -> Result<Concluded, Fault> {
         match self {
-            Parser::Json(figures) => read_json(figures, output)?.concluded(wall_s),
-            Parser::Regex(patterns) => read_regex(patterns, output)?.concluded(wall_s),
-            Parser::Csv(table) => read_table(table, output)?.concluded(wall_s),
+            Parser::Tare => report::concluded(document(output)?, wall_s),
             Parser::Fio => fio::conclude(output),
+            _ => self.read(output)?.concluded(wall_s),
         }
     }
 
-    /// The operations that it tells apart; none when all are of one name.
+    /// The operations that it always tells apart; none when their names are the workload's or the tool's.
     pub(super) fn operations(&self) -> &'static [&'static str] {
+        if *self == Parser::Fio { &["read", "write", "mixed"] } else { &[] }
+    }
+
+    /// The figures in a tool's output, where figures are what is read.
+    ///
+    /// # Errors
+    /// As [`Parser::conclude`].
+    pub(super) fn read(&self, output: &str) -> Result<Figures, Fault> {
         match self {
-            Parser::Fio => &["read", "write", "mixed"],
-            Parser::Json(_) | Parser::Regex(_) | Parser::Csv(_) => &[],
+            Parser::Tare | Parser::Fio => Ok(Figures::default()),
+            Parser::Json(figures) => read_json(figures, output),
+            Parser::Regex(patterns) => read_regex(patterns, output),
+            Parser::Csv(table) => read_table(table, output),
         }
     }
 }
@@ -110,7 +121,7 @@ fn read_json(wants: &[JsonFigure], output: &str) -> Result<Figures, Fault> {
 }
 
 /// The JSON document in an output: all of it, or from the first line that starts one to the last that ends one.
-fn document(output: &str) -> Result<Value, Fault> {
+pub(super) fn document(output: &str) -> Result<Value, Fault> {
     let whole = serde_json::from_str(output);
     if let Ok(document) = whole {
         return Ok(document);
@@ -208,17 +219,6 @@ fn read_table(table: &Table, output: &str) -> Result<Figures, Fault> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    impl Parser {
-        fn read(&self, output: &str) -> Result<Figures, Fault> {
-            match self {
-                Parser::Json(figures) => read_json(figures, output),
-                Parser::Regex(patterns) => read_regex(patterns, output),
-                Parser::Csv(table) => read_table(table, output),
-                Parser::Fio => unreachable!("it finds more than figures"),
-            }
-        }
-    }
 
     fn figures(found: &[(&str, f64)]) -> Figures {
         let mut figures = Figures::default();

@@ -49,6 +49,7 @@ pub(super) const ROW: ProtocolRow = ProtocolRow {
         options.map_or(Vec::new(), |o: Options| o.operations.into_iter().map(|operation| operation.name).collect())
     },
     tells_seconds: true,
+    metrics: |_| Vec::new(),
     runs_inside: |_| false,
     drive: |plan: &LoadPlan, emit: &mut Emit<'_>| drive(&Http::new(options_of(plan)?, plan.endpoint)?, plan, emit),
 };

@@ -20,6 +20,7 @@ pub(super) const ROW: ProtocolRow = ProtocolRow {
     options: |node, problems| sql::read(&DIALECT, node, problems),
     operations: sql::operation_names,
     tells_seconds: true,
+    metrics: |_| Vec::new(),
     runs_inside: |_| false,
     drive: sql::drive::<MySql>,
 };

@@ -24,6 +24,7 @@ pub(super) const ROW: ProtocolRow = ProtocolRow {
     options: |node, problems| options(node, problems),
     operations: |_| vec!["nothing".to_owned()],
     tells_seconds: true,
+    metrics: |_| Vec::new(),
     runs_inside: |_| false,
     drive,
 };

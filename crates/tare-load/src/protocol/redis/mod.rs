@@ -25,6 +25,7 @@ pub(super) const ROW: ProtocolRow = ProtocolRow {
     options: options::read,
     operations: |options| serde_json::from_value(options.clone()).map_or(Vec::new(), |o| names(&Redis::new(o))),
     tells_seconds: true,
+    metrics: |_| Vec::new(),
     runs_inside: |_| false,
     drive: |plan: &LoadPlan, emit: &mut Emit<'_>| drive(&Redis::new(options_of(plan)?), plan, emit),
 };

@@ -24,6 +24,7 @@ pub(super) const ROW: ProtocolRow = ProtocolRow {
         options.map_or(Vec::new(), |o: Options| o.requests.into_iter().map(|exchange| exchange.name).collect())
     },
     tells_seconds: true,
+    metrics: |_| Vec::new(),
     runs_inside: |_| false,
     drive: |plan: &LoadPlan, emit: &mut Emit<'_>| drive(&Tcp::new(options_of(plan)?), plan, emit),
 };

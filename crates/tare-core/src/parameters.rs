@@ -1,0 +1,117 @@
+//! Parameters: values that a workload names once, uses anywhere, and a study may choose otherwise.
+//!
+//! `parameters:` of a workload gives each a name and a default; `${{name}}` in any of its other scalars stands for the
+//! value. They are put in before anything is read, so that what they make of a field is checked as if it had been
+//! written there, and a mistake is shown where it takes effect.
+
+use crate::config::{Fields, Node, NodeKind, Problems};
+use std::collections::BTreeMap;
+
+/// Values by name.
+pub type Parameters = BTreeMap<String, String>;
+
+const OPEN: &str = "${{";
+const CLOSE: &str = "}}";
+
+/// Puts values into every scalar below `root`, whose `parameters:` give names and defaults; `chosen` goes over the
+/// defaults. Returns all values. A chosen name that the workload does not have is not looked at here.
+pub(crate) fn fill_in(root: &mut Node, chosen: &Parameters, problems: &mut Problems) -> Parameters {
+    let mut values = Parameters::new();
+    let NodeKind::Map(entries) = &mut root.kind else { return values };
+    if let Some((_, _, node)) = entries.iter().find(|(key, ..)| key == "parameters") {
+        values = read(node, "parameters", problems);
+    }
+    for (name, value) in chosen {
+        if let Some(slot) = values.get_mut(name) {
+            slot.clone_from(value);
+        }
+    }
+    for (_, _, node) in entries.iter_mut().filter(|(key, ..)| key != "parameters") {
+        fill(node, &values, problems);
+    }
+    values
+}
+
+/// Reads a map of names and values; `what` names it in messages.
+pub(crate) fn read(node: &Node, what: &str, problems: &mut Problems) -> Parameters {
+    let Some(fields) = Fields::of(node, what.to_owned(), problems) else { return Parameters::new() };
+    let mut values = Parameters::new();
+    for (name, place, value) in fields.entries() {
+        if name.is_empty() || !name.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || "-_".contains(c)) {
+            problems.add(*place, format!("'{name}' cannot name a parameter"), "use a-z, 0-9, '-' and '_'");
+        }
+        if let Some(text) = value.text(problems) {
+            values.insert(name.clone(), text);
+        }
+    }
+    values
+}
+
+fn fill(node: &mut Node, values: &Parameters, problems: &mut Problems) {
+    let place = node.place;
+    match &mut node.kind {
+        NodeKind::List(items) => items.iter_mut().for_each(|item| fill(item, values, problems)),
+        NodeKind::Map(entries) => entries.iter_mut().for_each(|(.., value)| fill(value, values, problems)),
+        NodeKind::Scalar { text, .. } => {
+            while let Some((at, name, end)) = found(text) {
+                let Some(value) = values.get(&name) else {
+                    let known: Vec<&str> = values.keys().map(String::as_str).collect();
+                    problems.add_unknown(place, format!("there is no parameter '{name}'"), &name, &known);
+                    return;
+                };
+                text.replace_range(at..end, value);
+            }
+        }
+    }
+}
+
+/// The first mention of a parameter: from where, its name, up to where.
+fn found(text: &str) -> Option<(usize, String, usize)> {
+    let at = text.find(OPEN)?;
+    let length = text[at..].find(CLOSE)?;
+    let name = text[at + OPEN.len()..at + length].trim().to_owned();
+    Some((at, name, at + length + CLOSE.len()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::parse;
+
+    fn filled(text: &str, chosen: &[(&str, &str)]) -> Result<(Node, Parameters), String> {
+        let mut problems = Problems::new("w.yaml", text);
+        let mut root = parse(text, &mut problems).unwrap();
+        let chosen = chosen.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+        let values = fill_in(&mut root, &chosen, &mut problems);
+        let found: Vec<String> = problems.into_vec().iter().map(ToString::to_string).collect();
+        if found.is_empty() { Ok((root, values)) } else { Err(found.join("\n")) }
+    }
+
+    fn texts(node: &Node, all: &mut Vec<String>) {
+        match &node.kind {
+            NodeKind::Scalar { text, .. } => all.push(text.clone()),
+            NodeKind::List(items) => items.iter().for_each(|item| texts(item, all)),
+            NodeKind::Map(entries) => entries.iter().for_each(|(.., value)| texts(value, all)),
+        }
+    }
+
+    const TEXT: &str =
+        "parameters: {size: 2000, unit: MiB}\na: [x, '${{size}}${{ unit }}', \"${size}\"]\nb: {c: '${{size}}'}\n";
+
+    #[test]
+    fn values_stand_wherever_they_are_named() {
+        let (root, values) = filled(TEXT, &[("size", "45000"), ("other", "1")]).unwrap();
+        let mut all = Vec::new();
+        texts(&root, &mut all);
+        assert_eq!(all, ["2000", "MiB", "x", "45000MiB", "${size}", "45000"]);
+        assert_eq!(values, [("size", "45000"), ("unit", "MiB")].map(|(n, v)| (n.to_owned(), v.to_owned())).into());
+    }
+
+    #[test]
+    fn mistakes_have_their_place() {
+        let found = filled("parameters: {Size: 1, size: 2, list: [a]}\na: ${{sise}}\n", &[]).unwrap_err();
+        assert!(found.contains("w.yaml:2:4") && found.contains("did you mean 'size'?"), "{found}");
+        assert!(found.contains("w.yaml:1:14") && found.contains("'Size' cannot name"), "{found}");
+        assert!(found.contains("w.yaml:1:") && found.contains("a text is wanted here"), "{found}");
+    }
+}

@@ -1,0 +1,139 @@
+//! A study of several parts: one question asked of several workloads, in the same forms.
+
+use super::overlay::{merged, presets, with_preset};
+use super::{Catalog, Study, find_name};
+use crate::config::{Fields, Node, NodeKind, Place, Problems, parse};
+use crate::parameters::Parameters;
+use crate::workload::Workload;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// Finds the workload of a name, which stands at a place, with the parameters that a study chose; or adds problems.
+pub type FindWorkload<'a> = dyn FnMut(&str, Place, &Parameters, &mut Problems) -> Option<Workload> + 'a;
+
+/// What a file of a study asks: one question, of one workload or of several.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Suite {
+    /// Its name.
+    pub name: String,
+    /// The question, in words.
+    pub question: String,
+    /// The preset that was chosen.
+    pub preset: Option<String>,
+    /// The parts, each a study of its own with its workload; of a study without parts it is the only one.
+    pub parts: Vec<(Study, Workload)>,
+}
+
+/// Which part of a study of several parts this is, and how it is shown beside the others.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Part {
+    /// The name of the study as a whole.
+    pub of: String,
+    /// Its own name.
+    pub name: String,
+    /// What it weighs, as a heading: parts of one panel stand together.
+    pub panel: String,
+    /// The metrics that are shown of it, by name; none shows those that the workload is about.
+    #[serde(default)]
+    pub shows: Vec<String>,
+    /// What others have published of the same, for other machines.
+    #[serde(default)]
+    pub published: Option<Published>,
+}
+
+/// Figures of others, shown beside ours and never compared with them: their machines are not this one.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Published {
+    /// Where they stand.
+    pub from: String,
+    /// By metric and form: a ratio to the baseline, or what was said of it in words.
+    pub figures: BTreeMap<String, BTreeMap<String, String>>,
+}
+
+impl Suite {
+    /// Reads a study, with parts or without. `None` when anything is wrong; then at least one problem was added.
+    pub fn read(
+        text: &str,
+        preset: Option<&str>,
+        catalog: &dyn Catalog,
+        problems: &mut Problems,
+        find_workload: &mut FindWorkload<'_>,
+    ) -> Option<Suite> {
+        let root = parse(text, problems)?;
+        let root = with_preset(&root, preset, problems)?;
+        let preset = preset.map(str::to_owned);
+        let NodeKind::Map(entries) = &root.kind else {
+            Study::read_node(&root, None, catalog, problems, find_workload);
+            return None;
+        };
+        let Some((.., parts)) = entries.iter().find(|(key, ..)| key == "parts") else {
+            let (study, workload) = Study::read_node(&root, None, catalog, problems, find_workload)?;
+            let (name, question) = (study.name.clone(), study.question.clone());
+            return Some(Suite { name, question, preset, parts: vec![(study, workload)] });
+        };
+        let before = problems.len();
+        let base: Vec<_> = entries.iter().filter(|(key, ..)| key != "parts").cloned().collect();
+        let name = find_name(&base);
+        let fields = Fields::of(parts, "parts", problems)?;
+        if fields.entries().is_empty() {
+            problems.add(parts.place, "a study of parts needs at least one", "add one, or leave 'parts' out");
+        }
+        let mut read = Vec::new();
+        for (part, place, node) in fields.entries() {
+            check_name(part, *place, problems);
+            let Some((described, rest)) = read_part(part, &name, node, problems) else { continue };
+            let whole = Node { place: node.place, kind: NodeKind::Map(merged(&base, &rest, problems)) };
+            read.extend(Study::read_node(&whole, Some(described), catalog, problems, find_workload));
+        }
+        if problems.len() > before {
+            return None;
+        }
+        let question = read.first().map(|(study, _)| study.question.clone()).unwrap_or_default();
+        Some(Suite { name, question, preset, parts: read })
+    }
+
+    /// The names of the presets in the text of a study, in their order; none when it cannot be read.
+    pub fn presets(text: &str) -> Vec<String> {
+        parse(text, &mut Problems::default()).map(|root| presets(&root)).unwrap_or_default()
+    }
+
+    /// Whether it has parts.
+    pub fn is_divided(&self) -> bool {
+        self.parts.first().is_some_and(|(study, _)| study.part.is_some())
+    }
+}
+
+/// Names of parts are those of folders in a record.
+fn check_name(part: &str, place: Place, problems: &mut Problems) {
+    let fits = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || "+-_.".contains(c);
+    if part.is_empty() || part.len() > 40 || part.starts_with('.') || !part.chars().all(fits) {
+        problems.add(place, format!("'{part}' cannot name a part"), "use a-z, 0-9, '+', '-', '_' and '.'");
+    }
+}
+
+/// What of a part is its own, and the fields that it has in common with every study.
+fn read_part(name: &str, of: &str, node: &Node, problems: &mut Problems) -> Option<(Part, Node)> {
+    const OWN: [&str; 3] = ["panel", "shows", "published"];
+    let mut fields = Fields::of(node, format!("part '{name}'"), problems)?;
+    let panel = fields.text("panel", problems).unwrap_or_else(|| name.to_owned());
+    let shows = fields.texts("shows", problems).unwrap_or_default();
+    let published = fields.get("published").and_then(|node| read_published(node, problems));
+    let rest = fields.entries().iter().filter(|(key, ..)| !OWN.contains(&key.as_str())).cloned().collect();
+    let part = Part { of: of.to_owned(), name: name.to_owned(), panel, shows, published };
+    Some((part, Node { place: node.place, kind: NodeKind::Map(rest) }))
+}
+
+fn read_published(node: &Node, problems: &mut Problems) -> Option<Published> {
+    let mut fields = Fields::of(node, "published", problems)?;
+    let from = fields.require_text("from", problems)?;
+    let mut figures = BTreeMap::new();
+    for (metric, _, node) in fields.entries().iter().filter(|(key, ..)| key != "from") {
+        let Some(of) = Fields::of(node, format!("figures of '{metric}'"), problems) else { continue };
+        let read = |(form, _, node): &(String, Place, Node), problems: &mut Problems| {
+            Some((form.clone(), node.text(problems)?))
+        };
+        let read: BTreeMap<_, _> = of.entries().iter().filter_map(|entry| read(entry, problems)).collect();
+        figures.insert(metric.clone(), read);
+    }
+    Some(Published { from, figures })
+}
