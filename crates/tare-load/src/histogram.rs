@@ -53,10 +53,19 @@ impl Histogram {
     /// Counts one time.
     #[inline]
     pub(crate) fn record(&mut self, value_ns: u64) {
+        self.record_many(value_ns, 1);
+    }
+
+    /// Counts one time that was taken `count` times.
+    #[inline]
+    pub(crate) fn record_many(&mut self, value_ns: u64, count: u64) {
+        if count == 0 {
+            return;
+        }
         let value = value_ns.min(LONGEST_NS);
         let index = index(value);
-        self.counts[index] += 1;
-        self.total += 1;
+        self.counts[index] += count;
+        self.total += count;
         self.low = self.low.min(index);
         self.high = self.high.max(index);
         self.longest = self.longest.max(value);

@@ -7,7 +7,10 @@ use tare_core::load::LoadSummary;
 use tare_core::telemetry::TelemetryRow;
 
 /// What is taken from a tool's own report where there is no histogram.
-const REPORTED: [&str; 7] = ["throughput", "p50_us", "p90_us", "p99_us", "p999_us", "mean_us", "max_us"];
+const REPORTED: [&str; 6] = ["p50_us", "p90_us", "p99_us", "p999_us", "mean_us", "max_us"];
+
+/// What is taken from a tool's own report wherever it says it.
+const RATE: &str = "throughput";
 
 /// The figures named in [`tare_core::record::TRIAL_METRICS`] of one trial. What cannot be known is absent, never zero:
 /// a percentile of too few operations, CPU time without telemetry.
@@ -15,8 +18,8 @@ const REPORTED: [&str; 7] = ["throughput", "p50_us", "p90_us", "p99_us", "p999_u
 /// - `throughput`: correct operations a second of the time measured.
 /// - `p50_us` ... `max_us`: response times of all operations together, from merged histograms: from the planned start,
 ///   which in a closed loop is the send. `service_p50_us`, `service_p99_us`: the same from the send, where that is
-///   another moment. A tool of others has no histogram; then these and `throughput` are what it reported, over the
-///   time that it measured itself.
+///   another moment. Most tools of others have no histogram; then these are what it reported, and `throughput` of any
+///   tool is, over the time that it measured itself.
 /// - `cpu_us_per_op`: CPU time of the serving processes, by correct operation; `cpu_machine_us_per_op`: of the whole
 ///   machine but the generator. The kernel's work in software interrupts is charged to whatever task was running, so
 ///   the first is attributed and the second an upper bound.
@@ -75,10 +78,10 @@ pub(crate) fn figures(load: &LoadSummary, spent: &Spent) -> Result<BTreeMap<Stri
     let mut metrics: BTreeMap<String, f64> =
         figures.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))).collect();
     metrics.extend(load.metrics.iter().map(|(name, value)| (name.clone(), *value)));
-    if !timed {
-        let known = load.reported.iter().filter(|(name, _)| REPORTED.contains(&name.as_str()));
-        metrics.extend(known.map(|(name, value)| (name.clone(), *value)));
-    }
+    // A tool's rate is over the time that it measured itself, whether or not it brings a histogram.
+    let holds = |name: &str| name == RATE || (!timed && REPORTED.contains(&name));
+    let known = load.reported.iter().filter(|(name, _)| holds(name));
+    metrics.extend(known.map(|(name, value)| (name.clone(), *value)));
     Ok(metrics)
 }
 
@@ -136,7 +139,7 @@ mod tests {
         let reported = [("throughput", 2_100.0), ("p99_us", 77.0), ("cpu_us_per_op", 1.0)];
         load.reported = reported.map(|(name, value)| (name.to_owned(), value)).into();
         let own = trial_metrics(&load, &[]).unwrap();
-        assert!(own["throughput"] == 2_000.0 && own["p99_us"] != 77.0, "a histogram is better than a report");
+        assert!(own["throughput"] == 2_100.0 && own["p99_us"] != 77.0, "a histogram is better than a report of times");
         load.operations.get_mut("get").unwrap().response_time.clear();
         let metrics = trial_metrics(&load, &[]).unwrap();
         assert_eq!((metrics["throughput"], metrics["p99_us"]), (2_100.0, 77.0));

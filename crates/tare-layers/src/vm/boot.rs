@@ -1,11 +1,12 @@
 //! Opening the layer: from a host and a wish to a guest whose agent answers.
 
 use super::accelerator::{self, Accelerator, Qemu};
+use super::block;
 use super::disks::{self, Disks};
 use super::host::VmHost;
 use super::initramfs;
 use super::machine::{Engine, Machine};
-use super::options::VmOptions;
+use super::options::{Carried, VmOptions};
 use super::process::{Outside, Process, Shared};
 use super::qmp::Qmp;
 use super::size::Size;
@@ -66,6 +67,8 @@ pub(super) struct Guest {
     pub(super) facts: Facts,
     /// Files to remove when it is closed.
     pub(super) files: Vec<PathBuf>,
+    /// The device that carries its writable disk, to be emptied when it is closed.
+    pub(super) claim: Option<block::Claim>,
 }
 
 fn prepare(carrier: &Carrier, layer: &LayerUse, surroundings: &Surroundings) -> Result<Wish, OpenError> {
@@ -79,6 +82,9 @@ fn prepare(carrier: &Carrier, layer: &LayerUse, surroundings: &Surroundings) -> 
     }
     let kernel = carrier.bundles.kernel().map_err(OpenError::Unavailable)?;
     let size = Size::of(&options, surroundings, &needs)?;
+    if let Carried::Block(device) = &options.disk {
+        block::examine(device, size.disk).map_err(OpenError::Unavailable)?;
+    }
     let vhost = wants_vhost(&options).map_err(OpenError::Unavailable)?;
     if options.hugepages {
         check_huge_pages(size.memory).map_err(OpenError::Unavailable)?;
@@ -126,10 +132,11 @@ fn check_huge_pages(memory: u64) -> Result<(), Fault> {
     Err(Fault::new(message).remedy(format!("sysctl -w vm.nr_hugepages={needed}")))
 }
 
-fn boot(wish: Wish, surroundings: &Surroundings) -> Result<Guest, Fault> {
+fn boot(mut wish: Wish, surroundings: &Surroundings) -> Result<Guest, Fault> {
     let scratch = &surroundings.scratch;
     let file = |name: &str| scratch.join(name);
-    let files = vec![file("guest-console.log"), file("guest-qemu.log"), file("guest-scratch.img")];
+    let made = [disks::RAW_FILE, disks::IMAGE_FILE].map(file);
+    let files: Vec<PathBuf> = [file("guest-console.log"), file("guest-qemu.log")].into_iter().chain(made).collect();
     let remove = || files.iter().for_each(|file| drop(std::fs::remove_file(file)));
     let mut wiring =
         Wiring::make(&surroundings.run, surroundings.place, surroundings.subnets, !surroundings.inner.is_empty())
@@ -137,7 +144,8 @@ fn boot(wish: Wish, surroundings: &Surroundings) -> Result<Guest, Fault> {
     match launch(&wish, surroundings, &wiring, &files) {
         Ok((agent, process, qmp, plan)) => {
             let facts = facts(&wish, &qmp);
-            Ok(Guest { agent, process, qmp, wiring, size: wish.size, plan, facts, files })
+            let claim = wish.disks.claim.take();
+            Ok(Guest { agent, process, qmp, wiring, size: wish.size, plan, facts, files, claim })
         }
         Err(fault) => {
             let _ = wiring.remove();
@@ -222,6 +230,14 @@ fn plan(wish: &Wish, surroundings: &Surroundings, wiring: &Wiring) -> GuestPlan 
     }
 }
 
+fn carried(disk: &Carried) -> String {
+    match disk {
+        Carried::Raw => "a raw file".to_owned(),
+        Carried::Qcow2 => "a qcow2 image".to_owned(),
+        Carried::Block(device) => format!("the block device {}", device.display()),
+    }
+}
+
 fn facts(wish: &Wish, qmp: &Qmp) -> Facts {
     let Wish { options, qemu, accelerator, kernel, size, disks, vhost, .. } = wish;
     let yes = |is: bool| if is { "yes" } else { "no" }.to_owned();
@@ -243,6 +259,8 @@ fn facts(wish: &Wish, qmp: &Qmp) -> Facts {
         ("disk_cache", options.cache.clone()),
         ("disk_direct", yes(direct)),
         ("iothread", yes(options.iothread)),
+        ("disk", carried(&options.disk)),
+        ("disk_aio", disks.machine.last().map_or("", |disk| disk.aio(&options.aio)).to_owned()),
     ];
     if let Some(why) = &accelerator.emulated {
         facts.push(("emulated_because", why.message.clone()));

@@ -1,7 +1,8 @@
 //! The guest's disks: bundles it reads, and one it writes to.
 
+use super::block::{self, Claim};
 use super::machine::Disk;
-use super::options::VmOptions;
+use super::options::{Carried, VmOptions};
 use crate::agent::GuestDisk;
 use std::fs::{self, File};
 use std::os::unix::fs::OpenOptionsExt;
@@ -13,11 +14,16 @@ use tare_core::host::{Carrier, GuestNeeds, Surroundings};
 
 /// The serial of the disk that the guest writes to.
 pub(super) const SCRATCH: &str = "scratch";
+/// The file behind it, and the image that is made of that where an image was asked for.
+pub(super) const RAW_FILE: &str = "guest-scratch.img";
+pub(super) const IMAGE_FILE: &str = "guest-scratch.qcow2";
 
 /// The disks of a guest, as QEMU and as the guest is told of them.
 pub(super) struct Disks {
     pub(super) machine: Vec<Disk>,
     pub(super) guest: Vec<GuestDisk>,
+    /// The device that carries the writable one, where the user named one.
+    pub(super) claim: Option<Claim>,
 }
 
 /// The disks for what will be started in the guest and for the layers opened there.
@@ -40,7 +46,7 @@ pub(super) fn of(
             wanted.push((recipe, archive));
         }
     }
-    let mut disks = Disks { machine: Vec::new(), guest: Vec::new() };
+    let mut disks = Disks { machine: Vec::new(), guest: Vec::new(), claim: None };
     for (at, (recipe, archive)) in wanted.into_iter().enumerate() {
         let bundle = carrier.bundles.bundle(recipe)?;
         let file = if archive { bundle.archive()? } else { bundle.disk()? };
@@ -48,48 +54,96 @@ pub(super) fn of(
         disks.machine.push(disk(&serial, file, true, options));
         disks.guest.push(GuestDisk { serial, recipe: recipe.clone(), digest: bundle.digest().to_owned(), archive });
     }
-    let file = surroundings.scratch.join("guest-scratch.img");
-    make_writable(&file, writable)?;
+    let raw = surroundings.scratch.join(RAW_FILE);
+    let file = match &options.disk {
+        Carried::Raw => {
+            make_raw(&raw, writable)?;
+            raw
+        }
+        Carried::Qcow2 => {
+            let image = surroundings.scratch.join(IMAGE_FILE);
+            let made = make_image(&raw, &image, writable);
+            let _ = fs::remove_file(&raw);
+            made?;
+            image
+        }
+        Carried::Block(device) => {
+            let claim = block::examine(device, writable)?;
+            // Whoever makes a file system on it must find it free.
+            let empty = claim.let_go();
+            format(device, Some(writable))?;
+            disks.claim = Some(empty.claim_again()?);
+            device.clone()
+        }
+    };
     disks.machine.push(disk(SCRATCH, file, false, options));
     Ok(disks)
 }
 
 fn disk(serial: &str, file: PathBuf, read_only: bool, options: &VmOptions) -> Disk {
-    let direct = options.cache == "none" && takes_direct(&file);
-    Disk { serial: serial.to_owned(), file, read_only, direct, careless: options.cache == "unsafe" }
+    let direct = options.is_direct() && takes_direct(&file);
+    let image = !read_only && options.disk == Carried::Qcow2;
+    let (careless, through) = (options.cache == "unsafe", !read_only && options.is_through());
+    Disk { serial: serial.to_owned(), file, image, read_only, direct, careless, through }
 }
 
 /// Whether the file can be read past the page cache; a tmpfs, for one, cannot.
 fn takes_direct(file: &Path) -> bool {
     // Whole sectors only: past the cache there is no such thing as half of one.
-    let whole = fs::metadata(file).is_ok_and(|meta| meta.len() % 512 == 0);
+    let whole = fs::metadata(file).is_ok_and(|meta| meta.len() % 512 == 0 || !meta.is_file());
     whole && File::options().read(true).custom_flags(libc::O_DIRECT).open(file).is_ok()
 }
 
 /// Makes an empty file system in a file. Space is set aside at once where that works, so that the guest's first write
 /// to a block costs what every later one does.
-fn make_writable(file: &Path, bytes: u64) -> Result<(), Fault> {
+fn make_raw(file: &Path, bytes: u64) -> Result<(), Fault> {
     /// More than this is left sparse: it is room for engines, not for what is measured.
     const SET_ASIDE_MAX: u64 = 2 << 30;
-    let made = File::create(file).doing(format!("make the guest's disk {}", file.display()))?;
-    made.set_len(bytes).doing("size the guest's disk")?;
+    let made = make_sparse(file, bytes)?;
     if bytes <= SET_ASIDE_MAX {
         // File systems that cannot leave the file sparse, which only costs time.
         let _ = rustix::fs::fallocate(&made, rustix::fs::FallocateFlags::empty(), 0, bytes);
     }
     drop(made);
-    let made = Command::new("mke2fs")
-        .args(["-q", "-F", "-t", "ext4", "-m", "0", "-L", "scratch", "-E"])
-        // Nothing is left for the guest to do in the background, where it would disturb the measurement.
-        .arg("nodiscard,lazy_itable_init=0,lazy_journal_init=0")
-        .arg(file)
+    format(file, None)
+}
+
+fn make_sparse(file: &Path, bytes: u64) -> Result<File, Fault> {
+    let made = File::create(file).doing(format!("make the guest's disk {}", file.display()))?;
+    made.set_len(bytes).doing("size the guest's disk")?;
+    Ok(made)
+}
+
+/// Makes an image with an empty file system in it, by way of the file `raw`. The image holds what was written to it only,
+/// so the guest's first write to a block finds it a place: that is what this kind of disk costs.
+fn make_image(raw: &Path, image: &Path, bytes: u64) -> Result<(), Fault> {
+    drop(make_sparse(raw, bytes)?);
+    format(raw, None)?;
+    let mut convert = Command::new("qemu-img");
+    convert.args(["convert", "-f", "raw", "-O", "qcow2"]).arg(raw).arg(image);
+    run(convert, "qemu-utils")
+}
+
+/// Makes an empty ext4 in a file, or in the first `bytes` of a device.
+fn format(place: &Path, bytes: Option<u64>) -> Result<(), Fault> {
+    let mut make = Command::new("mke2fs");
+    make.args(["-q", "-F", "-t", "ext4", "-m", "0", "-L", block::LABEL, "-U", block::UUID, "-E"]);
+    // Nothing is left for the guest to do in the background, where it would disturb the measurement.
+    make.arg("nodiscard,lazy_itable_init=0,lazy_journal_init=0").arg(place);
+    make.args(bytes.map(|bytes| format!("{}k", bytes >> 10)));
+    run(make, "e2fsprogs")
+}
+
+fn run(mut command: Command, package: &str) -> Result<(), Fault> {
+    let program = command.get_program().to_string_lossy().into_owned();
+    let made = command
         .stdin(Stdio::null())
         .output()
-        .doing("run mke2fs for the guest's disk")
-        .map_err(|fault| fault.remedy("apt-get install e2fsprogs"))?;
+        .doing(format_args!("run {program} for the guest's disk"))
+        .map_err(|fault| fault.remedy(format!("apt-get install {package}")))?;
     if made.status.success() {
         return Ok(());
     }
     let log = String::from_utf8_lossy(&made.stderr).into_owned();
-    Err(Fault::new("mke2fs could not make the guest's disk").with_log(log))
+    Err(Fault::new(format!("{program} could not make the guest's disk")).with_log(log))
 }

@@ -1,5 +1,6 @@
 //! A guest as a host: its agent answers, and the hypervisor's process is watched from outside.
 
+use super::block;
 use super::boot::Guest;
 use super::process::vhost_threads;
 use std::time::Duration;
@@ -81,8 +82,9 @@ impl VmHost {
         for file in &self.guest.files {
             let _ = std::fs::remove_file(file);
         }
+        let emptied = self.guest.claim.take().map_or(Ok(()), block::Claim::empty);
         let closed = outer.close();
-        shut.and(unwired).and(closed)
+        shut.and(unwired).and(emptied).and(closed)
     }
 }
 

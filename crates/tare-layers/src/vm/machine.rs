@@ -46,14 +46,35 @@ impl Engine {
 pub(super) struct Disk {
     /// By which the guest finds it.
     pub(super) serial: String,
-    /// The file or block device behind it, raw.
+    /// The file or block device behind it.
     pub(super) file: PathBuf,
+    /// Whether the file is a qcow2 image; otherwise the disk is the file itself.
+    pub(super) image: bool,
     /// Whether the guest may not write to it.
     pub(super) read_only: bool,
     /// Whether the host's page cache is passed by; needs a file system that can.
     pub(super) direct: bool,
     /// Whether the guest's wish to have data on the disk is ignored.
     pub(super) careless: bool,
+    /// Whether a write is answered only when it is on the disk.
+    pub(super) through: bool,
+}
+
+impl Disk {
+    /// How QEMU hands its I/O to the kernel, where `wanted` is what the user asked for.
+    pub(super) fn aio<'a>(&self, wanted: &'a str) -> &'a str {
+        match wanted {
+            // It is only asynchronous past the page cache.
+            "auto" | "native" => {
+                if self.direct {
+                    "native"
+                } else {
+                    "threads"
+                }
+            }
+            other => other,
+        }
+    }
 }
 
 /// Everything that makes up the command line.
@@ -138,14 +159,13 @@ impl Machine<'_> {
             "filename": path(&disk.file),
             // One file is a disk of several guests, none of which may write to it.
             "locking": "off",
-            // Native asynchronous I/O is only asynchronous past the page cache.
-            "aio": if disk.direct { "native" } else { "threads" },
+            "aio": disk.aio(&self.options.aio),
             "cache": {"direct": disk.direct, "no-flush": disk.careless},
             "auto-read-only": false,
             "read-only": disk.read_only,
         });
         let node = json!({
-            "driver": "raw",
+            "driver": if disk.image { "qcow2" } else { "raw" },
             "node-name": format!("disk{at}"),
             "read-only": disk.read_only,
             "cache": {"direct": disk.direct, "no-flush": disk.careless},
@@ -153,7 +173,9 @@ impl Machine<'_> {
         });
         out.pair("-blockdev", node.to_string());
         let thread = if self.options.iothread { ",iothread=disks" } else { "" };
-        out.pair("-device", self.device("virtio-blk", &format!("drive=disk{at},serial={}{thread}", disk.serial)));
+        let through = if disk.through { ",write-cache=off" } else { "" };
+        let properties = format!("drive=disk{at},serial={}{thread}{through}", disk.serial);
+        out.pair("-device", self.device("virtio-blk", &properties));
     }
 
     /// A virtio device on the bus that the machine has.
@@ -194,16 +216,19 @@ fn is_block_device(path: &Path) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::vm::options::Carried;
     use tare_core::units::CpuSet;
 
     fn arguments(options: &VmOptions) -> String {
         let size = Size { on: CpuSet::new([1, 2]), cpus: 2, memory: 300 << 20, disk: 1 << 30 };
-        let disk = |serial: &str, read_only| Disk {
+        let disk = |serial: &str, read_only: bool| Disk {
             serial: serial.to_owned(),
             file: format!("/d/{serial}").into(),
+            image: !read_only && options.disk == Carried::Qcow2,
             read_only,
-            direct: true,
+            direct: options.is_direct(),
             careless: false,
+            through: !read_only && options.is_through(),
         };
         let machine = Machine {
             name: "tare-abc123-t1".to_owned(),
@@ -239,6 +264,24 @@ mod tests {
         }
         assert!(text.contains("virtio-blk-pci,drive=disk1,serial=scratch"));
         assert_eq!(text.matches("\"read-only\":true").count(), 2, "{text}");
+    }
+
+    #[test]
+    fn disks_are_carried_as_asked_for() {
+        let usual = arguments(&VmOptions::default());
+        assert!(usual.contains("\"aio\":\"native\"") && !usual.contains("qcow2") && !usual.contains("write-cache"));
+        let of = |cache: &str, aio: &str, disk| {
+            arguments(&VmOptions { cache: cache.to_owned(), aio: aio.to_owned(), disk, ..VmOptions::default() })
+        };
+        let image = of("writethrough", "native", Carried::Qcow2);
+        assert_eq!(image.matches("\"driver\":\"qcow2\"").count(), 1, "{image}");
+        assert!(
+            image.contains("serial=scratch,write-cache=off") && !image.contains("serial=b0,write-cache"),
+            "{image}"
+        );
+        assert!(image.contains("\"aio\":\"threads\"") && image.contains("\"direct\":false"), "{image}");
+        let through = of("directsync", "io_uring", Carried::Raw);
+        assert!(through.contains("\"aio\":\"io_uring\"") && through.contains("\"direct\":true"), "{through}");
     }
 
     #[test]

@@ -5,6 +5,7 @@
 //! the host. See [`crate::agent`] for what happens inside.
 
 mod accelerator;
+mod block;
 mod boot;
 mod cpio;
 mod disks;
@@ -19,7 +20,7 @@ mod qmp;
 mod size;
 mod wiring;
 
-pub use options::VmOptions;
+pub use options::{Carried, VmOptions};
 
 use accelerator::Qemu;
 use std::path::Path;
@@ -60,6 +61,9 @@ fn examine(options: &serde_json::Value, carrier: &Carrier) -> Result<(Facts, Opt
     let qemu = Qemu::find()?;
     if !Path::new("/dev/net/tun").exists() {
         return Err(Fault::new("there is no /dev/net/tun, so a guest can have no network").remedy("modprobe tun"));
+    }
+    if let Carried::Block(device) = &options.disk {
+        block::examine(device, 0)?;
     }
     let kernel = carrier.bundles.kernel()?;
     let found = accelerator::choose(&qemu, carrier, &options.accelerator)?;

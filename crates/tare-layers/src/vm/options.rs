@@ -1,7 +1,8 @@
 //! What a study may say about a guest.
 
 use serde::{Deserialize, Serialize};
-use tare_core::config::{Fields, Node, Problems};
+use std::path::{Path, PathBuf};
+use tare_core::config::{Fields, Node, NodeKind, Problems};
 use tare_core::fault::{Doing, Fault};
 
 /// The options of the layer `vm`, defaults filled in.
@@ -22,10 +23,36 @@ pub struct VmOptions {
     pub hugepages: bool,
     /// Whether each virtual CPU is bound to one CPU.
     pub pin: bool,
-    /// How disks use the host's page cache: `none`, `writeback` or `unsafe`.
+    /// How disks use the host's page cache: `none` passes it by, `writeback` uses it, `unsafe` also ignores the guest's
+    /// wish to have data on the disk. With `directsync`, which passes it by, and `writethrough`, which does not, every
+    /// write is on the disk when it is answered.
     pub cache: String,
     /// Whether disks have a thread of their own.
     pub iothread: bool,
+    /// What carries the disk that the guest writes to, and so the services' volumes.
+    #[serde(default)]
+    pub disk: Carried,
+    /// How QEMU hands I/O to the host's kernel: `threads`, `native` (past the page cache only), `io_uring`, or `auto`:
+    /// `native` where it can be.
+    #[serde(default = "auto")]
+    pub aio: String,
+}
+
+/// What carries the guest's writable disk on the host.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Carried {
+    /// A file of the disk's own layout, its space set aside at once.
+    #[default]
+    Raw,
+    /// A qcow2 image, which grows as the guest writes.
+    Qcow2,
+    /// A block device that the user named. It is formatted anew for each guest, and only when nothing is on it.
+    Block(PathBuf),
+}
+
+fn auto() -> String {
+    "auto".to_owned()
 }
 
 impl Default for VmOptions {
@@ -40,6 +67,8 @@ impl Default for VmOptions {
             pin: true,
             cache: "none".to_owned(),
             iothread: false,
+            disk: Carried::Raw,
+            aio: auto(),
         }
     }
 }
@@ -51,6 +80,16 @@ impl VmOptions {
     /// When the value was not written by [`read`]: a record of another version.
     pub fn from_value(value: &serde_json::Value) -> Result<Self, Fault> {
         serde_json::from_value(value.clone()).doing("understand the options of the layer 'vm'")
+    }
+
+    /// Whether disks are to pass the host's page cache by.
+    pub(super) fn is_direct(&self) -> bool {
+        matches!(self.cache.as_str(), "none" | "directsync")
+    }
+
+    /// Whether a write is answered only when it is on the disk.
+    pub(super) fn is_through(&self) -> bool {
+        matches!(self.cache.as_str(), "writethrough" | "directsync")
     }
 }
 
@@ -74,16 +113,44 @@ pub(super) fn read(node: &Node, problems: &mut Problems) -> Option<serde_json::V
     let machine = word("machine", &["q35", "microvm", "pc"], default.machine);
     let accelerator = word("accelerator", &["auto", "kvm", "tcg"], default.accelerator);
     let vhost = word("vhost", &["auto", "on", "off"], default.vhost);
-    let cache = word("cache", &["none", "writeback", "unsafe"], default.cache);
+    let cache = word("cache", &["none", "writeback", "unsafe", "directsync", "writethrough"], default.cache);
+    let aio = word("aio", &["auto", "threads", "native", "io_uring"], default.aio);
+    let disk = fields.get("disk").and_then(|node| read_disk(node, problems)).unwrap_or_default();
     let hugepages = fields.boolean("hugepages", problems).unwrap_or(default.hugepages);
     let pin = fields.boolean("pin", problems).unwrap_or(default.pin);
     let iothread = fields.boolean("iothread", problems).unwrap_or(default.iothread);
+    let aio_place = fields.get("aio").map(|node| node.place);
     fields.finish(problems);
+    let options = VmOptions { cpus, memory, machine, accelerator, vhost, hugepages, pin, cache, iothread, disk, aio };
+    if let Some(place) = aio_place.filter(|_| options.aio == "native" && !options.is_direct()) {
+        let message =
+            format!("'aio: native' and 'cache: {}' contradict each other: it goes past the cache", options.cache);
+        problems.add(place, message, "use 'cache: none' or 'directsync', or 'aio: threads' or 'io_uring'");
+    }
     if problems.len() > before {
         return None;
     }
-    let options = VmOptions { cpus, memory, machine, accelerator, vhost, hugepages, pin, cache, iothread };
     Some(serde_json::to_value(options).expect("plain data can be written down"))
+}
+
+/// `raw`, `qcow2`, or `{block: /dev/...}`.
+fn read_disk(node: &Node, problems: &mut Problems) -> Option<Carried> {
+    if matches!(node.kind, NodeKind::Scalar { .. }) {
+        let word = node.choice(&["raw", "qcow2"], problems)?;
+        return Some(if word == "qcow2" { Carried::Qcow2 } else { Carried::Raw });
+    }
+    let (kind, place, value) = node.kind("a disk", problems)?;
+    if kind != "block" {
+        Node::unknown(kind, place, "kind of disk", &["block"], problems);
+        return None;
+    }
+    let path = value.text(problems)?;
+    let is_device = path.starts_with("/dev/") && !path.split('/').any(|part| part == "..") && !path.contains('\0');
+    if !is_device {
+        problems.add(value.place, format!("'{path}' names no device"), "write its path, such as /dev/nvme1n1");
+        return None;
+    }
+    Some(Carried::Block(Path::new(&path).to_owned()))
 }
 
 #[cfg(test)]
@@ -112,6 +179,33 @@ mod tests {
             ..VmOptions::default()
         };
         assert_eq!(given, wanted);
+        let disk = |text: &str| options(text).unwrap().disk;
+        assert_eq!(disk("disk: qcow2"), Carried::Qcow2);
+        assert_eq!(disk("disk: {block: /dev/vdb}"), Carried::Block("/dev/vdb".into()));
+        let given = options("{cache: directsync, aio: native}").unwrap();
+        assert!(given.is_direct() && given.is_through());
+    }
+
+    #[test]
+    fn options_of_before_there_was_a_choice_of_disk_are_read() {
+        let mut written = serde_json::to_value(VmOptions::default()).unwrap();
+        written.as_object_mut().unwrap().retain(|key, _| !["disk", "aio"].contains(&key.as_str()));
+        assert_eq!(VmOptions::from_value(&written), Ok(VmOptions::default()));
+    }
+
+    #[test]
+    fn a_disk_is_a_word_or_a_device() {
+        let cases = [
+            ("disk: qcow", "did you mean 'qcow2'"),
+            ("disk: {blok: /dev/vdb}", "did you mean 'block'"),
+            ("disk: {block: /etc/passwd}", "names no device"),
+            ("disk: {block: /dev/../etc/passwd}", "names no device"),
+            ("{aio: native, cache: writeback}", "contradict each other"),
+        ];
+        for (text, wanted) in cases {
+            let found = options(text).unwrap_err().join("\n");
+            assert!(found.contains(wanted), "{text}: {found}");
+        }
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! What a tool's result says, in Tare's words: names with their units, and the sums that follow from them.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 use tare_core::fault::Fault;
 use tare_core::load::{Check, OperationSummary};
 
@@ -183,6 +184,15 @@ pub(super) struct Concluded {
     pub(super) checks: Vec<Check>,
     /// What it says of itself.
     pub(super) facts: BTreeMap<String, String>,
+    /// How long it ran before it counted.
+    pub(super) unmeasured: Duration,
+}
+
+impl Concluded {
+    /// Whether the result itself says that it may not be used, and why.
+    pub(super) fn is_void(&self) -> bool {
+        self.checks.iter().any(|check| !check.passed)
+    }
 }
 
 #[cfg(test)]

@@ -9,6 +9,7 @@
 //! operation shows no waiting that a user would have seen.
 
 mod figure;
+mod fio;
 mod metric;
 mod options;
 mod parser;
@@ -33,7 +34,7 @@ use std::time::Duration;
 use tare_core::command::{CommandStart, Ended};
 use tare_core::fault::{Doing, Fault};
 use tare_core::load::{
-    Check, Inside, LoadLine, LoadPlan, LoadProfile, LoadSummary, LoadTask, OperationSummary, SecondRow,
+    Check, Inside, InsideUse, LoadLine, LoadPlan, LoadProfile, LoadSummary, LoadTask, OperationSummary, SecondRow,
 };
 use tempfile::TempDir;
 use tools::ToolRow;
@@ -44,7 +45,7 @@ pub(super) const ROW: ProtocolRow = ProtocolRow {
     about: "any existing load tool: a command, and how its result is read",
     options: options::read,
     operations: |options| {
-        options.get("operation").and_then(|name| name.as_str()).map(str::to_owned).into_iter().collect()
+        Options::deserialize_from(options).map_or_else(|_| Vec::new(), |options| options.operations())
     },
     tells_seconds: false,
     metrics: |options| {
@@ -189,28 +190,45 @@ impl<'a, 'e> Tool<'a, 'e> {
         self.emit.line(LoadLine::Second(SecondRow { at_ns: began_ns, measured: true, ..SecondRow::default() }))?;
         let limit = options.within.unwrap_or(self.plan.measure + self.plan.timeout + SLACK);
         let outcome = self.start(program, command.clone(), limit)?;
-        self.judge(&outcome, false)?;
-        let text = output.read_or(&command, &outcome.stdout)?;
+        let ended = self.judge(&outcome, false);
         let wall_s = outcome.took.as_secs_f64();
-        let concluded = options.parser.conclude(&text, wall_s).and_then(|concluded| {
-            let of_its_own = match &options.metrics[..] {
-                [] => BTreeMap::new(),
-                metrics => metric::values(metrics, &parser::document(&text)?)?,
-            };
-            Ok((concluded, of_its_own))
-        });
-        let (concluded, metrics) = concluded.map_err(|fault| self.explain(fault).with_log(outcome.log()))?;
+        let concluded = output.read_or(&command, &outcome.stdout).and_then(|text| self.conclude(&text, wall_s));
+        let (concluded, metrics) = match (ended, concluded) {
+            // A tool that reports what went wrong has said more than its exit code does.
+            (Err(_), Ok(found)) if found.0.is_void() && outcome.ended != Ended::Late => found,
+            (Err(fault), _) => return Err(fault),
+            (Ok(()), found) => found.map_err(|fault| self.explain(fault).with_log(outcome.log()))?,
+        };
         self.emit.line(LoadLine::Second(second(&outcome, &concluded)))?;
         Ok(LoadSummary { metrics, ..self.summary(&command, &outcome, concluded) })
     }
 
+    /// What the result comes to, and the metrics of its own.
+    fn conclude(&self, text: &str, wall_s: f64) -> Result<(Concluded, BTreeMap<String, f64>), Fault> {
+        let concluded = self.options.parser.conclude(text, wall_s)?;
+        let metrics = match &self.options.metrics[..] {
+            [] => BTreeMap::new(),
+            metrics => metric::values(metrics, &parser::document(text)?)?,
+        };
+        Ok((concluded, metrics))
+    }
+
     /// Says how the command must be written for its result to be read, where that is known.
     fn explain(&self, fault: Fault) -> Fault {
-        match ToolRow::find(program_of(&self.options.command[0])) {
-            Some(row) if self.options.parser == row.parser() => {
+        match ToolRow::of(&self.options.parser) {
+            Some(row) if fault.remedy.is_empty() => {
                 fault.remedy(format!("write the command so that its result can be read: {}", row.form))
             }
             _ => fault,
+        }
+    }
+
+    /// Says what to do about a tool's words, where that is known.
+    fn advise(&self, fault: Fault) -> Fault {
+        let advice = ToolRow::of(&self.options.parser).map_or(&[][..], |row| row.advice);
+        match advice.iter().find(|(words, _)| fault.log.contains(words)) {
+            Some((_, remedy)) => fault.remedy(*remedy),
+            None => fault,
         }
     }
 
@@ -242,10 +260,15 @@ impl<'a, 'e> Tool<'a, 'e> {
             operations
                 .insert(options.operation.clone(), OperationSummary { count, errors, ..OperationSummary::default() });
         }
-        let ended = Check { name: format!("{name} ended well"), passed: true, detail };
+        let passed = self.judge(outcome, false).is_ok();
+        let ended = Check { name: format!("{name} ended well"), passed, detail };
+        // What is not counted is no part of the time measured either, nor is the CPU time it took.
+        let unmeasured = concluded.unmeasured.min(outcome.took);
+        let measured_share = 1.0 - unmeasured.as_secs_f64() / wall_s;
+        let inside = outcome.inside.map(|used| InsideUse { cpu_s: used.cpu_s.map(|cpu_s| cpu_s * measured_share) });
         let failures = (concluded.errors > 0).then(|| ("reported by the tool".to_owned(), concluded.errors));
         LoadSummary {
-            measure_start_ns: outcome.span.0,
+            measure_start_ns: (outcome.span.0 + clock::span_ns(unmeasured)).min(outcome.span.1),
             measure_end_ns: outcome.span.1,
             operations,
             offered: concluded.operations + concluded.errors,
@@ -257,7 +280,7 @@ impl<'a, 'e> Tool<'a, 'e> {
             failures: failures.into_iter().collect(),
             facts,
             reported: concluded.reported,
-            inside: outcome.inside,
+            inside,
             ..LoadSummary::default()
         }
     }
@@ -380,7 +403,7 @@ impl<'a, 'e> Tool<'a, 'e> {
                     .with_log(outcome.log()))
             }
             Ended::Exit(code) if self.options.exit_codes.iter().any(|good| i32::from(*good) == code) => Ok(()),
-            ended => Err(Fault::new(format!("the tool failed: {ended}")).with_log(outcome.log())),
+            ended => Err(self.advise(Fault::new(format!("the tool failed: {ended}")).with_log(outcome.log()))),
         }
     }
 }

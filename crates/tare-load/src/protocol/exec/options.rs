@@ -69,6 +69,16 @@ pub(super) struct Options {
     pub metrics: Vec<Metric>,
 }
 
+impl Options {
+    /// The names of its operations.
+    pub(super) fn operations(&self) -> Vec<String> {
+        match self.parser.operations() {
+            [] => vec![self.operation.clone()],
+            told_apart => told_apart.iter().map(|name| (*name).to_owned()).collect(),
+        }
+    }
+}
+
 /// Where commands run.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]

@@ -1,7 +1,7 @@
 //! Reading a tool's result as a declared parser says.
 
 use super::figure::{Concluded, Figures, Wanted};
-use super::report;
+use super::{fio, report};
 use crate::script::parse_csv;
 use regex::Regex;
 use serde::{Deserialize, Serialize};
@@ -22,6 +22,8 @@ pub(super) enum Parser {
     Csv(Table),
     /// As a report that was made for Tare; see [`super::report`].
     Tare,
+    /// As fio's own report in JSON, with its histograms and its books; see [`super::fio`].
+    Fio,
 }
 
 /// A figure of a JSON document.
@@ -69,8 +71,14 @@ impl Parser {
     pub(super) fn conclude(&self, output: &str, wall_s: f64) -> Result<Concluded, Fault> {
         match self {
             Parser::Tare => report::concluded(document(output)?, wall_s),
+            Parser::Fio => fio::conclude(output),
             _ => self.read(output)?.concluded(wall_s),
         }
+    }
+
+    /// The operations that it always tells apart; none when their names are the workload's or the tool's.
+    pub(super) fn operations(&self) -> &'static [&'static str] {
+        if *self == Parser::Fio { &["read", "write", "mixed"] } else { &[] }
     }
 
     /// The figures in a tool's output, where figures are what is read.
@@ -79,7 +87,7 @@ impl Parser {
     /// As [`Parser::conclude`].
     pub(super) fn read(&self, output: &str) -> Result<Figures, Fault> {
         match self {
-            Parser::Tare => Ok(Figures::default()),
+            Parser::Tare | Parser::Fio => Ok(Figures::default()),
             Parser::Json(figures) => read_json(figures, output),
             Parser::Regex(patterns) => read_regex(patterns, output),
             Parser::Csv(table) => read_table(table, output),

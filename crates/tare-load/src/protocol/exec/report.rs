@@ -68,6 +68,7 @@ pub(super) fn concluded(document: Value, wall_s: f64) -> Result<Concluded, Fault
         by_operation: by_operation.collect(),
         checks: report.checks,
         facts: report.facts,
+        unmeasured: std::time::Duration::ZERO,
     })
 }
 

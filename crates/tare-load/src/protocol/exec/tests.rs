@@ -260,6 +260,47 @@ fn population_readiness_and_settling_are_inside_as_well() {
     assert!(why.message.contains("had not ended after") && why.log.contains("a warning"), "{why:?}");
 }
 
+/// A tool inside the form that prints this report of fio's.
+fn fio(report: &str, ended: Ended) -> Result<LoadSummary, Fault> {
+    let plan = inside(options("command: [/bin/sh, /job.sh]\nparser: fio\nwhere: inside\n"));
+    run_inside(&plan, |_| Ok(CommandEnd { ended, ..printed(report) })).1
+}
+
+#[test]
+fn a_tool_that_reports_its_own_error_voids_and_does_not_break() {
+    let report = include_str!("fixtures/fio-no-space.txt");
+    let summary = fio(report, Ended::Exit(1)).unwrap();
+    let failed: Vec<&Check> = summary.checks.iter().filter(|check| !check.passed).collect();
+    assert!(failed.iter().any(|check| check.detail.contains("No space left")), "{failed:?}");
+    assert!(fio(report, Ended::Late).is_err(), "it was cut off");
+    let good = include_str!("fixtures/fio-plus.txt");
+    assert!(fio(good, Ended::Exit(1)).unwrap_err().message.contains("exit code 1"), "nothing in it says why");
+    assert!(fio("", Ended::Exit(0)).unwrap_err().remedy.contains("json+"));
+}
+
+#[test]
+fn the_words_of_a_known_tool_bring_advice() {
+    let text = "command: [/bin/sh, /job.sh]\nparser: fio\nwhere: inside\npopulate: [[/fill]]\n";
+    let mut plan = inside(options(text));
+    plan.task = LoadTask::Populate;
+    let full = |_: &CommandStart| -> Result<CommandEnd, Fault> {
+        let stderr = "fio: io_u error on file data: No space left on device".to_owned();
+        Ok(CommandEnd { ended: Ended::Exit(1), stderr, ..printed("") })
+    };
+    let why = run_inside(&plan, full).1.unwrap_err();
+    assert!(why.remedy.contains("volume larger"), "{why:?}");
+}
+
+#[test]
+fn what_runs_before_it_counts_is_not_measured() {
+    let report = include_str!("fixtures/fio-plus.txt").replace("\"ramp_time\" : \"0\"", "\"ramp_time\" : \"1\"");
+    let summary = fio(&report, Ended::Exit(0)).unwrap();
+    assert_eq!(summary.operations.keys().collect::<Vec<_>>(), ["read", "write"]);
+    assert_eq!(summary.inside.unwrap().cpu_s, Some(2.5 * 0.75), "one second of four");
+    let names = (ROW.operations)(&options("command: [fio]\n"));
+    assert_eq!(names, ["read", "write", "mixed"]);
+}
+
 #[test]
 fn what_cannot_run_inside_is_told_and_never_waited_for() {
     let options = shell("go", "where: inside\n");

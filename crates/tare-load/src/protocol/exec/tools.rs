@@ -16,22 +16,15 @@ pub(super) struct ToolRow {
     /// Arguments that make it print its version.
     pub version: &'static [&'static str],
     result: Form,
+    /// What to do about an error, by a part of what it prints then.
+    pub advice: &'static [(&'static str, &'static str)],
 }
 
 enum Form {
     Regex(&'static [&'static str]),
     Json(&'static [(&'static str, &'static [&'static str], Take)]),
-}
-
-/// Where fio keeps a figure of its completion times, by direction. Percentiles of two directions cannot be added.
-macro_rules! fio_times {
-    ($key:literal) => {
-        [
-            concat!("/jobs/0/read/clat_ns/", $key),
-            concat!("/jobs/0/write/clat_ns/", $key),
-            concat!("/jobs/0/mixed/clat_ns/", $key),
-        ]
-    };
+    /// It has a parser of its own.
+    Fio,
 }
 
 /// Every tool that is known.
@@ -52,6 +45,7 @@ pub(super) const TOOLS: &[ToolRow] = &[
             // With -q.
             r"(?:^|\r)[^:\r\n]+: (?<throughput>[\d.]+) requests per second, p50=(?<p50_ms>[\d.]+) msec",
         ]),
+        advice: &[],
     },
     ToolRow {
         name: "memtier_benchmark",
@@ -70,6 +64,7 @@ pub(super) const TOOLS: &[ToolRow] = &[
             ("p99_ms", &["/ALL STATS/Totals/Percentile Latencies/p99.00"], Take::First),
             ("p999_ms", &["/ALL STATS/Totals/Percentile Latencies/p99.90"], Take::First),
         ]),
+        advice: &[],
     },
     ToolRow {
         name: "wrk",
@@ -78,6 +73,7 @@ pub(super) const TOOLS: &[ToolRow] = &[
         form: "with --latency",
         version: &["-v"],
         result: Form::Regex(WRK),
+        advice: &[],
     },
     ToolRow {
         name: "wrk2",
@@ -86,6 +82,7 @@ pub(super) const TOOLS: &[ToolRow] = &[
         form: "with --latency",
         version: &["-v"],
         result: Form::Regex(WRK),
+        advice: &[],
     },
     ToolRow {
         name: "oha",
@@ -107,6 +104,7 @@ pub(super) const TOOLS: &[ToolRow] = &[
             ("p99_s", &["/latencyPercentiles/p99"], Take::First),
             ("p999_s", &["/latencyPercentiles/p99.9"], Take::First),
         ]),
+        advice: &[],
     },
     ToolRow {
         name: "k6",
@@ -130,6 +128,7 @@ pub(super) const TOOLS: &[ToolRow] = &[
                 Take::First,
             ),
         ]),
+        advice: &[],
     },
     ToolRow {
         name: "pgbench",
@@ -143,6 +142,7 @@ pub(super) const TOOLS: &[ToolRow] = &[
             r"tps = (?<throughput>[\d.]+) \((?:without initial connection time|excluding connections establishing)\)",
             r"latency average = (?<mean_ms>[\d.]+) ms",
         ]),
+        advice: &[],
     },
     ToolRow {
         name: "sysbench",
@@ -161,28 +161,16 @@ pub(super) const TOOLS: &[ToolRow] = &[
             r" 90th percentile: +(?<p90_ms>[\d.]+)",
             r" 99th percentile: +(?<p99_ms>[\d.]+)",
         ]),
+        advice: &[],
     },
     ToolRow {
         name: "fio",
         package: Some("fio"),
         operation: "io",
-        form: "one job, or --group_reporting, with --output-format=json",
+        form: "with --output-format=json+, and without stonewall and new_group",
         version: &["--version"],
-        result: Form::Json(&[
-            ("throughput", &["/jobs/0/read/iops", "/jobs/0/write/iops", "/jobs/0/mixed/iops"], Take::Sum),
-            (
-                "operations",
-                &["/jobs/0/read/total_ios", "/jobs/0/write/total_ios", "/jobs/0/mixed/total_ios"],
-                Take::Sum,
-            ),
-            ("errors", &["/jobs/0/total_err"], Take::Sum),
-            ("mean_ns", &fio_times!("mean"), Take::Only),
-            ("max_ns", &fio_times!("max"), Take::Only),
-            ("p50_ns", &fio_times!("percentile/50.000000"), Take::Only),
-            ("p90_ns", &fio_times!("percentile/90.000000"), Take::Only),
-            ("p99_ns", &fio_times!("percentile/99.000000"), Take::Only),
-            ("p999_ns", &fio_times!("percentile/99.900000"), Take::Only),
-        ]),
+        result: Form::Fio,
+        advice: super::fio::ADVICE,
     },
     ToolRow {
         name: "iperf3",
@@ -195,6 +183,7 @@ pub(super) const TOOLS: &[ToolRow] = &[
             ("operations_bytes", &["/end/sum_received/bytes"], Take::First),
             ("seconds", &["/end/sum_received/seconds"], Take::First),
         ]),
+        advice: &[],
     },
 ];
 
@@ -220,11 +209,17 @@ impl ToolRow {
         TOOLS.iter().find(|row| row.name == name)
     }
 
+    /// The row whose parser this is.
+    pub(super) fn of(parser: &Parser) -> Option<&'static ToolRow> {
+        TOOLS.iter().find(|row| row.parser() == *parser)
+    }
+
     /// The parser, as it could have been written in a workload.
     pub(super) fn parser(&self) -> Parser {
         let owned = |texts: &[&str]| texts.iter().map(|text| (*text).to_owned()).collect::<Vec<_>>();
         match self.result {
             Form::Regex(patterns) => Parser::Regex(owned(patterns)),
+            Form::Fio => Parser::Fio,
             Form::Json(figures) => {
                 let figure = |(figure, at, take): &(&str, &[&str], Take)| JsonFigure {
                     figure: (*figure).to_owned(),
@@ -243,8 +238,7 @@ mod tests {
     use crate::protocol::exec::figure::{Concluded, Wanted};
 
     fn concluded(tool: &str, output: &str) -> Concluded {
-        let figures = ToolRow::find(tool).unwrap().parser().read(output).unwrap();
-        figures.concluded(2.0).unwrap()
+        ToolRow::find(tool).unwrap().parser().conclude(output, 2.0).unwrap()
     }
 
     /// Holds `found` against operations, errors and the figures that must be there, all of them.
@@ -271,7 +265,7 @@ mod tests {
     fn two_tests_of_redis_benchmark_are_no_one_result() {
         let one = include_str!("fixtures/redis-benchmark.txt");
         let twice = format!("{one}{one}");
-        let refused = ToolRow::find("redis-benchmark").unwrap().parser().read(&twice).unwrap_err();
+        let refused = ToolRow::find("redis-benchmark").unwrap().parser().conclude(&twice, 2.0).unwrap_err();
         assert!(refused.message.contains("several results"), "{refused}");
     }
 
@@ -333,16 +327,6 @@ mod tests {
     }
 
     #[test]
-    fn fio() {
-        let found = concluded("fio", include_str!("fixtures/fio.json"));
-        assert_eq!((found.operations, found.errors, found.reported.len()), (35_177, 0, 7));
-        let near = |name: &str, wanted: f64| (found.reported[name] / wanted - 1.0).abs() < 1e-6;
-        assert!(near("throughput", 17579.710145) && near("p50_us", 52.992) && near("p999_us", 140.288), "{found:?}");
-        let mixed = concluded("fio", include_str!("fixtures/fio-mixed.json"));
-        assert_eq!(mixed.reported.len(), 1, "percentiles of reads and writes are not one: {mixed:?}");
-    }
-
-    #[test]
     fn iperf3() {
         let found = concluded("iperf3", include_str!("fixtures/iperf3.json"));
         check(&found, 5959, 0, &[("throughput", 23829628680.179447 / 8e6)]);
@@ -362,6 +346,7 @@ mod tests {
                 Parser::Json(figures) => {
                     figures.iter().for_each(|figure| assert!(Wanted::read(&figure.figure).is_ok(), "{}", row.name));
                 }
+                Parser::Fio => {}
                 Parser::Csv(_) | Parser::Tare => unreachable!("no row is a table or a report of ours"),
             }
         }
