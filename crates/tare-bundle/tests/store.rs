@@ -39,7 +39,7 @@ fn a_folder_is_kept_as_it_is_and_seen_again_when_it_changes() {
 fn the_running_program_is_a_bundle() {
     let folder = tempfile::tempdir().unwrap();
     let store = Store::open(&folder.path().join("store")).unwrap();
-    let recipe = Recipe { source: Source::Program("tare".to_owned()), files: Vec::new() };
+    let recipe = Recipe { source: Source::Program("tare".to_owned()), files: Vec::new(), build: None };
     let tree = store.bundle(&recipe).unwrap().directory().unwrap();
     let program = tree.join("usr/bin/tare");
     let own = std::fs::read(std::env::current_exe().unwrap()).unwrap();
