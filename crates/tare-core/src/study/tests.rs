@@ -232,7 +232,7 @@ fn a_study_s_name_can_name_a_folder() {
 
 #[test]
 fn sources_of_a_build_are_asked_for_and_supplied_beside_other_files() {
-    let build = "    files: {/etc/x: x.conf}\n    build: {sources: [x.c], command: [gcc, x.c], installs: {/usr/bin/x: a.out}}\n";
+    let build = "    files: {/etc/x: x.conf}\n    build: {sources: [x.c], command: [cc, x.c], installs: {/x: a}}\n";
     let text = WORKLOAD.replace("    ports:", &format!("{build}    ports:"));
     let read = |text: &str| {
         let mut problems = Problems::new("workload.yaml", text);
