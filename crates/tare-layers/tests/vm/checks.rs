@@ -93,17 +93,61 @@ fn commands(host: &mut dyn Host) {
 }
 
 fn variants() {
+    let device = LoopDevice::new(1 << 30);
+    let mut last = json!({"iothread": true, "pin": false, "cache": "unsafe", "memory": 400 << 20});
+    match &device {
+        Some(device) => last["disk"] = json!({"block": device.path}),
+        None => println!("  without a block device: this machine has no loop device to give"),
+    }
     for changes in [
-        json!({"machine": "pc", "cache": "writeback", "vhost": "off"}),
-        json!({"iothread": true, "pin": false, "cache": "unsafe", "memory": 400 << 20}),
+        json!({"machine": "pc", "cache": "writeback", "vhost": "off", "disk": "qcow2"}),
+        json!({"cache": "directsync", "aio": "native"}),
+        last,
     ] {
         let start = redis();
         let stage = Stage::open(std::slice::from_ref(&start), &[]);
         let mut host = stage.guest(&vm(changes.clone()), &program()).unwrap();
         let instance = host.start(&start).unwrap();
         assert!(stage.answers(instance.endpoints["main"]), "{changes}");
+        let facts = host.facts().unwrap();
+        println!("  {changes}: {}, {}", facts["vm.disk"], facts["vm.disk_aio"]);
+        if let Some(device) = device.as_ref().filter(|_| changes.get("disk").is_some_and(|disk| disk.is_object())) {
+            let (_, refused) = fault_of(stage.guest(&vm(changes.clone()), &program()));
+            assert!(refused.message.contains("in use"), "a second guest on {}: {refused}", device.path);
+        }
         host.close().unwrap();
         stage.close();
+    }
+    if let Some(device) = &device {
+        assert!(device.is_empty(), "the guest gave {} back with something on it", device.path);
+    }
+}
+
+/// A block device over a file of zeros; gone with this.
+struct LoopDevice {
+    path: String,
+    _file: tempfile::NamedTempFile,
+}
+
+impl LoopDevice {
+    /// None where this machine has none to give.
+    fn new(bytes: u64) -> Option<LoopDevice> {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        file.as_file().set_len(bytes).unwrap();
+        let made = Command::new("losetup").args(["--find", "--show"]).arg(file.path()).output().ok()?;
+        let path = String::from_utf8_lossy(&made.stdout).trim().to_owned();
+        made.status.success().then_some(LoopDevice { path, _file: file })
+    }
+
+    /// Whether nothing is known of what is on it.
+    fn is_empty(&self) -> bool {
+        Command::new("blkid").args(["--probe", &self.path]).status().unwrap().code() == Some(2)
+    }
+}
+
+impl Drop for LoopDevice {
+    fn drop(&mut self) {
+        let _ = Command::new("losetup").args(["--detach", &self.path]).status();
     }
 }
 
