@@ -1,11 +1,13 @@
 //! Sentences that several formats say.
 
-use crate::figures::plain_quantity;
+use crate::figures::{difference_text, plain_quantity};
 use tare_core::design::Arrangement;
 use tare_core::record::{PEAK_LOAD, PRECISE_ENOUGH, Record};
 use tare_core::study::LoadOrigin;
 use tare_core::units::grouped;
-use tare_stats::{Analysis, Arm, MetricAnalysis, QosKept, Ratio, ServiceBits, Verdict, percent_text, ratio_text};
+use tare_stats::{
+    Analysis, Arm, MetricAnalysis, QosKept, Ratio, ServiceBits, Verdict, absolute_difference, percent_text, ratio_text,
+};
 
 /// The load in words: `closed load: 50 connections, pipeline 1, from outside`.
 pub(crate) fn load(record: &Record) -> String {
@@ -58,6 +60,17 @@ pub(crate) fn machine(record: &Record) -> String {
 pub(crate) fn ratio<'a>(analysis: &'a Analysis, name: &str, arm: &str) -> Option<&'a Ratio> {
     let metric = analysis.metrics.iter().find(|metric| metric.name == name)?;
     metric.ratios.iter().find(|ratio| ratio.arm == arm)
+}
+
+/// How much longer a time of `arm` is than the baseline's: `+9.3 \u{b5}s [8.1, 10.4]`; none of what is no time, and none of an
+/// emulated form, whose microseconds say nothing.
+pub(crate) fn difference(analysis: &Analysis, metric: &MetricAnalysis, arm: &str) -> Option<String> {
+    let emulated = analysis.arms.iter().any(|candidate| candidate.name == arm && analysis.emulated(candidate));
+    if metric.unit != "us" || emulated {
+        return None;
+    }
+    let difference = absolute_difference(metric, &analysis.baseline, arm)?;
+    Some(difference_text(&difference, &metric.unit))
 }
 
 /// The metrics that ratios are made of.
