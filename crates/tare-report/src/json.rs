@@ -16,8 +16,10 @@ pub fn schema() -> String {
 
 /// Renders JSON, indented, with a line feed at its end.
 pub(crate) fn render(record: &Record, analysis: &Analysis, _: &Style) -> Result<String, Fault> {
-    let mut report = facts(record);
-    report["report_schema"] = json!(REPORT_SCHEMA);
+    let mut report = json!({ "report_schema": REPORT_SCHEMA });
+    if let (Value::Object(report), Value::Object(facts)) = (&mut report, facts(record)) {
+        report.extend(facts);
+    }
     report["headlines"] = headlines(analysis);
     report["analysis"] = analysed(analysis)?;
     written(&report)

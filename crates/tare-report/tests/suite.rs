@@ -62,7 +62,7 @@ fn solve() -> Record {
             continue;
         }
         let emulated = if trial.emulated { 0.05 } else { 1.0 };
-        let wobble = 1.0 + 0.012 * (7.3 * f64::from(trial.trial.index)).sin();
+        let wobble = 1.0 + 0.002 * (f64::from(trial.trial.index * 37 % 11) - 5.0);
         trial.metrics.retain(|name, _| name.starts_with("cpu"));
         trial.metrics.insert("gflops".into(), 61.4 * emulated * wobble);
         trial.metrics.insert("factor_s".into(), 2.7 / emulated / wobble);
@@ -203,7 +203,9 @@ fn whatever_the_records_hold_is_shown_as_text() {
         more_is_better: true,
     });
     part.shows.push("own".into());
-    record.trials.iter_mut().for_each(|trial| drop(trial.record.metrics.insert("own".into(), 1.5)));
+    for trial in &mut record.trials {
+        trial.record.metrics.insert("own".into(), 1.5);
+    }
     let mut header = header();
     header.question.push_str(EVIL);
     header.command.push_str(EVIL);
@@ -247,5 +249,6 @@ fn the_ordinary_page_shows_the_loads_own_metrics_and_units() {
         assert!(trials.contains(wanted), "{wanted} is missing");
     }
     assert!(!trials.contains("op/s") && !trials.contains("p99,"), "columns of what was not measured");
+    assert!(page.contains("container, speed: no difference detectable"), "the headline is about them");
     assert!(page.contains("throughput, solution/s</text>"), "and so does the timeline");
 }

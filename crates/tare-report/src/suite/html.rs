@@ -26,6 +26,7 @@ pub(crate) fn render(header: &SuiteHeader, parts: &[AnalysedPart<'_>], _: &Style
         study => plain(&header.study),
         question => plain(&header.question),
         headline => plain(&headline.sentence),
+        rest => plain(&headline.rest),
         headlines => plain(&headline.forms),
         warnings => plain(warnings(header, &parts)),
         baseline => plain(baseline),

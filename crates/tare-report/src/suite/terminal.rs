@@ -54,7 +54,7 @@ fn heading(page: &mut Page, header: &SuiteHeader, parts: &[ShownPart<'_>]) {
     page.paragraph(0, 2, &format!("{count} parts{preset}, {started} UTC, tare {}", header.tare), Ink::Dim);
     page.blank();
     let headline = headline(parts);
-    page.paragraph(0, 2, &ascii(&headline.sentence), Ink::Bold);
+    page.paragraph(0, 2, &ascii(&headline.whole()), Ink::Bold);
     for (form, text) in &headline.forms {
         page.paragraph(2, 4, &ascii(&format!("{form}: {text}")), Ink::Plain);
     }

@@ -8,26 +8,35 @@ const FIGURES_MAX: usize = 3;
 
 /// The answer.
 pub(super) struct Headline {
-    /// One sentence or a few on all forms.
+    /// What was found, in a sentence on all forms.
     pub(super) sentence: String,
+    /// What was not found, in others; may be empty.
+    pub(super) rest: String,
     /// By form: its name and what it costs, panel by panel.
     pub(super) forms: Vec<(String, String)>,
 }
 
 impl Headline {
+    /// The sentences on all forms.
+    pub(super) fn whole(&self) -> String {
+        format!("{} {}", self.sentence, self.rest).trim_end().to_owned()
+    }
+
     /// All of it, a line each.
     pub(super) fn lines(&self) -> Vec<String> {
         let forms = self.forms.iter().map(|(form, text)| format!("{form}: {text}"));
-        std::iter::once(self.sentence.clone()).chain(forms).collect()
+        std::iter::once(self.whole()).chain(forms).collect()
     }
 }
 
 /// What may be said of one form in one panel.
 enum Finding {
-    /// It is worse, better, or both, in these metrics; the first is the largest.
-    Differs { worse: Vec<String>, better: Vec<String> },
-    /// No difference was found in any metric; the text says how small a one would have been.
-    Quiet(String),
+    /// It is worse, better, or both, in these metrics, the largest first; of the `others` nothing can be said.
+    Differs { worse: Vec<String>, better: Vec<String>, others: Vec<String> },
+    /// No difference was found in any metric: in words how small a one would have been, and as a share.
+    Quiet(String, Option<f64>),
+    /// Differences there are, and the A/A control might lie as far off.
+    Noise(String),
     /// Measured under emulation.
     Emulated,
     /// No verdict, with the reason.
@@ -46,7 +55,10 @@ pub(super) fn headline(parts: &[ShownPart<'_>]) -> Headline {
         let of = found.iter().filter_map(|(panel, of)| Some((*panel, &of.iter().find(|(name, _)| name == form)?.1)));
         ((*form).to_owned(), form_sentence(&of.collect::<Vec<_>>()))
     };
-    Headline { sentence: sentence(&found), forms: forms.iter().map(of_form).collect() }
+    let mut sentences = sentences(&found).into_iter();
+    let sentence = sentences.next().unwrap_or_default();
+    let rest = sentences.collect::<Vec<_>>().join(" ");
+    Headline { sentence, rest, forms: forms.iter().map(of_form).collect() }
 }
 
 fn finding(parts: &[&ShownPart<'_>], form: &str) -> Finding {
@@ -63,19 +75,23 @@ fn finding(parts: &[&ShownPart<'_>], form: &str) -> Finding {
             Some((_, Verdict::Emulated)) => emulated = true,
             // A metric that is shown only is nobody's fault.
             None if !metric.compared => {}
-            _ => unsaid.push(row.verdict.trim_start_matches("no verdict: ").to_owned()),
+            _ => {
+                let why = row.verdict.trim_start_matches("no verdict: ").to_owned();
+                unsaid.push((part.label(metric, parts.len()), why));
+            }
         }
     }
     if !differing.is_empty() {
         differing.sort_by(|a, b| b.0.total_cmp(&a.0));
         let of = |wanted| differing.iter().filter(move |(_, worse, _)| *worse == wanted).map(|(.., said)| said.clone());
-        return Finding::Differs { worse: of(true).collect(), better: of(false).collect() };
+        let others = unsaid.into_iter().map(|(label, _)| label).collect();
+        return Finding::Differs { worse: of(true).collect(), better: of(false).collect(), others };
     }
     match (unsaid.into_iter().next(), emulated) {
-        (Some(why), _) => Finding::Unsaid(why),
+        (Some((_, why)), _) => Finding::Unsaid(why),
         (None, true) => Finding::Emulated,
         (None, false) if quiet.is_empty() => Finding::Unsaid("not part of it".to_owned()),
-        (None, false) => Finding::Quiet(how_quiet(&quiet)),
+        (None, false) => how_quiet(&quiet),
     }
 }
 
@@ -86,94 +102,137 @@ fn figure(label: &str, row: &Row<'_>) -> String {
 }
 
 /// How small a difference would have been found: the largest of several metrics, so that it holds for all.
-fn how_quiet(rows: &[(&MetricAnalysis, Row<'_>)]) -> String {
+fn how_quiet(rows: &[(&MetricAnalysis, Row<'_>)]) -> Finding {
     let ratios = || rows.iter().filter_map(|(_, row)| row.ratio);
     if let [(_, row)] = rows
         && row.ratio.is_some_and(|ratio| ratio.verdict == Verdict::Equivalent)
     {
-        return row.verdict.clone();
+        return Finding::Quiet(row.verdict.clone(), None);
     }
     if ratios().any(|ratio| ratio.verdict == Verdict::WithinNoise) {
         let floor = rows.iter().filter_map(|(metric, _)| metric.noise_floor).fold(0.0, f64::max);
-        return format!("noise floor {}", percent_text(floor));
+        return Finding::Noise(percent_text(floor));
     }
-    match ratios().filter_map(|ratio| ratio.smallest_detectable).reduce(f64::max) {
-        Some(share) => format!("smallest detectable {}", percent_text(share)),
-        None => "smallest detectable unknown".to_owned(),
-    }
+    let smallest = ratios().filter_map(|ratio| ratio.smallest_detectable).reduce(f64::max);
+    let words = smallest.map_or_else(|| "unknown".to_owned(), percent_text);
+    Finding::Quiet(format!("smallest detectable {words}"), smallest)
 }
 
 /// What a form costs, panel by panel.
 fn form_sentence(found: &[(&str, &Finding)]) -> String {
-    let (mut parts, mut quiet, mut emulated, mut unsaid) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+    let (mut parts, mut emulated) = (Vec::new(), Vec::new());
+    let (mut quiet, mut noise, mut unsaid) = (Vec::new(), Vec::new(), Reasons::default());
     for (panel, finding) in found {
         match finding {
-            Finding::Differs { worse, better } => {
+            Finding::Differs { worse, better, others } => {
                 let said: Vec<&str> = worse.iter().chain(better).map(String::as_str).collect();
-                parts.push(format!("{panel}: {}", said.join(", ")));
+                let others =
+                    if others.is_empty() { String::new() } else { format!(", no verdict on {}", listed(others)) };
+                parts.push(format!("{panel}: {}{others}", said.join(", ")));
             }
-            Finding::Quiet(how) => quiet.push(format!("{panel} ({how})")),
+            Finding::Quiet(how, _) => quiet.push(format!("{panel} ({how})")),
+            Finding::Noise(floor) => noise.push(format!("{panel} ({floor})")),
             Finding::Emulated => emulated.push((*panel).to_owned()),
-            Finding::Unsaid(why) => unsaid.push(format!("{panel} ({why})")),
+            Finding::Unsaid(why) => unsaid.add(why, panel),
         }
-    }
-    if !quiet.is_empty() {
-        parts.push(format!("no difference detectable in {}", listed(&quiet)));
-    }
-    if !unsaid.is_empty() {
-        parts.push(format!("no verdict on {}", listed(&unsaid)));
     }
     if emulated.len() == found.len() {
         return "EMULATED, no claim about the real thing".to_owned();
     }
-    if !emulated.is_empty() {
-        parts.push(format!("EMULATED in {}, no claim", listed(&emulated)));
-    }
+    let mut say = |what: &str, of: &[String], end: &str| {
+        if !of.is_empty() {
+            parts.push(format!("{what} {}{end}", listed(of)));
+        }
+    };
+    say("no difference detectable in", &quiet, "");
+    say("within the noise floor in", &noise, "");
+    say("no verdict on", &unsaid.said(), "");
+    say("EMULATED in", &emulated, ", no claim");
     parts.join("; ")
 }
 
+/// What several things have in common.
+#[derive(Default)]
+struct Reasons(Vec<(String, Vec<String>)>);
+
+impl Reasons {
+    fn add(&mut self, why: &str, what: &str) {
+        match self.0.iter_mut().find(|(known, _)| known == why) {
+            Some((_, of)) => of.push(what.to_owned()),
+            None => self.0.push((why.to_owned(), vec![what.to_owned()])),
+        }
+    }
+
+    /// `memory and network (no engine)`, each reason once.
+    fn said(&self) -> Vec<String> {
+        self.0.iter().map(|(why, of)| format!("{} ({why})", listed(of))).collect()
+    }
+}
+
 /// What holds of all forms.
-fn sentence(found: &[(&str, Vec<(&str, Finding)>)]) -> String {
+fn sentences(found: &[(&str, Vec<(&str, Finding)>)]) -> Vec<String> {
     let count = found.iter().flat_map(|(_, of)| of).filter(|(_, finding)| costs(finding).is_some()).count();
-    let (mut worse, mut better, mut quiet, mut unsaid) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+    let mut differing = Vec::new();
+    let (mut quiet, mut noise, mut unsaid) = (Vec::new(), Vec::new(), Vec::new());
     for (panel, of) in found {
-        let paying = of.iter().filter_map(|(form, finding)| Some((*form, costs(finding)?)));
-        let paying = paying.map(|(form, figure)| match count <= FIGURES_MAX {
-            true => format!("{form} ({figure})"),
-            false => form.to_owned(),
-        });
-        let paying: Vec<String> = paying.collect();
         let named = |wanted: fn(&Finding) -> bool| -> Vec<String> {
             of.iter().filter(|(_, finding)| wanted(finding)).map(|(form, _)| (*form).to_owned()).collect()
         };
+        let paying = of.iter().filter_map(|(form, finding)| Some((*form, costs(finding)?)));
+        let with_figure = |(form, figure): (&str, &str)| match count <= FIGURES_MAX {
+            true => format!("{form} ({figure})"),
+            false => form.to_owned(),
+        };
+        let paying: Vec<String> = paying.map(with_figure).collect();
         let gaining = named(|finding| matches!(finding, Finding::Differs { .. }));
-        let without = named(|finding| matches!(finding, Finding::Quiet(_)));
-        let real = named(|finding| !matches!(finding, Finding::Emulated));
+        let without = named(|finding| matches!(finding, Finding::Quiet(..)));
+        let noisy = named(|finding| matches!(finding, Finding::Noise(_)));
+        // Forms that were not measured for real have no part in it; with them left out, those that are left are named.
+        let all = of.len();
+        let whom = |some: &[String]| if some.len() == all { String::new() } else { format!(" of {}", listed(some)) };
         if !paying.is_empty() {
-            worse.push(format!("{panel} pays in {}", listed(&paying)));
+            differing.push(format!("{panel} pays in {}", listed(&paying)));
         } else if !gaining.is_empty() {
-            better.push(format!("{panel} gains in {}", listed(&gaining)));
-        } else if without.is_empty() {
+            differing.push(format!("{panel} gains in {}", listed(&gaining)));
+        } else if without.is_empty() && noisy.is_empty() {
             unsaid.push((*panel).to_owned());
-        } else {
-            let hows =
-                of.iter().filter_map(|(_, finding)| if let Finding::Quiet(how) = finding { Some(how) } else { None });
-            let mut hows: Vec<&str> = hows.map(String::as_str).collect();
-            hows.dedup();
-            let whom = if without.len() == real.len() { String::new() } else { format!(" of {}", listed(&without)) };
-            let how = if let [how] = hows.as_slice() { format!(" ({how})") } else { String::new() };
-            quiet.push(format!("{panel}{whom}{how}"));
+        }
+        if paying.is_empty() && gaining.is_empty() {
+            if !without.is_empty() {
+                quiet.push(format!("{panel}{}{}", whom(&without), detectable(of)));
+            }
+            if !noisy.is_empty() {
+                noise.push(format!("{panel}{}", whom(&noisy)));
+            }
         }
     }
-    let mut sentences: Vec<String> = worse.into_iter().chain(better).collect();
-    sentences = if sentences.is_empty() { sentences } else { vec![sentences.join("; ")] };
-    if !quiet.is_empty() {
-        sentences.push(format!("no difference detectable in {}", listed(&quiet)));
+    let mut sentences = Vec::new();
+    if !differing.is_empty() {
+        sentences.push(differing.join("; "));
     }
-    if !unsaid.is_empty() {
-        sentences.push(format!("no verdict on {}", listed(&unsaid)));
+    for (what, of) in
+        [("no difference detectable in", quiet), ("within the noise floor in", noise), ("no verdict on", unsaid)]
+    {
+        if !of.is_empty() {
+            sentences.push(format!("{what} {}", listed(&of)));
+        }
     }
-    sentences.iter().map(|text| capital(text) + ".").collect::<Vec<_>>().join(" ")
+    sentences.iter().map(|text| capital(text) + ".").collect()
+}
+
+/// ` (smallest detectable 2.1 %)`: the largest of all forms in which nothing was found, so that it holds for all.
+fn detectable(of: &[(&str, Finding)]) -> String {
+    let quiet = of.iter().filter_map(|(_, finding)| match finding {
+        Finding::Quiet(how, share) => Some((how, share.unwrap_or(f64::NAN))),
+        _ => None,
+    });
+    let quiet: Vec<(&String, f64)> = quiet.collect();
+    let largest = quiet.iter().map(|(_, share)| *share).fold(0.0, f64::max);
+    match quiet.as_slice() {
+        [(how, _), rest @ ..] if rest.iter().all(|(other, _)| other == how) => format!(" ({how})"),
+        all if all.iter().any(|(_, share)| share.is_nan()) => String::new(),
+        _ => format!(" (smallest detectable {})", percent_text(largest)),
+    }
 }
 
 /// The largest cost among the findings of a form, if it has one.
@@ -203,35 +262,49 @@ mod tests {
     use super::*;
 
     fn worse(text: &str) -> Finding {
-        Finding::Differs { worse: vec![text.to_owned()], better: Vec::new() }
+        Finding::Differs { worse: vec![text.to_owned()], better: Vec::new(), others: vec!["connect".to_owned()] }
     }
 
     #[test]
     fn the_sentence_says_what_the_verdicts_say() {
-        let quiet = || Finding::Quiet("smallest detectable 2.1 %".into());
+        let quiet = || Finding::Quiet("smallest detectable 2.1 %".into(), Some(0.021));
         let failed = || Finding::Unsaid("FAILED in deploy: no space".into());
         let found = vec![
             ("arithmetic", vec![("box", quiet()), ("crate", Finding::Emulated)]),
-            ("memory", vec![("box", quiet()), ("crate", failed())]),
+            ("memory", vec![("box", quiet()), ("crate", Finding::Noise("1.8 %".into()))]),
             ("network", vec![("box", worse("p50 longer: +9 us")), ("crate", quiet())]),
             ("storage", vec![("box", failed()), ("crate", Finding::Emulated)]),
         ];
         assert_eq!(
-            sentence(&found),
-            "Network pays in box (p50 longer: +9 us). No difference detectable in arithmetic (smallest detectable 2.1 %) \
-             and memory of box (smallest detectable 2.1 %). No verdict on storage."
+            sentences(&found).join(" "),
+            "Network pays in box (p50 longer: +9 us). No difference detectable in arithmetic of box (smallest detectable 2.1 %) \
+             and memory of box (smallest detectable 2.1 %). Within the noise floor in memory of crate. No verdict on storage."
         );
-        let of_box: Vec<(&str, &Finding)> = found.iter().map(|(panel, of)| (*panel, &of[0].1)).collect();
+        let said =
+            |form: usize| form_sentence(&found.iter().map(|(panel, of)| (*panel, &of[form].1)).collect::<Vec<_>>());
         assert_eq!(
-            form_sentence(&of_box),
-            "network: p50 longer: +9 us; no difference detectable in arithmetic (smallest detectable 2.1 %) and memory \
-             (smallest detectable 2.1 %); no verdict on storage (FAILED in deploy: no space)"
+            said(0),
+            "network: p50 longer: +9 us, no verdict on connect; no difference detectable in arithmetic (smallest detectable \
+             2.1 %) and memory (smallest detectable 2.1 %); no verdict on storage (FAILED in deploy: no space)"
         );
+        assert_eq!(
+            said(1),
+            "no difference detectable in network (smallest detectable 2.1 %); within the noise floor in memory (1.8 %); \
+             EMULATED in arithmetic and storage, no claim"
+        );
+    }
+
+    #[test]
+    fn what_is_said_of_all_forms_holds_for_all() {
+        let quiet = |share: f64| Finding::Quiet(format!("smallest detectable {}", percent_text(share)), Some(share));
+        assert_eq!(detectable(&[("a", quiet(0.02)), ("b", quiet(0.031))]), " (smallest detectable 3.1 %)");
+        assert_eq!(detectable(&[("a", quiet(0.02)), ("b", quiet(0.02))]), " (smallest detectable 2.0 %)");
+        assert_eq!(detectable(&[("a", quiet(0.02)), ("b", Finding::Quiet("equivalent".into(), None))]), "");
     }
 
     #[test]
     fn many_costs_are_named_without_their_figures() {
         let found = vec![("network", ["a", "b", "c", "d"].map(|form| (form, worse("+1 us"))).into_iter().collect())];
-        assert_eq!(sentence(&found), "Network pays in a, b, c and d.");
+        assert_eq!(sentences(&found), ["Network pays in a, b, c and d."]);
     }
 }

@@ -138,6 +138,9 @@ fn draw_bar(canvas: &mut Canvas, y: &Scale, x: f64, step: f64, bar: &Bar) {
         head = high;
     }
     if step >= STEP_OF_FIGURES {
+        // Above a diamond that would stand on it.
+        let near = bar.published.map(|published| y.place(published) - 5.5).filter(|at| (*at - head).abs() < 22.0);
+        let head = near.map_or(head, |at| at.min(head));
         canvas.text(x, head - 6.0, Anchor::Middle, "value", &figure);
     }
 }
