@@ -5,9 +5,17 @@ use tare_core::fault::Fault;
 use tare_core::record::Record;
 use tare_stats::Analysis;
 
+/// The names of the columns.
+pub(crate) const COLUMNS: &str = "run,trial,block,arm,form,control,emulated,outcome,metric,unit,value,why\n";
+
 /// Renders rows of RFC 4180 under a header.
 pub(crate) fn render(record: &Record, analysis: &Analysis, _: &Style) -> Result<String, Fault> {
-    let mut text = String::from("run,trial,block,arm,form,control,emulated,outcome,metric,unit,value,why\n");
+    Ok(COLUMNS.to_owned() + &rows(record, analysis, ""))
+}
+
+/// The rows of a record, each behind `before`, which is whole cells with their commas.
+pub(crate) fn rows(record: &Record, analysis: &Analysis, before: &str) -> String {
+    let mut text = String::new();
     let mut trials: Vec<_> = record.trials.iter().map(|trial| &trial.record).collect();
     trials.sort_by_key(|trial| trial.trial.index);
     for trial in trials {
@@ -30,6 +38,7 @@ pub(crate) fn render(record: &Record, analysis: &Analysis, _: &Style) -> Result<
                 value,
                 why,
             ];
+            text.push_str(before);
             text.push_str(&cells.map(quoted).join(","));
             text.push('\n');
         };
@@ -42,11 +51,11 @@ pub(crate) fn render(record: &Record, analysis: &Analysis, _: &Style) -> Result<
             }
         }
     }
-    Ok(text)
+    text
 }
 
 /// Quoted when it must be. A cell that a spreadsheet would take for a formula gets an apostrophe.
-fn quoted(cell: &str) -> String {
+pub(crate) fn quoted(cell: &str) -> String {
     let risky = cell.starts_with(['=', '@', '+', '-']) && cell.parse::<f64>().is_err();
     let cell = if risky { format!("'{cell}") } else { cell.to_owned() };
     if cell.contains([',', '"', '\n', '\r']) { format!("\"{}\"", cell.replace('"', "\"\"")) } else { cell }

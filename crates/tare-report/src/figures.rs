@@ -1,6 +1,7 @@
 //! Figures as readers want them: three significant digits, a unit that fits.
 
 use tare_core::units::grouped;
+use tare_stats::{AbsoluteDifference, Interval};
 
 /// Rounded once, in decimal: 9.996 is 10.0, not 10.00.
 fn rounded(value: f64) -> f64 {
@@ -36,6 +37,30 @@ pub(crate) fn quantity(value: f64, unit: &str) -> String {
     }
 }
 
+/// A difference with its interval in one scale: `+9.3 us [8.1, 10.4]`. As many decimals as leave the interval two digits
+/// of width; three digits where there is none.
+pub(crate) fn difference_text(difference: &AbsoluteDifference, unit: &str) -> String {
+    let AbsoluteDifference { value, interval } = *difference;
+    let far = interval.map_or(value.abs(), |Interval { low, high }| low.abs().max(high.abs()).max(value.abs()));
+    let (scale, unit) = match unit {
+        "us" if far >= 1e6 => (1e-6, "s"),
+        "us" if far >= 1e3 => (1e-3, "ms"),
+        "us" => (1.0, "\u{b5}s"),
+        _ => (1.0, unit),
+    };
+    let sized =
+        if let Some(Interval { low, high }) = interval { 0.5 * (high - low) } else { 0.1 * value.abs() } * scale;
+    let decimals = if sized > 0.0 { (1 - sized.log10().floor() as i32).clamp(0, 6) as usize } else { 0 };
+    let value = value * scale;
+    match interval {
+        Some(Interval { low, high }) => {
+            let (low, high) = (low * scale, high * scale);
+            format!("{value:+.decimals$} {unit} [{low:.decimals$}, {high:.decimals$}]")
+        }
+        None => format!("{value:+.decimals$} {unit}"),
+    }
+}
+
 /// A measured value of this unit (`us`, `op/s`, `share`, ...) in ASCII, as every terminal and text file shows it:
 /// `98,200 op/s`, `1.23 ms`.
 pub fn plain_quantity(value: f64, unit: &str) -> String {
@@ -45,6 +70,20 @@ pub fn plain_quantity(value: f64, unit: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_difference_has_one_scale_and_as_many_digits_as_it_deserves() {
+        let said = |value, interval: Option<(f64, f64)>| {
+            let interval = interval.map(|(low, high)| Interval { low, high });
+            difference_text(&AbsoluteDifference { value, interval }, "us").replace('\u{b5}', "u")
+        };
+        assert_eq!(said(9.31, Some((8.14, 10.42))), "+9.3 us [8.1, 10.4]");
+        assert_eq!(said(-0.312, Some((-0.5, -0.12))), "-0.31 us [-0.50, -0.12]");
+        assert_eq!(said(31.4, Some((2.0, 60.0))), "+31 us [2, 60]");
+        assert_eq!(said(940.0, Some((800.0, 1_080.0))), "+0.94 ms [0.80, 1.08]");
+        assert_eq!(said(431.7, None), "+432 us");
+        assert_eq!(said(0.0, None), "+0 us");
+    }
 
     #[test]
     fn three_digits_and_a_unit_that_fits() {

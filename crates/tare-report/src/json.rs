@@ -7,7 +7,7 @@ use tare_core::record::Record;
 use tare_stats::Analysis;
 
 /// The version of the JSON report. Fields may be added within a version.
-const REPORT_SCHEMA: u32 = 1;
+pub(crate) const REPORT_SCHEMA: u32 = 1;
 
 /// The JSON Schema (draft 2020-12) of the JSON report.
 pub fn schema() -> String {
@@ -16,9 +16,19 @@ pub fn schema() -> String {
 
 /// Renders JSON, indented, with a line feed at its end.
 pub(crate) fn render(record: &Record, analysis: &Analysis, _: &Style) -> Result<String, Fault> {
+    let mut report = json!({ "report_schema": REPORT_SCHEMA });
+    if let (Value::Object(report), Value::Object(facts)) = (&mut report, facts(record)) {
+        report.extend(facts);
+    }
+    report["headlines"] = headlines(analysis);
+    report["analysis"] = analysed(analysis)?;
+    written(&report)
+}
+
+/// What the header says of the run.
+pub(crate) fn facts(record: &Record) -> Value {
     let header = &record.header;
-    let report = json!({
-        "report_schema": REPORT_SCHEMA,
+    json!({
         "record_schema": header.schema,
         "tare": header.tare,
         "run": header.run,
@@ -32,10 +42,22 @@ pub(crate) fn render(record: &Record, analysis: &Analysis, _: &Style) -> Result<
         "bundles": header.bundles,
         "placement": header.placement,
         "forms": header.forms,
-        "headlines": words::headlines(analysis).iter().map(words::Headline::line).collect::<Vec<_>>(),
-        "analysis": finite(serde_json::to_value(analysis).map_err(|error| Fault::from_error("write JSON", &error))?),
-    });
-    let text = serde_json::to_string_pretty(&report).map_err(|error| Fault::from_error("write JSON", &error))?;
+    })
+}
+
+/// A sentence or two for each form.
+pub(crate) fn headlines(analysis: &Analysis) -> Value {
+    words::headlines(analysis).iter().map(words::Headline::line).collect()
+}
+
+/// The whole analysis.
+pub(crate) fn analysed(analysis: &Analysis) -> Result<Value, Fault> {
+    Ok(finite(serde_json::to_value(analysis).map_err(|error| Fault::from_error("write JSON", &error))?))
+}
+
+/// Indented, with a line feed at its end.
+pub(crate) fn written(report: &Value) -> Result<String, Fault> {
+    let text = serde_json::to_string_pretty(report).map_err(|error| Fault::from_error("write JSON", &error))?;
     Ok(text + "\n")
 }
 

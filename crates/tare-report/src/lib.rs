@@ -26,7 +26,7 @@ pub use series::{series_summary, series_text};
 pub use suite::{AnalysedPart, render_suite};
 
 use tare_core::fault::Fault;
-use tare_core::record::Record;
+use tare_core::record::{Record, SuiteHeader};
 use tare_stats::Analysis;
 
 /// How the reader wants it.
@@ -47,6 +47,9 @@ impl Default for Style {
 /// How a format renders a record.
 pub type Render = fn(&Record, &Analysis, &Style) -> Result<String, Fault>;
 
+/// How a format renders the parts of a study of several.
+pub type RenderSuite = fn(&SuiteHeader, &[AnalysedPart<'_>], &Style) -> Result<String, Fault>;
+
 /// A row of the table of formats.
 pub struct FormatRow {
     /// Its name on the command line.
@@ -57,6 +60,8 @@ pub struct FormatRow {
     pub about: &'static str,
     /// Renders.
     pub render: Render,
+    /// Renders a study of several parts.
+    pub render_suite: RenderSuite,
 }
 
 /// Every format there is.
@@ -66,24 +71,34 @@ pub const FORMATS: &[FormatRow] = &[
         extension: "txt",
         about: "a table of ratios with verdicts, for reading at once",
         render: terminal::render,
+        render_suite: suite::terminal::render,
     },
     FormatRow {
         name: "html",
         extension: "html",
         about: "one self-contained page with charts, for showing to others",
         render: html::render,
+        render_suite: suite::html::render,
     },
     FormatRow {
         name: "json",
         extension: "json",
         about: "the header and the whole analysis, for programs",
         render: json::render,
+        render_suite: suite::json::render,
     },
     FormatRow {
         name: "csv",
         extension: "csv",
         about: "one row for each trial and metric, for your own analysis",
         render: csv::render,
+        render_suite: suite::csv::render,
     },
-    FormatRow { name: "none", extension: "", about: "nothing", render: |_, _, _| Ok(String::new()) },
+    FormatRow {
+        name: "none",
+        extension: "",
+        about: "nothing",
+        render: |_, _, _| Ok(String::new()),
+        render_suite: |_, _, _| Ok(String::new()),
+    },
 ];

@@ -16,7 +16,7 @@ const NAME: usize = 18;
 const COLUMN: usize = 15;
 
 /// Narrower than this, nothing fits.
-const WIDTH_MIN: usize = NAME + 2 * COLUMN;
+pub(crate) const WIDTH_MIN: usize = NAME + 2 * COLUMN;
 
 /// Renders for a terminal.
 pub(crate) fn render(record: &Record, analysis: &Analysis, style: &Style) -> Result<String, Fault> {
@@ -30,7 +30,7 @@ pub(crate) fn render(record: &Record, analysis: &Analysis, style: &Style) -> Res
 
 /// ANSI attributes; the letters are what the escape sequence holds.
 #[derive(Clone, Copy)]
-enum Ink {
+pub(crate) enum Ink {
     Plain,
     Bold,
     Dim,
@@ -52,13 +52,14 @@ impl Ink {
     }
 }
 
-struct Page {
-    text: String,
-    style: Style,
+/// A page for a terminal under way.
+pub(crate) struct Page {
+    pub(crate) text: String,
+    pub(crate) style: Style,
 }
 
 impl Page {
-    fn ink(&self, text: &str, ink: Ink) -> String {
+    pub(crate) fn ink(&self, text: &str, ink: Ink) -> String {
         if self.style.color && !ink.codes().is_empty() && !text.is_empty() {
             format!("\x1b[{}m{text}\x1b[0m", ink.codes())
         } else {
@@ -67,7 +68,7 @@ impl Page {
     }
 
     /// A paragraph: wrapped at words, every line but the first indented by `hanging`, the first by `indent`.
-    fn paragraph(&mut self, indent: usize, hanging: usize, text: &str, ink: Ink) {
+    pub(crate) fn paragraph(&mut self, indent: usize, hanging: usize, text: &str, ink: Ink) {
         for (number, line) in wrap(text, self.style.width, indent, hanging).iter().enumerate() {
             let margin = if number == 0 { indent } else { hanging };
             let line = self.ink(line, ink);
@@ -78,7 +79,7 @@ impl Page {
     }
 
     /// A row of a name and cells, each cell padded before it is inked.
-    fn row(&mut self, name: &str, name_ink: Ink, cells: &[(String, Ink)]) {
+    pub(crate) fn row(&mut self, name: &str, name_ink: Ink, cells: &[(String, Ink)]) {
         let mut name = clean(name);
         if name.chars().count() >= NAME && cells.iter().any(|(cell, _)| !cell.is_empty()) {
             self.paragraph(0, 2, &name, name_ink);
@@ -96,7 +97,18 @@ impl Page {
         self.text.push('\n');
     }
 
-    fn blank(&mut self) {
+    /// A paragraph behind a label of its own ink, indented by the label's width.
+    pub(crate) fn labelled(&mut self, label: &str, label_ink: Ink, text: &str, ink: Ink) {
+        let width = label.chars().count();
+        for (number, part) in wrap(text, self.style.width, width, width).iter().enumerate() {
+            let margin = if number == 0 { self.ink(label, label_ink) } else { " ".repeat(width) };
+            let line = format!("{margin}{}", self.ink(part, ink));
+            self.text.push_str(line.trim_end());
+            self.text.push('\n');
+        }
+    }
+
+    pub(crate) fn blank(&mut self) {
         self.text.push('\n');
     }
 }
@@ -175,18 +187,12 @@ fn form_row(page: &mut Page, analysis: &Analysis, arm: &Arm, metrics: &[&MetricA
         outcomes(page, arm);
         return;
     }
-    let ink = |verdict| match verdict {
-        Verdict::Worse => Ink::Worse,
-        Verdict::Better => Ink::Better,
-        Verdict::Emulated => Ink::Dim,
-        _ => Ink::Plain,
-    };
     let upper = ratios.iter().map(|ratio| {
         let Some(ratio) = ratio else { return ("-".to_owned(), Ink::Dim) };
         let text = ratio_text(ratio.ratio, ratio.interval);
         let text = text.split(" [").next().unwrap_or_default().to_owned();
         let mark = if analysis.emulated(arm) { " EMULATED" } else { "" };
-        (format!("{text}{mark}"), ink(ratio.verdict))
+        (format!("{text}{mark}"), verdict_ink(ratio.verdict))
     });
     let upper: Vec<(String, Ink)> = upper.collect();
     page.row(&arm.name, Ink::Bold, &upper);
@@ -209,6 +215,16 @@ fn form_row(page: &mut Page, analysis: &Analysis, arm: &Arm, metrics: &[&MetricA
     outcomes(page, arm);
 }
 
+/// The ink of a ratio.
+pub(crate) fn verdict_ink(verdict: Verdict) -> Ink {
+    match verdict {
+        Verdict::Worse => Ink::Worse,
+        Verdict::Better => Ink::Better,
+        Verdict::Emulated => Ink::Dim,
+        _ => Ink::Plain,
+    }
+}
+
 fn interval_text(ratio: f64, interval: Interval) -> String {
     let text = ratio_text(ratio, Some(interval));
     text.find('[').map_or(text.clone(), |at| text[at..].to_owned())
@@ -227,7 +243,7 @@ fn outcomes(page: &mut Page, arm: &Arm) {
     }
 }
 
-fn outcome(reason: &Reason) -> String {
+pub(crate) fn outcome(reason: &Reason) -> String {
     let stage = reason.stage.map(|stage| format!(" in {stage}")).unwrap_or_default();
     let trials = if reason.trials.len() > 1 { format!("{} x ", reason.trials.len()) } else { String::new() };
     format!("{trials}{}{stage}: {}", reason.outcome.to_uppercase(), advice(&reason.why))
@@ -240,17 +256,7 @@ fn advice(why: &Fault) -> String {
 fn footing(page: &mut Page, analysis: &Analysis) {
     const LABEL: usize = 11;
     page.blank();
-    let mut line = |label: &str, text: &str, ink| {
-        let text = format!("{label:LABEL$}{text}");
-        // The label's padding is kept: wrapping would fold it.
-        let (label, rest) = text.split_at(LABEL);
-        let wrapped = wrap(rest, page.style.width, LABEL, LABEL);
-        for (number, part) in wrapped.iter().enumerate() {
-            let margin = if number == 0 { label.to_owned() } else { " ".repeat(LABEL) };
-            let (margin, part) = (page.ink(&margin, Ink::Dim), page.ink(part, ink));
-            page.text.push_str(&format!("{margin}{part}\n"));
-        }
-    };
+    let mut line = |label: &str, text: &str, ink| page.labelled(&format!("{label:LABEL$}"), Ink::Dim, text, ink);
     let control: Vec<String> =
         words::compared(analysis).filter_map(|metric| words::control(metric, &analysis.control)).collect();
     let control =

@@ -1,11 +1,13 @@
 //! Sentences that several formats say.
 
-use crate::figures::plain_quantity;
+use crate::figures::{difference_text, plain_quantity};
 use tare_core::design::Arrangement;
 use tare_core::record::{PEAK_LOAD, PRECISE_ENOUGH, Record};
 use tare_core::study::LoadOrigin;
 use tare_core::units::grouped;
-use tare_stats::{Analysis, Arm, MetricAnalysis, QosKept, Ratio, ServiceBits, Verdict, percent_text, ratio_text};
+use tare_stats::{
+    Analysis, Arm, MetricAnalysis, QosKept, Ratio, ServiceBits, Verdict, absolute_difference, percent_text, ratio_text,
+};
 
 /// The load in words: `closed load: 50 connections, pipeline 1, from outside`.
 pub(crate) fn load(record: &Record) -> String {
@@ -60,6 +62,17 @@ pub(crate) fn ratio<'a>(analysis: &'a Analysis, name: &str, arm: &str) -> Option
     metric.ratios.iter().find(|ratio| ratio.arm == arm)
 }
 
+/// How much longer a time of `arm` is than the baseline's: `+9.3 \u{b5}s [8.1, 10.4]`; none of what is no time, and none of an
+/// emulated form, whose microseconds say nothing.
+pub(crate) fn difference(analysis: &Analysis, metric: &MetricAnalysis, arm: &str) -> Option<String> {
+    let emulated = analysis.arms.iter().any(|candidate| candidate.name == arm && analysis.emulated(candidate));
+    if !["us", "ms", "s"].contains(&metric.unit.as_str()) || emulated {
+        return None;
+    }
+    let difference = absolute_difference(metric, &analysis.baseline, arm)?;
+    Some(difference_text(&difference, &metric.unit))
+}
+
 /// The metrics that ratios are made of.
 pub(crate) fn compared(analysis: &Analysis) -> impl Iterator<Item = &MetricAnalysis> {
     analysis.metrics.iter().filter(|metric| metric.compared)
@@ -81,7 +94,7 @@ pub(crate) fn methods(analysis: &Analysis) -> Vec<(String, Vec<&str>)> {
 /// What a form costs, or why that is not known.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Headline {
-    /// The throughput, in a sentence.
+    /// The throughput, or what the load is about instead, in a sentence.
     pub(crate) sentence: String,
     /// What else is certain, in another; empty if nothing is.
     pub(crate) rest: String,
@@ -103,10 +116,12 @@ pub(crate) fn headlines(analysis: &Analysis) -> Vec<Headline> {
 fn headline(analysis: &Analysis, arm: &Arm) -> Headline {
     let (name, baseline) = (&arm.name, &analysis.baseline);
     let alone = |sentence: String| Headline { sentence, rest: String::new() };
-    // A search for the peak measures nothing else.
-    let searched = analysis.metrics.first().is_some_and(|metric| metric.name == PEAK_LOAD);
-    let (metric, verb, what) =
-        if searched { (PEAK_LOAD, "carries", "peak load") } else { ("throughput", "serves", "operations per second") };
+    // The first says what the load is about: its own metric, where it has one; a search for the peak measures nothing else.
+    let (metric, verb, what) = match compared(analysis).next() {
+        Some(metric) if metric.name == PEAK_LOAD => (PEAK_LOAD, "carries", "peak load"),
+        Some(metric) if metric.name != "throughput" => (metric.name.as_str(), "has", metric.title.as_str()),
+        _ => ("throughput", "serves", "operations per second"),
+    };
     let Some(throughput) = ratio(analysis, metric, name) else {
         let why = arm.reasons.first();
         let why = why.map_or_else(|| "no trial was measured beside the baseline".into(), |r| r.why.message.clone());

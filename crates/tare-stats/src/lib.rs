@@ -6,6 +6,7 @@
 //! The unit of the statistics is the trial, one fresh deployment; never a request or a second. Trials are compared
 //! inside blocks only, on the log scale, so that what the machine did to a whole block cancels.
 
+mod absolute;
 mod analyse;
 mod analysis;
 mod change;
@@ -31,6 +32,7 @@ mod verdict;
 mod voids;
 mod warnings;
 
+pub use absolute::{AbsoluteDifference, absolute_difference, difference_at};
 pub use analyse::analyse;
 pub use analysis::{
     Analysis, Apparatus, Arm, BitsDifference, BlockValue, Cell, Estimate, Interval, Method, MetricAnalysis, QosKept,

@@ -21,7 +21,7 @@ pub(super) fn charts(record: &Record, analysis: &Analysis, looks: &[Look]) -> Va
         forest => forest,
         bars => bars,
         curve => curve(record, looks),
-        timelines => timelines(record, looks),
+        timelines => timelines(record, analysis, looks),
         heat => heat(record, looks),
         peaks => peaks(record, analysis, looks),
     }
@@ -68,7 +68,8 @@ fn curve(record: &Record, looks: &[Look]) -> Value {
     context! { svg => safe(markup), legend => legend }
 }
 
-fn timelines(record: &Record, looks: &[Look]) -> Vec<Value> {
+fn timelines(record: &Record, analysis: &Analysis, looks: &[Look]) -> Vec<Value> {
+    let rate_unit = analysis.metrics.iter().find(|metric| metric.name == "throughput").map_or("op/s", |m| &m.unit);
     let seconds_of = |look: &Look| -> Vec<Vec<SecondRow>> {
         trials(record, &look.name).iter().map(|trial| trial.seconds.clone()).filter(|rows| !rows.is_empty()).collect()
     };
@@ -81,7 +82,7 @@ fn timelines(record: &Record, looks: &[Look]) -> Vec<Value> {
         let limits = if look.hatched { Limits::default().including(trials) } else { shared };
         let count = if trials.len() == 1 { "1 trial".to_owned() } else { format!("{} trials", trials.len()) };
         let note = if look.hatched { format!("{count}; EMULATED, own scale") } else { count };
-        context! { title => look.name.clone(), note => note, svg => safe(svg::timeline(look, trials, limits)) }
+        context! { title => look.name.clone(), note => note, svg => safe(svg::timeline(look, trials, limits, rate_unit)) }
     });
     panels.collect()
 }

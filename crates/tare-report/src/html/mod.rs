@@ -18,6 +18,7 @@ use tare_stats::Analysis;
 pub(crate) fn render(record: &Record, analysis: &Analysis, _: &Style) -> Result<String, Fault> {
     let header = &record.header;
     let looks = looks(record, analysis);
+    let columns = tables::trial_columns(record, analysis);
     let headline = |line: words::Headline| json!({ "sentence": line.sentence, "rest": line.rest });
     let mut headlines = words::headlines(analysis).into_iter().map(headline);
     let page = context! {
@@ -50,29 +51,34 @@ pub(crate) fn render(record: &Record, analysis: &Analysis, _: &Style) -> Result<
         bits => plain(tables::bits(analysis)),
         resources => plain(&analysis.resources),
         arms => plain(tables::arms(record, analysis, &looks)),
-        trial_columns => plain(tables::TRIAL_COLUMNS.iter().map(|(_, title)| *title).collect::<Vec<_>>()),
-        trials => plain(tables::trials(record)),
+        trial_columns => plain(columns.iter().map(|column| &column.title).collect::<Vec<_>>()),
+        trials => plain(tables::trials(record, &columns)),
         apparatus => plain(words::apparatus(analysis)),
         environment => plain(header.environment.iter().collect::<Vec<_>>()),
         placement => plain(header.placement.iter().collect::<Vec<_>>()),
         bundles => plain(header.bundles.iter().collect::<Vec<_>>()),
     };
+    rendered(include_str!("../../assets/report.html"), page)
+}
+
+/// Fills a template of a page.
+pub(crate) fn rendered(template: &str, page: Value) -> Result<String, Fault> {
     let mut engine = Environment::new();
     engine.set_auto_escape_callback(|_| AutoEscape::Html);
     let syntax = SyntaxConfig::builder().trim_blocks(true).lstrip_blocks(true).build();
     engine.set_syntax(syntax.map_err(|error| Fault::from_error("set the template engine up", &error))?);
-    let template = engine.template_from_str(include_str!("../../assets/report.html"));
+    let template = engine.template_from_str(template);
     let template = template.map_err(|error| Fault::from_error("read the page's template", &error))?;
     template.render(page).map_err(|error| Fault::from_error("render the page", &error))
 }
 
 /// Markup that was made here, not taken from the record.
-fn safe(markup: String) -> Value {
+pub(crate) fn safe(markup: String) -> Value {
     Value::from_safe_string(markup)
 }
 
 /// Data of the record, to be escaped wherever it is shown.
-fn plain<T: serde::Serialize>(data: T) -> Value {
+pub(crate) fn plain<T: serde::Serialize>(data: T) -> Value {
     Value::from(Serde(data))
 }
 
@@ -80,6 +86,11 @@ fn plain<T: serde::Serialize>(data: T) -> Value {
 fn looks(record: &Record, analysis: &Analysis) -> Vec<Look> {
     let others = record.header.study.forms.iter().filter(|form| form.name != analysis.baseline);
     let others: Vec<&str> = others.map(|form| form.name.as_str()).collect();
+    looks_beside(&others, analysis)
+}
+
+/// The same, where `others` are the forms beside the baseline in the order that gives them their colours.
+pub(crate) fn looks_beside(others: &[&str], analysis: &Analysis) -> Vec<Look> {
     let look = |arm: &tare_stats::Arm| Look {
         name: arm.name.clone(),
         colour: others.iter().position(|form| *form == arm.form).map_or(0, |place| place + 1),

@@ -7,15 +7,29 @@ use serde_json::{Value, json};
 use tare_core::record::Record;
 use tare_stats::{Analysis, Verdict, percent_text, ratio_text};
 
-/// The figures shown of a trial: name, title.
-pub(super) const TRIAL_COLUMNS: &[(&str, &str)] = &[
-    ("throughput", "op/s"),
-    ("p50_us", "p50, \u{b5}s"),
-    ("p99_us", "p99, \u{b5}s"),
-    ("p999_us", "p99.9, \u{b5}s"),
-    ("cpu_us_per_op", "CPU, \u{b5}s/op"),
-    ("cpu_machine_us_per_op", "machine CPU, \u{b5}s/op"),
-];
+/// The figures shown of a trial where they were measured, behind the load's own.
+const TRIAL_COLUMNS: &[&str] =
+    &["throughput", "p50_us", "p99_us", "p999_us", "cpu_us_per_op", "cpu_machine_us_per_op", "peak_load"];
+
+/// A column of the table of trials.
+pub(super) struct TrialColumn<'a> {
+    /// The metric.
+    name: &'a str,
+    /// What stands above it: metric and unit.
+    pub(super) title: String,
+}
+
+/// The columns of the table of trials: the load's own metrics, then what every trial has, as far as any trial has it.
+pub(super) fn trial_columns<'a>(record: &'a Record, analysis: &'a Analysis) -> Vec<TrialColumn<'a>> {
+    let own = record.header.workload.protocol.metrics.iter().map(|metric| metric.name.as_str());
+    let had = |name: &&str| record.trials.iter().any(|trial| trial.record.metrics.contains_key(*name));
+    let columns = own.chain(TRIAL_COLUMNS.iter().copied()).filter(had).filter_map(|name| {
+        let metric = analysis.metrics.iter().find(|metric| metric.name == name)?;
+        let unit = metric.unit.replace("us", "\u{b5}s");
+        Some(TrialColumn { name, title: format!("{}, {unit}", metric.title) })
+    });
+    columns.collect()
+}
 
 /// A row for each arm: the baseline's absolute values, the others' ratios and verdicts.
 pub(super) fn ratios(analysis: &Analysis, looks: &[Look]) -> Vec<Value> {
@@ -44,7 +58,14 @@ pub(super) fn ratios(analysis: &Analysis, looks: &[Look]) -> Vec<Value> {
                     Verdict::Emulated => "",
                     _ => &ratio.words,
                 };
-                json!({ "ratio": figure, "interval": interval, "words": words, "class": class })
+                let difference = words::difference(analysis, metric, &arm.name);
+                json!({
+                    "ratio": figure,
+                    "interval": interval,
+                    "difference": difference,
+                    "words": words,
+                    "class": class,
+                })
             })
             .collect();
         json!({
@@ -134,7 +155,7 @@ pub(super) fn arms(record: &Record, analysis: &Analysis, looks: &[Look]) -> Vec<
 }
 
 /// Every trial in its order, with its figures or why it has none.
-pub(super) fn trials(record: &Record) -> Vec<Value> {
+pub(super) fn trials(record: &Record, columns: &[TrialColumn<'_>]) -> Vec<Value> {
     let mut trials: Vec<_> = record.trials.iter().map(|trial| &trial.record).collect();
     trials.sort_by_key(|trial| trial.trial.index);
     let rows = trials.into_iter().map(|trial| {
@@ -155,7 +176,7 @@ pub(super) fn trials(record: &Record) -> Vec<Value> {
             "warnings": trial.warnings,
             "checks": failed_checks.map(|check| format!("{}: {}", check.name, check.detail)).collect::<Vec<_>>(),
             "seconds": digits(trial.stages.values().sum()),
-            "figures": TRIAL_COLUMNS.iter().map(|(name, _)| value(name)).collect::<Vec<_>>(),
+            "figures": columns.iter().map(|column| value(column.name)).collect::<Vec<_>>(),
         })
     });
     rows.collect()

@@ -4,6 +4,7 @@
 mod bars;
 mod curve;
 mod forest;
+mod groups;
 mod heat;
 mod peak;
 mod scale;
@@ -12,6 +13,7 @@ mod timeline;
 pub(crate) use bars::bars;
 pub(crate) use curve::curve;
 pub(crate) use forest::forest;
+pub(crate) use groups::{Bar, Group, groups};
 pub(crate) use heat::heat;
 pub(crate) use peak::peak;
 pub(crate) use timeline::{Limits, timeline};

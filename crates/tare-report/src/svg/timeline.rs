@@ -49,8 +49,8 @@ fn timed(trial: &[SecondRow]) -> impl Iterator<Item = (f64, &SecondRow)> {
 /// Title, highest value, and how the value is read.
 type Plot<'a> = (&'a str, f64, &'a dyn Fn(&SecondRow) -> f64);
 
-/// One arm's trials; settling is drawn pale.
-pub(crate) fn timeline(look: &Look, trials: &[Vec<SecondRow>], limits: Limits) -> String {
+/// One arm's trials; settling is drawn pale. `rate_unit` is that of the throughput.
+pub(crate) fn timeline(look: &Look, trials: &[Vec<SecondRow>], limits: Limits, rate_unit: &str) -> String {
     let height = TOP + 2.0 * PLOT + GAP + AXIS;
     let mut canvas = Canvas::new(PANEL_WIDTH, height);
     let first = trials.iter().flat_map(|trial| timed(trial)).map(|(at_s, _)| at_s).fold(0.0, f64::min);
@@ -59,7 +59,7 @@ pub(crate) fn timeline(look: &Look, trials: &[Vec<SecondRow>], limits: Limits) -
     let throughput = |row: &SecondRow| rate(row);
     let p99 = |row: &SecondRow| row.p99_us / divisor;
     let plots: [Plot<'_>; 2] = [
-        ("throughput, op/s", limits.throughput, &throughput),
+        (&format!("throughput, {rate_unit}"), limits.throughput, &throughput),
         (&format!("p99, {unit}"), limits.p99_us / divisor, &p99),
     ];
     for (number, (title, highest, value)) in plots.iter().enumerate() {

@@ -1,0 +1,100 @@
+//! How far a form lies from its baseline in the metric's own unit: microseconds where a ratio alone would leave the reader
+//! to multiply.
+
+use crate::analysis::{Interval, MetricAnalysis, Ratio};
+use serde::Serialize;
+
+/// A form's distance from its baseline. It is worked out from the ratio, so it excludes 0 exactly where the ratio's
+/// interval excludes 1, and a verdict on the one holds for the other.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct AbsoluteDifference {
+    /// The form's value less the baseline's, in the metric's unit.
+    pub value: f64,
+    /// Its interval, of the same probability as the ratio's; none where the ratio has none.
+    pub interval: Option<Interval>,
+}
+
+/// The difference that `ratio` means at a baseline of `base`: `base * (ratio - 1)`, and the same at both ends. How well
+/// `base` itself is known is left out: what differs between blocks differs for both forms.
+pub fn difference_at(base: f64, ratio: &Ratio) -> AbsoluteDifference {
+    let at = |ratio: f64| base * (ratio - 1.0);
+    let interval = ratio.interval.map(|Interval { low, high }| Interval { low: at(low), high: at(high) });
+    AbsoluteDifference { value: at(ratio.ratio), interval }
+}
+
+/// The difference of `arm` to `baseline`, at the geometric mean of the baseline's trials; none when the metric has no ratio
+/// of it, or a value of the baseline is zero.
+pub fn absolute_difference(metric: &MetricAnalysis, baseline: &str, arm: &str) -> Option<AbsoluteDifference> {
+    let base = metric.estimates.iter().find(|estimate| estimate.arm == baseline)?.geometric_mean?;
+    let ratio = metric.ratios.iter().find(|ratio| ratio.arm == arm)?;
+    Some(difference_at(base, ratio))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::analysis::{Estimate, Method, Verdict};
+    use crate::nested::Nested;
+
+    fn ratio(ratio: f64, interval: Option<(f64, f64)>) -> Ratio {
+        Ratio {
+            arm: "box".into(),
+            blocks: vec![0, 1, 2],
+            ratio,
+            interval: interval.map(|(low, high)| Interval { low, high }),
+            standard_error: None,
+            degrees: None,
+            hodges_lehmann: ratio,
+            sensitive: false,
+            smallest_detectable: None,
+            equivalent: None,
+            blocks_needed: None,
+            verdict: Verdict::Worse,
+            words: String::new(),
+        }
+    }
+
+    fn metric(geometric_mean: Option<f64>, ratios: Vec<Ratio>) -> MetricAnalysis {
+        let estimate = Estimate { arm: "bare".into(), values: Vec::new(), mean: 41.0, geometric_mean, interval: None };
+        MetricAnalysis {
+            name: "p50_us".into(),
+            title: "p50".into(),
+            unit: "us".into(),
+            more_is_better: false,
+            compared: true,
+            nested: Nested::Whole,
+            method: Method::Dunnett,
+            noise_floor: None,
+            control_differs: false,
+            estimates: vec![estimate],
+            ratios,
+        }
+    }
+
+    #[test]
+    fn a_difference_is_the_ratio_at_the_baseline() {
+        let metric = metric(Some(40.0), vec![ratio(1.25, Some((1.2, 1.3)))]);
+        let difference = absolute_difference(&metric, "bare", "box").unwrap();
+        let interval = difference.interval.unwrap();
+        let found = [difference.value, interval.low, interval.high];
+        assert!(found.iter().zip([10.0, 8.0, 12.0]).all(|(found, wanted)| (found - wanted).abs() < 1e-9), "{found:?}");
+    }
+
+    #[test]
+    fn it_excludes_zero_where_the_ratio_excludes_one() {
+        for (low, high) in [(0.9, 0.99), (0.99, 1.01), (1.01, 1.1), (1.0, 1.1)] {
+            let ratio = ratio(0.5 * (low + high), Some((low, high)));
+            let holds_one = ratio.interval.unwrap().contains(1.0);
+            assert_eq!(difference_at(7.0, &ratio).interval.unwrap().contains(0.0), holds_one, "{low} {high}");
+        }
+    }
+
+    #[test]
+    fn without_an_interval_or_a_baseline_none_is_made_up() {
+        let found = |metric: &MetricAnalysis, arm| absolute_difference(metric, "bare", arm);
+        let bare = metric(Some(40.0), vec![ratio(10.0, None)]);
+        assert_eq!(found(&bare, "box"), Some(AbsoluteDifference { value: 360.0, interval: None }));
+        assert_eq!(found(&bare, "crate"), None);
+        assert_eq!(found(&metric(None, vec![ratio(1.0, None)]), "box"), None);
+    }
+}
