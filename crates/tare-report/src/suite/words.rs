@@ -286,7 +286,8 @@ mod tests {
         assert_eq!(
             said(0),
             "network: p50 longer: +9 us, no verdict on connect; no difference detectable in arithmetic (smallest \
-             detectable 2.1 %) and memory (smallest detectable 2.1 %); no verdict on storage (FAILED in deploy: no space)"
+             detectable 2.1 %) and memory (smallest detectable 2.1 %); no verdict on storage (FAILED in deploy: \
+             no space)"
         );
         assert_eq!(
             said(1),
