@@ -37,8 +37,8 @@ pub(crate) fn quantity(value: f64, unit: &str) -> String {
     }
 }
 
-/// A difference with its interval in one scale: `+9.3 us [8.1, 10.4]`. As many decimals as leave the interval two digits
-/// of width; three digits where there is none.
+/// A difference with its interval in one scale: `+9.3 us [8.1, 10.4]`. As many decimals as leave the interval two
+/// digits of width; three digits where there is none.
 pub(crate) fn difference_text(difference: &AbsoluteDifference, unit: &str) -> String {
     let AbsoluteDifference { value, interval } = *difference;
     let far = interval.map_or(value.abs(), |Interval { low, high }| low.abs().max(high.abs()).max(value.abs()));

@@ -62,8 +62,8 @@ pub(crate) fn ratio<'a>(analysis: &'a Analysis, name: &str, arm: &str) -> Option
     metric.ratios.iter().find(|ratio| ratio.arm == arm)
 }
 
-/// How much longer a time of `arm` is than the baseline's: `+9.3 \u{b5}s [8.1, 10.4]`; none of what is no time, and none of an
-/// emulated form, whose microseconds say nothing.
+/// How much longer a time of `arm` is than the baseline's: `+9.3 us [8.1, 10.4]`; none of what is no time,
+/// and none of an emulated form, whose microseconds say nothing.
 pub(crate) fn difference(analysis: &Analysis, metric: &MetricAnalysis, arm: &str) -> Option<String> {
     let emulated = analysis.arms.iter().any(|candidate| candidate.name == arm && analysis.emulated(candidate));
     if !["us", "ms", "s"].contains(&metric.unit.as_str()) || emulated {
@@ -116,7 +116,8 @@ pub(crate) fn headlines(analysis: &Analysis) -> Vec<Headline> {
 fn headline(analysis: &Analysis, arm: &Arm) -> Headline {
     let (name, baseline) = (&arm.name, &analysis.baseline);
     let alone = |sentence: String| Headline { sentence, rest: String::new() };
-    // The first says what the load is about: its own metric, where it has one; a search for the peak measures nothing else.
+    // The first says what the load is about: its own metric, where it has one. A search for the peak measures nothing
+    // else.
     let (metric, verb, what) = match compared(analysis).next() {
         Some(metric) if metric.name == PEAK_LOAD => (PEAK_LOAD, "carries", "peak load"),
         Some(metric) if metric.name != "throughput" => (metric.name.as_str(), "has", metric.title.as_str()),

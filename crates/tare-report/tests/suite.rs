@@ -1,5 +1,5 @@
-//! A study of three parts in every format: one whose load has metrics of its own, one about a time, and one in which a form
-//! failed.
+//! A study of three parts in every format: one whose load has metrics of its own, one about a time, and one in which
+//! a form failed.
 
 mod sample;
 

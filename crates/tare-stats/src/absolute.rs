@@ -1,5 +1,5 @@
-//! How far a form lies from its baseline in the metric's own unit: microseconds where a ratio alone would leave the reader
-//! to multiply.
+//! How far a form lies from its baseline in the metric's own unit: microseconds where a ratio alone would leave the
+//! reader to multiply.
 
 use crate::analysis::{Interval, MetricAnalysis, Ratio};
 use serde::Serialize;
@@ -22,8 +22,8 @@ pub fn difference_at(base: f64, ratio: &Ratio) -> AbsoluteDifference {
     AbsoluteDifference { value: at(ratio.ratio), interval }
 }
 
-/// The difference of `arm` to `baseline`, at the geometric mean of the baseline's trials; none when the metric has no ratio
-/// of it, or a value of the baseline is zero.
+/// The difference of `arm` to `baseline`, at the geometric mean of the baseline's trials; none when the metric has no
+/// ratio of it, or a value of the baseline is zero.
 pub fn absolute_difference(metric: &MetricAnalysis, baseline: &str, arm: &str) -> Option<AbsoluteDifference> {
     let base = metric.estimates.iter().find(|estimate| estimate.arm == baseline)?.geometric_mean?;
     let ratio = metric.ratios.iter().find(|ratio| ratio.arm == arm)?;

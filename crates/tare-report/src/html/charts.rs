@@ -69,7 +69,8 @@ fn curve(record: &Record, looks: &[Look]) -> Value {
 }
 
 fn timelines(record: &Record, analysis: &Analysis, looks: &[Look]) -> Vec<Value> {
-    let rate_unit = analysis.metrics.iter().find(|metric| metric.name == "throughput").map_or("op/s", |m| &m.unit);
+    let throughput = analysis.metrics.iter().find(|metric| metric.name == "throughput");
+    let rate_unit = throughput.map_or("op/s", |metric| &metric.unit);
     let seconds_of = |look: &Look| -> Vec<Vec<SecondRow>> {
         trials(record, &look.name).iter().map(|trial| trial.seconds.clone()).filter(|rows| !rows.is_empty()).collect()
     };
@@ -82,7 +83,8 @@ fn timelines(record: &Record, analysis: &Analysis, looks: &[Look]) -> Vec<Value>
         let limits = if look.hatched { Limits::default().including(trials) } else { shared };
         let count = if trials.len() == 1 { "1 trial".to_owned() } else { format!("{} trials", trials.len()) };
         let note = if look.hatched { format!("{count}; EMULATED, own scale") } else { count };
-        context! { title => look.name.clone(), note => note, svg => safe(svg::timeline(look, trials, limits, rate_unit)) }
+        let drawing = svg::timeline(look, trials, limits, rate_unit);
+        context! { title => look.name.clone(), note => note, svg => safe(drawing) }
     });
     panels.collect()
 }

@@ -1,5 +1,5 @@
-//! A study of several parts in one rendering: what each form costs in each of them, side by side. What is shown is worked
-//! out once, in `shown.rs` and `words.rs`; the formats only lay it out.
+//! A study of several parts in one rendering: what each form costs in each of them, side by side. What is shown is
+//! worked out once, in `shown.rs` and `words.rs`; the formats only lay it out.
 
 pub(crate) mod csv;
 pub(crate) mod html;

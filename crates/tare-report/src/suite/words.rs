@@ -277,15 +277,17 @@ mod tests {
         ];
         assert_eq!(
             sentences(&found).join(" "),
-            "Network pays in box (p50 longer: +9 us). No difference detectable in arithmetic of box (smallest detectable 2.1 %) \
-             and memory of box (smallest detectable 2.1 %). Within the noise floor in memory of crate. No verdict on storage."
+            "Network pays in box (p50 longer: +9 us). No difference detectable in arithmetic of box (smallest \
+             detectable 2.1 %) and memory of box (smallest detectable 2.1 %). Within the noise floor in memory of \
+             crate. No verdict on storage."
         );
         let said =
             |form: usize| form_sentence(&found.iter().map(|(panel, of)| (*panel, &of[form].1)).collect::<Vec<_>>());
         assert_eq!(
             said(0),
-            "network: p50 longer: +9 us, no verdict on connect; no difference detectable in arithmetic (smallest detectable \
-             2.1 %) and memory (smallest detectable 2.1 %); no verdict on storage (FAILED in deploy: no space)"
+            "network: p50 longer: +9 us, no verdict on connect; no difference detectable in arithmetic (smallest \
+             detectable 2.1 %) and memory (smallest detectable 2.1 %); no verdict on storage (FAILED in deploy: \
+             no space)"
         );
         assert_eq!(
             said(1),
