@@ -1,5 +1,5 @@
-//! A block device that the user named for the guest's writable disk. It is formatted, so it must hold nothing, and nobody
-//! else may use it; while a guest has it, it is claimed, and afterwards it is empty again.
+//! A block device that the user named for the guest's writable disk. It is formatted, so it must hold nothing, and
+//! nobody else may use it; while a guest has it, it is claimed, and afterwards it is empty again.
 
 use std::fs::File;
 use std::io::{ErrorKind, Read, Seek, SeekFrom, Write};
@@ -12,8 +12,8 @@ use tare_core::fault::{Doing, Fault};
 pub(super) const LABEL: &str = "tare-scratch";
 /// By which one that a dead run left is known again, and no other.
 pub(super) const UUID: &str = "74617265-0d15-4c0f-9a6e-5c2a7c4be901";
-/// How much of the start must be zero, and is again when a guest gives the device back, bytes. All that file systems and
-/// tables of partitions are known by stands there.
+/// How much of the start must be zero, and is again when a guest gives the device back, bytes. All that file systems
+/// and tables of partitions are known by stands there.
 const START: usize = 1 << 20;
 /// What blkid says by its exit code: that it knows nothing of what is there.
 const NOTHING: i32 = 2;

@@ -114,8 +114,8 @@ fn make_sparse(file: &Path, bytes: u64) -> Result<File, Fault> {
     Ok(made)
 }
 
-/// Makes an image with an empty file system in it, by way of the file `raw`. The image holds what was written to it only,
-/// so the guest's first write to a block finds it a place: that is what this kind of disk costs.
+/// Makes an image with an empty file system in it, by way of the file `raw`. The image holds what was written to it
+/// only, so the guest's first write to a block finds it a place: that is what this kind of disk costs.
 fn make_image(raw: &Path, image: &Path, bytes: u64) -> Result<(), Fault> {
     drop(make_sparse(raw, bytes)?);
     format(raw, None)?;
