@@ -10,7 +10,7 @@ use bollard::exec::StartExecResults;
 use bollard::models::{ExecConfig, ExecInspectResponse};
 use futures_util::Stream;
 use rustix::process::Signal;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::pin::Pin;
 use std::time::{Duration, Instant};
 use tare_core::command::{COMMAND_ERRORS_MAX, COMMAND_OUTPUT_MAX, CommandEnd, CommandStart, Ended, Kept};
@@ -39,7 +39,8 @@ pub(super) struct Command {
     leader: Option<u32>,
     began: Instant,
     within: Duration,
-    usage: Usage,
+    /// The groups of the container, which hold the command.
+    groups: Vec<PathBuf>,
 }
 
 impl Command {
@@ -55,7 +56,7 @@ impl Command {
         wanted: &CommandStart,
     ) -> Result<Command, Fault> {
         let doing = format!("run a command in the container {container}");
-        let usage = Usage::now(service);
+        let groups = observe::cgroups(service).into_iter().map(PathBuf::from).collect();
         // The engine adds this to the environment of the container, which is the service's.
         let config = ExecConfig {
             attach_stdout: Some(true),
@@ -76,7 +77,7 @@ impl Command {
         let name = wanted.command.first().cloned().unwrap_or_default();
         let (stdout, stderr) = (Kept::start(COMMAND_OUTPUT_MAX), Kept::end(COMMAND_ERRORS_MAX));
         let within = wanted.within;
-        let mut command = Command { id, name, output, stdout, stderr, leader: None, began, within, usage };
+        let mut command = Command { id, name, output, stdout, stderr, leader: None, began, within, groups };
         // What cannot be named could not be ended either.
         let deadline = Instant::now() + ENGINE_WITHIN;
         while command.leader.is_none() && ended_with(&command.look(engine)?).is_none() {
@@ -139,7 +140,7 @@ impl Command {
     pub(super) fn end(&mut self, engine: &Engine) -> Result<(), Fault> {
         let running = ended_with(&self.look(engine)?).is_none();
         let Some(leader) = self.leader else { return Ok(()) };
-        let members = || self.usage.members();
+        let members = || self.groups.first().map(|directory| cgroup::members(directory)).unwrap_or_default();
         if running {
             processes::signal_command(leader, members(), Signal::TERM);
             let deadline = Instant::now() + GRACE;
@@ -152,7 +153,9 @@ impl Command {
 
     fn concluded(&self, ended: Ended, took: Duration) -> CommandEnd {
         let (stdout, stderr) = (self.stdout.text(), self.stderr.text());
-        CommandEnd { ended, stdout, stderr, took, cpu_s: self.usage.grown() }
+        // Where a group counts CPU time, the telemetry has the command's from there; elsewhere nobody knows it.
+        let counted = self.groups.iter().any(|directory| cgroup::counts_cpu(directory));
+        CommandEnd { ended, stdout, stderr, took, cpu_s: counted.then_some(0.0) }
     }
 
     /// What the engine knows of it; takes note of its first process.
@@ -194,57 +197,6 @@ fn ended_with(found: &ExecInspectResponse) -> Option<i64> {
     found.exit_code.filter(|_| found.running == Some(false))
 }
 
-/// What a container had used when a command began in it: what its cgroup has used more since then, and the processes of
-/// the service have not, was the command.
-struct Usage {
-    directories: Vec<PathBuf>,
-    of_all_s: Option<f64>,
-    service: Vec<u32>,
-    of_service_s: f64,
-}
-
-impl Usage {
-    fn now(service: u32) -> Usage {
-        let directories: Vec<PathBuf> = observe::cgroups(service).into_iter().map(PathBuf::from).collect();
-        let mut usage = Usage { directories, of_all_s: None, service: Vec::new(), of_service_s: 0.0 };
-        usage.service = usage.members();
-        usage.of_service_s = usage.service_s();
-        usage.of_all_s = usage.all_s();
-        usage
-    }
-
-    /// The processes in the container.
-    fn members(&self) -> Vec<u32> {
-        self.directories.first().map(|directory| cgroup::members(directory)).unwrap_or_default()
-    }
-
-    fn service_s(&self) -> f64 {
-        self.service.iter().filter_map(|pid| processes::cpu_s(*pid)).sum()
-    }
-
-    fn all_s(&self) -> Option<f64> {
-        self.directories.iter().find_map(|directory| cgroup_cpu_s(directory))
-    }
-
-    /// What the command has used up to now, s. None when the cgroup does not count.
-    fn grown(&self) -> Option<f64> {
-        let all = self.all_s()? - self.of_all_s?;
-        Some((all - (self.service_s() - self.of_service_s)).max(0.0))
-    }
-}
-
-/// CPU time of a cgroup, s: version 1 counts it in a hierarchy of its own, version 2 in every group.
-fn cgroup_cpu_s(directory: &Path) -> Option<f64> {
-    let read = |file: &str| std::fs::read_to_string(directory.join(file)).ok();
-    let first = || Some(read("cpuacct.usage")?.trim().parse::<u64>().ok()? as f64 * 1e-9);
-    let second = || {
-        let text = read("cpu.stat")?;
-        let used = text.lines().find_map(|line| line.strip_prefix("usage_usec "))?;
-        Some(used.trim().parse::<u64>().ok()? as f64 * 1e-6)
-    };
-    first().or_else(second)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -255,34 +207,5 @@ mod tests {
         assert_eq!(ended_with(&found(Some(false), None)), None, "it was not started yet");
         assert_eq!(ended_with(&found(Some(true), Some(0))), None);
         assert_eq!(ended_with(&found(Some(false), Some(7))), Some(7));
-    }
-
-    #[test]
-    fn cpu_time_of_a_group_is_read_in_both_versions() {
-        let folder = tempfile::tempdir().unwrap();
-        assert_eq!(cgroup_cpu_s(folder.path()), None);
-        std::fs::write(folder.path().join("cpu.stat"), "nr_periods 0\nusage_usec 2500000\nuser_usec 1\n").unwrap();
-        assert_eq!(cgroup_cpu_s(folder.path()), Some(2.5));
-        std::fs::write(folder.path().join("cpuacct.usage"), "1500000000\n").unwrap();
-        assert_eq!(cgroup_cpu_s(folder.path()), Some(1.5));
-    }
-
-    #[test]
-    fn what_a_command_used_is_what_the_service_did_not() {
-        let folder = tempfile::tempdir().unwrap();
-        let write = |ns: u64| std::fs::write(folder.path().join("cpuacct.usage"), ns.to_string()).unwrap();
-        write(4_000_000_000);
-        let directories = vec![folder.path().to_owned()];
-        let mut usage = Usage { directories, of_all_s: Some(3.0), service: Vec::new(), of_service_s: 0.0 };
-        assert_eq!(usage.grown(), Some(1.0));
-        // This process stands for the service; what it had used before counts for nothing.
-        usage.service = vec![std::process::id()];
-        usage.of_service_s = usage.service_s() - 0.25;
-        let grown = usage.grown().unwrap();
-        assert!(grown <= 0.75 && grown > 0.5, "{grown}");
-        usage.of_service_s = -100.0;
-        assert_eq!(usage.grown(), Some(0.0));
-        usage.of_all_s = None;
-        assert_eq!(usage.grown(), None);
     }
 }

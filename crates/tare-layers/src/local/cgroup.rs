@@ -217,6 +217,13 @@ fn set(directory: &Path, file: &str, value: impl ToString) -> Result<(), Fault> 
     fs::write(&path, &value).doing(format!("limit the service: write {value} to {}", path.display()))
 }
 
+/// Whether a cgroup counts the CPU time of all that ever ran in it, which the telemetry then takes for its service's:
+/// version 1 counts it in a hierarchy of its own, version 2 in every group.
+pub(crate) fn counts_cpu(directory: &Path) -> bool {
+    let of_all = || std::fs::read_to_string(directory.join("cpu.stat")).is_ok_and(|text| text.contains("usage_usec "));
+    directory.join("cpuacct.usage").is_file() || of_all()
+}
+
 /// The processes in a group.
 pub(crate) fn members(directory: &Path) -> Vec<u32> {
     let text = fs::read_to_string(directory.join("cgroup.procs")).unwrap_or_default();
@@ -268,6 +275,19 @@ pub(crate) fn marked() -> Result<Vec<(String, PathBuf)>, Fault> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn cpu_time_is_counted_by_version_one_in_a_hierarchy_and_by_version_two_everywhere() {
+        let folder = tempfile::tempdir().unwrap();
+        assert!(!counts_cpu(folder.path()));
+        std::fs::write(folder.path().join("cpu.stat"), "nr_periods 0\n").unwrap();
+        assert!(!counts_cpu(folder.path()), "a hierarchy of version 1 for quotas alone");
+        std::fs::write(folder.path().join("cpu.stat"), "usage_usec 2500000\nuser_usec 1\n").unwrap();
+        assert!(counts_cpu(folder.path()));
+        std::fs::remove_file(folder.path().join("cpu.stat")).unwrap();
+        std::fs::write(folder.path().join("cpuacct.usage"), "1500000000\n").unwrap();
+        assert!(counts_cpu(folder.path()));
+    }
 
     #[test]
     fn both_versions_are_recognised_by_their_mounts() {

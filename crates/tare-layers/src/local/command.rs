@@ -1,6 +1,6 @@
 //! A command beside a service: bounded in time and output, and ended with all that it has started.
 
-use super::cgroup::Group;
+use super::cgroup::{Group, counts_cpu};
 use super::processes;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
@@ -66,7 +66,9 @@ impl Command {
             return Ok(None);
         }
         let took = self.began.elapsed();
-        let (status, cpu_s) = self.end_all(group)?;
+        let (status, used_s) = self.end_all(group)?;
+        // The service's group holds the command, and where it counts CPU time, the telemetry has it from there.
+        let counted = group.directories().iter().any(|directory| counts_cpu(directory));
         // Whoever holds a pipe open keeps what it gave.
         let stdout = self.stdout.recv_timeout(DRAIN).ok();
         let stderr = self.stderr.recv_timeout(DRAIN).unwrap_or_default();
@@ -79,7 +81,7 @@ impl Command {
             stdout: stdout.unwrap_or_default().text(),
             stderr: stderr.text(),
             took,
-            cpu_s: Some(cpu_s),
+            cpu_s: Some(if counted { 0.0 } else { used_s }),
         }))
     }
 

@@ -65,16 +65,6 @@ pub(crate) fn descendants(pid: u32) -> Vec<u32> {
     found
 }
 
-/// CPU time of a process and of what it has waited for, user and system, s, to a tick of the kernel's clock. `None`
-/// when it is gone.
-pub(crate) fn cpu_s(pid: u32) -> Option<f64> {
-    // SAFETY: asks for a number, and takes one.
-    let ticks_per_second = unsafe { libc::sysconf(libc::_SC_CLK_TCK) }.max(1);
-    let fields = stat_fields(pid)?;
-    let ticks: Option<u64> = fields.get(11..15)?.iter().map(|field| field.parse::<u64>().ok()).sum();
-    Some(ticks? as f64 / ticks_per_second as f64)
-}
-
 /// Those of `members` that belong to a command and live: its first process, whatever is in the session that this began,
 /// and its descendants.
 fn of_command(leader: u32, members: Vec<u32>) -> Vec<u32> {
@@ -153,10 +143,8 @@ mod tests {
         kill_command(leader, &all).unwrap();
         assert!(of_command(leader, all()).is_empty());
         assert!(other.try_wait().unwrap().is_none(), "it is no part of the command");
-        assert!(cpu_s(other.id()).is_some_and(|seconds| seconds < 10.0));
         ours.wait().unwrap();
         other.kill().unwrap();
         other.wait().unwrap();
-        assert_eq!(cpu_s(leader), None);
     }
 }

@@ -99,6 +99,13 @@ fn the_microbenchmarks_are_weighed_natively_and_in_containers() {
         measured(part, metric);
         assert!(record.join(name).join("report.html").is_file(), "{name}");
     }
+    // A tool's CPU time is counted once: no more than its CPU has.
+    for trial in &part(&suite, "linpack").trials {
+        let (record, load) = (&trial.record, trial.record.load.as_ref().unwrap());
+        let wall_us = (load.measure_end_ns - load.measure_start_ns) as f64 / 1e3;
+        let share = record.metrics["cpu_us_per_op"] * load.operations["solve"].count as f64 / wall_us;
+        assert!(share > 0.5 && share < 1.25, "{}: {share} of its CPU", record.trial.arm());
+    }
     // The two directions of a mixed job have a histogram each, from which the percentiles of both come.
     let mixed = part(&suite, "mixed").trials[0].record.load.as_ref().unwrap();
     assert!(mixed.operations["read"].count > mixed.operations["write"].count, "{:?}", mixed.operations);

@@ -48,9 +48,9 @@ fn a_tool_runs_inside_the_forms() {
         let command = &load.facts["tool.command"];
         assert!(command.starts_with("-h 127.0.0.1 -p 6379 -c 8"), "{arm}: {command}");
         assert!(load.facts["tool.version"].contains("redis-benchmark"), "{arm}: {:?}", load.facts);
-        let (tool_s, wall_s) = (load.inside.unwrap().cpu_s.unwrap(), trial.metrics["throughput"].recip() * 100_000.0);
-        assert!(tool_s > 0.01 && tool_s < 20.0 * wall_s, "{arm}: {tool_s} s of CPU time in {wall_s} s");
-        // The tool's share is in what an operation costs the form.
-        assert!(trial.metrics["cpu_us_per_op"] > tool_s * 1e6 / 100_000.0, "{arm}: {:?}", trial.metrics);
+        // The service has one CPU, and the tool runs on it too: what both used together fills it, and no more.
+        let wall_s = trial.metrics["throughput"].recip() * 100_000.0;
+        let share = trial.metrics["cpu_us_per_op"] * 0.1 / wall_s;
+        assert!(share > 0.4 && share < 1.25, "{arm}: {share} of a CPU, {:?}", load.inside);
     }
 }
