@@ -25,7 +25,7 @@ const READY_POLL: Duration = Duration::from_millis(20);
 const POPULATE_LIMIT: Duration = Duration::from_secs(600);
 /// What a load process may take beyond the time it was asked to load: connecting, draining, verifying.
 pub(crate) const DRIVE_SLACK: Duration = Duration::from_secs(60);
-/// How long the load runs at least between two looks at whether it is steady; its last moment is measured for form's sake.
+/// How long the load runs at least between two looks at whether it is steady; its end is measured for form's sake.
 const SETTLE_STEP: Duration = Duration::from_secs(5);
 const SETTLE_LAST: Duration = Duration::from_secs(1);
 /// How much more time things may take in an emulated guest, which is an order of magnitude slower than a machine.

@@ -26,8 +26,8 @@ pub(crate) struct Placement {
     pub(crate) service: CpuSet,
 }
 
-/// A quarter of the CPUs, at least one, makes the load; the rest serves. On a machine of one CPU both share it. Where the
-/// load is a tool inside the form, nothing runs beside it that would need CPUs, and all serve.
+/// A quarter of the CPUs, at least one, makes the load; the rest serves. On a machine of one CPU both share it. Where
+/// the load is a tool inside the form, nothing runs beside it that would need CPUs, and all serve.
 ///
 /// # Errors
 /// When the study asks for more than this machine has.

@@ -155,7 +155,8 @@ fn suite_header(args: &RunArgs, suite: &Suite) -> SuiteHeader {
     }
 }
 
-/// A header for each part; `command` repeats the whole, `seed` is what was typed. What is the same for all is found out once: whether a guest can be had takes seconds.
+/// A header for each part; `command` repeats the whole, `seed` is what was typed. What is the same for all is found out
+/// once: whether a guest can be had takes seconds.
 fn headers(
     suite: Suite,
     (command, seed): (&str, Option<u64>),
