@@ -72,7 +72,7 @@ impl Suite {
             return Some(Suite { name, question, preset, parts: vec![(study, workload)] });
         };
         let before = problems.len();
-        let base: Vec<_> = entries.iter().filter(|(key, ..)| key != "parts").cloned().collect();
+        let base = common(entries, problems);
         let name = find_name(&base);
         let fields = Fields::of(parts, "parts", problems)?;
         if fields.entries().is_empty() {
@@ -101,6 +101,40 @@ impl Suite {
     pub fn is_divided(&self) -> bool {
         self.parts.first().is_some_and(|(study, _)| study.part.is_some())
     }
+}
+
+/// The fields at the top of a study with parts; the reader of a study knows them too, and asks for each in every part.
+const FIELDS: [&str; 21] = [
+    "study",
+    "question",
+    "workload",
+    "baseline",
+    "repeat",
+    "until",
+    "at_most",
+    "design",
+    "margin",
+    "from",
+    "load",
+    "qos",
+    "time",
+    "emulated_blocks",
+    "forms",
+    "resources",
+    "options",
+    "parameters",
+    "seed",
+    "parts",
+    "presets",
+];
+
+/// What all parts have in common. A field that no study has is told here, where it stands, and not for each part.
+fn common(entries: &[(String, Place, Node)], problems: &mut Problems) -> Vec<(String, Place, Node)> {
+    for (key, place, _) in entries.iter().filter(|(key, ..)| !FIELDS.contains(&key.as_str())) {
+        problems.add_unknown(*place, format!("the study has no field '{key}'"), key, &FIELDS);
+    }
+    let of_parts = |key: &str| FIELDS.contains(&key) && key != "parts";
+    entries.iter().filter(|(key, ..)| of_parts(key)).cloned().collect()
 }
 
 /// Names of parts are those of folders in a record.

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use tare_core::config::parse;
 use tare_core::parameters::Parameters;
-use tare_core::study::Study;
+use tare_core::study::Suite;
 use tare_core::workload::Workload;
 
 /// Studies that together hold every map that has keys of its own.
@@ -24,6 +24,8 @@ const STUDIES: &[&str] = &[
     "{study: s, workload: redis, load: {steps: {levels: [1, 2], of: {users: {think: {normal: {mean: 1s, sd: 1s}}}}}}, \
      forms: {a: []}}",
     "{study: s, workload: redis, load: {replay: {file: x}}, forms: {a: []}}",
+    "{study: s, workload: redis, load: {closed: {}}, forms: {a: []}, presets: {quick: {repeat: 1}}, parts: {one: {panel: p, \
+     shows: [throughput], parameters: {keys: 5}, published: {from: b, throughput: {a: 1.0}}}}}",
     "{study: s, workload: redis, qos: {\"*\": {p99: 10ms}, failures: 1%}, load: {peak: {of: {closed: {}}}}, forms: {a: []}}",
 ];
 
@@ -164,7 +166,7 @@ fn read_study(text: &str) -> Vec<tare_core::config::Problem> {
         let read = files::read_workload(&root().join("workloads").join(name), chosen).unwrap();
         Some(read.unwrap())
     };
-    Study::read(text, &Tables, &mut problems, &mut find);
+    Suite::read(text, None, &Tables, &mut problems, &mut find);
     problems.into_vec()
 }
 
