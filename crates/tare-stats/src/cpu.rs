@@ -8,7 +8,8 @@
 //! charged, and also whatever else the machine did: an upper bound.
 //!
 //! A tool that runs inside the form is no process of the service's, and has ended before its last second is read. What
-//! it used is told by the host that ran it, and counts to the attributed time: it is the form that spends it.
+//! it used counts to the attributed time, for it is the form that spends it: the service's control group has it where it
+//! counts CPU time, else the host that ran the tool tells it.
 //!
 //! The truth lies between the two. Both take counters at the first and the last moment measured, interpolated between
 //! the two samples around each.
