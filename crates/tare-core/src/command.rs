@@ -71,8 +71,8 @@ pub struct CommandEnd {
     /// From its start to its end, by the clock of the host that ran it.
     pub took: Duration,
     /// CPU time that it used and that no serving scope of the telemetry holds, s: user and system, with what it waited
-    /// for. 0 where such a scope has it already, as a hypervisor has that of its guest, and a service's control group that
-    /// of all that runs in it. None when it cannot be known.
+    /// for. 0 where such a scope has it already, as a hypervisor has that of its guest, and a service's control group
+    /// that of all that runs in it. None when it cannot be known.
     pub cpu_s: Option<f64>,
 }
 

@@ -7,9 +7,9 @@
 //! *Whole machine*: every CPU's busy time less the generator's. It holds all the work of the kernel, wherever it was
 //! charged, and also whatever else the machine did: an upper bound.
 //!
-//! A tool that runs inside the form is no process of the service's, and has ended before its last second is read. What
-//! it used counts to the attributed time, for it is the form that spends it: the service's control group has it where it
-//! counts CPU time, else the host that ran the tool tells it.
+//! A tool that runs inside the form is no process of the service's, and has ended before its last second is read.
+//! What it used counts to the attributed time, for it is the form that spends it: the service's control group has it
+//! where it counts CPU time, else the host that ran the tool tells it.
 //!
 //! The truth lies between the two. Both take counters at the first and the last moment measured, interpolated between
 //! the two samples around each.
