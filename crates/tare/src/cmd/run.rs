@@ -288,22 +288,21 @@ pub(crate) fn same_bundles(header: &Header, carrier: &Carrier, say: &mut dyn FnM
     Ok(())
 }
 
-/// What a run of a part would do, in two lines; the time that it would take is added to `whole`.
-pub(crate) fn describe_part(study: &Study, workload: &Workload, whole: &mut Duration) -> String {
+/// What a run of a part would do, in lines of at most `width` columns; the time that it would take is added to `all`.
+pub(crate) fn describe_part(study: &Study, workload: &Workload, width: usize, all: &mut Duration) -> String {
     let trials = plan(study, &[], 0);
     let expected = estimate(study, &trials, &[]);
-    *whole += expected;
-    let width = columns(std::io::stdout());
+    *all += expected;
     let part = study.part.as_ref().map_or(&study.name, |part| &part.name);
-    let forms: Vec<String> = study.forms.iter().map(|form| tare_report::whole(&form.name)).collect();
-    let text =
-        format!("{}: {}; {} trials, about {}", workload.name, workload.about, trials.len(), show_duration(expected));
-    paragraph(
-        &format!("  {part:<18} "),
-        21,
-        &format!("{text}; {}; forms {}", study.load.describe(), forms.join(", ")),
-        width,
-    )
+    let chosen = study.parameters.iter().map(|(name, value)| format!("{name} {value}"));
+    let chosen = chosen.fold(String::new(), |text, value| format!("{text}, {value}"));
+    let load = match study.from {
+        LoadOrigin::Inside => "a tool inside the form".to_owned(),
+        LoadOrigin::Outside | LoadOrigin::Host => study.load.describe(),
+    };
+    let (count, expected) = (trials.len(), show_duration(expected));
+    let text = format!("workload {}{chosen}; {load}; {count} trials, about {expected}", workload.name);
+    paragraph(&format!("  {part:<18} "), 21, &text, width)
 }
 
 fn emulated(forms: &BTreeMap<String, FormState>) -> Vec<String> {

@@ -3,7 +3,7 @@
 use crate::cli::{Format, RunArgs};
 use crate::cmd::report::{plain_style, terminal_style};
 use crate::cmd::run::{self, Ready};
-use crate::cmd::{Mistake, note, print, tell, write_file};
+use crate::cmd::{Mistake, columns, note, print, tell, write_file};
 use crate::session::{self, Session};
 use crate::{EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, history, machine, paths};
 use anyhow::Result;
@@ -18,7 +18,7 @@ use tare_core::study::{Study, Suite};
 use tare_core::trial::Outcome;
 use tare_core::units::show_duration;
 use tare_core::workload::Workload;
-use tare_report::{AnalysedPart, Style, render_suite};
+use tare_report::{AnalysedPart, Style, paragraph, render_suite, whole};
 use tare_runner::{Clock, RecordDir, Stop, SystemClock};
 
 /// Carries out the parts of a study one after the other, each into a record of its own.
@@ -28,7 +28,7 @@ pub(crate) fn run(args: &RunArgs, mut suite: Suite) -> Result<u8> {
         run::prepare(args, study, workload)?;
     }
     if args.dry_run {
-        print(&dry_run(&suite));
+        print(&dry_run(&suite, columns(std::io::stdout())));
         return Ok(EXIT_OK);
     }
     session::require_root("run")?;
@@ -224,16 +224,20 @@ fn part_name(header: &Header) -> &str {
     header.study.part.as_ref().map_or(&header.study.name, |part| &part.name)
 }
 
-/// What a run would do, part by part.
-fn dry_run(suite: &Suite) -> String {
-    let mut text = format!("study {}: {}\n", suite.name, suite.question);
-    let mut whole = Duration::ZERO;
+/// What a run would do, part by part, in lines of at most `width` columns.
+fn dry_run(suite: &Suite, width: usize) -> String {
+    let preset = suite.preset.as_ref().map(|preset| format!(", preset {preset}")).unwrap_or_default();
+    let mut text = paragraph("", 2, &format!("study {}{preset}: {}", suite.name, suite.question), width);
+    let first = suite.parts.first().map(|(study, _)| study);
+    let forms = first.iter().flat_map(|study| &study.forms).map(|form| whole(&form.name)).collect::<Vec<_>>();
+    text.push_str(&paragraph("", 2, &format!("forms {}", forms.join(", ")), width));
+    text.push('\n');
+    let mut all = Duration::ZERO;
     for (study, workload) in &suite.parts {
-        text.push_str(&run::describe_part(study, workload, &mut whole));
+        text.push_str(&run::describe_part(study, workload, width, &mut all));
     }
-    let count = suite.parts.len();
-    let _ = writeln!(text, "\n{count} parts, about {}. Nothing was started.", show_duration(whole));
-    text
+    let last = format!("{} parts, about {}. Nothing was started.", suite.parts.len(), show_duration(all));
+    text + "\n" + &paragraph("", 2, &last, width)
 }
 
 /// The study of `suite` where it must be one of one workload.
