@@ -53,11 +53,11 @@ fn check_one(name: &str, workloads: Option<&Path>) -> Result<String> {
 }
 
 fn describe(suite: &Suite) -> String {
-    let study = &suite.parts.first().expect("a study has a part").0;
+    let (study, workload) = suite.parts.first().expect("a study has a part");
     let forms: Vec<&str> = study.forms.iter().map(|form| form.name.as_str()).collect();
     let of = match suite.parts.len() {
         parts if suite.is_divided() => format!("{parts} part(s)"),
-        _ => format!("workload {}", study.workload),
+        _ => format!("workload {}", workload.name),
     };
     format!("study {} of {of}, forms {}, no mistakes", suite.name, forms.join(", "))
 }
