@@ -103,7 +103,9 @@ fn the_microbenchmarks_are_weighed_natively_and_in_containers() {
         let (record, load) = (&trial.record, trial.record.load.as_ref().unwrap());
         let wall_us = (load.measure_end_ns - load.measure_start_ns) as f64 / 1e3;
         let share = record.metrics["cpu_us_per_op"] * load.operations["solve"].count as f64 / wall_us;
-        assert!(share > 0.5 && share < 1.25, "{}: {share} of its CPU", record.trial.arm());
+        assert!(share < 1.25, "{}: {share} of its CPU", record.trial.arm());
+        // And it is counted: no CPU solves so much in less.
+        assert!(record.metrics["cpu_us_per_op"] > 10_000.0, "{}: {:?}", record.trial.arm(), record.metrics);
     }
     // The two directions of a mixed job have a histogram each, from which the percentiles of both come.
     let mixed = part(&suite, "mixed").trials[0].record.load.as_ref().unwrap();

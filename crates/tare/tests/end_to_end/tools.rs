@@ -48,9 +48,15 @@ fn a_tool_runs_inside_the_forms() {
         let command = &load.facts["tool.command"];
         assert!(command.starts_with("-h 127.0.0.1 -p 6379 -c 8"), "{arm}: {command}");
         assert!(load.facts["tool.version"].contains("redis-benchmark"), "{arm}: {:?}", load.facts);
-        // The service has one CPU, and the tool runs on it too: what both used together fills it, and no more.
+        // The service has one CPU, and the tool runs on it too: what both used together is no more than it has.
         let wall_s = trial.metrics["throughput"].recip() * 100_000.0;
         let share = trial.metrics["cpu_us_per_op"] * 0.1 / wall_s;
-        assert!(share > 0.4 && share < 1.25, "{arm}: {share} of a CPU, {:?}", load.inside);
+        assert!(share < 1.25, "{arm}: {share} of a CPU, {:?}", load.inside);
+        // And it is counted: a request takes two processes more than this, with four system calls.
+        assert!(
+            load.inside.unwrap().cpu_s.is_some() && trial.metrics["cpu_us_per_op"] > 2.0,
+            "{arm}: {:?}",
+            trial.metrics
+        );
     }
 }
