@@ -123,6 +123,12 @@ fn close_machine(machine: Machine) -> Result<(), Fault> {
     machine.seat.map_or(Ok(()), GeneratorSeat::close)
 }
 
+/// Prints where a run's page and its record are.
+pub(crate) fn say_where(page: &Path, record: &Path) {
+    print(&format!("\nreport: {}", paths::relative(page).display()));
+    print(&format!("record: {}", paths::relative(record).display()));
+}
+
 fn show_report(path: &Path, json: bool) -> Result<u8> {
     let record = tare_runner::read_record(path)?;
     let html = path.join("report.html");
@@ -130,8 +136,7 @@ fn show_report(path: &Path, json: bool) -> Result<u8> {
     let style = if json { plain_style() } else { terminal_style() };
     print(&render(&record, if json { Format::Json } else { Format::Terminal }, &style)?);
     if !json {
-        print(&format!("\nreport: {}", paths::relative(&html).display()));
-        print(&format!("record: {}", paths::relative(path).display()));
+        say_where(&html, path);
     }
     if let Err(error) = history::add(&record, path) {
         note(&format!("warning: the run is not in the history: {error:#}"));

@@ -61,14 +61,15 @@ pub(crate) fn render(record: &Record, analysis: &Analysis, _: &Style) -> Result<
     rendered(include_str!("../../assets/report.html"), page)
 }
 
-/// Fills a template of a page.
+/// Fills a template of a page; what all pages begin with is included as `head`.
 pub(crate) fn rendered(template: &str, page: Value) -> Result<String, Fault> {
     let mut engine = Environment::new();
     engine.set_auto_escape_callback(|_| AutoEscape::Html);
     let syntax = SyntaxConfig::builder().trim_blocks(true).lstrip_blocks(true).build();
     engine.set_syntax(syntax.map_err(|error| Fault::from_error("set the template engine up", &error))?);
-    let template = engine.template_from_str(template);
-    let template = template.map_err(|error| Fault::from_error("read the page's template", &error))?;
+    let broken = |error| Fault::from_error("read the page's template", &error);
+    engine.add_template("head", include_str!("../../assets/head.html")).map_err(broken)?;
+    let template = engine.template_from_str(template).map_err(broken)?;
     template.render(page).map_err(|error| Fault::from_error("render the page", &error))
 }
 

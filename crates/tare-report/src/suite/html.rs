@@ -23,6 +23,7 @@ pub(crate) fn render(header: &SuiteHeader, parts: &[AnalysedPart<'_>], _: &Style
     let machine = parts.first().map(|part| words::machine(part.record)).unwrap_or_default();
     let page = context! {
         style => safe(include_str!("../../assets/report.css").to_owned() + include_str!("../../assets/suite.css")),
+        title => plain(&header.study),
         study => plain(&header.study),
         question => plain(&header.question),
         headline => plain(&headline.sentence),

@@ -201,8 +201,7 @@ fn finish(path: &Path, json: bool, interrupted: bool) -> Result<u8> {
     let style = if json { plain_style() } else { terminal_style() };
     print(&render(&suite, if json { Format::Json } else { Format::Terminal }, &style)?);
     if !json {
-        print(&format!("\nreport: {}", paths::relative(&html).display()));
-        print(&format!("record: {}", paths::relative(path).display()));
+        session::say_where(&html, path);
     }
     let mut trials = suite.parts.iter().flat_map(|part| &part.trials);
     let bad = trials.any(|t| matches!(t.record.outcome, Outcome::Failed { .. } | Outcome::Invalid { .. }));
