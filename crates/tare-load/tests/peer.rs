@@ -191,3 +191,32 @@ fn an_echo_that_is_not_read_is_kept() {
     assert!(answer == text, "another text came back");
     writing.join().unwrap().unwrap();
 }
+
+#[test]
+fn who_has_a_thread_alone_does_not_keep_it() {
+    let address = peer(1);
+    let echo = || {
+        let mut stream = TcpStream::connect(address).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+        stream.write_all(b"echo\n").unwrap();
+        stream
+    };
+    let ask = |stream: &mut TcpStream| {
+        let mut answer = [0];
+        stream.write_all(b"?").unwrap();
+        stream.read_exact(&mut answer).unwrap();
+        answer[0]
+    };
+    let mut first = echo();
+    assert_eq!(ask(&mut first), b'?');
+    // The thread waits for the first now, which is silent.
+    let mut second = echo();
+    for _ in 0..3 {
+        assert_eq!([ask(&mut second), ask(&mut first)], [b'?', b'?']);
+    }
+    drop(first);
+    assert_eq!(ask(&mut second), b'?');
+    // The one that asks for these counts has said nothing that would make it one of them.
+    let counts = counts(address);
+    assert_eq!((counts["connections"], counts["requests"]), (2, 8));
+}

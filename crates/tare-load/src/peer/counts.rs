@@ -40,10 +40,12 @@ impl Counts {
     }
 }
 
-/// What one thread has counted. A cache line of its own, written by nobody else.
+/// What one thread has counted. A cache line of its own.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 pub(super) struct Counters {
+    // Connections that the thread was given; the only number that the thread that accepts writes.
+    pub(super) given: AtomicU64,
     pub(super) opened: AtomicU64,
     pub(super) closed: AtomicU64,
     pub(super) received: AtomicU64,
@@ -68,7 +70,7 @@ impl Counters {
     }
 }
 
-/// Adds to what only this thread writes.
+/// Adds to what only one thread writes.
 pub(super) fn add(counter: &AtomicU64, count: usize) {
     counter.store(counter.load(Ordering::Relaxed) + count as u64, Ordering::Release);
 }

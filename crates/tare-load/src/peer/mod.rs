@@ -67,13 +67,13 @@ impl Peer {
         let counters: Arc<[Counters]> = (0..threads).map(|_| Counters::default()).collect();
         let epolls = (0..threads).map(|_| epoll::create(epoll::CreateFlags::CLOEXEC));
         let epolls: Arc<[OwnedFd]> = epolls.collect::<Result<_, _>>().doing("create an epoll")?;
-        let mut listener = Some(listener);
         for number in 0..threads {
-            // The first thread accepts for all.
-            let worker = Worker::new(number, Arc::clone(&epolls), Arc::clone(&counters), listener.take())?;
+            let worker = Worker::new(number, Arc::clone(&epolls), Arc::clone(&counters));
             let end = end.clone();
             std::thread::spawn(move || end.send(worker.serve()));
         }
+        let accepts = end.clone();
+        std::thread::spawn(move || accepts.send(worker::accept(&listener, &epolls, &counters)));
         Ok(Peer { address, ends, end })
     }
 
@@ -132,7 +132,6 @@ fn listen(options: &PeerOptions) -> std::io::Result<std::net::TcpListener> {
     }
     socket.bind(&options.listen.into())?;
     socket.listen(BACKLOG)?;
-    socket.set_nonblocking(true)?;
     Ok(socket.into())
 }
 

@@ -1,15 +1,20 @@
 //! A thread of the peer: one epoll, its share of the connections.
 //!
-//! Level-triggered, so that a connection with more to do comes back by itself after the others had their turn.
+//! Level-triggered, so that a connection with more to do comes back by itself after the others had their turn. A
+//! connection that is the thread's only one and is to be answered is waited for in the read itself: asking an epoll
+//! first costs a round trip several percent, which is no part of the way that is measured.
 
 use super::counts::{Counters, add};
 use crate::clock;
 use rustix::event::epoll;
 use rustix::fd::{AsRawFd, OwnedFd};
 use rustix::io::Errno;
+use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use rustix::net::{RecvFlags, SendFlags, SocketFlags, accept_with, recv, send};
 use std::mem::MaybeUninit;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
 use tare_core::fault::{Doing, Fault};
 
 /// Bytes received or sent by one system call.
@@ -18,10 +23,10 @@ const PIECE: usize = 128 * 1024;
 const PIECES_MAX: usize = 16;
 /// The longest first line.
 const LINE_MAX: usize = 16;
-/// Connections accepted before those that stand have their turn.
-const ACCEPTED_MAX: usize = 64;
 /// Events taken at once.
 const EVENTS: usize = 256;
+/// A thread that waits for its only connection looks so often whether it is still the only one.
+const ALONE: Duration = Duration::from_millis(20);
 /// When there are no open files left, so long until the next look, ns.
 const NO_FILES_NS: u64 = 10_000_000;
 
@@ -48,39 +53,49 @@ struct Connection {
     unsent: Vec<u8>,
 }
 
+/// Accepts for all threads, without end: each in turn gets one.
+pub(super) fn accept(listener: &OwnedFd, epolls: &[OwnedFd], counters: &[Counters]) -> Result<(), Fault> {
+    for turn in (0..epolls.len()).cycle() {
+        let socket = loop {
+            match accept_with(listener, SocketFlags::CLOEXEC) {
+                Ok(socket) => break socket,
+                Err(Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM) => {
+                    let _ = rustix::thread::nanosleep(&clock::timespec(NO_FILES_NS));
+                }
+                // Whoever knocked may have gone again.
+                Err(Errno::INTR | Errno::CONNABORTED) => {}
+                Err(error) => return Err(Fault::from_error("accept connections", &error)),
+            }
+        };
+        let data = epoll::EventData::new_u64(socket.as_raw_fd() as u64);
+        // Told first, so that a thread that waits for one connection knows that there is another.
+        add(&counters[turn].given, 1);
+        epoll::add(&epolls[turn], &socket, data, epoll::EventFlags::IN).doing("watch a connection")?;
+        // Its thread takes it over with its first event.
+        let _ = std::os::fd::IntoRawFd::into_raw_fd(socket);
+    }
+    Ok(())
+}
+
 /// One thread of the peer.
 pub(super) struct Worker {
     number: usize,
     epolls: Arc<[OwnedFd]>,
     counters: Arc<[Counters]>,
-    listener: Option<OwnedFd>,
     // By descriptor.
     connections: Vec<Option<Connection>>,
-    // Whose turn it is to get a connection, for the thread that accepts.
-    turn: usize,
+    // Those that were given to it and are over.
+    over: u64,
     piece: Vec<u8>,
     filler: Vec<u8>,
 }
 
 impl Worker {
-    /// A worker with the epoll and the counters of its number; the one with the `listener` accepts for all.
-    ///
-    /// # Errors
-    /// When the listener cannot be watched.
-    pub(super) fn new(
-        number: usize,
-        epolls: Arc<[OwnedFd]>,
-        counters: Arc<[Counters]>,
-        listener: Option<OwnedFd>,
-    ) -> Result<Self, Fault> {
-        if let Some(listener) = &listener {
-            let data = epoll::EventData::new_u64(listener.as_raw_fd() as u64);
-            epoll::add(&epolls[number], listener, data, epoll::EventFlags::IN).doing("watch the listener")?;
-        }
+    /// A worker with the epoll and the counters of its number.
+    pub(super) fn new(number: usize, epolls: Arc<[OwnedFd]>, counters: Arc<[Counters]>) -> Self {
         // Written once, so that what is sent are pages of its own and not the one page of zeroes.
         let filler = (0..PIECE).map(|at| b'a' + (at % 26) as u8).collect();
-        let (connections, piece) = (Vec::new(), vec![0; PIECE]);
-        Ok(Worker { number, epolls, counters, listener, connections, turn: 0, piece, filler })
+        Worker { number, epolls, counters, connections: Vec::new(), over: 0, piece: vec![0; PIECE], filler }
     }
 
     /// Serves without end.
@@ -89,51 +104,37 @@ impl Worker {
     /// When the kernel does not let it.
     pub(super) fn serve(mut self) -> Result<(), Fault> {
         let mut events = [MaybeUninit::uninit(); EVENTS];
-        let listener = self.listener.as_ref().map(AsRawFd::as_raw_fd);
         loop {
             let ready = match epoll::wait(&self.epolls[self.number], &mut events, None) {
                 Ok((ready, _)) => ready,
                 Err(Errno::INTR) => continue,
                 Err(error) => return Err(Fault::from_error("wait for events", &error)),
             };
+            let mut last = 0;
             for event in ready.iter() {
-                let (flags, descriptor) = (event.flags, event.data.u64() as i32);
-                if Some(descriptor) == listener {
-                    self.accept();
-                } else if self.handle(descriptor as usize, flags).is_err() {
-                    self.close(descriptor as usize);
+                let (flags, descriptor) = (event.flags, event.data.u64() as usize);
+                last = descriptor;
+                if self.handle(descriptor, flags).is_err() {
+                    self.close(descriptor);
+                }
+            }
+            while self.is_alone(last) {
+                if self.read(last, RecvFlags::empty()).is_err() {
+                    self.close(last);
                 }
             }
         }
+    }
+
+    /// Whether that connection is all that there is to do, and what is to be done is to answer.
+    fn is_alone(&self, descriptor: usize) -> bool {
+        let connection = self.connections.get(descriptor).and_then(Option::as_ref);
+        connection.is_some_and(|connection| connection.role == Role::Echo && connection.unsent.is_empty())
+            && self.counters().given.load(Ordering::Acquire) - self.over == 1
     }
 
     fn counters(&self) -> &Counters {
         &self.counters[self.number]
-    }
-
-    /// Takes those who knock; each thread in turn gets one.
-    fn accept(&mut self) {
-        for _ in 0..ACCEPTED_MAX {
-            let Some(listener) = &self.listener else { return };
-            let socket = match accept_with(listener, SocketFlags::NONBLOCK | SocketFlags::CLOEXEC) {
-                Ok(socket) => socket,
-                Err(Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM) => {
-                    let pause = clock::timespec(NO_FILES_NS);
-                    let _ = rustix::thread::nanosleep(&pause);
-                    return;
-                }
-                // Whoever knocked may have gone again.
-                Err(Errno::INTR | Errno::CONNABORTED) => continue,
-                Err(_) => return,
-            };
-            let data = epoll::EventData::new_u64(socket.as_raw_fd() as u64);
-            let epoll = &self.epolls[self.turn];
-            self.turn = (self.turn + 1) % self.epolls.len();
-            if epoll::add(epoll, &socket, data, epoll::EventFlags::IN).is_ok() {
-                // Its thread takes it over with its first event.
-                let _ = std::os::fd::IntoRawFd::into_raw_fd(socket);
-            }
-        }
     }
 
     fn handle(&mut self, descriptor: usize, flags: epoll::EventFlags) -> Result<(), Over> {
@@ -151,7 +152,7 @@ impl Worker {
             return self.answer(descriptor);
         }
         if flags.intersects(epoll::EventFlags::IN | epoll::EventFlags::HUP | epoll::EventFlags::ERR) {
-            self.read(descriptor)?;
+            self.read(descriptor, RecvFlags::DONTWAIT)?;
         }
         if matches!(&self.connections[descriptor], Some(Connection { role: Role::Source, .. })) {
             self.pour(descriptor)?;
@@ -164,10 +165,10 @@ impl Worker {
     }
 
     /// Reads until there is nothing more; a read that does not fill the buffer has emptied the socket.
-    fn read(&mut self, descriptor: usize) -> Result<(), Over> {
+    fn read(&mut self, descriptor: usize, flags: RecvFlags) -> Result<(), Over> {
         for _ in 0..PIECES_MAX {
             let Some(connection) = &self.connections[descriptor] else { return Err(Over) };
-            let received = match recv(&connection.socket, self.piece.as_mut_slice(), RecvFlags::empty()) {
+            let received = match recv(&connection.socket, self.piece.as_mut_slice(), flags) {
                 Ok((0, _)) => return Err(Over),
                 Ok((received, _)) => received,
                 Err(Errno::INTR) => continue,
@@ -203,7 +204,7 @@ impl Worker {
                 let counts = Counters::sum(&self.counters).text();
                 let connection = self.connection(descriptor)?;
                 // A few lines fit into every buffer.
-                let _ = send(&connection.socket, counts.as_bytes(), SendFlags::NOSIGNAL);
+                let _ = send(&connection.socket, counts.as_bytes(), SendFlags::NOSIGNAL | SendFlags::DONTWAIT);
                 return Err(Over);
             }
             _ => return Err(Over),
@@ -212,6 +213,10 @@ impl Worker {
         add(&self.counters().opened, 1);
         if role == Role::Source {
             self.watch(descriptor, epoll::EventFlags::IN | epoll::EventFlags::OUT)?;
+        }
+        if role == Role::Echo {
+            let socket = &self.connections[descriptor].as_ref().ok_or(Over)?.socket;
+            set_socket_timeout(socket, Timeout::Recv, Some(ALONE)).map_err(|_| Over)?;
         }
         Ok(end + 1)
     }
@@ -288,6 +293,7 @@ impl Worker {
         if let Some(connection) = connection {
             let role = connection.role;
             drop(connection);
+            self.over += 1;
             if role != Role::Unsaid {
                 add(&self.counters().closed, 1);
             }
@@ -298,7 +304,7 @@ impl Worker {
 /// How many bytes the kernel takes now; 0 when its buffer is full.
 fn push(connection: &Connection, bytes: &[u8], flags: SendFlags) -> Result<usize, Over> {
     loop {
-        match send(&connection.socket, bytes, SendFlags::NOSIGNAL | flags) {
+        match send(&connection.socket, bytes, SendFlags::NOSIGNAL | SendFlags::DONTWAIT | flags) {
             Ok(taken) => return Ok(taken),
             Err(Errno::INTR) => {}
             Err(Errno::AGAIN) => return Ok(0),
