@@ -8,6 +8,7 @@ use crate::peak::PeakOutcome;
 use crate::plan::PlannedTrial;
 use crate::study::Study;
 use crate::telemetry::TelemetryRow;
+use crate::topology::Topology;
 use crate::trial::{Outcome, Stage};
 use crate::workload::Workload;
 use serde::{Deserialize, Serialize};
@@ -44,6 +45,9 @@ pub struct Header {
     pub forms: BTreeMap<String, FormState>,
     /// The machine.
     pub environment: Facts,
+    /// The machine's CPUs and what they share.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub topology: Option<Topology>,
     /// By service: the digest of its bundle.
     pub bundles: BTreeMap<String, String>,
     /// Which CPUs serve what: "generator", "system under test".

@@ -14,6 +14,7 @@ mod series;
 mod suite;
 mod svg;
 mod terminal;
+mod topology;
 mod words;
 
 pub use compare::{compare, compare_json};
@@ -24,6 +25,7 @@ pub use lines::{USUAL_WIDTH, flow, paragraph, whole};
 pub use scaling::scaling_text;
 pub use series::{series_summary, series_text};
 pub use suite::{AnalysedPart, render_suite};
+pub use topology::topology_text;
 
 use tare_core::fault::Fault;
 use tare_core::record::{Record, SuiteHeader};

@@ -29,7 +29,8 @@ pub use root::Root;
 pub use sampler::Sampler;
 pub use serve::{ProbePlan, serve};
 pub use source::{Of, Reading, SourceReader, SourceRow, SourceState};
-pub use topology::{Cache, Cpu, Topology, topology, topology_at};
+pub use tare_core::topology::{Cache, Cpu, Topology};
+pub use topology::{topology, topology_at};
 
 /// The sources. Where two deliver the same metric of the same scope, the earlier one keeps it.
 pub const SOURCES: &[SourceRow] = &[cgroup::ROW, proc::ROW, machine::ROW, null::ROW];

@@ -1,86 +1,9 @@
-//! Which CPUs there are and what they share, from `/sys/devices/system`.
+//! Reads which CPUs there are and what they share, from `/sys/devices/system`.
 
 use crate::root::Root;
-use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
+use tare_core::topology::{Cache, Cpu, Device, DeviceKind, Topology};
 use tare_core::units::{CpuSet, parse_bytes};
-
-/// The machine's CPUs and what they share.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
-pub struct Topology {
-    /// CPUs that are online, ascending.
-    pub cpus: Vec<Cpu>,
-    /// CPUs that are there but offline.
-    pub offline: CpuSet,
-    /// NUMA nodes that have CPUs, by number. Empty when the kernel knows no nodes.
-    pub nodes: BTreeMap<u32, CpuSet>,
-    /// Caches, each once, by level, then by their CPUs.
-    pub caches: Vec<Cache>,
-}
-
-/// A logical CPU.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Cpu {
-    /// Its number.
-    pub cpu: u32,
-    /// Its package (socket); -1 where the firmware tells none, as on some Arm machines.
-    pub package: i64,
-    /// Its die within the package.
-    pub die: i64,
-    /// Its core within the package, as the firmware numbers it: numbers may have gaps.
-    pub core: i64,
-    /// The CPUs that share its core, itself included.
-    pub siblings: CpuSet,
-    /// Its NUMA node.
-    pub node: Option<u32>,
-    /// The relative capacity that the scheduler assumes, of 1024; differs where cores differ.
-    pub capacity: Option<u64>,
-}
-
-/// A cache and who shares it.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub struct Cache {
-    /// 1, 2, 3 ...
-    pub level: u32,
-    /// `Data`, `Instruction` or `Unified`.
-    pub kind: String,
-    /// Its size.
-    pub bytes: u64,
-    /// In the kernel's notation: the CPUs that share it.
-    pub cpus: String,
-}
-
-impl Topology {
-    /// How many packages there are.
-    pub fn packages(&self) -> usize {
-        self.cpus.iter().map(|cpu| cpu.package).collect::<BTreeSet<_>>().len()
-    }
-
-    /// The CPUs of each core, ascending by their first CPU.
-    pub fn cores(&self) -> Vec<CpuSet> {
-        let mut cores: Vec<CpuSet> = Vec::new();
-        for cpu in &self.cpus {
-            if !cores.contains(&cpu.siblings) {
-                cores.push(cpu.siblings.clone());
-            }
-        }
-        cores
-    }
-
-    /// Whether any core runs more than one CPU.
-    pub fn smt(&self) -> bool {
-        self.cpus.iter().any(|cpu| cpu.siblings.len() > 1)
-    }
-
-    /// The sets of CPUs that share a cache of the outermost level: on many AMD machines more than one to a package.
-    pub fn last_level(&self) -> Vec<CpuSet> {
-        let outermost = self.caches.iter().map(|cache| cache.level).max();
-        let caches = self.caches.iter().filter(|cache| Some(cache.level) == outermost && cache.kind != "Instruction");
-        let mut sets: Vec<CpuSet> = caches.filter_map(|cache| CpuSet::parse(&cache.cpus).ok()).collect();
-        sets.sort_by(|a, b| a.cpus().cmp(b.cpus()));
-        sets
-    }
-}
 
 /// The topology of this machine; empty where neither `/sys` nor `/proc` can be read.
 pub fn topology() -> Topology {
@@ -89,6 +12,8 @@ pub fn topology() -> Topology {
 
 const CPUS: &str = "sys/devices/system/cpu";
 const NODES: &str = "sys/devices/system/node";
+const NETWORK: &str = "sys/class/net";
+const DISKS: &str = "sys/block";
 
 /// The topology that a tree tells of.
 pub fn topology_at(root: &Root) -> Topology {
@@ -114,10 +39,28 @@ pub fn topology_at(root: &Root) -> Topology {
     let (online, offline): (Vec<u32>, Vec<u32>) = present.into_iter().partition(is_online);
     let cpus: Vec<Cpu> = online.iter().map(|cpu| read_cpu(root, *cpu, &nodes)).collect();
     let caches: BTreeSet<Cache> = online.iter().flat_map(|cpu| read_caches(root, *cpu)).collect();
+    let devices = read_devices(root);
     if cpus.is_empty() {
-        return Topology { cpus: from_cpuinfo(root), ..Topology::default() };
+        return Topology { cpus: from_cpuinfo(root), devices, ..Topology::default() };
     }
-    Topology { cpus, offline: CpuSet::new(offline), nodes, caches: caches.into_iter().collect() }
+    Topology { cpus, offline: CpuSet::new(offline), nodes, caches: caches.into_iter().collect(), devices }
+}
+
+/// What hangs on a bus: links, bridges and loop devices have no device below them.
+fn read_devices(root: &Root) -> Vec<Device> {
+    let of = |kind, directory: &'static str| {
+        let names =
+            root.names(directory).into_iter().filter(move |name| root.has(format!("{directory}/{name}/device")));
+        names.map(move |name| {
+            // -1 where the firmware does not say. A virtio device's own place is that of the bus device above it.
+            let at = ["device/numa_node", "device/../numa_node"];
+            let node = at.iter().find_map(|at| root.text(format!("{directory}/{name}/{at}")));
+            Device { kind, name, node: node.and_then(|text| text.parse().ok()) }
+        })
+    };
+    let mut devices: Vec<Device> = of(DeviceKind::Network, NETWORK).chain(of(DeviceKind::Disk, DISKS)).collect();
+    devices.sort();
+    devices
 }
 
 fn read_cpu(root: &Root, cpu: u32, nodes: &BTreeMap<u32, CpuSet>) -> Cpu {

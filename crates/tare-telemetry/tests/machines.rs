@@ -3,6 +3,7 @@
 use proptest::prelude::*;
 use std::path::Path;
 use tare_core::telemetry::{METRICS, Scope, TelemetryRow};
+use tare_core::topology::DeviceKind;
 use tare_telemetry::{Root, SOURCES, Sampler, checks_at, environment_at, resource_report, topology_at};
 use tempfile::TempDir;
 
@@ -52,6 +53,25 @@ fn two_sockets_with_smt_and_a_cpu_offline() {
     assert_eq!(topology.cpus[6].node, Some(1));
     let facts = environment_at(&root);
     assert_eq!((facts["cpu.cores"].as_str(), facts["cpu.offline"].as_str()), ("4", "7"));
+}
+
+#[test]
+fn devices_hang_on_nodes() {
+    let (_keep, root) = tree(&[
+        ("sys/devices/system/cpu/online", "0\n"),
+        ("sys/class/net/eth0/device/numa_node", "1\n"),
+        ("sys/class/net/eth1/device/vendor", "0x1af4\n"),
+        ("sys/class/net/lo/mtu", "65536\n"),
+        ("sys/block/nvme0n1/device/numa_node", "0\n"),
+        ("sys/block/sda/device/numa_node", "-1\n"),
+        ("sys/block/loop0/size", "0\n"),
+    ]);
+    let devices = topology_at(&root).devices;
+    let found: Vec<(DeviceKind, &str, Option<u32>)> =
+        devices.iter().map(|device| (device.kind, device.name.as_str(), device.node)).collect();
+    let (network, disk) = (DeviceKind::Network, DeviceKind::Disk);
+    let wanted = [(network, "eth0", Some(1)), (network, "eth1", None), (disk, "nvme0n1", Some(0)), (disk, "sda", None)];
+    assert_eq!(found, wanted);
 }
 
 #[test]

@@ -350,6 +350,9 @@ pub(crate) struct ScalingArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct DoctorArgs {
+    /// Only what the CPUs are and share: packages, NUMA nodes, caches, cores, and where devices hang
+    #[arg(long)]
+    pub(crate) topology: bool,
     /// Leave out the noise test, which takes 5 s
     #[arg(long)]
     pub(crate) no_noise: bool,

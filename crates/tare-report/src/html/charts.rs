@@ -7,6 +7,7 @@ use minijinja::{Value, context};
 use tare_core::load::SecondRow;
 use tare_core::record::{Record, TrialData};
 use tare_core::trial::Outcome;
+use tare_core::units::CpuSet;
 use tare_stats::{Analysis, latency_curve};
 
 /// All of them: `forest`, `bars`, `curve`, `timelines`, `heat`.
@@ -24,7 +25,31 @@ pub(super) fn charts(record: &Record, analysis: &Analysis, looks: &[Look]) -> Va
         timelines => timelines(record, analysis, looks),
         heat => heat(record, looks),
         peaks => peaks(record, analysis, looks),
+        machine => machine(record),
     }
+}
+
+/// The machine, with the CPUs that served what.
+fn machine(record: &Record) -> Value {
+    let Some(topology) = &record.header.topology else { return Value::UNDEFINED };
+    let placement = record.header.placement.iter();
+    let sets: Vec<(&String, CpuSet)> =
+        placement.filter_map(|(name, cpus)| Some((name, CpuSet::parse(cpus).ok()?))).collect();
+    let classes: Vec<String> = (1..=sets.len()).map(|number| format!("f{}", number % svg::COLOURS)).collect();
+    let of = |((_, cpus), class): (&'_ (&String, CpuSet), &'_ String)| (cpus.clone(), class.clone());
+    let colours: Vec<(CpuSet, String)> = sets.iter().zip(&classes).map(of).collect();
+    let uses: Vec<svg::Use<'_>> = colours.iter().map(|(cpus, class)| svg::Use { cpus, class }).collect();
+    let Some(markup) = svg::machine(topology, &uses) else { return Value::UNDEFINED };
+    let key = |((name, cpus), class): (&(&String, CpuSet), &String)| {
+        context! { name => (*name).clone(), cpus => cpus.to_string(), class => class.clone() }
+    };
+    let legend: Vec<Value> = sets.iter().zip(&classes).map(key).collect();
+    let devices: Vec<Value> = crate::topology::devices(topology)
+        .into_iter()
+        .map(|(node, names)| context! { node => node, names => names })
+        .collect();
+    let offline = (!topology.offline.is_empty()).then(|| topology.offline.to_string());
+    context! { svg => safe(markup), legend => legend, devices => devices, offline => offline }
 }
 
 /// How likely a window keeps the QoS, over the load.

@@ -6,6 +6,7 @@ mod curve;
 mod forest;
 mod groups;
 mod heat;
+mod machine;
 mod peak;
 mod scale;
 mod timeline;
@@ -15,6 +16,7 @@ pub(crate) use curve::curve;
 pub(crate) use forest::forest;
 pub(crate) use groups::{Bar, Group, groups};
 pub(crate) use heat::heat;
+pub(crate) use machine::{Use, machine};
 pub(crate) use peak::peak;
 pub(crate) use timeline::{Limits, timeline};
 

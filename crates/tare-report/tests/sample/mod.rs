@@ -16,6 +16,7 @@ use tare_core::plan::{PlannedTrial, plan};
 use tare_core::record::{End, FormState, Header, Record, SCHEMA, TrialData, TrialRecord};
 use tare_core::study::{LoadOrigin, Study};
 use tare_core::telemetry::{TelemetryRow, Vantage, WHOLE_MACHINE};
+use tare_core::topology::{Cache, Cpu, Topology};
 use tare_core::trial::{Outcome, Stage};
 use tare_core::workload::{ProtocolUse, Readiness, Resources, Service, Workload};
 
@@ -142,6 +143,7 @@ fn header(study: Study, plan: Vec<PlannedTrial>) -> Header {
         plan,
         forms: forms(&study),
         study,
+        topology: Some(topology()),
         environment: texts(&[
             ("cpu.model", "AMD EPYC 9354P 32-Core Processor"),
             ("cpu.logical", "4"),
@@ -396,4 +398,24 @@ fn resources(form: &str) -> ResourceReport {
 #[allow(dead_code, reason = "not every test writes files")]
 pub(crate) fn scratch() -> PathBuf {
     PathBuf::from(env!("CARGO_TARGET_TMPDIR"))
+}
+
+/// Four CPUs on two cores, under one cache.
+fn topology() -> Topology {
+    let cpu = |cpu: u32| Cpu {
+        cpu,
+        package: 0,
+        die: 0,
+        core: i64::from(cpu % 2),
+        siblings: CpuSet::new([cpu % 2, cpu % 2 + 2]),
+        node: Some(0),
+        capacity: None,
+    };
+    let cache = Cache { level: 3, kind: "Unified".into(), bytes: 32 << 20, cpus: "0-3".into() };
+    Topology {
+        cpus: (0..4).map(cpu).collect(),
+        nodes: [(0, CpuSet::new(0..4))].into(),
+        caches: vec![cache],
+        ..Topology::default()
+    }
 }

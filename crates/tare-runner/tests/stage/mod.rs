@@ -341,6 +341,7 @@ pub(crate) fn header(forms: &[&str], repeat: u32) -> Header {
         workload,
         seed: 7,
         environment: Facts::new(),
+        topology: None,
         bundles: BTreeMap::new(),
         placement: BTreeMap::new(),
     }

@@ -67,6 +67,7 @@ pub(crate) fn record(study: Study, plan: Vec<PlannedTrial>, trials: Vec<TrialDat
             plan,
             forms: BTreeMap::new(),
             environment: environment.map(|(key, value)| (key.to_owned(), value.to_owned())).into(),
+            topology: None,
             bundles: BTreeMap::new(),
             placement: BTreeMap::new(),
         },

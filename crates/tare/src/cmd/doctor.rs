@@ -34,6 +34,14 @@ struct FormFinding {
 }
 
 pub(crate) fn doctor(args: &DoctorArgs) -> Result<u8> {
+    if args.topology {
+        let topology = tare_telemetry::topology();
+        print(&match args.json {
+            true => serde_json::to_string_pretty(&topology)?,
+            false => tare_report::topology_text(&topology, columns(std::io::stdout())),
+        });
+        return Ok(EXIT_OK);
+    }
     let mut checks = tare_telemetry::checks();
     checks.push(tare_telemetry::disk_check(&paths::home()));
     let findings = Findings {

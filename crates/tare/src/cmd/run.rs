@@ -257,6 +257,7 @@ impl Ready {
             plan: plan(&study, &emulated(&forms), seed),
             forms,
             environment,
+            topology: Some(tare_telemetry::topology()),
             bundles,
             placement: BTreeMap::from([
                 (GENERATOR.to_owned(), placement.generator.to_string()),

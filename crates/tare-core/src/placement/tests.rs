@@ -1,0 +1,162 @@
+use super::*;
+use crate::topology::{Cache, Cpu};
+use proptest::prelude::*;
+
+/// A machine of so many packages, each of `caches` last-level caches over `cores` cores of `threads` CPUs. The second
+/// threads of all cores are numbered behind the first ones, as most firmware does. Each package is a NUMA node.
+fn machine(packages: u32, caches: u32, cores: u32, threads: u32) -> Topology {
+    let all = packages * caches * cores;
+    let siblings = |core: u32| CpuSet::new((0..threads).map(move |thread| thread * all + core));
+    let mut topology = Topology::default();
+    for core in 0..all {
+        let package = core / (caches * cores);
+        for cpu in siblings(core).cpus() {
+            topology.cpus.push(Cpu {
+                cpu: *cpu,
+                package: i64::from(package),
+                die: 0,
+                core: i64::from(core),
+                siblings: siblings(core),
+                node: Some(package),
+                capacity: None,
+            });
+        }
+    }
+    topology.cpus.sort_by_key(|cpu| cpu.cpu);
+    let of = |from: u32, to: u32| CpuSet::new((from..to).flat_map(|core| siblings(core).cpus().to_vec()));
+    for package in 0..packages {
+        topology.nodes.insert(package, of(package * caches * cores, (package + 1) * caches * cores));
+    }
+    for cache in 0..packages * caches {
+        let cpus = of(cache * cores, (cache + 1) * cores).to_string();
+        topology.caches.push(Cache { level: 3, kind: "Unified".into(), bytes: 32 << 20, cpus });
+    }
+    topology
+}
+
+fn wanted(service: &str, cpus: u32, policy: Policy) -> Wanted {
+    Wanted { service: service.to_owned(), cpus, policy, near: None }
+}
+
+fn aside(generator: u32) -> Aside {
+    Aside { generator, ..Aside::default() }
+}
+
+fn cpus(placement: &Placement, service: &str) -> String {
+    placement.services[service].cpus.to_string()
+}
+
+#[test]
+fn threads_of_a_core_stay_together_and_caches_are_not_crossed_without_need() {
+    // Two packages of two caches, each over four cores of two threads: 32 CPUs.
+    let topology = machine(2, 2, 4, 2);
+    let services = [wanted("a", 4, Policy::Thread), wanted("b", 8, Policy::Core), wanted("c", 3, Policy::Thread)];
+    let placement = place(&topology, &services, aside(2), false).unwrap();
+    assert_eq!(placement.generator.to_string(), "15,31");
+    assert_eq!(cpus(&placement, "b"), "0-3,16-19", "a whole cache");
+    for service in ["a", "c"] {
+        let cpus = &placement.services[service].cpus;
+        let caches = topology.last_level();
+        assert!(
+            caches.iter().any(|cache| cpus.cpus().iter().all(|cpu| cache.cpus().contains(cpu))),
+            "{service}: {cpus}"
+        );
+    }
+    assert_eq!(placement.services["b"].memory, [0]);
+}
+
+#[test]
+fn nodes_and_packages_are_given_whole_and_once() {
+    let topology = machine(4, 1, 8, 2);
+    let services = [wanted("a", 4, Policy::Node), wanted("b", 10, Policy::Socket), wanted("c", 2, Policy::Node)];
+    let placement = place(&topology, &services, aside(4), false).unwrap();
+    assert_eq!(cpus(&placement, "a"), "0-7,32-39");
+    assert_eq!(
+        (placement.services["a"].memory.as_slice(), placement.services["c"].memory.as_slice()),
+        (&[0][..], &[1][..])
+    );
+    assert_eq!(cpus(&placement, "b"), "16-23,48-55");
+    let more: Vec<Wanted> = (0..5).map(|n| wanted(&format!("s{n}"), 1, Policy::Node)).collect();
+    let problems = place(&topology, &more, aside(0), false).unwrap_err();
+    assert_eq!(problems, ["service 's4': no NUMA node with 1 CPUs is left"]);
+    let shared = place(&topology, &more, aside(0), true).unwrap();
+    assert_eq!(shared.services["s4"].cpus, shared.services["s0"].cpus);
+}
+
+#[test]
+fn near_is_heeded_while_there_is_room() {
+    let topology = machine(2, 1, 4, 1);
+    let near = |service: &str| Wanted { near: Some(1), ..wanted(service, 3, Policy::Thread) };
+    let placement = place(&topology, &[near("a"), near("b")], aside(0), false).unwrap();
+    assert_eq!((cpus(&placement, "a"), cpus(&placement, "b")), ("4-6".to_owned(), "0-2".to_owned()));
+}
+
+#[test]
+fn what_cannot_be_met_is_refused_with_every_reason() {
+    let topology = machine(1, 1, 2, 1);
+    let services = [
+        wanted("a", 1, Policy::Explicit(CpuSet::new([0, 7]))),
+        wanted("b", 3, Policy::Free),
+        wanted("c", 2, Policy::Core),
+        wanted("d", 5, Policy::Node),
+    ];
+    let problems = place(&topology, &services, aside(1), false).unwrap_err();
+    let wanted = [
+        "service 'a': CPUs 7 are not there, are offline, or are kept aside",
+        "service 'd': it asks for 5 CPUs, and no NUMA node has more than 1 for services",
+        "service 'c': it asks for whole cores with 2 CPUs, and those that are left have 1",
+        "service 'b': it asks for 3 CPUs, and there are 1 for services",
+    ];
+    assert_eq!(problems, wanted);
+    let greedy = place(&topology, &[], aside(2), false).unwrap_err();
+    assert_eq!(greedy, ["2 CPUs are to be kept aside for the generator, and only 2 are left"]);
+    let twice = [wanted_at("a", [0]), wanted_at("b", [0])];
+    assert_eq!(
+        place(&topology, &twice, aside(0), false).unwrap_err(),
+        ["service 'b': CPUs 0 serve another service already"]
+    );
+    assert!(place(&topology, &twice, aside(0), true).is_ok());
+}
+
+fn wanted_at(service: &str, cpus: impl IntoIterator<Item = u32>) -> Wanted {
+    wanted(service, 1, Policy::Explicit(CpuSet::new(cpus)))
+}
+
+proptest! {
+    #[test]
+    fn sets_are_disjoint_as_large_as_asked_and_within_the_machine(
+        (packages, caches, cores, threads) in (1u32..3, 1u32..3, 1u32..5, 1u32..3),
+        asked in proptest::collection::vec((1u32..6, proptest::bool::ANY), 1..6),
+        generator in 0u32..3,
+    ) {
+        let topology = machine(packages, caches, cores, threads);
+        let policy = |whole: bool| if whole { Policy::Core } else { Policy::Thread };
+        let services: Vec<Wanted> =
+            asked.iter().enumerate().map(|(n, (cpus, whole))| wanted(&format!("s{n}"), *cpus, policy(*whole))).collect();
+        let Ok(placement) = place(&topology, &services, aside(generator), false) else {
+            // Refused only when it would not fit, or whole cores are too few.
+            let asked: u32 = asked.iter().map(|(cpus, whole)| if *whole { cpus.next_multiple_of(threads) } else { *cpus }).sum();
+            let there = packages * caches * cores * threads;
+            // A generator may split a core, and single CPUs may.
+            prop_assert!(asked + generator + threads * (services.len() as u32 + 1) > there, "{asked} of {there}");
+            return Ok(());
+        };
+        let mut seen: Vec<u32> = placement.generator.cpus().to_vec();
+        prop_assert_eq!(placement.generator.len(), generator as usize);
+        for wish in &services {
+            let cpus = placement.services[&wish.service].cpus.cpus();
+            match wish.policy {
+                Policy::Thread => prop_assert_eq!(cpus.len(), wish.cpus as usize),
+                _ => {
+                    prop_assert_eq!(cpus.len(), wish.cpus.next_multiple_of(threads) as usize);
+                    for cpu in cpus {
+                        let siblings = &topology.cpu(*cpu).unwrap().siblings;
+                        prop_assert!(siblings.cpus().iter().all(|cpu| cpus.contains(cpu)), "a core is split");
+                    }
+                }
+            }
+            prop_assert!(cpus.iter().all(|cpu| topology.cpu(*cpu).is_some() && !seen.contains(cpu)));
+            seen.extend(cpus);
+        }
+    }
+}

@@ -1,0 +1,117 @@
+//! A machine's CPUs and what they share: sockets, NUMA nodes, cores, caches. Read elsewhere; here it is data.
+
+use crate::units::CpuSet;
+use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// The machine's CPUs and what they share.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Topology {
+    /// CPUs that are online, ascending.
+    pub cpus: Vec<Cpu>,
+    /// CPUs that are there but offline.
+    pub offline: CpuSet,
+    /// NUMA nodes that have CPUs, by number. Empty when the kernel knows no nodes.
+    pub nodes: BTreeMap<u32, CpuSet>,
+    /// Caches, each once, by level, then by their CPUs.
+    pub caches: Vec<Cache>,
+    /// Network cards and disks that hang on a bus, by name.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub devices: Vec<Device>,
+}
+
+/// A network card or a disk, and where it hangs.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Device {
+    /// What it is.
+    pub kind: DeviceKind,
+    /// As the kernel calls it.
+    pub name: String,
+    /// The NUMA node whose bus it hangs on; none where the firmware does not say.
+    pub node: Option<u32>,
+}
+
+/// What a device is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum DeviceKind {
+    /// A network card.
+    Network,
+    /// A disk.
+    Disk,
+}
+
+/// A logical CPU.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Cpu {
+    /// Its number.
+    pub cpu: u32,
+    /// Its package (socket); -1 where the firmware tells none, as on some Arm machines.
+    pub package: i64,
+    /// Its die within the package.
+    pub die: i64,
+    /// Its core within the package, as the firmware numbers it: numbers may have gaps.
+    pub core: i64,
+    /// The CPUs that share its core, itself included.
+    pub siblings: CpuSet,
+    /// Its NUMA node.
+    pub node: Option<u32>,
+    /// The relative capacity that the scheduler assumes, of 1024; differs where cores differ.
+    pub capacity: Option<u64>,
+}
+
+/// A cache and who shares it.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Cache {
+    /// 1, 2, 3 ...
+    pub level: u32,
+    /// `Data`, `Instruction` or `Unified`.
+    pub kind: String,
+    /// Its size.
+    pub bytes: u64,
+    /// In the kernel's notation: the CPUs that share it.
+    pub cpus: String,
+}
+
+impl Topology {
+    /// How many packages there are.
+    pub fn packages(&self) -> usize {
+        self.cpus.iter().map(|cpu| cpu.package).collect::<BTreeSet<_>>().len()
+    }
+
+    /// The CPUs of each core, ascending by their first CPU.
+    pub fn cores(&self) -> Vec<CpuSet> {
+        let mut cores: Vec<CpuSet> = Vec::new();
+        for cpu in &self.cpus {
+            if !cores.contains(&cpu.siblings) {
+                cores.push(cpu.siblings.clone());
+            }
+        }
+        cores
+    }
+
+    /// Whether any core runs more than one CPU.
+    pub fn smt(&self) -> bool {
+        self.cpus.iter().any(|cpu| cpu.siblings.len() > 1)
+    }
+
+    /// The sets of CPUs that share a cache of the outermost level: on many AMD machines more than one to a package.
+    pub fn last_level(&self) -> Vec<CpuSet> {
+        let outermost = self.caches.iter().map(|cache| cache.level).max();
+        let caches = self.caches.iter().filter(|cache| Some(cache.level) == outermost && cache.kind != "Instruction");
+        let mut sets: Vec<CpuSet> = caches.filter_map(|cache| CpuSet::parse(&cache.cpus).ok()).collect();
+        sets.sort_by(|a, b| a.cpus().cmp(b.cpus()));
+        sets
+    }
+
+    /// The CPU of this number, if it is online.
+    pub fn cpu(&self, cpu: u32) -> Option<&Cpu> {
+        self.cpus.iter().find(|candidate| candidate.cpu == cpu)
+    }
+
+    /// The NUMA nodes of these CPUs, ascending.
+    pub fn nodes_of(&self, cpus: &CpuSet) -> Vec<u32> {
+        let nodes: BTreeSet<u32> = cpus.cpus().iter().filter_map(|cpu| self.cpu(*cpu)?.node).collect();
+        nodes.into_iter().collect()
+    }
+}
