@@ -1,5 +1,6 @@
 //! A deployment form is a named stack of layers over a host.
 
+use crate::placement::Rules;
 use serde::{Deserialize, Serialize};
 
 /// A deployment form: its name and its layers, outermost first. No layer at all is the plain process.
@@ -9,6 +10,9 @@ pub struct Form {
     pub name: String,
     /// The layers, outermost first.
     pub layers: Vec<LayerUse>,
+    /// By which rules services get their CPUs in this form; else those of the study hold.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub placement: Option<Rules>,
 }
 
 /// One layer of a form, with its options.

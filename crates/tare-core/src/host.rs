@@ -32,6 +32,9 @@ pub struct Surroundings {
     pub subnets: (u8, u8),
     /// CPUs for the system under test: services, hypervisor, engine helpers.
     pub cpus: CpuSet,
+    /// CPUs for those threads of hypervisors that are no virtual CPUs; empty when they share the services' CPUs.
+    #[serde(default)]
+    pub hypervisor: CpuSet,
     /// What will be started, for layers that must be sized in advance.
     pub services: Vec<ServiceStart>,
     /// The layers further inside, outermost first.
@@ -51,6 +54,20 @@ pub struct ServiceStart {
     pub service: Service,
     /// The CPUs of this host it may run on; none when the host itself is confined already (a guest).
     pub cpus: Option<CpuSet>,
+    /// Whether these are all that there are, and it may run on any: then a guest for it has as many virtual CPUs as the
+    /// service asks for, and none is bound.
+    #[serde(default)]
+    pub free: bool,
+    /// The NUMA nodes of this host that its memory comes from; empty leaves that to the kernel.
+    #[serde(default)]
+    pub memory: Vec<u32>,
+}
+
+impl ServiceStart {
+    /// A service under its own name, on these CPUs of the host, with memory from anywhere.
+    pub fn on(service: Service, cpus: Option<CpuSet>) -> Self {
+        ServiceStart { instance: service.name.clone(), service, cpus, free: false, memory: Vec::new() }
+    }
 }
 
 /// One running copy of a service.
@@ -62,6 +79,9 @@ pub struct Instance {
     pub endpoints: BTreeMap<String, SocketAddr>,
     /// How a request gets there, for the reader: "veth, then address translation to a bridge".
     pub path: String,
+    /// The CPUs that it was confined to, as they are numbered where it runs; none when it was not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cpus: Option<CpuSet>,
 }
 
 /// Whether an instance still runs.

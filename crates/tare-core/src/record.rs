@@ -5,11 +5,13 @@ use crate::fault::Fault;
 use crate::host::{Facts, MappedFile, ResourceReport};
 use crate::load::{LoadSummary, SecondRow};
 use crate::peak::PeakOutcome;
+use crate::placement::Placement;
 use crate::plan::PlannedTrial;
 use crate::study::Study;
 use crate::telemetry::TelemetryRow;
 use crate::topology::Topology;
 use crate::trial::{Outcome, Stage};
+use crate::units::CpuSet;
 use crate::workload::Workload;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
@@ -96,6 +98,9 @@ pub struct FormState {
     pub unavailable: Option<Fault>,
     /// Facts of its layers: engine and hypervisor versions, the guest's kernel.
     pub facts: Facts,
+    /// Where its services run; none where that is not planned, as in a duet.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub placement: Option<Placement>,
 }
 
 /// `trials/NNNN/trial.json`: written when the trial is over, before the next one starts.
@@ -109,6 +114,9 @@ pub struct TrialRecord {
     pub stages: BTreeMap<Stage, f64>,
     /// How it ended.
     pub outcome: Outcome,
+    /// By service: the CPUs on which threads of it were seen while it was measured, as they are numbered where it runs.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub ran_on: BTreeMap<String, CpuSet>,
     /// What was seen on the way and does not void it.
     #[serde(default)]
     pub warnings: Vec<String>,
@@ -166,6 +174,7 @@ impl TrialRecord {
             started,
             stages: BTreeMap::new(),
             outcome,
+            ran_on: BTreeMap::new(),
             warnings: Vec::new(),
             emulated: false,
             load: None,

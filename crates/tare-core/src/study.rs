@@ -1,6 +1,7 @@
 //! A study: the question. Factors and their levels, repetitions, load, and the forms it names.
 
 mod combination;
+mod forms;
 mod overlay;
 mod suite;
 
@@ -14,9 +15,11 @@ use crate::host::Listens;
 use crate::load::LoadProfile;
 use crate::parameters::{self, Parameters};
 use crate::peak::PeakPlan;
+use crate::placement::{Kept, Rules};
 use crate::qos::Qos;
 use crate::record::OwnMetric;
 use crate::workload::{Resources, Workload, update_resources};
+use forms::{read_baseline, read_forms};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -108,6 +111,12 @@ pub struct Study {
     pub emulated_blocks: u32,
     /// The forms, in the order of the file.
     pub forms: Vec<Form>,
+    /// By which rules services get their CPUs, in forms that have none of their own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub placement: Option<Rules>,
+    /// What of the machine is kept from services.
+    #[serde(default)]
+    pub kept: Kept,
     /// Levels chosen for options of services.
     pub options: BTreeMap<String, String>,
     /// Values chosen for parameters of the workload.
@@ -207,6 +216,7 @@ impl Study {
         let forms = fields.require("forms", problems).map(|node| read_forms(node, catalog, problems));
         let forms = forms.unwrap_or_default();
         let baseline = read_baseline(fields, &forms, problems);
+        let (placement, kept) = read_placement(fields, &forms, workload.as_ref(), problems);
         let seed = fields.integer("seed", 0..=u64::MAX, problems);
         let resources = fields.get("resources");
         if let Some(workload) = &mut workload {
@@ -230,6 +240,8 @@ impl Study {
             timeout: times.timeout,
             emulated_blocks,
             forms,
+            placement,
+            kept,
             options,
             parameters: Parameters::new(),
             seed,
@@ -395,49 +407,26 @@ fn read_name(fields: &mut Fields, problems: &mut Problems) -> Option<String> {
     Some(name)
 }
 
-fn read_forms(node: &Node, catalog: &dyn Catalog, problems: &mut Problems) -> Vec<Form> {
-    let Some(fields) = Fields::of(node, "forms", problems) else { return Vec::new() };
-    if fields.entries().is_empty() {
-        problems.add(node.place, "a study needs at least one form", "add for example 'native: []'");
+/// By which rules services get their CPUs, and what is kept from them. Where a form has rules of its own, these are
+/// looked through too.
+fn read_placement(
+    fields: &mut Fields,
+    forms: &[Form],
+    workload: Option<&Workload>,
+    problems: &mut Problems,
+) -> (Option<Rules>, Kept) {
+    let mut kept = Kept::default();
+    let node = fields.get("placement");
+    let placement = node.and_then(|node| Rules::read(node, Some(&mut kept), problems));
+    if let Some(workload) = workload {
+        let known: Vec<&str> = workload.services.iter().map(|service| service.name.as_str()).collect();
+        let place = node.map_or(fields.place(), |node| node.place);
+        let of_forms = forms.iter().filter_map(|form| form.placement.as_ref());
+        let place_of_forms = fields.get("forms").map_or(place, |node| node.place);
+        placement.iter().for_each(|rules| rules.refuse_unknown(&known, place, problems));
+        of_forms.for_each(|rules| rules.refuse_unknown(&known, place_of_forms, problems));
     }
-    let known = catalog.layers();
-    let mut forms = Vec::new();
-    for (name, place, value) in fields.entries() {
-        let fits = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || "+-_.".contains(c);
-        if name.is_empty() || name.len() > 40 || !name.chars().all(fits) {
-            problems.add(*place, format!("'{name}' cannot name a form"), "use a-z, 0-9, '+', '-', '_' and '.'");
-        }
-        let items = if value.is_null() { &[] } else { value.items(problems).unwrap_or_default() };
-        let mut layers = Vec::new();
-        for item in items {
-            let plain = item.text(&mut Problems::default());
-            let nothing = Node { place: item.place, kind: crate::config::NodeKind::Map(Vec::new()) };
-            let used = match &plain {
-                Some(layer) => Some((layer.as_str(), item.place, &nothing)),
-                None => item.kind("a layer", problems),
-            };
-            let Some((layer, place, options)) = used else { continue };
-            if !known.contains(&layer) {
-                Node::unknown(layer, place, "layer", &known, problems);
-                continue;
-            }
-            if let Some(options) = catalog.layer_options(layer, options, problems) {
-                layers.push(LayerUse { layer: layer.to_owned(), options });
-            }
-        }
-        forms.push(Form { name: name.clone(), layers });
-    }
-    forms
-}
-
-fn read_baseline(fields: &mut Fields, forms: &[Form], problems: &mut Problems) -> Option<String> {
-    let Some(node) = fields.get("baseline") else { return forms.first().map(|form| form.name.clone()) };
-    let baseline = node.text(problems)?;
-    if !forms.iter().any(|form| form.name == baseline) {
-        let known: Vec<&str> = forms.iter().map(|form| form.name.as_str()).collect();
-        Node::unknown(&baseline, node.place, "form", &known, problems);
-    }
-    Some(baseline)
+    (placement, kept)
 }
 
 fn override_resources(node: Option<&Node>, workload: &mut Workload, problems: &mut Problems) {

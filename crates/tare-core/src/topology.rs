@@ -41,6 +41,16 @@ pub enum DeviceKind {
     Disk,
 }
 
+impl DeviceKind {
+    /// In a word: `network`, `disk`.
+    pub fn word(self) -> &'static str {
+        match self {
+            DeviceKind::Network => "network",
+            DeviceKind::Disk => "disk",
+        }
+    }
+}
+
 /// A logical CPU.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Cpu {
@@ -102,6 +112,21 @@ impl Topology {
         let mut sets: Vec<CpuSet> = caches.filter_map(|cache| CpuSet::parse(&cache.cpus).ok()).collect();
         sets.sort_by(|a, b| a.cpus().cmp(b.cpus()));
         sets
+    }
+
+    /// The same machine with only these of its CPUs, as for a process that may not run on the others.
+    pub fn within(&self, cpus: &CpuSet) -> Topology {
+        let keep = |set: &CpuSet| CpuSet::new(set.cpus().iter().copied().filter(|cpu| cpus.cpus().contains(cpu)));
+        let mut within = self.clone();
+        within.cpus.retain(|cpu| cpus.cpus().contains(&cpu.cpu));
+        within.cpus.iter_mut().for_each(|cpu| cpu.siblings = keep(&cpu.siblings));
+        within.nodes.values_mut().for_each(|set| *set = keep(set));
+        within.nodes.retain(|_, set| !set.is_empty());
+        for cache in &mut within.caches {
+            cache.cpus = CpuSet::parse(&cache.cpus).map_or_else(|_| String::new(), |set| keep(&set).to_string());
+        }
+        within.caches.retain(|cache| !cache.cpus.is_empty());
+        within
     }
 
     /// The CPU of this number, if it is online.

@@ -9,6 +9,7 @@ mod html;
 mod json;
 mod lines;
 mod peaks;
+mod placed;
 mod scaling;
 mod series;
 mod suite;

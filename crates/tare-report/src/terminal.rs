@@ -24,7 +24,7 @@ pub(crate) fn render(record: &Record, analysis: &Analysis, style: &Style) -> Res
     heading(&mut page, record);
     table(&mut page, analysis);
     peak_loads(&mut page, record, analysis);
-    footing(&mut page, analysis);
+    footing(&mut page, record, analysis);
     Ok(page.text)
 }
 
@@ -253,7 +253,7 @@ fn advice(why: &Fault) -> String {
     if why.remedy.is_empty() { why.message.clone() } else { format!("{}. To do: {}", why.message, why.remedy) }
 }
 
-fn footing(page: &mut Page, analysis: &Analysis) {
+fn footing(page: &mut Page, record: &Record, analysis: &Analysis) {
     const LABEL: usize = 11;
     page.blank();
     let mut line = |label: &str, text: &str, ink| page.labelled(&format!("{label:LABEL$}"), Ink::Dim, text, ink);
@@ -270,6 +270,9 @@ fn footing(page: &mut Page, analysis: &Analysis) {
     }
     for service in &analysis.resources {
         line("resources", &format!("{}: {}", service.service, words::resources(service)), Ink::Plain);
+    }
+    for (number, text) in crate::placed::lines(record).iter().enumerate() {
+        line(if number == 0 { "placement" } else { "" }, text, Ink::Plain);
     }
     line("apparatus", &words::apparatus(analysis), Ink::Plain);
     let methods = words::methods(analysis);

@@ -2,7 +2,7 @@
 
 use crate::lines::paragraph;
 use std::collections::BTreeSet;
-use tare_core::topology::{Cpu, DeviceKind, Topology};
+use tare_core::topology::{Cpu, Topology};
 use tare_core::units::{CpuSet, show_bytes};
 
 /// A part of a machine with the parts in it, outermost first: package, NUMA node, last-level cache, core.
@@ -78,10 +78,7 @@ pub(crate) fn devices(topology: &Topology) -> Vec<(Option<u32>, String)> {
     let nodes: BTreeSet<Option<u32>> = topology.devices.iter().map(|device| device.node).collect();
     let named = |node: Option<u32>| {
         let of = topology.devices.iter().filter(move |device| device.node == node);
-        let texts = of.map(|device| {
-            let kind = if device.kind == DeviceKind::Network { "network" } else { "disk" };
-            format!("{} ({kind})", device.name)
-        });
+        let texts = of.map(|device| format!("{} ({})", device.name, device.kind.word()));
         (node, texts.collect::<Vec<_>>().join(", "))
     };
     nodes.into_iter().map(named).collect()
@@ -120,7 +117,7 @@ fn write(part: &Part, depth: usize, width: usize, text: &mut String) {
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
-    use tare_core::topology::{Cache, Device};
+    use tare_core::topology::{Cache, Device, DeviceKind};
 
     /// Two packages, one of two nodes and one of one, each node with a cache over two cores of two CPUs.
     pub(crate) fn machine() -> Topology {

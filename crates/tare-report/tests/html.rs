@@ -31,6 +31,8 @@ fn the_sample_page_says_what_it_must() {
         "prefers-color-scheme",
         "@media print",
         "heat-interrupts",
+        "by redis",
+        "Threads seen on",
     ] {
         assert!(page.contains(wanted), "{wanted} is missing");
     }

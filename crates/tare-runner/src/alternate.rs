@@ -1,5 +1,6 @@
 //! A block whose forms stand side by side: all deployed, all but one frozen, load moving between them in slices.
 
+use crate::placing::starts;
 use crate::trial::{Early, PROBE_PERIOD, Trial, TrialInputs};
 use crate::{Apparatus, Clock, Event, Stop};
 use std::collections::BTreeMap;
@@ -91,7 +92,7 @@ impl<'a, 'b> Standing<'a, 'b> {
     /// Deploys it, and freezes it until its turn has come.
     pub(crate) fn stand_up(&mut self, place: u8, around: &mut Around) {
         let mut trial = Self::trial(self.inputs, &mut self.data, Stage::Provision, around);
-        let starts = trial.starts();
+        let starts = starts(trial.inputs);
         let label = format!("t{}", self.inputs.planned.index);
         let host = match trial.apparatus.open_beside(&label, place, self.inputs.form, &starts) {
             Ok(host) => self.host.insert(host),

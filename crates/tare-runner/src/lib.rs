@@ -12,6 +12,7 @@ mod duet;
 mod event;
 mod inside;
 mod peak;
+mod placing;
 mod read_record;
 mod record_dir;
 mod run;

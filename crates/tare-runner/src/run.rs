@@ -323,6 +323,7 @@ impl Run<'_> {
             seed: header.seed.wrapping_add(u64::from(planned.block)),
             generator_cpus: &self.generator_cpus,
             service_cpus: &self.service_cpus,
+            placement: header.forms[&planned.form].placement.as_ref(),
             probe_resources: !state.probed.contains(&planned.form),
             reference_bits: &state.bits,
             known_peak: state.peaks.get(&planned.arm()).copied(),

@@ -2,6 +2,7 @@
 
 use crate::inside::inside;
 use crate::peak::Guiding;
+use crate::placing::{ran_on, starts, strayed};
 use crate::{Apparatus, Clock, Event, Stop};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -11,6 +12,7 @@ use tare_core::form::Form;
 use tare_core::host::{Host, Instance, InstanceState, MappedFile, OpenError, ServiceStart};
 use tare_core::load::{Inside, LoadPlan, LoadSummary, LoadTask, SecondRow};
 use tare_core::peak::PeakPlan;
+use tare_core::placement::Placement;
 use tare_core::plan::PlannedTrial;
 use tare_core::qos::Qos;
 use tare_core::record::{PEAK_LOAD, TrialData, TrialRecord};
@@ -45,6 +47,8 @@ pub(crate) struct TrialInputs<'a> {
     pub(crate) seed: u64,
     pub(crate) generator_cpus: &'a CpuSet,
     pub(crate) service_cpus: &'a CpuSet,
+    /// Where services run; else each has the first of their CPUs, as many as it asks for.
+    pub(crate) placement: Option<&'a Placement>,
     /// Whether the resource probe runs: in the first trial of each form.
     pub(crate) probe_resources: bool,
     /// What the services had mapped in the first measured trial of the run.
@@ -101,7 +105,7 @@ impl Trial<'_, '_> {
     fn whole(&mut self) {
         self.stage_began = self.clock.now();
         (self.tell)(Event::StageStarted { stage: Stage::Provision });
-        let starts = self.starts();
+        let starts = starts(self.inputs);
         let label = format!("t{}", self.inputs.planned.index);
         let mut host = match self.apparatus.open_form(&label, self.inputs.form, &starts) {
             Ok(host) => host,
@@ -131,17 +135,6 @@ impl Trial<'_, '_> {
             self.data.record.warnings.push(format!("teardown: {fault}"));
         }
         self.leave();
-    }
-
-    pub(crate) fn starts(&self) -> Vec<ServiceStart> {
-        let services = self.inputs.workload.services.iter();
-        services
-            .map(|service| ServiceStart {
-                instance: service.name.clone(),
-                service: service.clone(),
-                cpus: Some(self.inputs.service_cpus.clone()),
-            })
-            .collect()
     }
 
     /// Up to the point from which load can be driven, at the address handed over.
@@ -399,6 +392,9 @@ impl Trial<'_, '_> {
                 voids.push(format!("service {name} runs other files than in the first trial: {difference}"));
             }
             self.data.record.mapped.insert(name.clone(), mapped);
+            let ran_on = ran_on(name, &self.data.telemetry);
+            voids.extend(strayed(instance, &ran_on));
+            self.data.record.ran_on.insert(name.clone(), ran_on);
             self.data.record.path.clone_from(&instance.path);
         }
         if self.data.record.peak.is_some() {

@@ -143,7 +143,8 @@ fn an_emulated_form_gets_a_ratio_and_no_verdict() {
 /// A record that says of a form that it ran under emulation.
 fn emulating(form: &str, mut record: Record) -> Record {
     let why = Some(Fault::new("no KVM"));
-    let state = FormState { describe: "e".into(), emulated: why, unavailable: None, facts: BTreeMap::new() };
+    let state =
+        FormState { describe: "e".into(), emulated: why, unavailable: None, facts: BTreeMap::new(), placement: None };
     record.header.forms.insert(form.into(), state);
     record
 }

@@ -29,7 +29,6 @@ pub use root::Root;
 pub use sampler::Sampler;
 pub use serve::{ProbePlan, serve};
 pub use source::{Of, Reading, SourceReader, SourceRow, SourceState};
-pub use tare_core::topology::{Cache, Cpu, Topology};
 pub use topology::{topology, topology_at};
 
 /// The sources. Where two deliver the same metric of the same scope, the earlier one keeps it.

@@ -186,6 +186,32 @@ fn a_branch_that_another_scope_names_is_counted_there_only() {
 }
 
 #[test]
+fn threads_are_counted_where_they_were_seen() {
+    let stat = |cpu: u32| {
+        let zeroes = "0 ".repeat(14);
+        format!("10 (x) S 1 1 1 0 -1 0 0 0 0 0 1 0 0 0 20 0 1 0 10 4096 1 {zeroes}{cpu} 0 0 0 0 0\n")
+    };
+    let task = "proc/10/task/10";
+    let first = "1 (y) S 0 1 1 0 -1 0 0 0 0 0 0 0 0 0 20 0 1 0 1 4096 1 0\n";
+    let machine = ("proc/stat", "cpu 1 0 0 0 0 0 0 0 0 0\n");
+    let (keep, root) = tree(&[machine, ("proc/1/stat", first), ("proc/10/stat", &stat(5))]);
+    write(keep.path(), &format!("{task}/stat"), &stat(5));
+    write(keep.path(), &format!("{task}/schedstat"), "1000000000 5 7\n");
+    let mut sampler = Sampler::new(&root, &[scope(&[10], &[])]).unwrap();
+    let mut on = |runs: u32, ns: u64, cpu: u32| {
+        write(keep.path(), &format!("{task}/stat"), &stat(cpu));
+        write(keep.path(), &format!("{task}/schedstat"), &format!("{ns} 5 {runs}\n"));
+        let rows = sampler.sample();
+        let values = &service(&rows).values;
+        [3, 5].map(|cpu| values.get(&format!("cpu_on_s@{cpu}")).copied().map(|s| (s * 10.0).round() / 10.0))
+    };
+    assert_eq!(on(7, 1_000_000_000, 5), [None, None], "what it used before it was watched it may have used anywhere");
+    assert_eq!(on(8, 1_500_000_000, 5), [None, Some(0.5)]);
+    assert_eq!(on(9, 1_700_000_000, 3), [Some(0.2), Some(0.5)]);
+    assert_eq!(on(9, 1_700_000_000, 5), [Some(0.2), Some(0.5)], "it has not run since");
+}
+
+#[test]
 fn nothing_at_all_is_said_and_never_panics() {
     let (_keep, root) = tree(&[]);
     let fault = Sampler::new(&root, &[]).err().expect("nothing can be sampled");

@@ -29,6 +29,8 @@ pub(crate) struct Machine {
     pub(crate) address: IpAddr,
     pub(crate) subnets: (u8, u8),
     pub(crate) cpus: CpuSet,
+    /// For threads of hypervisors that are no virtual CPUs; empty when they share those of services.
+    pub(crate) hypervisor: CpuSet,
     pub(crate) scratch: PathBuf,
 }
 
@@ -151,6 +153,7 @@ impl Machine {
             address: self.address,
             subnets: self.subnets,
             cpus: self.cpus.clone(),
+            hypervisor: self.hypervisor.clone(),
             services: services.to_vec(),
             inner: Vec::new(),
             place: 0,

@@ -1,8 +1,8 @@
 //! What this machine offers a study: CPUs, forms, bundles.
 
 use crate::catalog::layer_row;
-use crate::cmd::Mistake;
 use crate::paths;
+use crate::places::Places;
 use anyhow::Result;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -15,43 +15,14 @@ use tare_core::fault::Fault;
 use tare_core::form::{Form, LayerUse};
 use tare_core::host::{Availability, Carrier};
 use tare_core::record::FormState;
-use tare_core::study::{LoadOrigin, Study};
-use tare_core::units::CpuSet;
+use tare_core::study::Study;
 use tare_core::workload::Workload;
 use tare_layers::LAYERS;
 
-/// Who runs where.
-pub(crate) struct Placement {
-    pub(crate) generator: CpuSet,
-    pub(crate) service: CpuSet,
-}
-
-/// A quarter of the CPUs, at least one, makes the load; the rest serves. On a machine of one CPU both share it. Where
-/// the load is a tool inside the form, nothing runs beside it that would need CPUs, and all serve.
-///
-/// # Errors
-/// When the study asks for more than this machine has.
-pub(crate) fn place(study: &Study, workload: &Workload) -> Result<Placement> {
-    let all = rustix::thread::sched_getaffinity(None)?;
-    let cpus: Vec<u32> =
-        (0..rustix::thread::CpuSet::MAX_CPU).filter(|cpu| all.is_set(*cpu)).map(|c| c as u32).collect();
-    let (service, generator) = match cpus.len() {
-        1 => (cpus.clone(), cpus.clone()),
-        count => {
-            let (service, generator) = cpus.split_at(count - (count / 4).max(1));
-            (service.to_vec(), generator.to_vec())
-        }
-    };
-    let service = if study.from == LoadOrigin::Inside { cpus } else { service };
-    let placement = Placement { generator: CpuSet::new(generator), service: CpuSet::new(service) };
-    check_room(study, workload, &placement, memory_bytes()).map_err(Mistake::new)?;
-    Ok(placement)
-}
-
 /// Whether there are CPUs and memory for what stands at once; the error is the message. `memory` is the machine's,
 /// bytes, 0 when it is not known.
-fn check_room(study: &Study, workload: &Workload, placement: &Placement, memory: u64) -> Result<(), String> {
-    let (service, generator) = (&placement.service, &placement.generator);
+pub(crate) fn check_room(study: &Study, workload: &Workload, places: &Places, memory: u64) -> Result<(), String> {
+    let (service, generator) = (&places.service, &places.generator);
     let duet = study.design.arrangement == Arrangement::Duet;
     let each = if duet { service.len() / 2 } else { service.len() };
     for wanted in &workload.services {
@@ -107,7 +78,7 @@ fn memory_at_once(study: &Study, workload: &Workload) -> (u64, &'static str) {
     }
 }
 
-fn memory_bytes() -> u64 {
+pub(crate) fn memory_bytes() -> u64 {
     let info = rustix::system::sysinfo();
     info.totalram * u64::from(info.mem_unit)
 }
@@ -138,7 +109,13 @@ pub(crate) fn form_states(study: &Study, carrier: &Carrier) -> BTreeMap<String, 
 }
 
 fn form_state(form: &Form, carrier: &Carrier) -> FormState {
-    let mut state = FormState { describe: describe(form), emulated: None, unavailable: None, facts: BTreeMap::new() };
+    let mut state = FormState {
+        describe: describe(form),
+        emulated: None,
+        unavailable: None,
+        facts: BTreeMap::new(),
+        placement: None,
+    };
     // Only the outermost layer stands on this machine; what it cannot carry shows when it is opened.
     let Some(outermost) = form.layers.first() else { return state };
     let row = layer_row(&outermost.layer).expect("a study names only layers of the table");
@@ -247,6 +224,7 @@ fn is_in(root: &Path, program: &str) -> bool {
 mod tests {
     use super::*;
     use crate::files;
+    use tare_core::units::CpuSet;
 
     fn study(more: &str) -> (Study, Workload) {
         let text = format!(
@@ -259,8 +237,8 @@ mod tests {
 
     fn room(more: &str, service_cpus: u32, memory_gib: u64) -> Result<(), String> {
         let (study, workload) = study(more);
-        let placement = Placement { generator: CpuSet::new([9]), service: CpuSet::new(0..service_cpus) };
-        check_room(&study, &workload, &placement, memory_gib << 30)
+        let places = Places { generator: CpuSet::new([9]), service: CpuSet::new(0..service_cpus), ..Places::default() };
+        check_room(&study, &workload, &places, memory_gib << 30)
     }
 
     #[test]

@@ -13,6 +13,7 @@ mod history;
 mod machine;
 mod null_cost;
 mod paths;
+mod places;
 mod progress;
 mod schema;
 mod session;

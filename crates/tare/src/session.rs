@@ -24,6 +24,10 @@ use tare_runner::{Clock, Ending, RecordDir, Run, Stop, SystemClock};
 pub(crate) const GENERATOR: &str = "generator";
 /// See [`GENERATOR`].
 pub(crate) const SERVICES: &str = "services";
+/// See [`GENERATOR`].
+pub(crate) const HYPERVISOR: &str = "hypervisors' own threads";
+/// See [`GENERATOR`].
+pub(crate) const INTERRUPTS: &str = "interrupts";
 
 /// Whether this process may do what a run needs.
 ///
@@ -89,7 +93,8 @@ pub(crate) fn conduct(session: Session) -> Result<Ending> {
     let generator_cpus = cpus(GENERATOR).map_err(Fault::new)?;
     let service_cpus = cpus(SERVICES).map_err(Fault::new)?;
     let mark = RunMark::create(&header.run)?;
-    let opened = open_machine(header, carrier, &service_cpus, mark.scratch());
+    let sets = [service_cpus, cpus(HYPERVISOR).map_err(Fault::new)?];
+    let opened = open_machine(header, carrier, sets, mark.scratch());
     let ran = opened.and_then(|mut machine| {
         let run = Run { header, generator_cpus, service_cpus: machine.cpus.clone(), record, done };
         let mut progress = Progress::new(json);
@@ -105,7 +110,7 @@ pub(crate) fn conduct(session: Session) -> Result<Ending> {
     Ok(ending)
 }
 
-fn open_machine(header: &Header, carrier: Arc<Carrier>, cpus: &CpuSet, scratch: PathBuf) -> Result<Machine, Fault> {
+fn open_machine(header: &Header, carrier: Arc<Carrier>, sets: [CpuSet; 2], scratch: PathBuf) -> Result<Machine, Fault> {
     let subnets = free_subnets()?;
     let (seat, address) = match header.study.from {
         // A tool inside is not reached from outside, but whether the service is ready is seen from there.
@@ -116,7 +121,8 @@ fn open_machine(header: &Header, carrier: Arc<Carrier>, cpus: &CpuSet, scratch: 
         }
         LoadOrigin::Host => (None, IpAddr::V4(Ipv4Addr::LOCALHOST)),
     };
-    Ok(Machine { run: header.run.clone(), carrier, seat, address, subnets, cpus: cpus.clone(), scratch })
+    let [cpus, hypervisor] = sets;
+    Ok(Machine { run: header.run.clone(), carrier, seat, address, subnets, cpus, hypervisor, scratch })
 }
 
 fn close_machine(machine: Machine) -> Result<(), Fault> {

@@ -4,8 +4,11 @@
 //! The same plan is carried out in every form, by affinity, cpuset or the binding of a guest's virtual CPUs.
 
 mod pick;
+mod rules;
 #[cfg(test)]
 mod tests;
+
+pub use rules::{Kept, Rule, Rules};
 
 use crate::topology::Topology;
 use crate::units::CpuSet;
@@ -62,9 +65,13 @@ pub struct Aside {
 /// Where a service runs.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Placed {
-    /// Its CPUs.
+    /// Its CPUs; for one that may run anywhere, all that are not kept aside.
     pub cpus: CpuSet,
+    /// Whether it may run anywhere: then a guest for it has as many virtual CPUs as it asks for, and none is bound.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub free: bool,
     /// The NUMA nodes that its memory comes from; empty leaves that to the kernel.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub memory: Vec<u32>,
 }
 
@@ -119,7 +126,8 @@ pub fn place(
         match room.take(wish, over_commit) {
             Ok(cpus) => {
                 let memory = memory_of(topology, wish, &cpus);
-                placement.services.insert(wish.service.clone(), Placed { cpus, memory });
+                let free = wish.policy == Policy::Free;
+                placement.services.insert(wish.service.clone(), Placed { cpus, free, memory });
             }
             Err(why) => problems.push(format!("service '{}': {why}", wish.service)),
         }

@@ -150,8 +150,8 @@ impl<'t> Room<'t> {
             .ok_or_else(|| format!("it asks for {count} CPUs to itself, and {left} are left"))
     }
 
-    /// Cores that hold `count` CPUs together, from the smallest group of CPUs that has them: a last-level cache, a node,
-    /// a package, the machine. Groups near to the wish come first, then those that are left with the least.
+    /// Cores that hold `count` CPUs together, from the smallest group of CPUs that has them: a last-level cache, a
+    /// node, a package, the machine. Groups near to the wish come first, then those that are left with the least.
     fn nearest(&self, cores: &[Vec<u32>], count: usize, near: Option<u32>) -> Option<Vec<Vec<u32>>> {
         let caches = self.topology.last_level().iter().map(|set| set.cpus().to_vec()).collect();
         let nodes = self.topology.nodes.values().map(|set| set.cpus().to_vec()).collect();

@@ -37,6 +37,9 @@ impl Study {
         let (steps, search) = (self.load.span().is_some(), self.peak.is_some());
         let told_nothing = !catalog.protocol_tells_seconds(protocol);
 
+        let placed = self.placement.is_some() || self.forms.iter().any(|form| form.placement.is_some());
+        let message = "the two forms of a duet get half of the CPUs each, and nothing else can be asked for";
+        add(placed && self.design.arrangement == Arrangement::Duet, "placement", message, "use `design: blocks`");
         let hint = "use `design: blocks`, or leave 'design' away";
         add(beside && search, "design", "a peak is searched in blocks, each form by itself", hint);
         let message = "forms that stand side by side have addresses of their own, which the loopback has not";

@@ -100,7 +100,12 @@ mod tests {
             Ok(ResourceReport::default())
         }
         fn start(&mut self, start: &ServiceStart) -> Result<Instance, Fault> {
-            Ok(Instance { instance: start.instance.clone(), endpoints: BTreeMap::new(), path: self.0.to_owned() })
+            Ok(Instance {
+                instance: start.instance.clone(),
+                endpoints: BTreeMap::new(),
+                path: self.0.to_owned(),
+                cpus: None,
+            })
         }
         fn state(&mut self, instance: &str) -> Result<InstanceState, Fault> {
             Ok(InstanceState::Ended(instance.to_owned()))
@@ -150,6 +155,7 @@ mod tests {
             address: [10, 99, 0, 1].into(),
             subnets: (10, 99),
             cpus: tare_core::units::CpuSet::new([0]),
+            hypervisor: tare_core::units::CpuSet::default(),
             services: Vec::new(),
             inner: Vec::new(),
             place: 0,

@@ -275,6 +275,7 @@ impl Inner {
             instance: instance.clone(),
             endpoints: ports.map(|(name, port)| (name.clone(), SocketAddr::new(address, *port))).collect(),
             path: self.path().to_owned(),
+            cpus: spec::cpuset(self.options.limits, &self.surroundings.cpus, start)?,
         })
     }
 

@@ -107,7 +107,8 @@ fn host_config(order: &Order, ports: &[u16]) -> Result<HostConfig, Fault> {
     Ok(HostConfig {
         network_mode: Some(network.to_owned()),
         port_bindings: Some(port_bindings(order, ports)),
-        cpuset_cpus: cpuset(order)?.map(|cpus| cpus.to_string()),
+        cpuset_cpus: cpuset(order.options.limits, &order.surroundings.cpus, order.start)?.map(|cpus| cpus.to_string()),
+        cpuset_mems: nodes(&order.start.memory),
         cpu_period: quota.map(|_| QUOTA_PERIOD_US as i64),
         cpu_quota: quota.map(|cpus| (cpus * QUOTA_PERIOD_US).round() as i64),
         memory: Some(memory),
@@ -150,20 +151,24 @@ fn open_files() -> u64 {
     }
 }
 
-/// The CPUs the container may run on: the service's own, or all of the system under test. None where the host itself
-/// is confined already.
-fn cpuset(order: &Order) -> Result<Option<CpuSet>, Fault> {
-    let Some(own) = &order.start.cpus else { return Ok(None) };
-    if order.options.limits != Limits::Cpuset {
-        return Ok(Some(order.surroundings.cpus.clone()).filter(|cpus| !cpus.is_empty()));
+/// The CPUs the container may run on: the service's own, or all of the system under test, `all`. None where the host
+/// itself is confined already.
+pub(super) fn cpuset(limits: Limits, all: &CpuSet, start: &ServiceStart) -> Result<Option<CpuSet>, Fault> {
+    let Some(own) = &start.cpus else { return Ok(None) };
+    if limits != Limits::Cpuset {
+        return Ok(Some(all.clone()).filter(|cpus| !cpus.is_empty()));
     }
-    let wanted = order.start.service.resources.cpus as usize;
+    let wanted = start.service.resources.cpus as usize;
     if own.len() < wanted {
-        let message =
-            format!("service '{}' wants {wanted} CPUs, and {} are left to it", order.start.instance, own.len());
+        let message = format!("service '{}' wants {wanted} CPUs, and {} are left to it", start.instance, own.len());
         return Err(Fault::new(message).remedy("lower 'cpus' of the service, or use a machine with more"));
     }
-    Ok(Some(CpuSet::new(own.cpus().iter().copied().take(wanted))))
+    Ok(Some(own.clone()))
+}
+
+/// The NUMA nodes that the container's memory comes from, in the kernel's notation.
+fn nodes(of: &[u32]) -> Option<String> {
+    (!of.is_empty()).then(|| CpuSet::new(of.iter().copied()).to_string())
 }
 
 /// CPU time per second of real time, in CPUs.

@@ -13,6 +13,7 @@ fn surroundings() -> Surroundings {
         address: IpAddr::V4(Ipv4Addr::new(10, 99, 0, 1)),
         subnets: (10, 99),
         cpus: CpuSet::new(0..4),
+        hypervisor: CpuSet::default(),
         services: Vec::new(),
         inner: Vec::new(),
         place: 0,
@@ -33,7 +34,7 @@ fn start() -> ServiceStart {
         stop_within: Duration::from_secs(1),
         options: BTreeMap::new(),
     };
-    ServiceStart { instance: "db".to_owned(), service, cpus: Some(CpuSet::new(1..4)) }
+    ServiceStart { instance: "db".to_owned(), ..ServiceStart::on(service, Some(CpuSet::new(1..3))) }
 }
 
 fn built(options: ContainerOptions, start: &ServiceStart, probe: Option<&Path>) -> (ContainerCreateBody, HostConfig) {
@@ -82,6 +83,13 @@ fn the_quota_is_the_smaller_of_the_two() {
     start.service.resources.cpu_quota = Some(0.5);
     assert_eq!(built(quota, &start, None).1.cpu_quota, Some(50_000));
     assert_eq!(built(ContainerOptions::default(), &start, None).1.cpu_quota, Some(50_000));
+}
+
+#[test]
+fn memory_is_bound_to_nodes() {
+    assert_eq!(built(ContainerOptions::default(), &start(), None).1.cpuset_mems, None);
+    let start = ServiceStart { memory: vec![0, 1, 3], ..start() };
+    assert_eq!(built(ContainerOptions::default(), &start, None).1.cpuset_mems.as_deref(), Some("0-1,3"));
 }
 
 #[test]

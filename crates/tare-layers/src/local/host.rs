@@ -97,7 +97,7 @@ impl LocalHost {
         })
     }
 
-    /// The CPUs for a service: as many as it wants of those it was given.
+    /// The CPUs for a service, which are no fewer than it wants.
     fn cpus(start: &ServiceStart) -> Result<Option<CpuSet>, Fault> {
         let Some(given) = &start.cpus else { return Ok(None) };
         let wanted = start.service.resources.cpus as usize;
@@ -106,7 +106,7 @@ impl LocalHost {
                 format!("service '{}' wants {wanted} CPUs, but {} are left to it", start.instance, given.len());
             return Err(Fault::new(message).remedy("lower 'cpus' of the service, or use a machine with more"));
         }
-        Ok(Some(CpuSet::new(given.cpus()[..wanted].iter().copied())))
+        Ok(Some(given.clone()))
     }
 
     /// Runs the resource probe just as the service would be run, and reads its report.
@@ -122,6 +122,7 @@ impl LocalHost {
             environment: &start.service.environment,
             user: start.service.user,
             cpus: cpus.as_ref(),
+            memory: &start.memory,
             room: self.room.as_ref(),
         };
         let outcome = launch.start(Stdio::piped(), Stdio::piped()).and_then(wait_for_report);
@@ -250,6 +251,7 @@ impl Host for LocalHost {
                 environment: &service.environment,
                 user: service.user,
                 cpus: cpus.as_ref(),
+                memory: &start.memory,
                 room: self.room.as_ref(),
             };
             launch.start(file.into(), second.into())
@@ -272,7 +274,7 @@ impl Host for LocalHost {
             group,
             directory,
             bundle: root.bundle,
-            cpus,
+            cpus: cpus.clone(),
             frozen: false,
             command: None,
         };
@@ -287,6 +289,7 @@ impl Host for LocalHost {
                 .map(|(name, port)| (name.clone(), SocketAddr::new(address, *port)))
                 .collect(),
             path: format!("{link}, straight to the process"),
+            cpus,
         })
     }
 

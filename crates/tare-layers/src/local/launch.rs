@@ -72,15 +72,18 @@ pub(crate) struct Launch<'a> {
     pub(crate) user: (u32, u32),
     /// The CPUs it may run on; all that this process may when none.
     pub(crate) cpus: Option<&'a CpuSet>,
+    /// The NUMA nodes that its memory comes from; empty leaves that to the kernel.
+    pub(crate) memory: &'a [u32],
     /// The network it runs in, if not this machine's.
     pub(crate) room: Option<&'a Room>,
 }
 
 /// What the child does between fork and exec, in order; it tells the number of each as it begins it.
-const STEPS: [&str; 7] = [
+const STEPS: [&str; 8] = [
     "join its cgroup",
     "leave this process's session",
     "be bound to its CPUs",
+    "have its memory bound to NUMA nodes",
     "be allowed its open files",
     "become its user",
     "enter its directory",
@@ -105,7 +108,8 @@ impl Launch<'_> {
         command.stdin(Stdio::null()).stdout(stdout).stderr(stderr);
         let directory = self.directory.map(CString::new).transpose().doing("name the directory")?;
         let (cpus, user) = (self.cpus.map(cpu_mask), self.user);
-        let confinement = Confinement { entrances, progress: writer, cpus, user, directory };
+        let nodes = (!self.memory.is_empty()).then(|| node_mask(self.memory));
+        let confinement = Confinement { entrances, progress: writer, cpus, nodes, user, directory };
         // SAFETY: between fork and exec `apply` makes system calls on what was prepared here, and allocates nothing.
         unsafe { command.pre_exec(move || confinement.apply()) };
         let in_new_root = || -> Result<io::Result<Child>, Fault> {
@@ -183,6 +187,7 @@ struct Confinement {
     entrances: Vec<File>,
     progress: OwnedFd,
     cpus: Option<libc::cpu_set_t>,
+    nodes: Option<NodeMask>,
     user: (u32, u32),
     directory: Option<CString>,
 }
@@ -207,6 +212,13 @@ impl Confinement {
         if let Some(cpus) = &self.cpus {
             // SAFETY: the mask is a valid cpu_set_t of the size given; 0 is this thread.
             check(unsafe { libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), cpus) }.into())?;
+        }
+        begin();
+        if let Some(nodes) = &self.nodes {
+            // The kernel reads one bit less than it is told.
+            let bits = 8 * size_of::<NodeMask>() + 1;
+            // SAFETY: the mask has as many bits as the call reads.
+            check(unsafe { libc::syscall(libc::SYS_set_mempolicy, libc::MPOL_BIND, nodes.as_ptr(), bits) })?;
         }
         begin();
         let limit = libc::rlimit { rlim_cur: OPEN_FILES, rlim_max: OPEN_FILES };
@@ -246,6 +258,17 @@ fn cpu_mask(cpus: &CpuSet) -> libc::cpu_set_t {
     for cpu in cpus.cpus().iter().map(|cpu| *cpu as usize).filter(|cpu| *cpu < libc::CPU_SETSIZE as usize) {
         // SAFETY: the number was checked to lie within the set.
         unsafe { libc::CPU_SET(cpu, &mut mask) };
+    }
+    mask
+}
+
+/// A bit for each NUMA node that a kernel may have.
+type NodeMask = [u64; 16];
+
+fn node_mask(nodes: &[u32]) -> NodeMask {
+    let mut mask = NodeMask::default();
+    for node in nodes.iter().map(|node| *node as usize).filter(|node| *node < 8 * size_of::<NodeMask>()) {
+        mask[node / 64] |= 1 << (node % 64);
     }
     mask
 }

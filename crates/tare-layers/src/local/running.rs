@@ -77,6 +77,7 @@ impl Running {
             environment: &environment,
             user: service.user,
             cpus: self.cpus.as_ref(),
+            memory: &self.start.memory,
             room,
         };
         let (stdout, out) = pipe_for(service.user).doing("make a pipe for the command's output")?;

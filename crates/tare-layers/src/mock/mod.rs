@@ -159,6 +159,7 @@ impl Host for MockHost {
             instance: start.instance.clone(),
             endpoints: ports.map(|(name, port)| (name.clone(), endpoint(port))).collect(),
             path: "nowhere: nothing was started".to_owned(),
+            cpus: start.cpus.clone(),
         })
     }
 

@@ -20,6 +20,7 @@ use tare_core::bundle::Kernel;
 use tare_core::fault::{Doing, Fault};
 use tare_core::form::LayerUse;
 use tare_core::host::{Carrier, Facts, GuestNeeds, Host, LocalOuter, OpenError, Surroundings};
+use tare_core::units::CpuSet;
 
 /// Where the guest's own writable disk is mounted in it.
 const SCRATCH_INSIDE: &str = "/scratch";
@@ -178,7 +179,8 @@ fn launch(wish: &Wish, surroundings: &Surroundings, wiring: &Wiring, files: &[Pa
     };
     let arguments = machine.arguments();
     let far: [OwnedFd; 2] = [agent_far.into(), control_far.into()];
-    let on = Some(&surroundings.cpus);
+    let own = &surroundings.hypervisor;
+    let on = Some(if own.is_empty() { &surroundings.cpus } else { own });
     let process = Process::start(&wish.qemu.program, &arguments, &far, on, &files[0], &files[1])?;
     drop(far);
     let process = Shared::new(process);
@@ -188,7 +190,7 @@ fn launch(wish: &Wish, surroundings: &Surroundings, wiring: &Wiring, files: &[Pa
         process.lock().check().err().unwrap_or(fault)
     };
     let mut qmp = Qmp::greet(control_near).map_err(explain)?;
-    if wish.options.pin {
+    if wish.options.pin || wish.size.free {
         pin(&mut qmp, &wish.size)?;
     }
     qmp.execute("cont", serde_json::json!({})).map_err(explain)?;
@@ -201,13 +203,17 @@ fn launch(wish: &Wish, surroundings: &Surroundings, wiring: &Wiring, files: &[Pa
     Ok((agent, process, qmp, plan))
 }
 
-/// Binds each virtual CPU's thread to its own CPU. The other threads stay on all CPUs of the system under test.
+/// Binds each virtual CPU's thread to its own CPU, or to all that they may run on. The other threads stay where QEMU
+/// was started.
 fn pin(qmp: &mut Qmp, size: &Size) -> Result<(), Fault> {
-    for (thread, cpu) in qmp.cpu_threads()?.into_iter().zip(size.on.cpus()) {
+    let threads = qmp.cpu_threads()?;
+    let all = size.on.cpus();
+    for (at, thread) in threads.into_iter().enumerate() {
+        let own = if size.free { all } else { all.get(at..=at).unwrap_or(all) };
         let mut set = rustix::thread::CpuSet::new();
-        set.set(*cpu as usize);
+        own.iter().for_each(|cpu| set.set(*cpu as usize));
         rustix::thread::sched_setaffinity(rustix::process::Pid::from_raw(thread), &set)
-            .doing(format!("bind a virtual CPU to CPU {cpu}"))?;
+            .doing(format!("bind a virtual CPU to CPUs {}", CpuSet::new(own.iter().copied())))?;
     }
     Ok(())
 }
@@ -224,6 +230,7 @@ fn plan(wish: &Wish, surroundings: &Surroundings, wiring: &Wiring) -> GuestPlan 
             address: wiring.guest.into(),
             subnets: wiring.inner,
             cpus: wish.size.cpus_inside(),
+            hypervisor: CpuSet::default(),
             services: surroundings.services.iter().map(|start| wish.size.inside(start)).collect(),
             ..surroundings.clone()
         },
@@ -252,7 +259,7 @@ fn facts(wish: &Wish, qmp: &Qmp) -> Facts {
         ("kernel_origin", kernel.origin.clone()),
         ("cpus", size.cpus.to_string()),
         ("on_cpus", size.on.to_string()),
-        ("pinned", yes(options.pin)),
+        ("pinned", yes(options.pin && !size.free)),
         ("memory_bytes", size.memory.to_string()),
         ("hugepages", yes(options.hugepages)),
         ("vhost", yes(*vhost)),

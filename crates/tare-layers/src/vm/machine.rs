@@ -143,13 +143,18 @@ impl Machine<'_> {
             _ => ",acpi=on,isa-serial=on,rtc=on",
         };
         let mib = self.size.memory >> 20;
-        let memory = if self.options.hugepages { ",memory-backend=memory" } else { "" };
+        let nodes = &self.size.nodes;
+        let memory = if self.options.hugepages || !nodes.is_empty() { ",memory-backend=memory" } else { "" };
         out.pair("-machine", format!("{},accel={}{extra}{memory}", self.options.machine, self.engine.name()));
         out.pair("-cpu", self.engine.cpu_model());
         out.pair("-smp", format!("{0},sockets=1,cores={0},threads=1", self.size.cpus));
         out.pair("-m", format!("{mib}M"));
+        let bound: String = nodes.iter().map(|node| format!(",host-nodes={node}")).collect();
+        let bound = if nodes.is_empty() { bound } else { bound + ",policy=bind" };
         if self.options.hugepages {
-            out.pair("-object", format!("memory-backend-memfd,id=memory,size={mib}M,hugetlb=on,prealloc=on"));
+            out.pair("-object", format!("memory-backend-memfd,id=memory,size={mib}M,hugetlb=on,prealloc=on{bound}"));
+        } else if !nodes.is_empty() {
+            out.pair("-object", format!("memory-backend-ram,id=memory,size={mib}M{bound}"));
         }
     }
 
@@ -220,7 +225,12 @@ mod tests {
     use tare_core::units::CpuSet;
 
     fn arguments(options: &VmOptions) -> String {
-        let size = Size { on: CpuSet::new([1, 2]), cpus: 2, memory: 300 << 20, disk: 1 << 30 };
+        arguments_on(options, &[])
+    }
+
+    fn arguments_on(options: &VmOptions, nodes: &[u32]) -> String {
+        let nodes = nodes.iter().copied().collect();
+        let size = Size { on: CpuSet::new([1, 2]), cpus: 2, free: false, memory: 300 << 20, nodes, disk: 1 << 30 };
         let disk = |serial: &str, read_only: bool| Disk {
             serial: serial.to_owned(),
             file: format!("/d/{serial}").into(),
@@ -264,6 +274,17 @@ mod tests {
         }
         assert!(text.contains("virtio-blk-pci,drive=disk1,serial=scratch"));
         assert_eq!(text.matches("\"read-only\":true").count(), 2, "{text}");
+    }
+
+    #[test]
+    fn memory_comes_from_the_nodes_that_are_named() {
+        assert!(!arguments(&VmOptions::default()).contains("memory-backend"));
+        let bound = arguments_on(&VmOptions::default(), &[0, 2]);
+        assert!(bound.contains("memory-backend=memory"), "{bound}");
+        let object = "-object memory-backend-ram,id=memory,size=300M,host-nodes=0,host-nodes=2,policy=bind";
+        assert!(bound.contains(object), "{bound}");
+        let huge = arguments_on(&VmOptions { hugepages: true, ..VmOptions::default() }, &[1]);
+        assert!(huge.contains("prealloc=on,host-nodes=1,policy=bind") && !huge.contains("-ram,"), "{huge}");
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! How large a guest is, and which CPUs of the host it gets.
 
 use super::options::VmOptions;
+use std::collections::BTreeSet;
 use tare_core::fault::Fault;
 use tare_core::host::{GuestNeeds, ServiceStart, Surroundings};
 use tare_core::units::CpuSet;
@@ -17,8 +18,12 @@ pub(super) struct Size {
     pub(super) on: CpuSet,
     /// Virtual CPUs.
     pub(super) cpus: u32,
+    /// Whether the virtual CPUs may run on any of these.
+    pub(super) free: bool,
     /// Memory, bytes, whole MiB.
     pub(super) memory: u64,
+    /// The NUMA nodes that its memory comes from; empty leaves that to the kernel.
+    pub(super) nodes: BTreeSet<u32>,
     /// The writable disk, bytes.
     pub(super) disk: u64,
 }
@@ -29,9 +34,12 @@ impl Size {
     /// # Errors
     /// When more CPUs are asked for than there are for the system under test.
     pub(super) fn of(options: &VmOptions, surroundings: &Surroundings, needs: &[GuestNeeds]) -> Result<Size, Fault> {
+        let free = surroundings.services.iter().any(|start| start.free);
         let wanted = service_cpus(surroundings);
-        let cpus = options.cpus.unwrap_or(wanted.len().max(1) as u32);
-        let on = if cpus as usize == wanted.len() {
+        let asked = surroundings.services.iter().map(|start| start.service.resources.cpus).sum();
+        let usual = if free { asked } else { wanted.len().max(1) as u32 };
+        let cpus = options.cpus.unwrap_or(usual);
+        let on = if cpus as usize == wanted.len() || free {
             wanted
         } else {
             CpuSet::new(surroundings.cpus.cpus().iter().copied().take(cpus as usize))
@@ -47,16 +55,18 @@ impl Size {
         let volumes: u64 = surroundings.services.iter().flat_map(|start| start.service.volumes.values()).sum();
         // What an inner engine writes down of its containers: twice the memory it asks for is a generous guess.
         let disk = (volumes + DISK_SLACK + 2 * inner).div_ceil(1 << 20) << 20;
-        Ok(Size { on, cpus, memory, disk })
+        let nodes = surroundings.services.iter().flat_map(|start| start.memory.iter().copied()).collect();
+        Ok(Size { on, cpus, free, memory, nodes, disk })
     }
 
-    /// The start as the guest is to see it: CPU numbers of the host mean nothing there. A service that has every
-    /// virtual CPU is not confined again.
+    /// The start as the guest is to see it: CPU numbers and nodes of the host mean nothing there. A service that has
+    /// every virtual CPU is not confined again.
     pub(super) fn inside(&self, start: &ServiceStart) -> ServiceStart {
         let position = |cpu: u32| self.on.cpus().iter().position(|on| *on == cpu).map(|at| at as u32);
-        let cpus = own_cpus(start).map(|cpus| CpuSet::new(cpus.cpus().iter().filter_map(|cpu| position(*cpu))));
+        let own = start.cpus.as_ref().filter(|_| !self.free);
+        let cpus = own.map(|cpus| CpuSet::new(cpus.cpus().iter().filter_map(|cpu| position(*cpu))));
         let cpus = cpus.filter(|cpus| !cpus.is_empty() && cpus.len() < self.cpus as usize);
-        ServiceStart { cpus, ..start.clone() }
+        ServiceStart { cpus, free: false, memory: Vec::new(), ..start.clone() }
     }
 
     /// The CPUs as the guest numbers them.
@@ -77,7 +87,7 @@ pub(super) fn memory_bytes(options: &serde_json::Value, services: u64, inner: u6
 
 /// The CPUs that the services are to have, of those for the system under test.
 fn service_cpus(surroundings: &Surroundings) -> CpuSet {
-    let placed: Option<Vec<CpuSet>> = surroundings.services.iter().map(own_cpus).collect();
+    let placed: Option<Vec<&CpuSet>> = surroundings.services.iter().map(|start| start.cpus.as_ref()).collect();
     match placed {
         Some(sets) if !sets.is_empty() => CpuSet::new(sets.iter().flat_map(|set| set.cpus().iter().copied())),
         _ => {
@@ -85,12 +95,6 @@ fn service_cpus(surroundings: &Surroundings) -> CpuSet {
             CpuSet::new(surroundings.cpus.cpus().iter().copied().take(asked.max(1) as usize))
         }
     }
-}
-
-/// The CPUs a service has as a plain process: as many as it wants of those it was given.
-fn own_cpus(start: &ServiceStart) -> Option<CpuSet> {
-    let given = start.cpus.as_ref()?;
-    Some(CpuSet::new(given.cpus().iter().copied().take(start.service.resources.cpus as usize)))
 }
 
 #[cfg(test)]
@@ -115,7 +119,7 @@ mod tests {
             stop_within: Duration::ZERO,
             options: BTreeMap::new(),
         };
-        ServiceStart { instance: "a".into(), service, cpus: on.map(|text| CpuSet::parse(text).unwrap()) }
+        ServiceStart::on(service, on.map(|text| CpuSet::parse(text).unwrap()))
     }
 
     fn around(services: Vec<ServiceStart>) -> Surroundings {
@@ -126,6 +130,7 @@ mod tests {
             address: [10, 0, 0, 1].into(),
             subnets: (10, 0),
             cpus: CpuSet::new([1, 3, 5]),
+            hypervisor: CpuSet::default(),
             services,
             inner: Vec::new(),
             place: 0,
@@ -155,7 +160,17 @@ mod tests {
         assert_eq!(size.inside(&services[1]).cpus, Some(CpuSet::new([1])));
         assert_eq!(size.inside(&start(2, Some("3,5"))).cpus, None, "it has all of them");
         let size = Size::of(&VmOptions::default(), &around(vec![start(1, Some("1,3,5"))]), &[]).unwrap();
-        assert_eq!(size.cpus, 1, "a service may be given more than it wants");
+        assert_eq!(size.cpus, 3, "a service may be given more than it asks for, such as a whole node");
+    }
+
+    #[test]
+    fn who_may_run_anywhere_gets_as_many_virtual_cpus_as_it_asks_for() {
+        let services = vec![ServiceStart { free: true, memory: vec![1, 0], ..start(2, Some("1,3,5")) }];
+        let size = Size::of(&VmOptions::default(), &around(services.clone()), &[]).unwrap();
+        assert_eq!((size.cpus, size.free, size.on.to_string().as_str()), (2, true, "1,3,5"));
+        let inside = size.inside(&services[0]);
+        assert_eq!((inside.cpus, inside.free, inside.memory), (None, false, Vec::new()));
+        assert_eq!(size.nodes, BTreeSet::from([0, 1]));
     }
 
     #[test]

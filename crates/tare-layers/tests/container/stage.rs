@@ -194,7 +194,18 @@ impl Stage {
         let cpus = CpuSet::new(0..std::thread::available_parallelism().unwrap().get() as u32);
         let (services, inner) = (Vec::new(), Vec::new());
         let trial = "b1-c".to_owned();
-        let surroundings = Surroundings { run, trial, scratch, address, subnets, cpus, services, inner, place: 0 };
+        let surroundings = Surroundings {
+            run,
+            trial,
+            scratch,
+            address,
+            subnets,
+            cpus,
+            hypervisor: CpuSet::default(),
+            services,
+            inner,
+            place: 0,
+        };
         Stage { surroundings, notes: Arc::default(), folder, seat }
     }
 
@@ -232,7 +243,8 @@ impl Stage {
             stop_within: Duration::ZERO,
             options: BTreeMap::new(),
         };
-        ServiceStart { instance: "echo".to_owned(), service, cpus: Some(self.surroundings.cpus.clone()) }
+        let cpus = CpuSet::new(self.surroundings.cpus.cpus().iter().copied().take(1));
+        ServiceStart::on(service, Some(cpus))
     }
 
     /// Asks from where the load will come; none when it does not answer.

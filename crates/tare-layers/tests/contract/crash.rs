@@ -41,6 +41,7 @@ pub(crate) fn doomed(run: &str) -> ExitCode {
         address: seat.host_address(),
         subnets,
         cpus: CpuSet::new([0]),
+        hypervisor: CpuSet::default(),
         services: Vec::new(),
         inner: Vec::new(),
         place: 0,

@@ -4,12 +4,13 @@ use crate::stage::{self, Check, MEMORY, Stage, free_port, property, service};
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
 use std::time::{Duration, Instant};
-use tare_core::host::{Host, InstanceState};
+use tare_core::host::{Host, InstanceState, ServiceStart};
 use tare_core::units::CpuSet;
 
 pub(crate) fn all() -> Vec<Check> {
-    let checks: [(&str, fn()); 11] = [
+    let checks: [(&str, fn()); 12] = [
         ("a_service_gets_exactly_what_it_is_given", exactly_what_is_given),
+        ("memory_comes_from_the_nodes_that_are_named", bound_memory),
         ("the_bundle_is_bound_as_it_is_when_it_lacks_nothing", complete_bundle),
         ("volumes_are_mounted_where_links_lead", linked_volumes),
         ("why_a_program_cannot_be_run_is_told_at_once", cannot_run),
@@ -68,6 +69,29 @@ fn exactly_what_is_given() {
             assert_eq!(property(&served, "umask"), "0022");
             assert_eq!(property(&served, "groups"), "");
             assert_eq!(property(&served, "permitted"), "0000000000000000");
+        },
+    );
+}
+
+fn bound_memory() {
+    if !Path::new("/proc/self/numa_maps").exists() {
+        return println!("skipped: this kernel knows no NUMA nodes, so no memory can be bound to one");
+    }
+    with_host(
+        |_| {},
+        |stage, host| {
+            for (memory, policy) in [(Vec::new(), " default "), (vec![0], " bind:0 ")] {
+                let start = ServiceStart { memory, ..service("one", free_port(), &[]) };
+                stage.ask(host.start(&start).unwrap().endpoints["main"]);
+                let pid = scope_of(host, "one").pids[0];
+                let maps = std::fs::read_to_string(format!("/proc/{pid}/numa_maps")).unwrap();
+                let stack = maps.lines().find(|line| line.contains(" stack")).unwrap();
+                assert!(stack.contains(policy), "{stack}");
+                host.stop("one").unwrap();
+            }
+            let start = ServiceStart { memory: vec![1000], ..service("two", free_port(), &[]) };
+            let said = host.start(&start).unwrap_err().to_string();
+            assert!(said.contains("have its memory bound to NUMA nodes"), "{said}");
         },
     );
 }

@@ -105,7 +105,7 @@ pub(crate) fn service(instance: &str, port: u16, words: &[&str]) -> ServiceStart
         stop_within: Duration::from_secs(5),
         options: BTreeMap::new(),
     };
-    ServiceStart { instance: instance.to_owned(), service, cpus: Some(CpuSet::new([0])) }
+    ServiceStart { instance: instance.to_owned(), ..ServiceStart::on(service, Some(CpuSet::new([0]))) }
 }
 
 /// A run with everything that is outside of a host.
@@ -143,6 +143,7 @@ impl Stage {
             address: self.seat.as_ref().map_or(IpAddr::V4(Ipv4Addr::LOCALHOST), GeneratorSeat::host_address),
             subnets: self.subnets,
             cpus: CpuSet::new([0]),
+            hypervisor: CpuSet::default(),
             services: services.to_vec(),
             inner: inner.to_vec(),
             place: 0,

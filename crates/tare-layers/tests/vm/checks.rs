@@ -12,12 +12,14 @@ use tare_core::command::{CommandEnd, CommandStart, Ended};
 use tare_core::config::{Problems, parse};
 use tare_core::fault::Fault;
 use tare_core::form::LayerUse;
-use tare_core::host::{Availability, Carrier, Host, InstanceState};
+use tare_core::host::{Availability, Carrier, Host, InstanceState, ServiceStart};
 use tare_core::telemetry::Vantage;
+use tare_core::units::CpuSet;
 use tare_layers::{LAYERS, leftovers};
 
 pub(crate) const ALL: &[(&str, fn())] = &[
     ("a_service_runs_in_a_guest", service_in_guest),
+    ("a_guests_threads_and_memory_are_where_they_were_put", placed),
     ("every_variant_boots", variants),
     ("a_container_runs_in_a_guest", container_in_guest),
     ("a_guest_that_dies_is_named_at_once", dying_guest),
@@ -65,6 +67,64 @@ fn service_in_guest() {
     assert!(host.state("redis").is_err());
     host.close().unwrap();
     stage.close();
+}
+
+/// Two CPUs of the machine: one for the guest's only virtual CPU, one for the rest of its process.
+fn placed() {
+    if std::thread::available_parallelism().unwrap().get() < 2 {
+        return println!("  skipped: a guest and what serves it on CPUs of their own need two CPUs");
+    }
+    let on = |cpus: &str| Some(CpuSet::parse(cpus).unwrap());
+    for (start, facts, threads) in [
+        (ServiceStart { cpus: on("1"), memory: vec![0], ..redis() }, ("1", "yes"), "1"),
+        (ServiceStart { cpus: on("0-1"), free: true, ..redis() }, ("0-1", "no"), "0-1"),
+    ] {
+        let bound = !start.memory.is_empty();
+        let mut stage = Stage::open(std::slice::from_ref(&start), &[]);
+        stage.surroundings.cpus = CpuSet::new([0, 1]);
+        stage.surroundings.hypervisor = CpuSet::new([0]);
+        let mut host = stage.guest(&vm(json!({})), &program()).unwrap();
+        let said = host.facts().unwrap();
+        assert_eq!((said["vm.on_cpus"].as_str(), said["vm.pinned"].as_str()), facts, "{said:#?}");
+        assert_eq!(said["vm.cpus"], "1");
+        let instance = host.start(&start).unwrap();
+        assert!(stage.answers(instance.endpoints["main"]));
+        assert_eq!(instance.cpus, None, "it has the guest to itself");
+        let pid = hypervisor(&stage.run);
+        let mut allowed = allowed_cpus(pid);
+        assert!(allowed.len() > 1, "{allowed:?}");
+        let place = allowed.iter().position(|cpus| cpus == threads).unwrap_or_else(|| panic!("{allowed:?}"));
+        allowed.remove(place);
+        assert!(allowed.iter().all(|cpus| cpus == "0"), "all others: {allowed:?}");
+        let maps = std::fs::read_to_string(format!("/proc/{pid}/numa_maps")).unwrap_or_default();
+        assert!(maps.is_empty() || maps.contains(" bind:0 ") == bound, "{maps}");
+        host.close().unwrap();
+        stage.close();
+    }
+}
+
+/// The process of a run's guest.
+fn hypervisor(run: &str) -> u32 {
+    let wanted = format!("tare-{run}-t1");
+    let mut pids =
+        std::fs::read_dir("/proc").unwrap().filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
+    let is = |pid: &u32| {
+        let line = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        let line = String::from_utf8_lossy(&line);
+        line.split('\0').next().is_some_and(|program| program.contains("qemu-system")) && line.contains(&wanted)
+    };
+    pids.find(is).expect("the guest's process is there")
+}
+
+/// Of each thread of a process: the CPUs that it may run on, as the kernel says it.
+fn allowed_cpus(pid: u32) -> Vec<String> {
+    let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).unwrap();
+    let of = |entry: std::io::Result<std::fs::DirEntry>| {
+        let status = std::fs::read_to_string(entry.ok()?.path().join("status")).ok()?;
+        let line = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"))?;
+        Some(line.trim().to_owned())
+    };
+    tasks.filter_map(of).collect()
 }
 
 /// Commands beside the Redis in a guest: one that ends, one that does not, one that is not there.

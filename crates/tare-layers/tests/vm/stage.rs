@@ -192,7 +192,7 @@ pub(crate) fn redis() -> ServiceStart {
         stop_within: Duration::from_secs(10),
         options: BTreeMap::new(),
     };
-    ServiceStart { instance: "redis".to_owned(), service, cpus: Some(CpuSet::new([0])) }
+    ServiceStart { instance: "redis".to_owned(), ..ServiceStart::on(service, Some(CpuSet::new([0]))) }
 }
 
 /// The layer `vm`, emulated unless told otherwise: what is checked is Tare, not this machine's KVM.
@@ -234,6 +234,7 @@ impl Stage {
             address: seat.host_address(),
             subnets,
             cpus: CpuSet::new([0]),
+            hypervisor: CpuSet::default(),
             services: services.to_vec(),
             inner: inner.to_vec(),
             place: 0,

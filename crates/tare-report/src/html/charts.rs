@@ -48,8 +48,28 @@ fn machine(record: &Record) -> Value {
         .into_iter()
         .map(|(node, names)| context! { node => node, names => names })
         .collect();
+    let rows: Vec<Value> = placed(record);
     let offline = (!topology.offline.is_empty()).then(|| topology.offline.to_string());
-    context! { svg => safe(markup), legend => legend, devices => devices, offline => offline }
+    context! { svg => safe(markup), legend => legend, devices => devices, offline => offline, rows => rows }
+}
+
+/// Where each service was put and seen, a row for each form.
+fn placed(record: &Record) -> Vec<Value> {
+    let forms = &record.header.study.forms;
+    let state = |name: &str| record.header.forms.get(name).filter(|state| state.unavailable.is_none());
+    let placed = forms.iter().filter_map(|form| Some((form, state(&form.name)?.placement.as_ref()?)));
+    let row = |(form, service, places): (&str, &str, String)| {
+        let seen = crate::placed::seen(record, form, service);
+        let seen = if seen.is_empty() { "not seen".to_owned() } else { seen.to_string() };
+        context! { form => form, service => service, places => places, seen => seen }
+    };
+    let all = placed.flat_map(|(form, placement)| {
+        let of = move |(service, placed): (&'_ String, &'_ _)| {
+            (form.name.clone(), service.clone(), crate::placed::words(placed))
+        };
+        placement.services.iter().map(of).collect::<Vec<_>>()
+    });
+    all.map(|(form, service, places)| row((&form, &service, places))).collect()
 }
 
 /// How likely a window keeps the QoS, over the load.

@@ -1,4 +1,4 @@
-//! Busy time of each CPU over time, split into user, system and interrupts.
+//! Busy time of each CPU over time, split into user, system and interrupts, and by the services that ran there.
 
 use super::scale::{Scale, tick_text};
 use super::{Anchor, Canvas, PANEL_WIDTH};
@@ -11,6 +11,9 @@ const TOP: f64 = 18.0;
 const GAP: f64 = 24.0;
 const AXIS: f64 = 32.0;
 
+/// CPU time of a service's threads by the CPU that they were seen on.
+const ON: &str = "cpu_on_s";
+
 /// Cells carry their figure as a tooltip up to so many CPUs; beyond, the page would grow by megabytes.
 const TOOLTIPS_CPUS_MAX: usize = 16;
 
@@ -21,11 +24,51 @@ const KINDS: [(&str, &str, &[&str]); 3] = [
     ("heat-interrupts", "interrupts (soft and hard)", &["cpu_softirq_s", "cpu_irq_s"]),
 ];
 
+/// So many services at most have a block of their own.
+const SERVICES_MAX: usize = 6;
+
+/// A block of the picture: a line for each CPU.
+struct Block<'t> {
+    class: String,
+    title: String,
+    rows: Vec<&'t TelemetryRow>,
+    metrics: &'static [&'static str],
+}
+
+/// By what the CPUs did, then by whom they did it for, as far as threads were seen on them.
+fn blocks(telemetry: &[TelemetryRow]) -> Vec<Block<'_>> {
+    let of = |scope: &str| {
+        let mut rows: Vec<&TelemetryRow> =
+            telemetry.iter().filter(|row| row.vantage == Vantage::Host && row.scope == scope).collect();
+        rows.sort_by_key(|row| row.at_ns);
+        rows
+    };
+    let machine = of(WHOLE_MACHINE);
+    let kind = |(class, title, metrics): &(&str, &str, &'static [&'static str])| Block {
+        class: (*class).to_owned(),
+        title: (*title).to_owned(),
+        rows: machine.clone(),
+        metrics,
+    };
+    let mut blocks: Vec<Block> = KINDS.iter().map(kind).collect();
+    let mut scopes: Vec<&str> = Vec::new();
+    for row in telemetry.iter().filter(|row| row.vantage == Vantage::Host && row.serving) {
+        let is_seen = row.values.iter().any(|(key, seconds)| key.starts_with(ON) && *seconds > 0.0);
+        if is_seen && !scopes.contains(&row.scope.as_str()) && scopes.len() < SERVICES_MAX {
+            scopes.push(&row.scope);
+        }
+    }
+    for (number, scope) in scopes.into_iter().enumerate() {
+        let class = format!("heat-service f{}", (number + 1) % super::COLOURS);
+        blocks.push(Block { class, title: format!("by {scope}"), rows: of(scope), metrics: &[ON] });
+    }
+    blocks
+}
+
 /// The machine's CPUs during one trial, which was measured from `start_ns` to `end_ns`. None without telemetry by CPU.
 pub(crate) fn heat(name: &str, telemetry: &[TelemetryRow], start_ns: u64, end_ns: u64) -> Option<String> {
-    let of_machine = |row: &&TelemetryRow| row.vantage == Vantage::Host && row.scope == WHOLE_MACHINE;
-    let mut rows: Vec<&TelemetryRow> = telemetry.iter().filter(of_machine).collect();
-    rows.sort_by_key(|row| row.at_ns);
+    let blocks = blocks(telemetry);
+    let rows = &blocks[0].rows;
     let mut cpus: Vec<u32> = rows.first()?.values.keys().filter_map(|key| cpu_number(key)).collect();
     cpus.sort_unstable();
     cpus.dedup();
@@ -34,38 +77,13 @@ pub(crate) fn heat(name: &str, telemetry: &[TelemetryRow], start_ns: u64, end_ns
     }
     let cell = (112.0 / cpus.len() as f64).clamp(2.0, 16.0);
     let block = cell * cpus.len() as f64;
-    let height = TOP + 3.0 * block + 2.0 * GAP + AXIS;
+    let height = TOP + blocks.len() as f64 * (block + GAP) - GAP + AXIS;
     let seconds = |at_ns: u64| (at_ns as f64 - start_ns as f64) / 1e9;
     let x = Scale::linear(seconds(rows[0].at_ns), seconds(rows[rows.len() - 1].at_ns), LEFT, PANEL_WIDTH - RIGHT);
     let mut canvas = Canvas::new(PANEL_WIDTH, height);
-    for (number, (class, title, metrics)) in KINDS.iter().enumerate() {
+    for (number, one) in blocks.iter().enumerate() {
         let top = TOP + number as f64 * (block + GAP);
-        canvas.text(LEFT, top - 6.0, Anchor::Start, "axis", title);
-        canvas.rect((LEFT, top), (PANEL_WIDTH - RIGHT - LEFT, block), "heat-ground", "");
-        for (line, cpu) in cpus.iter().enumerate() {
-            let y = top + line as f64 * cell;
-            // Every label when they fit, else the first and the last.
-            if cell >= 11.0 || line == 0 || line + 1 == cpus.len() {
-                canvas.text(LEFT - 5.0, y + cell / 2.0 + 4.0, Anchor::End, "tick", &format!("cpu{cpu}"));
-            }
-            for pair in rows.windows(2) {
-                let Some(share) = share(pair[0], pair[1], *cpu, metrics) else { continue };
-                let (from, to) = (seconds(pair[0].at_ns), seconds(pair[1].at_ns));
-                let place = (x.place(from), y);
-                let size = (x.place(to) - x.place(from) - 0.5, cell - if cell > 6.0 { 1.0 } else { 0.0 });
-                let more = format!(" fill-opacity=\"{share:.2}\"");
-                if share < 0.005 {
-                    continue;
-                }
-                if cpus.len() > TOOLTIPS_CPUS_MAX {
-                    canvas.rect(place, size, class, &more);
-                } else {
-                    canvas.push(format_args!("<g><title>cpu{cpu}, {to:.0} s: {:.0} % {title}</title>", share * 100.0));
-                    canvas.rect(place, size, class, &more);
-                    canvas.push(format_args!("</g>"));
-                }
-            }
-        }
+        cells(&mut canvas, one, &cpus, (top, cell), &|at_ns| x.place(seconds(at_ns)), &seconds);
         for edge in [0.0, seconds(end_ns)] {
             canvas.line((x.place(edge), top - 3.0), (x.place(edge), top + block + 3.0), "one");
         }
@@ -76,6 +94,40 @@ pub(crate) fn heat(name: &str, telemetry: &[TelemetryRow], start_ns: u64, end_ns
     }
     canvas.text((LEFT + PANEL_WIDTH) / 2.0, bottom + 28.0, Anchor::Middle, "axis", "seconds since measuring began");
     Some(canvas.finish(&format!("Busy share of each CPU during a trial of {name}")))
+}
+
+/// The cells of a block whose first line is at `top`, each `cell` high.
+fn cells(
+    canvas: &mut Canvas,
+    Block { class, title, rows, metrics }: &Block<'_>,
+    cpus: &[u32],
+    (top, cell): (f64, f64),
+    place: &dyn Fn(u64) -> f64,
+    seconds: &dyn Fn(u64) -> f64,
+) {
+    canvas.text(LEFT, top - 6.0, Anchor::Start, "axis", title);
+    canvas.rect((LEFT, top), (PANEL_WIDTH - RIGHT - LEFT, cell * cpus.len() as f64), "heat-ground", "");
+    for (line, cpu) in cpus.iter().enumerate() {
+        let y = top + line as f64 * cell;
+        // Every label when they fit, else the first and the last.
+        if cell >= 11.0 || line == 0 || line + 1 == cpus.len() {
+            canvas.text(LEFT - 5.0, y + cell / 2.0 + 4.0, Anchor::End, "tick", &format!("cpu{cpu}"));
+        }
+        for pair in rows.windows(2) {
+            let Some(share) = share(pair[0], pair[1], *cpu, metrics).filter(|share| *share >= 0.005) else { continue };
+            let (from, to) = (place(pair[0].at_ns), place(pair[1].at_ns));
+            let size = (to - from - 0.5, cell - if cell > 6.0 { 1.0 } else { 0.0 });
+            let more = format!(" fill-opacity=\"{share:.2}\"");
+            if cpus.len() > TOOLTIPS_CPUS_MAX {
+                canvas.rect((from, y), size, class, &more);
+                continue;
+            }
+            let (until, percent) = (seconds(pair[1].at_ns), share * 100.0);
+            canvas.push(format_args!("<g><title>cpu{cpu}, {until:.0} s: {percent:.0} % {title}</title>"));
+            canvas.rect((from, y), size, class, &more);
+            canvas.push(format_args!("</g>"));
+        }
+    }
 }
 
 fn cpu_number(key: &str) -> Option<u32> {
@@ -89,6 +141,8 @@ fn share(before: &TelemetryRow, after: &TelemetryRow, cpu: u32, metrics: &[&str]
         read.copied().reduce(|sum, value| sum + value)
     };
     let seconds = after.at_ns.checked_sub(before.at_ns)? as f64 / 1e9;
-    let spent = total(&after.values)? - total(&before.values)?;
+    // A service's time on a CPU is first told when there is any.
+    let began = if metrics == [ON] { Some(total(&before.values).unwrap_or(0.0)) } else { total(&before.values) };
+    let spent = total(&after.values)? - began?;
     (seconds > 0.0).then(|| (spent / seconds).clamp(0.0, 1.0))
 }

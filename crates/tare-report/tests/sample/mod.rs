@@ -12,12 +12,14 @@ use tare_core::fault::Fault;
 use tare_core::form::{Form, LayerUse};
 use tare_core::host::{MappedFile, Property, ResourceReport};
 use tare_core::load::{Check, LoadProfile, LoadSummary, OperationSummary, SecondRow};
+use tare_core::placement::{Placed, Placement};
 use tare_core::plan::{PlannedTrial, plan};
 use tare_core::record::{End, FormState, Header, Record, SCHEMA, TrialData, TrialRecord};
 use tare_core::study::{LoadOrigin, Study};
 use tare_core::telemetry::{TelemetryRow, Vantage, WHOLE_MACHINE};
 use tare_core::topology::{Cache, Cpu, Topology};
 use tare_core::trial::{Outcome, Stage};
+use tare_core::units::CpuSet;
 use tare_core::workload::{ProtocolUse, Readiness, Resources, Service, Workload};
 
 const SECOND: u64 = 1_000_000_000;
@@ -71,7 +73,7 @@ fn study() -> Study {
     let container =
         |network: &str| LayerUse { layer: "container".into(), options: serde_json::json!({ "network": network }) };
     let vm = || LayerUse { layer: "vm".into(), options: serde_json::json!({ "cpus": 1 }) };
-    let form = |name: &str, layers| Form { name: name.into(), layers };
+    let form = |name: &str, layers| Form { name: name.into(), layers, placement: None };
     Study {
         name: "canonical".into(),
         question: "What does each form cost one Redis server?".into(),
@@ -88,6 +90,8 @@ fn study() -> Study {
         qos: None,
         peak: None,
         emulated_blocks: 1,
+        placement: None,
+        kept: tare_core::placement::Kept::default(),
         forms: vec![
             form("native", Vec::new()),
             form("container", vec![container("published")]),
@@ -164,8 +168,13 @@ fn texts(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
 fn forms(study: &Study) -> BTreeMap<String, FormState> {
     let mut states = BTreeMap::new();
     for form in &study.forms {
-        let mut state =
-            FormState { describe: form.describe(), emulated: None, unavailable: None, facts: BTreeMap::new() };
+        let mut state = FormState {
+            describe: form.describe(),
+            emulated: None,
+            unavailable: None,
+            facts: BTreeMap::new(),
+            placement: Some(placement()),
+        };
         if form.name.starts_with("container") {
             state.describe =
                 if form.name == "container" { "container(network=published)" } else { "container(network=host)" }
@@ -186,6 +195,17 @@ fn forms(study: &Study) -> BTreeMap<String, FormState> {
         states.insert(form.name.clone(), state);
     }
     states
+}
+
+/// Two cores' first CPUs.
+fn placement() -> Placement {
+    let redis = Placed { cpus: CpuSet::new([0, 1]), free: false, memory: vec![0] };
+    Placement {
+        services: [("redis".to_owned(), redis)].into(),
+        generator: CpuSet::new([2, 3]),
+        system_under_test: CpuSet::new(0..2),
+        ..Placement::default()
+    }
 }
 
 fn no_kvm() -> Fault {
@@ -235,6 +255,7 @@ fn trial(planned: &PlannedTrial) -> TrialData {
         facts: BTreeMap::new(),
         path: path.into(),
         logs,
+        ran_on: if ran { [("redis".to_owned(), CpuSet::new([0, 1]))].into() } else { BTreeMap::new() },
         peak: None,
         metrics: metrics.unwrap_or_default(),
         slices: Vec::new(),
@@ -347,7 +368,10 @@ fn telemetry(planned: &PlannedTrial) -> Vec<TelemetryRow> {
         };
         push(WHOLE_MACHINE, false, machine);
         let scope = if planned.form == "vm" { "hypervisor" } else { "redis" };
-        push(scope, true, [("cpu_total_s".to_owned(), serving_rate * busy_s)].into());
+        // Mostly on one CPU, at times on the other.
+        let [there, beside] = [0.8, 0.2].map(|share| share * serving_rate * busy_s);
+        let values = [("cpu_total_s", serving_rate * busy_s), ("cpu_on_s@0", there), ("cpu_on_s@1", beside)];
+        push(scope, true, values.map(|(metric, value)| (metric.to_owned(), value)).into());
     }
     rows
 }

@@ -101,7 +101,7 @@ impl Host for LoggingHost {
             return Err(Fault::new("port 7000 is taken"));
         }
         let endpoints = BTreeMap::from([("main".to_owned(), SocketAddr::from(([127, 0, 0, 1], self.port)))]);
-        Ok(Instance { instance: start.instance.clone(), endpoints, path: "direct".to_owned() })
+        Ok(Instance { instance: start.instance.clone(), endpoints, path: "direct".to_owned(), cpus: None })
     }
     fn state(&mut self, _: &str) -> Result<InstanceState, Fault> {
         let died = self.trouble == Trouble::DiesUnderLoad && self.dead.get();
@@ -317,7 +317,9 @@ pub(crate) fn study(forms: &[&str], repeat: u32) -> (Study, Workload) {
         qos: None,
         peak: None,
         emulated_blocks: 1,
-        forms: forms.iter().map(|name| Form { name: (*name).into(), layers: Vec::new() }).collect(),
+        placement: None,
+        kept: tare_core::placement::Kept::default(),
+        forms: forms.iter().map(|name| Form { name: (*name).into(), layers: Vec::new(), placement: None }).collect(),
         options: BTreeMap::new(),
         parameters: Default::default(),
         seed: Some(7),
@@ -328,7 +330,8 @@ pub(crate) fn study(forms: &[&str], repeat: u32) -> (Study, Workload) {
 
 pub(crate) fn header(forms: &[&str], repeat: u32) -> Header {
     let (study, workload) = study(forms, repeat);
-    let state = FormState { describe: String::new(), emulated: None, unavailable: None, facts: Facts::new() };
+    let state =
+        FormState { describe: String::new(), emulated: None, unavailable: None, facts: Facts::new(), placement: None };
     Header {
         schema: SCHEMA,
         tare: "0".into(),

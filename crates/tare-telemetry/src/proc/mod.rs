@@ -25,6 +25,7 @@ pub const ROW: SourceRow = SourceRow {
         "cpu_system_s",
         "cpu_total_s",
         "cpu_guest_s",
+        "cpu_on_s",
         "run_queue_wait_s",
         "context_switches_voluntary",
         "context_switches_involuntary",
@@ -58,6 +59,8 @@ struct ProcReader {
     processes: BTreeMap<u32, Process>,
     /// By scope: what processes had used that are gone and whose parent is not watched.
     carried: Vec<Counts>,
+    /// By scope and CPU: what threads of processes that are gone had used there.
+    left_on: Vec<BTreeMap<u32, f64>>,
     census: Census,
     buffer: Vec<u8>,
 }
@@ -72,6 +75,7 @@ impl ProcReader {
             owners: named.collect(),
             processes: BTreeMap::new(),
             carried: vec![Counts::default(); scopes.len()],
+            left_on: vec![BTreeMap::new(); scopes.len()],
             census: Census::new(root),
             buffer: Vec::new(),
         }
@@ -133,21 +137,29 @@ impl SourceReader for ProcReader {
                 gone.insert(*pid, (process.parent(), process.used()));
             }
         }
+        for (pid, process) in self.processes.iter().filter(|(pid, _)| gone.contains_key(pid)) {
+            add_all(&mut self.left_on[self.owners[pid]], process.on());
+        }
         self.processes.retain(|pid, _| !gone.contains_key(pid));
         self.bury(&gone);
         self.admit(arrived.unwrap_or_default());
 
         let mut sums = self.carried.clone();
+        let mut on = self.left_on.clone();
         let mut gauges = vec![(0.0, 0.0); self.scopes];
         let mut living = vec![false; self.scopes];
         for (pid, process) in &self.processes {
             let scope = self.owners[pid];
             sums[scope].add(&process.used());
+            add_all(&mut on[scope], process.on());
             gauges[scope].0 += process.resident_bytes();
             gauges[scope].1 += process.thread_count();
             living[scope] = true;
         }
-        for (scope, sum) in sums.iter().enumerate() {
+        for (scope, (sum, on)) in sums.iter().zip(&on).enumerate() {
+            for (cpu, seconds) in on {
+                into.put(Of::Scope(scope), &format!("cpu_on_s@{cpu}"), *seconds);
+            }
             for (counter, name) in NAMES.iter().enumerate() {
                 if let Some(value) = sum.get(counter) {
                     into.put(Of::Scope(scope), name, value);
@@ -158,6 +170,12 @@ impl SourceReader for ProcReader {
                 into.put(Of::Scope(scope), "threads", gauges[scope].1);
             }
         }
+    }
+}
+
+fn add_all(sums: &mut BTreeMap<u32, f64>, on: &BTreeMap<u32, f64>) {
+    for (cpu, seconds) in on {
+        *sums.entry(*cpu).or_default() += seconds;
     }
 }
 

@@ -3,6 +3,7 @@
 use super::counts::*;
 use crate::root::{KeptFile, Root};
 use crate::scan::{keyed, lines, number, number_at, words};
+use std::collections::BTreeMap;
 use std::sync::OnceLock;
 
 /// What a line of `/proc/<pid>/stat` says.
@@ -68,6 +69,8 @@ pub(super) struct Process {
     own: Counts,
     /// What ended children had used.
     carried: Counts,
+    /// CPU time of its threads by the CPU that they were seen on, s, since they are watched.
+    on: BTreeMap<u32, f64>,
     own_io_before: [f64; 2],
     reaped_before: Counts,
 }
@@ -87,6 +90,7 @@ impl Process {
             ended: Counts::default(),
             own: Counts::default(),
             carried: stat.reaped,
+            on: BTreeMap::new(),
             own_io_before: [0.0; 2],
             reaped_before: stat.reaped,
         };
@@ -111,6 +115,11 @@ impl Process {
         let mut used = self.own;
         used.add(&self.carried);
         used
+    }
+
+    /// CPU time of its threads by the CPU that each was seen on when it had last run, s, since they are watched.
+    pub(super) fn on(&self) -> &BTreeMap<u32, f64> {
+        &self.on
     }
 
     /// Reads it again; false when it is gone. `started` says whether any thread may have started since.
@@ -153,9 +162,12 @@ impl Process {
     }
 
     fn read_threads(&mut self, buffer: &mut Vec<u8>) {
-        let ended = &mut self.ended;
+        let (ended, on) = (&mut self.ended, &mut self.on);
         self.threads.retain_mut(|thread| {
             let alive = thread.read(buffer);
+            if let Some((cpu, seconds)) = thread.ran.take() {
+                *on.entry(cpu).or_default() += seconds;
+            }
             if !alive {
                 ended.add(&thread.used);
             }
@@ -205,8 +217,12 @@ struct Thread {
     id: u32,
     schedstat: KeptFile,
     switches: Option<Switches>,
+    /// `/proc/<tid>/stat`, which names the CPU.
+    place: Option<KeptFile>,
     runs: Option<u64>,
     used: Counts,
+    /// Where it had last run, and for how long since the reading before, s; taken by who reads it.
+    ran: Option<(u32, f64)>,
 }
 
 /// Where a thread's context switches stand.
@@ -223,13 +239,15 @@ impl Thread {
         let open = |name: &str| KeptFile::open(root.path(format!("{tasks}/{id}/{name}")));
         let schedstat = open("schedstat").or_else(|| open("stat"))?;
         let switches = open("sched").map(Switches::Sched).or_else(|| open("status").map(Switches::Status));
-        Some(Thread { id, schedstat, switches, runs: None, used: Counts::default() })
+        let place = open("stat");
+        Some(Thread { id, schedstat, switches, place, runs: None, used: Counts::default(), ran: None })
     }
 
     /// Reads it; false when it is gone.
     fn read(&mut self, buffer: &mut Vec<u8>) -> bool {
         let Some(text) = self.schedstat.read(buffer) else { return false };
         let line = lines(text).next().unwrap_or_default();
+        let before = self.used.get(TOTAL);
         // Three numbers: ns on a CPU, ns waiting for one, times put on one. A kernel that does not keep them says 0 0
         // 0; then the line, or the `stat` opened in its place, tells nothing but that the thread is there.
         let runs = match (number_at(line, 0), number_at(line, 1), number_at(line, 2), number_at(line, 3)) {
@@ -244,9 +262,21 @@ impl Thread {
         // the costly ones.
         if runs.is_none() || runs != self.runs {
             self.read_switches(buffer);
+            self.ran = self.ran_since(before, buffer);
         }
         self.runs = runs;
         true
+    }
+
+    /// Where it ran since the reading before, as far as one look can tell. None at the first reading: what it used
+    /// until then it may have used anywhere.
+    fn ran_since(&self, before: Option<f64>, buffer: &mut Vec<u8>) -> Option<(u32, f64)> {
+        let seconds = self.used.get(TOTAL)? - before?;
+        let text = self.place.as_ref().filter(|_| seconds > 0.0)?.read(buffer)?;
+        let close = text.iter().rposition(|byte| *byte == b')')?;
+        // Field 39 of proc_pid_stat(5); the word after the name is field 3.
+        let cpu = words(&text[close + 1..]).nth(36).and_then(number)?;
+        Some((u32::try_from(cpu).ok()?, seconds))
     }
 
     fn read_switches(&mut self, buffer: &mut Vec<u8>) {

@@ -9,9 +9,10 @@ use std::time::Duration;
 use tare_core::config::{Fields, Node, NodeKind, Place, Problems};
 use tare_core::fault::Fault;
 use tare_core::host::{Availability, Carrier};
+use tare_core::topology::Topology;
 use tare_layers::LAYERS;
 use tare_report::paragraph;
-use tare_telemetry::{DoctorCheck, NoiseReport, Topology, Verdict};
+use tare_telemetry::{DoctorCheck, NoiseReport, Verdict};
 
 /// How long the noise test takes.
 const NOISE_TIME: Duration = Duration::from_secs(5);

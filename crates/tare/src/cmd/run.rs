@@ -3,8 +3,9 @@
 use crate::catalog::Tables;
 use crate::cli::RunArgs;
 use crate::cmd::{Mistake, columns, note, peak, print, suite, tell};
-use crate::machine::{self, Placement};
-use crate::session::{self, GENERATOR, SERVICES, Session};
+use crate::machine;
+use crate::places::{self, Places};
+use crate::session::{self, GENERATOR, HYPERVISOR, INTERRUPTS, SERVICES, Session};
 use crate::{EXIT_OK, files, null_cost, paths};
 use anyhow::Result;
 use std::collections::BTreeMap;
@@ -40,7 +41,7 @@ pub(crate) fn prepare(args: &RunArgs, study: &mut Study, workload: &Workload) ->
     check_times(args, study)?;
     apply(args, study)?;
     check_whole(study, workload)?;
-    machine::place(study, workload).map(drop)
+    places::places(study, workload).map(drop)
 }
 
 /// A study whose load brings times of its own would not heed those that are typed.
@@ -65,10 +66,10 @@ fn check_times(args: &RunArgs, study: &Study) -> Result<()> {
 pub(crate) fn start(args: &RunArgs, mut study: Study, workload: Workload, repeat: Option<String>) -> Result<u8> {
     apply(args, &mut study)?;
     check_whole(&study, &workload)?;
-    let placement = machine::place(&study, &workload)?;
+    let places = places::places(&study, &workload)?;
     let seed = study.seed.unwrap_or_else(new_seed);
     if args.dry_run {
-        print(&dry_run(&study, &workload, &placement, seed, columns(std::io::stdout())));
+        print(&dry_run(&study, &workload, &places, seed, columns(std::io::stdout())));
         return Ok(EXIT_OK);
     }
     session::require_root("run")?;
@@ -222,7 +223,7 @@ pub(crate) struct Ready {
     /// Facts of the machine, and what the apparatus costs on it.
     pub(crate) environment: Facts,
     bundles: BTreeMap<String, String>,
-    placement: Placement,
+    places: Places,
 }
 
 /// Brings together what a run needs. `environment` is looked at unless it is known already.
@@ -233,20 +234,27 @@ pub(crate) fn ready(
     bundles: BTreeMap<String, String>,
     environment: Option<Facts>,
 ) -> Result<Ready> {
-    let placement = machine::place(&study, &workload)?;
+    let places = places::places(&study, &workload)?;
     let environment = environment.unwrap_or_else(|| {
         let mut environment = tare_telemetry::environment();
-        let null_cost = null_cost::measure(&placement.generator);
+        let null_cost = null_cost::measure(&places.generator);
         environment.extend(null_cost.map(|us| (NULL_COST.to_owned(), format!("{us:.4}"))));
         environment
     });
-    Ok(Ready { study, workload, forms, environment, bundles, placement })
+    Ok(Ready { study, workload, forms, environment, bundles, places })
 }
 
 impl Ready {
     /// The header of a new run, without the command that repeats it.
     pub(crate) fn header(self, seed: u64) -> Header {
-        let Ready { study, workload, forms, environment, bundles, placement } = self;
+        let Ready { study, workload, mut forms, environment, bundles, places } = self;
+        for (name, state) in &mut forms {
+            state.placement = places.forms.get(name).cloned();
+        }
+        let kept = [(GENERATOR, places.generator), (SERVICES, places.service)].into_iter();
+        let aside = [(HYPERVISOR, places.hypervisor), (INTERRUPTS, places.interrupts)];
+        let aside = aside.into_iter().filter(|(_, cpus)| !cpus.is_empty());
+        let placement = kept.chain(aside).map(|(name, cpus)| (name.to_owned(), cpus.to_string())).collect();
         Header {
             schema: SCHEMA,
             tare: env!("CARGO_PKG_VERSION").to_owned(),
@@ -259,10 +267,7 @@ impl Ready {
             environment,
             topology: Some(tare_telemetry::topology()),
             bundles,
-            placement: BTreeMap::from([
-                (GENERATOR.to_owned(), placement.generator.to_string()),
-                (SERVICES.to_owned(), placement.service.to_string()),
-            ]),
+            placement,
             study,
             workload,
         }
@@ -331,7 +336,7 @@ fn command(args: &RunArgs, study: &Study, seed: u64) -> String {
 }
 
 /// What a run would do, in lines of at most `width` columns.
-fn dry_run(study: &Study, workload: &Workload, placement: &Placement, seed: u64, width: usize) -> String {
+fn dry_run(study: &Study, workload: &Workload, places: &Places, seed: u64, width: usize) -> String {
     let mut text = String::new();
     let mut say = |label: &str, hanging: usize, line: &str| text.push_str(&paragraph(label, hanging, line, width));
     let origin = match study.from {
@@ -343,10 +348,10 @@ fn dry_run(study: &Study, workload: &Workload, placement: &Placement, seed: u64,
     say("", 2, &format!("workload {}: {}", workload.name, workload.about));
     let generator = match study.from {
         LoadOrigin::Inside => String::new(),
-        LoadOrigin::Outside | LoadOrigin::Host => format!(", CPUs {}", placement.generator),
+        LoadOrigin::Outside | LoadOrigin::Host => format!(", CPUs {}", places.generator),
     };
     say("", 2, &format!("{}, from {origin}{generator}", study.load.describe()));
-    say("", 2, &format!("services on CPUs {}; seed {seed}", placement.service));
+    say("", 2, &format!("services on CPUs {}; seed {seed}", places.service));
     let (settle, measure) = (exact_duration(study.settle), exact_duration(study.measure));
     match &study.peak {
         Some(plan) => peak::describe(plan, study.qos.as_ref()).iter().for_each(|line| say("", 2, line)),
@@ -356,7 +361,9 @@ fn dry_run(study: &Study, workload: &Workload, placement: &Placement, seed: u64,
     say("", 0, "");
     for form in &study.forms {
         let role = if form.name == study.baseline { "  (baseline)" } else { "" };
-        say(&format!("  {:<20} ", form.name), 23, &format!("{}{}", machine::describe(form), whole(role)));
+        let placed = places.forms.get(&form.name).filter(|_| study.placement.is_some() || form.placement.is_some());
+        let placed = placed.map_or_else(String::new, |placed| format!("; {}", places::describe(placed)));
+        say(&format!("  {:<20} ", form.name), 23, &format!("{}{placed}{}", machine::describe(form), whole(role)));
     }
     let trials = plan(study, &[], seed);
     say("", 0, "");

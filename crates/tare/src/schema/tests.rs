@@ -23,6 +23,8 @@ const STUDIES: &[&str] = &[
     "{study: s, workload: redis, load: {steps: {levels: [1, 2], of: {open: {connections: 3}}}}, forms: {a: []}}",
     "{study: s, workload: redis, load: {steps: {levels: [1, 2], of: {users: {think: {normal: {mean: 1s, sd: 1s}}}}}}, \
      forms: {a: []}}",
+    "{study: s, workload: redis, load: {closed: {}}, forms: {a: {layers: [vm: {}], placement: {policy: core}}}, placement: \
+     {memory: any, aside: {generator: 1}, services: {redis: {near: eth0}}}}",
     "{study: s, workload: redis, load: {replay: {file: x}}, forms: {a: []}}",
     "{study: s, workload: redis, load: {closed: {}}, forms: {a: []}, presets: {quick: {repeat: 1}}, parts: {one: {panel: p, \
      shows: [throughput], parameters: {keys: 5}, published: {from: b, throughput: {a: 1.0}}}}}",

@@ -3,6 +3,7 @@
 
 mod kill;
 mod lab;
+mod placing;
 mod strangers;
 mod suites;
 mod tools;

@@ -1,0 +1,193 @@
+//! What a study says of placement: `placement:` of the whole and of single forms.
+
+use super::{Aside, Placement, Policy, Wanted, place};
+use crate::config::{Fields, Node, NodeKind, Place, Problems};
+use crate::topology::Topology;
+use crate::units::CpuSet;
+use crate::workload::Service;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// The policies that are a word.
+const POLICIES: [&str; 5] = ["free", "node", "socket", "core", "thread"];
+
+/// By which rules services get their CPUs.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Rules {
+    /// For services that have no rule of their own.
+    pub rule: Rule,
+    /// By service.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub services: BTreeMap<String, Rule>,
+    /// Whether memory comes from the nodes of a service's CPUs, or from where the kernel likes.
+    pub local_memory: bool,
+    /// Whether services share CPUs where their wishes do not fit beside each other.
+    pub over_commit: bool,
+}
+
+/// By which rule a service gets its CPUs.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Rule {
+    /// The policy.
+    pub policy: Policy,
+    /// A network card or a disk to be near to, as the kernel calls it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub near: Option<String>,
+}
+
+/// What a study keeps aside of the machine; what it does not name is chosen by the machine's size.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Kept {
+    /// CPUs for the generator.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub generator: Option<u32>,
+    /// CPUs for the threads of hypervisors that are no virtual CPUs.
+    #[serde(default)]
+    pub hypervisor: u32,
+    /// CPUs for interrupts.
+    #[serde(default)]
+    pub interrupts: u32,
+}
+
+impl Default for Rules {
+    /// What holds where a study says nothing: CPUs of its own for each service as long as there are enough, memory from
+    /// anywhere.
+    fn default() -> Self {
+        let rule = Rule { policy: Policy::Thread, near: None };
+        Rules { rule, services: BTreeMap::new(), local_memory: false, over_commit: true }
+    }
+}
+
+impl Rules {
+    /// Reads `placement: core`, or a map with `policy` (or `cpus`), `near`, `services`, `memory`, `over_commit`. With
+    /// `kept`, as for a whole study, the map may have `aside` too.
+    pub fn read(node: &Node, kept: Option<&mut Kept>, problems: &mut Problems) -> Option<Rules> {
+        let stated = Rules { rule: Rule::default(), local_memory: true, over_commit: false, services: BTreeMap::new() };
+        if let NodeKind::Scalar { .. } = node.kind {
+            let rule = Rule { policy: read_policy(node, problems)?, near: None };
+            return Some(Rules { rule, ..stated });
+        }
+        let mut fields = Fields::of(node, "placement", problems)?;
+        let rule = read_rule(&mut fields, Policy::Thread, problems);
+        let mut services = BTreeMap::new();
+        let own = fields.get("services").and_then(|node| Fields::of(node, "services of the placement", problems));
+        for (name, _, node) in own.iter().flat_map(|own| own.entries()) {
+            services.extend(read_service(name, node, &rule, problems).map(|rule| (name.clone(), rule)));
+        }
+        let local_memory = fields.choice("memory", &["local", "any"], problems) != Some("any");
+        let over_commit = fields.boolean("over_commit", problems).unwrap_or(false);
+        // The load has to come from the same CPUs at every form.
+        if let Some(kept) = kept {
+            *kept = fields.get("aside").and_then(|node| read_kept(node, problems)).unwrap_or_default();
+        }
+        fields.finish(problems);
+        Some(Rules { rule, services, local_memory, over_commit })
+    }
+
+    /// Says which names of [`Rules::services`] no service has.
+    pub fn refuse_unknown(&self, known: &[&str], place: Place, problems: &mut Problems) {
+        for name in self.services.keys().filter(|name| !known.contains(&name.as_str())) {
+            Node::unknown(name, place, "service", known, problems);
+        }
+    }
+
+    /// Plans where `services` run.
+    ///
+    /// # Errors
+    /// Every wish that cannot be met, with the reason.
+    pub fn place(&self, services: &[Service], aside: Aside, topology: &Topology) -> Result<Placement, Vec<String>> {
+        let mut problems = Vec::new();
+        let mut wanted = Vec::new();
+        for service in services {
+            let rule = self.services.get(&service.name).unwrap_or(&self.rule);
+            let near = match &rule.near {
+                None => None,
+                Some(name) => match topology.devices.iter().find(|device| device.name == *name) {
+                    Some(device) => device.node,
+                    None => {
+                        let known: Vec<&str> = topology.devices.iter().map(|device| device.name.as_str()).collect();
+                        let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
+                        problems.push(format!(
+                            "service '{}' is to be near to '{name}', which is no device here; there are: {known}",
+                            service.name
+                        ));
+                        continue;
+                    }
+                },
+            };
+            let cpus = service.resources.cpus;
+            wanted.push(Wanted { service: service.name.clone(), cpus, policy: rule.policy.clone(), near });
+        }
+        let placed = place(topology, &wanted, aside, self.over_commit);
+        let mut placement = match (placed, problems.is_empty()) {
+            (Ok(placement), true) => placement,
+            (Ok(_), false) => return Err(problems),
+            (Err(more), _) => return Err(problems.into_iter().chain(more).collect()),
+        };
+        if !self.local_memory {
+            placement.services.values_mut().for_each(|placed| placed.memory.clear());
+        }
+        Ok(placement)
+    }
+}
+
+/// A rule of a service: a word, or a map.
+fn read_service(name: &str, node: &Node, base: &Rule, problems: &mut Problems) -> Option<Rule> {
+    if let NodeKind::Scalar { .. } = node.kind {
+        return Some(Rule { policy: read_policy(node, problems)?, near: base.near.clone() });
+    }
+    let mut fields = Fields::of(node, format!("placement of '{name}'"), problems)?;
+    let mut rule = read_rule(&mut fields, base.policy.clone(), problems);
+    rule.near = rule.near.or_else(|| base.near.clone());
+    fields.finish(problems);
+    Some(rule)
+}
+
+fn read_rule(fields: &mut Fields, usual: Policy, problems: &mut Problems) -> Rule {
+    let policy = fields.get("policy").map(|node| (node.place, read_policy(node, problems)));
+    let near = fields.text("near", problems);
+    let policy = match (policy, fields.get("cpus")) {
+        (Some((place, _)), Some(_)) => {
+            let message = "a service has either a 'policy' or 'cpus' of its own";
+            problems.add(place, message, "leave one of the two away");
+            None
+        }
+        (None, Some(node)) => read_cpus(node, problems).map(Policy::Explicit),
+        (policy, None) => policy.and_then(|(_, policy)| policy),
+    };
+    Rule { policy: policy.unwrap_or(usual), near }
+}
+
+fn read_policy(node: &Node, problems: &mut Problems) -> Option<Policy> {
+    Some(match node.choice(&POLICIES, problems)? {
+        "free" => Policy::Free,
+        "node" => Policy::Node,
+        "socket" => Policy::Socket,
+        "core" => Policy::Core,
+        _ => Policy::Thread,
+    })
+}
+
+fn read_cpus(node: &Node, problems: &mut Problems) -> Option<CpuSet> {
+    let text = node.text(problems)?;
+    match CpuSet::parse(&text) {
+        Ok(cpus) if !cpus.is_empty() => Some(cpus),
+        Ok(_) => {
+            problems.add(node.place, "this names no CPU", "write for example 0-3,8");
+            None
+        }
+        Err(why) => {
+            problems.add(node.place, why, "write for example 0-3,8");
+            None
+        }
+    }
+}
+
+fn read_kept(node: &Node, problems: &mut Problems) -> Option<Kept> {
+    let mut fields = Fields::of(node, "aside", problems)?;
+    let mut count = |name| fields.integer(name, 0..=4096, problems).map(|count| count as u32);
+    let generator = count("generator").map(|count| count.max(1));
+    let (hypervisor, interrupts) = (count("hypervisor").unwrap_or(0), count("interrupts").unwrap_or(0));
+    fields.finish(problems);
+    Some(Kept { generator, hypervisor, interrupts })
+}

@@ -1,0 +1,168 @@
+//! Which CPUs of this machine serve what, in each form of a study.
+
+use crate::cmd::Mistake;
+use crate::machine::{check_room, memory_bytes};
+use anyhow::Result;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
+use tare_core::design::Arrangement;
+use tare_core::placement::{Aside, Kept, Placement, Rules};
+use tare_core::study::{LoadOrigin, Study};
+use tare_core::topology::Topology;
+use tare_core::units::CpuSet;
+use tare_core::workload::Workload;
+
+/// Who runs where.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub(crate) struct Places {
+    pub(crate) generator: CpuSet,
+    /// Every CPU that services may have.
+    pub(crate) service: CpuSet,
+    /// Those of hypervisors' other threads; empty when they share the services'.
+    pub(crate) hypervisor: CpuSet,
+    /// Those that are kept free for interrupts.
+    pub(crate) interrupts: CpuSet,
+    /// By form: where each service runs. A duet halves the CPUs by itself.
+    pub(crate) forms: BTreeMap<String, Placement>,
+}
+
+/// Plans for this machine, as far as this process may use it.
+///
+/// # Errors
+/// When the study asks for more than this machine has: every wish that cannot be met.
+pub(crate) fn places(study: &Study, workload: &Workload) -> Result<Places> {
+    let allowed = rustix::thread::sched_getaffinity(None)?;
+    let cpus = (0..rustix::thread::CpuSet::MAX_CPU).filter(|cpu| allowed.is_set(*cpu)).map(|cpu| cpu as u32);
+    let topology = tare_telemetry::topology().within(&CpuSet::new(cpus));
+    let places = plan(study, workload, &topology).map_err(|problems| {
+        let list: String = problems.iter().fold(String::new(), |mut text, problem| {
+            let _ = write!(text, "\n  - {problem}");
+            text
+        });
+        let remedy = "lower what is asked for, or write `over_commit: true` in 'placement' to let services share CPUs";
+        Mistake::new(format!("this machine cannot be shared out as the study asks:{list}\n  to do: {remedy}"))
+    })?;
+    check_room(study, workload, &places, memory_bytes()).map_err(Mistake::new)?;
+    Ok(places)
+}
+
+/// A quarter of the CPUs, at least one, makes the load, unless the study says how many; the rest serves. On a machine
+/// of one CPU both share it. Where the load is a tool inside the form, nothing runs beside it that would need CPUs, and
+/// all serve.
+fn plan(study: &Study, workload: &Workload, topology: &Topology) -> Result<Places, Vec<String>> {
+    let Kept { generator, hypervisor, interrupts } = study.kept;
+    let count = topology.cpus.len() as u32;
+    let usual = if count < 2 { 0 } else { generator.unwrap_or((count / 4).max(1)) };
+    let outside = Aside { generator: usual, hypervisor, interrupts };
+    let aside = if study.from == LoadOrigin::Inside { Aside { generator: 0, ..outside } } else { outside };
+    let all = Rules::default().place(&[], aside, topology)?;
+    // What asks whether a service inside is ready runs beside it.
+    let generator = Rules::default().place(&[], outside, topology)?.generator;
+    let generator = if generator.is_empty() { all.system_under_test.clone() } else { generator };
+    let mut places = Places {
+        generator,
+        service: all.system_under_test,
+        hypervisor: all.hypervisor,
+        interrupts: all.interrupts,
+        forms: BTreeMap::new(),
+    };
+    if study.design.arrangement == Arrangement::Duet {
+        return Ok(places);
+    }
+    let mut problems = BTreeSet::new();
+    let usual = Rules::default();
+    for form in &study.forms {
+        let stated = form.placement.as_ref().or(study.placement.as_ref());
+        let rules = stated.unwrap_or(&usual);
+        match rules.place(&workload.services, aside, topology) {
+            Ok(placement) => {
+                places.forms.insert(form.name.clone(), placement);
+            }
+            // What nobody wished for is told in other words, by what asks whether there is room at all.
+            Err(_) if stated.is_none() => {}
+            Err(more) => problems.extend(more),
+        }
+    }
+    if problems.is_empty() { Ok(places) } else { Err(problems.into_iter().collect()) }
+}
+
+/// Where the services of a form run, in words.
+pub(crate) fn describe(placement: &Placement) -> String {
+    let of = |(service, placed): (&String, &tare_core::placement::Placed)| {
+        let how = if placed.free { "any of CPUs" } else { "CPUs" };
+        let memory = match placed.memory.as_slice() {
+            [] => String::new(),
+            nodes => format!(", memory of node {}", CpuSet::new(nodes.iter().copied())),
+        };
+        format!("{service} on {how} {}{memory}", placed.cpus)
+    };
+    placement.services.iter().map(of).collect::<Vec<_>>().join("; ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::files;
+    use std::path::Path;
+    use tare_core::topology::Cpu;
+
+    /// One package, one node, four cores of two CPUs; the second ones are numbered behind the first.
+    fn topology() -> Topology {
+        let cpu = |cpu: u32| Cpu {
+            cpu,
+            package: 0,
+            die: 0,
+            core: i64::from(cpu % 4),
+            siblings: CpuSet::new([cpu % 4, cpu % 4 + 4]),
+            node: Some(0),
+            capacity: None,
+        };
+        Topology { cpus: (0..8).map(cpu).collect(), nodes: [(0, CpuSet::new(0..8))].into(), ..Topology::default() }
+    }
+
+    fn planned(study: &str, topology: &Topology) -> Result<Places, Vec<String>> {
+        let text = format!("study: s\nworkload: redis\nload: {{closed: {{}}}}\n{study}\n");
+        let workloads = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../workloads");
+        let suite = files::read_suite_text(&text, "s", Some(&workloads)).unwrap();
+        let (study, workload) = crate::cmd::suite::only_part(suite, "run").unwrap();
+        plan(&study, &workload, topology)
+    }
+
+    fn redis(places: &Places, form: &str) -> String {
+        describe(&places.forms[form])
+    }
+
+    #[test]
+    fn the_generator_gets_whole_cores_and_each_form_its_own_rule() {
+        let study = "placement: core\nresources: {cpus: 3}\nforms: {a: [], b: {layers: [], placement: free}, c: {placement: \
+                     {cpus: \"1,2,4\", memory: any}}}";
+        let places = planned(study, &topology()).unwrap();
+        assert_eq!((places.generator.to_string(), places.service.to_string()), ("3,7".into(), "0-2,4-6".into()));
+        assert_eq!(redis(&places, "a"), "redis on CPUs 0-1,4-5, memory of node 0");
+        assert_eq!(redis(&places, "b"), "redis on any of CPUs 0-2,4-6");
+        assert_eq!(redis(&places, "c"), "redis on CPUs 1-2,4");
+    }
+
+    #[test]
+    fn what_is_kept_aside_is_said_or_follows_from_the_machine() {
+        let kept = "placement: {aside: {generator: 1, hypervisor: 2, interrupts: 1}}\nforms: {a: []}";
+        let places = planned(kept, &topology()).unwrap();
+        let sets = [&places.generator, &places.hypervisor, &places.interrupts, &places.service].map(CpuSet::to_string);
+        assert_eq!(sets, ["3", "2,6", "7", "0-1,4-5"]);
+        let said = planned("placement: {aside: {generator: 8}}\nforms: {a: []}", &topology()).unwrap_err();
+        assert!(said[0].contains("8 CPUs are to be kept aside for the generator"), "{said:?}");
+        // A machine of one CPU: the load comes from where the service is.
+        let single = planned("forms: {a: []}", &topology().within(&CpuSet::new([2]))).unwrap();
+        assert_eq!((single.generator.clone(), redis(&single, "a")), (CpuSet::new([2]), "redis on CPUs 2".to_owned()));
+    }
+
+    #[test]
+    fn what_was_wished_for_is_refused_and_what_was_not_is_left_to_others() {
+        let forms = "forms: {a: [], b: []}\nresources: {cpus: 7}";
+        assert_eq!(planned(forms, &topology()).unwrap().forms.len(), 0, "whether there is room is asked elsewhere");
+        let said = planned(&format!("placement: thread\n{forms}"), &topology()).unwrap_err();
+        assert_eq!(said, ["service 'redis': it asks for 7 CPUs to itself, and 6 are left"], "once for both forms");
+        let duet = planned("design: duet\nforms: {a: [], b: []}", &topology()).unwrap();
+        assert_eq!(duet.forms.len(), 0, "the runner halves the CPUs");
+    }
+}
