@@ -70,6 +70,14 @@ pub struct Cpu {
     pub capacity: Option<u64>,
 }
 
+impl Cpu {
+    /// A CPU of which nothing is known but its number: a core of its own, of no package and no node.
+    pub fn bare(cpu: u32) -> Cpu {
+        let siblings = CpuSet::new([cpu]);
+        Cpu { cpu, package: -1, die: -1, core: i64::from(cpu), siblings, node: None, capacity: None }
+    }
+}
+
 /// A cache and who shares it.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Cache {

@@ -163,16 +163,7 @@ offline: CPUs 12
 
     #[test]
     fn a_machine_that_tells_nothing_is_a_list_of_cpus() {
-        let bare = |cpu| Cpu {
-            cpu,
-            package: -1,
-            die: -1,
-            core: i64::from(cpu),
-            siblings: CpuSet::new([cpu]),
-            node: None,
-            capacity: None,
-        };
-        let topology = Topology { cpus: (0..40).map(bare).collect(), ..Topology::default() };
+        let topology = Topology { cpus: (0..40).map(Cpu::bare).collect(), ..Topology::default() };
         let text = topology_text(&topology, 80);
         assert!(text.starts_with("CPUs: CPUs 0-39\n  cores [0] [1]"), "{text}");
         assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");

@@ -101,15 +101,5 @@ fn from_cpuinfo(root: &Root) -> Vec<Cpu> {
     let text = root.text("proc/cpuinfo").unwrap_or_default();
     let numbers =
         text.lines().filter_map(|line| line.strip_prefix("processor")?.split(':').nth(1)?.trim().parse().ok());
-    numbers
-        .map(|cpu: u32| Cpu {
-            cpu,
-            package: -1,
-            die: -1,
-            core: i64::from(cpu),
-            siblings: CpuSet::new([cpu]),
-            node: None,
-            capacity: None,
-        })
-        .collect()
+    numbers.map(Cpu::bare).collect()
 }

@@ -108,15 +108,7 @@ mod tests {
 
     /// One package, one node, four cores of two CPUs; the second ones are numbered behind the first.
     fn topology() -> Topology {
-        let cpu = |cpu: u32| Cpu {
-            cpu,
-            package: 0,
-            die: 0,
-            core: i64::from(cpu % 4),
-            siblings: CpuSet::new([cpu % 4, cpu % 4 + 4]),
-            node: Some(0),
-            capacity: None,
-        };
+        let cpu = |cpu: u32| Cpu { siblings: CpuSet::new([cpu % 4, cpu % 4 + 4]), node: Some(0), ..Cpu::bare(cpu) };
         Topology { cpus: (0..8).map(cpu).collect(), nodes: [(0, CpuSet::new(0..8))].into(), ..Topology::default() }
     }
 

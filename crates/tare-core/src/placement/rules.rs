@@ -100,21 +100,16 @@ impl Rules {
         let mut wanted = Vec::new();
         for service in services {
             let rule = self.services.get(&service.name).unwrap_or(&self.rule);
-            let near = match &rule.near {
-                None => None,
-                Some(name) => match topology.devices.iter().find(|device| device.name == *name) {
-                    Some(device) => device.node,
-                    None => {
-                        let known: Vec<&str> = topology.devices.iter().map(|device| device.name.as_str()).collect();
-                        let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
-                        problems.push(format!(
-                            "service '{}' is to be near to '{name}', which is no device here; there are: {known}",
-                            service.name
-                        ));
-                        continue;
-                    }
-                },
-            };
+            let device = |name: &String| topology.devices.iter().find(|device| device.name == *name);
+            let near = rule.near.as_ref().and_then(device).and_then(|device| device.node);
+            if let Some(name) = rule.near.as_ref().filter(|name| device(name).is_none()) {
+                let known: Vec<&str> = topology.devices.iter().map(|device| device.name.as_str()).collect();
+                let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
+                let service = &service.name;
+                problems.push(format!(
+                    "service '{service}' is to be near to '{name}', which is no device here; there are: {known}"
+                ));
+            }
             let cpus = service.resources.cpus;
             wanted.push(Wanted { service: service.name.clone(), cpus, policy: rule.policy.clone(), near });
         }

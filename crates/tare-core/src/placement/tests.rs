@@ -272,6 +272,6 @@ fn a_device_is_near_to_a_node() {
     let said = place("{near: eth9}").unwrap_err();
     assert!(said.len() == 2 && said[0].contains("eth9") && said[0].contains("eth0, eth1"), "{said:?}");
     // Everything that is wrong, not the first of it.
-    let said = place("{policy: core, services: {a: {near: eth9}, b: {cpus: \"7\"}}}").unwrap_err();
-    assert!(said.len() == 2 && said[1].contains("CPUs 7"), "{said:?}");
+    let said = place("{policy: core, services: {a: {near: eth9, cpus: \"7\"}}}").unwrap_err();
+    assert!(said.len() == 2 && said[0].contains("eth9") && said[1].contains("CPUs 7"), "{said:?}");
 }
