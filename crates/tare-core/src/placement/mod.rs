@@ -3,11 +3,17 @@
 //!
 //! The same plan is carried out in every form, by affinity, cpuset or the binding of a guest's virtual CPUs.
 
+mod ground;
+mod model;
+mod pack;
 mod pick;
+mod rank;
 mod rules;
 #[cfg(test)]
 mod tests;
 
+pub use model::{Cost, Demand, cost};
+pub use rank::{Candidate, Manner, candidates};
 pub use rules::{Kept, Rule, Rules};
 
 use crate::topology::Topology;

@@ -59,13 +59,18 @@ impl Default for Rules {
 }
 
 impl Rules {
+    /// What holds of rules that somebody states, as long as they say nothing else: memory beside the CPUs, and nothing
+    /// is shared.
+    pub fn stated() -> Rules {
+        Rules { rule: Rule::default(), services: BTreeMap::new(), local_memory: true, over_commit: false }
+    }
+
     /// Reads `placement: core`, or a map with `policy` (or `cpus`), `near`, `services`, `memory`, `over_commit`. With
     /// `kept`, as for a whole study, the map may have `aside` too.
     pub fn read(node: &Node, kept: Option<&mut Kept>, problems: &mut Problems) -> Option<Rules> {
-        let stated = Rules { rule: Rule::default(), local_memory: true, over_commit: false, services: BTreeMap::new() };
         if let NodeKind::Scalar { .. } = node.kind {
             let rule = Rule { policy: read_policy(node, problems)?, near: None };
-            return Some(Rules { rule, ..stated });
+            return Some(Rules { rule, ..Rules::stated() });
         }
         let mut fields = Fields::of(node, "placement", problems)?;
         let rule = read_rule(&mut fields, Policy::Thread, problems);

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 /// A machine of so many packages, each of `caches` last-level caches over `cores` cores of `threads` CPUs. The second
 /// threads of all cores are numbered behind the first ones, as most firmware does. Each package is a NUMA node.
-fn machine(packages: u32, caches: u32, cores: u32, threads: u32) -> Topology {
+pub(super) fn machine(packages: u32, caches: u32, cores: u32, threads: u32) -> Topology {
     let all = packages * caches * cores;
     let siblings = |core: u32| CpuSet::new((0..threads).map(move |thread| thread * all + core));
     let mut topology = Topology::default();
@@ -41,7 +41,7 @@ fn wanted(service: &str, cpus: u32, policy: Policy) -> Wanted {
     Wanted { service: service.to_owned(), cpus, policy, near: None }
 }
 
-fn aside(generator: u32) -> Aside {
+pub(super) fn aside(generator: u32) -> Aside {
     Aside { generator, ..Aside::default() }
 }
 
@@ -242,7 +242,7 @@ fn rules_are_a_word_or_a_map() {
     }
 }
 
-fn service(name: &str) -> Service {
+pub(super) fn service(name: &str) -> Service {
     Service {
         name: name.to_owned(),
         recipe: Recipe::plain(Source::Packages(Vec::new())),
