@@ -24,6 +24,10 @@ pub struct Design {
     /// share; none does the blocks that are planned, whatever they show.
     #[serde(default)]
     pub half_width: Option<f64>,
+    /// Blocks go on until one form is better than every other in this metric beyond doubt; no study can say so, a
+    /// search for the best placement does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub best_in: Option<String>,
     /// Settling goes on until the load is steady, at most this long; none settles for a fixed time.
     #[serde(default)]
     pub steady_within: Option<Duration>,
@@ -55,7 +59,10 @@ impl Design {
                 let percent = (share * 1e6).round() / 1e4;
                 format!("{arrangement}, until intervals reach {percent} % either way")
             }
-            None => arrangement,
+            None => match &self.best_in {
+                Some(metric) => format!("{arrangement}, until one form is better in {metric} than every other"),
+                None => arrangement,
+            },
         }
     }
 }

@@ -322,8 +322,8 @@ pub struct Record {
     pub header: Header,
     /// The trials there are, by index.
     pub trials: Vec<TrialData>,
-    /// How the run ended: "complete", "precise enough", "interrupted", "budget spent"; none while it runs or after a
-    /// crash.
+    /// How the run ended: "complete", "precise enough", "decided", "interrupted", "budget spent"; none while it runs or
+    /// after a crash.
     pub end: Option<End>,
 }
 
@@ -338,7 +338,7 @@ impl Record {
         let last_block = planned.map(|trial| trial.block).max();
         let was_run = |trial: &&PlannedTrial| match self.end.as_ref().map(|end| end.how.as_str()) {
             Some(COMPLETE) => true,
-            Some(PRECISE_ENOUGH) => last_block.is_some_and(|last| trial.block <= last),
+            Some(PRECISE_ENOUGH | DECIDED) => last_block.is_some_and(|last| trial.block <= last),
             _ => last_block.is_some_and(|last| trial.block < last),
         };
         let again = plan.len() as u32..there.last().copied().unwrap_or(0);
@@ -352,8 +352,20 @@ impl Record {
 pub struct End {
     /// When, RFC 3339.
     pub ended: String,
-    /// `complete`, `precise enough`, `interrupted` or `budget spent`.
+    /// `complete`, `precise enough`, `decided`, `interrupted` or `budget spent`.
     pub how: String,
+}
+
+impl End {
+    /// Whether the run ended by itself before its plan did: no trial is missing.
+    pub fn is_early(&self) -> bool {
+        [PRECISE_ENOUGH, DECIDED].contains(&self.how.as_str())
+    }
+
+    /// Whether there is nothing left to run.
+    pub fn is_whole(&self) -> bool {
+        self.how == COMPLETE || self.is_early()
+    }
 }
 
 /// [`End::how`] of a run that carried out its whole plan.
@@ -361,6 +373,9 @@ pub const COMPLETE: &str = "complete";
 
 /// [`End::how`] of a run that ended because its intervals were as narrow as the study wanted them.
 pub const PRECISE_ENOUGH: &str = "precise enough";
+
+/// [`End::how`] of a run that ended because one form was better than every other beyond doubt.
+pub const DECIDED: &str = "decided";
 
 #[cfg(test)]
 mod tests {

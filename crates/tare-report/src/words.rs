@@ -2,7 +2,7 @@
 
 use crate::figures::{difference_text, plain_quantity};
 use tare_core::design::Arrangement;
-use tare_core::record::{PEAK_LOAD, PRECISE_ENOUGH, Record};
+use tare_core::record::{End, PEAK_LOAD, Record};
 use tare_core::study::LoadOrigin;
 use tare_core::units::grouped;
 use tare_stats::{
@@ -22,7 +22,8 @@ pub(crate) fn load(record: &Record) -> String {
 /// The design in words: `5 blocks, 10 s measured after 1 s of settling`.
 pub(crate) fn design(record: &Record) -> String {
     let study = &record.header.study;
-    let planned = if study.design.half_width.is_some() { "at most " } else { "" };
+    let by_itself = study.design.half_width.is_some() || study.design.best_in.is_some();
+    let planned = if by_itself { "at most " } else { "" };
     let blocks = if study.repeat == 1 { "1 block".to_owned() } else { format!("{planned}{} blocks", study.repeat) };
     if let Some(plan) = &study.peak {
         let qos = study.qos.as_ref().map(tare_core::qos::Qos::describe).unwrap_or_default();
@@ -35,10 +36,10 @@ pub(crate) fn design(record: &Record) -> String {
     let text = format!("{blocks}, {measure} s measured after {settle} s of settling");
     let settled = study.design.steady_within.map(|within| format!(" until steady, at most {} s", within.as_secs_f64()));
     let text = text + &settled.unwrap_or_default();
-    if study.design.arrangement == Arrangement::Blocks && study.design.half_width.is_none() {
+    if study.design.arrangement == Arrangement::Blocks && !by_itself {
         return text;
     }
-    let reached = record.end.as_ref().is_some_and(|end| end.how == PRECISE_ENOUGH);
+    let reached = record.end.as_ref().is_some_and(End::is_early);
     format!("{text}; {}{}", study.design.describe(), if reached { " (reached)" } else { "" })
 }
 

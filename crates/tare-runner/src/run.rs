@@ -11,11 +11,11 @@ use tare_core::design::Arrangement;
 use tare_core::fault::Fault;
 use tare_core::host::MappedFile;
 use tare_core::plan::{PlannedTrial, blocks, plan_again, rounds_after};
-use tare_core::record::{COMPLETE, End, Header, PRECISE_ENOUGH, TrialData, TrialRecord};
+use tare_core::record::{COMPLETE, DECIDED, End, Header, PRECISE_ENOUGH, TrialData, TrialRecord};
 use tare_core::study::Study;
 use tare_core::trial::Outcome;
 use tare_core::units::CpuSet;
-use tare_stats::{is_look, precise_enough};
+use tare_stats::{decided, is_lead_look, is_look, precise_enough};
 
 /// How a run ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -28,6 +28,8 @@ pub enum Ending {
     BudgetSpent,
     /// The intervals are as narrow as the study wanted them.
     PreciseEnough,
+    /// One form is better than every other beyond doubt.
+    Decided,
 }
 
 impl Ending {
@@ -38,6 +40,7 @@ impl Ending {
             Ending::Interrupted => "interrupted",
             Ending::BudgetSpent => "budget spent",
             Ending::PreciseEnough => PRECISE_ENOUGH,
+            Ending::Decided => DECIDED,
         }
     }
 }
@@ -118,13 +121,14 @@ impl Run<'_> {
         let mut doing = Doing { apparatus, clock, stop, subscriber, began: clock.now(), before };
         let planned = self.planned_blocks(&mut state, &mut doing)?.unwrap_or(Ending::Complete);
         let mut ending = planned;
-        if matches!(planned, Ending::Complete | Ending::PreciseEnough) {
+        if matches!(planned, Ending::Complete | Ending::PreciseEnough | Ending::Decided) {
             let again = self.blocks_again(&mut state, &mut doing)?;
             // What is run again only mends: that there is no time for it takes nothing from what is there.
             ending = again.filter(|again| *again != Ending::BudgetSpent).unwrap_or(planned);
         }
         // Nor does an interruption then make the intervals wider; a record that said so would be measured on.
-        let how = if planned == Ending::PreciseEnough { planned } else { ending }.word().to_owned();
+        let by_itself = matches!(planned, Ending::PreciseEnough | Ending::Decided);
+        let how = if by_itself { planned } else { ending }.word().to_owned();
         self.record.write_end(&End { ended: clock.timestamp(), how: how.clone() })?;
         self.tell(clock, doing.subscriber, &Event::RunEnded { how })?;
         Ok(ending)
@@ -146,23 +150,32 @@ impl Run<'_> {
                 // The process that went on to the next block has looked here.
                 continue;
             }
-            if self.is_precise_after(block)? {
-                return Ok(Some(Ending::PreciseEnough));
+            let ending = self.by_itself_after(block)?;
+            if ending.is_some() {
+                return Ok(ending);
             }
         }
         Ok(None)
     }
 
-    /// Whether the study may end after `block`, being as precise as it asked for. The answer does not change when a run
-    /// that was interrupted asks again: blocks that were run again meanwhile do not count to it.
-    fn is_precise_after(&self, block: u32) -> Result<bool, Fault> {
+    /// Whether the study may end after `block`, being as precise as it asked for, or having found the best form that it
+    /// looked for. The answer does not change when a run that was interrupted asks again: blocks that were run again
+    /// meanwhile do not count to it.
+    fn by_itself_after(&self, block: u32) -> Result<Option<Ending>, Fault> {
         let Header { study, plan, .. } = self.header;
-        if study.design.half_width.is_none() || !is_look(rounds_after(plan, study, block)) {
-            return Ok(false);
+        let rounds = rounds_after(plan, study, block);
+        let width = study.design.half_width.is_some() && is_look(rounds);
+        let lead = study.design.best_in.is_some() && is_lead_look(rounds);
+        if !width && !lead {
+            return Ok(None);
         }
         let mut record = read_record(self.record.path())?;
         record.trials.retain(|trial| trial.record.trial.again.is_none());
-        Ok(precise_enough(&record))
+        Ok(if width && precise_enough(&record) {
+            Some(Ending::PreciseEnough)
+        } else {
+            (lead && decided(&record)).then_some(Ending::Decided)
+        })
     }
 
     /// Runs blocks with void or failed trials again, as far as that is allowed.

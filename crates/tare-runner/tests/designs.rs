@@ -9,7 +9,7 @@ use tare_core::design::{Arrangement, FIRST_LOOK, Slices};
 use tare_core::record::{Header, Record};
 use tare_core::trial::Outcome;
 use tare_runner::{Ending, read_record};
-use tare_stats::{analyse, is_look};
+use tare_stats::{analyse, contest, is_lead_look, is_look};
 
 fn alternating(forms: &[&str], repeat: u32, rounds: u64) -> Header {
     let mut header = header(forms, repeat);
@@ -95,6 +95,31 @@ fn a_run_ends_when_it_is_precise_enough_and_not_before() {
     let path = folder.path().join("exact");
     header.study.design.half_width = Some(1e-6);
     header.plan.truncate(24);
+    assert_eq!(run(&path, &header, &[], None).ending, Ending::Complete);
+}
+
+#[test]
+fn a_search_ends_when_one_form_leads_beyond_doubt_and_not_for_its_width() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("r");
+    let mut header = header(&["plain", "box"], 40);
+    header.study.design.best_in = Some("throughput".to_owned());
+    assert_eq!(run(&path, &header, &[("box", Trouble::Slow)], None).ending, Ending::Decided);
+    let record = read_record(&path).unwrap();
+    assert_eq!(record.end.as_ref().unwrap().how, "decided");
+    assert!(record.end.as_ref().unwrap().is_whole() && record.lost().is_empty());
+    let contest = contest(&record, "throughput").unwrap();
+    assert!(contest.decided && is_lead_look(contest.blocks), "{contest:?}");
+    let warnings = analyse(&record).warnings;
+    assert!(warnings.iter().any(|warning| warning.contains("lean away from 1")), "{warnings:?}");
+    assert!(!warnings.iter().any(|warning| warning.contains("not complete")), "{warnings:?}");
+    // Having ended by itself, it is not measured on.
+    let trials = record.trials.len();
+    assert_eq!(run(&path, &header, &[("box", Trouble::Slow)], None).ending, Ending::Decided);
+    assert_eq!(read_record(&path).unwrap().trials.len(), trials);
+    // Of equals none leads, and its plan is carried out.
+    let path = folder.path().join("equal");
+    header.plan.truncate(36);
     assert_eq!(run(&path, &header, &[], None).ending, Ending::Complete);
 }
 

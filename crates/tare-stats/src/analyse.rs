@@ -16,7 +16,7 @@ use crate::voids::{replaced_blocks, void_too_often};
 use crate::warnings::warnings;
 use std::collections::{BTreeMap, BTreeSet};
 use tare_core::plan::{blocks, control_arm};
-use tare_core::record::{CPU_PER_OP, NULL_COST, PEAK_LOAD, PRECISE_ENOUGH, Record, TrialData, TrialMetric};
+use tare_core::record::{CPU_PER_OP, End, NULL_COST, PEAK_LOAD, PRECISE_ENOUGH, Record, TrialData, TrialMetric};
 use tare_core::study::Study;
 use tare_core::trial::{Outcome, Stage};
 
@@ -168,10 +168,10 @@ fn qos(record: &Record, of_arm: &[&TrialData]) -> Option<QosKept> {
     study.qos.as_ref().filter(|_| study.peak.is_none()).map(|qos| qos_kept(qos, loads))
 }
 
-/// How many trials an arm should have: those of the plan and of blocks that were run again. A run that ended because it
-/// was precise enough left no trial out that it should have had; what was lost since it did have.
+/// How many trials an arm should have: those of the plan and of blocks that were run again. A run that ended by
+/// itself left no trial out that it should have had; what was lost since it did have.
 fn planned(record: &Record, arm: &str) -> u32 {
-    let precise = record.end.as_ref().is_some_and(|end| end.how == PRECISE_ENOUGH);
+    let precise = record.end.as_ref().is_some_and(End::is_early);
     let there = || record.trials.iter().map(|trial| &trial.record.trial).filter(|trial| trial.arm() == arm);
     let planned = if precise {
         let lost = record.lost();
@@ -263,7 +263,8 @@ fn estimate(trials: &[&TrialData], value_of: impl Fn(&TrialData) -> Option<f64>,
     Some(Estimate { arm: arm.to_owned(), values, mean, geometric_mean: log_mean.map(f64::exp), interval })
 }
 
-fn block_logs(estimate: &Estimate) -> BlockLogs {
+/// The log of a metric by block.
+pub(crate) fn block_logs(estimate: &Estimate) -> BlockLogs {
     let positive = estimate.values.iter().filter(|value| value.value > 0.0);
     positive.map(|value| (value.block, value.value.ln())).collect()
 }

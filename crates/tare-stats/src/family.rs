@@ -99,7 +99,7 @@ impl Family {
 
 /// Residual error of `log y ~ block + arm` over complete arms: the standard error of a difference of two arms,
 /// sqrt(2 s^2 / n), and its degrees of freedom, (arms - 1)(blocks - 1). None when the arms differ in spread.
-fn pooled_error(arms: &[&BlockLogs]) -> Option<(f64, u32)> {
+pub(crate) fn pooled_error(arms: &[&BlockLogs]) -> Option<(f64, u32)> {
     let (count, blocks) = (arms.len(), arms[0].len());
     let rows: Vec<Vec<f64>> = arms.iter().map(|arm| arm.values().copied().collect()).collect();
     let mean = |values: &mut dyn Iterator<Item = f64>, n: usize| values.sum::<f64>() / n as f64;

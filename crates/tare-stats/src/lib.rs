@@ -9,6 +9,7 @@
 mod absolute;
 mod analyse;
 mod analysis;
+mod best;
 mod change;
 mod compare;
 mod counts;
@@ -38,6 +39,7 @@ pub use analysis::{
     Analysis, Apparatus, Arm, BitsDifference, BlockValue, Cell, Estimate, Interval, Method, MetricAnalysis, QosKept,
     Ratio, Reason, ResourceRow, Sameness, ServiceBits, ServiceResources, Verdict, ratio_of,
 };
+pub use best::{Contest, Lead, contest, decided, is_lead_look};
 pub use change::{
     CHANGE_P, CHANGE_SHARE, CHANGE_VALUES_MIN, CHANGE_WINDOW, ChangePoint, Series, SeriesChange, SeriesPoint,
     change_points,

@@ -3,7 +3,7 @@
 use crate::analysis::{Analysis, Sameness, Verdict};
 use crate::voids::oftener;
 use std::collections::BTreeSet;
-use tare_core::record::{COMPLETE, PRECISE_ENOUGH, Record, TrialData};
+use tare_core::record::{COMPLETE, DECIDED, PRECISE_ENOUGH, Record, TrialData};
 use tare_core::trial::Outcome;
 
 /// Below this p a form's trend is its own: noise alone flags some trials of every form.
@@ -52,6 +52,13 @@ pub(crate) fn warnings(record: &Record, analysis: &Analysis) -> Vec<String> {
             let (arm, title) = (&ratio.arm, &metric.title);
             warnings.push(format!("{arm}, {title}: blocks are not near-normal; look at the trials, not at the mean"));
         }
+    }
+    if record.end.as_ref().is_some_and(|end| end.how == DECIDED) {
+        warnings.push(
+            "the run ended because of what it had found: its ratios lean away from 1, and their intervals do not allow \
+             for the looks that were taken; the search's own comparison does"
+                .to_owned(),
+        );
     }
     let mut all = missing(record);
     all.append(&mut warnings);
@@ -111,7 +118,7 @@ fn numbers(trials: &[u32]) -> String {
 /// Whether trials were never run, and why.
 fn incomplete(record: &Record) -> Option<String> {
     let reached = record.end.as_ref().map_or("it has no end: it still runs, or was killed", |end| match &*end.how {
-        COMPLETE | PRECISE_ENOUGH => "",
+        COMPLETE | PRECISE_ENOUGH | DECIDED => "",
         "interrupted" => "it was interrupted",
         _ => "its time budget was spent",
     });

@@ -9,6 +9,7 @@ mod experiment;
 mod noise;
 #[path = "../records/mod.rs"]
 mod records;
+mod search;
 mod stopping;
 
 use experiment::Experiment;

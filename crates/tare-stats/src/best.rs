@@ -1,0 +1,158 @@
+//! Which of several forms is the best, if that can be told: the leader against every other, and when that may be looked
+//! at.
+//!
+//! A search for the best may end because of what it found, which [`crate::precise_enough`] never does. So it looks
+//! seldom, and each look pays for all of them: with k arms and L looks, the leader is called the best when its lead
+//! over each of the k - 1 others is beyond a one-sided Student quantile of 1 - 5 % / ((k - 1) L) (Bonferroni). Of two
+//! arms that are equally good it is thus called better than its equal in at most one of twenty searches, however many
+//! blocks these have.
+
+use crate::analyse::{analyse, block_logs};
+use crate::analysis::{Analysis, Interval};
+use crate::family::{CONFIDENCE, pooled_error};
+use crate::paired::{BLOCKS_MIN, BlockLogs, Differences, Precision};
+use crate::quantile::student_quantile;
+use serde::Serialize;
+use tare_core::plan::{blocks, rounds_after};
+use tare_core::record::Record;
+
+/// The best of several forms, as far as it can be told.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Contest {
+    /// The metric that decides.
+    pub metric: String,
+    /// The form that did best.
+    pub leader: String,
+    /// Whether it is better than every other beyond doubt.
+    pub decided: bool,
+    /// Why nothing may be said, whatever the figures.
+    pub withheld: Option<String>,
+    /// The leader against each other form, in the order of the study.
+    pub leads: Vec<Lead>,
+    /// Forms that were not measured often enough to take part.
+    pub left_out: Vec<String>,
+    /// In how many blocks all were measured.
+    pub blocks: u32,
+}
+
+/// The leader against one other form.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Lead {
+    /// The other one.
+    pub over: String,
+    /// The leader's metric by the other's.
+    pub ratio: f64,
+    /// Its interval, wide enough for all comparisons and looks together; none below 3 blocks.
+    pub interval: Option<Interval>,
+    /// Whether the leader is better, beyond interval and noise floor.
+    pub beyond_doubt: bool,
+    /// The difference, as a share, that a search like this would have been sure of in four of five cases.
+    pub smallest_detectable: Option<f64>,
+}
+
+/// Whether a search that has done so many blocks may look at who leads: after 6, 8, 12, 16, 24, 32 and so on, as a lead
+/// half as large takes four times as long to find.
+pub fn is_lead_look(blocks: u32) -> bool {
+    let odd = blocks >> blocks.trailing_zeros().min(31);
+    blocks >= 6 && (odd == 1 || odd == 3)
+}
+
+/// How often a search of at most so many blocks looks, with the look at its end.
+fn looks(blocks: u32) -> u32 {
+    (1..blocks).filter(|blocks| is_lead_look(*blocks)).count() as u32 + 1
+}
+
+/// Whether one form is better than every other beyond doubt, in the metric that the study's design names. False where
+/// it names none.
+pub fn decided(record: &Record) -> bool {
+    let metric = record.header.study.design.best_in.as_deref();
+    metric.and_then(|metric| contest(record, metric)).is_some_and(|contest| contest.decided)
+}
+
+/// Who leads in `metric`. None where fewer than two forms were measured together.
+pub fn contest(record: &Record, metric: &str) -> Option<Contest> {
+    let plan = &record.header.plan;
+    let rounds = blocks(plan).checked_sub(1).map_or(0, |last| rounds_after(plan, &record.header.study, last));
+    contest_of(&analyse(record), metric, looks(rounds.max(1)))
+}
+
+fn contest_of(analysis: &Analysis, metric: &str, looks: u32) -> Option<Contest> {
+    let metric = analysis.metrics.iter().find(|known| known.name == metric)?;
+    let of = |arm: &str| metric.estimates.iter().find(|estimate| estimate.arm == arm).map(block_logs);
+    let forms = || analysis.arms.iter().filter(|arm| !arm.control);
+    let arms: Vec<(&str, BlockLogs)> = forms().filter_map(|arm| Some((arm.name.as_str(), of(&arm.name)?))).collect();
+    let enough = |logs: &BlockLogs| 2 * logs.len() >= arms.iter().map(|(_, logs)| logs.len()).max().unwrap_or(0);
+    let (arms, few): (Vec<_>, Vec<_>) = arms.iter().partition(|(_, logs)| enough(logs));
+    let missing = forms().filter(|arm| of(&arm.name).is_none()).map(|arm| arm.name.clone());
+    let left_out = few.iter().map(|(arm, _)| (*arm).to_owned()).chain(missing).collect();
+    let common: Vec<u32> =
+        arms.first()?.1.keys().copied().filter(|block| arms.iter().all(|(_, logs)| logs.contains_key(block))).collect();
+    if arms.len() < 2 || common.is_empty() {
+        return None;
+    }
+    let sign = if metric.more_is_better { 1.0 } else { -1.0 };
+    let score = |logs: &BlockLogs| sign * common.iter().map(|block| logs[block]).sum::<f64>();
+    let (leader, best) = *arms.iter().max_by(|a, b| score(&a.1).total_cmp(&score(&b.1)))?;
+    let others: Vec<&&(&str, BlockLogs)> = arms.iter().filter(|(arm, _)| arm != leader).collect();
+    let level = 1.0 - (1.0 - CONFIDENCE) / f64::from(others.len() as u32 * looks);
+    // The control takes part in saying how much equals differ.
+    let mut all: Vec<&BlockLogs> = arms.iter().map(|(_, logs)| logs).collect();
+    let control = of(&analysis.control);
+    all.extend(control.as_ref());
+    let complete = common.len() >= BLOCKS_MIN && all.iter().all(|arm| arm.keys().eq(best.keys()));
+    let pooled = complete.then(|| pooled_error(&all)).flatten();
+    let lead = |(over, logs): &(&str, BlockLogs)| {
+        let differences = Differences::of(best, logs);
+        let (error, degrees) = match pooled {
+            Some((error, degrees)) => (Some(error), f64::from(degrees)),
+            None => (differences.standard_error(), differences.n() as f64 - 1.0),
+        };
+        let error = error.filter(|_| differences.n() >= BLOCKS_MIN);
+        let quantile = || student_quantile(level, degrees);
+        let precision = error.map(|standard_error| Precision { standard_error, degrees, quantile: quantile() });
+        let (mean, floor) = (sign * differences.mean(), metric.noise_floor.map(f64::ln_1p));
+        Lead {
+            over: (*over).to_owned(),
+            ratio: differences.mean().exp(),
+            interval: precision.map(|precision| precision.interval(differences.mean())),
+            beyond_doubt: precision.zip(floor).is_some_and(|(p, floor)| mean > p.half_width() && mean > floor),
+            smallest_detectable: precision.map(|p| p.smallest_detectable().max(floor.unwrap_or(0.0)).exp_m1()),
+        }
+    };
+    let leads: Vec<Lead> = others.iter().map(|other| lead(other)).collect();
+    let withheld = withheld(analysis, metric.control_differs);
+    Some(Contest {
+        metric: metric.name.clone(),
+        leader: (*leader).to_owned(),
+        decided: withheld.is_none() && leads.iter().all(|lead| lead.beyond_doubt),
+        withheld,
+        leads,
+        left_out,
+        blocks: common.len() as u32,
+    })
+}
+
+/// Why a contest decides nothing.
+fn withheld(analysis: &Analysis, control_differs: bool) -> Option<String> {
+    if analysis.arms.iter().any(|arm| analysis.emulated(arm)) {
+        return Some("forms were measured under emulation, which says nothing of the real thing".to_owned());
+    }
+    if control_differs {
+        return Some("the A/A control differs: this machine was not the same from trial to trial".to_owned());
+    }
+    let voided = analysis.arms.iter().find(|arm| arm.void_p.is_some());
+    voided.map(|arm| format!("the trials of {} are void more often than the others'", arm.name))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn looks_come_seldom_and_twice_in_each_doubling() {
+        let all: Vec<u32> = (0..100).filter(|blocks| is_lead_look(*blocks)).collect();
+        assert_eq!(all, [6, 8, 12, 16, 24, 32, 48, 64, 96]);
+        // The end of a search is a look of its own, wherever it comes.
+        assert_eq!([1, 5, 6, 7, 32].map(looks), [1, 1, 1, 2, 6]);
+    }
+}
