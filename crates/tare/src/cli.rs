@@ -23,6 +23,8 @@ pub(crate) enum Verb {
     Run(RunArgs),
     /// Search the greatest load that each form carries within its QoS
     Peak(PeakArgs),
+    /// Find out on which CPUs a study's services do best
+    Place(crate::cmd::place::PlaceArgs),
     /// Go on with a run that was interrupted or killed
     Resume(ResumeArgs),
     /// Remove whatever dead runs left on this machine
@@ -66,7 +68,7 @@ pub(crate) enum Verb {
     Agent,
 }
 
-#[derive(Debug, Args)]
+#[derive(Debug, Clone, Args)]
 pub(crate) struct RunArgs {
     /// The study: a file, or the name of one in studies/
     #[arg(default_value = "canonical")]

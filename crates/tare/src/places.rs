@@ -31,9 +31,7 @@ pub(crate) struct Places {
 /// # Errors
 /// When the study asks for more than this machine has: every wish that cannot be met.
 pub(crate) fn places(study: &Study, workload: &Workload) -> Result<Places> {
-    let allowed = rustix::thread::sched_getaffinity(None)?;
-    let cpus = (0..rustix::thread::CpuSet::MAX_CPU).filter(|cpu| allowed.is_set(*cpu)).map(|cpu| cpu as u32);
-    let topology = tare_telemetry::topology().within(&CpuSet::new(cpus));
+    let (topology, _) = machine(study)?;
     let places = plan(study, workload, &topology).map_err(|problems| {
         let list: String = problems.iter().fold(String::new(), |mut text, problem| {
             let _ = write!(text, "\n  - {problem}");
@@ -46,15 +44,33 @@ pub(crate) fn places(study: &Study, workload: &Workload) -> Result<Places> {
     Ok(places)
 }
 
-/// A quarter of the CPUs, at least one, makes the load, unless the study says how many; the rest serves. On a machine
-/// of one CPU both share it. Where the load is a tool inside the form, nothing runs beside it that would need CPUs, and
-/// all serve.
-fn plan(study: &Study, workload: &Workload, topology: &Topology) -> Result<Places, Vec<String>> {
+/// This machine as far as this process may use it, and what a study keeps aside of it.
+///
+/// # Errors
+/// When the kernel does not tell what this process may use.
+pub(crate) fn machine(study: &Study) -> Result<(Topology, Aside)> {
+    let allowed = rustix::thread::sched_getaffinity(None)?;
+    let cpus = (0..rustix::thread::CpuSet::MAX_CPU).filter(|cpu| allowed.is_set(*cpu)).map(|cpu| cpu as u32);
+    let topology = tare_telemetry::topology().within(&CpuSet::new(cpus));
+    let aside = asides(study, &topology)[0];
+    Ok((topology, aside))
+}
+
+/// What is kept aside: from services, and from a service that is loaded from outside.
+fn asides(study: &Study, topology: &Topology) -> [Aside; 2] {
     let Kept { generator, hypervisor, interrupts } = study.kept;
     let count = topology.cpus.len() as u32;
     let usual = if count < 2 { 0 } else { generator.unwrap_or((count / 4).max(1)) };
     let outside = Aside { generator: usual, hypervisor, interrupts };
     let aside = if study.from == LoadOrigin::Inside { Aside { generator: 0, ..outside } } else { outside };
+    [aside, outside]
+}
+
+/// A quarter of the CPUs, at least one, makes the load, unless the study says how many; the rest serves. On a machine
+/// of one CPU both share it. Where the load is a tool inside the form, nothing runs beside it that would need CPUs, and
+/// all serve.
+fn plan(study: &Study, workload: &Workload, topology: &Topology) -> Result<Places, Vec<String>> {
+    let [aside, outside] = asides(study, topology);
     let all = Rules::default().place(&[], aside, topology)?;
     // What asks whether a service inside is ready runs beside it.
     let generator = Rules::default().place(&[], outside, topology)?.generator;

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use tare_core::fault::Fault;
 use tare_core::host::Carrier;
-use tare_core::record::{Header, TrialRecord};
+use tare_core::record::{Header, Record, TrialRecord};
 use tare_core::study::LoadOrigin;
 use tare_core::trial::Outcome;
 use tare_core::units::CpuSet;
@@ -62,7 +62,7 @@ pub(crate) fn require_clean_host() -> Result<()> {
     Err(fault.remedy("tare clean").into())
 }
 
-/// What [`carry_out`] works with.
+/// What [`conduct`] works with.
 pub(crate) struct Session<'a> {
     pub(crate) header: &'a Header,
     pub(crate) record: RecordDir,
@@ -72,21 +72,10 @@ pub(crate) struct Session<'a> {
     pub(crate) stop: Stop,
 }
 
-/// Carries a run out, renders its report and says where it is. The exit code says how it went.
-///
-/// # Errors
-/// When the run could not be begun, or its record not be written.
-pub(crate) fn carry_out(session: Session) -> Result<u8> {
-    let (path, json) = (session.record.path().to_owned(), session.json);
-    let ending = conduct(session)?;
-    let code = show_report(&path, json)?;
-    Ok(if ending == Ending::Interrupted { EXIT_INTERRUPTED } else { code })
-}
-
 /// Carries a run out and says how it ended.
 ///
 /// # Errors
-/// As [`carry_out`].
+/// When the run could not be begun, or its record not be written.
 pub(crate) fn conduct(session: Session) -> Result<Ending> {
     let Session { header, record, done, carrier, json, stop } = session;
     let cpus = |key: &str| CpuSet::parse(header.placement.get(key).map_or("", String::as_str));
@@ -135,22 +124,43 @@ pub(crate) fn say_where(page: &Path, record: &Path) {
     print(&format!("record: {}", paths::relative(record).display()));
 }
 
-fn show_report(path: &Path, json: bool) -> Result<u8> {
+/// Shows the report of a run that has ended, and says where it is. The exit code says how it went.
+///
+/// # Errors
+/// When the record cannot be read, or its page not be written.
+pub(crate) fn show_end(path: &Path, ending: Ending, json: bool) -> Result<u8> {
     let record = tare_runner::read_record(path)?;
-    let html = path.join("report.html");
-    write_file(&html, &render(&record, Format::Html, &plain_style())?)?;
+    let html = keep_report(path, &record)?;
     let style = if json { plain_style() } else { terminal_style() };
     print(&render(&record, if json { Format::Json } else { Format::Terminal }, &style)?);
     if !json {
         say_where(&html, path);
     }
-    if let Err(error) = history::add(&record, path) {
+    Ok(exit_code(&record, ending))
+}
+
+/// Writes a run's page beside its record, and puts the run into the history.
+///
+/// # Errors
+/// When the page cannot be written.
+pub(crate) fn keep_report(path: &Path, record: &Record) -> Result<PathBuf> {
+    let html = path.join("report.html");
+    write_file(&html, &render(record, Format::Html, &plain_style())?)?;
+    if let Err(error) = history::add(record, path) {
         note(&format!("warning: the run is not in the history: {error:#}"));
+    }
+    Ok(html)
+}
+
+/// How a run went, for who only sees the exit code.
+pub(crate) fn exit_code(record: &Record, ending: Ending) -> u8 {
+    if ending == Ending::Interrupted {
+        return EXIT_INTERRUPTED;
     }
     let bad = |trial: &tare_core::record::TrialData| {
         matches!(trial.record.outcome, Outcome::Failed { .. } | Outcome::Invalid { .. })
     };
-    Ok(if record.trials.iter().any(bad) { EXIT_FAILED } else { EXIT_OK })
+    if record.trials.iter().any(bad) { EXIT_FAILED } else { EXIT_OK }
 }
 
 /// Ctrl-C and SIGTERM raise the stop; a second one ends the process at once.

@@ -73,6 +73,11 @@ fn whatever_is_said_keeps_to_eighty_columns() {
         &["run", "peak", "--dry-run", "--measure", "10s"],
         &["peak", "peak", "--dry-run"],
         &["peak", "--dry-run", "canonical"],
+        &["place", "--dry-run"],
+        &["place", "--dry-run", "scheduler", "--form", "vm"],
+        &["place", "scheduler", "--need", "mysqll=1", "--talk", "a:b=0.1", "--by", "p98", "--form", "a", "--part", "b"],
+        &["place", "scheduler", "--talk", "mysql=0.1"],
+        &["place", "docker-on-vm"],
         &[search, &["--p99", "10ms"]].concat(),
         &[search, &["--p99", "10ms", "--of", "users", "--rules", "published"]].concat(),
         &[search, &["--p99", "10ms", "--start", "50", "--up-to", "20"]].concat(),
@@ -97,6 +102,7 @@ fn help_keeps_to_eighty_columns() {
     let verbs = [
         "run",
         "peak",
+        "place",
         "resume",
         "clean",
         "report",
@@ -124,6 +130,13 @@ fn mistakes_on_the_command_line_end_with_two() {
         &["run", "nothing-of-this-name"],
         &["run", "--dry-run", "--form", "nativ"],
         &["run", "--dry-run", "--measure", "1ms"],
+        &["place", "--need", "redis=0"],
+        &["place", "--talk", "redis=0.5"],
+        &["place", "--talk", "a:b=2"],
+        &["place", "--top", "0"],
+        &["place", "--dry-run", "--need", "none=1"],
+        &["place", "docker-on-vm"],
+        &["place", "peak", "--dry-run", "--measure", "10s"],
         &["weigh"],
         &[],
         &["bundle", "build"],
@@ -344,4 +357,46 @@ fn what_cannot_be_printed_is_an_error() {
         .unwrap();
     assert_eq!(output.status.code(), Some(1), "{}", said(&output));
     assert!(said(&output).contains("could not print the result"), "{}", said(&output));
+}
+
+#[test]
+fn a_search_for_a_placement_says_every_mistake_at_once() {
+    let args = ["place", "--need", "radis=1", "--talk", "redis:none=0.1", "--form", "nativ", "--by", "p98"];
+    let output = tare().args(args).output().unwrap();
+    let text = flat(&output);
+    assert_eq!(output.status.code(), Some(2), "{text}");
+    for wanted in ["'radis'", "'none'", "'nativ'", "'p98'", "there are: redis"] {
+        assert!(text.contains(wanted), "{wanted} is missing in: {text}");
+    }
+}
+
+/// Whatever machine this runs on: a study of two services, of which each may have a CPU of its own or not.
+#[test]
+fn a_dry_search_prints_ranking_and_settings_or_says_that_there_is_nothing_to_choose() {
+    let folder = tempfile::tempdir().unwrap();
+    let service = "{bundle: {packages: [dash]}, command: [/bin/sh], ready: {log: x}}";
+    let load = "{service: a, protocol: {exec: {where: inside, parser: tare, command: [/bin/true]}}}";
+    std::fs::create_dir(folder.path().join("two")).unwrap();
+    let workload = format!("workload: two\nservices: {{a: {service}, b: {service}}}\nload: {load}\n");
+    std::fs::write(folder.path().join("two/workload.yaml"), workload).unwrap();
+    let study = folder.path().join("s.yaml");
+    std::fs::write(&study, "study: s\nworkload: ./two\nload: {closed: {}}\nforms: {native: []}\n").unwrap();
+    let output = tare().args(["place", "--dry-run"]).arg(&study).output().unwrap();
+    let text = said(&output);
+    assert!(output.status.success(), "{text}");
+    if std::thread::available_parallelism().unwrap().get() == 1 {
+        return assert!(text.contains("nothing to choose"), "{text}");
+    }
+    for wanted in
+        ["lost", "* free", "* thread", "docker update --cpuset-cpus=0", "CPUAffinity=", "<vcpupin", "Kubernetes"]
+    {
+        assert!(text.contains(wanted), "{wanted} is missing in:\n{text}");
+    }
+    assert!(text.contains("Nothing was started"), "{text}");
+    assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
+    let output = tare().args(["place", "--dry-run", "--json"]).arg(&study).output().unwrap();
+    let found: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert!(found["ranking"].as_array().unwrap().len() > 1, "{found:#}");
+    assert_eq!((&found["contest"], &found["record"]), (&serde_json::Value::Null, &serde_json::Value::Null));
+    assert!(found["settings"]["systemd"]["text"].as_str().unwrap().contains("[Service]"), "{found:#}");
 }

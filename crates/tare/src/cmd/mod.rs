@@ -10,6 +10,7 @@ pub(crate) mod history;
 pub(crate) mod load;
 pub(crate) mod manual;
 pub(crate) mod peak;
+pub(crate) mod place;
 pub(crate) mod report;
 pub(crate) mod resume;
 pub(crate) mod run;

@@ -1,11 +1,11 @@
 //! `tare resume`: goes on with a run that was interrupted or killed.
 
 use crate::cli::ResumeArgs;
-use crate::cmd::{clean, note, record_path, run, suite, tell};
+use crate::cmd::{clean, note, place, record_path, run, suite, tell};
 use crate::session::{self, Session};
 use crate::{EXIT_OK, machine};
 use anyhow::Result;
-use tare_core::record::{COMPLETE, PRECISE_ENOUGH, Record};
+use tare_core::record::{DECIDED, End, PRECISE_ENOUGH, Record};
 use tare_runner::RecordDir;
 
 pub(crate) fn resume(args: &ResumeArgs) -> Result<u8> {
@@ -17,9 +17,13 @@ pub(crate) fn resume(args: &ResumeArgs) -> Result<u8> {
     let lost = record.lost().len();
     let Record { header, trials, end } = record;
     let mut say = |text: &str| if args.json { note(text) } else { tell(text) };
-    let ended = end.filter(|end| [COMPLETE, PRECISE_ENOUGH].contains(&end.how.as_str()));
+    let ended = end.filter(End::is_whole);
     if let Some(end) = ended.filter(|_| lost == 0) {
-        let why = if end.how == PRECISE_ENOUGH { "the run was precise enough" } else { "every trial is on disk" };
+        let why = match end.how.as_str() {
+            PRECISE_ENOUGH => "the run was precise enough",
+            DECIDED => "the run found what is best",
+            _ => "every trial is on disk",
+        };
         say(&format!("{}: {why}; `tare report` renders it", path.display()));
         return Ok(EXIT_OK);
     }
@@ -38,5 +42,9 @@ pub(crate) fn resume(args: &ResumeArgs) -> Result<u8> {
     say(&format!("{}: {} of {} trials are on disk\n", path.display(), trials.len(), header.plan.len()));
     let record = RecordDir::open(&path)?;
     let done = trials.into_iter().map(|trial| trial.record).collect();
-    session::carry_out(Session { header: &header, record, done, carrier, json: args.json, stop })
+    let ending = session::conduct(Session { header: &header, record, done, carrier, json: args.json, stop })?;
+    if header.study.design.best_in.is_some() {
+        return place::finish(&path, ending, None, args.json);
+    }
+    session::show_end(&path, ending, args.json)
 }

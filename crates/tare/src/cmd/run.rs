@@ -20,7 +20,7 @@ use tare_core::study::{LoadOrigin, Study};
 use tare_core::units::{exact_duration, show_duration};
 use tare_core::workload::Workload;
 use tare_report::{paragraph, whole};
-use tare_runner::{Clock, RecordDir, SystemClock, blocks_within, estimate};
+use tare_runner::{Clock, Ending, RecordDir, SystemClock, blocks_within, estimate};
 
 pub(crate) fn run(args: &RunArgs) -> Result<u8> {
     let suite = files::read_suite(&args.study, args.preset.as_deref(), args.workloads.as_deref())?;
@@ -45,7 +45,7 @@ pub(crate) fn prepare(args: &RunArgs, study: &mut Study, workload: &Workload) ->
 }
 
 /// A study whose load brings times of its own would not heed those that are typed.
-fn check_times(args: &RunArgs, study: &Study) -> Result<()> {
+pub(crate) fn check_times(args: &RunArgs, study: &Study) -> Result<()> {
     let typed = [("--measure", args.measure), ("--settle", args.settle)];
     let Some((flag, _)) = typed.into_iter().find(|(_, time)| time.is_some()) else { return Ok(()) };
     let (what, instead) = if study.peak.is_some() {
@@ -63,7 +63,18 @@ fn check_times(args: &RunArgs, study: &Study) -> Result<()> {
 }
 
 /// Carries out what was read. `command` is what repeats it, where that is not `tare run`; the rest is added to it.
-pub(crate) fn start(args: &RunArgs, mut study: Study, workload: Workload, repeat: Option<String>) -> Result<u8> {
+pub(crate) fn start(args: &RunArgs, study: Study, workload: Workload, repeat: Option<String>) -> Result<u8> {
+    start_and(args, study, workload, repeat, |path, ending| session::show_end(path, ending, args.json))
+}
+
+/// The same, with another end than the report: `finish` is handed the record and how the run ended.
+pub(crate) fn start_and(
+    args: &RunArgs,
+    mut study: Study,
+    workload: Workload,
+    repeat: Option<String>,
+    finish: impl FnOnce(&Path, Ending) -> Result<u8>,
+) -> Result<u8> {
     apply(args, &mut study)?;
     check_whole(&study, &workload)?;
     let places = places::places(&study, &workload)?;
@@ -90,7 +101,8 @@ pub(crate) fn start(args: &RunArgs, mut study: Study, workload: Workload, repeat
     let emulated = emulated(&header.forms);
     let expected = estimate(&header.study, &header.plan, &emulated);
     let blocks = blocks(&header.plan);
-    let at_most = if header.study.design.half_width.is_some() { "at most " } else { "" };
+    let design = &header.study.design;
+    let at_most = if design.half_width.is_some() || design.best_in.is_some() { "at most " } else { "" };
     say(&format!(
         "study {}: {at_most}{} trials in {blocks} blocks, about {}",
         header.study.name,
@@ -102,7 +114,9 @@ pub(crate) fn start(args: &RunArgs, mut study: Study, workload: Workload, repeat
     }
     let record = RecordDir::create(&out, &header)?;
     say(&format!("record: {}\n", out.display()));
-    session::carry_out(Session { header: &header, record, done: Vec::new(), carrier, json: args.json, stop })
+    let ending =
+        session::conduct(Session { header: &header, record, done: Vec::new(), carrier, json: args.json, stop })?;
+    finish(&out, ending)
 }
 
 /// Blocks that intervals need.

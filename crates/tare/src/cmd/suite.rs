@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tare_core::fault::Fault;
 use tare_core::host::Carrier;
-use tare_core::record::{COMPLETE, Header, PRECISE_ENOUGH, Record, SCHEMA, SuiteHeader, SuiteRecord};
+use tare_core::record::{End, Header, Record, SCHEMA, SuiteHeader, SuiteRecord};
 use tare_core::study::{Study, Suite};
 use tare_core::trial::Outcome;
 use tare_core::units::show_duration;
@@ -214,7 +214,7 @@ fn finish(path: &Path, json: bool, interrupted: bool) -> Result<u8> {
 
 /// Whether trials of a part are still to be run.
 fn is_open(part: &Record) -> bool {
-    let ended = part.end.as_ref().is_some_and(|end| [COMPLETE, PRECISE_ENOUGH].contains(&end.how.as_str()));
+    let ended = part.end.as_ref().is_some_and(End::is_whole);
     !ended || !part.lost().is_empty()
 }
 

@@ -1,0 +1,172 @@
+//! What a user may type after `tare place`, and what it means.
+
+use crate::cli::RunArgs;
+use crate::cmd::{Mistake, compared_metric};
+use anyhow::Result;
+use clap::Args;
+use std::fmt::Write as _;
+use tare_core::load::LoadProfile;
+use tare_core::placement::Demand;
+use tare_core::study::Study;
+use tare_core::topology::Topology;
+use tare_core::workload::Workload;
+
+/// The metric that decides where throughput is what the load asks for, whoever serves it.
+const OF_GIVEN_LOAD: &str = "p99_us";
+
+const HELP: &str = "\
+Of the options above, --form names the one form whose services are placed, the baseline otherwise; --repeat is how many \
+blocks there are at most, 32 otherwise; --json prints ranking, outcome and settings; --dry-run prints ranking and settings \
+and measures nothing.
+
+What --need and --talk do not say is assumed: each service keeps busy the CPUs that it asks for, and spends a fifth of \
+its time talking to the others; once --talk is given, pairs that it does not name do not talk.
+
+Exit codes: 0 done, whatever was found; 1 trials failed or are void; 2 a mistake in what was typed or in a file, \
+nothing was started; 130 interrupted: what was measured is on disk, and `tare resume` goes on.
+
+Examples:
+  tare place studies/shop.yaml --dry-run
+  tare place shop.yaml --form container --at-most 30m --talk web:db=0.3
+  tare place shop.yaml --need db=1.5 --talk web:eth0=0.2 --by p99";
+
+/// See `Verb::Place`.
+#[derive(Debug, Args)]
+#[command(after_help = HELP)]
+pub(crate) struct PlaceArgs {
+    #[command(flatten)]
+    pub(super) run: RunArgs,
+    /// How many placements are measured beside what the kernel does by itself
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=8))]
+    pub(super) top: u32,
+    /// How many CPUs a service keeps busy, such as db=1.5; may be repeated
+    #[arg(long = "need", value_name = "SERVICE=CPUS", value_parser = need)]
+    pub(super) needs: Vec<(String, f64)>,
+    /// Which share of its time a service spends on talking to another one, to a network card or to a disk, such as
+    /// web:db=0.3 or web:eth0=0.2; may be repeated
+    #[arg(long = "talk", value_name = "A:B=SHARE", value_parser = talk)]
+    pub(super) talks: Vec<(String, String, f64)>,
+    /// What decides, such as p99 or cpu, instead of the throughput, the peak load that is searched, or, where the load
+    /// is given, the p99
+    #[arg(long, value_name = "METRIC")]
+    pub(super) by: Option<String>,
+}
+
+fn need(text: &str) -> Result<(String, f64), String> {
+    let (service, cpus) = text.split_once('=').ok_or("write a service and a number, such as db=1.5")?;
+    let cpus: f64 = cpus.parse().map_err(|_| format!("'{cpus}' is no number of CPUs; write for example db=1.5"))?;
+    let fits = cpus.is_finite() && cpus > 0.0;
+    if fits { Ok((service.to_owned(), cpus)) } else { Err("a service keeps more than no CPU busy".to_owned()) }
+}
+
+fn talk(text: &str) -> Result<(String, String, f64), String> {
+    let pair = text.split_once('=').and_then(|(pair, share)| Some((pair.split_once(':')?, share)));
+    let ((one, other), share) = pair.ok_or("write two names and a share, such as web:db=0.3")?;
+    let number: f64 = share.parse().map_err(|_| format!("'{share}' is no share; write for example web:db=0.3"))?;
+    if one == other {
+        return Err(format!("'{one}' is named twice; write for example web:db=0.3"));
+    }
+    let fits = (0.0..=1.0).contains(&number);
+    if fits { Ok((one.to_owned(), other.to_owned(), number)) } else { Err("a share lies between 0 and 1".to_owned()) }
+}
+
+/// What was typed, held against the study and the machine.
+#[derive(Debug)]
+pub(super) struct Asked {
+    /// The form that is placed.
+    pub(super) form: String,
+    /// The metric that decides.
+    pub(super) metric: String,
+    pub(super) demand: Demand,
+}
+
+impl PlaceArgs {
+    /// Reads it.
+    ///
+    /// # Errors
+    /// All that names what there is not.
+    pub(super) fn asked(&self, study: &Study, workload: &Workload, topology: &Topology) -> Result<Asked> {
+        let mut mistakes: Vec<String> = Vec::new();
+        let services: Vec<&str> = workload.services.iter().map(|service| service.name.as_str()).collect();
+        let forms: Vec<&str> = study.forms.iter().map(|form| form.name.as_str()).collect();
+        let form = self.run.forms.first().unwrap_or(&study.baseline);
+        if self.run.forms.len() > 1 {
+            let named = self.run.forms.join(", ");
+            mistakes.push(format!("one form is placed at a time, and --form names {named}"));
+        }
+        for name in self.run.forms.iter().filter(|name| !forms.contains(&name.as_str())) {
+            let name_of_study = &study.name;
+            mistakes.push(format!("study '{name_of_study}' has no form '{name}'; it has: {}", forms.join(", ")));
+        }
+        if let Some(part) = self.run.parts.first() {
+            mistakes.push(format!("study '{}' has no part '{part}': it has no parts at all", study.name));
+        }
+        let devices: Vec<&str> = topology.devices.iter().map(|device| device.name.as_str()).collect();
+        let ends = [services.as_slice(), devices.as_slice()].concat();
+        let mut check = |flag: &str, what: &str, name: &str, known: &[&str]| {
+            if !known.contains(&name) {
+                mistakes.push(format!("{flag}: there is no {what} '{name}'; there are: {}", known.join(", ")));
+            }
+        };
+        let mut demand = Demand::assumed(&workload.services);
+        for (service, need) in &self.needs {
+            check("--need", "service", service, &services);
+            demand.cpus.insert(service.clone(), *need);
+        }
+        if !self.talks.is_empty() {
+            demand.talk.clear();
+        }
+        for (one, other, share) in &self.talks {
+            [one, other].iter().for_each(|name| check("--talk", "service, network card or disk", name, &ends));
+            // In one order, so that what is said twice holds as it was said last.
+            let (one, other) = if one < other { (one, other) } else { (other, one) };
+            demand.talk.insert((one.clone(), other.clone()), *share);
+        }
+        for (one, other, _) in &self.talks {
+            if devices.contains(&one.as_str()) && devices.contains(&other.as_str()) {
+                mistakes.push(format!("--talk: '{one}' and '{other}' are both devices, and none of them is placed"));
+            }
+        }
+        let metric = self.metric(study, workload).map_err(|error| mistakes.push(error.to_string()));
+        match metric {
+            Ok(metric) if mistakes.is_empty() => Ok(Asked { form: form.clone(), metric, demand }),
+            _ => Err(Mistake::new(mistakes.join("\nerror: ")).into()),
+        }
+    }
+
+    fn metric(&self, study: &Study, workload: &Workload) -> Result<String> {
+        if let Some(name) = &self.by {
+            return compared_metric(name).map(str::to_owned);
+        }
+        if study.peak.is_some() {
+            return Ok(tare_core::record::PEAK_LOAD.to_owned());
+        }
+        if let Some(own) = workload.protocol.metrics.first() {
+            return Ok(own.name.clone());
+        }
+        let closed = matches!(study.load.base(), LoadProfile::Closed { .. });
+        Ok(if closed { "throughput" } else { OF_GIVEN_LOAD }.to_owned())
+    }
+
+    /// The command that repeats the search; how many blocks and the seed are added by who knows them.
+    pub(super) fn command(&self) -> String {
+        let run = &self.run;
+        let mut text = format!("tare place {} --top {}", run.study, self.top);
+        let millis = |time: std::time::Duration| format!("{}ms", time.as_millis());
+        let options = [
+            ("form", run.forms.first().cloned()),
+            ("preset", run.preset.clone()),
+            ("by", self.by.clone()),
+            ("settle", run.settle.map(millis)),
+            ("measure", run.measure.map(millis)),
+            ("at-most", run.at_most.map(millis)),
+            ("workloads", run.workloads.as_ref().map(|folder| folder.display().to_string())),
+        ];
+        for (name, value) in options.into_iter().filter_map(|(name, value)| Some((name, value?))) {
+            let _ = write!(text, " --{name} {value}");
+        }
+        self.needs.iter().for_each(|(service, cpus)| text += &format!(" --need {service}={cpus}"));
+        self.talks.iter().for_each(|(one, other, share)| text += &format!(" --talk {one}:{other}={share}"));
+        text
+    }
+}
