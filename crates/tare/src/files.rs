@@ -45,13 +45,13 @@ fn read_suite_in(
     let mut problems = Problems::new(what, text);
     let mut others: Vec<Problem> = Vec::new();
     let mut find = |workload: &str, place: Place, chosen: &Parameters, problems: &mut Problems| {
-        let folders = workload_folders(workload, beside, workloads);
-        let Some(folder) = folders.iter().find(|folder| folder.join("workload.yaml").is_file()) else {
+        let files = workload_files(workload, beside, workloads);
+        let Some(file) = files.iter().find(|file| file.is_file()) else {
             let known = known_workloads(beside, workloads);
-            problems.add_unknown(place, no_workload(workload, &folders), workload, &refs(&known));
+            problems.add_unknown(place, no_workload(workload, &files), workload, &refs(&known));
             return None;
         };
-        match read_workload(folder, chosen) {
+        match read_workload(file, chosen) {
             Ok(Ok(workload)) => Some(workload),
             Ok(Err(found)) => {
                 others.extend(found);
@@ -72,11 +72,11 @@ fn read_suite_in(
     }
 }
 
-/// Reads the workload in `folder`, with the parameters that a study chose. The inner error is the list of its mistakes.
-pub(crate) fn read_workload(folder: &Path, chosen: &Parameters) -> Result<Result<Workload, Vec<Problem>>> {
-    let path = folder.join("workload.yaml");
-    let text = read_text(&path)?;
-    let mut problems = Problems::new(shown(&path), &text).with_files(files_of(folder));
+/// Reads the workload in a file, with the parameters that a study chose. The inner error is the list of its mistakes.
+pub(crate) fn read_workload(path: &Path, chosen: &Parameters) -> Result<Result<Workload, Vec<Problem>>> {
+    let folder = path.parent().unwrap_or(Path::new(""));
+    let text = read_text(path)?;
+    let mut problems = Problems::new(shown(path), &text).with_files(files_of(folder));
     let Some(mut workload) = Workload::read(&text, folder, chosen, &Tables, &mut problems) else {
         return Ok(Err(problems.into_vec()));
     };
@@ -129,18 +129,15 @@ pub(crate) fn files_of(folder: &Path) -> impl Fn(&str) -> Result<String, String>
     move |name| read_text_up_to(&folder.join(name), DATA_BYTES_MAX)
 }
 
-/// Reads a workload by its folder or its name, all mistakes in the error.
+/// Reads a workload by its file, its folder or its name, all mistakes in the error.
 pub(crate) fn find_workload(name: &str, workloads: Option<&Path>) -> Result<Workload> {
-    let as_path = PathBuf::from(name);
-    let own = as_path.parent().filter(|_| as_path.is_file()).map(Path::to_owned);
-    let folders = workload_folders(name, None, workloads);
-    let found = own.into_iter().chain(folders).find(|folder| folder.join("workload.yaml").is_file());
-    let Some(folder) = found else {
+    let files = workload_files(name, None, workloads);
+    let found = std::iter::once(PathBuf::from(name)).chain(files.clone()).find(|file| file.is_file());
+    let Some(file) = found else {
         let known = known_workloads(None, workloads).join(", ");
-        let folders = workload_folders(name, None, workloads);
-        return Err(Mistake::new(format!("{}\n  there are: {known}", no_workload(name, &folders))).into());
+        return Err(Mistake::new(format!("{}\n  there are: {known}", no_workload(name, &files))).into());
     };
-    read_workload(&folder, &Parameters::new())?.map_err(|found| Mistake::in_files(found).into())
+    read_workload(&file, &Parameters::new())?.map_err(|found| Mistake::in_files(found).into())
 }
 
 fn find_study(name: &str) -> Result<PathBuf> {
@@ -164,13 +161,22 @@ fn find_study(name: &str) -> Result<PathBuf> {
     Err(Mistake::new(format!("there is no study '{name}'; {hint}")).into())
 }
 
-/// The folders that a workload's name may mean, in the order in which they are looked at: a path is relative to the
-/// study, or else to here, and a name is that of a folder in [`homes`].
-fn workload_folders(name: &str, study: Option<&Path>, extra: Option<&Path>) -> Vec<PathBuf> {
-    if name.contains('/') || name == "." {
-        return [study.map(|folder| folder.join(name)), Some(PathBuf::from(name))].into_iter().flatten().collect();
+/// The file of a workload in its folder; other files of the kind there are its variants.
+const WORKLOAD_FILE: &str = "workload.yaml";
+
+/// The files that a workload's name may mean, in the order in which they are looked at: a path is that of a folder,
+/// relative to the study, or else to here; a name is that of a folder in [`homes`], or of one and a variant in it, with
+/// a slash between.
+fn workload_files(name: &str, study: Option<&Path>, extra: Option<&Path>) -> Vec<PathBuf> {
+    if !name.contains('/') && name != "." {
+        return homes(study, extra).into_iter().map(|folder| folder.join(name).join(WORKLOAD_FILE)).collect();
     }
-    homes(study, extra).into_iter().map(|folder| folder.join(name)).collect()
+    let as_path = [study.map(|folder| folder.join(name)), Some(PathBuf::from(name))];
+    let mut files: Vec<PathBuf> = as_path.into_iter().flatten().map(|folder| folder.join(WORKLOAD_FILE)).collect();
+    if let Some((folder, variant)) = name.split_once('/').filter(|(folder, _)| !["", ".", ".."].contains(folder)) {
+        files.extend(homes(study, extra).iter().map(|home| home.join(folder).join(format!("{variant}.yaml"))));
+    }
+    files
 }
 
 /// The folders in which workloads are looked for by name: what was said, what stands beside the study and above it,
@@ -191,8 +197,8 @@ fn homes(study: Option<&Path>, extra: Option<&Path>) -> Vec<PathBuf> {
 }
 
 /// That there is no such workload, and where it was looked for.
-fn no_workload(name: &str, folders: &[PathBuf]) -> String {
-    let looked: Vec<String> = folders.iter().map(|folder| shown(&folder.join("workload.yaml"))).collect();
+fn no_workload(name: &str, files: &[PathBuf]) -> String {
+    let looked: Vec<String> = files.iter().map(|file| shown(file)).collect();
     format!("there is no workload '{name}': none of these files is there: {}", looked.join(", "))
 }
 
@@ -202,8 +208,12 @@ fn known_workloads(study: Option<&Path>, extra: Option<&Path>) -> Vec<String> {
     for folder in folders {
         let folder = if folder.as_os_str().is_empty() { PathBuf::from(".") } else { folder };
         let entries = fs::read_dir(folder).into_iter().flatten().flatten();
-        let with_file = entries.filter(|entry| entry.path().join("workload.yaml").is_file());
-        names.extend(with_file.map(|entry| entry.file_name().to_string_lossy().into_owned()));
+        for entry in entries.filter(|entry| entry.path().join(WORKLOAD_FILE).is_file()) {
+            let name = entry.file_name().to_string_lossy().into_owned();
+            let variants = names_in(&entry.path(), "yaml").into_iter().filter(|variant| *variant != "workload");
+            names.extend(variants.map(|variant| format!("{name}/{variant}")));
+            names.push(name);
+        }
     }
     names.sort();
     names.dedup();

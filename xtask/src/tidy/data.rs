@@ -24,7 +24,7 @@ pub(super) fn workloads(tree: &Tree) -> Vec<Finding> {
     }
     let names = names(tree);
     let layers: Vec<&String> = names.iter().filter(|(_, kind)| **kind == "layer").map(|(name, _)| name).collect();
-    let is_workload = |path: &str| path.starts_with("workloads/") && path.ends_with("/workload.yaml");
+    let is_workload = |path: &str| path.starts_with("workloads/") && path.ends_with(".yaml");
     for file in tree.files.iter().filter(|file| is_workload(&file.path)) {
         for (at, line) in file.text.lines().enumerate() {
             let said = line.split(" #").next().filter(|line| !line.starts_with('#')).unwrap_or_default();

@@ -32,7 +32,9 @@ pub(crate) fn check(args: &CheckArgs) -> Result<u8> {
 
 fn check_one(name: &str, workloads: Option<&Path>) -> Result<String> {
     let path = Path::new(name);
-    let is_workload = path.join("workload.yaml").is_file() || path.file_name().is_some_and(|f| f == "workload.yaml");
+    // A variant stands beside the workload's own file.
+    let beside = path.is_file() && path.with_file_name("workload.yaml").is_file();
+    let is_workload = path.join("workload.yaml").is_file() || beside;
     if is_workload {
         let workload = files::find_workload(name, workloads)?;
         return Ok(format!("workload {}, {} service(s), no mistakes", workload.name, workload.services.len()));

@@ -165,7 +165,8 @@ fn closed(schema: &Value, at: &str, all: &mut BTreeSet<String>) {
 fn read_study(text: &str) -> Vec<tare_core::config::Problem> {
     let mut problems = Problems::new("study.yaml", text);
     let mut find = |name: &str, _: Place, chosen: &Parameters, _: &mut Problems| {
-        let read = files::read_workload(&root().join("workloads").join(name), chosen).unwrap();
+        let file = root().join("workloads").join(name).join("workload.yaml");
+        let read = files::read_workload(&file, chosen).unwrap();
         Some(read.unwrap())
     };
     Suite::read(text, None, &Tables, &mut problems, &mut find);
@@ -243,7 +244,8 @@ fn what_is_shipped_fits_the_schemas() {
             .unwrap_or_else(|what| panic!("{}: {what}", path.display()));
     };
     folder("studies").for_each(|path| fits(&study(), path));
-    folder("workloads").for_each(|path| fits(&workload(), path.join("workload.yaml")));
+    let all = folder("workloads").flat_map(|path| std::fs::read_dir(path).unwrap().map(|entry| entry.unwrap().path()));
+    all.filter(|path| path.extension().is_some_and(|found| found == "yaml")).for_each(|path| fits(&workload(), path));
 }
 
 #[test]
