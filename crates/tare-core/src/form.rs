@@ -1,5 +1,6 @@
 //! A deployment form is a named stack of layers over a host.
 
+use crate::instances::Instances;
 use crate::placement::Rules;
 use serde::{Deserialize, Serialize};
 
@@ -13,6 +14,9 @@ pub struct Form {
     /// By which rules services get their CPUs in this form; else those of the study hold.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub placement: Option<Rules>,
+    /// How often services are deployed in this form; what it leaves open is the study's.
+    #[serde(default, skip_serializing_if = "Instances::is_empty")]
+    pub instances: Instances,
 }
 
 /// One layer of a form, with its options.

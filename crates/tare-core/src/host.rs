@@ -77,6 +77,9 @@ pub struct Instance {
     pub instance: String,
     /// Where the generator reaches each port, by the port's name.
     pub endpoints: BTreeMap<String, SocketAddr>,
+    /// Where other services of the deployment reach each port, if not at the same place.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub peers: BTreeMap<String, SocketAddr>,
     /// How a request gets there, for the reader: "veth, then address translation to a bridge".
     pub path: String,
     /// The CPUs that it was confined to, as they are numbered where it runs; none when it was not.

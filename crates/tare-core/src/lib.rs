@@ -12,6 +12,7 @@ pub mod design;
 pub mod fault;
 pub mod form;
 pub mod host;
+pub mod instances;
 pub mod load;
 pub mod parameters;
 pub mod peak;

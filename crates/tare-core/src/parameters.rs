@@ -2,7 +2,8 @@
 //!
 //! `parameters:` of a workload gives each a name and a default; `${{name}}` in any of its other scalars stands for the
 //! value. They are put in before anything is read, so that what they make of a field is checked as if it had been
-//! written there, and a mistake is shown where it takes effect.
+//! written there, and a mistake is shown where it takes effect. A name with a dot is no parameter: what it stands for
+//! is known only when instances are deployed ([`crate::instances`]).
 
 use crate::config::{Fields, Node, NodeKind, Problems};
 use std::collections::BTreeMap;
@@ -26,8 +27,9 @@ pub(crate) fn fill_in(root: &mut Node, chosen: &Parameters, problems: &mut Probl
             slot.clone_from(value);
         }
     }
-    for (_, _, node) in entries.iter_mut().filter(|(key, ..)| key != "parameters") {
-        fill(node, &values, problems);
+    for (key, _, node) in entries.iter_mut().filter(|(key, ..)| key != "parameters") {
+        let mut filling = Filling { values: &values, references: false, problems };
+        if key == "services" { filling.fill_services(node) } else { filling.fill(node) }
     }
     values
 }
@@ -47,27 +49,60 @@ pub(crate) fn read(node: &Node, what: &str, problems: &mut Problems) -> Paramete
     values
 }
 
-fn fill(node: &mut Node, values: &Parameters, problems: &mut Problems) {
-    let place = node.place;
-    match &mut node.kind {
-        NodeKind::List(items) => items.iter_mut().for_each(|item| fill(item, values, problems)),
-        NodeKind::Map(entries) => entries.iter_mut().for_each(|(.., value)| fill(value, values, problems)),
-        NodeKind::Scalar { text, .. } => {
-            while let Some((at, name, end)) = found(text) {
-                let Some(value) = values.get(&name) else {
-                    let known: Vec<&str> = values.keys().map(String::as_str).collect();
-                    problems.add_unknown(place, format!("there is no parameter '{name}'"), &name, &known);
-                    return;
-                };
-                text.replace_range(at..end, value);
+/// The fields of a service in which names with a dot may stand.
+const MAY_REFER: [&str; 3] = ["command", "environment", "options"];
+
+struct Filling<'a> {
+    values: &'a Parameters,
+    /// Whether names with a dot are left to others.
+    references: bool,
+    problems: &'a mut Problems,
+}
+
+impl Filling<'_> {
+    fn fill_services(&mut self, node: &mut Node) {
+        let NodeKind::Map(services) = &mut node.kind else { return self.fill(node) };
+        for (.., service) in services {
+            let NodeKind::Map(fields) = &mut service.kind else {
+                self.fill(service);
+                continue;
+            };
+            for (field, _, node) in fields {
+                self.references = MAY_REFER.contains(&field.as_str());
+                self.fill(node);
+            }
+            self.references = false;
+        }
+    }
+
+    fn fill(&mut self, node: &mut Node) {
+        let place = node.place;
+        match &mut node.kind {
+            NodeKind::List(items) => items.iter_mut().for_each(|item| self.fill(item)),
+            NodeKind::Map(entries) => entries.iter_mut().for_each(|(.., value)| self.fill(value)),
+            NodeKind::Scalar { text, .. } => {
+                let mut from = 0;
+                while let Some((at, name, end)) = mention(text, from) {
+                    let Some(value) = self.values.get(&name) else {
+                        from = end;
+                        if !(self.references && name.contains('.')) {
+                            let known: Vec<&str> = self.values.keys().map(String::as_str).collect();
+                            let message = format!("there is no parameter '{name}'");
+                            self.problems.add_unknown(place, message, &name, &known);
+                        }
+                        continue;
+                    };
+                    text.replace_range(at..end, value);
+                    from = at + value.len();
+                }
             }
         }
     }
 }
 
-/// The first mention of a parameter: from where, its name, up to where.
-fn found(text: &str) -> Option<(usize, String, usize)> {
-    let at = text.find(OPEN)?;
+/// The first `${{name}}` from a place on: where it begins, its name, where it ends.
+pub(crate) fn mention(text: &str, from: usize) -> Option<(usize, String, usize)> {
+    let at = from + text[from..].find(OPEN)?;
     let length = text[at..].find(CLOSE)?;
     let name = text[at + OPEN.len()..at + length].trim().to_owned();
     Some((at, name, at + length + CLOSE.len()))
@@ -93,6 +128,17 @@ mod tests {
             NodeKind::List(items) => items.iter().for_each(|item| texts(item, all)),
             NodeKind::Map(entries) => entries.iter().for_each(|(.., value)| texts(value, all)),
         }
+    }
+
+    #[test]
+    fn what_is_known_when_instances_stand_is_left_alone() {
+        let text = "parameters: {n: 1}\nservices: {a: {command: [x, '${{port.a}} ${{n}}']}}\n";
+        let (root, _) = filled(text, &[]).unwrap();
+        let mut all = Vec::new();
+        texts(&root, &mut all);
+        assert_eq!(all.last().unwrap(), "${{port.a}} 1");
+        let found = filled("parameters: {n: 1}\nservices: {a: {ports: {a: '${{port.a}}'}}}\n", &[]).unwrap_err();
+        assert!(found.contains("there is no parameter 'port.a'"), "{found}");
     }
 
     const TEXT: &str =

@@ -175,7 +175,15 @@ mod tests {
             emulated_blocks: 1,
             placement: None,
             kept: crate::placement::Kept::default(),
-            forms: (0..forms).map(|n| Form { name: format!("f{n}"), layers: Vec::new(), placement: None }).collect(),
+            instances: crate::instances::Instances::default(),
+            forms: (0..forms)
+                .map(|n| Form {
+                    name: format!("f{n}"),
+                    layers: Vec::new(),
+                    placement: None,
+                    instances: crate::instances::Instances::default(),
+                })
+                .collect(),
             options: Default::default(),
             parameters: Default::default(),
             seed: None,

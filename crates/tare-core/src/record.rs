@@ -146,6 +146,9 @@ pub struct TrialRecord {
     /// What each metric came to in this trial; only in a measured one. Names and units: [`TRIAL_METRICS`].
     #[serde(default)]
     pub metrics: BTreeMap<String, f64>,
+    /// By instance that was loaded, where there were several: what each metric came to at it alone.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub instances: BTreeMap<String, BTreeMap<String, f64>>,
     /// The slices of load it was measured in, where load alternated between deployments; else empty.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub slices: Vec<Slice>,
@@ -185,6 +188,7 @@ impl TrialRecord {
             logs: BTreeMap::new(),
             peak: None,
             metrics: BTreeMap::new(),
+            instances: BTreeMap::new(),
             slices: Vec::new(),
         }
     }
@@ -251,6 +255,9 @@ pub struct TrialMetric<'a> {
 /// The name of the only figure of a trial that searched for the peak.
 pub const PEAK_LOAD: &str = "peak_load";
 
+/// The name of the throughput of the slowest instance by the mean of all, where several were loaded.
+pub const FAIRNESS: &str = "fairness";
+
 /// The name of the CPU time that serving took, by operation.
 pub const CPU_PER_OP: &str = "cpu_us_per_op";
 
@@ -270,6 +277,7 @@ pub const TRIAL_METRICS: &[TrialMetric<'static>] = &[
     metric("cpu_machine_us_per_op", "CPU per op, whole machine but the generator", "us", false, false),
     metric("generator_cpu_us_per_op", "generator's CPU per op", "us", false, false),
     metric("failed_share", "failed operations", "share", false, false),
+    metric(FAIRNESS, "fairness", "least by mean", true, false),
     metric(PEAK_LOAD, "peak load", "load", true, true),
 ];
 

@@ -1,6 +1,7 @@
 //! A study: the question. Factors and their levels, repetitions, load, and the forms it names.
 
 mod combination;
+mod deployment;
 mod forms;
 mod overlay;
 mod suite;
@@ -12,6 +13,7 @@ use crate::config::{Fields, Node, Place, Problems};
 use crate::design::{Design, Until, read_arrangement, read_margin};
 use crate::form::{Form, LayerUse};
 use crate::host::Listens;
+use crate::instances::Instances;
 use crate::load::LoadProfile;
 use crate::parameters::{self, Parameters};
 use crate::peak::PeakPlan;
@@ -19,6 +21,7 @@ use crate::placement::{Kept, Rules};
 use crate::qos::Qos;
 use crate::record::OwnMetric;
 use crate::workload::{Resources, Workload, update_resources};
+use deployment::{read_instances, read_placement};
 use forms::{read_baseline, read_forms};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -53,6 +56,10 @@ pub trait Catalog {
     /// of others knows only the tool's result at the end.
     fn protocol_tells_seconds(&self, _protocol: &str) -> bool {
         true
+    }
+    /// The services, besides the one that is loaded, that the protocol speaks to with these options.
+    fn protocol_speaks_to(&self, _protocol: &str, _options: &serde_json::Value) -> Vec<String> {
+        Vec::new()
     }
     /// Whether the protocol, with these options, runs its tool inside the form, beside the service.
     fn protocol_runs_inside(&self, _protocol: &str, _options: &serde_json::Value) -> bool {
@@ -117,6 +124,9 @@ pub struct Study {
     /// What of the machine is kept from services.
     #[serde(default)]
     pub kept: Kept,
+    /// How often services are deployed, where a form does not say otherwise.
+    #[serde(default, skip_serializing_if = "Instances::is_empty")]
+    pub instances: Instances,
     /// Levels chosen for options of services.
     pub options: BTreeMap<String, String>,
     /// Values chosen for parameters of the workload.
@@ -179,7 +189,7 @@ impl Study {
             fields.get(name);
         }
         if let Some((study, workload)) = &read {
-            for conflict in study.conflicts(&workload.protocol.protocol, catalog) {
+            for conflict in study.conflicts(workload, catalog) {
                 let place = fields.get(conflict.field).map_or(root.place, |node| node.place);
                 problems.add(place, conflict.message, conflict.hint);
             }
@@ -216,7 +226,8 @@ impl Study {
         let forms = fields.require("forms", problems).map(|node| read_forms(node, catalog, problems));
         let forms = forms.unwrap_or_default();
         let baseline = read_baseline(fields, &forms, problems);
-        let (placement, kept) = read_placement(fields, &forms, workload.as_ref(), problems);
+        let instances = read_instances(fields, &forms, workload.as_ref(), problems);
+        let (placement, kept) = read_placement(fields, &forms, &instances, workload.as_ref(), problems);
         let seed = fields.integer("seed", 0..=u64::MAX, problems);
         let resources = fields.get("resources");
         if let Some(workload) = &mut workload {
@@ -248,12 +259,18 @@ impl Study {
             forms,
             placement,
             kept,
+            instances,
             options,
             parameters: Parameters::new(),
             seed,
             part: None,
         };
         Some((study, workload?))
+    }
+
+    /// The workload as it is deployed in a form: every instance a service of its own.
+    pub fn deployed(&self, workload: &Workload, form: &Form) -> Workload {
+        form.instances.over(&self.instances).spell_out(workload)
     }
 
     /// Resolves the options of the workload's services into their commands by the levels that this study chose.
@@ -413,28 +430,6 @@ fn read_name(fields: &mut Fields, problems: &mut Problems) -> Option<String> {
     Some(name)
 }
 
-/// By which rules services get their CPUs, and what is kept from them. Where a form has rules of its own, these are
-/// looked through too.
-fn read_placement(
-    fields: &mut Fields,
-    forms: &[Form],
-    workload: Option<&Workload>,
-    problems: &mut Problems,
-) -> (Option<Rules>, Kept) {
-    let mut kept = Kept::default();
-    let node = fields.get("placement");
-    let placement = node.and_then(|node| Rules::read(node, Some(&mut kept), problems));
-    if let Some(workload) = workload {
-        let known: Vec<&str> = workload.services.iter().map(|service| service.name.as_str()).collect();
-        let place = node.map_or(fields.place(), |node| node.place);
-        let of_forms = forms.iter().filter_map(|form| form.placement.as_ref());
-        let place_of_forms = fields.get("forms").map_or(place, |node| node.place);
-        placement.iter().for_each(|rules| rules.refuse_unknown(&known, place, problems));
-        of_forms.for_each(|rules| rules.refuse_unknown(&known, place_of_forms, problems));
-    }
-    (placement, kept)
-}
-
 fn override_resources(node: Option<&Node>, workload: &mut Workload, problems: &mut Problems) {
     let Some(node) = node else { return };
     for service in &mut workload.services {
@@ -474,4 +469,4 @@ fn read_options(node: Option<&Node>, workload: Option<&Workload>, problems: &mut
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

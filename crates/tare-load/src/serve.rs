@@ -82,7 +82,9 @@ fn carry_out(plan: &LoadPlan, emit: &mut Emit<'_>) -> Result<LoadSummary, Fault>
     }
     // A tool inside the form may need no port; nothing is then driven from here.
     if plan.endpoint != LoadPlan::NOWHERE || !(row.runs_inside)(&plan.options) {
-        endpoint::check(plan.endpoint, &plan.allowed)?;
+        for endpoint in std::iter::once(&plan.endpoint).chain(plan.services.values().flatten()) {
+            endpoint::check(*endpoint, &plan.allowed)?;
+        }
     }
     (row.drive)(plan, emit)
 }

@@ -31,6 +31,7 @@ fn plan(options: &str, endpoint: SocketAddr, connections: u32) -> LoadPlan {
         seed: 1,
         cpus: CpuSet::new([]),
         limits: BTreeMap::new(),
+        services: Default::default(),
         hdr_log: None,
         allowed: Vec::new(),
         inside: None,

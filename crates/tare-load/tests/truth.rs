@@ -133,6 +133,7 @@ fn plan(protocol: &str, options: &str, endpoint: SocketAddr, profile: LoadProfil
         seed: 1,
         cpus: CpuSet::new([]),
         limits: BTreeMap::new(),
+        services: Default::default(),
         hdr_log: None,
         allowed: Vec::new(),
         inside: None,

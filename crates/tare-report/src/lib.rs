@@ -10,6 +10,7 @@ mod json;
 mod lines;
 mod peaks;
 mod placed;
+mod scaled;
 mod scaling;
 mod series;
 mod suite;

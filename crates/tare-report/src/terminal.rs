@@ -265,6 +265,9 @@ fn footing(page: &mut Page, record: &Record, analysis: &Analysis) {
     for reason in analysis.arms.iter().filter(|arm| arm.control).flat_map(|arm| &arm.reasons) {
         line("", &outcome(reason), Ink::Warning);
     }
+    for (number, text) in crate::scaled::lines(analysis).iter().enumerate() {
+        line(if number == 0 { "scale-out" } else { "" }, text, Ink::Plain);
+    }
     for bits in &analysis.bits {
         line("same bits", &format!("{}: {}", bits.service, words::same_bits(bits)), Ink::Plain);
     }

@@ -1,10 +1,10 @@
 //! A block whose forms stand side by side: all deployed, all but one frozen, load moving between them in slices.
 
+use crate::deploying::Entry;
 use crate::placing::starts;
 use crate::trial::{Early, PROBE_PERIOD, Trial, TrialInputs};
 use crate::{Apparatus, Clock, Event, Stop};
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
 use std::time::Duration;
 use tare_core::design::Slices;
 use tare_core::fault::Fault;
@@ -39,7 +39,7 @@ pub(crate) struct Standing<'a, 'b> {
     pub(crate) host: Option<Box<dyn Host>>,
     started: Vec<Instance>,
     /// Where load reaches it; none when it has ended early.
-    pub(crate) endpoint: Option<SocketAddr>,
+    pub(crate) entry: Option<Entry>,
     pub(crate) parts: Vec<SliceLoad>,
 }
 
@@ -73,7 +73,7 @@ impl<'a, 'b> Standing<'a, 'b> {
         let mut record = TrialRecord::new(inputs.planned.clone(), timestamp, Outcome::Measured);
         record.emulated = inputs.emulated;
         let data = TrialData { record, seconds: Vec::new(), telemetry: Vec::new() };
-        Standing { inputs, data, host: None, started: Vec::new(), endpoint: None, parts: Vec::new() }
+        Standing { inputs, data, host: None, started: Vec::new(), entry: None, parts: Vec::new() }
     }
 
     /// The trial, as it goes on in `stage`.
@@ -100,8 +100,8 @@ impl<'a, 'b> Standing<'a, 'b> {
             Err(OpenError::Failed(why)) => return trial.end(Early::Failed(why)),
         };
         let stood = trial.stand_up(host.as_mut(), &starts, &mut self.started);
-        match stood.and_then(|endpoint| host.freeze().map(|()| endpoint).map_err(Early::Failed)) {
-            Ok(endpoint) => self.endpoint = Some(endpoint),
+        match stood.and_then(|entries| host.freeze().map(|()| entries).map_err(Early::Failed)) {
+            Ok(entries) => self.entry = entries.into_iter().next(),
             Err(early) => {
                 trial.keep_logs(host.as_mut(), &self.started);
                 trial.end(early);
@@ -112,17 +112,17 @@ impl<'a, 'b> Standing<'a, 'b> {
 
     /// Thaws it, loads it for one slice, freezes it again.
     fn slice(&mut self, place: usize, arms: usize, slices: Slices, around: &mut Around) {
-        let (Some(endpoint), Some(host)) = (self.endpoint, &mut self.host) else { return };
+        let (Some(entry), Some(host)) = (&self.entry, &mut self.host) else { return };
         (around.tell)(Event::SliceStarted { trial: self.inputs.planned.clone() });
         let mut trial = Self::trial(self.inputs, &mut self.data, Stage::Settle, around);
         let round = place / arms;
-        let plan = trial.load_plan(endpoint, LoadTask::Run);
+        let plan = trial.load_plan(entry, LoadTask::Run);
         // The first slice of a deployment is also its warm-up.
         let settle = if round == 0 { slices.settle.max(plan.settle) } else { slices.settle };
         // Each round asks other things, and every form of a round the same ones.
         let seed = plan.seed.wrapping_add((round as u64) << 32);
         let plan = LoadPlan { settle, measure: slices.measure, seed, ..plan };
-        match one_slice(&mut trial, host.as_mut(), &plan) {
+        match one_slice(&mut trial, host.as_mut(), entry, &plan) {
             Ok((load, telemetry)) => {
                 trial.leave();
                 self.data.record.slices.push(Slice {
@@ -148,7 +148,7 @@ impl<'a, 'b> Standing<'a, 'b> {
         let fault = trial.blame(host.as_mut(), &self.started, fault);
         trial.keep_logs(host.as_mut(), &self.started);
         trial.end(Early::Failed(fault));
-        self.endpoint = None;
+        self.entry = None;
         // It must not disturb the others any longer; that it might not be frozen either changes nothing.
         let _ = host.freeze();
     }
@@ -160,7 +160,7 @@ impl<'a, 'b> Standing<'a, 'b> {
         if let Err(fault) = host.thaw() {
             trial.data.record.warnings.push(format!("teardown: {fault}"));
         }
-        if self.endpoint.is_some() && !stopped {
+        if self.entry.is_some() && !stopped {
             let verified = verify(&mut trial, host.as_mut(), &self.started, std::mem::take(&mut self.parts));
             if let Err(early) = verified {
                 trial.end(early);
@@ -173,10 +173,10 @@ impl<'a, 'b> Standing<'a, 'b> {
     }
 }
 
-fn one_slice(trial: &mut Trial, host: &mut dyn Host, plan: &LoadPlan) -> Result<SliceLoad, Fault> {
+fn one_slice(trial: &mut Trial, host: &mut dyn Host, entry: &Entry, plan: &LoadPlan) -> Result<SliceLoad, Fault> {
     host.thaw()?;
     host.begin_probe(&[], PROBE_PERIOD)?;
-    let driven = trial.run(host, plan);
+    let driven = trial.run(host, entry, plan);
     let probed = host.end_probe();
     let load = driven?;
     host.freeze()?;

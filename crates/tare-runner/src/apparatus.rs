@@ -53,18 +53,18 @@ pub trait Apparatus {
         each_second: &mut dyn FnMut(&SecondRow),
     ) -> Result<LoadSummary, Fault>;
 
-    /// Carries out two load plans at the same moment, each by a process of its own. The seconds come with the number of
-    /// their plan, 0 or 1, and each has its own inside.
-    fn drive_both(
+    /// Carries out load plans at the same moment, each by a process of its own. The seconds come with the number of
+    /// their plan, from 0. A plan has its own inside, or none when `insides` is shorter. As many outcomes as plans.
+    fn drive_all(
         &mut self,
-        _plans: [&LoadPlan; 2],
+        plans: &[LoadPlan],
         _limit: Duration,
         _stop: &Stop,
-        _insides: [&mut RunInside; 2],
+        _insides: Vec<&mut RunInside>,
         _each_second: &mut dyn FnMut(usize, &SecondRow),
-    ) -> [Result<LoadSummary, Fault>; 2] {
-        let fault = || Fault::new("this apparatus cannot drive two loads at the same moment");
-        [Err(fault()), Err(fault())]
+    ) -> Vec<Result<LoadSummary, Fault>> {
+        let fault = || Fault::new("this apparatus cannot drive several loads at the same moment");
+        plans.iter().map(|_| Err(fault())).collect()
     }
 
     /// The same for a guided profile: `next` is asked for the first order, and for another after each window, until it

@@ -5,7 +5,7 @@ use crate::inside::inside;
 use crate::trial::{DRIVE_SLACK, Early, PROBE_PERIOD, TrialInputs};
 use crate::{Event, RunInside};
 use tare_core::fault::Fault;
-use tare_core::load::{LoadPlan, LoadTask, SecondRow};
+use tare_core::load::{LoadTask, SecondRow};
 use tare_core::record::TrialData;
 use tare_core::trial::Stage;
 use tare_core::units::CpuSet;
@@ -29,7 +29,7 @@ pub(crate) fn run_duet(inputs: &[TrialInputs], around: &mut Around) -> Option<Ve
             deployment.stand_up(at as u8 + 1, around);
         }
     }
-    let stands = |deployment: &Standing| deployment.endpoint.is_some();
+    let stands = |deployment: &Standing| deployment.entry.is_some();
     if !around.stop.raised() {
         match pair.as_mut_slice() {
             [one, other] if stands(one) && stands(other) => together([one, other], inputs, around),
@@ -52,23 +52,24 @@ fn leave_out(alone: &mut Standing, inputs: &[TrialInputs], around: &mut Around) 
     let own = own.expect("every deployment has its inputs");
     let why = Fault::new("the form that it was to be measured beside did not come up, or broke off");
     Standing::trial(own, &mut alone.data, Stage::Settle, around).end(Early::Unavailable(why));
-    alone.endpoint = None;
+    alone.entry = None;
 }
 
 fn together(mut pair: [&mut Standing; 2], inputs: &[TrialInputs], around: &mut Around) {
-    let mut plans = Vec::new();
+    let (mut plans, mut loaded) = (Vec::new(), Vec::new());
     for at in 0..2 {
         let deployment = &mut pair[at];
-        let (Some(endpoint), Some(host)) = (deployment.endpoint, &mut deployment.host) else { return };
+        let (Some(entry), Some(host)) = (&deployment.entry, &mut deployment.host) else { return };
         let begun = host.thaw().and_then(|()| host.begin_probe(&[], PROBE_PERIOD));
         if let Err(fault) = begun {
             let faults = if at == 0 { [Some(fault), None] } else { [None, Some(fault)] };
             return end_both(pair, faults, inputs, around);
         }
         let trial = Standing::trial(&inputs[at], &mut deployment.data, Stage::Settle, around);
-        plans.push(trial.load_plan(endpoint, LoadTask::Run));
+        plans.push(trial.load_plan(entry, LoadTask::Run));
+        loaded.push(entry.instance.clone());
     }
-    let [first, second]: &[LoadPlan; 2] = plans.as_slice().try_into().expect("a pair has two plans");
+    let first = &plans[0];
     let limit = first.settle + first.measure + first.timeout + DRIVE_SLACK;
     let tell = &mut *around.tell;
     let rows: &mut [Vec<SecondRow>; 2] = &mut Default::default();
@@ -81,11 +82,10 @@ fn together(mut pair: [&mut Standing; 2], inputs: &[TrialInputs], around: &mut A
     let driven = {
         let [one, other] = &mut pair;
         let (Some(one), Some(other)) = (&mut one.host, &mut other.host) else { return };
-        let service = |at: usize| inputs[at].workload.protocol.service.as_str();
-        let mut one = inside(one.as_mut(), service(0), around.stop);
-        let mut other = inside(other.as_mut(), service(1), around.stop);
-        let insides: [&mut RunInside; 2] = [&mut one, &mut other];
-        around.apparatus.drive_both([first, second], limit, around.stop, insides, &mut each_second)
+        let mut one = inside(one.as_mut(), &loaded[0], around.stop);
+        let mut other = inside(other.as_mut(), &loaded[1], around.stop);
+        let insides: Vec<&mut RunInside> = vec![&mut one, &mut other];
+        around.apparatus.drive_all(&plans, limit, around.stop, insides, &mut each_second)
     };
     let mut faults = [None, None];
     for (at, (deployment, driven)) in pair.iter_mut().zip(driven).enumerate() {

@@ -8,6 +8,7 @@ mod again;
 mod alternate;
 mod apparatus;
 mod clock;
+mod deploying;
 mod duet;
 mod event;
 mod inside;
@@ -17,6 +18,7 @@ mod read_record;
 mod record_dir;
 mod run;
 mod suite_dir;
+mod together;
 mod trial;
 
 pub use apparatus::{Apparatus, RunInside, Stop};

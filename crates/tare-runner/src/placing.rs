@@ -59,6 +59,7 @@ mod tests {
         let instance = |cpus: Option<CpuSet>| Instance {
             instance: "a".to_owned(),
             endpoints: BTreeMap::new(),
+            peers: BTreeMap::new(),
             path: String::new(),
             cpus,
         };

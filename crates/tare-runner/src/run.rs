@@ -326,10 +326,11 @@ impl Run<'_> {
     fn inputs<'a>(&'a self, planned: &'a PlannedTrial, state: &'a Progress) -> TrialInputs<'a> {
         let header = self.header;
         let form = header.study.forms.iter().find(|form| form.name == planned.form);
+        let form = form.expect("the plan names only forms of the study");
         TrialInputs {
             study: &header.study,
-            workload: &header.workload,
-            form: form.expect("the plan names only forms of the study"),
+            workload: header.study.deployed(&header.workload, form),
+            form,
             planned,
             emulated: header.forms[&planned.form].emulated.is_some(),
             // The same seed for every form of a block, so that all of them are asked the same things.
@@ -338,9 +339,18 @@ impl Run<'_> {
             service_cpus: &self.service_cpus,
             placement: header.forms[&planned.form].placement.as_ref(),
             probe_resources: !state.probed.contains(&planned.form),
-            reference_bits: &state.bits,
+            reference_bits: self.bits_by_service(state),
             known_peak: state.peaks.get(&planned.arm()).copied(),
         }
+    }
+
+    /// What each service had mapped in the first measured trial; its first instance speaks for all.
+    fn bits_by_service(&self, state: &Progress) -> BTreeMap<String, Vec<MappedFile>> {
+        let Some((form, mapped)) = &state.bits else { return BTreeMap::new() };
+        let form = self.header.study.forms.iter().find(|known| known.name == *form);
+        let deployed = form.map(|form| self.header.study.deployed(&self.header.workload, form));
+        let services = deployed.iter().flat_map(|workload| &workload.services).rev();
+        services.filter_map(|service| Some((service.role().to_owned(), mapped.get(&service.name)?.clone()))).collect()
     }
 
     fn expected(&self, state: &Progress, trial: &PlannedTrial) -> Duration {
@@ -375,8 +385,8 @@ struct Progress {
     /// The peak that the last search of each arm found. The control has its own: if baseline and control began where
     /// the other one ended, their difference would no longer be what two independent searches differ by.
     peaks: BTreeMap<String, f64>,
-    /// What the services had mapped in the first measured trial.
-    bits: BTreeMap<String, Vec<MappedFile>>,
+    /// The form of the first measured trial, and what every instance had mapped in it.
+    bits: Option<(String, BTreeMap<String, Vec<MappedFile>>)>,
     /// How the trials ended.
     outcomes: Outcomes,
     /// By block that runs another one again: that one.
@@ -407,8 +417,8 @@ impl Progress {
         if !record.resources.is_empty() {
             self.probed.insert(record.trial.form.clone());
         }
-        if record.outcome == Outcome::Measured && self.bits.is_empty() {
-            self.bits.clone_from(&record.mapped);
+        if record.outcome == Outcome::Measured && self.bits.is_none() {
+            self.bits = Some((record.trial.form.clone(), record.mapped.clone()));
         }
     }
 }

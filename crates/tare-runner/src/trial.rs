@@ -1,28 +1,25 @@
 //! One trial: provision, deploy, populate, settle, measure, verify, teardown.
 
+use crate::deploying::Entry;
 use crate::inside::inside;
 use crate::peak::Guiding;
 use crate::placing::{ran_on, starts, strayed};
 use crate::{Apparatus, Clock, Event, Stop};
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
 use std::time::Duration;
 use tare_core::fault::Fault;
 use tare_core::form::Form;
 use tare_core::host::{Host, Instance, InstanceState, MappedFile, OpenError, ServiceStart};
-use tare_core::load::{Inside, LoadPlan, LoadSummary, LoadTask, SecondRow};
+use tare_core::load::{LoadPlan, LoadSummary, LoadTask, SecondRow};
 use tare_core::peak::PeakPlan;
 use tare_core::placement::Placement;
 use tare_core::plan::PlannedTrial;
-use tare_core::qos::Qos;
 use tare_core::record::{PEAK_LOAD, TrialData, TrialRecord};
 use tare_core::study::Study;
 use tare_core::trial::{Outcome, Stage};
 use tare_core::units::CpuSet;
-use tare_core::workload::{Readiness, Workload};
+use tare_core::workload::{Service, Workload};
 
-/// How often readiness is asked for.
-const READY_POLL: Duration = Duration::from_millis(20);
 /// How long populating may take before it is given up.
 const POPULATE_LIMIT: Duration = Duration::from_secs(600);
 /// What a load process may take beyond the time it was asked to load: connecting, draining, verifying.
@@ -30,8 +27,6 @@ pub(crate) const DRIVE_SLACK: Duration = Duration::from_secs(60);
 /// How long the load runs at least between two looks at whether it is steady; its end is measured for form's sake.
 const SETTLE_STEP: Duration = Duration::from_secs(5);
 const SETTLE_LAST: Duration = Duration::from_secs(1);
-/// How much more time things may take in an emulated guest, which is an order of magnitude slower than a machine.
-const EMULATED_SLOWDOWN: u32 = 10;
 /// The share of failed operations above which a trial measures failures, not the service.
 const FAILED_SHARE_MAX: f64 = 0.01;
 /// How often telemetry is read.
@@ -40,7 +35,8 @@ pub(crate) const PROBE_PERIOD: Duration = Duration::from_secs(1);
 /// What a trial needs to know.
 pub(crate) struct TrialInputs<'a> {
     pub(crate) study: &'a Study,
-    pub(crate) workload: &'a Workload,
+    /// As it is deployed in this form: every instance a service of its own.
+    pub(crate) workload: Workload,
     pub(crate) form: &'a Form,
     pub(crate) planned: &'a PlannedTrial,
     pub(crate) emulated: bool,
@@ -51,8 +47,8 @@ pub(crate) struct TrialInputs<'a> {
     pub(crate) placement: Option<&'a Placement>,
     /// Whether the resource probe runs: in the first trial of each form.
     pub(crate) probe_resources: bool,
-    /// What the services had mapped in the first measured trial of the run.
-    pub(crate) reference_bits: &'a BTreeMap<String, Vec<MappedFile>>,
+    /// What each service had mapped in the first measured trial of the run.
+    pub(crate) reference_bits: BTreeMap<String, Vec<MappedFile>>,
     /// The peak that the arm's last search found.
     pub(crate) known_peak: Option<f64>,
 }
@@ -137,13 +133,13 @@ impl Trial<'_, '_> {
         self.leave();
     }
 
-    /// Up to the point from which load can be driven, at the address handed over.
+    /// Up to the point from which load can be driven, where it is handed over.
     pub(crate) fn stand_up(
         &mut self,
         host: &mut dyn Host,
         starts: &[ServiceStart],
         started: &mut Vec<Instance>,
-    ) -> Result<SocketAddr, Early> {
+    ) -> Result<Vec<Entry>, Early> {
         self.data.record.facts = host.facts()?;
         if self.inputs.probe_resources {
             for start in starts {
@@ -152,15 +148,12 @@ impl Trial<'_, '_> {
             }
         }
         self.enter(Stage::Deploy);
-        for start in starts {
-            let instance = host.start(start).map_err(|fault| fault.context(format!("service {}", start.instance)))?;
-            started.push(instance.clone());
-            self.wait_ready(host, start, &instance)?;
-        }
-        let endpoint = self.load_endpoint(started)?;
+        let entries = self.deploy(host, starts, started)?;
         self.enter(Stage::Populate);
-        self.drive(host, &self.load_plan(endpoint, LoadTask::Populate), POPULATE_LIMIT)?;
-        Ok(endpoint)
+        for entry in &entries {
+            self.drive(host, entry, &self.load_plan(entry, LoadTask::Populate), POPULATE_LIMIT)?;
+        }
+        Ok(entries)
     }
 
     fn up_to_verify(
@@ -169,15 +162,17 @@ impl Trial<'_, '_> {
         starts: &[ServiceStart],
         started: &mut Vec<Instance>,
     ) -> Result<(), Early> {
-        let endpoint = self.stand_up(host, starts, started)?;
+        let entries = self.stand_up(host, starts, started)?;
+        let entry = &entries[0];
         self.enter(Stage::Settle);
         if let Some(within) = self.inputs.study.design.steady_within {
-            self.settle(host, endpoint, within).map_err(|fault| self.blame(host, started, fault))?;
+            self.settle(host, entry, within).map_err(|fault| self.blame(host, started, fault))?;
         }
         host.begin_probe(&[], PROBE_PERIOD)?;
         let driven = match &self.inputs.study.peak {
-            Some(plan) => self.search(endpoint, plan),
-            None => self.run(host, &self.load_plan(endpoint, LoadTask::Run)),
+            Some(plan) => self.search(entry, plan),
+            None if entries.len() > 1 => self.run_together(&entries),
+            None => self.run(host, entry, &self.load_plan(entry, LoadTask::Run)),
         };
         let probed = host.end_probe();
         let load = match driven {
@@ -190,94 +185,10 @@ impl Trial<'_, '_> {
         self.verify(host, started, load, metrics)
     }
 
-    fn wait_ready(&mut self, host: &mut dyn Host, start: &ServiceStart, instance: &Instance) -> Result<(), Early> {
-        let name = &start.instance;
-        let began = self.clock.now();
-        let within = start.service.ready.within();
-        let within = if self.inputs.emulated { within * EMULATED_SLOWDOWN } else { within };
-        loop {
-            if let InstanceState::Ended(how) = host.state(name)? {
-                let fault = Fault::new(format!("service {name} ended before it was ready: {how}"));
-                return Err(fault.with_log(host.log(name).unwrap_or_default()).into());
-            }
-            let Some(last) = self.ready(host, start, instance)? else { return Ok(()) };
-            if self.stop.raised() {
-                return Err(Fault::new("interrupted").into());
-            }
-            if self.clock.now().saturating_sub(began) > within {
-                let within = tare_core::units::show_duration(within);
-                let fault = Fault::new(format!("service {name} was not ready within {within}: {last}"));
-                let fault = fault.remedy("read its output below; raise `ready: within:` if it only needs longer");
-                return Err(fault.with_log(host.log(name).unwrap_or_default()).into());
-            }
-            self.clock.sleep(READY_POLL);
-        }
-    }
-
-    /// `None` when it is ready, else why it is not.
-    fn ready(
-        &mut self,
-        host: &mut dyn Host,
-        start: &ServiceStart,
-        instance: &Instance,
-    ) -> Result<Option<String>, Early> {
-        match &start.service.ready {
-            Readiness::Log { text, .. } => {
-                let found = host.log(&start.instance)?.contains(text.as_str());
-                Ok((!found).then(|| format!("'{text}' does not stand in its output")))
-            }
-            Readiness::Port { port, .. } => {
-                let Some(endpoint) = instance.endpoints.get(port).copied() else {
-                    return Err(Fault::new(format!("the form gave no address for port '{port}'")).into());
-                };
-                if !self.apparatus.reachable(endpoint) {
-                    return Ok(Some(format!("{endpoint} accepts no connection")));
-                }
-                let spoken = &self.inputs.workload.protocol;
-                if spoken.service != start.service.name || spoken.port.as_ref() != Some(port) {
-                    return Ok(None);
-                }
-                let answer = self.drive(host, &self.load_plan(endpoint, LoadTask::Ready), start.service.ready.within());
-                Ok(answer.err().map(|fault| fault.message))
-            }
-        }
-    }
-
-    fn load_endpoint(&self, started: &[Instance]) -> Result<SocketAddr, Early> {
-        let spoken = &self.inputs.workload.protocol;
-        let Some(port) = &spoken.port else { return Ok(LoadPlan::NOWHERE) };
-        let instance = started.iter().find(|instance| instance.instance == spoken.service);
-        let endpoint = instance.and_then(|instance| instance.endpoints.get(port)).copied();
-        endpoint.ok_or_else(|| Fault::new(format!("no address for port '{port}'")).into())
-    }
-
-    pub(crate) fn load_plan(&self, endpoint: SocketAddr, task: LoadTask) -> LoadPlan {
-        let study = self.inputs.study;
-        let spoken = &self.inputs.workload.protocol;
-        let service = self.inputs.workload.services.iter().find(|service| service.name == spoken.service);
-        LoadPlan {
-            task,
-            protocol: spoken.protocol.clone(),
-            options: spoken.options.clone(),
-            endpoint,
-            // What answers once or fills the data set needs no guidance.
-            profile: if task == LoadTask::Run { study.load.clone() } else { study.load.base().clone() },
-            settle: study.settle,
-            measure: study.measure,
-            timeout: if self.inputs.emulated { study.timeout * EMULATED_SLOWDOWN } else { study.timeout },
-            seed: self.inputs.seed,
-            cpus: self.inputs.generator_cpus.clone(),
-            limits: study.qos.as_ref().map(Qos::longest).unwrap_or_default(),
-            hdr_log: None,
-            allowed: Vec::new(),
-            inside: service.map(|service| Inside { cpus: service.resources.cpus }),
-        }
-    }
-
     /// Looks for the peak: the load is guided until the search is content.
-    fn search(&mut self, endpoint: SocketAddr, plan: &PeakPlan) -> Result<LoadSummary, Fault> {
+    fn search(&mut self, entry: &Entry, plan: &PeakPlan) -> Result<LoadSummary, Fault> {
         let qos = self.inputs.study.qos.as_ref().expect("a study with a peak was read with a QoS");
-        let load_plan = self.load_plan(endpoint, LoadTask::Run);
+        let load_plan = self.load_plan(entry, LoadTask::Run);
         let mut guiding = Guiding::begin(plan, qos, self.inputs.known_peak);
         let tell = std::cell::RefCell::new(&mut *self.tell);
         let data = &mut self.data;
@@ -304,18 +215,18 @@ impl Trial<'_, '_> {
     }
 
     /// Loads and measures, and waits as long as that may take.
-    pub(crate) fn run(&mut self, host: &mut dyn Host, plan: &LoadPlan) -> Result<LoadSummary, Fault> {
-        self.drive(host, plan, plan.settle + plan.measure + plan.timeout + DRIVE_SLACK)
+    pub(crate) fn run(&mut self, host: &mut dyn Host, entry: &Entry, plan: &LoadPlan) -> Result<LoadSummary, Fault> {
+        self.drive(host, entry, plan, plan.settle + plan.measure + plan.timeout + DRIVE_SLACK)
     }
 
     /// Loads until throughput does not change any more, or `within` is over. The seconds count as settling.
-    fn settle(&mut self, host: &mut dyn Host, endpoint: SocketAddr, within: Duration) -> Result<(), Fault> {
+    fn settle(&mut self, host: &mut dyn Host, entry: &Entry, within: Duration) -> Result<(), Fault> {
         let (began, first) = (self.clock.now(), self.data.seconds.len());
         let step = self.inputs.study.settle.max(SETTLE_STEP);
         loop {
             // Stretches of load follow each other; between two of them lies only the start of a process.
-            let plan = LoadPlan { settle: step, measure: SETTLE_LAST, ..self.load_plan(endpoint, LoadTask::Run) };
-            let summary = self.run_unmeasured(host, &plan)?;
+            let plan = LoadPlan { settle: step, measure: SETTLE_LAST, ..self.load_plan(entry, LoadTask::Run) };
+            let summary = self.run_unmeasured(host, entry, &plan)?;
             if tare_stats::has_settled(&self.data.seconds[first..]) {
                 return Ok(());
             }
@@ -328,10 +239,10 @@ impl Trial<'_, '_> {
         }
     }
 
-    fn run_unmeasured(&mut self, host: &mut dyn Host, plan: &LoadPlan) -> Result<LoadSummary, Fault> {
+    fn run_unmeasured(&mut self, host: &mut dyn Host, entry: &Entry, plan: &LoadPlan) -> Result<LoadSummary, Fault> {
         let limit = plan.settle + plan.measure + plan.timeout + DRIVE_SLACK;
         let (tell, data) = (&mut *self.tell, &mut self.data);
-        let mut inside = inside(host, &self.inputs.workload.protocol.service, self.stop);
+        let mut inside = inside(host, &entry.instance, self.stop);
         self.apparatus.drive(plan, limit, self.stop, &mut inside, &mut |row| {
             let row = SecondRow { measured: false, ..row.clone() };
             data.seconds.push(row.clone());
@@ -339,10 +250,16 @@ impl Trial<'_, '_> {
         })
     }
 
-    fn drive(&mut self, host: &mut dyn Host, plan: &LoadPlan, limit: Duration) -> Result<LoadSummary, Fault> {
+    pub(crate) fn drive(
+        &mut self,
+        host: &mut dyn Host,
+        entry: &Entry,
+        plan: &LoadPlan,
+        limit: Duration,
+    ) -> Result<LoadSummary, Fault> {
         let (stage, stage_began) = (&mut self.stage, &mut self.stage_began);
         let (clock, tell, data) = (self.clock, &mut *self.tell, &mut self.data);
-        let mut inside = inside(host, &self.inputs.workload.protocol.service, self.stop);
+        let mut inside = inside(host, &entry.instance, self.stop);
         self.apparatus.drive(plan, limit, self.stop, &mut inside, &mut |row| {
             if row.measured && *stage == Stage::Settle {
                 let now = clock.now();
@@ -387,7 +304,9 @@ impl Trial<'_, '_> {
                 return Err(fault.with_log(host.log(name).unwrap_or_default()).into());
             }
             let mapped = host.mapped_files(name)?;
-            if let Some(reference) = self.inputs.reference_bits.get(name).filter(|bits| **bits != mapped) {
+            let service = self.inputs.workload.services.iter().find(|service| service.name == *name);
+            let role = service.map_or(name.as_str(), Service::role);
+            if let Some(reference) = self.inputs.reference_bits.get(role).filter(|bits| **bits != mapped) {
                 let difference = differ(reference, &mapped);
                 voids.push(format!("service {name} runs other files than in the first trial: {difference}"));
             }
@@ -464,6 +383,12 @@ impl Trial<'_, '_> {
         self.leave();
         self.stage = stage;
         (self.tell)(Event::StageStarted { stage });
+    }
+
+    /// Notes that another stage began a moment ago.
+    pub(crate) fn pass_to(&mut self, stage: Stage, began: Duration) {
+        spend(self.data, self.stage, began.saturating_sub(self.stage_began));
+        (self.stage, self.stage_began) = (stage, began);
     }
 
     pub(crate) fn leave(&mut self) {

@@ -10,13 +10,16 @@ use crate::nested::{Nested, Rounds};
 use crate::paired::{BLOCKS_MIN, BlockLogs, Differences, Precision, sd};
 use crate::quantile::{DunnettTable, student_quantile};
 use crate::same::{bits, resources};
+use crate::scale_out::scale_out;
 use crate::steady::never_steady;
 use crate::verdict::{Evidence, judge, words};
 use crate::voids::{replaced_blocks, void_too_often};
 use crate::warnings::warnings;
 use std::collections::{BTreeMap, BTreeSet};
 use tare_core::plan::{blocks, control_arm};
-use tare_core::record::{CPU_PER_OP, End, NULL_COST, PEAK_LOAD, PRECISE_ENOUGH, Record, TrialData, TrialMetric};
+use tare_core::record::{
+    CPU_PER_OP, End, FAIRNESS, NULL_COST, PEAK_LOAD, PRECISE_ENOUGH, Record, TrialData, TrialMetric,
+};
 use tare_core::study::Study;
 use tare_core::trial::{Outcome, Stage};
 
@@ -35,7 +38,10 @@ pub fn analyse(record: &Record) -> Analysis {
     // A search for the peak measures one thing only, and nothing else measures that.
     let searched = study.peak.is_some();
     let known = record.header.metrics();
-    let shown = || known.iter().filter(|metric| (metric.name == PEAK_LOAD) == searched);
+    let several = measured.iter().any(|trial| trial.record.metrics.contains_key(FAIRNESS));
+    let is_shown =
+        |metric: &&TrialMetric<'_>| (metric.name == PEAK_LOAD) == searched && (metric.name != FAIRNESS || several);
+    let shown = || known.iter().filter(is_shown);
     let mut comparison = Comparison {
         arms: &arms,
         one_level: one_level(study),
@@ -66,6 +72,7 @@ pub fn analyse(record: &Record) -> Analysis {
         blocks_measured: of_baseline.map(|trial| trial.record.trial.block).collect::<BTreeSet<_>>().len() as u32,
         apparatus: apparatus(record, &measured, &metrics),
         arms,
+        scale_out: scale_out(record, &metrics),
         metrics,
         bits: bits(record),
         resources: resources(record),

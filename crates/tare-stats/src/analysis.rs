@@ -1,6 +1,7 @@
 //! What an analysis holds: everything a report shows, already worked out. It is serialised as part of the JSON report.
 
 use crate::nested::Nested;
+use crate::scale_out::ScaleOut;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use tare_core::fault::Fault;
@@ -29,6 +30,9 @@ pub struct Analysis {
     pub arms: Vec<Arm>,
     /// The metrics of [`tare_core::record::TRIAL_METRICS`], in their order.
     pub metrics: Vec<MetricAnalysis>,
+    /// Forms with several instances against those of the same layers with fewer.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub scale_out: Vec<ScaleOut>,
     /// By service: whether the forms ran the same files.
     pub bits: Vec<ServiceBits>,
     /// By service: whether the forms had the same resources.

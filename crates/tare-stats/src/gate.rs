@@ -305,6 +305,7 @@ mod tests {
             blocks_replaced: Vec::new(),
             trials_lost: Vec::new(),
             arms: Vec::new(),
+            scale_out: Vec::new(),
             metrics: vec![MetricAnalysis {
                 name: "m".into(),
                 title: "M".into(),

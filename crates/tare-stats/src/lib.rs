@@ -24,6 +24,7 @@ mod paired;
 pub mod peak;
 mod quantile;
 mod same;
+mod scale_out;
 mod scaling;
 mod sequential;
 mod slices;
@@ -49,12 +50,13 @@ pub use gate::{Bounded, Bounds, GateCheck, GateOutcome, gate, gate_outcome};
 pub use histogram::{CurvePoint, Percentiles, latency_curve, percentiles};
 pub use nested::Nested;
 pub use quantile::{dunnett_quantile, student_quantile};
+pub use scale_out::ScaleOut;
 pub use scaling::{
     FormScaling, Law, LawFit, LevelRow, LevelValue, Pairing, Parameter, Scaling, scaling, scaling_of_records,
     scaling_of_steps,
 };
 pub use sequential::{is_look, precise_enough};
-pub use slices::{SliceLoad, Sliced, sliced};
+pub use slices::{SliceLoad, Sliced, fairness, side_by_side, sliced};
 pub use steady::has_settled;
 pub use trial::trial_metrics;
 pub use verdict::{percent_text, ratio_text};

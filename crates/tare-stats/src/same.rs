@@ -3,6 +3,7 @@
 use crate::analysis::{BitsDifference, Cell, ResourceRow, Sameness, ServiceBits, ServiceResources};
 use sha2::{Digest, Sha256};
 use std::collections::{BTreeMap, BTreeSet};
+use tare_core::form::Form;
 use tare_core::host::{MappedFile, Property};
 use tare_core::record::Record;
 use tare_core::trial::Outcome;
@@ -21,7 +22,9 @@ fn bits_of(record: &Record, service: &str) -> ServiceBits {
         let mut measured = false;
         for trial in trials {
             measured |= trial.outcome == Outcome::Measured;
-            if let Some(files) = trial.mapped.get(service).filter(|files| !files.is_empty()) {
+            let instances =
+                trial.mapped.iter().filter(|(name, files)| is_of(name, service, record, form) && !files.is_empty());
+            for (_, files) in instances {
                 let mut files: Vec<&MappedFile> = files.iter().collect();
                 files.sort();
                 seen.entry(&form.name).or_default().insert(files);
@@ -42,6 +45,12 @@ fn bits_of(record: &Record, service: &str) -> ServiceBits {
         unread,
         differences: differences(&seen),
     }
+}
+
+/// Whether an instance of this name is one of the service in this form.
+fn is_of(instance: &str, service: &str, record: &Record, form: &Form) -> bool {
+    let deployed = record.header.study.deployed(&record.header.workload, form);
+    deployed.services.iter().any(|known| known.name == instance && known.role() == service)
 }
 
 fn digest(files: &[&MappedFile]) -> String {
@@ -83,7 +92,11 @@ fn resources_of(record: &Record, service: &str) -> Option<ServiceResources> {
     let mut read: Vec<(&str, &BTreeMap<String, Property>)> = Vec::new();
     for form in &record.header.study.forms {
         let mut of_form = record.trials.iter().map(|trial| &trial.record).filter(|t| t.trial.form == form.name);
-        let report = of_form.find_map(|trial| trial.resources.get(service).filter(|r| !r.properties.is_empty()));
+        // Instances get the same; the first of them speaks for all.
+        let report = of_form.find_map(|trial| {
+            let of_service = trial.resources.iter().filter(|(name, _)| is_of(name, service, record, form));
+            of_service.map(|(_, report)| report).find(|report| !report.properties.is_empty())
+        });
         read.extend(report.map(|report| (form.name.as_str(), &report.properties)));
     }
     if read.is_empty() {

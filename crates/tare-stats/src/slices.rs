@@ -41,6 +41,34 @@ pub fn sliced(slices: &[SliceLoad]) -> Result<Sliced, String> {
     Ok(Sliced { metrics: figures(&load, &spent)?, by_slice: by_slice?, load })
 }
 
+/// Loads of several instances at the same moment as one: counts and histograms added, over the mean of their windows.
+///
+/// # Errors
+/// When there is none or a histogram cannot be read.
+pub fn side_by_side(loads: &[LoadSummary]) -> Result<LoadSummary, String> {
+    let Some((first, rest)) = loads.split_first() else { return Err("no instance was loaded".to_owned()) };
+    let mut load = first.clone();
+    for other in rest {
+        add(&mut load, other)?;
+        load.generator_cpus += other.generator_cpus;
+        load.metrics.clear();
+        load.reported.clear();
+    }
+    // They began within milliseconds of each other: what one did before the others is not over a longer time.
+    let mean = |of: fn(&LoadSummary) -> u64| {
+        (loads.iter().map(|load| u128::from(of(load))).sum::<u128>() / loads.len() as u128) as u64
+    };
+    (load.measure_start_ns, load.measure_end_ns) =
+        (mean(|load| load.measure_start_ns), mean(|load| load.measure_end_ns));
+    Ok(load)
+}
+
+/// The least by the mean: 1 when all are served alike.
+pub fn fairness(throughputs: &[f64]) -> Option<f64> {
+    let mean = throughputs.iter().sum::<f64>() / throughputs.len() as f64;
+    (mean > 0.0).then(|| throughputs.iter().copied().fold(f64::INFINITY, f64::min) / mean)
+}
+
 fn add(sum: &mut LoadSummary, other: &LoadSummary) -> Result<(), String> {
     sum.measure_start_ns = sum.measure_start_ns.min(other.measure_start_ns);
     sum.measure_end_ns = sum.measure_end_ns.max(other.measure_end_ns);
@@ -115,6 +143,24 @@ mod tests {
         assert_eq!(sliced.load.operations["get"].count, 4_000);
         assert_eq!(sliced.load.checks.len(), 1);
         assert_eq!((sliced.load.measure_start_ns, sliced.load.measure_end_ns), (10_000_000_000, 102_000_000_000));
+    }
+
+    #[test]
+    fn loads_of_one_moment_add_up_over_one_window() {
+        let (one, other) = (slice(10, 3_000, 100).0, slice(10, 1_000, 900).0);
+        let late = LoadSummary {
+            measure_start_ns: other.measure_start_ns + 20_000_000,
+            measure_end_ns: other.measure_end_ns + 20_000_000,
+            ..other
+        };
+        let both = side_by_side(&[one, late]).unwrap();
+        assert_eq!((both.measure_start_ns, both.measure_end_ns), (10_010_000_000, 12_010_000_000));
+        let metrics = trial_metrics(&both, &[]).unwrap();
+        assert!((metrics["throughput"] - 2_000.0).abs() < 1e-6, "{metrics:?}");
+        assert!((both.generator_cpu_s - 0.2).abs() < 1e-9);
+        assert!(side_by_side(&[]).is_err());
+        assert_eq!(fairness(&[3.0, 1.0]), Some(0.5));
+        assert_eq!((fairness(&[]), fairness(&[0.0])), (None, None));
     }
 
     #[test]

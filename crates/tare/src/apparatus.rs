@@ -94,35 +94,47 @@ impl Apparatus for Machine {
         driver.wait(plan.task, limit, stop, Asked { each_second, next: Some(next), inside: None })
     }
 
-    fn drive_both(
+    fn drive_all(
         &mut self,
-        plans: [&LoadPlan; 2],
+        plans: &[LoadPlan],
         limit: Duration,
         stop: &Stop,
-        insides: [&mut RunInside; 2],
+        insides: Vec<&mut RunInside>,
         each_second: &mut dyn FnMut(usize, &SecondRow),
-    ) -> [Result<LoadSummary, Fault>; 2] {
-        let [first, second] = plans.map(|plan| (self.unguided(plan), plan.task));
-        let [inside, other_inside] = insides;
-        let (driven, other, rows) = std::thread::scope(|scope| {
-            // The second one's seconds come when both are over: nobody could look at two lines at once.
-            let other = scope.spawn(move || {
-                let (driver, task) = second;
-                let mut rows = Vec::new();
-                let mut keep = |row: &SecondRow| rows.push(row.clone());
-                let asked = Asked { each_second: &mut keep, next: None, inside: Some(other_inside) };
-                let driven = driver.and_then(|mut driver| driver.wait(task, limit, stop, asked));
-                (driven, rows)
-            });
-            let (driver, task) = first;
+    ) -> Vec<Result<LoadSummary, Fault>> {
+        // All are started before one is waited for.
+        let drivers: Vec<_> = plans.iter().map(|plan| (plan.task, self.unguided(plan))).collect();
+        let mut insides = insides.into_iter();
+        let mut drivers = drivers.into_iter().map(|(task, driver)| (task, driver, insides.next()));
+        let Some((task, first, inside)) = drivers.next() else { return Vec::new() };
+        let (driven, rows) = std::thread::scope(|scope| {
+            // The others' seconds come when all are over: nobody could look at several lines at once.
+            let others: Vec<_> = drivers
+                .map(|(task, driver, inside)| {
+                    scope.spawn(move || {
+                        let mut rows = Vec::new();
+                        let mut keep = |row: &SecondRow| rows.push(row.clone());
+                        let asked = Asked { each_second: &mut keep, next: None, inside: shortened(inside) };
+                        let driven = driver.and_then(|mut driver| driver.wait(task, limit, stop, asked));
+                        (driven, rows)
+                    })
+                })
+                .collect();
             let mut tell = |row: &SecondRow| each_second(0, row);
-            let asked = Asked { each_second: &mut tell, next: None, inside: Some(inside) };
-            let driven = driver.and_then(|mut driver| driver.wait(task, limit, stop, asked));
-            let (other, rows) = other.join().expect("waiting for a load process does not panic");
-            (driven, other, rows)
+            let asked = Asked { each_second: &mut tell, next: None, inside: shortened(inside) };
+            let mut driven = vec![first.and_then(|mut driver| driver.wait(task, limit, stop, asked))];
+            let mut all_rows = Vec::new();
+            for other in others {
+                let (other, rows) = other.join().expect("waiting for a load process does not panic");
+                driven.push(other);
+                all_rows.push(rows);
+            }
+            (driven, all_rows)
         });
-        rows.iter().for_each(|row| each_second(1, row));
-        [driven, other]
+        for (at, rows) in rows.iter().enumerate() {
+            rows.iter().for_each(|row| each_second(at + 1, row));
+        }
+        driven
     }
 }
 
@@ -158,6 +170,14 @@ impl Machine {
             inner: Vec::new(),
             place: 0,
         }
+    }
+}
+
+/// The same for a shorter time: what lives as long as the load need not live as long as what it refers to.
+fn shortened<'a>(inside: Option<&'a mut RunInside<'_>>) -> Option<&'a mut RunInside<'a>> {
+    match inside {
+        Some(inside) => Some(inside),
+        None => None,
     }
 }
 

@@ -40,6 +40,10 @@ impl Catalog for Tables {
         PROTOCOLS.iter().find(|row| row.name == protocol).is_some_and(|row| (row.runs_inside)(options))
     }
 
+    fn protocol_speaks_to(&self, protocol: &str, options: &serde_json::Value) -> Vec<String> {
+        PROTOCOLS.iter().find(|row| row.name == protocol).map_or(Vec::new(), |row| (row.speaks_to)(options))
+    }
+
     fn protocol_metrics(&self, protocol: &str, options: &serde_json::Value) -> Vec<OwnMetric> {
         PROTOCOLS.iter().find(|row| row.name == protocol).map_or(Vec::new(), |row| (row.metrics)(options))
     }

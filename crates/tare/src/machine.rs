@@ -62,14 +62,15 @@ pub(crate) fn check_room(study: &Study, workload: &Workload, places: &Places, me
 /// The most memory that stands allotted at once, bytes, and who asks for it: of one form in blocks, of all forms and
 /// the control side by side, of the baseline and another in a duet.
 fn memory_at_once(study: &Study, workload: &Workload) -> (u64, &'static str) {
-    let services: u64 = workload.services.iter().map(|service| service.resources.memory_bytes).sum();
     let of = |form: &Form| {
+        let deployed = study.deployed(workload, form).services;
+        let services: u64 = deployed.iter().map(|service| service.resources.memory_bytes).sum();
         let Some((outermost, inner)) = form.layers.split_first() else { return services };
         let row = |layer: &LayerUse| layer_row(&layer.layer).expect("a study names only layers of the table");
         let inner = inner.iter().map(|layer| (row(layer).in_guest)(&layer.options).memory_bytes).sum();
         (row(outermost).memory_bytes)(&outermost.options, services, inner)
     };
-    let baseline = study.forms.iter().find(|form| form.name == study.baseline).map_or(services, of);
+    let baseline = study.forms.iter().find(|form| form.name == study.baseline).map_or(0, of);
     let forms = study.forms.iter().map(of);
     match study.design.arrangement {
         Arrangement::Blocks => (forms.max().unwrap_or(0), "the services and what they stand in ask"),

@@ -26,6 +26,7 @@ pub(crate) fn measure(cpus: &CpuSet) -> Option<f64> {
         seed: 1,
         cpus: cpus.clone(),
         limits: Default::default(),
+        services: Default::default(),
         hdr_log: None,
         allowed: Vec::new(),
         inside: None,

@@ -90,7 +90,7 @@ fn plan(study: &Study, workload: &Workload, topology: &Topology) -> Result<Place
     for form in &study.forms {
         let stated = form.placement.as_ref().or(study.placement.as_ref());
         let rules = stated.unwrap_or(&usual);
-        match rules.place(&workload.services, aside, topology) {
+        match rules.place(&study.deployed(workload, form).services, aside, topology) {
             Ok(placement) => {
                 places.forms.insert(form.name.clone(), placement);
             }

@@ -104,6 +104,7 @@ fn load_plan(endpoint: SocketAddr, search: &PeakPlan, limit: Duration) -> LoadPl
         seed: 1,
         cpus: CpuSet::new([]),
         limits: BTreeMap::from([(EVERY_OPERATION.to_owned(), limit)]),
+        services: Default::default(),
         hdr_log: None,
         allowed: Vec::new(),
         inside: None,

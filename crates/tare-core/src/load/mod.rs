@@ -41,6 +41,10 @@ pub struct LoadPlan {
     pub options: serde_json::Value,
     /// Where the service is reached; [`LoadPlan::NOWHERE`] for a tool inside the form that needs no port.
     pub endpoint: SocketAddr,
+    /// Where every instance of the deployment is reached that the load belongs to: by service where that has one port,
+    /// and by `service.port`. For what the service under load only passes on.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub services: BTreeMap<String, Vec<SocketAddr>>,
     /// How operations are started.
     pub profile: LoadProfile,
     /// How long load runs before measuring starts.

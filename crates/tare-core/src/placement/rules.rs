@@ -104,7 +104,8 @@ impl Rules {
         let mut problems = Vec::new();
         let mut wanted = Vec::new();
         for service in services {
-            let rule = self.services.get(&service.name).unwrap_or(&self.rule);
+            let own = self.services.get(&service.name).or_else(|| self.services.get(service.role()));
+            let rule = own.unwrap_or(&self.rule);
             let device = |name: &String| topology.devices.iter().find(|device| device.name == *name);
             let near = rule.near.as_ref().and_then(device).and_then(|device| device.node);
             if let Some(name) = rule.near.as_ref().filter(|name| device(name).is_none()) {

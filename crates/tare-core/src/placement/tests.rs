@@ -255,6 +255,8 @@ pub(super) fn service(name: &str) -> Service {
         resources: Resources { cpus: 2, cpu_quota: None, memory_bytes: 1 << 20 },
         stop_within: Duration::ZERO,
         options: BTreeMap::new(),
+        instances: 1,
+        replica: None,
     }
 }
 

@@ -7,6 +7,7 @@ use crate::form::Form;
 use crate::host::Listens;
 use crate::load::LoadProfile;
 use crate::plan::plan;
+use crate::workload::Workload;
 
 /// Two things of a study that do not go together.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -20,8 +21,9 @@ pub struct Conflict {
 }
 
 impl Study {
-    /// What of this study does not go together. `protocol` is the name of the workload's.
-    pub fn conflicts(&self, protocol: &str, catalog: &dyn Catalog) -> Vec<Conflict> {
+    /// What of this study and its workload does not go together.
+    pub fn conflicts(&self, workload: &Workload, catalog: &dyn Catalog) -> Vec<Conflict> {
+        let protocol = workload.protocol.protocol.as_str();
         let mut found = Vec::new();
         let mut add = |applies: bool, field, message: &str, hint| {
             if applies {
@@ -75,8 +77,49 @@ impl Study {
             let hint = "raise 'blocks' of 'until' (or --repeat) to 6 or more, or write 'repeat' instead of 'until'";
             found.push(Conflict { field: "until", message, hint });
         }
+        found.extend(self.several_loaded(workload, catalog));
         found.extend(self.ports_taken_twice(catalog));
         found
+    }
+
+    /// What cannot be where several instances are loaded at once.
+    fn several_loaded(&self, workload: &Workload, catalog: &dyn Catalog) -> Vec<Conflict> {
+        let loaded = self.forms.iter().map(|form| {
+            let services = self.deployed(workload, form).services;
+            services.iter().filter(|service| service.role() == workload.protocol.service).count()
+        });
+        if loaded.max().unwrap_or(0) < 2 {
+            return Vec::new();
+        }
+        let spoken = &workload.protocol;
+        let all = [
+            (
+                self.design.arrangement != Arrangement::Blocks,
+                "design",
+                "several instances are loaded, each by a process of its own, which only blocks can do",
+                "use `design: blocks`, or put a balancer before the instances",
+            ),
+            (
+                self.peak.is_some(),
+                "load",
+                "several instances are loaded, each by a process of its own, and a search leads only one",
+                "write a load that is not searched for, or put a balancer before them",
+            ),
+            (
+                self.design.steady_within.is_some(),
+                "time",
+                "several instances are loaded, and only one load can be watched until it is steady",
+                "give 'settle' a time",
+            ),
+            (
+                catalog.protocol_runs_inside(&spoken.protocol, &spoken.options),
+                "instances",
+                "a tool inside runs beside one instance, and several would be loaded",
+                "deploy the service that is loaded once",
+            ),
+        ];
+        let holding = all.into_iter().filter(|(applies, ..)| *applies);
+        holding.map(|(_, field, message, hint)| Conflict { field, message: message.to_owned(), hint }).collect()
     }
 
     /// Forms of one block that would listen at the same addresses of this machine.

@@ -3,6 +3,7 @@
 use super::Catalog;
 use crate::config::{Fields, Node, NodeKind, Problems};
 use crate::form::{Form, LayerUse};
+use crate::instances::Instances;
 use crate::placement::Rules;
 
 pub(super) fn read_forms(node: &Node, catalog: &dyn Catalog, problems: &mut Problems) -> Vec<Form> {
@@ -17,8 +18,8 @@ pub(super) fn read_forms(node: &Node, catalog: &dyn Catalog, problems: &mut Prob
         if name.is_empty() || name.len() > 40 || !name.chars().all(fits) {
             problems.add(*place, format!("'{name}' cannot name a form"), "use a-z, 0-9, '+', '-', '_' and '.'");
         }
-        let (value, placement) = read_form(name, value, problems);
-        let items = match value {
+        let own = read_form(name, value, problems);
+        let items = match own.layers {
             Some(value) if !value.is_null() => value.items(problems).unwrap_or_default(),
             _ => &[],
         };
@@ -39,23 +40,40 @@ pub(super) fn read_forms(node: &Node, catalog: &dyn Catalog, problems: &mut Prob
                 layers.push(LayerUse { layer: layer.to_owned(), options });
             }
         }
-        forms.push(Form { name: name.clone(), layers, placement });
+        let Own { placement, mut instances, .. } = own;
+        if instances.is_empty() {
+            instances.push((None, Instances::default()));
+        }
+        for (number, instances) in instances {
+            let name = number.map_or_else(|| name.clone(), |number| format!("{name}-x{number}"));
+            forms.push(Form { name, layers: layers.clone(), placement: placement.clone(), instances });
+        }
     }
     forms
 }
 
+/// What is a form's own.
+#[derive(Default)]
+struct Own<'n> {
+    layers: Option<&'n Node>,
+    placement: Option<Rules>,
+    /// One for each form that this stands for, with the number that it is named by.
+    instances: Vec<(Option<u64>, Instances)>,
+}
+
 /// A form is its layers, or one layer; or a map with `layers` and with what else is the form's own.
-fn read_form<'n>(name: &str, node: &'n Node, problems: &mut Problems) -> (Option<&'n Node>, Option<Rules>) {
-    let is_whole = |key: &str| ["layers", "placement"].contains(&key);
+fn read_form<'n>(name: &str, node: &'n Node, problems: &mut Problems) -> Own<'n> {
+    let is_whole = |key: &str| ["layers", "placement", "instances"].contains(&key);
     match &node.kind {
         NodeKind::Map(entries) if entries.iter().any(|(key, ..)| is_whole(key)) => {}
-        _ => return (Some(node), None),
+        _ => return Own { layers: Some(node), ..Own::default() },
     }
-    let Some(mut fields) = Fields::of(node, format!("form '{name}'"), problems) else { return (None, None) };
+    let Some(mut fields) = Fields::of(node, format!("form '{name}'"), problems) else { return Own::default() };
     let layers = fields.get("layers");
     let placement = fields.get("placement").and_then(|node| Rules::read(node, None, problems));
+    let instances = fields.get("instances").map(|node| Instances::read_sweep(node, problems)).unwrap_or_default();
     fields.finish(problems);
-    (layers, placement)
+    Own { layers, placement, instances }
 }
 
 pub(super) fn read_baseline(fields: &mut Fields, forms: &[Form], problems: &mut Problems) -> Option<String> {

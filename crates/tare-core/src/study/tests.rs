@@ -71,6 +71,18 @@ pub(super) fn read(text: &str) -> Result<(Study, Workload), Vec<String>> {
     with(text, |problems, find| Study::read(text, &Two, problems, find))
 }
 
+/// Reads a study of a workload whose text is given; the mistakes of both in one text.
+pub(crate) fn read_toy(text: &str, workload: &str) -> Result<(Study, Workload), String> {
+    let mut problems = Problems::new("s.yaml", text);
+    let mut inner = Problems::new("w.yaml", workload);
+    let mut find = |_: &str, _: Place, chosen: &Parameters, _: &mut Problems| {
+        Workload::read(workload, Path::new("toy"), chosen, &Two, &mut inner)
+    };
+    let read = Study::read(text, &Two, &mut problems, &mut find);
+    let found: Vec<String> = problems.into_vec().iter().chain(&inner.into_vec()).map(ToString::to_string).collect();
+    read.filter(|_| found.is_empty()).ok_or(found.join("\n"))
+}
+
 fn read_suite(text: &str, preset: Option<&str>) -> Result<Suite, Vec<String>> {
     with(text, |problems, find| Suite::read(text, preset, &Two, problems, find))
 }

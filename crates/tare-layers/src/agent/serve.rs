@@ -103,6 +103,7 @@ mod tests {
             Ok(Instance {
                 instance: start.instance.clone(),
                 endpoints: BTreeMap::new(),
+                peers: BTreeMap::new(),
                 path: self.0.to_owned(),
                 cpus: None,
             })

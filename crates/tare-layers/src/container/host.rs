@@ -226,7 +226,15 @@ impl Inner {
 
     /// The address under which the generator reaches an instance.
     fn address(&self, instance: &str) -> Result<IpAddr, Fault> {
-        let Some(link) = self.link.as_ref().filter(|_| self.options.network == Network::Bridge) else {
+        match self.options.network {
+            Network::Bridge => self.own_address(instance),
+            Network::Published | Network::Host => Ok(self.surroundings.address),
+        }
+    }
+
+    /// The address under which other containers of the deployment reach an instance.
+    fn own_address(&self, instance: &str) -> Result<IpAddr, Fault> {
+        let Some(link) = self.link.as_ref().filter(|_| self.options.network != Network::Host) else {
             return Ok(self.surroundings.address);
         };
         let networks = self.inspect(instance)?.network_settings.and_then(|settings| settings.networks);
@@ -270,10 +278,14 @@ impl Inner {
         }
         // A container that ended at once has no address any more; its state and its log then say more than this.
         let address = self.address(instance).unwrap_or(self.surroundings.address);
-        let ports = start.service.ports.iter();
+        let own_address = self.own_address(instance).unwrap_or(address);
+        let ports = &start.service.ports;
+        let at = |address| ports.iter().map(|(name, port)| (name.clone(), SocketAddr::new(address, *port))).collect();
         Ok(Instance {
             instance: instance.clone(),
-            endpoints: ports.map(|(name, port)| (name.clone(), SocketAddr::new(address, *port))).collect(),
+            endpoints: at(address),
+            // Between containers of one network nothing is translated, and no proxy stands in the way.
+            peers: if own_address == address { BTreeMap::new() } else { at(own_address) },
             path: self.path().to_owned(),
             cpus: spec::cpuset(self.options.limits, &self.surroundings.cpus, start)?,
         })
@@ -328,7 +340,7 @@ impl Inner {
         let mut ports = Vec::new();
         for (instance, running) in &self.running {
             let pid = self.pid(instance)?;
-            let name = running.start.service.name.clone();
+            let name = instance.clone();
             scopes.push(Scope { name, serving: true, pids: vec![pid], cgroups: observe::cgroups(pid) });
             ports.extend(running.start.service.ports.values().copied());
         }

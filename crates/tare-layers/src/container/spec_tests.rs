@@ -33,6 +33,8 @@ fn start() -> ServiceStart {
         resources: Resources { cpus: 2, cpu_quota: None, memory_bytes: 64 << 20 },
         stop_within: Duration::from_secs(1),
         options: BTreeMap::new(),
+        instances: 1,
+        replica: None,
     };
     ServiceStart { instance: "db".to_owned(), ..ServiceStart::on(service, Some(CpuSet::new(1..3))) }
 }

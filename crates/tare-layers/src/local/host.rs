@@ -288,6 +288,7 @@ impl Host for LocalHost {
                 .iter()
                 .map(|(name, port)| (name.clone(), SocketAddr::new(address, *port)))
                 .collect(),
+            peers: BTreeMap::new(),
             path: format!("{link}, straight to the process"),
             cpus,
         })
@@ -350,7 +351,7 @@ impl Host for LocalHost {
         let mut scopes = outside.to_vec();
         for running in self.running.values() {
             let cgroups = running.group.directories().iter().map(|path| path.display().to_string()).collect();
-            let name = running.start.service.name.clone();
+            let name = running.start.instance.clone();
             scopes.push(Scope { name, serving: true, pids: vec![running.child.id()], cgroups });
         }
         let mut prober = (self.carrier.prober)()?;

@@ -158,6 +158,7 @@ impl Host for MockHost {
         Ok(Instance {
             instance: start.instance.clone(),
             endpoints: ports.map(|(name, port)| (name.clone(), endpoint(port))).collect(),
+            peers: BTreeMap::new(),
             path: "nowhere: nothing was started".to_owned(),
             cpus: start.cpus.clone(),
         })

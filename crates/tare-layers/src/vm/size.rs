@@ -118,6 +118,8 @@ mod tests {
             resources: Resources { cpus, cpu_quota: None, memory_bytes: 100 << 20 },
             stop_within: Duration::ZERO,
             options: BTreeMap::new(),
+            instances: 1,
+            replica: None,
         };
         ServiceStart::on(service, on.map(|text| CpuSet::parse(text).unwrap()))
     }

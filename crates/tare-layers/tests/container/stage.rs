@@ -242,6 +242,8 @@ impl Stage {
             // As the first process of its namespace a service that does not ask for it never gets SIGTERM.
             stop_within: Duration::ZERO,
             options: BTreeMap::new(),
+            instances: 1,
+            replica: None,
         };
         let cpus = CpuSet::new(self.surroundings.cpus.cpus().iter().copied().take(1));
         ServiceStart::on(service, Some(cpus))

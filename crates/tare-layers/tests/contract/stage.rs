@@ -104,6 +104,8 @@ pub(crate) fn service(instance: &str, port: u16, words: &[&str]) -> ServiceStart
         resources: Resources { cpus: 1, cpu_quota: None, memory_bytes: MEMORY },
         stop_within: Duration::from_secs(5),
         options: BTreeMap::new(),
+        instances: 1,
+        replica: None,
     };
     ServiceStart { instance: instance.to_owned(), ..ServiceStart::on(service, Some(CpuSet::new([0]))) }
 }

@@ -191,6 +191,8 @@ pub(crate) fn redis() -> ServiceStart {
         resources: Resources { cpus: 1, cpu_quota: None, memory_bytes: 128 << 20 },
         stop_within: Duration::from_secs(10),
         options: BTreeMap::new(),
+        instances: 1,
+        replica: None,
     };
     ServiceStart { instance: "redis".to_owned(), ..ServiceStart::on(service, Some(CpuSet::new([0]))) }
 }

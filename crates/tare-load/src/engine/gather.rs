@@ -471,6 +471,7 @@ mod tests {
             seed: 1,
             cpus: tare_core::units::CpuSet::new([]),
             limits: BTreeMap::new(),
+            services: Default::default(),
             hdr_log: None,
             allowed: Vec::new(),
             inside: None,

@@ -105,6 +105,9 @@ pub struct ProtocolRow {
     pub tells_seconds: bool,
     /// Whether with these options, as [`ProtocolRow::options`] wrote them down, a tool runs inside the form.
     pub runs_inside: fn(&serde_json::Value) -> bool,
+    /// The services, besides the one that is loaded, that it speaks to with these options, as [`ProtocolRow::options`]
+    /// wrote them down: such as those behind a proxy.
+    pub speaks_to: fn(&serde_json::Value) -> Vec<String>,
     /// Carries out a plan.
     pub(crate) drive: fn(&LoadPlan, &mut Emit<'_>) -> Result<LoadSummary, Fault>,
 }

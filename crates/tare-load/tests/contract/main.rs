@@ -150,6 +150,7 @@ fn plan(protocol: &str, options: &str, endpoint: SocketAddr) -> LoadPlan {
         seed: 1,
         cpus: CpuSet::new([]),
         limits: BTreeMap::new(),
+        services: Default::default(),
         hdr_log: None,
         allowed: Vec::new(),
         inside: None,

@@ -111,6 +111,7 @@ fn plan(protocol: &str, options: &str, endpoint: SocketAddr, task: LoadTask) -> 
         seed: 1,
         cpus: CpuSet::new([]),
         limits: Default::default(),
+        services: Default::default(),
         hdr_log: None,
         allowed: Vec::new(),
         inside: None,

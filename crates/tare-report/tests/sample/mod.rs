@@ -73,7 +73,12 @@ fn study() -> Study {
     let container =
         |network: &str| LayerUse { layer: "container".into(), options: serde_json::json!({ "network": network }) };
     let vm = || LayerUse { layer: "vm".into(), options: serde_json::json!({ "cpus": 1 }) };
-    let form = |name: &str, layers| Form { name: name.into(), layers, placement: None };
+    let form = |name: &str, layers| Form {
+        name: name.into(),
+        layers,
+        placement: None,
+        instances: tare_core::instances::Instances::default(),
+    };
     Study {
         name: "canonical".into(),
         question: "What does each form cost one Redis server?".into(),
@@ -92,6 +97,7 @@ fn study() -> Study {
         emulated_blocks: 1,
         placement: None,
         kept: tare_core::placement::Kept::default(),
+        instances: tare_core::instances::Instances::default(),
         forms: vec![
             form("native", Vec::new()),
             form("container", vec![container("published")]),
@@ -119,6 +125,8 @@ fn header(study: Study, plan: Vec<PlannedTrial>) -> Header {
         resources: Resources { cpus: 1, cpu_quota: None, memory_bytes: 512 << 20 },
         stop_within: Duration::from_secs(10),
         options: BTreeMap::new(),
+        instances: 1,
+        replica: None,
     };
     let protocol = ProtocolUse {
         protocol: "redis".into(),
@@ -258,6 +266,7 @@ fn trial(planned: &PlannedTrial) -> TrialData {
         ran_on: if ran { [("redis".to_owned(), CpuSet::new([0, 1]))].into() } else { BTreeMap::new() },
         peak: None,
         metrics: metrics.unwrap_or_default(),
+        instances: BTreeMap::new(),
         slices: Vec::new(),
     };
     TrialData { record, seconds, telemetry }

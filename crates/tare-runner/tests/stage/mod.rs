@@ -103,7 +103,8 @@ impl Host for LoggingHost {
             return Err(Fault::new("port 7000 is taken"));
         }
         let endpoints = BTreeMap::from([("main".to_owned(), SocketAddr::from(([127, 0, 0, 1], self.port)))]);
-        Ok(Instance { instance: start.instance.clone(), endpoints, path: "direct".to_owned(), cpus: None })
+        let (instance, path) = (start.instance.clone(), "direct".to_owned());
+        Ok(Instance { instance, endpoints, peers: BTreeMap::new(), path, cpus: None })
     }
     fn state(&mut self, _: &str) -> Result<InstanceState, Fault> {
         let died = self.trouble == Trouble::DiesUnderLoad && self.dead.get();
@@ -239,22 +240,28 @@ impl Apparatus for TestApparatus<'_> {
         let (measure_start_ns, measure_end_ns) = (1, (1_000_000_001 + unlike * 1_000_000).cast_unsigned());
         Ok(LoadSummary { measure_start_ns, measure_end_ns, operations, checks: vec![check], ..LoadSummary::default() })
     }
-    fn drive_both(
+    fn drive_all(
         &mut self,
-        plans: [&LoadPlan; 2],
+        plans: &[LoadPlan],
         limit: Duration,
         stop: &Stop,
-        insides: [&mut RunInside; 2],
+        insides: Vec<&mut RunInside>,
         each_second: &mut dyn FnMut(usize, &SecondRow),
-    ) -> [Result<LoadSummary, Fault>; 2] {
+    ) -> Vec<Result<LoadSummary, Fault>> {
         assert!(plans[0].cpus != plans[1].cpus, "each has generator's CPUs of its own");
-        assert_eq!(plans[0].seed, plans[1].seed, "both are asked the same things");
-        let mut at = 0;
-        insides.map(|inside| {
-            let driven = self.drive(plans[at], limit, stop, inside, &mut |row| each_second(at, row));
-            at += 1;
-            driven
-        })
+        // The two of a duet are asked the same things, instances of one deployment are not.
+        assert_eq!(plans[0].seed == plans[1].seed, !insides.is_empty());
+        let mut nothing = |_: &CommandStart| Err(Fault::new("nothing runs inside here"));
+        let mut insides = insides.into_iter();
+        let mut drive = |(at, plan): (usize, &LoadPlan)| {
+            let inside = insides.next().unwrap_or(&mut nothing);
+            self.drive(plan, limit, stop, inside, &mut |row| each_second(at, row))
+        };
+        let mut driven = Vec::new();
+        for (at, plan) in plans.iter().enumerate() {
+            driven.push(drive((at, plan)));
+        }
+        driven
     }
 }
 
@@ -286,6 +293,8 @@ pub(crate) fn study(forms: &[&str], repeat: u32) -> (Study, Workload) {
         resources: Resources { cpus: 1, cpu_quota: None, memory_bytes: 64 << 20 },
         stop_within: Duration::from_secs(1),
         options: BTreeMap::new(),
+        instances: 1,
+        replica: None,
     };
     let spoken = ProtocolUse {
         protocol: "null".into(),
@@ -321,7 +330,16 @@ pub(crate) fn study(forms: &[&str], repeat: u32) -> (Study, Workload) {
         emulated_blocks: 1,
         placement: None,
         kept: tare_core::placement::Kept::default(),
-        forms: forms.iter().map(|name| Form { name: (*name).into(), layers: Vec::new(), placement: None }).collect(),
+        instances: tare_core::instances::Instances::default(),
+        forms: forms
+            .iter()
+            .map(|name| Form {
+                name: (*name).into(),
+                layers: Vec::new(),
+                placement: None,
+                instances: tare_core::instances::Instances::default(),
+            })
+            .collect(),
         options: BTreeMap::new(),
         parameters: Default::default(),
         seed: Some(7),

@@ -29,7 +29,16 @@ pub(crate) fn study(forms: &[&str], repeat: u32) -> Study {
         emulated_blocks: 1,
         placement: None,
         kept: tare_core::placement::Kept::default(),
-        forms: forms.iter().map(|name| Form { name: (*name).into(), layers: Vec::new(), placement: None }).collect(),
+        instances: tare_core::instances::Instances::default(),
+        forms: forms
+            .iter()
+            .map(|name| Form {
+                name: (*name).into(),
+                layers: Vec::new(),
+                placement: None,
+                instances: tare_core::instances::Instances::default(),
+            })
+            .collect(),
         options: BTreeMap::new(),
         parameters: Default::default(),
         seed: Some(1),

@@ -176,7 +176,7 @@ fn apply(args: &RunArgs, study: &mut Study) -> Result<()> {
 
 /// What was typed may have brought together what does not go together.
 fn check_whole(study: &Study, workload: &Workload) -> Result<()> {
-    let conflicts = study.conflicts(&workload.protocol.protocol, &Tables);
+    let conflicts = study.conflicts(workload, &Tables);
     if conflicts.is_empty() {
         return Ok(());
     }

@@ -4,6 +4,7 @@
 mod kill;
 mod lab;
 mod placing;
+mod scaleout;
 mod searching;
 mod strangers;
 mod suites;

@@ -53,6 +53,7 @@ pub(super) const ROW: ProtocolRow = ProtocolRow {
         options.into_iter().flat_map(|options| options.metrics).map(|metric| metric.own).collect()
     },
     runs_inside: |options| Options::deserialize_from(options).is_ok_and(|options| options.place == Where::Inside),
+    speaks_to: |_| Vec::new(),
     drive,
 };
 

@@ -51,6 +51,7 @@ pub(super) const ROW: ProtocolRow = ProtocolRow {
     tells_seconds: true,
     metrics: |_| Vec::new(),
     runs_inside: |_| false,
+    speaks_to: |_| Vec::new(),
     drive: |plan: &LoadPlan, emit: &mut Emit<'_>| drive(&Http::new(options_of(plan)?, plan.endpoint)?, plan, emit),
 };
 

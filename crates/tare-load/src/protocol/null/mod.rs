@@ -26,6 +26,7 @@ pub(super) const ROW: ProtocolRow = ProtocolRow {
     tells_seconds: true,
     metrics: |_| Vec::new(),
     runs_inside: |_| false,
+    speaks_to: |_| Vec::new(),
     drive,
 };
 

@@ -6,6 +6,7 @@ use crate::engine::Ledger;
 use crate::link::Link;
 use crate::protocol::Verified;
 use std::collections::BTreeMap;
+use std::net::SocketAddr;
 use std::time::Duration;
 use tare_core::fault::Fault;
 use tare_core::load::{Check, LoadPlan};
@@ -102,12 +103,29 @@ pub(super) struct Counts {
     misses: u64,
     keys: u64,
     info: BTreeMap<String, String>,
+    /// By server: how many keys it holds.
+    held: BTreeMap<SocketAddr, u64>,
 }
 
 impl Counts {
-    /// Reads them over a connection of its own. Its commands, INFO and DBSIZE, are in no mix.
-    pub(super) fn read(plan: &LoadPlan) -> Result<Self, Fault> {
-        let mut link = Link::open(plan.endpoint, plan.timeout.max(PATIENCE))?;
+    /// Reads those of every server. Of what they are, the first one tells.
+    pub(super) fn read(options: &Options, plan: &LoadPlan) -> Result<Self, Fault> {
+        let mut all = Counts::default();
+        for server in servers(options, plan)? {
+            let one = Counts::of(server, plan).map_err(|fault| fault.context(format!("the server at {server}")))?;
+            one.calls.iter().for_each(|(command, calls)| *all.calls.entry(command.clone()).or_default() += calls);
+            (all.hits, all.misses, all.keys) = (all.hits + one.hits, all.misses + one.misses, all.keys + one.keys);
+            all.held.insert(server, one.keys);
+            if all.info.is_empty() {
+                all.info = one.info;
+            }
+        }
+        Ok(all)
+    }
+
+    /// Reads those of one over a connection of its own. Its commands, INFO and DBSIZE, are in no mix.
+    fn of(server: SocketAddr, plan: &LoadPlan) -> Result<Self, Fault> {
+        let mut link = Link::open(server, plan.timeout.max(PATIENCE))?;
         let mut control = Control::new(&mut link);
         let mut text = String::new();
         for section in ["server", "stats", "commandstats", "persistence", "memory"] {
@@ -137,10 +155,26 @@ impl Counts {
     }
 }
 
+/// Where the data is: the servers behind the one that is loaded, or that one itself.
+fn servers(options: &Options, plan: &LoadPlan) -> Result<Vec<SocketAddr>, Fault> {
+    let Some(service) = &options.servers else { return Ok(vec![plan.endpoint]) };
+    let behind = plan.services.get(service).filter(|behind| !behind.is_empty()).cloned();
+    behind.ok_or_else(|| {
+        Fault::new(format!("the data is in service '{service}', and nobody said where that is reached"))
+            .remedy("let a study deploy it; a load by itself knows one address only")
+    })
+}
+
+/// How many keys all servers hold.
+fn held(options: &Options, plan: &LoadPlan) -> Result<u64, Fault> {
+    let of = |server: SocketAddr| Control::new(&mut Link::open(server, plan.timeout.max(PATIENCE))?).keys();
+    servers(options, plan)?.into_iter().map(of).sum()
+}
+
 /// Writes the first `populate` keys and sees that they are there.
 pub(super) fn populate(options: &Options, value: &Value, plan: &LoadPlan) -> Result<Verified, Fault> {
+    let before = held(options, plan)?;
     let mut link = Link::open(plan.endpoint, plan.timeout.max(PATIENCE))?;
-    let before = Control::new(&mut link).keys()?;
     let set = Template::named("set", value);
     let mut request = Vec::with_capacity(BATCH_BYTES);
     let (mut written, mut unanswered) = (0, 0);
@@ -157,7 +191,7 @@ pub(super) fn populate(options: &Options, value: &Value, plan: &LoadPlan) -> Res
         unanswered = written - from;
     }
     await_ok(&mut link, unanswered)?;
-    let found = Control::new(&mut link).keys()?;
+    let found = held(options, plan)?;
     // Keys that stood there before may be among those written.
     if found < options.populate || found > options.populate + before {
         let message =
@@ -217,7 +251,20 @@ pub(super) fn verify(
         passed: after.keys >= options.populate && (!exact || after.keys == options.keys),
         detail: format!("{} keys after the run, {} of '{STRING_KEY}' written before it", after.keys, options.populate),
     });
+    checks.extend(shares(after));
     Verified { checks, facts: facts(after) }
+}
+
+/// That every one of several servers holds a part of the data: one that holds none is there for nothing. How large the
+/// parts are is told, and is the hash's business.
+fn shares(after: &Counts) -> Option<Check> {
+    let held: Vec<u64> = after.held.values().copied().collect();
+    let (least, most) = (held.iter().min()?, held.iter().max()?);
+    (held.len() > 1).then(|| Check {
+        name: "keys on every server".into(),
+        passed: *least > 0,
+        detail: format!("{} servers hold {least} to {most} keys each", held.len()),
+    })
 }
 
 fn lookups(options: &Options, before: &Counts, after: &Counts, ledger: &Ledger, get: usize) -> Check {
@@ -287,6 +334,18 @@ mod tests {
         assert_eq!(failed(counts(15, 10, 15, 0), &ledger), ["calls of set"]);
         assert_eq!(failed(counts(15, 9, 14, 1), &ledger), ["hit ratio"]);
         assert_eq!(failed(Counts { calls: BTreeMap::new(), ..counts(15, 9, 15, 0) }, &ledger).len(), 2);
+    }
+
+    #[test]
+    fn every_server_must_hold_a_part() {
+        let held = |keys: &[u64]| {
+            let server = |port: usize| SocketAddr::from(([127, 0, 0, 1], port as u16));
+            let held = keys.iter().enumerate().map(|(at, keys)| (server(at), *keys)).collect();
+            shares(&Counts { held, ..Counts::default() }).map(|check| (check.passed, check.detail))
+        };
+        assert_eq!(held(&[10]), None, "a server alone holds all");
+        assert_eq!(held(&[6, 4]), Some((true, "2 servers hold 4 to 6 keys each".to_owned())));
+        assert_eq!(held(&[10, 0]).map(|(passed, _)| passed), Some(false));
     }
 
     #[test]

@@ -27,6 +27,9 @@ pub(super) const ROW: ProtocolRow = ProtocolRow {
     tells_seconds: true,
     metrics: |_| Vec::new(),
     runs_inside: |_| false,
+    speaks_to: |options| {
+        serde_json::from_value(options.clone()).map_or(Vec::new(), |o: Options| o.servers.into_iter().collect())
+    },
     drive: |plan: &LoadPlan, emit: &mut Emit<'_>| drive(&Redis::new(options_of(plan)?), plan, emit),
 };
 
@@ -129,12 +132,12 @@ impl Protocol for Redis {
     }
 
     fn before(&self, plan: &LoadPlan) -> Result<Option<Counts>, Fault> {
-        if self.options.verify { Counts::read(plan).map(Some) } else { Ok(None) }
+        if self.options.verify { Counts::read(&self.options, plan).map(Some) } else { Ok(None) }
     }
 
     fn verify(&self, plan: &LoadPlan, before: &Option<Counts>, ledger: &Ledger) -> Result<Verified, Fault> {
         let Some(before) = before else { return Ok(Verified::default()) };
-        let after = Counts::read(plan)?;
+        let after = Counts::read(&self.options, plan)?;
         Ok(control::verify(&self.options, &names(self), before, &after, ledger))
     }
 }

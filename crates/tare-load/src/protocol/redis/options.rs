@@ -30,6 +30,9 @@ pub(super) struct Options {
     /// The version of the protocol: 2, or 3 with a greeting.
     #[serde(default = "oldest")]
     pub resp: u64,
+    /// The service that holds the data, where the one that is loaded only passes on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub servers: Option<String>,
 }
 
 fn oldest() -> u64 {
@@ -53,8 +56,14 @@ pub(super) fn read(node: &Node, problems: &mut Problems) -> Option<serde_json::V
     };
     let verify = fields.boolean("verify", problems).unwrap_or(true);
     let resp = fields.integer("resp", 2..=3, problems).unwrap_or(2);
+    let servers = fields.get("servers").map(|node| (node.place, node.text(problems)));
     fields.finish(problems);
-    let options = Options { mix, value_bytes, keys, populate, verify, resp };
+    if let Some((place, _)) = servers.as_ref().filter(|_| mix.contains_key("mset")) {
+        let message = "a proxy takes MSET apart, and the servers then count more calls than were made";
+        problems.add(*place, message, "leave 'mset' out of the mix");
+    }
+    let servers = servers.and_then(|(_, name)| name);
+    let options = Options { mix, value_bytes, keys, populate, verify, resp, servers };
     (problems.len() == before).then(|| serde_json::to_value(options).expect("plain data"))
 }
 
@@ -116,6 +125,13 @@ mod tests {
         assert_eq!((options.value_bytes, options.keys, options.populate, options.verify), (64, 100_000, 100_000, true));
         assert_eq!(check("keys: 100_000_000_000\n").unwrap().populate, 0, "nobody waits for that unasked");
         assert_eq!(check("{keys: 10, populate: 3, value_bytes: 1KiB}").unwrap().populate, 3);
+    }
+
+    #[test]
+    fn what_a_proxy_takes_apart_cannot_be_counted() {
+        assert_eq!(check("servers: shards\n").unwrap().servers.as_deref(), Some("shards"));
+        let found = check("mix: {mset: 1}\nservers: shards\n").unwrap_err();
+        assert!(found.len() == 1 && found[0].contains("workload.yaml:2:") && found[0].contains("MSET"), "{found:#?}");
     }
 
     #[test]

@@ -37,6 +37,7 @@ pub(super) const ROW: ProtocolRow = ProtocolRow {
     tells_seconds: true,
     metrics: |_| Vec::new(),
     runs_inside: |_| false,
+    speaks_to: |_| Vec::new(),
     drive: |plan: &LoadPlan, emit: &mut Emit<'_>| {
         let mut tcp = Tcp::new(options_of(plan)?);
         if tcp.peer && plan.task == LoadTask::Run {

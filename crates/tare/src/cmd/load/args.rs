@@ -157,6 +157,7 @@ impl LoadArgs {
             seed: self.seed,
             cpus: self.cpus.clone().unwrap_or_default(),
             limits: Default::default(),
+            services: Default::default(),
             hdr_log: self.hdr.as_ref().map(std::path::absolute).transpose()?,
             allowed,
             inside: None,

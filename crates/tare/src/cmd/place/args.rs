@@ -9,7 +9,7 @@ use tare_core::load::LoadProfile;
 use tare_core::placement::Demand;
 use tare_core::study::Study;
 use tare_core::topology::Topology;
-use tare_core::workload::Workload;
+use tare_core::workload::{Service, Workload};
 
 /// The metric that decides where throughput is what the load asks for, whoever serves it.
 const OF_GIVEN_LOAD: &str = "p99_us";
@@ -75,6 +75,8 @@ fn talk(text: &str) -> Result<(String, String, f64), String> {
 pub(super) struct Asked {
     /// The form that is placed.
     pub(super) form: String,
+    /// What is deployed in it: every instance a service of its own.
+    pub(super) deployed: Workload,
     /// The metric that decides.
     pub(super) metric: String,
     pub(super) demand: Demand,
@@ -87,7 +89,6 @@ impl PlaceArgs {
     /// All that names what there is not.
     pub(super) fn asked(&self, study: &Study, workload: &Workload, topology: &Topology) -> Result<Asked> {
         let mut mistakes: Vec<String> = Vec::new();
-        let services: Vec<&str> = workload.services.iter().map(|service| service.name.as_str()).collect();
         let forms: Vec<&str> = study.forms.iter().map(|form| form.name.as_str()).collect();
         let form = self.run.forms.first().unwrap_or(&study.baseline);
         if self.run.forms.len() > 1 {
@@ -101,6 +102,19 @@ impl PlaceArgs {
         if let Some(part) = self.run.parts.first() {
             mistakes.push(format!("study '{}' has no part '{part}': it has no parts at all", study.name));
         }
+        let placed = study.forms.iter().find(|known| known.name == *form).map(|form| study.deployed(workload, form));
+        let deployed = placed.unwrap_or_else(|| workload.clone());
+        // A service's name stands for all its instances.
+        let mut services: Vec<&str> = deployed.services.iter().map(|service| service.name.as_str()).collect();
+        services.extend(deployed.services.iter().map(|service| service.role()));
+        services.sort_unstable();
+        services.dedup();
+        let meant = |name: &str| -> Vec<String> {
+            let is = |service: &&Service| service.name == name || service.role() == name;
+            let instances = deployed.services.iter().filter(is).map(|service| service.name.clone());
+            let instances: Vec<String> = instances.collect();
+            if instances.is_empty() { vec![name.to_owned()] } else { instances }
+        };
         let devices: Vec<&str> = topology.devices.iter().map(|device| device.name.as_str()).collect();
         let ends = [services.as_slice(), devices.as_slice()].concat();
         let mut check = |flag: &str, what: &str, name: &str, known: &[&str]| {
@@ -108,19 +122,23 @@ impl PlaceArgs {
                 mistakes.push(format!("{flag}: there is no {what} '{name}'; there are: {}", known.join(", ")));
             }
         };
-        let mut demand = Demand::assumed(&workload.services);
+        let mut demand = Demand::assumed(&deployed.services);
         for (service, need) in &self.needs {
             check("--need", "service", service, &services);
-            demand.cpus.insert(service.clone(), *need);
+            demand.cpus.extend(meant(service).into_iter().map(|service| (service, *need)));
         }
         if !self.talks.is_empty() {
             demand.talk.clear();
         }
         for (one, other, share) in &self.talks {
             [one, other].iter().for_each(|name| check("--talk", "service, network card or disk", name, &ends));
-            // In one order, so that what is said twice holds as it was said last.
-            let (one, other) = if one < other { (one, other) } else { (other, one) };
-            demand.talk.insert((one.clone(), other.clone()), *share);
+            for (one, other) in
+                meant(one).iter().flat_map(|one| meant(other).into_iter().map(move |other| (one, other)))
+            {
+                // In one order, so that what is said twice holds as it was said last.
+                let pair = if *one < other { (one.clone(), other) } else { (other, one.clone()) };
+                demand.talk.insert(pair, *share);
+            }
         }
         for (one, other, _) in &self.talks {
             if devices.contains(&one.as_str()) && devices.contains(&other.as_str()) {
@@ -129,7 +147,7 @@ impl PlaceArgs {
         }
         let metric = self.metric(study, workload).map_err(|error| mistakes.push(error.to_string()));
         match metric {
-            Ok(metric) if mistakes.is_empty() => Ok(Asked { form: form.clone(), metric, demand }),
+            Ok(metric) if mistakes.is_empty() => Ok(Asked { form: form.clone(), deployed, metric, demand }),
             _ => Err(Mistake::new(mistakes.join("\nerror: ")).into()),
         }
     }

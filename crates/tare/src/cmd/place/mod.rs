@@ -34,7 +34,7 @@ pub(crate) fn place(args: &PlaceArgs) -> Result<u8> {
     let (topology, aside) = places::machine(&study)?;
     let asked = args.asked(&study, &workload, &topology)?;
     run::check_times(&args.run, &study)?;
-    let ranked = candidates(&workload.services, aside, &topology, &asked.demand).map_err(|reasons| {
+    let ranked = candidates(&asked.deployed.services, aside, &topology, &asked.demand).map_err(|reasons| {
         let list: String = reasons.iter().map(|why| format!("\n  - {why}")).collect();
         let remedy = "lower 'cpus' of 'resources', or what 'placement' of the study keeps aside";
         Mistake::new(format!("the services do not fit on this machine:{list}\n  to do: {remedy}"))
@@ -51,7 +51,7 @@ pub(crate) fn place(args: &PlaceArgs) -> Result<u8> {
         derive(&mut study, &asked, &measured, args);
         let placings = measured.iter().map(|candidate| Placing::ranked(candidate)).collect();
         let machine = all_cpus(&topology);
-        let finding = Finding { study: &study, workload: &workload, placings, contest: None, choice, machine };
+        let finding = Finding { study: &study, workload: &asked.deployed, placings, contest: None, choice, machine };
         if json {
             print(&finding.json(Some(&ranked), None)?);
             return Ok(EXIT_OK);
@@ -81,12 +81,12 @@ fn chosen(ranked: &[Candidate], top: usize) -> Vec<&Candidate> {
 
 /// Makes the study one of placements: each is a form of the same layers, and the kernel's own is the baseline.
 fn derive(study: &mut Study, asked: &args::Asked, chosen: &[&Candidate], args: &PlaceArgs) {
-    let layers = study.forms.iter().find(|form| form.name == asked.form).map(|form| form.layers.clone());
-    let layers = layers.expect("the form is one of the study's");
+    let form = study.forms.iter().find(|form| form.name == asked.form).cloned();
+    let form = form.expect("the form is one of the study's");
     let named = |candidate: &&Candidate| Form {
         name: candidate.name.clone(),
-        layers: layers.clone(),
         placement: Some(candidate.rules.clone()),
+        ..form.clone()
     };
     study.forms = chosen.iter().map(named).collect();
     let free = chosen.iter().find(|candidate| candidate.manner == Manner::Free);
@@ -131,9 +131,13 @@ pub(crate) fn finish(path: &Path, ending: Ending, ranked: Option<&[Candidate]>, 
     let metric = study.design.best_in.as_deref().unwrap_or_else(|| record.header.deciding_metric());
     let found = contest(&record, metric);
     let choice = Choice::of(&record, found.as_ref(), ending);
+    // All forms of a search deploy the same.
+    let form = study.forms.first();
+    let deployed =
+        form.map_or_else(|| record.header.workload.clone(), |form| study.deployed(&record.header.workload, form));
     let finding = Finding {
         study,
-        workload: &record.header.workload,
+        workload: &deployed,
         placings: Placing::measured(&record),
         contest: found.as_ref(),
         choice,

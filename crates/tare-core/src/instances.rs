@@ -1,0 +1,320 @@
+//! How often services are deployed: instances of single services, and tiles, which are the whole workload once more.
+//!
+//! A workload is spelled out before it is deployed: every instance becomes a service with a name and ports of its own.
+//! What instances must know of each other they are told by references in commands and environments:
+//!
+//! | `${{...}}` | stands for |
+//! |---|---|
+//! | `port.<port>` | the instance's own port of that name |
+//! | `addresses.<service>`, `addresses.<service>.<port>` | `address:port` of its instances in the tile, in a row |
+//! | `instance.name`, `instance.number` | its name; its number among its service's instances in the tile, from 1 |
+
+use crate::config::{Fields, Node, NodeKind, Place, Problems};
+use crate::host::Instance;
+use crate::parameters::mention;
+use crate::workload::{Service, Workload};
+use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// The most instances of one service, and the most tiles.
+pub const INSTANCES_MAX: u64 = 1000;
+
+/// The key that stands for the whole workload among the names of services.
+const TILES: &str = "tiles";
+
+/// The first port that is not reserved for well-known services.
+const FIRST_PORT: u16 = 1024;
+
+/// How often the whole workload and its services are deployed; what is not said is left to what it goes over.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Instances {
+    /// How often the whole workload.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tiles: Option<u32>,
+    /// How often a service within each tile.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub services: BTreeMap<String, u32>,
+}
+
+/// Which instance a service is in a workload that is spelled out.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Replica {
+    /// The service that it is an instance of.
+    pub of: String,
+    /// Its number among the instances of its tile, from 1.
+    pub number: u32,
+    /// Its tile's number, from 1.
+    pub tile: u32,
+}
+
+impl Instances {
+    /// Whether nothing is said.
+    pub fn is_empty(&self) -> bool {
+        *self == Instances::default()
+    }
+
+    /// Reads `instances: 4`, the number of tiles, or a map of services and numbers, in which `tiles` may stand too.
+    pub fn read(node: &Node, problems: &mut Problems) -> Option<Instances> {
+        if let NodeKind::Scalar { .. } = node.kind {
+            let tiles = node.integer(1..=INSTANCES_MAX, problems)? as u32;
+            return Some(Instances { tiles: Some(tiles), ..Instances::default() });
+        }
+        let fields = Fields::of(node, "instances", problems)?;
+        let mut instances = Instances::default();
+        for (name, _, value) in fields.entries() {
+            let Some(count) = value.integer(1..=INSTANCES_MAX, problems) else { continue };
+            if name == TILES {
+                instances.tiles = Some(count as u32);
+            } else {
+                instances.services.insert(name.clone(), count as u32);
+            }
+        }
+        Some(instances)
+    }
+
+    /// The same where one of the numbers may be a list, for a form to be taken once with each: with the number.
+    ///
+    /// Without a list there is one, without a number.
+    pub fn read_sweep(node: &Node, problems: &mut Problems) -> Vec<(Option<u64>, Instances)> {
+        let listed = |node: &Node| matches!(node.kind, NodeKind::List(_));
+        let entries: &[(String, Place, Node)] = match &node.kind {
+            NodeKind::Map(entries) => entries,
+            _ => &[],
+        };
+        let mut lists = entries.iter().enumerate().filter(|(_, (.., value))| listed(value));
+        let swept = lists.next();
+        if let Some((_, (name, place, _))) = lists.next() {
+            let message = format!("'{name}' is a second list of numbers");
+            problems.add(*place, message, "one number at a time may change: write forms of their own for others");
+        }
+        let numbers = match swept {
+            Some((_, (.., list))) => list,
+            None if listed(node) => node,
+            None => return Instances::read(node, problems).map(|instances| (None, instances)).into_iter().collect(),
+        };
+        let mut all = Vec::new();
+        for number in numbers.items(problems).unwrap_or_default() {
+            let Some(n) = number.integer(1..=INSTANCES_MAX, problems) else { continue };
+            let kind = match swept {
+                None => number.kind.clone(),
+                Some((at, _)) => {
+                    let mut entries = entries.to_vec();
+                    entries[at].2 = number.clone();
+                    NodeKind::Map(entries)
+                }
+            };
+            let one = Instances::read(&Node { place: node.place, kind }, problems);
+            all.extend(one.map(|instances| (Some(n), instances)));
+        }
+        all
+    }
+
+    /// Says which names no service of the workload has.
+    pub fn refuse_unknown(&self, workload: &Workload, place: Place, problems: &mut Problems) {
+        let known: Vec<&str> = workload.services.iter().map(|service| service.name.as_str()).collect();
+        for name in self.services.keys().filter(|name| !known.contains(&name.as_str())) {
+            Node::unknown(name, place, "service", &known, problems);
+        }
+    }
+
+    /// These, and where they say nothing, those of `base`.
+    #[must_use]
+    pub fn over(&self, base: &Instances) -> Instances {
+        let mut services = base.services.clone();
+        services.extend(self.services.iter().map(|(name, count)| (name.clone(), *count)));
+        Instances { tiles: self.tiles.or(base.tiles), services }
+    }
+
+    fn of(&self, service: &Service) -> u32 {
+        self.services.get(&service.name).copied().unwrap_or(service.instances)
+    }
+
+    /// Each service that would be deployed more than once and listens at a port that its command does not take from
+    /// here, with the names of such ports: the instances would all listen at the same one.
+    pub fn fixed_ports(&self, workload: &Workload) -> Vec<(String, Vec<String>)> {
+        let several = |service: &&Service| self.tiles.unwrap_or(1) * self.of(service) > 1;
+        let fixed = |service: &Service| {
+            let taken: BTreeSet<String> = texts(service).flat_map(mentions).collect();
+            let fixed = service.ports.keys().filter(|port| !taken.contains(&format!("port.{port}")));
+            (service.name.clone(), fixed.cloned().collect::<Vec<_>>())
+        };
+        workload.services.iter().filter(several).map(fixed).filter(|(_, ports)| !ports.is_empty()).collect()
+    }
+
+    /// The workload with every instance as a service of its own, tile by tile, and its own ports and names in its
+    /// command. Of the references only those to addresses are left.
+    pub fn spell_out(&self, workload: &Workload) -> Workload {
+        let tiles = self.tiles.unwrap_or(1);
+        let mut ports = Ports::of(workload);
+        let mut services = Vec::new();
+        for tile in 1..=tiles {
+            for service in &workload.services {
+                let count = self.of(service);
+                for number in 1..=count {
+                    let mut instance = service.clone();
+                    let mut name = service.name.clone();
+                    for (several, suffix) in [(tiles > 1, tile), (count > 1, number)] {
+                        name = if several { format!("{name}-{suffix}") } else { name };
+                    }
+                    instance.name = name;
+                    instance.instances = 1;
+                    let replica = Replica { of: service.name.clone(), number, tile };
+                    instance.replica = (tiles > 1 || count > 1).then_some(replica);
+                    let order = (tile - 1) * count + number - 1;
+                    instance.ports = ports.of_instance(service, order);
+                    tell_itself(&mut instance, number);
+                    services.push(instance);
+                }
+            }
+        }
+        Workload { services, ..workload.clone() }
+    }
+}
+
+/// Ports that are given away.
+struct Ports {
+    taken: BTreeSet<u16>,
+}
+
+impl Ports {
+    /// The first instance of each service has the ports that the workload names.
+    fn of(workload: &Workload) -> Ports {
+        Ports { taken: workload.services.iter().flat_map(|service| service.ports.values().copied()).collect() }
+    }
+
+    /// For the instance with this number from 0: its service's ports, or as near above them as is free.
+    fn of_instance(&mut self, service: &Service, order: u32) -> BTreeMap<String, u16> {
+        let mut ports = service.ports.clone();
+        for port in ports.values_mut().filter(|_| order > 0) {
+            let above = (*port).saturating_add(u16::try_from(order).unwrap_or(u16::MAX));
+            let free = (above..=u16::MAX).chain(FIRST_PORT..above).find(|port| !self.taken.contains(port));
+            *port = free.expect("a thousand instances do not use up all ports");
+            self.taken.insert(*port);
+        }
+        ports
+    }
+}
+
+/// Puts in what an instance knows of itself.
+fn tell_itself(instance: &mut Service, number: u32) {
+    let (name, ports) = (instance.name.clone(), instance.ports.clone());
+    put_in(instance, &|reference| match reference.split_once('.')? {
+        ("port", port) => ports.get(port).map(u16::to_string),
+        ("instance", "name") => Some(name.clone()),
+        ("instance", "number") => Some(number.to_string()),
+        _ => None,
+    });
+}
+
+/// The service with the addresses of others put in: of those instances of its tile that were started before it.
+#[must_use]
+pub fn introduced(service: &Service, started: &[(&Service, &Instance)]) -> Service {
+    let mut introduced = service.clone();
+    put_in(&mut introduced, &|reference| {
+        let (of, port) = reference.strip_prefix("addresses.").map(|of| of.split_once('.').unwrap_or((of, "")))?;
+        let others = started.iter().filter(|(other, _)| other.role() == of && other.tile() == service.tile());
+        let address = |(_, instance): &(&Service, &Instance)| {
+            let at = |port: &String| instance.peers.get(port).or_else(|| instance.endpoints.get(port)).copied();
+            let port = if port.is_empty() { instance.endpoints.keys().next()?.clone() } else { port.to_owned() };
+            Some(at(&port)?.to_string())
+        };
+        Some(others.filter_map(address).collect::<Vec<_>>().join(" "))
+    });
+    introduced
+}
+
+/// Says which references of services in `node`, the map of services, stand for nothing.
+pub(crate) fn refuse_bad_references(node: &Node, services: &[Service], problems: &mut Problems) {
+    let Some(fields) = Fields::of(node, "services", &mut Problems::default()) else { return };
+    for (name, _, node) in fields.entries() {
+        if name == TILES {
+            problems.add(node.place, format!("'{TILES}' cannot name a service"), "it names the whole workload");
+        }
+        let Some(at) = services.iter().position(|service| service.name == *name) else { continue };
+        let (before, service) = (&services[..at], &services[at]);
+        let mut check = |place: Place, reference: String| {
+            let known = known(service, before);
+            if !known.contains(&reference) {
+                let known: Vec<&str> = known.iter().map(String::as_str).collect();
+                let later = reference.strip_prefix("addresses.").filter(|of| {
+                    let of = of.split('.').next().unwrap_or_default();
+                    services[at..].iter().any(|other| other.name == of)
+                });
+                match later {
+                    Some(of) => {
+                        let message = format!("'{of}' has no address yet when '{name}' is started");
+                        problems.add(
+                            place,
+                            message,
+                            "services start in their order here: let it stand before this one",
+                        );
+                    }
+                    None => {
+                        problems.add_unknown(
+                            place,
+                            format!("'{reference}' stands for nothing here"),
+                            &reference,
+                            &known,
+                        );
+                    }
+                }
+            }
+        };
+        each_text(node, &mut |place, text| mentions(text).for_each(|reference| check(place, reference)));
+    }
+}
+
+/// What may be referred to in a service, of itself and of those that start before it.
+fn known(service: &Service, before: &[Service]) -> Vec<String> {
+    let mut known: Vec<String> = service.ports.keys().map(|port| format!("port.{port}")).collect();
+    known.extend(["instance.name".to_owned(), "instance.number".to_owned()]);
+    for other in before {
+        if other.ports.len() == 1 {
+            known.push(format!("addresses.{}", other.name));
+        }
+        known.extend(other.ports.keys().map(|port| format!("addresses.{}.{port}", other.name)));
+    }
+    known
+}
+
+fn each_text(node: &Node, look: &mut dyn FnMut(Place, &str)) {
+    match &node.kind {
+        NodeKind::Scalar { text, .. } => look(node.place, text),
+        NodeKind::List(items) => items.iter().for_each(|item| each_text(item, look)),
+        NodeKind::Map(entries) => entries.iter().for_each(|(.., value)| each_text(value, look)),
+    }
+}
+
+/// The texts of a service in which references may stand.
+fn texts(service: &Service) -> impl Iterator<Item = &str> {
+    let levels = service.options.values().flat_map(|option| option.levels.values().flatten());
+    service.command.iter().chain(service.environment.values()).chain(levels).map(String::as_str)
+}
+
+/// The references in a text.
+fn mentions(text: &str) -> impl Iterator<Item = String> {
+    let mut from = 0;
+    std::iter::from_fn(move || {
+        let (_, name, end) = mention(text, from)?;
+        from = end;
+        Some(name)
+    })
+    .filter(|name| name.contains('.'))
+}
+
+/// Replaces the references of a service for which there is a value.
+fn put_in(service: &mut Service, value: &dyn Fn(&str) -> Option<String>) {
+    for text in service.command.iter_mut().chain(service.environment.values_mut()) {
+        let mut from = 0;
+        while let Some((at, name, end)) = mention(text, from) {
+            from = end;
+            if let Some(value) = value(&name) {
+                text.replace_range(at..end, &value);
+                from = at + value.len();
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,165 @@
+use super::*;
+use crate::study::Study;
+use crate::study::tests::read_toy;
+
+const SHARDED: &str = r#"
+workload: toy
+services:
+  shard:
+    bundle: {packages: [toy]}
+    command: [/usr/bin/toy, "${{port.main}}", "--name=${{instance.name}}", "--number=${{instance.number}}"]
+    ports: {main: 7000}
+    instances: 2
+  proxy:
+    bundle: {packages: [toy]}
+    command: [/usr/bin/proxy, --listen, "${{port.in}}", --admin, "${{port.admin}}"]
+    environment: {SHARDS: "${{addresses.shard}}"}
+    ports: {in: 7001, admin: 7100}
+load: {service: proxy, port: in, protocol: {"null": {}}}
+"#;
+
+fn read(workload: &str, study: &str) -> Result<(Study, Workload), String> {
+    let text = format!("study: s\nworkload: toy\nload: {{closed: {{}}}}\n{study}\n");
+    read_toy(&text, workload)
+}
+
+fn names(workload: &Workload) -> Vec<String> {
+    workload.services.iter().map(|service| service.name.clone()).collect()
+}
+
+fn deployed(workload: &str, study: &str, form: &str) -> Workload {
+    let (study, workload) = read(workload, study).unwrap();
+    let form = study.forms.iter().find(|known| known.name == form).unwrap();
+    study.deployed(&workload, form)
+}
+
+fn started(service: &Service, at: &str) -> Instance {
+    let endpoint = |port: &u16| format!("{at}:{port}").parse().unwrap();
+    Instance {
+        instance: service.name.clone(),
+        endpoints: service.ports.iter().map(|(name, port)| (name.clone(), endpoint(port))).collect(),
+        peers: BTreeMap::new(),
+        path: String::new(),
+        cpus: None,
+    }
+}
+
+#[test]
+fn each_instance_has_a_name_and_ports_of_its_own() {
+    let workload = deployed(SHARDED, "forms: {a: []}", "a");
+    assert_eq!(names(&workload), ["shard-1", "shard-2", "proxy"]);
+    let ports: Vec<u16> = workload.services.iter().flat_map(|service| service.ports.values().copied()).collect();
+    // 7001 is the proxy's.
+    assert_eq!(ports, [7000, 7002, 7100, 7001]);
+    assert_eq!(workload.services[1].command, ["/usr/bin/toy", "7002", "--name=shard-2", "--number=2"]);
+    assert_eq!((workload.services[1].role(), workload.services[2].role()), ("shard", "proxy"));
+    assert!(workload.services.iter().all(|service| service.instances == 1));
+}
+
+#[test]
+fn a_form_says_more_than_the_study_and_the_study_more_than_the_workload() {
+    let study = "instances: {shard: 1}\nforms: {a: [], b: {layers: [], instances: {shard: 3}}, \
+                 c: {layers: [], instances: 2}, d: {layers: [], instances: {tiles: 2, shard: 2}}}";
+    assert_eq!(names(&deployed(SHARDED, study, "a")), ["shard", "proxy"]);
+    assert_eq!(names(&deployed(SHARDED, study, "b")), ["shard-1", "shard-2", "shard-3", "proxy"]);
+    assert_eq!(names(&deployed(SHARDED, study, "c")), ["shard-1", "proxy-1", "shard-2", "proxy-2"]);
+    let tiles = deployed(SHARDED, study, "d");
+    assert_eq!(names(&tiles), ["shard-1-1", "shard-1-2", "proxy-1", "shard-2-1", "shard-2-2", "proxy-2"]);
+    let ports: BTreeSet<u16> = tiles.services.iter().flat_map(|service| service.ports.values().copied()).collect();
+    assert_eq!(ports.len(), 8, "{ports:?}");
+    assert_eq!(tiles.services[4].command[3], "--number=2");
+}
+
+#[test]
+fn an_instance_is_told_the_addresses_of_its_own_tile() {
+    let tiles = deployed(SHARDED, "instances: 2\nforms: {a: []}", "a");
+    let mut running: Vec<(&Service, Instance)> = Vec::new();
+    let mut told = Vec::new();
+    for service in &tiles.services {
+        let known: Vec<(&Service, &Instance)> =
+            running.iter().map(|(service, instance)| (*service, instance)).collect();
+        told.extend(introduced(service, &known).environment.get("SHARDS").cloned());
+        let mut instance = started(service, "10.0.0.1");
+        if service.name == "shard-1-2" {
+            instance.peers = [("main".to_owned(), "172.18.0.3:7002".parse().unwrap())].into();
+        }
+        running.push((service, instance));
+    }
+    assert_eq!(told[0], "10.0.0.1:7000 172.18.0.3:7002", "inside, an instance may have another address");
+    assert!(told[1].split(' ').count() == 2 && !told[1].contains(":7000"), "{told:?}");
+}
+
+#[test]
+fn what_cannot_be_is_said_with_its_place() {
+    let told = |from: &str, to: &str, study: &str| {
+        assert!(SHARDED.contains(from));
+        read(&SHARDED.replace(from, to), study).unwrap_err()
+    };
+    let forms = "forms: {a: []}";
+    let later = told("--listen, \"${{port.in}}\"", "\"${{port.on}}\"", forms);
+    assert!(later.contains("'port.on' stands for nothing") && later.contains("did you mean 'port.in'"), "{later}");
+    let early = told("--number=${{instance.number}}", "${{addresses.proxy.in}}", forms);
+    assert!(early.contains("'proxy.in' has no address yet when 'shard' is started"), "{early}");
+    let several = told("${{addresses.shard}}", "${{addresses.shard.side}}", forms);
+    assert!(several.contains("'addresses.shard.side' stands for nothing here"), "{several}");
+    let fixed = told("${{port.main}}", "7000", forms);
+    assert!(fixed.contains("service 'shard' is to be deployed more than once") && fixed.contains("${{port.main}}"));
+    let once = read(&SHARDED.replace("${{port.main}}", "7000"), "instances: {shard: 1}\nforms: {a: []}");
+    assert!(once.is_ok(), "{once:?}");
+    let unknown = read(SHARDED, "instances: {shards: 1}\nforms: {a: {layers: [], instances: {prox: 2}}}").unwrap_err();
+    assert!(unknown.contains("did you mean 'shard'") && unknown.contains("did you mean 'proxy'"), "{unknown}");
+    let none = read(SHARDED, "instances: 0\nforms: {a: []}").unwrap_err();
+    assert!(none.contains("from 1 to 1000"), "{none}");
+}
+
+#[test]
+fn a_list_of_numbers_makes_a_form_of_each() {
+    let forms = |text: &str| -> Vec<String> {
+        let (study, workload) = read(SHARDED, text).unwrap();
+        let of = |form: &crate::form::Form| format!("{}: {}", form.name, names(&study.deployed(&workload, form)).len());
+        study.forms.iter().map(of).collect()
+    };
+    let shards = "baseline: a-x1\nforms: {a: {layers: [], instances: {shard: [1, 4]}}, b: []}";
+    assert_eq!(forms(shards), ["a-x1: 2", "a-x4: 5", "b: 3"]);
+    let tiles =
+        "forms: {a: {layers: [], instances: [1, 2]}, b: {layers: [box: {}], instances: {tiles: [3], shard: 1}}}";
+    assert_eq!(forms(tiles), ["a-x1: 3", "a-x2: 6", "b-x3: 6"]);
+    let told = |text: &str| read(SHARDED, text).unwrap_err();
+    let two = told("forms: {a: {layers: [], instances: {shard: [1, 2], proxy: [1, 2]}}}");
+    assert!(two.contains("'proxy' is a second list of numbers"), "{two}");
+    let study = told("instances: [1, 2]\nforms: {a: []}");
+    assert!(study.contains("s.yaml:4:"), "{study}");
+    let same = told("baseline: a\nforms: {a: {layers: [], instances: [1, 2]}}");
+    assert!(same.contains("a-x1"), "{same}");
+}
+
+#[test]
+fn what_several_loads_cannot_do_is_refused() {
+    let alone = SHARDED.replace("service: proxy, port: in", "service: shard, port: main");
+    for rest in ["design: duet", "time: {settle: {until: steady}}"] {
+        let text = format!("{rest}\nforms: {{a: [], b: [box: {{}}]}}");
+        let said = read(&alone, &text).unwrap_err();
+        assert!(said.contains("several instances are loaded") && said.contains("s.yaml:4:"), "{rest}: {said}");
+        let balanced = read(SHARDED, &text);
+        assert!(balanced.is_ok(), "{rest}: {balanced:?}");
+    }
+    assert!(read(&alone, "forms: {a: []}").is_ok());
+}
+
+#[test]
+fn a_rule_may_be_for_one_instance() {
+    let study =
+        "placement: {over_commit: true, services: {shard: {cpus: \"0\"}, shard-2: {cpus: \"1\"}, shard-3: free}}";
+    let wrong = read(SHARDED, &format!("{study}\nforms: {{a: []}}")).unwrap_err();
+    assert!(wrong.contains("'shard-3'") && !wrong.contains("'shard-2' is"), "{wrong}");
+    let (study, workload) =
+        read(SHARDED, &format!("{}\nforms: {{a: []}}", study.replace(", shard-3: free", ""))).unwrap();
+    let topology = crate::topology::Topology {
+        cpus: (0..4).map(crate::topology::Cpu::bare).collect(),
+        ..crate::topology::Topology::default()
+    };
+    let services = study.deployed(&workload, &study.forms[0]).services;
+    let placed = study.placement.unwrap().place(&services, crate::placement::Aside::default(), &topology).unwrap();
+    assert_eq!(placed.services["shard-1"].cpus.to_string(), "0");
+    assert_eq!(placed.services["shard-2"].cpus.to_string(), "1");
+}

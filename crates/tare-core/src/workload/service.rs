@@ -1,0 +1,254 @@
+//! `services:` of a workload.
+
+use super::{FILE_WANTED, NOBODY, Readiness, Resources, Service, ServiceOption};
+use crate::build::{Build, read_packages};
+use crate::bundle::{ExtraFile, Recipe, Source};
+use crate::config::{Fields, Node, Place, Problems};
+use crate::instances::INSTANCES_MAX;
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::time::Duration;
+
+/// The only program that a bundle can be made of: the one that is running.
+const OWN_PROGRAM: &str = "tare";
+
+pub(super) fn read_service(
+    name: &str,
+    place: Place,
+    node: &Node,
+    folder: &Path,
+    problems: &mut Problems,
+) -> Option<Service> {
+    if name.is_empty() || !name.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-') {
+        problems.add(place, format!("'{name}' cannot name a service"), "use a-z, 0-9 and -");
+    }
+    let mut fields = Fields::of(node, format!("service '{name}'"), problems)?;
+    let source = fields.require("bundle", problems).and_then(|node| read_source(node, folder, problems));
+    let files = fields.get("files").map(|node| read_files(node, folder, problems)).unwrap_or_default();
+    let build = read_build(&mut fields, folder, &files, problems);
+    let command_place = fields.get("command").map_or(place, |node| node.place);
+    let command = fields.require("command", problems).and_then(|_| fields.texts("command", problems));
+    if command.as_ref().is_some_and(|c| c.first().is_none_or(|program| !program.starts_with('/'))) {
+        let hint = "start it with '/', the path of the program inside the bundle";
+        problems.add(command_place, "the command must name a program by its absolute path", hint);
+    }
+    let environment = fields.get("environment").map(|node| read_texts(node, problems)).unwrap_or_default();
+    let user = fields.get("user").and_then(|node| read_user(node, problems)).unwrap_or((NOBODY, NOBODY));
+    let ports = fields.get("ports").map(|node| read_ports(node, problems)).unwrap_or_default();
+    let ready = read_ready(&mut fields, &ports, problems);
+    let volumes = fields.get("volumes").map(|node| read_volumes(node, problems)).unwrap_or_default();
+    let resources = read_resources(&mut fields, problems);
+    let stop_within = fields.duration("stop_within", problems).unwrap_or(Duration::from_secs(10));
+    let options = fields.get("options").map(|node| read_options(node, problems)).unwrap_or_default();
+    let instances = fields.integer("instances", 1..=INSTANCES_MAX, problems).map_or(1, |count| count as u32);
+    fields.finish(problems);
+    Some(Service {
+        name: name.to_owned(),
+        recipe: Recipe { source: source?, files, build },
+        command: command?,
+        environment,
+        user,
+        ports,
+        ready: ready?,
+        volumes,
+        resources: resources?,
+        stop_within,
+        options,
+        instances,
+        replica: None,
+    })
+}
+
+fn read_source(node: &Node, folder: &Path, problems: &mut Problems) -> Option<Source> {
+    let (kind, place, value) = node.kind("a bundle", problems)?;
+    match kind {
+        "packages" => Some(Source::Packages(read_packages(value, problems)?)),
+        "image" => {
+            let text = value.text(problems)?;
+            let is_path = text.starts_with('.') || text.starts_with('/');
+            Some(Source::Image(if is_path { folder.join(text).display().to_string() } else { text }))
+        }
+        "folder" => Some(Source::Folder(folder.join(value.text(problems)?))),
+        "program" => value.choice(&[OWN_PROGRAM], problems).map(|name| Source::Program(name.to_owned())),
+        other => {
+            Node::unknown(other, place, "kind of bundle", &["packages", "image", "folder", "program"], problems);
+            None
+        }
+    }
+}
+
+fn read_files(node: &Node, folder: &Path, problems: &mut Problems) -> Vec<ExtraFile> {
+    let Some(fields) = Fields::of(node, "files", problems) else { return Vec::new() };
+    let mut files = Vec::new();
+    for (path, place, value) in fields.entries() {
+        if !path.starts_with('/') || path.split('/').any(|part| part == "..") {
+            problems.add(*place, "the path inside the bundle must be absolute, without '..'", "");
+        }
+        let Some(local) = value.text(problems) else { continue };
+        if local.starts_with('/') || local.split('/').any(|part| part == "..") {
+            problems.add(value.place, "a workload's files stand in its own folder", "name a file of that folder");
+        }
+        let content = file_wanted(folder, &local);
+        files.push(ExtraFile { path: path.clone(), content, mode: 0o644 });
+    }
+    files.sort();
+    files
+}
+
+/// Stands for the content of the file `name` of `folder` until it has been read.
+fn file_wanted(folder: &Path, name: &str) -> String {
+    format!("{FILE_WANTED}{}", folder.join(name).display())
+}
+
+fn read_build(fields: &mut Fields, folder: &Path, files: &[ExtraFile], problems: &mut Problems) -> Option<Build> {
+    let bundle = fields.get("bundle").and_then(|node| node.kind("a bundle", &mut Problems::default()));
+    let node = fields.get("build")?;
+    if let Some((kind, place, _)) = bundle.filter(|(kind, ..)| *kind != "packages") {
+        let message =
+            format!("what is built here runs with the distribution's libraries, and '{kind}' may have others");
+        problems.add(place, message, "use 'packages:' as the bundle of a service with 'build:'");
+    }
+    Build::read(node, &|name| file_wanted(folder, name), files, problems)
+}
+
+fn read_texts(node: &Node, problems: &mut Problems) -> BTreeMap<String, String> {
+    let Some(fields) = Fields::of(node, "the environment", problems) else { return BTreeMap::new() };
+    fields.entries().iter().filter_map(|(key, _, value)| Some((key.clone(), value.text(problems)?))).collect()
+}
+
+fn read_user(node: &Node, problems: &mut Problems) -> Option<(u32, u32)> {
+    let text = node.text(problems)?;
+    let (uid, gid) = text.split_once(':').unwrap_or((&text, &text));
+    match (uid.parse(), gid.parse()) {
+        (Ok(0), _) => {
+            problems.add(node.place, "a service runs unprivileged, never as user 0", "name another uid, such as 65534");
+            None
+        }
+        (Ok(uid), Ok(gid)) => Some((uid, gid)),
+        _ => {
+            let hint = "names differ between forms, numbers do not; write for example 999:999";
+            problems.add(node.place, format!("'{text}' is not a numeric user id"), hint);
+            None
+        }
+    }
+}
+
+fn read_ports(node: &Node, problems: &mut Problems) -> BTreeMap<String, u16> {
+    let Some(fields) = Fields::of(node, "ports", problems) else { return BTreeMap::new() };
+    let entries = fields.entries().iter();
+    entries.filter_map(|(key, _, value)| Some((key.clone(), value.integer(1..=65_535, problems)? as u16))).collect()
+}
+
+fn read_ready(fields: &mut Fields, ports: &BTreeMap<String, u16>, problems: &mut Problems) -> Option<Readiness> {
+    let place = fields.place();
+    let default_within = Duration::from_secs(30);
+    let Some(node) = fields.get("ready") else {
+        let Some(port) = ports.keys().next() else {
+            problems.add(place, "nothing says when this service is ready", "add 'ports:' or 'ready:'");
+            return None;
+        };
+        return Some(Readiness::Port { port: port.clone(), within: default_within });
+    };
+    let mut ready = Fields::of(node, "ready", problems)?;
+    let within = ready.duration("within", problems).unwrap_or(default_within);
+    let port = ready.get("port");
+    let log = ready.text("log", problems);
+    ready.finish(problems);
+    match (port, log) {
+        (Some(node), None) => {
+            let port = node.text(problems)?;
+            if !ports.contains_key(&port) {
+                let known: Vec<&str> = ports.keys().map(String::as_str).collect();
+                Node::unknown(&port, node.place, "port", &known, problems);
+            }
+            Some(Readiness::Port { port, within })
+        }
+        (None, Some(text)) => Some(Readiness::Log { text, within }),
+        _ => {
+            problems.add(node.place, "ready takes either 'port' or 'log'", "");
+            None
+        }
+    }
+}
+
+fn read_volumes(node: &Node, problems: &mut Problems) -> BTreeMap<String, u64> {
+    let Some(fields) = Fields::of(node, "volumes", problems) else { return BTreeMap::new() };
+    let mut volumes = BTreeMap::new();
+    for (path, place, value) in fields.entries() {
+        if !path.starts_with('/') || path.len() < 2 || path.split('/').any(|part| part == "..") {
+            problems.add(*place, "a volume's path must be absolute, without '..'", "");
+        }
+        if let Some(bytes) = value.bytes(problems) {
+            volumes.insert(path.clone(), bytes);
+        }
+    }
+    volumes
+}
+
+fn read_resources(fields: &mut Fields, problems: &mut Problems) -> Option<Resources> {
+    let place = fields.place();
+    let mut resources = Resources { cpus: 1, cpu_quota: None, memory_bytes: 512 << 20 };
+    if let Some(node) = fields.get("resources") {
+        resources = update_resources(node, resources, problems)?;
+    }
+    if let Some(quota) = resources.cpu_quota.filter(|quota| *quota > f64::from(resources.cpus)) {
+        let message = format!("a quota of {quota} CPUs on {} CPUs can never be used", resources.cpus);
+        problems.add(place, message, "lower 'cpu_quota' or raise 'cpus'");
+    }
+    Some(resources)
+}
+
+/// Reads a `resources:` map over what holds otherwise. Used by workloads and, to override them, by studies.
+pub(crate) fn update_resources(node: &Node, base: Resources, problems: &mut Problems) -> Option<Resources> {
+    let mut fields = Fields::of(node, "resources", problems)?;
+    let cpus = fields.integer("cpus", 1..=4096, problems).map_or(base.cpus, |cpus| cpus as u32);
+    let cpu_quota = match fields.get("cpu_quota") {
+        Some(node) => node.number(problems).filter(|quota| {
+            let fits = *quota >= 0.01;
+            if !fits {
+                problems.add(node.place, "a quota below 0.01 CPU starts nothing", "write CPUs, such as 0.5");
+            }
+            fits
+        }),
+        None => base.cpu_quota,
+    };
+    let memory_bytes = match fields.get("memory") {
+        Some(node) => {
+            let bytes = node.bytes(problems)?;
+            if bytes < 8 << 20 {
+                problems.add(node.place, "less than 8 MiB of memory starts nothing", "write for example 256MiB");
+            }
+            bytes
+        }
+        None => base.memory_bytes,
+    };
+    fields.finish(problems);
+    Some(Resources { cpus, cpu_quota, memory_bytes })
+}
+
+fn read_options(node: &Node, problems: &mut Problems) -> BTreeMap<String, ServiceOption> {
+    let Some(fields) = Fields::of(node, "options", problems) else { return BTreeMap::new() };
+    let mut options = BTreeMap::new();
+    for (name, _, node) in fields.entries() {
+        let Some(mut option) = Fields::of(node, format!("option '{name}'"), problems) else { continue };
+        let default_node = option.require("default", problems);
+        let default = default_node.and_then(|node| node.text(problems)).unwrap_or_default();
+        let mut levels = BTreeMap::new();
+        if let Some(node) = option.require("levels", problems)
+            && let Some(entries) = Fields::of(node, "levels", problems)
+        {
+            for (level, _, arguments) in entries.entries() {
+                let items = arguments.items(problems).unwrap_or_default();
+                let arguments = items.iter().map(|item| item.text(problems).unwrap_or_default()).collect();
+                levels.insert(level.clone(), arguments);
+            }
+        }
+        option.finish(problems);
+        if let Some(node) = default_node.filter(|_| !levels.contains_key(&default)) {
+            let known: Vec<&str> = levels.keys().map(String::as_str).collect();
+            Node::unknown(&default, node.place, "level", &known, problems);
+        }
+        options.insert(name.clone(), ServiceOption { default, levels });
+    }
+    options
+}

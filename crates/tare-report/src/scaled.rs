@@ -1,0 +1,73 @@
+//! Several instances: what more of them do, and what each of them did.
+
+use crate::figures::plain_quantity;
+use serde::Serialize;
+use std::collections::BTreeMap;
+use tare_core::record::Record;
+use tare_core::trial::Outcome;
+use tare_stats::{Analysis, ScaleOut, ratio_text};
+
+/// `2.11 [1.90, 2.34] times what one does with 2 times the instances (redis 2 for 1): efficiency 1.05 [0.95, 1.17]`.
+fn sentence(row: &ScaleOut) -> String {
+    let fairness = row.fairness.map_or_else(String::new, |fairness| format!(", fairness {fairness:.2}"));
+    format!(
+        "{}: {} times what {} does, with {} times the instances ({}): efficiency {}{fairness}",
+        row.form,
+        ratio_text(row.speed_up, row.speed_up_interval),
+        row.against,
+        row.times,
+        row.what,
+        ratio_text(row.efficiency, row.efficiency_interval),
+    )
+}
+
+/// A sentence for each form that has more instances than another one.
+pub(crate) fn lines(analysis: &Analysis) -> Vec<String> {
+    let emulated = |row: &ScaleOut| {
+        let is = |name: &str| analysis.arms.iter().any(|arm| arm.name == name && arm.emulated.is_some());
+        is(&row.form) || is(&row.against)
+    };
+    let line = |row: &ScaleOut| format!("{}{}", sentence(row), if emulated(row) { " (EMULATED)" } else { "" });
+    analysis.scale_out.iter().map(line).collect()
+}
+
+/// What one instance came to over the measured trials of a form.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub(crate) struct InstanceRow {
+    pub(crate) form: String,
+    pub(crate) instance: String,
+    /// Mean throughput, in words.
+    pub(crate) throughput: String,
+    /// Mean 99th percentile, in words; empty where it is not known.
+    pub(crate) p99: String,
+}
+
+/// The instances that were loaded side by side, in the order of the study's forms.
+pub(crate) fn instances(record: &Record, analysis: &Analysis) -> Vec<InstanceRow> {
+    let throughput = analysis.metrics.iter().find(|metric| metric.name == "throughput");
+    let unit = throughput.map_or("", |metric| &metric.unit);
+    let mut rows = Vec::new();
+    for form in &record.header.study.forms {
+        let mut seen: BTreeMap<&str, Vec<&BTreeMap<String, f64>>> = BTreeMap::new();
+        let trials = record.trials.iter().map(|trial| &trial.record);
+        for trial in trials.filter(|trial| trial.trial.form == form.name && trial.outcome == Outcome::Measured) {
+            for (instance, metrics) in &trial.instances {
+                seen.entry(instance).or_default().push(metrics);
+            }
+        }
+        for (instance, trials) in seen {
+            let mean = |metric: &str, unit: &str| {
+                let values: Vec<f64> = trials.iter().filter_map(|metrics| metrics.get(metric).copied()).collect();
+                let mean = values.iter().sum::<f64>() / values.len() as f64;
+                if values.is_empty() { String::new() } else { plain_quantity(mean, unit) }
+            };
+            rows.push(InstanceRow {
+                form: form.name.clone(),
+                instance: instance.to_owned(),
+                throughput: mean("throughput", unit),
+                p99: mean("p99_us", "us"),
+            });
+        }
+    }
+    rows
+}

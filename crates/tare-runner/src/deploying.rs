@@ -1,0 +1,170 @@
+//! From the first service's start to where load can enter.
+
+use crate::trial::{Early, Trial};
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::time::Duration;
+use tare_core::fault::Fault;
+use tare_core::host::{Host, Instance, InstanceState, ServiceStart};
+use tare_core::instances::introduced;
+use tare_core::load::{Inside, LoadPlan, LoadTask};
+use tare_core::qos::Qos;
+use tare_core::workload::{Readiness, Service};
+
+/// How often readiness is asked for.
+const READY_POLL: Duration = Duration::from_millis(20);
+/// How much more time things may take in an emulated guest, which is an order of magnitude slower than a machine.
+const EMULATED_SLOWDOWN: u32 = 10;
+
+/// Where load enters a deployment.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Entry {
+    /// The instance that is loaded.
+    pub(crate) instance: String,
+    /// Where; [`LoadPlan::NOWHERE`] for a load that goes to no port.
+    pub(crate) endpoint: SocketAddr,
+    /// See [`LoadPlan::services`].
+    pub(crate) services: BTreeMap<String, Vec<SocketAddr>>,
+}
+
+fn no_address(port: &str) -> Early {
+    Fault::new(format!("the form gave no address for port '{port}'")).into()
+}
+
+/// The service about to be started, told the addresses of those that run already.
+fn introduce(start: &ServiceStart, starts: &[ServiceStart], started: &[Instance]) -> ServiceStart {
+    let running: Vec<(&Service, &Instance)> = starts.iter().map(|start| &start.service).zip(started).collect();
+    ServiceStart { service: introduced(&start.service, &running), ..start.clone() }
+}
+
+/// Where the generator reaches the instances of a tile: by service where it has one port, and by `service.port`.
+fn services_of(tile: u32, starts: &[ServiceStart], started: &[Instance]) -> BTreeMap<String, Vec<SocketAddr>> {
+    let mut services: BTreeMap<String, Vec<SocketAddr>> = BTreeMap::new();
+    for (start, instance) in starts.iter().zip(started).filter(|(start, _)| start.service.tile() == tile) {
+        let role = start.service.role();
+        for (port, endpoint) in &instance.endpoints {
+            services.entry(format!("{role}.{port}")).or_default().push(*endpoint);
+            if instance.endpoints.len() == 1 {
+                services.entry(role.to_owned()).or_default().push(*endpoint);
+            }
+        }
+    }
+    services
+}
+
+impl Trial<'_, '_> {
+    /// Starts every service, one after the other, each when those before it are ready.
+    pub(crate) fn deploy(
+        &mut self,
+        host: &mut dyn Host,
+        starts: &[ServiceStart],
+        started: &mut Vec<Instance>,
+    ) -> Result<Vec<Entry>, Early> {
+        for start in starts {
+            let start = introduce(start, starts, started);
+            let instance = host.start(&start).map_err(|fault| fault.context(format!("service {}", start.instance)))?;
+            started.push(instance.clone());
+            self.wait_ready(host, &start, &instance)?;
+        }
+        self.entries(starts, started)
+    }
+
+    pub(crate) fn wait_ready(
+        &mut self,
+        host: &mut dyn Host,
+        start: &ServiceStart,
+        instance: &Instance,
+    ) -> Result<(), Early> {
+        let name = &start.instance;
+        let began = self.clock.now();
+        let within = start.service.ready.within();
+        let within = if self.inputs.emulated { within * EMULATED_SLOWDOWN } else { within };
+        loop {
+            if let InstanceState::Ended(how) = host.state(name)? {
+                let fault = Fault::new(format!("service {name} ended before it was ready: {how}"));
+                return Err(fault.with_log(host.log(name).unwrap_or_default()).into());
+            }
+            let Some(last) = self.ready(host, start, instance)? else { return Ok(()) };
+            if self.stop.raised() {
+                return Err(Fault::new("interrupted").into());
+            }
+            if self.clock.now().saturating_sub(began) > within {
+                let within = tare_core::units::show_duration(within);
+                let fault = Fault::new(format!("service {name} was not ready within {within}: {last}"));
+                let fault = fault.remedy("read its output below; raise `ready: within:` if it only needs longer");
+                return Err(fault.with_log(host.log(name).unwrap_or_default()).into());
+            }
+            self.clock.sleep(READY_POLL);
+        }
+    }
+
+    /// `None` when it is ready, else why it is not.
+    fn ready(
+        &mut self,
+        host: &mut dyn Host,
+        start: &ServiceStart,
+        instance: &Instance,
+    ) -> Result<Option<String>, Early> {
+        match &start.service.ready {
+            Readiness::Log { text, .. } => {
+                let found = host.log(&start.instance)?.contains(text.as_str());
+                Ok((!found).then(|| format!("'{text}' does not stand in its output")))
+            }
+            Readiness::Port { port, .. } => {
+                let Some(endpoint) = instance.endpoints.get(port).copied() else {
+                    return Err(no_address(port));
+                };
+                if !self.apparatus.reachable(endpoint) {
+                    return Ok(Some(format!("{endpoint} accepts no connection")));
+                }
+                let spoken = &self.inputs.workload.protocol;
+                if spoken.service != start.service.role() || spoken.port.as_ref() != Some(port) {
+                    return Ok(None);
+                }
+                let entry = Entry { instance: instance.instance.clone(), endpoint, services: BTreeMap::new() };
+                let plan = self.load_plan(&entry, LoadTask::Ready);
+                let answer = self.drive(host, &entry, &plan, start.service.ready.within());
+                Ok(answer.err().map(|fault| fault.message))
+            }
+        }
+    }
+
+    /// Where load enters: at each instance of the service that is loaded.
+    fn entries(&self, starts: &[ServiceStart], started: &[Instance]) -> Result<Vec<Entry>, Early> {
+        let spoken = &self.inputs.workload.protocol;
+        let loaded = starts.iter().zip(started).filter(|(start, _)| start.service.role() == spoken.service);
+        let entry = |(start, instance): (&ServiceStart, &Instance)| {
+            let endpoint = match &spoken.port {
+                None => LoadPlan::NOWHERE,
+                Some(port) => instance.endpoints.get(port).copied().ok_or_else(|| no_address(port))?,
+            };
+            let services = services_of(start.service.tile(), starts, started);
+            Ok(Entry { instance: instance.instance.clone(), endpoint, services })
+        };
+        loaded.map(entry).collect()
+    }
+
+    pub(crate) fn load_plan(&self, entry: &Entry, task: LoadTask) -> LoadPlan {
+        let study = self.inputs.study;
+        let spoken = &self.inputs.workload.protocol;
+        let service = self.inputs.workload.services.iter().find(|service| service.role() == spoken.service);
+        LoadPlan {
+            task,
+            protocol: spoken.protocol.clone(),
+            options: spoken.options.clone(),
+            endpoint: entry.endpoint,
+            services: entry.services.clone(),
+            // What answers once or fills the data set needs no guidance.
+            profile: if task == LoadTask::Run { study.load.clone() } else { study.load.base().clone() },
+            settle: study.settle,
+            measure: study.measure,
+            timeout: if self.inputs.emulated { study.timeout * EMULATED_SLOWDOWN } else { study.timeout },
+            seed: self.inputs.seed,
+            cpus: self.inputs.generator_cpus.clone(),
+            limits: study.qos.as_ref().map(Qos::longest).unwrap_or_default(),
+            hdr_log: None,
+            allowed: Vec::new(),
+            inside: service.map(|service| Inside { cpus: service.resources.cpus }),
+        }
+    }
+}

@@ -1,0 +1,124 @@
+//! How much more several instances do than fewer.
+
+use crate::analyse::block_logs;
+use crate::analysis::{Interval, MetricAnalysis};
+use crate::family::CONFIDENCE;
+use crate::paired::{BLOCKS_MIN, Differences};
+use crate::quantile::student_quantile;
+use serde::Serialize;
+use std::collections::BTreeMap;
+use tare_core::form::Form;
+use tare_core::record::{FAIRNESS, Record};
+use tare_core::study::Study;
+use tare_core::workload::Workload;
+
+/// A form against one of the same layers with fewer instances.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct ScaleOut {
+    /// The form with more.
+    pub form: String,
+    /// The form with fewer.
+    pub against: String,
+    /// What there is more of: `redis 8 for 1`.
+    pub what: String,
+    /// How many times as many instances.
+    pub times: f64,
+    /// The form's throughput, or peak load, by the other's; paired within blocks, geometric mean.
+    pub speed_up: f64,
+    /// 95 % interval of it, by Student's t, for this pair alone; none below 3 blocks.
+    pub speed_up_interval: Option<Interval>,
+    /// The speed-up by [`ScaleOut::times`]: 1 is linear.
+    pub efficiency: f64,
+    /// 95 % interval of it.
+    pub efficiency_interval: Option<Interval>,
+    /// Throughput of the slowest instance by the mean of all, mean of the trials; where several are loaded.
+    pub fairness: Option<f64>,
+}
+
+/// By service: how many instances of it a form has.
+fn counts(study: &Study, workload: &Workload, form: &Form) -> BTreeMap<String, u32> {
+    let mut counts = BTreeMap::new();
+    for service in study.deployed(workload, form).services {
+        *counts.entry(service.role().to_owned()).or_default() += 1;
+    }
+    counts
+}
+
+/// What there is more of in the first, and how many times; none unless there is more of something and less of nothing.
+fn growth(more: &BTreeMap<String, u32>, fewer: &BTreeMap<String, u32>) -> Option<(String, f64)> {
+    let pairs = || more.iter().filter_map(|(service, n)| Some((service, *n, *fewer.get(service)?)));
+    let grown: Vec<(&String, u32, u32)> = pairs().filter(|(_, n, of)| n > of).collect();
+    if grown.is_empty() || pairs().any(|(_, n, of)| n < of) {
+        return None;
+    }
+    let times = grown.iter().map(|(_, n, of)| f64::from(*n) / f64::from(*of)).fold(1.0, f64::max);
+    let words: Vec<String> = grown.iter().map(|(service, n, of)| format!("{service} {n} for {of}")).collect();
+    Some((words.join(", "), times))
+}
+
+/// Each form that has more instances than another one of the same layers, against the one with the fewest: of those,
+/// one with the same placement, where there is one. By the metric that decides.
+pub(crate) fn scale_out(record: &Record, metrics: &[MetricAnalysis]) -> Vec<ScaleOut> {
+    let (study, workload) = (&record.header.study, &record.header.workload);
+    let metric = metrics.iter().find(|metric| metric.name == record.header.deciding_metric());
+    let Some(metric) = metric.filter(|metric| metric.more_is_better) else { return Vec::new() };
+    let estimate = |form: &Form| metric.estimates.iter().find(|estimate| estimate.arm == form.name);
+    let mut found = Vec::new();
+    for form in &study.forms {
+        let own = counts(study, workload, form);
+        let fewer = study.forms.iter().filter(|other| other.layers == form.layers).filter_map(|other| {
+            let (what, times) = growth(&own, &counts(study, workload, other))?;
+            Some((other, what, times))
+        });
+        let best = fewer.max_by(|(one, _, a), (other, _, b)| {
+            let alike = |form_of: &Form| form_of.placement == form.placement;
+            a.total_cmp(b).then(alike(one).cmp(&alike(other)))
+        });
+        let Some((against, what, times)) = best else { continue };
+        let (Some(here), Some(there)) = (estimate(form), estimate(against)) else { continue };
+        let differences = Differences::of(&block_logs(here), &block_logs(there));
+        if differences.n() == 0 {
+            continue;
+        }
+        let interval = differences.standard_error().filter(|_| differences.n() >= BLOCKS_MIN).map(|error| {
+            let half = error * student_quantile(0.5 * (1.0 + CONFIDENCE), differences.n() as f64 - 1.0);
+            let mean = differences.mean();
+            Interval { low: (mean - half).exp(), high: (mean + half).exp() }
+        });
+        let fairness = metrics.iter().find(|metric| metric.name == FAIRNESS);
+        let fairness = fairness.and_then(|metric| metric.estimates.iter().find(|estimate| estimate.arm == form.name));
+        let speed_up = differences.mean().exp();
+        found.push(ScaleOut {
+            form: form.name.clone(),
+            against: against.name.clone(),
+            what,
+            times,
+            speed_up,
+            speed_up_interval: interval,
+            efficiency: speed_up / times,
+            efficiency_interval: interval.map(|i| Interval { low: i.low / times, high: i.high / times }),
+            fairness: fairness.map(|estimate| estimate.mean),
+        });
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn more_of_one_and_less_of_none_is_growth() {
+        let counts = |text: &str| -> BTreeMap<String, u32> {
+            text.split(' ')
+                .map(|part| part.split_once('=').unwrap())
+                .map(|(s, n)| (s.into(), n.parse().unwrap()))
+                .collect()
+        };
+        let grown = growth(&counts("redis=8 proxy=8 balancer=1"), &counts("redis=1 proxy=1 balancer=1")).unwrap();
+        assert_eq!(grown, ("proxy 8 for 1, redis 8 for 1".to_owned(), 8.0));
+        assert_eq!(growth(&counts("redis=4 proxy=1"), &counts("redis=2 proxy=1")).unwrap().1, 2.0);
+        assert_eq!(growth(&counts("redis=4 proxy=1"), &counts("redis=2 proxy=2")), None);
+        assert_eq!(growth(&counts("redis=4"), &counts("redis=4")), None);
+    }
+}
