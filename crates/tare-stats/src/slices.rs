@@ -2,7 +2,7 @@
 
 use crate::cpu::{machine_cpu_s, serving_cpu_s};
 use crate::histogram::add_recorded;
-use crate::trial::{Spent, figures, trial_metrics};
+use crate::trial::{RATE, Spent, figures, trial_metrics};
 use std::collections::BTreeMap;
 use tare_core::load::LoadSummary;
 use tare_core::telemetry::TelemetryRow;
@@ -52,7 +52,12 @@ pub fn side_by_side(loads: &[LoadSummary]) -> Result<LoadSummary, String> {
         add(&mut load, other)?;
         load.generator_cpus += other.generator_cpus;
         load.metrics.clear();
-        load.reported.clear();
+    }
+    // Of what tools of others say, rates add up; percentiles without a histogram do not.
+    let rates: Option<Vec<f64>> = loads.iter().map(|load| load.reported.get(RATE).copied()).collect();
+    let rate = rates.map(|rates| (RATE.to_owned(), rates.iter().sum::<f64>()));
+    if !rest.is_empty() {
+        load.reported = rate.into_iter().collect();
     }
     // They began within milliseconds of each other: what one did before the others is not over a longer time.
     let mean = |of: fn(&LoadSummary) -> u64| {
@@ -104,7 +109,7 @@ fn add(sum: &mut LoadSummary, other: &LoadSummary) -> Result<(), String> {
 mod tests {
     use super::*;
     use crate::histogram::tests::operation;
-    use tare_core::load::Check;
+    use tare_core::load::{Check, OperationSummary};
     use tare_core::telemetry::Vantage;
 
     /// A slice that begins at `start_s`, lasts two seconds, and in which `count` operations took `us` each.
@@ -159,6 +164,18 @@ mod tests {
         assert!((metrics["throughput"] - 2_000.0).abs() < 1e-6, "{metrics:?}");
         assert!((both.generator_cpu_s - 0.2).abs() < 1e-9);
         assert!(side_by_side(&[]).is_err());
+        // A tool that tells its rate and no times.
+        let tool = |rate: f64| {
+            let counted = OperationSummary { count: 10, ..OperationSummary::default() };
+            LoadSummary {
+                measure_end_ns: 1_000_000_000,
+                operations: [("x".to_owned(), counted)].into(),
+                reported: [(RATE.to_owned(), rate), ("p99_us".to_owned(), 5.0)].into(),
+                ..LoadSummary::default()
+            }
+        };
+        let metrics = trial_metrics(&side_by_side(&[tool(7.0), tool(8.0)]).unwrap(), &[]).unwrap();
+        assert!(metrics["throughput"] == 15.0 && !metrics.contains_key("p99_us"), "{metrics:?}");
         assert_eq!(fairness(&[3.0, 1.0]), Some(0.5));
         assert_eq!((fairness(&[]), fairness(&[0.0])), (None, None));
     }

@@ -10,7 +10,7 @@ use tare_core::telemetry::TelemetryRow;
 const REPORTED: [&str; 6] = ["p50_us", "p90_us", "p99_us", "p999_us", "mean_us", "max_us"];
 
 /// What is taken from a tool's own report wherever it says it.
-const RATE: &str = "throughput";
+pub(crate) const RATE: &str = "throughput";
 
 /// The figures named in [`tare_core::record::TRIAL_METRICS`] of one trial. What cannot be known is absent, never zero:
 /// a percentile of too few operations, CPU time without telemetry.
