@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use tare_core::placement::Placed;
 use tare_core::record::Record;
+use tare_core::trial::Outcome;
 use tare_core::units::CpuSet;
 
 /// Where the services of some forms were, in words.
@@ -48,6 +49,22 @@ pub(crate) fn words(placed: &Placed) -> String {
         nodes => format!(", memory of node {}", CpuSet::new(nodes.iter().copied())),
     };
     format!("{}CPUs {}{memory}", if placed.free { "any of " } else { "" }, placed.cpus)
+}
+
+/// How much a counter of a service grew in each second that was measured, mean of the measured trials of a form; none
+/// where nobody counted.
+pub(crate) fn growth(record: &Record, form: &str, service: &str, counter: &str) -> Option<f64> {
+    let of_form = record.trials.iter().filter(|trial| trial.record.trial.form == form);
+    let grown = of_form.filter(|trial| trial.record.outcome == Outcome::Measured).filter_map(|trial| {
+        let load = trial.record.load.as_ref()?;
+        let measured = load.measure_start_ns..=load.measure_end_ns;
+        let rows = trial.telemetry.iter().filter(|row| row.scope == service && measured.contains(&row.at_ns));
+        let mut seen = rows.filter_map(|row| Some((row.at_ns, *row.values.get(counter)?)));
+        let (first, last) = (seen.next()?, seen.next_back()?);
+        Some((last.1 - first.1) / ((last.0 - first.0) as f64 / 1e9))
+    });
+    let grown: Vec<f64> = grown.collect();
+    (!grown.is_empty()).then(|| grown.iter().sum::<f64>() / grown.len() as f64)
 }
 
 /// The CPUs on which a service was seen in all trials of a form, as they are numbered there.

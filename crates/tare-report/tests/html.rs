@@ -33,6 +33,7 @@ fn the_sample_page_says_what_it_must() {
         "heat-interrupts",
         "by redis",
         "Threads seen on",
+        "<td>3.00</td><td>12.0 ms</td>",
     ] {
         assert!(page.contains(wanted), "{wanted} is missing");
     }

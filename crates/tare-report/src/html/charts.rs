@@ -1,6 +1,7 @@
 //! The drawings of the page, each with its title.
 
 use super::safe;
+use crate::figures::{digits, quantity};
 use crate::svg::{self, Limits, Look};
 use crate::words;
 use minijinja::{Value, context};
@@ -61,7 +62,11 @@ fn placed(record: &Record) -> Vec<Value> {
     let row = |(form, service, places): (&str, &str, String)| {
         let seen = crate::placed::seen(record, form, service);
         let seen = if seen.is_empty() { "not seen".to_owned() } else { seen.to_string() };
-        context! { form => form, service => service, places => places, seen => seen }
+        let each_second = |counter| crate::placed::growth(record, form, service, counter);
+        let moved = each_second("migrations").map(digits);
+        let waited = each_second("run_queue_wait_s").map(|waited| quantity(waited * 1e6, "us"));
+        let (moved, waited) = (moved.unwrap_or_default(), waited.unwrap_or_default());
+        context! { form => form, service => service, places => places, seen => seen, moved => moved, waited => waited }
     };
     let all = placed.flat_map(|(form, placement)| {
         let of = move |(service, placed): (&'_ String, &'_ _)| {

@@ -379,7 +379,13 @@ fn telemetry(planned: &PlannedTrial) -> Vec<TelemetryRow> {
         let scope = if planned.form == "vm" { "hypervisor" } else { "redis" };
         // Mostly on one CPU, at times on the other.
         let [there, beside] = [0.8, 0.2].map(|share| share * serving_rate * busy_s);
-        let values = [("cpu_total_s", serving_rate * busy_s), ("cpu_on_s@0", there), ("cpu_on_s@1", beside)];
+        let values = [
+            ("cpu_total_s", serving_rate * busy_s),
+            ("cpu_on_s@0", there),
+            ("cpu_on_s@1", beside),
+            ("migrations", 3.0 * busy_s),
+            ("run_queue_wait_s", 0.012 * busy_s),
+        ];
         push(scope, true, values.map(|(metric, value)| (metric.to_owned(), value)).into());
     }
     rows
