@@ -8,6 +8,8 @@ mod model;
 mod pack;
 mod pick;
 mod rank;
+#[cfg(test)]
+mod recorded;
 mod rules;
 #[cfg(test)]
 mod tests;
