@@ -20,13 +20,12 @@ fn run(lab: &Lab, study: &str) -> Record {
 }
 
 #[test]
-fn servers_behind_a_proxy_share_the_keys_in_every_form() {
+fn servers_behind_a_proxy_share_the_keys_alike_in_every_form() {
     let Some(lab) = Lab::with_engine(&["mmdebstrap", "qemu-system-x86_64"]) else { return };
     let rest = "repeat: 1\nemulated_blocks: 1\ntime: {settle: 0s, measure: 1s}\nparameters: {keys: 2000}\nforms: {native: \
-                [], container: [container: {}], hostnet: [container: {network: host}], vm: [vm: {}], nested: [vm: {}, \
-                container: {}]}";
+                [], container: [container: {}], nested: [vm: {}, container: {}]}";
     let record = run(&lab, &study("redis-scaleout", rest));
-    assert_eq!(record.trials.len(), 6);
+    assert_eq!(record.trials.len(), 4);
     for trial in record.trials.iter().map(|trial| &trial.record) {
         let arm = trial.trial.arm();
         assert_eq!(trial.outcome, Outcome::Measured, "{arm}");
@@ -52,14 +51,14 @@ fn kill_at_work(pattern: &str) {
     });
     assert!(there, "nothing like '{pattern}' was started");
     // It is the last to be started, or those after it need less than this.
-    std::thread::sleep(Duration::from_millis(2500));
+    std::thread::sleep(Duration::from_millis(1500));
     assert!(pkill("-9"), "'{pattern}' has ended by itself");
 }
 
 #[test]
 fn whoever_dies_under_load_is_named() {
     let Some(lab) = Lab::open(&["mmdebstrap", "pkill"]) else { return };
-    let rest = "repeat: 2\ntime: {settle: 0s, measure: 6s}\nparameters: {keys: 2000}\nforms: {native: []}";
+    let rest = "repeat: 2\ntime: {settle: 0s, measure: 4s}\nparameters: {keys: 2000}\nforms: {native: []}";
     let (study, record) = (lab.write("several.yaml", study("redis-scaleout", rest)), lab.path("record"));
     let args = ["run", text(&study), "--out", text(&record)];
     let mut child = lab.command(&args).stdout(std::process::Stdio::null()).spawn().unwrap();
