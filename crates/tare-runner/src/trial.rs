@@ -10,6 +10,7 @@ use std::time::Duration;
 use tare_core::fault::Fault;
 use tare_core::form::Form;
 use tare_core::host::{Host, Instance, InstanceState, MappedFile, OpenError, ServiceStart};
+use tare_core::instances::Replica;
 use tare_core::load::{LoadPlan, LoadSummary, LoadTask, SecondRow};
 use tare_core::peak::PeakPlan;
 use tare_core::placement::Placement;
@@ -142,7 +143,9 @@ impl Trial<'_, '_> {
     ) -> Result<Vec<Entry>, Early> {
         self.data.record.facts = host.facts()?;
         if self.inputs.probe_resources {
-            for start in starts {
+            // Instances of a service get the same; the first speaks for all.
+            let first = |start: &&ServiceStart| start.service.replica.as_ref().is_none_or(Replica::is_first);
+            for start in starts.iter().filter(first) {
                 let report = host.resources(start)?;
                 self.data.record.resources.insert(start.instance.clone(), report);
             }

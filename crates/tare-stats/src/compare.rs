@@ -133,6 +133,7 @@ pub fn conditions(header: &Header) -> BTreeMap<String, String> {
     }
     for form in &study.forms {
         all.insert(format!("form {}", form.name), json(&form.layers));
+        all.insert(format!("form {}, instances", form.name), json(&form.instances.over(&study.instances)));
         let facts = header.forms.get(&form.name).into_iter().flat_map(|state| &state.facts);
         all.extend(facts.map(|(key, value)| (format!("form {}, {key}", form.name), value.clone())));
     }

@@ -108,6 +108,8 @@ fn what_cannot_be_is_said_with_its_place() {
     assert!(once.is_ok(), "{once:?}");
     let unknown = read(SHARDED, "instances: {shards: 1}\nforms: {a: {layers: [], instances: {prox: 2}}}").unwrap_err();
     assert!(unknown.contains("did you mean 'shard'") && unknown.contains("did you mean 'proxy'"), "{unknown}");
+    let many = read(SHARDED, "instances: {tiles: 1000, shard: 1000}\nforms: {a: []}").unwrap_err();
+    assert!(many.contains("1001000 instances") && many.contains("1000 at most"), "{many}");
     let none = read(SHARDED, "instances: 0\nforms: {a: []}").unwrap_err();
     assert!(none.contains("from 1 to 1000"), "{none}");
 }

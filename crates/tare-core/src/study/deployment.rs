@@ -2,7 +2,7 @@
 
 use crate::config::{Fields, Problems};
 use crate::form::Form;
-use crate::instances::Instances;
+use crate::instances::{INSTANCES_MAX, Instances};
 use crate::placement::{Kept, Rules};
 use crate::workload::Workload;
 use std::collections::BTreeSet;
@@ -50,6 +50,14 @@ pub(super) fn read_instances(
     let place_of_forms = fields.get("forms").map_or(place, |node| node.place);
     for form in forms {
         form.instances.refuse_unknown(workload, place_of_forms, problems);
+    }
+    for counts in forms.iter().map(|form| form.instances.over(&instances)) {
+        let total = counts.total(workload);
+        if total > INSTANCES_MAX {
+            let message = format!("a form would deploy {total} instances");
+            problems.add(place, message, format!("deploy {INSTANCES_MAX} at most"));
+            break;
+        }
     }
     let all = forms.iter().map(|form| (form.instances.over(&instances), !form.instances.is_empty()));
     let mut told = BTreeSet::new();
