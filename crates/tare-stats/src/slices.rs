@@ -4,7 +4,7 @@ use crate::cpu::{machine_cpu_s, serving_cpu_s};
 use crate::histogram::add_recorded;
 use crate::trial::{RATE, Spent, figures, trial_metrics};
 use std::collections::BTreeMap;
-use tare_core::load::LoadSummary;
+use tare_core::load::{GeneratorHealth, LoadSummary};
 use tare_core::telemetry::TelemetryRow;
 
 /// A slice of load: what the generator and the counters brought.
@@ -52,6 +52,10 @@ pub fn side_by_side(loads: &[LoadSummary]) -> Result<LoadSummary, String> {
         add(&mut load, other)?;
         load.generator_cpus += other.generator_cpus;
         load.metrics.clear();
+    }
+    // Their workers are not the same ones.
+    if let Some(health) = &mut load.health {
+        health.busy = loads.iter().filter_map(|load| load.health.as_ref()).flat_map(|h| h.busy.clone()).collect();
     }
     // Of what tools of others say, rates add up; percentiles without a histogram do not.
     let rates: Option<Vec<f64>> = loads.iter().map(|load| load.reported.get(RATE).copied()).collect();
@@ -102,7 +106,21 @@ fn add(sum: &mut LoadSummary, other: &LoadSummary) -> Result<(), String> {
         *sum.failures.entry(kind.clone()).or_default() += count;
     }
     sum.facts.extend(other.facts.clone());
+    if let (Some(own), Some(other)) = (&mut sum.health, &other.health) {
+        worst(own, other);
+    }
     Ok(())
+}
+
+/// Makes a generator's health the worse of two: whether it was the limit is asked of the worst moment.
+fn worst(own: &mut GeneratorHealth, other: &GeneratorHealth) {
+    own.busy.iter_mut().zip(&other.busy).for_each(|(own, other)| *own = own.max(*other));
+    own.late_p50_us = own.late_p50_us.max(other.late_p50_us);
+    own.late_p99_us = own.late_p99_us.max(other.late_p99_us);
+    own.late_max_us = own.late_max_us.max(other.late_max_us);
+    own.late += other.late;
+    own.lag_p99_us = own.lag_p99_us.max(other.lag_p99_us);
+    own.lag_max_us = own.lag_max_us.max(other.lag_max_us);
 }
 
 #[cfg(test)]
@@ -158,7 +176,17 @@ mod tests {
             measure_end_ns: other.measure_end_ns + 20_000_000,
             ..other
         };
+        let health =
+            |busy: f64, late_max_us: f64| GeneratorHealth { busy: vec![busy], late_max_us, ..Default::default() };
+        let (one, late) = (
+            LoadSummary { health: Some(health(0.2, 9.0)), ..one },
+            LoadSummary { health: Some(health(0.9, 3.0)), ..late },
+        );
+        let worst = sliced(&[(one.clone(), Vec::new()), (late.clone(), Vec::new())]).unwrap().load.health.unwrap();
+        assert_eq!((worst.busy, worst.late_max_us), (vec![0.9], 9.0), "the same worker, twice");
         let both = side_by_side(&[one, late]).unwrap();
+        let all = both.health.as_ref().unwrap();
+        assert_eq!((all.busy.clone(), all.late_max_us), (vec![0.2, 0.9], 9.0), "a worker each");
         assert_eq!((both.measure_start_ns, both.measure_end_ns), (10_010_000_000, 12_010_000_000));
         let metrics = trial_metrics(&both, &[]).unwrap();
         assert!((metrics["throughput"] - 2_000.0).abs() < 1e-6, "{metrics:?}");

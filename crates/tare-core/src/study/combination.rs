@@ -100,10 +100,10 @@ impl Study {
                 "use `design: blocks`, or put a balancer before the instances",
             ),
             (
-                self.peak.is_some(),
+                self.peak.is_some() || self.load.span().is_some(),
                 "load",
-                "several instances are loaded, each by a process of its own, and a search leads only one",
-                "write a load that is not searched for, or put a balancer before them",
+                "several instances are loaded, each by a process of its own, and levels are told of one load only",
+                "write a load that is neither searched for nor goes up in steps, or put a balancer before them",
             ),
             (
                 self.design.steady_within.is_some(),
