@@ -71,3 +71,29 @@ pub(crate) fn instances(record: &Record, analysis: &Analysis) -> Vec<InstanceRow
     }
     rows
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tare_stats::Interval;
+
+    #[test]
+    fn a_speed_up_is_told_with_what_it_is_over() {
+        let mut row = ScaleOut {
+            form: "eight".into(),
+            against: "one".into(),
+            what: "redis 8 for 1".into(),
+            times: 8.0,
+            speed_up: 4.4,
+            speed_up_interval: Some(Interval { low: 4.0, high: 4.84 }),
+            efficiency: 0.55,
+            efficiency_interval: Some(Interval { low: 0.5, high: 0.605 }),
+            fairness: None,
+        };
+        let told = "eight: 4.40 [4.00, 4.84] times what one does, with 8 times the instances (redis 8 for 1): efficiency \
+                    0.55 [0.50, 0.60]";
+        assert_eq!(sentence(&row), told);
+        row.fairness = Some(0.973);
+        assert_eq!(sentence(&row), format!("{told}, fairness 0.97"));
+    }
+}

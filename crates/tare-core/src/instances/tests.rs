@@ -145,7 +145,8 @@ fn what_several_loads_cannot_do_is_refused() {
         let balanced = read(SHARDED, &text);
         assert!(balanced.is_ok(), "{rest}: {balanced:?}");
     }
-    let steps = "study: s\nworkload: toy\nforms: {a: []}\nload: {steps: {of: {closed: {}}, levels: [1, 2], measure: 5s}}\n";
+    let steps =
+        "study: s\nworkload: toy\nforms: {a: []}\nload: {steps: {of: {closed: {}}, levels: [1, 2], measure: 5s}}\n";
     let said = read_toy(steps, &alone).unwrap_err();
     assert!(said.contains("levels are told of one load only"), "{said}");
     assert!(read(&alone, "forms: {a: []}").is_ok());
