@@ -30,6 +30,9 @@ pub struct Surroundings {
     /// The address space of this host from which layers take subnets: a /16 such as 10.99.0.0, given by its first two
     /// octets. The third octet 0 is taken by the generator's own link; layers use the others.
     pub subnets: (u8, u8),
+    /// The third octets of those networks of which a layer may choose: the first, and the one behind the last.
+    #[serde(default = "thirds")]
+    pub thirds: (u8, u8),
     /// CPUs for the system under test: services, hypervisor, engine helpers.
     pub cpus: CpuSet,
     /// CPUs for those threads of hypervisors that are no virtual CPUs; empty when they share the services' CPUs.
@@ -43,6 +46,12 @@ pub struct Surroundings {
     /// made must not get in the way of what is made for another place.
     #[serde(default)]
     pub place: u8,
+}
+
+/// Third octets that layers may choose of where nobody says more. Low ones are left to the generator's own links, higher
+/// ones to guests.
+pub const fn thirds() -> (u8, u8) {
+    (16, 32)
 }
 
 /// A service about to be started.
@@ -152,6 +161,12 @@ pub trait Host: Send {
     /// # Errors
     /// When it could not be started: port taken, program missing, limit refused.
     fn start(&mut self, start: &ServiceStart) -> Result<Instance, Fault>;
+
+    /// Whether a service that is about to be started reaches `other`, which runs, at its [`Instance::peers`]; it does
+    /// not where they stand in guests of their own.
+    fn beside(&self, _start: &ServiceStart, _other: &str) -> bool {
+        true
+    }
 
     /// Whether an instance still runs.
     ///
@@ -298,6 +313,8 @@ pub struct LayerRow {
     /// How much of this machine's memory a deployment takes when this layer is its outermost one, bytes: given what its
     /// services are allowed, and what the layers further inside need for themselves.
     pub memory_bytes: fn(&serde_json::Value, u64, u64) -> u64,
+    /// Whether what a form deploys can be dealt out as the options say.
+    pub fits: fn(&serde_json::Value, &[Service]) -> Result<(), Fault>,
     /// What must be in a guest for this layer to be opened there; bundles come with it as disks, in this order.
     pub in_guest: fn(&serde_json::Value) -> GuestNeeds,
     /// Opens the layer on a host of this machine.

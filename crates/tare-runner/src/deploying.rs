@@ -32,8 +32,16 @@ fn no_address(port: &str) -> Early {
 }
 
 /// The service about to be started, told the addresses of those that run already.
-fn introduce(start: &ServiceStart, starts: &[ServiceStart], started: &[Instance]) -> ServiceStart {
-    let running: Vec<(&Service, &Instance)> = starts.iter().map(|start| &start.service).zip(started).collect();
+fn introduce(
+    host: &dyn Host,
+    start: &ServiceStart,
+    starts: &[ServiceStart],
+    mut started: Vec<Instance>,
+) -> ServiceStart {
+    for other in started.iter_mut().filter(|other| !host.beside(start, &other.instance)) {
+        other.peers.clear();
+    }
+    let running: Vec<(&Service, &Instance)> = starts.iter().map(|start| &start.service).zip(&started).collect();
     ServiceStart { service: introduced(&start.service, &running), ..start.clone() }
 }
 
@@ -61,7 +69,7 @@ impl Trial<'_, '_> {
         started: &mut Vec<Instance>,
     ) -> Result<Vec<Entry>, Early> {
         for start in starts {
-            let start = introduce(start, starts, started);
+            let start = introduce(host, start, starts, started.clone());
             let instance = host.start(&start).map_err(|fault| fault.context(format!("service {}", start.instance)))?;
             started.push(instance.clone());
             self.wait_ready(host, &start, &instance)?;

@@ -169,6 +169,7 @@ impl Machine {
             services: services.to_vec(),
             inner: Vec::new(),
             place: 0,
+            thirds: tare_core::host::thirds(),
         }
     }
 }

@@ -45,6 +45,7 @@ pub(crate) fn check_room(study: &Study, workload: &Workload, places: &Places, me
             wanted.name
         ));
     }
+    check_fits(study, workload)?;
     let (wanted, who) = memory_at_once(study, workload);
     if memory > 0 && wanted > memory {
         let show = tare_core::units::show_bytes;
@@ -55,6 +56,19 @@ pub(crate) fn check_room(study: &Study, workload: &Workload, places: &Places, me
             show(wanted),
             show(memory)
         ));
+    }
+    Ok(())
+}
+
+/// Whether each form's layers can deal out what it deploys; the error is the message.
+fn check_fits(study: &Study, workload: &Workload) -> Result<(), String> {
+    for form in &study.forms {
+        let deployed = study.deployed(workload, form).services;
+        for layer in &form.layers {
+            let row = layer_row(&layer.layer).expect("a study names only layers of the table");
+            let told = |why: Fault| format!("form '{}': {}\n  to do: {}", form.name, why.message, why.remedy);
+            (row.fits)(&layer.options, &deployed).map_err(told)?;
+        }
     }
     Ok(())
 }
@@ -250,6 +264,17 @@ mod tests {
             let why = room(design, 4, least - 1).unwrap_err();
             assert!(why.contains(&format!("{least} GiB")) && why.contains("to do"), "{design}: {why}");
         }
+    }
+
+    #[test]
+    fn a_guest_without_anything_in_it_is_refused() {
+        let (mut study, workload) = study("");
+        let places = Places { generator: CpuSet::new([9]), service: CpuSet::new(0..4), ..Places::default() };
+        study.forms[1].layers[0].options["guests"] = 2.into();
+        let why = check_room(&study, &workload, &places, 64 << 30).unwrap_err();
+        assert!(why.contains("form 'guest': 2 guests are asked for, to deal out 1 instance"), "{why}");
+        study.forms[1].instances.tiles = Some(2);
+        assert_eq!(check_room(&study, &workload, &places, 64 << 30), Ok(()));
     }
 
     #[test]

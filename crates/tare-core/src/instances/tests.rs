@@ -136,6 +136,36 @@ fn a_list_of_numbers_makes_a_form_of_each() {
 }
 
 #[test]
+fn a_list_as_an_option_makes_a_form_of_each_value() {
+    let forms = |text: &str| -> Vec<String> {
+        let (study, _) = read(SHARDED, text).unwrap();
+        let of = |form: &crate::form::Form| {
+            let options: Vec<String> = form.layers.iter().map(|layer| layer.options["lid"].to_string()).collect();
+            format!("{}: {}", form.name, options.join(" "))
+        };
+        study.forms.iter().map(of).collect()
+    };
+    let lids = "baseline: a-lid-true\nforms: {a: [box: {lid: [true, false]}], b: []}";
+    assert_eq!(forms(lids), ["a-lid-true: true", "a-lid-false: false", "b: "]);
+    let both = "baseline: b\nforms: {b: [], a: {layers: [box: {lid: [true, false]}, box: {lid: [false, true]}], \
+                instances: [1, 2]}}";
+    let made = forms(both);
+    assert_eq!(made.len(), 9, "{made:?}");
+    assert!(made.contains(&"a-lid-false-lid-true-x2: false true".to_owned()), "{made:?}");
+    let told = |text: &str| read(SHARDED, text).unwrap_err();
+    assert!(told("baseline: b\nforms: {b: [], a: [box: {lid: []}]}").contains("'lid' has 0 values"));
+    assert!(told("baseline: b\nforms: {b: [], a: [box: {lid: [[true]]}]}").contains("s.yaml:"));
+    let wrong = told("baseline: b\nforms: {b: [], a: [box: {lid: [true, maybe]}]}");
+    assert!(wrong.contains("maybe"), "{wrong}");
+    let same = told("baseline: a-x1\nforms: {a-x1: [], a: {layers: [], instances: [1, 2]}}");
+    assert!(same.contains("two forms are called 'a-x1'"), "{same}");
+    let ten = (0..10).map(|_| "true").collect::<Vec<_>>().join(", ");
+    let many =
+        told(&format!("baseline: b\nforms: {{b: [], a: [box: {{lid: [{ten}, {ten}]}}, cage: {{lid: [{ten}]}}]}}"));
+    assert!(many.contains("these lists make 200 forms of one"), "{many}");
+}
+
+#[test]
 fn what_several_loads_cannot_do_is_refused() {
     let alone = SHARDED.replace("service: proxy, port: in", "service: shard, port: main");
     for rest in ["design: duet", "time: {settle: {until: steady}}"] {

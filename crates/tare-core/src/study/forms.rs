@@ -6,12 +6,14 @@ use crate::form::{Form, LayerUse};
 use crate::instances::Instances;
 use crate::placement::Rules;
 
+/// The most forms that lists of one form may make.
+const FORMS_MAX: usize = 100;
+
 pub(super) fn read_forms(node: &Node, catalog: &dyn Catalog, problems: &mut Problems) -> Vec<Form> {
     let Some(fields) = Fields::of(node, "forms", problems) else { return Vec::new() };
     if fields.entries().is_empty() {
         problems.add(node.place, "a study needs at least one form", "add for example 'native: []'");
     }
-    let known = catalog.layers();
     let mut forms = Vec::new();
     for (name, place, value) in fields.entries() {
         let fits = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || "+-_.".contains(c);
@@ -23,33 +25,96 @@ pub(super) fn read_forms(node: &Node, catalog: &dyn Catalog, problems: &mut Prob
             Some(value) if !value.is_null() => value.items(problems).unwrap_or_default(),
             _ => &[],
         };
-        let mut layers = Vec::new();
-        for item in items {
-            let plain = item.text(&mut Problems::default());
-            let nothing = Node { place: item.place, kind: NodeKind::Map(Vec::new()) };
-            let used = match &plain {
-                Some(layer) => Some((layer.as_str(), item.place, &nothing)),
-                None => item.kind("a layer", problems),
-            };
-            let Some((layer, place, options)) = used else { continue };
-            if !known.contains(&layer) {
-                Node::unknown(layer, place, "layer", &known, problems);
-                continue;
-            }
-            if let Some(options) = catalog.layer_options(layer, options, problems) {
-                layers.push(LayerUse { layer: layer.to_owned(), options });
-            }
-        }
+        let stacks = read_layers(items, catalog, problems);
         let Own { placement, mut instances, .. } = own;
         if instances.is_empty() {
             instances.push((None, Instances::default()));
         }
-        for (number, instances) in instances {
-            let name = number.map_or_else(|| name.clone(), |number| format!("{name}-x{number}"));
-            forms.push(Form { name, layers: layers.clone(), placement: placement.clone(), instances });
+        for (suffix, layers) in stacks {
+            for (number, instances) in &instances {
+                let number = number.map_or_else(String::new, |number| format!("-x{number}"));
+                let name = format!("{name}{suffix}{number}");
+                if forms.iter().any(|form: &Form| form.name == name) {
+                    let message = format!("two forms are called '{name}'");
+                    problems.add(*place, message, "a list of values makes a form of each, named by it; rename one");
+                }
+                let (layers, placement, instances) = (layers.clone(), placement.clone(), instances.clone());
+                forms.push(Form { name, layers, placement, instances });
+            }
         }
     }
     forms
+}
+
+/// The layers of a form; where an option is a list, one stack with each of its values, and what it adds to the name.
+fn read_layers(items: &[Node], catalog: &dyn Catalog, problems: &mut Problems) -> Vec<(String, Vec<LayerUse>)> {
+    let known = catalog.layers();
+    let mut stacks = vec![(String::new(), Vec::new())];
+    for item in items {
+        let plain = item.text(&mut Problems::default());
+        let nothing = Node { place: item.place, kind: NodeKind::Map(Vec::new()) };
+        let used = match &plain {
+            Some(layer) => Some((layer.as_str(), item.place, &nothing)),
+            None => item.kind("a layer", problems),
+        };
+        let Some((layer, place, options)) = used else { continue };
+        if !known.contains(&layer) {
+            Node::unknown(layer, place, "layer", &known, problems);
+            continue;
+        }
+        let mut next = Vec::new();
+        for (suffix, options) in levels(options, problems) {
+            let Some(options) = catalog.layer_options(layer, &options, problems) else { continue };
+            next.extend(stacks.iter().map(|(name, layers): &(String, Vec<LayerUse>)| {
+                let used = LayerUse { layer: layer.to_owned(), options: options.clone() };
+                (format!("{name}{suffix}"), layers.iter().cloned().chain([used]).collect())
+            }));
+        }
+        if next.len() > FORMS_MAX {
+            let hint = format!("{FORMS_MAX} at most: write shorter lists");
+            problems.add(place, format!("these lists make {} forms of one", next.len()), hint);
+            next.truncate(1);
+        }
+        if !next.is_empty() {
+            stacks = next;
+        }
+    }
+    stacks
+}
+
+/// A layer's options once for each value of those that are lists, with what names the values: `-cpus-4`.
+fn levels(options: &Node, problems: &mut Problems) -> Vec<(String, Node)> {
+    let mut all = vec![(String::new(), options.clone())];
+    let NodeKind::Map(entries) = &options.kind else { return all };
+    for (at, (option, place, value)) in entries.iter().enumerate() {
+        let NodeKind::List(values) = &value.kind else { continue };
+        if values.is_empty() || values.len() > FORMS_MAX {
+            let hint = format!("write a value, or a list of 1 to {FORMS_MAX} for a form of each");
+            problems.add(*place, format!("'{option}' has {} values", values.len()), hint);
+            continue;
+        }
+        let mut next = Vec::new();
+        for value in values {
+            // What is no plain value cannot name a form; the layer would not take it as one of several either.
+            let Some(text) = value.text(problems) else { continue };
+            for (suffix, options) in &all {
+                let NodeKind::Map(mut entries) = options.kind.clone() else { continue };
+                entries[at].2 = value.clone();
+                let options = Node { place: options.place, kind: NodeKind::Map(entries) };
+                next.push((format!("{suffix}-{option}-{}", named_by(&text)), options));
+            }
+        }
+        if next.len() <= FORMS_MAX && !next.is_empty() {
+            all = next;
+        }
+    }
+    all
+}
+
+/// A value as a part of a form's name.
+fn named_by(text: &str) -> String {
+    let fits = |c: char| if c.is_ascii_alphanumeric() || "+_.".contains(c) { c.to_ascii_lowercase() } else { '-' };
+    text.chars().map(fits).collect::<String>().trim_matches('-').to_owned()
 }
 
 /// What is a form's own.

@@ -160,6 +160,7 @@ mod tests {
             services: Vec::new(),
             inner: Vec::new(),
             place: 0,
+            thirds: tare_core::host::thirds(),
         }
     }
 

@@ -9,10 +9,6 @@ use std::collections::HashMap;
 use tare_core::fault::Fault;
 use tare_core::host::Surroundings;
 
-/// Third octets that may become the network's, in the order in which they are tried. Low ones are left to layers
-/// that come before this one on the same host.
-const THIRD_OCTETS: std::ops::Range<u8> = 16..32;
-
 /// A bridge network of the engine, with the rules that let the generator in.
 pub(crate) struct Link {
     /// What the engine calls it.
@@ -76,8 +72,8 @@ fn create(engine: &Engine, mode: Network, at: &Surroundings, name: &str, bridge:
         options.insert("com.docker.network.bridge.gateway_mode_ipv4".to_owned(), "nat-unprotected".to_owned());
     }
     let mut refusal = None;
-    for third in THIRD_OCTETS {
-        let (a, b) = at.subnets;
+    let ((a, b), (first, behind)) = (at.subnets, at.thirds);
+    for third in first..behind {
         let range = IpamConfig {
             subnet: Some(format!("{a}.{b}.{third}.0/24")),
             gateway: Some(format!("{a}.{b}.{third}.1")),
@@ -100,7 +96,7 @@ fn create(engine: &Engine, mode: Network, at: &Surroundings, name: &str, bridge:
             Err(error) => return Err(error.doing(format!("make the container network {name}"))),
         }
     }
-    let refusal = refusal.expect("the range of third octets is not empty");
+    let refusal = refusal.expect("there are third octets to choose of");
     Err(refusal.doing(format!("make the container network {name}")))
 }
 

@@ -46,6 +46,7 @@ pub const ROW: LayerRow = LayerRow {
     listens: options::listens,
     // What a service is allowed holds its page cache too; the engine was there before.
     memory_bytes: |_, services, _| services,
+    fits: |_, _| Ok(()),
     in_guest,
     open: host::open,
     leftovers: leftovers::leftovers,

@@ -17,6 +17,7 @@ fn surroundings() -> Surroundings {
         services: Vec::new(),
         inner: Vec::new(),
         place: 0,
+        thirds: tare_core::host::thirds(),
     }
 }
 

@@ -27,6 +27,7 @@ pub const ROW: LayerRow = LayerRow {
     probe: |_, _: &Carrier| Availability::Ready(Facts::from([("mock".to_owned(), "yes".to_owned())])),
     listens: |_| Listens::Apart,
     memory_bytes: |_, _, _| 0,
+    fits: |_, _| Ok(()),
     in_guest: |_| GuestNeeds::default(),
     open,
     leftovers: || Ok(Vec::new()),

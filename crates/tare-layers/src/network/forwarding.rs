@@ -39,7 +39,8 @@ impl Forwarding {
     }
 }
 
-/// Lets packets pass between the links `from` and `to`, both ways, in the name of `run`.
+/// Lets packets pass between the links `from` and `to`, both ways, in the name of `run`; or between what is joined to
+/// one link, where both are the same: a container engine commonly has bridged packets filtered too.
 ///
 /// Without an `iptables` program there is no rule to get past, and none is made.
 ///
@@ -55,7 +56,8 @@ pub fn allow_forwarding(run: &str, from: &str, to: &str) -> Result<Forwarding, F
         Ok(Err(_)) => "FORWARD",
     };
     let comment = leftovers::mark_name(run);
-    for (input, output) in [(from, to), (to, from)] {
+    let ways = if from == to { vec![(from, to)] } else { vec![(from, to), (to, from)] };
+    for (input, output) in ways {
         let rule: Vec<String> =
             [chain, "-i", input, "-o", output, "-m", "comment", "--comment", &comment, "-j", "ACCEPT"]
                 .map(str::to_owned)

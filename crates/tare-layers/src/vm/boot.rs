@@ -1,7 +1,8 @@
-//! Opening the layer: from a host and a wish to a guest whose agent answers.
+//! Opening the layer: from a host and a wish to guests whose agents answer.
 
 use super::accelerator::{self, Accelerator, Qemu};
 use super::block;
+use super::dealing::dealt_out;
 use super::disks::{self, Disks};
 use super::host::VmHost;
 use super::initramfs;
@@ -10,10 +11,11 @@ use super::options::{Carried, VmOptions};
 use super::process::{Outside, Process, Shared};
 use super::qmp::Qmp;
 use super::size::Size;
-use super::wiring::{self, Wiring};
+use super::wiring::{self, Plug, Wiring};
 use crate::agent::{AgentHost, GuestPlan};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::net::UnixStream;
+use std::panic::resume_unwind;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use tare_core::bundle::Kernel;
@@ -22,21 +24,28 @@ use tare_core::form::LayerUse;
 use tare_core::host::{Carrier, Facts, GuestNeeds, Host, LocalOuter, OpenError, Surroundings};
 use tare_core::units::CpuSet;
 
+/// Files of a guest in its scratch directory: what it writes to its console, and what QEMU says.
+const CONSOLE: &str = "guest-console.log";
+const OWN_LOG: &str = "guest-qemu.log";
 /// Where the guest's own writable disk is mounted in it.
 const SCRATCH_INSIDE: &str = "/scratch";
 /// How long the guest may take until its agent answers, by what runs it.
 const BOOT_WITHIN_KVM: Duration = Duration::from_secs(30);
 const BOOT_WITHIN_TCG: Duration = Duration::from_secs(120);
 
-/// Opens a guest on a host of this machine.
+/// Opens guests on a host of this machine.
 pub(super) fn open(
     outer: Box<dyn LocalOuter>,
     layer: &LayerUse,
     surroundings: &Surroundings,
 ) -> Result<Box<dyn Host>, OpenError> {
     let carrier = outer.carrier();
-    match prepare(&carrier, layer, surroundings).and_then(|wish| Ok(boot(wish, surroundings)?)) {
-        Ok(guest) => Ok(Box::new(VmHost::new(outer.into_host(), guest))),
+    let opened = prepare(&carrier, layer, surroundings).and_then(|wish| {
+        let wishes = each(&carrier, &wish, surroundings)?;
+        Ok(boot(&wish, wishes, surroundings)?)
+    });
+    match opened {
+        Ok((guests, wiring)) => Ok(Box::new(VmHost::new(outer.into_host(), guests, wiring))),
         Err(error) => {
             // The reason why it failed is worth more than what closing the host may have to say.
             let _ = outer.close();
@@ -45,28 +54,38 @@ pub(super) fn open(
     }
 }
 
-/// What is known before anything is made.
+/// What is known before anything is made, of all guests.
 struct Wish {
     options: VmOptions,
     qemu: Qemu,
     accelerator: Accelerator,
     kernel: Kernel,
     initial: PathBuf,
+    needs: Vec<GuestNeeds>,
+    vhost: bool,
+}
+
+/// What is known of one of them.
+struct Own {
+    /// What is deployed in it, and its own scratch.
+    surroundings: Surroundings,
     size: Size,
     disks: Disks,
-    vhost: bool,
+    /// Files and directories to remove when it is closed.
+    files: Vec<PathBuf>,
 }
 
 /// A booted guest and everything that belongs to it on this machine.
 pub(super) struct Guest {
+    /// The instances that run in it.
+    pub(super) holds: Vec<String>,
     pub(super) agent: AgentHost,
     pub(super) process: Shared,
     pub(super) qmp: Qmp,
-    pub(super) wiring: Wiring,
     pub(super) size: Size,
     pub(super) plan: GuestPlan,
     pub(super) facts: Facts,
-    /// Files to remove when it is closed.
+    /// Files and directories to remove when it is closed.
     pub(super) files: Vec<PathBuf>,
     /// The device that carries its writable disk, to be emptied when it is closed.
     pub(super) claim: Option<block::Claim>,
@@ -82,18 +101,64 @@ fn prepare(carrier: &Carrier, layer: &LayerUse, surroundings: &Surroundings) -> 
         return Err(OpenError::Unavailable(why.remedy("use 'machine: q35', or a machine with a working KVM")));
     }
     let kernel = carrier.bundles.kernel().map_err(OpenError::Unavailable)?;
-    let size = Size::of(&options, surroundings, &needs)?;
+    let vhost = wants_vhost(&options).map_err(OpenError::Unavailable)?;
+    let more: Vec<String> = needs.iter().flat_map(|needs| needs.modules.iter().cloned()).collect();
+    let initial = initramfs::packed(&kernel, &carrier.program, &more)?;
+    Ok(Wish { options, qemu, accelerator, kernel, initial, needs, vhost })
+}
+
+/// Each guest's own: what it holds, its size, its disks.
+fn each(carrier: &Carrier, wish: &Wish, surroundings: &Surroundings) -> Result<Vec<Own>, OpenError> {
+    let options = &wish.options;
+    let dealt = dealt_out(surroundings.services.iter().map(|start| &start.service), options.guests)?;
+    let share = |at: usize| {
+        let own = surroundings.services.iter().zip(&dealt).filter(|(_, guest)| **guest == at);
+        let services = own.map(|(start, _)| start.clone()).collect();
+        let scratch = match options.guests {
+            1 => surroundings.scratch.clone(),
+            _ => surroundings.scratch.join(format!("guest-{}", at + 1)),
+        };
+        Surroundings { services, scratch, ..surroundings.clone() }
+    };
+    let shares: Vec<Surroundings> = (0..options.guests as usize).map(share).collect();
+    let sizes = shares.iter().enumerate().map(|(at, share)| Size::of(options, share, &wish.needs, at));
+    let sizes = sizes.collect::<Result<Vec<Size>, Fault>>()?;
+    if options.hugepages {
+        check_huge_pages(&sizes).map_err(OpenError::Unavailable)?;
+    }
+    let mut all: Vec<Own> = Vec::new();
+    for (share, size) in shares.into_iter().zip(sizes) {
+        match own(carrier, wish, share, size) {
+            Ok(own) => all.push(own),
+            Err(error) => {
+                all.iter().for_each(|own| remove(&own.files));
+                return Err(error);
+            }
+        }
+    }
+    Ok(all)
+}
+
+fn own(carrier: &Carrier, wish: &Wish, surroundings: Surroundings, size: Size) -> Result<Own, OpenError> {
+    let (options, scratch) = (&wish.options, surroundings.scratch.clone());
     if let Carried::Block(device) = &options.disk {
         block::examine(device, size.disk).map_err(OpenError::Unavailable)?;
     }
-    let vhost = wants_vhost(&options).map_err(OpenError::Unavailable)?;
-    if options.hugepages {
-        check_huge_pages(size.memory).map_err(OpenError::Unavailable)?;
+    let mut files: Vec<PathBuf> =
+        [CONSOLE, OWN_LOG, disks::RAW_FILE, disks::IMAGE_FILE].iter().map(|name| scratch.join(name)).collect();
+    if options.guests > 1 {
+        std::fs::create_dir_all(&scratch).doing(format!("make {}", scratch.display()))?;
+        files.push(scratch);
     }
-    let more: Vec<String> = needs.iter().flat_map(|needs| needs.modules.iter().cloned()).collect();
-    let initial = initramfs::packed(&kernel, &carrier.program, &more)?;
-    let disks = disks::of(carrier, &options, surroundings, &needs, size.disk)?;
-    Ok(Wish { options, qemu, accelerator, kernel, initial, size, disks, vhost })
+    let disks = disks::of(carrier, options, &surroundings, &wish.needs, size.disk).inspect_err(|_| remove(&files))?;
+    Ok(Own { surroundings, size, disks, files })
+}
+
+/// Removes what was made for a guest; its directory comes last, and is empty then.
+pub(super) fn remove(files: &[PathBuf]) {
+    for file in files {
+        let _ = if file.is_dir() { std::fs::remove_dir(file) } else { std::fs::remove_file(file) };
+    }
 }
 
 /// What the layers inside the guest need there.
@@ -117,63 +182,63 @@ fn wants_vhost(options: &VmOptions) -> Result<bool, Fault> {
     }
 }
 
-/// Huge pages must be set aside before the guest asks for them, else QEMU is killed while it touches them.
-fn check_huge_pages(memory: u64) -> Result<(), Fault> {
+/// Huge pages must be set aside before guests ask for them, else QEMU is killed while it touches them.
+fn check_huge_pages(sizes: &[Size]) -> Result<(), Fault> {
     let text = std::fs::read_to_string("/proc/meminfo").doing("read /proc/meminfo")?;
     let field = |name: &str| -> Option<u64> {
         let line = text.lines().find(|line| line.starts_with(name))?;
         line.split_whitespace().nth(1)?.parse().ok()
     };
-    let size = field("Hugepagesize:").unwrap_or(2048) << 10;
-    let (free, needed) = (field("HugePages_Free:").unwrap_or(0), memory.div_ceil(size));
+    let page = field("Hugepagesize:").unwrap_or(2048) << 10;
+    let needed: u64 = sizes.iter().map(|size| size.memory.div_ceil(page)).sum();
+    let free = field("HugePages_Free:").unwrap_or(0);
     if free >= needed {
         return Ok(());
     }
-    let message = format!("the guest needs {needed} huge pages of {} KiB, {free} are free", size >> 10);
+    let (who, need) = if sizes.len() > 1 { ("the guests", "need") } else { ("the guest", "needs") };
+    let message = format!("{who} {need} {needed} huge pages of {} KiB, {free} are free", page >> 10);
     Err(Fault::new(message).remedy(format!("sysctl -w vm.nr_hugepages={needed}")))
 }
 
-fn boot(mut wish: Wish, surroundings: &Surroundings) -> Result<Guest, Fault> {
-    let scratch = &surroundings.scratch;
-    let file = |name: &str| scratch.join(name);
-    let made = [disks::RAW_FILE, disks::IMAGE_FILE].map(file);
-    let files: Vec<PathBuf> = [file("guest-console.log"), file("guest-qemu.log")].into_iter().chain(made).collect();
-    let remove = || files.iter().for_each(|file| drop(std::fs::remove_file(file)));
-    let mut wiring =
-        Wiring::make(&surroundings.run, surroundings.place, surroundings.subnets, !surroundings.inner.is_empty())
-            .inspect_err(|_| remove())?;
-    match launch(&wish, surroundings, &wiring, &files) {
-        Ok((agent, process, qmp, plan)) => {
-            let facts = facts(&wish, &qmp);
-            let claim = wish.disks.claim.take();
-            Ok(Guest { agent, process, qmp, wiring, size: wish.size, plan, facts, files, claim })
+/// Boots all guests, each beside the others, and waits until every agent answers.
+fn boot(wish: &Wish, all: Vec<Own>, surroundings: &Surroundings) -> Result<(Vec<Guest>, Wiring), Fault> {
+    let files: Vec<PathBuf> = all.iter().flat_map(|own| own.files.clone()).collect();
+    let booted = Wiring::make(surroundings, all.len()).and_then(|mut wiring| {
+        let started = Instant::now();
+        // From this thread: what it starts ends with it.
+        let launched = all.into_iter().zip(&wiring.plugs).enumerate();
+        let guests: Result<Vec<Guest>, Fault> =
+            launched.map(|(at, (own, plug))| launch(wish, own, &wiring, plug, at)).collect();
+        match guests.and_then(|guests| set_up(wish, guests, started)) {
+            Ok(guests) => Ok((guests, wiring)),
+            Err(fault) => {
+                let _ = wiring.remove();
+                Err(fault)
+            }
         }
-        Err(fault) => {
-            let _ = wiring.remove();
-            remove();
-            Err(fault)
-        }
-    }
+    });
+    booted.inspect_err(|_| remove(&files))
 }
 
-type Launched = (AgentHost, Shared, Qmp, GuestPlan);
-
-fn launch(wish: &Wish, surroundings: &Surroundings, wiring: &Wiring, files: &[PathBuf]) -> Result<Launched, Fault> {
-    let started = Instant::now();
+/// Starts one guest's QEMU and lets it run.
+fn launch(wish: &Wish, own: Own, wiring: &Wiring, plug: &Plug, at: usize) -> Result<Guest, Fault> {
+    let Own { surroundings, size, mut disks, files } = own;
     let (agent_near, agent_far) = UnixStream::pair().doing("make the agent's line")?;
     let (control_near, control_far) = UnixStream::pair().doing("make QEMU's control line")?;
+    let beside = if wish.options.guests > 1 { format!("-g{}", at + 1) } else { String::new() };
+    let console = surroundings.scratch.join(CONSOLE);
     let machine = Machine {
-        name: format!("tare-{}-{}", surroundings.run, surroundings.trial),
+        name: format!("tare-{}-{}{beside}", surroundings.run, surroundings.trial),
         options: &wish.options,
         engine: wish.accelerator.engine,
-        size: &wish.size,
+        size: &size,
         kernel: &wish.kernel.image,
         initial: &wish.initial,
-        disks: &wish.disks.machine,
-        tap: &wiring.tap,
-        hardware: wiring.hardware.clone(),
+        disks: &disks.machine,
+        tap: &plug.tap,
+        hardware: plug.hardware.clone(),
         vhost: wish.vhost,
-        console: &files[0],
+        console: &console,
         agent_fd: agent_far.as_raw_fd(),
         control_fd: control_far.as_raw_fd(),
     };
@@ -181,7 +246,8 @@ fn launch(wish: &Wish, surroundings: &Surroundings, wiring: &Wiring, files: &[Pa
     let far: [OwnedFd; 2] = [agent_far.into(), control_far.into()];
     let own = &surroundings.hypervisor;
     let on = Some(if own.is_empty() { &surroundings.cpus } else { own });
-    let process = Process::start(&wish.qemu.program, &arguments, &far, on, &files[0], &files[1])?;
+    let own_log = surroundings.scratch.join(OWN_LOG);
+    let process = Process::start(&wish.qemu.program, &arguments, &far, on, &console, &own_log)?;
     drop(far);
     let process = Shared::new(process);
     // When QEMU refuses its arguments, its own words explain what the broken line does not.
@@ -190,17 +256,44 @@ fn launch(wish: &Wish, surroundings: &Surroundings, wiring: &Wiring, files: &[Pa
         process.lock().check().err().unwrap_or(fault)
     };
     let mut qmp = Qmp::greet(control_near).map_err(explain)?;
-    if wish.options.pin || wish.size.free {
-        pin(&mut qmp, &wish.size)?;
+    if wish.options.pin || size.free {
+        pin(&mut qmp, &size)?;
     }
     qmp.execute("cont", serde_json::json!({})).map_err(explain)?;
-    let plan = plan(wish, surroundings, wiring);
-    let mut agent = AgentHost::new(agent_near, Box::new(Outside(process.clone())))?;
+    let plan = plan(&size, &disks, &surroundings, wiring, plug);
+    let agent = AgentHost::new(agent_near, Box::new(Outside(process.clone())))?;
+    let facts = facts(wish, &size, &disks, &qmp);
+    let holds = surroundings.services.iter().map(|start| start.instance.clone()).collect();
+    Ok(Guest { holds, agent, process, qmp, size, plan, facts, files, claim: disks.claim.take() })
+}
+
+/// Sends every guest its plan, and waits until all have followed it.
+fn set_up(wish: &Wish, mut guests: Vec<Guest>, started: Instant) -> Result<Vec<Guest>, Fault> {
     let within = if wish.accelerator.engine == Engine::Kvm { BOOT_WITHIN_KVM } else { BOOT_WITHIN_TCG };
-    agent
-        .set_up(&plan, within.saturating_sub(started.elapsed()))
+    // They may all come up on one CPU.
+    let within = within * wish.options.guests;
+    on_each(&mut guests, |guest| guest.agent.set_up(&guest.plan, within.saturating_sub(started.elapsed())))
         .map_err(|fault| fault.context("the guest did not come up"))?;
-    Ok((agent, process, qmp, plan))
+    Ok(guests)
+}
+
+/// Does the same to every guest at once. Of several faults the first one's is told, and which guest has it, where there
+/// are several.
+pub(super) fn on_each<T: Send>(
+    guests: &mut [Guest],
+    what: impl Fn(&mut Guest) -> Result<T, Fault> + Sync,
+) -> Result<Vec<T>, Fault> {
+    let several = guests.len() > 1;
+    std::thread::scope(|scope| {
+        let threads: Vec<_> = guests.iter_mut().map(|guest| scope.spawn(|| what(guest))).collect();
+        let results = threads.into_iter().map(|thread| thread.join().unwrap_or_else(|panic| resume_unwind(panic)));
+        // All of them, before one's fault ends it.
+        let results: Vec<Result<T, Fault>> = results.collect();
+        let named = |(at, result): (usize, Result<T, Fault>)| {
+            result.map_err(|fault| if several { fault.context(format!("guest {}", at + 1)) } else { fault })
+        };
+        results.into_iter().enumerate().map(named).collect()
+    })
 }
 
 /// Binds each virtual CPU's thread to its own CPU, or to all that they may run on. The other threads stay where QEMU
@@ -218,20 +311,21 @@ fn pin(qmp: &mut Qmp, size: &Size) -> Result<(), Fault> {
     Ok(())
 }
 
-fn plan(wish: &Wish, surroundings: &Surroundings, wiring: &Wiring) -> GuestPlan {
+fn plan(size: &Size, disks: &Disks, surroundings: &Surroundings, wiring: &Wiring, plug: &Plug) -> GuestPlan {
     GuestPlan {
-        address: wiring.guest,
+        address: plug.address,
         prefix: wiring::PREFIX,
         gateway: wiring.gateway,
-        bundles: wish.disks.guest.clone(),
+        bundles: disks.guest.clone(),
         scratch: disks::SCRATCH.to_owned(),
         surroundings: Surroundings {
             scratch: SCRATCH_INSIDE.into(),
-            address: wiring.guest.into(),
+            address: plug.address.into(),
             subnets: wiring.inner,
-            cpus: wish.size.cpus_inside(),
+            thirds: plug.thirds,
+            cpus: size.cpus_inside(),
             hypervisor: CpuSet::default(),
-            services: surroundings.services.iter().map(|start| wish.size.inside(start)).collect(),
+            services: surroundings.services.iter().map(|start| size.inside(start)).collect(),
             ..surroundings.clone()
         },
     }
@@ -245,8 +339,8 @@ fn carried(disk: &Carried) -> String {
     }
 }
 
-fn facts(wish: &Wish, qmp: &Qmp) -> Facts {
-    let Wish { options, qemu, accelerator, kernel, size, disks, vhost, .. } = wish;
+fn facts(wish: &Wish, size: &Size, disks: &Disks, qmp: &Qmp) -> Facts {
+    let Wish { options, qemu, accelerator, kernel, vhost, .. } = wish;
     let yes = |is: bool| if is { "yes" } else { "no" }.to_owned();
     let direct = disks.machine.iter().all(|disk| disk.direct);
     let mut facts = vec![

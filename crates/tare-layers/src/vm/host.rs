@@ -1,8 +1,10 @@
-//! A guest as a host: its agent answers, and the hypervisor's process is watched from outside.
+//! Guests as one host: their agents answer, and the hypervisors' processes are watched from outside.
 
 use super::block;
-use super::boot::Guest;
+use super::boot::{Guest, on_each, remove};
 use super::process::vhost_threads;
+use super::wiring::Wiring;
+use std::sync::Mutex;
 use std::time::Duration;
 use tare_core::command::{CommandEnd, CommandStart};
 use tare_core::fault::Fault;
@@ -19,14 +21,16 @@ const OFF_WITHIN: Duration = Duration::from_secs(15);
 /// The scope of the hypervisor's process.
 const HYPERVISOR: &str = "hypervisor";
 
-/// A guest and the host it runs on.
+/// Guests and the host they run on.
 pub(super) struct VmHost {
     /// Owned until it is closed.
     outer: Option<Box<dyn Host>>,
-    guest: Guest,
-    /// The guest's clock when sampling began.
-    clock: Option<Clock>,
-    /// Whether its virtual CPUs are halted.
+    /// At least one.
+    guests: Vec<Guest>,
+    wiring: Wiring,
+    /// The guests' clocks when sampling began.
+    clocks: Vec<Clock>,
+    /// Whether their virtual CPUs are halted.
     frozen: bool,
 }
 
@@ -34,109 +38,151 @@ pub(super) struct VmHost {
 type Clock = (i128, u64);
 
 impl VmHost {
-    /// A guest that answers.
-    pub(super) fn new(outer: Box<dyn Host>, guest: Guest) -> Self {
-        VmHost { outer: Some(outer), guest, clock: None, frozen: false }
+    /// Guests that answer, and what joins them.
+    pub(super) fn new(outer: Box<dyn Host>, guests: Vec<Guest>, wiring: Wiring) -> Self {
+        assert!(!guests.is_empty(), "a form in guests has one at least");
+        VmHost { outer: Some(outer), guests, wiring, clocks: Vec::new(), frozen: false }
     }
 
     fn outer(&mut self) -> &mut dyn Host {
         self.outer.as_mut().expect("a host is not used after it was closed").as_mut()
     }
 
-    fn scope(&self) -> Scope {
-        let qemu = self.guest.process.lock().pid();
-        let pids = std::iter::once(qemu).chain(vhost_threads(qemu)).collect();
-        Scope { name: HYPERVISOR.to_owned(), serving: true, pids, cgroups: Vec::new() }
+    fn several(&self) -> bool {
+        self.guests.len() > 1
+    }
+
+    /// The number, from 0, of the guest that holds an instance. The only guest holds them all.
+    fn holder(&self, instance: &str) -> Result<usize, Fault> {
+        let at = self.guests.iter().position(|guest| guest.holds.iter().any(|held| held == instance));
+        let at = at.or((!self.several()).then_some(0));
+        at.ok_or_else(|| Fault::new(format!("no guest holds an instance '{instance}'")))
+    }
+
+    /// Asks the guest that holds an instance; which one it was is told with a fault, where there are several.
+    fn ask<T>(&mut self, instance: &str, what: impl FnOnce(&mut Guest) -> Result<T, Fault>) -> Result<T, Fault> {
+        let (at, several) = (self.holder(instance)?, self.several());
+        what(&mut self.guests[at])
+            .map_err(|fault| if several { fault.context(format!("guest {}", at + 1)) } else { fault })
+    }
+
+    /// Each hypervisor's process.
+    fn scopes(&self) -> Vec<Scope> {
+        let scope = |(at, guest): (usize, &Guest)| {
+            let qemu = guest.process.lock().pid();
+            let pids = std::iter::once(qemu).chain(vhost_threads(qemu)).collect();
+            let name = if self.several() { format!("{HYPERVISOR} {}", at + 1) } else { HYPERVISOR.to_owned() };
+            Scope { name, serving: true, pids, cgroups: Vec::new() }
+        };
+        self.guests.iter().enumerate().map(scope).collect()
     }
 
     fn halt(&mut self, frozen: bool) -> Result<(), Fault> {
         if self.frozen != frozen {
-            self.guest.qmp.execute(if frozen { "stop" } else { "cont" }, serde_json::json!({}))?;
+            let word = if frozen { "stop" } else { "cont" };
+            on_each(&mut self.guests, |guest| guest.qmp.execute(word, serde_json::json!({})))?;
             self.frozen = frozen;
         }
         Ok(())
     }
 
-    fn shut_down(&mut self) -> Result<(), Fault> {
-        // A guest that is halted cannot power off; one that is gone cannot go on, and that is seen below.
-        let _ = self.halt(false);
-        let guest = &mut self.guest;
-        // A guest that is dead already has nothing to close.
-        let alive = guest.agent.peer().check().is_ok();
-        let closed = if alive { guest.agent.close_inside() } else { Ok(()) };
-        let mut process = guest.process.lock();
-        // A guest that has closed powers off by itself; one that does not answer is switched off.
-        if !(alive && closed.is_ok() && process.wait(OFF_WITHIN)) {
-            let _ = guest.qmp.execute("quit", serde_json::json!({}));
-            process.wait(Duration::from_secs(3));
-        }
-        process.kill();
-        closed
-    }
-
-    /// Ends the guest, removes what was made for it, closes the host around it. A second time, there is nothing to do.
+    /// Ends the guests, removes what was made for them, closes the host around them. A second time, there is nothing
+    /// to do.
     fn clear(&mut self) -> Result<(), Fault> {
         let Some(outer) = self.outer.take() else { return Ok(()) };
-        let shut = self.shut_down();
-        let unwired = self.guest.wiring.remove();
-        for file in &self.guest.files {
-            let _ = std::fs::remove_file(file);
-        }
-        let emptied = self.guest.claim.take().map_or(Ok(()), block::Claim::empty);
+        // A guest that is halted cannot power off; one that is gone cannot go on, and that is seen below.
+        let _ = self.halt(false);
+        let shut = on_each(&mut self.guests, shut_down).map(drop);
+        let unwired = self.wiring.remove();
+        self.guests.iter().for_each(|guest| remove(&guest.files));
+        let claims = self.guests.iter_mut().filter_map(|guest| guest.claim.take());
+        let emptied = claims.map(block::Claim::empty).fold(Ok(()), Result::and);
         let closed = outer.close();
         shut.and(unwired).and(emptied).and(closed)
     }
 }
 
+fn shut_down(guest: &mut Guest) -> Result<(), Fault> {
+    // A guest that is dead already has nothing to close.
+    let alive = guest.agent.peer().check().is_ok();
+    let closed = if alive { guest.agent.close_inside() } else { Ok(()) };
+    let mut process = guest.process.lock();
+    // A guest that has closed powers off by itself; one that does not answer is switched off.
+    if !(alive && closed.is_ok() && process.wait(OFF_WITHIN)) {
+        let _ = guest.qmp.execute("quit", serde_json::json!({}));
+        process.wait(Duration::from_secs(3));
+    }
+    process.kill();
+    closed
+}
+
 impl Host for VmHost {
     fn facts(&mut self) -> Result<Facts, Fault> {
         let mut facts = self.outer().facts()?;
-        facts.extend(self.guest.facts.clone());
-        let inside = self.guest.agent.facts()?;
-        facts.extend(inside.into_iter().map(|(key, value)| (format!("guest.{key}"), value)));
+        let inside = on_each(&mut self.guests, |guest| guest.agent.facts())?;
+        // The guests are alike: one speaks for all, but for where each stands and what is in it.
+        facts.extend(self.guests[0].facts.clone());
+        facts.extend(inside[0].iter().map(|(key, value)| (format!("guest.{key}"), value.clone())));
+        if self.several() {
+            facts.insert("vm.guests".to_owned(), self.guests.len().to_string());
+            for (at, guest) in self.guests.iter().enumerate() {
+                facts.insert(format!("vm.on_cpus@{}", at + 1), guest.size.on.to_string());
+                facts.insert(format!("vm.memory_bytes@{}", at + 1), guest.size.memory.to_string());
+                facts.insert(format!("vm.holds@{}", at + 1), guest.holds.join(", "));
+            }
+            facts.retain(|key, _| key != "vm.on_cpus" && key != "vm.memory_bytes");
+        }
         Ok(facts)
     }
 
     fn resources(&mut self, start: &ServiceStart) -> Result<ResourceReport, Fault> {
-        self.guest.agent.resources(&self.guest.size.inside(start))
+        self.ask(&start.instance, |guest| guest.agent.resources(&guest.size.inside(start)))
     }
 
     fn start(&mut self, start: &ServiceStart) -> Result<Instance, Fault> {
-        let mut instance = self.guest.agent.start(&self.guest.size.inside(start))?;
+        let (at, all) = (self.holder(&start.instance)?, self.guests.len());
+        let mut instance = self.ask(&start.instance, |guest| guest.agent.start(&guest.size.inside(start)))?;
         let inside = instance.path.strip_prefix("veth, ").unwrap_or(&instance.path);
-        instance.path = format!("veth, private bridge, tap and virtio-net into a guest, {inside}");
+        let which = if all > 1 { format!("guest {} of {all}", at + 1) } else { "a guest".to_owned() };
+        instance.path = format!("veth, private bridge, tap and virtio-net into {which}, {inside}");
         Ok(instance)
     }
 
+    fn beside(&self, start: &ServiceStart, other: &str) -> bool {
+        self.holder(&start.instance) == self.holder(other)
+    }
+
     fn state(&mut self, instance: &str) -> Result<InstanceState, Fault> {
-        self.guest.agent.peer().check()?;
-        self.guest.agent.state(instance)
+        self.ask(instance, |guest| {
+            guest.agent.peer().check()?;
+            guest.agent.state(instance)
+        })
     }
 
     fn mapped_files(&mut self, instance: &str) -> Result<Vec<MappedFile>, Fault> {
-        self.guest.agent.mapped_files(instance)
+        self.ask(instance, |guest| guest.agent.mapped_files(instance))
     }
 
     fn log(&mut self, instance: &str) -> Result<String, Fault> {
-        self.guest.agent.log(instance)
+        self.ask(instance, |guest| guest.agent.log(instance))
     }
 
     fn stop(&mut self, instance: &str) -> Result<(), Fault> {
-        self.guest.agent.stop(instance)
+        self.ask(instance, |guest| guest.agent.stop(instance))
     }
 
     fn begin_command(&mut self, instance: &str, command: &CommandStart) -> Result<(), Fault> {
-        self.guest.agent.begin_command(instance, command)
+        self.ask(instance, |guest| guest.agent.begin_command(instance, command))
     }
 
     fn await_command(&mut self, instance: &str, patience: Duration) -> Result<Option<CommandEnd>, Fault> {
-        let end = self.guest.agent.await_command(instance, patience)?;
+        let end = self.ask(instance, |guest| guest.agent.await_command(instance, patience))?;
         // The hypervisor's process has spent it, and is sampled.
         Ok(end.map(|end| CommandEnd { cpu_s: Some(0.0), ..end }))
     }
 
     fn end_command(&mut self, instance: &str) -> Result<(), Fault> {
-        self.guest.agent.end_command(instance)
+        self.ask(instance, |guest| guest.agent.end_command(instance))
     }
 
     fn freeze(&mut self) -> Result<(), Fault> {
@@ -148,37 +194,64 @@ impl Host for VmHost {
     }
 
     fn begin_probe(&mut self, outside: &[Scope], period: Duration) -> Result<(), Fault> {
-        self.clock = Some(self.guest.agent.clock_offset(CLOCK_TRIES)?);
+        assert!(outside.is_empty() || !self.several(), "layers inside guests are opened by the guests themselves");
         // What an inner layer has outside itself is in the guest, as this host is.
-        self.guest.agent.begin_probe(outside, period)?;
-        let scope = self.scope();
-        self.outer().begin_probe(&[scope], period)
+        self.clocks = on_each(&mut self.guests, |guest| {
+            let clock = guest.agent.clock_offset(CLOCK_TRIES)?;
+            guest.agent.begin_probe(outside, period)?;
+            Ok(clock)
+        })?;
+        let scopes = self.scopes();
+        self.outer().begin_probe(&scopes, period)
     }
 
     fn end_probe(&mut self) -> Result<Vec<TelemetryRow>, Fault> {
-        let inside = self.guest.agent.end_probe();
-        let end = self.guest.agent.clock_offset(CLOCK_TRIES);
+        let inside =
+            on_each(&mut self.guests, |guest| Ok((guest.agent.end_probe(), guest.agent.clock_offset(CLOCK_TRIES))));
         // Ended in any case, or the next trial would find it running.
         let mut rows = self.outer().end_probe()?;
-        let end = end?;
-        let begin = self.clock.take().unwrap_or(end);
-        rows.extend(inside?.into_iter().map(|row| as_seen_here(row, begin, end)));
+        let (several, begun) = (self.several(), std::mem::take(&mut self.clocks));
+        for (at, (seen, end)) in inside?.into_iter().enumerate() {
+            let end = end?;
+            let begin = begun.get(at).copied().unwrap_or(end);
+            let holds = &self.guests[at].holds;
+            rows.extend(seen?.into_iter().map(|row| {
+                let mut row = as_seen_here(row, begin, end);
+                if several && !holds.contains(&row.scope) {
+                    row.scope = format!("{} of guest {}", row.scope, at + 1);
+                }
+                row
+            }));
+        }
         rows.sort_by(|a, b| (a.at_ns, &a.scope).cmp(&(b.at_ns, &b.scope)));
         Ok(rows)
     }
 
     fn open(mut self: Box<Self>, layer: &LayerUse, surroundings: &Surroundings) -> Result<Box<dyn Host>, OpenError> {
-        let size = &self.guest.size;
-        let inside = Surroundings {
-            services: surroundings.services.iter().map(|start| size.inside(start)).collect(),
-            inner: surroundings.inner.clone(),
-            ..self.guest.plan.surroundings.clone()
-        };
-        match self.guest.agent.open_inside(layer, &inside) {
-            Ok(()) => Ok(self),
-            Err(error) => {
+        // Each knows best which of the services it holds.
+        let refused: Mutex<Option<OpenError>> = Mutex::new(None);
+        let opened = on_each(&mut self.guests, |guest| {
+            let held = surroundings.services.iter().filter(|start| guest.holds.contains(&start.instance));
+            let inside = Surroundings {
+                services: held.map(|start| guest.size.inside(start)).collect(),
+                inner: surroundings.inner.clone(),
+                ..guest.plan.surroundings.clone()
+            };
+            guest.agent.open_inside(layer, &inside).map_err(|error| match error {
+                OpenError::Failed(fault) => fault,
+                OpenError::Unavailable(fault) => {
+                    let mut refused = refused.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+                    *refused = Some(OpenError::Unavailable(fault.clone()));
+                    fault
+                }
+            })
+        });
+        let refused = refused.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
+        match opened {
+            Ok(_) => Ok(self),
+            Err(fault) => {
                 let _ = self.close();
-                Err(error)
+                Err(refused.unwrap_or(OpenError::Failed(fault)))
             }
         }
     }

@@ -1,4 +1,4 @@
-//! The layer `vm`: a QEMU guest, whose agent is a host over a virtio-serial line.
+//! The layer `vm`: QEMU guests, one or several, whose agents are hosts over virtio-serial lines.
 //!
 //! The guest boots a kernel directly, without firmware menus or boot loader, with an initial file system that holds
 //! nothing but the agent and the modules. Bundles are read-only disks; a private bridge and a tap device join it to
@@ -8,6 +8,7 @@ mod accelerator;
 mod block;
 mod boot;
 mod cpio;
+mod dealing;
 mod disks;
 mod host;
 mod initramfs;
@@ -36,6 +37,7 @@ pub const ROW: LayerRow = LayerRow {
     // A guest has an address of its own.
     listens: |_| Listens::Apart,
     memory_bytes: size::memory_bytes,
+    fits: dealing::fits,
     in_guest,
     open: boot::open,
     leftovers: leftovers::find,

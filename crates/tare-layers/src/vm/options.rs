@@ -5,13 +5,19 @@ use std::path::{Path, PathBuf};
 use tare_core::config::{Fields, Node, NodeKind, Problems};
 use tare_core::fault::{Doing, Fault};
 
+/// The most guests of one form: as many as have ranges of addresses for what is in them, see [`super::wiring`].
+pub(super) const GUESTS_MAX: u64 = 60;
+
 /// The options of the layer `vm`, defaults filled in.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct VmOptions {
-    /// Virtual CPUs; none is what the services ask for.
+    /// How many guests there are, of this kind each; what is deployed is dealt out among them.
+    #[serde(default = "one")]
+    pub guests: u32,
+    /// Virtual CPUs of each guest; none is what the services ask for.
     pub cpus: Option<u32>,
-    /// The guest's memory in bytes; none is what the services, the guest's own system and the inner layers need.
+    /// Each guest's memory in bytes; none is what the services, the guest's own system and the inner layers need.
     pub memory: Option<u64>,
     /// QEMU's machine type: `q35`, `microvm` or `pc`.
     pub machine: String,
@@ -51,6 +57,10 @@ pub enum Carried {
     Block(PathBuf),
 }
 
+fn one() -> u32 {
+    1
+}
+
 fn auto() -> String {
     "auto".to_owned()
 }
@@ -58,6 +68,7 @@ fn auto() -> String {
 impl Default for VmOptions {
     fn default() -> Self {
         VmOptions {
+            guests: one(),
             cpus: None,
             memory: None,
             machine: "q35".to_owned(),
@@ -98,6 +109,8 @@ pub(super) fn read(node: &Node, problems: &mut Problems) -> Option<serde_json::V
     let before = problems.len();
     let default = VmOptions::default();
     let mut fields = Fields::of(node, "layer 'vm'", problems)?;
+    let guests = fields.integer("guests", 1..=GUESTS_MAX, problems).and_then(|guests| u32::try_from(guests).ok());
+    let guests = guests.unwrap_or(default.guests);
     let cpus = fields.integer("cpus", 1..=1024, problems).and_then(|cpus| u32::try_from(cpus).ok());
     let memory_place = fields.get("memory").map(|node| node.place);
     let memory = fields.bytes("memory", problems);
@@ -115,13 +128,19 @@ pub(super) fn read(node: &Node, problems: &mut Problems) -> Option<serde_json::V
     let vhost = word("vhost", &["auto", "on", "off"], default.vhost);
     let cache = word("cache", &["none", "writeback", "unsafe", "directsync", "writethrough"], default.cache);
     let aio = word("aio", &["auto", "threads", "native", "io_uring"], default.aio);
+    let disk_place = fields.get("disk").map(|node| node.place);
     let disk = fields.get("disk").and_then(|node| read_disk(node, problems)).unwrap_or_default();
     let hugepages = fields.boolean("hugepages", problems).unwrap_or(default.hugepages);
     let pin = fields.boolean("pin", problems).unwrap_or(default.pin);
     let iothread = fields.boolean("iothread", problems).unwrap_or(default.iothread);
     let aio_place = fields.get("aio").map(|node| node.place);
     fields.finish(problems);
-    let options = VmOptions { cpus, memory, machine, accelerator, vhost, hugepages, pin, cache, iothread, disk, aio };
+    let options =
+        VmOptions { guests, cpus, memory, machine, accelerator, vhost, hugepages, pin, cache, iothread, disk, aio };
+    if let Some(place) = disk_place.filter(|_| guests > 1 && matches!(options.disk, Carried::Block(_))) {
+        let message = format!("{guests} guests cannot write to one block device");
+        problems.add(place, message, "use 'disk: raw' or 'disk: qcow2', for which each guest gets a file of its own");
+    }
     if let Some(place) = aio_place.filter(|_| options.aio == "native" && !options.is_direct()) {
         let message =
             format!("'aio: native' and 'cache: {}' contradict each other: it goes past the cache", options.cache);
@@ -182,14 +201,15 @@ mod tests {
         let disk = |text: &str| options(text).unwrap().disk;
         assert_eq!(disk("disk: qcow2"), Carried::Qcow2);
         assert_eq!(disk("disk: {block: /dev/vdb}"), Carried::Block("/dev/vdb".into()));
+        assert_eq!(options("guests: 8").unwrap().guests, 8);
         let given = options("{cache: directsync, aio: native}").unwrap();
         assert!(given.is_direct() && given.is_through());
     }
 
     #[test]
-    fn options_of_before_there_was_a_choice_of_disk_are_read() {
+    fn options_of_before_there_was_a_choice_are_read() {
         let mut written = serde_json::to_value(VmOptions::default()).unwrap();
-        written.as_object_mut().unwrap().retain(|key, _| !["disk", "aio"].contains(&key.as_str()));
+        written.as_object_mut().unwrap().retain(|key, _| !["guests", "disk", "aio"].contains(&key.as_str()));
         assert_eq!(VmOptions::from_value(&written), Ok(VmOptions::default()));
     }
 
@@ -201,6 +221,8 @@ mod tests {
             ("disk: {block: /etc/passwd}", "names no device"),
             ("disk: {block: /dev/../etc/passwd}", "names no device"),
             ("{aio: native, cache: writeback}", "contradict each other"),
+            ("{guests: 2, disk: {block: /dev/vdb}}", "2 guests cannot write to one block device"),
+            ("guests: 61", "60"),
         ];
         for (text, wanted) in cases {
             let found = options(text).unwrap_err().join("\n");

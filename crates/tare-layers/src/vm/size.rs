@@ -29,11 +29,16 @@ pub(super) struct Size {
 }
 
 impl Size {
-    /// The size for what will be started in it.
+    /// The size for what will be started in the guest `at` of all: the surroundings name what is started in it.
     ///
     /// # Errors
     /// When more CPUs are asked for than there are for the system under test.
-    pub(super) fn of(options: &VmOptions, surroundings: &Surroundings, needs: &[GuestNeeds]) -> Result<Size, Fault> {
+    pub(super) fn of(
+        options: &VmOptions,
+        surroundings: &Surroundings,
+        needs: &[GuestNeeds],
+        at: usize,
+    ) -> Result<Size, Fault> {
         let free = surroundings.services.iter().any(|start| start.free);
         let wanted = service_cpus(surroundings);
         let asked = surroundings.services.iter().map(|start| start.service.resources.cpus).sum();
@@ -42,11 +47,15 @@ impl Size {
         let on = if cpus as usize == wanted.len() || free {
             wanted
         } else {
-            CpuSet::new(surroundings.cpus.cpus().iter().copied().take(cpus as usize))
+            let own = surroundings.cpus.cpus().iter().copied();
+            CpuSet::new(own.skip(at * cpus as usize).take(cpus as usize))
         };
         if on.len() < cpus as usize {
-            let there = surroundings.cpus.len();
-            let message = format!("the guest is to have {cpus} CPUs, for the system under test there are {there}");
+            let (there, guests) = (surroundings.cpus.len(), options.guests);
+            let who = if guests > 1 { format!("{guests} guests are") } else { "the guest is".to_owned() };
+            let each = if guests > 1 { " each" } else { "" };
+            let noun = if cpus == 1 { "CPU" } else { "CPUs" };
+            let message = format!("{who} to have {cpus} {noun}{each}, for the system under test there are {there}");
             return Err(Fault::new(message).remedy("ask for fewer CPUs in the options of the layer 'vm'"));
         }
         let services: u64 = surroundings.services.iter().map(|start| start.service.resources.memory_bytes).sum();
@@ -80,9 +89,16 @@ fn memory(options: &VmOptions, services: u64, inner: u64) -> u64 {
     options.memory.unwrap_or(services + RESERVE + inner).div_ceil(1 << 20) << 20
 }
 
-/// The memory that a deployment takes of this machine: all of its guest's.
+/// The memory that a deployment takes of this machine: all of its guests'.
 pub(super) fn memory_bytes(options: &serde_json::Value, services: u64, inner: u64) -> u64 {
-    memory(&VmOptions::from_value(options).unwrap_or_default(), services, inner)
+    let options = VmOptions::from_value(options).unwrap_or_default();
+    let guests = u64::from(options.guests);
+    let others = guests - 1;
+    match options.memory {
+        Some(_) => guests * memory(&options, 0, 0),
+        // Each guest has a system of its own, and the layers in it; rounded up to whole MiB by less than that.
+        None => memory(&options, services, inner) + others * (memory(&options, 0, inner) + (1 << 20)),
+    }
 }
 
 /// The CPUs that the services are to have, of those for the system under test.
@@ -98,16 +114,16 @@ fn service_cpus(surroundings: &Surroundings) -> CpuSet {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
     use std::collections::BTreeMap;
     use std::time::Duration;
     use tare_core::bundle::{Recipe, Source};
     use tare_core::workload::{Readiness, Resources, Service};
 
-    fn start(cpus: u32, on: Option<&str>) -> ServiceStart {
-        let service = Service {
-            name: "a".into(),
+    pub(in super::super) fn service(name: &str) -> Service {
+        Service {
+            name: name.into(),
             recipe: Recipe::plain(Source::Packages(Vec::new())),
             command: vec!["/a".into()],
             environment: BTreeMap::new(),
@@ -115,12 +131,17 @@ mod tests {
             ports: BTreeMap::new(),
             ready: Readiness::Log { text: String::new(), within: Duration::ZERO },
             volumes: BTreeMap::from([("/data".to_owned(), 1 << 30)]),
-            resources: Resources { cpus, cpu_quota: None, memory_bytes: 100 << 20 },
+            resources: Resources { cpus: 1, cpu_quota: None, memory_bytes: 100 << 20 },
             stop_within: Duration::ZERO,
             options: BTreeMap::new(),
             instances: 1,
             replica: None,
-        };
+        }
+    }
+
+    fn start(cpus: u32, on: Option<&str>) -> ServiceStart {
+        let mut service = service("a");
+        service.resources.cpus = cpus;
         ServiceStart::on(service, on.map(|text| CpuSet::parse(text).unwrap()))
     }
 
@@ -136,39 +157,56 @@ mod tests {
             services,
             inner: Vec::new(),
             place: 0,
+            thirds: tare_core::host::thirds(),
         }
     }
 
     #[test]
     fn a_guest_is_as_large_as_its_services() {
-        let size = Size::of(&VmOptions::default(), &around(vec![start(1, None), start(1, None)]), &[]).unwrap();
+        let size = Size::of(&VmOptions::default(), &around(vec![start(1, None), start(1, None)]), &[], 0).unwrap();
         assert_eq!((size.cpus, size.on.to_string().as_str()), (2, "1,3"));
         assert_eq!(size.memory, (200 << 20) + RESERVE);
         assert!(size.disk > 2 << 30);
         let needs = GuestNeeds { memory_bytes: 1 << 30, ..GuestNeeds::default() };
-        let with_engine = Size::of(&VmOptions::default(), &around(vec![start(1, None)]), &[needs]).unwrap();
+        let with_engine = Size::of(&VmOptions::default(), &around(vec![start(1, None)]), &[needs], 0).unwrap();
         assert_eq!(with_engine.memory, (100 << 20) + RESERVE + (1 << 30));
         let usual = serde_json::to_value(VmOptions::default()).unwrap();
         assert_eq!(memory_bytes(&usual, 100 << 20, 1 << 30), with_engine.memory);
         let fixed = serde_json::to_value(VmOptions { memory: Some(2 << 30), ..VmOptions::default() }).unwrap();
         assert_eq!(memory_bytes(&fixed, 100 << 20, 1 << 30), 2 << 30);
+        let two = |memory| serde_json::to_value(VmOptions { guests: 2, memory, ..VmOptions::default() }).unwrap();
+        assert_eq!(memory_bytes(&two(Some(2 << 30)), 100 << 20, 1 << 30), 4 << 30);
+        let each = [1, 2].map(|n| Size::of(&VmOptions::default(), &around(vec![start(1, None); n]), &[], 0).unwrap());
+        let both: u64 = each.iter().map(|size| size.memory).sum();
+        let said = memory_bytes(&two(None), 300 << 20, 0);
+        assert!((both..both + (2 << 20)).contains(&said), "{said} for {both}");
+    }
+
+    #[test]
+    fn guests_of_a_stated_size_get_cpus_one_after_the_other() {
+        let options = VmOptions { guests: 3, cpus: Some(1), ..VmOptions::default() };
+        let around = around(vec![start(2, Some("1,3"))]);
+        let on = |at| Size::of(&options, &around, &[], at).map(|size| size.on.to_string());
+        assert_eq!([on(0), on(1), on(2)], ["1", "3", "5"].map(|cpu| Ok(cpu.to_owned())));
+        let fault = on(3).unwrap_err();
+        assert!(fault.message.contains("3 guests are to have 1 CPU each"), "{fault}");
     }
 
     #[test]
     fn cpu_numbers_are_those_of_the_guest() {
         let services = vec![start(1, Some("3")), start(1, Some("5"))];
-        let size = Size::of(&VmOptions::default(), &around(services.clone()), &[]).unwrap();
+        let size = Size::of(&VmOptions::default(), &around(services.clone()), &[], 0).unwrap();
         assert_eq!((size.cpus, size.on.to_string().as_str()), (2, "3,5"));
         assert_eq!(size.inside(&services[1]).cpus, Some(CpuSet::new([1])));
         assert_eq!(size.inside(&start(2, Some("3,5"))).cpus, None, "it has all of them");
-        let size = Size::of(&VmOptions::default(), &around(vec![start(1, Some("1,3,5"))]), &[]).unwrap();
+        let size = Size::of(&VmOptions::default(), &around(vec![start(1, Some("1,3,5"))]), &[], 0).unwrap();
         assert_eq!(size.cpus, 3, "a service may be given more than it asks for, such as a whole node");
     }
 
     #[test]
     fn who_may_run_anywhere_gets_as_many_virtual_cpus_as_it_asks_for() {
         let services = vec![ServiceStart { free: true, memory: vec![1, 0], ..start(2, Some("1,3,5")) }];
-        let size = Size::of(&VmOptions::default(), &around(services.clone()), &[]).unwrap();
+        let size = Size::of(&VmOptions::default(), &around(services.clone()), &[], 0).unwrap();
         assert_eq!((size.cpus, size.free, size.on.to_string().as_str()), (2, true, "1,3,5"));
         let inside = size.inside(&services[0]);
         assert_eq!((inside.cpus, inside.free, inside.memory), (None, false, Vec::new()));
@@ -178,7 +216,7 @@ mod tests {
     #[test]
     fn more_cpus_than_there_are_is_a_fault() {
         let options = VmOptions { cpus: Some(4), ..VmOptions::default() };
-        let fault = Size::of(&options, &around(vec![start(1, None)]), &[]).unwrap_err();
+        let fault = Size::of(&options, &around(vec![start(1, None)]), &[], 0).unwrap_err();
         assert!(fault.message.contains("4 CPUs") && fault.message.contains("there are 3"), "{fault}");
     }
 }

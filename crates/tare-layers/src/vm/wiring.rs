@@ -1,50 +1,61 @@
-//! The guest's network: a private bridge, a tap device on it, and the way there from where the load comes.
+//! The network of a form's guests: a private bridge, a tap device on it for each, and the way there from where the load
+//! comes.
 
 use crate::network::{self, Forwarding};
 use std::net::Ipv4Addr;
 use tare_core::fault::Fault;
+use tare_core::host::{Surroundings, thirds};
 
-/// The third octet of the guest's network; the layers share the address space of their host.
+/// The third octet of the guests' network; the layers share the address space of their host.
 const NETWORK: u8 = 100;
 /// The length of its prefix.
 pub(super) const PREFIX: u8 = 24;
+/// Third octets for the networks in each of several guests: a /22 each. One guest alone has as many as a host.
+const THIRDS: u8 = 4;
+const THIRDS_PREFIX: u8 = 22;
 
-/// The links of one guest.
+/// The links of a form's guests.
 pub(super) struct Wiring {
     bridge: String,
-    pub(super) tap: String,
-    forwarding: Option<Forwarding>,
+    rules: Vec<Forwarding>,
     /// The host's address on the bridge.
     pub(super) gateway: Ipv4Addr,
-    /// The guest's address.
-    pub(super) guest: Ipv4Addr,
-    /// The guest's hardware address, locally administered.
-    pub(super) hardware: String,
-    /// From which layers inside the guest take their networks.
+    /// Of each guest.
+    pub(super) plugs: Vec<Plug>,
+    /// From which layers inside the guests take their networks.
     pub(super) inner: (u8, u8),
 }
 
+/// Where one guest is joined to the bridge.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Plug {
+    pub(super) tap: String,
+    /// The guest's address.
+    pub(super) address: Ipv4Addr,
+    /// The guest's hardware address, locally administered.
+    pub(super) hardware: String,
+    /// See [`Surroundings::thirds`].
+    pub(super) thirds: (u8, u8),
+}
+
 impl Wiring {
-    /// Makes the links, named for the guest's `place` when it stands beside others. `inner` says whether layers inside
-    /// the guest have networks that must be reached from here.
+    /// Makes the links of so many guests, named for the form's place when it stands beside others.
     ///
     /// # Errors
     /// What could not be made; then nothing is left.
-    pub(super) fn make(run: &str, place: u8, subnets: (u8, u8), inner: bool) -> Result<Wiring, Fault> {
-        let (a, b) = subnets;
-        // The neighbour is kept free for the guest by who chose the subnets.
+    pub(super) fn make(surroundings: &Surroundings, guests: usize) -> Result<Wiring, Fault> {
+        let (run, (a, b)) = (&surroundings.run, surroundings.subnets);
+        // The neighbour is kept free for guests by who chose the subnets.
         let neighbour = b.checked_add(1).unwrap_or(b - 1);
-        let beside = if place == 0 { String::new() } else { place.to_string() };
+        let beside = if surroundings.place == 0 { String::new() } else { surroundings.place.to_string() };
         let mut wiring = Wiring {
             bridge: format!("t{run}b{beside}"),
-            tap: format!("t{run}v{beside}"),
-            forwarding: None,
+            rules: Vec::new(),
             gateway: Ipv4Addr::new(a, b, NETWORK, 1),
-            guest: Ipv4Addr::new(a, b, NETWORK, 2),
-            hardware: format!("02:74:{a:02x}:{b:02x}:{NETWORK:02x}:02"),
+            plugs: plugs(&format!("t{run}v{beside}"), (a, b), guests),
             inner: (a, neighbour),
         };
-        match wiring.connect(run, inner) {
+        match wiring.connect(run, !surroundings.inner.is_empty()) {
             Ok(()) => Ok(wiring),
             Err(fault) => {
                 // The first failure is the one to report.
@@ -54,13 +65,23 @@ impl Wiring {
         }
     }
 
+    /// `inner` says whether layers inside the guests have networks that must be reached from here.
     fn connect(&mut self, run: &str, inner: bool) -> Result<(), Fault> {
         network::bridge_create(&self.bridge, self.gateway, PREFIX)?;
-        network::tap_create(&self.tap, &self.bridge)?;
-        self.forwarding = Some(network::allow_forwarding(run, &format!("t{run}h"), &self.bridge)?);
+        for plug in &self.plugs {
+            network::tap_create(&plug.tap, &self.bridge)?;
+        }
+        self.rules.push(network::allow_forwarding(run, &format!("t{run}h"), &self.bridge)?);
+        let several = self.plugs.len() > 1;
+        if several {
+            self.rules.push(network::allow_forwarding(run, &self.bridge, &self.bridge)?);
+        }
         if inner {
             let (a, b) = self.inner;
-            network::route_add(Ipv4Addr::new(a, b, 0, 0), 16, self.guest)?;
+            for plug in &self.plugs {
+                let (third, prefix) = if several { (plug.thirds.0, THIRDS_PREFIX) } else { (0, 16) };
+                network::route_add(Ipv4Addr::new(a, b, third, 0), prefix, plug.address)?;
+            }
         }
         Ok(())
     }
@@ -70,9 +91,44 @@ impl Wiring {
     /// # Errors
     /// What is still there.
     pub(super) fn remove(&mut self) -> Result<(), Fault> {
-        let rules = self.forwarding.take().map_or(Ok(()), Forwarding::remove);
-        let tap = network::link_delete(&self.tap);
-        let bridge = network::link_delete(&self.bridge);
-        rules.and(tap).and(bridge)
+        let rules = self.rules.drain(..).map(Forwarding::remove).fold(Ok(()), Result::and);
+        let taps = self.plugs.iter().map(|plug| network::link_delete(&plug.tap)).fold(Ok(()), Result::and);
+        rules.and(taps).and(network::link_delete(&self.bridge))
+    }
+}
+
+fn plugs(tap: &str, (a, b): (u8, u8), guests: usize) -> Vec<Plug> {
+    let plug = |at: u8| {
+        let usual = thirds();
+        let first = usual.0 + THIRDS * at;
+        Plug {
+            tap: if guests > 1 { format!("{tap}g{}", at + 1) } else { tap.to_owned() },
+            address: Ipv4Addr::new(a, b, NETWORK, 2 + at),
+            hardware: format!("02:74:{a:02x}:{b:02x}:{NETWORK:02x}:{:02x}", 2 + at),
+            thirds: if guests > 1 { (first, first.saturating_add(THIRDS)) } else { usual },
+        }
+    };
+    (0..guests).map(|at| plug(u8::try_from(at).expect("there are few guests"))).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::options::GUESTS_MAX;
+    use super::*;
+
+    #[test]
+    fn as_many_guests_as_may_be_have_links_and_ranges_of_their_own() {
+        let alone = plugs("tabc123v", (10, 254), 1);
+        assert_eq!((alone[0].tap.as_str(), alone[0].thirds), ("tabc123v", thirds()));
+        let all = plugs("tabc123v200", (10, 254), GUESTS_MAX as usize);
+        for (at, plug) in all.iter().enumerate() {
+            assert!(plug.tap.len() <= network::LINK_NAME_MAX, "{}", plug.tap);
+            assert_eq!(plug.thirds.0 % THIRDS, 0, "a /{THIRDS_PREFIX} begins there");
+            assert!(plug.thirds.0 < plug.thirds.1);
+            for other in &all[..at] {
+                assert!(plug.thirds.0 >= other.thirds.1 && plug.address != other.address);
+                assert!(plug.tap != other.tap && plug.hardware != other.hardware);
+            }
+        }
     }
 }

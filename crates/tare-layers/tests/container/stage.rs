@@ -205,6 +205,7 @@ impl Stage {
             services,
             inner,
             place: 0,
+            thirds: tare_core::host::thirds(),
         };
         Stage { surroundings, notes: Arc::default(), folder, seat }
     }

@@ -45,6 +45,7 @@ pub(crate) fn doomed(run: &str) -> ExitCode {
         services: Vec::new(),
         inner: Vec::new(),
         place: 0,
+        thirds: tare_core::host::thirds(),
     };
     let mut host = LocalHost::new(stage::carrier(&folder), surroundings).unwrap();
     let place = host.start(&service("one", free_port(), &["child"])).unwrap().endpoints["main"];

@@ -149,6 +149,7 @@ impl Stage {
             services: services.to_vec(),
             inner: inner.to_vec(),
             place: 0,
+            thirds: tare_core::host::thirds(),
         }
     }
 

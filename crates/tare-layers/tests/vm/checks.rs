@@ -21,6 +21,7 @@ pub(crate) const ALL: &[(&str, fn())] = &[
     ("a_service_runs_in_a_guest", service_in_guest),
     ("a_guests_threads_and_memory_are_where_they_were_put", placed),
     ("every_variant_boots", variants),
+    ("several_guests_are_one_host", several_guests),
     ("a_container_runs_in_a_guest", container_in_guest),
     ("a_guest_that_dies_is_named_at_once", dying_guest),
     ("a_kernel_that_panics_is_quoted", panicking_guest),
@@ -237,6 +238,74 @@ fn container_in_guest() {
         host.close().unwrap();
         stage.close();
     }
+}
+
+/// Two guests with a service each: as plain processes, and in containers by their own addresses, which is where guests
+/// could get in each other's way.
+fn several_guests() {
+    let row = LAYERS.iter().find(|row| row.name == "container").unwrap();
+    let text = "network: bridge";
+    let mut problems = Problems::new("study.yaml", text);
+    let options = (row.options)(&parse(text, &mut problems).unwrap(), &mut problems).unwrap();
+    let container = LayerUse { layer: "container".to_owned(), options };
+    let two: Vec<ServiceStart> = (1..=2).map(numbered_redis).collect();
+    for inner in [vec![], vec![container]] {
+        let stage = Stage::open(&two, &inner);
+        let began = Instant::now();
+        let mut host = stage.guest(&vm(json!({"guests": 2})), &program()).unwrap();
+        println!("  two guests answer after {:.1} s", began.elapsed().as_secs_f64());
+        for layer in &inner {
+            host = host.open(layer, &stage.surroundings).unwrap();
+        }
+        let guests = left_of(&stage.run).into_iter().filter(|left| left.kind == "guest").count();
+        assert_eq!(guests, 2);
+        let facts = host.facts().unwrap();
+        let said = ["vm.guests", "vm.holds@1", "vm.holds@2"].map(|fact| facts[fact].as_str());
+        assert_eq!(said, ["2", "redis-1", "redis-2"], "{facts:#?}");
+        assert!(!host.beside(&two[1], "redis-1") && host.beside(&two[1], "redis-2"));
+
+        let mut places = Vec::new();
+        for (at, start) in two.iter().enumerate() {
+            let instance = host.start(start).unwrap();
+            assert!(instance.path.contains(&format!("into guest {} of 2", at + 1)), "{}", instance.path);
+            let place = instance.endpoints["main"];
+            assert!(stage.answers(place), "{place}: {}", host.log(&start.instance).unwrap());
+            places.push(place);
+        }
+        assert_ne!(places[0].ip(), places[1].ip());
+        // From one guest to the other.
+        let (address, port) = (places[0].ip().to_string(), places[0].port().to_string());
+        let command = ["redis-cli", "-h", &address, "-p", &port, "PING"].map(str::to_owned).to_vec();
+        let within = Duration::from_secs(120);
+        let asked = CommandStart { command, environment: BTreeMap::new(), directory: "/data".to_owned(), within };
+        host.begin_command("redis-2", &asked).unwrap();
+        let end = host.await_command("redis-2", within).unwrap().expect("it ends within its time");
+        assert_eq!((end.ended, end.stdout.as_str()), (Ended::Exit(0), "PONG\n"), "{end:?}");
+
+        host.begin_probe(&[], Duration::from_millis(500)).unwrap();
+        let rows = host.end_probe().unwrap();
+        for scope in ["one of guest 1", "one of guest 2"] {
+            assert!(rows.iter().any(|row| row.scope == scope && row.vantage == Vantage::Guest), "{scope}: {rows:#?}");
+        }
+        let killed = left_of(&stage.run).into_iter().rfind(|left| left.kind == "guest").unwrap();
+        assert!(killed.name.ends_with("-g2"), "{}", killed.name);
+        leftovers::remove(&killed).unwrap();
+        let fault = host.state("redis-2").unwrap_err();
+        assert!(fault.message.contains("guest 2") && fault.message.contains("QEMU ended (signal: 9"), "{fault}");
+        assert_eq!(host.state("redis-1").unwrap(), InstanceState::Running);
+        host.close().unwrap();
+        stage.close();
+    }
+}
+
+/// One of several, at a port of its own.
+fn numbered_redis(number: u16) -> ServiceStart {
+    let mut start = redis();
+    let port = start.service.ports["main"] + number;
+    start.service.command[2] = port.to_string();
+    start.service.ports.insert("main".to_owned(), port);
+    start.service.name = format!("redis-{number}");
+    ServiceStart { instance: start.service.name.clone(), ..start }
 }
 
 fn dying_guest() {

@@ -240,6 +240,7 @@ impl Stage {
             services: services.to_vec(),
             inner: inner.to_vec(),
             place: 0,
+            thirds: tare_core::host::thirds(),
         };
         Stage { run: run.to_owned(), mark, seat, surroundings }
     }
