@@ -28,7 +28,38 @@ pub struct LayerUse {
     pub options: serde_json::Value,
 }
 
+/// The option of a layer that says how often it stands there, with a part of what is deployed in each.
+const GUESTS: &str = "guests";
+
+impl LayerUse {
+    /// How often the layer stands there.
+    pub fn guests(&self) -> u64 {
+        self.options.get(GUESTS).and_then(serde_json::Value::as_u64).unwrap_or(1)
+    }
+
+    /// Whether the other one is the same layer with the same options, but for how often it stands there.
+    pub fn is_like(&self, other: &LayerUse) -> bool {
+        let options = |layer: &LayerUse| {
+            let mut options = layer.options.clone();
+            options.as_object_mut().map(|options| options.remove(GUESTS));
+            options
+        };
+        self.layer == other.layer && options(self) == options(other)
+    }
+}
+
 impl Form {
+    /// How many guests there are in all, where there are any.
+    pub fn guests(&self) -> u64 {
+        self.layers.iter().map(LayerUse::guests).product()
+    }
+
+    /// Whether the other form is of the same layers, but for how often they stand there.
+    pub fn is_like(&self, other: &Form) -> bool {
+        self.layers.len() == other.layers.len()
+            && self.layers.iter().zip(&other.layers).all(|(one, other)| one.is_like(other))
+    }
+
     /// A short text for tables: `vm > container(network=published)`; options that hold nested values are left out.
     pub fn describe(&self) -> String {
         if self.layers.is_empty() {
@@ -36,5 +67,27 @@ impl Form {
         }
         let layers: Vec<String> = self.layers.iter().map(|layer| layer.layer.clone()).collect();
         layers.join(" > ")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn forms_are_alike_but_for_the_number_of_guests() {
+        let form = |options: serde_json::Value| Form {
+            name: "f".to_owned(),
+            layers: vec![LayerUse { layer: "box".to_owned(), options }],
+            placement: None,
+            instances: Instances::default(),
+        };
+        let (one, four) = (form(json!({"lid": true, "guests": 1})), form(json!({"lid": true, "guests": 4})));
+        assert_eq!((one.guests(), four.guests(), form(json!({})).guests()), (1, 4, 1));
+        assert!(one.is_like(&four) && one.is_like(&form(json!({"lid": true}))));
+        assert!(!one.is_like(&form(json!({"lid": false, "guests": 1}))));
+        assert!(!one.is_like(&Form { layers: Vec::new(), ..one.clone() }));
+        assert!(form(json!(null)).is_like(&form(json!(null))));
     }
 }

@@ -48,8 +48,8 @@ pub struct Surroundings {
     pub place: u8,
 }
 
-/// Third octets that layers may choose of where nobody says more. Low ones are left to the generator's own links, higher
-/// ones to guests.
+/// Third octets that layers may choose of where nobody says more. Low ones are left to the generator's own links,
+/// higher ones to guests.
 pub const fn thirds() -> (u8, u8) {
     (16, 32)
 }

@@ -16,3 +16,24 @@ use tare_core::host::LayerRow;
 
 /// Every layer there is. A new one is a folder and a row here, and gets the contract test unasked.
 pub const LAYERS: &[LayerRow] = &[container::ROW, vm::ROW, mock::ROW];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+    use tare_core::config::{Node, NodeKind, Place, Problems};
+
+    #[test]
+    fn every_option_of_a_layer_is_described() {
+        let readme = include_str!("../README.md");
+        for row in LAYERS.iter().filter(|row| !row.for_tests) {
+            let nothing = Node { place: Place::default(), kind: NodeKind::Map(Vec::new()) };
+            let options = (row.options)(&nothing, &mut Problems::default()).expect("nothing needs to be said");
+            let known: BTreeSet<&str> = options.as_object().unwrap().keys().map(String::as_str).collect();
+            let section = readme.split("\n## ").find_map(|part| part.strip_prefix(&format!("`{}`\n", row.name)));
+            let rows = section.expect("each layer has a section").lines().filter_map(|line| line.strip_prefix("| `"));
+            let described: BTreeSet<&str> = rows.filter_map(|line| line.split('`').next()).collect();
+            assert_eq!(known, described, "{}", row.name);
+        }
+    }
+}

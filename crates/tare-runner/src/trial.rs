@@ -21,8 +21,9 @@ use tare_core::trial::{Outcome, Stage};
 use tare_core::units::CpuSet;
 use tare_core::workload::{Service, Workload};
 
-/// How long populating may take before it is given up.
-const POPULATE_LIMIT: Duration = Duration::from_secs(600);
+/// How long populating may take before it is given up: hundreds of millions of keys take long. That nothing answers any
+/// more is seen much sooner by who waits for the answer.
+const POPULATE_LIMIT: Duration = Duration::from_secs(3600);
 /// What a load process may take beyond the time it was asked to load: connecting, draining, verifying.
 pub(crate) const DRIVE_SLACK: Duration = Duration::from_secs(60);
 /// How long the load runs at least between two looks at whether it is steady; its end is measured for form's sake.

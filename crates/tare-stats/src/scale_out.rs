@@ -12,7 +12,7 @@ use tare_core::record::{FAIRNESS, Record};
 use tare_core::study::Study;
 use tare_core::workload::Workload;
 
-/// A form against one of the same layers with fewer instances.
+/// A form against one of the same layers with fewer instances, and perhaps another number of guests.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct ScaleOut {
     /// The form with more.
@@ -57,7 +57,7 @@ fn growth(more: &BTreeMap<String, u32>, fewer: &BTreeMap<String, u32>) -> Option
 }
 
 /// Each form that has more instances than another one of the same layers, against the one with the fewest: of those,
-/// one with the same placement, where there is one. By the metric that decides.
+/// one with as many guests and the same placement, where there is one. By the metric that decides.
 pub(crate) fn scale_out(record: &Record, metrics: &[MetricAnalysis]) -> Vec<ScaleOut> {
     let (study, workload) = (&record.header.study, &record.header.workload);
     let metric = metrics.iter().find(|metric| metric.name == record.header.deciding_metric());
@@ -66,12 +66,15 @@ pub(crate) fn scale_out(record: &Record, metrics: &[MetricAnalysis]) -> Vec<Scal
     let mut found = Vec::new();
     for form in &study.forms {
         let own = counts(study, workload, form);
-        let fewer = study.forms.iter().filter(|other| other.layers == form.layers).filter_map(|other| {
-            let (what, times) = growth(&own, &counts(study, workload, other))?;
+        let fewer = study.forms.iter().filter(|other| other.is_like(form)).filter_map(|other| {
+            let (mut what, times) = growth(&own, &counts(study, workload, other))?;
+            if form.guests() != other.guests() {
+                what = format!("{what}, guests {} for {}", form.guests(), other.guests());
+            }
             Some((other, what, times))
         });
         let best = fewer.max_by(|(one, _, a), (other, _, b)| {
-            let alike = |form_of: &Form| form_of.placement == form.placement;
+            let alike = |other: &Form| (other.guests() == form.guests(), other.placement == form.placement);
             a.total_cmp(b).then(alike(one).cmp(&alike(other)))
         });
         let Some((against, what, times)) = best else { continue };

@@ -140,11 +140,10 @@ impl Host for VmHost {
     }
 
     fn start(&mut self, start: &ServiceStart) -> Result<Instance, Fault> {
-        let (at, all) = (self.holder(&start.instance)?, self.guests.len());
         let mut instance = self.ask(&start.instance, |guest| guest.agent.start(&guest.size.inside(start)))?;
         let inside = instance.path.strip_prefix("veth, ").unwrap_or(&instance.path);
-        let which = if all > 1 { format!("guest {} of {all}", at + 1) } else { "a guest".to_owned() };
-        instance.path = format!("veth, private bridge, tap and virtio-net into {which}, {inside}");
+        let of = if self.several() { format!(", one of {}", self.guests.len()) } else { String::new() };
+        instance.path = format!("veth, private bridge, tap and virtio-net into a guest{of}, {inside}");
         Ok(instance)
     }
 

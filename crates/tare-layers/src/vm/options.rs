@@ -12,13 +12,13 @@ pub(super) const GUESTS_MAX: u64 = 60;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct VmOptions {
-    /// How many guests there are, of this kind each; what is deployed is dealt out among them.
-    #[serde(default = "one")]
-    pub guests: u32,
     /// Virtual CPUs of each guest; none is what the services ask for.
     pub cpus: Option<u32>,
     /// Each guest's memory in bytes; none is what the services, the guest's own system and the inner layers need.
     pub memory: Option<u64>,
+    /// How many guests there are, of this kind each; what is deployed is dealt out among them.
+    #[serde(default = "one")]
+    pub guests: u32,
     /// QEMU's machine type: `q35`, `microvm` or `pc`.
     pub machine: String,
     /// `auto` (KVM where a guest really boots under it), `kvm` or `tcg`.
@@ -68,9 +68,9 @@ fn auto() -> String {
 impl Default for VmOptions {
     fn default() -> Self {
         VmOptions {
-            guests: one(),
             cpus: None,
             memory: None,
+            guests: one(),
             machine: "q35".to_owned(),
             accelerator: "auto".to_owned(),
             vhost: "auto".to_owned(),

@@ -265,9 +265,9 @@ fn several_guests() {
         assert!(!host.beside(&two[1], "redis-1") && host.beside(&two[1], "redis-2"));
 
         let mut places = Vec::new();
-        for (at, start) in two.iter().enumerate() {
+        for start in &two {
             let instance = host.start(start).unwrap();
-            assert!(instance.path.contains(&format!("into guest {} of 2", at + 1)), "{}", instance.path);
+            assert!(instance.path.contains("into a guest, one of 2"), "{}", instance.path);
             let place = instance.endpoints["main"];
             assert!(stage.answers(place), "{place}: {}", host.log(&start.instance).unwrap());
             places.push(place);

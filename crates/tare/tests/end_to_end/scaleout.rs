@@ -23,7 +23,7 @@ fn run(lab: &Lab, study: &str) -> Record {
 fn servers_behind_a_proxy_share_the_keys_alike_in_every_form() {
     let Some(lab) = Lab::with_engine(&["mmdebstrap", "qemu-system-x86_64"]) else { return };
     let rest = "repeat: 1\nemulated_blocks: 1\ntime: {settle: 0s, measure: 1s}\nparameters: {keys: 2000}\nforms: {native: \
-                [], container: [container: {}], nested: [vm: {}, container: {}]}";
+                [], container: [container: {}], nested: [vm: {guests: 2}, container: {}]}";
     let record = run(&lab, &study("redis-scaleout", rest));
     assert_eq!(record.trials.len(), 4);
     for trial in record.trials.iter().map(|trial| &trial.record) {
@@ -35,6 +35,9 @@ fn servers_behind_a_proxy_share_the_keys_alike_in_every_form() {
         let checks = &trial.load.as_ref().unwrap().checks;
         let shares = checks.iter().find(|check| check.name == "keys on every server").unwrap();
         assert!(checks.len() >= 5 && shares.detail.starts_with("2 servers hold "), "{arm}: {checks:#?}");
+        let held = ["vm.holds@1", "vm.holds@2"].map(|fact| trial.facts.get(fact).map(String::as_str));
+        let guests = [Some("redis-1, redis-2"), Some("proxy, balancer")];
+        assert_eq!(held, if arm.contains("nested") { guests } else { [None, None] }, "{arm}");
         // The hash goes by name: whatever their addresses, the servers hold the same keys everywhere.
         let first = record.trials[0].record.load.as_ref().unwrap();
         let same = first.checks.iter().find(|check| check.name == shares.name);

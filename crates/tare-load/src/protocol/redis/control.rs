@@ -7,6 +7,8 @@ use crate::link::Link;
 use crate::protocol::Verified;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
+use std::ops::Range;
+use std::panic::resume_unwind;
 use std::time::Duration;
 use tare_core::fault::Fault;
 use tare_core::load::{Check, LoadPlan};
@@ -14,6 +16,8 @@ use tare_core::load::{Check, LoadPlan};
 /// Commands written at once while populating: enough to make round trips cheap.
 const BATCH_COMMANDS: u64 = 1000;
 const BATCH_BYTES: usize = 256 * 1024;
+/// Connections over which the data set is written at most.
+const WRITERS_MAX: u64 = 16;
 /// An exchange off the measured path may take this long at least: an emulated guest is slow.
 const PATIENCE: Duration = Duration::from_secs(20);
 /// INFO is a few KiB; this is no INFO any more.
@@ -174,23 +178,16 @@ fn held(options: &Options, plan: &LoadPlan) -> Result<u64, Fault> {
 /// Writes the first `populate` keys and sees that they are there.
 pub(super) fn populate(options: &Options, value: &Value, plan: &LoadPlan) -> Result<Verified, Fault> {
     let before = held(options, plan)?;
-    let mut link = Link::open(plan.endpoint, plan.timeout.max(PATIENCE))?;
-    let set = Template::named("set", value);
-    let mut request = Vec::with_capacity(BATCH_BYTES);
-    let (mut written, mut unanswered) = (0, 0);
-    while written < options.populate {
-        request.clear();
-        let from = written;
-        while written < options.populate && written - from < BATCH_COMMANDS && request.len() < BATCH_BYTES {
-            set.write(written, options.keys, &mut request);
-            written += 1;
-        }
-        link.send(&request)?;
-        // While these are worked on, the answers to the batch before are read: the server never waits for us.
-        await_ok(&mut link, unanswered)?;
-        unanswered = written - from;
-    }
-    await_ok(&mut link, unanswered)?;
+    // One writer for each CPU of the load, as several servers take more than one of them can give.
+    let batches = options.populate.div_ceil(BATCH_COMMANDS);
+    let writers = (plan.cpus.len() as u64).clamp(1, WRITERS_MAX).min(batches.max(1));
+    let ends: Vec<u64> = (0..=writers).map(|at| batches * at / writers * BATCH_COMMANDS).collect();
+    let parts = ends.windows(2).map(|ends| ends[0]..ends[1].min(options.populate));
+    std::thread::scope(|scope| {
+        let threads: Vec<_> = parts.map(|keys| scope.spawn(|| write(keys, options, value, plan))).collect();
+        let ended = threads.into_iter().map(|thread| thread.join().unwrap_or_else(|panic| resume_unwind(panic)));
+        ended.collect::<Vec<_>>().into_iter().collect::<Result<(), Fault>>()
+    })?;
     let found = held(options, plan)?;
     // Keys that stood there before may be among those written.
     if found < options.populate || found > options.populate + before {
@@ -199,6 +196,27 @@ pub(super) fn populate(options: &Options, value: &Value, plan: &LoadPlan) -> Res
         return Err(Fault::new(message).remedy("see that it has memory for them and evicts nothing (maxmemory)"));
     }
     Ok(Verified { facts: BTreeMap::from([("populated.keys".to_owned(), found.to_string())]), ..Verified::default() })
+}
+
+/// Writes these keys over a connection of its own.
+fn write(keys: Range<u64>, options: &Options, value: &Value, plan: &LoadPlan) -> Result<(), Fault> {
+    let mut link = Link::open(plan.endpoint, plan.timeout.max(PATIENCE))?;
+    let set = Template::named("set", value);
+    let mut request = Vec::with_capacity(BATCH_BYTES);
+    let (mut written, mut unanswered) = (keys.start, 0);
+    while written < keys.end {
+        request.clear();
+        let from = written;
+        while written < keys.end && written - from < BATCH_COMMANDS && request.len() < BATCH_BYTES {
+            set.write(written, options.keys, &mut request);
+            written += 1;
+        }
+        link.send(&request)?;
+        // While these are worked on, the answers to the batch before are read: the server never waits for us.
+        await_ok(&mut link, unanswered)?;
+        unanswered = written - from;
+    }
+    await_ok(&mut link, unanswered)
 }
 
 /// Reads `count` answers, all `+OK`.
@@ -306,6 +324,12 @@ fn facts(counts: &Counts) -> BTreeMap<String, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::collections::BTreeSet;
+    use std::io::{BufRead, BufReader, Read, Write};
+    use std::net::{TcpListener, TcpStream};
+    use std::sync::{Arc, Mutex};
+    use tare_core::load::{LoadProfile, LoadTask};
+    use tare_core::units::CpuSet;
 
     fn counts(get: u64, set: u64, hits: u64, misses: u64) -> Counts {
         Counts::parse(&format!(
@@ -360,5 +384,87 @@ mod tests {
     fn a_miss_in_a_full_data_set_is_a_failed_check() {
         let ledger = Ledger { sent: vec![10, 4], answered: vec![10, 4], empty: vec![1, 0], away: None };
         assert_eq!(failed(counts(15, 9, 14, 1), &ledger), ["hit ratio"]);
+    }
+
+    /// Which connection wrote which key.
+    type Written = Arc<Mutex<Vec<(u16, String)>>>;
+
+    /// The words of a request; none at the end.
+    fn request(from: &mut BufReader<TcpStream>) -> Option<Vec<String>> {
+        let length = |from: &mut BufReader<TcpStream>| {
+            let mut line = String::new();
+            from.read_line(&mut line).ok()?;
+            line.trim_end().get(1..)?.parse::<usize>().ok()
+        };
+        let words = length(from)?;
+        let word = |_| {
+            let mut bytes = vec![0; length(from)? + 2];
+            from.read_exact(&mut bytes).ok()?;
+            Some(String::from_utf8_lossy(&bytes[..bytes.len() - 2]).into_owned())
+        };
+        (0..words).map(word).collect()
+    }
+
+    /// A server that notes down what is written to it.
+    fn noting_server() -> (SocketAddr, Written) {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let (at, written) = (listener.local_addr().unwrap(), Written::default());
+        let noted = written.clone();
+        std::thread::spawn(move || {
+            for (stream, noted) in listener.incoming().zip(std::iter::repeat(noted)) {
+                let mut stream = stream.unwrap();
+                let who = stream.peer_addr().unwrap().port();
+                std::thread::spawn(move || {
+                    let mut from = BufReader::new(stream.try_clone().unwrap());
+                    while let Some(words) = request(&mut from) {
+                        let mut noted = noted.lock().unwrap();
+                        let answer = match words[0].as_str() {
+                            "DBSIZE" => format!(":{}\r\n", noted.len()),
+                            _ => "+OK\r\n".to_owned(),
+                        };
+                        noted.extend(words.get(1).map(|key| (who, key.clone())));
+                        drop(noted);
+                        stream.write_all(answer.as_bytes()).unwrap();
+                    }
+                });
+            }
+        });
+        (at, written)
+    }
+
+    #[test]
+    fn every_key_is_written_once_whatever_the_number_of_writers() {
+        for (keys, cpus, writers) in [(0, 2, 0), (999, 2, 1), (2500, 2, 2), (5001, 4, 4), (4000, 0, 1)] {
+            let (endpoint, written) = noting_server();
+            let options: Options = serde_json::from_value(serde_json::json!({
+                "mix": {"set": 1}, "value_bytes": 64, "keys": 10_000, "populate": keys, "verify": true
+            }))
+            .unwrap();
+            let plan = LoadPlan {
+                task: LoadTask::Populate,
+                protocol: "redis".to_owned(),
+                options: serde_json::Value::Null,
+                endpoint,
+                profile: LoadProfile::Closed { connections: 1, pipeline: 1 },
+                settle: Duration::ZERO,
+                measure: Duration::ZERO,
+                timeout: Duration::ZERO,
+                seed: 1,
+                cpus: CpuSet::new(0..cpus),
+                limits: Default::default(),
+                services: Default::default(),
+                hdr_log: None,
+                allowed: Vec::new(),
+                inside: None,
+            };
+            let done = populate(&options, &Value::new(64), &plan).unwrap();
+            assert_eq!(done.facts["populated.keys"], keys.to_string());
+            let written = written.lock().unwrap();
+            let found: BTreeSet<&str> = written.iter().map(|(_, key)| key.as_str()).collect();
+            let wanted: BTreeSet<String> = (0..keys).map(|key| format!("{STRING_KEY}{key:012}")).collect();
+            assert!(found.iter().eq(wanted.iter()) && written.len() == wanted.len(), "{keys} keys by {cpus} CPUs");
+            let who: BTreeSet<u16> = written.iter().map(|(who, _)| *who).collect();
+            assert_eq!(who.len(), writers, "{keys} keys by {cpus} CPUs");
+        }
     }
 }
