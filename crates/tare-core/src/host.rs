@@ -6,6 +6,8 @@ use crate::command::{CommandEnd, CommandStart};
 use crate::config::{Node, Problems};
 use crate::fault::Fault;
 use crate::form::LayerUse;
+use crate::ladder::LayerRung;
+use crate::study::LoadOrigin;
 use crate::telemetry::{Prober, Scope, TelemetryRow};
 use crate::units::CpuSet;
 use crate::workload::Service;
@@ -313,6 +315,8 @@ pub struct LayerRow {
     /// How much of this machine's memory a deployment takes when this layer is its outermost one, bytes: given what its
     /// services are allowed, and what the layers further inside need for themselves.
     pub memory_bytes: fn(&serde_json::Value, u64, u64) -> u64,
+    /// See [`Catalog::layer_rungs`](crate::study::Catalog::layer_rungs).
+    pub rungs: fn(&serde_json::Value, LoadOrigin) -> Vec<LayerRung>,
     /// Whether what a form deploys can be dealt out as the options say.
     pub fits: fn(&serde_json::Value, &[Service]) -> Result<(), Fault>,
     /// What must be in a guest for this layer to be opened there; bundles come with it as disks, in this order.

@@ -13,6 +13,7 @@ pub mod fault;
 pub mod form;
 pub mod host;
 pub mod instances;
+pub mod ladder;
 pub mod load;
 pub mod parameters;
 pub mod peak;

@@ -188,6 +188,7 @@ mod tests {
             parameters: Default::default(),
             seed: None,
             part: None,
+            ladder: None,
         }
     }
 

@@ -14,6 +14,7 @@ use crate::design::{Design, Until, read_arrangement, read_margin};
 use crate::form::{Form, LayerUse};
 use crate::host::Listens;
 use crate::instances::Instances;
+use crate::ladder::{Ladder, LayerRung};
 use crate::load::LoadProfile;
 use crate::parameters::{self, Parameters};
 use crate::peak::PeakPlan;
@@ -47,6 +48,10 @@ pub trait Catalog {
     /// The metrics that a protocol has with these options, beside those of every trial.
     fn protocol_metrics(&self, _protocol: &str, _options: &serde_json::Value) -> Vec<OwnMetric> {
         Vec::new()
+    }
+    /// A layer by its features, one more in each rung, up to the whole layer as it is given; with the load from there.
+    fn layer_rungs(&self, layer: &LayerUse, _from: LoadOrigin) -> Vec<LayerRung> {
+        vec![LayerRung { name: "whole", adds: "the layer as a whole", options: layer.options.clone() }]
     }
     /// Where services in this layer listen, when it stands on this machine beside other forms.
     fn layer_listens(&self, _layer: &LayerUse) -> Listens {
@@ -118,6 +123,9 @@ pub struct Study {
     pub emulated_blocks: u32,
     /// The forms, in the order of the file.
     pub forms: Vec<Form>,
+    /// What the forms are rungs of, where the study asks which part of a form costs what.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ladder: Option<Ladder>,
     /// By which rules services get their CPUs, in forms that have none of their own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub placement: Option<Rules>,
@@ -234,7 +242,7 @@ impl Study {
             override_resources(resources, workload, problems);
         }
         let options = read_options(fields.get("options"), workload.as_ref(), problems);
-        let study = Study {
+        let mut study = Study {
             name: name?,
             question,
             workload: workload_name?,
@@ -257,6 +265,7 @@ impl Study {
             timeout: times.timeout,
             emulated_blocks,
             forms,
+            ladder: None,
             placement,
             kept,
             instances,
@@ -265,6 +274,12 @@ impl Study {
             seed,
             part: None,
         };
+        if let Some(node) = fields.get("ladder")
+            && let Some(to) = node.text(problems)
+            && let Err((message, hint)) = study.climb(&to, catalog)
+        {
+            problems.add(node.place, message, hint);
+        }
         Some((study, workload?))
     }
 

@@ -3,8 +3,9 @@
 use tare_core::config::{Node, Problems};
 use tare_core::form::LayerUse;
 use tare_core::host::{LayerRow, Listens};
+use tare_core::ladder::LayerRung;
 use tare_core::record::OwnMetric;
-use tare_core::study::Catalog;
+use tare_core::study::{Catalog, LoadOrigin};
 use tare_layers::LAYERS;
 use tare_load::PROTOCOLS;
 
@@ -26,6 +27,10 @@ impl Catalog for Tables {
 
     fn protocol_options(&self, protocol: &str, node: &Node, problems: &mut Problems) -> Option<serde_json::Value> {
         (PROTOCOLS.iter().find(|row| row.name == protocol)?.options)(node, problems)
+    }
+
+    fn layer_rungs(&self, layer: &LayerUse, from: LoadOrigin) -> Vec<LayerRung> {
+        layer_row(&layer.layer).map_or_else(Vec::new, |row| (row.rungs)(&layer.options, from))
     }
 
     fn layer_listens(&self, layer: &LayerUse) -> Listens {

@@ -104,7 +104,7 @@ impl Suite {
 }
 
 /// The fields at the top of a study with parts; the reader of a study knows them too, and asks for each in every part.
-const FIELDS: [&str; 23] = [
+const FIELDS: [&str; 24] = [
     "study",
     "question",
     "workload",
@@ -120,6 +120,7 @@ const FIELDS: [&str; 23] = [
     "time",
     "emulated_blocks",
     "forms",
+    "ladder",
     "placement",
     "instances",
     "resources",

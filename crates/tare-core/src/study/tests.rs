@@ -2,7 +2,7 @@ use super::*;
 use std::fmt;
 use std::path::Path;
 
-struct Two;
+pub(crate) struct Two;
 
 impl Catalog for Two {
     fn layers(&self) -> Vec<&'static str> {
@@ -20,6 +20,11 @@ impl Catalog for Two {
     fn protocol_options(&self, _: &str, _: &Node, _: &mut Problems) -> Option<serde_json::Value> {
         Some(serde_json::Value::Null)
     }
+    fn layer_rungs(&self, layer: &LayerUse, _: LoadOrigin) -> Vec<LayerRung> {
+        let rung = |name, lid: bool| LayerRung { name, adds: name, options: serde_json::json!({ "lid": lid }) };
+        let lid = layer.options["lid"].as_bool().unwrap();
+        if lid { vec![rung("open", false), rung("lid", true)] } else { vec![rung("open", false)] }
+    }
     fn layer_listens(&self, layer: &LayerUse) -> Listens {
         match (layer.layer.as_str(), layer.options["lid"].as_bool()) {
             ("cage", Some(false)) => Listens::Everywhere,
@@ -36,10 +41,10 @@ impl Catalog for Two {
 }
 
 /// A study with these forms; `design` stands in its sixth line.
-pub(super) struct TextOf<'a> {
-    pub(super) baseline: &'a str,
-    pub(super) forms: &'a str,
-    pub(super) design: &'a str,
+pub(crate) struct TextOf<'a> {
+    pub(crate) baseline: &'a str,
+    pub(crate) forms: &'a str,
+    pub(crate) design: &'a str,
 }
 
 impl fmt::Display for TextOf<'_> {
@@ -67,7 +72,7 @@ load:
   protocol: {null: {}}
 ";
 
-pub(super) fn read(text: &str) -> Result<(Study, Workload), Vec<String>> {
+pub(crate) fn read(text: &str) -> Result<(Study, Workload), Vec<String>> {
     with(text, |problems, find| Study::read(text, &Two, problems, find))
 }
 

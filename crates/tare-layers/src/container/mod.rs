@@ -26,6 +26,7 @@ mod observe;
 mod options;
 mod pull;
 mod run;
+mod rungs;
 mod socket;
 mod spec;
 
@@ -46,6 +47,7 @@ pub const ROW: LayerRow = LayerRow {
     listens: options::listens,
     // What a service is allowed holds its page cache too; the engine was there before.
     memory_bytes: |_, services, _| services,
+    rungs: rungs::rungs,
     fits: |_, _| Ok(()),
     in_guest,
     open: host::open,

@@ -39,6 +39,28 @@ pub(crate) enum Seccomp {
     Unconfined,
 }
 
+/// Which capabilities a container has, where its user has any.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Capabilities {
+    /// The engine's own choice, under its own AppArmor profile where the host has that.
+    #[default]
+    Default,
+    /// All, under no profile.
+    All,
+}
+
+/// Whose processes, names and shared memory a container sees.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Namespaces {
+    /// PID, IPC, UTS and cgroup namespaces of its own.
+    #[default]
+    Own,
+    /// The host's.
+    Host,
+}
+
 /// Where a service's volumes live.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -55,6 +77,8 @@ pub(crate) enum Storage {
 /// - `limits: cpuset | quota | none` (default `cpuset`): how the service's CPUs are enforced. Its memory limit, and a
 ///   `cpu_quota` that it states itself, always apply.
 /// - `seccomp: default | unconfined` (default `default`): the filter of system calls.
+/// - `capabilities: default | all` (default `default`): which capabilities it has.
+/// - `namespaces: own | host` (default `own`): whose processes, names and shared memory it sees.
 /// - `storage: volume | overlay` (default `volume`): where the service's volumes live.
 /// - `read_only: true | false` (default `false`): whether the root filesystem is mounted read-only.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -63,6 +87,10 @@ pub(crate) struct ContainerOptions {
     pub(crate) network: Network,
     pub(crate) limits: Limits,
     pub(crate) seccomp: Seccomp,
+    #[serde(default)]
+    pub(crate) capabilities: Capabilities,
+    #[serde(default)]
+    pub(crate) namespaces: Namespaces,
     pub(crate) storage: Storage,
     pub(crate) read_only: bool,
 }
@@ -73,6 +101,8 @@ impl Default for ContainerOptions {
             network: Network::Published,
             limits: Limits::Cpuset,
             seccomp: Seccomp::Default,
+            capabilities: Capabilities::Default,
+            namespaces: Namespaces::Own,
             storage: Storage::Volume,
             read_only: false,
         }
@@ -110,6 +140,12 @@ pub(crate) fn read(node: &Node, problems: &mut Problems) -> Option<serde_json::V
     }
     if let Some(word) = fields.choice("seccomp", &["default", "unconfined"], problems) {
         options.seccomp = if word == "unconfined" { Seccomp::Unconfined } else { Seccomp::Default };
+    }
+    if let Some(word) = fields.choice("capabilities", &["default", "all"], problems) {
+        options.capabilities = if word == "all" { Capabilities::All } else { Capabilities::Default };
+    }
+    if let Some(word) = fields.choice("namespaces", &["own", "host"], problems) {
+        options.namespaces = if word == "host" { Namespaces::Host } else { Namespaces::Own };
     }
     if let Some(word) = fields.choice("storage", &["volume", "overlay"], problems) {
         options.storage = if word == "overlay" { Storage::Overlay } else { Storage::Volume };
@@ -152,15 +188,17 @@ mod tests {
     fn every_default_is_written_down() {
         assert_eq!(read_text("{}"), Ok(ContainerOptions::default()));
         let value = serde_json::to_value(ContainerOptions::default()).unwrap();
-        let written =
-            r#"{"network":"published","limits":"cpuset","seccomp":"default","storage":"volume","read_only":false}"#;
+        let written = "{\"network\":\"published\",\"limits\":\"cpuset\",\"seccomp\":\"default\",\"capabilities\":\"default\",\
+                       \"namespaces\":\"own\",\"storage\":\"volume\",\"read_only\":false}";
         assert_eq!(value.to_string(), written);
     }
 
     #[test]
     fn every_word_is_understood() {
-        let text = "{network: host, limits: quota, seccomp: unconfined, storage: overlay, read_only: false}";
+        let text = "{network: host, limits: quota, seccomp: unconfined, storage: overlay, read_only: false, \
+                    capabilities: all, namespaces: host}";
         let options = read_text(text).unwrap();
+        assert_eq!((options.capabilities, options.namespaces), (Capabilities::All, Namespaces::Host));
         assert_eq!((options.network, options.limits), (Network::Host, Limits::Quota));
         assert_eq!((options.seccomp, options.storage), (Seccomp::Unconfined, Storage::Overlay));
         assert_eq!(read_text("{network: bridge, limits: none}").unwrap().network, Network::Bridge);

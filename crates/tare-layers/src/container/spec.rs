@@ -1,10 +1,10 @@
 //! What the engine is asked to create: a pure function of the service, the options and the surroundings.
 
-use super::options::{ContainerOptions, Limits, Network, Seccomp, Storage};
+use super::options::{Capabilities, ContainerOptions, Limits, Namespaces, Network, Seccomp, Storage};
 use crate::local;
 use bollard::models::{
-    ContainerCreateBody, HostConfig, HostConfigLogConfig, Mount, MountType, PortBinding, PortMap, ResourcesUlimits,
-    RestartPolicy, RestartPolicyNameEnum,
+    ContainerCreateBody, HostConfig, HostConfigCgroupnsModeEnum, HostConfigLogConfig, Mount, MountType, PortBinding,
+    PortMap, ResourcesUlimits, RestartPolicy, RestartPolicyNameEnum,
 };
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -104,6 +104,7 @@ fn host_config(order: &Order, ports: &[u16]) -> Result<HostConfig, Fault> {
         Network::Published | Network::Bridge => order.network,
     };
     let quota = cpu_quota(order);
+    let shared = order.options.namespaces == Namespaces::Host;
     Ok(HostConfig {
         network_mode: Some(network.to_owned()),
         port_bindings: Some(port_bindings(order, ports)),
@@ -119,7 +120,12 @@ fn host_config(order: &Order, ports: &[u16]) -> Result<HostConfig, Fault> {
             soft: Some(open_files),
             hard: Some(open_files),
         }]),
-        security_opt: (order.options.seccomp == Seccomp::Unconfined).then(|| vec!["seccomp=unconfined".to_owned()]),
+        security_opt: security(order.options),
+        cap_add: (order.options.capabilities == Capabilities::All).then(|| vec!["ALL".to_owned()]),
+        pid_mode: shared.then(|| "host".to_owned()),
+        ipc_mode: shared.then(|| "host".to_owned()),
+        uts_mode: shared.then(|| "host".to_owned()),
+        cgroupns_mode: shared.then_some(HostConfigCgroupnsModeEnum::HOST),
         readonly_rootfs: Some(order.options.read_only),
         tmpfs: Some(in_memory(order)),
         mounts: Some(mounts(order)),
@@ -135,6 +141,16 @@ fn host_config(order: &Order, ports: &[u16]) -> Result<HostConfig, Fault> {
         init: Some(false),
         ..Default::default()
     })
+}
+
+/// What the engine's own confinement is taken back of.
+fn security(options: ContainerOptions) -> Option<Vec<String>> {
+    let lifted = [
+        (options.seccomp == Seccomp::Unconfined, "seccomp=unconfined"),
+        (options.capabilities == Capabilities::All, "apparmor=unconfined"),
+    ];
+    let lifted: Vec<String> = lifted.iter().filter(|(is, _)| *is).map(|(_, word)| (*word).to_owned()).collect();
+    (!lifted.is_empty()).then_some(lifted)
 }
 
 /// Open files that the service may have: as many as in every form, or as many as this machine lets root give, which

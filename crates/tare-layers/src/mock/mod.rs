@@ -17,6 +17,7 @@ use tare_core::host::{
     Availability, Carrier, Facts, GuestNeeds, Host, Instance, InstanceState, LayerRow, Listens, LocalOuter, MappedFile,
     OpenError, Property, ResourceReport, ServiceStart, Surroundings,
 };
+use tare_core::ladder::LayerRung;
 use tare_core::telemetry::{Scope, TelemetryRow};
 
 /// The layer's row in the table of layers.
@@ -27,6 +28,7 @@ pub const ROW: LayerRow = LayerRow {
     probe: |_, _: &Carrier| Availability::Ready(Facts::from([("mock".to_owned(), "yes".to_owned())])),
     listens: |_| Listens::Apart,
     memory_bytes: |_, _, _| 0,
+    rungs: |options, _| vec![LayerRung { name: "whole", adds: "what it notes down", options: options.clone() }],
     fits: |_, _| Ok(()),
     in_guest: |_| GuestNeeds::default(),
     open,

@@ -18,6 +18,7 @@ mod modules;
 mod options;
 mod process;
 mod qmp;
+mod rungs;
 mod size;
 mod wiring;
 
@@ -37,6 +38,7 @@ pub const ROW: LayerRow = LayerRow {
     // A guest has an address of its own.
     listens: |_| Listens::Apart,
     memory_bytes: size::memory_bytes,
+    rungs: rungs::rungs,
     fits: dealing::fits,
     in_guest,
     open: boot::open,

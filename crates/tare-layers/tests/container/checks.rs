@@ -15,6 +15,7 @@ pub(crate) const ALL: &[(&str, fn())] = &[
     ("loopback_reaches_it_too", loopback_reaches_it_too),
     ("limits_are_what_was_stated", limits_are_what_was_stated),
     ("the_other_options_take_effect", the_other_options_take_effect),
+    ("what_is_not_isolated_is_the_hosts", what_is_not_isolated_is_the_hosts),
     ("an_end_is_told_in_words", an_end_is_told_in_words),
     ("a_taken_port_is_named", a_taken_port_is_named),
     ("a_missing_program_is_named", a_missing_program_is_named),
@@ -103,6 +104,23 @@ fn the_other_options_take_effect() {
         let _ = std::fs::remove_file(on_host);
         host.close().unwrap();
     }
+}
+
+fn what_is_not_isolated_is_the_hosts() {
+    let stage = Stage::new();
+    let mut said = Vec::new();
+    for options in ["{}", "{capabilities: all, namespaces: host}"] {
+        let mut host = stage.open(options);
+        let (_, place) = stage.start(host.as_mut(), &stage.service());
+        let ask = |what: &str| stage.ask(place, what).unwrap();
+        let pid: u32 = ask("pid").parse().unwrap();
+        assert_eq!(pid == 1, options == "{}", "{options}: a container of its own begins to count there");
+        let bounds = u64::from_str_radix(&ask("capabilities"), 16).unwrap();
+        said.push(bounds.count_ones());
+        assert_eq!(ask("seccomp"), "2", "{options}: that is another option");
+        host.close().unwrap();
+    }
+    assert!(said[1] > said[0], "capabilities in all: {said:?}");
 }
 
 fn ended(host: &mut dyn Host) -> String {

@@ -57,6 +57,8 @@ fn answer(question: &str) -> String {
         ("cpus", _) => status("Cpus_allowed_list:"),
         ("ids", _) => format!("{} / {}", status("Uid:"), status("Gid:")),
         ("seccomp", _) => status("Seccomp:"),
+        ("capabilities", _) => status("CapBnd:"),
+        ("pid", _) => std::process::id().to_string(),
         ("environment", _) => {
             let mut names: Vec<String> = std::env::vars().map(|(key, value)| format!("{key}={value}")).collect();
             names.sort();

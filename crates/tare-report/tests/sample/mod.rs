@@ -11,6 +11,7 @@ use tare_core::bundle::{Recipe, Source};
 use tare_core::fault::Fault;
 use tare_core::form::{Form, LayerUse};
 use tare_core::host::{MappedFile, Property, ResourceReport};
+use tare_core::ladder::{Ladder, Rung};
 use tare_core::load::{Check, LoadProfile, LoadSummary, OperationSummary, SecondRow};
 use tare_core::placement::{Placed, Placement};
 use tare_core::plan::{PlannedTrial, plan};
@@ -69,6 +70,20 @@ pub(crate) fn record() -> Record {
     }
 }
 
+/// The same as a ladder: one rung that costs nothing to speak of, one that does, one that cannot be had.
+#[allow(dead_code, reason = "not every test that has the sample looks at ladders")]
+pub(crate) fn climbed() -> Record {
+    let mut record = record();
+    let rung = |form: &str, adds: &str| Rung { form: form.into(), adds: adds.into() };
+    let rungs = vec![
+        rung("container-hostnet", "overlay root, mount namespace, cgroup"),
+        rung("container.missing", "a thing that this machine does not have"),
+        rung("container", "network namespace, veth and bridge"),
+    ];
+    record.header.study.ladder = Some(Ladder { to: "container".into(), rungs });
+    record
+}
+
 fn study() -> Study {
     let container =
         |network: &str| LayerUse { layer: "container".into(), options: serde_json::json!({ "network": network }) };
@@ -109,6 +124,7 @@ fn study() -> Study {
         parameters: Default::default(),
         seed: None,
         part: None,
+        ladder: None,
     }
 }
 

@@ -344,6 +344,7 @@ pub(crate) fn study(forms: &[&str], repeat: u32) -> (Study, Workload) {
         parameters: Default::default(),
         seed: Some(7),
         part: None,
+        ladder: None,
     };
     (study, workload)
 }

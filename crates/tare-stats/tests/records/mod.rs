@@ -43,6 +43,7 @@ pub(crate) fn study(forms: &[&str], repeat: u32) -> Study {
         parameters: Default::default(),
         seed: Some(1),
         part: None,
+        ladder: None,
     }
 }
 
