@@ -1,6 +1,7 @@
 //! The terminal: 80 columns, readable without colour, ASCII.
 
 use crate::Style;
+use crate::climbed;
 use crate::figures::plain_quantity;
 use crate::lines::{clean, wrap};
 use crate::peaks::peaks;
@@ -23,6 +24,8 @@ pub(crate) fn render(record: &Record, analysis: &Analysis, style: &Style) -> Res
     let mut page = Page { text: String::new(), style: Style { width: style.width.max(WIDTH_MIN), ..*style } };
     heading(&mut page, record);
     table(&mut page, analysis);
+    let columns = shown(analysis, page.style.width).len();
+    climbed::show(&mut page, analysis, columns);
     peak_loads(&mut page, record, analysis);
     footing(&mut page, record, analysis);
     Ok(page.text)

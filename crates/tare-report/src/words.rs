@@ -1,5 +1,6 @@
 //! Sentences that several formats say.
 
+use crate::climbed;
 use crate::figures::{difference_text, plain_quantity};
 use tare_core::design::Arrangement;
 use tare_core::record::{End, PEAK_LOAD, Record};
@@ -108,10 +109,13 @@ impl Headline {
     }
 }
 
-/// One for each form, in the order of the study.
+/// One for each form, in the order of the study; of a ladder, the form that is climbed to and the rungs that matter.
 pub(crate) fn headlines(analysis: &Analysis) -> Vec<Headline> {
-    let forms = analysis.arms.iter().filter(|arm| !arm.baseline && !arm.control);
-    forms.map(|arm| headline(analysis, arm)).collect()
+    let climb = analysis.ladder.as_ref();
+    let is_told = |arm: &&Arm| climb.is_none_or(|climb| climb.to == arm.form);
+    let forms = analysis.arms.iter().filter(|arm| !arm.baseline && !arm.control).filter(is_told);
+    let rungs = climb.map(|climb| climbed::headlines(climb, analysis)).unwrap_or_default();
+    forms.map(|arm| headline(analysis, arm)).chain(rungs).collect()
 }
 
 fn headline(analysis: &Analysis, arm: &Arm) -> Headline {

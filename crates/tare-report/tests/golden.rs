@@ -24,6 +24,15 @@ fn terminal() {
 }
 
 #[test]
+fn a_ladder_says_which_part_costs_what() {
+    let text = render("terminal", &sample::climbed(), &Style { color: false, width: 80 });
+    assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
+    let from = text.find("the ladder from").expect("it has a part of its own");
+    let to = from + text[from..].find("\nA/A").expect("the footing follows");
+    insta::assert_snapshot!("ladder", &text[from..to]);
+}
+
+#[test]
 fn colour_changes_nothing_but_escape_sequences() {
     let plain = render("terminal", &record(), &Style { color: false, width: 80 });
     let coloured = render("terminal", &record(), &Style { color: true, width: 80 });

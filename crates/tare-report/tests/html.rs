@@ -51,8 +51,25 @@ fn the_page_needs_nothing_from_elsewhere() {
 }
 
 #[test]
+fn a_ladder_is_drawn_as_a_waterfall() {
+    let record = sample::climbed();
+    let page = page(&record);
+    std::fs::write(scratch().join("ladder.html"), &page).expect("the scratch folder can be written to");
+    for wanted in
+        ["Which part costs what", "step loss", "step even", "step whole", "network namespace, veth and bridge"]
+    {
+        assert!(page.contains(wanted), "{wanted} is missing");
+    }
+    assert_balanced(&page);
+    assert!(!self::page(&sample::record()).contains("Which part costs what"));
+}
+
+#[test]
 fn tags_are_balanced() {
-    let page = page(&record());
+    assert_balanced(&page(&record()));
+}
+
+fn assert_balanced(page: &str) {
     let mut open: Vec<String> = Vec::new();
     for piece in page.split('<').skip(1) {
         let tag = piece.split('>').next().unwrap_or_default();

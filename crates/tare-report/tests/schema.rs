@@ -4,7 +4,7 @@ mod sample;
 
 use sample::record;
 use serde_json::{Value, json};
-use tare_core::record::{SCHEMA, SuiteHeader};
+use tare_core::record::{Record, SCHEMA, SuiteHeader};
 use tare_core::study::{Part, Published};
 use tare_report::{FORMATS, Style, render_suite, schema};
 use tare_stats::analyse;
@@ -78,15 +78,19 @@ fn problems(report: &Value) -> Vec<String> {
 }
 
 fn report() -> Value {
+    report_of(&record())
+}
+
+fn report_of(record: &Record) -> Value {
     let row = FORMATS.iter().find(|row| row.name == "json").expect("the format is in the table");
-    let record = record();
-    let text = (row.render)(&record, &analyse(&record), &Style::default()).expect("the sample can be rendered");
+    let text = (row.render)(record, &analyse(record), &Style::default()).expect("the sample can be rendered");
     serde_json::from_str(&text).expect("the report is JSON")
 }
 
 #[test]
 fn the_sample_report_fits_the_schema() {
     assert_eq!(problems(&report()), Vec::<String>::new());
+    assert_eq!(problems(&report_of(&sample::climbed())), Vec::<String>::new());
 }
 
 fn report_of_parts() -> Value {

@@ -6,6 +6,7 @@ use crate::analysis::{
 use crate::equivalence::declare;
 use crate::family::{CONFIDENCE, Family};
 use crate::kept::qos_kept;
+use crate::ladder::climb;
 use crate::nested::{Nested, Rounds};
 use crate::paired::{BLOCKS_MIN, BlockLogs, Differences, Precision, sd};
 use crate::quantile::{DunnettTable, student_quantile};
@@ -73,11 +74,14 @@ pub fn analyse(record: &Record) -> Analysis {
         apparatus: apparatus(record, &measured, &metrics),
         arms,
         scale_out: scale_out(record, &metrics),
+        ladder: None,
         metrics,
         bits: bits(record),
         resources: resources(record),
         warnings: Vec::new(),
     };
+    let rungs = study.ladder.as_ref();
+    analysis.ladder = rungs.map(|ladder| climb(ladder, &study.baseline, &analysis.arms, &analysis.metrics));
     declare(&mut analysis, study.design.margin());
     analysis.warnings = warnings(record, &analysis);
     analysis

@@ -1,5 +1,6 @@
 //! What an analysis holds: everything a report shows, already worked out. It is serialised as part of the JSON report.
 
+use crate::ladder::Climb;
 use crate::nested::Nested;
 use crate::scale_out::ScaleOut;
 use serde::Serialize;
@@ -33,6 +34,9 @@ pub struct Analysis {
     /// Forms with several instances against those of the same layers with fewer.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub scale_out: Vec<ScaleOut>,
+    /// What each rung costs, where the study asked for a ladder.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ladder: Option<Climb>,
     /// By service: whether the forms ran the same files.
     pub bits: Vec<ServiceBits>,
     /// By service: whether the forms had the same resources.

@@ -306,6 +306,7 @@ mod tests {
             trials_lost: Vec::new(),
             arms: Vec::new(),
             scale_out: Vec::new(),
+            ladder: None,
             metrics: vec![MetricAnalysis {
                 name: "m".into(),
                 title: "M".into(),

@@ -19,6 +19,7 @@ mod family;
 mod gate;
 mod histogram;
 mod kept;
+mod ladder;
 mod nested;
 mod paired;
 pub mod peak;
@@ -48,6 +49,7 @@ pub use change::{
 pub use compare::{Change, Difference, changes, conditions, differences};
 pub use gate::{Bounded, Bounds, GateCheck, GateOutcome, gate, gate_outcome};
 pub use histogram::{CurvePoint, Percentiles, latency_curve, percentiles};
+pub use ladder::{Climb, Cost, MetricClimb, RungCost};
 pub use nested::Nested;
 pub use quantile::{dunnett_quantile, student_quantile};
 pub use scale_out::ScaleOut;

@@ -1,6 +1,7 @@
 //! The drawings of the page, each with its title.
 
 use super::safe;
+use crate::climbed;
 use crate::figures::{digits, quantity};
 use crate::svg::{self, Limits, Look};
 use crate::words;
@@ -27,6 +28,28 @@ pub(super) fn charts(record: &Record, analysis: &Analysis, looks: &[Look]) -> Va
         heat => heat(record, looks),
         peaks => peaks(record, analysis, looks),
         machine => machine(record),
+    }
+}
+
+/// The ladder: a waterfall for each metric, and the rungs in words.
+pub(super) fn ladder(analysis: &Analysis) -> Value {
+    let Some(climb) = &analysis.ladder else { return Value::UNDEFINED };
+    let better = |name: &str| analysis.metrics.iter().any(|metric| metric.name == name && metric.more_is_better);
+    let panel = |metric: &tare_stats::MetricClimb| {
+        let markup = svg::waterfall(metric, &analysis.baseline, better(&metric.name));
+        context! { title => metric.title.clone(), svg => safe(markup) }
+    };
+    let panels: Vec<Value> = climb.metrics.iter().map(panel).collect();
+    let titles: Vec<&str> = climb.metrics.iter().map(|metric| metric.title.as_str()).collect();
+    let (rows, matter) = climbed::rows(climb, analysis);
+    context! {
+        to => super::plain(&climb.to),
+        panels => panels,
+        titles => super::plain(titles),
+        rows => super::plain(rows),
+        matter => matter,
+        sum => super::plain(climbed::sum(climb, analysis)),
+        left_out => super::plain(climbed::left_out(climb)),
     }
 }
 

@@ -48,6 +48,7 @@ pub(crate) fn render(record: &Record, analysis: &Analysis, _: &Style) -> Result<
         metric_titles => plain(words::compared(analysis).map(|metric| &metric.title).collect::<Vec<_>>()),
         floors => plain(tables::floors(analysis)),
         methods => plain(tables::methods(analysis)),
+        ladder => charts::ladder(analysis),
         scale_out => plain(crate::scaled::lines(analysis)),
         instances => plain(crate::scaled::instances(record, analysis)),
         bits => plain(tables::bits(analysis)),

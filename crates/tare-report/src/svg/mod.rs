@@ -10,6 +10,7 @@ mod machine;
 mod peak;
 mod scale;
 mod timeline;
+mod waterfall;
 
 pub(crate) use bars::bars;
 pub(crate) use curve::curve;
@@ -19,6 +20,7 @@ pub(crate) use heat::heat;
 pub(crate) use machine::{Use, machine};
 pub(crate) use peak::peak;
 pub(crate) use timeline::{Limits, timeline};
+pub(crate) use waterfall::waterfall;
 
 use std::fmt::Write;
 

@@ -1,0 +1,142 @@
+//! The ladder in words: what each rung costs, those that matter first.
+
+use crate::terminal::{Ink, Page, verdict_ink};
+use crate::words::Headline;
+use serde::Serialize;
+use tare_stats::{Analysis, Climb, Cost, MetricClimb, RungCost, Verdict, ratio_text};
+
+/// A rung with its costs by metric.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub(crate) struct Row {
+    /// The rung's form.
+    pub(crate) form: String,
+    /// What it adds, in words.
+    pub(crate) adds: String,
+    /// By metric, in their order; none where it was not measured.
+    pub(crate) cells: Vec<Option<Cell>>,
+}
+
+/// The cost of a rung by one metric.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub(crate) struct Cell {
+    pub(crate) ratio: String,
+    pub(crate) interval: String,
+    /// `worse`, `better`, or nothing.
+    pub(crate) class: &'static str,
+    #[serde(skip)]
+    verdict: Verdict,
+}
+
+/// The rungs by what they cost by the first metric, the largest difference first, and those without one behind them;
+/// and how many of them matter by any metric.
+pub(crate) fn rows(climb: &Climb, analysis: &Analysis) -> (Vec<Row>, usize) {
+    let Some(first) = climb.metrics.first() else { return (Vec::new(), 0) };
+    let of = |metric: &MetricClimb, form: &str| metric.rungs.iter().find(|rung| rung.form == form).cloned();
+    let matters = |rung: &&RungCost| climb.metrics.iter().any(|m| of(m, &rung.form).is_some_and(|rung| rung.matters));
+    let size = |rung: &RungCost| rung.cost.ratio.ln().abs();
+    let (mut some, none): (Vec<&RungCost>, Vec<&RungCost>) = first.rungs.iter().partition(matters);
+    some.sort_by(|a, b| b.matters.cmp(&a.matters).then(size(b).total_cmp(&size(a))));
+    let count = some.len();
+    let row = |rung: &RungCost| {
+        let cell = |metric: &MetricClimb| of(metric, &rung.form).map(|rung| cell(&rung, metric, analysis));
+        Row { form: rung.form.clone(), adds: rung.adds.join("; "), cells: climb.metrics.iter().map(cell).collect() }
+    };
+    (some.into_iter().chain(none).map(row).collect(), count)
+}
+
+/// What each rung costs that matters, the largest first: `Adding seccomp filter: throughput 0.90 [0.83, 0.97] times.
+/// 8 % of the difference in throughput.`
+pub(crate) fn headlines(climb: &Climb, analysis: &Analysis) -> Vec<Headline> {
+    let (rows, count) = rows(climb, analysis);
+    let Some(first) = climb.metrics.first() else { return Vec::new() };
+    let line = |row: &Row| {
+        let rung = |metric: &MetricClimb| metric.rungs.iter().find(|rung| rung.form == row.form).cloned();
+        let share =
+            rung(first).filter(|rung| rung.matters).map(|rung| rung.cost.ratio.ln() / first.together.ln() * 100.0);
+        let share = share.filter(|share| share.is_finite() && (1.0..=100.0).contains(share));
+        let figures = climb.metrics.iter().filter_map(|metric| {
+            let rung = rung(metric).filter(|rung| rung.matters)?;
+            Some(format!("{} {} times", metric.title, ratio_text(rung.cost.ratio, rung.cost.interval)))
+        });
+        let rest = match share {
+            Some(share) if count > 1 => format!("{share:.0} % of the difference in {}.", first.title),
+            _ => String::new(),
+        };
+        Headline { sentence: format!("Adding {}: {}.", row.adds, figures.collect::<Vec<_>>().join(", ")), rest }
+    };
+    let mut lines: Vec<Headline> = rows.iter().take(count).map(line).collect();
+    if lines.is_empty() {
+        lines.push(Headline { sentence: "No rung shows a difference of its own.".to_owned(), rest: String::new() });
+    }
+    lines
+}
+
+fn cell(rung: &RungCost, metric: &MetricClimb, analysis: &Analysis) -> Cell {
+    let more_is_better = analysis.metrics.iter().any(|known| known.name == metric.name && known.more_is_better);
+    let (verdict, class) = match (rung.matters, (rung.cost.ratio > 1.0) == more_is_better) {
+        (false, _) => (Verdict::NoDifference, ""),
+        (true, true) => (Verdict::Better, "better"),
+        (true, false) => (Verdict::Worse, "worse"),
+    };
+    let (ratio, interval) = parts(rung.cost);
+    Cell { ratio, interval, class, verdict }
+}
+
+/// `0.85` and `[0.80, 0.90]`.
+fn parts(cost: Cost) -> (String, String) {
+    let text = ratio_text(cost.ratio, cost.interval);
+    let (ratio, interval) = text.split_once(' ').unwrap_or((&text, ""));
+    (ratio.to_owned(), interval.to_owned())
+}
+
+/// Whether the rungs add up, by the first metric: `together 0.69; container by native again 0.70 [0.66, 0.74]: they add
+/// up`.
+pub(crate) fn sum(climb: &Climb, analysis: &Analysis) -> Option<String> {
+    let first = climb.metrics.first()?;
+    let together = format!("together the rungs make {} of the {}", ratio_text(first.together, None), first.title);
+    let Some(whole) = first.whole else { return Some(together) };
+    let verdict = match first.adds_up {
+        Some(true) => ": they add up",
+        Some(false) => ": they do NOT add up, something besides the rungs changed",
+        None => "",
+    };
+    let whole = ratio_text(whole.ratio, whole.interval);
+    Some(format!("{together}; measured apart from them, {} by {}, it is {whole}{verdict}", climb.to, analysis.control))
+}
+
+/// What was left out, in words; nothing where nothing was.
+pub(crate) fn left_out(climb: &Climb) -> Option<String> {
+    let some = (!climb.left_out.is_empty()).then(|| climb.left_out.join(", "))?;
+    Some(format!("not measured: {some}; what they add is in the rung that follows"))
+}
+
+/// The ladder's part of a page for the terminal.
+pub(crate) fn show(page: &mut Page, analysis: &Analysis, columns: usize) {
+    let Some(climb) = &analysis.ladder else { return };
+    let (rows, matter) = rows(climb, analysis);
+    page.blank();
+    let text = format!("the ladder from {} to {}: each rung by the one before it", analysis.baseline, climb.to);
+    page.paragraph(0, 2, &text, Ink::Bold);
+    let titles: Vec<(String, Ink)> =
+        climb.metrics.iter().take(columns).map(|metric| (metric.title.clone(), Ink::Dim)).collect();
+    page.row("rung", Ink::Dim, &titles);
+    for (at, row) in rows.iter().enumerate() {
+        if at == matter {
+            page.paragraph(0, 2, "no difference that shows:", Ink::Dim);
+        }
+        let shown = || row.cells.iter().take(columns);
+        let missing = || ("-".to_owned(), Ink::Dim);
+        let upper =
+            shown().map(|cell| cell.as_ref().map_or_else(missing, |c| (c.ratio.clone(), verdict_ink(c.verdict))));
+        page.row(&row.form, if at < matter { Ink::Bold } else { Ink::Plain }, &upper.collect::<Vec<_>>());
+        let lower: Vec<(String, Ink)> =
+            shown().map(|cell| (cell.as_ref().map_or_else(String::new, |c| c.interval.clone()), Ink::Dim)).collect();
+        if lower.iter().any(|(text, _)| !text.is_empty()) {
+            page.row("", Ink::Plain, &lower);
+        }
+        page.paragraph(2, 2, &format!("adds {}", row.adds), Ink::Plain);
+    }
+    for text in sum(climb, analysis).into_iter().chain(left_out(climb)) {
+        page.paragraph(0, 2, &text, Ink::Plain);
+    }
+}

@@ -1,0 +1,94 @@
+//! A ladder of known costs in, its analysis out.
+
+mod records;
+
+use tare_core::fault::Fault;
+use tare_core::ladder::{Ladder, Rung};
+use tare_core::plan::plan;
+use tare_core::record::{Record, TrialData, TrialRecord};
+use tare_core::trial::Outcome;
+use tare_stats::{Climb, RungCost, analyse};
+
+const FORMS: [&str; 4] = ["plain", "box.root", "box.net", "box"];
+
+/// A record in which each form does `of(form)` of what the baseline does, give or take a per cent; none is void.
+fn record(repeat: u32, of: impl Fn(&str) -> Option<f64>) -> Record {
+    let mut study = records::study(&FORMS, repeat);
+    let rung = |form: &&str| Rung { form: (*form).to_owned(), adds: format!("what {form} adds") };
+    study.ladder = Some(Ladder { to: "box".into(), rungs: FORMS[1..].iter().map(rung).collect() });
+    let plan = plan(&study, &[], 1);
+    let trials = plan.iter().map(|planned| {
+        let outcome = match of(&planned.arm()) {
+            Some(_) => Outcome::Measured,
+            None => Outcome::Skipped { why: Fault::new("cannot be had") },
+        };
+        let mut record = TrialRecord::new(planned.clone(), String::new(), outcome);
+        // Deterministic noise, of another kind for each arm and block, over a machine that drifts.
+        let salt =
+            planned.arm().bytes().fold(planned.block, |salt, byte| salt.wrapping_mul(31).wrapping_add(byte.into()));
+        let noise = f64::from(salt.wrapping_mul(2_654_435_761) >> 16) / 65_536.0 - 0.5;
+        let drift = 1.0 - 0.05 * f64::from(planned.block);
+        let value = of(&planned.arm()).map(|share| 1e5 * share * drift * (0.02 * noise).exp());
+        record.metrics = value.map(|value| ("throughput".to_owned(), value)).into_iter().collect();
+        TrialData { record, seconds: Vec::new(), telemetry: Vec::new() }
+    });
+    let trials = trials.collect();
+    records::record(study, plan, trials)
+}
+
+fn climb(record: &Record) -> Climb {
+    analyse(record).ladder.expect("the study has a ladder")
+}
+
+/// The net takes 20 %, the last rung another 40 %.
+fn costly(form: &str) -> Option<f64> {
+    Some(match form {
+        "box.net" => 0.8,
+        "box" => 0.48,
+        _ => 1.0,
+    })
+}
+
+fn shape(rung: &RungCost) -> (&str, &str, bool) {
+    (&rung.form, &rung.against, rung.matters)
+}
+
+#[test]
+fn each_rung_is_held_against_the_one_before_and_they_add_up() {
+    let climb = climb(&record(8, costly));
+    let throughput = &climb.metrics[0];
+    let shapes: Vec<_> = throughput.rungs.iter().map(shape).collect();
+    assert_eq!(shapes, [("box.root", "plain", false), ("box.net", "box.root", true), ("box", "box.net", true)]);
+    for (rung, truth) in throughput.rungs.iter().zip([1.0, 0.8, 0.6]) {
+        assert!(rung.cost.interval.unwrap().contains(truth), "{truth}: {rung:?}");
+    }
+    assert!((throughput.together / 0.48 - 1.0).abs() < 0.02, "{}", throughput.together);
+    assert_eq!(throughput.adds_up, Some(true));
+    assert!(climb.left_out.is_empty());
+}
+
+#[test]
+fn a_rung_that_cannot_be_had_is_in_the_next() {
+    let climb = climb(&record(8, |form| costly(form).filter(|_| form != "box.net")));
+    assert_eq!(climb.left_out, ["box.net"]);
+    let rungs = &climb.metrics[0].rungs;
+    assert_eq!(rungs.iter().map(shape).collect::<Vec<_>>(), [("box.root", "plain", false), ("box", "box.root", true)]);
+    assert_eq!(rungs[1].adds, ["what box.net adds", "what box adds"]);
+    assert!(rungs[1].cost.interval.unwrap().contains(0.48));
+}
+
+#[test]
+fn too_few_blocks_make_no_claim() {
+    let climb = climb(&record(2, costly));
+    let throughput = &climb.metrics[0];
+    assert!(throughput.rungs.iter().all(|rung| rung.cost.interval.is_none() && !rung.matters));
+    assert_eq!(throughput.adds_up, None);
+}
+
+#[test]
+fn what_besides_the_rungs_changed_is_seen() {
+    // The baseline's second copy does better than its first: the form by it is another whole than the rungs make.
+    let climb = climb(&record(8, |form| costly(form).map(|share| if form.ends_with("(A/A)") { 1.2 } else { share })));
+    assert_eq!(climb.metrics[0].adds_up, Some(false));
+    assert!(climb.metrics[0].rungs.iter().all(|rung| !rung.matters), "nothing is claimed where equals differ");
+}
