@@ -23,6 +23,8 @@ pub(crate) enum Verb {
     Run(RunArgs),
     /// Search the greatest load that each form carries within its QoS
     Peak(PeakArgs),
+    /// Find out which part of a form costs what, by switching its features on one by one
+    Explain(crate::cmd::explain::ExplainArgs),
     /// Find out on which CPUs a study's services do best
     Place(crate::cmd::place::PlaceArgs),
     /// Go on with a run that was interrupted or killed

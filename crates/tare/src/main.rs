@@ -45,6 +45,7 @@ fn main() -> ExitCode {
     let done = match cli.verb {
         Verb::Run(args) => cmd::run::run(&args),
         Verb::Peak(args) => cmd::peak::peak(&args),
+        Verb::Explain(args) => cmd::explain::explain(&args),
         Verb::Place(args) => cmd::place::place(&args),
         Verb::Resume(args) => cmd::resume::resume(&args),
         Verb::Clean(args) => cmd::clean::clean(&args),

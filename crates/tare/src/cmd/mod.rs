@@ -5,6 +5,7 @@ pub(crate) mod check;
 pub(crate) mod clean;
 pub(crate) mod compare;
 pub(crate) mod doctor;
+pub(crate) mod explain;
 pub(crate) mod gate;
 pub(crate) mod history;
 pub(crate) mod load;

@@ -1,0 +1,127 @@
+//! `tare explain`: which part of a form costs what. A study is made one of the ladder to that form, and run as any.
+
+use crate::catalog::Tables;
+use crate::cli::RunArgs;
+use crate::cmd::{Mistake, run, suite};
+use crate::files;
+use anyhow::Result;
+use clap::Args;
+use std::fmt::Write;
+use tare_core::study::Study;
+
+const HELP: &str = "\
+Of the options above, --form names the one form that is explained; else it is the first one besides the baseline. It is \
+climbed to in rungs, each with one feature more than the one before: first the baseline, then what makes a plain process a \
+container, or what a guest loses against the best guest. All rungs run interleaved, in blocks. The report says what each \
+rung costs, those that matter first, and whether they add up. `ladder: FORM` in a study asks for the same.
+
+Exit codes: as of `tare run`.
+
+Examples:
+  tare explain canonical --form container
+  tare explain loopback --form published --repeat 10 --measure 5s";
+
+/// See `Verb::Explain`.
+#[derive(Debug, Args)]
+#[command(after_help = HELP)]
+pub(crate) struct ExplainArgs {
+    #[command(flatten)]
+    run: RunArgs,
+}
+
+pub(crate) fn explain(args: &ExplainArgs) -> Result<u8> {
+    let typed = &args.run;
+    let read = files::read_suite(&typed.study, typed.preset.as_deref(), typed.workloads.as_deref())?;
+    let (mut study, workload) = suite::only_part(read, "explain")?;
+    if let Some(part) = typed.parts.first() {
+        return Err(Mistake::new(format!("study '{}' has no part '{part}': it has no parts at all", study.name)).into());
+    }
+    run::check_times(typed, &study)?;
+    climb(&mut study, &typed.forms)?;
+    let rest = RunArgs { forms: Vec::new(), ..typed.clone() };
+    run::start(&rest, study, workload, Some(command(typed)))
+}
+
+/// Makes the study one of the ladder to the form that was typed.
+fn climb(study: &mut Study, forms: &[String]) -> Result<()> {
+    if forms.len() > 1 {
+        let text = format!("one form is explained at a time, and --form names {}", forms.join(", "));
+        return Err(Mistake::new(text).into());
+    }
+    match (forms.first(), &study.ladder) {
+        (None, Some(_)) => {}
+        (Some(form), Some(ladder)) if *form == ladder.to => {}
+        (Some(_), Some(ladder)) => {
+            let text = format!("study '{}' climbs to '{}' already\n  to do: leave --form away", study.name, ladder.to);
+            return Err(Mistake::new(text).into());
+        }
+        (form, None) => {
+            let usual = study.forms.iter().find(|form| form.name != study.baseline).map(|form| form.name.clone());
+            let Some(to) = form.cloned().or(usual) else {
+                let text =
+                    format!("study '{}' has no form besides its baseline: there is nothing to explain", study.name);
+                return Err(Mistake::new(text).into());
+            };
+            let refused = |(message, hint): (String, String)| Mistake::new(format!("{message}\n  to do: {hint}"));
+            study.climb(&to, &Tables).map_err(refused)?;
+            study.question = format!("What does each part of {to} cost {}?", study.workload);
+            study.name = format!("{}-explain", study.name);
+        }
+    }
+    Ok(())
+}
+
+/// The command that repeats it; how many blocks and the seed are added by who knows them.
+fn command(run: &RunArgs) -> String {
+    let mut text = format!("tare explain {}", run.study);
+    let millis = |time: std::time::Duration| format!("{}ms", time.as_millis());
+    let options = [
+        ("form", run.forms.first().cloned()),
+        ("preset", run.preset.clone()),
+        ("settle", run.settle.map(millis)),
+        ("measure", run.measure.map(millis)),
+        ("at-most", run.at_most.map(millis)),
+        ("workloads", run.workloads.as_ref().map(|folder| folder.display().to_string())),
+    ];
+    for (name, value) in options.into_iter().filter_map(|(name, value)| Some((name, value?))) {
+        let _ = write!(text, " --{name} {value}");
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::path::Path;
+
+    fn study(more: &str) -> Study {
+        let text = format!(
+            "study: s\nworkload: redis\nload: {{closed: {{}}}}\n\
+             forms: {{plain: [], boxed: [container: {{}}], hosted: [container: {{network: host}}]}}\n{more}\n"
+        );
+        let workloads = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../workloads");
+        suite::only_part(files::read_suite_text(&text, "s", Some(&workloads)).unwrap(), "explain").unwrap().0
+    }
+
+    fn climbed(more: &str, forms: &[&str]) -> Result<Vec<String>, String> {
+        let mut study = study(more);
+        let forms: Vec<String> = forms.iter().map(|form| (*form).to_owned()).collect();
+        climb(&mut study, &forms).map_err(|error| error.to_string())?;
+        Ok(study.forms.into_iter().map(|form| form.name).collect())
+    }
+
+    #[test]
+    fn the_first_form_or_the_one_that_was_typed_is_explained() {
+        let boxed =
+            ["plain", "boxed.root", "boxed.limits", "boxed.namespaces", "boxed.confined", "boxed.bridge", "boxed"];
+        assert_eq!(climbed("", &[]).unwrap(), boxed);
+        assert_eq!(climbed("ladder: boxed", &[]).unwrap(), boxed);
+        assert_eq!(climbed("ladder: boxed", &["boxed"]).unwrap(), boxed);
+        let hosted = climbed("", &["hosted"]).unwrap();
+        assert_eq!(hosted, ["plain", "hosted.root", "hosted.limits", "hosted.namespaces", "hosted"]);
+        assert!(climbed("", &["nothing"]).unwrap_err().contains("its forms: plain, boxed, hosted"));
+        assert!(climbed("", &["boxed", "hosted"]).unwrap_err().contains("one form is explained at a time"));
+        assert!(climbed("ladder: boxed", &["hosted"]).unwrap_err().contains("climbs to 'boxed' already"));
+        assert!(climbed("", &["plain"]).unwrap_err().contains("has no layer"));
+    }
+}
