@@ -42,7 +42,9 @@ impl Size {
         let free = surroundings.services.iter().any(|start| start.free);
         let wanted = service_cpus(surroundings);
         let asked = surroundings.services.iter().map(|start| start.service.resources.cpus).sum();
-        let usual = if free { asked } else { wanted.len().max(1) as u32 };
+        let there = wanted.len().max(1) as u32;
+        // Services that may run on any CPU have no more of them than there are, in whatever form.
+        let usual = if free { there.min(asked) } else { there };
         let cpus = options.cpus.unwrap_or(usual);
         let on = if cpus as usize == wanted.len() || free {
             wanted
@@ -211,6 +213,9 @@ pub(super) mod tests {
         let inside = size.inside(&services[0]);
         assert_eq!((inside.cpus, inside.free, inside.memory), (None, false, Vec::new()));
         assert_eq!(size.nodes, BTreeSet::from([0, 1]));
+        let many = vec![ServiceStart { free: true, ..start(2, Some("1,3,5")) }; 3];
+        let size = Size::of(&VmOptions::default(), &around(many), &[], 0).unwrap();
+        assert_eq!(size.cpus, 3, "and no more than there are");
     }
 
     #[test]
