@@ -113,6 +113,22 @@ pub(crate) struct RunArgs {
     pub(crate) dry_run: bool,
 }
 
+impl RunArgs {
+    /// What was typed of these for the one form that a search or an explanation is about, to be typed again.
+    pub(crate) fn typed(&self) -> String {
+        let millis = |time: Duration| format!("{}ms", time.as_millis());
+        let options = [
+            ("form", self.forms.first().cloned()),
+            ("preset", self.preset.clone()),
+            ("settle", self.settle.map(millis)),
+            ("measure", self.measure.map(millis)),
+            ("at-most", self.at_most.map(millis)),
+            ("workloads", self.workloads.as_ref().map(|folder| folder.display().to_string())),
+        ];
+        options.into_iter().filter_map(|(name, value)| Some(format!(" --{name} {}", value?))).collect()
+    }
+}
+
 #[derive(Debug, Args)]
 pub(crate) struct PeakArgs {
     /// Here --measure is the length of a window, --settle what goes before each

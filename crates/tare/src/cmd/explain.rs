@@ -6,7 +6,6 @@ use crate::cmd::{Mistake, run, suite};
 use crate::files;
 use anyhow::Result;
 use clap::Args;
-use std::fmt::Write;
 use tare_core::study::Study;
 
 const HELP: &str = "\
@@ -73,20 +72,7 @@ fn climb(study: &mut Study, forms: &[String]) -> Result<()> {
 
 /// The command that repeats it; how many blocks and the seed are added by who knows them.
 fn command(run: &RunArgs) -> String {
-    let mut text = format!("tare explain {}", run.study);
-    let millis = |time: std::time::Duration| format!("{}ms", time.as_millis());
-    let options = [
-        ("form", run.forms.first().cloned()),
-        ("preset", run.preset.clone()),
-        ("settle", run.settle.map(millis)),
-        ("measure", run.measure.map(millis)),
-        ("at-most", run.at_most.map(millis)),
-        ("workloads", run.workloads.as_ref().map(|folder| folder.display().to_string())),
-    ];
-    for (name, value) in options.into_iter().filter_map(|(name, value)| Some((name, value?))) {
-        let _ = write!(text, " --{name} {value}");
-    }
-    text
+    format!("tare explain {}{}", run.study, run.typed())
 }
 
 #[cfg(test)]

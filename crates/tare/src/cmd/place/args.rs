@@ -4,7 +4,6 @@ use crate::cli::RunArgs;
 use crate::cmd::{Mistake, compared_metric};
 use anyhow::Result;
 use clap::Args;
-use std::fmt::Write as _;
 use tare_core::load::LoadProfile;
 use tare_core::placement::Demand;
 use tare_core::study::Study;
@@ -169,20 +168,8 @@ impl PlaceArgs {
     /// The command that repeats the search; how many blocks and the seed are added by who knows them.
     pub(super) fn command(&self) -> String {
         let run = &self.run;
-        let mut text = format!("tare place {} --top {}", run.study, self.top);
-        let millis = |time: std::time::Duration| format!("{}ms", time.as_millis());
-        let options = [
-            ("form", run.forms.first().cloned()),
-            ("preset", run.preset.clone()),
-            ("by", self.by.clone()),
-            ("settle", run.settle.map(millis)),
-            ("measure", run.measure.map(millis)),
-            ("at-most", run.at_most.map(millis)),
-            ("workloads", run.workloads.as_ref().map(|folder| folder.display().to_string())),
-        ];
-        for (name, value) in options.into_iter().filter_map(|(name, value)| Some((name, value?))) {
-            let _ = write!(text, " --{name} {value}");
-        }
+        let mut text = format!("tare place {} --top {}{}", run.study, self.top, run.typed());
+        self.by.iter().for_each(|metric| text += &format!(" --by {metric}"));
         self.needs.iter().for_each(|(service, cpus)| text += &format!(" --need {service}={cpus}"));
         self.talks.iter().for_each(|(one, other, share)| text += &format!(" --talk {one}:{other}={share}"));
         text
