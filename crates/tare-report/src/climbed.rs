@@ -1,5 +1,6 @@
 //! The ladder in words: what each rung costs, those that matter first.
 
+use crate::contrasted;
 use crate::terminal::{Ink, Page, verdict_ink};
 use crate::words::Headline;
 use serde::Serialize;
@@ -135,6 +136,9 @@ pub(crate) fn show(page: &mut Page, analysis: &Analysis, columns: usize) {
             page.row("", Ink::Plain, &lower);
         }
         page.paragraph(2, 2, &format!("adds {}", row.adds), Ink::Plain);
+        if let Some(with) = contrasted::of(analysis, &row.form) {
+            page.paragraph(2, 4, &format!("with it: {with}"), Ink::Dim);
+        }
     }
     for text in sum(climb, analysis).into_iter().chain(left_out(climb)) {
         page.paragraph(0, 2, &text, Ink::Plain);

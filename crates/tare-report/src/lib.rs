@@ -3,6 +3,7 @@
 
 mod climbed;
 mod compare;
+mod contrasted;
 mod csv;
 mod figures;
 mod gate;

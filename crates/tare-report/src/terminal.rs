@@ -268,6 +268,10 @@ fn footing(page: &mut Page, record: &Record, analysis: &Analysis) {
     for reason in analysis.arms.iter().filter(|arm| arm.control).flat_map(|arm| &arm.reasons) {
         line("", &outcome(reason), Ink::Warning);
     }
+    let besides = if analysis.ladder.is_some() { Vec::new() } else { crate::contrasted::lines(analysis) };
+    for (number, text) in besides.iter().enumerate() {
+        line(if number == 0 { "besides" } else { "" }, text, Ink::Plain);
+    }
     for (number, text) in crate::scaled::lines(analysis).iter().enumerate() {
         line(if number == 0 { "scale-out" } else { "" }, text, Ink::Plain);
     }

@@ -3,6 +3,7 @@
 use crate::analysis::{
     Analysis, Apparatus, Arm, BlockValue, Estimate, Interval, Method, MetricAnalysis, QosKept, Ratio, Reason, Verdict,
 };
+use crate::contrast::contrasts;
 use crate::equivalence::declare;
 use crate::family::{CONFIDENCE, Family};
 use crate::kept::qos_kept;
@@ -75,6 +76,7 @@ pub fn analyse(record: &Record) -> Analysis {
         arms,
         scale_out: scale_out(record, &metrics),
         ladder: None,
+        contrasts: Vec::new(),
         metrics,
         bits: bits(record),
         resources: resources(record),
@@ -82,6 +84,7 @@ pub fn analyse(record: &Record) -> Analysis {
     };
     let rungs = study.ladder.as_ref();
     analysis.ladder = rungs.map(|ladder| climb(ladder, &study.baseline, &analysis.arms, &analysis.metrics));
+    analysis.contrasts = contrasts(record, &counted, &analysis.arms, analysis.ladder.as_ref());
     declare(&mut analysis, study.design.margin());
     analysis.warnings = warnings(record, &analysis);
     analysis

@@ -1,5 +1,6 @@
 //! What an analysis holds: everything a report shows, already worked out. It is serialised as part of the JSON report.
 
+use crate::contrast::Contrast;
 use crate::ladder::Climb;
 use crate::nested::Nested;
 use crate::scale_out::ScaleOut;
@@ -37,6 +38,9 @@ pub struct Analysis {
     /// What each rung costs, where the study asked for a ladder.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ladder: Option<Climb>,
+    /// What else differs between forms: counters of the kernel, by operation.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub contrasts: Vec<Contrast>,
     /// By service: whether the forms ran the same files.
     pub bits: Vec<ServiceBits>,
     /// By service: whether the forms had the same resources.

@@ -53,7 +53,7 @@ pub(crate) fn machine_cpu_s(load: &LoadSummary, telemetry: &[TelemetryRow]) -> O
 }
 
 /// A metric of the whole machine: its own value, else the sum over its CPUs.
-fn all_cpus(row: &TelemetryRow, metric: &str) -> Option<f64> {
+pub(crate) fn all_cpus(row: &TelemetryRow, metric: &str) -> Option<f64> {
     if let Some(value) = row.values.get(metric) {
         return Some(*value);
     }
@@ -62,7 +62,11 @@ fn all_cpus(row: &TelemetryRow, metric: &str) -> Option<f64> {
 }
 
 /// How far a counter went between the start and the end of measuring.
-fn spent(rows: &[&TelemetryRow], read: impl Fn(&TelemetryRow) -> Option<f64>, load: &LoadSummary) -> Option<f64> {
+pub(crate) fn spent(
+    rows: &[&TelemetryRow],
+    read: impl Fn(&TelemetryRow) -> Option<f64>,
+    load: &LoadSummary,
+) -> Option<f64> {
     let mut points: Vec<(u64, f64)> = rows.iter().filter_map(|row| Some((row.at_ns, read(row)?))).collect();
     points.sort_by_key(|point| point.0);
     points.dedup_by_key(|point| point.0);

@@ -12,6 +12,7 @@ mod analysis;
 mod best;
 mod change;
 mod compare;
+mod contrast;
 mod counts;
 mod cpu;
 mod equivalence;
@@ -47,6 +48,7 @@ pub use change::{
     change_points,
 };
 pub use compare::{Change, Difference, changes, conditions, differences};
+pub use contrast::{Contrast, Figure};
 pub use gate::{Bounded, Bounds, GateCheck, GateOutcome, gate, gate_outcome};
 pub use histogram::{CurvePoint, Percentiles, latency_curve, percentiles};
 pub use ladder::{Climb, Cost, MetricClimb, RungCost};
