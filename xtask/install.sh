@@ -75,7 +75,7 @@ build_needs() { say gcc=gcc libc6-dev=/usr/include/stdio.h; }
 # What its tests need on top.
 test_needs() {
     say git=git redis-server=redis-server redis-tools=redis-cli cpio=cpio nginx=nginx
-    say postgresql=/usr/lib/postgresql mariadb-server=mariadbd
+    say postgresql=/usr/lib/postgresql mariadb-server=mariadbd qemu-utils=qemu-img
 }
 
 # install_rust [COMPONENT...]: a cargo that is new enough, with these components, first on PATH.

@@ -404,7 +404,13 @@ impl<'a, 'e> Tool<'a, 'e> {
                     .with_log(outcome.log()))
             }
             Ended::Exit(code) if self.options.exit_codes.iter().any(|good| i32::from(*good) == code) => Ok(()),
-            ended => Err(self.advise(Fault::new(format!("the tool failed: {ended}")).with_log(outcome.log()))),
+            ended => {
+                let fault = Fault::new(format!("the tool failed: {ended}")).with_log(outcome.log());
+                // The kernel's way to say that a group of processes is full.
+                let full = matches!(ended, Ended::Signal(9)) && self.inside.is_some();
+                let remedy = "if nobody else did it, it used up its memory: raise 'memory' of 'resources'";
+                Err(self.advise(if full { fault.remedy(remedy) } else { fault }))
+            }
         }
     }
 }
