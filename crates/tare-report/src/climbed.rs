@@ -1,6 +1,7 @@
 //! The ladder in words: what each rung costs, those that matter first.
 
 use crate::contrasted;
+use crate::explained;
 use crate::terminal::{Ink, Page, verdict_ink};
 use crate::words::Headline;
 use serde::Serialize;
@@ -136,8 +137,10 @@ pub(crate) fn show(page: &mut Page, analysis: &Analysis, columns: usize) {
             page.row("", Ink::Plain, &lower);
         }
         page.paragraph(2, 2, &format!("adds {}", row.adds), Ink::Plain);
-        if let Some(with) = contrasted::of(analysis, &row.form) {
-            page.paragraph(2, 4, &format!("with it: {with}"), Ink::Dim);
+        let finding = explained::of_rung(analysis, &row.form).map(|finding| format!("finding: {finding}"));
+        let besides = || contrasted::of(analysis, &row.form).map(|with| format!("with it: {with}"));
+        if let Some(text) = finding.or_else(besides) {
+            page.paragraph(2, 4, &text, Ink::Dim);
         }
     }
     for text in sum(climb, analysis).into_iter().chain(left_out(climb)) {

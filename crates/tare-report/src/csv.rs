@@ -1,9 +1,13 @@
-//! CSV in the long form: one row for each trial and metric; a trial without figures has one row that says why.
+//! CSV in the long form: one row for each trial and metric, and for each figure of the kernel's counters; a trial without figures has one row that says why.
 
 use crate::Style;
 use tare_core::fault::Fault;
 use tare_core::record::Record;
-use tare_stats::Analysis;
+use tare_core::trial::Outcome;
+use tare_stats::{Analysis, evidence};
+
+/// What stands before the name of a figure that the kernel's counters make, beside the metrics of every trial.
+const EVIDENCE: &str = "evidence.";
 
 /// The names of the columns.
 pub(crate) const COLUMNS: &str = "run,trial,block,arm,form,control,emulated,outcome,metric,unit,value,why\n";
@@ -16,9 +20,10 @@ pub(crate) fn render(record: &Record, analysis: &Analysis, _: &Style) -> Result<
 /// The rows of a record, each behind `before`, which is whole cells with their commas.
 pub(crate) fn rows(record: &Record, analysis: &Analysis, before: &str) -> String {
     let mut text = String::new();
-    let mut trials: Vec<_> = record.trials.iter().map(|trial| &trial.record).collect();
-    trials.sort_by_key(|trial| trial.trial.index);
-    for trial in trials {
+    let mut trials: Vec<_> = record.trials.iter().collect();
+    trials.sort_by_key(|trial| trial.record.trial.index);
+    for data in trials {
+        let trial = &data.record;
         let planned = &trial.trial;
         let arm = analysis.arms.iter().find(|arm| arm.name == planned.arm());
         let emulated = trial.emulated || arm.is_some_and(|arm| arm.emulated.is_some());
@@ -48,6 +53,11 @@ pub(crate) fn rows(record: &Record, analysis: &Analysis, before: &str) -> String
         for metric in &analysis.metrics {
             if let Some(value) = trial.metrics.get(&metric.name) {
                 row(&metric.name, &metric.unit, &value.to_string());
+            }
+        }
+        if trial.outcome == Outcome::Measured {
+            for (name, found) in evidence(data) {
+                row(&format!("{EVIDENCE}{name}"), found.unit, &found.value.to_string());
             }
         }
     }

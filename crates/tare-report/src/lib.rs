@@ -5,6 +5,7 @@ mod climbed;
 mod compare;
 mod contrasted;
 mod csv;
+mod explained;
 mod figures;
 mod gate;
 mod html;

@@ -268,6 +268,10 @@ fn footing(page: &mut Page, record: &Record, analysis: &Analysis) {
     for reason in analysis.arms.iter().filter(|arm| arm.control).flat_map(|arm| &arm.reasons) {
         line("", &outcome(reason), Ink::Warning);
     }
+    let why = if analysis.ladder.is_some() { Vec::new() } else { crate::explained::lines(analysis) };
+    for (number, text) in why.iter().enumerate() {
+        line(if number == 0 { "why" } else { "" }, text, Ink::Plain);
+    }
     let besides = if analysis.ladder.is_some() { Vec::new() } else { crate::contrasted::lines(analysis) };
     for (number, text) in besides.iter().enumerate() {
         line(if number == 0 { "besides" } else { "" }, text, Ink::Plain);

@@ -3,9 +3,10 @@
 use crate::analysis::{
     Analysis, Apparatus, Arm, BlockValue, Estimate, Interval, Method, MetricAnalysis, QosKept, Ratio, Reason, Verdict,
 };
-use crate::contrast::contrasts;
+use crate::contrast::{cells, contrasts, pairs};
 use crate::equivalence::declare;
 use crate::family::{CONFIDENCE, Family};
+use crate::finding::explanations;
 use crate::kept::qos_kept;
 use crate::ladder::climb;
 use crate::nested::{Nested, Rounds};
@@ -77,6 +78,7 @@ pub fn analyse(record: &Record) -> Analysis {
         scale_out: scale_out(record, &metrics),
         ladder: None,
         contrasts: Vec::new(),
+        explanations: Vec::new(),
         metrics,
         bits: bits(record),
         resources: resources(record),
@@ -84,10 +86,19 @@ pub fn analyse(record: &Record) -> Analysis {
     };
     let rungs = study.ladder.as_ref();
     analysis.ladder = rungs.map(|ladder| climb(ladder, &study.baseline, &analysis.arms, &analysis.metrics));
-    analysis.contrasts = contrasts(record, &counted, &analysis.arms, analysis.ladder.as_ref());
+    explain(&mut analysis, record, &counted);
     declare(&mut analysis, study.design.margin());
     analysis.warnings = warnings(record, &analysis);
     analysis
+}
+
+/// Adds what differs besides, and what differences come from.
+fn explain(analysis: &mut Analysis, record: &Record, counted: &[&TrialData]) {
+    let (baseline, ladder) = (analysis.baseline.clone(), analysis.ladder.as_ref());
+    let cells = cells(record, counted);
+    let pairs = pairs(&baseline, &analysis.arms, ladder);
+    analysis.explanations = explanations(&cells, &pairs, &baseline, &analysis.arms, &analysis.metrics, ladder);
+    analysis.contrasts = contrasts(&cells, &pairs, &baseline, &analysis.arms);
 }
 
 /// Says what an operation is where it counts something of a unit.

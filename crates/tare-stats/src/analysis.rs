@@ -1,6 +1,7 @@
 //! What an analysis holds: everything a report shows, already worked out. It is serialised as part of the JSON report.
 
 use crate::contrast::Contrast;
+use crate::finding::Explanation;
 use crate::ladder::Climb;
 use crate::nested::Nested;
 use crate::scale_out::ScaleOut;
@@ -41,6 +42,10 @@ pub struct Analysis {
     /// What else differs between forms: counters of the kernel, by operation.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub contrasts: Vec<Contrast>,
+    /// What differences in performance come from, by rules: one for each form whose performance differs from the
+    /// baseline's, or of a ladder for each rung that matters.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub explanations: Vec<Explanation>,
     /// By service: whether the forms ran the same files.
     pub bits: Vec<ServiceBits>,
     /// By service: whether the forms had the same resources.

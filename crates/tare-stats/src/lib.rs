@@ -17,6 +17,8 @@ mod counts;
 mod cpu;
 mod equivalence;
 mod family;
+mod figures;
+mod finding;
 mod gate;
 mod histogram;
 mod kept;
@@ -49,6 +51,8 @@ pub use change::{
 };
 pub use compare::{Change, Difference, changes, conditions, differences};
 pub use contrast::{Contrast, Figure};
+pub use figures::{Evidence, evidence};
+pub use finding::{Confidence, Explanation, Finding};
 pub use gate::{Bounded, Bounds, GateCheck, GateOutcome, gate, gate_outcome};
 pub use histogram::{CurvePoint, Percentiles, latency_curve, percentiles};
 pub use ladder::{Climb, Cost, MetricClimb, RungCost};

@@ -1,0 +1,104 @@
+//! What differences come from: findings in words.
+
+use crate::figures::{digits, plain_quantity};
+use serde::Serialize;
+use tare_stats::{Analysis, Confidence, Explanation, Figure, Finding, ratio_text};
+
+/// Findings that are said where there is little room.
+const SAID: usize = 2;
+
+/// Figures of a finding that are said where there is little room.
+const FIGURES: usize = 3;
+
+/// An explanation for the page.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub(crate) struct Row {
+    title: String,
+    /// Whether the two forms differ in one feature only.
+    one_feature: bool,
+    findings: Vec<Item>,
+}
+
+/// A finding for the page.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+struct Item {
+    says: String,
+    confidence: &'static str,
+    evidence: Vec<String>,
+    to_do: String,
+    method: String,
+}
+
+/// `container is slower than native: throughput 0.72 [0.67, 0.78] times`.
+fn title(explanation: &Explanation) -> String {
+    let Explanation { form, against, slower, metric, ratio, interval, .. } = explanation;
+    let faster = if slower == form { against } else { form };
+    let ratio = ratio_text(*ratio, Some(*interval));
+    format!("{slower} is slower than {faster}: {metric} of {form} {ratio} times")
+}
+
+/// How surely, in words.
+fn confidence(finding: &Finding) -> &'static str {
+    match finding.confidence {
+        Confidence::Counted => "counted by the kernel",
+        Confidence::Likely => "likely",
+        Confidence::Hint => "perhaps",
+    }
+}
+
+fn figure(figure: &Figure) -> String {
+    let value = |value: f64| {
+        if figure.unit.is_empty() { digits(value) } else { plain_quantity(value, &figure.unit) }
+    };
+    format!("{} {} instead of {}", figure.title, value(figure.here), value(figure.there))
+}
+
+/// `each request crosses the port proxy (counted by the kernel): CPU of port proxy by op 31.0 us instead of 0 us`.
+fn sentence(finding: &Finding) -> String {
+    let figures: Vec<String> = finding.evidence.iter().take(FIGURES).map(figure).collect();
+    format!("{} ({}): {}", finding.says, confidence(finding), figures.join("; "))
+}
+
+/// All explanations, for the page.
+pub(crate) fn rows(analysis: &Analysis) -> Vec<Row> {
+    let item = |finding: &Finding| Item {
+        says: finding.says.clone(),
+        confidence: confidence(finding),
+        evidence: finding.evidence.iter().map(figure).collect(),
+        to_do: finding.to_do.clone(),
+        method: finding.rule.clone(),
+    };
+    let row = |explanation: &Explanation| Row {
+        title: title(explanation),
+        one_feature: explanation.one_feature,
+        findings: explanation.findings.iter().map(item).collect(),
+    };
+    analysis.explanations.iter().map(row).collect()
+}
+
+/// What the cost of a rung comes from; nothing where no rule fits.
+pub(crate) fn of_rung(analysis: &Analysis, form: &str) -> Option<String> {
+    let explanation = analysis.explanations.iter().find(|explanation| explanation.form == form)?;
+    explanation.findings.first().map(sentence)
+}
+
+/// Lines for the terminal: of each form that differs what it comes from, and what to do.
+pub(crate) fn lines(analysis: &Analysis) -> Vec<String> {
+    let mut lines = Vec::new();
+    for explanation in &analysis.explanations {
+        let Explanation { form, slower, findings, .. } = explanation;
+        let of = if slower == form { form.clone() } else { format!("{form} is faster. {slower}") };
+        if findings.is_empty() {
+            lines.push(format!("{of}: no rule fits what was counted; see what differs besides"));
+        }
+        for (number, finding) in findings.iter().take(SAID).enumerate() {
+            let order = if findings.len() > 1 { format!(" {}.", number + 1) } else { String::new() };
+            lines.push(format!("{of}:{order} {}. To do: {}", sentence(finding), finding.to_do));
+        }
+        let more = findings.len().saturating_sub(SAID);
+        if more > 0 {
+            lines.push(format!("{of}: {more} more on the page"));
+        }
+    }
+    lines
+}

@@ -1,0 +1,255 @@
+//! What the kernel counted in a trial, as figures by operation or by second: what goes with a form's cost.
+
+use crate::cpu::{all_cpus, spent};
+use std::collections::BTreeMap;
+use tare_core::load::LoadSummary;
+use tare_core::record::TrialData;
+use tare_core::telemetry::{TelemetryRow, Vantage, WHOLE_MACHINE};
+
+/// Whose counters a figure is made of.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Of {
+    /// The whole machine's, the generator's share included.
+    Machine,
+    /// Those of all processes that serve the request, as the host counts them.
+    Serving,
+    /// The machine's and those of network namespaces of their own, which the machine's do not hold.
+    Everywhere,
+}
+
+/// By what a counter is divided.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Per {
+    Operation,
+    Second,
+}
+
+/// Figures of one kind: whose counters, by what, and each one's name, unit, title, counters and factor.
+struct Group(Of, Per, &'static [Row]);
+
+/// A figure's name, unit, title, counters and factor.
+type Row = (&'static str, &'static str, &'static str, &'static [&'static str], f64);
+
+/// The figures, by whose they are; a reader gets those first that differ most.
+const GROUPS: &[Group] = &[
+    Group(
+        Of::Serving,
+        Per::Operation,
+        &[
+            ("user_us_per_op", "us", "CPU in user mode by op", &["cpu_user_s"], 1e6),
+            ("system_us_per_op", "us", "CPU in the kernel by op", &["cpu_system_s"], 1e6),
+            ("waits_per_op", "", "times that services waited by op", &["context_switches_voluntary"], 1.0),
+            (
+                "preempted_per_op",
+                "",
+                "times that services were preempted by op",
+                &["context_switches_involuntary"],
+                1.0,
+            ),
+            ("run_queue_us_per_op", "us", "wait for a CPU by op", &["run_queue_wait_s"], 1e6),
+            ("migrations_per_op", "", "moves between CPUs by op", &["migrations"], 1.0),
+            ("minor_faults_per_op", "", "page faults by op", &["minor_faults"], 1.0),
+            ("major_faults_per_op", "", "page faults from disk by op", &["major_faults"], 1.0),
+            ("read_bytes_per_op", "", "bytes read from disk by op", &["disk_read_bytes"], 1.0),
+            ("write_bytes_per_op", "", "bytes written to disk by op", &["disk_write_bytes"], 1.0),
+            ("instructions_per_op", "", "instructions by op", &["instructions"], 1.0),
+            ("cycles_per_op", "", "clock cycles by op", &["cycles"], 1.0),
+            ("cache_misses_per_op", "", "cache misses by op", &["cache_misses"], 1.0),
+            ("dtlb_misses_per_op", "", "misses in the table of pages by op", &["dtlb_misses"], 1.0),
+            ("branch_misses_per_op", "", "branches guessed wrong by op", &["branch_misses"], 1.0),
+        ],
+    ),
+    Group(
+        Of::Serving,
+        Per::Second,
+        &[
+            ("throttled_share", "share", "time held back by a CPU quota", &["throttled_s"], 1.0),
+            ("run_queue_share", "share", "time ready to run and without a CPU", &["run_queue_wait_s"], 1.0),
+            ("sleep_share", "share", "time asleep by the services' own wish", &["wait_sleep_s"], 1.0),
+            ("sync_share", "share", "time waiting for data to be safe on disk", &["wait_sync_s"], 1.0),
+            ("disk_share", "share", "time waiting for a disk", &["wait_disk_s"], 1.0),
+            ("psi_cpu_share", "share", "time some task waited for a CPU", &["psi_cpu_some_s"], 1.0),
+            ("psi_memory_share", "share", "time some task waited for memory", &["psi_memory_some_s"], 1.0),
+            ("psi_io_share", "share", "time some task waited for I/O", &["psi_io_some_s"], 1.0),
+            ("limit_hits_per_s", "", "times a second that memory was at its limit", &["memory_limit_hits"], 1.0),
+            ("reclaimed_per_s", "", "pages a second taken back for want of memory", &["reclaimed_pages"], 1.0),
+            ("refaults_per_s", "", "pages a second read again that were taken back", &["refaults"], 1.0),
+        ],
+    ),
+    Group(
+        Of::Machine,
+        Per::Operation,
+        &[
+            ("softirq_us_per_op", "us", "CPU in software interrupts by op", &["cpu_softirq_s"], 1e6),
+            ("switches_per_op", "", "context switches of the machine by op", &["context_switches"], 1.0),
+            ("interrupts_per_op", "", "interrupts by op", &["interrupts"], 1.0),
+            ("softirqs_net_rx_per_op", "", "software interrupts of receiving by op", &["softirqs_net_rx"], 1.0),
+            (
+                "packets_per_op",
+                "",
+                "packets by op, of all interfaces but loopback",
+                &["net_rx_packets", "net_tx_packets"],
+                1.0,
+            ),
+            ("conntrack_per_op", "", "packets looked up in connection tracking by op", &["conntrack_found"], 1.0),
+            ("flushes_per_op", "", "disk flushes by op", &["disk_flushes"], 1.0),
+            ("kvm_exits_per_op", "", "exits from guests by op", &["kvm_exits"], 1.0),
+        ],
+    ),
+    Group(
+        Of::Machine,
+        Per::Second,
+        &[
+            ("steal_share", "", "CPUs taken by a hypervisor", &["cpu_steal_s"], 1.0),
+            (
+                "machine_psi_memory_share",
+                "share",
+                "time some task of the machine waited for memory",
+                &["psi_memory_some_s"],
+                1.0,
+            ),
+            ("machine_psi_io_share", "share", "time some task of the machine waited for I/O", &["psi_io_some_s"], 1.0),
+            (
+                "conntrack_drops_per_s",
+                "",
+                "packets a second that connection tracking dropped",
+                &["conntrack_drops"],
+                1.0,
+            ),
+            ("softnet_drops_per_s", "", "packets a second dropped before they were looked at", &["softnet_drops"], 1.0),
+            ("remote_pages_per_s", "", "pages a second of another node's memory", &["numa_remote_pages"], 1.0),
+        ],
+    ),
+    Group(
+        Of::Everywhere,
+        Per::Operation,
+        &[("retransmits_per_op", "", "TCP segments sent again by op", &["tcp_retransmits"], 1.0)],
+    ),
+    Group(
+        Of::Everywhere,
+        Per::Second,
+        &[
+            ("listen_drops_per_s", "", "connections a second dropped when they were opened", &["listen_drops"], 1.0),
+            (
+                "listen_overflows_per_s",
+                "",
+                "connections a second that found the listen queue full",
+                &["listen_overflows"],
+                1.0,
+            ),
+            (
+                "request_queue_full_per_s",
+                "",
+                "times a second that the queue of half-open connections was full",
+                &["request_queue_full"],
+                1.0,
+            ),
+            (
+                "syn_retransmits_per_s",
+                "",
+                "openings of connections a second that were sent again",
+                &["syn_retransmits"],
+                1.0,
+            ),
+            ("receive_drops_per_s", "", "packets a second that found a socket's buffer full", &["receive_drops"], 1.0),
+        ],
+    ),
+];
+
+/// What others than those who serve used of the CPUs that serve.
+const OTHERS: (&str, &str) = ("others_share", "CPUs of the services that others used");
+
+/// The least share of the serving CPU time that was seen on a CPU of the services.
+const SERVES: f64 = 0.1;
+
+/// A figure of one trial.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Evidence {
+    /// For readers.
+    pub title: String,
+    /// `us`, `share`, or nothing.
+    pub unit: &'static str,
+    /// In that unit.
+    pub value: f64,
+}
+
+/// The figures of a trial by name; `cpu_us_per_op:` and a scope's name for the CPU time of each. What cannot be known
+/// is absent.
+pub fn evidence(trial: &TrialData) -> BTreeMap<String, Evidence> {
+    let Some(load) = &trial.record.load else { return BTreeMap::new() };
+    let operations: u64 = load.operations.values().map(|operation| operation.count).sum();
+    let seconds = load.measure_end_ns.saturating_sub(load.measure_start_ns) as f64 / 1e9;
+    if operations == 0 || seconds <= 0.0 {
+        return BTreeMap::new();
+    }
+    let mut scopes: BTreeMap<&str, Vec<&TelemetryRow>> = BTreeMap::new();
+    let is_seen = |row: &&TelemetryRow| row.vantage == Vantage::Host && (row.serving || row.scope == WHOLE_MACHINE);
+    for row in trial.telemetry.iter().filter(is_seen) {
+        scopes.entry(&row.scope).or_default().push(row);
+    }
+    let spent_by = |scope: &str, metric: &str| spent(scopes.get(scope)?, |row| all_cpus(row, metric), load);
+    let serving: Vec<&str> = scopes.keys().copied().filter(|scope| *scope != WHOLE_MACHINE).collect();
+    let everywhere: Vec<&str> = scopes.keys().copied().collect();
+    let mut found = BTreeMap::new();
+    for Group(of, per, rows) in GROUPS {
+        let whose: &[&str] = match of {
+            Of::Machine => &[WHOLE_MACHINE],
+            Of::Serving => &serving,
+            Of::Everywhere => &everywhere,
+        };
+        let by = if *per == Per::Operation { operations as f64 } else { seconds };
+        for (name, unit, title, metrics, factor) in *rows {
+            let parts = whose.iter().flat_map(|scope| metrics.iter().filter_map(|metric| spent_by(scope, metric)));
+            let Some(sum) = parts.reduce(|sum, part| sum + part) else { continue };
+            let (name, title) = ((*name).to_owned(), (*title).to_owned());
+            found.insert(name, Evidence { title, unit, value: sum * factor / by });
+        }
+    }
+    for scope in &serving {
+        let Some(cpu_s) = spent_by(scope, "cpu_total_s") else { continue };
+        let title = format!("CPU of {scope} by op");
+        let value = cpu_s * 1e6 / operations as f64;
+        found.insert(format!("cpu_us_per_op:{scope}"), Evidence { title, unit: "us", value });
+    }
+    if let Some(others_s) = others_s(&scopes, &serving, load) {
+        let (name, title) = (OTHERS.0.to_owned(), OTHERS.1.to_owned());
+        found.insert(name, Evidence { title, unit: "", value: others_s / seconds });
+    }
+    found
+}
+
+/// CPU time, s, that others spent in processes on the CPUs that served: those on which a tenth of the serving time was
+/// seen. None where they are all the CPUs there are, for then the generator is among the others.
+fn others_s(scopes: &BTreeMap<&str, Vec<&TelemetryRow>>, serving: &[&str], load: &LoadSummary) -> Option<f64> {
+    let machine = scopes.get(WHOLE_MACHINE)?;
+    let cpu_of = |key: &str, metric: &str| key.strip_prefix(metric)?.strip_prefix('@')?.parse::<u32>().ok();
+    let known = |rows: &[&TelemetryRow], metric: &str| -> Vec<u32> {
+        let mut cpus: Vec<u32> =
+            rows.iter().flat_map(|row| row.values.keys().filter_map(|key| cpu_of(key, metric))).collect();
+        cpus.sort_unstable();
+        cpus.dedup();
+        cpus
+    };
+    let one = |rows: &[&TelemetryRow], metric: &str, cpu: u32| {
+        let key = format!("{metric}@{cpu}");
+        // A thread's first time on a CPU begins its counter there.
+        spent(rows, |row| Some(row.values.get(&key).copied().unwrap_or(0.0)), load)
+    };
+    let all = known(machine, "cpu_user_s");
+    let served = |cpu: u32| serving.iter().filter_map(|scope| one(&scopes[scope], "cpu_on_s", cpu)).sum::<f64>();
+    let by_cpu: Vec<(u32, f64)> = all.iter().map(|cpu| (*cpu, served(*cpu))).collect();
+    let total: f64 = by_cpu.iter().map(|(_, seconds)| seconds).sum();
+    let ours: Vec<&(u32, f64)> = by_cpu.iter().filter(|(_, seconds)| *seconds > SERVES * total).collect();
+    if ours.is_empty() || ours.len() == all.len() {
+        return None;
+    }
+    let busy = |cpu: u32| Some(one(machine, "cpu_user_s", cpu)? + one(machine, "cpu_system_s", cpu)?);
+    ours.iter().map(|(cpu, served)| Some((busy(*cpu)? - served).max(0.0))).sum()
+}
+
+/// Whether trials may have a figure of this name.
+#[cfg(test)]
+pub(crate) fn is_figure(name: &str) -> bool {
+    let rows = || GROUPS.iter().flat_map(|Group(_, _, rows)| *rows);
+    name == OTHERS.0 || name.starts_with("cpu_us_per_op:") || rows().any(|(known, ..)| *known == name)
+}

@@ -1,0 +1,178 @@
+//! Findings: what the difference between two forms comes from, by rules over what the kernel counted in each.
+//!
+//! A rule speaks only of a pair whose performance differs beyond doubt, and only when the figures that it asks for
+//! differ beyond noise, beyond what equals differ by, and by enough to matter. Findings are ranked by the time that
+//! is lost to them, and by how surely such figures name a cause. What they say is a correlation, unless the two forms
+//! differ in one feature only: then the difference itself was measured by experiment.
+
+mod rule;
+
+pub use rule::Confidence;
+
+use crate::analysis::{Arm, Interval, MetricAnalysis};
+use crate::contrast::{Cell, Figure, differences, equals, floor};
+use crate::ladder::Climb;
+use rule::{Condition, RULES, Rule};
+use serde::Serialize;
+use std::collections::BTreeMap;
+
+/// The probability that a figure of a finding differs, each by itself. With the performance that must differ too, and
+/// the least sizes of the rules, equals are explained in far fewer of 100 cases.
+const FINDING_CONFIDENCE: f64 = 0.99;
+
+/// The least time lost, s a second, that a finding is ranked by.
+const LOST_MIN: f64 = 0.01;
+
+/// What the difference between two forms comes from.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Explanation {
+    /// The form.
+    pub form: String,
+    /// The one that it is held against: the baseline, or the rung before it.
+    pub against: String,
+    /// Which of the two is slower.
+    pub slower: String,
+    /// The metric in which they differ, for readers.
+    pub metric: String,
+    /// Form by the other one.
+    pub ratio: f64,
+    /// Its interval.
+    pub interval: Interval,
+    /// Whether the two differ in one feature only, so that the ratio is what that feature costs.
+    pub one_feature: bool,
+    /// The findings, the one that most is lost to first. None is an answer too: no rule fits.
+    pub findings: Vec<Finding>,
+}
+
+/// A cause that the figures of two forms speak for.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Finding {
+    /// The rule's name.
+    pub rule: String,
+    /// What it says of the slower form.
+    pub says: String,
+    /// How surely the evidence names this cause.
+    pub confidence: Confidence,
+    /// Of each second, the seconds that are lost to it, summed over all threads: about, for ranking.
+    pub lost: f64,
+    /// The figures that say so; `here` is the slower form.
+    pub evidence: Vec<Figure>,
+    /// What to do about it.
+    pub to_do: String,
+    /// Variants of a form that would show what that wins back.
+    pub variants: Vec<String>,
+}
+
+/// What is known of a pair whose performance differs.
+struct Difference {
+    metric: String,
+    ratio: f64,
+    interval: Interval,
+    slower: bool,
+}
+
+/// An explanation for every pair whose performance differs beyond doubt.
+pub(crate) fn explanations(
+    cells: &BTreeMap<String, Cell>,
+    pairs: &[(String, String)],
+    baseline: &str,
+    arms: &[Arm],
+    metrics: &[MetricAnalysis],
+    ladder: Option<&Climb>,
+) -> Vec<Explanation> {
+    let equal = equals(cells, baseline, arms, level);
+    let explanation = |(form, against): &(String, String)| {
+        let difference = match ladder {
+            Some(climb) => differs_on_rung(climb, metrics, form, against),
+            None => differs_from_baseline(metrics, form),
+        }?;
+        let (slower, faster) = if difference.slower { (form, against) } else { (against, form) };
+        let throughput = metrics.iter().find(|metric| metric.name == "throughput");
+        let throughput = throughput.and_then(|metric| metric.estimates.iter().find(|e| e.arm == *slower));
+        let mut figures = differences(cells.get(slower)?, cells.get(faster)?, level);
+        figures.retain(|figure| is_clear(figure, &equal));
+        Some(Explanation {
+            form: form.clone(),
+            against: against.clone(),
+            slower: slower.clone(),
+            metric: difference.metric,
+            ratio: difference.ratio,
+            interval: difference.interval,
+            one_feature: ladder.is_some(),
+            findings: findings(&figures, throughput.map_or(1.0, |estimate| estimate.mean)),
+        })
+    };
+    pairs.iter().filter_map(explanation).collect()
+}
+
+/// The one-sided probability of a figure's interval, however many there are.
+fn level(_: usize) -> f64 {
+    1.0 - 0.5 * (1.0 - FINDING_CONFIDENCE)
+}
+
+fn is_clear(figure: &Figure, equal: &[Figure]) -> bool {
+    !figure.interval.contains(0.0) && figure.difference.abs() > floor(equal, &figure.name)
+}
+
+/// The first metric in which the form differs from the baseline beyond interval and noise floor.
+fn differs_from_baseline(metrics: &[MetricAnalysis], form: &str) -> Option<Difference> {
+    metrics.iter().filter(|metric| metric.compared).find_map(|metric| {
+        let ratio = metric.ratios.iter().find(|ratio| ratio.arm == form)?;
+        let interval = ratio.interval.filter(|interval| !interval.contains(1.0))?;
+        let beyond = ratio.ratio.ln().abs() > metric.noise_floor?.ln_1p();
+        let slower = metric.more_is_better == (ratio.ratio < 1.0);
+        beyond.then(|| Difference { metric: metric.title.clone(), ratio: ratio.ratio, interval, slower })
+    })
+}
+
+/// The first metric in which a rung matters.
+fn differs_on_rung(climb: &Climb, metrics: &[MetricAnalysis], form: &str, against: &str) -> Option<Difference> {
+    climb.metrics.iter().find_map(|of| {
+        let rung = of.rungs.iter().find(|rung| rung.form == form && rung.against == against && rung.matters)?;
+        let metric = metrics.iter().find(|metric| metric.name == of.name)?;
+        let slower = metric.more_is_better == (rung.cost.ratio < 1.0);
+        let (ratio, interval) = (rung.cost.ratio, rung.cost.interval?);
+        Some(Difference { metric: metric.title.clone(), ratio, interval, slower })
+    })
+}
+
+/// What the rules say of figures of which each differs beyond doubt, `here` being the slower form.
+fn findings(figures: &[Figure], operations_per_s: f64) -> Vec<Finding> {
+    let mut found: Vec<Finding> = RULES.iter().filter_map(|rule| apply(rule, figures, operations_per_s)).collect();
+    found.sort_by(|a, b| score(b).total_cmp(&score(a)));
+    found
+}
+
+fn score(finding: &Finding) -> f64 {
+    finding.lost * finding.confidence.weight()
+}
+
+fn apply(rule: &Rule, figures: &[Figure], operations_per_s: f64) -> Option<Finding> {
+    let holding = |condition: &Condition| figures.iter().find(|figure| condition.holds(figure));
+    if rule.unless.iter().any(|condition| holding(condition).is_some()) {
+        return None;
+    }
+    let mut evidence: Vec<&Figure> = rule.when.iter().map(holding).collect::<Option<_>>()?;
+    let any: Vec<&Figure> = rule.any.iter().filter_map(holding).collect();
+    if !rule.any.is_empty() && any.is_empty() {
+        return None;
+    }
+    let shown = rule.shows.iter().filter_map(|name| figures.iter().find(|figure| figure.name == *name));
+    evidence.extend(any.into_iter().chain(shown));
+    let lost = rule.lost.iter().filter_map(|(name, seconds)| {
+        let figure = figures.iter().find(|figure| figure.name == *name)?;
+        let per_op = figure.name.contains("_per_op");
+        let often = if per_op { operations_per_s } else { 1.0 };
+        let unit = if figure.unit == "us" { 1e-6 } else { 1.0 };
+        Some(figure.difference.abs() * seconds * often * unit)
+    });
+    Some(Finding {
+        rule: rule.name.clone(),
+        says: rule.says.clone(),
+        confidence: rule.confidence,
+        lost: lost.fold(LOST_MIN, f64::max),
+        evidence: evidence.into_iter().cloned().collect(),
+        to_do: rule.to_do.clone(),
+        variants: rule.variants.clone(),
+    })
+}
