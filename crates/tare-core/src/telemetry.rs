@@ -99,6 +99,13 @@ metrics! {
     "psi_memory_some_s" 'c' "time in which some task waited for memory"
     "psi_io_some_s" 'c' "time in which some task waited for I/O"
     "load_running" 'g' "tasks ready to run"
+    "seen_running_s" 'c' "thread-seconds on a CPU or ready for one, by looking now and then"
+    "wait_sleep_s" 'c' "thread-seconds asleep for a set time"
+    "wait_sync_s" 'c' "thread-seconds waiting for written data to be safe (fsync and its like)"
+    "wait_disk_s" 'c' "thread-seconds waiting for a disk otherwise"
+    "wait_lock_s" 'c' "thread-seconds waiting for another thread (futex, semaphore, file lock); idle helpers too"
+    "wait_net_s" 'c' "thread-seconds waiting for a socket, a pipe or an event: a server that is idle"
+    "wait_other_s" 'c' "thread-seconds waiting in any other way, such as for a child, or in a halted CPU of a guest"
 }
 
 /// Samples scopes at a period, on the machine where it lives, at below one per cent of a core.
