@@ -18,6 +18,7 @@ mod root;
 mod sampler;
 mod scan;
 mod serve;
+pub mod sockets;
 mod source;
 mod topology;
 pub mod waits;
@@ -34,4 +35,4 @@ pub use source::{Of, Reading, SourceReader, SourceRow, SourceState};
 pub use topology::{topology, topology_at};
 
 /// The sources. Where two deliver the same metric of the same scope, the earlier one keeps it.
-pub const SOURCES: &[SourceRow] = &[cgroup::ROW, proc::ROW, machine::ROW, waits::ROW, null::ROW];
+pub const SOURCES: &[SourceRow] = &[cgroup::ROW, proc::ROW, machine::ROW, waits::ROW, sockets::ROW, null::ROW];
