@@ -10,6 +10,7 @@ mod environment;
 pub mod machine;
 mod noise;
 pub mod null;
+mod pace;
 mod prober;
 pub mod proc;
 mod resources;
@@ -17,8 +18,10 @@ mod root;
 mod sampler;
 mod scan;
 mod serve;
+pub mod sockets;
 mod source;
 mod topology;
+pub mod waits;
 
 pub use doctor::{DoctorCheck, Verdict, checks, checks_at, disk_check};
 pub use environment::{environment, environment_at};
@@ -32,4 +35,4 @@ pub use source::{Of, Reading, SourceReader, SourceRow, SourceState};
 pub use topology::{topology, topology_at};
 
 /// The sources. Where two deliver the same metric of the same scope, the earlier one keeps it.
-pub const SOURCES: &[SourceRow] = &[cgroup::ROW, proc::ROW, machine::ROW, null::ROW];
+pub const SOURCES: &[SourceRow] = &[cgroup::ROW, proc::ROW, machine::ROW, waits::ROW, sockets::ROW, null::ROW];

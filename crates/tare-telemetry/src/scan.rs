@@ -21,6 +21,12 @@ pub(crate) fn number(word: &[u8]) -> Option<u64> {
     })
 }
 
+/// A word that is a whole number to the base of 16, without a mark of that.
+pub(crate) fn hexadecimal(word: &[u8]) -> Option<u64> {
+    let digits = word.iter().all(u8::is_ascii_hexdigit);
+    std::str::from_utf8(word).ok().filter(|_| digits).and_then(|word| u64::from_str_radix(word, 16).ok())
+}
+
 /// The number at a place in a line, counted from 0.
 pub(crate) fn number_at(line: &[u8], index: usize) -> Option<u64> {
     number(words(line).nth(index)?)
@@ -38,13 +44,12 @@ pub(crate) fn keyed(text: &[u8], key: &str) -> Option<u64> {
     })
 }
 
-/// The number under a name in a file of paired lines, the first naming what the second counts, as
-/// `/proc/net/snmp` and `/proc/net/netstat` have them.
-pub(crate) fn paired(text: &[u8], group: &str, name: &str) -> Option<u64> {
-    let mut of_group = lines(text).filter(|line| words(line).next() == Some(group.as_bytes()));
-    let (names, values) = (of_group.next()?, of_group.next()?);
-    let index = words(names).position(|word| word == name.as_bytes())?;
-    number_at(values, index)
+/// Names and numbers of a group in a file of paired lines, the first naming what the second counts, as
+/// `/proc/net/snmp` and `/proc/net/netstat` have them. `group` ends with its colon; what is no number is left out.
+pub(crate) fn pairs<'a>(text: &'a [u8], group: &str) -> impl Iterator<Item = (&'a [u8], u64)> {
+    let mut of_group = lines(text).filter(|line| line.starts_with(group.as_bytes()));
+    let (names, values) = (of_group.next().unwrap_or_default(), of_group.next().unwrap_or_default());
+    words(names).zip(words(values)).filter_map(|(name, value)| Some((name, number(value)?)))
 }
 
 /// The total of a `some` line of a pressure file, in microseconds.
@@ -69,9 +74,10 @@ mod tests {
         assert_eq!(keyed(text, "se.nr_migrations"), Some(4));
         assert_eq!(keyed(text, "absent"), None);
         let snmp = b"Ip: A B\nIp: 1 2\nTcp: Out RetransSegs MaxConn\nTcp: 8 3 -1\n";
-        assert_eq!(paired(snmp, "Tcp:", "RetransSegs"), Some(3));
-        assert_eq!(paired(snmp, "Tcp:", "MaxConn"), None);
-        assert_eq!(paired(snmp, "Udp:", "RetransSegs"), None);
+        let tcp: Vec<(&[u8], u64)> = pairs(snmp, "Tcp:").collect();
+        assert_eq!(tcp, [(&b"Out"[..], 8), (&b"RetransSegs"[..], 3)]);
+        assert_eq!(pairs(snmp, "Udp:").count(), 0);
+        assert_eq!((hexadecimal(b"0a4fa7a5"), hexadecimal(b"0x1"), hexadecimal(b"")), (Some(0x0a4f_a7a5), None, None));
         assert_eq!(pressure_some_us(b"some avg10=0.00 avg60=0.00 avg300=0.00 total=154\nfull total=9\n"), Some(154));
     }
 }

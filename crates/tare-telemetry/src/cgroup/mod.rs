@@ -11,7 +11,7 @@ use tare_core::telemetry::Scope;
 /// The row of [`crate::SOURCES`].
 pub const ROW: SourceRow = SourceRow {
     name: "cgroup",
-    about: "CPU time, throttling, memory and pressure of control groups, version 1 and 2",
+    about: "CPU time, throttling, memory, reclaim and pressure of control groups, version 1 and 2",
     metrics: &[
         "cpu_total_s",
         "cpu_user_s",
@@ -24,6 +24,10 @@ pub const ROW: SourceRow = SourceRow {
         "psi_cpu_some_s",
         "psi_memory_some_s",
         "psi_io_some_s",
+        "memory_limit_hits",
+        "reclaimed_pages",
+        "refaults",
+        "oom_kills",
     ],
     probe,
     reader: |root, scopes| Box::new(CgroupReader::new(root, scopes)),
@@ -47,6 +51,8 @@ enum At {
     Whole,
     /// It stands after a key.
     Key(&'static str),
+    /// It is the sum of those after these keys that are there.
+    Keys(&'static [&'static str]),
     /// It is the total of the `some` line of a pressure file.
     Some,
     /// The sum over devices of `key=number`, as in `io.stat`.
@@ -74,7 +80,21 @@ const KNOWN: &[Known] = &[
     ("cpu.pressure", At::Some, "psi_cpu_some_s", |us| us as f64 * 1e-6),
     ("memory.pressure", At::Some, "psi_memory_some_s", |us| us as f64 * 1e-6),
     ("io.pressure", At::Some, "psi_io_some_s", |us| us as f64 * 1e-6),
+    ("memory.events", At::Keys(&["max", "high"]), "memory_limit_hits", |count| count as f64),
+    ("memory.events", At::Key("oom_kill"), "oom_kills", |count| count as f64),
+    ("memory.failcnt", At::Whole, "memory_limit_hits", |count| count as f64),
+    ("memory.oom_control", At::Key("oom_kill"), "oom_kills", |count| count as f64),
+    ("memory.stat", At::Key("pgsteal"), "reclaimed_pages", |count| count as f64),
+    ("memory.stat", At::Keys(&["pgsteal_kswapd", "pgsteal_direct"]), "reclaimed_pages", |count| count as f64),
+    // Version 1 tells of the group alone first, and of all below it, as version 2 does, with `total_`.
+    ("memory.stat", At::Keys(TOTAL_REFAULTS), "refaults", |count| count as f64),
+    ("memory.stat", At::Keys(REFAULTS), "refaults", |count| count as f64),
 ];
+
+/// Pages that were needed again soon after they had been reclaimed. Kernels before 5.9 count files' only, in the third.
+const REFAULTS: &[&str] = &["workingset_refault_file", "workingset_refault_anon", "workingset_refault"];
+const TOTAL_REFAULTS: &[&str] =
+    &["total_workingset_refault_file", "total_workingset_refault_anon", "total_workingset_refault"];
 
 /// What is read only of a scope without processes: for processes, resident memory and their own account of bytes
 /// read and written mean the same in every form, while a cgroup's use holds the page cache too.
@@ -92,6 +112,7 @@ impl At {
         match self {
             At::Whole => number(text.trim_ascii()),
             At::Key(key) => keyed(text, key),
+            At::Keys(keys) => keys.iter().filter_map(|key| keyed(text, key)).reduce(|sum, value| sum + value),
             At::Some => pressure_some_us(text),
             At::Devices(key) => Some(
                 lines(text)
@@ -169,5 +190,48 @@ impl SourceReader for CgroupReader {
                 }
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeMap;
+
+    fn values(files: &[(&str, &str)]) -> BTreeMap<String, f64> {
+        let keep = tempfile::tempdir().unwrap();
+        files.iter().for_each(|(name, text)| std::fs::write(keep.path().join(name), text).unwrap());
+        let scope = Scope { name: "s".to_owned(), serving: true, pids: vec![1], cgroups: vec!["/".to_owned()] };
+        let mut reading = Reading::new(1);
+        CgroupReader::new(&Root::at(keep.path()), &[scope]).read(&mut reading);
+        reading.values(Of::Scope(0))
+    }
+
+    fn wanted(values: &[(&str, f64)]) -> BTreeMap<String, f64> {
+        values.iter().map(|(name, value)| ((*name).to_owned(), *value)).collect()
+    }
+
+    /// Recorded on Linux 6.18: a shell that read a file larger than its limit twice, then asked for more than it had.
+    #[test]
+    fn reclaim_of_version_1() {
+        let all = values(&[
+            ("memory.failcnt", include_str!("fixtures/v1-memory.failcnt")),
+            ("memory.oom_control", include_str!("fixtures/v1-memory.oom_control")),
+            ("memory.stat", include_str!("fixtures/v1-memory.stat")),
+        ]);
+        assert_eq!(all, wanted(&[("memory_limit_hits", 4857.0), ("oom_kills", 1.0), ("refaults", 117_912.0)]));
+    }
+
+    #[test]
+    fn reclaim_of_version_2() {
+        let events = "low 0\nhigh 3\nmax 35\noom 1\noom_kill 1\noom_group_kill 0\n";
+        let stat = "anon 4096\nfile 0\nworkingset_refault_anon 2\nworkingset_refault_file 40\nworkingset_nodereclaim 0\n\
+                    pgscan 900\npgsteal 700\npgsteal_kswapd 500\npgsteal_direct 200\npgfault 5\n";
+        let all = values(&[("memory.events", events), ("memory.stat", stat)]);
+        let figures = [("memory_limit_hits", 38.0), ("oom_kills", 1.0), ("reclaimed_pages", 700.0), ("refaults", 42.0)];
+        assert_eq!(all, wanted(&figures));
+        let parts = values(&[("memory.stat", "workingset_refault 9\npgsteal_kswapd 5\npgsteal_direct 2\n")]);
+        assert_eq!(parts, wanted(&[("reclaimed_pages", 7.0), ("refaults", 9.0)]));
+        assert_eq!(values(&[("memory.stat", "anon 4096\n")]), BTreeMap::new());
     }
 }

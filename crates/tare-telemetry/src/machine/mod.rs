@@ -4,7 +4,8 @@ mod parts;
 
 use crate::proc::ticks;
 use crate::root::{KeptFile, Root};
-use crate::scan::{keyed, lines, number, number_at, paired, pressure_some_us, words};
+use crate::scan::{keyed, lines, number, number_at, pressure_some_us, words};
+use crate::sockets;
 use crate::source::{Of, Reading, SourceReader, SourceRow, SourceState};
 use parts::Parts;
 use std::collections::HashMap;
@@ -23,6 +24,7 @@ pub const ROW: SourceRow = SourceRow {
         "cpu_idle_s",
         "cpu_guest_s",
         "context_switches",
+        "interrupts",
         "load_running",
         "memory_bytes",
         "memory_available_bytes",
@@ -36,6 +38,10 @@ pub const ROW: SourceRow = SourceRow {
         "net_tx_packets",
         "tcp_retransmits",
         "listen_drops",
+        "listen_overflows",
+        "syn_retransmits",
+        "receive_drops",
+        "request_queue_full",
         "psi_cpu_some_s",
         "psi_memory_some_s",
         "psi_io_some_s",
@@ -68,6 +74,7 @@ struct MachineReader {
     disk_parts: Parts<2>,
     net_parts: Parts<4>,
     buffer: Vec<u8>,
+    second: Vec<u8>,
     name: String,
 }
 
@@ -93,6 +100,7 @@ impl MachineReader {
             disk_parts: Parts::default(),
             net_parts: Parts::default(),
             buffer: Vec::new(),
+            second: Vec::new(),
             name: String::new(),
         }
     }
@@ -104,7 +112,7 @@ impl MachineReader {
                 put_cpu(rest, &mut self.name, into);
             }
         }
-        for (key, metric) in [("ctxt", "context_switches"), ("procs_running", "load_running")] {
+        for (key, metric) in [("ctxt", "context_switches"), ("intr", "interrupts"), ("procs_running", "load_running")] {
             if let Some(value) = keyed(text, key) {
                 into.put(Of::Machine, metric, value as f64);
             }
@@ -167,13 +175,11 @@ impl MachineReader {
                 into.put(Of::Machine, name, value);
             }
         }
-        for (file, group, key, metric) in [
-            (&self.snmp, "Tcp:", "RetransSegs", "tcp_retransmits"),
-            (&self.netstat, "TcpExt:", "ListenDrops", "listen_drops"),
-        ] {
-            let text = file.as_ref().and_then(|file| file.read(&mut self.buffer));
-            if let Some(value) = text.and_then(|text| paired(text, group, key)) {
-                into.put(Of::Machine, metric, value as f64);
+        let netstat = self.netstat.as_ref().and_then(|file| file.read(&mut self.buffer)).unwrap_or_default();
+        let snmp = self.snmp.as_ref().and_then(|file| file.read(&mut self.second)).unwrap_or_default();
+        for (name, value) in sockets::NAMES.iter().zip(sockets::counts(netstat, snmp)) {
+            if let Some(value) = value {
+                into.put(Of::Machine, name, value);
             }
         }
     }

@@ -5,15 +5,16 @@
 //! branch away from it, and no CPU second is counted twice.
 
 mod counts;
+mod members;
 mod process;
 
-use crate::root::{KeptFile, Root, read_once};
-use crate::scan::words;
+use crate::root::Root;
 use crate::source::{Of, Reading, SourceReader, SourceRow, SourceState};
 use counts::{Counts, NAMES};
+pub(crate) use members::Members;
+use process::Process;
 pub(crate) use process::ticks;
-use process::{Process, Stat};
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap};
 use tare_core::telemetry::Scope;
 
 /// The row of [`crate::SOURCES`].
@@ -51,54 +52,41 @@ fn probe(root: &Root) -> SourceState {
     }
 }
 
+/// Why every watched process has a scope.
+const OWNED: &str = "only members of a scope are watched, and forgotten when they are gone";
+
 struct ProcReader {
     root: Root,
     scopes: usize,
-    /// The scope of every process that belongs to one.
-    owners: HashMap<u32, usize>,
+    members: Members,
     processes: BTreeMap<u32, Process>,
     /// By scope: what processes had used that are gone and whose parent is not watched.
     carried: Vec<Counts>,
     /// By scope and CPU: what threads of processes that are gone had used there.
     left_on: Vec<BTreeMap<u32, f64>>,
-    census: Census,
     buffer: Vec<u8>,
 }
 
 impl ProcReader {
     fn new(root: &Root, scopes: &[Scope]) -> ProcReader {
-        let named =
-            scopes.iter().enumerate().flat_map(|(index, scope)| scope.pids.iter().map(move |pid| (*pid, index)));
         ProcReader {
             root: root.clone(),
             scopes: scopes.len(),
-            owners: named.collect(),
+            members: Members::new(root, scopes),
             processes: BTreeMap::new(),
             carried: vec![Counts::default(); scopes.len()],
             left_on: vec![BTreeMap::new(); scopes.len()],
-            census: Census::new(root),
             buffer: Vec::new(),
         }
     }
 
-    /// Starts watching processes that came since the last reading. A child may be listed before its parent.
-    fn admit(&mut self, mut arrived: Vec<(u32, u32)>) {
-        loop {
-            let before = arrived.len();
-            arrived.retain(|(pid, parent)| {
-                let scope = self.owners.get(pid).or_else(|| self.owners.get(parent)).copied();
-                if let Some(scope) = scope {
-                    self.owners.insert(*pid, scope);
-                    if !self.processes.contains_key(pid)
-                        && let Some(process) = Process::open(&self.root, *pid, &mut self.buffer)
-                    {
-                        self.processes.insert(*pid, process);
-                    }
-                }
-                scope.is_none()
-            });
-            if arrived.len() == before {
-                return;
+    /// Starts watching processes that came since the last reading.
+    fn admit(&mut self, listed: Vec<(u32, u32)>) {
+        for (pid, _) in self.members.settle(listed) {
+            if !self.processes.contains_key(&pid)
+                && let Some(process) = Process::open(&self.root, pid, &mut self.buffer)
+            {
+                self.processes.insert(pid, process);
             }
         }
     }
@@ -113,8 +101,8 @@ impl ProcReader {
             {
                 heir = *further;
             }
-            let scope = self.owners.remove(pid);
-            let same_scope = scope.is_some() && self.owners.get(&heir) == scope.as_ref();
+            let scope = self.members.forget(*pid);
+            let same_scope = scope.is_some() && self.members.owner(heir) == scope;
             match scope {
                 _ if same_scope && self.processes.contains_key(&heir) => by_heir.entry(heir).or_default().add(used),
                 Some(scope) => self.carried[scope].add(used),
@@ -129,8 +117,8 @@ impl ProcReader {
 
 impl SourceReader for ProcReader {
     fn read(&mut self, into: &mut Reading) {
-        let arrived = self.census.arrived(&self.root, &mut self.buffer);
-        let started = arrived.is_some();
+        let listed = self.members.listed(&self.root, &mut self.buffer);
+        let started = listed.is_some();
         let mut gone = BTreeMap::new();
         for (pid, process) in &mut self.processes {
             if !process.read(&self.root, started, &mut self.buffer) {
@@ -138,18 +126,19 @@ impl SourceReader for ProcReader {
             }
         }
         for (pid, process) in self.processes.iter().filter(|(pid, _)| gone.contains_key(pid)) {
-            add_all(&mut self.left_on[self.owners[pid]], process.on());
+            let scope = self.members.owner(*pid).expect(OWNED);
+            add_all(&mut self.left_on[scope], process.on());
         }
         self.processes.retain(|pid, _| !gone.contains_key(pid));
         self.bury(&gone);
-        self.admit(arrived.unwrap_or_default());
+        self.admit(listed.unwrap_or_default());
 
         let mut sums = self.carried.clone();
         let mut on = self.left_on.clone();
         let mut gauges = vec![(0.0, 0.0); self.scopes];
         let mut living = vec![false; self.scopes];
         for (pid, process) in &self.processes {
-            let scope = self.owners[pid];
+            let scope = self.members.owner(*pid).expect(OWNED);
             sums[scope].add(&process.used());
             add_all(&mut on[scope], process.on());
             gauges[scope].0 += process.resident_bytes();
@@ -176,54 +165,5 @@ impl SourceReader for ProcReader {
 fn add_all(sums: &mut BTreeMap<u32, f64>, on: &BTreeMap<u32, f64>) {
     for (cpu, seconds) in on {
         *sums.entry(*cpu).or_default() += seconds;
-    }
-}
-
-/// Knows which processes there are, and so which are new. Only the new ones are looked at: a process cannot come to
-/// belong to a scope later, except by a reused number, for which everything is looked at now and then.
-struct Census {
-    load: Option<KeptFile>,
-    newest: Vec<u8>,
-    known: HashSet<u32>,
-    rounds: u32,
-}
-
-/// Every so many listings all processes are looked at again.
-const FULL_EVERY: u32 = 30;
-
-impl Census {
-    fn new(root: &Root) -> Census {
-        let load = KeptFile::open(root.path("proc/loadavg"));
-        Census { load, newest: Vec::new(), known: HashSet::new(), rounds: 0 }
-    }
-
-    /// Processes (and their parents) not seen before; none when no process or thread was started since the last call,
-    /// as the number of the newest one tells.
-    fn arrived(&mut self, root: &Root, buffer: &mut Vec<u8>) -> Option<Vec<(u32, u32)>> {
-        if let Some(text) = self.load.as_ref().and_then(|file| file.read(buffer)) {
-            let newest = words(text).nth(4).unwrap_or_default();
-            if !newest.is_empty() && newest == self.newest.as_slice() {
-                return None;
-            }
-            self.newest = newest.to_vec();
-        }
-        let entries = std::fs::read_dir(root.path("proc")).ok()?;
-        if self.rounds.is_multiple_of(FULL_EVERY) {
-            self.known.clear();
-        }
-        self.rounds += 1;
-        let mut now = HashSet::with_capacity(self.known.len() + 16);
-        let mut arrived = Vec::new();
-        for entry in entries.flatten() {
-            let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse::<u32>().ok()) else { continue };
-            now.insert(pid);
-            if self.known.contains(&pid) {
-                continue;
-            }
-            let stat = read_once(&entry.path().join("stat"), buffer).and_then(Stat::parse);
-            arrived.extend(stat.map(|stat| (pid, stat.parent)));
-        }
-        self.known = now;
-        Some(arrived)
     }
 }

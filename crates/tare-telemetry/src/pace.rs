@@ -1,0 +1,62 @@
+//! How often something costly is done, by what it costs: sources whose files grow with the machine stay cheap on any.
+
+use crate::sampler::monotonic_ns;
+use std::time::Duration;
+
+/// Spaces out work so that it takes no more than a share of a CPU.
+#[derive(Debug)]
+pub(crate) struct Pace {
+    share: f64,
+    due_ns: u64,
+}
+
+impl Pace {
+    /// Work that may take this share of a CPU; due at once.
+    pub(crate) fn new(share: f64) -> Pace {
+        Pace { share, due_ns: 0 }
+    }
+
+    /// When the work is due, CLOCK_MONOTONIC, ns.
+    pub(crate) fn due_ns(&self) -> u64 {
+        self.due_ns
+    }
+
+    /// Does the work if it is due, after which it is not due before `least` has passed.
+    pub(crate) fn keep<T>(&mut self, least: Duration, work: impl FnOnce() -> T) -> Option<T> {
+        let now_ns = monotonic_ns();
+        if now_ns < self.due_ns {
+            return None;
+        }
+        let before_ns = thread_cpu_ns();
+        let done = work();
+        let used_ns = thread_cpu_ns().saturating_sub(before_ns);
+        self.due_ns = now_ns + (least.as_nanos() as u64).max((used_ns as f64 / self.share) as u64);
+        Some(done)
+    }
+}
+
+/// CPU time of the calling thread, ns.
+fn thread_cpu_ns() -> u64 {
+    let used = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    used.tv_sec as u64 * 1_000_000_000 + used.tv_nsec as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn costly_work_is_done_seldom() {
+        let mut pace = Pace::new(0.01);
+        let burn = || {
+            let before = thread_cpu_ns();
+            while thread_cpu_ns() - before < 2_000_000 {}
+        };
+        let before = monotonic_ns();
+        assert!(pace.keep(Duration::from_millis(1), burn).is_some());
+        assert!(pace.due_ns() - before >= 200_000_000, "2 ms of 1 % are 200 ms");
+        assert_eq!(pace.keep(Duration::ZERO, burn), None);
+        let mut cheap = Pace::new(1.0);
+        assert!(cheap.keep(Duration::ZERO, || ()).is_some());
+    }
+}

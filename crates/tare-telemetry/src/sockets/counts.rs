@@ -1,0 +1,61 @@
+//! What a network namespace counts of its sockets, from its `netstat` and `snmp`.
+
+use crate::scan::pairs;
+
+/// How many counters there are.
+pub(crate) const COUNTERS: usize = 6;
+
+/// Their metrics, in their order.
+pub(crate) const NAMES: [&str; COUNTERS] =
+    ["tcp_retransmits", "listen_drops", "listen_overflows", "syn_retransmits", "receive_drops", "request_queue_full"];
+
+/// Which names of which group add up to which counter. Kernels before 4.20 do not have all of them.
+const OF_NETSTAT: &[(&str, usize)] = &[
+    ("ListenDrops", 1),
+    ("ListenOverflows", 2),
+    ("TCPSynRetrans", 3),
+    ("TCPRcvQDrop", 4),
+    ("TCPBacklogDrop", 4),
+    ("TCPReqQFullDrop", 5),
+    ("TCPReqQFullDoCookies", 5),
+];
+
+/// The counters; absent are those of which neither file has any part.
+pub(crate) type Counts = [Option<f64>; COUNTERS];
+
+/// Reads both files; an empty text stands for one that cannot be read.
+pub(crate) fn counts(netstat: &[u8], snmp: &[u8]) -> Counts {
+    let mut counts = Counts::default();
+    let mut add = |counter: usize, value: u64| *counts[counter].get_or_insert_default() += value as f64;
+    for (name, value) in pairs(netstat, "TcpExt:") {
+        if let Some((_, counter)) = OF_NETSTAT.iter().find(|(known, _)| known.as_bytes() == name) {
+            add(*counter, value);
+        }
+    }
+    for (group, known, counter) in [("Tcp:", "RetransSegs", 0), ("Udp:", "RcvbufErrors", 4)] {
+        if let Some((_, value)) = pairs(snmp, group).find(|(name, _)| *name == known.as_bytes()) {
+            add(counter, value);
+        }
+    }
+    counts
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn linux_6_18() {
+        let netstat = include_bytes!("fixtures/netstat-6.18");
+        let snmp = include_bytes!("fixtures/snmp-6.18");
+        assert_eq!(counts(netstat, snmp), [2891.0, 3080.0, 3080.0, 8.0, 0.0, 0.0].map(Some));
+    }
+
+    #[test]
+    fn what_a_kernel_does_not_count_is_absent() {
+        let netstat = b"TcpExt: ListenOverflows ListenDrops\nTcpExt: 7 9\nIpExt: InOctets\nIpExt: 5\n";
+        assert_eq!(counts(netstat, b""), [None, Some(9.0), Some(7.0), None, None, None]);
+        assert_eq!(counts(b"", b"Udp: RcvbufErrors\nUdp: 4\n"), [None, None, None, None, Some(4.0), None]);
+        assert_eq!(counts(b"TcpExt: ListenDrops\n", b"Tcp:"), Counts::default());
+    }
+}

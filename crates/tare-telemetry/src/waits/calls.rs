@@ -1,0 +1,190 @@
+//! What a thread does, by what the kernel says it is in.
+
+/// What a thread is found doing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Doing {
+    Running,
+    Sleep,
+    Sync,
+    Disk,
+    Lock,
+    Net,
+    Other,
+}
+
+/// How many there are.
+pub(super) const DOINGS: usize = 7;
+
+/// Their metrics, in their order.
+pub(super) const NAMES: [&str; DOINGS] =
+    ["seen_running_s", "wait_sleep_s", "wait_sync_s", "wait_disk_s", "wait_lock_s", "wait_net_s", "wait_other_s"];
+
+/// What a system call that does not return says of its thread.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Call {
+    /// It does this.
+    Is(Doing),
+    /// It waits for a disk if it cannot be interrupted, and does this if it can.
+    Unless(Doing),
+    /// What it did before goes on, after a signal or a freeze.
+    Resumed,
+}
+
+/// The meaning of a line of `/proc/<pid>/task/<tid>/syscall`; none for nonsense. Waiting outside of a call is for a
+/// page.
+pub(super) fn call(text: &[u8]) -> Option<Call> {
+    let first = text.split(u8::is_ascii_whitespace).next()?;
+    match first {
+        b"running" => Some(Call::Is(Doing::Running)),
+        b"-1" => Some(Call::Unless(Doing::Other)),
+        _ => Some(by_number(crate::scan::number(first)?.try_into().ok()?)),
+    }
+}
+
+fn by_number(number: libc::c_long) -> Call {
+    #[cfg(target_arch = "x86_64")]
+    if let libc::SYS_poll | libc::SYS_select | libc::SYS_epoll_wait = number {
+        return Call::Is(Doing::Net);
+    }
+    match number {
+        libc::SYS_nanosleep | libc::SYS_clock_nanosleep => Call::Is(Doing::Sleep),
+        libc::SYS_fsync | libc::SYS_fdatasync | libc::SYS_sync_file_range => Call::Is(Doing::Sync),
+        libc::SYS_msync | libc::SYS_sync | libc::SYS_syncfs => Call::Is(Doing::Sync),
+        // Semaphores of System V are what older databases lock with.
+        libc::SYS_futex | libc::SYS_futex_waitv | libc::SYS_semop | libc::SYS_semtimedop => Call::Is(Doing::Lock),
+        libc::SYS_flock => Call::Is(Doing::Lock),
+        libc::SYS_ppoll | libc::SYS_pselect6 => Call::Is(Doing::Net),
+        libc::SYS_epoll_pwait | libc::SYS_epoll_pwait2 => Call::Is(Doing::Net),
+        libc::SYS_recvfrom | libc::SYS_recvmsg | libc::SYS_recvmmsg => Call::Is(Doing::Net),
+        libc::SYS_sendto | libc::SYS_sendmsg | libc::SYS_sendmmsg => Call::Is(Doing::Net),
+        libc::SYS_accept | libc::SYS_accept4 | libc::SYS_connect => Call::Is(Doing::Net),
+        // A file cannot be waited for interruptibly, a socket or pipe is never waited for otherwise.
+        libc::SYS_read | libc::SYS_readv | libc::SYS_pread64 | libc::SYS_preadv | libc::SYS_preadv2 => {
+            Call::Unless(Doing::Net)
+        }
+        libc::SYS_write | libc::SYS_writev | libc::SYS_pwrite64 | libc::SYS_pwritev | libc::SYS_pwritev2 => {
+            Call::Unless(Doing::Net)
+        }
+        libc::SYS_sendfile | libc::SYS_splice | libc::SYS_io_uring_enter => Call::Unless(Doing::Net),
+        libc::SYS_restart_syscall => Call::Resumed,
+        _ => Call::Unless(Doing::Other),
+    }
+}
+
+/// The state in a line of `/proc/<pid>/task/<tid>/stat`. The name before it may hold anything; it ends at the last
+/// bracket.
+pub(super) fn state(stat: &[u8]) -> Option<u8> {
+    let close = stat.iter().rposition(|byte| *byte == b')')?;
+    stat.get(close + 2).copied()
+}
+
+/// What a thread does by its state and the kernel's function it waits in, where system calls are not told. None when
+/// that function is not told either.
+pub(super) fn by_channel(state: u8, channel: &[u8]) -> Option<Doing> {
+    match state {
+        b'R' => return Some(Doing::Running),
+        b'S' | b'D' => {}
+        _ => return Some(Doing::Other),
+    }
+    let channel = std::str::from_utf8(channel).ok()?.trim();
+    let has = |parts: &[&str]| parts.iter().any(|part| channel.contains(part));
+    // The order counts: names of waiting for a file to be safe also hold words of waiting for a disk.
+    if has(&["fsync", "log_wait_commit", "sync_file", "writeback", "wait_commit"]) {
+        return Some(Doing::Sync);
+    }
+    if state == b'D' {
+        return Some(Doing::Disk);
+    }
+    if channel.is_empty() || channel == "0" {
+        return None;
+    }
+    Some(if has(&["nanosleep"]) {
+        Doing::Sleep
+    } else if has(&["futex", "sem_wait", "do_semtimedop"]) {
+        Doing::Lock
+    } else if has(&[
+        "poll",
+        "select",
+        "sk_wait",
+        "skb",
+        "accept",
+        "sock",
+        "tcp_",
+        "unix_",
+        "inet_",
+        "pipe",
+        "io_cqring",
+    ]) {
+        Doing::Net
+    } else {
+        Doing::Other
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn calls_are_told_apart() {
+        let line = |number: libc::c_long| format!("{number} 0x5 0x7f21d9f0 0x0 0x0 0x0 0x0 0x7ffd4c30 0x7f21da01\n");
+        for (number, wanted) in [
+            (libc::SYS_clock_nanosleep, Call::Is(Doing::Sleep)),
+            (libc::SYS_fdatasync, Call::Is(Doing::Sync)),
+            (libc::SYS_futex, Call::Is(Doing::Lock)),
+            (libc::SYS_epoll_pwait, Call::Is(Doing::Net)),
+            (libc::SYS_read, Call::Unless(Doing::Net)),
+            (libc::SYS_ioctl, Call::Unless(Doing::Other)),
+            (libc::SYS_restart_syscall, Call::Resumed),
+        ] {
+            assert_eq!(call(line(number).as_bytes()), Some(wanted), "{number}");
+        }
+        assert_eq!(call(b"running\n"), Some(Call::Is(Doing::Running)));
+        assert_eq!(call(b"-1 0x7ffd2c6f1e48 0x7f2b3c0f5a11\n"), Some(Call::Unless(Doing::Other)));
+        assert_eq!((call(b""), call(b"0x5\n"), call(b"99999999999999999999\n")), (None, None, None));
+    }
+
+    /// Lines of Linux 6.18 on x86_64: `sleep`, a shell's `read` of a pipe, an event loop, a thread that waits for
+    /// another.
+    #[cfg(target_arch = "x86_64")]
+    #[test]
+    fn recorded_lines_of_x86_64() {
+        for (recorded, wanted) in RECORDED {
+            assert_eq!(call(recorded.as_bytes()), Some(*wanted), "{recorded}");
+        }
+    }
+
+    #[cfg(target_arch = "x86_64")]
+    const RECORDED: &[(&str, Call)] = &[
+        ("230 0x0 0x0 0x7ffe1d27d740 0x7ffe1d27d780 0x0 0x0 0x7ffe1d27d728 0x7f0eb021f503", Call::Is(Doing::Sleep)),
+        ("0 0x0 0x7ffd2aa4e87f 0x1 0x0 0x2 0x0 0x7ffd2aa4e848 0x7f5bb1ca52ad", Call::Unless(Doing::Net)),
+        ("232 0x3 0x55f76ed57b40 0x3ff 0xea60 0x0 0x0 0x7fffc77eb2f0 0x7fa9b8326f36", Call::Is(Doing::Net)),
+        ("202 0x7fa9b0000df0 0x189 0x0 0x0 0x0 0xffffffff 0x7fa9b7d4c950 0x7fa9b82a3f16", Call::Is(Doing::Lock)),
+    ];
+
+    #[test]
+    fn names_of_waits_stand_in_for_refused_calls() {
+        for (state, channel, wanted) in [
+            (b'R', "0", Some(Doing::Running)),
+            (b'S', "hrtimer_nanosleep", Some(Doing::Sleep)),
+            (b'S', "futex_wait_queue", Some(Doing::Lock)),
+            (b'S', "futex_wait_queue_me", Some(Doing::Lock)),
+            (b'S', "futex_do_wait", Some(Doing::Lock)),
+            (b'S', "ep_poll", Some(Doing::Net)),
+            (b'S', "do_epoll_wait", Some(Doing::Net)),
+            (b'S', "inet_csk_accept", Some(Doing::Net)),
+            (b'S', "anon_pipe_read", Some(Doing::Net)),
+            (b'D', "jbd2_log_wait_commit", Some(Doing::Sync)),
+            (b'D', "folio_wait_bit_common", Some(Doing::Disk)),
+            (b'D', "0", Some(Doing::Disk)),
+            (b'S', "do_wait", Some(Doing::Other)),
+            (b'T', "do_signal_stop", Some(Doing::Other)),
+            (b'S', "0", None),
+            (b'S', "", None),
+        ] {
+            assert_eq!(by_channel(state, channel.as_bytes()), wanted, "{channel}");
+        }
+        assert_eq!(state(b"77 (a) b (c) D 5 1"), Some(b'D'));
+        assert_eq!((state(b"77 (a)"), state(b"")), (None, None));
+    }
+}

@@ -1,0 +1,167 @@
+//! What threads of services wait for: time off the CPU, by the system call that a thread is in.
+//!
+//! The kernel keeps no account of this, so a thread of our own looks, some fifty times a second, at what each thread is
+//! in; a look stands for the time since the same thread's last. All figures are thread-seconds: a helper thread that
+//! is never asked for anything stands in `wait_lock_s` with a second a second, and the thread of an idle server in
+//! `wait_net_s`. What runs inside of a guest is not visible from outside; a CPU of a guest that is halted waits in
+//! `wait_other_s`. Threads that live shorter than a second may go unseen.
+
+mod calls;
+mod watch;
+
+use crate::pace::Pace;
+use crate::root::Root;
+use crate::sampler::monotonic_ns;
+use crate::source::{Of, Reading, SourceReader, SourceRow, SourceState};
+use calls::NAMES;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+use tare_core::telemetry::Scope;
+use watch::{Totals, Watch};
+
+/// The row of [`crate::SOURCES`].
+pub const ROW: SourceRow = SourceRow {
+    name: "waits",
+    about: "what threads of services wait for, looked at fifty times a second",
+    metrics: &NAMES,
+    probe,
+    reader: |root, scopes| Box::new(WaitsReader::new(root, scopes)),
+};
+
+fn probe(root: &Root) -> SourceState {
+    let told = |file: &str| root.text(file).is_some_and(|text| !text.is_empty());
+    if told("proc/self/syscall") || told("proc/self/wchan") {
+        return SourceState::Ready;
+    }
+    SourceState::Unavailable {
+        why: "the kernel tells neither the system call nor the function that a thread waits in".to_owned(),
+        how_to_check: "as root: cat /proc/self/syscall /proc/self/wchan".to_owned(),
+    }
+}
+
+/// Shortest and longest pause between looks, ms. One fixed pause would beat with servers that wake at a fixed rate.
+const PAUSES_MS: (u64, u64) = (15, 25);
+
+/// The shares of a CPU that looking, and looking for new threads, may take.
+const LOOKING: f64 = 0.003;
+const FINDING: f64 = 0.001;
+
+struct WaitsReader {
+    totals: Arc<Mutex<Vec<Totals>>>,
+    /// Dropped, it ends the thread.
+    running: Option<(Sender<()>, JoinHandle<()>)>,
+}
+
+impl WaitsReader {
+    fn new(root: &Root, scopes: &[Scope]) -> WaitsReader {
+        if !scopes.iter().any(|scope| scope.serving) {
+            return WaitsReader { totals: Arc::default(), running: None };
+        }
+        let watch = Watch::new(root, scopes, monotonic_ns());
+        let totals = Arc::new(Mutex::new(watch.totals().to_vec()));
+        let (stop, stopped) = channel();
+        let told = Arc::clone(&totals);
+        let looks = move || keep_looking(watch, &told, &stopped);
+        // Without the thread there are no such metrics, as on a machine that does not tell.
+        match std::thread::Builder::new().name("waits".to_owned()).spawn(looks) {
+            Ok(thread) => WaitsReader { totals, running: Some((stop, thread)) },
+            Err(_) => WaitsReader { totals: Arc::default(), running: None },
+        }
+    }
+}
+
+fn keep_looking(mut watch: Watch, told: &Mutex<Vec<Totals>>, stopped: &Receiver<()>) {
+    let (mut looking, mut finding) = (Pace::new(LOOKING), Pace::new(FINDING));
+    let mut seed = monotonic_ns() | 1;
+    loop {
+        // Xorshift: good enough to keep in step with nobody.
+        seed ^= seed << 13;
+        seed ^= seed >> 7;
+        seed ^= seed << 17;
+        let pause = Duration::from_millis(PAUSES_MS.0 + seed % (PAUSES_MS.1 - PAUSES_MS.0 + 1));
+        finding.keep(Duration::from_secs(1), || watch.find(monotonic_ns()));
+        looking.keep(pause, || {
+            watch.look(monotonic_ns());
+            told.lock().unwrap_or_else(PoisonError::into_inner).copy_from_slice(watch.totals());
+        });
+        let wait = Duration::from_nanos(looking.due_ns().saturating_sub(monotonic_ns()).max(1_000_000));
+        match stopped.recv_timeout(wait) {
+            Err(RecvTimeoutError::Timeout) => {}
+            Ok(()) | Err(RecvTimeoutError::Disconnected) => return,
+        }
+    }
+}
+
+impl SourceReader for WaitsReader {
+    fn read(&mut self, into: &mut Reading) {
+        for (scope, totals) in self.totals.lock().unwrap_or_else(PoisonError::into_inner).iter().enumerate() {
+            for (name, value) in NAMES.iter().zip(totals.iter().flatten()) {
+                into.put(Of::Scope(scope), name, *value);
+            }
+        }
+    }
+}
+
+impl Drop for WaitsReader {
+    fn drop(&mut self) {
+        if let Some((stop, thread)) = self.running.take() {
+            drop(stop);
+            let _ = thread.join();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::process::{Command, Stdio};
+
+    fn values(reader: &mut WaitsReader) -> std::collections::BTreeMap<String, f64> {
+        let mut reading = Reading::new(1);
+        reader.read(&mut reading);
+        reading.values(Of::Scope(0))
+    }
+
+    #[test]
+    fn a_sleeper_sleeps_and_one_that_reads_waits_for_input() {
+        if let SourceState::Unavailable { why, .. } = probe(&Root::machine()) {
+            println!("skipped: {why}");
+            return;
+        }
+        let mut sleeper = Command::new("sleep").arg("60").spawn().unwrap();
+        let mut reads = Command::new("cat").stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
+        let named = |pid: u32| Scope { name: "s".to_owned(), serving: true, pids: vec![pid], cgroups: Vec::new() };
+        let mut readers = [&sleeper, &reads].map(|child| WaitsReader::new(&Root::machine(), &[named(child.id())]));
+        std::thread::sleep(Duration::from_millis(100));
+        let before = readers.each_mut().map(values);
+        let began_ns = monotonic_ns();
+        std::thread::sleep(Duration::from_millis(900));
+        let after = readers.each_mut().map(values);
+        let elapsed_s = (monotonic_ns() - began_ns) as f64 * 1e-9;
+        drop(readers);
+        for child in [&mut sleeper, &mut reads] {
+            child.kill().unwrap();
+            child.wait().unwrap();
+        }
+        for (index, name) in ["wait_sleep_s", "wait_net_s"].into_iter().enumerate() {
+            let ratio = (after[index][name] - before[index][name]) / elapsed_s;
+            println!("  {name}: {ratio:.3} of the time");
+            assert!((0.5..2.0).contains(&ratio), "{name} rose by {ratio} s a second");
+        }
+    }
+
+    #[test]
+    fn without_a_service_there_is_no_thread() {
+        let idle = Scope { name: "s".to_owned(), serving: false, pids: vec![1], cgroups: Vec::new() };
+        let mut reader = WaitsReader::new(&Root::machine(), &[idle]);
+        assert!(reader.running.is_none() && values(&mut reader).is_empty());
+    }
+
+    #[test]
+    fn a_machine_that_does_not_tell_says_so() {
+        let keep = tempfile::tempdir().unwrap();
+        assert!(matches!(probe(&Root::at(keep.path())), SourceState::Unavailable { .. }));
+    }
+}

@@ -1,0 +1,218 @@
+//! Looks at threads, some at a time, and adds up what the looks stand for.
+
+use super::calls::{Call, DOINGS, Doing, by_channel, call, state};
+use crate::proc::Members;
+use crate::root::{KeptFile, Root};
+use std::collections::{BTreeMap, HashSet};
+use tare_core::telemetry::Scope;
+
+/// How many threads are looked at in one tick. With more, each has its turn less often and a look stands for longer.
+const MOST_LOOKS: usize = 64;
+
+/// Thread-seconds by what threads did, of one scope; none while none of its threads could be looked at.
+pub(super) type Totals = Option<[f64; DOINGS]>;
+
+/// The threads of scopes that serve.
+pub(super) struct Watch {
+    root: Root,
+    scopes: Vec<Scope>,
+    members: Members,
+    processes: BTreeMap<u32, usize>,
+    known: HashSet<u32>,
+    threads: Vec<Thread>,
+    /// Whose turn is next.
+    next: usize,
+    totals: Vec<Totals>,
+    buffer: Vec<u8>,
+}
+
+impl Watch {
+    /// Watches the threads of these scopes from `now_ns` on.
+    pub(super) fn new(root: &Root, scopes: &[Scope], now_ns: u64) -> Watch {
+        let mut watch = Watch {
+            root: root.clone(),
+            scopes: scopes.to_vec(),
+            members: Members::new(root, scopes),
+            processes: BTreeMap::new(),
+            known: HashSet::new(),
+            threads: Vec::new(),
+            next: 0,
+            totals: vec![None; scopes.len()],
+            buffer: Vec::new(),
+        };
+        watch.find(now_ns);
+        watch
+    }
+
+    /// By scope, what its threads did while they were watched.
+    pub(super) fn totals(&self) -> &[Totals] {
+        &self.totals
+    }
+
+    /// Finds processes and threads that were started since.
+    pub(super) fn find(&mut self, now_ns: u64) {
+        self.members.join_cgroups(&self.root, &self.scopes, &mut self.buffer);
+        let Some(listed) = self.members.listed(&self.root, &mut self.buffer) else { return };
+        self.members.forget_gone();
+        let settled = self.members.settle(listed);
+        self.processes.extend(settled.into_iter().filter(|(_, scope)| self.scopes[*scope].serving));
+        let Watch { root, processes, known, threads, totals, buffer, .. } = self;
+        processes.retain(|pid, scope| {
+            let tasks = format!("proc/{pid}/task");
+            let Ok(entries) = std::fs::read_dir(root.path(&tasks)) else { return false };
+            for entry in entries.flatten() {
+                let Some(id) = entry.file_name().to_str().and_then(|name| name.parse().ok()) else { continue };
+                if known.contains(&id) {
+                    continue;
+                }
+                if let Some(thread) = Thread::open(root, &tasks, id, *scope, now_ns, buffer) {
+                    known.insert(id);
+                    threads.push(thread);
+                    totals[*scope].get_or_insert_default();
+                }
+            }
+            true
+        });
+    }
+
+    /// Looks at the threads whose turn it is. Each look stands for the time since the same thread's last one, so
+    /// that all of a thread's time is told, however many threads there are.
+    pub(super) fn look(&mut self, now_ns: u64) {
+        for _ in 0..MOST_LOOKS.min(self.threads.len()) {
+            if self.next >= self.threads.len() {
+                self.next = 0;
+            }
+            let Some(thread) = self.threads.get_mut(self.next) else { return };
+            match thread.look(&mut self.buffer) {
+                Some(doing) => {
+                    let since_s = now_ns.saturating_sub(thread.looked_ns) as f64 * 1e-9;
+                    thread.looked_ns = now_ns;
+                    self.totals[thread.scope].get_or_insert_default()[doing as usize] += since_s;
+                    self.next += 1;
+                }
+                None => {
+                    self.known.remove(&thread.id);
+                    self.threads.swap_remove(self.next);
+                }
+            }
+        }
+    }
+}
+
+/// One thread.
+struct Thread {
+    id: u32,
+    scope: usize,
+    asked: Asked,
+    stat: KeptFile,
+    looked_ns: u64,
+    last: Doing,
+}
+
+/// What tells what a thread is in.
+enum Asked {
+    /// `/proc/<pid>/task/<tid>/syscall`
+    Call(KeptFile),
+    /// `/proc/<pid>/task/<tid>/wchan`, where the other is refused or not built in.
+    Channel(KeptFile),
+}
+
+impl Thread {
+    /// None when it is gone, or when what it does is told by neither file.
+    fn open(root: &Root, tasks: &str, id: u32, scope: usize, now_ns: u64, buffer: &mut Vec<u8>) -> Option<Thread> {
+        let open = |name: &str| KeptFile::open(root.path(format!("{tasks}/{id}/{name}")));
+        // The file can always be opened: only reading it tells whether one may.
+        let asked = open("syscall").filter(|file| file.read(buffer).and_then(call).is_some()).map(Asked::Call);
+        let asked = asked.or_else(|| open("wchan").map(Asked::Channel))?;
+        let mut thread = Thread { id, scope, asked, stat: open("stat")?, looked_ns: now_ns, last: Doing::Other };
+        thread.look(buffer).map(|_| thread)
+    }
+
+    fn look(&mut self, buffer: &mut Vec<u8>) -> Option<Doing> {
+        self.last = match &self.asked {
+            Asked::Call(file) => match call(file.read(buffer)?)? {
+                Call::Is(doing) => doing,
+                // The dearer file, so it is read only where it makes a difference.
+                Call::Unless(doing) => match state(self.stat.read(buffer)?)? {
+                    b'D' => Doing::Disk,
+                    _ => doing,
+                },
+                Call::Resumed => self.last,
+            },
+            Asked::Channel(file) => {
+                let state = state(self.stat.read(buffer)?)?;
+                by_channel(state, file.read(buffer)?)?
+            }
+        };
+        Some(self.last)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::path::Path;
+
+    const SECOND: u64 = 1_000_000_000;
+
+    fn write(root: &Path, file: &str, text: &str) {
+        let path = root.join(file);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, text).unwrap();
+    }
+
+    fn thread(root: &Path, pid: u32, tid: u32, state: char, file: &str, text: &str) {
+        let stat = format!("{tid} (x) {state} 1 1 1 0 -1 0 0 0 0 0 1 0 0 0 20 0 1 0 10 4096 1 0\n");
+        write(root, &format!("proc/{pid}/stat"), &stat);
+        write(root, &format!("proc/{pid}/task/{tid}/stat"), &stat);
+        write(root, &format!("proc/{pid}/task/{tid}/{file}"), text);
+    }
+
+    fn scope(serving: bool, pids: &[u32], cgroups: &[&str]) -> Scope {
+        let cgroups = cgroups.iter().map(|path| (*path).to_owned()).collect();
+        Scope { name: "s".to_owned(), serving, pids: pids.to_vec(), cgroups }
+    }
+
+    fn of(watch: &Watch, scope: usize, doing: Doing) -> f64 {
+        watch.totals()[scope].expect("threads were seen")[doing as usize]
+    }
+
+    #[test]
+    fn each_thread_is_asked_and_its_state_decides_about_files() {
+        let keep = tempfile::tempdir().unwrap();
+        let root = Root::at(keep.path());
+        let line = |call: libc::c_long| format!("{call} 0x5 0x7f21d9f0 0x0 0x0 0x0 0x0 0x7ffd4c30 0x7f21da01\n");
+        thread(keep.path(), 10, 10, 'S', "syscall", &line(libc::SYS_epoll_pwait));
+        thread(keep.path(), 10, 11, 'D', "syscall", &line(libc::SYS_pread64));
+        thread(keep.path(), 10, 12, 'S', "syscall", &line(libc::SYS_read));
+        thread(keep.path(), 20, 20, 'S', "wchan", "futex_wait_queue");
+        thread(keep.path(), 30, 30, 'R', "syscall", "running\n");
+        write(keep.path(), "sys/fs/cgroup/b/cgroup.procs", "20\n10\n");
+        let scopes = [scope(true, &[10], &[]), scope(true, &[], &["/sys/fs/cgroup/b"]), scope(false, &[30], &[])];
+        let mut watch = Watch::new(&root, &scopes, 0);
+        assert_eq!(of(&watch, 0, Doing::Net), 0.0, "what was before is not told");
+        watch.look(2 * SECOND);
+        assert_eq!((of(&watch, 0, Doing::Net), of(&watch, 0, Doing::Disk)), (4.0, 2.0));
+        assert_eq!((of(&watch, 1, Doing::Lock), watch.totals()[1].unwrap().iter().sum()), (2.0, 2.0));
+        assert_eq!(watch.totals()[2], None, "what does not serve is left alone");
+        // A freeze ends calls, which are taken up again.
+        thread(keep.path(), 20, 20, 'S', "wchan", "0");
+        thread(keep.path(), 10, 10, 'S', "syscall", &line(libc::SYS_restart_syscall));
+        watch.look(3 * SECOND);
+        assert_eq!((of(&watch, 0, Doing::Net), of(&watch, 1, Doing::Lock)), (6.0, 2.0));
+        assert_eq!(watch.threads.len(), 3, "who tells nothing any more is not asked again");
+    }
+
+    #[test]
+    fn however_many_threads_there_are_all_of_their_time_is_told() {
+        let keep = tempfile::tempdir().unwrap();
+        let root = Root::at(keep.path());
+        for tid in 10..(10 + 3 * MOST_LOOKS as u32 / 2) {
+            thread(keep.path(), 10, tid, 'R', "syscall", "running\n");
+        }
+        let mut watch = Watch::new(&root, &[scope(true, &[10], &[])], 0);
+        (1..=60).for_each(|tick| watch.look(tick * SECOND / 10));
+        let told = of(&watch, 0, Doing::Running) / (6.0 * 1.5 * MOST_LOOKS as f64);
+        assert!((0.97..=1.0).contains(&told), "{told}");
+    }
+}
