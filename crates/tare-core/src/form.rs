@@ -2,10 +2,12 @@
 
 use crate::instances::Instances;
 use crate::placement::Rules;
+use crate::workload::OwnResources;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 
 /// A deployment form: its name and its layers, outermost first. No layer at all is the plain process.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct Form {
     /// The user's name for it.
     pub name: String,
@@ -17,6 +19,12 @@ pub struct Form {
     /// How often services are deployed in this form; what it leaves open is the study's.
     #[serde(default, skip_serializing_if = "Instances::is_empty")]
     pub instances: Instances,
+    /// Levels of options of services in this form; of the others those of the study hold.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub options: BTreeMap<String, String>,
+    /// What services get in this form; what it leaves open is the study's.
+    #[serde(default, skip_serializing_if = "OwnResources::is_empty")]
+    pub resources: OwnResources,
 }
 
 /// One layer of a form, with its options.
@@ -54,19 +62,24 @@ impl Form {
         self.layers.iter().map(LayerUse::guests).product()
     }
 
-    /// Whether the other form is of the same layers, but for how often they stand there.
+    /// Whether the other form is of the same layers, but for how often they stand there, and tells and gives services
+    /// the same.
     pub fn is_like(&self, other: &Form) -> bool {
-        self.layers.len() == other.layers.len()
+        (&self.options, self.resources) == (&other.options, other.resources)
+            && self.layers.len() == other.layers.len()
             && self.layers.iter().zip(&other.layers).all(|(one, other)| one.is_like(other))
     }
 
-    /// A short text for tables: `vm > container(network=published)`; options that hold nested values are left out.
+    /// A short text for tables: `vm > container`, `plain process, persistence=always`.
     pub fn describe(&self) -> String {
-        if self.layers.is_empty() {
-            return "plain process".to_owned();
-        }
-        let layers: Vec<String> = self.layers.iter().map(|layer| layer.layer.clone()).collect();
-        layers.join(" > ")
+        let layers: Vec<&str> = self.layers.iter().map(|layer| layer.layer.as_str()).collect();
+        self.with_own(if layers.is_empty() { "plain process".to_owned() } else { layers.join(" > ") })
+    }
+
+    /// A text about its layers, and behind it what else is its own: what services are told and given.
+    pub fn with_own(&self, layers: String) -> String {
+        let told = self.options.iter().map(|(option, level)| format!("{option}={level}"));
+        [layers].into_iter().chain(told).chain(self.resources.words()).collect::<Vec<_>>().join(", ")
     }
 }
 
@@ -80,8 +93,7 @@ mod tests {
         let form = |options: serde_json::Value| Form {
             name: "f".to_owned(),
             layers: vec![LayerUse { layer: "box".to_owned(), options }],
-            placement: None,
-            instances: Instances::default(),
+            ..Form::default()
         };
         let (one, four) = (form(json!({"lid": true, "guests": 1})), form(json!({"lid": true, "guests": 4})));
         assert_eq!((one.guests(), four.guests(), form(json!({})).guests()), (1, 4, 1));

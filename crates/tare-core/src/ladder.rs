@@ -56,9 +56,12 @@ impl Study {
             let message = format!("'{to}' has no layer that '{}' has not", self.baseline);
             return Err((message, "name a form with a layer more than the baseline".to_owned()));
         }
-        if (&form.placement, &form.instances) != (&baseline.placement, &baseline.instances) {
-            let message =
-                format!("'{to}' and '{}' differ in placement or instances besides their layers", baseline.name);
+        let own = |form: &Form| (form.placement.clone(), form.instances.clone(), form.options.clone(), form.resources);
+        if own(&form) != own(&baseline) {
+            let message = format!(
+                "'{to}' and '{}' differ in placement, instances, options or resources besides their layers",
+                baseline.name
+            );
             return Err((message, "give both the same, or its cost would count for the first rung".to_owned()));
         }
         let (mut below, mut forms, mut rungs) = (baseline.layers.clone(), vec![baseline.clone()], Vec::new());
@@ -116,5 +119,11 @@ mod tests {
         assert!(told("{plain: [cage: {}], boxed: [box: {}]}", "boxed").contains("does not stand on it"));
         let two = "{plain: [], boxed: {layers: [box: {}], placement: free}}";
         assert!(told(two, "boxed").contains("differ in placement"));
+        for own in ["options: {care: high}", "resources: {memory: 96MiB}"] {
+            let two = format!("{{plain: [], boxed: {{layers: [box: {{}}], {own}}}}}");
+            assert!(told(&two, "boxed").contains("options or resources"), "{own}");
+            let both = format!("{{plain: {{{own}}}, boxed: {{layers: [box: {{}}], {own}}}}}");
+            assert_eq!(forms(&both, "boxed").unwrap(), ["plain=0", "boxed.open=1", "boxed=1"], "{own}");
+        }
     }
 }

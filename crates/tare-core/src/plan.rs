@@ -176,14 +176,7 @@ mod tests {
             placement: None,
             kept: crate::placement::Kept::default(),
             instances: crate::instances::Instances::default(),
-            forms: (0..forms)
-                .map(|n| Form {
-                    name: format!("f{n}"),
-                    layers: Vec::new(),
-                    placement: None,
-                    instances: crate::instances::Instances::default(),
-                })
-                .collect(),
+            forms: (0..forms).map(|n| Form { name: format!("f{n}"), ..Form::default() }).collect(),
             options: Default::default(),
             parameters: Default::default(),
             seed: None,

@@ -4,6 +4,7 @@ mod combination;
 mod deployment;
 mod forms;
 mod overlay;
+mod services;
 mod suite;
 
 pub use combination::Conflict;
@@ -21,10 +22,11 @@ use crate::peak::PeakPlan;
 use crate::placement::{Kept, Rules};
 use crate::qos::Qos;
 use crate::record::OwnMetric;
-use crate::workload::{Resources, Workload, update_resources};
+use crate::workload::Workload;
 use deployment::{read_instances, read_placement};
 use forms::{read_baseline, read_forms};
 use serde::{Deserialize, Serialize};
+use services::{override_resources, read_options};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -84,7 +86,7 @@ pub enum LoadOrigin {
     Inside,
 }
 
-/// A study, read from a file and checked, except for what needs the workload ([`Study::apply_to`]).
+/// A study, read from a file and checked.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Study {
     /// Its name.
@@ -135,7 +137,7 @@ pub struct Study {
     /// How often services are deployed, where a form does not say otherwise.
     #[serde(default, skip_serializing_if = "Instances::is_empty")]
     pub instances: Instances,
-    /// Levels chosen for options of services.
+    /// Levels chosen for options of services, where a form does not say otherwise.
     pub options: BTreeMap<String, String>,
     /// Values chosen for parameters of the workload.
     #[serde(default, skip_serializing_if = "Parameters::is_empty")]
@@ -203,8 +205,7 @@ impl Study {
             }
         }
         fields.finish(problems);
-        let (mut study, mut workload) = read.filter(|_| problems.len() == before)?;
-        study.apply_to(&mut workload);
+        let (mut study, workload) = read.filter(|_| problems.len() == before)?;
         (study.parameters, study.part) = (chosen, part);
         Some((study, workload))
     }
@@ -231,17 +232,18 @@ impl Study {
         let (load, peak) = load.map_or((None, None), |(load, peak)| (Some(load), peak));
         let times = read_times(fields, load.as_ref(), peak.as_ref(), problems);
         let emulated_blocks = fields.integer("emulated_blocks", 0..=10_000, problems).unwrap_or(1) as u32;
-        let forms = fields.require("forms", problems).map(|node| read_forms(node, catalog, problems));
-        let forms = forms.unwrap_or_default();
-        let baseline = read_baseline(fields, &forms, problems);
-        let instances = read_instances(fields, &forms, workload.as_ref(), problems);
-        let (placement, kept) = read_placement(fields, &forms, &instances, workload.as_ref(), problems);
-        let seed = fields.integer("seed", 0..=u64::MAX, problems);
         let resources = fields.get("resources");
         if let Some(workload) = &mut workload {
             override_resources(resources, workload, problems);
         }
-        let options = read_options(fields.get("options"), workload.as_ref(), problems);
+        let workload = workload.as_ref();
+        let forms = fields.require("forms", problems).map(|node| read_forms(node, workload, catalog, problems));
+        let forms = forms.unwrap_or_default();
+        let baseline = read_baseline(fields, &forms, problems);
+        let instances = read_instances(fields, &forms, workload, problems);
+        let (placement, kept) = read_placement(fields, &forms, &instances, workload, problems);
+        let seed = fields.integer("seed", 0..=u64::MAX, problems);
+        let options = read_options(fields.get("options"), workload, problems);
         let mut study = Study {
             name: name?,
             question,
@@ -280,23 +282,7 @@ impl Study {
         {
             problems.add(node.place, message, hint);
         }
-        Some((study, workload?))
-    }
-
-    /// The workload as it is deployed in a form: every instance a service of its own.
-    pub fn deployed(&self, workload: &Workload, form: &Form) -> Workload {
-        form.instances.over(&self.instances).spell_out(workload)
-    }
-
-    /// Resolves the options of the workload's services into their commands by the levels that this study chose.
-    fn apply_to(&self, workload: &mut Workload) {
-        for service in &mut workload.services {
-            for (name, option) in std::mem::take(&mut service.options) {
-                let level = self.options.get(&name).unwrap_or(&option.default);
-                let arguments = option.levels.get(level).cloned().unwrap_or_default();
-                service.command.extend(arguments);
-            }
-        }
+        Some((study, workload?.clone()))
     }
 }
 
@@ -443,44 +429,6 @@ fn read_name(fields: &mut Fields, problems: &mut Problems) -> Option<String> {
         return None;
     }
     Some(name)
-}
-
-fn override_resources(node: Option<&Node>, workload: &mut Workload, problems: &mut Problems) {
-    let Some(node) = node else { return };
-    for service in &mut workload.services {
-        let Some(resources) = update_resources(node, service.resources, problems) else { return };
-        if let Some(quota) = resources.cpu_quota.filter(|quota| *quota > f64::from(resources.cpus)) {
-            let message = format!("a quota of {quota} CPUs on {} CPUs can never be used", resources.cpus);
-            problems.add(node.place, message, "lower 'cpu_quota' or raise 'cpus'");
-        }
-        service.resources = Resources { ..resources };
-    }
-}
-
-fn read_options(node: Option<&Node>, workload: Option<&Workload>, problems: &mut Problems) -> BTreeMap<String, String> {
-    let Some(node) = node else { return BTreeMap::new() };
-    let Some(fields) = Fields::of(node, "options", problems) else { return BTreeMap::new() };
-    let Some(workload) = workload else { return BTreeMap::new() };
-    let offered: BTreeMap<&str, Vec<&str>> = workload
-        .services
-        .iter()
-        .flat_map(|service| &service.options)
-        .map(|(name, option)| (name.as_str(), option.levels.keys().map(String::as_str).collect()))
-        .collect();
-    let mut chosen = BTreeMap::new();
-    for (name, place, value) in fields.entries() {
-        let Some(levels) = offered.get(name.as_str()) else {
-            let known: Vec<&str> = offered.keys().copied().collect();
-            Node::unknown(name, *place, &format!("option of workload '{}'", workload.name), &known, problems);
-            continue;
-        };
-        let Some(level) = value.text(problems) else { continue };
-        if !levels.contains(&level.as_str()) {
-            Node::unknown(&level, value.place, &format!("level of '{name}'"), levels, problems);
-        }
-        chosen.insert(name.clone(), level);
-    }
-    chosen
 }
 
 #[cfg(test)]

@@ -1,8 +1,10 @@
 //! A workload: what is deployed, what is asked of it, and what counts as a right answer. It never names a form.
 
+mod resources;
 mod service;
 
-pub(crate) use service::update_resources;
+pub(crate) use resources::refuse_idle_quota;
+pub use resources::{OwnResources, Quota};
 
 use crate::bundle::Recipe;
 use crate::config::{Fields, Node, Problems, parse};
@@ -82,11 +84,12 @@ pub struct Service {
     pub ready: Readiness,
     /// Paths in the bundle at which it may write, each with the bytes it may need.
     pub volumes: BTreeMap<String, u64>,
-    /// What it is given, the same in every form.
+    /// What it is given, the same in every form that does not say otherwise.
     pub resources: Resources,
     /// How long it may take to end after SIGTERM.
     pub stop_within: Duration,
-    /// Named options with named levels; a study chooses levels. Resolved into `command` before anything starts.
+    /// Named options with named levels; a study chooses levels. Their arguments are put into `command`
+    /// when it is deployed ([`Study::deployed`](crate::study::Study::deployed)).
     pub options: BTreeMap<String, ServiceOption>,
     /// How many instances of it are deployed, unless a study says otherwise.
     #[serde(default = "one", skip_serializing_if = "is_one")]
@@ -157,7 +160,7 @@ impl Readiness {
     }
 }
 
-/// What a service is given, the same in every form, enforced in each by its own means.
+/// What a service is given, the same in every form that does not say otherwise, enforced in each by its own means.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Resources {
     /// Whole CPUs it may run on; a guest gets as many virtual ones.

@@ -219,11 +219,17 @@ pub(crate) fn short_digest(digest: &str) -> String {
 /// What matched of the resources of a service, in a line.
 pub(crate) fn resources(service: &tare_stats::ServiceResources) -> String {
     use tare_stats::Sameness;
-    let (mut equal, mut unequal) = (0, Vec::new());
+    let (mut equal, mut unequal, mut asked) = (0, Vec::new(), Vec::new());
     for row in service.rows.iter().filter(|row| row.matters) {
         let cells = || row.cells.iter().zip(&service.forms);
-        let differing: Vec<&str> =
-            cells().filter(|(cell, _)| cell.sameness == Sameness::Differs).map(|(_, form)| form.as_str()).collect();
+        let those = |sameness: Sameness| -> Vec<&str> {
+            cells().filter(|(cell, _)| cell.sameness == sameness).map(|(_, form)| form.as_str()).collect()
+        };
+        let differing = those(Sameness::Differs);
+        let wanted = those(Sameness::Asked);
+        if !wanted.is_empty() {
+            asked.push(format!("{} (in {})", row.property, wanted.join(", ")));
+        }
         if !differing.is_empty() {
             unequal.push(format!("{} (in {})", row.property, differing.join(", ")));
         } else if cells().all(|(cell, _)| cell.sameness == Sameness::Matches) {
@@ -232,7 +238,8 @@ pub(crate) fn resources(service: &tare_stats::ServiceResources) -> String {
     }
     let total = service.rows.iter().filter(|row| row.matters).count();
     let differ = if unequal.is_empty() { String::new() } else { format!("; not: {}", unequal.join(", ")) };
-    format!("{equal} of {total} that matter match in {} forms{differ}", service.forms.len())
+    let asked = if asked.is_empty() { String::new() } else { format!("; as the study asks: {}", asked.join(", ")) };
+    format!("{equal} of {total} that matter match in {} forms{differ}{asked}", service.forms.len())
 }
 
 /// The apparatus in a line.

@@ -312,6 +312,8 @@ pub enum Sameness {
     Matches,
     /// No.
     Differs,
+    /// No, and the study asks for that: the forms are given different amounts of it.
+    Asked,
     /// It could not be read in this form, or not in the baseline.
     NotReadable,
 }

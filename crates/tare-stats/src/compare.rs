@@ -117,7 +117,7 @@ pub fn conditions(header: &Header) -> BTreeMap<String, String> {
     .map(|(what, value)| (what.to_owned(), value))
     .into();
     all.extend(arrangement(study).into_iter().map(|(what, value)| (what.to_owned(), value)));
-    for service in &header.workload.services {
+    for service in &study.resolved(&header.workload).services {
         let name = &service.name;
         all.insert(format!("service {name}, resources"), json(&service.resources));
         // With the arguments of the options that were chosen, or hold by default.
@@ -134,6 +134,13 @@ pub fn conditions(header: &Header) -> BTreeMap<String, String> {
     for form in &study.forms {
         all.insert(format!("form {}", form.name), json(&form.layers));
         all.insert(format!("form {}, instances", form.name), json(&form.instances.over(&study.instances)));
+        let told =
+            form.options.iter().map(|(option, level)| format!("{option}={level}")).collect::<Vec<_>>().join(", ");
+        for (what, own) in [("options", told), ("resources", form.resources.words().join(", "))] {
+            if !own.is_empty() {
+                all.insert(format!("form {}, {what}", form.name), own);
+            }
+        }
         let facts = header.forms.get(&form.name).into_iter().flat_map(|state| &state.facts);
         all.extend(facts.map(|(key, value)| (format!("form {}, {key}", form.name), value.clone())));
     }
@@ -286,6 +293,34 @@ mod tests {
         assert_eq!(differences(&before, &conditions(&duet))[0].to_string(), "the design: blocks | duet");
         let searched_none = conditions(&header(&[("/study/peak", serde_json::Value::Null)]));
         assert!(!searched_none.keys().any(|what| what.starts_with("the search's")), "{searched_none:?}");
+    }
+
+    #[test]
+    fn what_is_a_forms_own_and_what_services_are_told_are_conditions() {
+        let levels = serde_json::json!({"sync": {"default": "on", "levels": {"on": [], "off": ["--no-sync"]}}});
+        let made = |forms: serde_json::Value, level: &str| {
+            let options = serde_json::json!({"sync": level});
+            let parts = [
+                ("/study/forms", forms),
+                ("/study/options", options),
+                ("/workload/services/0/options", levels.clone()),
+            ];
+            conditions(&header(&parts))
+        };
+        let form = |options: serde_json::Value, resources: serde_json::Value| {
+            let form = serde_json::json!({"name": "a", "layers": [], "options": options, "resources": resources});
+            serde_json::json!([form])
+        };
+        let nothing = || serde_json::json!({});
+        let before = made(form(nothing(), nothing()), "on");
+        let said = |after| differences(&before, &after).iter().map(ToString::to_string).collect::<Vec<_>>();
+        let own = form(serde_json::json!({"sync": "off"}), serde_json::json!({"memory_bytes": 100_663_296}));
+        assert_eq!(
+            said(made(own, "on")),
+            ["form a, options: absent | sync=off", "form a, resources: absent | memory=96 MiB"]
+        );
+        let told = said(made(form(nothing(), nothing()), "off"));
+        assert_eq!(told, ["option sync: on | off", "service db, command: /db --sync | /db --sync --no-sync"]);
     }
 
     #[test]

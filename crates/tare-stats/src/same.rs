@@ -102,12 +102,23 @@ fn resources_of(record: &Record, service: &str) -> Option<ServiceResources> {
     if read.is_empty() {
         return None;
     }
-    let baseline = read.iter().find(|(form, _)| *form == record.header.study.baseline).map(|(_, values)| *values);
+    let study = &record.header.study;
+    let baseline = read.iter().find(|(form, _)| *form == study.baseline).map(|(_, values)| *values);
+    let own = |form: &str| study.forms.iter().find(|known| known.name == form).map(|form| form.resources);
+    let asked = |form: &str, property: &str| {
+        let (here, there) = (own(form).unwrap_or_default(), own(&study.baseline).unwrap_or_default());
+        here != there && (here.decides(property) || there.decides(property))
+    };
+    let compared = |form: &str, values: &BTreeMap<String, Property>, name: &str| {
+        let cell = cell(values.get(name), baseline.and_then(|b| b.get(name)));
+        let wanted = cell.sameness == Sameness::Differs && asked(form, name);
+        Cell { sameness: if wanted { Sameness::Asked } else { cell.sameness }, ..cell }
+    };
     let names: BTreeSet<&str> = read.iter().flat_map(|(_, values)| values.keys().map(String::as_str)).collect();
     let row = |name: &str| ResourceRow {
         property: name.to_owned(),
         matters: read.iter().any(|(_, values)| values.get(name).is_some_and(|property| property.matters)),
-        cells: read.iter().map(|(_, values)| cell(values.get(name), baseline.and_then(|b| b.get(name)))).collect(),
+        cells: read.iter().map(|(form, values)| compared(form, values, name)).collect(),
     };
     let mut rows: Vec<ResourceRow> = names.into_iter().map(row).collect();
     rows.sort_by_key(|row| !row.matters);

@@ -25,11 +25,13 @@ pub(crate) fn check_room(study: &Study, workload: &Workload, places: &Places, me
     let (service, generator) = (&places.service, &places.generator);
     let duet = study.design.arrangement == Arrangement::Duet;
     let each = if duet { service.len() / 2 } else { service.len() };
-    for wanted in &workload.services {
+    let deployed = |form| study.deployed(workload, form).services.into_iter().map(move |service| (form, service));
+    for (form, wanted) in study.forms.iter().flat_map(deployed) {
         let cpus = wanted.resources.cpus as usize;
         if cpus <= each {
             continue;
         }
+        let own = form.resources.cpus.map_or_else(String::new, |_| format!(" in form '{}'", form.name));
         let there = if duet {
             format!(
                 "half of the {} that this machine has for services, as each form of a duet gets, is {each}",
@@ -40,9 +42,9 @@ pub(crate) fn check_room(study: &Study, workload: &Workload, places: &Places, me
         };
         let instead = if duet { ", or use `design: blocks`" } else { "" };
         return Err(format!(
-            "service '{}' asks for {cpus} CPUs, but {there} (CPUs {service}); CPUs {generator} make the load\n  to do: \
+            "service '{}' asks for {cpus} CPUs{own}, but {there} (CPUs {service}); CPUs {generator} make the load\n  to do: \
              lower `resources: cpus:` in the study or the workload{instead}",
-            wanted.name
+            wanted.role()
         ));
     }
     check_fits(study, workload)?;
@@ -162,7 +164,7 @@ pub(crate) fn describe(form: &Form) -> String {
             .collect();
         if texts.is_empty() { layer.layer.clone() } else { format!("{}({})", layer.layer, texts.join(", ")) }
     });
-    layers.collect::<Vec<_>>().join(" > ")
+    form.with_own(layers.collect::<Vec<_>>().join(" > "))
 }
 
 /// The options that a layer has when a study names none.
@@ -264,6 +266,21 @@ mod tests {
             let why = room(design, 4, least - 1).unwrap_err();
             assert!(why.contains(&format!("{least} GiB")) && why.contains("to do"), "{design}: {why}");
         }
+    }
+
+    #[test]
+    fn what_a_form_asks_for_itself_must_be_there_too() {
+        let (mut study, workload) = study("");
+        let places = Places { generator: CpuSet::new([9]), service: CpuSet::new(0..4), ..Places::default() };
+        study.forms[0].resources.memory_bytes = Some(8 << 30);
+        let why = check_room(&study, &workload, &places, 4 << 30).unwrap_err();
+        assert!(why.contains("8 GiB of memory"), "{why}");
+        study.forms[0].resources.cpus = Some(5);
+        let why = check_room(&study, &workload, &places, 0).unwrap_err();
+        assert!(why.contains("asks for 5 CPUs in form 'plain'"), "{why}");
+        study.forms[1].options.insert("persistence".to_owned(), "always".to_owned());
+        assert_eq!(describe(&study.forms[0]), "plain process, cpus=5, memory=8 GiB");
+        assert!(describe(&study.forms[1]).ends_with("), persistence=always"), "{}", describe(&study.forms[1]));
     }
 
     #[test]

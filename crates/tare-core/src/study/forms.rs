@@ -5,11 +5,20 @@ use crate::config::{Fields, Node, NodeKind, Problems};
 use crate::form::{Form, LayerUse};
 use crate::instances::Instances;
 use crate::placement::Rules;
+use crate::study::services::{read_options, read_own_resources};
+use crate::workload::{OwnResources, Workload};
+use std::collections::BTreeMap;
 
 /// The most forms that lists of one form may make.
 const FORMS_MAX: usize = 100;
 
-pub(super) fn read_forms(node: &Node, catalog: &dyn Catalog, problems: &mut Problems) -> Vec<Form> {
+/// `workload` has the resources that the study gives it.
+pub(super) fn read_forms(
+    node: &Node,
+    workload: Option<&Workload>,
+    catalog: &dyn Catalog,
+    problems: &mut Problems,
+) -> Vec<Form> {
     let Some(fields) = Fields::of(node, "forms", problems) else { return Vec::new() };
     if fields.entries().is_empty() {
         problems.add(node.place, "a study needs at least one form", "add for example 'native: []'");
@@ -20,13 +29,13 @@ pub(super) fn read_forms(node: &Node, catalog: &dyn Catalog, problems: &mut Prob
         if name.is_empty() || name.len() > 40 || !name.chars().all(fits) {
             problems.add(*place, format!("'{name}' cannot name a form"), "use a-z, 0-9, '+', '-', '_' and '.'");
         }
-        let own = read_form(name, value, problems);
+        let own = read_form(name, value, workload, problems);
         let items = match own.layers {
             Some(value) if !value.is_null() => value.items(problems).unwrap_or_default(),
             _ => &[],
         };
         let stacks = read_layers(items, catalog, problems);
-        let Own { placement, mut instances, .. } = own;
+        let Own { placement, mut instances, options, resources, .. } = own;
         if instances.is_empty() {
             instances.push((None, Instances::default()));
         }
@@ -39,7 +48,7 @@ pub(super) fn read_forms(node: &Node, catalog: &dyn Catalog, problems: &mut Prob
                     problems.add(*place, message, "a list of values makes a form of each, named by it; rename one");
                 }
                 let (layers, placement, instances) = (layers.clone(), placement.clone(), instances.clone());
-                forms.push(Form { name, layers, placement, instances });
+                forms.push(Form { name, layers, placement, instances, options: options.clone(), resources });
             }
         }
     }
@@ -124,11 +133,13 @@ struct Own<'n> {
     placement: Option<Rules>,
     /// One for each form that this stands for, with the number that it is named by.
     instances: Vec<(Option<u64>, Instances)>,
+    options: BTreeMap<String, String>,
+    resources: OwnResources,
 }
 
 /// A form is its layers, or one layer; or a map with `layers` and with what else is the form's own.
-fn read_form<'n>(name: &str, node: &'n Node, problems: &mut Problems) -> Own<'n> {
-    let is_whole = |key: &str| ["layers", "placement", "instances"].contains(&key);
+fn read_form<'n>(name: &str, node: &'n Node, workload: Option<&Workload>, problems: &mut Problems) -> Own<'n> {
+    let is_whole = |key: &str| ["layers", "placement", "instances", "options", "resources"].contains(&key);
     match &node.kind {
         NodeKind::Map(entries) if entries.iter().any(|(key, ..)| is_whole(key)) => {}
         _ => return Own { layers: Some(node), ..Own::default() },
@@ -137,8 +148,10 @@ fn read_form<'n>(name: &str, node: &'n Node, problems: &mut Problems) -> Own<'n>
     let layers = fields.get("layers");
     let placement = fields.get("placement").and_then(|node| Rules::read(node, None, problems));
     let instances = fields.get("instances").map(|node| Instances::read_sweep(node, problems)).unwrap_or_default();
+    let options = read_options(fields.get("options"), workload, problems);
+    let resources = fields.get("resources").map(|node| read_own_resources(node, workload, problems));
     fields.finish(problems);
-    Own { layers, placement, instances }
+    Own { layers, placement, instances, options, resources: resources.unwrap_or_default() }
 }
 
 pub(super) fn read_baseline(fields: &mut Fields, forms: &[Form], problems: &mut Problems) -> Option<String> {

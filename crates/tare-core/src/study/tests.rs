@@ -187,7 +187,7 @@ fn a_study_is_read_with_its_defaults_and_options_applied() {
     assert_eq!(study.design.margin(), 0.01);
     assert_eq!(study.forms[1].layers.len(), 2);
     assert_eq!(study.forms[1].layers[1].options, serde_json::json!({ "lid": false }));
-    assert_eq!(workload.services[0].command, ["/usr/bin/toy", "--careful"]);
+    assert_eq!(study.resolved(&workload).services[0].command, ["/usr/bin/toy", "--careful"]);
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! `services:` of a workload.
 
-use super::{FILE_WANTED, NOBODY, Readiness, Resources, Service, ServiceOption};
+use super::{FILE_WANTED, NOBODY, OwnResources, Readiness, Resources, Service, ServiceOption, refuse_idle_quota};
 use crate::build::{Build, read_packages};
 use crate::bundle::{ExtraFile, Recipe, Source};
 use crate::config::{Fields, Node, Place, Problems};
@@ -189,41 +189,10 @@ fn read_resources(fields: &mut Fields, problems: &mut Problems) -> Option<Resour
     let place = fields.place();
     let mut resources = Resources { cpus: 1, cpu_quota: None, memory_bytes: 512 << 20 };
     if let Some(node) = fields.get("resources") {
-        resources = update_resources(node, resources, problems)?;
+        resources = OwnResources::read(node, problems)?.over(resources);
     }
-    if let Some(quota) = resources.cpu_quota.filter(|quota| *quota > f64::from(resources.cpus)) {
-        let message = format!("a quota of {quota} CPUs on {} CPUs can never be used", resources.cpus);
-        problems.add(place, message, "lower 'cpu_quota' or raise 'cpus'");
-    }
+    refuse_idle_quota(resources, place, problems);
     Some(resources)
-}
-
-/// Reads a `resources:` map over what holds otherwise. Used by workloads and, to override them, by studies.
-pub(crate) fn update_resources(node: &Node, base: Resources, problems: &mut Problems) -> Option<Resources> {
-    let mut fields = Fields::of(node, "resources", problems)?;
-    let cpus = fields.integer("cpus", 1..=4096, problems).map_or(base.cpus, |cpus| cpus as u32);
-    let cpu_quota = match fields.get("cpu_quota") {
-        Some(node) => node.number(problems).filter(|quota| {
-            let fits = *quota >= 0.01;
-            if !fits {
-                problems.add(node.place, "a quota below 0.01 CPU starts nothing", "write CPUs, such as 0.5");
-            }
-            fits
-        }),
-        None => base.cpu_quota,
-    };
-    let memory_bytes = match fields.get("memory") {
-        Some(node) => {
-            let bytes = node.bytes(problems)?;
-            if bytes < 8 << 20 {
-                problems.add(node.place, "less than 8 MiB of memory starts nothing", "write for example 256MiB");
-            }
-            bytes
-        }
-        None => base.memory_bytes,
-    };
-    fields.finish(problems);
-    Some(Resources { cpus, cpu_quota, memory_bytes })
 }
 
 fn read_options(node: &Node, problems: &mut Problems) -> BTreeMap<String, ServiceOption> {

@@ -88,12 +88,7 @@ fn study() -> Study {
     let container =
         |network: &str| LayerUse { layer: "container".into(), options: serde_json::json!({ "network": network }) };
     let vm = || LayerUse { layer: "vm".into(), options: serde_json::json!({ "cpus": 1 }) };
-    let form = |name: &str, layers| Form {
-        name: name.into(),
-        layers,
-        placement: None,
-        instances: tare_core::instances::Instances::default(),
-    };
+    let form = |name: &str, layers| Form { name: name.into(), layers, ..Form::default() };
     Study {
         name: "canonical".into(),
         question: "What does each form cost one Redis server?".into(),

@@ -331,15 +331,7 @@ pub(crate) fn study(forms: &[&str], repeat: u32) -> (Study, Workload) {
         placement: None,
         kept: tare_core::placement::Kept::default(),
         instances: tare_core::instances::Instances::default(),
-        forms: forms
-            .iter()
-            .map(|name| Form {
-                name: (*name).into(),
-                layers: Vec::new(),
-                placement: None,
-                instances: tare_core::instances::Instances::default(),
-            })
-            .collect(),
+        forms: forms.iter().map(|name| Form { name: (*name).into(), ..Form::default() }).collect(),
         options: BTreeMap::new(),
         parameters: Default::default(),
         seed: Some(7),

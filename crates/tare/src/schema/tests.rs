@@ -13,8 +13,9 @@ use tare_core::workload::Workload;
 const STUDIES: &[&str] = &[
     "{study: s, workload: redis, load: {closed: {connections: 2}}, forms: {a: [vm: {}]}, repeat: 3, \
      resources: {cpus: 1}, time: {measure: 2s}, design: {alternate: {slice: 5s}}}",
-    "{study: s, workload: redis, load: {open: {rate: 10}}, forms: {a: []}, design: {blocks: {}}, \
-     time: {settle: {until: steady}}, until: {half_width: 2%}}",
+    "{study: s, workload: redis, load: {open: {rate: 10}}, forms: {a: [], b: {options: {persistence: always}, \
+     resources: {cpu_quota: none, memory: 96MiB}}}, design: {blocks: {}}, time: {settle: {until: steady}}, \
+     until: {half_width: 2%}}",
     "{study: s, workload: redis, load: {users: {users: 5, think: {exponential: {mean: 1s}}, connections: {shared: 2}, \
      behaviour: {sequence: [get]}}}, forms: {a: []}, design: {duet: {}}}",
     "{study: s, workload: redis, load: {users: {users: 5, cycle: {uniform: {max: 1s}}, behaviour: {markov: {start: get, \

@@ -3,6 +3,7 @@
 
 mod kill;
 mod lab;
+mod own;
 mod placing;
 mod scaleout;
 mod searching;

@@ -1,0 +1,53 @@
+//! Forms of the same layers that differ in what a service is told, and in what it gets.
+
+use crate::lab::{Lab, text};
+use tare_core::trial::Outcome;
+
+const STUDY: &str = "\
+study: own
+workload: redis
+load: {closed: {connections: 20}}
+repeat: 1
+time: {settle: 0s, measure: 1s}
+parameters: {keys: 1000, set: 50, get: 50}
+forms:
+  native: []
+  durable: {layers: [], options: {persistence: always}}
+  squeezed: {layers: [], resources: {memory: 96MiB, cpu_quota: 0.3}}
+";
+
+#[test]
+fn what_is_a_forms_own_holds_there_and_nowhere_else() {
+    let Some(lab) = Lab::open(&["mmdebstrap"]) else { return };
+    let (study, out) = (lab.write("own.yaml", STUDY), lab.path("record"));
+    lab.expect(0, &["run", text(&study), "--out", text(&out)]);
+    lab.expect_clean();
+    let record = lab.record(&out);
+    let header = &record.header;
+    for trial in record.trials.iter().map(|trial| &trial.record) {
+        let arm = trial.trial.arm();
+        assert_eq!(trial.outcome, Outcome::Measured, "{arm}");
+        assert!(!trial.load.as_ref().unwrap().checks.is_empty(), "{arm} was verified");
+    }
+    let command = |name: &str| {
+        let form = header.study.forms.iter().find(|form| form.name == name).unwrap();
+        header.study.deployed(&header.workload, form).services.remove(0).command.join(" ")
+    };
+    assert!(command("native").contains("--appendonly no") && command("squeezed") == command("native"));
+    assert!(command("durable").contains("--appendonly yes --appendfsync always"), "{}", command("durable"));
+    assert_eq!(header.forms["durable"].describe, "plain process, persistence=always");
+    assert_eq!(header.forms["squeezed"].describe, "plain process, cpu_quota=0.3, memory=96 MiB");
+
+    let first = |form: &str| {
+        let trials = record.trials.iter().map(|trial| &trial.record);
+        trials.clone().find(|trial| trial.trial.form == form && !trial.trial.control).unwrap()
+    };
+    // Not only said: a third of a CPU answers fewer, and each write on the disk is fewer still than none.
+    let throughput = |form: &str| first(form).metrics["throughput"];
+    assert!(throughput("squeezed") < 0.7 * throughput("native"), "{:?}", first("squeezed").metrics);
+    assert!(throughput("durable") < throughput("native"), "{:?}", first("durable").metrics);
+    let shown = lab.expect(0, &["report", text(&out)]);
+    let shown = shown.split_whitespace().collect::<Vec<_>>().join(" ");
+    let asked = "as the study asks: memory_limit_bytes (in squeezed)";
+    assert!(shown.contains(asked) && shown.matches("memory_limit_bytes").count() == 1, "{shown}");
+}
