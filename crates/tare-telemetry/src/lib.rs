@@ -9,10 +9,12 @@ pub mod conntrack;
 pub mod disks;
 mod doctor;
 mod environment;
+pub mod kvm;
 pub mod machine;
 mod noise;
 pub mod null;
 mod pace;
+pub mod pages;
 mod parts;
 mod prober;
 pub mod proc;
@@ -46,6 +48,8 @@ pub const SOURCES: &[SourceRow] = &[
     disks::ROW,
     softirqs::ROW,
     conntrack::ROW,
+    kvm::ROW,
+    pages::ROW,
     waits::ROW,
     sockets::ROW,
     null::ROW,
