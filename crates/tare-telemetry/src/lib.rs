@@ -16,6 +16,7 @@ pub mod null;
 mod pace;
 pub mod pages;
 mod parts;
+pub mod perf;
 mod prober;
 pub mod proc;
 mod resources;
@@ -50,6 +51,7 @@ pub const SOURCES: &[SourceRow] = &[
     conntrack::ROW,
     kvm::ROW,
     pages::ROW,
+    perf::ROW,
     waits::ROW,
     sockets::ROW,
     null::ROW,
