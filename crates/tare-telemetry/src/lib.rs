@@ -5,12 +5,18 @@
 //! directories. What cannot be read is absent, never zero.
 
 pub mod cgroup;
+pub mod conntrack;
+pub mod disks;
 mod doctor;
 mod environment;
+pub mod kvm;
 pub mod machine;
 mod noise;
 pub mod null;
 mod pace;
+pub mod pages;
+mod parts;
+pub mod perf;
 mod prober;
 pub mod proc;
 mod resources;
@@ -19,6 +25,7 @@ mod sampler;
 mod scan;
 mod serve;
 pub mod sockets;
+pub mod softirqs;
 mod source;
 mod topology;
 pub mod waits;
@@ -35,4 +42,17 @@ pub use source::{Of, Reading, SourceReader, SourceRow, SourceState};
 pub use topology::{topology, topology_at};
 
 /// The sources. Where two deliver the same metric of the same scope, the earlier one keeps it.
-pub const SOURCES: &[SourceRow] = &[cgroup::ROW, proc::ROW, machine::ROW, waits::ROW, sockets::ROW, null::ROW];
+pub const SOURCES: &[SourceRow] = &[
+    cgroup::ROW,
+    proc::ROW,
+    machine::ROW,
+    disks::ROW,
+    softirqs::ROW,
+    conntrack::ROW,
+    kvm::ROW,
+    pages::ROW,
+    perf::ROW,
+    waits::ROW,
+    sockets::ROW,
+    null::ROW,
+];

@@ -1,20 +1,17 @@
-//! The machine as a whole, from `/proc` and `/sys/block`.
+//! The machine as a whole, from `/proc`.
 
-mod parts;
-
+use crate::parts::Parts;
 use crate::proc::ticks;
 use crate::root::{KeptFile, Root};
 use crate::scan::{keyed, lines, number, number_at, pressure_some_us, words};
 use crate::sockets;
 use crate::source::{Of, Reading, SourceReader, SourceRow, SourceState};
-use parts::Parts;
-use std::collections::HashMap;
 use std::fmt::Write;
 
 /// The row of [`crate::SOURCES`].
 pub const ROW: SourceRow = SourceRow {
     name: "machine",
-    about: "CPUs, memory, disks, network and pressure of the whole machine, from /proc",
+    about: "CPUs, memory, network and pressure of the whole machine, from /proc",
     metrics: &[
         "cpu_user_s",
         "cpu_system_s",
@@ -30,8 +27,6 @@ pub const ROW: SourceRow = SourceRow {
         "memory_available_bytes",
         "minor_faults",
         "major_faults",
-        "disk_read_bytes",
-        "disk_write_bytes",
         "net_rx_bytes",
         "net_tx_bytes",
         "net_rx_packets",
@@ -61,17 +56,13 @@ fn probe(root: &Root) -> SourceState {
 }
 
 struct MachineReader {
-    root: Root,
     stat: Option<KeptFile>,
     meminfo: Option<KeptFile>,
     vmstat: Option<KeptFile>,
-    disks: Option<KeptFile>,
     net: Option<KeptFile>,
     snmp: Option<KeptFile>,
     netstat: Option<KeptFile>,
     pressure: [(&'static str, Option<KeptFile>); 3],
-    whole_disk: HashMap<String, bool>,
-    disk_parts: Parts<2>,
     net_parts: Parts<4>,
     buffer: Vec<u8>,
     second: Vec<u8>,
@@ -82,11 +73,9 @@ impl MachineReader {
     fn new(root: &Root) -> MachineReader {
         let open = |path: &str| KeptFile::open(root.path(path));
         MachineReader {
-            root: root.clone(),
             stat: open("proc/stat"),
             meminfo: open("proc/meminfo"),
             vmstat: open("proc/vmstat"),
-            disks: open("proc/diskstats"),
             // `/proc/net` is a link to the reading thread's own; named so, it is the same in every thread.
             net: open("proc/self/net/dev").or_else(|| open("proc/net/dev")),
             snmp: open("proc/self/net/snmp").or_else(|| open("proc/net/snmp")),
@@ -96,8 +85,6 @@ impl MachineReader {
                 ("psi_memory_some_s", open("proc/pressure/memory")),
                 ("psi_io_some_s", open("proc/pressure/io")),
             ],
-            whole_disk: HashMap::new(),
-            disk_parts: Parts::default(),
             net_parts: Parts::default(),
             buffer: Vec::new(),
             second: Vec::new(),
@@ -134,29 +121,6 @@ impl MachineReader {
         }
     }
 
-    fn read_disks(&mut self, into: &mut Reading) {
-        let Some(text) = self.disks.as_ref().and_then(|file| file.read(&mut self.buffer)) else { return };
-        self.disk_parts.start();
-        let mut any = false;
-        for line in lines(text) {
-            let Some(name) = words(line).nth(2).and_then(|name| std::str::from_utf8(name).ok()) else { continue };
-            let whole = match self.whole_disk.get(name) {
-                Some(whole) => *whole,
-                None => *self.whole_disk.entry(name.to_owned()).or_insert(is_whole_disk(&self.root, name)),
-            };
-            if let (true, Some(read), Some(written)) = (whole, number_at(line, 5), number_at(line, 9)) {
-                any = true;
-                // Sectors of this file are 512 bytes whatever the disk's own are.
-                self.disk_parts.put(name.as_bytes(), [read as f64 * 512.0, written as f64 * 512.0]);
-            }
-        }
-        let [read, written] = self.disk_parts.sums();
-        if any {
-            into.put(Of::Machine, "disk_read_bytes", read);
-            into.put(Of::Machine, "disk_write_bytes", written);
-        }
-    }
-
     fn read_net(&mut self, into: &mut Reading) {
         if let Some(text) = self.net.as_ref().and_then(|file| file.read(&mut self.buffer)) {
             self.net_parts.start();
@@ -189,7 +153,6 @@ impl SourceReader for MachineReader {
     fn read(&mut self, into: &mut Reading) {
         self.read_stat(into);
         self.read_memory(into);
-        self.read_disks(into);
         self.read_net(into);
         for (metric, file) in &self.pressure {
             let text = file.as_ref().and_then(|file| file.read(&mut self.buffer));
@@ -232,10 +195,4 @@ fn put_cpu(line: &[u8], name: &mut String, into: &mut Reading) {
             None => into.put(Of::Machine, metric, ticks(value)),
         }
     }
-}
-
-/// Whether a block device is a disk of its own: no partition of one, nothing stacked upon others, and no memory.
-fn is_whole_disk(root: &Root, name: &str) -> bool {
-    let stacked = ["loop", "ram", "zram", "dm-", "md", "sr", "fd"];
-    !stacked.iter().any(|prefix| name.starts_with(prefix)) && root.has(format!("sys/block/{}", name.replace('/', "!")))
 }

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 /// Counters of named parts and their sums over all parts there ever were.
 #[derive(Debug)]
-pub(super) struct Parts<const N: usize> {
+pub(crate) struct Parts<const N: usize> {
     round: u64,
     parts: HashMap<Box<[u8]>, (u64, [f64; N])>,
     carried: [f64; N],
@@ -18,12 +18,12 @@ impl<const N: usize> Default for Parts<N> {
 
 impl<const N: usize> Parts<N> {
     /// Starts another reading.
-    pub(super) fn start(&mut self) {
+    pub(crate) fn start(&mut self) {
         self.round += 1;
     }
 
     /// Puts a part's counters. Counters that fell are those of a new part with an old name.
-    pub(super) fn put(&mut self, name: &[u8], counters: [f64; N]) {
+    pub(crate) fn put(&mut self, name: &[u8], counters: [f64; N]) {
         let Some((round, last)) = self.parts.get_mut(name) else {
             self.parts.insert(name.into(), (self.round, counters));
             return;
@@ -35,7 +35,7 @@ impl<const N: usize> Parts<N> {
     }
 
     /// The sums; parts not put since the start are gone, and leave what they had counted.
-    pub(super) fn sums(&mut self) -> [f64; N] {
+    pub(crate) fn sums(&mut self) -> [f64; N] {
         let (now, carried) = (self.round, &mut self.carried);
         self.parts.retain(|_, (round, last)| {
             if *round != now {

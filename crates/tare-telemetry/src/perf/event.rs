@@ -1,0 +1,130 @@
+//! One event of the processor, counted by the kernel.
+
+use std::fs::File;
+use std::io::{Error, Read};
+use std::os::fd::FromRawFd;
+
+/// What is counted: the kernel's numbers for it, as in perf_event_open(2).
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Kind {
+    kind: u32,
+    config: u64,
+}
+
+const HARDWARE: u32 = 0;
+const HARDWARE_CACHE: u32 = 3;
+
+pub(super) const INSTRUCTIONS: Kind = Kind { kind: HARDWARE, config: 1 };
+pub(super) const CYCLES: Kind = Kind { kind: HARDWARE, config: 0 };
+pub(super) const CACHE_MISSES: Kind = Kind { kind: HARDWARE, config: 3 };
+pub(super) const BRANCH_MISSES: Kind = Kind { kind: HARDWARE, config: 5 };
+/// The cache of translations of data (3), reads (0), misses (1).
+pub(super) const DTLB_MISSES: Kind = Kind { kind: HARDWARE_CACHE, config: 3 | (1 << 16) };
+
+/// The kernel's `struct perf_event_attr` as it was at first, which every later kernel takes.
+#[repr(C)]
+#[derive(Default)]
+struct Attributes {
+    kind: u32,
+    size: u32,
+    config: u64,
+    sample_period: u64,
+    sample_type: u64,
+    read_format: u64,
+    flags: u64,
+    wakeup_events: u32,
+    breakpoint_type: u32,
+    breakpoint_address: u64,
+}
+
+/// Has a count come with the times for which it was wanted and had a counter.
+const WITH_TIMES: u64 = 1 | 2;
+
+/// Whose events are counted.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Whose {
+    /// The calling thread's.
+    OwnThread,
+    /// All of a CPU's.
+    Cpu(u32),
+}
+
+/// An event that is being counted until it is dropped.
+#[derive(Debug)]
+pub(super) struct Event(File);
+
+impl Event {
+    pub(super) fn open(what: Kind, whose: Whose) -> Result<Event, Error> {
+        let attributes = Attributes {
+            kind: what.kind,
+            size: size_of::<Attributes>() as u32,
+            config: what.config,
+            read_format: WITH_TIMES,
+            ..Attributes::default()
+        };
+        let (pid, cpu): (libc::pid_t, libc::c_int) = match whose {
+            Whose::OwnThread => (0, -1),
+            Whose::Cpu(cpu) => (-1, cpu as libc::c_int),
+        };
+        const NO_GROUP: libc::c_int = -1;
+        const CLOSE_ON_EXEC: libc::c_ulong = 8;
+        // SAFETY: the call reads `size` bytes of the structure, which lives through it, and writes to no memory of ours.
+        let fd = unsafe { libc::syscall(libc::SYS_perf_event_open, &attributes, pid, cpu, NO_GROUP, CLOSE_ON_EXEC) };
+        if fd < 0 {
+            return Err(Error::last_os_error());
+        }
+        // SAFETY: the kernel has just handed out this descriptor, and nobody else has it.
+        Ok(Event(unsafe { File::from_raw_fd(fd as libc::c_int) }))
+    }
+
+    /// What was counted so far; none while it has never had a counter, or when its CPU is gone.
+    pub(super) fn count(&self) -> Option<f64> {
+        let mut bytes = [0; 24];
+        (&self.0).read_exact(&mut bytes).ok()?;
+        counted(&bytes)
+    }
+}
+
+/// What a reading says: a count, and the times for which it was wanted and had a counter, ns. Where more is counted than
+/// the processor has counters they take turns, and the count stands for the whole time.
+fn counted(bytes: &[u8; 24]) -> Option<f64> {
+    let number = |at: usize| u64::from_ne_bytes(std::array::from_fn(|byte| bytes[at * 8 + byte]));
+    let (count, wanted_ns, had_ns) = (number(0), number(1), number(2));
+    (had_ns > 0).then(|| count as f64 * (wanted_ns as f64 / had_ns as f64))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_count_that_had_to_share_stands_for_the_whole_time() {
+        let reading = |numbers: [u64; 3]| {
+            let mut bytes = [0; 24];
+            for (at, number) in numbers.iter().enumerate() {
+                bytes[at * 8..][..8].copy_from_slice(&number.to_ne_bytes());
+            }
+            counted(&bytes)
+        };
+        assert_eq!(reading([1000, 50, 50]), Some(1000.0));
+        assert_eq!(reading([1000, 50, 25]), Some(2000.0));
+        assert_eq!(reading([0, 50, 50]), Some(0.0));
+        assert_eq!(reading([0, 50, 0]), None, "it was never counted, which is not zero");
+    }
+
+    /// What the kernel counts itself is there on every machine, so it tells whether the call is made right.
+    #[test]
+    fn an_event_of_the_kernel_is_counted() {
+        const TASK_CLOCK: Kind = Kind { kind: 1, config: 1 };
+        let event = match Event::open(TASK_CLOCK, Whose::OwnThread) {
+            Ok(event) => event,
+            Err(error) => {
+                println!("skipped: perf_event_open: {error}");
+                return;
+            }
+        };
+        let before = event.count().expect("a clock is always counted");
+        std::hint::black_box((0..100_000_u64).fold(1, |a: u64, b| a.wrapping_mul(31).wrapping_add(b)));
+        assert!(event.count().expect("a clock is always counted") > before);
+    }
+}
