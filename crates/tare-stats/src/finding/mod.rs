@@ -23,6 +23,9 @@ const FINDING_CONFIDENCE: f64 = 0.99;
 /// The least time lost, s a second, that a finding is ranked by.
 const LOST_MIN: f64 = 0.01;
 
+/// Findings that score less than this share of the first one are not worth a reader's time.
+const SCORE_MIN: f64 = 0.05;
+
 /// What the difference between two forms comes from.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Explanation {
@@ -140,6 +143,8 @@ fn differs_on_rung(climb: &Climb, metrics: &[MetricAnalysis], form: &str, agains
 fn findings(figures: &[Figure], operations_per_s: f64) -> Vec<Finding> {
     let mut found: Vec<Finding> = RULES.iter().filter_map(|rule| apply(rule, figures, operations_per_s)).collect();
     found.sort_by(|a, b| score(b).total_cmp(&score(a)));
+    let least = found.first().map_or(0.0, |first| SCORE_MIN * score(first));
+    found.retain(|finding| score(finding) >= least);
     found
 }
 
@@ -176,3 +181,6 @@ fn apply(rule: &Rule, figures: &[Figure], operations_per_s: f64) -> Option<Findi
         variants: rule.variants.clone(),
     })
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,11 +1,11 @@
 """A server with one fault at a time: what each is, the workload's option `fault` says.
 
-It takes one connection after the other, answers one request, and closes, so that its line is the kernel's queue of
-connections.
+It answers one request in each connection and closes it, so that connections are opened while load runs.
 """
 
 import os
 import random
+import select
 import socket
 import sys
 import time
@@ -29,18 +29,28 @@ def main():
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     listener.bind(("0.0.0.0", port))
     listener.listen(amount if fault == "backlog" else 1024)
+    waiting = select.epoll()
+    waiting.register(listener, select.EPOLLIN)
+    connections = {}
     while True:
-        connection, _ = listener.accept()
-        connection.recv(4096)
-        if fault == "sleeps":
-            time.sleep(amount / 1e6)
-        elif fault == "syncs":
-            os.write(log, BODY)
-            os.fsync(log)
-        elif pages:
-            os.pread(data, PAGE, random.randrange(pages) * PAGE)
-        connection.sendall(ANSWER)
-        connection.close()
+        for number, _ in waiting.poll():
+            if number == listener.fileno():
+                connection, _ = listener.accept()
+                connections[connection.fileno()] = connection
+                waiting.register(connection, select.EPOLLIN)
+                continue
+            connection = connections.pop(number)
+            waiting.unregister(connection)
+            connection.recv(4096)
+            if fault == "sleeps":
+                time.sleep(amount / 1e6)
+            elif fault == "syncs":
+                os.write(log, BODY)
+                os.fsync(log)
+            elif pages:
+                os.pread(data, PAGE, random.randrange(pages) * PAGE)
+            connection.sendall(ANSWER)
+            connection.close()
 
 
 main()
