@@ -4,7 +4,8 @@
 //! in; a look stands for the time since the same thread's last. All figures are thread-seconds: a helper thread that
 //! is never asked for anything stands in `wait_lock_s` with a second a second, and the thread of an idle server in
 //! `wait_net_s`. What runs inside of a guest is not visible from outside; a CPU of a guest that is halted waits in
-//! `wait_other_s`. Threads that live shorter than a second may go unseen.
+//! `wait_other_s`. A tool that runs in a service's cgroup is counted with it. Threads that live shorter than a second
+//! may go unseen.
 
 mod calls;
 mod watch;
