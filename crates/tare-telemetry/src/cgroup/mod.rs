@@ -225,7 +225,7 @@ mod tests {
     #[test]
     fn reclaim_of_version_2() {
         let events = "low 0\nhigh 3\nmax 35\noom 1\noom_kill 1\noom_group_kill 0\n";
-        let stat = "anon 4096\nfile 0\nworkingset_refault_anon 2\nworkingset_refault_file 40\nworkingset_nodereclaim 0\n\
+        let stat = "anon 4096\nfile 0\nworkingset_refault_anon 2\nworkingset_refault_file 40\n\
                     pgscan 900\npgsteal 700\npgsteal_kswapd 500\npgsteal_direct 200\npgfault 5\n";
         let all = values(&[("memory.events", events), ("memory.stat", stat)]);
         let figures = [("memory_limit_hits", 38.0), ("oom_kills", 1.0), ("reclaimed_pages", 700.0), ("refaults", 42.0)];

@@ -91,7 +91,7 @@ struct Disk {
 }
 
 impl Disk {
-    /// Columns are those of the kernel's `iostats` document, after number and name; flushes stand there since Linux 5.5.
+    /// Columns are those of the kernel's `iostats` document, after number and name; flushes since Linux 5.5.
     fn parse(line: &[u8]) -> Option<Disk> {
         let at = |column: usize| number_at(line, column + 2);
         Some(Disk {
@@ -176,7 +176,8 @@ mod tests {
 
     #[test]
     fn before_flushes_were_counted_they_are_absent() {
-        let old = "   8       0 sda 10 1 80 500 20 2 160 700 0 900 1200\n   8       1 sda1 10 1 80 500 20 2 160 700 0 900 1200\n";
+        let old = "   8       0 sda 10 1 80 500 20 2 160 700 0 900 1200\n\
+                   8       1 sda1 10 1 80 500 20 2 160 700 0 900 1200\n";
         let values = values(old, &["sda"]);
         assert_eq!((values["disk_reads"], values["disk_writes"]), (10.0, 20.0));
         assert_eq!((values["disk_busy_s"], values["disk_wait_s"]), (0.9, 1.2));

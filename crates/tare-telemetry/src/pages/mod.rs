@@ -30,10 +30,10 @@ fn probe(root: &Root) -> SourceState {
     }
 }
 
-/// The kernel walks all of a process's pages for its `smaps_rollup`, and holds a lock of it meanwhile: it is asked every
-/// so many samples, and less often still where that takes more than this share of a CPU.
+/// The kernel walks all of a process's pages for its `smaps_rollup`, and holds a lock of it meanwhile: it is asked
+/// every so many samples, and less often still where that takes more than this share of a CPU.
 const EVERY: u32 = 5;
-const SHARE: f64 = 0.001;
+const SHARE: f64 = 0.0005;
 
 /// What counts as huge, kB each. Memory of hugetlbfs is no part of the resident set.
 const HUGE: [&str; 5] = ["AnonHugePages", "ShmemPmdMapped", "FilePmdMapped", "Private_Hugetlb", "Shared_Hugetlb"];
@@ -115,8 +115,8 @@ impl SourceReader for PagesReader {
     }
 }
 
-/// Bytes in huge pages by a `smaps_rollup`. Kernels before 5.4 do not tell of huge pages of files; a process that is gone
-/// or has no memory of its own tells nothing.
+/// Bytes in huge pages by a `smaps_rollup`. Kernels before 5.4 do not tell of huge pages of files; a process that is
+/// gone or has no memory of its own tells nothing.
 fn huge_bytes(text: &[u8]) -> Option<f64> {
     let known = |line: &[u8]| {
         let key = words(line).next()?.strip_suffix(b":")?;

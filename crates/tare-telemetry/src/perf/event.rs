@@ -68,7 +68,7 @@ impl Event {
         };
         const NO_GROUP: libc::c_int = -1;
         const CLOSE_ON_EXEC: libc::c_ulong = 8;
-        // SAFETY: the call reads `size` bytes of the structure, which lives through it, and writes to no memory of ours.
+        // SAFETY: the call reads `size` bytes of the structure, which lives through it, and writes to none of ours.
         let fd = unsafe { libc::syscall(libc::SYS_perf_event_open, &attributes, pid, cpu, NO_GROUP, CLOSE_ON_EXEC) };
         if fd < 0 {
             return Err(Error::last_os_error());
@@ -85,8 +85,8 @@ impl Event {
     }
 }
 
-/// What a reading says: a count, and the times for which it was wanted and had a counter, ns. Where more is counted than
-/// the processor has counters they take turns, and the count stands for the whole time.
+/// What a reading says: a count, and the times for which it was wanted and had a counter, ns. Where more is counted
+/// than the processor has counters they take turns, and the count stands for the whole time.
 fn counted(bytes: &[u8; 24]) -> Option<f64> {
     let number = |at: usize| u64::from_ne_bytes(std::array::from_fn(|byte| bytes[at * 8 + byte]));
     let (count, wanted_ns, had_ns) = (number(0), number(1), number(2));

@@ -1,8 +1,8 @@
 //! Events of the processor: instructions, cycles, and what it had to wait for.
 //!
-//! They are counted by CPU and not by process. A counter that follows a process is taken out and put back whenever the
-//! process stops and goes on, a microsecond each time, and in a guest an exit each: it would slow down what is measured,
-//! and most where switches are most. Who was on which CPU, placement says.
+//! They are counted by CPU and not by process. A counter that follows a process is taken out and put back whenever
+//! the process stops and goes on, a microsecond each time, and in a guest an exit each: it would slow down what is
+//! measured, and most where switches are most. Who was on which CPU, placement says.
 
 mod event;
 

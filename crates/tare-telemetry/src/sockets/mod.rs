@@ -176,6 +176,27 @@ mod tests {
     }
 
     #[test]
+    fn a_process_in_a_network_of_its_own_is_told_of() {
+        let root = Root::machine();
+        let mut child = std::process::Command::new("unshare").args(["-n", "sleep", "60"]).spawn().unwrap();
+        let link = root.path(format!("proc/{}/ns/net", child.id()));
+        let moved = (0..100).any(|_| {
+            std::thread::sleep(Duration::from_millis(10));
+            std::fs::read_link(&link).ok() != own_namespace(&root)
+        });
+        if !moved || child.try_wait().unwrap().is_some() || probe(&root) != SourceState::Ready {
+            println!("skipped: no network namespace can be made here");
+        } else {
+            let pids = vec![child.id()];
+            let scope = Scope { name: "s".to_owned(), serving: true, pids, cgroups: Vec::new() };
+            let told = values(&mut SocketsReader::new(&root, &[scope]), 0);
+            assert_eq!((told["listen_drops"], told["tcp_retransmits"]), (0.0, 0.0));
+        }
+        let _ = child.kill();
+        child.wait().unwrap();
+    }
+
+    #[test]
     fn a_namespace_counts_once_and_from_when_it_was_first_seen() {
         let keep = tempfile::tempdir().unwrap();
         let root = Root::at(keep.path());

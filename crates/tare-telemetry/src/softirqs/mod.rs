@@ -37,7 +37,7 @@ fn probe(root: &Root) -> SourceState {
 
 /// Both files have a column for each CPU, and one has a row for each queue of each device: on a large machine they
 /// take milliseconds. This is the share of a CPU that reading them may take.
-const SHARE: f64 = 0.001;
+const SHARE: f64 = 0.0005;
 
 struct SoftirqsReader {
     softirqs: Option<KeptFile>,
@@ -100,7 +100,7 @@ fn put_kinds(text: &[u8], into: &mut Reading) {
     }
 }
 
-/// CPUs and the interrupts that each has served, from `/proc/interrupts`. Its first line names the CPUs that are online.
+/// CPUs and the interrupts that each has served, from `/proc/interrupts`. Its first line names those that are online.
 fn of_cpus(text: &[u8]) -> Vec<(u64, u64)> {
     let mut rows = lines(text);
     let cpus = words(rows.next().unwrap_or_default()).filter_map(|name| number(name.strip_prefix(b"CPU")?));
@@ -146,7 +146,8 @@ mod tests {
 
     #[test]
     fn cpus_that_are_offline_have_no_column() {
-        let text = b"           CPU0       CPU3       \n  1:   5   6   GICv3  11 Level\nERR:    4\nIPI0:    1   2   Rescheduling\n";
+        let text = b"           CPU0       CPU3       \n  1:   5   6   GICv3  11 Level\n\
+                     ERR:    4\nIPI0:    1   2   Rescheduling\n";
         assert_eq!(of_cpus(text), [(0, 6), (3, 8)]);
         assert_eq!((of_cpus(b""), of_softnet(b"")), (Vec::new(), None));
         assert_eq!(of_softnet(b"0000000a 00000010\n"), None, "a row that is no row");
