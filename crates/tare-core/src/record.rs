@@ -22,6 +22,9 @@ pub const SCHEMA: u32 = 1;
 /// The fact of the environment that says what an operation of the null protocol cost before the run, us of CPU.
 pub const NULL_COST: &str = "generator.null_cpu_us_per_op";
 
+/// What stands before a source's name in the facts of the environment that say why its counters were not read.
+pub const NOT_COUNTED: &str = "not_counted.";
+
 /// `record.json`: written once, before the first trial.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Header {

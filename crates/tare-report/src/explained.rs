@@ -2,6 +2,7 @@
 
 use crate::figures::{digits, plain_quantity};
 use serde::Serialize;
+use tare_core::record::{NOT_COUNTED, Record};
 use tare_stats::{Analysis, Confidence, Explanation, Figure, Finding, ratio_text};
 
 /// Findings that are said where there is little room.
@@ -74,6 +75,12 @@ pub(crate) fn rows(analysis: &Analysis) -> Vec<Row> {
         findings: explanation.findings.iter().map(item).collect(),
     };
     analysis.explanations.iter().map(row).collect()
+}
+
+/// What was not counted on this machine, and so speaks for no finding: what, why and how to get it.
+pub(crate) fn not_counted(record: &Record) -> Vec<String> {
+    let environment = record.header.environment.iter();
+    environment.filter_map(|(key, why)| Some(format!("{}: {why}", key.strip_prefix(NOT_COUNTED)?))).collect()
 }
 
 /// What the cost of a rung comes from; nothing where no rule fits.

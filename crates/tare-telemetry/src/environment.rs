@@ -1,10 +1,13 @@
 //! What the machine is, for the header of a record. Nothing that tells whose it is: no host name, no address, no
 //! serial number, no user, no kernel command line.
 
+use crate::SOURCES;
 use crate::root::Root;
+use crate::source::SourceState;
 use crate::topology::topology_at;
 use std::path::Path;
 use tare_core::host::Facts;
+use tare_core::record::NOT_COUNTED;
 use tare_core::units::show_bytes;
 
 /// The facts about this machine. What cannot be read is absent.
@@ -51,6 +54,11 @@ pub fn environment_at(root: &Root) -> Facts {
     fact("uptime_s", uptime.map(|seconds| format!("{seconds:.0}")));
     let load = root.text("proc/loadavg");
     fact("load_average", load.map(|text| text.split(' ').take(3).collect::<Vec<_>>().join(" ")));
+    for source in SOURCES {
+        if let SourceState::Unavailable { why, how_to_check } = (source.probe)(root) {
+            fact(&format!("{NOT_COUNTED}{}", source.name), Some(format!("{why}; see {how_to_check}")));
+        }
+    }
     facts
 }
 

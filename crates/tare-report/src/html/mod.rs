@@ -50,6 +50,7 @@ pub(crate) fn render(record: &Record, analysis: &Analysis, _: &Style) -> Result<
         methods => plain(tables::methods(analysis)),
         ladder => charts::ladder(analysis),
         explanations => plain(crate::explained::rows(analysis)),
+        not_counted => plain(crate::explained::not_counted(record)),
         contrasts => plain(crate::contrasted::tables(analysis)),
         scale_out => plain(crate::scaled::lines(analysis)),
         instances => plain(crate::scaled::instances(record, analysis)),
