@@ -49,6 +49,7 @@ pub(crate) fn render(record: &Record, analysis: &Analysis, _: &Style) -> Result<
         floors => plain(tables::floors(analysis)),
         methods => plain(tables::methods(analysis)),
         ladder => charts::ladder(analysis),
+        advice => charts::advice(analysis),
         contrasts => plain(crate::contrasted::tables(analysis)),
         scale_out => plain(crate::scaled::lines(analysis)),
         instances => plain(crate::scaled::instances(record, analysis)),
