@@ -67,8 +67,8 @@ fn share(gain: &Gain) -> Option<String> {
     gain.share.filter(|_| gain.matters && gain.better).map(|share| percent_text(share.min(1.0)))
 }
 
-/// What each variant wins back that certainly wins something, the most first: `With the host's network instead of a
-/// port published by address translation: throughput 1.30 [1.21, 1.39] times container. 82 % of the way to native.`
+/// What each variant wins back that certainly wins something, the most first: `container with the
+/// host's network instead of a bridge: throughput 1.30 [1.21, 1.39] times. 82 % of the way to native in throughput.`
 pub(crate) fn headlines(won: &WinBack, analysis: &Analysis) -> Vec<Headline> {
     let (rows, count) = rows(won);
     let line = |row: &Row| {
@@ -85,7 +85,7 @@ pub(crate) fn headlines(won: &WinBack, analysis: &Analysis) -> Vec<Headline> {
             back.map(|(metric, share)| format!("{share} of the way to {} in {}.", analysis.baseline, metric.title));
         let trade = (!row.trades.is_empty()).then(|| format!("Given up: {}.", row.trades));
         let rest = way.into_iter().chain(trade).collect::<Vec<_>>().join(" ");
-        Headline { sentence: format!("With {}: {} those of {}.", row.changes, figures.join(", "), won.of), rest }
+        Headline { sentence: format!("{} with {}: {}.", won.of, row.changes, figures.join(", ")), rest }
     };
     let mut lines: Vec<Headline> = rows.iter().take(count).map(line).collect();
     if lines.is_empty() {
