@@ -1,6 +1,7 @@
 //! A host is a place that can start a service, read counters and open a layer; a layer opens an inner host on an
 //! outer one. A deployment form is a stack of layers, so there is one way to start a service, not one per form.
 
+use crate::advice::LayerVariant;
 use crate::bundle::{Bundle, BundleStore, Recipe};
 use crate::command::{CommandEnd, CommandStart};
 use crate::config::{Node, Problems};
@@ -317,6 +318,8 @@ pub struct LayerRow {
     pub memory_bytes: fn(&serde_json::Value, u64, u64) -> u64,
     /// See [`Catalog::layer_rungs`](crate::study::Catalog::layer_rungs).
     pub rungs: fn(&serde_json::Value, LoadOrigin) -> Vec<LayerRung>,
+    /// See [`Catalog::layer_variants`](crate::study::Catalog::layer_variants).
+    pub variants: fn(&serde_json::Value, LoadOrigin) -> Vec<LayerVariant>,
     /// Whether what a form deploys can be dealt out as the options say.
     pub fits: fn(&serde_json::Value, &[Service]) -> Result<(), Fault>,
     /// What must be in a guest for this layer to be opened there; bundles come with it as disks, in this order.

@@ -4,6 +4,7 @@
 //! **Architecture invariant:** this crate does no I/O, reads no clock, starts nothing and knows no layer, workload,
 //! protocol or telemetry source by name. Everything here can be built and compared in a unit test.
 
+pub mod advice;
 pub mod build;
 pub mod bundle;
 pub mod command;

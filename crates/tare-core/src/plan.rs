@@ -182,6 +182,7 @@ mod tests {
             seed: None,
             part: None,
             ladder: None,
+            advice: None,
         }
     }
 

@@ -10,6 +10,7 @@ mod suite;
 pub use combination::Conflict;
 pub use suite::{FindWorkload, Part, Published, Suite};
 
+use crate::advice::{Advice, LayerVariant};
 use crate::config::{Fields, Node, Place, Problems};
 use crate::design::{Design, Until, read_arrangement, read_margin};
 use crate::form::{Form, LayerUse};
@@ -54,6 +55,10 @@ pub trait Catalog {
     /// A layer by its features, one more in each rung, up to the whole layer as it is given; with the load from there.
     fn layer_rungs(&self, layer: &LayerUse, _from: LoadOrigin) -> Vec<LayerRung> {
         vec![LayerRung { name: "whole", adds: "the layer as a whole", options: layer.options.clone() }]
+    }
+    /// What could be otherwise in a layer and may win back what it costs, one thing in each; with the load from there.
+    fn layer_variants(&self, _layer: &LayerUse, _from: LoadOrigin) -> Vec<LayerVariant> {
+        Vec::new()
     }
     /// Where services in this layer listen, when it stands on this machine beside other forms.
     fn layer_listens(&self, _layer: &LayerUse) -> Listens {
@@ -128,6 +133,9 @@ pub struct Study {
     /// What the forms are rungs of, where the study asks which part of a form costs what.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ladder: Option<Ladder>,
+    /// What the forms are variants of, where the study asks what could win back what a form costs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub advice: Option<Advice>,
     /// By which rules services get their CPUs, in forms that have none of their own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub placement: Option<Rules>,
@@ -268,6 +276,7 @@ impl Study {
             emulated_blocks,
             forms,
             ladder: None,
+            advice: None,
             placement,
             kept,
             instances,
@@ -276,13 +285,25 @@ impl Study {
             seed,
             part: None,
         };
-        if let Some(node) = fields.get("ladder")
-            && let Some(to) = node.text(problems)
-            && let Err((message, hint)) = study.climb(&to, catalog)
-        {
-            problems.add(node.place, message, hint);
-        }
-        Some((study, workload?.clone()))
+        let workload = workload?;
+        derive(&mut study, workload, fields, catalog, problems);
+        Some((study, workload.clone()))
+    }
+}
+
+/// Makes the study one of rungs, or of variants, where its file asks for that.
+fn derive(study: &mut Study, workload: &Workload, fields: &mut Fields, catalog: &dyn Catalog, problems: &mut Problems) {
+    if let Some(node) = fields.get("ladder")
+        && let Some(to) = node.text(problems)
+        && let Err((message, hint)) = study.climb(&to, catalog)
+    {
+        problems.add(node.place, message, hint);
+    }
+    if let Some(node) = fields.get("advise")
+        && let Some(of) = node.text(problems)
+        && let Err((message, hint)) = study.advise(&of, &[], workload, catalog)
+    {
+        problems.add(node.place, message, hint);
     }
 }
 

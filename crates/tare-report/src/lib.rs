@@ -1,6 +1,7 @@
 //! A record and its analysis in, a rendering out. No files, no clock, no machine: what is not in the record is not in
 //! the report. No form, workload or protocol is known by name here.
 
+mod advised;
 mod climbed;
 mod compare;
 mod contrasted;

@@ -1,6 +1,7 @@
 //! The terminal: 80 columns, readable without colour, ASCII.
 
 use crate::Style;
+use crate::advised;
 use crate::climbed;
 use crate::figures::plain_quantity;
 use crate::lines::{clean, wrap};
@@ -26,6 +27,7 @@ pub(crate) fn render(record: &Record, analysis: &Analysis, style: &Style) -> Res
     table(&mut page, analysis);
     let columns = shown(analysis, page.style.width).len();
     climbed::show(&mut page, analysis, columns);
+    advised::show(&mut page, analysis, columns);
     peak_loads(&mut page, record, analysis);
     footing(&mut page, record, analysis);
     Ok(page.text)

@@ -1,5 +1,6 @@
 //! Sentences that several formats say.
 
+use crate::advised;
 use crate::climbed;
 use crate::figures::{difference_text, plain_quantity};
 use tare_core::design::Arrangement;
@@ -109,13 +110,18 @@ impl Headline {
     }
 }
 
-/// One for each form, in the order of the study; of a ladder, the form that is climbed to and the rungs that matter.
+/// One for each form, in the order of the study; of a ladder, the form that is climbed to and the rungs that matter; of
+/// advice, the form that is varied and the variants that win something back.
 pub(crate) fn headlines(analysis: &Analysis) -> Vec<Headline> {
     let climb = analysis.ladder.as_ref();
-    let is_told = |arm: &&Arm| climb.is_none_or(|climb| climb.to == arm.form);
+    let advice = analysis.advice.as_ref();
+    let is_told = |arm: &&Arm| {
+        climb.is_none_or(|climb| climb.to == arm.form) && advice.is_none_or(|advice| advice.of == arm.form)
+    };
     let forms = analysis.arms.iter().filter(|arm| !arm.baseline && !arm.control).filter(is_told);
     let rungs = climb.map(|climb| climbed::headlines(climb, analysis)).unwrap_or_default();
-    forms.map(|arm| headline(analysis, arm)).chain(rungs).collect()
+    let variants = advice.map(|advice| advised::headlines(advice, analysis)).unwrap_or_default();
+    forms.map(|arm| headline(analysis, arm)).chain(rungs).chain(variants).collect()
 }
 
 fn headline(analysis: &Analysis, arm: &Arm) -> Headline {

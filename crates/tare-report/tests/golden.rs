@@ -33,6 +33,14 @@ fn a_ladder_says_which_part_costs_what() {
 }
 
 #[test]
+fn advice_says_what_would_win_it_back() {
+    let text = render("terminal", &sample::advised(), &Style { color: false, width: 80 });
+    assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
+    let to = text.find("\nA/A").expect("the footing follows");
+    insta::assert_snapshot!("advice", &text[..to]);
+}
+
+#[test]
 fn colour_changes_nothing_but_escape_sequences() {
     let plain = render("terminal", &record(), &Style { color: false, width: 80 });
     let coloured = render("terminal", &record(), &Style { color: true, width: 80 });

@@ -65,6 +65,17 @@ fn a_ladder_is_drawn_as_a_waterfall() {
 }
 
 #[test]
+fn advice_has_a_section_of_its_own() {
+    let page = page(&sample::advised());
+    for wanted in ["What would win it back", "host-network", "given up: isolation of the network", "container.missing"]
+    {
+        assert!(page.contains(wanted), "{wanted} is missing");
+    }
+    assert_balanced(&page);
+    assert!(!self::page(&record()).contains("What would win it back"));
+}
+
+#[test]
 fn tags_are_balanced() {
     assert_balanced(&page(&record()));
 }

@@ -1,5 +1,6 @@
 //! A whole record, analysed.
 
+use crate::advice::win_back;
 use crate::analysis::{
     Analysis, Apparatus, Arm, BlockValue, Estimate, Interval, Method, MetricAnalysis, QosKept, Ratio, Reason, Verdict,
 };
@@ -77,6 +78,7 @@ pub fn analyse(record: &Record) -> Analysis {
         arms,
         scale_out: scale_out(record, &metrics),
         ladder: None,
+        advice: None,
         contrasts: Vec::new(),
         explanations: Vec::new(),
         metrics,
@@ -86,6 +88,8 @@ pub fn analyse(record: &Record) -> Analysis {
     };
     let rungs = study.ladder.as_ref();
     analysis.ladder = rungs.map(|ladder| climb(ladder, &study.baseline, &analysis.arms, &analysis.metrics));
+    let advice = study.advice.as_ref();
+    analysis.advice = advice.map(|advice| win_back(advice, &analysis.arms, &analysis.metrics));
     explain(&mut analysis, record, &counted);
     declare(&mut analysis, study.design.margin());
     analysis.warnings = warnings(record, &analysis);

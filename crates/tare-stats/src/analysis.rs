@@ -1,5 +1,6 @@
 //! What an analysis holds: everything a report shows, already worked out. It is serialised as part of the JSON report.
 
+use crate::advice::WinBack;
 use crate::contrast::Contrast;
 use crate::finding::Explanation;
 use crate::ladder::Climb;
@@ -39,6 +40,9 @@ pub struct Analysis {
     /// What each rung costs, where the study asked for a ladder.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ladder: Option<Climb>,
+    /// What each variant of a form wins back, where the study asked for advice.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub advice: Option<WinBack>,
     /// What else differs between forms: counters of the kernel, by operation.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub contrasts: Vec<Contrast>,

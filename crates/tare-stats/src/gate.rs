@@ -307,6 +307,7 @@ mod tests {
             arms: Vec::new(),
             scale_out: Vec::new(),
             ladder: None,
+            advice: None,
             contrasts: Vec::new(),
             explanations: Vec::new(),
             metrics: vec![MetricAnalysis {

@@ -95,7 +95,7 @@ fn metric_climb(ladder: &Ladder, baseline: &str, arms: &[Arm], metric: &MetricAn
 
 /// One form by another, with an interval that holds together with those of `family` such costs; none where they were
 /// never measured in one block.
-fn cost(form: &str, against: &str, family: usize, arms: &[Arm], metric: &MetricAnalysis) -> Option<Cost> {
+pub(crate) fn cost(form: &str, against: &str, family: usize, arms: &[Arm], metric: &MetricAnalysis) -> Option<Cost> {
     let logs = |name: &str| metric.estimates.iter().find(|estimate| estimate.arm == name).map(block_logs);
     let differences = Differences::of(&logs(form)?, &logs(against)?);
     if differences.n() == 0 {

@@ -7,6 +7,7 @@
 //! inside blocks only, on the log scale, so that what the machine did to a whole block cancels.
 
 mod absolute;
+mod advice;
 mod analyse;
 mod analysis;
 mod best;
@@ -39,6 +40,7 @@ mod voids;
 mod warnings;
 
 pub use absolute::{AbsoluteDifference, absolute_difference, difference_at};
+pub use advice::{Gain, MetricWinBack, WinBack};
 pub use analyse::analyse;
 pub use analysis::{
     Analysis, Apparatus, Arm, BitsDifference, BlockValue, Cell, Estimate, Interval, Method, MetricAnalysis, QosKept,

@@ -1,5 +1,6 @@
 //! What studies and workloads may refer to, from the tables of the crates that implement it.
 
+use tare_core::advice::LayerVariant;
 use tare_core::config::{Node, Problems};
 use tare_core::form::LayerUse;
 use tare_core::host::{LayerRow, Listens};
@@ -31,6 +32,10 @@ impl Catalog for Tables {
 
     fn layer_rungs(&self, layer: &LayerUse, from: LoadOrigin) -> Vec<LayerRung> {
         layer_row(&layer.layer).map_or_else(Vec::new, |row| (row.rungs)(&layer.options, from))
+    }
+
+    fn layer_variants(&self, layer: &LayerUse, from: LoadOrigin) -> Vec<LayerVariant> {
+        layer_row(&layer.layer).map_or_else(Vec::new, |row| (row.variants)(&layer.options, from))
     }
 
     fn layer_listens(&self, layer: &LayerUse) -> Listens {

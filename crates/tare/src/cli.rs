@@ -25,6 +25,8 @@ pub(crate) enum Verb {
     Peak(PeakArgs),
     /// Find out which part of a form costs what, by switching its features on one by one
     Explain(crate::cmd::explain::ExplainArgs),
+    /// Find out what would win back what a form costs, by trying its variants
+    Advise(crate::cmd::advise::AdviseArgs),
     /// Find out on which CPUs a study's services do best
     Place(crate::cmd::place::PlaceArgs),
     /// Go on with a run that was interrupted or killed

@@ -46,6 +46,7 @@ fn main() -> ExitCode {
         Verb::Run(args) => cmd::run::run(&args),
         Verb::Peak(args) => cmd::peak::peak(&args),
         Verb::Explain(args) => cmd::explain::explain(&args),
+        Verb::Advise(args) => cmd::advise::advise(&args),
         Verb::Place(args) => cmd::place::place(&args),
         Verb::Resume(args) => cmd::resume::resume(&args),
         Verb::Clean(args) => cmd::clean::clean(&args),

@@ -104,7 +104,7 @@ impl Suite {
 }
 
 /// The fields at the top of a study with parts; the reader of a study knows them too, and asks for each in every part.
-const FIELDS: [&str; 24] = [
+const FIELDS: [&str; 25] = [
     "study",
     "question",
     "workload",
@@ -121,6 +121,7 @@ const FIELDS: [&str; 24] = [
     "emulated_blocks",
     "forms",
     "ladder",
+    "advise",
     "placement",
     "instances",
     "resources",

@@ -25,6 +25,11 @@ impl Catalog for Two {
         let lid = layer.options["lid"].as_bool().unwrap();
         if lid { vec![rung("open", false), rung("lid", true)] } else { vec![rung("open", false)] }
     }
+    fn layer_variants(&self, layer: &LayerUse, _: LoadOrigin) -> Vec<LayerVariant> {
+        let open = serde_json::json!({ "lid": false });
+        let variant = LayerVariant { name: "no-lid", changes: "no lid", trades: "what it covers", options: open };
+        if layer.options == variant.options { Vec::new() } else { vec![variant] }
+    }
     fn layer_listens(&self, layer: &LayerUse) -> Listens {
         match (layer.layer.as_str(), layer.options["lid"].as_bool()) {
             ("cage", Some(false)) => Listens::Everywhere,

@@ -29,6 +29,7 @@ mod run;
 mod rungs;
 mod socket;
 mod spec;
+mod variants;
 
 pub use guest_engine::GUEST_MODULES;
 pub use image::{CachedImage, cached_images, remove_image};
@@ -48,6 +49,7 @@ pub const ROW: LayerRow = LayerRow {
     // What a service is allowed holds its page cache too; the engine was there before.
     memory_bytes: |_, services, _| services,
     rungs: rungs::rungs,
+    variants: variants::variants,
     fits: |_, _| Ok(()),
     in_guest,
     open: host::open,

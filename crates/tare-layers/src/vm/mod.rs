@@ -20,6 +20,7 @@ mod process;
 mod qmp;
 mod rungs;
 mod size;
+mod variants;
 mod wiring;
 
 pub use options::{Carried, VmOptions};
@@ -39,6 +40,7 @@ pub const ROW: LayerRow = LayerRow {
     listens: |_| Listens::Apart,
     memory_bytes: size::memory_bytes,
     rungs: rungs::rungs,
+    variants: variants::variants,
     fits: dealing::fits,
     in_guest,
     open: boot::open,

@@ -1,6 +1,7 @@
 //! The drawings of the page, each with its title.
 
 use super::safe;
+use crate::advised;
 use crate::climbed;
 use crate::figures::{digits, quantity};
 use crate::svg::{self, Limits, Look};
@@ -50,6 +51,20 @@ pub(super) fn ladder(analysis: &Analysis) -> Value {
         matter => matter,
         sum => super::plain(climbed::sum(climb, analysis)),
         left_out => super::plain(climbed::left_out(climb)),
+    }
+}
+
+/// What would win back what a form costs.
+pub(super) fn advice(analysis: &Analysis) -> Value {
+    let Some(won) = &analysis.advice else { return Value::UNDEFINED };
+    let titles: Vec<&str> = won.metrics.iter().map(|metric| metric.title.as_str()).collect();
+    let (rows, wins) = advised::rows(won);
+    context! {
+        of => super::plain(&won.of),
+        titles => super::plain(titles),
+        rows => super::plain(rows),
+        wins => wins,
+        left_out => super::plain(advised::left_out(won)),
     }
 }
 

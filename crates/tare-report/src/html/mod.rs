@@ -51,6 +51,7 @@ pub(crate) fn render(record: &Record, analysis: &Analysis, _: &Style) -> Result<
         ladder => charts::ladder(analysis),
         explanations => plain(crate::explained::rows(analysis)),
         not_counted => plain(crate::explained::not_counted(record)),
+        advice => charts::advice(analysis),
         contrasts => plain(crate::contrasted::tables(analysis)),
         scale_out => plain(crate::scaled::lines(analysis)),
         instances => plain(crate::scaled::instances(record, analysis)),

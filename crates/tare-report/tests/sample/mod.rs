@@ -7,6 +7,7 @@ use hdrhistogram::serialization::{Serializer, V2DeflateSerializer};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
+use tare_core::advice::{Advice, Variant};
 use tare_core::bundle::{Recipe, Source};
 use tare_core::fault::Fault;
 use tare_core::form::{Form, LayerUse};
@@ -70,6 +71,29 @@ pub(crate) fn record() -> Record {
     }
 }
 
+/// The same as advice: a variant that wins back, and one that cannot be had.
+#[allow(dead_code, reason = "not every test that has the sample looks at advice")]
+pub(crate) fn advised() -> Record {
+    let mut record = record();
+    let variant = |form: &str, name: &str, changes: &str, trades: &str| Variant {
+        form: form.into(),
+        name: name.into(),
+        changes: changes.into(),
+        trades: trades.into(),
+    };
+    let variants = vec![
+        variant("container.missing", "missing", "a thing that this machine does not have", ""),
+        variant(
+            "container-hostnet",
+            "host-network",
+            "the host's network instead of a port published by address translation",
+            "isolation of the network: its ports are the host's",
+        ),
+    ];
+    record.header.study.advice = Some(Advice { of: "container".into(), variants });
+    record
+}
+
 /// The same as a ladder: one rung that costs nothing to speak of, one that does, one that cannot be had.
 #[allow(dead_code, reason = "not every test that has the sample looks at ladders")]
 pub(crate) fn climbed() -> Record {
@@ -120,6 +144,7 @@ fn study() -> Study {
         seed: None,
         part: None,
         ladder: None,
+        advice: None,
     }
 }
 

@@ -337,6 +337,7 @@ pub(crate) fn study(forms: &[&str], repeat: u32) -> (Study, Workload) {
         seed: Some(7),
         part: None,
         ladder: None,
+        advice: None,
     };
     (study, workload)
 }

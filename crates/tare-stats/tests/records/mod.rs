@@ -36,6 +36,7 @@ pub(crate) fn study(forms: &[&str], repeat: u32) -> Study {
         seed: Some(1),
         part: None,
         ladder: None,
+        advice: None,
     }
 }
 

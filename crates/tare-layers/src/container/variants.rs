@@ -1,0 +1,104 @@
+//! What of a container could be otherwise and may win back what it costs, one thing in each.
+
+use super::options::{Capabilities, ContainerOptions, Limits, Namespaces, Network, Seccomp, Storage};
+use serde_json::Value;
+use tare_core::advice::LayerVariant;
+use tare_core::study::LoadOrigin;
+
+/// Those that the container does not have already. Their names stay as they are: others refer to them.
+pub(super) fn variants(options: &Value, from: LoadOrigin) -> Vec<LayerVariant> {
+    let Ok(now) = ContainerOptions::from_value(options) else { return Vec::new() };
+    let mut found = Vec::new();
+    let mut add = |applies: bool, name, changes, trades, options: ContainerOptions| {
+        if applies {
+            let options = serde_json::to_value(options).expect("plain words are JSON");
+            found.push(LayerVariant { name, changes, trades, options });
+        }
+    };
+    let published = now.network == Network::Published;
+    let changes = if published && from == LoadOrigin::Host {
+        "the host's network instead of a port published by the user-land proxy"
+    } else if published {
+        "the host's network instead of a port published by address translation"
+    } else {
+        "the host's network instead of a bridge"
+    };
+    let trades = "isolation of the network: its ports are the host's";
+    let other = ContainerOptions { network: Network::Host, ..now };
+    add(now.network != Network::Host, "host-network", changes, trades, other);
+    let changes = "the container's own address instead of a published port";
+    let trades = "an address that only this machine has a route to";
+    add(published, "bridge", changes, trades, ContainerOptions { network: Network::Bridge, ..now });
+    let changes = "a volume instead of the container's writable layer";
+    let trades = "nothing but a directory of the host";
+    add(
+        now.storage == Storage::Overlay,
+        "volume",
+        changes,
+        trades,
+        ContainerOptions { storage: Storage::Volume, ..now },
+    );
+    let changes = "CPUs by number instead of a quota of time";
+    let trades = "CPUs that others could have used";
+    add(now.limits == Limits::Quota, "cpuset", changes, trades, ContainerOptions { limits: Limits::Cpuset, ..now });
+    let changes = "no CPU limit of the container";
+    let trades = "what keeps it from the CPUs of others";
+    add(now.limits != Limits::None, "no-limits", changes, trades, ContainerOptions { limits: Limits::None, ..now });
+    let changes = "no filter of system calls";
+    let trades = "security: every system call of the kernel is open to it";
+    let other = ContainerOptions { seccomp: Seccomp::Unconfined, ..now };
+    add(now.seccomp == Seccomp::Default, "no-seccomp", changes, trades, other);
+    let changes = "all capabilities, under no profile";
+    let trades = "security: where its user is root, it is the host's root";
+    let other = ContainerOptions { capabilities: Capabilities::All, ..now };
+    add(now.capabilities == Capabilities::Default, "all-capabilities", changes, trades, other);
+    let changes = "the host's PID, IPC, UTS and cgroup namespaces";
+    let trades = "isolation: it sees the host's processes";
+    let other = ContainerOptions { namespaces: Namespaces::Host, ..now };
+    add(now.namespaces == Namespaces::Own, "host-namespaces", changes, trades, other);
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names(options: ContainerOptions) -> Vec<&'static str> {
+        let value = serde_json::to_value(options).unwrap();
+        let found = variants(&value, LoadOrigin::Outside);
+        for variant in &found {
+            let changed = |key: &&String| variant.options[key.as_str()] != value[key.as_str()];
+            assert_eq!(value.as_object().unwrap().keys().filter(changed).count(), 1, "one thing: {variant:?}");
+        }
+        found.iter().map(|variant| variant.name).collect()
+    }
+
+    #[test]
+    fn each_does_one_thing_otherwise_that_the_container_has_not() {
+        let usual = ["host-network", "bridge", "no-limits", "no-seccomp", "all-capabilities", "host-namespaces"];
+        assert_eq!(names(ContainerOptions::default()), usual);
+        let slow = ContainerOptions {
+            storage: Storage::Overlay,
+            limits: Limits::Quota,
+            network: Network::Bridge,
+            ..ContainerOptions::default()
+        };
+        assert_eq!(names(slow)[..4], ["host-network", "volume", "cpuset", "no-limits"]);
+        let best = ContainerOptions {
+            network: Network::Host,
+            limits: Limits::None,
+            seccomp: Seccomp::Unconfined,
+            capabilities: Capabilities::All,
+            namespaces: Namespaces::Host,
+            ..ContainerOptions::default()
+        };
+        assert!(names(best).is_empty());
+    }
+
+    #[test]
+    fn how_a_port_was_published_is_said() {
+        let value = serde_json::to_value(ContainerOptions::default()).unwrap();
+        let changes = |from| variants(&value, from)[0].changes;
+        assert!(changes(LoadOrigin::Host).contains("proxy") && changes(LoadOrigin::Outside).contains("translation"));
+    }
+}

@@ -1,0 +1,82 @@
+//! What of a guest could be otherwise and may win back what it costs, one thing in each.
+
+use super::options::{Carried, VmOptions};
+use serde_json::Value;
+use tare_core::advice::LayerVariant;
+use tare_core::study::LoadOrigin;
+
+/// Those that the guest does not have already. Their names stay as they are: others refer to them.
+pub(super) fn variants(options: &Value, _: LoadOrigin) -> Vec<LayerVariant> {
+    let Ok(now) = VmOptions::from_value(options) else { return Vec::new() };
+    let mut found = Vec::new();
+    let mut add = |applies: bool, name, changes, trades, change: &dyn Fn(&mut VmOptions)| {
+        if applies {
+            let mut options = now.clone();
+            change(&mut options);
+            let options = serde_json::to_value(options).expect("plain data is JSON");
+            found.push(LayerVariant { name, changes, trades, options });
+        }
+    };
+    let changes = "packets moved by the kernel instead of QEMU";
+    add(now.vhost == "off", "vhost", changes, "", &|options| options.vhost = "on".to_owned());
+    let changes = "huge pages for its memory";
+    let trades = "memory that is set aside for it and for nothing else";
+    add(!now.hugepages, "huge-pages", changes, trades, &|options| options.hugepages = true);
+    let changes = "each virtual CPU bound to one CPU";
+    add(!now.pin, "pin", changes, "CPUs that others could have used", &|options| options.pin = true);
+    let changes = "a thread of their own for its disks";
+    add(!now.iothread, "iothread", changes, "CPU time of one more thread", &|options| options.iothread = true);
+    let changes = "disks past the host's page cache";
+    let trades = "what the host's page cache would have read ahead";
+    let cached = now.cache == "writeback";
+    add(cached, "cache-none", changes, trades, &|options| options.cache = "none".to_owned());
+    let changes = "writes that count as done before they are on the disk";
+    let trades = "durability of what the guest did not flush";
+    add(now.cache == "directsync", "cache-none", changes, trades, &|options| options.cache = "none".to_owned());
+    let through = now.cache == "writethrough";
+    add(through, "cache-writeback", changes, trades, &|options| options.cache = "writeback".to_owned());
+    let changes = "disks through the host's page cache";
+    let trades = "the host's memory, and CPU time for a second cache";
+    let direct = now.cache == "none" && now.aio != "native";
+    add(direct, "cache-writeback", changes, trades, &|options| options.cache = "writeback".to_owned());
+    let changes = "a raw file instead of a qcow2 image";
+    let trades = "space on the host's disk, all of it at once";
+    add(now.disk == Carried::Qcow2, "raw-disk", changes, trades, &|options| options.disk = Carried::Raw);
+    let changes = "disk requests handed to the kernel by io_uring";
+    add(now.aio != "io_uring", "io-uring", changes, "", &|options| options.aio = "io_uring".to_owned());
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names(options: &VmOptions) -> Vec<&'static str> {
+        let value = serde_json::to_value(options).unwrap();
+        let found = variants(&value, LoadOrigin::Outside);
+        for variant in &found {
+            let changed = |key: &&String| variant.options[key.as_str()] != value[key.as_str()];
+            assert_eq!(value.as_object().unwrap().keys().filter(changed).count(), 1, "one thing: {variant:?}");
+            assert!(VmOptions::from_value(&variant.options).is_ok(), "{variant:?}");
+        }
+        found.iter().map(|variant| variant.name).collect()
+    }
+
+    #[test]
+    fn each_does_one_thing_otherwise_that_the_guest_has_not() {
+        assert_eq!(names(&VmOptions::default()), ["huge-pages", "iothread", "cache-writeback", "io-uring"]);
+        let slow = VmOptions {
+            vhost: "off".into(),
+            pin: false,
+            cache: "writethrough".into(),
+            disk: Carried::Qcow2,
+            ..VmOptions::default()
+        };
+        let all = ["vhost", "huge-pages", "pin", "iothread", "cache-writeback", "raw-disk", "io-uring"];
+        assert_eq!(names(&slow), all);
+        let native = VmOptions { aio: "native".into(), iothread: true, hugepages: true, ..VmOptions::default() };
+        assert_eq!(names(&native), ["io-uring"], "past the cache only");
+        let sync = VmOptions { cache: "directsync".into(), ..native };
+        assert_eq!(names(&sync), ["cache-none", "io-uring"]);
+    }
+}

@@ -1,0 +1,89 @@
+//! What each variant of a form wins back of what the form costs.
+
+use crate::analysis::{Arm, MetricAnalysis};
+use crate::ladder::{Cost, cost};
+use serde::Serialize;
+use tare_core::advice::{Advice, Variant};
+
+/// A form and what its variants win back.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct WinBack {
+    /// The form that is varied.
+    pub of: String,
+    /// By metric that is compared.
+    pub metrics: Vec<MetricWinBack>,
+    /// Variants of which nothing was measured.
+    pub left_out: Vec<String>,
+}
+
+/// A [`WinBack`] by one metric.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct MetricWinBack {
+    /// The metric's name.
+    pub name: String,
+    /// For readers.
+    pub title: String,
+    /// The variants, those first that win back most.
+    pub variants: Vec<Gain>,
+}
+
+/// What a variant wins back.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Gain {
+    /// The variant's form.
+    pub form: String,
+    /// What the variant is called in every study.
+    pub variant: String,
+    /// What it does otherwise.
+    pub changes: String,
+    /// What is given up for it; empty where nothing is.
+    pub trades: String,
+    /// The variant by the form, its interval together with those of the metric's other variants.
+    pub cost: Cost,
+    /// How much of the way from the form to the baseline it goes, on the log scale: 1 is all of it, more is beyond.
+    /// None where the form and the baseline do not differ beyond doubt, or are the same.
+    pub share: Option<f64>,
+    /// Whether the interval excludes 1 and the ratio is beyond the noise floor.
+    pub matters: bool,
+    /// Whether the variant does better than the form, by the ratio alone.
+    pub better: bool,
+}
+
+/// What each variant wins back, by every metric that is compared.
+pub(crate) fn win_back(advice: &Advice, arms: &[Arm], metrics: &[MetricAnalysis]) -> WinBack {
+    let measured = |form: &str| arms.iter().any(|arm| arm.name == form && arm.measured > 0);
+    let left_out = advice.variants.iter().map(|variant| &variant.form).filter(|form| !measured(form)).cloned();
+    let compared = metrics.iter().filter(|metric| metric.compared);
+    let metrics = compared.map(|metric| of_metric(advice, arms, metric)).filter(|metric| !metric.variants.is_empty());
+    WinBack { of: advice.of.clone(), metrics: metrics.collect(), left_out: left_out.collect() }
+}
+
+fn of_metric(advice: &Advice, arms: &[Arm], metric: &MetricAnalysis) -> MetricWinBack {
+    let has = |variant: &&Variant| metric.estimates.iter().any(|estimate| estimate.arm == variant.form);
+    let family = advice.variants.iter().filter(has).count();
+    let floor = metric.noise_floor.unwrap_or(0.0).ln_1p();
+    let beyond = |cost: Cost| {
+        let excludes = cost.interval.is_some_and(|interval| !interval.contains(1.0));
+        // When equals differ, nobody knows what a difference says.
+        excludes && cost.ratio.ln().abs() > floor && !metric.control_differs
+    };
+    let whole = metric.ratios.iter().find(|ratio| ratio.arm == advice.of);
+    let whole = whole.map(|ratio| Cost { ratio: ratio.ratio, interval: ratio.interval }).filter(|cost| beyond(*cost));
+    let gain = |variant: &Variant| {
+        let cost = cost(&variant.form, &advice.of, family, arms, metric)?;
+        Some(Gain {
+            form: variant.form.clone(),
+            variant: variant.name.clone(),
+            changes: variant.changes.clone(),
+            trades: variant.trades.clone(),
+            cost,
+            share: whole.map(|whole| -cost.ratio.ln() / whole.ratio.ln()),
+            matters: beyond(cost),
+            better: (cost.ratio > 1.0) == metric.more_is_better,
+        })
+    };
+    let mut variants: Vec<Gain> = advice.variants.iter().filter_map(gain).collect();
+    let won = |gain: &Gain| if metric.more_is_better { gain.cost.ratio.ln() } else { -gain.cost.ratio.ln() };
+    variants.sort_by(|a, b| won(b).total_cmp(&won(a)));
+    MetricWinBack { name: metric.name.clone(), title: metric.title.clone(), variants }
+}

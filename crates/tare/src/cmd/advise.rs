@@ -1,0 +1,111 @@
+//! `tare advise`: what would win back what a form costs. A study is made one of that form and its variants, and run as
+//! any.
+
+use crate::catalog::Tables;
+use crate::cli::RunArgs;
+use crate::cmd::{Mistake, run, suite};
+use crate::files;
+use anyhow::Result;
+use clap::Args;
+use tare_core::study::Study;
+use tare_core::workload::Workload;
+
+const HELP: &str = "\
+Of the options above, --form names the one form that is varied; else it is the first one besides the baseline. Each variant \
+does one thing otherwise that may win back what the form costs: the host's network for a bridge, a volume for a layer that \
+is written to, huge pages, bound CPUs, no quota, and whatever else its layers have. The baseline, the form and all variants run \
+interleaved, in blocks. The report says what each wins back, how much of the way to the baseline that is, and what is given up \
+for it. `advise: FORM` in a study asks for the same.
+
+Exit codes: as of `tare run`.
+
+Examples:
+  tare advise canonical --form container
+  tare advise loopback --form published --try host-network --try bridge";
+
+/// See `Verb::Advise`.
+#[derive(Debug, Args)]
+#[command(after_help = HELP)]
+pub(crate) struct AdviseArgs {
+    #[command(flatten)]
+    run: RunArgs,
+    /// Only the variant of this name; may be given several times
+    #[arg(long = "try", value_name = "VARIANT")]
+    tried: Vec<String>,
+}
+
+pub(crate) fn advise(args: &AdviseArgs) -> Result<u8> {
+    let typed = &args.run;
+    let read = files::read_suite(&typed.study, typed.preset.as_deref(), typed.workloads.as_deref())?;
+    let (mut study, workload) = suite::only_part(read, "advise")?;
+    if let Some(part) = typed.parts.first() {
+        return Err(Mistake::new(format!("study '{}' has no part '{part}': it has no parts at all", study.name)).into());
+    }
+    run::check_times(typed, &study)?;
+    vary(&mut study, &workload, &typed.forms, &args.tried)?;
+    let rest = RunArgs { forms: Vec::new(), ..typed.clone() };
+    run::start(&rest, study, workload, Some(command(args)))
+}
+
+/// Makes the study one of variants of the form that was typed.
+fn vary(study: &mut Study, workload: &Workload, forms: &[String], tried: &[String]) -> Result<()> {
+    if forms.len() > 1 {
+        let text = format!("advice is given on one form at a time, and --form names {}", forms.join(", "));
+        return Err(Mistake::new(text).into());
+    }
+    if let Some(advice) = &study.advice {
+        if forms.first().is_none_or(|form| *form == advice.of) && tried.is_empty() {
+            return Ok(());
+        }
+        let text =
+            format!("study '{}' varies '{}' already\n  to do: leave --form and --try away", study.name, advice.of);
+        return Err(Mistake::new(text).into());
+    }
+    let usual = study.forms.iter().find(|form| form.name != study.baseline).map(|form| form.name.clone());
+    let Some(of) = forms.first().cloned().or(usual) else {
+        let text = format!("study '{}' has no form besides its baseline: name that with --form", study.name);
+        return Err(Mistake::new(text).into());
+    };
+    let refused = |(message, hint): (String, String)| Mistake::new(format!("{message}\n  to do: {hint}"));
+    study.advise(&of, tried, workload, &Tables).map_err(refused)?;
+    study.question = format!("What would win back what {of} costs {}?", study.workload);
+    study.name = format!("{}-advise", study.name);
+    Ok(())
+}
+
+/// The command that repeats it; how many blocks and the seed are added by who knows them.
+fn command(args: &AdviseArgs) -> String {
+    let tried: String = args.tried.iter().map(|name| format!(" --try {name}")).collect();
+    format!("tare advise {}{}{tried}", args.run.study, args.run.typed())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::path::Path;
+
+    fn varied(more: &str, forms: &[&str], tried: &[&str]) -> Result<Vec<String>, String> {
+        let text = format!(
+            "study: s\nworkload: redis\nload: {{closed: {{}}}}\n\
+             forms: {{plain: [], guest: [vm: {{pin: false}}], boxed: [container: {{network: host}}]}}\n{more}\n"
+        );
+        let workloads = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../workloads");
+        let read = files::read_suite_text(&text, "s", Some(&workloads)).unwrap();
+        let (mut study, workload) = suite::only_part(read, "advise").unwrap();
+        let texts = |all: &[&str]| all.iter().map(|text| (*text).to_owned()).collect::<Vec<_>>();
+        vary(&mut study, &workload, &texts(forms), &texts(tried)).map_err(|error| error.to_string())?;
+        Ok(study.forms.into_iter().map(|form| form.name).collect())
+    }
+
+    #[test]
+    fn the_first_form_or_the_one_that_was_typed_is_varied() {
+        let guest = varied("", &[], &[]).unwrap();
+        assert_eq!(guest[..4], ["plain", "guest", "guest.huge-pages", "guest.pin"]);
+        assert_eq!(varied("advise: guest", &["guest"], &[]).unwrap(), guest);
+        assert_eq!(varied("", &["boxed"], &["no-seccomp"]).unwrap(), ["plain", "boxed", "boxed.no-seccomp"]);
+        assert_eq!(varied("resources: {cpu_quota: 0.5}", &["plain"], &[]).unwrap(), ["plain", "plain.no-quota"]);
+        assert!(varied("", &["boxed"], &["host-network"]).unwrap_err().contains("its variants: no-limits, no-seccomp"));
+        assert!(varied("", &["boxed", "guest"], &[]).unwrap_err().contains("one form at a time"));
+        assert!(varied("advise: guest", &["boxed"], &[]).unwrap_err().contains("varies 'guest' already"));
+    }
+}
