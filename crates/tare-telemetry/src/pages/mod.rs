@@ -33,7 +33,7 @@ fn probe(root: &Root) -> SourceState {
 /// The kernel walks all of a process's pages for its `smaps_rollup`, and holds a lock of it meanwhile: it is asked
 /// every so many samples, and less often still where that takes more than this share of a CPU.
 const EVERY: u32 = 5;
-const SHARE: f64 = 0.001;
+const SHARE: f64 = 0.0005;
 
 /// What counts as huge, kB each. Memory of hugetlbfs is no part of the resident set.
 const HUGE: [&str; 5] = ["AnonHugePages", "ShmemPmdMapped", "FilePmdMapped", "Private_Hugetlb", "Shared_Hugetlb"];

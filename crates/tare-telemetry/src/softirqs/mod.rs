@@ -37,7 +37,7 @@ fn probe(root: &Root) -> SourceState {
 
 /// Both files have a column for each CPU, and one has a row for each queue of each device: on a large machine they
 /// take milliseconds. This is the share of a CPU that reading them may take.
-const SHARE: f64 = 0.001;
+const SHARE: f64 = 0.0005;
 
 struct SoftirqsReader {
     softirqs: Option<KeptFile>,

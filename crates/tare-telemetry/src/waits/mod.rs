@@ -1,7 +1,7 @@
 //! What threads of services wait for: time off the CPU, by the system call that a thread is in.
 //!
 //! The kernel keeps no account of this, so a thread of our own looks, some fifty times a second, at what each thread is
-//! in; a look stands for the time since the same thread's last. All figures are thread-seconds: a helper thread that
+//! in; a look stands for the time until the same thread's next. All figures are thread-seconds: a helper thread that
 //! is never asked for anything stands in `wait_lock_s` with a second a second, and the thread of an idle server in
 //! `wait_net_s`. What runs inside of a guest is not visible from outside; a CPU of a guest that is halted waits in
 //! `wait_other_s`. A tool that runs in a service's cgroup is counted with it. Threads that live shorter than a second
@@ -46,8 +46,8 @@ fn probe(root: &Root) -> SourceState {
 const PAUSES_MS: (u64, u64) = (15, 25);
 
 /// The shares of a CPU that looking, and looking for new threads, may take.
-const LOOKING: f64 = 0.003;
-const FINDING: f64 = 0.001;
+const LOOKING: f64 = 0.002;
+const FINDING: f64 = 0.0005;
 
 struct WaitsReader {
     totals: Arc<Mutex<Vec<Totals>>>,
