@@ -98,10 +98,11 @@ pub fn analyse(record: &Record) -> Analysis {
 
 /// Adds what differs besides, and what differences come from.
 fn explain(analysis: &mut Analysis, record: &Record, counted: &[&TrialData]) {
-    let (baseline, ladder) = (analysis.baseline.clone(), analysis.ladder.as_ref());
+    let (baseline, ladder, advice) = (analysis.baseline.clone(), analysis.ladder.as_ref(), analysis.advice.as_ref());
     let cells = cells(record, counted);
-    let pairs = pairs(&baseline, &analysis.arms, ladder);
-    analysis.explanations = explanations(&cells, &pairs, &baseline, &analysis.arms, &analysis.metrics, ladder);
+    let pairs = pairs(&baseline, &analysis.arms, ladder, record.header.study.advice.as_ref());
+    let by_experiment = (ladder, advice);
+    analysis.explanations = explanations(&cells, &pairs, &baseline, &analysis.arms, &analysis.metrics, by_experiment);
     analysis.contrasts = contrasts(&cells, &pairs, &baseline, &analysis.arms);
 }
 

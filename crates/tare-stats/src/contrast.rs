@@ -12,6 +12,7 @@ use crate::paired::{BLOCKS_MIN, sd};
 use crate::quantile::student_quantile;
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
+use tare_core::advice::Advice;
 use tare_core::design::Arrangement;
 use tare_core::record::{Record, TrialData};
 
@@ -72,8 +73,17 @@ pub(crate) fn cells(record: &Record, counted: &[&TrialData]) -> BTreeMap<String,
 }
 
 /// Which forms are held against which: every one that is no emulation against the baseline; of a ladder, the rungs
-/// that matter against the rung before.
-pub(crate) fn pairs(baseline: &str, arms: &[Arm], climb: Option<&Climb>) -> Vec<(String, String)> {
+/// that matter against the rung before; and variants against the form that is varied.
+pub(crate) fn pairs(
+    baseline: &str,
+    arms: &[Arm],
+    climb: Option<&Climb>,
+    advice: Option<&Advice>,
+) -> Vec<(String, String)> {
+    let varied = |form: &str| {
+        let is_variant = |advice: &&Advice| advice.variants.iter().any(|variant| variant.form == form);
+        advice.filter(is_variant).map_or(baseline, |advice| &advice.of).to_owned()
+    };
     let real = |name: &str| arms.iter().any(|arm| arm.name == name && arm.emulated.is_none());
     let pairs: Vec<(String, String)> = match climb {
         Some(climb) => {
@@ -83,7 +93,7 @@ pub(crate) fn pairs(baseline: &str, arms: &[Arm], climb: Option<&Climb>) -> Vec<
         }
         None => {
             let forms = arms.iter().filter(|arm| !arm.baseline && !arm.control);
-            forms.map(|arm| (arm.name.clone(), baseline.to_owned())).collect()
+            forms.map(|arm| (arm.name.clone(), varied(&arm.name))).collect()
         }
     };
     pairs.into_iter().filter(|(a, b)| real(a) && real(b)).collect()

@@ -9,9 +9,10 @@ mod rule;
 
 pub use rule::Confidence;
 
+use crate::advice::WinBack;
 use crate::analysis::{Arm, Interval, MetricAnalysis};
 use crate::contrast::{Cell, Figure, differences, equals, floor};
-use crate::ladder::Climb;
+use crate::ladder::{Climb, Cost};
 use rule::{Condition, RULES, Rule};
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -64,6 +65,20 @@ pub struct Finding {
     pub to_do: String,
     /// Variants of a form that would show what that wins back.
     pub variants: Vec<String>,
+    /// What the first of them that was measured wins back: then it is no mere correlation.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tested: Option<Tested>,
+}
+
+/// What a variant without the cause does.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Tested {
+    /// What it does otherwise.
+    pub changes: String,
+    /// The metric, for readers.
+    pub metric: String,
+    /// The variant by the form.
+    pub cost: Cost,
 }
 
 /// What is known of a pair whose performance differs.
@@ -81,13 +96,16 @@ pub(crate) fn explanations(
     baseline: &str,
     arms: &[Arm],
     metrics: &[MetricAnalysis],
-    ladder: Option<&Climb>,
+    by_experiment: (Option<&Climb>, Option<&WinBack>),
 ) -> Vec<Explanation> {
     let equal = equals(cells, baseline, arms, level);
+    let (ladder, advice) = by_experiment;
     let explanation = |(form, against): &(String, String)| {
-        let difference = match ladder {
-            Some(climb) => differs_on_rung(climb, metrics, form, against),
-            None => differs_from_baseline(metrics, form),
+        let varies = advice.filter(|advice| *against == advice.of);
+        let difference = match (ladder, varies) {
+            (Some(climb), _) => differs_on_rung(climb, metrics, form, against),
+            (None, Some(advice)) => differs_by_variant(advice, metrics, form),
+            (None, None) => differs_from_baseline(metrics, form),
         }?;
         let (slower, faster) = if difference.slower { (form, against) } else { (against, form) };
         let throughput = metrics.iter().find(|metric| metric.name == "throughput");
@@ -101,8 +119,13 @@ pub(crate) fn explanations(
             metric: difference.metric,
             ratio: difference.ratio,
             interval: difference.interval,
-            one_feature: ladder.is_some(),
-            findings: findings(&figures, throughput.map_or(1.0, |estimate| estimate.mean)),
+            one_feature: ladder.is_some() || varies.is_some(),
+            findings: {
+                let mut findings = findings(&figures, throughput.map_or(1.0, |estimate| estimate.mean));
+                let of_form = advice.filter(|advice| *form == advice.of && form == slower);
+                findings.iter_mut().for_each(|finding| finding.tested = of_form.and_then(|of| tested(finding, of)));
+                findings
+            },
         })
     };
     pairs.iter().filter_map(explanation).collect()
@@ -137,6 +160,24 @@ fn differs_on_rung(climb: &Climb, metrics: &[MetricAnalysis], form: &str, agains
         let (ratio, interval) = (rung.cost.ratio, rung.cost.interval?);
         Some(Difference { metric: metric.title.clone(), ratio, interval, slower })
     })
+}
+
+/// The first metric in which a variant does otherwise than the form that is varied.
+fn differs_by_variant(advice: &WinBack, metrics: &[MetricAnalysis], form: &str) -> Option<Difference> {
+    advice.metrics.iter().find_map(|of| {
+        let gain = of.variants.iter().find(|gain| gain.form == form && gain.matters)?;
+        let metric = metrics.iter().find(|metric| metric.name == of.name)?;
+        let (ratio, interval) = (gain.cost.ratio, gain.cost.interval?);
+        Some(Difference { metric: metric.title.clone(), ratio, interval, slower: !gain.better })
+    })
+}
+
+/// What the first of a finding's variants that was measured wins back.
+fn tested(finding: &Finding, advice: &WinBack) -> Option<Tested> {
+    let of = advice.metrics.first()?;
+    let gain = |name: &String| of.variants.iter().find(|gain| gain.variant == *name);
+    let gain = finding.variants.iter().find_map(gain)?;
+    Some(Tested { changes: gain.changes.clone(), metric: of.title.clone(), cost: gain.cost })
 }
 
 /// What the rules say of figures of which each differs beyond doubt, `here` being the slower form.
@@ -179,6 +220,7 @@ fn apply(rule: &Rule, figures: &[Figure], operations_per_s: f64) -> Option<Findi
         evidence: evidence.into_iter().cloned().collect(),
         to_do: rule.to_do.clone(),
         variants: rule.variants.clone(),
+        tested: None,
     })
 }
 

@@ -69,8 +69,8 @@ fn explained(run: &Run, forms: &[&str]) -> Vec<Explanation> {
             cells.entry(planned.arm()).or_default().insert(planned.block, seen.evidence.clone());
         }
     }
-    let pairs = pairs(forms[0], &analysis.arms, None);
-    explanations(&cells, &pairs, forms[0], &analysis.arms, &analysis.metrics, None)
+    let pairs = pairs(forms[0], &analysis.arms, None, None);
+    explanations(&cells, &pairs, forms[0], &analysis.arms, &analysis.metrics, (None, None))
 }
 
 /// The rules that speak of a form, in their order; none where its performance does not differ.
