@@ -1,5 +1,6 @@
 //! Two records side by side.
 
+use crate::explained;
 use crate::gate::identity;
 use crate::json::finite;
 use crate::lines::paragraph;
@@ -8,7 +9,8 @@ use serde_json::json;
 use tare_core::fault::Fault;
 use tare_core::record::Record;
 use tare_stats::{
-    Analysis, Change, Difference, Verdict, analyse, changes, conditions, differences, missing, percent_text, ratio_text,
+    Analysis, Change, Difference, Verdict, analyse, changes, changes_explained, conditions, differences, missing,
+    percent_text, ratio_text,
 };
 
 /// The version of the comparison's JSON. Fields may be added within a version.
@@ -28,6 +30,7 @@ pub fn compare_json(a: &Record, b: &Record) -> Result<String, Fault> {
         "after": identity(b),
         "differences": differences(&conditions(&a.header), &conditions(&b.header)),
         "warnings": not_whole(a, b).into_iter().chain(unsound(&before, &after)).collect::<Vec<_>>(),
+        "explanations": finite(serde_json::to_value(changes_explained(a, b)).map_err(writing)?),
         "changes": finite(serde_json::to_value(changes(&before, &after)).map_err(writing)?),
     });
     Ok(serde_json::to_string_pretty(&value).map_err(writing)? + "\n")
@@ -73,6 +76,18 @@ pub fn compare(a: &Record, b: &Record, width: usize) -> String {
     }
     if changes.is_empty() {
         say("  ", 2, "no form was measured beside its baseline in both runs");
+    }
+    for (number, explanation) in changes_explained(a, b).iter().enumerate() {
+        if number == 0 {
+            say("", 0, "");
+            say(
+                "",
+                2,
+                "what changed in absolute terms between the runs, which were not interleaved, and what goes with it:",
+            );
+        }
+        say("  ", 4, &explained::title(explanation));
+        explained::of_explanations(std::slice::from_ref(explanation)).iter().for_each(|line| say("    ", 6, line));
     }
     say("", 0, "");
     let note = "Ratios are to each run's own baseline. Intervals of the change are 95 % for each pair alone: of twenty \

@@ -31,7 +31,7 @@ struct Item {
 }
 
 /// `container is slower than native: throughput 0.72 [0.67, 0.78] times`.
-fn title(explanation: &Explanation) -> String {
+pub(crate) fn title(explanation: &Explanation) -> String {
     let Explanation { form, against, slower, metric, ratio, interval, .. } = explanation;
     let faster = if slower == form { against } else { form };
     let ratio = ratio_text(*ratio, Some(*interval));
@@ -98,8 +98,13 @@ pub(crate) fn of_rung(analysis: &Analysis, form: &str) -> Option<String> {
 
 /// Lines for the terminal: of each form that differs what it comes from, and what to do.
 pub(crate) fn lines(analysis: &Analysis) -> Vec<String> {
+    of_explanations(&analysis.explanations)
+}
+
+/// The same of any explanations.
+pub(crate) fn of_explanations(explanations: &[Explanation]) -> Vec<String> {
     let mut lines = Vec::new();
-    for explanation in &analysis.explanations {
+    for explanation in explanations {
         let Explanation { form, slower, findings, .. } = explanation;
         let of = if slower == form { form.clone() } else { format!("{form} is faster. {slower}") };
         if findings.is_empty() {

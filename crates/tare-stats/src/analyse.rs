@@ -34,8 +34,7 @@ pub fn analyse(record: &Record) -> Analysis {
     let arms = arms(record, &control);
     let replaced = replaced_blocks(record);
     let measured = measured(record);
-    let counted: Vec<&TrialData> =
-        measured.iter().copied().filter(|trial| !replaced.contains(&trial.record.trial.block)).collect();
+    let counted = counted(record);
     // A run that was ended for its width claims no more than the width that was asked for.
     let precise = record.end.as_ref().is_some_and(|end| end.how == PRECISE_ENOUGH);
     let asked = study.design.half_width.filter(|_| precise).map(f64::ln_1p);
@@ -128,6 +127,12 @@ struct Comparison<'a> {
 /// Whether a trial of the study stays at one level, so that its throughput should be steady and its windows are alike.
 fn one_level(study: &Study) -> bool {
     study.peak.is_none() && study.load.stays_level()
+}
+
+/// Trials that were measured, without those of blocks that were run again.
+pub(crate) fn counted(record: &Record) -> Vec<&TrialData> {
+    let replaced = replaced_blocks(record);
+    measured(record).into_iter().filter(|trial| !replaced.contains(&trial.record.trial.block)).collect()
 }
 
 fn measured(record: &Record) -> Vec<&TrialData> {

@@ -22,6 +22,9 @@ const SHARE_MIN: f64 = 0.05;
 /// What rules look at by second, and readers are told by operation.
 const TOLD_BY_OPERATION: &str = "run_queue_share";
 
+/// What only a form with a limit counts: who has none never runs into it.
+const OF_A_LIMIT: &[&str] = &["throttled_share", "limit_hits_per_s", "reclaimed_per_s", "refaults_per_s"];
+
 /// What else differs between two forms.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Contrast {
@@ -127,6 +130,11 @@ pub(crate) fn contrasts(
     pairs.iter().filter_map(contrast).collect()
 }
 
+/// Whether a form that never has this figure has nothing of it: a scope that it has not, or a limit.
+pub(crate) fn may_be_absent(name: &str) -> bool {
+    name.contains(':') || OF_A_LIMIT.contains(&name)
+}
+
 /// What the baseline's second copy differs from it by.
 pub(crate) fn equals(
     cells: &BTreeMap<String, Cell>,
@@ -147,17 +155,16 @@ pub(crate) fn floor(equals: &[Figure], name: &str) -> f64 {
 
 /// Every figure that both arms have in three blocks, compared inside them, with intervals by Student's t at the
 /// one-sided probability that `level` gives for so many figures. A scope that one of the two does not have at all
-/// spends nothing there.
+/// spends nothing there, and a limit that it does not have holds nothing back.
 pub(crate) fn differences(here: &Cell, there: &Cell, level: impl Fn(usize) -> f64) -> Vec<Figure> {
     let names: BTreeSet<&String> = here.values().chain(there.values()).flat_map(BTreeMap::keys).collect();
     let known = |side: &Cell, name: &str| side.values().any(|figures| figures.contains_key(name));
     let mut found = Vec::new();
     for name in &names {
-        let is_of_scope = name.contains(':');
         let value = |side: &Cell, block: u32| {
             let figures = side.get(&block).filter(|figures| !figures.is_empty())?;
             let value = figures.get(*name).map(|evidence| evidence.value);
-            value.or((is_of_scope && !known(side, name)).then_some(0.0))
+            value.or((may_be_absent(name) && !known(side, name)).then_some(0.0))
         };
         let pairs: Vec<(f64, f64)> =
             here.keys().filter_map(|block| Some((value(here, *block)?, value(there, *block)?))).collect();

@@ -5,8 +5,10 @@
 //! is lost to them, and by how surely such figures name a cause. What they say is a correlation, unless the two forms
 //! differ in one feature only: then the difference itself was measured by experiment.
 
+mod between;
 mod rule;
 
+pub use between::changes_explained;
 pub use rule::Confidence;
 
 use crate::advice::WinBack;
@@ -203,7 +205,8 @@ fn apply(rule: &Rule, figures: &[Figure], operations_per_s: f64) -> Option<Findi
     if !rule.any.is_empty() && any.is_empty() {
         return None;
     }
-    let shown = rule.shows.iter().filter_map(|name| figures.iter().find(|figure| figure.name == *name));
+    let risen = |name: &String| figures.iter().find(|figure| figure.name == *name && figure.difference > 0.0);
+    let shown = rule.shows.iter().filter_map(risen);
     evidence.extend(any.into_iter().chain(shown));
     let lost = rule.lost.iter().filter_map(|(name, seconds)| {
         let figure = figures.iter().find(|figure| figure.name == *name)?;

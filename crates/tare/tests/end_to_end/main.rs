@@ -5,6 +5,7 @@ mod kill;
 mod lab;
 mod own;
 mod placing;
+mod planted;
 mod scaleout;
 mod searching;
 mod strangers;
