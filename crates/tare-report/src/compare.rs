@@ -86,8 +86,10 @@ pub fn compare(a: &Record, b: &Record, width: usize) -> String {
                 "what changed in absolute terms between the runs, which were not interleaved, and what goes with it:",
             );
         }
-        say("  ", 4, &explained::title(explanation));
-        explained::of_explanations(std::slice::from_ref(explanation)).iter().for_each(|line| say("    ", 6, line));
+        for (number, line) in explained::changed(explanation).iter().enumerate() {
+            let margin = if number == 0 { 2 } else { 4 };
+            say(&" ".repeat(margin), margin + 2, line);
+        }
     }
     say("", 0, "");
     let note = "Ratios are to each run's own baseline. Intervals of the change are 95 % for each pair alone: of twenty \

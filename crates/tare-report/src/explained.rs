@@ -31,7 +31,7 @@ struct Item {
 }
 
 /// `container is slower than native: throughput 0.72 [0.67, 0.78] times`.
-pub(crate) fn title(explanation: &Explanation) -> String {
+fn title(explanation: &Explanation) -> String {
     let Explanation { form, against, slower, metric, ratio, interval, .. } = explanation;
     let faster = if slower == form { against } else { form };
     let ratio = ratio_text(*ratio, Some(*interval));
@@ -98,27 +98,41 @@ pub(crate) fn of_rung(analysis: &Analysis, form: &str) -> Option<String> {
 
 /// Lines for the terminal: of each form that differs what it comes from, and what to do.
 pub(crate) fn lines(analysis: &Analysis) -> Vec<String> {
-    of_explanations(&analysis.explanations)
+    let of = |explanation: &Explanation| {
+        let Explanation { form, slower, .. } = explanation;
+        let of = if slower == form { form.clone() } else { format!("{form} is faster. {slower}") };
+        if explanation.findings.is_empty() {
+            return vec![format!("{of}: no rule fits what was counted; see what differs besides")];
+        }
+        said(explanation).into_iter().map(|line| format!("{of}: {line}")).collect()
+    };
+    analysis.explanations.iter().flat_map(of).collect()
 }
 
-/// The same of any explanations.
-pub(crate) fn of_explanations(explanations: &[Explanation]) -> Vec<String> {
+/// The first findings of an explanation, numbered where there are several.
+fn said(explanation: &Explanation) -> Vec<String> {
+    let findings = &explanation.findings;
     let mut lines = Vec::new();
-    for explanation in explanations {
-        let Explanation { form, slower, findings, .. } = explanation;
-        let of = if slower == form { form.clone() } else { format!("{form} is faster. {slower}") };
-        if findings.is_empty() {
-            lines.push(format!("{of}: no rule fits what was counted; see what differs besides"));
-        }
-        for (number, finding) in findings.iter().take(SAID).enumerate() {
-            let order = if findings.len() > 1 { format!(" {}.", number + 1) } else { String::new() };
-            let tested = tested(finding).map_or_else(String::new, |tested| format!("; {tested}"));
-            lines.push(format!("{of}:{order} {}{tested}. To do: {}", sentence(finding), finding.to_do));
-        }
-        let more = findings.len().saturating_sub(SAID);
-        if more > 0 {
-            lines.push(format!("{of}: {more} more on the page"));
-        }
+    for (number, finding) in findings.iter().take(SAID).enumerate() {
+        let order = if findings.len() > 1 { format!("{}. ", number + 1) } else { String::new() };
+        let tested = tested(finding).map_or_else(String::new, |tested| format!("; {tested}"));
+        lines.push(format!("{order}{}{tested}. To do: {}", sentence(finding), finding.to_do));
     }
+    let more = findings.len().saturating_sub(SAID);
+    if more > 0 {
+        lines.push(format!("{more} more in the report"));
+    }
+    lines
+}
+
+/// What changed from one run to another: a line for the change, then one for each finding.
+pub(crate) fn changed(explanation: &Explanation) -> Vec<String> {
+    let Explanation { form, slower, metric, ratio, interval, .. } = explanation;
+    let ratio = ratio_text(*ratio, Some(*interval));
+    let mut lines = vec![format!("{form} was slower {slower}: {metric} after by before {ratio}")];
+    if explanation.findings.is_empty() {
+        lines.push("no rule fits what was counted".to_owned());
+    }
+    lines.extend(said(explanation));
     lines
 }

@@ -11,9 +11,9 @@ use tare_core::record::Record;
 
 /// An explanation for every form, the baselines too, that was measured in three trials of both runs and whose
 /// performance differs between them: beyond the interval (Welch, 99 %) and the noise floors of both. The runs are
-/// not interleaved, so whatever else changed on the machine is in it.
+/// not interleaved, so whatever else changed on the machine is in it. The slower one is called `before` or `after`.
 pub fn changes_explained(before: &Record, after: &Record) -> Vec<Explanation> {
-    let runs = [before, after].map(|record| Run::of(record));
+    let runs = [before, after].map(Run::of);
     let [before, after] = &runs;
     let arms = after.analysis.arms.iter().filter(|arm| !arm.control && arm.emulated.is_none());
     let both =
@@ -50,11 +50,10 @@ fn explained(arm: &str, before: &Run, after: &Run) -> Option<Explanation> {
     let mut figures = unpaired(here.cells.get(arm)?, there.cells.get(arm)?);
     figures.retain(|figure| is_clear(figure, &before.equal) && is_clear(figure, &after.equal));
     let throughput = here.metric("throughput").and_then(|metric| metric.estimates.iter().find(|e| e.arm == arm));
-    let [form, against] = ["after", "before"].map(|when| format!("{arm}, {when}"));
     Some(Explanation {
-        slower: if slower { form.clone() } else { against.clone() },
-        form,
-        against,
+        form: arm.to_owned(),
+        against: arm.to_owned(),
+        slower: if slower { "after" } else { "before" }.to_owned(),
         metric: metric.title.clone(),
         ratio,
         interval,

@@ -12,7 +12,7 @@ study: planted
 workload: ./planted
 load: {closed: {connections: 16}}
 repeat: 4
-time: {settle: 300ms, measure: 1500ms}
+time: {settle: 300ms, measure: 1s}
 forms:
   plain: []
   quota: {layers: [], resources: {cpu_quota: 0.3}}
