@@ -1,6 +1,7 @@
 //! What differences come from: findings in words.
 
 use crate::figures::{digits, plain_quantity};
+use crate::lines::whole;
 use serde::Serialize;
 use tare_core::record::{NOT_COUNTED, Record};
 use tare_stats::{Analysis, Confidence, Explanation, Figure, Finding, ratio_text};
@@ -9,7 +10,7 @@ use tare_stats::{Analysis, Confidence, Explanation, Figure, Finding, ratio_text}
 const SAID: usize = 2;
 
 /// Figures of a finding that are said where there is little room.
-const FIGURES: usize = 3;
+const FIGURES: usize = 2;
 
 /// An explanation for the page.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -123,6 +124,18 @@ fn said(explanation: &Explanation) -> Vec<String> {
         lines.push(format!("{more} more in the report"));
     }
     lines
+}
+
+/// Which command would try what findings suggest; nothing where they suggest no variant, or these were tried.
+pub(crate) fn next(record: &Record, analysis: &Analysis) -> Option<String> {
+    if analysis.advice.is_some() || analysis.ladder.is_some() {
+        return None;
+    }
+    let suggests = |explanation: &&Explanation| explanation.findings.iter().any(|f| !f.variants.is_empty());
+    let form = &analysis.explanations.iter().find(suggests)?.slower;
+    // `tare run STUDY ...`: the study as it was typed.
+    let study = record.header.command.split(' ').nth(2).filter(|word| !word.starts_with('-'))?;
+    Some(format!("What that wins back: {}", whole(&format!("tare advise {study} --form {form}"))))
 }
 
 /// What changed from one run to another: a line for the change, then one for each finding.

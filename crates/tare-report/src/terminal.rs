@@ -274,6 +274,9 @@ fn footing(page: &mut Page, record: &Record, analysis: &Analysis) {
     for (number, text) in why.iter().enumerate() {
         line(if number == 0 { "why" } else { "" }, text, Ink::Plain);
     }
+    if let Some(text) = crate::explained::next(record, analysis) {
+        line("", &text, Ink::Plain);
+    }
     let besides = if analysis.ladder.is_some() { Vec::new() } else { crate::contrasted::lines(analysis) };
     for (number, text) in besides.iter().enumerate() {
         line(if number == 0 { "besides" } else { "" }, text, Ink::Plain);

@@ -67,3 +67,31 @@ impl Catalog for Tables {
 pub(crate) fn layer_row(layer: &str) -> Option<&'static LayerRow> {
     LAYERS.iter().find(|row| row.name == layer)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::files;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn rules_name_variants_that_there_are() {
+        // A form of each layer with everything that a variant may do otherwise, and both limits of resources.
+        let text = "study: s\nworkload: redis\nload: {closed: {}}\nforms:\n  plain: []\n  boxed: {layers: [container: \
+                    {network: published, storage: overlay, limits: quota}], resources: {cpu_quota: 0.5, memory: 300MiB}}\n  \
+                    guest: [vm: {vhost: \"off\", pin: false, cache: writethrough, disk: qcow2}]\n  \
+                    direct: [vm: {cache: directsync}]\n";
+        let workloads = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../workloads");
+        let read = files::read_suite_text(text, "s", Some(&workloads)).unwrap();
+        let (study, workload) = crate::cmd::suite::only_part(read, "advise").unwrap();
+        let mut known = BTreeSet::new();
+        for form in ["boxed", "guest", "direct"] {
+            let mut study = study.clone();
+            study.advise(form, &[], &workload, &Tables).unwrap();
+            known.extend(study.advice.unwrap().variants.into_iter().map(|variant| variant.name));
+        }
+        let unknown: Vec<_> =
+            tare_stats::variants_of_rules().into_iter().filter(|name| !known.contains(*name)).collect();
+        assert!(unknown.is_empty(), "no layer has {unknown:?}; there are {known:?}");
+    }
+}

@@ -17,7 +17,7 @@ use crate::contrast::{Cell, Figure, differences, equals, floor};
 use crate::ladder::{Climb, Cost};
 use rule::{Condition, RULES, Rule};
 use serde::Serialize;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// The probability that a figure of a finding differs, each by itself. With the performance that must differ too, and
 /// the least sizes of the rules, equals are explained in far fewer of 100 cases.
@@ -83,6 +83,11 @@ pub struct Tested {
     pub cost: Cost,
 }
 
+/// The variants of forms that rules name, each once.
+pub fn variants_of_rules() -> BTreeSet<&'static str> {
+    RULES.iter().flat_map(|rule| &rule.variants).map(String::as_str).collect()
+}
+
 /// What is known of a pair whose performance differs.
 struct Difference {
     metric: String,
@@ -109,6 +114,10 @@ pub(crate) fn explanations(
             (None, Some(advice)) => differs_by_variant(advice, metrics, form),
             (None, None) => differs_from_baseline(metrics, form),
         }?;
+        // What a variant wins back stands with the form's own findings.
+        if varies.is_some() && !difference.slower {
+            return None;
+        }
         let (slower, faster) = if difference.slower { (form, against) } else { (against, form) };
         let throughput = metrics.iter().find(|metric| metric.name == "throughput");
         let throughput = throughput.and_then(|metric| metric.estimates.iter().find(|e| e.arm == *slower));

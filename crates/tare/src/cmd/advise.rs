@@ -7,6 +7,7 @@ use crate::cmd::{Mistake, run, suite};
 use crate::files;
 use anyhow::Result;
 use clap::Args;
+use std::path::{Path, PathBuf};
 use tare_core::study::Study;
 use tare_core::workload::Workload;
 
@@ -21,7 +22,8 @@ Exit codes: as of `tare run`.
 
 Examples:
   tare advise canonical --form container
-  tare advise loopback --form published --try host-network --try bridge";
+  tare advise loopback --form published --try host-network --try bridge
+  tare advise loopback --form published --findings results/20261122-loopback-k3v9qa";
 
 /// See `Verb::Advise`.
 #[derive(Debug, Args)]
@@ -32,6 +34,9 @@ pub(crate) struct AdviseArgs {
     /// Only the variant of this name; may be given several times
     #[arg(long = "try", value_name = "VARIANT")]
     tried: Vec<String>,
+    /// Only the variants that the findings of this record suggest for the form
+    #[arg(long, value_name = "RECORD", conflicts_with = "tried")]
+    findings: Option<PathBuf>,
 }
 
 pub(crate) fn advise(args: &AdviseArgs) -> Result<u8> {
@@ -42,9 +47,37 @@ pub(crate) fn advise(args: &AdviseArgs) -> Result<u8> {
         return Err(Mistake::new(format!("study '{}' has no part '{part}': it has no parts at all", study.name)).into());
     }
     run::check_times(typed, &study)?;
-    vary(&mut study, &workload, &typed.forms, &args.tried)?;
+    let tried = match &args.findings {
+        Some(path) => suggested(&study, &workload, &typed.forms, path)?,
+        None => args.tried.clone(),
+    };
+    vary(&mut study, &workload, &typed.forms, &tried)?;
     let rest = RunArgs { forms: Vec::new(), ..typed.clone() };
     run::start(&rest, study, workload, Some(command(args)))
+}
+
+/// The variants of the form that findings of a record name, the finding that most is lost to first.
+fn suggested(study: &Study, workload: &Workload, forms: &[String], record: &Path) -> Result<Vec<String>> {
+    let mut all = study.clone();
+    vary(&mut all, workload, forms, &[])?;
+    let Some(advice) = all.advice else { return Ok(Vec::new()) };
+    let analysis = tare_stats::analyse(&tare_runner::read_record(record)?);
+    let of_form = analysis.explanations.iter().filter(|explanation| explanation.slower == advice.of);
+    let mut named: Vec<String> = Vec::new();
+    for name in of_form.flat_map(|explanation| &explanation.findings).flat_map(|finding| &finding.variants) {
+        if !named.contains(name) && advice.variants.iter().any(|variant| variant.name == *name) {
+            named.push(name.clone());
+        }
+    }
+    if named.is_empty() {
+        let text = format!(
+            "no finding of {} suggests a variant of '{}'\n  to do: leave --findings away, and all variants are tried",
+            record.display(),
+            advice.of
+        );
+        return Err(Mistake::new(text).into());
+    }
+    Ok(named)
 }
 
 /// Makes the study one of variants of the form that was typed.
@@ -76,13 +109,13 @@ fn vary(study: &mut Study, workload: &Workload, forms: &[String], tried: &[Strin
 /// The command that repeats it; how many blocks and the seed are added by who knows them.
 fn command(args: &AdviseArgs) -> String {
     let tried: String = args.tried.iter().map(|name| format!(" --try {name}")).collect();
-    format!("tare advise {}{}{tried}", args.run.study, args.run.typed())
+    let findings = args.findings.as_ref().map_or_else(String::new, |path| format!(" --findings {}", path.display()));
+    format!("tare advise {}{}{tried}{findings}", args.run.study, args.run.typed())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::path::Path;
 
     fn varied(more: &str, forms: &[&str], tried: &[&str]) -> Result<Vec<String>, String> {
         let text = format!(
