@@ -47,21 +47,24 @@ struct Row {
     difference: String,
 }
 
+/// By how much a figure differs, with its interval: `+4.00 [3.99, 4.01]`.
+pub(crate) fn difference(figure: &Figure) -> String {
+    // A difference of shares is one of percentage points.
+    let (factor, unit) = if figure.unit == "share" { (100.0, "points") } else { (1.0, figure.unit.as_str()) };
+    let scaled = |end: f64| end * factor;
+    let interval = tare_stats::Interval { low: scaled(figure.interval.low), high: scaled(figure.interval.high) };
+    let difference = AbsoluteDifference { value: scaled(figure.difference), interval: Some(interval) };
+    difference_text(&difference, unit).replace("  ", " ").trim().to_owned()
+}
+
 /// All of them, whole.
 pub(crate) fn tables(analysis: &Analysis) -> Vec<Table> {
     let value = |value: f64, unit: &str| if unit.is_empty() { digits(value) } else { quantity(value, unit) };
-    let row = |figure: &Figure| {
-        // A difference of shares is one of percentage points.
-        let (factor, unit) = if figure.unit == "share" { (100.0, "points") } else { (1.0, figure.unit.as_str()) };
-        let scaled = |end: f64| end * factor;
-        let interval = tare_stats::Interval { low: scaled(figure.interval.low), high: scaled(figure.interval.high) };
-        let difference = AbsoluteDifference { value: scaled(figure.difference), interval: Some(interval) };
-        Row {
-            title: figure.title.clone(),
-            here: value(figure.here, &figure.unit),
-            there: value(figure.there, &figure.unit),
-            difference: difference_text(&difference, unit).replace("  ", " "),
-        }
+    let row = |figure: &Figure| Row {
+        title: figure.title.clone(),
+        here: value(figure.here, &figure.unit),
+        there: value(figure.there, &figure.unit),
+        difference: difference(figure),
     };
     let table = |contrast: &Contrast| Table {
         form: contrast.form.clone(),

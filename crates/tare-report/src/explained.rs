@@ -1,5 +1,6 @@
 //! What differences come from: findings in words.
 
+use crate::contrasted::difference;
 use crate::figures::{digits, plain_quantity};
 use crate::lines::whole;
 use serde::Serialize;
@@ -27,7 +28,8 @@ struct Item {
     says: String,
     confidence: &'static str,
     evidence: Vec<String>,
-    to_do: String,
+    /// Text, and in every second place what is to be typed.
+    to_do: Vec<String>,
     method: String,
 }
 
@@ -55,6 +57,11 @@ fn figure(figure: &Figure) -> String {
     format!("{} {} instead of {}", figure.title, value(figure.here), value(figure.there))
 }
 
+/// A figure with its difference and the interval of that.
+fn with_interval(of: &Figure) -> String {
+    format!("{}: {}", figure(of), difference(of))
+}
+
 /// `each request crosses the port proxy (counted by the kernel): CPU of port proxy by op 31.0 us instead of 0 us`.
 fn sentence(finding: &Finding) -> String {
     let figures: Vec<String> = finding.evidence.iter().take(FIGURES).map(figure).collect();
@@ -73,8 +80,8 @@ pub(crate) fn rows(analysis: &Analysis) -> Vec<Row> {
     let item = |finding: &Finding| Item {
         says: finding.says.clone(),
         confidence: confidence(finding),
-        evidence: finding.evidence.iter().map(figure).chain(tested(finding)).collect(),
-        to_do: finding.to_do.clone(),
+        evidence: finding.evidence.iter().map(with_interval).chain(tested(finding)).collect(),
+        to_do: finding.to_do.split('`').map(str::to_owned).collect(),
         method: finding.rule.clone(),
     };
     let row = |explanation: &Explanation| Row {
