@@ -138,7 +138,14 @@ pub(crate) fn next(record: &Record, analysis: &Analysis) -> Option<String> {
     if analysis.advice.is_some() || analysis.ladder.is_some() {
         return None;
     }
-    let suggests = |explanation: &&Explanation| explanation.findings.iter().any(|f| !f.variants.is_empty());
+    let forms = &record.header.study.forms;
+    // A plain process that gets what it wants has nothing that could be otherwise.
+    let has_variants = |name: &str| {
+        forms.iter().any(|form| form.name == name && !(form.layers.is_empty() && form.resources.is_empty()))
+    };
+    let suggests = |explanation: &&Explanation| {
+        has_variants(&explanation.slower) && explanation.findings.iter().any(|finding| !finding.variants.is_empty())
+    };
     let form = &analysis.explanations.iter().find(suggests)?.slower;
     // `tare run STUDY ...`: the study as it was typed.
     let study = record.header.command.split(' ').nth(2).filter(|word| !word.starts_with('-'))?;

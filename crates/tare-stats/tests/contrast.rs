@@ -9,7 +9,7 @@ use tare_core::plan::plan;
 use tare_core::record::{Record, TrialData, TrialRecord};
 use tare_core::telemetry::{TelemetryRow, Vantage, WHOLE_MACHINE};
 use tare_core::trial::Outcome;
-use tare_stats::{Contrast, analyse};
+use tare_stats::{Contrast, analyse, changes_explained};
 
 const SECOND: u64 = 1_000_000_000;
 const OPERATIONS: u64 = 100_000;
@@ -150,4 +150,35 @@ fn what_equals_differ_by_too_is_nobodys() {
 fn two_blocks_say_nothing() {
     let planted = |arm: &str| with("box", arm, "server", &[("throttled_s", 0.4)]);
     assert!(contrasts(&record(1, 2, planted)).is_empty());
+}
+
+/// The same record on a day when everything was half as fast.
+fn halved(mut record: Record) -> Record {
+    for trial in &mut record.trials {
+        trial.record.metrics.values_mut().for_each(|value| *value *= 0.5);
+    }
+    record
+}
+
+#[test]
+fn a_change_between_runs_is_explained_and_equals_are_not() {
+    let before = record(1, 5, |_| usual());
+    // A quota in every form, the baseline too: no ratio to it changes.
+    let after = halved(record(2, 5, |arm| with(arm, arm, "server", &[("throttled_s", 0.4)])));
+    let found = changes_explained(&before, &after);
+    let forms: Vec<&str> = found.iter().map(|explanation| explanation.form.as_str()).collect();
+    assert_eq!(forms, ["plain", "box"], "{found:#?}");
+    for explanation in &found {
+        assert_eq!((explanation.slower.as_str(), explanation.one_feature), ("after", false));
+        assert!((explanation.ratio / 0.5 - 1.0).abs() < 0.1, "{explanation:#?}");
+        assert_eq!(explanation.findings[0].rule, "cpu-quota", "{explanation:#?}");
+    }
+    let back = changes_explained(&after, &before);
+    assert!(back.iter().all(|explanation| explanation.slower == "before"), "{back:#?}");
+    let says = |seed: &u64| {
+        let found = changes_explained(&record(2 * seed, 5, |_| usual()), &record(2 * seed + 1, 5, |_| usual()));
+        found.iter().any(|explanation| !explanation.findings.is_empty())
+    };
+    let wrong = (100..200).filter(says).count();
+    assert!(wrong <= 5, "{wrong} of 100 pairs of equal runs have a finding");
 }
