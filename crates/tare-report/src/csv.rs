@@ -1,5 +1,5 @@
-//! CSV in the long form: one row for each trial and metric, and for each figure of the kernel's counters; a trial without
-//! figures has one row that says why.
+//! CSV in the long form: one row for each trial and metric, and for each figure of the kernel's counters; a trial
+//! without figures has one row that says why.
 
 use crate::Style;
 use tare_core::fault::Fault;
