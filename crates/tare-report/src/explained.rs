@@ -82,7 +82,7 @@ pub(crate) fn rows(analysis: &Analysis) -> Vec<Row> {
         confidence: confidence(finding),
         evidence: finding.evidence.iter().map(with_interval).chain(tested(finding)).collect(),
         to_do: finding.to_do.split('`').map(str::to_owned).collect(),
-        method: finding.rule.clone(),
+        method: finding.method.clone(),
     };
     let row = |explanation: &Explanation| Row {
         title: title(explanation),

@@ -77,7 +77,7 @@ mod tests {
     #[test]
     fn rules_name_variants_that_there_are() {
         // A form of each layer with everything that a variant may do otherwise, and both limits of resources.
-        let text = "study: s\nworkload: redis\nload: {closed: {}}\nforms:\n  plain: []\n  boxed: {layers: [container: \
+        let text = "study: s\nworkload: redis\nfrom: host\nload: {closed: {}}\nforms:\n  plain: []\n  boxed: {layers: [container: \
                     {network: published, storage: overlay, limits: quota}], resources: {cpu_quota: 0.5, memory: 300MiB}}\n  \
                     guest: [vm: {vhost: \"off\", pin: false, cache: writethrough, disk: qcow2}]\n  \
                     direct: [vm: {cache: directsync}]\n";

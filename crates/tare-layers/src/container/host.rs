@@ -200,6 +200,7 @@ impl Inner {
             start,
             image: &image,
             network: self.link.as_ref().map_or("", |link| &link.name),
+            published_at: self.published_at(),
             probe: probe.as_deref(),
         };
         run::launch(&self.engine, &order, container)
@@ -212,7 +213,7 @@ impl Inner {
             return Ok(());
         }
         for port in start.service.ports.values() {
-            let place = SocketAddr::new(self.surroundings.address, *port);
+            let place = SocketAddr::new(self.published_at(), *port);
             match TcpListener::bind(place) {
                 Err(error) if error.kind() == std::io::ErrorKind::AddrInUse => {
                     return Err(run::port_taken(&place.to_string(), &start.instance));
@@ -228,8 +229,15 @@ impl Inner {
     fn address(&self, instance: &str) -> Result<IpAddr, Fault> {
         match self.options.network {
             Network::Bridge => self.own_address(instance),
-            Network::Published | Network::Host => Ok(self.surroundings.address),
+            Network::Published | Network::Translated => Ok(self.published_at()),
+            Network::Host => Ok(self.surroundings.address),
         }
+    }
+
+    /// The host's address on which ports are published.
+    fn published_at(&self) -> IpAddr {
+        let translated = self.options.network == Network::Translated && self.surroundings.address.is_loopback();
+        self.link.as_ref().filter(|_| translated).map_or(self.surroundings.address, |link| link.gateway)
     }
 
     /// The address under which other containers of the deployment reach an instance.
@@ -245,7 +253,9 @@ impl Inner {
 
     fn path(&self) -> &'static str {
         match (self.options.network, self.surroundings.address.is_loopback()) {
-            (Network::Published, false) => "published port: address translation to a bridge, then the container's veth",
+            (Network::Translated, _) | (Network::Published, false) => {
+                "published port: address translation to a bridge, then the container's veth"
+            }
             (Network::Published, true) => {
                 "published port on loopback: the engine's user-land proxy, where it has one, then a bridge"
             }
@@ -260,7 +270,7 @@ impl Inner {
             return Ok(());
         }
         let mut pids = observe::shims(&self.inspect(instance)?.id.unwrap_or_default());
-        pids.extend(observe::port_proxies(self.surroundings.address, ports));
+        pids.extend(observe::port_proxies(self.published_at(), ports));
         observe::confine(&pids, &self.surroundings.cpus);
         Ok(())
     }
@@ -344,8 +354,8 @@ impl Inner {
             scopes.push(Scope { name, serving: true, pids: vec![pid], cgroups: observe::cgroups(pid) });
             ports.extend(running.start.service.ports.values().copied());
         }
-        if self.options.network == Network::Published {
-            let pids = observe::port_proxies(self.surroundings.address, &ports);
+        if self.options.publishes() {
+            let pids = observe::port_proxies(self.published_at(), &ports);
             let proxy = Scope { name: "port proxy".to_owned(), serving: true, pids, cgroups: Vec::new() };
             scopes.extend(Some(proxy).filter(|scope| !scope.pids.is_empty()));
         }
@@ -366,8 +376,8 @@ impl Inner {
             facts.insert("container.bridge".to_owned(), link.bridge.clone());
         }
         let ports: Vec<u16> = self.running.values().flat_map(|r| r.start.service.ports.values().copied()).collect();
-        if self.options.network == Network::Published && !ports.is_empty() && !self.engine.is_podman() {
-            let proxied = !observe::port_proxies(self.surroundings.address, &ports).is_empty();
+        if self.options.publishes() && !ports.is_empty() && !self.engine.is_podman() {
+            let proxied = !observe::port_proxies(self.published_at(), &ports).is_empty();
             facts.insert("engine.userland_proxy".to_owned(), proxied.to_string());
         }
         Ok(facts)

@@ -6,6 +6,7 @@ use super::spec;
 use crate::network::{self, Forwarding};
 use bollard::models::{Ipam, IpamConfig, NetworkCreateRequest};
 use std::collections::HashMap;
+use std::net::{IpAddr, Ipv4Addr};
 use tare_core::fault::Fault;
 use tare_core::host::Surroundings;
 
@@ -15,6 +16,8 @@ pub(crate) struct Link {
     pub(crate) name: String,
     /// The bridge's name among this machine's links.
     pub(crate) bridge: String,
+    /// The host's own address on the bridge.
+    pub(crate) gateway: IpAddr,
     forwarding: Option<Forwarding>,
 }
 
@@ -38,8 +41,8 @@ impl Link {
         }
         let name = format!("tare-{}-{}", surroundings.run, surroundings.trial);
         let bridge = bridge_name(&surroundings.run, &surroundings.trial);
-        create(engine, mode, surroundings, &name, &bridge)?;
-        let mut link = Link { name, bridge, forwarding: None };
+        let gateway = create(engine, mode, surroundings, &name, &bridge)?;
+        let mut link = Link { name, bridge, gateway, forwarding: None };
         if mode == Network::Bridge && !surroundings.address.is_loopback() {
             let outside = format!("t{}h", surroundings.run);
             match network::allow_forwarding(&surroundings.run, &outside, &link.bridge) {
@@ -65,7 +68,8 @@ impl Link {
     }
 }
 
-fn create(engine: &Engine, mode: Network, at: &Surroundings, name: &str, bridge: &str) -> Result<(), Fault> {
+/// Makes the network in the first range that is free, and tells the host's address on it.
+fn create(engine: &Engine, mode: Network, at: &Surroundings, name: &str, bridge: &str) -> Result<IpAddr, Fault> {
     let mut options = HashMap::from([("com.docker.network.bridge.name".to_owned(), bridge.to_owned())]);
     if mode == Network::Bridge && engine.has_gateway_mode() {
         // Since Docker 28 packets from outside to a container's own address are dropped unless the network says so.
@@ -74,9 +78,10 @@ fn create(engine: &Engine, mode: Network, at: &Surroundings, name: &str, bridge:
     let mut refusal = None;
     let ((a, b), (first, behind)) = (at.subnets, at.thirds);
     for third in first..behind {
+        let gateway = Ipv4Addr::new(a, b, third, 1);
         let range = IpamConfig {
             subnet: Some(format!("{a}.{b}.{third}.0/24")),
-            gateway: Some(format!("{a}.{b}.{third}.1")),
+            gateway: Some(gateway.to_string()),
             ..Default::default()
         };
         let request = NetworkCreateRequest {
@@ -89,7 +94,7 @@ fn create(engine: &Engine, mode: Network, at: &Surroundings, name: &str, bridge:
             ..Default::default()
         };
         match engine.call(engine.docker().create_network(request)) {
-            Ok(_) => return Ok(()),
+            Ok(_) => return Ok(gateway.into()),
             Err(CallError::Refused { status, message }) if is_taken(&message) => {
                 refusal = Some(CallError::Refused { status, message });
             }

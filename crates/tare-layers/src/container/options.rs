@@ -11,6 +11,9 @@ use tare_core::host::Listens;
 pub(crate) enum Network {
     /// A private bridge; each port is published on the host's address, as `docker run -p` does.
     Published,
+    /// The same on the bridge's own address where the load sits on the host: there even clients of the host itself
+    /// reach it by address translation, and not by the engine's user-land proxy.
+    Translated,
     /// A private bridge; the container's own address is addressed, without translation.
     Bridge,
     /// The host's own network: no bridge, no address of its own.
@@ -73,7 +76,7 @@ pub(crate) enum Storage {
 
 /// The options of the container layer, every default filled in:
 ///
-/// - `network: published | bridge | host` (default `published`): how requests get in.
+/// - `network: published | translated | bridge | host` (default `published`): how requests get in.
 /// - `limits: cpuset | quota | none` (default `cpuset`): how the service's CPUs are enforced. Its memory limit, and a
 ///   `cpu_quota` that it states itself, always apply.
 /// - `seccomp: default | unconfined` (default `default`): the filter of system calls.
@@ -110,6 +113,11 @@ impl Default for ContainerOptions {
 }
 
 impl ContainerOptions {
+    /// Whether the service's ports are published on an address of the host.
+    pub(crate) fn publishes(&self) -> bool {
+        matches!(self.network, Network::Published | Network::Translated)
+    }
+
     /// The options as [`read`] wrote them down.
     ///
     /// # Errors
@@ -124,8 +132,9 @@ pub(crate) fn read(node: &Node, problems: &mut Problems) -> Option<serde_json::V
     let before = problems.len();
     let mut fields = Fields::of(node, "layer 'container'", problems)?;
     let mut options = ContainerOptions::default();
-    if let Some(word) = fields.choice("network", &["published", "bridge", "host"], problems) {
+    if let Some(word) = fields.choice("network", &["published", "translated", "bridge", "host"], problems) {
         options.network = match word {
+            "translated" => Network::Translated,
             "bridge" => Network::Bridge,
             "host" => Network::Host,
             _ => Network::Published,
@@ -165,7 +174,7 @@ pub(crate) fn read(node: &Node, problems: &mut Problems) -> Option<serde_json::V
 pub(crate) fn listens(options: &serde_json::Value) -> Listens {
     match ContainerOptions::from_value(options).map(|options| options.network) {
         Ok(Network::Host) => Listens::Everywhere,
-        Ok(Network::Published) => Listens::AtItsAddress,
+        Ok(Network::Published | Network::Translated) => Listens::AtItsAddress,
         Ok(Network::Bridge) | Err(_) => Listens::Apart,
     }
 }

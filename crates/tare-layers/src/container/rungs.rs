@@ -49,14 +49,16 @@ pub(super) fn rungs(options: &Value, from: LoadOrigin) -> Vec<LayerRung> {
         now.network = Network::Bridge;
         add("bridge", "network namespace, veth and bridge", now);
     }
+    let on_host = from == LoadOrigin::Host;
+    if whole.network == Network::Translated || (whole.network == Network::Published && on_host) {
+        now.network = Network::Translated;
+        add("translated", "published port by address translation", now);
+    }
     if whole.network == Network::Published {
         now.network = Network::Published;
-        let on_host = from == LoadOrigin::Host;
-        add(
-            "published",
-            if on_host { "published port by user-land proxy" } else { "published port by address translation" },
-            now,
-        );
+        let adds =
+            if on_host { "user-land proxy instead of translation" } else { "published port by address translation" };
+        add("published", adds, now);
     }
     rungs
 }
@@ -97,7 +99,9 @@ mod tests {
     #[test]
     fn on_the_host_itself_a_port_is_published_by_the_proxy() {
         let value = serde_json::to_value(ContainerOptions::default()).unwrap();
-        let adds = |from| rungs(&value, from).pop().unwrap().adds;
-        assert!(adds(LoadOrigin::Host).contains("proxy") && adds(LoadOrigin::Outside).contains("translation"));
+        let adds = |from| rungs(&value, from).iter().map(|rung| rung.adds).skip(5).collect::<Vec<_>>();
+        let proxied = ["published port by address translation", "user-land proxy instead of translation"];
+        assert_eq!(adds(LoadOrigin::Host), proxied);
+        assert_eq!(adds(LoadOrigin::Outside), proxied[..1]);
     }
 }

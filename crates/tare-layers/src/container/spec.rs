@@ -7,6 +7,7 @@ use bollard::models::{
     PortMap, ResourcesUlimits, RestartPolicy, RestartPolicyNameEnum,
 };
 use std::collections::HashMap;
+use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use tare_core::fault::Fault;
 use tare_core::host::{ServiceStart, Surroundings};
@@ -37,6 +38,8 @@ pub(crate) struct Order<'a> {
     pub(crate) image: &'a str,
     /// The private network's name; unused with the host's own.
     pub(crate) network: &'a str,
+    /// The host's address on which ports are published.
+    pub(crate) published_at: IpAddr,
     /// The statically linked program, when it is to run in the service's stead to say what it gets.
     pub(crate) probe: Option<&'a Path>,
 }
@@ -76,7 +79,7 @@ pub(crate) fn container(order: &Order) -> Result<ContainerCreateBody, Fault> {
         Some(_) => vec![PROGRAM_INSIDE.to_owned(), "resources".to_owned()],
         None => service.command.clone(),
     };
-    let published = order.options.network == Network::Published && order.probe.is_none();
+    let published = order.options.publishes() && order.probe.is_none();
     let ports: Vec<u16> = if published { service.ports.values().copied().collect() } else { Vec::new() };
     let (uid, gid) = service.user;
     Ok(ContainerCreateBody {
@@ -101,7 +104,7 @@ fn host_config(order: &Order, ports: &[u16]) -> Result<HostConfig, Fault> {
     let open_files = i64::try_from(open_files()).unwrap_or(i64::MAX);
     let network = match order.options.network {
         Network::Host => "host",
-        Network::Published | Network::Bridge => order.network,
+        Network::Published | Network::Translated | Network::Bridge => order.network,
     };
     let quota = cpu_quota(order);
     let shared = order.options.namespaces == Namespaces::Host;
@@ -198,10 +201,8 @@ fn cpu_quota(order: &Order) -> Option<f64> {
 }
 
 fn port_bindings(order: &Order, ports: &[u16]) -> PortMap {
-    let binding = |port: u16| PortBinding {
-        host_ip: Some(order.surroundings.address.to_string()),
-        host_port: Some(port.to_string()),
-    };
+    let binding =
+        |port: u16| PortBinding { host_ip: Some(order.published_at.to_string()), host_port: Some(port.to_string()) };
     ports.iter().map(|port| (format!("{port}/tcp"), Some(vec![binding(*port)]))).collect()
 }
 

@@ -42,7 +42,15 @@ fn start() -> ServiceStart {
 
 fn built(options: ContainerOptions, start: &ServiceStart, probe: Option<&Path>) -> (ContainerCreateBody, HostConfig) {
     let surroundings = surroundings();
-    let order = Order { options, surroundings: &surroundings, start, image: "i", network: "n", probe };
+    let order = Order {
+        options,
+        surroundings: &surroundings,
+        start,
+        image: "i",
+        network: "n",
+        published_at: surroundings.address,
+        probe,
+    };
     let mut body = container(&order).unwrap();
     let host = body.host_config.take().unwrap();
     (body, host)
@@ -109,7 +117,15 @@ fn more_cpus_than_there_are_is_a_fault() {
     let start = ServiceStart { cpus: Some(CpuSet::new([3])), ..start() };
     let surroundings = surroundings();
     let options = ContainerOptions::default();
-    let order = Order { options, surroundings: &surroundings, start: &start, image: "i", network: "n", probe: None };
+    let order = Order {
+        options,
+        surroundings: &surroundings,
+        start: &start,
+        image: "i",
+        network: "n",
+        published_at: surroundings.address,
+        probe: None,
+    };
     assert!(container(&order).unwrap_err().message.contains("wants 2 CPUs"));
 }
 
@@ -130,7 +146,15 @@ fn the_probe_differs_only_in_program_and_ports() {
 fn overlay_volumes_are_directories_of_the_service() {
     let (surroundings, start) = (surroundings(), start());
     let options = ContainerOptions { storage: Storage::Overlay, ..Default::default() };
-    let order = Order { options, surroundings: &surroundings, start: &start, image: "i", network: "n", probe: None };
+    let order = Order {
+        options,
+        surroundings: &surroundings,
+        start: &start,
+        image: "i",
+        network: "n",
+        published_at: surroundings.address,
+        probe: None,
+    };
     assert!(volume_folders(&order).is_empty());
     let archive = volume_archive(&order).unwrap();
     assert_eq!(archive.len(), 512 + 1024);

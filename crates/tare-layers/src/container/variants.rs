@@ -18,7 +18,7 @@ pub(super) fn variants(options: &Value, from: LoadOrigin) -> Vec<LayerVariant> {
     let published = now.network == Network::Published;
     let changes = if published && from == LoadOrigin::Host {
         "the host's network instead of a port published by the user-land proxy"
-    } else if published {
+    } else if now.publishes() {
         "the host's network instead of a port published by address translation"
     } else {
         "the host's network instead of a bridge"
@@ -26,9 +26,13 @@ pub(super) fn variants(options: &Value, from: LoadOrigin) -> Vec<LayerVariant> {
     let trades = "isolation of the network: its ports are the host's";
     let other = ContainerOptions { network: Network::Host, ..now };
     add(now.network != Network::Host, "host-network", changes, trades, other);
+    let changes = "a published port that is reached by address translation instead of the user-land proxy";
+    let trades = "clients of the host itself must not use the loopback";
+    let other = ContainerOptions { network: Network::Translated, ..now };
+    add(published && from == LoadOrigin::Host, "translated", changes, trades, other);
     let changes = "the container's own address instead of a published port";
     let trades = "an address that only this machine has a route to";
-    add(published, "bridge", changes, trades, ContainerOptions { network: Network::Bridge, ..now });
+    add(now.publishes(), "bridge", changes, trades, ContainerOptions { network: Network::Bridge, ..now });
     let changes = "a volume instead of the container's writable layer";
     let trades = "nothing but a directory of the host";
     add(

@@ -67,6 +67,8 @@ pub struct Finding {
     pub to_do: String,
     /// Variants of a form that would show what that wins back.
     pub variants: Vec<String>,
+    /// Where the rule is described: what it asks for, from which counters, and what else may look the same.
+    pub method: String,
     /// What the first of them that was measured wins back: then it is no mere correlation.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tested: Option<Tested>,
@@ -232,6 +234,7 @@ fn apply(rule: &Rule, figures: &[Figure], operations_per_s: f64) -> Option<Findi
         evidence: evidence.into_iter().cloned().collect(),
         to_do: rule.to_do.clone(),
         variants: rule.variants.clone(),
+        method: format!("FINDINGS.md#{}", rule.name),
         tested: None,
     })
 }

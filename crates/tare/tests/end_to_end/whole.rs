@@ -13,7 +13,7 @@ fn a_published_port_is_explained_rung_by_rung() {
     lab.expect_clean();
     assert!(said.contains("the ladder from native to published"), "{said}");
     let read = lab.record(&record);
-    assert_eq!(read.trials.len(), 3 * 8, "six rungs, the baseline and its control");
+    assert_eq!(read.trials.len(), 3 * 9, "seven rungs, the baseline and its control");
     assert!(read.trials.iter().all(|trial| trial.record.outcome == Outcome::Measured));
     let json: Value = serde_json::from_str(&lab.expect(0, &["report", text(&record), "--format", "json"])).unwrap();
     let throughput = &json["analysis"]["ladder"]["metrics"][0];
@@ -22,7 +22,7 @@ fn a_published_port_is_explained_rung_by_rung() {
     let costliest = rungs.iter().min_by(|a, b| ratio(a).total_cmp(&ratio(b))).unwrap();
     // The proxy copies every byte in user land: it halves the throughput at least, on any machine.
     assert_eq!(costliest["form"], "published", "{throughput:#}");
-    assert_eq!(costliest["adds"][0], "published port by user-land proxy");
+    assert_eq!(costliest["adds"][0], "user-land proxy instead of translation");
     let product: f64 = rungs.iter().map(ratio).product();
     assert!((product / throughput["together"].as_f64().unwrap() - 1.0).abs() < 1e-9, "{throughput:#}");
 }
