@@ -23,16 +23,29 @@ impl Pace {
 
     /// Does the work if it is due, after which it is not due before `least` has passed.
     pub(crate) fn keep<T>(&mut self, least: Duration, work: impl FnOnce() -> T) -> Option<T> {
-        let now_ns = monotonic_ns();
-        if now_ns < self.due_ns {
-            return None;
-        }
-        let before_ns = thread_cpu_ns();
+        let begun = self.begin()?;
         let done = work();
-        let used_ns = thread_cpu_ns().saturating_sub(before_ns);
-        self.due_ns = now_ns + (least.as_nanos() as u64).max((used_ns as f64 / self.share) as u64);
+        self.end(begun, least);
         Some(done)
     }
+
+    /// When the work is due, its beginning; for work that needs what the pace is a part of.
+    pub(crate) fn begin(&self) -> Option<Begun> {
+        let now_ns = monotonic_ns();
+        (now_ns >= self.due_ns).then(|| Begun { now_ns, cpu_ns: thread_cpu_ns() })
+    }
+
+    /// Ends work, after which it is not due before `least` has passed.
+    pub(crate) fn end(&mut self, begun: Begun, least: Duration) {
+        let used_ns = thread_cpu_ns().saturating_sub(begun.cpu_ns);
+        self.due_ns = begun.now_ns + (least.as_nanos() as u64).max((used_ns as f64 / self.share) as u64);
+    }
+}
+
+/// When work began, by the clock and by the thread's own.
+pub(crate) struct Begun {
+    now_ns: u64,
+    cpu_ns: u64,
 }
 
 /// CPU time of the calling thread, ns.

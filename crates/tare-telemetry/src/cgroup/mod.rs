@@ -82,6 +82,7 @@ const KNOWN: &[Known] = &[
     ("io.pressure", At::Some, "psi_io_some_s", |us| us as f64 * 1e-6),
     ("memory.events", At::Keys(&["max", "high"]), "memory_limit_hits", |count| count as f64),
     ("memory.events", At::Key("oom_kill"), "oom_kills", |count| count as f64),
+    // With memory and swap together limited to the same, as here, newer kernels count in neither of version 1's files.
     ("memory.failcnt", At::Whole, "memory_limit_hits", |count| count as f64),
     ("memory.oom_control", At::Key("oom_kill"), "oom_kills", |count| count as f64),
     ("memory.stat", At::Key("pgsteal"), "reclaimed_pages", |count| count as f64),

@@ -89,10 +89,11 @@ impl PagesReader {
 
 impl SourceReader for PagesReader {
     fn read(&mut self, into: &mut Reading) {
-        if self.samples.is_multiple_of(EVERY) {
-            let mut pace = std::mem::replace(&mut self.pace, Pace::new(SHARE));
-            pace.keep(Duration::ZERO, || self.read_huge());
-            self.pace = pace;
+        if self.samples.is_multiple_of(EVERY)
+            && let Some(begun) = self.pace.begin()
+        {
+            self.read_huge();
+            self.pace.end(begun, Duration::ZERO);
         }
         self.samples = self.samples.wrapping_add(1);
         for (scope, bytes) in self.huge.iter().enumerate() {

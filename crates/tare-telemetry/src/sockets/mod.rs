@@ -133,9 +133,10 @@ impl Namespace {
 
 impl SourceReader for SocketsReader {
     fn read(&mut self, into: &mut Reading) {
-        let mut finding = std::mem::replace(&mut self.finding, Pace::new(FINDING.1));
-        finding.keep(FINDING.0, || self.find());
-        self.finding = finding;
+        if let Some(begun) = self.finding.begin() {
+            self.find();
+            self.finding.end(begun, FINDING.0);
+        }
         for space in &mut self.spaces {
             space.read(&self.root, &mut self.netstat, &mut self.snmp);
         }
