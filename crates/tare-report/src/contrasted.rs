@@ -9,15 +9,17 @@ const SAID: usize = 3;
 
 /// The clearest differences of a form: `CPU of port proxy by op 16.2 us instead of 0 us; packets by op 4 instead of 2`.
 fn sentence(contrast: &Contrast) -> String {
-    let value = |value: f64, unit: &str| if unit.is_empty() { digits(value) } else { plain_quantity(value, unit) };
-    let figure = |figure: &Figure| {
-        let (here, there) = (value(figure.here, &figure.unit), value(figure.there, &figure.unit));
-        format!("{} {here} instead of {there}", figure.title)
-    };
     let said: Vec<String> = contrast.figures.iter().take(SAID).map(figure).collect();
     let more = contrast.figures.len().saturating_sub(SAID);
     let rest = if more > 0 { format!("; and {more} more") } else { String::new() };
     format!("{}{rest}", said.join("; "))
+}
+
+/// A figure in words: `packets by op 4 instead of 2`.
+pub(crate) fn figure(figure: &Figure) -> String {
+    let unit = figure.unit.as_str();
+    let value = |value: f64| if unit.is_empty() { digits(value) } else { plain_quantity(value, unit) };
+    format!("{} {} instead of {}", figure.title, value(figure.here), value(figure.there))
 }
 
 /// What goes with a rung, or with a form; nothing where nothing does beyond doubt.

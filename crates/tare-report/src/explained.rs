@@ -1,7 +1,6 @@
 //! What differences come from: findings in words.
 
-use crate::contrasted::difference;
-use crate::figures::{digits, plain_quantity};
+use crate::contrasted::{difference, figure};
 use crate::lines::whole;
 use serde::Serialize;
 use tare_core::record::{NOT_COUNTED, Record};
@@ -48,13 +47,6 @@ fn confidence(finding: &Finding) -> &'static str {
         Confidence::Likely => "likely",
         Confidence::Hint => "perhaps",
     }
-}
-
-fn figure(figure: &Figure) -> String {
-    let value = |value: f64| {
-        if figure.unit.is_empty() { digits(value) } else { plain_quantity(value, &figure.unit) }
-    };
-    format!("{} {} instead of {}", figure.title, value(figure.here), value(figure.there))
 }
 
 /// A figure with its difference and the interval of that.

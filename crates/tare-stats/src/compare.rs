@@ -2,6 +2,7 @@
 
 use crate::analysis::{Analysis, Interval, Ratio};
 use crate::quantile::student_quantile;
+use crate::welch::satterthwaite;
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -66,10 +67,9 @@ pub fn changes(before: &Analysis, after: &Analysis) -> Vec<Change> {
 /// when either has no interval: then its standard error makes no claim.
 fn welch(a: &Ratio, b: &Ratio) -> Option<(f64, f64)> {
     a.interval.and(b.interval)?;
-    let (va, vb) = (a.standard_error?.powi(2), b.standard_error?.powi(2));
-    let variance = va + vb;
-    let degrees = variance.powi(2) / (va.powi(2) / a.degrees? + vb.powi(2) / b.degrees?);
-    Some((variance.sqrt(), if degrees.is_finite() { degrees } else { a.degrees? + b.degrees? }))
+    let own = |ratio: &Ratio| Some((ratio.standard_error?.powi(2), ratio.degrees?));
+    let (variance, degrees) = satterthwaite([own(a)?, own(b)?]);
+    Some((variance.sqrt(), degrees))
 }
 
 /// Facts that always differ and mean nothing.

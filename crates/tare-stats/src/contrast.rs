@@ -54,7 +54,8 @@ pub struct Figure {
     /// Its interval by Student's t: in a [`Contrast`] those of all figures and forms of a record hold together
     /// (Bonferroni, 95 %), in a finding each holds by itself (99 %).
     pub interval: Interval,
-    /// The mean difference by the standard deviation of the differences; none where they are all the same.
+    /// The mean difference by the standard deviation of the differences, between two runs by its own error; none where
+    /// there is no spread at all.
     pub standardised: Option<f64>,
 }
 
@@ -130,11 +131,6 @@ pub(crate) fn contrasts(
     pairs.iter().filter_map(contrast).collect()
 }
 
-/// Whether a form that never has this figure has nothing of it: a scope that it has not, or a limit.
-pub(crate) fn may_be_absent(name: &str) -> bool {
-    name.contains(':') || OF_A_LIMIT.contains(&name)
-}
-
 /// What the baseline's second copy differs from it by.
 pub(crate) fn equals(
     cells: &BTreeMap<String, Cell>,
@@ -153,38 +149,77 @@ pub(crate) fn floor(equals: &[Figure], name: &str) -> f64 {
     equal.map_or(0.0, |figure| figure.interval.low.abs().max(figure.interval.high.abs()))
 }
 
+/// The difference of a figure of two forms, and how sure it is.
+pub(crate) struct Estimate {
+    pub(crate) here: f64,
+    pub(crate) there: f64,
+    pub(crate) difference: f64,
+    /// Half the width of its interval.
+    pub(crate) half_width: f64,
+    /// What the difference is held against: a standard deviation, or an error.
+    pub(crate) spread: f64,
+}
+
 /// Every figure that both arms have in three blocks, compared inside them, with intervals by Student's t at the
-/// one-sided probability that `level` gives for so many figures. A scope that one of the two does not have at all
-/// spends nothing there, and a limit that it does not have holds nothing back.
+/// one-sided probability that `level` gives for so many figures.
 pub(crate) fn differences(here: &Cell, there: &Cell, level: impl Fn(usize) -> f64) -> Vec<Figure> {
-    let names: BTreeSet<&String> = here.values().chain(there.values()).flat_map(BTreeMap::keys).collect();
-    let known = |side: &Cell, name: &str| side.values().any(|figures| figures.contains_key(name));
-    let mut found = Vec::new();
-    for name in &names {
-        let value = |side: &Cell, block: u32| {
-            let figures = side.get(&block).filter(|figures| !figures.is_empty())?;
-            let value = figures.get(*name).map(|evidence| evidence.value);
-            value.or((may_be_absent(name) && !known(side, name)).then_some(0.0))
-        };
+    compared(here, there, |here, there, names| {
         let pairs: Vec<(f64, f64)> =
-            here.keys().filter_map(|block| Some((value(here, *block)?, value(there, *block)?))).collect();
+            here.iter().filter_map(|(block, value)| Some((*value, *there.get(block)?))).collect();
         let n = pairs.len() as f64;
         let gaps: Vec<f64> = pairs.iter().map(|(a, b)| a - b).collect();
-        let Some(spread) = sd(&gaps).filter(|_| pairs.len() >= BLOCKS_MIN) else { continue };
-        let mean = |of: &dyn Fn(&(f64, f64)) -> f64| pairs.iter().map(of).sum::<f64>() / n;
-        let difference = mean(&|(a, b)| a - b);
-        let half = student_quantile(level(names.len()), n - 1.0) * spread / n.sqrt();
-        let of = here.values().chain(there.values()).find_map(|figures| figures.get(*name)).expect("one has it");
-        found.push(Figure {
+        let spread = sd(&gaps).filter(|_| pairs.len() >= BLOCKS_MIN)?;
+        Some(Estimate {
+            here: pairs.iter().map(|(a, _)| a).sum::<f64>() / n,
+            there: pairs.iter().map(|(_, b)| b).sum::<f64>() / n,
+            difference: gaps.iter().sum::<f64>() / n,
+            half_width: student_quantile(level(names), n - 1.0) * spread / n.sqrt(),
+            spread,
+        })
+    })
+}
+
+/// A figure's values by block.
+pub(crate) type Values = BTreeMap<u32, f64>;
+
+/// Every figure for which `estimate` has an answer, from its values on both sides and the number of all figures. A
+/// scope that one of the two does not have at all spends nothing there, and a limit that it does not have holds
+/// nothing back.
+pub(crate) fn compared(
+    here: &Cell,
+    there: &Cell,
+    estimate: impl Fn(&Values, &Values, usize) -> Option<Estimate>,
+) -> Vec<Figure> {
+    let trials = || here.values().chain(there.values());
+    let names: BTreeSet<&String> = trials().flat_map(BTreeMap::keys).collect();
+    let values = |side: &Cell, name: &str| -> Values {
+        let known = side.values().any(|figures| figures.contains_key(name));
+        let absent = (!known && may_be_absent(name)).then_some(0.0);
+        let counted = side.iter().filter(|(_, figures)| !figures.is_empty());
+        let value = |(block, figures): (&u32, &BTreeMap<String, Evidence>)| {
+            Some((*block, figures.get(name).map(|evidence| evidence.value).or(absent)?))
+        };
+        counted.filter_map(value).collect()
+    };
+    let figure = |name: &&String| {
+        let found = estimate(&values(here, name), &values(there, name), names.len())?;
+        let Estimate { here, there, difference, half_width, spread } = found;
+        let of = trials().find_map(|figures| figures.get(*name)).expect("one has it");
+        Some(Figure {
             name: (*name).clone(),
             title: of.title.clone(),
             unit: of.unit.to_owned(),
-            here: mean(&|(a, _)| *a),
-            there: mean(&|(_, b)| *b),
+            here,
+            there,
             difference,
-            interval: Interval { low: difference - half, high: difference + half },
+            interval: Interval { low: difference - half_width, high: difference + half_width },
             standardised: (spread > 0.0).then_some(difference / spread),
-        });
-    }
-    found
+        })
+    };
+    names.iter().filter_map(figure).collect()
+}
+
+/// Whether a form that never has this figure has nothing of it: a scope that it has not, or a limit.
+fn may_be_absent(name: &str) -> bool {
+    name.contains(':') || OF_A_LIMIT.contains(&name)
 }

@@ -247,6 +247,11 @@ fn others_s(scopes: &BTreeMap<&str, Vec<&TelemetryRow>>, serving: &[&str], load:
     ours.iter().map(|(cpu, served)| Some((busy(*cpu)? - served).max(0.0))).sum()
 }
 
+/// Whether a figure is counted by operation, and not by second, as its name says.
+pub(crate) fn is_by_operation(name: &str) -> bool {
+    name.split(':').next().is_some_and(|name| name.ends_with("_per_op"))
+}
+
 /// Whether trials may have a figure of this name.
 #[cfg(test)]
 pub(crate) fn is_figure(name: &str) -> bool {

@@ -38,6 +38,7 @@ mod trial;
 mod verdict;
 mod voids;
 mod warnings;
+mod welch;
 
 pub use absolute::{AbsoluteDifference, absolute_difference, difference_at};
 pub use advice::{Gain, MetricWinBack, WinBack};

@@ -3,10 +3,7 @@
 mod records;
 
 use tare_core::advice::{Advice, Variant};
-use tare_core::fault::Fault;
-use tare_core::plan::plan;
-use tare_core::record::{Record, TrialData, TrialRecord};
-use tare_core::trial::Outcome;
+use tare_core::record::Record;
 use tare_stats::{WinBack, analyse};
 
 const FORMS: [&str; 5] = ["plain", "box", "box.half", "box.all", "box.less"];
@@ -21,22 +18,7 @@ fn record(repeat: u32, of: impl Fn(&str) -> Option<f64>) -> Record {
         trades: String::new(),
     };
     study.advice = Some(Advice { of: "box".into(), variants: FORMS[2..].iter().map(variant).collect() });
-    let plan = plan(&study, &[], 1);
-    let trials = plan.iter().map(|planned| {
-        let outcome = match of(&planned.arm()) {
-            Some(_) => Outcome::Measured,
-            None => Outcome::Skipped { why: Fault::new("cannot be had") },
-        };
-        let mut record = TrialRecord::new(planned.clone(), String::new(), outcome);
-        let salt =
-            planned.arm().bytes().fold(planned.block, |salt, byte| salt.wrapping_mul(31).wrapping_add(byte.into()));
-        let noise = f64::from(salt.wrapping_mul(2_654_435_761) >> 16) / 65_536.0 - 0.5;
-        let value = of(&planned.arm()).map(|share| 1e5 * share * (0.02 * noise).exp());
-        record.metrics = value.map(|value| ("throughput".to_owned(), value)).into_iter().collect();
-        TrialData { record, seconds: Vec::new(), telemetry: Vec::new() }
-    });
-    let trials = trials.collect();
-    records::record(study, plan, trials)
+    records::of_shares(study, of)
 }
 
 fn won(record: &Record) -> WinBack {

@@ -2,11 +2,8 @@
 
 mod records;
 
-use tare_core::fault::Fault;
 use tare_core::ladder::{Ladder, Rung};
-use tare_core::plan::plan;
-use tare_core::record::{Record, TrialData, TrialRecord};
-use tare_core::trial::Outcome;
+use tare_core::record::Record;
 use tare_stats::{Climb, RungCost, analyse};
 
 const FORMS: [&str; 4] = ["plain", "box.root", "box.net", "box"];
@@ -16,24 +13,7 @@ fn record(repeat: u32, of: impl Fn(&str) -> Option<f64>) -> Record {
     let mut study = records::study(&FORMS, repeat);
     let rung = |form: &&str| Rung { form: (*form).to_owned(), adds: format!("what {form} adds") };
     study.ladder = Some(Ladder { to: "box".into(), rungs: FORMS[1..].iter().map(rung).collect() });
-    let plan = plan(&study, &[], 1);
-    let trials = plan.iter().map(|planned| {
-        let outcome = match of(&planned.arm()) {
-            Some(_) => Outcome::Measured,
-            None => Outcome::Skipped { why: Fault::new("cannot be had") },
-        };
-        let mut record = TrialRecord::new(planned.clone(), String::new(), outcome);
-        // Deterministic noise, of another kind for each arm and block, over a machine that drifts.
-        let salt =
-            planned.arm().bytes().fold(planned.block, |salt, byte| salt.wrapping_mul(31).wrapping_add(byte.into()));
-        let noise = f64::from(salt.wrapping_mul(2_654_435_761) >> 16) / 65_536.0 - 0.5;
-        let drift = 1.0 - 0.05 * f64::from(planned.block);
-        let value = of(&planned.arm()).map(|share| 1e5 * share * drift * (0.02 * noise).exp());
-        record.metrics = value.map(|value| ("throughput".to_owned(), value)).into_iter().collect();
-        TrialData { record, seconds: Vec::new(), telemetry: Vec::new() }
-    });
-    let trials = trials.collect();
-    records::record(study, plan, trials)
+    records::of_shares(study, of)
 }
 
 fn climb(record: &Record) -> Climb {

@@ -40,17 +40,13 @@ fn start() -> ServiceStart {
     ServiceStart { instance: "db".to_owned(), ..ServiceStart::on(service, Some(CpuSet::new(1..3))) }
 }
 
+fn order<'a>(options: ContainerOptions, surroundings: &'a Surroundings, start: &'a ServiceStart) -> Order<'a> {
+    Order { options, surroundings, start, image: "i", network: "n", published_at: surroundings.address, probe: None }
+}
+
 fn built(options: ContainerOptions, start: &ServiceStart, probe: Option<&Path>) -> (ContainerCreateBody, HostConfig) {
     let surroundings = surroundings();
-    let order = Order {
-        options,
-        surroundings: &surroundings,
-        start,
-        image: "i",
-        network: "n",
-        published_at: surroundings.address,
-        probe,
-    };
+    let order = Order { probe, ..order(options, &surroundings, start) };
     let mut body = container(&order).unwrap();
     let host = body.host_config.take().unwrap();
     (body, host)
@@ -117,15 +113,7 @@ fn more_cpus_than_there_are_is_a_fault() {
     let start = ServiceStart { cpus: Some(CpuSet::new([3])), ..start() };
     let surroundings = surroundings();
     let options = ContainerOptions::default();
-    let order = Order {
-        options,
-        surroundings: &surroundings,
-        start: &start,
-        image: "i",
-        network: "n",
-        published_at: surroundings.address,
-        probe: None,
-    };
+    let order = order(options, &surroundings, &start);
     assert!(container(&order).unwrap_err().message.contains("wants 2 CPUs"));
 }
 
@@ -146,15 +134,7 @@ fn the_probe_differs_only_in_program_and_ports() {
 fn overlay_volumes_are_directories_of_the_service() {
     let (surroundings, start) = (surroundings(), start());
     let options = ContainerOptions { storage: Storage::Overlay, ..Default::default() };
-    let order = Order {
-        options,
-        surroundings: &surroundings,
-        start: &start,
-        image: "i",
-        network: "n",
-        published_at: surroundings.address,
-        probe: None,
-    };
+    let order = order(options, &surroundings, &start);
     assert!(volume_folders(&order).is_empty());
     let archive = volume_archive(&order).unwrap();
     assert_eq!(archive.len(), 512 + 1024);

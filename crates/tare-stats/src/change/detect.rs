@@ -1,6 +1,7 @@
 //! The detector: Welch's test at every split of a window that ends at the newest value.
 
 use super::winsor::{median, winsorised};
+use crate::welch::satterthwaite;
 use serde::Serialize;
 use statrs::distribution::{ContinuousCDF, StudentsT};
 
@@ -132,8 +133,7 @@ fn welch(values: &[f64], before: usize) -> Split {
     let (variance, degrees) = if b.len() < OWN_SPREAD_MIN {
         (variance_a * (1.0 / na + 1.0 / nb), na - 1.0)
     } else {
-        let (ea, eb) = (variance_a / na, variance_b / nb);
-        (ea + eb, (ea + eb).powi(2) / (ea.powi(2) / (na - 1.0) + eb.powi(2) / (nb - 1.0)))
+        satterthwaite([(variance_a / na, na - 1.0), (variance_b / nb, nb - 1.0)])
     };
     let shift = mean_b - mean_a;
     Split { before, shift, p: p_value(shift, variance, degrees) }

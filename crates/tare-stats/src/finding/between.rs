@@ -3,9 +3,10 @@
 use super::{Explanation, findings, is_clear, level};
 use crate::analyse::{analyse, counted};
 use crate::analysis::{Analysis, Interval, MetricAnalysis};
-use crate::contrast::{Cell, Figure, cells, equals};
+use crate::contrast::{Cell, Estimate, Figure, Values, cells, compared, equals};
 use crate::paired::{BLOCKS_MIN, sd};
 use crate::quantile::student_quantile;
+use crate::welch::satterthwaite;
 use std::collections::BTreeMap;
 use tare_core::record::Record;
 
@@ -72,65 +73,29 @@ fn differs<'m>(
         let estimate = metric.estimates.iter().find(|estimate| estimate.arm == arm)?;
         Some(estimate.values.iter().map(|value| value.value.ln()).collect())
     };
-    let welch = Welch::of(&logs(after)?, &logs(before)?)?;
+    let Estimate { difference, half_width, .. } = apart(&logs(after)?, &logs(before)?)?;
     let floor = before.noise_floor?.max(after.noise_floor?).ln_1p();
-    let Interval { low, high } = welch.interval;
-    let interval = Interval { low: low.exp(), high: high.exp() };
-    let is_clear = welch.difference.is_finite() && !interval.contains(1.0) && welch.difference.abs() > floor;
-    is_clear.then(|| (after, welch.difference.exp(), interval))
-}
-
-/// The difference of two independent means.
-struct Welch {
-    difference: f64,
-    interval: Interval,
-    standardised: Option<f64>,
-}
-
-impl Welch {
-    /// None below three values on a side.
-    fn of(here: &[f64], there: &[f64]) -> Option<Welch> {
-        if here.len().min(there.len()) < BLOCKS_MIN {
-            return None;
-        }
-        let mean = |values: &[f64]| values.iter().sum::<f64>() / values.len() as f64;
-        let error = |values: &[f64]| Some(sd(values)?.powi(2) / values.len() as f64);
-        let (a, b) = (error(here)?, error(there)?);
-        let degrees =
-            (a + b).powi(2) / (a.powi(2) / (here.len() as f64 - 1.0) + b.powi(2) / (there.len() as f64 - 1.0));
-        let difference = mean(here) - mean(there);
-        // Without any noise there is nothing to take degrees of freedom from.
-        let half = if a + b > 0.0 { student_quantile(level(1), degrees) * (a + b).sqrt() } else { 0.0 };
-        let interval = Interval { low: difference - half, high: difference + half };
-        let standardised = (a + b > 0.0).then(|| difference / (a + b).sqrt());
-        Some(Welch { difference, interval, standardised })
-    }
+    let interval = Interval { low: (difference - half_width).exp(), high: (difference + half_width).exp() };
+    let is_clear = difference.is_finite() && !interval.contains(1.0) && difference.abs() > floor;
+    is_clear.then(|| (after, difference.exp(), interval))
 }
 
 /// Every figure that both sides have in three trials.
 fn unpaired(here: &Cell, there: &Cell) -> Vec<Figure> {
-    let names = here.values().chain(there.values()).flat_map(BTreeMap::keys).collect::<std::collections::BTreeSet<_>>();
-    let values = |side: &Cell, name: &str| -> Vec<f64> {
-        let filled = side.values().filter(|figures| !figures.is_empty());
-        let known = side.values().any(|figures| figures.contains_key(name));
-        let absent = (!known && crate::contrast::may_be_absent(name)).then_some(0.0);
-        filled.filter_map(|figures| figures.get(name).map(|found| found.value).or(absent)).collect()
-    };
-    let figure = |name: &String| {
-        let (a, b) = (values(here, name), values(there, name));
-        let Welch { difference, interval, standardised } = Welch::of(&a, &b)?;
-        let of = here.values().chain(there.values()).find_map(|figures| figures.get(name))?;
-        let mean = |values: &[f64]| values.iter().sum::<f64>() / values.len() as f64;
-        Some(Figure {
-            name: name.clone(),
-            title: of.title.clone(),
-            unit: of.unit.to_owned(),
-            here: mean(&a),
-            there: mean(&b),
-            difference,
-            interval,
-            standardised,
-        })
-    };
-    names.into_iter().filter_map(figure).collect()
+    let plain = |values: &Values| values.values().copied().collect::<Vec<f64>>();
+    compared(here, there, |here, there, _| apart(&plain(here), &plain(there)))
+}
+
+/// The difference of two independent means (Welch). None below three values on a side.
+fn apart(here: &[f64], there: &[f64]) -> Option<Estimate> {
+    if here.len().min(there.len()) < BLOCKS_MIN {
+        return None;
+    }
+    let mean = |values: &[f64]| values.iter().sum::<f64>() / values.len() as f64;
+    let own = |values: &[f64]| Some((sd(values)?.powi(2) / values.len() as f64, values.len() as f64 - 1.0));
+    let (variance, degrees) = satterthwaite([own(here)?, own(there)?]);
+    let (here, there) = (mean(here), mean(there));
+    let spread = variance.sqrt();
+    let half_width = spread * student_quantile(level(1), degrees);
+    Some(Estimate { here, there, difference: here - there, half_width, spread })
 }

@@ -14,6 +14,7 @@ pub use rule::Confidence;
 use crate::advice::WinBack;
 use crate::analysis::{Arm, Interval, MetricAnalysis};
 use crate::contrast::{Cell, Figure, differences, equals, floor};
+use crate::figures::is_by_operation;
 use crate::ladder::{Climb, Cost};
 use rule::{Condition, RULES, Rule};
 use serde::Serialize;
@@ -221,8 +222,7 @@ fn apply(rule: &Rule, figures: &[Figure], operations_per_s: f64) -> Option<Findi
     evidence.extend(any.into_iter().chain(shown));
     let lost = rule.lost.iter().filter_map(|(name, seconds)| {
         let figure = figures.iter().find(|figure| figure.name == *name)?;
-        let per_op = figure.name.contains("_per_op");
-        let often = if per_op { operations_per_s } else { 1.0 };
+        let often = if is_by_operation(&figure.name) { operations_per_s } else { 1.0 };
         let unit = if figure.unit == "us" { 1e-6 } else { 1.0 };
         Some(figure.difference.abs() * seconds * often * unit)
     });

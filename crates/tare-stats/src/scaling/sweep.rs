@@ -7,6 +7,7 @@ use crate::family::{CONFIDENCE, Family};
 use crate::paired::{BLOCKS_MIN, BlockLogs, Differences, sd};
 use crate::quantile::{DunnettTable, student_quantile};
 use crate::verdict::percent_text;
+use crate::welch::satterthwaite;
 use serde::Serialize;
 use statrs::distribution::{ContinuousCDF, FisherSnedecor};
 use std::collections::{BTreeMap, BTreeSet};
@@ -192,15 +193,13 @@ impl Sweep {
             let sums: Vec<f64> = self.logs[0].keys().map(of).collect();
             return Some((sd(&sums)? / (self.blocks as f64).sqrt(), self.blocks as f64 - 1.0));
         }
-        // Welch and Satterthwaite, over as many levels as there are.
-        let (mut variance, mut below) = (0.0, 0.0);
-        for (logs, weight) in self.logs.iter().zip(weights) {
+        let level = |(logs, weight): (&BlockLogs, &f64)| {
             let values: Vec<f64> = logs.values().copied().collect();
-            let part = weight.powi(2) * sd(&values)?.powi(2) / values.len() as f64;
-            variance += part;
-            below += part.powi(2) / (values.len() as f64 - 1.0);
-        }
-        let degrees = if below > 0.0 { variance.powi(2) / below } else { self.blocks as f64 - 1.0 };
+            let n = values.len() as f64;
+            Some((weight.powi(2) * sd(&values)?.powi(2) / n, n - 1.0))
+        };
+        let levels: Vec<(f64, f64)> = self.logs.iter().zip(weights).map(level).collect::<Option<_>>()?;
+        let (variance, degrees) = satterthwaite(levels);
         Some((variance.sqrt(), degrees))
     }
 

@@ -2,11 +2,13 @@
 
 use std::collections::BTreeMap;
 use std::time::Duration;
+use tare_core::fault::Fault;
 use tare_core::form::Form;
 use tare_core::load::LoadProfile;
-use tare_core::plan::PlannedTrial;
-use tare_core::record::{End, Header, Record, SCHEMA, TrialData};
+use tare_core::plan::{PlannedTrial, plan};
+use tare_core::record::{End, Header, Record, SCHEMA, TrialData, TrialRecord};
 use tare_core::study::{LoadOrigin, Study};
+use tare_core::trial::Outcome;
 use tare_core::workload::{ProtocolUse, Workload};
 
 /// A study of these forms, the first being the baseline.
@@ -78,4 +80,28 @@ pub(crate) fn record(study: Study, plan: Vec<PlannedTrial>, trials: Vec<TrialDat
         },
         end: Some(End { ended: String::new(), how: "complete".into() }),
     }
+}
+
+/// A record of a study in which each arm's throughput is `of(arm)` of the baseline's, give or take a per cent, over a
+/// machine that drifts; an arm of which there is none cannot be had. None is void.
+#[allow(dead_code, reason = "not every test that has records wants this one")]
+pub(crate) fn of_shares(study: Study, of: impl Fn(&str) -> Option<f64>) -> Record {
+    let plan = plan(&study, &[], 1);
+    let trials = plan.iter().map(|planned| {
+        let outcome = match of(&planned.arm()) {
+            Some(_) => Outcome::Measured,
+            None => Outcome::Skipped { why: Fault::new("cannot be had") },
+        };
+        let mut record = TrialRecord::new(planned.clone(), String::new(), outcome);
+        // Deterministic noise, of another kind for each arm and block.
+        let salt =
+            planned.arm().bytes().fold(planned.block, |salt, byte| salt.wrapping_mul(31).wrapping_add(byte.into()));
+        let noise = f64::from(salt.wrapping_mul(2_654_435_761) >> 16) / 65_536.0 - 0.5;
+        let drift = 1.0 - 0.05 * f64::from(planned.block);
+        let value = of(&planned.arm()).map(|share| 1e5 * share * drift * (0.02 * noise).exp());
+        record.metrics = value.map(|value| ("throughput".to_owned(), value)).into_iter().collect();
+        TrialData { record, seconds: Vec::new(), telemetry: Vec::new() }
+    });
+    let trials = trials.collect();
+    record(study, plan, trials)
 }
