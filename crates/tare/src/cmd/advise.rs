@@ -23,7 +23,7 @@ Exit codes: as of `tare run`.
 Examples:
   tare advise canonical --form container
   tare advise loopback --form published --try host-network --try bridge
-  tare advise loopback --form published --findings results/20261122-loopback-k3v9qa";
+  tare advise loopback --form published --findings records/20261122-191015-loopback";
 
 /// See `Verb::Advise`.
 #[derive(Debug, Args)]
