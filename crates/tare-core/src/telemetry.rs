@@ -41,7 +41,8 @@ pub struct TelemetryRow {
     pub vantage: Vantage,
     /// The scope's name.
     pub scope: String,
-    /// Whether the scope counts to the CPU time per operation.
+    /// Whether the scope serves the requests. On the host it then counts to the CPU time per operation; what a guest
+    /// counts is in its hypervisor's.
     pub serving: bool,
     /// Values by metric; metrics of one CPU have its number appended: `cpu_user_s@3`.
     pub values: BTreeMap<String, f64>,

@@ -11,9 +11,13 @@ use tare_core::telemetry::{TelemetryRow, Vantage, WHOLE_MACHINE};
 enum Of {
     /// The whole machine's, the generator's share included.
     Machine,
-    /// Those of all processes that serve the request, as the host counts them.
+    /// Those of all processes that serve the request, as the host counts them: what a guest does is its hypervisor's.
     Serving,
-    /// The machine's and those of network namespaces of their own, which the machine's do not hold.
+    /// The same and what a guest counts for the services in it, which nobody sees from outside.
+    Services,
+    /// The same, where what both see is one and the same: the larger of the two.
+    Either,
+    /// The machine's and those of network namespaces of their own, which the machine's do not hold; of guests too.
     Everywhere,
 }
 
@@ -46,29 +50,47 @@ const GROUPS: &[Group] = &[
                 &["context_switches_involuntary"],
                 1.0,
             ),
-            ("run_queue_us_per_op", "us", "wait for a CPU by op", &["run_queue_wait_s"], 1e6),
             ("migrations_per_op", "", "moves between CPUs by op", &["migrations"], 1.0),
+        ],
+    ),
+    Group(
+        Of::Services,
+        Per::Operation,
+        &[
+            ("run_queue_us_per_op", "us", "wait for a CPU by op", &["run_queue_wait_s"], 1e6),
             ("minor_faults_per_op", "", "page faults by op", &["minor_faults"], 1.0),
             ("major_faults_per_op", "", "page faults from disk by op", &["major_faults"], 1.0),
+        ],
+    ),
+    Group(
+        Of::Either,
+        Per::Operation,
+        &[
             ("read_bytes_per_op", "", "bytes read from disk by op", &["disk_read_bytes"], 1.0),
             ("write_bytes_per_op", "", "bytes written to disk by op", &["disk_write_bytes"], 1.0),
         ],
     ),
     Group(
-        Of::Serving,
+        Of::Services,
         Per::Second,
         &[
             ("throttled_share", "share", "time held back by a CPU quota", &["throttled_s"], 1.0),
             ("run_queue_share", "share", "time ready to run and without a CPU", &["run_queue_wait_s"], 1.0),
             ("sleep_share", "share", "time asleep by the services' own wish", &["wait_sleep_s"], 1.0),
+            ("limit_hits_per_s", "", "times a second that memory was at its limit", &["memory_limit_hits"], 1.0),
+            ("reclaimed_per_s", "", "pages a second taken back for want of memory", &["reclaimed_pages"], 1.0),
+            ("refaults_per_s", "", "pages a second read again that were taken back", &["refaults"], 1.0),
+        ],
+    ),
+    Group(
+        Of::Either,
+        Per::Second,
+        &[
             ("sync_share", "share", "time waiting for data to be safe on disk", &["wait_sync_s"], 1.0),
             ("disk_share", "share", "time waiting for a disk", &["wait_disk_s"], 1.0),
             ("psi_cpu_share", "share", "time some task waited for a CPU", &["psi_cpu_some_s"], 1.0),
             ("psi_memory_share", "share", "time some task waited for memory", &["psi_memory_some_s"], 1.0),
             ("psi_io_share", "share", "time some task waited for I/O", &["psi_io_some_s"], 1.0),
-            ("limit_hits_per_s", "", "times a second that memory was at its limit", &["memory_limit_hits"], 1.0),
-            ("reclaimed_per_s", "", "pages a second taken back for want of memory", &["reclaimed_pages"], 1.0),
-            ("refaults_per_s", "", "pages a second read again that were taken back", &["refaults"], 1.0),
         ],
     ),
     Group(
@@ -182,25 +204,14 @@ pub fn evidence(trial: &TrialData) -> BTreeMap<String, Evidence> {
     if operations == 0 || seconds <= 0.0 {
         return BTreeMap::new();
     }
-    let mut scopes: BTreeMap<&str, Vec<&TelemetryRow>> = BTreeMap::new();
-    let is_seen = |row: &&TelemetryRow| row.vantage == Vantage::Host && (row.serving || row.scope == WHOLE_MACHINE);
-    for row in trial.telemetry.iter().filter(is_seen) {
-        scopes.entry(&row.scope).or_default().push(row);
-    }
+    let (scopes, inside) = (scopes(trial, Vantage::Host), scopes(trial, Vantage::Guest));
     let spent_by = |scope: &str, metric: &str| spent(scopes.get(scope)?, |row| all_cpus(row, metric), load);
     let serving: Vec<&str> = scopes.keys().copied().filter(|scope| *scope != WHOLE_MACHINE).collect();
-    let everywhere: Vec<&str> = scopes.keys().copied().collect();
     let mut found = BTreeMap::new();
     for Group(of, per, rows) in GROUPS {
-        let whose: &[&str] = match of {
-            Of::Machine => &[WHOLE_MACHINE],
-            Of::Serving => &serving,
-            Of::Everywhere => &everywhere,
-        };
         let by = if *per == Per::Operation { operations as f64 } else { seconds };
         for (name, unit, title, metrics, factor) in *rows {
-            let parts = whose.iter().flat_map(|scope| metrics.iter().filter_map(|metric| spent_by(scope, metric)));
-            let Some(sum) = parts.reduce(|sum, part| sum + part) else { continue };
+            let Some(sum) = counted(*of, metrics, &scopes, &inside, load) else { continue };
             let (name, title) = ((*name).to_owned(), (*title).to_owned());
             found.insert(name, Evidence { title, unit, value: sum * factor / by });
         }
@@ -218,9 +229,47 @@ pub fn evidence(trial: &TrialData) -> BTreeMap<String, Evidence> {
     found
 }
 
+/// Rows by scope.
+type Scopes<'a> = BTreeMap<&'a str, Vec<&'a TelemetryRow>>;
+
+/// The rows of what serves and of the machine, as they were seen from one side. A guest's machine is known by its rows
+/// not serving; where there are several, each has a name of its own.
+fn scopes(trial: &TrialData, vantage: Vantage) -> Scopes<'_> {
+    let mut scopes = Scopes::new();
+    let is_seen = |row: &&TelemetryRow| {
+        row.vantage == vantage && (row.serving || row.scope == WHOLE_MACHINE || vantage == Vantage::Guest)
+    };
+    for row in trial.telemetry.iter().filter(is_seen) {
+        scopes.entry(&row.scope).or_default().push(row);
+    }
+    scopes
+}
+
+/// How far counters went while measuring, summed over whom they are of. None where nobody has any of them.
+fn counted(of: Of, metrics: &[&str], host: &Scopes, guests: &Scopes, load: &LoadSummary) -> Option<f64> {
+    let sum = |scopes: &Scopes, is_counted: &dyn Fn(&str, &TelemetryRow) -> bool| -> Option<f64> {
+        let counted = scopes.iter().filter(|(scope, rows)| is_counted(scope, rows[0]));
+        let one = |rows: &[&TelemetryRow], metric: &str| spent(rows, |row| all_cpus(row, metric), load);
+        let parts = counted.flat_map(|(_, rows)| metrics.iter().filter_map(move |metric| one(rows, metric)));
+        parts.reduce(|sum, part| sum + part)
+    };
+    let serves = |_: &str, row: &TelemetryRow| row.serving;
+    match of {
+        Of::Machine => sum(host, &|scope, _| scope == WHOLE_MACHINE),
+        Of::Serving => sum(host, &serves),
+        Of::Services => added(sum(host, &serves), sum(guests, &serves)),
+        Of::Either => sum(host, &serves).into_iter().chain(sum(guests, &serves)).reduce(f64::max),
+        Of::Everywhere => added(sum(host, &|_, _| true), sum(guests, &|_, _| true)),
+    }
+}
+
+fn added(one: Option<f64>, other: Option<f64>) -> Option<f64> {
+    one.into_iter().chain(other).reduce(|sum, part| sum + part)
+}
+
 /// CPU time, s, that others spent in processes on the CPUs that served: those on which a tenth of the serving time was
 /// seen. None where they are all the CPUs there are, for then the generator is among the others.
-fn others_s(scopes: &BTreeMap<&str, Vec<&TelemetryRow>>, serving: &[&str], load: &LoadSummary) -> Option<f64> {
+fn others_s(scopes: &Scopes, serving: &[&str], load: &LoadSummary) -> Option<f64> {
     let machine = scopes.get(WHOLE_MACHINE)?;
     let cpu_of = |key: &str, metric: &str| key.strip_prefix(metric)?.strip_prefix('@')?.parse::<u32>().ok();
     let known = |rows: &[&TelemetryRow], metric: &str| -> Vec<u32> {

@@ -268,15 +268,13 @@ impl Drop for VmHost {
 }
 
 /// A guest's row on the host's clock. The two clocks may run at different speeds (an emulated guest's does): the
-/// offset is taken to change evenly between two readings. CPU time in the guest is spent by the hypervisor's process,
-/// which counts already, so the row's own does not.
+/// offset is taken to change evenly between two readings.
 fn as_seen_here(mut row: TelemetryRow, begin: Clock, end: Clock) -> TelemetryRow {
     let there = i128::from(row.at_ns);
     let (first, last) = (i128::from(begin.1) + begin.0, i128::from(end.1) + end.0);
     let offset = if last > first { begin.0 + (end.0 - begin.0) * (there - first) / (last - first) } else { end.0 };
     row.at_ns = u64::try_from(there - offset).unwrap_or(0);
     row.vantage = Vantage::Guest;
-    row.serving = false;
     row
 }
 
@@ -298,7 +296,7 @@ mod tests {
         for (there, here) in [(100, 1000.0), (199, 1100.0), (149, 1000.0 + 49.0 / 0.99)] {
             let moved = as_seen_here(row(there * second), begin, end);
             assert!((moved.at_ns as f64 / 1e9 - here).abs() < 1e-6, "{there}: {}", moved.at_ns);
-            assert_eq!((moved.vantage, moved.serving), (Vantage::Guest, false));
+            assert_eq!((moved.vantage, moved.serving), (Vantage::Guest, true));
         }
         // One reading only.
         assert_eq!(as_seen_here(row(100 * second), begin, begin).at_ns, 1000 * second);
