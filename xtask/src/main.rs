@@ -13,7 +13,7 @@ use std::process::{Command, ExitCode};
 #[derive(Parser)]
 #[command(name = "cargo xtask")]
 enum Chore {
-    /// Everything that must hold before a change is taken: formatting, clippy, tidy, release build, tests.
+    /// Everything that must hold before a change is taken: formatting, clippy, tidy, tests.
     Ci,
     /// The rules of CONTRIBUTING.md and ARCHITECTURE.md that a machine can check. Lists all findings at once.
     Tidy,

@@ -237,6 +237,6 @@ fn build_drive(root: &Path) -> Result<PathBuf> {
     let arguments = ["build", "--release", "--locked", "-p", "tare-load", "--example", "drive"];
     let built = Command::new("cargo").args(arguments).current_dir(root).status()?;
     ensure!(built.success(), "the load process does not build");
-    let release = crate::ci::release_binary(root)?;
+    let release = crate::ci::program(root, "release")?;
     Ok(release.with_file_name("examples").join("drive"))
 }
