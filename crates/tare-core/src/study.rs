@@ -17,7 +17,7 @@ use crate::form::{Form, LayerUse};
 use crate::host::Listens;
 use crate::instances::Instances;
 use crate::ladder::{Ladder, LayerRung};
-use crate::load::LoadProfile;
+use crate::load::{LoadProfile, SpokenNames};
 use crate::parameters::{self, Parameters};
 use crate::peak::PeakPlan;
 use crate::placement::{Kept, Rules};
@@ -44,6 +44,11 @@ pub trait Catalog {
     fn protocols(&self) -> Vec<&'static str>;
     /// Checks a protocol's options and writes them down with every default filled in.
     fn protocol_options(&self, protocol: &str, node: &Node, problems: &mut Problems) -> Option<serde_json::Value>;
+    /// The names of the values that a protocol's operations capture, set or draw with these options.
+    fn protocol_variables(&self, _protocol: &str, _options: &serde_json::Value) -> Vec<String> {
+        Vec::new()
+    }
+
     /// The names of a protocol's operations with these options; none when they are not known.
     fn protocol_operations(&self, _protocol: &str, _options: &serde_json::Value) -> Vec<String> {
         Vec::new()
@@ -232,11 +237,11 @@ impl Study {
         let arrangement = fields.get("design").and_then(|node| read_arrangement(node, problems)).unwrap_or_default();
         let margin = read_margin(fields, problems);
         let origin = read_origin(fields, workload.as_ref(), catalog, problems);
-        let operations = workload.as_ref().map(|workload| operations(workload, catalog)).unwrap_or_default();
-        let qos = fields.get("qos").map(|node| Qos::read(node, &operations, problems));
+        let names = workload.as_ref().map(|workload| names(workload, catalog)).unwrap_or_default();
+        let qos = fields.get("qos").map(|node| Qos::read(node, &names.operations, problems));
         let qos = qos.unwrap_or_else(|| workload.as_ref().and_then(|workload| workload.qos.clone()));
         let load = fields.require("load", problems);
-        let load = load.and_then(|node| read_load(node, &operations, qos.as_ref(), problems));
+        let load = load.and_then(|node| read_load(node, &names, qos.as_ref(), problems));
         let (load, peak) = load.map_or((None, None), |(load, peak)| (Some(load), peak));
         let times = read_times(fields, load.as_ref(), peak.as_ref(), problems);
         let emulated_blocks = fields.integer("emulated_blocks", 0..=10_000, problems).unwrap_or(1) as u32;
@@ -365,22 +370,26 @@ fn read_length(fields: &mut Fields, problems: &mut Problems) -> (u32, Option<Dur
 /// The profile; and the plan of the search, where it is one that a search guides.
 fn read_load(
     node: &Node,
-    operations: &[String],
+    names: &SpokenNames,
     qos: Option<&Qos>,
     problems: &mut Problems,
 ) -> Option<(LoadProfile, Option<PeakPlan>)> {
     match node.kind("load", &mut Problems::default()) {
         Some(("peak", place, value)) => {
-            let (plan, profile) = PeakPlan::read(value, place, operations, qos, problems)?;
+            let (plan, profile) = PeakPlan::read(value, place, names, qos, problems)?;
             Some((profile, Some(plan)))
         }
-        _ => LoadProfile::read(node, operations, problems).map(|profile| (profile, None)),
+        _ => LoadProfile::read(node, names, problems).map(|profile| (profile, None)),
     }
 }
 
-/// The names of the operations of a workload; none when they are not known.
-fn operations(workload: &Workload, catalog: &dyn Catalog) -> Vec<String> {
-    catalog.protocol_operations(&workload.protocol.protocol, &workload.protocol.options)
+/// What the load of a workload gives names to.
+fn names(workload: &Workload, catalog: &dyn Catalog) -> SpokenNames {
+    let (protocol, options) = (&workload.protocol.protocol, &workload.protocol.options);
+    SpokenNames {
+        operations: catalog.protocol_operations(protocol, options),
+        variables: catalog.protocol_variables(protocol, options),
+    }
 }
 
 struct Times {

@@ -64,6 +64,7 @@ fn shop(root: &Path, plain: SocketAddr, secured: SocketAddr) {
             types {{ text/html html; text/css css; image/png png; application/json json; }}
             client_body_temp_path {0}/1; proxy_temp_path {0}/2; fastcgi_temp_path {0}/3;
             uwsgi_temp_path {0}/4; scgi_temp_path {0}/5;
+            split_clients $request_id $state {{ 30% sold; * open; }}
             server {{
                 listen {plain}; listen {secured} ssl; root {0};
                 ssl_certificate {0}/cert.pem; ssl_certificate_key {0}/key.pem; ssl_protocols TLSv1.2 TLSv1.3;
@@ -71,6 +72,7 @@ fn shop(root: &Path, plain: SocketAddr, secured: SocketAddr) {
                     add_header Set-Cookie 'sid=abc; Path=/'; add_header X-Token t-$arg_user; return 302 /page.html;
                 }}
                 location = /who {{ return 200 '$cookie_sid $http_authorization'; }}
+                location = /item {{ add_header X-State $state; return 200 item; }}
                 location = /close {{ keepalive_timeout 0; return 200 bye; }}
             }}
         }}",
@@ -91,13 +93,17 @@ fn shop(root: &Path, plain: SocketAddr, secured: SocketAddr) {
 }
 
 fn drive(options: &str, endpoint: SocketAddr) -> LoadSummary {
+    drive_as(options, endpoint, serde_json::json!({"closed": {"connections": 4, "pipeline": 1}}))
+}
+
+fn drive_as(options: &str, endpoint: SocketAddr, profile: serde_json::Value) -> LoadSummary {
     let mut problems = Problems::new("test", options);
     let node = parse(options, &mut problems).unwrap();
     let row = PROTOCOLS.iter().find(|row| row.name == "http").unwrap();
     let options = (row.options)(&node, &mut problems).unwrap_or_else(|| panic!("{:?}", problems.into_vec()));
     let plan = serde_json::json!({
         "task": "run", "protocol": "http", "options": options, "endpoint": endpoint,
-        "profile": {"closed": {"connections": 4, "pipeline": 1}},
+        "profile": profile,
         "settle": {"secs": 0, "nanos": 100_000_000}, "measure": {"secs": 0, "nanos": 500_000_000},
         "timeout": {"secs": 5, "nanos": 0}, "seed": 1, "cpus": ""
     });
@@ -159,6 +165,38 @@ fn connections_that_nginx_closes_are_made_anew() {
         let summary = drive(&options, endpoint);
         assert!(summary.failures.is_empty() && summary.operations["a"].count > 10, "{summary:?}");
     }
+}
+
+#[test]
+fn users_go_where_what_they_captured_leads() {
+    let Some(nginx) = start(shop) else { return };
+    let script = "
+operations:
+  look: {get: /item, capture: {state: {header: X-State}}}
+  leave: {get: /who}
+  wait: {get: /who}
+";
+    let after_look = serde_json::json!([
+        {"when": {"variable": "state", "is": ["sold", "lost"]}, "to": {"leave": 1.0}},
+        {"unless": {"variable": "state", "is": []}, "to": {"look": 1.0}},
+        {"to": {"wait": 1.0}},
+    ]);
+    let next = serde_json::json!({"look": after_look, "leave": {"look": 1.0}, "wait": {"look": 1.0}});
+    let profile = serde_json::json!({"users": {
+        "users": 20, "behaviour": {"markov": {"start": "look", "next": next}},
+        "pause": {"think": {"constant": {"secs": 0, "nanos": 1_000_000}}},
+        "connections": "own", "ramp": {"secs": 0, "nanos": 0},
+    }});
+    let summary = drive_as(script, nginx.plain, profile);
+    assert!(summary.failures.is_empty(), "{:?}", summary.failures);
+    let count = |name: &str| summary.operations[name].count;
+    let (looks, leaves, waits) = (count("look"), count("leave"), count("wait"));
+    // One follows each look, but for those amid it at either end.
+    assert!(looks > 200 && looks.abs_diff(leaves + waits) <= 40, "{looks}, {leaves}, {waits}");
+    // Five standard deviations of a share of 0.3.
+    let share = leaves as f64 / (leaves + waits) as f64;
+    let deviation = (0.3 * 0.7 / (leaves + waits) as f64).sqrt();
+    assert!((share - 0.3).abs() < 5.0 * deviation + 0.005, "{share} of {looks}");
 }
 
 #[test]

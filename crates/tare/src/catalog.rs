@@ -58,6 +58,10 @@ impl Catalog for Tables {
         PROTOCOLS.iter().find(|row| row.name == protocol).map_or(Vec::new(), |row| (row.metrics)(options))
     }
 
+    fn protocol_variables(&self, protocol: &str, options: &serde_json::Value) -> Vec<String> {
+        PROTOCOLS.iter().find(|row| row.name == protocol).map_or(Vec::new(), |row| (row.variables)(options))
+    }
+
     fn protocol_operations(&self, protocol: &str, options: &serde_json::Value) -> Vec<String> {
         PROTOCOLS.iter().find(|row| row.name == protocol).map_or(Vec::new(), |row| (row.operations)(options))
     }

@@ -1,12 +1,14 @@
 //! What passes between the runner and the process that makes the load: a plan on its standard input, one JSON line
 //! each on its standard output. Anything that reads the one and writes the other can drive load.
 
+mod behaviour;
 mod distribution;
 mod profile;
 mod read;
 
+pub use behaviour::SpokenNames;
 pub use distribution::Distribution;
-pub use profile::{Arrivals, Behaviour, LoadProfile, Pause, UserConnections};
+pub use profile::{Arrivals, Behaviour, Branch, Condition, Followers, LoadProfile, Pause, UserConnections};
 
 use crate::command::{CommandEnd, CommandStart};
 use crate::fault::Fault;

@@ -97,9 +97,51 @@ pub enum Behaviour {
     Markov {
         /// The first.
         start: String,
-        /// By operation: the weights of those that may follow.
-        next: BTreeMap<String, BTreeMap<String, f64>>,
+        /// By operation: what may follow it.
+        next: BTreeMap<String, Followers>,
     },
+}
+
+/// What may follow an operation.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum Followers {
+    /// Operations by weight.
+    Weighted(BTreeMap<String, f64>),
+    /// The first that fits the user. The last one fits all.
+    Fitting(Vec<Branch>),
+}
+
+impl Followers {
+    /// All that may follow, with the weights among their own.
+    pub fn weights(&self) -> Vec<&BTreeMap<String, f64>> {
+        match self {
+            Followers::Weighted(weights) => vec![weights],
+            Followers::Fitting(branches) => branches.iter().map(|branch| &branch.to).collect(),
+        }
+    }
+}
+
+/// Operations that follow for users of whom something holds.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Branch {
+    /// What must hold.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub when: Option<Condition>,
+    /// What must not hold.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unless: Option<Condition>,
+    /// Operations by weight.
+    pub to: BTreeMap<String, f64>,
+}
+
+/// Something of a user that holds or does not: of a value that an operation captured.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Condition {
+    /// The value's name.
+    pub variable: String,
+    /// That it is one of these; that there is one, if empty.
+    pub is: Vec<String>,
 }
 
 /// How long a user pauses.

@@ -1,9 +1,9 @@
 //! Reading a profile from YAML: kinds are keys, and every mistake has its place.
 
+use super::behaviour::{SpokenNames, read_behaviour};
 use super::profile::UserConnections;
 use super::{Arrivals, Behaviour, Distribution, LoadProfile, Pause};
 use crate::config::{Fields, Node, NodeKind, Problems};
-use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -20,15 +20,15 @@ const LEVELS_MAX: usize = 10_000;
 const KINDS: [&str; 6] = ["closed", "open", "users", "steps", "replay", "peak"];
 
 impl LoadProfile {
-    /// Reads a profile. Names of operations are held against `operations`, unless that is empty because nobody knows
-    /// them. `None` when anything is wrong; then at least one problem was added.
-    pub fn read(node: &Node, operations: &[String], problems: &mut Problems) -> Option<LoadProfile> {
+    /// Reads a profile. Operations and variables are held against `names`, unless there are no operations because
+    /// nobody knows them. `None` when anything is wrong; then at least one problem was added.
+    pub fn read(node: &Node, names: &SpokenNames, problems: &mut Problems) -> Option<LoadProfile> {
         let before = problems.len();
         let (kind, place, value) = node.kind("load", problems)?;
         let profile = match kind {
-            "steps" => read_steps(value, operations, problems),
+            "steps" => read_steps(value, names, problems),
             "replay" => read_replay(value, problems),
-            kind => match read_base(kind, value, None, operations, problems) {
+            kind => match read_base(kind, value, None, names, problems) {
                 Base::Read(profile) => profile,
                 Base::Unknown => {
                     Node::unknown(kind, place, "kind of load", &KINDS, problems);
@@ -43,11 +43,11 @@ impl LoadProfile {
     pub(crate) fn read_leveled(
         node: &Node,
         highest: f64,
-        operations: &[String],
+        names: &SpokenNames,
         problems: &mut Problems,
     ) -> Option<LoadProfile> {
         let (kind, place, value) = node.kind("what has the levels", problems)?;
-        match read_base(kind, value, Some(highest), operations, problems) {
+        match read_base(kind, value, Some(highest), names, problems) {
             Base::Read(profile) => profile,
             Base::Unknown => {
                 Node::unknown(kind, place, "kind of load that has levels", &KINDS[..3], problems);
@@ -63,11 +63,11 @@ enum Base {
 }
 
 /// A profile that may have levels. `level` is its highest level, where levels are given elsewhere.
-fn read_base(kind: &str, node: &Node, level: Option<f64>, operations: &[String], problems: &mut Problems) -> Base {
+fn read_base(kind: &str, node: &Node, level: Option<f64>, names: &SpokenNames, problems: &mut Problems) -> Base {
     Base::Read(match kind {
         "closed" => read_closed(node, level, problems),
         "open" => read_open(node, level, problems),
-        "users" => read_users(node, level, operations, problems),
+        "users" => read_users(node, level, names, problems),
         _ => return Base::Unknown,
     })
 }
@@ -110,14 +110,14 @@ fn read_rate(node: &Node, problems: &mut Problems) -> Option<f64> {
     None
 }
 
-fn read_users(node: &Node, level: Option<f64>, operations: &[String], problems: &mut Problems) -> Option<LoadProfile> {
+fn read_users(node: &Node, level: Option<f64>, names: &SpokenNames, problems: &mut Problems) -> Option<LoadProfile> {
     let mut fields = Fields::of(node, "load 'users'", problems)?;
     let users = match level {
         None => fields.require("users", problems).and_then(|node| node.integer(1..=USERS_MAX, problems)),
         Some(level) => Some(level as u64),
     };
     let behaviour = match fields.get("behaviour") {
-        Some(node) => read_behaviour(node, operations, problems),
+        Some(node) => read_behaviour(node, names, problems),
         None => Some(Behaviour::Mix),
     };
     let (think, cycle) = (fields.get("think"), fields.get("cycle"));
@@ -156,77 +156,6 @@ fn read_whose(node: &Node, problems: &mut Problems) -> Option<UserConnections> {
         return None;
     }
     value.integer(1..=CONNECTIONS_MAX, problems).map(|connections| UserConnections::Shared(connections as u32))
-}
-
-fn read_behaviour(node: &Node, operations: &[String], problems: &mut Problems) -> Option<Behaviour> {
-    if let NodeKind::Scalar { .. } = node.kind {
-        return node.choice(&["mix"], problems).map(|_| Behaviour::Mix);
-    }
-    let (kind, place, value) = node.kind("behaviour", problems)?;
-    match kind {
-        "sequence" => read_sequence(value, operations, problems),
-        "markov" => read_markov(value, operations, problems),
-        kind => {
-            Node::unknown(kind, place, "kind of behaviour", &["mix", "sequence", "markov"], problems);
-            None
-        }
-    }
-}
-
-fn known(name: &str, place: crate::config::Place, operations: &[String], problems: &mut Problems) {
-    if !operations.is_empty() && !operations.iter().any(|operation| operation == name) {
-        let known: Vec<&str> = operations.iter().map(String::as_str).collect();
-        Node::unknown(name, place, "operation", &known, problems);
-    }
-}
-
-fn read_sequence(node: &Node, operations: &[String], problems: &mut Problems) -> Option<Behaviour> {
-    let items = node.items(problems)?;
-    if items.is_empty() || items.len() > 10_000 {
-        problems.add(node.place, format!("a sequence of {} operations", items.len()), "from 1 to 10000");
-    }
-    let mut names = Vec::new();
-    for item in items {
-        let Some(name) = item.text(problems) else { continue };
-        known(&name, item.place, operations, problems);
-        names.push(name);
-    }
-    Some(Behaviour::Sequence(names))
-}
-
-fn read_markov(node: &Node, operations: &[String], problems: &mut Problems) -> Option<Behaviour> {
-    let mut fields = Fields::of(node, "behaviour 'markov'", problems)?;
-    let start_node = fields.require("start", problems);
-    let next_node = fields.require("next", problems);
-    fields.finish(problems);
-    let rows = Fields::of(next_node?, "the operations that follow", problems)?;
-    let mut next = BTreeMap::new();
-    for (name, place, node) in rows.entries() {
-        known(name, *place, operations, problems);
-        let Some(row) = Fields::of(node, format!("what follows '{name}'"), problems) else { continue };
-        let mut weights = BTreeMap::new();
-        for (follower, place, value) in row.entries() {
-            if !rows.entries().iter().any(|(name, ..)| name == follower) {
-                let known: Vec<&str> = rows.entries().iter().map(|(name, ..)| name.as_str()).collect();
-                Node::unknown(follower, *place, "row of the matrix", &known, problems);
-            }
-            let Some(weight) = value.number(problems) else { continue };
-            if !(0.0..=1e9).contains(&weight) {
-                problems.add(value.place, format!("{weight} is no weight"), "from 0 to 1e9");
-            }
-            weights.insert(follower.clone(), weight);
-        }
-        if weights.values().sum::<f64>() <= 0.0 {
-            problems.add(node.place, format!("nothing follows '{name}'"), "give at least one weight above 0");
-        }
-        next.insert(name.clone(), weights);
-    }
-    let start = start_node?.text(problems)?;
-    if !next.contains_key(&start) {
-        let known: Vec<&str> = next.keys().map(String::as_str).collect();
-        Node::unknown(&start, start_node?.place, "row of the matrix", &known, problems);
-    }
-    Some(Behaviour::Markov { start, next })
 }
 
 /// A distribution: a duration alone is a constant one.
@@ -288,7 +217,7 @@ fn read_pause(node: &Node, problems: &mut Problems) -> Option<Duration> {
     Some(pause)
 }
 
-fn read_steps(node: &Node, operations: &[String], problems: &mut Problems) -> Option<LoadProfile> {
+fn read_steps(node: &Node, names: &SpokenNames, problems: &mut Problems) -> Option<LoadProfile> {
     let mut fields = Fields::of(node, "load 'steps'", problems)?;
     let levels = fields.require("levels", problems).and_then(|node| read_levels(node, problems));
     let of = fields.require("of", problems);
@@ -302,7 +231,7 @@ fn read_steps(node: &Node, operations: &[String], problems: &mut Problems) -> Op
     }
     let (_, place, _) = of?.kind("what has the levels", problems)?;
     let highest = levels.as_ref()?.iter().copied().fold(0.0, f64::max);
-    let of = LoadProfile::read_leveled(of?, highest, operations, problems)?;
+    let of = LoadProfile::read_leveled(of?, highest, names, problems)?;
     if let (LoadProfile::Closed { .. } | LoadProfile::Users { .. }, Some(levels)) = (&of, &levels)
         && (levels.iter().any(|level| level.fract() != 0.0) || highest > USERS_MAX as f64)
     {
@@ -345,8 +274,9 @@ mod tests {
     fn read(text: &str) -> Result<LoadProfile, Vec<String>> {
         let mut problems = Problems::new("s.yaml", text);
         let node = parse(text, &mut problems).unwrap();
-        let operations = ["get".to_owned(), "set".to_owned()];
-        let read = LoadProfile::read(&node, &operations, &mut problems);
+        let words = |words: [&str; 2]| words.map(str::to_owned).to_vec();
+        let names = SpokenNames { operations: words(["get", "set"]), variables: words(["key", "state"]) };
+        let read = LoadProfile::read(&node, &names, &mut problems);
         read.ok_or_else(|| problems.into_vec().iter().map(ToString::to_string).collect())
     }
 
@@ -380,6 +310,8 @@ mod tests {
         let texts = [
             "users: {users: 2, think: {normal: {mean: 1s, sd: 100ms}}, behaviour: {sequence: [get, get, set]}}",
             "users: {users: 2, think: 0s, behaviour: {markov: {start: get, next: {get: {set: 1}, set: {get: 0.5}}}}}",
+            "users: {users: 2, think: 0s, behaviour: {markov: {start: get, next: {set: {get: 1}, \
+             get: [{when: {state: [sold, open]}, unless: key, to: {set: 1}}, {to: {get: 1}}]}}}}",
             "steps: {of: {users: {cycle: {uniform: {max: 2s}}}}, levels: [5]}",
         ];
         for text in texts {
@@ -411,6 +343,24 @@ mod tests {
                 "users: {users: 5, think: 1s, behaviour: {markov: {start: get, next: {get: {set: 1}}}}}",
                 "1:76",
                 "no row of the matrix 'set'",
+            ),
+            (
+                "users: {users: 5, think: 1s, behaviour: {markov: {start: get, next: {get: \
+                 [{when: stat, to: {get: 1}}, {to: {get: 1}}]}}}}",
+                "1:83",
+                "did you mean 'state'",
+            ),
+            (
+                "users: {users: 5, think: 1s, behaviour: {markov: {start: get, next: {get: \
+                 [{when: key, to: {get: 1}}]}}}}",
+                "1:76",
+                "end with '- {to: {...}}'",
+            ),
+            (
+                "users: {users: 5, think: 1s, behaviour: {markov: {start: get, next: {get: \
+                 [{to: {get: 1}}, {to: {get: 1}}]}}}}",
+                "1:76",
+                "nothing behind this is ever chosen",
             ),
             ("users: {users: 5, think: 1s, connections: {shard: 4}}", "1:44", "did you mean 'shared'"),
             ("steps: {of: {replay: {}}, levels: [1]}", "1:14", "closed, open, users"),

@@ -2,7 +2,7 @@
 
 use super::{PeakPlan, PeakRules};
 use crate::config::{Fields, Node, Place, Problems};
-use crate::load::LoadProfile;
+use crate::load::{LoadProfile, SpokenNames};
 use crate::qos::{EVERY_OPERATION, Qos};
 use std::time::Duration;
 
@@ -53,7 +53,7 @@ impl PeakPlan {
     pub fn read(
         node: &Node,
         place: Place,
-        operations: &[String],
+        names: &SpokenNames,
         qos: Option<&Qos>,
         problems: &mut Problems,
     ) -> Option<(PeakPlan, LoadProfile)> {
@@ -76,8 +76,8 @@ impl PeakPlan {
             budget: fields.duration("budget", problems),
         };
         fields.finish(problems);
-        let of = LoadProfile::read_leveled(of_node?, asked.at_most.unwrap_or(1.0), operations, problems)?;
-        let plan = PeakPlan::usual(&of, operations.to_vec()).expect("what was read has a level").reaching(&asked);
+        let of = LoadProfile::read_leveled(of_node?, asked.at_most.unwrap_or(1.0), names, problems)?;
+        let plan = PeakPlan::usual(&of, names.operations.clone()).expect("what was read has a level").reaching(&asked);
         let plan = plan.with(&asked);
         if let Some(why) = plan.mistake() {
             problems.add(place, why, "at_least <= start <= at_most, 'hint' between them, and a window of 15s or so");
@@ -225,7 +225,7 @@ mod tests {
         let mut problems = Problems::new("s.yaml", text);
         let node = parse(text, &mut problems).expect("it is YAML");
         let qos = qos.map(|text| Qos::read(&parse(text, &mut problems).unwrap(), &[], &mut problems).unwrap());
-        let read = PeakPlan::read(&node, node.place, &[], qos.as_ref(), &mut problems);
+        let read = PeakPlan::read(&node, node.place, &SpokenNames::default(), qos.as_ref(), &mut problems);
         read.ok_or_else(|| problems.into_vec().iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"))
     }
 
@@ -257,7 +257,9 @@ mod tests {
 
     #[test]
     fn what_is_asked_for_takes_what_follows_from_it_along() {
-        let open = LoadProfile::read_leveled(&node_of("{open: {}}"), 1.0, &[], &mut Problems::default()).unwrap();
+        let open =
+            LoadProfile::read_leveled(&node_of("{open: {}}"), 1.0, &SpokenNames::default(), &mut Problems::default())
+                .unwrap();
         let usual = || PeakPlan::usual(&open, Vec::new()).unwrap();
         let none = PeakAsked::default();
         // A ceiling below the usual first level lowers that.
@@ -273,7 +275,12 @@ mod tests {
         assert!(usual().with(&hinted).mistake().unwrap().contains("where the search never gets"));
         assert_eq!(usual().reaching(&hinted).with(&hinted).mistake(), None);
         // Whole levels are at least one.
-        let users = LoadProfile::read_leveled(&node_of("{users: {think: 1s}}"), 1.0, &[], &mut Problems::default());
+        let users = LoadProfile::read_leveled(
+            &node_of("{users: {think: 1s}}"),
+            1.0,
+            &SpokenNames::default(),
+            &mut Problems::default(),
+        );
         let few = PeakPlan::usual(&users.unwrap(), Vec::new()).unwrap().with(&PeakAsked { start: Some(4.0), ..none });
         assert_eq!((few.start, few.at_least, few.mistake()), (4.0, 1.0, None));
     }

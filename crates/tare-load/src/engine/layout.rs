@@ -4,6 +4,7 @@ use super::timeline::{Guide, Span, Timeline};
 use crate::clock::{self, SECOND_NS, span_ns};
 use crate::profile::{Crowd, Levels, Line, Path, Replay, Schedule, Share, Source, read_replay};
 use crate::protocol::{Mix, OperationRow};
+use crate::script::Slot;
 use std::sync::Arc;
 use std::time::Duration;
 use tare_core::fault::Fault;
@@ -228,6 +229,7 @@ impl Layout {
         plan: &LoadPlan,
         timeline: &Timeline,
         operations: &[OperationRow],
+        variable: &dyn Fn(&str) -> Option<Slot>,
         share: Share,
     ) -> Result<Source, Fault> {
         let course = self.course(plan, timeline);
@@ -237,7 +239,7 @@ impl Layout {
                 Source::Open(Schedule::new(course, *arrivals, Mix::of(operations), plan.seed, share))
             }
             LoadProfile::Users { users, behaviour, pause, .. } => {
-                let path = Path::new(behaviour, operations)?;
+                let path = Path::new(behaviour, operations, variable)?;
                 let users = u64::from(*users);
                 Source::Users(Box::new(Crowd::new(course, users, path, *pause, plan.seed, share, timeline.start_ns)))
             }

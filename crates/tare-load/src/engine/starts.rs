@@ -19,7 +19,7 @@ impl<P: Protocol> Worker<'_, P> {
         }
         for _ in 0..STARTS_MAX {
             let now_ns = clock::monotonic_ns();
-            let Some(start) = self.source.take(now_ns) else { break };
+            let Some(start) = self.due(now_ns) else { break };
             self.admit(start, now_ns);
         }
     }
@@ -27,9 +27,17 @@ impl<P: Protocol> Worker<'_, P> {
     /// Starts what came due before the end and was not come to until then. A load that is held up at the end is late
     /// with it, as at any other time; it was due all the same.
     pub(super) fn start_overdue(&mut self, end_ns: u64) {
-        while let Some(start) = self.source.take(end_ns.saturating_sub(1)) {
+        while let Some(start) = self.due(end_ns.saturating_sub(1)) {
             self.admit(start, clock::monotonic_ns());
         }
+    }
+
+    /// The next start that is due at `now_ns`.
+    #[inline]
+    fn due(&mut self, now_ns: u64) -> Option<Start> {
+        let (protocol, users) = (self.protocol, &self.users);
+        self.source
+            .take(now_ns, |user, condition| condition.holds(protocol.value(&users[user as usize], condition.variable)))
     }
 
     /// Counts an operation that is due, and starts it unless too many are in flight.

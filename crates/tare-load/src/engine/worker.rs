@@ -148,7 +148,8 @@ impl<'a, P: Protocol> Worker<'a, P> {
         self.recorder.connected();
         let Ok(timeline) = start.recv() else { return Ok(self.recorder.ledger) };
         let (layout, plan, share) = (self.orders.layout, self.orders.plan, self.orders.share);
-        self.source = layout.source(plan, &timeline, &self.protocol.operations(), share)?;
+        self.source =
+            layout.source(plan, &timeline, &self.protocol.operations(), &|name| self.protocol.variable(name), share)?;
         self.recorder.begin(Arc::clone(&timeline));
         self.alive_ns = clock::monotonic_ns();
         if self.manner == Manner::Closed {

@@ -1,6 +1,6 @@
 //! Users: who is due, what they do, how long they pause. A user is a few numbers in flat tables.
 
-use super::behaviour::Path;
+use super::behaviour::{Condition, Path};
 use super::level::Levels;
 use super::pause;
 use super::wheel::Wheel;
@@ -75,9 +75,9 @@ impl Crowd {
         self.wheel.peek().min(self.call_ns)
     }
 
-    /// The next start that is due at `now_ns`.
+    /// The next start that is due at `now_ns`. `holds` says what holds of a user.
     #[inline]
-    pub(crate) fn take(&mut self, now_ns: u64) -> Option<Start> {
+    pub(crate) fn take(&mut self, now_ns: u64, holds: impl Fn(u32, &Condition) -> bool) -> Option<Start> {
         if self.call_ns <= now_ns {
             self.call(now_ns);
         }
@@ -94,7 +94,7 @@ impl Crowd {
                 continue;
             }
             let mut draw = Draw::at(self.seed, stream::PATHS ^ global, u64::from(state.begun));
-            let operation = self.path.next(&mut state.place, &mut draw);
+            let operation = self.path.next(&mut state.place, &mut draw, |condition| holds(user, condition));
             state.begun = state.begun.wrapping_add(1);
             return Some(Start { planned_ns, draw, user, operation });
         }
@@ -167,7 +167,7 @@ mod tests {
         let mut starts = Vec::new();
         while crowd.next_ns() < end_ns {
             let now_ns = crowd.next_ns();
-            if let Some(start) = crowd.take(now_ns) {
+            if let Some(start) = crowd.take(now_ns, |_, _| false) {
                 starts.push((start.planned_ns, crowd.share.global(u64::from(start.user)), start.operation));
                 crowd.done(start.user, start.planned_ns + service_ns);
             }

@@ -13,7 +13,7 @@ mod replay;
 mod wheel;
 
 pub(crate) use arrivals::Schedule;
-pub(crate) use behaviour::Path;
+pub(crate) use behaviour::{Condition, Path};
 pub(crate) use crowd::Crowd;
 pub(crate) use level::Levels;
 pub(crate) use replay::{Line, Replay, read as read_replay};
@@ -95,13 +95,13 @@ impl Source {
         }
     }
 
-    /// The next start that is due at `now_ns`.
+    /// The next start that is due at `now_ns`. `holds` says what holds of a user.
     #[inline]
-    pub(crate) fn take(&mut self, now_ns: u64) -> Option<Start> {
+    pub(crate) fn take(&mut self, now_ns: u64, holds: impl Fn(u32, &Condition) -> bool) -> Option<Start> {
         match self {
             Source::Closed(_) => None,
             Source::Open(schedule) => schedule.take(now_ns),
-            Source::Users(crowd) => crowd.take(now_ns),
+            Source::Users(crowd) => crowd.take(now_ns, holds),
             Source::Replay(replay) => replay.take(now_ns),
         }
     }

@@ -29,6 +29,7 @@ pub(crate) use failure::{Failure, Failures};
 
 use crate::engine::Ledger;
 use crate::link::Link;
+use crate::script::{Slot, ValueRef};
 use rustix::fd::OwnedFd;
 use serde::de::DeserializeOwned;
 use std::collections::BTreeMap;
@@ -95,6 +96,9 @@ pub struct ProtocolRow {
     pub about: &'static str,
     /// Checks a user's options and writes them down with every default filled in. `None` adds problems.
     pub options: fn(&Node, &mut Problems) -> Option<serde_json::Value>,
+    /// The names of the values that operations capture, set or draw with these options, as [`ProtocolRow::options`]
+    /// wrote them down; by them may hang which operation a user asks for next.
+    pub variables: fn(&serde_json::Value) -> Vec<String>,
     /// The names of the operations with these options, as [`ProtocolRow::options`] wrote them down; none when they
     /// are not this protocol's.
     pub operations: fn(&serde_json::Value) -> Vec<String>,
@@ -252,6 +256,16 @@ pub(crate) trait Protocol: Sync + Sized {
 
     /// The state of user number `number` of the whole run.
     fn user(&self, number: u64) -> Self::User;
+
+    /// Where users have the value of this name, if operations give them one.
+    fn variable(&self, _name: &str) -> Option<Slot> {
+        None
+    }
+
+    /// A user's value.
+    fn value<'u>(&'u self, _user: &'u Self::User, _variable: Slot) -> ValueRef<'u> {
+        ValueRef::Unset
+    }
 
     /// A UNIX socket to use instead of the endpoint, if the options name one.
     fn socket(&self) -> Option<&Path> {

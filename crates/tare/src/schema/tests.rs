@@ -20,6 +20,8 @@ const STUDIES: &[&str] = &[
      behaviour: {sequence: [get]}}}, forms: {a: []}, design: {duet: {}}}",
     "{study: s, workload: redis, load: {users: {users: 5, cycle: {uniform: {max: 1s}}, behaviour: {markov: {start: get, \
      next: {get: {get: 1}}}}}}, forms: {a: []}}",
+    "{study: s, workload: nginx-site, load: {users: {users: 5, think: 1s, behaviour: {markov: {start: home, next: {home: [{when: \
+     session, unless: {session: [a, 5]}, to: {home: 1}}, {to: {home: 1}}]}}}}}, forms: {a: []}}",
     "{study: s, workload: redis, load: {steps: {levels: [1, 2], of: {closed: {pipeline: 1}}}}, forms: {a: []}}",
     "{study: s, workload: redis, load: {steps: {levels: [1, 2], of: {open: {connections: 3}}}}, forms: {a: []}}",
     "{study: s, workload: redis, load: {steps: {levels: [1, 2], of: {users: {think: {normal: {mean: 1s, sd: 1s}}}}}}, \

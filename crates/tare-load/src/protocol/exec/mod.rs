@@ -44,6 +44,7 @@ pub(super) const ROW: ProtocolRow = ProtocolRow {
     name: "exec",
     about: "any existing load tool: a command, and how its result is read",
     options: options::read,
+    variables: |_| Vec::new(),
     operations: |options| {
         Options::deserialize_from(options).map_or_else(|_| Vec::new(), |options| options.operations())
     },

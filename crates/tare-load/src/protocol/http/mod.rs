@@ -28,7 +28,7 @@ use super::{
 };
 use crate::engine::{Ledger, drive};
 use crate::link::Link;
-use crate::script::Values;
+use crate::script::{Slot, ValueRef, Values};
 use frame::Frame;
 use inflate::Decoders;
 use options::Options;
@@ -44,6 +44,10 @@ pub(super) const ROW: ProtocolRow = ProtocolRow {
     name: "http",
     about: "HTTP/1.1 over kept-alive connections, plain or TLS: requests or scripts of them; replies are checked",
     options: options::read,
+    variables: |options| {
+        let options = serde_json::from_value(options.clone());
+        options.map_or(Vec::new(), |o: Options| o.names().known().into_iter().map(str::to_owned).collect())
+    },
     operations: |options| {
         let options = serde_json::from_value(options.clone());
         options.map_or(Vec::new(), |o: Options| o.operations.into_iter().map(|operation| operation.name).collect())
@@ -183,6 +187,14 @@ impl Protocol for Http {
 
     fn user(&self, _number: u64) -> User {
         None
+    }
+
+    fn variable(&self, name: &str) -> Option<Slot> {
+        self.program.names.slot(name)
+    }
+
+    fn value<'u>(&'u self, user: &'u User, variable: Slot) -> ValueRef<'u> {
+        user.as_ref().map_or(ValueRef::Unset, |memory| memory.values.get(variable, &self.program.feeds))
     }
 
     fn greet(&self, session: &mut Session, out: &mut Vec<u8>) -> Greeting {

@@ -22,6 +22,7 @@ pub(super) const ROW: ProtocolRow = ProtocolRow {
     name: "null",
     about: "no network and no server: every operation is done at once, to see what the apparatus itself can do",
     options: |node, problems| options(node, problems),
+    variables: |_| Vec::new(),
     operations: |_| vec!["nothing".to_owned()],
     tells_seconds: true,
     metrics: |_| Vec::new(),
@@ -55,7 +56,7 @@ fn drive(plan: &LoadPlan, emit: &mut Emit<'_>) -> Result<LoadSummary, Fault> {
         let reports = crew.start(scope, &mut gather, false, |share| {
             let (crew, timeline) = (&crew, Arc::clone(&timeline));
             move |recorder| {
-                let source = crew.layout.source(plan, &timeline, crew.operations, share)?;
+                let source = crew.layout.source(plan, &timeline, crew.operations, &|_| None, share)?;
                 Ok(spin(recorder, source, &timeline, &crew.stop))
             }
         });
@@ -82,7 +83,7 @@ fn spin(mut recorder: Recorder, mut source: Source, timeline: &Arc<Timeline>, st
             done = BATCH as u64;
         } else {
             while done < BATCH as u64
-                && let Some(start) = source.take(now_ns)
+                && let Some(start) = source.take(now_ns, |_, _| false)
             {
                 recorder.planned(&start, now_ns);
                 recorder.sent(start.planned_ns, 0);

@@ -18,6 +18,7 @@ pub(super) const ROW: ProtocolRow = ProtocolRow {
     name: "postgres",
     about: "transactions of prepared statements on PostgreSQL, as scripts; checked against the server's own counts",
     options: |node, problems| sql::read(&DIALECT, node, problems),
+    variables: sql::variable_names,
     operations: sql::operation_names,
     tells_seconds: true,
     metrics: |_| Vec::new(),

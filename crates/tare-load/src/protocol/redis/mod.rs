@@ -23,6 +23,7 @@ pub(super) const ROW: ProtocolRow = ProtocolRow {
     name: "redis",
     about: "Redis commands (RESP2 or 3), drawn from a mix over a key space; checked against the server's own counts",
     options: options::read,
+    variables: |_| Vec::new(),
     operations: |options| serde_json::from_value(options.clone()).map_or(Vec::new(), |o| names(&Redis::new(o))),
     tells_seconds: true,
     metrics: |_| Vec::new(),

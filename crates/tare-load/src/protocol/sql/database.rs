@@ -10,7 +10,7 @@ use crate::engine::{self, Ledger};
 use crate::link::Link;
 use crate::protocol::tls::Tls;
 use crate::protocol::{Draw, Emit, Failure, Flight, Greeting, OperationRow, Protocol, Step, Verified, options_of};
-use crate::script::Values;
+use crate::script::{Slot, ValueRef, Values};
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
@@ -161,6 +161,14 @@ impl<D: Database> Protocol for Sql<D> {
 
     fn user(&self, _number: u64) -> Values {
         Values::new(&self.program.names)
+    }
+
+    fn variable(&self, name: &str) -> Option<Slot> {
+        self.program.names.slot(name)
+    }
+
+    fn value<'u>(&'u self, user: &'u Values, variable: Slot) -> ValueRef<'u> {
+        user.get(variable, &self.program.feeds)
     }
 
     fn socket(&self) -> Option<&Path> {

@@ -33,7 +33,7 @@ pub(super) use control::Control;
 pub(super) use database::{Admission, Around, Database, Login, drive};
 pub(super) use dialect::Dialect;
 pub(super) use machine::{Code, Context, Machine, Next, Wire};
-pub(super) use program::{Program, Statement};
+pub(super) use program::{Program, Statement, variable_names};
 pub(super) use read::{operation_names, read};
 pub(super) use reader::{Framing, HEADER, Message, Reader};
 pub(super) use rows::Rows;

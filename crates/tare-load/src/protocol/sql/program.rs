@@ -137,8 +137,7 @@ impl Program {
     /// # Errors
     /// What is wrong with them, in words.
     pub(crate) fn compile(options: &Options, dialect: &Dialect) -> Result<Program, String> {
-        let mut names = Names::new(&options.feeds);
-        options.operations.iter().try_for_each(|operation| declare(&operation.script, &mut names))?;
+        let names = names(options)?;
         let program = Program {
             feeds: Feeds::new(&options.feeds),
             names,
@@ -227,6 +226,20 @@ impl Program {
             Condition::Empty(slot) => !values.is_set(*slot),
         }
     }
+}
+
+/// The names of all variables that a script may name.
+fn names(options: &Options) -> Result<Names, String> {
+    let mut names = Names::new(&options.feeds);
+    options.operations.iter().try_for_each(|operation| declare(&operation.script, &mut names))?;
+    Ok(names)
+}
+
+/// The same of options as they were written down; none when they are not this protocol's.
+pub(crate) fn variable_names(options: &serde_json::Value) -> Vec<String> {
+    let options = serde_json::from_value::<Options>(options.clone()).map_err(|error| error.to_string());
+    let names = options.and_then(|options| names(&options));
+    names.map(|names| names.known().into_iter().map(str::to_owned).collect()).unwrap_or_default()
 }
 
 /// Makes slots for all variables that get a value somewhere, in the order of the scripts.

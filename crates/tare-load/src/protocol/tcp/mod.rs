@@ -30,6 +30,7 @@ pub(super) const ROW: ProtocolRow = ProtocolRow {
     name: "tcp",
     about: "any request and reply over TCP: a text to send, and how its reply ends",
     options: options::read,
+    variables: |_| Vec::new(),
     operations: |options| {
         let options = serde_json::from_value(options.clone());
         options.map_or(Vec::new(), |o: Options| o.requests.into_iter().map(|exchange| exchange.name).collect())
