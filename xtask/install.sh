@@ -65,6 +65,8 @@ remove_our_policy() {
 run_needs() {
     say curl=curl ca-certificates=/etc/ssl/certs/ca-certificates.crt
     docker_answers 2>/dev/null || say docker.io=dockerd
+    # Engines bring one; not every one under this name.
+    command -v crun >/dev/null || say runc=runc
     say mmdebstrap=mmdebstrap qemu-system-x86=qemu-system-x86_64 iproute2=ip iptables=iptables e2fsprogs=mkfs.ext4
     say kmod=modprobe xz-utils=xz zstd=zstd
 }

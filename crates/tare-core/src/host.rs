@@ -317,7 +317,7 @@ pub struct LayerRow {
     /// services are allowed, and what the layers further inside need for themselves.
     pub memory_bytes: fn(&serde_json::Value, u64, u64) -> u64,
     /// See [`Catalog::layer_rungs`](crate::study::Catalog::layer_rungs).
-    pub rungs: fn(&serde_json::Value, LoadOrigin) -> Vec<LayerRung>,
+    pub rungs: fn(&serde_json::Value, &[LayerUse], LoadOrigin) -> Vec<LayerRung>,
     /// See [`Catalog::layer_variants`](crate::study::Catalog::layer_variants).
     pub variants: fn(&serde_json::Value, LoadOrigin) -> Vec<LayerVariant>,
     /// Whether what a form deploys can be dealt out as the options say.

@@ -68,7 +68,7 @@ impl Study {
         let above = &form.layers[baseline.layers.len()..];
         let several = above.len() > 1;
         for layer in above {
-            for rung in catalog.layer_rungs(layer, self.from) {
+            for rung in catalog.layer_rungs(layer, &below, self.from) {
                 let partial = LayerUse { layer: layer.layer.clone(), options: rung.options };
                 let layers: Vec<LayerUse> = below.iter().cloned().chain([partial]).collect();
                 let name = match (layers == form.layers, several) {

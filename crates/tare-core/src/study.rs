@@ -57,8 +57,9 @@ pub trait Catalog {
     fn protocol_metrics(&self, _protocol: &str, _options: &serde_json::Value) -> Vec<OwnMetric> {
         Vec::new()
     }
-    /// A layer by its features, one more in each rung, up to the whole layer as it is given; with the load from there.
-    fn layer_rungs(&self, layer: &LayerUse, _from: LoadOrigin) -> Vec<LayerRung> {
+    /// A layer by its features, one more in each rung, up to the whole layer as it is given; on the layers below it,
+    /// with the load from there.
+    fn layer_rungs(&self, layer: &LayerUse, _below: &[LayerUse], _from: LoadOrigin) -> Vec<LayerRung> {
         vec![LayerRung { name: "whole", adds: "the layer as a whole", options: layer.options.clone() }]
     }
     /// What could be otherwise in a layer and may win back what it costs, one thing in each; with the load from there.

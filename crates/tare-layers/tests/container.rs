@@ -5,6 +5,8 @@
 
 #[path = "container/checks.rs"]
 mod checks;
+#[path = "container/runtime.rs"]
+mod runtime;
 #[path = "container/service.rs"]
 mod service;
 #[path = "container/stage.rs"]
@@ -29,7 +31,8 @@ fn main() -> ExitCode {
         return ExitCode::SUCCESS;
     }
     let wanted: Vec<&&str> = words.iter().filter(|word| !word.starts_with('-')).collect();
-    let chosen = checks::ALL.iter().filter(|(name, _)| wanted.is_empty() || wanted.iter().any(|w| name.contains(**w)));
+    let all = checks::ALL.iter().chain(runtime::ALL);
+    let chosen = all.filter(|(name, _)| wanted.is_empty() || wanted.iter().any(|w| name.contains(**w)));
     let mut failed = 0;
     for (name, check) in chosen {
         let outcome = catch_unwind(check);

@@ -28,7 +28,7 @@ fn main() -> ExitCode {
         ["ask", place] => return service::ask(place),
         ["resources"] => return service::resources(),
         ["tool", rest @ ..] => return service::tool(rest),
-        ["doomed", run] => return crash::doomed(run),
+        ["doomed", run, options] => return crash::doomed(run, options),
         // What test runners ask for first.
         words if words.contains(&"--list") => return ExitCode::SUCCESS,
         _ => {}

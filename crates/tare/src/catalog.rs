@@ -30,8 +30,8 @@ impl Catalog for Tables {
         (PROTOCOLS.iter().find(|row| row.name == protocol)?.options)(node, problems)
     }
 
-    fn layer_rungs(&self, layer: &LayerUse, from: LoadOrigin) -> Vec<LayerRung> {
-        layer_row(&layer.layer).map_or_else(Vec::new, |row| (row.rungs)(&layer.options, from))
+    fn layer_rungs(&self, layer: &LayerUse, below: &[LayerUse], from: LoadOrigin) -> Vec<LayerRung> {
+        layer_row(&layer.layer).map_or_else(Vec::new, |row| (row.rungs)(&layer.options, below, from))
     }
 
     fn layer_variants(&self, layer: &LayerUse, from: LoadOrigin) -> Vec<LayerVariant> {

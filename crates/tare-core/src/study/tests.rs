@@ -20,7 +20,7 @@ impl Catalog for Two {
     fn protocol_options(&self, _: &str, _: &Node, _: &mut Problems) -> Option<serde_json::Value> {
         Some(serde_json::Value::Null)
     }
-    fn layer_rungs(&self, layer: &LayerUse, _: LoadOrigin) -> Vec<LayerRung> {
+    fn layer_rungs(&self, layer: &LayerUse, _: &[LayerUse], _: LoadOrigin) -> Vec<LayerRung> {
         let rung = |name, lid: bool| LayerRung { name, adds: name, options: serde_json::json!({ "lid": lid }) };
         let lid = layer.options["lid"].as_bool().unwrap();
         if lid { vec![rung("open", false), rung("lid", true)] } else { vec![rung("open", false)] }

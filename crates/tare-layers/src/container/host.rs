@@ -4,8 +4,9 @@ use super::command::Command;
 use super::engine::Engine;
 use super::guest_engine::{self, GuestEngine};
 use super::link::Link;
-use super::options::{ContainerOptions, Network};
+use super::options::{By, ContainerOptions, Network};
 use super::run;
+use super::runtime;
 use super::spec::{self, Order};
 use super::{image, observe};
 use crate::local;
@@ -34,9 +35,18 @@ pub(crate) fn open(
     layer: &LayerUse,
     surroundings: &Surroundings,
 ) -> Result<Box<dyn Host>, OpenError> {
+    let options = match ContainerOptions::from_value(&layer.options) {
+        Ok(options) if options.by == By::Runtime => return runtime::open(outer, options, surroundings),
+        Ok(options) => options,
+        Err(fault) => {
+            // Report the first failure, not that of the repair.
+            let _ = outer.into_host().close();
+            return Err(OpenError::Failed(fault));
+        }
+    };
     let carrier = outer.carrier();
     let outer = outer.into_host();
-    match Inner::open(carrier, layer, surroundings) {
+    match Inner::open(carrier, options, surroundings) {
         Ok(inner) => Ok(Box::new(ContainerHost { outer, inner })),
         Err(error) => {
             // Report the first failure, not that of the repair.
@@ -73,8 +83,7 @@ struct Running {
 }
 
 impl Inner {
-    fn open(carrier: Arc<Carrier>, layer: &LayerUse, surroundings: &Surroundings) -> Result<Inner, OpenError> {
-        let options = ContainerOptions::from_value(&layer.options)?;
+    fn open(carrier: Arc<Carrier>, options: ContainerOptions, surroundings: &Surroundings) -> Result<Inner, OpenError> {
         let (engine, guest_engine) = match Engine::find().map_err(OpenError::Unavailable)? {
             Some(engine) => (engine, None),
             None if guest_engine::is_guest() => {
@@ -365,11 +374,7 @@ impl Inner {
 
     fn facts(&self) -> Result<Facts, Fault> {
         let mut facts = self.engine.facts()?;
-        let options = serde_json::to_value(self.options).expect("plain words and booleans are JSON");
-        for (key, value) in options.as_object().into_iter().flatten() {
-            let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
-            facts.insert(format!("container.{key}"), text);
-        }
+        facts.extend(self.options.facts());
         let image = if self.guest_engine.is_some() { "the bundle's disk, mounted as its layer" } else { "imported" };
         facts.insert("container.image".to_owned(), image.to_owned());
         if let Some(link) = &self.link {
@@ -452,11 +457,9 @@ impl Host for ContainerHost {
     }
 
     fn open(self: Box<Self>, layer: &LayerUse, _: &Surroundings) -> Result<Box<dyn Host>, OpenError> {
-        let fault = Fault::new(format!("a container cannot hold the layer '{}'", layer.layer))
-            .remedy("let 'container' be the last layer of the form");
         // Report why it cannot be, not what else went wrong.
         let _ = self.close();
-        Err(OpenError::Unavailable(fault))
+        Err(OpenError::Unavailable(super::holds_no_layer(&layer.layer)))
     }
 
     fn close(self: Box<Self>) -> Result<(), Fault> {

@@ -1,15 +1,7 @@
 //! The container layer: services in containers of an engine that speaks Docker's API, Docker 20.10 and newer or Podman.
 //!
-//! Its options, with their defaults first:
-//!
-//! - `network: published | bridge | host`: a private bridge with each port published, as `docker run -p` does; a
-//!   private bridge whose addresses are reached directly; or the host's own network.
-//! - `limits: cpuset | quota | none`: whether the service's CPUs are enforced by cpuset, by CPU quota, or not at all.
-//!   The memory limit, and a `cpu_quota` that the service itself states, always apply.
-//! - `seccomp: default | unconfined`: whether the engine's filter of system calls applies.
-//! - `storage: volume | overlay`: whether volumes are directories of the host bound into the container, as durable as
-//!   for a plain process, or lie in the container's writable layer.
-//! - `read_only: false | true`: whether the root filesystem is mounted read-only.
+//! Its options are described in `README.md` of this crate. With `by: runtime` there is no engine: an OCI runtime starts
+//! the service by itself, with what of a container it was told to give, see [`runtime`].
 //!
 //! Everything made here carries the label `tare.run`; the user's own containers, images, networks and default bridge
 //! are never touched. Images made of bundles are kept for later runs, see [`cached_images`]. In a guest the image's one
@@ -27,6 +19,7 @@ mod options;
 mod pull;
 mod run;
 mod rungs;
+mod runtime;
 mod socket;
 mod spec;
 mod variants;
@@ -35,6 +28,7 @@ pub use guest_engine::GUEST_MODULES;
 pub use image::{CachedImage, cached_images, remove_image};
 
 use engine::Engine;
+use options::{By, ContainerOptions};
 use std::path::Path;
 use tare_core::fault::Fault;
 use tare_core::host::{Availability, Carrier, GuestNeeds, LayerRow};
@@ -64,7 +58,12 @@ pub const ROW: LayerRow = LayerRow {
 /// What the engine itself takes up in a guest: the daemon, its helper and a shim, with room for their page cache.
 const ENGINE_MEMORY_BYTES: u64 = 320 << 20;
 
-fn probe(_: &serde_json::Value, _: &Carrier) -> Availability {
+fn probe(options: &serde_json::Value, _: &Carrier) -> Availability {
+    if let Ok(options) = ContainerOptions::from_value(options)
+        && options.by == By::Runtime
+    {
+        return runtime::probe(&options);
+    }
     let asked = Engine::find().and_then(|found| found.as_ref().map(Engine::facts).transpose());
     match asked {
         Ok(Some(facts)) => Availability::Ready(facts),
@@ -80,6 +79,12 @@ fn in_guest(_: &serde_json::Value) -> GuestNeeds {
         memory_bytes: ENGINE_MEMORY_BYTES,
         modules: GUEST_MODULES.iter().map(|name| (*name).to_owned()).collect(),
     }
+}
+
+/// A container is the innermost layer.
+fn holds_no_layer(layer: &str) -> Fault {
+    let message = format!("a container cannot hold the layer '{layer}'");
+    Fault::new(message).remedy("let 'container' be the last layer of the form")
 }
 
 /// Nothing answers: not installed, or not running.

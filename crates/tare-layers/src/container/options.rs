@@ -3,7 +3,42 @@
 use serde::{Deserialize, Serialize};
 use tare_core::config::{Fields, Node, Problems};
 use tare_core::fault::{Doing, Fault};
-use tare_core::host::Listens;
+use tare_core::host::{Facts, Listens};
+
+/// Who puts a service into its container.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum By {
+    /// A container engine.
+    #[default]
+    Engine,
+    /// An OCI runtime alone, as engines use one.
+    Runtime,
+}
+
+/// Which OCI runtime that is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Runtime {
+    /// The first of the others that is installed.
+    #[default]
+    Auto,
+    /// runc.
+    Runc,
+    /// crun.
+    Crun,
+}
+
+/// What a container's root file system is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum RootKind {
+    /// A layer of its own for writing, over the bundle.
+    #[default]
+    Overlay,
+    /// The bundle's directory itself, read-only, as for a plain process.
+    Directory,
+}
 
 /// How the generator reaches a service in a container.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -26,6 +61,8 @@ pub(crate) enum Network {
 pub(crate) enum Limits {
     /// As many CPUs as it is given, by cpuset.
     Cpuset,
+    /// The same CPUs, to which its process is bound as a plain one is.
+    Affinity,
     /// CPU time by quota, on any CPU of the system under test.
     Quota,
     /// Neither; only the fence around the CPUs of the system under test stays.
@@ -53,14 +90,14 @@ pub(crate) enum Capabilities {
     All,
 }
 
-/// Whose processes, names and shared memory a container sees.
+/// Whose processes, names and shared memory a container sees, and by a runtime whose mounts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Namespaces {
-    /// PID, IPC, UTS and cgroup namespaces of its own.
+    /// PID, IPC and UTS namespaces of its own, and with cgroups of version 2 a cgroup namespace.
     #[default]
     Own,
-    /// The host's.
+    /// The host's. By a runtime it has no mount namespace of its own either, and its root by chroot.
     Host,
 }
 
@@ -74,20 +111,17 @@ pub(crate) enum Storage {
     Overlay,
 }
 
-/// The options of the container layer, every default filled in:
-///
-/// - `network: published | translated | bridge | host` (default `published`): how requests get in.
-/// - `limits: cpuset | quota | none` (default `cpuset`): how the service's CPUs are enforced. Its memory limit, and a
-///   `cpu_quota` that it states itself, always apply.
-/// - `seccomp: default | unconfined` (default `default`): the filter of system calls.
-/// - `capabilities: default | all` (default `default`): which capabilities it has.
-/// - `namespaces: own | host` (default `own`): whose processes, names and shared memory it sees.
-/// - `storage: volume | overlay` (default `volume`): where the service's volumes live.
-/// - `read_only: true | false` (default `false`): whether the root filesystem is mounted read-only.
+/// The options of the container layer, every default filled in; `README.md` of this crate says what each is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ContainerOptions {
     pub(crate) network: Network,
+    #[serde(default)]
+    pub(crate) by: By,
+    #[serde(default)]
+    pub(crate) runtime: Runtime,
+    #[serde(default)]
+    pub(crate) root: RootKind,
     pub(crate) limits: Limits,
     pub(crate) seccomp: Seccomp,
     #[serde(default)]
@@ -102,6 +136,9 @@ impl Default for ContainerOptions {
     fn default() -> Self {
         ContainerOptions {
             network: Network::Published,
+            by: By::Engine,
+            runtime: Runtime::Auto,
+            root: RootKind::Overlay,
             limits: Limits::Cpuset,
             seccomp: Seccomp::Default,
             capabilities: Capabilities::Default,
@@ -113,9 +150,32 @@ impl Default for ContainerOptions {
 }
 
 impl ContainerOptions {
+    /// What is so when nothing is said: a runtime alone has no bridge, no filter and no choice of capabilities.
+    fn usual(by: By) -> ContainerOptions {
+        let engine = ContainerOptions::default();
+        match by {
+            By::Engine => engine,
+            By::Runtime => ContainerOptions {
+                by,
+                network: Network::Host,
+                seccomp: Seccomp::Unconfined,
+                capabilities: Capabilities::All,
+                ..engine
+            },
+        }
+    }
+
     /// Whether the service's ports are published on an address of the host.
     pub(crate) fn publishes(&self) -> bool {
         matches!(self.network, Network::Published | Network::Translated)
+    }
+
+    /// The options, for the record.
+    pub(crate) fn facts(&self) -> Facts {
+        let options = serde_json::to_value(self).expect("plain words and booleans are JSON");
+        let words = options.as_object().into_iter().flatten();
+        let text = |value: &serde_json::Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+        words.map(|(key, value)| (format!("container.{key}"), text(value))).collect()
     }
 
     /// The options as [`read`] wrote them down.
@@ -131,7 +191,21 @@ impl ContainerOptions {
 pub(crate) fn read(node: &Node, problems: &mut Problems) -> Option<serde_json::Value> {
     let before = problems.len();
     let mut fields = Fields::of(node, "layer 'container'", problems)?;
-    let mut options = ContainerOptions::default();
+    let by = match fields.choice("by", &["engine", "runtime"], problems) {
+        Some("runtime") => By::Runtime,
+        _ => By::Engine,
+    };
+    let mut options = ContainerOptions::usual(by);
+    if let Some(word) = fields.choice("runtime", &["auto", "runc", "crun"], problems) {
+        options.runtime = match word {
+            "runc" => Runtime::Runc,
+            "crun" => Runtime::Crun,
+            _ => Runtime::Auto,
+        };
+    }
+    if let Some(word) = fields.choice("root", &["overlay", "directory"], problems) {
+        options.root = if word == "directory" { RootKind::Directory } else { RootKind::Overlay };
+    }
     if let Some(word) = fields.choice("network", &["published", "translated", "bridge", "host"], problems) {
         options.network = match word {
             "translated" => Network::Translated,
@@ -140,8 +214,9 @@ pub(crate) fn read(node: &Node, problems: &mut Problems) -> Option<serde_json::V
             _ => Network::Published,
         };
     }
-    if let Some(word) = fields.choice("limits", &["cpuset", "quota", "none"], problems) {
+    if let Some(word) = fields.choice("limits", &["cpuset", "affinity", "quota", "none"], problems) {
         options.limits = match word {
+            "affinity" => Limits::Affinity,
             "quota" => Limits::Quota,
             "none" => Limits::None,
             _ => Limits::Cpuset,
@@ -161,13 +236,46 @@ pub(crate) fn read(node: &Node, problems: &mut Problems) -> Option<serde_json::V
     }
     let read_only = fields.get("read_only");
     options.read_only = read_only.and_then(|node| node.boolean(problems)).unwrap_or(false);
-    if let Some(node) = read_only.filter(|_| options.read_only && options.storage == Storage::Overlay) {
-        let message = "'read_only: true' and 'storage: overlay' contradict each other: volumes would not be writable";
-        problems.add(node.place, message, "use 'storage: volume', or leave 'read_only' out");
-    }
+    check_together(&options, &mut fields, problems);
     fields.finish(problems);
     let value = serde_json::to_value(options).expect("plain words and booleans are JSON");
     (problems.len() == before).then_some(value)
+}
+
+/// Refuses what contradicts each other, and what only the engine or only a runtime can give.
+fn check_together(options: &ContainerOptions, fields: &mut Fields, problems: &mut Problems) {
+    let mut refuse = |is: bool, key: &'static str, message: &str, hint: &str| {
+        if let Some(node) = fields.get(key).filter(|_| is) {
+            problems.add(node.place, message, hint);
+        }
+    };
+    let message = "'read_only: true' and 'storage: overlay' contradict each other: volumes would not be writable";
+    let hint = "use 'storage: volume', or leave 'read_only' out";
+    refuse(options.read_only && options.storage == Storage::Overlay, "read_only", message, hint);
+    match options.by {
+        By::Runtime => {
+            let alone = "by a runtime alone";
+            let message = format!("{alone} a container has the host's network: bridges and ports are the engine's");
+            refuse(options.network != Network::Host, "network", &message, "use 'network: host', or 'by: engine'");
+            let message = format!("{alone} there is no filter of system calls: the default one is the engine's");
+            let hint = "use 'seccomp: unconfined', or 'by: engine'";
+            refuse(options.seccomp == Seccomp::Default, "seccomp", &message, hint);
+            let message = format!("{alone} a container has all capabilities: which are taken is the engine's choice");
+            let hint = "use 'capabilities: all', or 'by: engine'";
+            refuse(options.capabilities == Capabilities::Default, "capabilities", &message, hint);
+            let message = format!("{alone} volumes are directories of the host");
+            refuse(options.storage == Storage::Overlay, "storage", &message, "use 'storage: volume', or 'by: engine'");
+        }
+        By::Engine => {
+            let add = "add 'by: runtime', or leave it out";
+            let message = "an engine uses the runtime that it is set up with";
+            refuse(options.runtime != Runtime::Auto, "runtime", message, add);
+            let message = "an engine always puts a layer for writing over the bundle";
+            refuse(options.root == RootKind::Directory, "root", message, add);
+            let message = "an engine binds no process to CPUs, only a cgroup";
+            refuse(options.limits == Limits::Affinity, "limits", message, add);
+        }
+    }
 }
 
 /// Where services in containers with these options listen.
@@ -197,7 +305,8 @@ mod tests {
     fn every_default_is_written_down() {
         assert_eq!(read_text("{}"), Ok(ContainerOptions::default()));
         let value = serde_json::to_value(ContainerOptions::default()).unwrap();
-        let written = "{\"network\":\"published\",\"limits\":\"cpuset\",\"seccomp\":\"default\",\"capabilities\":\"default\",\
+        let written = "{\"network\":\"published\",\"by\":\"engine\",\"runtime\":\"auto\",\"root\":\"overlay\",\
+                       \"limits\":\"cpuset\",\"seccomp\":\"default\",\"capabilities\":\"default\",\
                        \"namespaces\":\"own\",\"storage\":\"volume\",\"read_only\":false}";
         assert_eq!(value.to_string(), written);
     }
@@ -220,6 +329,23 @@ mod tests {
         assert!(found[0].contains("1:10") && found[0].contains("did you mean 'published'?"), "{}", found[0]);
         let found = read_text("storage: overlay\nread_only: true\n").unwrap_err();
         assert!(found[0].contains("2:12") && found[0].contains("contradict"), "{}", found[0]);
+    }
+
+    #[test]
+    fn by_a_runtime_there_is_what_a_runtime_has() {
+        let options = read_text("{by: runtime, root: directory, limits: affinity, runtime: crun}").unwrap();
+        assert_eq!((options.by, options.runtime, options.root), (By::Runtime, Runtime::Crun, RootKind::Directory));
+        assert_eq!((options.network, options.limits), (Network::Host, Limits::Affinity));
+        assert_eq!((options.seccomp, options.capabilities), (Seccomp::Unconfined, Capabilities::All));
+        let engines = "by: runtime\nnetwork: bridge\nseccomp: default\ncapabilities: default\nstorage: overlay\n";
+        let found = read_text(engines).unwrap_err();
+        assert_eq!(found.len(), 4, "{found:#?}");
+        assert!(found[0].contains("2:10") && found[0].contains("host's network"), "{}", found[0]);
+        assert!(found.iter().all(|problem| problem.contains("by: engine")), "{found:#?}");
+        let found = read_text("runtime: runc\nroot: directory\nlimits: affinity\n").unwrap_err();
+        assert_eq!(found.len(), 3, "{found:#?}");
+        assert!(found.iter().all(|problem| problem.contains("by: runtime")), "{found:#?}");
+        assert!(read_text("{runtime: auto, root: overlay}").is_ok(), "what is so already may be said");
     }
 
     #[test]

@@ -1,105 +1,195 @@
 //! A container by its features: what a process gets that is put into one, in the order in which engines do it.
+//!
+//! An engine gives a root, a cgroup and a mount namespace only together, so the first rungs are started by an OCI
+//! runtime alone. A plain process has a root of its own already, by a mount namespace and `pivot_root`, and a cgroup
+//! for its memory.
 
-use super::options::{Capabilities, ContainerOptions, Limits, Namespaces, Network, Seccomp, Storage};
+use super::options::{By, Capabilities, ContainerOptions, Limits, Namespaces, Network, RootKind, Seccomp, Storage};
 use serde_json::Value;
+use tare_core::form::LayerUse;
 use tare_core::ladder::LayerRung;
 use tare_core::study::LoadOrigin;
 
-/// One feature more in each, up to the container as it is given. What it has not is no rung.
-pub(super) fn rungs(options: &Value, from: LoadOrigin) -> Vec<LayerRung> {
+/// Rungs one after the other.
+struct Rungs {
+    now: ContainerOptions,
+    found: Vec<LayerRung>,
+}
+
+impl Rungs {
+    fn add(&mut self, name: &'static str, adds: &'static str) {
+        let options = serde_json::to_value(self.now).expect("plain words are JSON");
+        self.found.push(LayerRung { name, adds, options });
+    }
+}
+
+/// One feature more in each, up to the container as it is given, on the layers `below`. What it has not is no rung.
+pub(super) fn rungs(options: &Value, below: &[LayerUse], from: LoadOrigin) -> Vec<LayerRung> {
     let Ok(whole) = ContainerOptions::from_value(options) else { return Vec::new() };
-    let mut now = ContainerOptions {
+    let now = ContainerOptions {
+        by: By::Engine,
+        root: RootKind::Overlay,
         network: Network::Host,
         limits: Limits::None,
         seccomp: Seccomp::Unconfined,
         capabilities: Capabilities::All,
         namespaces: Namespaces::Host,
         storage: Storage::Volume,
-        read_only: whole.read_only,
+        ..whole
     };
-    let mut rungs = Vec::new();
-    let mut add = |name, adds, now: ContainerOptions| {
-        rungs.push(LayerRung { name, adds, options: serde_json::to_value(now).expect("plain words are JSON") });
-    };
-    add("root", "overlay root, mount namespace, cgroup", now);
-    if whole.limits != Limits::None {
-        now.limits = whole.limits;
-        let quota = whole.limits == Limits::Quota;
-        add("limits", if quota { "CPU quota" } else { "CPU set of the cgroup" }, now);
+    let mut rungs = Rungs { now, found: Vec::new() };
+    // In a guest there is no runtime but the engine's.
+    if below.is_empty() {
+        by_runtime(&mut rungs, &whole);
+        if whole.by == By::Engine {
+            rungs.now.by = By::Engine;
+            rungs.add("engine", "what else an engine does: shim, log, hidden files");
+        }
+    } else {
+        rungs.add("root", "overlay root, mount namespace, cgroup");
+        limits(&mut rungs, &whole);
+        if whole.namespaces == Namespaces::Own {
+            rungs.now.namespaces = Namespaces::Own;
+            rungs.add("namespaces", "PID, IPC and UTS namespaces");
+        }
+    }
+    if whole.by == By::Engine {
+        by_engine(&mut rungs, &whole, from);
+    }
+    rungs.found
+}
+
+fn by_runtime(rungs: &mut Rungs, whole: &ContainerOptions) {
+    (rungs.now.by, rungs.now.root, rungs.now.limits) = (By::Runtime, RootKind::Directory, Limits::Affinity);
+    rungs.add("group", "cgroup that accounts CPU time; chroot");
+    if whole.limits != Limits::Affinity {
+        limits(rungs, whole);
     }
     if whole.namespaces == Namespaces::Own {
-        now.namespaces = Namespaces::Own;
-        add("namespaces", "PID, IPC, UTS and cgroup namespaces", now);
+        rungs.now.namespaces = Namespaces::Own;
+        rungs.add("namespaces", "mount, PID, IPC and UTS namespaces");
     }
+    if whole.root == RootKind::Overlay {
+        rungs.now.root = RootKind::Overlay;
+        rungs.add("root", "overlay root");
+    }
+}
+
+fn limits(rungs: &mut Rungs, whole: &ContainerOptions) {
+    let bound = rungs.now.limits == Limits::Affinity;
+    rungs.now.limits = whole.limits;
+    match whole.limits {
+        Limits::Quota => rungs.add("limits", "CPU quota"),
+        Limits::None if bound => rungs.add("limits", "no CPUs of its own"),
+        Limits::None => {}
+        Limits::Cpuset | Limits::Affinity => rungs.add("limits", "CPU set of the cgroup"),
+    }
+}
+
+/// What only an engine gives.
+fn by_engine(rungs: &mut Rungs, whole: &ContainerOptions, from: LoadOrigin) {
     let confined = (whole.seccomp == Seccomp::Default, whole.capabilities == Capabilities::Default);
     if confined != (false, false) {
-        (now.seccomp, now.capabilities) = (whole.seccomp, whole.capabilities);
+        (rungs.now.seccomp, rungs.now.capabilities) = (whole.seccomp, whole.capabilities);
         let adds = match confined {
             (true, true) => "seccomp filter, fewer capabilities",
             (true, false) => "seccomp filter",
             (false, _) => "fewer capabilities",
         };
-        add("confined", adds, now);
+        rungs.add("confined", adds);
     }
     if whole.storage == Storage::Overlay {
-        now.storage = Storage::Overlay;
-        add("overlay", "volumes in the container's overlay", now);
+        rungs.now.storage = Storage::Overlay;
+        rungs.add("overlay", "volumes in the container's overlay");
     }
     if whole.network != Network::Host {
-        now.network = Network::Bridge;
-        add("bridge", "network namespace, veth and bridge", now);
+        rungs.now.network = Network::Bridge;
+        rungs.add("bridge", "network namespace, veth and bridge");
     }
     let on_host = from == LoadOrigin::Host;
     if whole.network == Network::Translated || (whole.network == Network::Published && on_host) {
-        now.network = Network::Translated;
-        add("translated", "published port by address translation", now);
+        rungs.now.network = Network::Translated;
+        rungs.add("translated", "published port by address translation");
     }
     if whole.network == Network::Published {
-        now.network = Network::Published;
+        rungs.now.network = Network::Published;
         let adds =
             if on_host { "user-land proxy instead of translation" } else { "published port by address translation" };
-        add("published", adds, now);
+        rungs.add("published", adds);
     }
-    rungs
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn names(options: ContainerOptions, from: LoadOrigin) -> Vec<String> {
+    fn names(options: ContainerOptions, below: &[LayerUse], from: LoadOrigin) -> Vec<String> {
         let value = serde_json::to_value(options).unwrap();
-        let rungs = rungs(&value, from);
+        let rungs = rungs(&value, below, from);
         assert_eq!(rungs.last().unwrap().options, value, "the last one is the container itself");
         for pair in rungs.windows(2) {
             let changed = |key: &&String| pair[0].options[key.as_str()] != pair[1].options[key.as_str()];
             let keys = pair[0].options.as_object().unwrap().keys().filter(changed).count();
-            assert!((1..=2).contains(&keys), "one feature at a time: {pair:?}");
+            let most = if pair[1].name == "confined" { 2 } else { 1 };
+            assert!((1..=most).contains(&keys), "one feature at a time: {pair:?}");
+        }
+        // What is written down must be what a user could have written.
+        for rung in &rungs {
+            let text = rung.options.to_string();
+            let mut problems = tare_core::config::Problems::new("rung", &text);
+            let node = tare_core::config::parse(&text, &mut problems).unwrap();
+            assert_eq!(super::super::options::read(&node, &mut problems).as_ref(), Some(&rung.options), "{text}");
         }
         rungs.iter().map(|rung| rung.name.to_owned()).collect()
     }
 
-    #[test]
-    fn a_container_is_climbed_to_by_what_it_has() {
-        let usual = names(ContainerOptions::default(), LoadOrigin::Outside);
-        assert_eq!(usual, ["root", "limits", "namespaces", "confined", "bridge", "published"]);
-        let bare = ContainerOptions {
+    fn bare() -> ContainerOptions {
+        ContainerOptions {
             network: Network::Host,
             limits: Limits::None,
             seccomp: Seccomp::Unconfined,
             capabilities: Capabilities::All,
             namespaces: Namespaces::Host,
             ..ContainerOptions::default()
-        };
-        assert_eq!(names(bare, LoadOrigin::Outside), ["root"]);
-        let overlay = ContainerOptions { storage: Storage::Overlay, ..bare };
-        assert_eq!(names(overlay, LoadOrigin::Outside), ["root", "overlay"]);
+        }
+    }
+
+    #[test]
+    fn a_container_is_climbed_to_by_what_it_has() {
+        let outside = |options| names(options, &[], LoadOrigin::Outside);
+        let usual = ["group", "limits", "namespaces", "root", "engine", "confined", "bridge", "published"];
+        assert_eq!(outside(ContainerOptions::default()), usual);
+        assert_eq!(outside(bare()), ["group", "limits", "root", "engine"]);
+        let overlay = ContainerOptions { storage: Storage::Overlay, ..bare() };
+        assert_eq!(outside(overlay), ["group", "limits", "root", "engine", "overlay"]);
+        let quota = ContainerOptions { limits: Limits::Quota, ..bare() };
+        assert_eq!(outside(quota), ["group", "limits", "root", "engine"]);
+    }
+
+    #[test]
+    fn by_a_runtime_alone_there_are_no_rungs_of_an_engine() {
+        let outside = |options| names(options, &[], LoadOrigin::Outside);
+        let runtime = ContainerOptions { by: By::Runtime, ..bare() };
+        assert_eq!(outside(runtime), ["group", "limits", "root"]);
+        let least = ContainerOptions { root: RootKind::Directory, limits: Limits::Affinity, ..runtime };
+        assert_eq!(outside(least), ["group"]);
+        let own = ContainerOptions { namespaces: Namespaces::Own, ..least };
+        assert_eq!(outside(own), ["group", "namespaces"]);
+    }
+
+    #[test]
+    fn in_a_guest_an_engine_gives_all_together() {
+        let guest = [LayerUse { layer: "guest".to_owned(), options: Value::Null }];
+        let inside = |options| names(options, &guest, LoadOrigin::Outside);
+        let usual = ["root", "limits", "namespaces", "confined", "bridge", "published"];
+        assert_eq!(inside(ContainerOptions::default()), usual);
+        assert_eq!(inside(bare()), ["root"]);
     }
 
     #[test]
     fn on_the_host_itself_a_port_is_published_by_the_proxy() {
         let value = serde_json::to_value(ContainerOptions::default()).unwrap();
-        let adds = |from| rungs(&value, from).iter().map(|rung| rung.adds).skip(5).collect::<Vec<_>>();
+        let adds = |from| rungs(&value, &[], from).iter().map(|rung| rung.adds).skip(7).collect::<Vec<_>>();
         let proxied = ["published port by address translation", "user-land proxy instead of translation"];
         assert_eq!(adds(LoadOrigin::Host), proxied);
         assert_eq!(adds(LoadOrigin::Outside), proxied[..1]);

@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 use tare_core::fault::Fault;
 use tare_core::host::{ServiceStart, Surroundings};
 use tare_core::units::CpuSet;
+use tare_core::workload::Resources;
 
 /// The label that holds the run's id; what does not carry it is not ours.
 pub(crate) const RUN_LABEL: &str = "tare.run";
@@ -20,9 +21,9 @@ const INSTANCE_LABEL: &str = "tare.instance";
 /// Where the resource probe stands inside the container.
 const PROGRAM_INSIDE: &str = "/.tare-program";
 /// What an engine puts into every environment that has no PATH; written down so that it is the same everywhere.
-const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+pub(super) const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 /// The period of a CPU quota in microseconds, the kernel's and every engine's default.
-const QUOTA_PERIOD_US: f64 = 100_000.0;
+pub(super) const QUOTA_PERIOD_US: f64 = 100_000.0;
 /// Directories every form gives a service to write to, in memory.
 const IN_MEMORY: [&str; 2] = ["/tmp", "/run"];
 
@@ -106,7 +107,7 @@ fn host_config(order: &Order, ports: &[u16]) -> Result<HostConfig, Fault> {
         Network::Host => "host",
         Network::Published | Network::Translated | Network::Bridge => order.network,
     };
-    let quota = cpu_quota(order);
+    let quota = cpu_quota(order.options.limits, resources);
     let shared = order.options.namespaces == Namespaces::Host;
     Ok(HostConfig {
         network_mode: Some(network.to_owned()),
@@ -158,7 +159,7 @@ fn security(options: ContainerOptions) -> Option<Vec<String>> {
 
 /// Open files that the service may have: as many as in every form, or as many as this machine lets root give, which
 /// is less where even root may not raise its own limit.
-fn open_files() -> u64 {
+pub(super) fn open_files() -> u64 {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let own = getrlimit(Resource::Nofile);
     match own.maximum {
@@ -172,9 +173,12 @@ fn open_files() -> u64 {
 
 /// The CPUs the container may run on: the service's own, or all of the system under test, `all`. None where the host
 /// itself is confined already.
+///
+/// # Errors
+/// When the service wants more CPUs than it is given.
 pub(super) fn cpuset(limits: Limits, all: &CpuSet, start: &ServiceStart) -> Result<Option<CpuSet>, Fault> {
     let Some(own) = &start.cpus else { return Ok(None) };
-    if limits != Limits::Cpuset {
+    if !matches!(limits, Limits::Cpuset | Limits::Affinity) {
         return Ok(Some(all.clone()).filter(|cpus| !cpus.is_empty()));
     }
     let wanted = start.service.resources.cpus as usize;
@@ -186,14 +190,13 @@ pub(super) fn cpuset(limits: Limits, all: &CpuSet, start: &ServiceStart) -> Resu
 }
 
 /// The NUMA nodes that the container's memory comes from, in the kernel's notation.
-fn nodes(of: &[u32]) -> Option<String> {
+pub(super) fn nodes(of: &[u32]) -> Option<String> {
     (!of.is_empty()).then(|| CpuSet::new(of.iter().copied()).to_string())
 }
 
 /// CPU time per second of real time, in CPUs.
-fn cpu_quota(order: &Order) -> Option<f64> {
-    let resources = &order.start.service.resources;
-    let whole = (order.options.limits == Limits::Quota).then(|| f64::from(resources.cpus));
+pub(super) fn cpu_quota(limits: Limits, resources: &Resources) -> Option<f64> {
+    let whole = (limits == Limits::Quota).then(|| f64::from(resources.cpus));
     match (whole, resources.cpu_quota) {
         (Some(whole), Some(own)) => Some(whole.min(own)),
         (whole, own) => whole.or(own),

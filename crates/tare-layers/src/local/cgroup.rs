@@ -83,7 +83,7 @@ impl Group {
     /// Makes the group `tare-<run>/<instance>` with a service's limits: memory without swap always, CPU time only when
     /// it is limited, for a group of its own is not free and a plain process has none.
     pub(crate) fn create(run: &str, instance: &str, resources: &Resources) -> Result<Group, Fault> {
-        let path = Path::new(&leftovers::mark_name(run)).join(instance);
+        let path = group_path(run, instance);
         let hierarchies = hierarchies()?;
         let first = |name: &str| {
             let has = |h: &&Hierarchy| h.controllers.as_ref().is_some_and(|c| c.iter().any(|c| c == name));
@@ -104,6 +104,18 @@ impl Group {
                 Err(fault)
             }
         }
+    }
+
+    /// The group `tare-<run>/<instance>` as somebody else has made it, in every hierarchy that it is in.
+    pub(crate) fn found(run: &str, instance: &str) -> Result<Group, Fault> {
+        let mut hierarchies = hierarchies()?;
+        let controls_memory = |h: &Hierarchy| h.controllers.as_ref().is_some_and(|c| c.iter().any(|c| c == "memory"));
+        let unified = !hierarchies.iter().any(controls_memory);
+        // A stable sort: the one that controls memory goes first.
+        hierarchies.sort_by_key(|h| if unified { h.controllers.is_some() } else { !controls_memory(h) });
+        let path = group_path(run, instance);
+        let directories = hierarchies.iter().map(|h| h.root.join(&path)).filter(|path| path.is_dir());
+        Ok(Group { directories: directories.collect(), unified })
     }
 
     fn fill_first(
@@ -201,6 +213,11 @@ impl Group {
         self.directories.clear();
         Ok(())
     }
+}
+
+/// Where the group of an instance is in each hierarchy.
+pub(crate) fn group_path(run: &str, instance: &str) -> PathBuf {
+    Path::new(&leftovers::mark_name(run)).join(instance)
 }
 
 fn no_cgroups() -> Fault {

@@ -19,7 +19,7 @@ const GRACE: Duration = Duration::from_secs(1);
 const DRAIN: Duration = Duration::from_secs(1);
 
 /// A command under way. Its first process has a session of its own; its number stays its own until it is collected.
-pub(super) struct Command {
+pub(crate) struct Command {
     leader: Pid,
     /// Becomes readable when the first process has ended.
     handle: OwnedFd,

@@ -1,6 +1,7 @@
 //! The host at the bottom of every form: services as processes of the machine this code runs on.
 
 use super::cgroup::Group;
+use super::child::OwnChild;
 use super::launch::{Launch, Rooted};
 use super::root::{PROGRAM_INSIDE, Root};
 use super::running::{Running, describe_end};
@@ -29,7 +30,7 @@ use tare_core::units::CpuSet;
 /// How much of a log is handed over, bytes.
 const LOG_MAX: u64 = 64 * 1024;
 /// How long the resource probe may take; an emulated guest is some fifteen times slower than this machine.
-const PROBE_WITHIN: Duration = Duration::from_secs(120);
+pub(crate) const PROBE_WITHIN: Duration = Duration::from_secs(120);
 
 /// Services as processes of this machine, each rooted in its bundle, unprivileged, within its limits.
 ///
@@ -98,7 +99,7 @@ impl LocalHost {
     }
 
     /// The CPUs for a service, which are no fewer than it wants.
-    fn cpus(start: &ServiceStart) -> Result<Option<CpuSet>, Fault> {
+    pub(crate) fn cpus(start: &ServiceStart) -> Result<Option<CpuSet>, Fault> {
         let Some(given) = &start.cpus else { return Ok(None) };
         let wanted = start.service.resources.cpus as usize;
         if given.len() < wanted {
@@ -162,7 +163,7 @@ impl LocalHost {
 }
 
 /// Makes a directory for each volume, owned by the service's user.
-fn make_volumes(directory: &Path, start: &ServiceStart) -> Result<Vec<(String, PathBuf)>, Fault> {
+pub(crate) fn make_volumes(directory: &Path, start: &ServiceStart) -> Result<Vec<(String, PathBuf)>, Fault> {
     let mut volumes = Vec::new();
     for (index, path) in start.service.volumes.keys().enumerate() {
         // A number, for a path inside may hold what a file's name cannot.
@@ -178,7 +179,7 @@ fn make_volumes(directory: &Path, start: &ServiceStart) -> Result<Vec<(String, P
 }
 
 /// A log that the service's user may open again by way of /dev/stdout, as many servers do.
-fn create_log(path: &Path, user: (u32, u32)) -> std::io::Result<File> {
+pub(crate) fn create_log(path: &Path, user: (u32, u32)) -> std::io::Result<File> {
     let log = OpenOptions::new().create(true).truncate(true).write(true).mode(0o600).open(path)?;
     std::os::unix::fs::fchown(&log, Some(user.0), Some(user.1))?;
     drop(log);
@@ -210,7 +211,7 @@ fn wait_for_report(child: Child) -> Result<ResourceReport, Fault> {
 }
 
 /// The last `LOG_MAX` bytes of a file.
-fn tail(path: &Path) -> std::io::Result<String> {
+pub(crate) fn tail(path: &Path) -> std::io::Result<String> {
     let mut file = File::open(path)?;
     let length = file.metadata()?.len();
     file.seek(SeekFrom::Start(length.saturating_sub(LOG_MAX)))?;
@@ -269,7 +270,7 @@ impl Host for LocalHost {
         self.logs.insert(start.instance.clone(), log);
         let running = Running {
             start: start.clone(),
-            child,
+            child: OwnChild::spawned(&child),
             ended: None,
             group,
             directory,

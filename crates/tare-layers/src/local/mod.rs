@@ -2,16 +2,17 @@
 //! inside a guest.
 
 pub(crate) mod cgroup;
+pub(crate) mod child;
 pub(crate) mod command;
 mod facts;
 mod freeze;
-mod host;
-mod launch;
+pub(crate) mod host;
+pub(crate) mod launch;
 mod mapped;
-mod ports;
+pub(crate) mod ports;
 pub(crate) mod processes;
 pub(crate) mod root;
-mod running;
+pub(crate) mod running;
 
 pub use cgroup::mount_unified;
 pub use host::LocalHost;

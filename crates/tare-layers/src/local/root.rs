@@ -37,17 +37,10 @@ impl Root {
     /// Moves this thread, and what it starts, into a new mount namespace with this root. The thread must end after
     /// it has started what it has to.
     pub(crate) fn enter(&self) -> Result<(), Fault> {
-        enter_namespace()?;
-        mount("tmpfs", self.assembly.as_path(), "tmpfs", MountFlags::empty(), "mode=755,size=4m")?;
-        let root = self.assembly.join("root");
-        fs::create_dir(&root).doing(format!("make {}", root.display()))?;
-        self.mount_bundle(&root)?;
+        let root = self.place_bundle()?;
         let inside = open_tree(&root)?;
         mount_kernel(&inside)?;
-        for path in IN_MEMORY {
-            let flags = MountFlags::NOSUID | MountFlags::NODEV;
-            mount("tmpfs", place_of(&inside, path)?, "tmpfs", flags, "mode=1777")?;
-        }
+        mount_memory(&inside)?;
         for (path, directory) in &self.volumes {
             self.mount_volume(&inside, path, directory)?;
         }
@@ -59,10 +52,40 @@ impl Root {
         switch_to(&root)
     }
 
-    /// Moves this thread, and what it starts, into the root of a running process. The thread must end after it has
-    /// started what it has to.
+    /// Moves this thread, and what it starts, into a new mount namespace in which the bundle is mounted, read-only and
+    /// with every directory that something is to be mounted on; tells where. Nothing else of the root is there yet.
+    pub(crate) fn place_bundle(&self) -> Result<PathBuf, Fault> {
+        enter_namespace()?;
+        mount("tmpfs", self.assembly.as_path(), "tmpfs", MountFlags::empty(), "mode=755,size=4m")?;
+        let root = self.assembly.join("root");
+        fs::create_dir(&root).doing(format!("make {}", root.display()))?;
+        self.mount_bundle(&root)?;
+        Ok(root)
+    }
+
+    /// Moves this thread, and what it starts, into a new mount namespace in which the bundle is mounted below a layer
+    /// for writing, which `layer`, an empty directory on a disk, holds; tells where.
+    pub(crate) fn place_layered(&self, layer: &Path) -> Result<PathBuf, Fault> {
+        enter_namespace()?;
+        let (upper, work) = (layer.join("upper"), layer.join("work"));
+        for path in [&upper, &work] {
+            fs::create_dir_all(path).doing(format!("make {}", path.display()))?;
+        }
+        let bundle = open_tree(&self.bundle)?;
+        copy_owner(&bundle, Path::new(""), &upper).doing("copy the owner of the bundle's root")?;
+        // By descriptors: a colon in a path would be read as the start of the next layer.
+        let (upper, work) = (open_tree(&upper)?, open_tree(&work)?);
+        let fd = |of: &OwnedFd| format!("/proc/self/fd/{}", of.as_raw_fd());
+        let layers = format!("lowerdir={},upperdir={},workdir={}", fd(&bundle), fd(&upper), fd(&work));
+        mount("overlay", self.assembly.as_path(), "overlay", MountFlags::empty(), &layers)?;
+        Ok(self.assembly.clone())
+    }
+
+    /// Moves this thread, and what it starts, into the root and the namespaces of a running process. The thread must
+    /// end after it has started what it has to.
     pub(crate) fn join(pid: u32) -> Result<(), Fault> {
         let doing = "enter the service's root";
+        join_namespaces(pid).doing("enter the service's namespaces")?;
         let namespace = fs::File::open(format!("/proc/{pid}/ns/mnt")).doing(doing)?;
         let root = open_tree(Path::new(&format!("/proc/{pid}/root")))?;
         // SAFETY: FS gives this thread its own root and working directory; descriptors stay shared.
@@ -110,6 +133,47 @@ impl Root {
         }
         bind(directory, place_of(inside, path)?)
     }
+}
+
+/// Mounts memory on those directories of a root, which is mounted at `root`, that every form gives a service to write
+/// to.
+pub(crate) fn place_memory(root: &Path) -> Result<(), Fault> {
+    let inside = open_tree(root)?;
+    for path in IN_MEMORY {
+        if let Err(Errno::NOENT) = open_inside(&inside, path) {
+            fs::create_dir(root.join(&path[1..])).doing(format!("make {path} in the service's root"))?;
+        }
+    }
+    mount_memory(&inside)
+}
+
+fn mount_memory(inside: &OwnedFd) -> Result<(), Fault> {
+    for path in IN_MEMORY {
+        let flags = MountFlags::NOSUID | MountFlags::NODEV;
+        mount("tmpfs", place_of(inside, path)?, "tmpfs", flags, "mode=1777")?;
+    }
+    Ok(())
+}
+
+/// Moves this thread, and what it starts, into those namespaces of a process that are not this thread's own already;
+/// its mounts and its network excepted, which a thread enters in other ways. What it starts, not itself, is in another
+/// PID namespace then.
+fn join_namespaces(pid: u32) -> std::io::Result<()> {
+    let kinds = [
+        ("cgroup", LinkNameSpaceType::ControlGroup),
+        ("ipc", LinkNameSpaceType::InterProcessCommunication),
+        ("uts", LinkNameSpaceType::HostNameAndNISDomainName),
+        ("pid", LinkNameSpaceType::ProcessID),
+    ];
+    for (name, kind) in kinds {
+        let (theirs, own) = (format!("/proc/{pid}/ns/{name}"), format!("/proc/thread-self/ns/{name}"));
+        // A kernel may lack one of them.
+        let Ok(there) = fs::read_link(&theirs) else { continue };
+        if fs::read_link(own).is_ok_and(|here| here != there) {
+            rustix::thread::move_into_link_name_space(fs::File::open(&theirs)?.as_fd(), Some(kind))?;
+        }
+    }
+    Ok(())
 }
 
 /// Moves this thread into a mount namespace of its own, from which nothing is seen outside.

@@ -1,15 +1,17 @@
 //! A service's process, and a command beside it.
 
 use super::cgroup::Group;
+use super::child::OwnChild;
 use super::command::Command;
 use super::launch::{Launch, Rooted};
 use crate::network::Room;
+use rustix::process::Signal;
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::PipeReader;
 use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
-use std::process::{Child, ExitStatus};
+use std::process::ExitStatus;
 use std::time::{Duration, Instant};
 use tare_core::command::{CommandEnd, CommandStart};
 use tare_core::fault::{Doing, Fault};
@@ -20,22 +22,23 @@ use tare_core::units::CpuSet;
 const LOOK_EVERY: Duration = Duration::from_millis(5);
 
 /// A process that was started.
-pub(super) struct Running {
-    pub(super) start: ServiceStart,
-    pub(super) child: Child,
-    pub(super) ended: Option<String>,
-    pub(super) group: Group,
-    pub(super) directory: PathBuf,
+pub(crate) struct Running {
+    pub(crate) start: ServiceStart,
+    pub(crate) child: OwnChild,
+    pub(crate) ended: Option<String>,
+    pub(crate) group: Group,
+    /// What was made for it; goes with it.
+    pub(crate) directory: PathBuf,
     /// What its root is made of.
-    pub(super) bundle: PathBuf,
-    /// The CPUs it may run on.
-    pub(super) cpus: Option<CpuSet>,
-    pub(super) frozen: bool,
-    pub(super) command: Option<Command>,
+    pub(crate) bundle: PathBuf,
+    /// The CPUs it may run on; none where its group alone says so.
+    pub(crate) cpus: Option<CpuSet>,
+    pub(crate) frozen: bool,
+    pub(crate) command: Option<Command>,
 }
 
 impl Running {
-    pub(super) fn state(&mut self) -> Result<InstanceState, Fault> {
+    pub(crate) fn state(&mut self) -> Result<InstanceState, Fault> {
         if let Some(how) = &self.ended {
             return Ok(InstanceState::Ended(how.clone()));
         }
@@ -50,7 +53,7 @@ impl Running {
         }
     }
 
-    pub(super) fn freeze(&mut self, frozen: bool) -> Result<(), Fault> {
+    pub(crate) fn freeze(&mut self, frozen: bool) -> Result<(), Fault> {
         if self.frozen != frozen {
             self.group.freeze(frozen)?;
             self.frozen = frozen;
@@ -59,7 +62,7 @@ impl Running {
     }
 
     /// Starts a command in the root, cgroup and network of the service, as its user and on its CPUs.
-    pub(super) fn begin_command(&mut self, wanted: &CommandStart, room: Option<&Room>) -> Result<(), Fault> {
+    pub(crate) fn begin_command(&mut self, wanted: &CommandStart, room: Option<&Room>) -> Result<(), Fault> {
         if let InstanceState::Ended(how) = self.state()? {
             return Err(Fault::new(format!("the service has ended: {how}")));
         }
@@ -89,7 +92,7 @@ impl Running {
     }
 
     /// See [`tare_core::host::Host::await_command`].
-    pub(super) fn await_command(&mut self, patience: Duration) -> Result<Option<CommandEnd>, Fault> {
+    pub(crate) fn await_command(&mut self, patience: Duration) -> Result<Option<CommandEnd>, Fault> {
         let command = self.command.as_mut().ok_or_else(|| Fault::new("no command runs beside it"))?;
         let awaited = command.wait(patience, &self.group);
         if !matches!(awaited, Ok(None)) {
@@ -99,12 +102,12 @@ impl Running {
     }
 
     /// See [`tare_core::host::Host::end_command`].
-    pub(super) fn end_command(&mut self) -> Result<(), Fault> {
+    pub(crate) fn end_command(&mut self) -> Result<(), Fault> {
         self.command.take().map_or(Ok(()), |mut command| command.end(&self.group))
     }
 
     /// Asks the process to end, waits for as long as it may take, then ends whatever is in its group.
-    pub(super) fn stop(&mut self) -> Result<(), Fault> {
+    pub(crate) fn stop(&mut self) -> Result<(), Fault> {
         // What is frozen does not hear that it is to end.
         if self.frozen {
             self.freeze(false)?;
@@ -112,9 +115,7 @@ impl Running {
         // Whatever is left of the command goes with the group below, whose failure counts.
         let _ = self.end_command();
         if self.state()? == InstanceState::Running {
-            let pid = rustix::process::Pid::from_child(&self.child);
-            // It may have ended in between.
-            let _ = rustix::process::kill_process(pid, rustix::process::Signal::TERM);
+            self.child.signal(Signal::TERM);
             let deadline = Instant::now() + self.start.service.stop_within;
             while self.state()? == InstanceState::Running && Instant::now() < deadline {
                 std::thread::sleep(LOOK_EVERY);
@@ -126,7 +127,7 @@ impl Running {
     /// Kills what is left of the process and its children, and removes what was made for it.
     fn end(&mut self) -> Result<(), Fault> {
         if self.ended.is_none() {
-            let _ = self.child.kill();
+            self.child.signal(Signal::KILL);
             self.child.wait().doing("wait for the end of the service")?;
             self.ended = Some("killed by signal 9".to_owned());
         }
@@ -143,7 +144,7 @@ fn pipe_for(user: (u32, u32)) -> std::io::Result<(PipeReader, std::io::PipeWrite
 }
 
 /// "exit code 1", "killed by signal 9", "killed for want of memory".
-pub(super) fn describe_end(status: ExitStatus, killed_for_memory: u64) -> String {
+pub(crate) fn describe_end(status: ExitStatus, killed_for_memory: u64) -> String {
     match (status.signal(), killed_for_memory) {
         (Some(libc::SIGKILL), 1..) => "killed for want of memory".to_owned(),
         (Some(signal), _) => format!("killed by signal {signal}"),

@@ -2,12 +2,13 @@
 
 use super::options::VmOptions;
 use serde_json::Value;
+use tare_core::form::LayerUse;
 use tare_core::ladder::LayerRung;
 use tare_core::study::LoadOrigin;
 
 /// First the guest with everything that makes it fast, then one setting after the other as it is given. What is the
 /// best already is no rung.
-pub(super) fn rungs(options: &Value, _: LoadOrigin) -> Vec<LayerRung> {
+pub(super) fn rungs(options: &Value, _: &[LayerUse], _: LoadOrigin) -> Vec<LayerRung> {
     let Ok(whole) = VmOptions::from_value(options) else { return Vec::new() };
     let direct = if whole.is_direct() { whole.cache.clone() } else { "none".to_owned() };
     let vhost = if whole.vhost == "off" { "auto".to_owned() } else { whole.vhost.clone() };
@@ -44,7 +45,7 @@ mod tests {
     fn a_guest_is_climbed_to_from_the_best_one() {
         let names = |options: VmOptions| -> Vec<&str> {
             let value = serde_json::to_value(options).unwrap();
-            let rungs = rungs(&value, LoadOrigin::Outside);
+            let rungs = rungs(&value, &[], LoadOrigin::Outside);
             assert_eq!(rungs.last().unwrap().options, value, "the last one is the guest itself");
             rungs.iter().map(|rung| rung.name).collect()
         };

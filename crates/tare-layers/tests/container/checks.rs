@@ -123,7 +123,7 @@ fn what_is_not_isolated_is_the_hosts() {
     assert!(said[1] > said[0], "capabilities in all: {said:?}");
 }
 
-fn ended(host: &mut dyn Host) -> String {
+pub(crate) fn ended(host: &mut dyn Host) -> String {
     let deadline = Instant::now() + Duration::from_secs(30);
     loop {
         match host.state("echo").unwrap() {

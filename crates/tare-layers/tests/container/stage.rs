@@ -53,13 +53,17 @@ impl Bundle for SelfBundle {
     }
 
     fn directory(&self) -> Result<PathBuf, Fault> {
-        Ok(self.folder.join("tree"))
+        let (tree, program) = (self.folder.join("tree"), self.folder.join("tree/bin/service"));
+        std::fs::create_dir_all(tree.join("bin")).unwrap();
+        // Not over one that runs.
+        if !program.exists() {
+            std::fs::copy(std::env::current_exe().unwrap(), program).unwrap();
+        }
+        Ok(tree)
     }
 
     fn archive(&self) -> Result<PathBuf, Fault> {
-        let (tree, archive) = (self.folder.join("tree"), self.folder.join("tree.tar"));
-        std::fs::create_dir_all(tree.join("bin")).unwrap();
-        std::fs::copy(std::env::current_exe().unwrap(), tree.join("bin/service")).unwrap();
+        let (tree, archive) = (self.directory()?, self.folder.join("tree.tar"));
         let made = Command::new("tar").arg("-C").arg(&tree).arg("-cf").arg(&archive).arg(".").status().unwrap();
         assert!(made.success());
         Ok(archive)
@@ -84,7 +88,7 @@ impl BundleStore for SelfStore {
     }
 }
 
-fn carrier(folder: &Path) -> Carrier {
+pub(crate) fn carrier(folder: &Path) -> Carrier {
     fn no_prober() -> Result<Box<dyn Prober>, Fault> {
         Err(Fault::new("no prober here"))
     }

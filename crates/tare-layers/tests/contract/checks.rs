@@ -13,18 +13,19 @@ use tare_layers::LAYERS;
 pub(crate) fn all() -> Vec<Check> {
     vec![
         ("every_layer_keeps_the_contract".to_owned(), true, every_form),
+        ("a_container_by_a_runtime_keeps_the_contract".to_owned(), true, by_a_runtime),
         ("the_mock_layer_keeps_the_contract_without_root".to_owned(), false, mock_without_root),
         ("an_unknown_layer_closes_the_outer_host".to_owned(), false, unknown_layer),
         ("a_layer_that_fails_to_open_leaves_nothing".to_owned(), false, failing_open),
     ]
 }
 
-fn row(name: &str) -> &'static LayerRow {
+pub(crate) fn row(name: &str) -> &'static LayerRow {
     LAYERS.iter().find(|row| row.name == name).expect("the table has it")
 }
 
 /// A layer with the options written in `text`.
-fn layer(row: &LayerRow, text: &str) -> LayerUse {
+pub(crate) fn layer(row: &LayerRow, text: &str) -> LayerUse {
     let mut problems = Problems::new("options", text);
     let node = parse(text, &mut problems).unwrap();
     let options = (row.options)(&node, &mut problems).expect("the options are right");
@@ -40,6 +41,20 @@ fn every_form() {
             Availability::Ready(_) => contract(row.name, &[layer]),
             Availability::Emulated(_, why) | Availability::Unavailable(why) => {
                 println!("skipped: the contract of '{}': {why}", row.name);
+            }
+        }
+    }
+}
+
+/// With all that a runtime gives, and with the least.
+fn by_a_runtime() {
+    let row = row("container");
+    for options in ["by: runtime", "{by: runtime, root: directory, namespaces: host, limits: affinity}"] {
+        let layer = layer(row, options);
+        match (row.probe)(&layer.options, &stage::carrier(std::path::Path::new("/"))) {
+            Availability::Ready(_) => contract(&format!("container {options}"), &[layer]),
+            Availability::Emulated(_, why) | Availability::Unavailable(why) => {
+                println!("skipped: the contract of a container by a runtime: {why}");
             }
         }
     }

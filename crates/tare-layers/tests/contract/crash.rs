@@ -1,23 +1,28 @@
 //! After `kill -9` another process finds everything of the run, and removes it.
 
+use crate::checks;
 use crate::stage::{self, Check, free_port, left_of, service};
 use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader};
 use std::net::Ipv4Addr;
 use std::process::{Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
-use tare_core::host::{Host, Leftover, Surroundings};
+use tare_core::host::{Availability, Host, Leftover, Surroundings};
 use tare_core::units::CpuSet;
 use tare_layers::leftovers::{self, RunMark};
 use tare_layers::local::LocalHost;
 use tare_layers::network::{self, GeneratorSeat};
 
 pub(crate) fn all() -> Vec<Check> {
-    vec![("what_a_killed_run_left_is_found_and_removed".to_owned(), true, killed_run)]
+    vec![
+        ("what_a_killed_run_left_is_found_and_removed".to_owned(), true, || killed_run("")),
+        ("what_a_killed_runtime_left_is_found_and_removed".to_owned(), true, || killed_run("by: runtime")),
+    ]
 }
 
-/// Makes one of everything, says so, and waits to be killed.
-pub(crate) fn doomed(run: &str) -> ExitCode {
+/// Makes one of everything, with the service in a container where there are `options` for one, says so, and waits to be
+/// killed.
+pub(crate) fn doomed(run: &str, options: &str) -> ExitCode {
     let mark = RunMark::create(run).unwrap();
     let subnets = network::free_subnets().unwrap();
     let seat = GeneratorSeat::open(run, subnets).unwrap();
@@ -47,7 +52,11 @@ pub(crate) fn doomed(run: &str) -> ExitCode {
         place: 0,
         thirds: tare_core::host::thirds(),
     };
-    let mut host = LocalHost::new(stage::carrier(&folder), surroundings).unwrap();
+    let host = LocalHost::new(stage::carrier(&folder), surroundings.clone()).unwrap();
+    let mut host: Box<dyn Host> = Box::new(host);
+    if !options.is_empty() {
+        host = host.open(&checks::layer(checks::row("container"), options), &surroundings).unwrap();
+    }
     let place = host.start(&service("one", free_port(), &["child"])).unwrap().endpoints["main"];
     println!("made: {place}");
     std::thread::sleep(Duration::from_secs(1000));
@@ -55,10 +64,18 @@ pub(crate) fn doomed(run: &str) -> ExitCode {
     ExitCode::SUCCESS
 }
 
-fn killed_run() {
+fn killed_run(options: &str) {
+    if !options.is_empty() {
+        let layer = checks::layer(checks::row("container"), options);
+        let carrier = stage::carrier(std::path::Path::new("/"));
+        if let Availability::Unavailable(why) = (checks::row("container").probe)(&layer.options, &carrier) {
+            println!("skipped: {why}");
+            return;
+        }
+    }
     let run = stage::run_id();
     let mut doomed = Command::new(std::env::current_exe().unwrap());
-    let mut doomed = doomed.args(["doomed", &run]).stdout(Stdio::piped()).spawn().unwrap();
+    let mut doomed = doomed.args(["doomed", &run, options]).stdout(Stdio::piped()).spawn().unwrap();
     let mut line = String::new();
     BufReader::new(doomed.stdout.take().unwrap()).read_line(&mut line).unwrap();
     assert!(line.starts_with("made: "), "{line}");

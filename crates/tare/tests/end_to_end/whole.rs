@@ -13,7 +13,7 @@ fn a_published_port_is_explained_rung_by_rung() {
     lab.expect_clean();
     assert!(said.contains("the ladder from native to published"), "{said}");
     let read = lab.record(&record);
-    assert_eq!(read.trials.len(), 2 * 9, "seven rungs, the baseline and its control");
+    assert_eq!(read.trials.len(), 2 * 11, "nine rungs, the baseline and its control");
     assert!(read.trials.iter().all(|trial| trial.record.outcome == Outcome::Measured));
     let json: Value = serde_json::from_str(&lab.expect(0, &["report", text(&record), "--format", "json"])).unwrap();
     let throughput = &json["analysis"]["ladder"]["metrics"][0];

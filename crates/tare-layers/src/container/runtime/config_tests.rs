@@ -1,0 +1,140 @@
+use super::super::super::options::{By, Capabilities, Network, RootKind, Seccomp};
+use super::*;
+use std::collections::BTreeMap;
+use std::time::Duration;
+use tare_core::bundle::{Recipe, Source};
+use tare_core::workload::{Readiness, Resources, Service};
+
+const VERSION_1: Machine = Machine { limits_swap: true, unified: false, capabilities: (1 << 41) - 1 };
+
+fn least() -> ContainerOptions {
+    ContainerOptions {
+        by: By::Runtime,
+        root: RootKind::Directory,
+        network: Network::Host,
+        limits: Limits::Affinity,
+        seccomp: Seccomp::Unconfined,
+        capabilities: Capabilities::All,
+        namespaces: Namespaces::Host,
+        ..ContainerOptions::default()
+    }
+}
+
+fn start() -> ServiceStart {
+    let service = Service {
+        name: "web".to_owned(),
+        recipe: Recipe::plain(Source::Folder("x".into())),
+        command: vec!["/bin/web".to_owned(), "-f".to_owned()],
+        environment: BTreeMap::from([("MODE".to_owned(), "a b".to_owned())]),
+        user: (100, 101),
+        ports: BTreeMap::new(),
+        ready: Readiness::Port { port: "main".to_owned(), within: Duration::from_secs(1) },
+        volumes: BTreeMap::from([("/data".to_owned(), 1 << 20)]),
+        resources: Resources { cpus: 2, cpu_quota: None, memory_bytes: 64 << 20 },
+        stop_within: Duration::ZERO,
+        options: BTreeMap::new(),
+        instances: 1,
+        replica: None,
+    };
+    ServiceStart::on(service, Some(CpuSet::new([1, 2])))
+}
+
+fn written(options: ContainerOptions, machine: Machine, change: impl Fn(&mut Order, &mut ServiceStart)) -> Value {
+    let (volumes, cpus) = ([("/data".to_owned(), PathBuf::from("/v/0"))], CpuSet::new([1, 2]));
+    let mut order = Order {
+        options,
+        start: &start(),
+        root: Path::new("/assembled"),
+        volumes: &volumes,
+        probe: None,
+        group: Path::new("tare-a1b2c3/web"),
+        cpus: Some(&cpus),
+        open_files: 1000,
+        machine,
+    };
+    let mut changed = start();
+    change(&mut order, &mut changed);
+    config(&Order { start: &changed, ..order })
+}
+
+fn plain(options: ContainerOptions) -> Value {
+    written(options, VERSION_1, |_, _| {})
+}
+
+/// A mount by where it is.
+fn mount_at<'a>(config: &'a Value, place: &str) -> &'a Value {
+    let all = config["mounts"].as_array().unwrap();
+    all.iter().find(|mount| mount["destination"] == place).unwrap_or_else(|| panic!("nothing at {place}: {all:#?}"))
+}
+
+#[test]
+fn the_least_container_is_a_chroot_in_a_cgroup() {
+    let config = plain(least());
+    assert_eq!(config["root"], json!({ "path": "/assembled", "readonly": false }));
+    assert_eq!(config["linux"]["namespaces"], json!([]));
+    assert_eq!(config["linux"]["cgroupsPath"], "/tare-a1b2c3/web");
+    assert!(config["linux"].get("seccomp").is_none());
+    let process = &config["process"];
+    assert_eq!((&process["args"], &process["cwd"]), (&json!(["/bin/web", "-f"]), &json!("/")));
+    assert_eq!(process["user"], json!({ "uid": 100, "gid": 101, "umask": 18 }));
+    assert_eq!(process["env"], json!(["MODE=a b", format!("PATH={PATH}")]));
+    assert_eq!(process["rlimits"], json!([{ "type": "RLIMIT_NOFILE", "soft": 1000, "hard": 1000 }]));
+    assert_eq!(process["capabilities"]["bounding"].as_array().unwrap().len(), 41);
+    assert_eq!(mount_at(&config, "/sys")["options"], json!(["rbind", "rro"]));
+    let volume = json!({ "destination": "/data", "type": "bind", "source": "/v/0", "options": ["rbind", "rw"] });
+    assert_eq!(*mount_at(&config, "/data"), volume);
+    // Its process is bound to its CPUs, so the group has no set.
+    assert_eq!(config["linux"]["resources"]["cpu"], json!({}));
+}
+
+#[test]
+fn limits_are_those_that_were_asked_for() {
+    let cpu = |limits| plain(ContainerOptions { limits, ..least() })["linux"]["resources"]["cpu"].clone();
+    assert_eq!(cpu(Limits::Cpuset), json!({ "cpus": "1-2" }));
+    assert_eq!(cpu(Limits::None), json!({ "cpus": "1-2" }), "whatever the caller fences it in with");
+    assert_eq!(cpu(Limits::Quota), json!({ "cpus": "1-2", "period": 100_000, "quota": 200_000 }));
+    let own = written(least(), VERSION_1, |_, start| {
+        start.service.resources.cpu_quota = Some(0.5);
+        start.memory = vec![0, 1];
+    });
+    assert_eq!(own["linux"]["resources"]["cpu"], json!({ "period": 100_000, "quota": 50_000, "mems": "0-1" }));
+    let fenced =
+        written(ContainerOptions { limits: Limits::Cpuset, ..least() }, VERSION_1, |order, _| order.cpus = None);
+    assert_eq!(fenced["linux"]["resources"]["cpu"], json!({}), "the host itself is confined already");
+}
+
+#[test]
+fn memory_goes_without_swap_in_each_version() {
+    let memory = |machine| written(least(), machine, |_, _| {})["linux"]["resources"]["memory"].clone();
+    // The same for version 2, where a runtime makes no swap of a sum that is the limit itself.
+    assert_eq!(memory(VERSION_1), json!({ "limit": 64 << 20, "swap": 64 << 20 }));
+    let no_sum = Machine { limits_swap: false, ..VERSION_1 };
+    assert_eq!(memory(no_sum), json!({ "limit": 64 << 20, "swappiness": 0 }));
+}
+
+#[test]
+fn namespaces_of_its_own_have_file_systems_that_fit() {
+    let own = ContainerOptions { namespaces: Namespaces::Own, ..least() };
+    let kinds = |machine| {
+        let config = written(own, machine, |_, _| {});
+        let all = config["linux"]["namespaces"].as_array().unwrap().clone();
+        all.iter().map(|namespace| namespace["type"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
+    };
+    assert_eq!(kinds(VERSION_1), ["mount", "pid", "ipc", "uts"], "the network stays the host's");
+    assert_eq!(kinds(Machine { unified: true, ..VERSION_1 }), ["mount", "pid", "ipc", "uts", "cgroup"]);
+    let config = plain(own);
+    assert_eq!(mount_at(&config, "/sys")["type"], "sysfs");
+    assert_eq!(mount_at(&config, "/sys/fs/cgroup")["type"], "cgroup");
+}
+
+#[test]
+fn what_else_is_asked_for_is_written_down() {
+    let config = plain(ContainerOptions { read_only: true, root: RootKind::Overlay, ..least() });
+    assert_eq!(config["root"]["readonly"], true);
+    let few = Machine { capabilities: 0b1001, ..VERSION_1 };
+    let config = written(least(), few, |_, _| {});
+    assert_eq!(config["process"]["capabilities"]["permitted"], json!(["CAP_CHOWN", "CAP_FOWNER"]), "those there are");
+    let config = written(least(), VERSION_1, |order, _| order.probe = Some(Path::new("/usr/bin/tare")));
+    assert_eq!(config["process"]["args"], json!([PROGRAM_INSIDE, "resources"]));
+    assert_eq!(mount_at(&config, PROGRAM_INSIDE)["source"], "/usr/bin/tare");
+}

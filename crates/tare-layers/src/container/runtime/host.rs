@@ -1,0 +1,280 @@
+//! A host whose services are started by an OCI runtime.
+
+use super::super::guest_engine;
+use super::super::observe;
+use super::super::options::ContainerOptions;
+use super::launch::{Launch, Started, forget, state};
+use super::program::Program;
+use crate::local::host::{PROBE_WITHIN, create_log, tail};
+use crate::local::running::Running;
+use crate::local::{self, ports};
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use tare_core::command::{CommandEnd, CommandStart};
+use tare_core::fault::{Doing, Fault};
+use tare_core::form::LayerUse;
+use tare_core::host::{
+    Carrier, Facts, Host, Instance, InstanceState, LocalOuter, MappedFile, OpenError, ResourceReport, ServiceStart,
+    Surroundings,
+};
+use tare_core::telemetry::{Scope, TelemetryRow};
+
+/// Opens the layer by a runtime; the contract is that of [`Host::open`].
+pub(in super::super) fn open(
+    outer: Box<dyn LocalOuter>,
+    options: ContainerOptions,
+    surroundings: &Surroundings,
+) -> Result<Box<dyn Host>, OpenError> {
+    let carrier = outer.carrier();
+    let outer = outer.into_host();
+    match Inner::open(carrier, options, surroundings) {
+        Ok(inner) => Ok(Box::new(RuntimeHost { outer, inner })),
+        Err(error) => {
+            // Report the first failure, not that of the repair.
+            let _ = outer.close();
+            Err(error)
+        }
+    }
+}
+
+/// The containers on their outer host.
+struct RuntimeHost {
+    outer: Box<dyn Host>,
+    inner: Inner,
+}
+
+/// What this layer itself made.
+struct Inner {
+    carrier: Arc<Carrier>,
+    options: ContainerOptions,
+    surroundings: Surroundings,
+    program: Program,
+    running: BTreeMap<String, Running>,
+    /// The logs of all instances, those that were stopped included.
+    logs: BTreeMap<String, PathBuf>,
+}
+
+impl Inner {
+    fn open(carrier: Arc<Carrier>, options: ContainerOptions, around: &Surroundings) -> Result<Inner, OpenError> {
+        if guest_engine::is_guest() {
+            let fault = Fault::new("in a guest there is no OCI runtime but that of the engine")
+                .remedy("leave 'by: runtime' out where the container stands in a guest");
+            return Err(OpenError::Unavailable(fault));
+        }
+        let program = Program::find(options.runtime).map_err(OpenError::Unavailable)?;
+        let state = state(around);
+        fs::create_dir_all(&state).doing(format!("make {}", state.display()))?;
+        let surroundings = around.clone();
+        Ok(Inner { carrier, options, surroundings, program, running: BTreeMap::new(), logs: BTreeMap::new() })
+    }
+
+    fn known(&mut self, instance: &str) -> Result<&mut Running, Fault> {
+        let unknown = || Fault::new(format!("no instance '{instance}' was started here"));
+        self.running.get_mut(instance).ok_or_else(unknown)
+    }
+
+    /// Starts the container of a service, or of the resource probe in its stead.
+    fn launch(&self, start: &ServiceStart, name: &str, output: (File, File), probe: bool) -> Result<Running, Fault> {
+        let bundle = self.carrier.bundles.bundle(&start.service.recipe)?.directory()?;
+        let launch = Launch {
+            program: &self.program,
+            options: self.options,
+            surroundings: &self.surroundings,
+            start,
+            name,
+            bundle: &bundle,
+            probe: probe.then_some(self.carrier.program.as_path()),
+        };
+        let Started { child, group, directory, cpus } = launch.start(output.0, output.1)?;
+        let start = start.clone();
+        Ok(Running { start, child, ended: None, group, directory, bundle, cpus, frozen: false, command: None })
+    }
+
+    fn start(&mut self, start: &ServiceStart) -> Result<Instance, Fault> {
+        let instance = &start.instance;
+        assert!(!self.running.contains_key(instance), "instance '{instance}' was started twice");
+        ports::check_free(&start.service.ports)?;
+        let log = self.surroundings.scratch.join(format!("{instance}.log"));
+        let file = create_log(&log, start.service.user).doing(format!("make the log {}", log.display()))?;
+        let second = file.try_clone().doing("share the log")?;
+        let running = self.launch(start, instance, (file, second), false).inspect_err(|_| {
+            let _ = fs::remove_file(&log);
+        })?;
+        let cpus = running.cpus.clone();
+        self.logs.insert(instance.clone(), log);
+        self.running.insert(instance.clone(), running);
+        let address = self.surroundings.address;
+        let ports = &start.service.ports;
+        Ok(Instance {
+            instance: instance.clone(),
+            endpoints: ports.iter().map(|(name, port)| (name.clone(), SocketAddr::new(address, *port))).collect(),
+            peers: BTreeMap::new(),
+            path: "the host's own network, no bridge and no translation".to_owned(),
+            cpus,
+        })
+    }
+
+    fn stop(&mut self, instance: &str) -> Result<(), Fault> {
+        let log = self.surroundings.scratch.join("runtime.log");
+        let stopped = self.known(instance)?.stop().map_err(|fault| fault.context(format!("stop '{instance}'")));
+        let forgotten = forget(&self.program, &self.surroundings, instance, &log);
+        stopped.and(forgotten)?;
+        self.running.remove(instance);
+        Ok(())
+    }
+
+    /// Runs the resource probe just as the service would be run, and reads its report.
+    fn resources(&self, start: &ServiceStart) -> Result<ResourceReport, Fault> {
+        let name = format!("{}.resources", start.instance);
+        let place = |kind: &str| self.surroundings.scratch.join(format!("{name}.{kind}"));
+        let make = |path: PathBuf| create_log(&path, start.service.user).doing(format!("make {}", path.display()));
+        let (stdout, stderr) = (make(place("report"))?, make(place("log"))?);
+        let mut probe = self.launch(start, &name, (stdout, stderr), true)?;
+        let ended = wait_for_end(&mut probe);
+        let stopped = probe.stop();
+        let forgotten = forget(&self.program, &self.surroundings, &name, &place("runtime"));
+        let read = |kind| fs::read_to_string(place(kind)).unwrap_or_default();
+        let (text, said) = (read("report"), read("log"));
+        for kind in ["report", "log", "runtime"] {
+            // Absent where the runtime had nothing to say; all of it goes with the run.
+            let _ = fs::remove_file(place(kind));
+        }
+        let how = ended?;
+        stopped.and(forgotten)?;
+        if how != "exit code 0" {
+            return Err(Fault::new(format!("the resource probe ended: {how}")).with_log(said));
+        }
+        serde_json::from_str(&text).doing("understand what the resource probe says")
+    }
+
+    /// What is sampled on the outer host because of this layer.
+    fn scopes(&self) -> Vec<Scope> {
+        let scope = |(name, running): (&String, &Running)| {
+            let pid = running.child.id();
+            Scope { name: name.clone(), serving: true, pids: vec![pid], cgroups: observe::cgroups(pid) }
+        };
+        self.running.iter().map(scope).collect()
+    }
+
+    fn facts(&self) -> Facts {
+        let mut facts = self.program.facts();
+        facts.extend(self.options.facts());
+        facts
+    }
+
+    fn close(mut self) -> Result<(), Fault> {
+        let mut outcome = Ok(());
+        for name in self.running.keys().cloned().collect::<Vec<_>>() {
+            outcome = outcome.and(self.stop(&name));
+        }
+        for path in self.logs.values().cloned().chain([self.surroundings.scratch.join("runtime.log")]) {
+            // The whole directory goes with the run, should this fail.
+            let _ = fs::remove_file(path);
+        }
+        let state = state(&self.surroundings);
+        outcome.and(fs::remove_dir_all(&state).doing(format!("remove {}", state.display())))
+    }
+}
+
+/// How a process has ended that needs not be told to.
+fn wait_for_end(running: &mut Running) -> Result<String, Fault> {
+    let deadline = Instant::now() + PROBE_WITHIN;
+    loop {
+        match running.state()? {
+            InstanceState::Ended(how) => return Ok(how),
+            InstanceState::Running if Instant::now() >= deadline => {
+                let seconds = PROBE_WITHIN.as_secs();
+                return Err(Fault::new(format!("the resource probe did not end within {seconds} s")));
+            }
+            InstanceState::Running => std::thread::sleep(Duration::from_millis(5)),
+        }
+    }
+}
+
+impl Host for RuntimeHost {
+    fn facts(&mut self) -> Result<Facts, Fault> {
+        let mut facts = self.outer.facts()?;
+        facts.extend(self.inner.facts());
+        Ok(facts)
+    }
+
+    fn resources(&mut self, start: &ServiceStart) -> Result<ResourceReport, Fault> {
+        self.inner.resources(start)
+    }
+
+    fn start(&mut self, start: &ServiceStart) -> Result<Instance, Fault> {
+        self.inner.start(start)
+    }
+
+    fn state(&mut self, instance: &str) -> Result<InstanceState, Fault> {
+        self.inner.known(instance)?.state()
+    }
+
+    fn mapped_files(&mut self, instance: &str) -> Result<Vec<MappedFile>, Fault> {
+        let running = self.inner.known(instance)?;
+        if let InstanceState::Ended(how) = running.state()? {
+            return Err(Fault::new(format!("'{instance}' has ended: {how}")));
+        }
+        local::mapped_files(running.child.id())
+    }
+
+    fn log(&mut self, instance: &str) -> Result<String, Fault> {
+        let unknown = || Fault::new(format!("no instance '{instance}' was started here"));
+        let path = self.inner.logs.get(instance).ok_or_else(unknown)?;
+        tail(path).doing(format!("read the log {}", path.display()))
+    }
+
+    fn begin_command(&mut self, instance: &str, command: &CommandStart) -> Result<(), Fault> {
+        let begun = self.inner.known(instance)?.begin_command(command, None);
+        begun.map_err(|fault| fault.context(format!("run a command beside '{instance}'")))
+    }
+
+    fn await_command(&mut self, instance: &str, patience: Duration) -> Result<Option<CommandEnd>, Fault> {
+        let awaited = self.inner.known(instance)?.await_command(patience);
+        awaited.map_err(|fault| fault.context(format!("run a command beside '{instance}'")))
+    }
+
+    fn end_command(&mut self, instance: &str) -> Result<(), Fault> {
+        let ended = self.inner.known(instance)?.end_command();
+        ended.map_err(|fault| fault.context(format!("end the command beside '{instance}'")))
+    }
+
+    fn freeze(&mut self) -> Result<(), Fault> {
+        self.inner.running.values_mut().try_for_each(|running| running.freeze(true))
+    }
+
+    fn thaw(&mut self) -> Result<(), Fault> {
+        self.inner.running.values_mut().try_for_each(|running| running.freeze(false))
+    }
+
+    fn stop(&mut self, instance: &str) -> Result<(), Fault> {
+        self.inner.stop(instance)
+    }
+
+    fn begin_probe(&mut self, outside: &[Scope], period: Duration) -> Result<(), Fault> {
+        let mut scopes = outside.to_vec();
+        scopes.extend(self.inner.scopes());
+        self.outer.begin_probe(&scopes, period)
+    }
+
+    fn end_probe(&mut self) -> Result<Vec<TelemetryRow>, Fault> {
+        self.outer.end_probe()
+    }
+
+    fn open(self: Box<Self>, layer: &LayerUse, _: &Surroundings) -> Result<Box<dyn Host>, OpenError> {
+        // Report why it cannot be, not what else went wrong.
+        let _ = self.close();
+        Err(OpenError::Unavailable(super::super::holds_no_layer(&layer.layer)))
+    }
+
+    fn close(self: Box<Self>) -> Result<(), Fault> {
+        let RuntimeHost { outer, inner } = *self;
+        let own = inner.close();
+        let outer = outer.close();
+        own.and(outer)
+    }
+}

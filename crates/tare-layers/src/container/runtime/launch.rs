@@ -1,0 +1,195 @@
+//! Starting one container: its root, its `config.json`, and the runtime's two steps, between which its process is bound
+//! to its CPUs.
+
+use super::super::observe;
+use super::super::options::{ContainerOptions, RootKind};
+use super::super::spec::{self, open_files};
+use super::config::{Machine, Order, config};
+use super::program::Program;
+use crate::local::cgroup::{self, Group};
+use crate::local::child::OwnChild;
+use crate::local::host::make_volumes;
+use crate::local::root::{self, Root};
+use rustix::process::{Signal, child_subreaper, getpid, set_child_subreaper};
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::sync::Mutex;
+use tare_core::fault::{Doing, Fault};
+use tare_core::host::{ServiceStart, Surroundings};
+use tare_core::units::CpuSet;
+
+/// One container about to be started.
+pub(super) struct Launch<'a> {
+    pub(super) program: &'a Program,
+    pub(super) options: ContainerOptions,
+    pub(super) surroundings: &'a Surroundings,
+    pub(super) start: &'a ServiceStart,
+    /// Its name among those of the run: the instance's, or that of the resource probe in its stead.
+    pub(super) name: &'a str,
+    /// The bundle's tree.
+    pub(super) bundle: &'a Path,
+    /// The program that says what a service gets, when it is to run.
+    pub(super) probe: Option<&'a Path>,
+}
+
+/// One that was started.
+pub(super) struct Started {
+    pub(super) child: OwnChild,
+    pub(super) group: Group,
+    /// What was made for it.
+    pub(super) directory: PathBuf,
+    /// The CPUs it may run on.
+    pub(super) cpus: Option<CpuSet>,
+}
+
+impl Launch<'_> {
+    /// Starts it with its output going to `stdout` and `stderr`. On a failure nothing of it is left.
+    ///
+    /// # Errors
+    /// What could not be made, or what the runtime says: a missing program, a limit refused.
+    pub(super) fn start(&self, stdout: File, stderr: File) -> Result<Started, Fault> {
+        let directory = self.surroundings.scratch.join(self.name);
+        let made = self.create(&directory, stdout, stderr).and_then(|child| self.let_go(child, &directory));
+        made.map_err(|fault| {
+            // Report the first failure, not those of the repair.
+            let _ = self.group().and_then(|mut group| group.remove());
+            let _ = self.forget(&directory);
+            let _ = fs::remove_dir_all(&directory);
+            self.explained(fault)
+        })
+    }
+
+    /// What the runtime calls it.
+    fn id(&self) -> String {
+        spec::container_name(self.surroundings, self.name)
+    }
+
+    /// Its cgroup's name below the run's; another place's must not be taken for it.
+    fn group_name(&self) -> String {
+        match self.surroundings.place {
+            0 => self.name.to_owned(),
+            place => format!("{}.{place}", self.name),
+        }
+    }
+
+    fn group(&self) -> Result<Group, Fault> {
+        Group::found(&self.surroundings.run, &self.group_name())
+    }
+
+    /// Makes its directory, volumes and root, and has the runtime make all but its program.
+    fn create(&self, directory: &Path, stdout: File, stderr: File) -> Result<OwnChild, Fault> {
+        fs::create_dir_all(directory.join("root")).doing(format!("make {}", directory.display()))?;
+        let volumes = make_volumes(directory, self.start)?;
+        let tree = Root { bundle: self.bundle.to_owned(), assembly: directory.join("root"), volumes, program: None };
+        let create = || {
+            let placed = match self.options.root {
+                RootKind::Directory => tree.place_bundle()?,
+                RootKind::Overlay => tree.place_layered(directory)?,
+            };
+            // Mounted here, for a runtime gives memory the mode of the directory it is mounted on.
+            root::place_memory(&placed)?;
+            self.write_config(directory, &placed, &tree.volumes)?;
+            let (log, pid) = (directory.join("runtime.log"), directory.join("pid"));
+            let mut command = self.program.command(&self.surroundings.run, &state(self.surroundings), &log);
+            command.arg("create").arg("--bundle").arg(directory).arg("--pid-file").arg(&pid).arg(self.id());
+            command.stdout(Stdio::from(stdout)).stderr(Stdio::from(stderr));
+            let doing = format!("make the container of '{}'", self.start.instance);
+            adopting(|| self.program.run(&mut command, &log, &doing))?;
+            let text = fs::read_to_string(&pid).doing(format!("read {}", pid.display()))?;
+            let child = text.trim().parse().ok().and_then(OwnChild::adopted);
+            child.ok_or_else(|| Fault::new(format!("{} names no process: '{text}'", pid.display())))
+        };
+        // A thread of its own: it gives up its mounts for good.
+        std::thread::scope(|scope| scope.spawn(create).join().expect("making a container does not panic"))
+    }
+
+    fn write_config(&self, directory: &Path, root: &Path, volumes: &[(String, PathBuf)]) -> Result<(), Fault> {
+        let cpus = self.cpus()?;
+        let order = Order {
+            options: self.options,
+            start: self.start,
+            root,
+            volumes,
+            probe: self.probe,
+            group: &cgroup::group_path(&self.surroundings.run, &self.group_name()),
+            cpus: cpus.as_ref(),
+            open_files: open_files(),
+            machine: Machine::this(),
+        };
+        let place = directory.join("config.json");
+        fs::write(&place, config(&order).to_string()).doing(format!("write {}", place.display()))
+    }
+
+    /// The CPUs it may run on.
+    fn cpus(&self) -> Result<Option<CpuSet>, Fault> {
+        spec::cpuset(self.options.limits, &self.surroundings.cpus, self.start)
+    }
+
+    /// Binds the process that the runtime has made, which waits, and lets it run its program.
+    fn let_go(&self, child: OwnChild, directory: &Path) -> Result<Started, Fault> {
+        let go = || {
+            let cpus = self.cpus()?;
+            if let Some(cpus) = &cpus {
+                // Else it would keep to those of this process, or lose them as it joins its cgroup, as kernels differ.
+                observe::confine(&[child.id()], cpus);
+            }
+            let log = directory.join("runtime.log");
+            let mut command = self.program.command(&self.surroundings.run, &state(self.surroundings), &log);
+            let doing = format!("start the container of '{}'", self.start.instance);
+            self.program.run(command.arg("start").arg(self.id()), &log, &doing)?;
+            Ok(Started { child, group: self.group()?, directory: directory.to_owned(), cpus })
+        };
+        go().inspect_err(|_| {
+            child.signal(Signal::KILL);
+            let _ = child.wait();
+        })
+    }
+
+    /// Has the runtime forget it, whose processes are gone.
+    fn forget(&self, directory: &Path) -> Result<(), Fault> {
+        forget(self.program, self.surroundings, self.name, &directory.join("runtime.log"))
+    }
+
+    /// With what is to be done about it, where that is known.
+    fn explained(&self, fault: Fault) -> Fault {
+        let missing = ["no such file or directory", "not found", "permission denied"];
+        let program = self.start.service.command.first().map(String::as_str).unwrap_or_default();
+        if fault.message.contains(program) && missing.iter().any(|words| fault.message.contains(words)) {
+            return fault.remedy("check the command of the service against the files of the service's bundle");
+        }
+        fault
+    }
+}
+
+/// Where runtimes note down what a trial has.
+pub(super) fn state(surroundings: &Surroundings) -> PathBuf {
+    surroundings.scratch.join("runtime")
+}
+
+/// Has the runtime forget a container of which nothing runs any more; one that it does not know is no error.
+///
+/// # Errors
+/// When the runtime refuses.
+pub(super) fn forget(program: &Program, surroundings: &Surroundings, name: &str, log: &Path) -> Result<(), Fault> {
+    let (state, id) = (state(surroundings), spec::container_name(surroundings, name));
+    if !state.join(&id).exists() {
+        return Ok(());
+    }
+    let mut command = program.command(&surroundings.run, &state, log);
+    program.run(command.args(["delete", "--force", &id]), log, &format!("forget the container of '{name}'"))
+}
+
+/// Makes this process the parent of what the runtime starts and leaves behind, so that its end can be told; only for as
+/// long as that takes, for whatever else loses its parent is none of ours.
+fn adopting<T>(start: impl FnOnce() -> Result<T, Fault>) -> Result<T, Fault> {
+    static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+    // What the lock guards is the kernel's: a panic has left nothing half done in it.
+    let _one = ONE_AT_A_TIME.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let doing = "become the parent of the container's process";
+    let before = child_subreaper().doing(doing)?;
+    set_child_subreaper(Some(getpid())).doing(doing)?;
+    let started = start();
+    set_child_subreaper(before).doing(doing)?;
+    started
+}

@@ -1,0 +1,152 @@
+//! The runtime's program: where it is, which version, and calls to it that cannot hang.
+
+use super::super::options::Runtime;
+use crate::{environment, leftovers};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+use tare_core::fault::{Doing, Fault};
+use tare_core::host::Facts;
+
+/// How long a call may take: a tenth of a second is usual.
+const CALL_LIMIT: Duration = Duration::from_secs(30);
+const LOOK_EVERY: Duration = Duration::from_millis(1);
+/// Where runtimes are besides the folders of PATH, which of a plain user names none for administrators.
+const FOLDERS: [&str; 4] = ["/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin"];
+
+/// A runtime that is installed.
+#[derive(Debug)]
+pub(super) struct Program {
+    name: &'static str,
+    path: PathBuf,
+}
+
+impl Program {
+    /// The runtime that was asked for.
+    ///
+    /// # Errors
+    /// When it is not installed.
+    pub(super) fn find(which: Runtime) -> Result<Program, Fault> {
+        let folders: Vec<PathBuf> = environment::path().into_iter().chain(FOLDERS.map(PathBuf::from)).collect();
+        Program::find_in(which, &folders)
+    }
+
+    fn find_in(which: Runtime, folders: &[PathBuf]) -> Result<Program, Fault> {
+        let names: &[&'static str] = match which {
+            Runtime::Auto => &["runc", "crun"],
+            Runtime::Runc => &["runc"],
+            Runtime::Crun => &["crun"],
+        };
+        let found = names.iter().find_map(|name| {
+            let path = folders.iter().map(|folder| folder.join(name)).find(|path| path.is_file())?;
+            Some(Program { name, path })
+        });
+        found.ok_or_else(|| {
+            let message = format!("there is no {} on this machine to start a container with", names.join(" and no "));
+            Fault::new(message).remedy(format!("apt-get install {}", names[0]))
+        })
+    }
+
+    /// What it is, for the record.
+    pub(super) fn facts(&self) -> Facts {
+        let mut facts = Facts::from([("runtime.name".to_owned(), self.name.to_owned())]);
+        let said = Command::new(&self.path).arg("--version").stdin(Stdio::null()).output();
+        let said = said.map(|output| String::from_utf8_lossy(&output.stdout).into_owned()).unwrap_or_default();
+        // "runc version 1.1.5+ds1", "crun version 1.8.1".
+        let version = said.lines().next().and_then(|line| line.split(" version ").nth(1));
+        facts.extend(version.map(|version| ("runtime.version".to_owned(), version.trim().to_owned())));
+        facts
+    }
+
+    /// A call for a run, which it is marked as: with what the runtime notes down in `state`, and what it says in `log`.
+    pub(super) fn command(&self, run: &str, state: &Path, log: &Path) -> Command {
+        let mut command = Command::new(&self.path);
+        leftovers::mark_process(run, &mut command);
+        command.arg("--root").arg(state).arg("--log").arg(log).args(["--log-format", "json"]);
+        if self.name == "crun" {
+            // The other way asks systemd, which not every machine has; runc asks it only when told to.
+            command.arg("--cgroup-manager=cgroupfs");
+        }
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        command
+    }
+
+    /// Runs a call to its end.
+    ///
+    /// # Errors
+    /// What the runtime says in `log`; that it does not end.
+    pub(super) fn run(&self, command: &mut Command, log: &Path, doing: &str) -> Result<(), Fault> {
+        let mut child = command.spawn().doing(format!("run {}", self.path.display()))?;
+        let deadline = Instant::now() + CALL_LIMIT;
+        let status = loop {
+            match child.try_wait().doing(format!("wait for {}", self.name))? {
+                Some(status) => break status,
+                None if Instant::now() >= deadline => {
+                    let _ = child.kill();
+                    let _ = child.wait();
+                    let seconds = CALL_LIMIT.as_secs();
+                    return Err(Fault::new(format!("could not {doing}: {} did not end in {seconds} s", self.name)));
+                }
+                None => std::thread::sleep(LOOK_EVERY),
+            }
+        };
+        if status.success() {
+            return Ok(());
+        }
+        let said = last_message(&fs::read_to_string(log).unwrap_or_default()).unwrap_or_else(|| status.to_string());
+        Err(Fault::new(format!("could not {doing}: {} refused: {said}", self.name)))
+    }
+}
+
+/// The last thing that a runtime says in its log, which is why it gave up.
+fn last_message(log: &str) -> Option<String> {
+    let message = |line: &str| serde_json::from_str::<serde_json::Value>(line).ok()?["msg"].as_str().map(str::to_owned);
+    log.lines().rev().find_map(message)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_runtime_is_found_by_its_name_or_said_to_be_missing() {
+        let folder = tempfile::tempdir().unwrap();
+        let folders = [folder.path().join("none"), folder.path().to_owned()];
+        let fault = Program::find_in(Runtime::Auto, &folders).unwrap_err();
+        assert_eq!(fault.message, "there is no runc and no crun on this machine to start a container with");
+        assert!(fault.to_string().contains("apt-get install runc"), "{fault}");
+        fs::write(folder.path().join("crun"), "").unwrap();
+        assert_eq!(Program::find_in(Runtime::Auto, &folders).unwrap().name, "crun");
+        let fault = Program::find_in(Runtime::Runc, &folders).unwrap_err();
+        assert!(fault.message.starts_with("there is no runc on"), "{fault}");
+        fs::write(folder.path().join("runc"), "").unwrap();
+        assert_eq!(Program::find_in(Runtime::Auto, &folders).unwrap().name, "runc", "every engine has that one");
+        assert_eq!(Program::find_in(Runtime::Crun, &folders).unwrap().name, "crun");
+    }
+
+    #[test]
+    fn of_a_log_the_last_message_counts() {
+        let log = "{\"level\":\"warning\",\"msg\":\"first\"}\n{\"level\":\"error\",\"msg\":\"why not\"}\nnoise\n";
+        assert_eq!(last_message(log).as_deref(), Some("why not"));
+        assert_eq!(last_message("noise\n"), None);
+    }
+
+    #[test]
+    fn a_call_that_fails_says_what_the_runtime_said() {
+        let folder = tempfile::tempdir().unwrap();
+        let (path, log) = (folder.path().join("crun"), folder.path().join("log"));
+        let program = Program { name: "crun", path: PathBuf::from("/bin/sh") };
+        let mut command = Command::new("/bin/sh");
+        command.args(["-c", "echo '{\"msg\": \"no such thing\"}' > \"$0\"; exit 1"]).arg(&log);
+        let fault = program.run(&mut command, &log, "do it").unwrap_err();
+        assert_eq!(fault.message, "could not do it: crun refused: no such thing");
+        let words = |name| {
+            let program = Program { name, path: path.clone() };
+            let command = program.command("a1b2c3", Path::new("/s"), Path::new("/l"));
+            command.get_args().map(|word| word.to_string_lossy().into_owned()).collect::<Vec<_>>()
+        };
+        assert_eq!(words("runc"), ["--root", "/s", "--log", "/l", "--log-format", "json"]);
+        assert_eq!(words("crun").last().map(String::as_str), Some("--cgroup-manager=cgroupfs"));
+    }
+}

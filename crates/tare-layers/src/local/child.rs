@@ -1,0 +1,70 @@
+//! A child of this process by its number: one that was spawned here, or one that was adopted when its parent ended.
+
+use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
+use std::os::unix::process::ExitStatusExt;
+use std::process::ExitStatus;
+
+/// A child that is collected here and nowhere else; until then its number cannot pass to another process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct OwnChild(Pid);
+
+impl OwnChild {
+    /// The child that this spawned.
+    pub(crate) fn spawned(child: &std::process::Child) -> OwnChild {
+        OwnChild(Pid::from_child(child))
+    }
+
+    /// The child of this number; none when no process can have it.
+    pub(crate) fn adopted(pid: u32) -> Option<OwnChild> {
+        Pid::from_raw(i32::try_from(pid).ok()?).map(OwnChild)
+    }
+
+    /// Its number.
+    pub(crate) fn id(self) -> u32 {
+        self.0.as_raw_nonzero().get().cast_unsigned()
+    }
+
+    /// How it has ended, which is told once; none when it still runs.
+    pub(crate) fn try_wait(self) -> std::io::Result<Option<ExitStatus>> {
+        self.collect(WaitOptions::NOHANG)
+    }
+
+    /// Waits for its end.
+    pub(crate) fn wait(self) -> std::io::Result<ExitStatus> {
+        let ended = self.collect(WaitOptions::empty())?;
+        ended.ok_or_else(|| std::io::Error::other("the kernel waited for no end"))
+    }
+
+    fn collect(self, options: WaitOptions) -> std::io::Result<Option<ExitStatus>> {
+        loop {
+            match waitpid(Some(self.0), options) {
+                Ok(ended) => return Ok(ended.map(|(_, status)| ExitStatus::from_raw(status.as_raw()))),
+                Err(rustix::io::Errno::INTR) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+
+    /// Sends it a signal; it may have ended meanwhile.
+    pub(crate) fn signal(self, signal: Signal) {
+        let _ = kill_process(self.0, signal);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    #[expect(clippy::zombie_processes, reason = "what is tested waits for it")]
+    fn a_child_is_collected_once() {
+        let spawned = std::process::Command::new("sleep").arg("60").spawn().unwrap();
+        let child = OwnChild::spawned(&spawned);
+        assert_eq!(OwnChild::adopted(child.id()), Some(child));
+        assert_eq!(child.try_wait().unwrap(), None);
+        child.signal(Signal::KILL);
+        assert_eq!(child.wait().unwrap().signal(), Some(9));
+        assert!(child.try_wait().is_err(), "it is collected already");
+        assert_eq!(OwnChild::adopted(0), None);
+    }
+}

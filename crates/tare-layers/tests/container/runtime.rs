@@ -1,0 +1,205 @@
+//! Containers by an OCI runtime: every feature is there exactly where it was asked for.
+
+use crate::stage::Stage;
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::time::Duration;
+use tare_core::host::{Availability, Host};
+use tare_layers::container::ROW;
+
+/// Every check, by name.
+pub(crate) const ALL: &[(&str, fn())] = &[
+    ("by_a_runtime_there_is_what_was_asked_for", by_a_runtime_there_is_what_was_asked_for),
+    ("rungs_differ_in_what_they_say", rungs_differ_in_what_they_say),
+    ("by_a_runtime_ends_and_mistakes_are_told", by_a_runtime_ends_and_mistakes_are_told),
+];
+
+const LEAST: &str = "{by: runtime, root: directory, namespaces: host, limits: affinity}";
+
+fn lacks() -> bool {
+    let options = serde_json::json!({"by": "runtime", "network": "host", "limits": "cpuset", "seccomp": "unconfined",
+        "capabilities": "all", "namespaces": "own", "storage": "volume", "read_only": false});
+    let carrier = crate::stage::carrier(Path::new("/"));
+    match (ROW.probe)(&options, &carrier) {
+        Availability::Ready(facts) => {
+            assert!(facts.contains_key("runtime.name") && facts.contains_key("runtime.version"), "{facts:?}");
+            false
+        }
+        Availability::Emulated(_, why) | Availability::Unavailable(why) => {
+            println!("skipped: {why}");
+            true
+        }
+    }
+}
+
+/// What the kernel says of a running service.
+#[derive(Debug, Clone, PartialEq)]
+struct Seen {
+    /// Which namespaces are not those of this process.
+    own: Vec<&'static str>,
+    /// Whether it is in cgroups of the run, by controller.
+    groups: BTreeMap<String, bool>,
+    /// Whether a layer for writing is at its root.
+    layered: bool,
+    cpus: String,
+    quota: String,
+    seccomp: String,
+    capabilities: String,
+}
+
+/// Those that a container has of its own, its mounts and its network aside.
+fn own_namespaces() -> &'static [&'static str] {
+    let unified = std::path::Path::new("/sys/fs/cgroup/cgroup.controllers").exists();
+    if unified { &["cgroup", "ipc", "pid", "uts"] } else { &["ipc", "pid", "uts"] }
+}
+
+fn seen(stage: &Stage, host: &mut dyn Host) -> Seen {
+    let start = stage.service();
+    stage.start(host, &start);
+    host.begin_probe(&[], Duration::from_secs(1)).unwrap();
+    let scopes = std::mem::take(&mut stage.notes.lock().unwrap().scopes);
+    let scope = scopes.iter().find(|scope| scope.name == "echo").unwrap();
+    let pid = scope.pids[0];
+    let in_group = |file: &str| {
+        let texts = scope.cgroups.iter().map(|folder| std::fs::read_to_string(format!("{folder}/{file}")));
+        texts.flatten().find_map(|text| text.split_whitespace().next().map(|word| word.replace("max", "-1")))
+    };
+    let read = |file: &str| std::fs::read_to_string(format!("/proc/{pid}/{file}")).unwrap();
+    let namespace = |of: &str, kind: &str| std::fs::read_link(format!("/proc/{of}/ns/{kind}")).unwrap();
+    let kinds = ["cgroup", "ipc", "net", "pid", "user", "uts"];
+    let differs = |kind: &&&str| namespace("self", kind) != namespace(&pid.to_string(), kind);
+    let mark = format!("/tare-{}/echo", stage.surroundings.run);
+    let group = |line: &str| {
+        let mut parts = line.splitn(3, ':').skip(1);
+        let (controllers, path) = (parts.next().unwrap(), parts.next().unwrap());
+        (controllers.to_owned(), path == mark)
+    };
+    let status = read("status");
+    let field = |name: &str| {
+        let line = status.lines().find_map(|line| line.strip_prefix(name)).unwrap();
+        line.trim().to_owned()
+    };
+    let mounts = read("mountinfo");
+    // The last one covers those before it.
+    let root = mounts.lines().rev().find(|line| line.split(' ').nth(4) == Some("/")).unwrap_or_default();
+    let seen = Seen {
+        own: kinds.iter().filter(differs).copied().collect(),
+        groups: read("cgroup").lines().map(group).collect(),
+        layered: root.contains(" - overlay ") && root.contains("upperdir="),
+        cpus: field("Cpus_allowed_list:"),
+        quota: in_group("cpu.cfs_quota_us").or_else(|| in_group("cpu.max")).unwrap(),
+        seccomp: field("Seccomp:"),
+        capabilities: field("CapBnd:"),
+    };
+    host.end_probe().unwrap();
+    host.stop("echo").unwrap();
+    seen
+}
+
+fn by_a_runtime_there_is_what_was_asked_for() {
+    if lacks() {
+        return;
+    }
+    let stage = Stage::new();
+    let first = stage.surroundings.cpus.cpus()[0].to_string();
+    let all = stage.surroundings.cpus.to_string();
+    let own_bounds = std::fs::read_to_string("/proc/self/status").unwrap();
+    let own_bounds = own_bounds.lines().find_map(|line| line.strip_prefix("CapBnd:")).unwrap().trim().to_owned();
+    let own = own_namespaces();
+    let cases: [(&str, &[&str], bool, &str); 5] = [
+        (LEAST, &[], false, &first),
+        ("{by: runtime, root: directory, namespaces: host, limits: cpuset}", &[], false, &first),
+        ("{by: runtime, root: directory, limits: cpuset}", own, false, &first),
+        ("{by: runtime, namespaces: host, limits: quota}", &[], true, &all),
+        ("{by: runtime, limits: none, read_only: true}", own, true, &all),
+    ];
+    for (options, namespaces, layered, cpus) in cases {
+        let mut host = stage.open(options);
+        let seen = seen(&stage, host.as_mut());
+        assert_eq!(seen.own, namespaces, "{options}");
+        assert!(seen.groups.iter().filter(|(name, _)| !name.is_empty()).all(|(_, is)| *is), "{options}: {seen:?}");
+        assert_eq!(seen.layered, layered, "{options}: {seen:?}");
+        assert_eq!((seen.cpus.as_str(), seen.seccomp.as_str()), (cpus, "0"), "{options}");
+        assert_eq!(seen.capabilities, own_bounds, "{options}");
+        assert_eq!(seen.quota, if options.contains("quota") { "100000" } else { "-1" }, "{options}");
+        host.close().unwrap();
+        nothing_is_left(&stage);
+    }
+}
+
+fn nothing_is_left(stage: &Stage) {
+    let left = tare_layers::leftovers::leftovers().unwrap();
+    let left: Vec<_> = left.into_iter().filter(|found| found.run == stage.surroundings.run).collect();
+    // The seat of the load stands until the stage goes.
+    assert!(left.iter().all(|found| ["link", "network namespace"].contains(&found.kind.as_str())), "{left:#?}");
+    let names: Vec<_> = std::fs::read_dir(&stage.surroundings.scratch).unwrap().flatten().collect();
+    assert!(names.is_empty(), "{names:?}");
+}
+
+/// The rungs of the usual container up to the engine's, each against the one before.
+fn rungs_differ_in_what_they_say() {
+    if lacks() {
+        return;
+    }
+    let stage = Stage::new();
+    let text = "{network: host}";
+    let mut problems = tare_core::config::Problems::new("study.yaml", text);
+    let node = tare_core::config::parse(text, &mut problems).unwrap();
+    let options = (ROW.options)(&node, &mut problems).unwrap();
+    let rungs = (ROW.rungs)(&options, &[], tare_core::study::LoadOrigin::Outside);
+    let names: Vec<&str> = rungs.iter().map(|rung| rung.name).collect();
+    assert_eq!(names, ["group", "limits", "namespaces", "root", "engine", "confined"]);
+    let all: Vec<Seen> = rungs
+        .iter()
+        .map(|rung| {
+            let mut host = stage.open(&rung.options.to_string());
+            let seen = seen(&stage, host.as_mut());
+            host.close().unwrap();
+            seen
+        })
+        .collect();
+    assert_eq!(all[0].own, all[1].own);
+    assert_eq!(all[1].own, [] as [&str; 0]);
+    for seen in &all[2..] {
+        assert_eq!(seen.own, own_namespaces(), "an engine's are the same");
+    }
+    assert_eq!(all.iter().map(|seen| seen.layered).collect::<Vec<_>>(), [false, false, false, true, true, true]);
+    assert_eq!(
+        all.iter().map(|seen| seen.seccomp != "0").collect::<Vec<_>>(),
+        [false, false, false, false, false, true]
+    );
+    let fewer = |seen: &Seen| u64::from_str_radix(&seen.capabilities, 16).unwrap().count_ones();
+    assert!(fewer(&all[5]) < fewer(&all[4]), "{} and {}", all[5].capabilities, all[4].capabilities);
+    assert!(all.windows(2).all(|pair| pair[0].cpus == pair[1].cpus), "the same CPUs in each: {all:#?}");
+}
+
+fn by_a_runtime_ends_and_mistakes_are_told() {
+    if lacks() {
+        return;
+    }
+    let stage = Stage::new();
+    for options in ["by: runtime", LEAST] {
+        let mut host = stage.open(options);
+        for (question, how) in [("exit 7", "exit code 7"), ("eat", "killed for want of memory")] {
+            let (_, place) = stage.start(host.as_mut(), &stage.service());
+            assert_eq!(stage.ask(place, question), None);
+            assert_eq!(crate::checks::ended(host.as_mut()), how, "{options}");
+            assert!(host.log("echo").unwrap().contains("serving with []"), "{options}");
+            host.stop("echo").unwrap();
+        }
+        let mut start = stage.service();
+        start.service.command[0] = "/bin/no-such-program".to_owned();
+        let fault = host.start(&start).unwrap_err();
+        assert!(fault.to_string().contains("/bin/no-such-program") && fault.to_string().contains("bundle"), "{fault}");
+        start.service.resources.cpus = 4096;
+        assert!(host.start(&start).unwrap_err().message.contains("4096 CPUs"));
+        let start = stage.service();
+        let report = host.resources(&start).unwrap();
+        let (_, place) = stage.start(host.as_mut(), &start);
+        for property in ["cpus", "ids"] {
+            assert_eq!(report.properties[property].value, stage.ask(place, property).unwrap(), "{options}: {property}");
+        }
+        host.close().unwrap();
+        nothing_is_left(&stage);
+    }
+}
