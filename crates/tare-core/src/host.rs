@@ -8,6 +8,7 @@ use crate::config::{Node, Problems};
 use crate::fault::Fault;
 use crate::form::LayerUse;
 use crate::ladder::LayerRung;
+use crate::profile::Profile;
 use crate::study::LoadOrigin;
 use crate::telemetry::{Prober, Scope, TelemetryRow};
 use crate::units::CpuSet;
@@ -252,6 +253,23 @@ pub trait Host: Send {
     /// # Errors
     /// When a sampler died.
     fn end_probe(&mut self) -> Result<Vec<TelemetryRow>, Fault>;
+
+    /// Has what serves here, and in `outside`, watched closely: only by who sees it from this machine, so what runs in
+    /// a guest shows as its hypervisor.
+    ///
+    /// # Errors
+    /// When nothing can be watched; always, for a host that has no profiler.
+    fn begin_profile(&mut self, _outside: &[Scope]) -> Result<(), Fault> {
+        Err(Fault::new("this kind of form cannot be profiled"))
+    }
+
+    /// Ends watching and hands over what was seen between two moments of CLOCK_MONOTONIC, ns.
+    ///
+    /// # Errors
+    /// When the profiler died, or was never begun.
+    fn end_profile(&mut self, _from_ns: u64, _to_ns: u64) -> Result<Profile, Fault> {
+        Err(Fault::new("this kind of form cannot be profiled"))
+    }
 
     /// Opens a layer on this host. The inner host owns the outer one and closes it after itself. On a failure the
     /// outer host has been closed, and nothing of the layer is left.

@@ -20,6 +20,7 @@ pub mod parameters;
 pub mod peak;
 pub mod placement;
 pub mod plan;
+pub mod profile;
 pub mod qos;
 pub mod record;
 pub mod study;

@@ -19,6 +19,9 @@ pub struct PlannedTrial {
     /// The block that this one runs again, because a trial of that one was void. Such blocks follow the planned ones.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub again: Option<u32>,
+    /// Whether profilers look on: a trial that never counts, for which its form's name and number stand alone.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub profiled: bool,
 }
 
 impl PlannedTrial {
@@ -73,8 +76,22 @@ pub fn plan(study: &Study, emulated: &[String], seed: u64) -> Vec<PlannedTrial> 
 fn push_block(trials: &mut Vec<PlannedTrial>, block: u32, arms: &[(&str, bool)]) {
     for (form, control) in arms {
         let (index, form) = (trials.len() as u32, (*form).to_owned());
-        trials.push(PlannedTrial { index, block, form, control: *control, again: None });
+        trials.push(PlannedTrial { index, block, form, control: *control, again: None, profiled: false });
     }
+}
+
+/// The trials that are profiled, with numbers of their own from 0 on: a form each, the baseline first. They belong to
+/// no block and are in no plan, for what is looked at closely runs slower.
+pub fn plan_profiles(study: &Study) -> Vec<PlannedTrial> {
+    let trial = |(index, form)| PlannedTrial {
+        index: index as u32,
+        block: 0,
+        form,
+        control: false,
+        again: None,
+        profiled: true,
+    };
+    study.profiled().into_iter().enumerate().map(trial).collect()
 }
 
 /// How many blocks a plan has.
@@ -183,6 +200,7 @@ mod tests {
             part: None,
             ladder: None,
             advice: None,
+            profile: None,
         }
     }
 

@@ -7,6 +7,7 @@ use crate::load::{LoadSummary, SecondRow};
 use crate::peak::PeakOutcome;
 use crate::placement::Placement;
 use crate::plan::PlannedTrial;
+use crate::profile::Profile;
 use crate::study::Study;
 use crate::telemetry::TelemetryRow;
 use crate::topology::Topology;
@@ -155,6 +156,9 @@ pub struct TrialRecord {
     /// The slices of load it was measured in, where load alternated between deployments; else empty.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub slices: Vec<Slice>,
+    /// What profilers saw, in a trial that is profiled.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub profile: Option<Profile>,
 }
 
 /// A slice of load: one visit to a deployment between two switches.
@@ -193,6 +197,7 @@ impl TrialRecord {
             metrics: BTreeMap::new(),
             instances: BTreeMap::new(),
             slices: Vec::new(),
+            profile: None,
         }
     }
 }
@@ -333,6 +338,8 @@ pub struct Record {
     pub header: Header,
     /// The trials there are, by index.
     pub trials: Vec<TrialData>,
+    /// The profiled trials there are, by index: apart, for they never count.
+    pub profiles: Vec<TrialData>,
     /// How the run ended: "complete", "precise enough", "decided", "interrupted", "budget spent"; none while it runs or
     /// after a crash.
     pub end: Option<End>,

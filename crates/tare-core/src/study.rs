@@ -21,6 +21,7 @@ use crate::load::{LoadProfile, SpokenNames};
 use crate::parameters::{self, Parameters};
 use crate::peak::PeakPlan;
 use crate::placement::{Kept, Rules};
+use crate::profile::Profiled;
 use crate::qos::Qos;
 use crate::record::OwnMetric;
 use crate::workload::Workload;
@@ -142,6 +143,9 @@ pub struct Study {
     /// What the forms are variants of, where the study asks what could win back what a form costs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub advice: Option<Advice>,
+    /// Which forms are profiled, in trials that never count.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub profile: Option<Profiled>,
     /// By which rules services get their CPUs, in forms that have none of their own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub placement: Option<Rules>,
@@ -283,6 +287,7 @@ impl Study {
             forms,
             ladder: None,
             advice: None,
+            profile: None,
             placement,
             kept,
             instances,
@@ -311,6 +316,7 @@ fn derive(study: &mut Study, workload: &Workload, fields: &mut Fields, catalog: 
     {
         problems.add(node.place, message, hint);
     }
+    study.profile = fields.get("profile").and_then(|node| Profiled::read(node, &study.forms, problems));
 }
 
 /// Where the load comes from. A workload whose tool runs inside the form leaves no choice.

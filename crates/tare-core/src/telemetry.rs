@@ -1,6 +1,7 @@
 //! What is sampled while a trial is measured.
 
 use crate::fault::Fault;
+use crate::profile::Profile;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -159,4 +160,21 @@ pub trait Prober: Send {
     /// # Errors
     /// When the sampler died.
     fn end(&mut self) -> Result<Vec<TelemetryRow>, Fault>;
+
+    /// Starts to watch what the serving ones of `scopes` do, closely, which slows them down.
+    ///
+    /// # Errors
+    /// When nothing can be watched at all; always, where there is no profiler.
+    fn begin_profile(&mut self, _scopes: &[Scope]) -> Result<(), Fault> {
+        Err(Fault::new("there is no profiler here"))
+    }
+
+    /// Ends watching and hands over what was seen between two moments of CLOCK_MONOTONIC, ns. Names are looked up now,
+    /// so the processes must still run.
+    ///
+    /// # Errors
+    /// When the profiler died, or was never begun.
+    fn end_profile(&mut self, _from_ns: u64, _to_ns: u64) -> Result<Profile, Fault> {
+        Err(Fault::new("there is no profiler here"))
+    }
 }

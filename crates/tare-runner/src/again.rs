@@ -76,7 +76,7 @@ mod tests {
     }
 
     fn note(outcomes: &mut Outcomes, block: u32, form: &str, void: bool, again: Option<u32>) {
-        let trial = PlannedTrial { index: 0, block, form: form.into(), control: false, again };
+        let trial = PlannedTrial { index: 0, block, form: form.into(), control: false, again, profiled: false };
         let outcome = if void { Outcome::Invalid { why: Fault::new("void") } } else { Outcome::Measured };
         outcomes.note(&TrialRecord::new(trial, String::new(), outcome));
     }

@@ -14,6 +14,7 @@ mod event;
 mod inside;
 mod peak;
 mod placing;
+mod profiling;
 mod read_record;
 mod record_dir;
 mod run;

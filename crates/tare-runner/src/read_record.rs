@@ -7,9 +7,10 @@ use std::fs;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use tare_core::fault::{Doing, Fault};
+use tare_core::profile::unfolded;
 use tare_core::record::{Header, Record, SCHEMA, TrialData, TrialRecord};
 
-use crate::record_dir::{HEADER, trial_dir};
+use crate::record_dir::{HEADER, PROFILES, STACKS, TRIALS, trial_dir};
 
 /// Where records are found.
 const NAME_ONE: &str = "name the directory that `tare run` printed; `tare history` lists records";
@@ -23,10 +24,9 @@ pub(crate) const HEADER_LOST: &str = "put it back from a copy of the record; wit
 /// When there is no record, when another version of Tare wrote it, or when a file of it is missing or damaged.
 pub fn read_record(path: &Path) -> Result<Record, Fault> {
     let header = read_header(path)?;
-    let mut trials = Vec::new();
-    for index in trial_numbers(path)? {
-        trials.push(read_trial(&trial_dir(path, index))?);
-    }
+    let trials = read_trials(path, TRIALS)?;
+    // Older records, and those of studies that profile nothing, have no such folder.
+    let profiles = if path.join(PROFILES).exists() { read_trials(path, PROFILES)? } else { Vec::new() };
     let end = path.join("end.json");
     let end = if end.exists() {
         let remedy = format!("remove {}: the run then counts as not ended, and `tare resume` ends it", end.display());
@@ -34,7 +34,11 @@ pub fn read_record(path: &Path) -> Result<Record, Fault> {
     } else {
         None
     };
-    Ok(Record { header, trials, end })
+    Ok(Record { header, trials, profiles, end })
+}
+
+fn read_trials(path: &Path, folder: &str) -> Result<Vec<TrialData>, Fault> {
+    trial_numbers(path, folder)?.into_iter().map(|index| read_trial(&trial_dir(path, folder, index))).collect()
 }
 
 fn read_header(path: &Path) -> Result<Header, Fault> {
@@ -106,12 +110,16 @@ fn read_trial(folder: &Path) -> Result<TrialData, Fault> {
             record.warnings.push(format!("the last line of {file} is torn, and left out"));
         }
     }
+    if let Some(profile) = &mut record.profile {
+        let text = read_file(&folder.join(STACKS), &remedy)?;
+        profile.stacks = unfolded(&String::from_utf8_lossy(&text));
+    }
     Ok(TrialData { record, seconds, telemetry })
 }
 
 /// The numbers of the trials on disk: those of the plan, and of blocks that were run again.
-fn trial_numbers(path: &Path) -> Result<Vec<u32>, Fault> {
-    let folder = path.join("trials");
+fn trial_numbers(path: &Path, folder: &str) -> Result<Vec<u32>, Fault> {
+    let folder = path.join(folder);
     let remedy = "put it back from a copy of the record, or make an empty one: `tare resume` then runs every trial";
     if matches!(folder.try_exists(), Ok(false)) {
         return Err(missing(&folder, remedy));

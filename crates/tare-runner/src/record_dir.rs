@@ -6,6 +6,7 @@ use std::io::{BufWriter, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use tare_core::fault::{Doing, Fault};
+use tare_core::profile::folded;
 use tare_core::record::{End, Header, TrialData};
 
 use crate::Event;
@@ -13,6 +14,15 @@ use crate::clock::between;
 
 /// The file that makes a directory a record.
 pub(crate) const HEADER: &str = "record.json";
+
+/// The folder of the trials that count.
+pub(crate) const TRIALS: &str = "trials";
+
+/// The folder of those that are profiled, which never do.
+pub(crate) const PROFILES: &str = "profiles";
+
+/// The call stacks of a profiled trial, in its folder.
+pub(crate) const STACKS: &str = "stacks.folded";
 
 /// A record being written.
 #[derive(Debug)]
@@ -28,7 +38,7 @@ impl RecordDir {
     /// When the directory cannot be written, or holds a record already.
     pub fn create(path: &Path, header: &Header) -> Result<RecordDir, Fault> {
         let shown = path.display();
-        fs::create_dir_all(path.join("trials"))
+        fs::create_dir_all(path.join(TRIALS))
             .doing(format!("create the record {shown}"))
             .map_err(|fault| fault.remedy("name a directory that can be written with --out"))?;
         if path.join(HEADER).exists() {
@@ -57,7 +67,12 @@ impl RecordDir {
 
     /// Whether trial `index` is on disk.
     pub fn has_trial(&self, index: u32) -> bool {
-        trial_dir(&self.path, index).join("trial.json").exists()
+        trial_dir(&self.path, TRIALS, index).join("trial.json").exists()
+    }
+
+    /// Whether the profiled trial `index` is on disk.
+    pub(crate) fn has_profile(&self, index: u32) -> bool {
+        trial_dir(&self.path, PROFILES, index).join("trial.json").exists()
     }
 
     /// Puts a trial on disk: into a folder of another name first, so that a crash leaves none or a whole one.
@@ -65,18 +80,37 @@ impl RecordDir {
     /// # Errors
     /// When the disk is full or gone.
     pub fn write_trial(&self, trial: &TrialData) -> Result<(), Fault> {
+        self.write_whole_trial(TRIALS, trial)
+    }
+
+    /// Puts a profiled trial on disk likewise, apart from those that count.
+    ///
+    /// # Errors
+    /// When the disk is full or gone.
+    pub(crate) fn write_profile(&self, trial: &TrialData) -> Result<(), Fault> {
+        let folder = self.path.join(PROFILES);
+        fs::create_dir_all(&folder).doing(format!("create {}", folder.display()))?;
+        self.write_whole_trial(PROFILES, trial)
+    }
+
+    fn write_whole_trial(&self, folder: &str, trial: &TrialData) -> Result<(), Fault> {
         let index = trial.record.trial.index;
-        let partial = self.path.join("trials").join(format!(".{index:04}.partial"));
-        let doing = |what: &str| format!("write {what} of trial {index} to {}", self.path.display());
+        let partial = self.path.join(folder).join(format!(".{index:04}.partial"));
+        let doing = |what: &str| format!("write {what} of {folder}/{index:04} to {}", self.path.display());
         if partial.exists() {
             fs::remove_dir_all(&partial).doing(doing("an unfinished copy"))?;
         }
         fs::create_dir_all(&partial).doing(doing("the folder"))?;
         write_lines(&partial.join("seconds.jsonl"), &trial.seconds)?;
         write_lines(&partial.join("telemetry.jsonl"), &trial.telemetry)?;
-        write_json(&partial.join("trial.json"), &trial.record)?;
-        fs::rename(&partial, trial_dir(&self.path, index)).doing(doing("the folder"))?;
-        sync_dir(&self.path.join("trials"))
+        let mut record = trial.record.clone();
+        if let Some(profile) = &mut record.profile {
+            let stacks = folded(&std::mem::take(&mut profile.stacks));
+            write_whole(&partial.join(STACKS), |file| file.write_all(stacks.as_bytes()))?;
+        }
+        write_json(&partial.join("trial.json"), &record)?;
+        fs::rename(&partial, trial_dir(&self.path, folder, index)).doing(doing("the folder"))?;
+        sync_dir(&self.path.join(folder))
     }
 
     /// Adds an event to the log. Losing one loses nothing that was measured, so the disk is not waited for.
@@ -140,9 +174,9 @@ fn end_last_line(mut events: File) -> std::io::Result<File> {
     Ok(events)
 }
 
-/// Where trial `index` of the record at `path` lies.
-pub(crate) fn trial_dir(path: &Path, index: u32) -> PathBuf {
-    path.join("trials").join(format!("{index:04}"))
+/// Where trial `index` of the record at `path` lies, in this folder of it.
+pub(crate) fn trial_dir(path: &Path, folder: &str, index: u32) -> PathBuf {
+    path.join(folder).join(format!("{index:04}"))
 }
 
 pub(crate) fn write_json(path: &Path, value: &impl Serialize) -> Result<(), Fault> {

@@ -60,10 +60,10 @@ pub struct Run<'a> {
 }
 
 /// What a run has to do with while it is carried out.
-struct Doing<'a> {
+pub(crate) struct Doing<'a> {
     apparatus: &'a mut dyn Apparatus,
     clock: &'a dyn Clock,
-    stop: &'a Stop,
+    pub(crate) stop: &'a Stop,
     subscriber: Subscriber<'a>,
     began: Duration,
     /// How long earlier processes were at this run.
@@ -116,8 +116,9 @@ impl Run<'_> {
         self.record.reopen()?;
         let before = self.record.spent();
         let mut state = Progress::from(&self.done);
-        let trials = self.header.plan.len() as u32;
-        self.tell(clock, subscriber, &Event::RunStarted { trials, done: self.done.len() as u32 })?;
+        let (profiles, profiled) = self.profiles();
+        let (trials, done) = (self.header.plan.len() as u32 + profiles, self.done.len() as u32 + profiled);
+        self.tell(clock, subscriber, &Event::RunStarted { trials, done })?;
         let mut doing = Doing { apparatus, clock, stop, subscriber, began: clock.now(), before };
         let planned = self.planned_blocks(&mut state, &mut doing)?.unwrap_or(Ending::Complete);
         let mut ending = planned;
@@ -125,6 +126,9 @@ impl Run<'_> {
             let again = self.blocks_again(&mut state, &mut doing)?;
             // What is run again only mends: that there is no time for it takes nothing from what is there.
             ending = again.filter(|again| *again != Ending::BudgetSpent).unwrap_or(planned);
+        }
+        if ending != Ending::Interrupted && self.profile(&state, &mut doing)? {
+            ending = Ending::Interrupted;
         }
         // Nor does an interruption then make the intervals wider; a record that said so would be measured on.
         let by_itself = matches!(planned, Ending::PreciseEnough | Ending::Decided);
@@ -294,7 +298,7 @@ impl Run<'_> {
         run_duet(&inputs, &mut around)
     }
 
-    fn announce(&mut self, planned: &PlannedTrial, left: Duration, doing: &mut Doing) -> Result<(), Fault> {
+    pub(crate) fn announce(&mut self, planned: &PlannedTrial, left: Duration, doing: &mut Doing) -> Result<(), Fault> {
         let blocks = blocks(&self.header.plan).max(planned.block + 1);
         let event = Event::TrialStarted { trial: planned.clone(), blocks, left };
         self.tell(doing.clock, doing.subscriber, &event)
@@ -304,6 +308,10 @@ impl Run<'_> {
     fn keep(&mut self, data: &TrialData, took: Duration, state: &mut Progress, doing: &mut Doing) -> Result<(), Fault> {
         self.record.write_trial(data)?;
         state.note(&data.record, took);
+        self.tell_end(data, doing)
+    }
+
+    pub(crate) fn tell_end(&mut self, data: &TrialData, doing: &mut Doing) -> Result<(), Fault> {
         let metric = |name: &str| data.record.metrics.get(name).copied();
         let event = Event::TrialEnded {
             trial: data.record.trial.clone(),
@@ -314,7 +322,7 @@ impl Run<'_> {
         self.tell(doing.clock, doing.subscriber, &event)
     }
 
-    fn one(&self, planned: &PlannedTrial, state: &Progress, doing: &mut Doing) -> Option<TrialData> {
+    pub(crate) fn one(&self, planned: &PlannedTrial, state: &Progress, doing: &mut Doing) -> Option<TrialData> {
         if let Some(why) = &self.header.forms[&planned.form].unavailable {
             return Some(skipped(planned, why, doing.clock));
         }
@@ -338,7 +346,7 @@ impl Run<'_> {
             generator_cpus: &self.generator_cpus,
             service_cpus: &self.service_cpus,
             placement: header.forms[&planned.form].placement.as_ref(),
-            probe_resources: !state.probed.contains(&planned.form),
+            probe_resources: !planned.profiled && !state.probed.contains(&planned.form),
             reference_bits: self.bits_by_service(state),
             known_peak: state.peaks.get(&planned.arm()).copied(),
         }
@@ -353,7 +361,7 @@ impl Run<'_> {
         services.filter_map(|service| Some((service.role().to_owned(), mapped.get(&service.name)?.clone()))).collect()
     }
 
-    fn expected(&self, state: &Progress, trial: &PlannedTrial) -> Duration {
+    pub(crate) fn expected(&self, state: &Progress, trial: &PlannedTrial) -> Duration {
         let form = &self.header.forms[&trial.form];
         if form.unavailable.is_some() {
             return Duration::ZERO;
@@ -377,7 +385,7 @@ fn skipped(planned: &PlannedTrial, why: &Fault, clock: &dyn Clock) -> TrialData 
 
 /// What the trials so far have taught.
 #[derive(Default)]
-struct Progress {
+pub(crate) struct Progress {
     /// How long the last trial of each form took.
     expected: BTreeMap<String, Duration>,
     /// Forms whose resources were read.
@@ -432,7 +440,8 @@ mod tests {
     fn a_search_begins_near_the_last_peak_of_its_own_arm() {
         let mut progress = Progress::default();
         for (control, peak) in [(false, 900.0), (true, 950.0)] {
-            let trial = PlannedTrial { index: 0, block: 0, form: "plain".into(), control, again: None };
+            let trial =
+                PlannedTrial { index: 0, block: 0, form: "plain".into(), control, again: None, profiled: false };
             let mut record = TrialRecord::new(trial, String::new(), Outcome::Measured);
             record.peak = Some(PeakOutcome {
                 ending: PeakEnding::Found,

@@ -104,7 +104,8 @@ impl Trial<'_, '_> {
         self.stage_began = self.clock.now();
         (self.tell)(Event::StageStarted { stage: Stage::Provision });
         let starts = starts(self.inputs);
-        let label = format!("t{}", self.inputs.planned.index);
+        let letter = if self.inputs.planned.profiled { 'p' } else { 't' };
+        let label = format!("{letter}{}", self.inputs.planned.index);
         let mut host = match self.apparatus.open_form(&label, self.inputs.form, &starts) {
             Ok(host) => host,
             Err(OpenError::Unavailable(why)) => return self.end(Early::Unavailable(why)),
@@ -173,6 +174,9 @@ impl Trial<'_, '_> {
             self.settle(host, entry, within).map_err(|fault| self.blame(host, started, fault))?;
         }
         host.begin_probe(&[], PROBE_PERIOD)?;
+        if self.inputs.planned.profiled {
+            host.begin_profile(&[])?;
+        }
         let driven = match &self.inputs.study.peak {
             Some(plan) => self.search(entry, plan),
             None if entries.len() > 1 => self.run_together(&entries),
@@ -184,6 +188,10 @@ impl Trial<'_, '_> {
             Err(fault) => return Err(Early::Failed(self.blame(host, started, fault))),
         };
         self.data.telemetry = probed?;
+        if self.inputs.planned.profiled {
+            let profile = host.end_profile(load.measure_start_ns, load.measure_end_ns)?;
+            self.data.record.profile = Some(profile);
+        }
         self.enter(Stage::Verify);
         let metrics = tare_stats::trial_metrics(&load, &self.data.telemetry);
         self.verify(host, started, load, metrics)

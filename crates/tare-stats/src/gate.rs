@@ -308,6 +308,7 @@ mod tests {
             scale_out: Vec::new(),
             ladder: None,
             advice: None,
+            profile: None,
             contrasts: Vec::new(),
             explanations: Vec::new(),
             metrics: vec![MetricAnalysis {

@@ -185,7 +185,8 @@ mod tests {
 
     /// A trial of `seconds` seconds with so many operations in each, after two of settling.
     fn trial(seconds: u64, operations: impl Fn(u64) -> u64) -> TrialData {
-        let planned = PlannedTrial { index: 0, block: 0, form: "f".into(), control: false, again: None };
+        let planned =
+            PlannedTrial { index: 0, block: 0, form: "f".into(), control: false, again: None, profiled: false };
         let mut record = TrialRecord::new(planned, String::new(), Outcome::Measured);
         record.metrics.insert("throughput".into(), 77.0);
         let row = |at: u64| SecondRow {

@@ -19,6 +19,7 @@ mod parts;
 pub mod perf;
 mod prober;
 pub mod proc;
+mod profile;
 mod resources;
 mod root;
 mod sampler;

@@ -2,16 +2,21 @@
 //! where the kernel puts it.
 
 use crate::serve::ProbePlan;
+use serde::de::DeserializeOwned;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 use tare_core::fault::{Doing, Fault};
+use tare_core::profile::Profile;
 use tare_core::telemetry::{Prober, Scope, TelemetryRow};
 use tare_core::units::CpuSet;
 
 /// How long the sampler may take to write its first rows, and its last.
 const PATIENCE: Duration = Duration::from_secs(15);
+
+/// How long the profiler may take to find the names of what it saw.
+const NAMING: Duration = Duration::from_secs(60);
 
 /// A [`Prober`] whose sampler is this very program, started as `tare probe`.
 ///
@@ -20,18 +25,21 @@ const PATIENCE: Duration = Duration::from_secs(15);
 pub fn process_prober() -> Result<Box<dyn Prober>, Fault> {
     let program = "/proc/self/exe";
     std::fs::metadata(program).doing("find this program in order to start its sampler")?;
-    Ok(Box::new(ProcessProber { running: None }))
+    Ok(Box::new(ProcessProber { running: None, profiling: None }))
 }
 
 struct ProcessProber {
-    running: Option<Running>,
+    running: Option<Running<TelemetryRow>>,
+    /// Says nothing when it has begun, and the profile at its end.
+    profiling: Option<Running<Option<Profile>>>,
 }
 
-struct Running {
+/// A process of this program that says one `T` a line.
+struct Running<T> {
     child: Child,
-    rows: Receiver<TelemetryRow>,
+    rows: Receiver<T>,
     said: Receiver<String>,
-    first: Vec<TelemetryRow>,
+    first: Vec<T>,
 }
 
 impl Prober for ProcessProber {
@@ -40,7 +48,7 @@ impl Prober for ProcessProber {
             return Err(Fault::new("sampling was begun twice"));
         }
         let period_ms = u64::try_from(period.as_millis()).unwrap_or(u64::MAX).max(1);
-        let plan = ProbePlan { scopes: scopes.to_vec(), period_ms, cpus: CpuSet::default() };
+        let plan = ProbePlan { scopes: scopes.to_vec(), period_ms, cpus: CpuSet::default(), profile: false };
         let mut running = Running::start(&plan)?;
         // The first rows tell that it works; a sampler that cannot is noticed here, not when the trial is over.
         match running.rows.recv_timeout(PATIENCE) {
@@ -76,10 +84,37 @@ impl Prober for ProcessProber {
         }
         Ok(rows)
     }
+
+    fn begin_profile(&mut self, scopes: &[Scope]) -> Result<(), Fault> {
+        if self.profiling.is_some() {
+            return Err(Fault::new("profiling was begun twice"));
+        }
+        let plan = ProbePlan { scopes: scopes.to_vec(), period_ms: 0, cpus: CpuSet::default(), profile: true };
+        let mut profiling = Running::start(&plan)?;
+        match profiling.rows.recv_timeout(PATIENCE) {
+            Ok(None) => {}
+            _ => return Err(profiling.fail("the profiler did not begin")),
+        }
+        self.profiling = Some(profiling);
+        Ok(())
+    }
+
+    fn end_profile(&mut self, from_ns: u64, to_ns: u64) -> Result<Profile, Fault> {
+        let Some(mut profiling) = self.profiling.take() else {
+            return Err(Fault::new("profiling was ended but never begun"));
+        };
+        let mut stdin = profiling.child.stdin.take().expect("it was kept when it was started");
+        let told = stdin.write_all(format!("[{from_ns},{to_ns}]").as_bytes());
+        drop(stdin);
+        match told.map(|()| profiling.rows.recv_timeout(NAMING)) {
+            Ok(Ok(Some(profile))) => Ok(profile),
+            _ => Err(profiling.fail("the profiler handed over nothing")),
+        }
+    }
 }
 
-impl Running {
-    fn start(plan: &ProbePlan) -> Result<Running, Fault> {
+impl<T: DeserializeOwned + Send + 'static> Running<T> {
+    fn start(plan: &ProbePlan) -> Result<Running<T>, Fault> {
         let mut child = Command::new("/proc/self/exe")
             .arg("probe")
             .stdin(Stdio::piped())
@@ -127,7 +162,7 @@ impl Running {
     }
 }
 
-impl Drop for Running {
+impl<T> Drop for Running<T> {
     fn drop(&mut self) {
         // A trial that failed is not ended, only dropped; its sampler must not stay.
         if !matches!(self.child.try_wait(), Ok(Some(_))) {

@@ -1,5 +1,7 @@
-//! The sampler as a process: a plan on standard input, rows on standard output until standard input ends.
+//! The sampler as a process: a plan on standard input, rows on standard output until standard input ends. The profiler
+//! likewise; what it hands over at the end is of the span of time that stands behind the plan.
 
+use crate::profile::Profiler;
 use crate::root::Root;
 use crate::sampler::Sampler;
 use serde::{Deserialize, Serialize};
@@ -7,7 +9,7 @@ use std::io::{BufWriter, Read, Write};
 use std::process::ExitCode;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
-use tare_core::fault::Fault;
+use tare_core::fault::{Doing, Fault};
 use tare_core::telemetry::Scope;
 use tare_core::units::CpuSet;
 
@@ -21,6 +23,9 @@ pub struct ProbePlan {
     /// CPUs for the sampler itself; empty leaves it as it is.
     #[serde(default)]
     pub cpus: CpuSet,
+    /// Whether the scopes are to be profiled, instead of sampled.
+    #[serde(default)]
+    pub profile: bool,
 }
 
 /// Serves `tare probe`: reads a [`ProbePlan`], then writes [`tare_core::telemetry::TelemetryRow`]s, one JSON document
@@ -40,6 +45,9 @@ fn run(stdin: impl Read + Send + 'static, stdout: impl Write) -> Result<(), Faul
     let (plan, ended) = read_plan(stdin)?;
     confine(&plan.cpus)?;
     allow_many_files();
+    if plan.profile {
+        return profile(&plan.scopes, &ended, stdout);
+    }
     let mut sampler = Sampler::new(&Root::machine(), &plan.scopes)?;
     let mut out = BufWriter::new(stdout);
     let period = Duration::from_millis(plan.period_ms.max(1));
@@ -61,6 +69,37 @@ fn run(stdin: impl Read + Send + 'static, stdout: impl Write) -> Result<(), Faul
     }
 }
 
+/// How often samples are taken out of the kernel's rings, and every how many times processes and calls are looked at.
+const DRAIN_EVERY: Duration = Duration::from_millis(50);
+const LOOK_EVERY: u32 = 2;
+
+/// Says `null` when it has begun, then profiles until standard input ends, and hands over what was seen.
+fn profile(scopes: &[Scope], ended: &Receiver<String>, mut stdout: impl Write) -> Result<(), Fault> {
+    let mut profiler = Profiler::begin(&Root::machine(), scopes);
+    let mut said = |line: &str| writeln!(stdout, "{line}").and_then(|()| stdout.flush());
+    if said("null").is_err() {
+        return Ok(());
+    }
+    for round in 1_u32.. {
+        match ended.recv_timeout(DRAIN_EVERY) {
+            Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => break,
+            Ok(span) => {
+                // Who says no span has given up, and wants nothing.
+                let Ok((from_ns, to_ns)) = serde_json::from_str::<(u64, u64)>(&span) else { break };
+                let profile = profiler.end(from_ns, to_ns);
+                let text = serde_json::to_string(&profile).doing("write the profile down")?;
+                return said(&text).doing("hand over the profile");
+            }
+        }
+        profiler.drain();
+        if round.is_multiple_of(LOOK_EVERY) {
+            profiler.look();
+        }
+    }
+    Ok(())
+}
+
 fn write_rows(sampler: &mut Sampler, out: &mut impl Write) -> std::io::Result<()> {
     for row in sampler.sample() {
         serde_json::to_writer(&mut *out, &row)?;
@@ -69,24 +108,20 @@ fn write_rows(sampler: &mut Sampler, out: &mut impl Write) -> std::io::Result<()
     out.flush()
 }
 
-/// Reads the plan and leaves a thread behind that tells when `stdin` ends.
-fn read_plan(stdin: impl Read + Send + 'static) -> Result<(ProbePlan, Receiver<()>), Fault> {
+/// Reads the plan and leaves a thread behind that tells when `stdin` ends, and what stood behind the plan.
+fn read_plan(stdin: impl Read + Send + 'static) -> Result<(ProbePlan, Receiver<String>), Fault> {
     let (tell_plan, plan) = channel();
     let (tell_end, end) = channel();
     let watch = move || {
         let mut stdin = stdin;
         let first = serde_json::Deserializer::from_reader(&mut stdin).into_iter::<ProbePlan>().next();
         let told = tell_plan.send(first);
-        let mut rest = [0; 512];
-        while told.is_ok() {
-            match stdin.read(&mut rest) {
-                Ok(0) => break,
-                Ok(_) => {}
-                Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
-                Err(_) => break,
-            }
+        let mut rest = String::new();
+        if told.is_ok() {
+            // However it ends: what cannot be read is not waited for.
+            let _ = stdin.take(REST_MAX).read_to_string(&mut rest);
         }
-        let _ = tell_end.send(());
+        let _ = tell_end.send(rest);
     };
     let thread = std::thread::Builder::new().name("stdin".to_owned()).spawn(watch);
     thread.map_err(|error| Fault::from_error("start a thread for the sampler", &error))?;
@@ -98,10 +133,13 @@ fn read_plan(stdin: impl Read + Send + 'static) -> Result<(ProbePlan, Receiver<(
     }
 }
 
+/// More than ever stands behind a plan, bytes.
+const REST_MAX: u64 = 4096;
+
 /// Waits until `due`; true when standard input has ended before.
-fn wait_for_end(ended: &Receiver<()>, due: Instant) -> bool {
+fn wait_for_end(ended: &Receiver<String>, due: Instant) -> bool {
     match ended.recv_timeout(due.saturating_duration_since(Instant::now())) {
-        Ok(()) | Err(RecvTimeoutError::Disconnected) => true,
+        Ok(_) | Err(RecvTimeoutError::Disconnected) => true,
         Err(RecvTimeoutError::Timeout) => false,
     }
 }

@@ -48,7 +48,7 @@ pub(crate) enum Verb {
     /// Say what this host can weigh, and why not the rest
     Doctor(DoctorArgs),
     /// Build, list, show and remove bundles
-    Bundle(BundleArgs),
+    Bundle(crate::cmd::bundle::BundleArgs),
     /// Check a study and its workload without starting anything
     Check(CheckArgs),
     /// Print the completion script of a shell
@@ -107,6 +107,9 @@ pub(crate) struct RunArgs {
     /// Where to look for workloads first; then beside the study, in workloads/ there and above, and in ./workloads
     #[arg(long, value_name = "DIR")]
     pub(crate) workloads: Option<PathBuf>,
+    /// Also profile each form, in trials that never count: flame graphs, and system calls by operation
+    #[arg(long)]
+    pub(crate) profile: bool,
     /// Print the report as JSON; progress goes to standard error
     #[arg(long)]
     pub(crate) json: bool,
@@ -127,7 +130,8 @@ impl RunArgs {
             ("at-most", self.at_most.map(millis)),
             ("workloads", self.workloads.as_ref().map(|folder| folder.display().to_string())),
         ];
-        options.into_iter().filter_map(|(name, value)| Some(format!(" --{name} {}", value?))).collect()
+        let typed = options.into_iter().filter_map(|(name, value)| Some(format!(" --{name} {}", value?)));
+        typed.chain(self.profile.then(|| " --profile".to_owned())).collect()
     }
 }
 
@@ -381,67 +385,6 @@ pub(crate) struct DoctorArgs {
     /// Print as JSON
     #[arg(long)]
     pub(crate) json: bool,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct BundleArgs {
-    #[command(subcommand)]
-    pub(crate) verb: BundleVerb,
-}
-
-#[derive(Debug, Subcommand)]
-pub(crate) enum BundleVerb {
-    /// Build a bundle, or find it built
-    Build(BundleBuildArgs),
-    /// List the bundles
-    List {
-        /// Print as JSON
-        #[arg(long)]
-        json: bool,
-    },
-    /// Show one bundle
-    Show {
-        /// Its digest, or the beginning of it
-        digest: String,
-        /// Print as JSON
-        #[arg(long)]
-        json: bool,
-    },
-    /// Remove bundles
-    Rm {
-        /// Their digests, or the beginnings of them
-        #[arg(required = true)]
-        digests: Vec<String>,
-    },
-}
-
-#[derive(Debug, Args)]
-#[command(group(clap::ArgGroup::new("source").required(true).multiple(false)))]
-// What is made up for the group is wider than a terminal.
-#[command(override_usage = "tare bundle build [OPTIONS] <--packages|--image|--folder|--workload> ...")]
-pub(crate) struct BundleBuildArgs {
-    /// Debian packages, with what they depend on
-    #[arg(long, group = "source", num_args = 1.., value_name = "PACKAGE")]
-    pub(crate) packages: Vec<String>,
-    /// An OCI image: archive, layout folder, `docker save` output, or a registry reference
-    #[arg(long, group = "source", value_name = "IMAGE")]
-    pub(crate) image: Option<String>,
-    /// A folder
-    #[arg(long, group = "source", value_name = "DIR")]
-    pub(crate) folder: Option<PathBuf>,
-    /// The bundles of a workload: its folder, or its name in workloads/
-    #[arg(long, group = "source", value_name = "WORKLOAD")]
-    pub(crate) workload: Option<String>,
-    /// Also emit it in these shapes
-    #[arg(long, value_enum, value_delimiter = ',')]
-    pub(crate) emit: Vec<Emission>,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Emission {
-    Directory,
-    Archive,
-    Disk,
 }
 
 #[derive(Debug, Args)]

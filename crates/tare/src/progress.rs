@@ -109,7 +109,7 @@ impl Progress {
 
     fn refresh(&self) {
         let Some((trial, blocks)) = &self.trial else { return };
-        let mut text = format!("block {}/{blocks} {} {}", trial.block + 1, trial.arm(), self.stage);
+        let mut text = format!("{} {} {}", place(trial, *blocks), trial.arm(), self.stage);
         match (&self.held, &self.last) {
             // Where the level is what is looked for, it says more than the rate.
             (Some(held), _) => text.push_str(&format!("; {held}")),
@@ -128,7 +128,7 @@ impl Progress {
 
     fn ended(&self, trial: &PlannedTrial, outcome: &Outcome, throughput: Option<f64>, p99_us: Option<f64>) -> String {
         let blocks = self.trial.as_ref().map_or(0, |(_, blocks)| *blocks);
-        let label = format!("block {}/{blocks}  {:<20} ", trial.block + 1, trial.arm());
+        let label = format!("{}  {:<20} ", place(trial, blocks), trial.arm());
         let text = match throughput {
             Some(rate) => return format!("{label}{}", figures(rate, p99_us)),
             None if self.found.is_some() && *outcome == Outcome::Measured => {
@@ -154,6 +154,11 @@ impl Progress {
             let _ = writeln!(self.out, "{text}");
         }
     }
+}
+
+/// Where a trial stands in its run.
+fn place(trial: &PlannedTrial, blocks: u32) -> String {
+    if trial.profiled { "profile".to_owned() } else { format!("block {}/{blocks}", trial.block + 1) }
 }
 
 /// `98,200 op/s  p99 1.23 ms`, in columns.
@@ -199,7 +204,7 @@ mod tests {
         let seen = Rc::new(RefCell::new(Vec::new()));
         let mut progress = Progress { live: false, out: Box::new(Head(seen.clone(), 99)), ..Progress::new(false) };
         let (form, control) = ("container-hostnet".to_owned(), false);
-        let trial = PlannedTrial { index: 0, block: 0, form, control, again: None };
+        let trial = PlannedTrial { index: 0, block: 0, form, control, again: None, profiled: false };
         let mut ended = |outcome, throughput: Option<f64>| {
             let (trial, p99_us) = (trial.clone(), throughput.map(|_| 1_234.5));
             progress.show(&Event::TrialStarted { trial: trial.clone(), blocks: 5, left: Duration::ZERO });

@@ -68,6 +68,9 @@ impl Study {
             "this protocol runs a tool that tells nothing of single seconds, so none can be seen to be steady";
         add(steady && told_nothing && !beside, "time", message, "give 'settle' a time");
 
+        let message = "a search for the peak has no one load under which a form could be profiled";
+        add(self.profile.is_some() && search, "profile", message, "profile a study with another load");
+
         if self.design.half_width.is_some() && self.repeat < FIRST_LOOK {
             let message = format!(
                 "the intervals are looked at first after {FIRST_LOOK} blocks, and there are {} at most: the study would \

@@ -104,7 +104,7 @@ impl Suite {
 }
 
 /// The fields at the top of a study with parts; the reader of a study knows them too, and asks for each in every part.
-const FIELDS: [&str; 25] = [
+const FIELDS: [&str; 26] = [
     "study",
     "question",
     "workload",
@@ -122,6 +122,7 @@ const FIELDS: [&str; 25] = [
     "forms",
     "ladder",
     "advise",
+    "profile",
     "placement",
     "instances",
     "resources",

@@ -24,6 +24,7 @@ use tare_core::host::{
     Carrier, Facts, Host, Instance, InstanceState, LocalOuter, MappedFile, OpenError, ResourceReport, ServiceStart,
     Surroundings,
 };
+use tare_core::profile::Profile;
 use tare_core::telemetry::{Scope, TelemetryRow};
 
 /// How long the resource probe may take; it spins for a moment and writes a little.
@@ -454,6 +455,16 @@ impl Host for ContainerHost {
 
     fn end_probe(&mut self) -> Result<Vec<TelemetryRow>, Fault> {
         self.outer.end_probe()
+    }
+
+    fn begin_profile(&mut self, outside: &[Scope]) -> Result<(), Fault> {
+        let mut scopes = outside.to_vec();
+        scopes.extend(self.inner.scopes()?);
+        self.outer.begin_profile(&scopes)
+    }
+
+    fn end_profile(&mut self, from_ns: u64, to_ns: u64) -> Result<Profile, Fault> {
+        self.outer.end_profile(from_ns, to_ns)
     }
 
     fn open(self: Box<Self>, layer: &LayerUse, _: &Surroundings) -> Result<Box<dyn Host>, OpenError> {

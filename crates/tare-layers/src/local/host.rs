@@ -24,6 +24,7 @@ use tare_core::host::{
     Carrier, Facts, Host, Instance, InstanceState, LocalOuter, MappedFile, OpenError, ResourceReport, ServiceStart,
     Surroundings,
 };
+use tare_core::profile::Profile;
 use tare_core::telemetry::{Prober, Scope, TelemetryRow};
 use tare_core::units::CpuSet;
 
@@ -42,6 +43,7 @@ pub struct LocalHost {
     /// The logs of all instances, those that were stopped included.
     logs: BTreeMap<String, PathBuf>,
     prober: Option<Box<dyn Prober>>,
+    profiler: Option<Box<dyn Prober>>,
     /// A network of its own, when it stands beside other forms.
     room: Option<Room>,
     /// Whether the scratch directory was made here, and so goes with this host, whatever layers have put into it.
@@ -59,7 +61,7 @@ impl LocalHost {
         let own_scratch = !scratch.exists();
         fs::create_dir_all(scratch).doing(format!("make {}", scratch.display()))?;
         let (running, logs) = (BTreeMap::new(), BTreeMap::new());
-        Ok(LocalHost { carrier, surroundings, running, logs, prober: None, room: None, own_scratch })
+        Ok(LocalHost { carrier, surroundings, running, logs, prober: None, profiler: None, room: None, own_scratch })
     }
 
     /// The same, for services that stand beside those of other forms, which listen on the same ports: they get a
@@ -133,6 +135,16 @@ impl LocalHost {
         removed.map(|()| report)
     }
 
+    /// What serves here, behind what an inner host has on this one.
+    fn scopes(&self, outside: &[Scope]) -> Vec<Scope> {
+        let own = self.running.values().map(|running| {
+            let cgroups = running.group.directories().iter().map(|path| path.display().to_string()).collect();
+            let name = running.start.instance.clone();
+            Scope { name, serving: true, pids: vec![running.child.id()], cgroups }
+        });
+        outside.iter().cloned().chain(own).collect()
+    }
+
     fn log_path(&self, instance: &str) -> PathBuf {
         self.surroundings.scratch.join(format!("{instance}.log"))
     }
@@ -143,6 +155,8 @@ impl LocalHost {
             // Nobody wants its rows any more.
             let _ = prober.end();
         }
+        // It ends when it is dropped.
+        self.profiler = None;
         let mut outcome = Ok(());
         for name in self.running.keys().cloned().collect::<Vec<_>>() {
             outcome = outcome.and(self.stop(&name));
@@ -349,14 +363,8 @@ impl Host for LocalHost {
         if self.prober.is_some() {
             return Err(Fault::new("this host is being sampled already"));
         }
-        let mut scopes = outside.to_vec();
-        for running in self.running.values() {
-            let cgroups = running.group.directories().iter().map(|path| path.display().to_string()).collect();
-            let name = running.start.instance.clone();
-            scopes.push(Scope { name, serving: true, pids: vec![running.child.id()], cgroups });
-        }
         let mut prober = (self.carrier.prober)()?;
-        prober.begin(&scopes, period)?;
+        prober.begin(&self.scopes(outside), period)?;
         self.prober = Some(prober);
         Ok(())
     }
@@ -364,6 +372,21 @@ impl Host for LocalHost {
     fn end_probe(&mut self) -> Result<Vec<TelemetryRow>, Fault> {
         let prober = self.prober.take();
         prober.ok_or_else(|| Fault::new("this host is not being sampled"))?.end()
+    }
+
+    fn begin_profile(&mut self, outside: &[Scope]) -> Result<(), Fault> {
+        if self.profiler.is_some() {
+            return Err(Fault::new("this host is being profiled already"));
+        }
+        let mut profiler = (self.carrier.prober)()?;
+        profiler.begin_profile(&self.scopes(outside))?;
+        self.profiler = Some(profiler);
+        Ok(())
+    }
+
+    fn end_profile(&mut self, from_ns: u64, to_ns: u64) -> Result<Profile, Fault> {
+        let profiler = self.profiler.take();
+        profiler.ok_or_else(|| Fault::new("this host is not being profiled"))?.end_profile(from_ns, to_ns)
     }
 
     fn open(self: Box<Self>, layer: &LayerUse, surroundings: &Surroundings) -> Result<Box<dyn Host>, OpenError> {

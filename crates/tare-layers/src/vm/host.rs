@@ -12,6 +12,7 @@ use tare_core::form::LayerUse;
 use tare_core::host::{
     Facts, Host, Instance, InstanceState, MappedFile, OpenError, ResourceReport, ServiceStart, Surroundings,
 };
+use tare_core::profile::Profile;
 use tare_core::telemetry::{Scope, TelemetryRow, Vantage};
 
 /// Round trips for one reading of the guest's clock; the shortest of them counts.
@@ -224,6 +225,16 @@ impl Host for VmHost {
         }
         rows.sort_by(|a, b| (a.at_ns, &a.scope).cmp(&(b.at_ns, &b.scope)));
         Ok(rows)
+    }
+
+    fn begin_profile(&mut self, _: &[Scope]) -> Result<(), Fault> {
+        // The guests are not asked: their counters of events are not this machine's.
+        let scopes = self.scopes();
+        self.outer().begin_profile(&scopes)
+    }
+
+    fn end_profile(&mut self, from_ns: u64, to_ns: u64) -> Result<Profile, Fault> {
+        self.outer().end_profile(from_ns, to_ns)
     }
 
     fn open(mut self: Box<Self>, layer: &LayerUse, surroundings: &Surroundings) -> Result<Box<dyn Host>, OpenError> {

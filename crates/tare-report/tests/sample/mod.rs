@@ -67,6 +67,7 @@ pub(crate) fn record() -> Record {
     Record {
         header: header(study, plan),
         trials,
+        profiles: Vec::new(),
         end: Some(End { ended: "2026-03-05T10:21:44Z".into(), how: "complete".into() }),
     }
 }
@@ -145,6 +146,7 @@ fn study() -> Study {
         part: None,
         ladder: None,
         advice: None,
+        profile: None,
     }
 }
 
@@ -304,6 +306,7 @@ fn trial(planned: &PlannedTrial) -> TrialData {
         metrics: metrics.unwrap_or_default(),
         instances: BTreeMap::new(),
         slices: Vec::new(),
+        profile: None,
     };
     TrialData { record, seconds, telemetry }
 }

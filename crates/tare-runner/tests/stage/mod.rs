@@ -21,6 +21,7 @@ use tare_core::host::{
 };
 use tare_core::load::{Check, LoadPlan, LoadProfile, LoadSummary, LoadTask, OperationSummary, SecondRow};
 use tare_core::plan::plan;
+use tare_core::profile::{Profile, Stack};
 use tare_core::record::{FormState, Header, SCHEMA};
 use tare_core::study::{LoadOrigin, Study};
 use tare_core::telemetry::{Scope, TelemetryRow};
@@ -67,6 +68,8 @@ pub(crate) enum Trouble {
     InsideFails,
     /// It runs until the user wants an end.
     InsideEndless,
+    /// It cannot be profiled.
+    NoProfiler,
 }
 
 pub(crate) struct LoggingHost {
@@ -159,6 +162,16 @@ impl Host for LoggingHost {
     fn end_probe(&mut self) -> Result<Vec<TelemetryRow>, Fault> {
         self.say("end probe");
         Ok(Vec::new())
+    }
+    fn begin_profile(&mut self, _: &[Scope]) -> Result<(), Fault> {
+        self.say("begin profile");
+        if self.trouble == Trouble::NoProfiler { Err(Fault::new("nothing can be watched")) } else { Ok(()) }
+    }
+    fn end_profile(&mut self, from_ns: u64, to_ns: u64) -> Result<Profile, Fault> {
+        self.say("end profile");
+        let stacks = vec![Stack { frames: vec!["toy".to_owned(), "main".to_owned()], samples: 3 }];
+        let calls = BTreeMap::from([("toy".to_owned(), BTreeMap::from([("read".to_owned(), 10.0)]))]);
+        Ok(Profile { from_ns, to_ns, stacks_per_s: 10, calls, stacks, ..Profile::default() })
     }
     fn open(self: Box<Self>, _: &LayerUse, _: &Surroundings) -> Result<Box<dyn Host>, OpenError> {
         unreachable!("the runner leaves layers to the apparatus")
@@ -338,6 +351,7 @@ pub(crate) fn study(forms: &[&str], repeat: u32) -> (Study, Workload) {
         part: None,
         ladder: None,
         advice: None,
+        profile: None,
     };
     (study, workload)
 }

@@ -39,6 +39,7 @@ pub(crate) fn study(forms: &[&str], repeat: u32) -> Study {
         part: None,
         ladder: None,
         advice: None,
+        profile: None,
     }
 }
 
@@ -55,6 +56,7 @@ pub(crate) fn record(study: Study, plan: Vec<PlannedTrial>, trials: Vec<TrialDat
     let environment = [("cpu.model", "a slow one"), ("kernel", "6")];
     Record {
         trials,
+        profiles: Vec::new(),
         header: Header {
             schema: SCHEMA,
             tare: "0".into(),

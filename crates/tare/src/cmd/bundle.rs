@@ -1,13 +1,76 @@
 //! `tare bundle`: the root filesystems of services.
 
-use crate::cli::{BundleArgs, BundleBuildArgs, BundleVerb, Emission};
 use crate::cmd::{clean, columns, print, tell};
 use crate::{EXIT_OK, files, machine, paths, session};
 use anyhow::Result;
+use clap::{Args, Subcommand, ValueEnum};
+use std::path::PathBuf;
 use tare_bundle::{BundleInfo, BundleListing, Store};
 use tare_core::bundle::{Recipe, Source};
 use tare_core::units::show_bytes;
 use tare_report::{paragraph, whole};
+
+/// See `Verb::Bundle`.
+#[derive(Debug, Args)]
+pub(crate) struct BundleArgs {
+    #[command(subcommand)]
+    verb: BundleVerb,
+}
+
+#[derive(Debug, Subcommand)]
+enum BundleVerb {
+    /// Build a bundle, or find it built
+    Build(BundleBuildArgs),
+    /// List the bundles
+    List {
+        /// Print as JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Show one bundle
+    Show {
+        /// Its digest, or the beginning of it
+        digest: String,
+        /// Print as JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Remove bundles
+    Rm {
+        /// Their digests, or the beginnings of them
+        #[arg(required = true)]
+        digests: Vec<String>,
+    },
+}
+
+#[derive(Debug, Args)]
+#[command(group(clap::ArgGroup::new("source").required(true).multiple(false)))]
+// What is made up for the group is wider than a terminal.
+#[command(override_usage = "tare bundle build [OPTIONS] <--packages|--image|--folder|--workload> ...")]
+struct BundleBuildArgs {
+    /// Debian packages, with what they depend on
+    #[arg(long, group = "source", num_args = 1.., value_name = "PACKAGE")]
+    packages: Vec<String>,
+    /// An OCI image: archive, layout folder, `docker save` output, or a registry reference
+    #[arg(long, group = "source", value_name = "IMAGE")]
+    image: Option<String>,
+    /// A folder
+    #[arg(long, group = "source", value_name = "DIR")]
+    folder: Option<PathBuf>,
+    /// The bundles of a workload: its folder, or its name in workloads/
+    #[arg(long, group = "source", value_name = "WORKLOAD")]
+    workload: Option<String>,
+    /// Also emit it in these shapes
+    #[arg(long, value_enum, value_delimiter = ',')]
+    emit: Vec<Emission>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Emission {
+    Directory,
+    Archive,
+    Disk,
+}
 
 pub(crate) fn bundle(args: &BundleArgs) -> Result<u8> {
     match &args.verb {

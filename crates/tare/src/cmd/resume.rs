@@ -5,6 +5,7 @@ use crate::cmd::{clean, note, place, record_path, run, suite, tell};
 use crate::session::{self, Session};
 use crate::{EXIT_OK, machine};
 use anyhow::Result;
+use tare_core::plan::plan_profiles;
 use tare_core::record::{DECIDED, End, PRECISE_ENOUGH, Record};
 use tare_runner::RecordDir;
 
@@ -15,10 +16,11 @@ pub(crate) fn resume(args: &ResumeArgs) -> Result<u8> {
     }
     let record = tare_runner::read_record(&path)?;
     let lost = record.lost().len();
-    let Record { header, trials, end } = record;
+    let profiles = plan_profiles(&record.header.study).len().saturating_sub(record.profiles.len());
+    let Record { header, trials, end, .. } = record;
     let mut say = |text: &str| if args.json { note(text) } else { tell(text) };
     let ended = end.filter(End::is_whole);
-    if let Some(end) = ended.filter(|_| lost == 0) {
+    if let Some(end) = ended.filter(|_| lost == 0 && profiles == 0) {
         let why = match end.how.as_str() {
             PRECISE_ENOUGH => "the run was precise enough",
             DECIDED => "the run found what is best",

@@ -15,6 +15,7 @@ use std::time::Duration;
 use tare_core::fault::Fault;
 use tare_core::host::{Carrier, Facts};
 use tare_core::plan::{PlannedTrial, blocks, plan, rounds_after};
+use tare_core::profile::Profiled;
 use tare_core::record::{FormState, Header, NULL_COST, SCHEMA};
 use tare_core::study::{LoadOrigin, Study};
 use tare_core::units::{exact_duration, show_duration};
@@ -168,6 +169,9 @@ fn apply(args: &RunArgs, study: &mut Study) -> Result<()> {
         study.measure = args.measure.unwrap_or(study.measure);
     }
     study.seed = args.seed.or(study.seed);
+    if args.profile {
+        study.profile.get_or_insert(Profiled::All);
+    }
     if study.measure.as_secs_f64() < 1.0 {
         return Err(Mistake::new("less than a second of measuring says nothing; raise --measure").into());
     }
@@ -342,6 +346,9 @@ fn command(args: &RunArgs, study: &Study, seed: u64) -> String {
     let _ = write!(text, " --settle {} --measure {}", millis(study.settle), millis(study.measure));
     if let Some(most) = study.at_most {
         let _ = write!(text, " --at-most {}", millis(most));
+    }
+    if args.profile {
+        text.push_str(" --profile");
     }
     if let Some(folder) = &args.workloads {
         let _ = write!(text, " --workloads {}", folder.display());

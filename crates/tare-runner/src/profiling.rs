@@ -1,0 +1,36 @@
+//! Profiled trials: one of each form that the study asks for, behind everything that counts. What is watched closely
+//! runs slower, so nothing of these goes into outcomes, expectations or the choice of blocks.
+
+use crate::run::{Doing, Progress, Run};
+use std::time::Duration;
+use tare_core::fault::Fault;
+use tare_core::plan::{PlannedTrial, plan_profiles};
+
+impl Run<'_> {
+    /// How many profiled trials the study asks for, and how many of them are on disk.
+    pub(crate) fn profiles(&self) -> (u32, u32) {
+        let planned = plan_profiles(&self.header.study);
+        let done = planned.iter().filter(|trial| self.record.has_profile(trial.index)).count();
+        (planned.len() as u32, done as u32)
+    }
+
+    /// Runs the profiled trials that are not on disk. Whether the user asked for the end meanwhile.
+    ///
+    /// # Errors
+    /// When the record cannot be written.
+    pub(crate) fn profile(&mut self, state: &Progress, doing: &mut Doing) -> Result<bool, Fault> {
+        let planned = plan_profiles(&self.header.study);
+        let open: Vec<&PlannedTrial> = planned.iter().filter(|trial| !self.record.has_profile(trial.index)).collect();
+        for (at, trial) in open.iter().enumerate() {
+            if doing.stop.raised() {
+                return Ok(true);
+            }
+            let left = open[at..].iter().map(|trial| self.expected(state, trial)).sum::<Duration>();
+            self.announce(trial, left, doing)?;
+            let Some(data) = self.one(trial, state, doing) else { return Ok(true) };
+            self.record.write_profile(&data)?;
+            self.tell_end(&data, doing)?;
+        }
+        Ok(false)
+    }
+}

@@ -1,0 +1,177 @@
+//! Samples of call stacks, as the kernel takes them: one ring of memory for each CPU.
+//!
+//! A CPU's own clock is what calls for a sample, so no counters of the processor are needed, and whole CPUs are watched
+//! instead of processes: what follows a process is taken out and put back at each of its switches.
+
+use std::fs::File;
+use std::io::Error;
+use std::os::fd::{AsRawFd, FromRawFd};
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU64, Ordering, fence};
+
+/// Pages of a ring, a power of two: seconds of samples of a busy CPU.
+const PAGES: usize = 64;
+
+/// The kernel's `struct perf_event_attr`, up to what is needed of it.
+#[repr(C)]
+#[derive(Default)]
+struct Attributes {
+    kind: u32,
+    size: u32,
+    config: u64,
+    sample_period: u64,
+    sample_type: u64,
+    read_format: u64,
+    flags: u64,
+    wakeup_events: u32,
+    breakpoint_type: u32,
+    breakpoint_address: [u64; 2],
+    branches: u64,
+    user_registers: u64,
+    user_stack: u32,
+    clock: i32,
+}
+
+const SOFTWARE: u32 = 1;
+const CPU_CLOCK: u64 = 0;
+/// With instruction, process and thread, time, and stack.
+const SAMPLE: u64 = 1 | 2 | 4 | 32;
+/// Nothing while the CPU is idle; times by a clock that can be chosen.
+const FLAGS: u64 = 1 << 6 | 1 << 25;
+
+/// A sample of a CPU.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Sample<'a> {
+    /// CLOCK_MONOTONIC, ns.
+    pub(super) at_ns: u64,
+    pub(super) pid: u32,
+    pub(super) thread: u32,
+    /// Addresses from the innermost on, with marks of where they lie between them.
+    pub(super) chain: &'a [u64],
+}
+
+/// What one CPU was seen doing.
+pub(super) struct Ring {
+    /// Closed, it ends the sampling.
+    _event: File,
+    memory: NonNull<u8>,
+    length: usize,
+    page: usize,
+    record: Vec<u64>,
+    lost: u64,
+}
+
+impl Ring {
+    /// Samples `cpu` so often a second from now on.
+    pub(super) fn open(cpu: u32, per_s: u32) -> Result<Ring, Error> {
+        let attributes = Attributes {
+            kind: SOFTWARE,
+            size: size_of::<Attributes>() as u32,
+            config: CPU_CLOCK,
+            sample_period: 1_000_000_000 / u64::from(per_s),
+            sample_type: SAMPLE,
+            flags: FLAGS,
+            clock: libc::CLOCK_MONOTONIC,
+            ..Attributes::default()
+        };
+        let (pid, cpu): (libc::pid_t, libc::c_int) = (-1, cpu as libc::c_int);
+        const NO_GROUP: libc::c_int = -1;
+        const CLOSE_ON_EXEC: libc::c_ulong = 8;
+        // SAFETY: the call reads `size` bytes of the structure, which lives through it, and writes to none of ours.
+        let fd = unsafe { libc::syscall(libc::SYS_perf_event_open, &attributes, pid, cpu, NO_GROUP, CLOSE_ON_EXEC) };
+        if fd < 0 {
+            return Err(Error::last_os_error());
+        }
+        // SAFETY: the kernel has just handed out this descriptor, and nobody else has it.
+        let event = unsafe { File::from_raw_fd(fd as libc::c_int) };
+        let page = rustix::param::page_size();
+        let length = page * (PAGES + 1);
+        let access = libc::PROT_READ | libc::PROT_WRITE;
+        // SAFETY: a new mapping of the event, of the size that the kernel wants: a page about it, and the ring.
+        let memory =
+            unsafe { libc::mmap(std::ptr::null_mut(), length, access, libc::MAP_SHARED, event.as_raw_fd(), 0) };
+        match NonNull::new(memory.cast::<u8>()).filter(|_| memory != libc::MAP_FAILED) {
+            Some(memory) => Ok(Ring { _event: event, memory, length, page, record: Vec::new(), lost: 0 }),
+            None => Err(Error::last_os_error()),
+        }
+    }
+
+    /// Hands over what came since the last call.
+    pub(super) fn drain(&mut self, each: &mut dyn FnMut(Sample)) {
+        // Where the kernel writes next, and where we read next, lie at these bytes of the first page.
+        let (head, tail) = (self.word(1024), self.word(1032));
+        // SAFETY: both lie in the mapping, aligned; the kernel writes the one and reads the other.
+        let (head, tail) = unsafe { (&*head.cast::<AtomicU64>(), &*tail.cast::<AtomicU64>()) };
+        let until = head.load(Ordering::Acquire);
+        let mut at = tail.load(Ordering::Relaxed);
+        while at < until {
+            let header = self.read(at, 1)[0];
+            let (kind, words) = (header as u32, ((header >> 48) / 8) as usize);
+            if words == 0 {
+                break;
+            }
+            self.read(at, words);
+            match kind {
+                RECORD_SAMPLE => parse(&self.record).into_iter().for_each(&mut *each),
+                RECORD_LOST => self.lost += self.record.get(2).copied().unwrap_or(0),
+                _ => {}
+            }
+            at += words as u64 * 8;
+        }
+        fence(Ordering::SeqCst);
+        tail.store(until, Ordering::Release);
+    }
+
+    /// Samples that found no room.
+    pub(super) fn lost(&self) -> u64 {
+        self.lost
+    }
+
+    fn word(&self, byte: usize) -> *const u64 {
+        assert!(byte + 8 <= self.length, "a word lies within the mapping");
+        // SAFETY: it was just seen to.
+        unsafe { self.memory.as_ptr().add(byte).cast::<u64>().cast_const() }
+    }
+
+    /// Copies so many words of the ring, which may begin again in the midst of them.
+    fn read(&mut self, at: u64, words: usize) -> &[u64] {
+        let ring = (self.length - self.page) as u64;
+        self.record.clear();
+        for word in 0..words as u64 {
+            let byte = self.page + ((at + word * 8) % ring) as usize;
+            // SAFETY: within the ring, aligned, and not written to before the tail has passed it.
+            self.record.push(unsafe { self.word(byte).read_volatile() });
+        }
+        &self.record
+    }
+}
+
+impl Drop for Ring {
+    fn drop(&mut self) {
+        // SAFETY: the mapping is ours, and nothing of it has been lent out beyond a call.
+        unsafe { libc::munmap(self.memory.as_ptr().cast(), self.length) };
+    }
+}
+
+const RECORD_LOST: u32 = 2;
+const RECORD_SAMPLE: u32 = 9;
+
+/// A sample's words: header, instruction, process and thread, time, how many addresses, addresses.
+fn parse(record: &[u64]) -> Option<Sample<'_>> {
+    let (ids, at_ns, count) = (*record.get(2)?, *record.get(3)?, *record.get(4)?);
+    let chain = record.get(5..5 + usize::try_from(count).ok()?)?;
+    Some(Sample { at_ns, pid: ids as u32, thread: (ids >> 32) as u32, chain })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_record_is_taken_apart_and_a_torn_one_is_none() {
+        let record = [9, 0xaa, 7 | 8 << 32, 5_000, 2, 0x10, 0x20];
+        let sample = Sample { at_ns: 5_000, pid: 7, thread: 8, chain: &[0x10, 0x20] };
+        assert_eq!(parse(&record), Some(sample));
+        assert_eq!((parse(&record[..6]), parse(&[])), (None, None));
+    }
+}

@@ -1,0 +1,133 @@
+//! From addresses to names: of the kernel by what it tells, of processes by the files that they have mapped.
+
+use super::elf::Symbols;
+use crate::root::Root;
+use crate::scan::{hexadecimal, lines, words};
+use std::collections::HashMap;
+use std::fs::File;
+use std::io::Read;
+use tare_core::profile::IN_KERNEL;
+
+/// The kernel's functions, sorted by address.
+pub(super) struct Kernel(Vec<(u64, String)>);
+
+impl Kernel {
+    /// Where the kernel does not tell, none.
+    pub(super) fn read(root: &Root) -> Kernel {
+        let text = std::fs::read(root.path("proc/kallsyms")).unwrap_or_default();
+        let function = |line: &[u8]| {
+            let mut words = words(line);
+            let (at, kind, name) = (hexadecimal(words.next()?)?, words.next()?, words.next()?);
+            let code = matches!(kind, b"t" | b"T" | b"w" | b"W") && at != 0;
+            code.then(|| (at, String::from_utf8_lossy(name).into_owned()))
+        };
+        let mut functions: Vec<(u64, String)> = lines(&text).filter_map(function).collect();
+        functions.sort_unstable();
+        Kernel(functions)
+    }
+
+    /// The function at an address.
+    pub(super) fn name(&self, at: u64) -> String {
+        let behind = self.0.partition_point(|(begin, _)| *begin <= at);
+        let name = behind.checked_sub(1).map_or("kernel", |index| self.0[index].1.as_str());
+        format!("{name}{IN_KERNEL}")
+    }
+}
+
+/// What of files is mapped where it can be run, in one process.
+pub(super) struct Mapped(Vec<Part>);
+
+struct Part {
+    from: u64,
+    to: u64,
+    /// Where in the file it begins.
+    offset: u64,
+    /// What the file is: its device and number.
+    file: (u64, u64),
+    /// Its name without folders; of memory without a file, what the kernel calls it.
+    module: String,
+    /// Opened while the process was alive, and whatever root it sees.
+    open: Option<File>,
+}
+
+impl Mapped {
+    /// Of a process that runs; empty of one that is gone.
+    pub(super) fn read(root: &Root, pid: u32) -> Mapped {
+        let text = std::fs::read(root.path(format!("proc/{pid}/maps"))).unwrap_or_default();
+        let part = |line: &[u8]| {
+            let mut words = words(line);
+            let range = words.next()?;
+            let dash = range.iter().position(|byte| *byte == b'-')?;
+            let (from, to) = (hexadecimal(&range[..dash])?, hexadecimal(&range[dash + 1..])?);
+            let may_run = words.next()?.get(2) == Some(&b'x');
+            let offset = hexadecimal(words.next()?)?;
+            let device = words.next()?.iter().fold(0, |sum: u64, byte| sum << 8 | u64::from(*byte));
+            let number = crate::scan::number(words.next()?)?;
+            let path = words.next().map(|path| String::from_utf8_lossy(path).into_owned());
+            let module = path.as_deref().map_or("anonymous", |path| path.rsplit('/').next().unwrap_or(path));
+            let module = module.trim_matches(['[', ']']).to_owned();
+            // By this name the file itself is had, however its path reads to the process.
+            let link = root.path(format!("proc/{pid}/map_files/{from:x}-{to:x}"));
+            let open = (may_run && number > 0).then(|| File::open(link).ok()).flatten();
+            may_run.then_some(Part { from, to, offset, file: (device, number), module, open })
+        };
+        Mapped(lines(&text).filter_map(part).collect())
+    }
+
+    /// Whether nothing is known of the process.
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    fn part(&self, at: u64) -> Option<&Part> {
+        self.0.iter().find(|part| (part.from..part.to).contains(&at))
+    }
+}
+
+/// The symbols of files, read once each.
+#[derive(Default)]
+pub(super) struct Files(HashMap<(u64, u64), Symbols>);
+
+impl Files {
+    /// The function at an address of a process, else `[module]`; none where nothing is mapped that can be run.
+    pub(super) fn name(&mut self, mapped: &Mapped, at: u64) -> Option<String> {
+        let part = mapped.part(at)?;
+        let symbols = self.0.entry(part.file).or_insert_with(|| {
+            let mut bytes = Vec::new();
+            let read = part.open.as_ref().map(|mut file| file.read_to_end(&mut bytes));
+            read.and_then(Result::ok).map(|_| Symbols::of(&bytes)).unwrap_or_default()
+        });
+        let name = symbols.at(at - part.from + part.offset);
+        Some(name.map_or_else(|| format!("[{}]", part.module), str::to_owned))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_kernel_s_functions_reach_to_the_next_one() {
+        let keep = tempfile::tempdir().unwrap();
+        std::fs::create_dir_all(keep.path().join("proc")).unwrap();
+        let text = "ffffffff81000200 T tcp_sendmsg\nffffffff81000100 t do_sys\nffffffff81000180 D data\n";
+        std::fs::write(keep.path().join("proc/kallsyms"), text).unwrap();
+        let kernel = Kernel::read(&Root::at(keep.path()));
+        assert_eq!(kernel.name(0xffff_ffff_8100_01f0), "do_sys_[k]");
+        assert_eq!(kernel.name(0xffff_ffff_8100_0200), "tcp_sendmsg_[k]");
+        assert_eq!(kernel.name(5), "kernel_[k]");
+    }
+
+    #[test]
+    fn what_this_process_runs_has_a_name() {
+        let mapped = Mapped::read(&Root::machine(), std::process::id());
+        let own = super::Kernel::read as *const () as u64;
+        if !mapped.0.iter().any(|part| part.open.is_some()) {
+            println!("skipped: /proc/PID/map_files cannot be read, as by another user than root");
+            return;
+        }
+        let name = Files::default().name(&mapped, own).expect("it is mapped");
+        assert!(name.contains("Kernel") && name.contains("read"), "{name}");
+        assert!(mapped.part(16).is_none() && !mapped.is_empty());
+    }
+}
