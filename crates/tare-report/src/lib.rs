@@ -14,6 +14,7 @@ mod json;
 mod lines;
 mod peaks;
 mod placed;
+mod profiled;
 mod scaled;
 mod scaling;
 mod series;

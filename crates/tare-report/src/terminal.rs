@@ -281,6 +281,9 @@ fn footing(page: &mut Page, record: &Record, analysis: &Analysis) {
     for (number, text) in besides.iter().enumerate() {
         line(if number == 0 { "besides" } else { "" }, text, Ink::Plain);
     }
+    for (number, text) in crate::profiled::lines(analysis).iter().enumerate() {
+        line(if number == 0 { "profile" } else { "" }, text, Ink::Plain);
+    }
     for (number, text) in crate::scaled::lines(analysis).iter().enumerate() {
         line(if number == 0 { "scale-out" } else { "" }, text, Ink::Plain);
     }

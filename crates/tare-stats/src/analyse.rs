@@ -12,6 +12,7 @@ use crate::kept::qos_kept;
 use crate::ladder::climb;
 use crate::nested::{Nested, Rounds};
 use crate::paired::{BLOCKS_MIN, BlockLogs, Differences, Precision, sd};
+use crate::profile::profiles;
 use crate::quantile::{DunnettTable, student_quantile};
 use crate::same::{bits, resources};
 use crate::scale_out::scale_out;
@@ -80,6 +81,7 @@ pub fn analyse(record: &Record) -> Analysis {
         advice: None,
         contrasts: Vec::new(),
         explanations: Vec::new(),
+        profiles: profiles(record),
         metrics,
         bits: bits(record),
         resources: resources(record),

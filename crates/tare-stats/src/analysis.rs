@@ -5,6 +5,7 @@ use crate::contrast::Contrast;
 use crate::finding::Explanation;
 use crate::ladder::Climb;
 use crate::nested::Nested;
+use crate::profile::FormProfile;
 use crate::scale_out::ScaleOut;
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -50,6 +51,9 @@ pub struct Analysis {
     /// baseline's, or of a ladder for each rung that matters.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub explanations: Vec<Explanation>,
+    /// What profiled trials say, the baseline's first; nothing of it counts.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub profiles: Vec<FormProfile>,
     /// By service: whether the forms ran the same files.
     pub bits: Vec<ServiceBits>,
     /// By service: whether the forms had the same resources.

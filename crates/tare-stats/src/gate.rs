@@ -308,9 +308,9 @@ mod tests {
             scale_out: Vec::new(),
             ladder: None,
             advice: None,
-            profile: None,
             contrasts: Vec::new(),
             explanations: Vec::new(),
+            profiles: Vec::new(),
             metrics: vec![MetricAnalysis {
                 name: "m".into(),
                 title: "M".into(),

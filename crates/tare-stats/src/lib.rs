@@ -27,6 +27,7 @@ mod ladder;
 mod nested;
 mod paired;
 pub mod peak;
+mod profile;
 mod quantile;
 mod same;
 mod scale_out;
@@ -60,6 +61,7 @@ pub use gate::{Bounded, Bounds, GateCheck, GateOutcome, gate, gate_outcome};
 pub use histogram::{CurvePoint, Percentiles, latency_curve, percentiles};
 pub use ladder::{Climb, Cost, MetricClimb, RungCost};
 pub use nested::Nested;
+pub use profile::{CallRow, Flame, FormProfile, TimeRow, flame};
 pub use quantile::{dunnett_quantile, student_quantile};
 pub use scale_out::ScaleOut;
 pub use scaling::{

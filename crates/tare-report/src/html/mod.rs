@@ -1,4 +1,4 @@
-//! One self-contained page: no script, no font, no image from elsewhere. Everything that comes from the record is
+//! One self-contained page: no font and no image from elsewhere, and no script but one of ours where flame graphs are. Everything that comes from the record is
 //! escaped: by the template engine in the page, by [`crate::svg`] in the drawings.
 
 mod charts;
@@ -53,6 +53,9 @@ pub(crate) fn render(record: &Record, analysis: &Analysis, _: &Style) -> Result<
         not_counted => plain(crate::explained::not_counted(record)),
         advice => charts::advice(analysis),
         contrasts => plain(crate::contrasted::tables(analysis)),
+        profiles => crate::profiled::panels(record, analysis),
+        script => script(record),
+        script_digest => crate::profiled::SCRIPT_DIGEST,
         scale_out => plain(crate::scaled::lines(analysis)),
         instances => plain(crate::scaled::instances(record, analysis)),
         bits => plain(tables::bits(analysis)),
@@ -66,6 +69,11 @@ pub(crate) fn render(record: &Record, analysis: &Analysis, _: &Style) -> Result<
         bundles => plain(header.bundles.iter().collect::<Vec<_>>()),
     };
     rendered(include_str!("../../assets/report.html"), page)
+}
+
+/// The script of flame graphs, where there are any.
+fn script(record: &Record) -> Option<Value> {
+    (!record.profiles.is_empty()).then(|| safe(crate::profiled::SCRIPT.trim_end().to_owned()))
 }
 
 /// Fills a template of a page; what all pages begin with is included as `head`.

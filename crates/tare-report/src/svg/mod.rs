@@ -3,6 +3,7 @@
 
 mod bars;
 mod curve;
+mod flame;
 mod forest;
 mod groups;
 mod heat;
@@ -14,6 +15,7 @@ mod waterfall;
 
 pub(crate) use bars::bars;
 pub(crate) use curve::curve;
+pub(crate) use flame::{Paint, flame};
 pub(crate) use forest::forest;
 pub(crate) use groups::{Bar, Group, groups};
 pub(crate) use heat::heat;
