@@ -15,7 +15,7 @@ type Counted = (Vantage, &'static str, bool, &'static [(&'static str, f64)]);
 
 /// The figures of a trial of ten seconds and 1000 operations.
 fn figures(of: &[Counted]) -> BTreeMap<String, f64> {
-    let planned = PlannedTrial { index: 0, block: 0, form: "f".into(), control: false, again: None };
+    let planned = PlannedTrial { index: 0, block: 0, form: "f".into(), control: false, again: None, profiled: false };
     let mut record = TrialRecord::new(planned, String::new(), Outcome::Measured);
     let operation = OperationSummary { count: 1000, ..OperationSummary::default() };
     record.load = Some(LoadSummary {
