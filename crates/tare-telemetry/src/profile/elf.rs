@@ -1,6 +1,9 @@
 //! Names of functions in a program or library: those of its symbol table, or where that was taken out, those that it
 //! shows to others.
 
+use object::read::elf::{ElfFile64, FileHeader, ProgramHeader};
+use object::{Endianness, Object, ObjectSymbol, SymbolKind, elf};
+
 /// The functions of a file, and how it is laid out in memory.
 #[derive(Debug, Default)]
 pub(super) struct Symbols {
@@ -17,58 +20,28 @@ struct Function {
     name: String,
 }
 
-/// Functions by the kinds of sections that hold their symbols, and loaded parts of a program.
-const SYMBOL_TABLE: u32 = 2;
-const SHOWN_SYMBOLS: u32 = 11;
-const LOADED: u32 = 1;
-
 impl Symbols {
-    /// Of an ELF file of 64 bits and this machine's order of bytes; of anything else there are none.
+    /// Of an ELF file of 64 bits; of anything else there are none.
     pub(super) fn of(file: &[u8]) -> Symbols {
-        let mut symbols = Symbols::default();
-        if !file.starts_with(b"\x7fELF\x02") {
-            return symbols;
-        }
-        for header in table(file, 0x20, 0x36, 0x38) {
-            if let (Some(LOADED), Some(in_file), Some(address), Some(length)) =
-                (u32_at(header, 0), u64_at(header, 8), u64_at(header, 16), u64_at(header, 32))
-            {
-                symbols.parts.push((in_file, length, address));
-            }
-        }
-        let sections = table(file, 0x28, 0x3a, 0x3c);
-        for kind in [SYMBOL_TABLE, SHOWN_SYMBOLS] {
-            for section in sections.iter().filter(|section| u32_at(section, 4) == Some(kind)) {
-                symbols.add(file, section, &sections);
-            }
-        }
-        // Of several names for one place the first, which is that of the fuller table.
-        symbols.functions.sort_by_key(|function| function.at);
-        symbols.functions.dedup_by_key(|function| function.at);
-        symbols
-    }
-
-    fn add(&mut self, file: &[u8], section: &[u8], sections: &[&[u8]]) {
-        let names = u32_at(section, 40).and_then(|link| sections.get(link as usize));
-        let (Some(names), Some(entries)) = (names.and_then(|names| content(file, names)), content(file, section))
-        else {
-            return;
+        let Ok(file) = ElfFile64::<Endianness>::parse(file) else { return Symbols::default() };
+        let (order, headers) = (file.endian(), file.elf_header().program_headers(file.endian(), file.data()));
+        let loaded = headers.unwrap_or_default().iter().filter(|header| header.p_type(order) == elf::PT_LOAD);
+        let part = |header: &elf::ProgramHeader64<Endianness>| {
+            (header.p_offset(order), header.p_filesz(order), header.p_vaddr(order))
         };
-        for entry in entries.chunks_exact(24) {
-            const FUNCTION: u8 = 2;
-            const CHOSEN_AT_RUN_TIME: u8 = 10;
-            let (Some(name), Some(at), Some(size)) = (u32_at(entry, 0), u64_at(entry, 8), u64_at(entry, 16)) else {
-                continue;
-            };
-            if at == 0 || ![FUNCTION, CHOSEN_AT_RUN_TIME].contains(&(entry[4] & 15)) {
-                continue;
-            }
-            let name = names.get(name as usize..).and_then(|name| name.split(|byte| *byte == 0).next());
-            let name = String::from_utf8_lossy(name.unwrap_or_default()).into_owned();
-            if !name.is_empty() {
-                self.functions.push(Function { at, size, name });
-            }
-        }
+        let function = |symbol: object::read::elf::ElfSymbol64<'_, '_>| {
+            // Those that are chosen at run time have a kind of their own.
+            let chosen = symbol.elf_symbol().st_type() == elf::STT_GNU_IFUNC;
+            let is_function = (symbol.kind() == SymbolKind::Text || chosen) && symbol.address() != 0;
+            let name = String::from_utf8_lossy(symbol.name_bytes().ok()?).into_owned();
+            let function = Function { at: symbol.address(), size: symbol.size(), name };
+            (is_function && !function.name.is_empty()).then_some(function)
+        };
+        let mut functions: Vec<Function> = file.symbols().chain(file.dynamic_symbols()).filter_map(function).collect();
+        // Of several names for one place the first, which is that of the fuller table.
+        functions.sort_by_key(|function| function.at);
+        functions.dedup_by_key(|function| function.at);
+        Symbols { functions, parts: loaded.map(part).collect() }
     }
 
     /// The function at a place of the file; none where no symbol says which.
@@ -81,34 +54,6 @@ impl Symbols {
         let within = function.size == 0 || address - function.at < function.size;
         within.then_some(function.name.as_str())
     }
-}
-
-/// The entries of a table of a file: where it begins, how long an entry is and how many there are stand at these bytes.
-fn table(file: &[u8], begin: usize, size: usize, count: usize) -> Vec<&[u8]> {
-    let (Some(begin), Some(size), Some(count)) = (u64_at(file, begin), u16_at(file, size), u16_at(file, count)) else {
-        return Vec::new();
-    };
-    let entry = |number: u16| file.get(begin as usize + usize::from(number) * usize::from(size)..)?.get(..size.into());
-    // A header of 64 bits is no shorter.
-    (0..count).filter_map(entry).filter(|entry| entry.len() >= 56).collect()
-}
-
-/// What a section holds.
-fn content<'a>(file: &'a [u8], section: &[u8]) -> Option<&'a [u8]> {
-    let (begin, length) = (u64_at(section, 24)?, u64_at(section, 32)?);
-    file.get(usize::try_from(begin).ok()?..)?.get(..usize::try_from(length).ok()?)
-}
-
-fn u16_at(bytes: &[u8], at: usize) -> Option<u16> {
-    Some(u16::from_ne_bytes(*bytes.get(at..)?.first_chunk()?))
-}
-
-fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
-    Some(u32::from_ne_bytes(*bytes.get(at..)?.first_chunk()?))
-}
-
-fn u64_at(bytes: &[u8], at: usize) -> Option<u64> {
-    Some(u64::from_ne_bytes(*bytes.get(at..)?.first_chunk()?))
 }
 
 #[cfg(test)]
