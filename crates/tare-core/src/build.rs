@@ -12,7 +12,8 @@ use std::collections::BTreeMap;
 pub struct Build {
     /// Debian packages that are there while building, beside those of the bundle itself.
     pub packages: Vec<String>,
-    /// Files of the workload's own folder by their names, each with its content.
+    /// Files of the workload's own folder by their names, each with its content. A name that ends in `/` is a folder
+    /// that the caller has not yet replaced by the files in it.
     pub sources: BTreeMap<String, String>,
     /// The program and its arguments, started in the directory of the sources.
     pub command: Vec<String>,
@@ -65,7 +66,7 @@ fn read_sources(node: &Node, wanted: &dyn Fn(&str) -> String, problems: &mut Pro
     let mut sources = BTreeMap::new();
     for item in items {
         let Some(name) = item.text(problems) else { continue };
-        check_name(&name, item.place, problems);
+        check_name(name.strip_suffix('/').unwrap_or(&name), item.place, problems);
         if sources.insert(name.clone(), wanted(&name)).is_some() {
             problems.add(item.place, format!("the source '{name}' is named a second time"), "");
         }
@@ -127,19 +128,22 @@ mod tests {
         let build = read(text).unwrap();
         assert_eq!(build.packages, ["gcc", "libc6-dev"]);
         assert_eq!(build.sources["inc/x.h"], "<inc/x.h>");
+        let build = read(&text.replace("inc/x.h", "inc/")).unwrap();
+        assert_eq!(build.sources["inc/"], "<inc/>", "a folder waits for the files in it");
         assert_eq!(build.command, ["gcc", "-o", "x", "x.c"]);
         assert_eq!(build.installs["/usr/bin/x"], "x");
     }
 
     #[test]
     fn all_mistakes_of_a_build_have_their_places() {
-        let text = "package: [gcc]\nsources: [../x.c, x.c, x.c]\ncommand: []\n\
+        let text = "package: [gcc]\nsources: [../x.c, x.c, x.c, /]\ncommand: []\n\
                     installs:\n  usr/bin/x: x\n  /etc/x: /x\n";
         let found = read(text).unwrap_err();
         let expected = [
             ("1:1", "did you mean 'packages'?"),
             ("2:11", "'../x.c' is no file"),
             ("2:24", "a second time"),
+            ("2:29", "'' is no file"),
             ("3:10", "names no program"),
             ("5:3", "must be absolute"),
             ("6:3", "also put there by 'files:'"),

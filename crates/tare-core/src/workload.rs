@@ -239,6 +239,18 @@ impl Workload {
         wanted
     }
 
+    /// Supplies the files in a folder of a build's sources that [`Workload::files_wanted`] asked for, in the folder's
+    /// place: names relative to the folder, each with its content. `folder` is its name, with a `/` at its end.
+    pub fn supply_folder(&mut self, service: &str, folder: &str, files: &BTreeMap<String, String>) {
+        for service in self.services.iter_mut().filter(|s| s.name == service) {
+            let Some(build) = service.recipe.build.as_mut() else { continue };
+            if build.sources.remove(folder).is_some() {
+                let named = files.iter().map(|(name, content)| (format!("{folder}{name}"), content.clone()));
+                build.sources.extend(named);
+            }
+        }
+    }
+
     /// Supplies the content of a file that [`Workload::files_wanted`] asked for.
     pub fn supply_file(&mut self, service: &str, path: &str, content: String) {
         for recipe in self.services.iter_mut().filter(|s| s.name == service).map(|s| &mut s.recipe) {

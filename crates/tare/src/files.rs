@@ -3,7 +3,8 @@
 use crate::catalog::Tables;
 use crate::cmd::Mistake;
 use crate::paths;
-use anyhow::Result;
+use anyhow::{Context, Result};
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use tare_core::bundle::Source;
@@ -81,8 +82,13 @@ pub(crate) fn read_workload(path: &Path, chosen: &Parameters) -> Result<Result<W
         return Ok(Err(problems.into_vec()));
     };
     for (service, inside, file) in workload.files_wanted() {
-        match read_text(&file) {
-            Ok(content) => workload.supply_file(&service, &inside, content),
+        let supplied = if inside.ends_with('/') {
+            files_below(&file).map(|files| workload.supply_folder(&service, &inside, &files))
+        } else {
+            read_text(&file).map(|content| workload.supply_file(&service, &inside, content))
+        };
+        match supplied {
+            Ok(()) => {}
             Err(error) => {
                 let line = 1 + text.lines().position(|line| line.contains(&inside)).unwrap_or(0);
                 problems.add(Place { line, column: 1, width: 1 }, format!("{error:#}"), "");
@@ -91,6 +97,32 @@ pub(crate) fn read_workload(path: &Path, chosen: &Parameters) -> Result<Result<W
     }
     missing_sources(&workload, folder, &text, &mut problems);
     if problems.is_empty() { Ok(Ok(workload)) } else { Ok(Err(problems.into_vec())) }
+}
+
+/// All files below a folder by their names relative to it. Hidden ones are left out: editors and tools keep theirs so,
+/// and nobody means them. Links are not followed.
+fn files_below(folder: &Path) -> Result<BTreeMap<String, String>> {
+    let mut found = BTreeMap::new();
+    let mut open = vec![folder.to_owned()];
+    while let Some(current) = open.pop() {
+        let entries =
+            std::fs::read_dir(&current).with_context(|| format!("cannot read the folder {}", shown(&current)))?;
+        for entry in entries {
+            let entry = entry.with_context(|| format!("cannot read the folder {}", shown(&current)))?;
+            let (path, kind) = (entry.path(), entry.file_type()?);
+            if entry.file_name().as_encoded_bytes().starts_with(b".") {
+                continue;
+            }
+            if kind.is_dir() {
+                open.push(path);
+            } else if kind.is_file() {
+                let name = path.strip_prefix(folder).unwrap_or(&path).display().to_string();
+                found.insert(name, read_text(&path)?);
+            }
+        }
+    }
+    anyhow::ensure!(!found.is_empty(), "the folder {} has no files to build from", shown(folder));
+    Ok(found)
 }
 
 /// Folders and images of this machine that bundles are to be made of, and that are not there: found here, where they
@@ -253,4 +285,32 @@ fn shown(path: &Path) -> String {
 
 fn refs(names: &[String]) -> Vec<&str> {
     names.iter().map(String::as_str).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_folder_among_the_sources_stands_for_all_files_in_it() {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::create_dir_all(folder.path().join("src/deep/er")).unwrap();
+        let text = "workload: x\nservices:\n  x:\n    bundle: {packages: [bash]}\n    build: {sources: [src/, y], \
+                    command: [make], installs: {/x: x}}\n    command: [/x]\n    ports: {x: 1}\nload: {protocol: {tcp: \
+                    {request: a, reply: {until: b}}}}\n";
+        let file = folder.path().join("workload.yaml");
+        for (name, content) in
+            [("workload.yaml", text), ("y", "y"), ("src/a", "1"), ("src/deep/er/b", "2"), ("src/.c", "3")]
+        {
+            std::fs::write(folder.path().join(name), content).unwrap();
+        }
+        let workload = read_workload(&file, &Parameters::new()).unwrap().unwrap();
+        let sources = &workload.services[0].recipe.build.as_ref().unwrap().sources;
+        let found: Vec<_> = sources.iter().map(|(name, content)| (name.as_str(), content.as_str())).collect();
+        assert_eq!(found, [("src/a", "1"), ("src/deep/er/b", "2"), ("y", "y")]);
+        std::fs::remove_dir_all(folder.path().join("src/deep")).unwrap();
+        std::fs::remove_file(folder.path().join("src/a")).unwrap();
+        let mistakes = read_workload(&file, &Parameters::new()).unwrap().unwrap_err();
+        assert!(mistakes[0].to_string().contains("has no files to build from"), "{mistakes:?}");
+    }
 }
