@@ -78,6 +78,13 @@ build_needs() { say gcc=gcc libc6-dev=/usr/include/stdio.h; }
 test_needs() {
     say git=git redis-server=redis-server redis-tools=redis-cli cpio=cpio nginx=nginx
     say postgresql=/usr/lib/postgresql mariadb-server=mariadbd qemu-utils=qemu-img
+    # The program of the workload auction, and what its own tests run with.
+    local java=/usr/share/java
+    say default-jdk-headless=javac junit4=$java/junit4.jar libtomcat10-embed-java=$java/tomcat10-embed-core.jar
+    say libtomcat10-java=$java/tomcat10-annotations-api.jar libhikaricp-java=$java/HikariCP.jar
+    say libpostgresql-jdbc-java=$java/postgresql.jar librabbitmq-client-java=$java/amqp-client.jar
+    say libcurator-recipes-java=$java/curator-recipes.jar libjackson2-databind-java=$java/jackson-databind.jar
+    say libslf4j-java=$java/slf4j-simple.jar
 }
 
 # install_rust [COMPONENT...]: a cargo that is new enough, with these components, first on PATH.
