@@ -12,7 +12,7 @@ use tare_stats::{Analysis, CallRow, FormProfile, TimeRow, flame};
 /// Rows that are said where there is little room.
 const SAID: usize = 3;
 /// Rows of a table on the page.
-const SHOWN: usize = 15;
+const SHOWN: usize = 10;
 /// Calls that differ by less, by operation, are not said on a terminal.
 const CALLS_SAID: f64 = 0.01;
 
@@ -89,6 +89,7 @@ fn panel(analysis: &Analysis, profile: &FormProfile, trial: &TrialData, base: Op
     let other = other.map(|whole| safe(draw(whole, &profile.form, against, Paint::Difference)));
     let missing: Vec<String> =
         profile.missing.iter().map(|(what, why)| format!("No {what}: {}.", advice(why))).collect();
+    let several = |_: &&TimeRow| profile.scopes.len() > 1;
     Some(context! {
         form => profile.form.clone(),
         against => against,
@@ -98,7 +99,8 @@ fn panel(analysis: &Analysis, profile: &FormProfile, trial: &TrialData, base: Op
         flame => own,
         difference => other,
         functions => crate::html::plain(profile.functions.iter().take(SHOWN).map(time_row).collect::<Vec<_>>()),
-        scopes => crate::html::plain(profile.scopes.iter().map(time_row).collect::<Vec<_>>()),
+        // One scope is the whole, which the facts tell.
+        scopes => crate::html::plain(profile.scopes.iter().filter(several).map(time_row).collect::<Vec<_>>()),
         calls => crate::html::plain(profile.calls.iter().take(SHOWN).map(call_row).collect::<Vec<_>>()),
     })
 }

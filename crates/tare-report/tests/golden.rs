@@ -33,6 +33,26 @@ fn a_ladder_says_which_part_costs_what() {
 }
 
 #[test]
+fn profiles_say_what_differs_most() {
+    let text = render("terminal", &sample::watched::profiled(), &Style { color: false, width: 80 });
+    assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
+    let from = text.find("\nprofile ").expect("it has lines of its own") + 1;
+    let to = from + text[from..].find("\nsame bits").expect("more of the footing follows");
+    let report: serde_json::Value =
+        serde_json::from_str(&render("json", &sample::watched::profiled(), &Style::default())).unwrap();
+    let profiles = serde_json::to_string_pretty(&report["analysis"]["profiles"]).unwrap();
+    insta::assert_snapshot!("profile", format!("{}\n\n{profiles}\n", &text[from..to]));
+}
+
+#[test]
+fn what_is_profiled_changes_no_figure() {
+    let (with, without) = (analyse(&sample::watched::profiled()), analyse(&record()));
+    assert_eq!((with.metrics, with.arms, with.warnings), (without.metrics, without.arms, without.warnings));
+    let rows = |record: &Record| render("csv", record, &Style::default());
+    assert_eq!(rows(&sample::watched::profiled()), rows(&record()));
+}
+
+#[test]
 fn advice_says_what_would_win_it_back() {
     let text = render("terminal", &sample::advised(), &Style { color: false, width: 80 });
     assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");

@@ -51,6 +51,27 @@ fn the_page_needs_nothing_from_elsewhere() {
 }
 
 #[test]
+fn profiles_are_flame_graphs_tables_and_one_script_that_is_ours() {
+    let page = page(&sample::watched::profiled());
+    std::fs::write(scratch().join("profile.html"), &page).expect("the scratch folder can be written to");
+    for wanted in [
+        "What the CPU does meanwhile",
+        "Flame graph of native",
+        "Difference from native",
+        "class=\"flame\"",
+        "flame-more",
+        "nf_&lt;hook&gt;_[k]",
+        "epoll_wait",
+        "No call stacks: could not sample call stacks (perf_event_open): not permitted (to do: run as root).",
+        "script-src 'sha256-",
+    ] {
+        assert!(page.contains(wanted), "{wanted} is missing");
+    }
+    assert_eq!((page.matches("<script").count(), page.matches("class=\"flame\"").count()), (1, 3));
+    assert!(!page.contains("http:") && !page.contains("https:"), "the page needs something from elsewhere");
+}
+
+#[test]
 fn a_ladder_is_drawn_as_a_waterfall() {
     let record = sample::climbed();
     let page = page(&record);

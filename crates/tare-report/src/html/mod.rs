@@ -1,5 +1,6 @@
-//! One self-contained page: no font and no image from elsewhere, and no script but one of ours where flame graphs are. Everything that comes from the record is
-//! escaped: by the template engine in the page, by [`crate::svg`] in the drawings.
+//! One self-contained page: no font and no image from elsewhere, and no script but one of ours where flame graphs are.
+//! Everything that comes from the record is escaped: by the template engine in the page, by [`crate::svg`] in the
+//! drawings.
 
 mod charts;
 mod tables;

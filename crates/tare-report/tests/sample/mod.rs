@@ -1,6 +1,7 @@
 //! A record of a run that never was, the same in every build: a baseline and its A/A control, a slower form, a form
 //! with a failed trial, an emulated one and one that this machine cannot have.
 
+pub(crate) mod watched;
 use base64::Engine;
 use hdrhistogram::Histogram;
 use hdrhistogram::serialization::{Serializer, V2DeflateSerializer};
@@ -95,7 +96,7 @@ pub(crate) fn advised() -> Record {
     record
 }
 
-/// The same as a ladder: one rung that costs nothing to speak of, one that does, one that cannot be had.
+/// The same as a ladder: a rung that costs nothing, one that does, one that cannot be had.
 #[allow(dead_code, reason = "not every test that has the sample looks at ladders")]
 pub(crate) fn climbed() -> Record {
     let mut record = record();

@@ -90,7 +90,9 @@ pub(crate) fn profiles(record: &Record) -> Vec<FormProfile> {
         let base = base.as_ref().filter(|_| !own);
         let seen = Seen::of(trial);
         let profile = trial.record.profile.as_ref();
-        let rows = |rows: fn(&Seen, Option<&Seen>) -> Vec<TimeRow>| seen.as_ref().map(|seen| rows(seen, base));
+        // Where no stack was seen, no function took no time.
+        let sampled = seen.as_ref().filter(|seen| seen.samples > 0);
+        let rows = |rows: fn(&Seen, Option<&Seen>) -> Vec<TimeRow>| sampled.map(|seen| rows(seen, base));
         FormProfile {
             form: trial.record.trial.form.clone(),
             why: trial.record.outcome.why().cloned(),
@@ -158,6 +160,7 @@ fn functions_of(stack: &Stack) -> &[String] {
 }
 
 fn scopes(here: &Seen, base: Option<&Seen>) -> Vec<TimeRow> {
+    let base = base.filter(|base| base.samples > 0);
     let of = |stack: &'_ Stack| -> usize { stack.frames.len().min(1) };
     let (own, theirs) =
         (here.met(|stack| &stack.frames[..of(stack)]), base.map(|base| base.met(|stack| &stack.frames[..of(stack)])));
@@ -167,6 +170,7 @@ fn scopes(here: &Seen, base: Option<&Seen>) -> Vec<TimeRow> {
 }
 
 fn functions(here: &Seen, base: Option<&Seen>) -> Vec<TimeRow> {
+    let base = base.filter(|base| base.samples > 0);
     let (own, theirs) = (here.met(functions_of), base.map(|base| base.met(functions_of)));
     let mut rows = rows(here, base, &own, theirs.as_ref());
     let (here_us, base_us) = (here.us_per_sample, base.map_or(0.0, |base| base.us_per_sample));

@@ -50,6 +50,11 @@ impl Calls {
             length: code.len() as u32,
             code: code.as_ptr() as u64,
             licence: licence.as_ptr() as u64,
+            log: [0; 2],
+            kernel: 0,
+            flags: 0,
+            // Its own time shows in the stacks, by this name.
+            name: *b"tare_counts\0\0\0\0\0",
         };
         let program = make(PROGRAM_LOAD, &load)?;
         let place = c"sys_enter";
@@ -180,6 +185,10 @@ struct ProgramLoad {
     length: u32,
     code: u64,
     licence: u64,
+    log: [u64; 2],
+    kernel: u32,
+    flags: u32,
+    name: [u8; 16],
 }
 
 #[repr(C)]
