@@ -120,6 +120,24 @@ pub fn unfolded(text: &str) -> Vec<Stack> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::study::tests::{TextOf, read};
+
+    fn profiled(more: &str) -> Result<Vec<String>, String> {
+        let forms = "{boxed: [box: {}], plain: [], caged: [cage: {}]}";
+        let text = TextOf { baseline: "plain", forms, design: "blocks" };
+        read(&format!("{text}{more}\n")).map(|(study, _)| study.profiled()).map_err(|found| found.join("\n"))
+    }
+
+    #[test]
+    fn a_study_says_which_forms_are_profiled_and_the_baseline_always_is() {
+        assert_eq!(profiled("").unwrap(), Vec::<String>::new());
+        assert_eq!(profiled("profile: false").unwrap(), Vec::<String>::new());
+        assert_eq!(profiled("profile: true").unwrap(), ["plain", "boxed", "caged"]);
+        assert_eq!(profiled("profile: [caged]").unwrap(), ["plain", "caged"]);
+        assert_eq!(profiled("profile: true\nladder: boxed").unwrap(), ["plain", "boxed"]);
+        assert!(profiled("profile: [none]").unwrap_err().contains("no form 'none' to profile"));
+        assert!(profiled("profile: maybe").is_err());
+    }
 
     #[test]
     fn stacks_survive_their_text() {

@@ -7,6 +7,7 @@ mod lab;
 mod own;
 mod placing;
 mod planted;
+mod profiling;
 mod scaleout;
 mod searching;
 mod strangers;
