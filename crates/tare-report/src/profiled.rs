@@ -36,7 +36,13 @@ fn line(analysis: &Analysis, profile: &FormProfile) -> Option<String> {
     if profile.form != analysis.baseline {
         said.extend(difference(profile, &analysis.baseline));
     }
-    (!said.is_empty()).then(|| format!("{}: {}", profile.form, said.join("; ")))
+    let mark = if emulated(analysis, &profile.form) { " EMULATED" } else { "" };
+    (!said.is_empty()).then(|| format!("{}{mark}: {}", profile.form, said.join("; ")))
+}
+
+/// Whether what was seen of a form says nothing about the real thing.
+fn emulated(analysis: &Analysis, form: &str) -> bool {
+    analysis.arms.iter().any(|arm| arm.form == form && analysis.emulated(arm))
 }
 
 /// In how much more time and how many more calls a form differs, in words.
@@ -92,6 +98,7 @@ fn panel(analysis: &Analysis, profile: &FormProfile, trial: &TrialData, base: Op
     let several = |_: &&TimeRow| profile.scopes.len() > 1;
     Some(context! {
         form => profile.form.clone(),
+        emulated => emulated(analysis, &profile.form),
         against => against,
         facts => facts(profile),
         why => profile.why.as_ref().map(advice),
