@@ -43,7 +43,7 @@ pub(super) fn rungs(options: &Value, below: &[LayerUse], from: LoadOrigin) -> Ve
         by_runtime(&mut rungs, &whole);
         if whole.by == By::Engine {
             rungs.now.by = By::Engine;
-            rungs.add("engine", "what else an engine does: shim, log, hidden files");
+            rungs.add("engine", "what else an engine does: shim, log");
         }
     } else {
         rungs.add("root", "overlay root, mount namespace, cgroup");
