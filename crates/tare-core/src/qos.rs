@@ -1,6 +1,6 @@
 //! The quality of service: what a trial's figures must keep.
 
-use crate::config::{Fields, Node, Problems};
+use crate::config::{Fields, Node, NodeKind, Problems};
 use crate::units::exact_duration;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -9,10 +9,13 @@ use std::time::Duration;
 /// Stands for every operation that is not named.
 pub const EVERY_OPERATION: &str = "*";
 
+/// What a QoS says of all operations together.
+const WORDS: [&str; 3] = ["failures", "achieved", "mix"];
+
 /// What a trial's figures must keep. Every part of it, for every operation.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct Qos {
-    /// By operation, or [`EVERY_OPERATION`]: its response times.
+    /// By operation, or [`EVERY_OPERATION`]: its response times. One that has no limits has none at all.
     pub operations: BTreeMap<String, Vec<QuantileLimit>>,
     /// The share of operations that may fail; they count as late as well.
     #[serde(default)]
@@ -23,6 +26,33 @@ pub struct Qos {
     /// By how much, relatively, an operation's share of the answers may differ from its share of what was asked.
     #[serde(default)]
     pub mix: Option<f64>,
+    /// By operation: the share of all answers that it must have, over a whole trial.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub shares: BTreeMap<String, Share>,
+}
+
+/// A share of all answers that an operation must have.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Share {
+    /// The share, of 1.
+    pub of: f64,
+    /// By how much it may be off, relative to itself.
+    pub within: f64,
+}
+
+impl Share {
+    /// `2.35 % give or take 20 %`.
+    pub fn describe(&self) -> String {
+        format!("{} give or take {}", percent(self.of), percent(self.within))
+    }
+
+    /// Whether so many answers of so many are off by more than it allows and chance explains: three standard deviations
+    /// of a binomial count, since a short trial holds few of a rare operation.
+    pub fn broken_by(&self, count: u64, all: u64) -> bool {
+        let (count, all) = (count as f64, all as f64);
+        let expected = all * self.of;
+        (count - expected).abs() > expected * self.within + 3.0 * (expected * (1.0 - self.of)).sqrt()
+    }
 }
 
 /// A quantile of the response times, and where it must lie.
@@ -70,12 +100,39 @@ impl Qos {
         for (name, limits) in &self.operations {
             let name = if name == EVERY_OPERATION { "every operation" } else { name };
             parts.extend(limits.iter().map(|limit| format!("{name} {}", limit.describe())));
+            if limits.is_empty() {
+                parts.push(format!("{name} without a limit"));
+            }
         }
-        let percent = |share: f64| format!("{} %", (share * 1e6).round() / 1e4);
         parts.extend(self.failures.map(|share| format!("failures at most {}", percent(share))));
         parts.extend(self.achieved.map(|share| format!("at least {} of what is offered answered", percent(share))));
         parts.extend(self.mix.map(|share| format!("the mix kept to {}", percent(share))));
+        parts.extend(self.shares.iter().map(|(name, share)| format!("{name} {} of all", share.describe())));
         parts.join(", ")
+    }
+
+    /// Reads `qos_sets:` of a workload: a QoS by name.
+    pub(crate) fn read_sets(node: &Node, operations: &[String], problems: &mut Problems) -> BTreeMap<String, Qos> {
+        let Some(fields) = Fields::of(node, "qos_sets", problems) else { return BTreeMap::new() };
+        let read = fields.entries().iter();
+        read.filter_map(|(name, _, node)| Some((name.clone(), Qos::read(node, operations, problems)?))).collect()
+    }
+
+    /// Reads `qos:` of a study: the name of one of the workload's, or what [`Qos::read`] reads.
+    pub(crate) fn read_named(
+        node: &Node,
+        sets: Option<&BTreeMap<String, Qos>>,
+        operations: &[String],
+        problems: &mut Problems,
+    ) -> Option<Qos> {
+        let NodeKind::Scalar { .. } = node.kind else { return Qos::read(node, operations, problems) };
+        let name = node.text(problems)?;
+        let found = sets?.get(&name).cloned();
+        if found.is_none() {
+            let known: Vec<&str> = sets?.keys().map(String::as_str).collect();
+            Node::unknown(&name, node.place, "QoS of the workload", &known, problems);
+        }
+        found
     }
 
     /// Reads `qos:`. Names of operations are held against `operations`, unless that is empty because nobody knows them.
@@ -96,15 +153,17 @@ impl Qos {
         qos.achieved = fields.get("achieved").and_then(|node| share(node, problems));
         qos.mix = fields.get("mix").and_then(|node| share(node, problems));
         for (name, place, value) in fields.entries() {
-            if ["failures", "achieved", "mix"].contains(&name.as_str()) {
+            if WORDS.contains(&name.as_str()) {
                 continue;
             }
             if name != EVERY_OPERATION && !operations.is_empty() && !operations.contains(name) {
                 let mut known: Vec<&str> = operations.iter().map(String::as_str).collect();
-                known.extend([EVERY_OPERATION, "failures", "achieved", "mix"]);
+                known.extend(WORDS.into_iter().chain([EVERY_OPERATION]));
                 Node::unknown(name, *place, "operation", &known, problems);
             }
-            qos.operations.insert(name.clone(), read_limits(name, value, problems));
+            let (limits, share) = read_limits(name, value, problems);
+            qos.operations.extend(limits.map(|limits| (name.clone(), limits)));
+            qos.shares.extend(share.map(|share| (name.clone(), share)));
         }
         if qos == Qos::default() {
             problems.add(node.place, "a QoS that asks for nothing", "write for example \"*\": {p99: 10ms}");
@@ -113,25 +172,61 @@ impl Qos {
     }
 }
 
-fn read_limits(name: &str, node: &Node, problems: &mut Problems) -> Vec<QuantileLimit> {
-    let Some(fields) = Fields::of(node, format!("the QoS of '{name}'"), problems) else { return Vec::new() };
+/// The limits of an operation, none where those of every operation hold; and the share that it must have.
+/// `any` is no limit at all.
+fn read_limits(name: &str, node: &Node, problems: &mut Problems) -> (Option<Vec<QuantileLimit>>, Option<Share>) {
+    if is_any(node) {
+        return (Some(Vec::new()), None);
+    }
+    let Some(mut fields) = Fields::of(node, format!("the QoS of '{name}'"), problems) else { return (None, None) };
+    let share_node = fields.get("share").filter(|_| name != EVERY_OPERATION);
+    let share = share_node.and_then(|node| read_share(node, problems));
     let mut limits = Vec::new();
-    for (key, place, value) in fields.entries() {
+    let limited = |key: &str| share_node.is_none() || key != "share";
+    for (key, place, value) in fields.entries().iter().filter(|(key, ..)| limited(key)) {
         let percent = key.strip_prefix('p').and_then(|digits| digits.parse::<f64>().ok());
         let Some(percent) = percent.filter(|percent| (1.0..100.0).contains(percent)) else {
             problems.add(*place, format!("'{key}' names no percentile"), "write for example p99 or p99.9");
             continue;
         };
+        if is_any(value) {
+            return (Some(Vec::new()), share);
+        }
         let Some(within) = value.duration(problems) else { continue };
         if within.is_zero() {
             problems.add(value.place, "nothing is answered in no time", "write for example 10ms");
         }
         limits.push(QuantileLimit { quantile: percent / 100.0, within });
     }
-    if limits.is_empty() {
-        problems.add(node.place, format!("'{name}' has no limit"), "write for example {p99: 10ms}");
+    if limits.is_empty() && share_node.is_none() {
+        problems.add(node.place, format!("'{name}' has no limit"), "write for example {p99: 10ms}, or any");
     }
-    limits
+    ((!limits.is_empty()).then_some(limits), share)
+}
+
+fn is_any(node: &Node) -> bool {
+    matches!(&node.kind, NodeKind::Scalar { text, .. } if text == "any")
+}
+
+/// `{of: 2.35%, within: 20%}`.
+fn read_share(node: &Node, problems: &mut Problems) -> Option<Share> {
+    let mut fields = Fields::of(node, "a share of all answers", problems)?;
+    let part = |name, fields: &mut Fields<'_>, problems: &mut Problems| {
+        let node = fields.require(name, problems)?;
+        let part = node.percent(problems)?;
+        if !(part > 0.0 && part <= 1.0) {
+            problems.add(node.place, "this share can never be kept, or never broken", "above 0 %, at most 100 %");
+        }
+        Some(part)
+    };
+    let (of, within) = (part("of", &mut fields, problems), part("within", &mut fields, problems));
+    fields.finish(problems);
+    Some(Share { of: of?, within: within? })
+}
+
+/// A share in percent, to four digits behind the point.
+fn percent(share: f64) -> String {
+    format!("{} %", (share * 1e6).round() / 1e4)
 }
 
 #[cfg(test)]

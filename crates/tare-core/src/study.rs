@@ -243,7 +243,8 @@ impl Study {
         let margin = read_margin(fields, problems);
         let origin = read_origin(fields, workload.as_ref(), catalog, problems);
         let names = workload.as_ref().map(|workload| names(workload, catalog)).unwrap_or_default();
-        let qos = fields.get("qos").map(|node| Qos::read(node, &names.operations, problems));
+        let sets = workload.as_ref().map(|workload| &workload.qos_sets);
+        let qos = fields.get("qos").map(|node| Qos::read_named(node, sets, &names.operations, problems));
         let qos = qos.unwrap_or_else(|| workload.as_ref().and_then(|workload| workload.qos.clone()));
         let load = fields.require("load", problems);
         let load = load.and_then(|node| read_load(node, &names, qos.as_ref(), problems));
@@ -396,6 +397,7 @@ fn names(workload: &Workload, catalog: &dyn Catalog) -> SpokenNames {
     SpokenNames {
         operations: catalog.protocol_operations(protocol, options),
         variables: catalog.protocol_variables(protocol, options),
+        behaviours: workload.protocol.behaviours.clone(),
     }
 }
 

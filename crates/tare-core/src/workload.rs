@@ -9,6 +9,7 @@ pub use resources::{OwnResources, Quota};
 use crate::bundle::Recipe;
 use crate::config::{Fields, Node, Problems, parse};
 use crate::instances::{self, Replica};
+use crate::load::{Behaviour, SpokenNames, read_behaviours};
 use crate::parameters::{self, Parameters};
 use crate::qos::Qos;
 use crate::record::OwnMetric;
@@ -39,6 +40,9 @@ pub struct Workload {
     /// What its users expect, unless a study asks for something else.
     #[serde(default)]
     pub qos: Option<Qos>,
+    /// What else users may expect, by the names that studies ask for it by.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub qos_sets: BTreeMap<String, Qos>,
     /// The values of its parameters, which stand in its fields already.
     #[serde(default, skip_serializing_if = "Parameters::is_empty")]
     pub parameters: Parameters,
@@ -63,6 +67,9 @@ pub struct ProtocolUse {
     /// The metrics that the load has beside those of every trial; ratios are made of them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub metrics: Vec<OwnMetric>,
+    /// How its users may behave, by the names that studies ask for it by.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub behaviours: BTreeMap<String, Behaviour>,
 }
 
 /// One long-running program.
@@ -205,13 +212,15 @@ impl Workload {
         }
         let protocol = fields.require("load", problems).and_then(|n| read_protocol(n, &services, catalog, problems));
         let known = protocol.as_ref().map(|spoken| catalog.protocol_operations(&spoken.protocol, &spoken.options));
-        let qos = fields.get("qos").and_then(|node| Qos::read(node, &known.unwrap_or_default(), problems));
+        let known = known.unwrap_or_default();
+        let qos = fields.get("qos").and_then(|node| Qos::read(node, &known, problems));
+        let qos_sets = fields.get("qos_sets").map(|node| Qos::read_sets(node, &known, problems)).unwrap_or_default();
         fields.get("parameters");
         fields.finish(problems);
         if problems.len() > before {
             return None;
         }
-        Some(Workload { name: name?, about, services, protocol: protocol?, qos, parameters })
+        Some(Workload { name: name?, about, services, protocol: protocol?, qos, qos_sets, parameters })
     }
 
     /// Adds a problem for each name in `chosen`, a study's map of parameters, that this workload does not have.
@@ -313,8 +322,15 @@ fn read_protocol(
         let port = port.as_deref().unwrap_or_default();
         Node::unknown(port, place, &format!("port of service '{service_name}'"), &known, problems);
     }
+    let behaviours = fields.get("behaviours");
     fields.finish(problems);
     let options = options?;
     let metrics = catalog.protocol_metrics(protocol, &options);
-    Some(ProtocolUse { protocol: protocol.to_owned(), service: service_name, port, options, unit, metrics })
+    let names = SpokenNames {
+        operations: catalog.protocol_operations(protocol, &options),
+        variables: catalog.protocol_variables(protocol, &options),
+        behaviours: BTreeMap::new(),
+    };
+    let behaviours = behaviours.map(|node| read_behaviours(node, &names, problems)).unwrap_or_default();
+    Some(ProtocolUse { protocol: protocol.to_owned(), service: service_name, port, options, unit, metrics, behaviours })
 }

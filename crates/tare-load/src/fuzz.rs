@@ -29,7 +29,7 @@ pub fn script(bytes: &[u8]) {
     let _ = names.declare("captured");
     let Ok(template) = Template::compile(template, &names) else { return };
     let (feeds, mut values, mut out) = (Feeds::new(&specs), Values::new(&names), Vec::new());
-    feeds.draw(&union([&template]), &mut Draw::new(1, 1), &mut values);
+    feeds.draw(&union([&template], []), &mut Draw::new(1, 1), &mut values);
     for escape in [Escape::None, Escape::Url, Escape::Json] {
         template.write(&values, &feeds, escape, &mut out);
     }

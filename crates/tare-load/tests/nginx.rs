@@ -200,6 +200,50 @@ operations:
 }
 
 #[test]
+fn companions_go_on_beside_their_users() {
+    let Some(nginx) = start(shop) else { return };
+    let script = "
+operations:
+  join: {get: /who}
+  look: {get: /item}
+  news: {get: /item, lingers: true, capture: {state: {header: X-State}}}
+  leave: {get: /who}
+";
+    let only = |to: &str| serde_json::json!({to: 1.0});
+    let companions = serde_json::json!({"watch": {
+        "after": ["join"], "at_most": 2, "until": {"leave": "all"}, "start": "news", "next": {"news": only("news")},
+        "pause": {"cycle": {"constant": {"secs": 0, "nanos": 10_000_000}}}, "tells": {"state": "state"},
+    }});
+    let after_join = serde_json::json!([
+        {"unless": {"variable": "watch", "is": ["2"]}, "to": only("join")},
+        {"to": only("look")},
+    ]);
+    // What the companion tells decides: whoever has heard nothing would join for ever.
+    let after_look = serde_json::json!([
+        {"when": {"variable": "state", "is": []}, "to": {"look": 9.0, "leave": 1.0}},
+        {"to": only("look")},
+    ]);
+    let next = serde_json::json!({
+        "join": after_join, "look": after_look, "leave": only("join"), "news": only("news"),
+    });
+    let profile = serde_json::json!({"users": {
+        "users": 20, "behaviour": {"markov": {"start": "join", "next": next, "companions": companions}},
+        "pause": {"cycle": {"constant": {"secs": 0, "nanos": 10_000_000}}},
+        "connections": "own", "ramp": {"secs": 0, "nanos": 0},
+    }});
+    let summary = drive_as(script, nginx.plain, profile);
+    assert!(summary.failures.is_empty(), "{:?}", summary.failures);
+    let count = |name: &str| summary.operations[name].count;
+    let (joins, looks, news, leaves) = (count("join"), count("look"), count("news"), count("leave"));
+    assert!(leaves > 10, "{:?}", summary.operations);
+    // Two joins a session, and while it looks around twice as much news as looks.
+    assert!(joins.abs_diff(2 * leaves) <= 40, "{joins} joins, {leaves} leaves");
+    let ratio = news as f64 / looks as f64;
+    assert!((1.6..2.4).contains(&ratio), "{news} news, {looks} looks");
+    assert!(summary.operations["news"].lingers && !summary.operations["look"].lingers);
+}
+
+#[test]
 fn a_certificate_that_nobody_vouches_for_is_refused() {
     let Some(nginx) = start(shop) else { return };
     let other = TempDir::new().unwrap();

@@ -4,7 +4,7 @@ use crate::analysis::QosKept;
 use crate::histogram::decode;
 use std::collections::BTreeMap;
 use tare_core::load::{LoadSummary, OperationSummary};
-use tare_core::qos::{Qos, QuantileLimit};
+use tare_core::qos::{Qos, QuantileLimit, Share};
 use tare_core::units::show_duration;
 
 /// How many of these trials kept `qos`, and what was broken most often.
@@ -55,7 +55,25 @@ fn breaches(qos: &Qos, load: &LoadSummary) -> Vec<(String, String)> {
         let off = (share / asked - 1.0).abs();
         hold(format!("{name}'s part of the mix"), off, asked > 0.0 && qos.mix.is_some_and(|most| off > most));
     }
+    broken.extend(off_shares(&qos.shares, &counts(load)));
     broken
+}
+
+/// Right answers by operation.
+pub(crate) fn counts(load: &LoadSummary) -> BTreeMap<&str, u64> {
+    load.operations.iter().map(|(name, operation)| (name.as_str(), operation.count)).collect()
+}
+
+/// Which operations have another share of all answers than they must have, and which they have.
+pub(crate) fn off_shares(shares: &BTreeMap<String, Share>, counts: &BTreeMap<&str, u64>) -> Vec<(String, String)> {
+    let all: u64 = counts.values().sum();
+    let of = |name: &str| counts.get(name).copied().unwrap_or_default();
+    let off = shares.iter().filter(|(name, share)| share.broken_by(of(name), all));
+    off.map(|(name, share)| {
+        let has = of(name) as f64 / all.max(1) as f64;
+        (format!("{name} {} of all", share.describe()), format!("{} %", (has * 1e4).round() / 1e2))
+    })
+    .collect()
 }
 
 /// What the quantile was, where too many operations took longer than they may.

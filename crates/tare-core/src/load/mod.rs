@@ -2,13 +2,17 @@
 //! each on its standard output. Anything that reads the one and writes the other can drive load.
 
 mod behaviour;
+mod companions;
 mod distribution;
 mod profile;
 mod read;
 
 pub use behaviour::SpokenNames;
+pub(crate) use behaviour::read_behaviours;
 pub use distribution::Distribution;
-pub use profile::{Arrivals, Behaviour, Branch, Condition, Followers, LoadProfile, Pause, UserConnections};
+pub use profile::{
+    Arrivals, Behaviour, Branch, Companion, Condition, Ending, Followers, LoadProfile, Pause, UserConnections,
+};
 
 use crate::command::{CommandEnd, CommandStart};
 use crate::fault::Fault;
@@ -287,6 +291,10 @@ pub struct OperationSummary {
     /// From the planned start to the answer. In a closed loop the two are the same by definition; otherwise both hold
     /// the operations planned within the time measured, also those answered after its end.
     pub response_time: String,
+    /// Whether an answer comes when there is news and not when it is asked for, as that of a long poll: then its times
+    /// say nothing of the service, and one that is not answered yet is no failure.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub lingers: bool,
 }
 
 /// A check that the work was really done.

@@ -99,7 +99,42 @@ pub enum Behaviour {
         start: String,
         /// By operation: what may follow it.
         next: BTreeMap<String, Followers>,
+        /// By name: what goes on beside a user.
+        #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+        companions: BTreeMap<String, Companion>,
     },
+}
+
+/// Something that goes on beside a user, as a page in a browser follows a price while its reader clicks elsewhere: it
+/// has a connection of its own, begins with the user's values and goes its own way.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Companion {
+    /// A right answer to one of these operations of the user starts one.
+    pub after: Vec<String>,
+    /// How many go on beside one user, at most.
+    pub at_most: u32,
+    /// Operations of the user with which they end: what is in flight is awaited, nothing follows it.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub until: BTreeMap<String, Ending>,
+    /// The first operation.
+    pub start: String,
+    /// By operation: what may follow it. One that leads nowhere ends it.
+    pub next: BTreeMap<String, Followers>,
+    /// How long it pauses.
+    pub pause: Pause,
+    /// Values that the user is told after each of its right answers: the user's name for it, and its own.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub tells: BTreeMap<String, String>,
+}
+
+/// Which of a user's companions of a kind end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Ending {
+    /// All of them.
+    All,
+    /// The one that was started last.
+    Newest,
 }
 
 /// What may follow an operation.
@@ -131,17 +166,24 @@ pub struct Branch {
     /// What must not hold.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unless: Option<Condition>,
-    /// Operations by weight.
+    /// Operations by weight; none ends a companion.
     pub to: BTreeMap<String, f64>,
 }
 
-/// Something of a user that holds or does not: of a value that an operation captured.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+/// Something of a user that holds or does not: of a value that an operation captured, or of how many of its companions
+/// of a kind go on.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Condition {
-    /// The value's name.
+    /// The value's name, or the companions'.
     pub variable: String,
-    /// That it is one of these; that there is one, if empty.
+    /// That it is one of these; that there is one, if nothing is asked of it.
     pub is: Vec<String>,
+    /// That it is a number and not above this.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub at_most: Option<f64>,
+    /// That it is the same as the value of this name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub same: Option<String>,
 }
 
 /// How long a user pauses.

@@ -159,7 +159,7 @@ fn read_whose(node: &Node, problems: &mut Problems) -> Option<UserConnections> {
 }
 
 /// A distribution: a duration alone is a constant one.
-fn read_distribution(node: &Node, problems: &mut Problems) -> Option<Distribution> {
+pub(super) fn read_distribution(node: &Node, problems: &mut Problems) -> Option<Distribution> {
     if let NodeKind::Scalar { .. } = node.kind {
         return read_pause(node, problems).map(Distribution::Constant);
     }
@@ -275,7 +275,11 @@ mod tests {
         let mut problems = Problems::new("s.yaml", text);
         let node = parse(text, &mut problems).unwrap();
         let words = |words: [&str; 2]| words.map(str::to_owned).to_vec();
-        let names = SpokenNames { operations: words(["get", "set"]), variables: words(["key", "state"]) };
+        let names = SpokenNames {
+            operations: words(["get", "set"]),
+            variables: words(["key", "state"]),
+            behaviours: [("calm".to_owned(), Behaviour::Sequence(vec!["get".to_owned()]))].into(),
+        };
         let read = LoadProfile::read(&node, &names, &mut problems);
         read.ok_or_else(|| problems.into_vec().iter().map(ToString::to_string).collect())
     }
@@ -312,6 +316,10 @@ mod tests {
             "users: {users: 2, think: 0s, behaviour: {markov: {start: get, next: {get: {set: 1}, set: {get: 0.5}}}}}",
             "users: {users: 2, think: 0s, behaviour: {markov: {start: get, next: {set: {get: 1}, \
              get: [{when: {state: [sold, open]}, unless: key, to: {set: 1}}, {to: {get: 1}}]}}}}",
+            "users: {users: 2, think: 0s, behaviour: {markov: {start: get, next: {get: [{unless: {poll: [2, 3]}, \
+             to: {get: 1}}, {when: {key: {same: state}}, to: {get: 1}}, {when: {key: {at_most: 9.5}}, to: {get: 2}}, \
+             {to: {get: 1}}]}, companions: {poll: {after: [get], at_most: 3, until: {set: newest}, start: set, \
+             tells: {key: state}, next: {set: [{when: {state: sold}, to: end}, {to: {set: 1}}]}}}}}}",
             "steps: {of: {users: {cycle: {uniform: {max: 2s}}}}, levels: [5]}",
         ];
         for text in texts {
@@ -361,6 +369,24 @@ mod tests {
                  [{to: {get: 1}}, {to: {get: 1}}]}}}}",
                 "1:76",
                 "nothing behind this is ever chosen",
+            ),
+            ("users: {users: 5, think: 1s, behaviour: clam}", "1:42", "did you mean 'calm'"),
+            (
+                "users: {users: 5, think: 1s, behaviour: {markov: {start: get, next: {get: end}}}}",
+                "1:75",
+                "a map of 'what follows",
+            ),
+            (
+                "users: {users: 5, think: 1s, behaviour: {markov: {start: get, next: {get: {get: 1}}, companions: \
+                 {key: {after: gte, at_most: 99, until: {set: none}, start: set, tells: {x: key}, next: {set: end}}}}}}",
+                "1:112",
+                "did you mean 'get'",
+            ),
+            (
+                "users: {users: 5, think: 1s, behaviour: {markov: {start: get, next: {get: {get: 1}}, companions: \
+                 {key: {after: get, start: set, next: {set: end}}}}}}",
+                "1:99",
+                "already the name of a value",
             ),
             ("users: {users: 5, think: 1s, connections: {shard: 4}}", "1:44", "did you mean 'shared'"),
             ("steps: {of: {replay: {}}, levels: [1]}", "1:14", "closed, open, users"),

@@ -1,6 +1,7 @@
 //! Puts together what the workers counted: a row a second, a row a level, a summary at the end.
 
 use super::layout::Loop;
+use super::rows::{response, row, second};
 use super::saturation::{self, Effort};
 use super::tally::{Ledger, Report, Tally};
 use super::timeline::{Cut, Timeline};
@@ -9,13 +10,13 @@ use super::worker::NOBODY_NS;
 use crate::clock::{self, SECOND_NS};
 use crate::hdr_log::HdrLog;
 use crate::histogram::Histogram;
-use crate::protocol::{Emit, Failure, Failures, Verified};
+use crate::protocol::{Emit, Failure, Failures, OperationRow, Verified};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
 use tare_core::fault::Fault;
 use tare_core::load::{
-    Check, GeneratorHealth, LoadLine, LoadPlan, LoadSummary, OperationSummary, SecondRow, WindowCounts, WindowRow,
+    Check, GeneratorHealth, LoadLine, LoadPlan, LoadSummary, OperationSummary, SecondRow, WindowRow,
 };
 
 /// One worker, seen from the gatherer.
@@ -46,6 +47,8 @@ struct OpenWindow {
 /// The gathering side of a run.
 pub(crate) struct Gather {
     operations: Vec<String>,
+    // By operation: whether its times say nothing of the service.
+    lingers: Vec<bool>,
     crew: Vec<Crew>,
     open: VecDeque<Open>,
     windows: VecDeque<OpenWindow>,
@@ -85,10 +88,11 @@ fn merge(to: &mut [Histogram], from: &[Histogram]) {
 
 impl Gather {
     /// A gatherer for these operations. With `levels` each window has a row of its own.
-    pub(crate) fn new(operations: Vec<String>, levels: bool, log: Option<HdrLog>) -> Self {
+    pub(crate) fn new(operations: &[OperationRow], levels: bool, log: Option<HdrLog>) -> Self {
         let count = operations.len();
         Gather {
-            operations,
+            operations: operations.iter().map(|operation| operation.name.clone()).collect(),
+            lingers: operations.iter().map(|operation| operation.lingers).collect(),
             crew: Vec::new(),
             open: VecDeque::new(),
             windows: VecDeque::new(),
@@ -224,7 +228,7 @@ impl Gather {
             let times = if open.counted.is_empty() { &open.times } else { &open.counted };
             log.interval(cut.from_ns, open.row.at_ns, &self.operations, times)?;
         }
-        Ok(Some(second(open)))
+        Ok(Some(second(open.row, &open.times, &self.lingers)))
     }
 
     /// Takes what one worker counted after the end. Where windows count it is theirs already.
@@ -280,7 +284,7 @@ impl Gather {
             return None;
         }
         let OpenWindow { window, busy, saturated, .. } = self.windows.remove(at)?;
-        let row = self.levels.then(|| row(&self.operations, &window, busy, saturated));
+        let row = self.levels.then(|| row(&self.operations, &self.lingers, &window, busy, saturated));
         self.rows.extend(row.clone());
         match &mut self.planned {
             Some(all) => all.merge(&window),
@@ -296,8 +300,9 @@ impl Gather {
 
     /// The summary. `verified` is what the server's own counts gave.
     pub(crate) fn finish(self, plan: &LoadPlan, verified: Verified) -> LoadSummary {
-        let sent: u64 = self.ledger.sent.iter().sum();
-        let answered: u64 = self.ledger.answered.iter().sum();
+        let awaited =
+            |of: &[u64]| of.iter().zip(&self.lingers).map(|(count, lingers)| count * u64::from(!lingers)).sum();
+        let (sent, answered): (u64, u64) = (awaited(&self.ledger.sent), awaited(&self.ledger.answered));
         let measured = Duration::from_nanos(self.span.1 - self.span.0);
         let busy: Vec<f64> = self.crew.iter().map(|crew| crew.effort.busy(measured)).collect();
         let mut failures = self.planned.as_ref().map_or(&self.failures, |planned| &planned.failures).clone();
@@ -343,13 +348,14 @@ impl Gather {
 
     fn summaries(&self) -> BTreeMap<String, OperationSummary> {
         let summary = |at: usize| {
-            let (count, empty) = (self.times[at].total(), self.empty[at]);
+            let (count, empty, lingers) = (self.times[at].total(), self.empty[at], self.lingers[at]);
             let Some(planned) = &self.planned else {
                 let mut times = self.times[at].clone();
                 times.merge(&self.rest[at]);
                 let exported = times.export();
                 let (service_time, response_time) = (exported.clone(), exported);
-                return OperationSummary { count, errors: self.errors[at], empty, service_time, response_time };
+                let errors = self.errors[at];
+                return OperationSummary { count, errors, empty, service_time, response_time, lingers };
             };
             let outcomes = &planned.outcomes[at];
             OperationSummary {
@@ -358,6 +364,7 @@ impl Gather {
                 empty,
                 service_time: outcomes.service.export(),
                 response_time: outcomes.response.export(),
+                lingers,
             }
         };
         self.operations.iter().enumerate().map(|(at, name)| (name.clone(), summary(at))).collect()
@@ -376,7 +383,7 @@ impl Gather {
             return self.crew.iter().find_map(closed);
         };
         let busiest = busy.iter().copied().fold(0.0, f64::max);
-        saturation::planned(&planned.late, &response(planned), busiest)
+        saturation::planned(&planned.late, &response(planned, &self.lingers), busiest)
     }
 
     fn health(&self, busy: Vec<f64>) -> GeneratorHealth {
@@ -391,50 +398,6 @@ impl Gather {
             lag_p99_us: us(self.lag.quantile(0.99)),
             lag_max_us: us(self.lag.longest()),
         }
-    }
-}
-
-/// The row of a span that every worker has handed over.
-fn second(open: Open) -> SecondRow {
-    let mut times = Histogram::new();
-    open.times.iter().for_each(|part| times.merge(part));
-    SecondRow {
-        operations: times.total(),
-        p50_us: us(times.quantile(0.5)),
-        p99_us: us(times.quantile(0.99)),
-        max_us: us(times.longest()),
-        ..open.row
-    }
-}
-
-/// The response times of all operations of a window.
-fn response(window: &Window) -> Histogram {
-    let mut all = Histogram::new();
-    window.outcomes.iter().for_each(|outcomes| all.merge(&outcomes.response));
-    all
-}
-
-/// The row of a window that every worker has handed over.
-fn row(operations: &[String], window: &Window, busy: f64, closed: Option<String>) -> WindowRow {
-    let counts = window.outcomes.iter().map(|outcomes| WindowCounts {
-        planned: outcomes.planned,
-        answered: outcomes.answered,
-        over_limit: outcomes.over_limit,
-        failed: outcomes.failed + outcomes.dropped,
-        unanswered: outcomes.unanswered(),
-        p50_us: us(outcomes.response.quantile(0.5)),
-        p99_us: us(outcomes.response.quantile(0.99)),
-    });
-    WindowRow {
-        number: window.span.number,
-        level: window.span.level,
-        from_ns: window.span.from_ns,
-        to_ns: window.span.to_ns,
-        offered: window.outcomes.iter().map(|outcomes| outcomes.planned).sum(),
-        started: window.started,
-        dropped: window.outcomes.iter().map(|outcomes| outcomes.dropped).sum(),
-        operations: operations.iter().cloned().zip(counts).collect(),
-        saturated: closed.or_else(|| saturation::planned(&window.late, &response(window), busy)),
     }
 }
 
@@ -477,7 +440,7 @@ mod tests {
             inside: None,
         };
         let layout = Layout::new(&plan, &[], false).unwrap();
-        let mut gather = Gather::new(vec!["x".into()], true, None);
+        let mut gather = Gather::new(&[OperationRow { name: "x".into(), weight: 1, lingers: false }], true, None);
         let _spares = gather.worker(layout.closed_loop(Share { worker: 0, workers: 1 }));
         let mut window = Window::new(Span { number: 0, level, from_ns: 0, to_ns: SECOND_NS }, 1);
         window.effort = Effort { cpu_ns: SECOND_NS, replies: 1000, crowd: 1000 * crowd };

@@ -2,13 +2,14 @@
 
 use super::timeline::{Guide, Span, Timeline};
 use crate::clock::{self, SECOND_NS, span_ns};
-use crate::profile::{Crowd, Levels, Line, Path, Replay, Schedule, Share, Source, read_replay};
+use crate::profile::{
+    Crowd, Kind, Levels, Line, Path, Replay, Schedule, Share, Source, Spoken, Ways, places_beside, read_replay,
+};
 use crate::protocol::{Mix, OperationRow};
-use crate::script::Slot;
 use std::sync::Arc;
 use std::time::Duration;
 use tare_core::fault::Fault;
-use tare_core::load::{Distribution, LoadPlan, LoadProfile, Pause, UserConnections};
+use tare_core::load::{Behaviour, Distribution, LoadPlan, LoadProfile, Pause, UserConnections};
 
 /// Connections that are made for single operations, at one time and in the whole run: about as many as there are local
 /// ports to one endpoint.
@@ -38,6 +39,8 @@ pub(crate) struct Layout {
     pub connections: u64,
     /// Users of the whole run whose state outlives operations: by connection, or by user.
     pub users: u64,
+    /// Places for companions beside each user; each has a connection and a state of its own.
+    pub beside: u64,
     /// Operations in flight on each connection.
     pub pipeline: u64,
     /// Operations due and not answered, in the whole run, at most.
@@ -85,7 +88,7 @@ impl Layout {
             // A connection that lasts for one operation is a user who does not pause.
             base = LoadProfile::Users {
                 users: *connections,
-                behaviour: tare_core::load::Behaviour::Mix,
+                behaviour: Behaviour::Mix,
                 pause: Pause::Think(Distribution::Constant(Duration::ZERO)),
                 connections: UserConnections::Fresh,
                 ramp: Duration::ZERO,
@@ -96,6 +99,7 @@ impl Layout {
             manner: if fresh { Manner::Fresh } else { Manner::Shared },
             connections: 0,
             users: 0,
+            beside: 0,
             pipeline: 1,
             in_flight: u64::MAX,
             lazy: fresh,
@@ -114,7 +118,7 @@ impl Layout {
                 let slots = if fresh { FRESH_MAX.min(u64::from(*in_flight)) } else { u64::from(*connections) };
                 (layout.connections, layout.in_flight) = (slots, u64::from(*in_flight));
             }
-            LoadProfile::Users { users, connections, ramp, .. } => {
+            LoadProfile::Users { users, connections, ramp, behaviour, .. } => {
                 layout.users = u64::from(*users);
                 let manner = match (fresh, connections) {
                     (true, _) | (_, UserConnections::Fresh) => Manner::Fresh,
@@ -127,8 +131,16 @@ impl Layout {
                     (_, UserConnections::Shared(connections)) => u64::from(*connections),
                     _ => layout.users,
                 };
-                // Users who come one by one connect when they come.
-                layout.lazy = manner == Manner::Fresh || manner == Manner::Own && (levels || !ramp.is_zero());
+                if let Behaviour::Markov { companions, .. } = behaviour {
+                    layout.beside = u64::from(places_beside(companions));
+                }
+                if layout.beside > 0 && manner != Manner::Own {
+                    let message = "companions have connections of their own, and so must have users";
+                    return Err(Fault::new(message).remedy("leave out 'connections'").as_mistake());
+                }
+                // Users who come one by one connect when they come, and so do companions.
+                let comes = levels || !ramp.is_zero() || layout.beside > 0;
+                layout.lazy = manner == Manner::Fresh || manner == Manner::Own && comes;
             }
             LoadProfile::Steps { .. } | LoadProfile::Guided { .. } => {
                 return Err(Fault::new("levels within levels mean nothing").as_mistake());
@@ -228,26 +240,41 @@ impl Layout {
         &self,
         plan: &LoadPlan,
         timeline: &Timeline,
-        operations: &[OperationRow],
-        variable: &dyn Fn(&str) -> Option<Slot>,
+        spoken: Spoken<'_>,
         share: Share,
     ) -> Result<Source, Fault> {
         let course = self.course(plan, timeline);
         Ok(match &self.base {
             LoadProfile::Closed { .. } => Source::Closed(course),
             LoadProfile::Open { arrivals, .. } => {
-                Source::Open(Schedule::new(course, *arrivals, Mix::of(operations), plan.seed, share))
+                Source::Open(Schedule::new(course, *arrivals, Mix::of(spoken.operations), plan.seed, share))
             }
             LoadProfile::Users { users, behaviour, pause, .. } => {
-                let path = Path::new(behaviour, operations, variable)?;
+                let kinds = match behaviour {
+                    Behaviour::Markov { companions, .. } => Kind::all(companions, spoken)?,
+                    Behaviour::Mix | Behaviour::Sequence(_) => Vec::new(),
+                };
+                let ways = Ways { path: Path::new(behaviour, spoken)?, pause: *pause, kinds };
                 let users = u64::from(*users);
-                Source::Users(Box::new(Crowd::new(course, users, path, *pause, plan.seed, share, timeline.start_ns)))
+                Source::Users(Box::new(Crowd::new(course, users, ways, plan.seed, share, timeline.start_ns)))
             }
             _ => {
                 let lines = self.lines.clone().expect("a replay has lines");
                 Source::Replay(Replay::new(lines, timeline.start_ns, plan.seed, share))
             }
         })
+    }
+
+    /// How many connections a worker has.
+    pub(crate) fn connections_of(&self, share: Share) -> u64 {
+        share.of(self.connections) * (1 + self.beside)
+    }
+
+    /// The numbers in the whole run of a worker's users whose state outlives operations; companions are behind them.
+    pub(crate) fn users_of(&self, share: Share) -> impl Iterator<Item = u64> {
+        let own = share.of(self.users);
+        // A companion begins with the state of its user, whatever it is made with.
+        (0..own * (1 + self.beside)).map(move |local| share.global(local))
     }
 
     /// What one worker keeps going, if this is a closed loop.

@@ -8,6 +8,7 @@ mod connection;
 mod gather;
 mod layout;
 mod limits;
+mod rows;
 mod saturation;
 mod starts;
 mod talk;
@@ -27,7 +28,7 @@ pub(crate) use workers::Workers;
 use crate::clock;
 use crate::hdr_log::HdrLog;
 use crate::link::Link;
-use crate::protocol::{Emit, Protocol, Verified, names};
+use crate::protocol::{Emit, Protocol, Verified};
 use connection::Target;
 use rustix::net::SocketAddrUnix;
 use std::sync::Arc;
@@ -76,11 +77,11 @@ fn run<P: Protocol>(protocol: &P, plan: &LoadPlan, emit: &mut Emit<'_>) -> Resul
         Some(path) => Target::Unix(SocketAddrUnix::new(path).doing(format_args!("use {}", path.display()))?),
         None => Target::Tcp(plan.endpoint, protocol.socket_options()),
     };
-    limits::open_files(layout.connections)?;
+    limits::open_files(layout.connections * (1 + layout.beside))?;
     let log = plan.hdr_log.as_deref().map(HdrLog::create).transpose()?;
     pin(plan.cpus.cpus())?;
     let crew = Workers::new(plan, &layout, &operations, layout.connections as usize);
-    let mut gather = Gather::new(names(protocol), layout.levels, log);
+    let mut gather = Gather::new(&operations, layout.levels, log);
     let (before, told) = std::thread::scope(|scope| {
         let mut starts = Vec::new();
         let reports = crew.start(scope, &mut gather, true, |share| {

@@ -5,7 +5,7 @@ use super::layout::Manner;
 use super::worker::Worker;
 use crate::clock;
 use crate::profile::{NOBODY, Source, Start};
-use crate::protocol::{Failure, Flight, Protocol};
+use crate::protocol::{Failure, Flight, Protocol, Reply};
 
 /// Starts made in one round before events have their turn again.
 const STARTS_MAX: usize = 64;
@@ -36,8 +36,7 @@ impl<P: Protocol> Worker<'_, P> {
     #[inline]
     fn due(&mut self, now_ns: u64) -> Option<Start> {
         let (protocol, users) = (self.protocol, &self.users);
-        self.source
-            .take(now_ns, |user, condition| condition.holds(protocol.value(&users[user as usize], condition.variable)))
+        self.source.take(now_ns, |user, variable| protocol.value(&users[user as usize], variable))
     }
 
     /// Counts an operation that is due, and starts it unless too many are in flight.
@@ -46,9 +45,9 @@ impl<P: Protocol> Worker<'_, P> {
         self.recorder.planned(&start, now_ns);
         if self.live >= self.in_flight_max {
             self.recorder.dropped(&start);
-            return self.source.done(start.user, now_ns);
+            return self.source.done(start.user, now_ns, false);
         }
-        self.live += 1;
+        self.begun(start.operation);
         self.place(start, now_ns);
     }
 
@@ -91,6 +90,7 @@ impl<P: Protocol> Worker<'_, P> {
             connection.flights.push_back(flight);
             self.recorder.looped(now_ns, operation);
             self.live += 1;
+            self.lingering += u64::from(self.lingers[usize::from(operation)]);
         }
     }
 
@@ -200,11 +200,18 @@ impl<P: Protocol> Worker<'_, P> {
 
     /// An operation came to its end on a connection that still stands.
     #[inline]
-    pub(super) fn answered(&mut self, index: usize, flight: &Flight, outgoing: &mut Vec<u8>, now_ns: u64) {
+    pub(super) fn answered(
+        &mut self,
+        index: usize,
+        flight: &Flight,
+        reply: Reply,
+        outgoing: &mut Vec<u8>,
+        now_ns: u64,
+    ) {
         if self.manner == Manner::Closed {
             return;
         }
-        self.source.done(flight.user, now_ns);
+        self.source.done(flight.user, now_ns, reply.failure().is_none());
         match self.manner {
             Manner::Shared => self.next(index, outgoing, now_ns),
             Manner::Fresh => self.disconnect(index, Failure::Closed, true),
@@ -226,8 +233,38 @@ impl<P: Protocol> Worker<'_, P> {
 
     /// An operation that was never sent comes to nothing.
     pub(super) fn give_up(&mut self, start: &Start, now_ns: u64, failure: Failure) {
-        self.live -= 1;
+        self.over(start.operation);
         self.recorder.lost(now_ns, start.planned_ns, start.operation, failure);
-        self.source.done(start.user, now_ns);
+        self.source.done(start.user, now_ns, false);
+    }
+
+    /// An operation came due, and is live until it came to its end.
+    #[inline]
+    pub(super) fn begun(&mut self, operation: u16) {
+        self.live += 1;
+        self.lingering += u64::from(self.lingers[usize::from(operation)]);
+    }
+
+    /// An operation came to its end.
+    #[inline]
+    pub(super) fn over(&mut self, operation: u16) {
+        self.live -= 1;
+        self.lingering -= u64::from(self.lingers[usize::from(operation)]);
+    }
+
+    /// A user's operation was answered: what goes on beside it begins with a right answer, and what a companion has
+    /// learnt from one is told to its user.
+    #[inline]
+    pub(super) fn follow_up(&mut self, flight: &Flight, reply: Reply, now_ns: u64) {
+        if self.orders.layout.beside == 0 || reply.failure().is_some() {
+            return;
+        }
+        if let Some(companion) = self.source.right(flight.user, flight.operation, now_ns) {
+            self.users[companion as usize] = self.protocol.accompany(&self.users[flight.user as usize]);
+        }
+        if let Some((owner, values)) = self.source.told_by(flight.user) {
+            let (before, from) = self.users.split_at_mut(flight.user as usize);
+            self.protocol.tell(&from[0], &mut before[owner as usize], values);
+        }
     }
 }

@@ -175,11 +175,12 @@ impl<P: Protocol> Worker<'_, P> {
                 Step::More => return true,
                 Step::Done { used, reply, last } => {
                     connection.flights.pop_front();
-                    self.live -= 1;
+                    self.over(flight.operation);
                     self.replies += 1;
                     self.recorder.answered(now_ns, &flight, reply);
+                    self.follow_up(&flight, reply, now_ns);
                     if last {
-                        self.source.done(flight.user, now_ns);
+                        self.source.done(flight.user, now_ns, reply.failure().is_none());
                         self.disconnect(index, Failure::Closed, true);
                         return false;
                     }
@@ -189,12 +190,12 @@ impl<P: Protocol> Worker<'_, P> {
                         let surplus = std::mem::take(&mut bytes);
                         let idle = self.protocol.idle(&mut self.connections[index].session, surplus, outgoing);
                         if let Err(failure) = idle {
-                            self.source.done(flight.user, now_ns);
+                            self.source.done(flight.user, now_ns, reply.failure().is_none());
                             self.fail(index, failure);
                             return false;
                         }
                     }
-                    self.answered(index, &flight, outgoing, now_ns);
+                    self.answered(index, &flight, reply, outgoing, now_ns);
                     if self.connections[index].state != State::Up {
                         return false;
                     }
@@ -264,10 +265,11 @@ impl<P: Protocol> Worker<'_, P> {
             let Some(reply) = self.protocol.flushed(&mut connection.session, &flight) else { return };
             connection.flights.pop_front();
             let now_ns = clock::monotonic_ns();
-            self.live -= 1;
+            self.over(flight.operation);
             self.replies += 1;
             self.recorder.answered(now_ns, &flight, reply);
-            self.answered(index, &flight, outgoing, now_ns);
+            self.follow_up(&flight, reply, now_ns);
+            self.answered(index, &flight, reply, outgoing, now_ns);
             if self.manner == Manner::Closed {
                 self.refill(index, outgoing, now_ns);
             }
@@ -353,10 +355,11 @@ impl<P: Protocol> Worker<'_, P> {
         let orderly = reply.is_some() || idle;
         if let (Some(flight), Some(reply)) = (flight, reply) {
             connection.flights.pop_front();
-            self.live -= 1;
+            self.over(flight.operation);
             self.replies += 1;
             self.recorder.answered(now_ns, &flight, reply);
-            self.source.done(flight.user, now_ns);
+            self.follow_up(&flight, reply, now_ns);
+            self.source.done(flight.user, now_ns, reply.failure().is_none());
         }
         self.disconnect(index, Failure::Closed, orderly);
     }

@@ -95,15 +95,18 @@ pub(crate) struct Windows {
     open: VecDeque<Box<Window>>,
     // By operation: the limit of its response time, ns.
     limits: Vec<u64>,
+    // By operation: whether nobody waits for its answer.
+    lingers: Vec<bool>,
     // How long after its end a window waits for answers.
     patience_ns: u64,
 }
 
 impl Windows {
     /// No windows yet. `limits` are those of the response times, by operation, ns; answers are awaited for
-    /// `patience_ns` after the end of a window.
-    pub(crate) fn new(limits: Vec<u64>, patience_ns: u64) -> Self {
-        Windows { open: VecDeque::new(), limits, patience_ns }
+    /// `patience_ns` after the end of a window, but for those of operations that linger: such as are not answered by the end
+    /// of the window and what it waits for are not counted.
+    pub(crate) fn new(limits: Vec<u64>, lingers: Vec<bool>, patience_ns: u64) -> Self {
+        Windows { open: VecDeque::new(), limits, lingers, patience_ns }
     }
 
     /// Adds the next window.
@@ -126,10 +129,11 @@ impl Windows {
     /// An operation was to start, and the generator came to it at `now_ns`.
     #[inline]
     pub(crate) fn planned(&mut self, planned_ns: u64, operation: u16, now_ns: u64) {
+        let awaited = self.awaited(operation);
         let Some(window) = self.of(planned_ns) else { return };
         window.outcomes[usize::from(operation)].planned += 1;
         window.late.record(now_ns.saturating_sub(planned_ns));
-        window.outstanding += 1;
+        window.outstanding += awaited;
     }
 
     /// It was sent.
@@ -142,9 +146,10 @@ impl Windows {
 
     /// It was given up: too many were in flight.
     pub(crate) fn dropped(&mut self, planned_ns: u64, operation: u16) {
+        let awaited = self.awaited(operation);
         let Some(window) = self.of(planned_ns) else { return };
         window.outcomes[usize::from(operation)].dropped += 1;
-        window.outstanding -= 1;
+        window.outstanding -= awaited;
     }
 
     /// It was answered; whether rightly and within a window.
@@ -155,6 +160,7 @@ impl Windows {
             self.failed(flight.planned_ns, flight.operation, failure);
             return false;
         }
+        let awaited = self.awaited(flight.operation);
         let Some(window) = self.of(flight.planned_ns) else { return false };
         let response_ns = now_ns.saturating_sub(flight.planned_ns);
         let outcomes = &mut window.outcomes[usize::from(flight.operation)];
@@ -162,16 +168,17 @@ impl Windows {
         outcomes.over_limit += u64::from(response_ns > limit_ns);
         outcomes.response.record(response_ns);
         outcomes.service.record(now_ns.saturating_sub(flight.start_ns));
-        window.outstanding -= 1;
+        window.outstanding -= awaited;
         true
     }
 
     /// It came to nothing.
     pub(crate) fn failed(&mut self, planned_ns: u64, operation: u16, failure: Failure) {
+        let awaited = self.awaited(operation);
         let Some(window) = self.of(planned_ns) else { return };
         window.outcomes[usize::from(operation)].failed += 1;
         window.failures.count(failure);
-        window.outstanding -= 1;
+        window.outstanding -= awaited;
     }
 
     /// A connection failed with nothing in flight.
@@ -205,14 +212,29 @@ impl Windows {
         let first = self.open.front()?;
         let over = now_ns >= first.span.to_ns && first.cpu_mark_ns.is_none();
         let late = now_ns >= first.span.to_ns.saturating_add(self.patience_ns);
-        if over && (first.outstanding == 0 || late) { self.open.pop_front() } else { None }
+        if over && (first.outstanding == 0 || late) { self.close() } else { None }
+    }
+
+    /// How many more answers of this operation a window waits for.
+    #[inline]
+    fn awaited(&self, operation: u16) -> u64 {
+        u64::from(!self.lingers[usize::from(operation)])
+    }
+
+    /// The first window, as it stands: what lingers still was not planned in it, as it were.
+    fn close(&mut self) -> Option<Box<Window>> {
+        let mut window = self.open.pop_front()?;
+        for (outcomes, lingers) in window.outcomes.iter_mut().zip(&self.lingers) {
+            outcomes.planned -= if *lingers { outcomes.unanswered() } else { 0 };
+        }
+        Some(window)
     }
 
     /// The next window that was over at `now_ns`, complete or not.
     pub(crate) fn rest(&mut self, now_ns: u64) -> Option<Box<Window>> {
         self.round(now_ns, 0);
         let over = self.open.front().is_some_and(|first| now_ns >= first.span.to_ns);
-        if over { self.open.pop_front() } else { None }
+        if over { self.close() } else { None }
     }
 }
 
@@ -225,7 +247,7 @@ mod tests {
 
     #[test]
     fn an_operation_belongs_to_the_window_of_its_planned_start() {
-        let mut windows = Windows::new(vec![50], 1000);
+        let mut windows = Windows::new(vec![50], vec![false], 1000);
         windows.push(Span { number: 0, level: 1.0, from_ns: 100, to_ns: 200 });
         windows.push(Span { number: 1, level: 2.0, from_ns: 200, to_ns: 300 });
         for planned_ns in [99, 100, 150, 160, 199, 200] {
@@ -244,6 +266,13 @@ mod tests {
         assert_eq!((outcomes.failed, outcomes.dropped, outcomes.unanswered()), (1, 1, 0));
         assert_eq!((outcomes.response.longest(), outcomes.service.longest()), (91, 80));
         assert_eq!((first.started, first.failures.named()["connection reset"], first.late.total()), (1, 1, 4));
+        let mut news = Windows::new(vec![50], vec![true], 1000);
+        news.push(Span { number: 0, level: 1.0, from_ns: 100, to_ns: 200 });
+        [110, 120, 130].into_iter().for_each(|planned_ns| news.planned(planned_ns, 0, planned_ns));
+        news.answered(190, &flight(110, 110), Reply::Right);
+        news.failed(120, 0, Failure::Reset);
+        let window = news.complete(200).expect("nobody waits for news");
+        assert_eq!((window.outcomes[0].planned, window.outcomes[0].unanswered()), (2, 0));
         assert!(windows.complete(1299).is_none());
         assert_eq!(windows.complete(1300).unwrap().outcomes[0].unanswered(), 1, "patience has an end");
     }

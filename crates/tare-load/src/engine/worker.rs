@@ -5,7 +5,7 @@ use super::layout::{Layout, Manner};
 use super::tally::{Ledger, Recorder};
 use super::timeline::Timeline;
 use crate::clock::{self, SECOND_NS};
-use crate::profile::{Share, Source, Start};
+use crate::profile::{Share, Source, Spoken, Start};
 use crate::protocol::{Draw, Failure, Mix, Protocol};
 use rustix::event::epoll;
 use rustix::fd::OwnedFd;
@@ -84,6 +84,9 @@ pub(crate) struct Worker<'a, P: Protocol> {
     pub(super) up: usize,
     // Operations that came due and have not come to their end.
     pub(super) live: u64,
+    // Of these, such as are answered when there is news; and which operations those are.
+    pub(super) lingering: u64,
+    pub(super) lingers: Vec<bool>,
     // When a connection was last up, or none was wanted; and whether an attempt takes long.
     pub(super) alive_ns: u64,
     slow: bool,
@@ -103,7 +106,7 @@ impl<'a, P: Protocol> Worker<'a, P> {
         let (layout, share, seed) = (orders.layout, orders.share, orders.plan.seed);
         let pipeline = layout.pipeline as usize;
         let make = |local| Connection::new(Draw::new(seed, share.global(local)), protocol.session(), pipeline);
-        let connections: Vec<_> = (0..share.of(layout.connections)).map(make).collect();
+        let connections: Vec<_> = (0..layout.connections_of(share)).map(make).collect();
         let count = connections.len();
         Ok(Worker {
             protocol,
@@ -114,7 +117,7 @@ impl<'a, P: Protocol> Worker<'a, P> {
             streams: protocol.streams(),
             source: Source::Closed(crate::profile::Levels::new(0, 0.0)),
             mix: Mix::of(&protocol.operations()),
-            users: (0..share.of(layout.users)).map(|local| protocol.user(share.global(local))).collect(),
+            users: layout.users_of(share).map(|number| protocol.user(number)).collect(),
             active: count,
             free: if layout.manner == Manner::Fresh { (0..count as u32).collect() } else { VecDeque::new() },
             resting: VecDeque::new(),
@@ -126,6 +129,8 @@ impl<'a, P: Protocol> Worker<'a, P> {
             connecting: 0,
             up: 0,
             live: 0,
+            lingering: 0,
+            lingers: protocol.operations().iter().map(|operation| operation.lingers).collect(),
             alive_ns: clock::monotonic_ns(),
             slow: false,
             last_failure: Failure::TimedOut,
@@ -148,8 +153,9 @@ impl<'a, P: Protocol> Worker<'a, P> {
         self.recorder.connected();
         let Ok(timeline) = start.recv() else { return Ok(self.recorder.ledger) };
         let (layout, plan, share) = (self.orders.layout, self.orders.plan, self.orders.share);
-        self.source =
-            layout.source(plan, &timeline, &self.protocol.operations(), &|name| self.protocol.variable(name), share)?;
+        let (operations, variable) = (self.protocol.operations(), |name: &str| self.protocol.variable(name));
+        let spoken = Spoken { operations: &operations, variable: &variable };
+        self.source = layout.source(plan, &timeline, spoken, share)?;
         self.recorder.begin(Arc::clone(&timeline));
         self.alive_ns = clock::monotonic_ns();
         if self.manner == Manner::Closed {
@@ -203,7 +209,7 @@ impl<'a, P: Protocol> Worker<'a, P> {
         // Who wants an end does not wait that long; a guided load is always told, and its answers are part of it.
         let told_ns = || if timeline.told() { timeline.told_end_ns() } else { u64::MAX };
         let deadline_ns = || planned_ns.min(told_ns().saturating_add(LAST_ANSWERS_NS));
-        while self.live > 0 && clock::monotonic_ns() < deadline_ns() && !self.stopped() {
+        while self.live > self.lingering && clock::monotonic_ns() < deadline_ns() && !self.stopped() {
             self.round(events, pace_ns)?;
         }
         let now_ns = clock::monotonic_ns();
@@ -369,9 +375,9 @@ impl<'a, P: Protocol> Worker<'a, P> {
             }
         }
         for flight in flights.drain(..) {
-            self.live -= 1;
+            self.over(flight.operation);
             self.recorder.lost(now_ns, flight.planned_ns, flight.operation, failure);
-            self.source.done(flight.user, now_ns);
+            self.source.done(flight.user, now_ns, false);
         }
         self.connections[index].flights = flights;
         if let Some(start) = pending {

@@ -92,7 +92,8 @@ impl<'a> Workers<'a> {
         let longest = plan.limits.values().max().unwrap_or(&plan.timeout);
         // One level's answers are awaited while the next one runs; where there are no levels, to the end.
         let patience_ns = if layout.levels { clock::span_ns(*longest) } else { u64::MAX };
-        layout.planned.then(|| Windows::new(self.operations.iter().map(limit).collect(), patience_ns))
+        let lingers = self.operations.iter().map(|operation| operation.lingers).collect();
+        layout.planned.then(|| Windows::new(self.operations.iter().map(limit).collect(), lingers, patience_ns))
     }
 }
 

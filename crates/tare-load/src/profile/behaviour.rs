@@ -20,103 +20,142 @@ pub(crate) enum Path {
     Markov(Vec<Vec<Branch>>),
 }
 
-/// Whom it is for, a choice, and what it chooses from.
+/// Whom it is for, a choice, and what it chooses from: nothing ends a companion.
 #[derive(Debug, Clone)]
 pub(crate) struct Branch {
     when: Option<Condition>,
     unless: Option<Condition>,
-    mix: Mix,
+    mix: Option<Mix>,
     followers: Vec<u16>,
 }
 
 /// Something of a user that holds or does not.
 #[derive(Debug, Clone)]
 pub(crate) struct Condition {
-    /// Of which value.
-    pub variable: Slot,
-    // What it is one of; that there is one, if empty.
-    is: Vec<String>,
+    /// Of what.
+    pub of: Subject,
+    test: Test,
+}
+
+/// What of a user a condition asks for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Subject {
+    /// A value.
+    Value(Slot),
+    /// How many of its companions of a kind go on.
+    Companions(usize),
+}
+
+#[derive(Debug, Clone)]
+enum Test {
+    IsSet,
+    OneOf(Vec<String>),
+    AtMost(f64),
+    Same(Slot),
 }
 
 impl Condition {
-    /// Whether it holds of a user with this value.
-    pub(crate) fn holds(&self, value: ValueRef<'_>) -> bool {
-        match value {
-            ValueRef::Unset => false,
-            _ if self.is.is_empty() => true,
-            ValueRef::Number(number) => self.is.iter().any(|is| is.parse() == Ok(number)),
-            ValueRef::Text(text) => self.is.iter().any(|is| is.as_bytes() == text),
+    /// Whether it holds of a user for whom what it asks for is `found`; `value` gives its other values.
+    pub(crate) fn holds<'v>(&self, found: ValueRef<'v>, value: impl Fn(Slot) -> ValueRef<'v>) -> bool {
+        match (&self.test, found) {
+            (_, ValueRef::Unset) => false,
+            (Test::IsSet, _) => true,
+            (Test::OneOf(is), ValueRef::Number(number)) => is.iter().any(|is| is.parse() == Ok(number)),
+            (Test::OneOf(is), ValueRef::Text(text)) => is.iter().any(|is| is.as_bytes() == text),
+            (Test::AtMost(most), found) => found.decimal().is_some_and(|number| number <= *most),
+            (Test::Same(other), found) => found.reads_as(value(*other)),
         }
+    }
+}
+
+/// What behaviours are compiled for: the operations, and where users have a value of a name.
+#[derive(Clone, Copy)]
+pub(crate) struct Spoken<'a> {
+    /// The operations, in the order of their numbers.
+    pub operations: &'a [OperationRow],
+    /// Where users have the value of this name.
+    pub variable: &'a dyn Fn(&str) -> Option<Slot>,
+}
+
+impl Spoken<'_> {
+    /// The number of an operation.
+    ///
+    /// # Errors
+    /// When there is none of this name.
+    pub(crate) fn operation(&self, name: &str) -> Result<u16, Fault> {
+        let found = self.operations.iter().position(|operation| operation.name == name);
+        found.map(|at| at as u16).ok_or_else(|| {
+            let known: Vec<&str> = self.operations.iter().map(|operation| operation.name.as_str()).collect();
+            Fault::new(format!("users are to ask for '{name}', which is no operation of this load"))
+                .remedy(format!("use one of {}", known.join(", ")))
+                .as_mistake()
+        })
+    }
+
+    /// Where users have a value.
+    ///
+    /// # Errors
+    /// When no operation gives it to them.
+    pub(crate) fn slot(&self, name: &str) -> Result<Slot, Fault> {
+        (self.variable)(name).ok_or_else(|| {
+            let message = format!("users are to go by '{name}', a value that no operation gives them");
+            Fault::new(message).remedy("capture it in an operation").as_mistake()
+        })
     }
 }
 
 impl Path {
-    /// Compiles a behaviour for these operations, whose users have these variables.
+    /// Compiles a behaviour.
     ///
     /// # Errors
-    /// When it names one that there is not.
-    pub(crate) fn new(
-        behaviour: &Behaviour,
-        operations: &[OperationRow],
-        variable: &dyn Fn(&str) -> Option<Slot>,
-    ) -> Result<Self, Fault> {
-        let number = |name: &String| {
-            let found = operations.iter().position(|operation| operation.name == *name);
-            found.map(|at| at as u16).ok_or_else(|| {
-                let known: Vec<&str> = operations.iter().map(|operation| operation.name.as_str()).collect();
-                Fault::new(format!("users are to ask for '{name}', which is no operation of this load"))
-                    .remedy(format!("use one of {}", known.join(", ")))
-                    .as_mistake()
-            })
-        };
+    /// When it names what there is not.
+    pub(crate) fn new(behaviour: &Behaviour, spoken: Spoken<'_>) -> Result<Self, Fault> {
         match behaviour {
-            Behaviour::Mix => Ok(Path::Mix(Mix::of(operations))),
+            Behaviour::Mix => Ok(Path::Mix(Mix::of(spoken.operations))),
             Behaviour::Sequence(names) if names.is_empty() => Err(nothing("the sequence")),
-            Behaviour::Sequence(names) => names.iter().map(number).collect::<Result<_, _>>().map(Path::Sequence),
-            Behaviour::Markov { start, next } => {
-                let branch = |given: &load::Branch, whose: &str| {
-                    let sum: f64 = given.to.values().sum();
-                    if sum.is_nan() || sum <= 0.0 {
-                        return Err(nothing(whose));
-                    }
-                    let condition = |given: &Option<load::Condition>| {
-                        given.as_ref().map(|given| condition(given, variable)).transpose()
-                    };
-                    Ok(Branch {
-                        when: condition(&given.when)?,
-                        unless: condition(&given.unless)?,
-                        mix: Mix::new(given.to.values().map(|weight| (weight / sum * WHOLE) as u64)),
-                        followers: given.to.keys().map(number).collect::<Result<Vec<u16>, _>>()?,
-                    })
-                };
-                let to = |to: &BTreeMap<String, f64>| load::Branch { to: to.clone(), ..load::Branch::default() };
-                let first = to(&[(start.clone(), 1.0)].into());
-                let mut rows = vec![vec![branch(&first, start)?]];
-                for operation in operations {
-                    let name = &operation.name;
-                    rows.push(match next.get(name) {
-                        Some(Followers::Weighted(weights)) => vec![branch(&to(weights), name)?],
-                        Some(Followers::Fitting(given)) => {
-                            given.iter().map(|given| branch(given, name)).collect::<Result<_, _>>()?
-                        }
-                        // Nothing leads there, or the reader would have complained.
-                        None => rows[0].clone(),
-                    });
-                }
-                Ok(Path::Markov(rows))
+            Behaviour::Sequence(names) => {
+                names.iter().map(|name| spoken.operation(name)).collect::<Result<_, _>>().map(Path::Sequence)
+            }
+            Behaviour::Markov { start, next, companions } => {
+                Path::markov(start, next, &companions.keys().map(String::as_str).collect::<Vec<_>>(), spoken)
             }
         }
     }
 
-    /// The next operation of a user that is at `place`, which moves on. `holds` says what holds of the user.
+    /// Compiles a matrix. `companions` are the names of the companions that users may have.
+    ///
+    /// # Errors
+    /// As for [`Path::new`].
+    pub(crate) fn markov(
+        start: &str,
+        next: &BTreeMap<String, Followers>,
+        companions: &[&str],
+        spoken: Spoken<'_>,
+    ) -> Result<Self, Fault> {
+        let branch = |given: &load::Branch| Branch::new(given, companions, spoken);
+        let to = |to: &BTreeMap<String, f64>| load::Branch { to: to.clone(), ..load::Branch::default() };
+        let mut rows = vec![vec![branch(&to(&[(start.to_owned(), 1.0)].into()))?]];
+        for operation in spoken.operations {
+            rows.push(match next.get(&operation.name) {
+                Some(Followers::Weighted(weights)) => vec![branch(&to(weights))?],
+                Some(Followers::Fitting(given)) => given.iter().map(branch).collect::<Result<_, _>>()?,
+                // Nothing leads there, or the reader would have complained.
+                None => rows[0].clone(),
+            });
+        }
+        Ok(Path::Markov(rows))
+    }
+
+    /// The next operation of a user that is at `place`, which moves on; none at an end. `holds` says what holds of the
+    /// user.
     #[inline]
-    pub(crate) fn next(&self, place: &mut u16, draw: &mut Draw, holds: impl Fn(&Condition) -> bool) -> u16 {
+    pub(crate) fn next(&self, place: &mut u16, draw: &mut Draw, holds: impl Fn(&Condition) -> bool) -> Option<u16> {
         match self {
-            Path::Mix(mix) => mix.draw(draw) as u16,
+            Path::Mix(mix) => Some(mix.draw(draw) as u16),
             Path::Sequence(operations) => {
                 let operation = operations[usize::from(*place)];
                 *place = if usize::from(*place) + 1 == operations.len() { 0 } else { *place + 1 };
-                operation
+                Some(operation)
             }
             Path::Markov(rows) => {
                 let fits = |branch: &&Branch| {
@@ -125,20 +164,45 @@ impl Path {
                 let branches = &rows[usize::from(*place)];
                 // The reader has seen to it that the last one fits all.
                 let branch = branches.iter().find(fits).unwrap_or(&branches[branches.len() - 1]);
-                let operation = branch.followers[branch.mix.draw(draw)];
+                let operation = branch.followers[branch.mix.as_ref()?.draw(draw)];
                 *place = operation + 1;
-                operation
+                Some(operation)
             }
         }
     }
 }
 
-fn condition(given: &load::Condition, variable: &dyn Fn(&str) -> Option<Slot>) -> Result<Condition, Fault> {
-    let Some(slot) = variable(&given.variable) else {
-        let message = format!("users are to go by '{}', a value that no operation gives them", given.variable);
-        return Err(Fault::new(message).remedy("capture it in an operation").as_mistake());
+impl Branch {
+    fn new(given: &load::Branch, companions: &[&str], spoken: Spoken<'_>) -> Result<Self, Fault> {
+        let sum: f64 = given.to.values().sum();
+        if sum.is_nan() || sum <= 0.0 && !given.to.is_empty() {
+            return Err(nothing("a row of the matrix"));
+        }
+        let condition = |given: &Option<load::Condition>| {
+            given.as_ref().map(|given| condition(given, companions, spoken)).transpose()
+        };
+        let mix = || Mix::new(given.to.values().map(|weight| (weight / sum * WHOLE) as u64));
+        Ok(Branch {
+            when: condition(&given.when)?,
+            unless: condition(&given.unless)?,
+            mix: (!given.to.is_empty()).then(mix),
+            followers: given.to.keys().map(|name| spoken.operation(name)).collect::<Result<_, _>>()?,
+        })
+    }
+}
+
+fn condition(given: &load::Condition, companions: &[&str], spoken: Spoken<'_>) -> Result<Condition, Fault> {
+    let of = match companions.iter().position(|name| *name == given.variable) {
+        Some(kind) => Subject::Companions(kind),
+        None => Subject::Value(spoken.slot(&given.variable)?),
     };
-    Ok(Condition { variable: slot, is: given.is.clone() })
+    let test = match (&given.same, given.at_most) {
+        (Some(other), _) => Test::Same(spoken.slot(other)?),
+        (None, Some(most)) => Test::AtMost(most),
+        (None, None) if given.is.is_empty() => Test::IsSet,
+        (None, None) => Test::OneOf(given.is.clone()),
+    };
+    Ok(Condition { of, test })
 }
 
 fn nothing(whose: &str) -> Fault {
@@ -151,18 +215,22 @@ mod tests {
     use crate::script::Names;
 
     fn rows(names: &[&str]) -> Vec<OperationRow> {
-        names.iter().map(|name| OperationRow { name: (*name).to_owned(), weight: 1 }).collect()
+        names.iter().map(|name| OperationRow { name: (*name).to_owned(), weight: 1, lingers: false }).collect()
+    }
+
+    fn compiled(behaviour: &Behaviour, operations: &[&str]) -> Result<Path, Fault> {
+        Path::new(behaviour, Spoken { operations: &rows(operations), variable: &|_| None })
     }
 
     fn walk(path: &Path, steps: usize) -> Vec<u16> {
         let (mut place, mut draw) = (0, Draw::new(5, 0));
-        (0..steps).map(|_| path.next(&mut place, &mut draw, |_| false)).collect()
+        (0..steps).map_while(|_| path.next(&mut place, &mut draw, |_| false)).collect()
     }
 
     #[test]
     fn a_sequence_goes_round() {
         let names = ["b", "a", "a"].map(str::to_owned).to_vec();
-        let path = Path::new(&Behaviour::Sequence(names), &rows(&["a", "b"]), &|_| None).unwrap();
+        let path = compiled(&Behaviour::Sequence(names), &["a", "b"]).unwrap();
         assert_eq!(walk(&path, 7), [1, 0, 0, 1, 0, 0, 1]);
     }
 
@@ -174,8 +242,8 @@ mod tests {
             ("b".to_owned(), Followers::Weighted(weights(&[("a", 1.0)]))),
             ("c".to_owned(), Followers::Weighted(weights(&[("a", 1.0)]))),
         ]);
-        let behaviour = Behaviour::Markov { start: "c".into(), next };
-        let path = Path::new(&behaviour, &rows(&["a", "b", "c"]), &|_| None).unwrap();
+        let behaviour = Behaviour::Markov { start: "c".into(), next, companions: BTreeMap::new() };
+        let path = compiled(&behaviour, &["a", "b", "c"]).unwrap();
         let walked = walk(&path, 100_000);
         assert_eq!(walked[0], 2);
         assert!(walked[1..].iter().all(|operation| *operation != 2));
@@ -191,7 +259,7 @@ mod tests {
         let (state, token) = (names.declare("state").unwrap(), names.declare("token").unwrap());
         let condition = |variable: &str, is: &[&str]| {
             let is = is.iter().map(|is| (*is).to_owned()).collect();
-            Some(load::Condition { variable: variable.to_owned(), is })
+            Some(load::Condition { variable: variable.to_owned(), is, ..load::Condition::default() })
         };
         let branch = |when, unless, to: &str| load::Branch { when, unless, to: [(to.to_owned(), 1.0)].into() };
         let branches = vec![
@@ -200,28 +268,49 @@ mod tests {
             branch(None, None, "a"),
         ];
         let all = ["a", "b", "c"].map(|name| (name.to_owned(), Followers::Fitting(branches.clone())));
-        let behaviour = Behaviour::Markov { start: "a".into(), next: all.into() };
-        let path = Path::new(&behaviour, &rows(&["a", "b", "c"]), &|name| names.slot(name)).unwrap();
+        let behaviour = Behaviour::Markov { start: "a".into(), next: all.into(), companions: BTreeMap::new() };
+        let (operations, variable) = (rows(&["a", "b", "c"]), |name: &str| names.slot(name));
+        let path = Path::new(&behaviour, Spoken { operations: &operations, variable: &variable }).unwrap();
         let next = |sold: ValueRef<'_>, has_token: bool| {
             let (mut place, mut draw) = (1, Draw::new(5, 0));
             let text = if has_token { ValueRef::Text(b"x") } else { ValueRef::Unset };
             let value = |variable| if variable == state { sold } else { text };
             assert_ne!(state, token);
-            path.next(&mut place, &mut draw, |condition| condition.holds(value(condition.variable)))
+            let holds = |condition: &Condition| match condition.of {
+                Subject::Value(slot) => condition.holds(value(slot), value),
+                Subject::Companions(_) => panic!("there are none"),
+            };
+            path.next(&mut place, &mut draw, holds).unwrap()
         };
         assert_eq!(next(ValueRef::Text(b"sold"), true), 1);
         assert_eq!(next(ValueRef::Number(7), true), 1, "a number by its value");
         assert_eq!(next(ValueRef::Text(b"solder"), true), 0);
         assert_eq!(next(ValueRef::Unset, true), 0);
         assert_eq!(next(ValueRef::Text(b"open"), false), 2);
-        let fault = Path::new(&behaviour, &rows(&["a", "b", "c"]), &|_| None).unwrap_err();
+        let fault = compiled(&behaviour, &["a", "b", "c"]).unwrap_err();
         assert!(fault.mistake && fault.message.contains("'state'"), "{fault}");
     }
 
     #[test]
+    fn values_are_compared_as_numbers_and_with_each_other() {
+        let mut names = Names::default();
+        let (price, limit) = (names.declare("price").unwrap(), names.declare("limit").unwrap());
+        let holds = |test: Test, found, other| {
+            let condition = Condition { of: Subject::Value(price), test };
+            condition.holds(found, |slot| if slot == limit { other } else { ValueRef::Unset })
+        };
+        let at_most = |text: &'static [u8]| holds(Test::AtMost(10.5), ValueRef::Text(text), ValueRef::Unset);
+        assert!(at_most(b"10.5") && at_most(b"-3") && !at_most(b"10.51") && !at_most(b"ten"));
+        assert!(holds(Test::AtMost(3.0), ValueRef::Number(3), ValueRef::Unset));
+        let same = |found, other| holds(Test::Same(limit), found, other);
+        assert!(same(ValueRef::Text(b"7"), ValueRef::Text(b"7")) && same(ValueRef::Text(b"7"), ValueRef::Number(7)));
+        assert!(!same(ValueRef::Number(8), ValueRef::Number(7)) && !same(ValueRef::Text(b"7"), ValueRef::Unset));
+    }
+
+    #[test]
     fn what_does_not_exist_is_a_mistake() {
-        let fault = Path::new(&Behaviour::Sequence(vec!["x".into()]), &rows(&["a"]), &|_| None).unwrap_err();
+        let fault = compiled(&Behaviour::Sequence(vec!["x".into()]), &["a"]).unwrap_err();
         assert!(fault.mistake && fault.message.contains("'x'") && fault.remedy.contains('a'));
-        assert!(Path::new(&Behaviour::Sequence(Vec::new()), &rows(&["a"]), &|_| None).is_err());
+        assert!(compiled(&Behaviour::Sequence(Vec::new()), &["a"]).is_err());
     }
 }

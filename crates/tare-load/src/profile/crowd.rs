@@ -1,12 +1,31 @@
-//! Users: who is due, what they do, how long they pause. A user is a few numbers in flat tables.
+//! Users: who is due, what they do, how long they pause, and what goes on beside them. A user is a few numbers in flat
+//! tables, a companion another one behind all users.
 
-use super::behaviour::{Condition, Path};
+use super::behaviour::{Condition, Path, Subject};
+use super::companions::Kind;
 use super::level::Levels;
 use super::pause;
 use super::wheel::Wheel;
 use super::{Share, Start, stream};
+use crate::clock::SECOND_NS;
 use crate::protocol::Draw;
-use tare_core::load::Pause;
+use crate::script::{Slot, ValueRef};
+use std::ops::Range;
+use tare_core::load::{Ending, Pause};
+
+/// A companion that was refused an answer asks again after this long.
+const REFUSED_NS: u64 = SECOND_NS;
+
+/// Whether a user is there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Presence {
+    /// It is.
+    Here,
+    /// Not asking for anything, waiting to be called.
+    Away,
+    /// A companion that starts nothing more.
+    Ending,
+}
 
 /// Where a user stands.
 #[derive(Debug, Clone, Copy)]
@@ -15,22 +34,37 @@ struct User {
     begun: u32,
     /// The place on the path.
     place: u16,
-    /// Whether the user is away: not asking for anything, waiting to be called.
-    away: bool,
+    presence: Presence,
+    /// Of a companion: its number among those that go on beside its user, in the order of their starts.
+    rank: u8,
+}
+
+/// What users of one worker do: their own way and pause, and what goes on beside them.
+pub(crate) struct Ways {
+    /// Which operation a user asks for next.
+    pub path: Path,
+    /// How long a user pauses.
+    pub pause: Pause,
+    /// The kinds of companions.
+    pub kinds: Vec<Kind>,
 }
 
 /// One worker's users.
 ///
 /// Users with numbers below the level are active. A user that comes in is in the midst of a pause, as one who has
 /// always been there would be: so the rate of starts is even from the beginning on. One that is no longer wanted leaves
-/// when the next start would be due.
+/// when the next start would be due, and its companions with it.
+///
+/// Users have the numbers from 0 on; behind them stand the places of their companions, those of one user together.
 pub(crate) struct Crowd {
-    path: Path,
-    pause: Pause,
+    ways: Ways,
     levels: Levels,
     seed: u64,
     share: Share,
     users: Vec<User>,
+    // How many are users themselves, and how many places there are beside each.
+    own: u32,
+    beside: u32,
     wheel: Wheel,
     // Users below this number were called in, and the next one will be at that moment.
     called: u32,
@@ -41,23 +75,18 @@ pub(crate) struct Crowd {
 
 impl Crowd {
     /// This worker's share of `users`, active as `levels` says from `now_ns` on.
-    pub(crate) fn new(
-        levels: Levels,
-        users: u64,
-        path: Path,
-        pause: Pause,
-        seed: u64,
-        share: Share,
-        now_ns: u64,
-    ) -> Self {
-        let count = share.of(users) as usize;
+    pub(crate) fn new(levels: Levels, users: u64, ways: Ways, seed: u64, share: Share, now_ns: u64) -> Self {
+        let own = share.of(users) as u32;
+        let beside = ways.kinds.last().map_or(0, |kind| kind.places.end);
+        let count = own as usize * (1 + beside as usize);
         let mut crowd = Crowd {
-            path,
-            pause,
+            ways,
             levels,
             seed,
             share,
-            users: vec![User { begun: 0, place: 0, away: true }; count],
+            users: vec![User { begun: 0, place: 0, presence: Presence::Away, rank: 0 }; count],
+            own,
+            beside,
             wheel: Wheel::new(count, now_ns),
             called: 0,
             call_ns: u64::MAX,
@@ -75,43 +104,150 @@ impl Crowd {
         self.wheel.peek().min(self.call_ns)
     }
 
-    /// The next start that is due at `now_ns`. `holds` says what holds of a user.
+    /// The next start that is due at `now_ns`. `value` gives a user's values.
     #[inline]
-    pub(crate) fn take(&mut self, now_ns: u64, holds: impl Fn(u32, &Condition) -> bool) -> Option<Start> {
+    pub(crate) fn take<'v>(&mut self, now_ns: u64, value: impl Fn(u32, Slot) -> ValueRef<'v>) -> Option<Start> {
         if self.call_ns <= now_ns {
             self.call(now_ns);
         }
         loop {
             let user = self.wheel.pop(now_ns)?;
             let planned_ns = self.wheel.time(user);
-            let global = self.share.global(u64::from(user));
-            let state = &mut self.users[user as usize];
-            if global as f64 >= self.levels.at(planned_ns) {
-                state.away = true;
+            let (owner, kind) = self.owner(user);
+            let global = self.share.global(u64::from(owner));
+            let stays = (global as f64) < self.levels.at(planned_ns);
+            if kind.is_some() && (!stays || self.users[user as usize].presence == Presence::Ending) {
+                self.users[user as usize].presence = Presence::Away;
+                continue;
+            }
+            if !stays {
+                self.users[user as usize].presence = Presence::Away;
                 self.called = self.called.min(user);
                 self.seen_ns = self.seen_ns.max(planned_ns);
                 self.follow();
                 continue;
             }
-            let mut draw = Draw::at(self.seed, stream::PATHS ^ global, u64::from(state.begun));
-            let operation = self.path.next(&mut state.place, &mut draw, |condition| holds(user, condition));
-            state.begun = state.begun.wrapping_add(1);
+            let User { begun, mut place, .. } = self.users[user as usize];
+            let mut draw = Draw::at(self.seed, stream::PATHS ^ self.number(user), u64::from(begun));
+            let path = kind.map_or(&self.ways.path, |kind| &self.ways.kinds[kind].path);
+            let holds = |condition: &Condition| match condition.of {
+                Subject::Value(slot) => condition.holds(value(user, slot), |slot| value(user, slot)),
+                Subject::Companions(kind) => {
+                    let count = self.going(owner, kind).count() as i64;
+                    condition.holds(ValueRef::Number(count), |slot| value(user, slot))
+                }
+            };
+            let operation = path.next(&mut place, &mut draw, holds);
+            let state = &mut self.users[user as usize];
+            (state.place, state.begun) = (place, begun.wrapping_add(1));
+            let Some(operation) = operation else {
+                state.presence = Presence::Away;
+                continue;
+            };
+            if kind.is_none() && self.beside > 0 {
+                self.end_companions(user, operation);
+            }
             return Some(Start { planned_ns, draw, user, operation });
         }
     }
 
-    /// The user's operation came to its end at `now_ns`.
+    /// The user's operation came to its end at `now_ns`, by a right answer or not.
     #[inline]
-    pub(crate) fn done(&mut self, user: u32, now_ns: u64) {
-        let begun = self.users[user as usize].begun;
-        let global = self.share.global(u64::from(user));
-        let mut draw = Draw::at(self.seed, stream::PAUSES ^ global, u64::from(begun));
-        let length = pause::draw(self.pause.distribution(), &mut draw);
-        let next_ns = match self.pause {
+    pub(crate) fn done(&mut self, user: u32, now_ns: u64, right: bool) {
+        let User { begun, presence, .. } = self.users[user as usize];
+        if presence == Presence::Ending {
+            self.users[user as usize].presence = Presence::Away;
+            return;
+        }
+        let (_, kind) = self.owner(user);
+        let pause = kind.map_or(self.ways.pause, |kind| self.ways.kinds[kind].pause);
+        let mut draw = Draw::at(self.seed, stream::PAUSES ^ self.number(user), u64::from(begun));
+        let length = pause::draw(pause.distribution(), &mut draw);
+        let next_ns = match pause {
             Pause::Think(_) => now_ns.saturating_add(length),
             Pause::Cycle(_) => self.wheel.time(user).saturating_add(length).max(now_ns),
         };
+        // One that waits for news without a pause would flood a service that refuses to tell any.
+        let rested_ns = if right || kind.is_none() { 0 } else { now_ns.saturating_add(REFUSED_NS) };
+        let next_ns = next_ns.max(rested_ns);
         self.wheel.insert(user, next_ns);
+    }
+
+    /// The user's operation was answered rightly at `now_ns`: the companion that begins with it, to be given the user's
+    /// values before anything else is taken.
+    #[inline]
+    pub(crate) fn right(&mut self, user: u32, operation: u16, now_ns: u64) -> Option<u32> {
+        if self.beside == 0 || user >= self.own {
+            return None;
+        }
+        let starts = |kind: &Kind| kind.starts_after(operation);
+        let kind = self.ways.kinds.iter().position(starts)?;
+        let free = self.places(user, kind).find(|at| self.users[*at as usize].presence == Presence::Away)?;
+        let going = self.going(user, kind);
+        let (count, rank) = going.fold((0, 0), |(count, rank), at| (count + 1, rank.max(self.users[at as usize].rank)));
+        if count >= self.ways.kinds[kind].at_most {
+            return None;
+        }
+        let state = &mut self.users[free as usize];
+        (state.place, state.presence, state.rank) = (0, Presence::Here, rank.saturating_add(1));
+        self.wheel.insert(free, now_ns);
+        Some(free)
+    }
+
+    /// Whom a companion tells what it has learnt, and of which values: the user's, and its own.
+    #[inline]
+    pub(crate) fn told_by(&self, user: u32) -> Option<(u32, &[(Slot, Slot)])> {
+        let (owner, kind) = self.owner(user);
+        kind.map(|kind| (owner, self.ways.kinds[kind].tells.as_slice())).filter(|(_, tells)| !tells.is_empty())
+    }
+
+    /// The user itself, or the one beside whom it goes on, and of which kind it is then.
+    #[inline]
+    fn owner(&self, user: u32) -> (u32, Option<usize>) {
+        if user < self.own {
+            return (user, None);
+        }
+        let at = user - self.own;
+        let place = at % self.beside;
+        (at / self.beside, self.ways.kinds.iter().position(|kind| kind.places.contains(&place)))
+    }
+
+    /// The number in the whole run that a user draws by; companions of one user have different ones.
+    #[inline]
+    fn number(&self, user: u32) -> u64 {
+        if user < self.own {
+            return self.share.global(u64::from(user));
+        }
+        let at = user - self.own;
+        let place = u64::from(at % self.beside) + 1;
+        self.share.global(u64::from(at / self.beside)) ^ place << stream::COMPANION_BIT
+    }
+
+    /// The places of a kind beside a user.
+    fn places(&self, owner: u32, kind: usize) -> Range<u32> {
+        let first = self.own + owner * self.beside;
+        let places = &self.ways.kinds[kind].places;
+        first + places.start..first + places.end
+    }
+
+    /// The companions of a kind that go on beside a user.
+    fn going(&self, owner: u32, kind: usize) -> impl Iterator<Item = u32> {
+        self.places(owner, kind).filter(|at| self.users[*at as usize].presence == Presence::Here)
+    }
+
+    /// Ends the companions that end with this operation of the user.
+    fn end_companions(&mut self, owner: u32, operation: u16) {
+        for kind in 0..self.ways.kinds.len() {
+            let Some(ending) = self.ways.kinds[kind].ended_by(operation) else { continue };
+            let rank = |at: &u32| self.users[*at as usize].rank;
+            let ended: Vec<u32> = match ending {
+                Ending::All => self.going(owner, kind).collect(),
+                Ending::Newest => self.going(owner, kind).max_by_key(rank).into_iter().collect(),
+            };
+            for at in ended {
+                self.users[at as usize].presence = Presence::Ending;
+            }
+        }
     }
 
     /// See [`super::Source::jump`].
@@ -122,7 +258,7 @@ impl Crowd {
 
     /// Finds out when the next user is to be called in.
     fn follow(&mut self) {
-        let next = self.users.get(self.called as usize);
+        let next = self.users[..self.own as usize].get(self.called as usize);
         let wanted = self.share.global(u64::from(self.called)) + 1;
         let moment = next.and_then(|_| self.levels.reaches(self.seen_ns, wanted as f64));
         self.call_ns = moment.unwrap_or(u64::MAX);
@@ -135,11 +271,11 @@ impl Crowd {
             let (user, at_ns) = (self.called, self.call_ns);
             self.seen_ns = self.seen_ns.max(at_ns);
             let state = &mut self.users[user as usize];
-            if state.away {
-                state.away = false;
+            if state.presence == Presence::Away {
+                state.presence = Presence::Here;
                 let global = self.share.global(u64::from(user));
                 let mut draw = Draw::at(self.seed, stream::PHASES ^ global, u64::from(state.begun));
-                let rest_ns = pause::rest(self.pause.distribution(), &mut draw);
+                let rest_ns = pause::rest(self.ways.pause.distribution(), &mut draw);
                 self.wheel.insert(user, at_ns.saturating_add(rest_ns));
             }
             self.called += 1;
@@ -151,15 +287,17 @@ impl Crowd {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::clock::SECOND_NS;
+    use crate::profile::Spoken;
+    use crate::protocol::OperationRow;
     use proptest::prelude::*;
     use std::time::Duration;
-    use tare_core::load::Distribution;
+    use tare_core::load::{Companion, Distribution, Followers};
 
     const ALONE: Share = Share { worker: 0, workers: 1 };
 
     fn crowd(levels: Levels, users: u64, pause: Pause, share: Share) -> Crowd {
-        Crowd::new(levels, users, Path::Sequence(vec![0, 1, 2]), pause, 3, share, 0)
+        let ways = Ways { path: Path::Sequence(vec![0, 1, 2]), pause, kinds: Vec::new() };
+        Crowd::new(levels, users, ways, 3, share, 0)
     }
 
     /// Every start up to `end_ns`, each answered after `service_ns`; with the user's number in the whole run.
@@ -167,9 +305,9 @@ mod tests {
         let mut starts = Vec::new();
         while crowd.next_ns() < end_ns {
             let now_ns = crowd.next_ns();
-            if let Some(start) = crowd.take(now_ns, |_, _| false) {
+            if let Some(start) = crowd.take(now_ns, |_, _| ValueRef::Unset) {
                 starts.push((start.planned_ns, crowd.share.global(u64::from(start.user)), start.operation));
-                crowd.done(start.user, start.planned_ns + service_ns);
+                crowd.done(start.user, start.planned_ns + service_ns, true);
             }
         }
         starts
@@ -222,6 +360,45 @@ mod tests {
         let few = between(40, 41);
         assert_eq!((few.len(), few.iter().max()), (20, Some(&19)));
         assert_eq!(between(60, 61).len(), 60);
+    }
+
+    #[test]
+    fn companions_begin_with_their_user_and_end_with_it() {
+        let names = ["join", "poll", "look", "leave"];
+        let operations = names.map(|name| OperationRow { name: name.to_owned(), weight: 1, lingers: false });
+        let spoken = Spoken { operations: &operations, variable: &|_| None };
+        let weighted = |to: &str| Followers::Weighted([(to.to_owned(), 1.0)].into());
+        let follow = Companion {
+            after: vec!["join".to_owned()],
+            at_most: 2,
+            until: [("leave".to_owned(), Ending::All)].into(),
+            start: "poll".to_owned(),
+            next: [("poll".to_owned(), weighted("poll"))].into(),
+            pause: Pause::Cycle(seconds(0.25)),
+            tells: [].into(),
+        };
+        let kinds = Kind::all(&[("follow".to_owned(), follow)].into(), spoken).unwrap();
+        // Three joins, of which the third has no companion; then it looks, and leaves.
+        let path = Path::Sequence(vec![0, 0, 0, 2, 3, 2]);
+        let ways = Ways { path, pause: Pause::Cycle(seconds(1.0)), kinds };
+        let mut crowd = Crowd::new(Levels::new(0, 1.0), 2, ways, 3, ALONE, 0);
+        let mut begun: Vec<(u64, u32, u16)> = Vec::new();
+        while crowd.next_ns() < 6 * SECOND_NS {
+            let now_ns = crowd.next_ns();
+            let Some(start) = crowd.take(now_ns, |_, _| ValueRef::Unset) else { continue };
+            begun.push((start.planned_ns, start.user, start.operation));
+            let answered_ns = start.planned_ns + 1;
+            crowd.right(start.user, start.operation, answered_ns);
+            crowd.done(start.user, answered_ns, true);
+        }
+        let first_ns = begun[0].0;
+        let polls = |from: u64, to: u64| {
+            let within = |at: u64| (first_ns + from * SECOND_NS..first_ns + to * SECOND_NS).contains(&at);
+            begun.iter().filter(|(at, user, operation)| within(*at) && *user >= 2 && *operation == 1).count()
+        };
+        assert_eq!([polls(0, 1), polls(1, 2), polls(2, 3)], [4, 8, 8]);
+        assert!((7..=8).contains(&polls(3, 4)) && polls(5, 6) == 0, "{begun:?}");
+        assert!(begun.iter().all(|(_, user, operation)| (*user == 0) == (*operation != 1)), "{begun:?}");
     }
 
     proptest! {

@@ -6,6 +6,7 @@
 
 mod arrivals;
 mod behaviour;
+mod companions;
 mod crowd;
 mod level;
 mod pause;
@@ -13,12 +14,14 @@ mod replay;
 mod wheel;
 
 pub(crate) use arrivals::Schedule;
-pub(crate) use behaviour::{Condition, Path};
-pub(crate) use crowd::Crowd;
+pub(crate) use behaviour::{Path, Spoken};
+pub(crate) use companions::{Kind, places_beside};
+pub(crate) use crowd::{Crowd, Ways};
 pub(crate) use level::Levels;
 pub(crate) use replay::{Line, Replay, read as read_replay};
 
 use crate::protocol::Draw;
+use crate::script::{Slot, ValueRef};
 
 /// Streams of random numbers of a seed, kept apart by what they are for.
 pub(crate) mod stream {
@@ -32,6 +35,8 @@ pub(crate) mod stream {
     pub(crate) const PAUSES: u64 = 0x7061_7573;
     /// Where in a pause a user begins.
     pub(crate) const PHASES: u64 = 0x7068_6173;
+    /// From this bit on stands which companion of a user draws; no run has as many users.
+    pub(crate) const COMPANION_BIT: u32 = 48;
 }
 
 /// No user: the operation is whoever's connection takes it.
@@ -95,22 +100,40 @@ impl Source {
         }
     }
 
-    /// The next start that is due at `now_ns`. `holds` says what holds of a user.
+    /// The next start that is due at `now_ns`. `value` gives a user's values.
     #[inline]
-    pub(crate) fn take(&mut self, now_ns: u64, holds: impl Fn(u32, &Condition) -> bool) -> Option<Start> {
+    pub(crate) fn take<'v>(&mut self, now_ns: u64, value: impl Fn(u32, Slot) -> ValueRef<'v>) -> Option<Start> {
         match self {
             Source::Closed(_) => None,
             Source::Open(schedule) => schedule.take(now_ns),
-            Source::Users(crowd) => crowd.take(now_ns, holds),
+            Source::Users(crowd) => crowd.take(now_ns, value),
             Source::Replay(replay) => replay.take(now_ns),
         }
     }
 
-    /// A user's operation came to its end at `now_ns`.
+    /// A user's operation came to its end at `now_ns`, by a right answer or not.
     #[inline]
-    pub(crate) fn done(&mut self, user: u32, now_ns: u64) {
+    pub(crate) fn done(&mut self, user: u32, now_ns: u64, right: bool) {
         if let Source::Users(crowd) = self {
-            crowd.done(user, now_ns);
+            crowd.done(user, now_ns, right);
+        }
+    }
+
+    /// See [`Crowd::right`].
+    #[inline]
+    pub(crate) fn right(&mut self, user: u32, operation: u16, now_ns: u64) -> Option<u32> {
+        match self {
+            Source::Users(crowd) => crowd.right(user, operation, now_ns),
+            _ => None,
+        }
+    }
+
+    /// See [`Crowd::told_by`].
+    #[inline]
+    pub(crate) fn told_by(&self, user: u32) -> Option<(u32, &[(Slot, Slot)])> {
+        match self {
+            Source::Users(crowd) => crowd.told_by(user),
+            _ => None,
         }
     }
 

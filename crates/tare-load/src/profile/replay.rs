@@ -108,7 +108,7 @@ mod tests {
     use super::*;
 
     fn lines(text: &str, speed: f64) -> Result<Arc<[Line]>, Fault> {
-        let rows = ["get", "set"].map(|name| OperationRow { name: name.to_owned(), weight: 1 });
+        let rows = ["get", "set"].map(|name| OperationRow { name: name.to_owned(), weight: 1, lingers: false });
         parse(text.as_bytes(), speed, &rows)
     }
 

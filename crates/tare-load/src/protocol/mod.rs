@@ -215,6 +215,9 @@ pub(crate) struct OperationRow {
     pub name: String,
     /// How often it is drawn, against the others' weights.
     pub weight: u64,
+    /// Whether its answer comes when there is news, and not when it is asked for: its times say nothing of the service,
+    /// and at the end of a load nobody waits for it.
+    pub lingers: bool,
 }
 
 /// How a greeting stands.
@@ -266,6 +269,14 @@ pub(crate) trait Protocol: Sync + Sized {
     fn value<'u>(&'u self, _user: &'u Self::User, _variable: Slot) -> ValueRef<'u> {
         ValueRef::Unset
     }
+
+    /// The state of a companion that begins beside a user.
+    fn accompany(&self, _user: &Self::User) -> Self::User {
+        self.user(0)
+    }
+
+    /// What a companion has learnt becomes its user's: values by their places, the user's and the companion's.
+    fn tell(&self, _from: &Self::User, _to: &mut Self::User, _values: &[(Slot, Slot)]) {}
 
     /// A UNIX socket to use instead of the endpoint, if the options name one.
     fn socket(&self) -> Option<&Path> {

@@ -15,6 +15,7 @@
 
 mod csv;
 mod distribution;
+mod expression;
 mod feed;
 mod number;
 mod read;
@@ -24,6 +25,7 @@ mod template;
 mod values;
 
 pub(crate) use csv::parse_csv;
+pub(crate) use expression::Expression;
 pub(crate) use feed::{FeedId, FeedSpecs, Feeds};
 pub(crate) use number::write_number;
 pub(crate) use read::read_feeds;

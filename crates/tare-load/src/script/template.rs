@@ -157,9 +157,13 @@ fn unknown(name: &str, names: &Names) -> String {
     format!("'${{{name}}}' is no value; there are {}", known.join(", "))
 }
 
-/// The feeds of several templates, each once, in order.
-pub(crate) fn union<'t>(templates: impl IntoIterator<Item = &'t Template>) -> Box<[FeedId]> {
-    let mut feeds: Vec<FeedId> = templates.into_iter().flat_map(|template| template.feeds.iter().copied()).collect();
+/// The feeds of several templates, and others, each once, in order.
+pub(crate) fn union<'t>(
+    templates: impl IntoIterator<Item = &'t Template>,
+    others: impl IntoIterator<Item = FeedId>,
+) -> Box<[FeedId]> {
+    let templates = templates.into_iter().flat_map(|template| template.feeds.iter().copied());
+    let mut feeds: Vec<FeedId> = templates.chain(others).collect();
     feeds.sort_unstable();
     feeds.dedup();
     feeds.into()

@@ -106,6 +106,29 @@ pub(crate) enum ValueRef<'a> {
     Text(&'a [u8]),
 }
 
+impl ValueRef<'_> {
+    /// Its number, if it is one.
+    pub(crate) fn decimal(self) -> Option<f64> {
+        match self {
+            ValueRef::Unset => None,
+            ValueRef::Number(number) => Some(number as f64),
+            ValueRef::Text(text) => std::str::from_utf8(text).ok()?.trim().parse().ok().filter(|n: &f64| n.is_finite()),
+        }
+    }
+
+    /// Whether both are there and read alike.
+    pub(crate) fn reads_as(self, other: ValueRef<'_>) -> bool {
+        match (self, other) {
+            (ValueRef::Unset, _) | (_, ValueRef::Unset) => false,
+            (ValueRef::Text(one), ValueRef::Text(other)) => one == other,
+            (ValueRef::Number(one), ValueRef::Number(other)) => one == other,
+            (ValueRef::Number(number), ValueRef::Text(text)) | (ValueRef::Text(text), ValueRef::Number(number)) => {
+                std::str::from_utf8(text).is_ok_and(|text| text.parse() == Ok(number))
+            }
+        }
+    }
+}
+
 /// One user's values. 8 bytes while none is set, then 32 bytes a variable besides the texts.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Values(Option<Box<[Value]>>, u16);
@@ -172,6 +195,12 @@ impl Values {
             }
             _ => Vec::new(),
         }
+    }
+
+    /// Sets a variable to what another user, or this one, has as `from`.
+    pub(crate) fn copy(&mut self, to: Slot, other: &Values, from: Slot) {
+        let value = other.0.as_ref().map_or(Value::Unset, |values| values[usize::from(from.0)].clone());
+        *self.slot(to) = value;
     }
 
     /// Sets a variable to a text.

@@ -174,6 +174,7 @@ fn header(study: Study, plan: Vec<PlannedTrial>) -> Header {
         options: serde_json::Value::Null,
         unit: None,
         metrics: Vec::new(),
+        behaviours: Default::default(),
     };
     let about = "A key-value store in memory, one thread".to_owned();
     Header {
@@ -188,6 +189,7 @@ fn header(study: Study, plan: Vec<PlannedTrial>) -> Header {
             services: vec![service],
             protocol,
             qos: None,
+            qos_sets: Default::default(),
             parameters: Default::default(),
         },
         seed: SEED,
@@ -358,7 +360,7 @@ fn load(planned: &PlannedTrial) -> LoadSummary {
     V2DeflateSerializer::new().serialize(&times, &mut bytes).expect("a histogram can be written");
     let text = base64::engine::general_purpose::STANDARD.encode(bytes);
     let (service_time, response_time) = (text.clone(), text);
-    let operation = OperationSummary { count: times.len(), errors: 0, empty: 0, service_time, response_time };
+    let operation = OperationSummary { count: times.len(), service_time, response_time, ..Default::default() };
     LoadSummary {
         measure_start_ns: measure_start_ns(planned),
         measure_end_ns: measure_start_ns(planned) + 10 * SECOND,

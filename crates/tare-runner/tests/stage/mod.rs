@@ -290,7 +290,7 @@ pub(crate) fn operation() -> OperationSummary {
     let mut bytes = Vec::new();
     V2DeflateSerializer::new().serialize(&histogram, &mut bytes).unwrap();
     let service_time = base64::engine::general_purpose::STANDARD.encode(bytes);
-    OperationSummary { count: 10, errors: 0, empty: 0, response_time: service_time.clone(), service_time }
+    OperationSummary { count: 10, response_time: service_time.clone(), service_time, ..Default::default() }
 }
 
 pub(crate) fn study(forms: &[&str], repeat: u32) -> (Study, Workload) {
@@ -316,6 +316,7 @@ pub(crate) fn study(forms: &[&str], repeat: u32) -> (Study, Workload) {
         options: serde_json::Value::Null,
         unit: None,
         metrics: Vec::new(),
+        behaviours: Default::default(),
     };
     let workload = Workload {
         name: "toy".into(),
@@ -323,6 +324,7 @@ pub(crate) fn study(forms: &[&str], repeat: u32) -> (Study, Workload) {
         services: vec![service],
         protocol: spoken,
         qos: None,
+        qos_sets: Default::default(),
         parameters: Default::default(),
     };
     let study = Study {

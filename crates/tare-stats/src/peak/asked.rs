@@ -117,7 +117,7 @@ mod tests {
     fn qos() -> Qos {
         let limit = |ms: u64| vec![QuantileLimit { quantile: 0.99, within: Duration::from_millis(ms) }];
         let operations = [("*".to_owned(), limit(10)), ("get".to_owned(), limit(5))].into();
-        Qos { operations, failures: Some(0.001), achieved: Some(0.995), mix: Some(0.1) }
+        Qos { operations, failures: Some(0.001), achieved: Some(0.995), mix: Some(0.1), ..Qos::default() }
     }
 
     fn row() -> WindowRow {

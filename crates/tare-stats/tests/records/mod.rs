@@ -52,6 +52,7 @@ pub(crate) fn record(study: Study, plan: Vec<PlannedTrial>, trials: Vec<TrialDat
         options: serde_json::Value::Null,
         unit: None,
         metrics: Vec::new(),
+        behaviours: Default::default(),
     };
     let environment = [("cpu.model", "a slow one"), ("kernel", "6")];
     Record {
@@ -70,6 +71,7 @@ pub(crate) fn record(study: Study, plan: Vec<PlannedTrial>, trials: Vec<TrialDat
                 services: Vec::new(),
                 protocol,
                 qos: None,
+                qos_sets: Default::default(),
                 parameters: Default::default(),
             },
             seed: 1,

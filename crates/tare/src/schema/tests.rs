@@ -22,6 +22,10 @@ const STUDIES: &[&str] = &[
      next: {get: {get: 1}}}}}}, forms: {a: []}}",
     "{study: s, workload: nginx-site, load: {users: {users: 5, think: 1s, behaviour: {markov: {start: home, next: {home: [{when: \
      session, unless: {session: [a, 5]}, to: {home: 1}}, {to: {home: 1}}]}}}}}, forms: {a: []}}",
+    "{study: s, workload: nginx-site, qos: {\"*\": any, home: {p99: 1s, share: {of: 50%, within: 10%}}}, load: {users: {users: \
+     5, think: 1s, behaviour: {markov: {start: home, next: {home: [{when: {session: {at_most: 3}}, unless: {session: {same: \
+     session}}, to: {home: 1}}, {to: {home: 1}}]}, companions: {c: {after: home, at_most: 2, until: {home: all}, tells: \
+     {session: session}, think: 1s, start: home, next: {home: end}}}}}}}, forms: {a: []}}",
     "{study: s, workload: redis, load: {steps: {levels: [1, 2], of: {closed: {pipeline: 1}}}}, forms: {a: []}}",
     "{study: s, workload: redis, load: {steps: {levels: [1, 2], of: {open: {connections: 3}}}}, forms: {a: []}}",
     "{study: s, workload: redis, load: {steps: {levels: [1, 2], of: {users: {think: {normal: {mean: 1s, sd: 1s}}}}}}, \
@@ -38,7 +42,10 @@ const STUDIES: &[&str] = &[
 const WORKLOADS: &[&str] = &[
     "{workload: w, services: {s: {bundle: {packages: [p]}, command: [/p], ports: {main: 1}, ready: {port: main}, \
      resources: {cpus: 1}, options: {o: {default: a, levels: {a: [], b: [-b]}}}, build: {packages: [gcc], sources: [x.c], \
-     command: [gcc, x.c], installs: {/p: a.out}}}}, load: {protocol: {redis: {}}}}",
+     command: [gcc, x.c], installs: {/p: a.out}}}}, load: {protocol: {redis: {}}, behaviours: {b: {markov: {start: get, next: \
+     {get: [{when: {c: {at_most: 3}}, unless: {c: 1}, to: {get: 1}}, {to: {get: 1}}]}, companions: {c: {after: get, cycle: {normal: \
+     {mean: 1s, sd: 1s}}, until: {}, tells: {}, at_most: 1, start: get, next: {get: end}}}}}, s: {sequence: [get]}}}, qos_sets: {q: \
+     {get: {p99: 1ms, share: {of: 5%, within: 5%}}, failures: 1%}}}",
 ];
 
 fn root() -> PathBuf {

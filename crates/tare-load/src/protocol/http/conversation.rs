@@ -51,7 +51,25 @@ impl Http {
         if self.program.counting {
             count(&ask.counts.sent);
         }
-        self.compose(ask, user, &mut session.trip, out)
+        let worked_out = if ask.sets.is_empty() { Ok(()) } else { self.work_out(ask, user) };
+        let composed = self.compose(ask, user, &mut session.trip, out);
+        worked_out.and(composed)
+    }
+
+    /// Sets what is worked out from other values.
+    ///
+    /// # Errors
+    /// When one of them has no value, or none that is a number.
+    fn work_out(&self, ask: &Ask, user: &mut User) -> Result<(), Failure> {
+        let memory = self.memory(user);
+        for set in &ask.sets {
+            let value = |slot| memory.values.get(slot, &self.program.feeds).decimal();
+            let number = set.of.evaluate_decimal(value).ok_or(Failure::Unset)?;
+            let mut text = memory.values.take_text(set.slot);
+            text.extend_from_slice(format!("{number:.0$}", set.digits).as_bytes());
+            memory.values.put_text(set.slot, text);
+        }
+        Ok(())
     }
 
     /// Takes more of the present reply; the next request of the operation, if there is one, is appended to `out`.
@@ -181,11 +199,16 @@ impl Http {
                         seen.wrong.get_or_insert(Failure::Unset);
                     }
                 }
-                Found::Find(pattern, max) => {
+                Found::Find(pattern, max, suffix) => {
                     let links = pattern.captures_iter(&seen.kept).filter_map(|captures| group(&captures));
                     let secure = self.tls.is_some();
                     let paths = links.filter_map(|link| redirect::resolve(link, &page, secure, &self.program.hosts));
-                    paths.take(*max).for_each(|path| trip.push(|out| out.extend_from_slice(&path)));
+                    paths.take(*max).for_each(|path| {
+                        trip.push(|out| {
+                            out.extend_from_slice(&path);
+                            out.extend_from_slice(suffix.as_bytes());
+                        });
+                    });
                 }
             }
         }

@@ -5,6 +5,7 @@
 //! looks at them as they go by, `judging` decides. A single request without values is sent as it was written down, to
 //! the byte, and its reply is not kept: nothing is allocated for it.
 
+mod asking;
 mod carry;
 mod compose;
 mod conversation;
@@ -31,8 +32,8 @@ use crate::link::Link;
 use crate::script::{Slot, ValueRef, Values};
 use frame::Frame;
 use inflate::Decoders;
-use options::Options;
-use program::Program;
+use options::{Options, Question};
+use program::{Program, Script};
 use state::{Cached, Memory, Session, Shared, User};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -55,7 +56,11 @@ pub(super) const ROW: ProtocolRow = ProtocolRow {
     tells_seconds: true,
     metrics: |_| Vec::new(),
     runs_inside: |_| false,
-    speaks_to: |_| Vec::new(),
+    speaks_to: |options| {
+        let options = serde_json::from_value(options.clone());
+        let service = |question: &Question| question.service.split('.').next().unwrap_or_default().to_owned();
+        options.map_or(Vec::new(), |o: Options| o.verify.iter().map(service).collect())
+    },
     drive: |plan: &LoadPlan, emit: &mut Emit<'_>| drive(&Http::new(options_of(plan)?, plan.endpoint)?, plan, emit),
 };
 
@@ -67,6 +72,7 @@ struct Http {
     body_max: usize,
     validators: Shared,
     decoders: Decoders,
+    verify: Vec<Question>,
 }
 
 /// Takes any bytes for replies.
@@ -105,6 +111,7 @@ impl Http {
             body_max,
             validators: Shared::default(),
             decoders: Decoders::default(),
+            verify: options.verify,
         })
     }
 
@@ -178,7 +185,11 @@ impl Protocol for Http {
 
     fn operations(&self) -> Vec<OperationRow> {
         let scripts = self.program.scripts.iter();
-        scripts.map(|script| OperationRow { name: script.name.clone(), weight: script.weight }).collect()
+        let row = |script: &Script| {
+            let Script { name, weight, lingers, .. } = script;
+            OperationRow { name: name.clone(), weight: *weight, lingers: *lingers }
+        };
+        scripts.map(row).collect()
     }
 
     fn session(&self) -> Session {
@@ -195,6 +206,22 @@ impl Protocol for Http {
 
     fn value<'u>(&'u self, user: &'u User, variable: Slot) -> ValueRef<'u> {
         user.as_ref().map_or(ValueRef::Unset, |memory| memory.values.get(variable, &self.program.feeds))
+    }
+
+    /// With cookies and values, and without the cache: what a companion asks for is not a page's.
+    fn accompany(&self, user: &User) -> User {
+        let copy = |memory: &Memory| Memory {
+            jar: memory.jar.clone(),
+            values: memory.values.clone(),
+            cached: Cached::default(),
+        };
+        user.as_deref().map(|memory| Box::new(copy(memory)))
+    }
+
+    fn tell(&self, from: &User, to: &mut User, values: &[(Slot, Slot)]) {
+        let Some(from) = from else { return };
+        let to = self.memory(to);
+        values.iter().for_each(|(user, own)| to.values.copy(*user, &from.values, *own));
     }
 
     fn greet(&self, session: &mut Session, out: &mut Vec<u8>) -> Greeting {
@@ -283,7 +310,9 @@ impl Protocol for Http {
         Ok(())
     }
 
-    fn verify(&self, _plan: &LoadPlan, _before: &(), _ledger: &Ledger) -> Result<Verified, Fault> {
-        Ok(Verified { facts: self.facts(), ..Verified::default() })
+    fn verify(&self, plan: &LoadPlan, _before: &(), _ledger: &Ledger) -> Result<Verified, Fault> {
+        let endpoints = |question: &Question| plan.services.get(&question.service).map_or(&[][..], Vec::as_slice);
+        let checks = self.verify.iter().map(|question| asking::ask(question, endpoints(question))).collect();
+        Ok(Verified { checks, facts: self.facts() })
     }
 }

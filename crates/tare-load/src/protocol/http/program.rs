@@ -1,9 +1,11 @@
 //! Scripts compiled into flat tables, once, before anything starts.
 
 use super::carry::Carried;
-use super::options::{CERTAIN, Cache, Capture, Embedded, Expect, Headers, Operation, Options, Request, Source};
+use super::options::{
+    CERTAIN, Cache, Capture, Embedded, Expect, Headers, Operation, Options, Request, Setting, Source,
+};
 use super::pointer::Pointer;
-use crate::script::{FeedId, Feeds, Names, Slot, Template, union};
+use crate::script::{Expression, FeedId, Feeds, Names, Slot, Template, union};
 use crate::search::Needle;
 use regex::bytes::Regex;
 use std::net::SocketAddr;
@@ -14,6 +16,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 pub(super) struct Script {
     pub name: String,
     pub weight: u64,
+    /// Whether its answer comes when there is news.
+    pub lingers: bool,
     /// Its first ask.
     pub first: u32,
     /// Behind its last ask.
@@ -37,6 +41,7 @@ pub(super) struct Ask {
     /// All of it, when no value stands in it.
     pub whole: Option<Whole>,
     pub judge: Judge,
+    pub sets: Vec<Set>,
     pub captures: Vec<Catch>,
     pub redirects: u8,
     pub embedded: Vec<Found>,
@@ -69,6 +74,14 @@ pub(super) enum HeaderLine {
     Fixed(Vec<u8>),
     /// `Name: ` and the value.
     Valued(Vec<u8>, Template),
+}
+
+/// What is worked out before a request is sent.
+#[derive(Debug)]
+pub(super) struct Set {
+    pub slot: Slot,
+    pub of: Expression<Slot>,
+    pub digits: usize,
 }
 
 /// What a reply must be.
@@ -107,7 +120,7 @@ pub(super) enum Origin {
 #[derive(Debug)]
 pub(super) enum Found {
     Path(Template),
-    Find(Regex, usize),
+    Find(Regex, usize, String),
 }
 
 /// How often an ask was sent, over all workers and with settling; kept where an operation is more than one request.
@@ -221,9 +234,12 @@ impl Compiler<'_> {
         for request in &operation.requests {
             asks.push(self.ask(request)?);
         }
-        let feeds = union(asks[first..].iter().flat_map(Ask::templates));
+        let used = operation.requests.iter().flat_map(|request| &request.sets);
+        let used = used.flat_map(|setting| self.feeds_of(&setting.of));
+        let feeds = union(asks[first..].iter().flat_map(Ask::templates), used);
         let (first, end) = (first as u32, asks.len() as u32);
-        Ok(Script { name: operation.name.clone(), weight: operation.weight, first, end, feeds })
+        let (name, weight, lingers) = (operation.name.clone(), operation.weight, operation.lingers);
+        Ok(Script { name, weight, lingers, first, end, feeds })
     }
 
     fn ask(&self, request: &Request) -> Result<Ask, String> {
@@ -231,6 +247,7 @@ impl Compiler<'_> {
         let kind = carried.as_ref().and_then(|carried| carried.kind.as_deref());
         let headers = self.headers(&request.headers, kind)?;
         let judge = self.judge(&request.expect)?;
+        let sets = request.sets.iter().map(|setting| self.set(setting)).collect::<Result<_, _>>()?;
         let mut captures = Vec::new();
         for capture in &request.captures {
             captures.push(self.catch(capture)?);
@@ -239,7 +256,9 @@ impl Compiler<'_> {
         for found in &request.embedded {
             embedded.push(match found {
                 Embedded::Path(path) => Found::Path(self.template(path)?),
-                Embedded::Find { pattern, max } => Found::Find(expression(pattern)?, *max as usize),
+                Embedded::Find { pattern, max, suffix } => {
+                    Found::Find(expression(pattern)?, *max as usize, suffix.clone())
+                }
             });
         }
         let body = |catch: &Catch| matches!(catch.from, Origin::Json(_) | Origin::Regex(_));
@@ -257,6 +276,7 @@ impl Compiler<'_> {
             carried,
             whole: None,
             judge,
+            sets,
             captures,
             redirects: request.redirects,
             embedded,
@@ -297,6 +317,7 @@ impl Compiler<'_> {
             carried: None,
             whole: None,
             judge,
+            sets: Vec::new(),
             captures: Vec::new(),
             redirects: 0,
             embedded: Vec::new(),
@@ -367,6 +388,22 @@ impl Compiler<'_> {
             judge.headers.push((name.clone(), expression(pattern)?));
         }
         Ok(judge)
+    }
+
+    fn set(&self, setting: &Setting) -> Result<Set, String> {
+        let of = Expression::parse(&setting.of, |name| self.slot(name))?;
+        Ok(Set { slot: self.slot(&setting.name)?, of, digits: usize::from(setting.digits) })
+    }
+
+    /// The feeds whose values an expression uses.
+    fn feeds_of(&self, expression: &str) -> Vec<FeedId> {
+        let mut feeds = Vec::new();
+        // It was read before; what is no expression is told then.
+        let _ = Expression::parse(expression, |name| {
+            feeds.extend(self.names.feed(name));
+            Ok(())
+        });
+        feeds
     }
 
     fn catch(&self, capture: &Capture) -> Result<Catch, String> {

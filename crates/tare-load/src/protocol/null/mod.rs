@@ -5,7 +5,8 @@ use super::{Emit, Flight, OperationRow, ProtocolRow, Reply, Verified};
 use crate::clock;
 use crate::engine::{Gather, Layout, Ledger, Recorder, Timeline, Workers, pin};
 use crate::hdr_log::HdrLog;
-use crate::profile::Source;
+use crate::profile::{Source, Spoken};
+use crate::script::ValueRef;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use tare_core::config::{Fields, Node, Problems};
@@ -44,19 +45,20 @@ fn drive(plan: &LoadPlan, emit: &mut Emit<'_>) -> Result<LoadSummary, Fault> {
     if plan.measure.is_zero() {
         return Err(Fault::new("nothing can be measured in no time").remedy("give 'measure' a duration above 0"));
     }
-    let operations = [OperationRow { name: "nothing".to_owned(), weight: 1 }];
+    let operations = [OperationRow { name: "nothing".to_owned(), weight: 1, lingers: false }];
     let layout = Layout::new(plan, &operations, false)?;
     let log = plan.hdr_log.as_deref().map(HdrLog::create).transpose()?;
     pin(plan.cpus.cpus())?;
     let crew = Workers::new(plan, &layout, &operations, usize::MAX);
     let timeline = Arc::new(layout.timeline(plan));
-    let mut gather = Gather::new(vec!["nothing".to_owned()], layout.levels, log);
+    let mut gather = Gather::new(&operations, layout.levels, log);
     std::thread::scope(|scope| {
         // Never called saturated: to be busy is its purpose.
         let reports = crew.start(scope, &mut gather, false, |share| {
             let (crew, timeline) = (&crew, Arc::clone(&timeline));
             move |recorder| {
-                let source = crew.layout.source(plan, &timeline, crew.operations, &|_| None, share)?;
+                let spoken = Spoken { operations: crew.operations, variable: &|_| None };
+                let source = crew.layout.source(plan, &timeline, spoken, share)?;
                 Ok(spin(recorder, source, &timeline, &crew.stop))
             }
         });
@@ -83,13 +85,13 @@ fn spin(mut recorder: Recorder, mut source: Source, timeline: &Arc<Timeline>, st
             done = BATCH as u64;
         } else {
             while done < BATCH as u64
-                && let Some(start) = source.take(now_ns, |_, _| false)
+                && let Some(start) = source.take(now_ns, |_, _| ValueRef::Unset)
             {
                 recorder.planned(&start, now_ns);
                 recorder.sent(start.planned_ns, 0);
                 let flight = Flight { planned_ns: start.planned_ns, start_ns: now_ns, ..Flight::default() };
                 recorder.answered(now_ns, &flight, Reply::Right);
-                source.done(start.user, now_ns);
+                source.done(start.user, now_ns, true);
                 done += 1;
             }
             if done == 0 {

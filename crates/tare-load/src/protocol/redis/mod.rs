@@ -70,7 +70,12 @@ impl Protocol for Redis {
 
     fn operations(&self) -> Vec<OperationRow> {
         let rows = self.templates.iter().zip(&self.weights);
-        rows.map(|(template, weight)| OperationRow { name: template.row.name.to_owned(), weight: *weight }).collect()
+        rows.map(|(template, weight)| OperationRow {
+            name: template.row.name.to_owned(),
+            weight: *weight,
+            lingers: false,
+        })
+        .collect()
     }
 
     fn session(&self) -> Parser {

@@ -13,7 +13,6 @@ mod checks;
 mod control;
 mod database;
 mod dialect;
-mod expression;
 mod machine;
 mod program;
 mod read;

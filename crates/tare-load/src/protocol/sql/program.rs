@@ -1,12 +1,11 @@
 //! Scripts as flat tables: what [`super::machine`] runs.
 
 use super::dialect::Dialect;
-use super::expression::Expression;
 use super::source::{self, Source};
 use super::spec::{Capture, Comparison, ConditionSpec, OperationSpec, Options, SourceSpec, StatementSpec, StepSpec};
 use super::text;
 use crate::protocol::{Draw, OperationRow};
-use crate::script::{FeedId, Feeds, Names, Slot, Values};
+use crate::script::{Expression, FeedId, Feeds, Names, Slot, Values};
 use std::collections::BTreeMap;
 use std::ops::Range;
 use tare_core::fault::Fault;
@@ -127,7 +126,11 @@ pub(crate) fn compile(options: &Options, dialect: &Dialect) -> Result<Program, F
 
 /// The operations with their weights.
 pub(crate) fn operation_rows(options: &Options) -> Vec<OperationRow> {
-    let row = |operation: &OperationSpec| OperationRow { name: operation.name.clone(), weight: operation.weight };
+    let row = |operation: &OperationSpec| OperationRow {
+        name: operation.name.clone(),
+        weight: operation.weight,
+        lingers: false,
+    };
     options.operations.iter().map(row).collect()
 }
 

@@ -1,10 +1,9 @@
 //! Reading scripts: steps, statements, conditions, values.
 
 use super::dialect::Dialect;
-use super::expression::Expression;
 use super::spec::{Capture, Comparison, ConditionSpec, Isolation, SourceSpec, StatementSpec, StepSpec};
 use super::text;
-use crate::script::{FeedSpecs, Names, Template};
+use crate::script::{Expression, FeedSpecs, Names, Template};
 use tare_core::config::{Fields, Node, NodeKind, Place, Problems};
 
 /// Steps in one script, those within others counted.

@@ -1,9 +1,8 @@
 //! Where a variable's value comes from, compiled.
 
-use super::expression::Expression;
 use super::spec::SourceSpec;
 use crate::protocol::Draw;
-use crate::script::{Escape, FeedId, Feeds, Names, Slot, Template, ValueRef, Values, write_number};
+use crate::script::{Escape, Expression, FeedId, Feeds, Names, Slot, Template, ValueRef, Values, write_number};
 
 /// A source. The feeds in it are drawn anew whenever it is asked.
 #[derive(Debug)]

@@ -150,7 +150,11 @@ impl Protocol for Tcp {
     const PIPELINES: bool = true;
 
     fn operations(&self) -> Vec<OperationRow> {
-        let row = |operation: &Operation| OperationRow { name: operation.name.clone(), weight: operation.weight };
+        let row = |operation: &Operation| OperationRow {
+            name: operation.name.clone(),
+            weight: operation.weight,
+            lingers: false,
+        };
         self.operations[..self.mixed].iter().map(row).collect()
     }
 

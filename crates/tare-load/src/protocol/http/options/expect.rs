@@ -56,7 +56,7 @@ pub(in super::super) fn random_member(part: &str) -> bool {
     part == "*"
 }
 
-/// Declares what the scripts in `node` capture, in the order in which it is read.
+/// Declares what the scripts in `node` set and capture, in the order in which it is read.
 pub(super) fn declare(node: &Node, names: &mut Names, problems: &mut Problems) {
     match &node.kind {
         NodeKind::List(items) => items.iter().for_each(|item| declare_request(item, names, problems)),
@@ -77,12 +77,12 @@ pub(super) fn declare(node: &Node, names: &mut Names, problems: &mut Problems) {
 
 fn declare_request(node: &Node, names: &mut Names, problems: &mut Problems) {
     let NodeKind::Map(fields) = &node.kind else { return };
-    let captures = fields.iter().filter(|(key, ..)| key == "capture");
-    for (.., captures) in captures {
-        let NodeKind::Map(captures) = &captures.kind else { continue };
-        for (name, place, _) in captures {
+    for given in ["set", "capture"] {
+        let Some((.., given)) = fields.iter().find(|(key, ..)| key == given) else { continue };
+        let NodeKind::Map(given) = &given.kind else { continue };
+        for (name, place, _) in given {
             if let Err(message) = names.declare(name) {
-                problems.add(*place, message, "give the capture another name");
+                problems.add(*place, message, "give it another name");
             }
         }
     }

@@ -4,11 +4,15 @@ mod body;
 mod expect;
 mod operation;
 mod request;
+mod set;
+mod verify;
 
 pub(super) use body::{Body, Content, Part};
 pub(super) use expect::{Capture, Expect, Source, random_member};
 pub(super) use operation::Operation;
 pub(super) use request::{CERTAIN, Cache, Embedded, Redirects, Request};
+pub(super) use set::Setting;
+pub(super) use verify::Question;
 
 use super::super::REPLY_MAX;
 use crate::protocol::tls::{TlsOptions, read_tls};
@@ -36,16 +40,28 @@ pub(super) struct Options {
     pub body_max: u64,
     /// Where values come from.
     pub feeds: FeedSpecs,
+    /// Values that no request sets or captures: users are told them by companions.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub variables: Vec<String>,
     /// What is asked.
     pub operations: Vec<Operation>,
+    /// What is asked after a run, of services that are not loaded.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub verify: Vec<Question>,
 }
 
 impl Options {
-    /// The names of all variables: of the feeds, and of what is captured.
+    /// The names of all variables: of the feeds, and of what is set and captured.
     pub(super) fn names(&self) -> Names {
         let mut names = Names::new(&self.feeds);
-        for capture in self.operations.iter().flat_map(|operation| &operation.requests).flat_map(|r| &r.captures) {
-            names.declare(&capture.name).expect("it was declared when the options were read");
+        for name in &self.variables {
+            names.declare(name).expect("it was declared when the options were read");
+        }
+        for request in self.operations.iter().flat_map(|operation| &operation.requests) {
+            let set = request.sets.iter().map(|setting| &setting.name);
+            for name in set.chain(request.captures.iter().map(|capture| &capture.name)) {
+                names.declare(name).expect("it was declared when the options were read");
+            }
         }
         names
     }
@@ -74,9 +90,18 @@ pub(super) fn read(node: &Node, problems: &mut Problems) -> Option<serde_json::V
         cache: request::read_cache(&mut fields, problems).unwrap_or_default(),
     };
     let (script, list) = (fields.get("operations"), fields.get("requests"));
-    let headers = fields.get("headers");
+    let (headers, told) = (fields.get("headers"), fields.get("variables"));
+    let verify = fields.get("verify").map(|node| verify::read_questions(node, problems)).unwrap_or_default();
     fields.finish(problems);
     let mut names = Names::new(&feeds);
+    let mut variables = Vec::new();
+    for node in told.and_then(|node| node.items(problems)).unwrap_or_default() {
+        let Some(name) = node.text(problems) else { continue };
+        match names.declare(&name) {
+            Ok(_) => variables.push(name),
+            Err(message) => problems.add(node.place, message, "give it another name"),
+        }
+    }
     [script, list].into_iter().flatten().for_each(|node| expect::declare(node, &mut names, problems));
     let headers = headers.map(|node| read_headers(node, &names, problems)).unwrap_or_default();
     let operations = match (script, list) {
@@ -91,7 +116,7 @@ pub(super) fn read(node: &Node, problems: &mut Problems) -> Option<serde_json::V
             Vec::new()
         }
     };
-    let options = Options { tls, headers, cookies, body_max, feeds, operations };
+    let options = Options { tls, headers, cookies, body_max, feeds, variables, operations, verify };
     (problems.len() == before).then(|| serde_json::to_value(options).expect("plain data"))
 }
 

@@ -17,6 +17,9 @@ pub(in super::super) struct Operation {
     pub name: String,
     /// How often it is drawn, against the others' weights.
     pub weight: u64,
+    /// Whether its answer comes when there is news and not when it is asked for, as that of a long poll.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub lingers: bool,
     /// What is sent, in order; at least one.
     pub requests: Vec<Request>,
 }
@@ -37,6 +40,7 @@ pub(super) fn read_operations(
         }
         let Some(mut fields) = Fields::of(node, format!("operation '{name}'"), problems) else { continue };
         let weight = read_weight(&mut fields, problems);
+        let lingers = fields.boolean("lingers", problems).unwrap_or(false);
         let requests = match fields.get("requests") {
             Some(list) => read_requests(list, defaults, names, problems),
             None => read_request(&mut fields, defaults, names, problems).into_iter().collect(),
@@ -46,7 +50,7 @@ pub(super) fn read_operations(
             let message = format!("the first request of operation '{name}' ({}) depends on something", first.name);
             problems.add(*place, message, "put one before it that is always sent, or weigh the operation instead");
         }
-        operations.push(Operation { name: name.clone(), weight, requests });
+        operations.push(Operation { name: name.clone(), weight, lingers, requests });
     }
     operations
 }
@@ -59,6 +63,7 @@ pub(super) fn read_list(node: &Node, defaults: &Defaults, names: &Names, problem
     for item in items {
         let Some(mut fields) = Fields::of(item, "a request", problems) else { continue };
         let weight = read_weight(&mut fields, problems);
+        let lingers = fields.boolean("lingers", problems).unwrap_or(false);
         let request = read_request(&mut fields, defaults, names, problems);
         fields.finish(problems);
         let Some(request) = request else { continue };
@@ -69,7 +74,7 @@ pub(super) fn read_list(node: &Node, defaults: &Defaults, names: &Names, problem
         if operations.iter().any(|other| other.name == name) {
             problems.add(item.place, format!("there are two requests named '{name}'"), "give one a 'name'");
         }
-        operations.push(Operation { name, weight, requests: vec![request] });
+        operations.push(Operation { name, weight, lingers, requests: vec![request] });
     }
     operations
 }

@@ -2,6 +2,7 @@
 
 use super::body::{Body, read_body};
 use super::expect::{Capture, Expect, read_captures, read_expect};
+use super::set::{Setting, read_settings};
 use super::{Defaults, Headers, read_headers};
 use crate::script::{Names, Template};
 use serde::{Deserialize, Serialize};
@@ -41,6 +42,9 @@ pub(in super::super) struct Request {
     pub body: Body,
     /// What is right.
     pub expect: Expect,
+    /// What is worked out before it is sent.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub sets: Vec<Setting>,
     /// What is kept of the reply.
     pub captures: Vec<Capture>,
     /// How many redirects are followed; 0 takes them as replies.
@@ -81,6 +85,9 @@ pub(in super::super) enum Embedded {
         pattern: String,
         /// How many at most.
         max: u64,
+        /// What is put behind each, such as the size that is wanted.
+        #[serde(default, skip_serializing_if = "String::is_empty")]
+        suffix: String,
     },
 }
 
@@ -126,6 +133,7 @@ pub(super) fn read_request(
     let headers = fields.get("headers").map(|node| read_headers(node, names, problems)).unwrap_or_default();
     let expect = read_expect(fields, names, problems);
     let captures = fields.get("capture").map(|node| read_captures(node, problems)).unwrap_or_default();
+    let sets = fields.get("set").map(|node| read_settings(node, names, problems)).unwrap_or_default();
     let redirects = read_redirects(fields, problems).unwrap_or(defaults.redirects);
     let embedded = fields.get("embedded").map(|node| read_embedded(node, names, problems)).unwrap_or_default();
     let cache = read_cache(fields, problems).unwrap_or(defaults.cache);
@@ -149,6 +157,7 @@ pub(super) fn read_request(
         headers,
         body,
         expect,
+        sets,
         captures,
         redirects,
         embedded,
@@ -225,8 +234,9 @@ fn read_embedded(node: &Node, names: &Names, problems: &mut Problems) -> Vec<Emb
             let pattern = fields.require("find", problems);
             let pattern = pattern.and_then(|node| super::expect::read_pattern(node, problems));
             let max = fields.integer("max", 1..=EMBEDDED_MAX, problems).unwrap_or(EMBEDDED_MAX);
+            let suffix = fields.text("suffix", problems).unwrap_or_default();
             fields.finish(problems);
-            embedded.extend(pattern.map(|pattern| Embedded::Find { pattern, max }));
+            embedded.extend(pattern.map(|pattern| Embedded::Find { pattern, max, suffix }));
         } else {
             embedded.extend(read_path(node, names, problems).map(Embedded::Path));
         }

@@ -290,3 +290,40 @@ fn an_operation_goes_on_over_a_new_connection() {
         assert!(matches!(step, Step::Done { reply: Reply::Right, last: false, .. }), "{step:?}");
     }
 }
+
+#[test]
+fn values_are_worked_out_and_links_are_asked_for_in_a_size() {
+    let http = http(
+        "
+feeds: {raise: {uniform: {from: 20, to: 20}}}
+variables: [heard]
+operations:
+  list:
+    get: /list
+    capture: {price: {json: /price}}
+    embedded: [{find: 'href=..([^.\"\\\\]+)', max: 2, suffix: '?size=SMALL'}]
+  bid:
+    requests:
+      - {get: '/bid/${offer}/${whole}', set: {offer: {of: 'price * (1000 + raise) / 1000', digits: 2}, whole: price + 1}}
+  never: {get: '/told/${copy}', set: {copy: heard + 1}}
+",
+    );
+    let answer = |request: &str| match request {
+        list if list.starts_with("GET /list") => {
+            reply(200, "", r#"{"price": "12.5", "a": "href=\"/i/1\" href=\"/i/2\""}"#)
+        }
+        _ => reply(200, "", ""),
+    };
+    let mut rig = Rig::new(&http);
+    assert_eq!(rig.run(0, &answer), Reply::Right);
+    assert_eq!(rig.run(1, &answer), Reply::Right);
+    let asked = ["GET /list", "GET /i/1?size=SMALL", "GET /i/2?size=SMALL", "GET /bid/12.75/14"];
+    assert_eq!(rig.lines(), asked, "half of 12.5 + 1 is rounded to even");
+    assert_eq!(rig.run(2, &answer), Reply::Wrong(Failure::Unset), "nobody has told it yet");
+    let (heard, price) = (http.variable("heard").unwrap(), http.variable("price").unwrap());
+    let mut owner = http.user(1);
+    http.tell(&rig.user, &mut owner, &[(heard, price)]);
+    let mut companion = Rig { user: http.accompany(&owner), ..Rig::new(&http) };
+    assert_eq!(companion.run(2, &answer), Reply::Right);
+    assert_eq!(companion.lines(), ["GET /told/14"]);
+}

@@ -1,4 +1,4 @@
-//! Whole-number expressions over variables, such as `(row - 1) / 10 + 1`: read once, run from a flat list.
+//! Expressions over variables, such as `(row - 1) / 10 + 1`, of whole numbers or of any: read once, run from a flat list.
 
 /// How deep an expression may nest; its stack is as large.
 const DEPTH_MAX: usize = 16;
@@ -75,6 +75,32 @@ impl<N: Copy> Expression<N> {
             top += 1;
         }
         Some(stack[0])
+    }
+
+    /// Its value with numbers that may have a fraction; none when a name has none or something is divided by zero.
+    pub(crate) fn evaluate_decimal(&self, mut value: impl FnMut(N) -> Option<f64>) -> Option<f64> {
+        let mut stack = [0.0; DEPTH_MAX];
+        let mut top = 0;
+        for operation in &self.0 {
+            let number = match *operation {
+                Operation::Number(number) => number as f64,
+                Operation::Name(name) => value(name)?,
+                binary => {
+                    top -= 2;
+                    let (left, right) = (stack[top], stack[top + 1]);
+                    match binary {
+                        Operation::Add => left + right,
+                        Operation::Subtract => left - right,
+                        Operation::Multiply => left * right,
+                        Operation::Divide => left / right,
+                        _ => left % right,
+                    }
+                }
+            };
+            stack[top] = number;
+            top += 1;
+        }
+        Some(stack[0]).filter(|number: &f64| number.is_finite())
     }
 }
 
@@ -199,6 +225,11 @@ mod tests {
         assert_eq!(value("9223372036854775807 + 1"), Ok(Some(i64::MIN)));
         assert_eq!(value("(0-9223372036854775807-1) / (0-1)"), Ok(Some(i64::MIN)));
         assert_eq!(value("nothing + 1"), Ok(None));
+        let decimal = |text: &str| Expression::parse(text, |_| Ok(0)).unwrap().evaluate_decimal(|_: i32| Some(12.5));
+        assert_eq!(
+            (decimal("a * (100 + 2) / 100"), decimal("-a + 1"), decimal("a / 0")),
+            (Some(12.75), Some(-11.5), None)
+        );
     }
 
     #[test]

@@ -1,0 +1,63 @@
+//! What was counted, as rows for whoever started the load.
+
+use super::saturation;
+use super::window::Window;
+use crate::histogram::Histogram;
+use tare_core::load::{SecondRow, WindowCounts, WindowRow};
+
+fn us(ns: u64) -> f64 {
+    ns as f64 / 1e3
+}
+
+/// The row of a span that every worker has handed over.
+pub(super) fn second(row: SecondRow, parts: &[Histogram], lingers: &[bool]) -> SecondRow {
+    let times = awaited(parts, lingers);
+    SecondRow {
+        operations: parts.iter().map(Histogram::total).sum(),
+        p50_us: us(times.quantile(0.5)),
+        p99_us: us(times.quantile(0.99)),
+        max_us: us(times.longest()),
+        ..row
+    }
+}
+
+/// The response times of a window, but for those of operations that linger.
+pub(super) fn response(window: &Window, lingers: &[bool]) -> Histogram {
+    awaited(window.outcomes.iter().map(|outcomes| &outcomes.response), lingers)
+}
+
+fn awaited<'h>(parts: impl IntoIterator<Item = &'h Histogram>, lingers: &[bool]) -> Histogram {
+    let mut all = Histogram::new();
+    parts.into_iter().zip(lingers).filter(|(_, lingers)| !**lingers).for_each(|(part, _)| all.merge(part));
+    all
+}
+
+/// The row of a window that every worker has handed over.
+pub(super) fn row(
+    operations: &[String],
+    lingers: &[bool],
+    window: &Window,
+    busy: f64,
+    closed: Option<String>,
+) -> WindowRow {
+    let counts = window.outcomes.iter().map(|outcomes| WindowCounts {
+        planned: outcomes.planned,
+        answered: outcomes.answered,
+        over_limit: outcomes.over_limit,
+        failed: outcomes.failed + outcomes.dropped,
+        unanswered: outcomes.unanswered(),
+        p50_us: us(outcomes.response.quantile(0.5)),
+        p99_us: us(outcomes.response.quantile(0.99)),
+    });
+    WindowRow {
+        number: window.span.number,
+        level: window.span.level,
+        from_ns: window.span.from_ns,
+        to_ns: window.span.to_ns,
+        offered: window.outcomes.iter().map(|outcomes| outcomes.planned).sum(),
+        started: window.started,
+        dropped: window.outcomes.iter().map(|outcomes| outcomes.dropped).sum(),
+        operations: operations.iter().cloned().zip(counts).collect(),
+        saturated: closed.or_else(|| saturation::planned(&window.late, &response(window, lingers), busy)),
+    }
+}
