@@ -4,7 +4,9 @@ import java.time.LocalDateTime;
 import java.time.format.DateTimeFormatter;
 import java.util.ArrayList;
 import java.util.List;
+import java.util.Set;
 import java.util.SplittableRandom;
+import java.util.TreeSet;
 import java.util.UUID;
 import java.util.function.Consumer;
 import tare.auction.model.Attendance;
@@ -29,13 +31,15 @@ final class Generator {
     private static final String[] CONDITION = {"New", "Like new", "Excellent", "Good", "Fair", "Poor"};
     private static final String[] WORDS = ("old new small large made by hand found in an attic with few marks of use"
             + " from a house at the sea sold as seen without its box signed dated rare common").split(" ");
+    private static final String[] KEYWORD = ("antique bronze ceramic classic collectable design folk garden glass gold"
+            + " jewellery kitchen marine modern paper porcelain silver textile travel wooden").split(" ");
     private static final int FULL_LEAST = 460_000;
     private static final int FULL_MOST = 900_000;
     private static final int FULL_SIDE = 896;
     private static final int PREVIEW_SIDE = 350;
     private static final int THUMBNAIL_SIDE = 100;
 
-    private enum Kind { USER, AUCTION, ITEM, BIDS, ATTENDANCE, IMAGE }
+    private enum Kind { USER, AUCTION, ITEM, BIDS, ATTENDANCE, IMAGE, KEYWORD }
 
     private final Sizes sizes;
     private final int current;
@@ -99,6 +103,27 @@ final class Generator {
                     past ? start.plusHours(4).format(TIME) : "\\N",
                     id <= current ? "RUNNING" : past ? "COMPLETE" : "FUTURE", id <= current ? "t" : "f",
                     id <= current || past ? "t" : "f", String.valueOf(anyUser(random)), "0"));
+        }
+    }
+
+    /** Words with the numbers {@code from} to {@code to}. */
+    void keywords(int from, int to, Consumer<String> line) {
+        for (int id = from; id <= to; id++) {
+            line.accept(id + "\t" + KEYWORD[id - 1]);
+        }
+    }
+
+    /** The words of auctions with the numbers {@code from} to {@code to}: three of all, drawn without putting back. */
+    void auctionKeywords(int from, int to, Consumer<String> line) {
+        for (int auction = from; auction <= to; auction++) {
+            SplittableRandom random = random(Kind.KEYWORD, auction);
+            Set<Integer> drawn = new TreeSet<>();
+            while (drawn.size() < Sizes.KEYWORDS_OF_AUCTION) {
+                drawn.add(1 + random.nextInt(Sizes.KEYWORDS));
+            }
+            for (int keyword : drawn) {
+                line.accept(auction + "\t" + keyword);
+            }
         }
     }
 

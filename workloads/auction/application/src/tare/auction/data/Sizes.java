@@ -13,6 +13,8 @@ import tare.auction.Settings;
 public record Sizes(int maxUsers, double history, long seed) {
     /** Users that nobody simulates: guest, administrator, "nobody bid", and forty that warm servers up. */
     public static final int SPECIAL_USERS = 43;
+    /** Items of an auction that runs, on average. */
+    public static final int ITEMS_OF_CURRENT = 15;
     /** Items of an auction that is over, or not begun. */
     public static final int ITEMS_OF_OTHERS = 10;
     /** Bids for an item that was sold in the past. */
@@ -23,6 +25,11 @@ public record Sizes(int maxUsers, double history, long seed) {
     public static final int ATTENDEES_OF_CURRENT = 100;
     /** Images of an item that is up now; other items have one, which is not kept in full size. */
     public static final int IMAGES_OF_CURRENT = 4;
+    /** Words by which auctions are found. */
+    public static final int KEYWORDS = 20;
+    /** Words of each auction, all different. */
+    public static final int KEYWORDS_OF_AUCTION = 3;
+    private static final int ITEMS_SHIFT = 5;
 
     /** The sizes that were stated. */
     public static Sizes of(Settings settings) {
@@ -55,22 +62,26 @@ public record Sizes(int maxUsers, double history, long seed) {
         return currentAuctions() + historicAuctions() + futureAuctions();
     }
 
-    /** How many items an auction has: ten to twenty if it is current. */
+    /** How many items an auction has: ten to twenty if it is current, fifteen on average. */
     public int itemsOf(int auction) {
-        if (auction > currentAuctions()) {
-            return ITEMS_OF_OTHERS;
-        }
-        return 10 + new SplittableRandom(seed ^ 0x17e5L * auction).nextInt(11);
+        return Math.toIntExact(firstItem(auction + 1) - firstItem(auction));
     }
 
     /** The number of an auction's first item; for the auction behind the last, one more than there are items. */
     public long firstItem(int auction) {
         int current = currentAuctions();
-        long items = 1;
-        for (int before = 1; before < Math.min(auction, current + 1); before++) {
-            items += itemsOf(before);
+        if (auction > current) {
+            return 1 + (long) ITEMS_OF_CURRENT * current + (long) ITEMS_OF_OTHERS * (auction - current - 1);
         }
-        return items + (long) ITEMS_OF_OTHERS * Math.max(0, auction - current - 1);
+        return 1 + (long) ITEMS_OF_CURRENT * (auction - 1) + shift(auction);
+    }
+
+    /**
+     * How far a current auction's first item is behind where it would be if all had as many: 0 to 5. Where auctions
+     * begin is drawn, not how long they are, so that no number depends on all auctions before it.
+     */
+    private int shift(int auction) {
+        return auction == 1 ? 0 : new SplittableRandom(seed ^ 0x17e5L * auction).nextInt(ITEMS_SHIFT + 1);
     }
 
     /** Items of current auctions. */
@@ -96,6 +107,11 @@ public record Sizes(int maxUsers, double history, long seed) {
     /** Records of attendance in the event store. */
     public long attendance() {
         return (long) ATTENDEES_OF_HISTORIC * historicAuctions() + (long) ATTENDEES_OF_CURRENT * currentAuctions();
+    }
+
+    /** Pairs of an auction and a word. */
+    public long auctionKeywords() {
+        return (long) KEYWORDS_OF_AUCTION * auctions();
     }
 
     /** Images, in thumbnail and preview. */

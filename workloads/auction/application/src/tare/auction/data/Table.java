@@ -51,6 +51,28 @@ enum Table {
             int before = sizes.currentAuctions();
             generator.purchases(before + from, before + to, line);
         }
+    },
+    KEYWORD("id, keyword") {
+        @Override
+        int units(Sizes sizes) {
+            return Sizes.KEYWORDS;
+        }
+
+        @Override
+        void lines(Generator generator, Sizes sizes, int from, int to, Consumer<String> line) {
+            generator.keywords(from, to, line);
+        }
+    },
+    AUCTION_KEYWORD("auction_id, keyword_id") {
+        @Override
+        int units(Sizes sizes) {
+            return sizes.auctions();
+        }
+
+        @Override
+        void lines(Generator generator, Sizes sizes, int from, int to, Consumer<String> line) {
+            generator.auctionKeywords(from, to, line);
+        }
     };
 
     private final String columns;
@@ -64,7 +86,7 @@ enum Table {
         return name().toLowerCase(java.util.Locale.ROOT) + " (" + columns + ")";
     }
 
-    /** What can be made apart from each other: users, or auctions. */
+    /** What can be made apart from each other: users, words, or auctions. */
     abstract int units(Sizes sizes);
 
     /** The lines of the units {@code from} to {@code to}, counted from 1. */
