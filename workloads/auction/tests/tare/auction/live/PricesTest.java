@@ -3,6 +3,7 @@ package tare.auction.live;
 import static org.junit.Assert.assertEquals;
 import static org.junit.Assert.assertTrue;
 
+import java.sql.SQLException;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Optional;
@@ -12,6 +13,8 @@ import java.util.concurrent.ExecutorService;
 import java.util.concurrent.Executors;
 import java.util.concurrent.ScheduledExecutorService;
 import java.util.concurrent.TimeUnit;
+import java.util.concurrent.atomic.AtomicInteger;
+import java.util.concurrent.atomic.AtomicReference;
 import org.junit.After;
 import org.junit.Test;
 import tare.auction.model.HighBid;
@@ -20,10 +23,20 @@ import tare.auction.model.States.BiddingState;
 public class PricesTest {
     private final ScheduledExecutorService timer = Executors.newScheduledThreadPool(1);
     private final List<HighBid> ended = new ArrayList<>();
+    private final AtomicReference<HighBid> last = new AtomicReference<>();
+    private final AtomicInteger failures = new AtomicInteger();
     private final Prices prices = new Prices(new Prices.Source() {
         @Override
         public Optional<HighBid> open(long auction) {
             return Optional.empty();
+        }
+
+        @Override
+        public Optional<HighBid> last(long auction) throws SQLException {
+            if (failures.getAndDecrement() > 0) {
+                throw new SQLException("the database is away, too");
+            }
+            return Optional.ofNullable(last.get());
         }
 
         @Override
@@ -95,6 +108,39 @@ public class PricesTest {
             }
         });
         assertTrue(ended.await(10, TimeUnit.SECONDS));
+        assertEquals(0, prices.waiting());
+    }
+
+    @Test
+    public void whatWasToldWhileNobodyCouldHearIsReadAgain() throws Exception {
+        prices.heard(price(1, 7, 2, BiddingState.OPEN));
+        List<Optional<HighBid>> waiting = ask(7, 2);
+        last.set(price(1, 7, 2, BiddingState.OPEN));
+        prices.readAgain(Runnable::run);
+        assertTrue("nothing happened meanwhile", waiting.isEmpty());
+        last.set(price(1, 7, 4, BiddingState.LASTCALL));
+        prices.readAgain(Runnable::run);
+        assertEquals(4, waiting.get(0).orElseThrow().bidCount());
+        assertEquals(4, prices.latest(1).orElseThrow().bidCount());
+    }
+
+    @Test
+    public void pricesAreReadAgainUntilTheDatabaseAnswers() throws Exception {
+        CountDownLatch answered = new CountDownLatch(1);
+        prices.next(1, 7, 1, 60_000, answer -> answered.countDown());
+        last.set(price(1, 7, 2, BiddingState.OPEN));
+        failures.set(1);
+        prices.readAgain(Runnable::run);
+        assertEquals(1, answered.getCount());
+        assertTrue(answered.await(10, TimeUnit.SECONDS));
+    }
+
+    @Test
+    public void whoWaitsAtAServerThatGoesIsLetGo() throws Exception {
+        prices.heard(price(1, 7, 2, BiddingState.OPEN));
+        List<Optional<HighBid>> waiting = ask(7, 2);
+        assertEquals(1, prices.release());
+        assertEquals(Optional.empty(), waiting.get(0));
         assertEquals(0, prices.waiting());
     }
 

@@ -1,6 +1,7 @@
 package tare.auction.cluster;
 
 import java.nio.charset.StandardCharsets;
+import java.time.Duration;
 import java.util.Arrays;
 import java.util.Collection;
 import java.util.HashMap;
@@ -34,6 +35,8 @@ public final class Cluster implements AutoCloseable {
     private static final Logger LOG = LoggerFactory.getLogger(Cluster.class);
     private static final String ROOT = "/auction";
     private static final String ASSIGNMENTS = ROOT + "/liveAuctionAssignmentMap";
+    private static final String GROUP = ROOT + "/liveAuctionMgmtGroup";
+    private static final long LOOK_MILLIS_MOST = 1000;
     private static final int LOOKS_BETWEEN_AUCTIONS = 10;
 
     private final CuratorFramework zookeeper;
@@ -46,6 +49,7 @@ public final class Cluster implements AutoCloseable {
     private Collection<Long> running = List.of();
     private Set<Long> told;
     private int looks;
+    private boolean left;
     private volatile boolean connected = true;
 
     /** Asks which auctions there are to run. */
@@ -79,7 +83,7 @@ public final class Cluster implements AutoCloseable {
         }
         name = "node-" + number.postValue();
         zookeeper.createContainers(ASSIGNMENTS);
-        group = new GroupMember(zookeeper, ROOT + "/liveAuctionMgmtGroup", name, new byte[0]);
+        group = new GroupMember(zookeeper, GROUP, name, new byte[0]);
         group.start();
         leader = new LeaderLatch(zookeeper, ROOT + "/leader", name);
         leader.start();
@@ -94,7 +98,7 @@ public final class Cluster implements AutoCloseable {
 
     /** Whether this server leads. */
     public boolean isLeader() {
-        return connected && leader.hasLeadership();
+        return connected && leader.getState() == LeaderLatch.State.STARTED && leader.hasLeadership();
     }
 
     /** The members of the group. */
@@ -163,15 +167,46 @@ public final class Cluster implements AutoCloseable {
         }
     }
 
-    @Override
-    public void close() {
+    /**
+     * Leaves the others: this server is no member and does not lead any more, and nothing more is told to it. Its auctions
+     * stay written down as its own until the leader gives them to others, for which they must be let go of.
+     */
+    public synchronized void leave() {
+        if (left) {
+            return;
+        }
+        left = true;
         loop.shutdownNow();
         try {
+            // What is being told to this server would come after it let go of everything.
+            loop.awaitTermination(LOOK_MILLIS_MOST, TimeUnit.MILLISECONDS);
             leader.close();
-        } catch (java.io.IOException ignored) {
+        } catch (java.io.IOException | InterruptedException ignored) {
             // The session ends with the connection, and so does leadership.
         }
         group.close();
+    }
+
+    /** Waits until this server's auctions are another's; false if they are not after {@code within}. */
+    public boolean awaitTaken(Duration within) throws Exception {
+        long end = System.nanoTime() + within.toNanos();
+        while (zookeeper.checkExists().forPath(ASSIGNMENTS + "/" + name) != null) {
+            if (zookeeper.getChildren().forPath(GROUP).isEmpty()) {
+                // Nobody is left to take them; who comes next finds them without an owner.
+                zookeeper.delete().quietly().forPath(ASSIGNMENTS + "/" + name);
+                return true;
+            }
+            if (System.nanoTime() > end) {
+                return false;
+            }
+            Thread.sleep(20);
+        }
+        return true;
+    }
+
+    @Override
+    public void close() {
+        leave();
         zookeeper.close();
     }
 }

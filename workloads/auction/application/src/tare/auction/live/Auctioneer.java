@@ -5,6 +5,7 @@ import java.nio.charset.StandardCharsets;
 import java.sql.SQLException;
 import java.util.Optional;
 import java.util.UUID;
+import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.ScheduledFuture;
 import java.util.concurrent.TimeUnit;
 import java.util.function.Consumer;
@@ -60,6 +61,9 @@ final class Auctioneer implements BidSubscription.Handler {
             return;
         }
         turns.execute(() -> {
+            if (closed) {
+                return;
+            }
             tryToResume();
             watch = house.timer().scheduleWithFixedDelay(() -> turns.execute(this::look), house.lookMillis(),
                     house.lookMillis(), TimeUnit.MILLISECONDS);
@@ -224,10 +228,22 @@ final class Auctioneer implements BidSubscription.Handler {
         }
     }
 
-    /** Lets go of the auction. What is being decided is; what waits goes back to the queue. */
-    void close() {
-        closed = true;
+    /** Tells again how the bidding stands, for the last time it may have been told to nobody. */
+    void tellAgain() {
         turns.execute(() -> {
+            if (!closed && bidding != null) {
+                tell.accept(bidding);
+            }
+        });
+    }
+
+    /**
+     * Lets go of the auction. What is being decided is; what waits goes back to the queue. Completes when another server
+     * can take it over.
+     */
+    CompletableFuture<Void> close() {
+        closed = true;
+        return CompletableFuture.runAsync(() -> {
             if (watch != null) {
                 watch.cancel(false);
             }
@@ -235,6 +251,6 @@ final class Auctioneer implements BidSubscription.Handler {
                 bids.close();
                 bids = null;
             }
-        });
+        }, turns);
     }
 }

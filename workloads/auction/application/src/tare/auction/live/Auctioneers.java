@@ -1,14 +1,18 @@
 package tare.auction.live;
 
 import java.io.IOException;
+import java.time.Duration;
 import java.util.HashSet;
 import java.util.Map;
 import java.util.Set;
+import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.ConcurrentHashMap;
+import java.util.concurrent.ExecutionException;
 import java.util.concurrent.ExecutorService;
 import java.util.concurrent.Executors;
 import java.util.concurrent.ScheduledExecutorService;
 import java.util.concurrent.TimeUnit;
+import java.util.concurrent.TimeoutException;
 import tare.auction.Settings;
 import tare.auction.messages.Broker;
 import tare.auction.sql.Clock;
@@ -19,6 +23,7 @@ import tare.auction.store.EventStore;
 public final class Auctioneers implements AutoCloseable {
     private final Map<Long, Auctioneer> own = new ConcurrentHashMap<>();
     private final ExecutorService threads;
+    private final Set<CompletableFuture<Void>> leaving = ConcurrentHashMap.newKeySet();
     private final House house;
 
     /** Runs auctions on as many threads as were stated. */
@@ -28,13 +33,16 @@ public final class Auctioneers implements AutoCloseable {
         house = new House(biddings, events, broker, clock, threads, timer, broker.prices(),
                 settings.millis("auctioneer.idle").toNanos(), settings.longNumber("auctioneer.look"),
                 settings.longNumber("auctioneer.retry"));
+        broker.whenBack(() -> own.values().forEach(Auctioneer::tellAgain));
     }
 
     /** Takes over what is new in {@code auctions}, and lets go of what is not there any more. */
     public synchronized void own(Set<Long> auctions) {
         for (Long gone : new HashSet<>(own.keySet())) {
             if (!auctions.contains(gone)) {
-                own.remove(gone).close();
+                CompletableFuture<Void> end = own.remove(gone).close();
+                leaving.add(end);
+                end.whenComplete((done, failure) -> leaving.remove(end));
             }
         }
         for (Long auction : auctions) {
@@ -51,18 +59,22 @@ public final class Auctioneers implements AutoCloseable {
         return new HashSet<>(own.keySet());
     }
 
+    /**
+     * Lets go of all auctions, and waits until others can take them over: what is being decided is decided before. Fails
+     * when that takes longer than {@code within}, because what it needs does not answer.
+     */
+    public void letGo(Duration within) throws IOException, InterruptedException {
+        own(Set.of());
+        try {
+            CompletableFuture.allOf(leaving.toArray(CompletableFuture[]::new))
+                    .get(within.toMillis(), TimeUnit.MILLISECONDS);
+        } catch (ExecutionException | TimeoutException late) {
+            throw new IOException(leaving.size() + " auctions are still being decided here", late);
+        }
+    }
+
     @Override
     public void close() {
-        own(Set.of());
-        threads.shutdown();
-        try {
-            // What was accepted is decided before the connections go.
-            if (!threads.awaitTermination(5, TimeUnit.SECONDS)) {
-                threads.shutdownNow();
-            }
-        } catch (InterruptedException interrupted) {
-            threads.shutdownNow();
-            Thread.currentThread().interrupt();
-        }
+        threads.shutdownNow();
     }
 }

@@ -2,14 +2,19 @@ package tare.auction.live;
 
 import java.sql.SQLException;
 import java.util.ArrayList;
+import java.util.HashSet;
 import java.util.Iterator;
 import java.util.List;
 import java.util.Optional;
+import java.util.Set;
 import java.util.concurrent.ConcurrentHashMap;
+import java.util.concurrent.Executor;
 import java.util.concurrent.ScheduledExecutorService;
 import java.util.concurrent.ScheduledFuture;
 import java.util.concurrent.TimeUnit;
 import java.util.function.Consumer;
+import org.slf4j.Logger;
+import org.slf4j.LoggerFactory;
 import tare.auction.model.HighBid;
 import tare.auction.model.States.BiddingState;
 
@@ -22,6 +27,9 @@ public final class Prices {
     public interface Source {
         /** The bidding that goes on in an auction, if an item is on the block. */
         Optional<HighBid> open(long auction) throws SQLException;
+
+        /** The latest bidding of an auction since its data were loaded, open or over. */
+        Optional<HighBid> last(long auction) throws SQLException;
 
         /** The latest bidding for an item. */
         Optional<HighBid> latest(long item) throws SQLException;
@@ -50,6 +58,9 @@ public final class Prices {
             return item == 0 ? price.state() != BiddingState.SOLD : price.itemId() != item || price.bidCount() > count;
         }
     }
+
+    private static final Logger LOG = LoggerFactory.getLogger(Prices.class);
+    private static final long READ_AGAIN_MILLIS = 500;
 
     private final ConcurrentHashMap<Long, Block> blocks = new ConcurrentHashMap<>();
     private final Source biddings;
@@ -87,6 +98,48 @@ public final class Prices {
 
     private static boolean isOlder(HighBid price, HighBid than) {
         return price.id() < than.id() || price.id() == than.id() && price.bidCount() < than.bidCount();
+    }
+
+    /**
+     * Reads how all biddings stand that are known or waited for here, as if it were heard. For when prices may have
+     * been told that this process could not hear: to be called after it hears again, so that none falls in between.
+     * Where the database does not answer, that is tried again until it does; {@code threads} wait for it.
+     */
+    public void readAgain(Executor threads) {
+        Set<Long> all = Set.copyOf(blocks.keySet());
+        threads.execute(() -> readAgain(all, threads));
+    }
+
+    private void readAgain(Set<Long> auctions, Executor threads) {
+        Set<Long> left = new HashSet<>(auctions);
+        try {
+            for (long auction : auctions) {
+                biddings.last(auction).ifPresent(this::heard);
+                left.remove(auction);
+            }
+        } catch (SQLException failure) {
+            LOG.warn("prices of {} auctions may be old: {}", left.size(), failure.toString());
+            timer.schedule(() -> threads.execute(() -> readAgain(left, threads)), READ_AGAIN_MILLIS,
+                    TimeUnit.MILLISECONDS);
+        }
+    }
+
+    /** Answers everybody who waits, with nothing, and tells how many: the server goes, and others will know. */
+    public int release() {
+        int all = 0;
+        for (Block block : blocks.values()) {
+            List<Waiting> released;
+            synchronized (block) {
+                released = List.copyOf(block.waiting);
+                block.waiting.clear();
+            }
+            for (Waiting one : released) {
+                one.end.cancel(false);
+                one.answer.accept(Optional.empty());
+            }
+            all += released.size();
+        }
+        return all;
     }
 
     /** How the bidding of an auction stands; empty if there never was one. */

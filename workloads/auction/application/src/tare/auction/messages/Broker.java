@@ -7,6 +7,8 @@ import com.rabbitmq.client.Connection;
 import com.rabbitmq.client.ConnectionFactory;
 import com.rabbitmq.client.DefaultConsumer;
 import com.rabbitmq.client.Envelope;
+import com.rabbitmq.client.Recoverable;
+import com.rabbitmq.client.RecoveryListener;
 import com.rabbitmq.client.ShutdownSignalException;
 import java.io.IOException;
 import java.util.Map;
@@ -67,35 +69,88 @@ public final class Broker implements AutoCloseable {
         return connection.createChannel();
     }
 
-    /** The way out for prices; may be shared. */
+    /**
+     * The way out for prices; may be shared. One that is lost because RabbitMQ goes is not sent again: who tells has to
+     * do that {@link #whenBack}.
+     */
     public Consumer<HighBid> prices() throws IOException {
-        Channel channel = connection.createChannel();
-        AMQP.BasicProperties plain = new AMQP.BasicProperties.Builder().contentType("application/json").build();
-        return price -> {
-            byte[] body = Json.bytes(Messages.Price.of(price));
-            synchronized (channel) {
-                try {
-                    channel.basicPublish(Messages.EXCHANGE, Messages.prices(price.auctionId()), plain, body);
-                } catch (IOException | ShutdownSignalException lost) {
-                    // Nobody waits for it in vain: long polls end by themselves and ask the database.
-                    LOG.warn("the price of auction {} was not told: {}", price.auctionId(), lost.toString());
-                }
-            }
-        };
+        Sender sender = new Sender();
+        return price -> sender.send(Messages.prices(price.auctionId()), Messages.Price.of(price));
     }
 
-    /** Hands every price that any server tells to {@code listener}, by a queue that ends with this process. */
-    public void listen(Consumer<HighBid> listener) throws IOException {
+    /** The way out for changes; may be shared. What is lost is made good when RabbitMQ is back: see {@link Listener}. */
+    public Consumer<Messages.Change> changes() throws IOException {
+        Sender sender = new Sender();
+        whenBack(() -> {
+            for (Messages.Kind kind : Messages.Kind.values()) {
+                sender.send(Messages.CHANGES, new Messages.Change(kind, Messages.Change.ALL));
+            }
+        });
+        return change -> sender.send(Messages.CHANGES, change);
+    }
+
+    /** Sends what need not outlive RabbitMQ, over a channel of its own. */
+    private final class Sender {
+        private final Channel channel = connection.createChannel();
+        private final AMQP.BasicProperties plain =
+                new AMQP.BasicProperties.Builder().contentType("application/json").build();
+
+        private Sender() throws IOException {}
+
+        private synchronized void send(String key, Object message) {
+            try {
+                channel.basicPublish(Messages.EXCHANGE, key, plain, Json.bytes(message));
+            } catch (IOException | ShutdownSignalException lost) {
+                LOG.warn("{} was not told: {}", message, lost.toString());
+            }
+        }
+    }
+
+    /** Does something each time that RabbitMQ is back and all that was declared is declared again. */
+    public void whenBack(Runnable task) {
+        ((Recoverable) connection).addRecoveryListener(new RecoveryListener() {
+            @Override
+            public void handleRecovery(Recoverable back) {
+                task.run();
+            }
+
+            @Override
+            public void handleRecoveryStarted(Recoverable lost) {
+                LOG.warn("RabbitMQ is gone; its connection is made again");
+            }
+        });
+    }
+
+    /** Who hears what any server tells to all. */
+    public interface Listener {
+        /** How a bidding stands now. */
+        void price(HighBid price);
+
+        /** What changed: one thing, or any of a kind. */
+        void change(Messages.Change change);
+
+        /** RabbitMQ was gone and is back: something may have been told that was not heard. */
+        void missed();
+    }
+
+    /** Hands everything that any server tells to {@code listener}, by a queue that ends with this process. */
+    public void listen(Listener listener) throws IOException {
         Channel channel = connection.createChannel();
         String queue = channel.queueDeclare("", false, true, true, null).getQueue();
         channel.queueBind(queue, Messages.EXCHANGE, Messages.prices(0).replace("0", "#"));
+        channel.queueBind(queue, Messages.EXCHANGE, Messages.CHANGES);
         channel.basicConsume(queue, true, new DefaultConsumer(channel) {
             @Override
             public void handleDelivery(String tag, Envelope envelope, AMQP.BasicProperties properties, byte[] body)
                     throws IOException {
-                listener.accept(Json.read(body, Messages.Price.class).highBid());
+                if (envelope.getRoutingKey().equals(Messages.CHANGES)) {
+                    listener.change(Json.read(body, Messages.Change.class));
+                } else {
+                    listener.price(Json.read(body, Messages.Price.class).highBid());
+                }
             }
         });
+        whenBack(listener::missed);
     }
 
     /**

@@ -42,6 +42,18 @@ public final class Messages {
         }
     }
 
+    /** Of what servers keep copies that somebody else may change. */
+    public enum Kind { USER, ITEM }
+
+    /** That somebody changed something: what is kept of it is not to be used any more. Sent with the key {@code changed}. */
+    public record Change(Kind kind, long id) {
+        /** In place of a number: everything of a kind. */
+        public static final long ALL = 0;
+    }
+
+    /** The key under which changes are told. */
+    public static final String CHANGES = "changed";
+
     /** The key, and the queue, of an auction's bids. */
     public static String newBids(long auction) {
         return "newBid." + auction;

@@ -10,6 +10,15 @@ public record Item(long id, long auctionId, long auctioneerId, String name, Stri
         long startingCents, States.ItemState state, String condition, LocalDate dateOfOrigin, int bidCount,
         Long priceCents) {
 
+    /** What bidding changes of an item. */
+    public record Standing(States.ItemState state, int bidCount, Long priceCents) {}
+
+    /** The same item, as it stands now. */
+    public Item at(Standing now) {
+        return new Item(id, auctionId, auctioneerId, name, description, manufacturer, startingCents, now.state(),
+                condition, dateOfOrigin, now.bidCount(), now.priceCents());
+    }
+
     /** What clients see of it; {@code images} are those of the item. */
     public View view(List<ImageInfo> images) {
         List<Link> links = images.stream().map(image -> new Link("ItemImage", image.path())).toList();

@@ -38,7 +38,7 @@ public final class HighBids implements Prices.Source {
                 "SELECT " + COLUMNS + " FROM highbid WHERE auction_id = ? AND state <> 'SOLD'", auction);
     }
 
-    /** The latest bidding of an auction since it was loaded, open or over. */
+    @Override
     public Optional<HighBid> last(long auction) throws SQLException {
         return database.first(HighBids::read, "SELECT " + COLUMNS
                 + " FROM highbid WHERE auction_id = ? AND NOT preloaded ORDER BY id DESC LIMIT 1", auction);

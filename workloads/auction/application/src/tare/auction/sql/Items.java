@@ -3,17 +3,22 @@ package tare.auction.sql;
 import java.sql.ResultSet;
 import java.sql.SQLException;
 import java.time.LocalDate;
+import java.util.HashMap;
+import java.util.List;
+import java.util.Map;
 import java.util.Optional;
 import tare.auction.model.Item;
 import tare.auction.model.Page;
 import tare.auction.model.States.ItemState;
+import tare.auction.web.Catalogue;
 
 /** The table {@code item}. */
-public final class Items {
-    private static final String SELECT = "SELECT i.id, coalesce(i.auction_id, 0), i.auctioneer_id, i.shortdescription,"
-            + " i.longdescription, i.manufacturer, i.startingbid, i.state, i.cond, i.dateoforigin,"
-            + " coalesce(h.bidcount, 0), CASE WHEN h.state = 'SOLD' THEN h.amount END"
-            + " FROM item i LEFT JOIN highbid h ON h.id = i.highbid_id ";
+public final class Items implements Catalogue.Source {
+    private static final String STANDING =
+            "i.state, coalesce(h.bidcount, 0), CASE WHEN h.state = 'SOLD' THEN h.amount END";
+    private static final String FROM = " FROM item i LEFT JOIN highbid h ON h.id = i.highbid_id ";
+    private static final String SELECT = "SELECT " + STANDING + ", i.id, coalesce(i.auction_id, 0), i.auctioneer_id,"
+            + " i.shortdescription, i.longdescription, i.manufacturer, i.startingbid, i.cond, i.dateoforigin" + FROM;
 
     private final Database database;
 
@@ -27,11 +32,26 @@ public final class Items {
         return database.first(Items::read, SELECT + "WHERE i.id = ?", id);
     }
 
-    /** A page of the items of an auction. */
-    public Page<Item> ofAuction(long auction, int page, int size) throws SQLException {
-        long total = database.count("SELECT count(*) FROM item WHERE auction_id = ?", auction);
-        return new Page<>(total, page, size, database.list(Items::read,
-                SELECT + "WHERE i.auction_id = ? ORDER BY i.id LIMIT ? OFFSET ?", auction, size, (long) page * size));
+    @Override
+    public List<Item> byIds(List<Long> ids) throws SQLException {
+        return database.list(Items::read, SELECT + "WHERE i.id = ANY(?) ORDER BY i.id", (Object) array(ids));
+    }
+
+    @Override
+    public List<Long> ofAuction(long auction) throws SQLException {
+        return database.list(row -> row.getLong(1), "SELECT id FROM item WHERE auction_id = ? ORDER BY id", auction);
+    }
+
+    @Override
+    public Map<Long, Item.Standing> standings(List<Long> ids) throws SQLException {
+        Map<Long, Item.Standing> found = new HashMap<>();
+        database.list(row -> found.put(row.getLong(4), standing(row)),
+                "SELECT " + STANDING + ", i.id" + FROM + "WHERE i.id = ANY(?)", (Object) array(ids));
+        return found;
+    }
+
+    private static long[] array(List<Long> ids) {
+        return ids.stream().mapToLong(Long::longValue).toArray();
     }
 
     /** A page of the items that somebody offered. */
@@ -82,9 +102,14 @@ public final class Items {
         return value == null ? otherwise : value;
     }
 
+    private static Item.Standing standing(ResultSet row) throws SQLException {
+        return new Item.Standing(ItemState.valueOf(row.getString(1)), row.getInt(2), row.getObject(3, Long.class));
+    }
+
     private static Item read(ResultSet row) throws SQLException {
-        return new Item(row.getLong(1), row.getLong(2), row.getLong(3), row.getString(4), row.getString(5),
-                row.getString(6), row.getLong(7), ItemState.valueOf(row.getString(8)), row.getString(9),
-                row.getObject(10, LocalDate.class), row.getInt(11), row.getObject(12, Long.class));
+        Item.Standing now = standing(row);
+        return new Item(row.getLong(4), row.getLong(5), row.getLong(6), row.getString(7), row.getString(8),
+                row.getString(9), row.getLong(10), now.state(), row.getString(11),
+                row.getObject(12, LocalDate.class), now.bidCount(), now.priceCents());
     }
 }

@@ -43,6 +43,11 @@ public final class Users {
         database.update("UPDATE userdata SET authtoken = NULL, loggedin = false, version = version + 1 WHERE id = ?", id);
     }
 
+    /** Puts what logging in changes back to how it was loaded, of a user that only the program itself is. */
+    public void restore(long id) throws SQLException {
+        database.update("UPDATE userdata SET authtoken = NULL, loggedin = false, version = 0 WHERE id = ?", id);
+    }
+
     /** Adds a user; empty if the name is taken. */
     public Optional<Account> register(String name, String password, String first, String last, long creditCents)
             throws SQLException {

@@ -1,7 +1,6 @@
 package tare.auction.web;
 
 import java.util.UUID;
-import tare.auction.Settings;
 import tare.auction.model.Attendance;
 import tare.auction.model.Auction;
 import tare.auction.model.Page;
@@ -18,11 +17,11 @@ final class AuctionRoutes {
     private final Clock clock;
     private final Cache<Long, Auction> cache;
 
-    AuctionRoutes(Settings settings, Auctions auctions, EventStore events, Clock clock) {
+    AuctionRoutes(int kept, Auctions auctions, EventStore events, Clock clock) {
         this.auctions = auctions;
         this.events = events;
         this.clock = clock;
-        this.cache = new Cache<>(settings.number("cache.auctions"));
+        this.cache = new Cache<>(kept);
     }
 
     void addTo(Routes routes) {

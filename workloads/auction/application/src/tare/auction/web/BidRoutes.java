@@ -13,40 +13,35 @@ import tare.auction.live.Prices;
 import tare.auction.messages.BidPublisher;
 import tare.auction.model.Bid;
 import tare.auction.model.HighBid;
-import tare.auction.model.Item;
 import tare.auction.model.Page;
 import tare.auction.model.States.AuctionState;
 import tare.auction.model.States.BidState;
 import tare.auction.sql.Auctions;
 import tare.auction.sql.Clock;
-import tare.auction.sql.Items;
 import tare.auction.store.EventStore;
-import tare.auction.store.ImageStore;
 
 /** Bids, what is on the block, and waiting for the next price: what a bid service answers, and an application server. */
 final class BidRoutes {
     private final BidPublisher publisher;
     private final EventStore events;
-    private final ImageStore images;
     private final Prices prices;
     private final Auctions auctions;
-    private final Items items;
+    private final Catalogue catalogue;
     private final Clock clock;
     private final Executor threads;
     private final long nextBidMillis;
     private final long currentItemMillis;
 
     /** What bids need. {@code threads} do what follows after a message server or an auctioneer answered. */
-    record Needs(BidPublisher publisher, EventStore events, ImageStore images, Prices prices, Auctions auctions,
-            Items items, Clock clock, Executor threads) {}
+    record Needs(BidPublisher publisher, EventStore events, Prices prices, Auctions auctions, Catalogue catalogue,
+            Clock clock, Executor threads) {}
 
     BidRoutes(Settings settings, Needs needs) {
         publisher = needs.publisher();
         events = needs.events();
-        images = needs.images();
         prices = needs.prices();
         auctions = needs.auctions();
-        items = needs.items();
+        catalogue = needs.catalogue();
         clock = needs.clock();
         threads = needs.threads();
         nextBidMillis = settings.longNumber("wait.nextbid");
@@ -105,10 +100,8 @@ final class BidRoutes {
         long auction = exchange.number(0);
         refuseIfOver(auction);
         exchange.later();
-        prices.current(auction, currentItemMillis, answered(exchange, found -> {
-            Item item = items.byId(found.itemId()).orElseThrow(() -> new ApiException(410, "the item is gone"));
-            return item.view(images.of(item.id()));
-        }));
+        prices.current(auction, currentItemMillis, answered(exchange, found ->
+                catalogue.item(found.itemId()).orElseThrow(() -> new ApiException(410, "the item is gone"))));
     }
 
     /** An auction of which prices are known runs; of others the database is asked. */

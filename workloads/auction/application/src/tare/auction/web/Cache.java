@@ -12,6 +12,7 @@ import java.util.Optional;
  */
 final class Cache<K, V> {
     private final Map<K, V> values;
+    private long removals;
 
     Cache(int most) {
         values = new LinkedHashMap<>(16, 0.75f, true) {
@@ -31,23 +32,43 @@ final class Cache<K, V> {
 
     /** The value of {@code key}, kept or found; that there is none is not kept. */
     Optional<V> get(K key, Source<V> source) throws Exception {
-        V kept;
-        synchronized (this) {
-            kept = values.get(key);
+        Optional<V> kept = kept(key);
+        if (kept.isPresent()) {
+            return kept;
         }
-        if (kept != null) {
-            return Optional.of(kept);
-        }
+        long since = removals();
         Optional<V> found = source.find();
-        found.ifPresent(value -> put(key, value));
+        found.ifPresent(value -> put(key, value, since));
         return found;
     }
 
-    synchronized void put(K key, V value) {
-        values.put(key, value);
+    /** The value of {@code key}, if it is kept. */
+    synchronized Optional<V> kept(K key) {
+        return Optional.ofNullable(values.get(key));
+    }
+
+    /** How often something was removed: to be asked before a value is looked for, and given to {@link #put}. */
+    synchronized long removals() {
+        return removals;
+    }
+
+    /**
+     * Keeps a value that was found, unless anything was removed since {@code removals}: it may have been read just before
+     * what the removal was for.
+     */
+    synchronized void put(K key, V value, long since) {
+        if (since == removals) {
+            values.put(key, value);
+        }
     }
 
     synchronized void remove(K key) {
+        removals++;
         values.remove(key);
+    }
+
+    synchronized void clear() {
+        removals++;
+        values.clear();
     }
 }

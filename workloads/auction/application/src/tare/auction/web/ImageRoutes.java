@@ -4,7 +4,6 @@ import jakarta.servlet.http.Part;
 import java.util.Map;
 import java.util.Optional;
 import java.util.UUID;
-import tare.auction.Settings;
 import tare.auction.model.ImageInfo;
 import tare.auction.sql.Items;
 import tare.auction.store.ImageStore;
@@ -16,11 +15,11 @@ final class ImageRoutes {
     private final Items items;
     private final Cache<String, byte[]> thumbnails;
 
-    ImageRoutes(Settings settings, ImageStore store, ImageWriter writer, Items items) {
+    ImageRoutes(int thumbnailsKept, ImageStore store, ImageWriter writer, Items items) {
         this.store = store;
         this.writer = writer;
         this.items = items;
-        this.thumbnails = new Cache<>(settings.number("cache.thumbnails"));
+        this.thumbnails = new Cache<>(thumbnailsKept);
     }
 
     void addTo(Routes routes) {

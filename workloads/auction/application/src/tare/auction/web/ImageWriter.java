@@ -10,6 +10,7 @@ import java.util.concurrent.ArrayBlockingQueue;
 import java.util.concurrent.RejectedExecutionException;
 import java.util.concurrent.ThreadPoolExecutor;
 import java.util.concurrent.TimeUnit;
+import java.util.function.LongConsumer;
 import javax.imageio.ImageIO;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
@@ -24,10 +25,13 @@ final class ImageWriter implements AutoCloseable {
     private static final int THUMBNAIL = 100;
 
     private final ImageStore store;
+    private final LongConsumer listed;
     private final ThreadPoolExecutor writers;
 
-    ImageWriter(Settings settings, ImageStore store) {
+    /** {@code listed} is told of each item that has a new image. */
+    ImageWriter(Settings settings, ImageStore store, LongConsumer listed) {
         this.store = store;
+        this.listed = listed;
         ImageIO.setUseCache(false);
         int threads = settings.number("images.writers");
         writers = new ThreadPoolExecutor(threads, threads, 0, TimeUnit.SECONDS,
@@ -52,6 +56,7 @@ final class ImageWriter implements AutoCloseable {
             store.put(info.id(), ImageInfo.Size.THUMBNAIL, scaled(image, THUMBNAIL));
             // Last, so that an image that is listed can be had in all sizes.
             store.addInfo(info);
+            listed.accept(info.itemId());
         } catch (IOException | RuntimeException failure) {
             LOG.warn("the image {} of item {} is lost: {}", info.id(), info.itemId(), failure.toString());
         }

@@ -3,49 +3,44 @@ package tare.auction.web;
 import java.math.BigDecimal;
 import java.time.LocalDate;
 import java.time.format.DateTimeParseException;
-import java.util.ArrayList;
-import java.util.List;
+import java.util.function.LongConsumer;
 import tare.auction.Money;
 import tare.auction.model.Item;
-import tare.auction.model.Page;
 import tare.auction.sql.Items;
-import tare.auction.store.ImageStore;
 
 /** Items, without what is on the block now. */
 final class ItemRoutes {
     private final Items items;
-    private final ImageStore images;
+    private final Catalogue catalogue;
+    private final LongConsumer tellChanged;
 
-    ItemRoutes(Items items, ImageStore images) {
+    /** {@code tellChanged} tells all servers of an item that is not what it was. */
+    ItemRoutes(Items items, Catalogue catalogue, LongConsumer tellChanged) {
         this.items = items;
-        this.images = images;
+        this.catalogue = catalogue;
+        this.tellChanged = tellChanged;
     }
 
     void addTo(Routes routes) {
         routes.route("GET", "/item/auction/*", exchange -> exchange.answer(
-                        views(items.ofAuction(exchange.number(0), exchange.page(), exchange.pageSize()))))
+                        catalogue.ofAuction(exchange.number(0), exchange.page(), exchange.pageSize())))
                 .route("GET", "/item/user/*/purchased", exchange -> exchange.answer(
-                        views(items.purchased(UserRoutes.own(exchange), exchange.page(), exchange.pageSize()))))
+                        catalogue.views(items.purchased(UserRoutes.own(exchange), exchange.page(), exchange.pageSize()))))
                 .route("GET", "/item/auctioneer/*", exchange -> exchange.answer(
-                        views(items.ofAuctioneer(exchange.number(0), exchange.page(), exchange.pageSize()))))
-                .route("GET", "/item/*", exchange -> exchange.answer(view(
-                        items.byId(exchange.number(0)).orElseThrow(() -> new ApiException(404, "no such item")))))
-                .route("POST", "/item", exchange -> exchange.answer(201, view(items.add(exchange.user(), draft(exchange)))))
-                .route("PUT", "/item/*", exchange -> exchange.answer(view(
-                        items.change(exchange.number(0), exchange.user(), draft(exchange))
-                                .orElseThrow(() -> new ApiException(404, "you have no such item")))));
+                        catalogue.views(items.ofAuctioneer(exchange.number(0), exchange.page(), exchange.pageSize()))))
+                .route("GET", "/item/*", exchange -> exchange.answer(
+                        catalogue.item(exchange.number(0)).orElseThrow(() -> new ApiException(404, "no such item"))))
+                .route("POST", "/item", exchange ->
+                        exchange.answer(201, catalogue.view(items.add(exchange.user(), draft(exchange)))))
+                .route("PUT", "/item/*", this::change);
     }
 
-    private Item.View view(Item item) throws Exception {
-        return item.view(images.of(item.id()));
-    }
-
-    private Page<Item.View> views(Page<Item> page) throws Exception {
-        List<Item.View> views = new ArrayList<>();
-        for (Item item : page.results()) {
-            views.add(view(item));
-        }
-        return new Page<>(page.totalRecords(), page.page(), page.pageSize(), views);
+    private void change(Exchange exchange) throws Exception {
+        Item changed = items.change(exchange.number(0), exchange.user(), draft(exchange))
+                .orElseThrow(() -> new ApiException(404, "you have no such item"));
+        catalogue.forget(changed.id());
+        tellChanged.accept(changed.id());
+        exchange.answer(catalogue.view(changed));
     }
 
     private static Items.Draft draft(Exchange exchange) throws Exception {

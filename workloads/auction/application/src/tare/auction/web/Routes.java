@@ -11,7 +11,8 @@ import java.util.Optional;
 /** The table of routes, and the servlet that follows it. */
 public final class Routes extends HttpServlet {
     private static final long serialVersionUID = 1;
-    private static final String TOKEN = "API_TOKEN";
+    /** The header that carries a token. */
+    static final String TOKEN = "API_TOKEN";
 
     /** Whose token that is. */
     public interface Tokens {

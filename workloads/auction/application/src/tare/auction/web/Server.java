@@ -15,6 +15,7 @@ import tare.auction.Settings;
 /** The servlet container: Tomcat inside of this process, with one servlet. */
 public final class Server implements AutoCloseable {
     private static final long UPLOAD_MAX = 16L << 20;
+    private static final int WARM_UP_THREADS = 4;
 
     /** Kept here, or its level would be forgotten with it. */
     private static final java.util.logging.Logger TOMCAT_LOG = java.util.logging.Logger.getLogger("org.apache");
@@ -22,12 +23,47 @@ public final class Server implements AutoCloseable {
     private final Tomcat tomcat = new Tomcat();
     private final Path folder;
 
+    /** What is done with a server before it listens. */
+    interface WarmUp {
+        /** The server answers at {@code port} of 127.0.0.1, and nowhere else. */
+        void at(int port) throws Exception;
+    }
+
     /** Listens as stated, below {@code /auction}; answers as soon as this returns. */
-    public Server(Settings settings, HttpServlet servlet) throws IOException, LifecycleException {
+    public Server(Settings settings, HttpServlet servlet) throws Exception {
+        this(settings, servlet, port -> { });
+    }
+
+    /** The same, but nobody else is let in before {@code warmUp} is done. */
+    Server(Settings settings, HttpServlet servlet, WarmUp warmUp) throws Exception {
         TOMCAT_LOG.setLevel(java.util.logging.Level.WARNING);
         folder = Files.createTempDirectory("auction");
         tomcat.setBaseDir(folder.toString());
+        Connector inner = connector(settings, new Settings.Address("127.0.0.1", 0));
+        inner.setProperty("maxThreads", String.valueOf(WARM_UP_THREADS));
+        inner.setProperty("minSpareThreads", "1");
+        tomcat.setConnector(inner);
+        Context context = tomcat.addContext("/auction", folder.toString());
+        Wrapper wrapper = Tomcat.addServlet(context, "auction", servlet);
+        wrapper.setAsyncSupported(true);
+        wrapper.setLoadOnStartup(1);
+        // Uploads stay in memory: what a disk would add is the image store's to show.
+        wrapper.setMultipartConfigElement(
+                new MultipartConfigElement(folder.toString(), UPLOAD_MAX, UPLOAD_MAX, (int) UPLOAD_MAX));
+        wrapper.addMapping("/*");
+        tomcat.start();
+        warmUp.at(inner.getLocalPort());
         Settings.Address address = settings.address("http.listen");
+        Connector outer = connector(settings, address);
+        tomcat.getService().addConnector(outer);
+        if (outer.getLocalPort() <= 0) {
+            throw new IOException("cannot listen at " + address);
+        }
+        tomcat.getService().removeConnector(inner);
+        inner.destroy();
+    }
+
+    private static Connector connector(Settings settings, Settings.Address address) {
         Connector connector = new Connector("org.apache.coyote.http11.Http11NioProtocol");
         connector.setPort(address.port());
         connector.setProperty("address", address.host());
@@ -41,19 +77,7 @@ public final class Server implements AutoCloseable {
         connector.setProperty("connectionTimeout", settings.text("http.keepalive"));
         connector.setProperty("maxSwallowSize", String.valueOf(UPLOAD_MAX));
         connector.setProperty("maxPostSize", String.valueOf(UPLOAD_MAX));
-        tomcat.setConnector(connector);
-        Context context = tomcat.addContext("/auction", folder.toString());
-        Wrapper wrapper = Tomcat.addServlet(context, "auction", servlet);
-        wrapper.setAsyncSupported(true);
-        wrapper.setLoadOnStartup(1);
-        // Uploads stay in memory: what a disk would add is the image store's to show.
-        wrapper.setMultipartConfigElement(
-                new MultipartConfigElement(folder.toString(), UPLOAD_MAX, UPLOAD_MAX, (int) UPLOAD_MAX));
-        wrapper.addMapping("/*");
-        tomcat.start();
-        if (connector.getLocalPort() <= 0) {
-            throw new IOException("cannot listen at " + address);
-        }
+        return connector;
     }
 
     @Override

@@ -1,11 +1,8 @@
 package tare.auction.web;
 
-import java.security.SecureRandom;
 import java.sql.SQLException;
-import java.util.HexFormat;
-import java.util.Optional;
 import java.util.UUID;
-import tare.auction.Settings;
+import java.util.function.LongConsumer;
 import tare.auction.model.Account;
 import tare.auction.model.Attendance;
 import tare.auction.model.States.AttendanceState;
@@ -14,21 +11,22 @@ import tare.auction.sql.Users;
 import tare.auction.store.EventStore;
 
 /** Coming, going and who one is. */
-final class UserRoutes implements Routes.Tokens {
-    private static final int TOKEN_BYTES = 16;
+final class UserRoutes {
     private static final long CREDIT_OF_NEW_USERS = 1_000_000_00;
 
     private final Users users;
     private final EventStore events;
     private final Clock clock;
-    private final Cache<String, Long> tokens;
-    private final SecureRandom random = new SecureRandom();
+    private final Sessions sessions;
+    private final LongConsumer tellChanged;
 
-    UserRoutes(Settings settings, Users users, EventStore events, Clock clock) {
+    /** {@code tellChanged} tells all servers of a user whose token is another one now. */
+    UserRoutes(Users users, EventStore events, Clock clock, Sessions sessions, LongConsumer tellChanged) {
         this.users = users;
         this.events = events;
         this.clock = clock;
-        this.tokens = new Cache<>(settings.number("cache.tokens"));
+        this.sessions = sessions;
+        this.tellChanged = tellChanged;
     }
 
     void addTo(Routes routes) {
@@ -42,11 +40,6 @@ final class UserRoutes implements Routes.Tokens {
                     exchange.answer(new tare.auction.model.Page<>(page.totalRecords(), page.page(), page.pageSize(),
                             page.results().stream().map(Attendance::view).toList()));
                 });
-    }
-
-    @Override
-    public Optional<Long> user(String token) throws Exception {
-        return tokens.get(token, () -> users.byToken(token));
     }
 
     /** Who a path is about, if that is who asks. */
@@ -68,17 +61,20 @@ final class UserRoutes implements Routes.Tokens {
         if (!account.password().equals(exchange.string("password"))) {
             throw new ApiException(401, "no such user, or another password");
         }
-        byte[] bytes = new byte[TOKEN_BYTES];
-        random.nextBytes(bytes);
-        String token = HexFormat.of().formatHex(bytes);
+        String token = sessions.token(account.id());
         users.login(account.id(), token);
-        tokens.put(token, account.id());
+        sessions.forget(account.id());
+        if (account.loggedIn()) {
+            // The token of before is void, and others may know it.
+            tellChanged.accept(account.id());
+        }
         exchange.answer(201, new LoggedIn(account.id(), token, account.username()));
     }
 
     private void logout(Exchange exchange) throws Exception {
-        tokens.remove(exchange.request().getHeader("API_TOKEN"));
         users.logout(exchange.user());
+        sessions.forget(exchange.user());
+        tellChanged.accept(exchange.user());
         // Auction 0: not one auction was left but all of them.
         events.addAttendance(new Attendance(UUID.randomUUID(), exchange.user(), clock.nowMicros(), 0, AttendanceState.LEFT));
         exchange.answer(java.util.Map.of("id", exchange.user()));
