@@ -53,6 +53,7 @@ public final class Broker implements AutoCloseable {
             // The channel stays: after RabbitMQ was gone, the client declares everything again on the channel it was
             // declared on.
             connection.createChannel().exchangeDeclare(Messages.EXCHANGE, BuiltinExchangeType.TOPIC, true);
+            whenBack(() -> LOG.warn("RabbitMQ was gone and is back"));
         } catch (IOException | TimeoutException failure) {
             consumers.shutdownNow();
             throw new IOException("RabbitMQ at " + address + ": " + failure, failure);
@@ -101,7 +102,7 @@ public final class Broker implements AutoCloseable {
             try {
                 channel.basicPublish(Messages.EXCHANGE, key, plain, Json.bytes(message));
             } catch (IOException | ShutdownSignalException lost) {
-                LOG.warn("{} was not told: {}", message, lost.toString());
+                LOG.warn("{} was not told: {}", key, lost.toString());
             }
         }
     }
@@ -116,7 +117,7 @@ public final class Broker implements AutoCloseable {
 
             @Override
             public void handleRecoveryStarted(Recoverable lost) {
-                LOG.warn("RabbitMQ is gone; its connection is made again");
+                // Nothing to do before it is back.
             }
         });
     }

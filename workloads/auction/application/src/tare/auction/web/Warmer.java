@@ -104,8 +104,9 @@ final class Warmer {
         if (!items.isEmpty()) {
             JsonNode item = items.get(round % items.size());
             get("/item/" + item.path("id").asLong());
-            for (JsonNode link : item.path("links")) {
-                String path = link.path("href").asText().replaceFirst("^/auction", "");
+            JsonNode links = item.path("links");
+            if (!links.isEmpty()) {
+                String path = links.get(round % links.size()).path("href").asText().replaceFirst("^/auction", "");
                 ask("GET", path + "?size=THUMBNAIL", null, 200);
                 ask("GET", path + "?size=PREVIEW", null, 200);
                 if (round % FULL_IMAGE_EVERY == 0) {
