@@ -8,7 +8,7 @@ import java.net.HttpURLConnection;
 import java.net.URL;
 import java.time.Duration;
 import java.util.Map;
-import java.util.concurrent.ThreadLocalRandom;
+import java.util.Optional;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 import tare.auction.Json;
@@ -24,7 +24,6 @@ import tare.auction.sql.Users;
  */
 final class Warmer {
     private static final Logger LOG = LoggerFactory.getLogger(Warmer.class);
-    private static final int WARMERS = 40;
     private static final int ANSWER_MILLIS = 15_000;
     /** Full images are large; a few are enough. */
     private static final int FULL_IMAGE_EVERY = 20;
@@ -53,9 +52,12 @@ final class Warmer {
             return;
         }
         base = "http://127.0.0.1:" + port + "/auction";
-        String name = "warmer" + (1 + ThreadLocalRandom.current().nextInt(WARMERS)) + "@auction.test";
-        Account self = needs.users().byName(name)
-                .orElseThrow(() -> new IllegalStateException("there is no user " + name + ": are the data loaded?"));
+        Optional<Account> warmer = needs.users().takeWarmer();
+        if (warmer.isEmpty()) {
+            LOG.warn("the server stays cold: other servers have all users whose task it is to warm it up");
+            return;
+        }
+        Account self = warmer.get();
         long began = System.nanoTime();
         int done = 0;
         try {
