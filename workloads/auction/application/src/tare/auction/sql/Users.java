@@ -32,10 +32,11 @@ public final class Users {
         return database.first(row -> row.getLong(1), "SELECT id FROM userdata WHERE authtoken = ?", token);
     }
 
-    /** Notes that a user came, and with which token. */
-    public void login(long id, String token) throws SQLException {
-        database.update("UPDATE userdata SET authtoken = ?, loggedin = true, version = version + 1 WHERE id = ?",
-                token, id);
+    /** Notes that a user came. The answer is the user's token: the one of an earlier login, or else {@code token}. */
+    public String login(long id, String token) throws SQLException {
+        return database.first(row -> row.getString(1), "UPDATE userdata SET authtoken = coalesce(authtoken, ?),"
+                + " loggedin = true, version = version + 1 WHERE id = ? RETURNING authtoken", token, id)
+                .orElseThrow(() -> new SQLException("the user " + id + " is gone"));
     }
 
     /** Takes a token back. */

@@ -6,7 +6,7 @@ import java.util.Optional;
 
 /**
  * Whose tokens are good, as this process knows. The database says which token a user has; what it said is kept until
- * somebody tells that the user came or went. A token begins with its user's number, so that what is kept of a user can be
+ * somebody tells that the user went. A token begins with its user's number, so that what is kept of a user can be
  * forgotten without knowing the token.
  */
 final class Sessions implements Routes.Tokens {
@@ -65,12 +65,12 @@ final class Sessions implements Routes.Tokens {
         }
     }
 
-    /** The user's token is another one now, or none. */
+    /** The user's token is void. */
     void forget(long user) {
         kept.remove(user);
     }
 
-    /** Any of the tokens may be another one now. */
+    /** Any of the tokens may be void. */
     void forgetAll() {
         kept.clear();
     }

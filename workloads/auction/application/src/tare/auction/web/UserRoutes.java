@@ -20,7 +20,7 @@ final class UserRoutes {
     private final Sessions sessions;
     private final LongConsumer tellChanged;
 
-    /** {@code tellChanged} tells all servers of a user whose token is another one now. */
+    /** {@code tellChanged} tells all servers of a user whose token is void. */
     UserRoutes(Users users, EventStore events, Clock clock, Sessions sessions, LongConsumer tellChanged) {
         this.users = users;
         this.events = events;
@@ -61,13 +61,7 @@ final class UserRoutes {
         if (!account.password().equals(exchange.string("password"))) {
             throw new ApiException(401, "no such user, or another password");
         }
-        String token = sessions.token(account.id());
-        users.login(account.id(), token);
-        sessions.forget(account.id());
-        if (account.loggedIn()) {
-            // The token of before is void, and others may know it.
-            tellChanged.accept(account.id());
-        }
+        String token = users.login(account.id(), sessions.token(account.id()));
         exchange.answer(201, new LoggedIn(account.id(), token, account.username()));
     }
 

@@ -75,8 +75,7 @@ final class Warmer {
     private void once(Account self, int round) {
         try {
             if (bidsOnly) {
-                token = needs.sessions().token(self.id());
-                needs.users().login(self.id(), token);
+                token = needs.users().login(self.id(), needs.sessions().token(self.id()));
                 var running = needs.auctions().runningIds();
                 if (!running.isEmpty()) {
                     block(self, running.get(round % running.size()));
