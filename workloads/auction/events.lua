@@ -61,11 +61,23 @@ end
 
 -- A bid whose key is there already was decided before its acceptance was noted: the decision stays.
 function bid_add(row)
-    box.begin()
-    if bids:get({row[1], row[2], row[3]}) == nil then
-        bids:replace(row)
-    end
-    box.commit()
+    local done, failure
+    repeat
+        box.begin()
+        done, failure = pcall(function()
+            if bids:get({row[1], row[2], row[3]}) == nil then
+                bids:replace(row)
+            end
+            box.commit()
+        end)
+        if not done then
+            box.rollback()
+            -- The decision came between looking and writing: the next look finds it.
+            if type(failure) ~= 'cdata' or failure.code ~= box.error.TRANSACTION_CONFLICT then
+                error(failure)
+            end
+        end
+    until done
 end
 
 function bid_put(row)

@@ -34,6 +34,8 @@ final class Auctioneer implements BidSubscription.Handler {
     private BidSubscription bids;
     private ScheduledFuture<?> watch;
     private HighBid bidding;
+    /** A step that the database has and the event store perhaps not. */
+    private HighBid unannounced;
     private long quietSinceNanos;
 
     Auctioneer(long auction, House house) {
@@ -70,23 +72,26 @@ final class Auctioneer implements BidSubscription.Handler {
         });
     }
 
-    /** Reads how the bidding stands, or begins one. */
     private void tryToResume() {
         try {
-            Optional<HighBid> last = house.biddings().last(auction);
-            if (last.isPresent()) {
-                // Whoever did this may have been gone before it was noted and told.
-                note(last.get());
-                tell.accept(last.get());
-            }
-            if (last.isPresent() && last.get().state() != BiddingState.SOLD) {
-                bidding = last.get();
-                quietSinceNanos = System.nanoTime();
-            } else {
-                begin();
-            }
+            resume();
         } catch (SQLException | IOException failure) {
             LOG.warn("auction {} does not begin: {}", auction, failure.toString());
+        }
+    }
+
+    /** Reads how the bidding stands, or begins one. */
+    private void resume() throws SQLException, IOException {
+        Optional<HighBid> last = house.biddings().last(auction);
+        if (last.isPresent()) {
+            // Whoever did this may have been gone before it was noted and told.
+            announce(last.get());
+        }
+        if (last.isPresent() && last.get().state() != BiddingState.SOLD) {
+            bidding = last.get();
+            quietSinceNanos = System.nanoTime();
+        } else {
+            begin();
         }
     }
 
@@ -96,8 +101,7 @@ final class Auctioneer implements BidSubscription.Handler {
         if (next.isPresent()) {
             bidding = next.get();
             quietSinceNanos = System.nanoTime();
-            note(bidding);
-            tell.accept(bidding);
+            announce(bidding);
         }
     }
 
@@ -109,6 +113,7 @@ final class Auctioneer implements BidSubscription.Handler {
     private void decide(Bid bid, boolean again, Runnable decided) {
         while (!closed) {
             try {
+                catchUp();
                 if (!again || !wasDecided(bid)) {
                     decideOnce(bid);
                 }
@@ -123,8 +128,8 @@ final class Auctioneer implements BidSubscription.Handler {
     }
 
     private void decideOnce(Bid bid) throws SQLException, IOException {
-        if (bidding == null) {
-            tryToResume();
+        if (isBetweenItems()) {
+            resume();
         }
         if (bidding == null || bidding.itemId() != bid.itemId()) {
             house.events().putBid(bid.decided(BidState.ALREADYSOLD, 0, 0));
@@ -175,7 +180,7 @@ final class Auctioneer implements BidSubscription.Handler {
         if (closed) {
             return;
         }
-        if (bidding == null) {
+        if (isBetweenItems()) {
             tryToResume();
             return;
         }
@@ -183,6 +188,7 @@ final class Auctioneer implements BidSubscription.Handler {
             return;
         }
         try {
+            catchUp();
             UUID event = UUID.randomUUID();
             long now = house.clock().nowMicros();
             Optional<HighBid> changed = bidding.state() == BiddingState.OPEN
@@ -193,14 +199,31 @@ final class Auctioneer implements BidSubscription.Handler {
             }
             bidding = changed.get();
             quietSinceNanos = System.nanoTime();
-            note(bidding);
-            tell.accept(bidding);
-            if (bidding.state() == BiddingState.SOLD) {
-                bidding = null;
+            announce(bidding);
+            if (isBetweenItems()) {
                 begin();
             }
         } catch (SQLException | IOException failure) {
             LOG.warn("auction {} stands still: {}", auction, failure.toString());
+        }
+    }
+
+    /** Whether the last item is sold, as far as is known here, and the next one not on the block. */
+    private boolean isBetweenItems() {
+        return bidding == null || bidding.state() == BiddingState.SOLD;
+    }
+
+    /** Notes and tells a step that is in the database already: at once, or before anything else is done. */
+    private void announce(HighBid step) throws IOException {
+        unannounced = step;
+        catchUp();
+    }
+
+    private void catchUp() throws IOException {
+        if (unannounced != null) {
+            note(unannounced);
+            tell.accept(unannounced);
+            unannounced = null;
         }
     }
 

@@ -130,8 +130,8 @@ public final class HighBids implements Prices.Source {
     /** Calls for the last time; empty if the bidding has changed since {@code known}. */
     public Optional<HighBid> lastCall(HighBid known, UUID event, long nowMicros) throws SQLException {
         return database.first(HighBids::read, "UPDATE highbid SET state = 'LASTCALL', bidcount = bidcount + 1,"
-                + " bid_uuid = ?, currentbidtime = ?, version = version + 1 WHERE id = ? AND version = ? RETURNING "
-                + COLUMNS, event, Clock.time(nowMicros), known.id(), known.version());
+                + " bid_uuid = ?, currentbidtime = ?, version = version + 1"
+                + " WHERE id = ? AND version = ? AND state = 'OPEN' RETURNING " + COLUMNS, event, Clock.time(nowMicros), known.id(), known.version());
     }
 
     /**
@@ -146,7 +146,8 @@ public final class HighBids implements Prices.Source {
             LocalDateTime now = Clock.time(nowMicros);
             List<HighBid> ended = Database.list(connection, HighBids::read,
                     "UPDATE highbid SET state = 'SOLD', bidcount = bidcount + 1, bidder_id = ?, bid_uuid = ?,"
-                            + " biddingendtime = ?, version = version + 1 WHERE id = ? AND version = ? RETURNING " + COLUMNS,
+                            + " biddingendtime = ?, version = version + 1"
+                            + " WHERE id = ? AND version = ? AND state = 'LASTCALL' RETURNING " + COLUMNS,
                     paid ? known.bidderId() : HighBid.NOBODY, event, now, known.id(), known.version());
             if (ended.isEmpty()) {
                 // Somebody bid, or another server ended it: nothing is paid.

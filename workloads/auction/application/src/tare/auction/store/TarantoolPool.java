@@ -1,6 +1,9 @@
 package tare.auction.store;
 
+import java.io.EOFException;
 import java.io.IOException;
+import java.net.SocketException;
+import java.util.Arrays;
 import java.util.List;
 import java.util.concurrent.ArrayBlockingQueue;
 import java.util.concurrent.BlockingQueue;
@@ -47,10 +50,17 @@ final class TarantoolPool implements AutoCloseable {
     private List<?> call(boolean raw, String function, Object... arguments) throws IOException {
         Place place = lend();
         try {
-            if (place.connection == null) {
-                place.connection = new TarantoolConnection(address, user, password, timeoutMillis);
+            if (place.connection != null) {
+                try {
+                    return place.connection.call(function, Arrays.asList(arguments), raw);
+                } catch (EOFException | SocketException gone) {
+                    // The store was started again since. All that is called may be called a second time: what is
+                    // written has its key.
+                    drop(place);
+                }
             }
-            return place.connection.call(function, java.util.Arrays.asList(arguments), raw);
+            place.connection = new TarantoolConnection(address, user, password, timeoutMillis);
+            return place.connection.call(function, Arrays.asList(arguments), raw);
         } catch (TarantoolConnection.Refused refused) {
             throw refused;
         } catch (IOException | RuntimeException broken) {
