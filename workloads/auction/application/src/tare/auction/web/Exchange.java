@@ -7,6 +7,8 @@ import jakarta.servlet.http.HttpServletResponse;
 import java.io.IOException;
 import java.io.UncheckedIOException;
 import java.math.BigDecimal;
+import java.sql.SQLException;
+import java.sql.SQLTransientException;
 import java.util.List;
 import java.util.Map;
 import org.slf4j.Logger;
@@ -180,6 +182,12 @@ public final class Exchange {
         return later != null;
     }
 
+    /** Whether the database is not there, rather than against what was asked: to be asked again later. */
+    private static boolean isAway(SQLException failure) {
+        String state = String.valueOf(failure.getSQLState());
+        return failure instanceof SQLTransientException || state.startsWith("08") || state.startsWith("57");
+    }
+
     /** What a route does. */
     public interface Handler {
         void handle(Exchange exchange) throws Exception;
@@ -194,6 +202,9 @@ public final class Exchange {
         } catch (UncheckedIOException | IOException failure) {
             LOG.warn("{} {}: {}", exchange.request.getMethod(), exchange.request.getRequestURI(), failure.toString());
             exchange.refuse(503, failure.getMessage());
+        } catch (SQLException failure) {
+            LOG.warn("{} {}: {}", exchange.request.getMethod(), exchange.request.getRequestURI(), failure.toString());
+            exchange.refuse(isAway(failure) ? 503 : 500, failure.getMessage());
         } catch (Exception failure) {
             LOG.warn("{} {}", exchange.request.getMethod(), exchange.request.getRequestURI(), failure);
             exchange.refuse(500, failure.toString());
