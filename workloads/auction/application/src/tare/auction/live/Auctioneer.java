@@ -16,7 +16,6 @@ import tare.auction.model.Bid;
 import tare.auction.model.HighBid;
 import tare.auction.model.States.BidState;
 import tare.auction.model.States.BiddingState;
-import tare.auction.sql.HighBids;
 
 /**
  * Runs one auction, on the server that owns it. Everything happens on one serial executor: bids in the order of their
@@ -55,7 +54,7 @@ final class Auctioneer implements BidSubscription.Handler {
             return;
         }
         try {
-            bids = house.broker().subscribe(auction, this);
+            bids = house.queues().subscribe(auction, this);
             LOG.debug("auction {} is run here", auction);
         } catch (IOException held) {
             LOG.debug("auction {} is not free yet: {}", auction, held.toString());
@@ -97,7 +96,7 @@ final class Auctioneer implements BidSubscription.Handler {
 
     private void begin() throws SQLException, IOException {
         UUID event = UUID.randomUUID();
-        Optional<HighBid> next = house.biddings().next(auction, event, house.clock().nowMicros());
+        Optional<HighBid> next = house.biddings().next(auction, event, house.clock().getAsLong());
         if (next.isPresent()) {
             bidding = next.get();
             quietSinceNanos = System.nanoTime();
@@ -144,7 +143,7 @@ final class Auctioneer implements BidSubscription.Handler {
         settle(bid, house.biddings().decide(bid, bidding));
     }
 
-    private void settle(Bid bid, HighBids.Decision decision) throws IOException {
+    private void settle(Bid bid, Biddings.Decision decision) throws IOException {
         bidding = decision.bidding();
         boolean high = decision.state() == BidState.HIGH;
         house.events().putBid(bid.decided(decision.state(), high ? bidding.id() : 0, high ? bidding.bidCount() : 0));
@@ -166,7 +165,7 @@ final class Auctioneer implements BidSubscription.Handler {
         }
         Optional<HighBid> open = house.biddings().open(auction);
         if (open.isPresent() && bid.id().equals(open.get().bidId())) {
-            settle(bid, new HighBids.Decision(BidState.HIGH, open.get()));
+            settle(bid, new Biddings.Decision(BidState.HIGH, open.get()));
             return true;
         }
         if (open.isPresent()) {
@@ -190,7 +189,7 @@ final class Auctioneer implements BidSubscription.Handler {
         try {
             catchUp();
             UUID event = UUID.randomUUID();
-            long now = house.clock().nowMicros();
+            long now = house.clock().getAsLong();
             Optional<HighBid> changed = bidding.state() == BiddingState.OPEN
                     ? house.biddings().lastCall(bidding, event, now) : house.biddings().end(bidding, event, now);
             if (changed.isEmpty()) {

@@ -30,7 +30,7 @@ public final class Auctioneers implements AutoCloseable {
     public Auctioneers(Settings settings, HighBids biddings, EventStore events, Broker broker, Clock clock,
             ScheduledExecutorService timer) throws IOException {
         threads = Executors.newFixedThreadPool(settings.number("auctioneer.threads"));
-        house = new House(biddings, events, broker, clock, threads, timer, broker.prices(),
+        house = new House(biddings, events, broker::subscribe, clock::nowMicros, threads, timer, broker.prices(),
                 settings.millis("auctioneer.idle").toNanos(), settings.longNumber("auctioneer.look"),
                 settings.longNumber("auctioneer.retry"));
         broker.whenBack(() -> own.values().forEach(Auctioneer::tellAgain));

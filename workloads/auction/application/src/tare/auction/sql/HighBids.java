@@ -7,6 +7,7 @@ import java.time.LocalDateTime;
 import java.util.List;
 import java.util.Optional;
 import java.util.UUID;
+import tare.auction.live.Biddings;
 import tare.auction.live.Prices;
 import tare.auction.model.Bid;
 import tare.auction.model.HighBid;
@@ -17,7 +18,7 @@ import tare.auction.model.States.BiddingState;
  * The table {@code highbid}, and what is decided by it. Each change is one transaction that holds only if the row is
  * still the one that was read: two servers that both believe to own an auction cannot both change it.
  */
-public final class HighBids implements Prices.Source {
+public final class HighBids implements Biddings, Prices.Source {
     private static final String COLUMNS = "id, auction_id, item_id, amount, bidcount, state, bidder_id, bid_uuid,"
             + " currentbidtime, version";
 
@@ -27,9 +28,6 @@ public final class HighBids implements Prices.Source {
     public HighBids(Database database) {
         this.database = database;
     }
-
-    /** What was decided about a bid: its state, and the bidding as it stands since. */
-    public record Decision(BidState state, HighBid bidding) {}
 
     /** The bidding that goes on in an auction, if an item is on the block. */
     @Override
@@ -55,6 +53,7 @@ public final class HighBids implements Prices.Source {
      * Puts the next item of an auction on the block: the first that waits. When none waits, all items that were
      * auctioned wait again, so that an auction never ends. Empty if the auction has no items at all.
      */
+    @Override
     public Optional<HighBid> next(long auction, UUID opening, long nowMicros) throws SQLException {
         return database.transact(connection -> {
             Optional<long[]> item = waiting(connection, auction);
@@ -88,6 +87,7 @@ public final class HighBids implements Prices.Source {
      * Decides a bid that is higher than {@code known}. Whoever read an older row than the one that is there tries
      * again with the newer, as often as it takes.
      */
+    @Override
     public Decision decide(Bid bid, HighBid known) throws SQLException {
         HighBid current = known;
         while (true) {
@@ -128,6 +128,7 @@ public final class HighBids implements Prices.Source {
     }
 
     /** Calls for the last time; empty if the bidding has changed since {@code known}. */
+    @Override
     public Optional<HighBid> lastCall(HighBid known, UUID event, long nowMicros) throws SQLException {
         return database.first(HighBids::read, "UPDATE highbid SET state = 'LASTCALL', bidcount = bidcount + 1,"
                 + " bid_uuid = ?, currentbidtime = ?, version = version + 1"
@@ -138,6 +139,7 @@ public final class HighBids implements Prices.Source {
      * Ends the bidding; empty if it has changed since {@code known}. The winner pays. One whose credit went into
      * other items meanwhile does not get this one: it waits to be put up again, as does what nobody bid for.
      */
+    @Override
     public Optional<HighBid> end(HighBid known, UUID event, long nowMicros) throws SQLException {
         return database.transact(connection -> {
             boolean paid = known.bidderId() != HighBid.NOBODY && Database.update(connection,
