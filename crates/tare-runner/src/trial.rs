@@ -220,7 +220,9 @@ impl Trial<'_, '_> {
                 order
             },
         )?;
-        let outcome = guiding.outcome().ok_or_else(|| Fault::new("the load ended before the search did"))?;
+        let mut outcome = guiding.outcome().ok_or_else(|| Fault::new("the load ended before the search did"))?;
+        let off = tare_stats::off_shares(qos, &summary);
+        outcome.warnings.extend(off.into_iter().map(|(asked, had)| format!("the mix was off: {asked}, had {had}")));
         tell.borrow_mut()(Event::Searched { words: outcome.describe() });
         data.record.peak = Some(outcome);
         Ok(summary)

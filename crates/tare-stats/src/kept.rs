@@ -4,7 +4,7 @@ use crate::analysis::QosKept;
 use crate::histogram::decode;
 use std::collections::BTreeMap;
 use tare_core::load::{LoadSummary, OperationSummary};
-use tare_core::qos::{Qos, QuantileLimit, Share};
+use tare_core::qos::{Qos, QuantileLimit};
 use tare_core::units::show_duration;
 
 /// How many of these trials kept `qos`, and what was broken most often.
@@ -55,25 +55,20 @@ fn breaches(qos: &Qos, load: &LoadSummary) -> Vec<(String, String)> {
         let off = (share / asked - 1.0).abs();
         hold(format!("{name}'s part of the mix"), off, asked > 0.0 && qos.mix.is_some_and(|most| off > most));
     }
-    broken.extend(off_shares(&qos.shares, &counts(load)));
+    broken.extend(off_shares(qos, load));
     broken
 }
 
-/// Right answers by operation.
-pub(crate) fn counts(load: &LoadSummary) -> BTreeMap<&str, u64> {
-    load.operations.iter().map(|(name, operation)| (name.as_str(), operation.count)).collect()
-}
-
-/// Which operations have another share of all answers than they must have, and which they have.
-pub(crate) fn off_shares(shares: &BTreeMap<String, Share>, counts: &BTreeMap<&str, u64>) -> Vec<(String, String)> {
-    let all: u64 = counts.values().sum();
-    let of = |name: &str| counts.get(name).copied().unwrap_or_default();
-    let off = shares.iter().filter(|(name, share)| share.broken_by(of(name), all));
-    off.map(|(name, share)| {
-        let has = of(name) as f64 / all.max(1) as f64;
-        (format!("{name} {} of all", share.describe()), format!("{} %", (has * 1e4).round() / 1e2))
-    })
-    .collect()
+/// Which operations had another share of all right answers than the QoS asks of them, in words, and which they had.
+pub fn off_shares(qos: &Qos, load: &LoadSummary) -> Vec<(String, String)> {
+    let of = |name: &String| load.operations.get(name).map_or(0, |operation| operation.count);
+    let all: u64 = load.operations.keys().map(of).sum();
+    let off = qos.shares.iter().filter(|(name, share)| share.broken_by(of(name), all));
+    let told = off.map(|(name, share)| {
+        let had = of(name) as f64 / all.max(1) as f64;
+        (format!("{name} {} of all", share.describe()), format!("{} %", (had * 1e4).round() / 1e2))
+    });
+    told.collect()
 }
 
 /// What the quantile was, where too many operations took longer than they may.
@@ -133,6 +128,24 @@ mod tests {
             ["failures", "answered of what was offered"]
         );
         assert_eq!(bad[0].1, "6 %");
+    }
+
+    #[test]
+    fn a_mix_is_off_where_chance_does_not_explain_it() {
+        let share = tare_core::qos::Share { of: 0.10, within: 0.20 };
+        let qos = Qos { shares: [("get".to_owned(), share)].into(), ..Qos::default() };
+        let mixed = |gets: u64, all: u64| {
+            let mut load = load((0..gets).map(|_| 100), 0);
+            load.operations.insert("set".into(), operation((0..all - gets).map(|_| 100_000)));
+            breaches(&qos, &load)
+        };
+        assert_eq!(mixed(118, 1_000), [], "within 20 %");
+        // 3 deviations of 100 expected are 28: beside the 20 that are allowed.
+        assert_eq!(mixed(148, 1_000), []);
+        assert_eq!(mixed(149, 1_000), [("get 10 % give or take 20 % of all".to_owned(), "14.9 %".to_owned())]);
+        assert_eq!(mixed(130, 10_000).len(), 1, "too few");
+        assert_eq!(mixed(1_250, 10_000), []);
+        assert_eq!(mixed(1_300, 10_000).len(), 1);
     }
 
     #[test]

@@ -59,6 +59,7 @@ pub use figures::{Evidence, evidence};
 pub use finding::{Confidence, Explanation, Finding, Tested, changes_explained, variants_of_rules};
 pub use gate::{Bounded, Bounds, GateCheck, GateOutcome, gate, gate_outcome};
 pub use histogram::{CurvePoint, Percentiles, latency_curve, percentiles};
+pub use kept::off_shares;
 pub use ladder::{Climb, Cost, MetricClimb, RungCost};
 pub use nested::Nested;
 pub use profile::{CallRow, Flame, FormProfile, TimeRow, flame};
