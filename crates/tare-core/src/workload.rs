@@ -1,8 +1,10 @@
 //! A workload: what is deployed, what is asked of it, and what counts as a right answer. It never names a form.
 
+mod prepared;
 mod resources;
 mod service;
 
+pub use prepared::Prepared;
 pub(crate) use resources::refuse_idle_quota;
 pub use resources::{OwnResources, Quota};
 
@@ -46,6 +48,9 @@ pub struct Workload {
     /// The values of its parameters, which stand in its fields already.
     #[serde(default, skip_serializing_if = "Parameters::is_empty")]
     pub parameters: Parameters,
+    /// The data set that may be kept between deployments.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub prepared: Option<Prepared>,
 }
 
 /// What the load speaks, and to whom.
@@ -215,12 +220,14 @@ impl Workload {
         let known = known.unwrap_or_default();
         let qos = fields.get("qos").and_then(|node| Qos::read(node, &known, problems));
         let qos_sets = fields.get("qos_sets").map(|node| Qos::read_sets(node, &known, problems)).unwrap_or_default();
+        let prepared = fields.get("prepared").and_then(|node| Prepared::read(node, &services, problems));
         fields.get("parameters");
         fields.finish(problems);
         if problems.len() > before {
             return None;
         }
-        Some(Workload { name: name?, about, services, protocol: protocol?, qos, qos_sets, parameters })
+        let protocol = protocol?;
+        Some(Workload { name: name?, about, services, protocol, qos, qos_sets, parameters, prepared })
     }
 
     /// Adds a problem for each name in `chosen`, a study's map of parameters, that this workload does not have.

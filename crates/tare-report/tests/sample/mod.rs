@@ -176,7 +176,6 @@ fn header(study: Study, plan: Vec<PlannedTrial>) -> Header {
         metrics: Vec::new(),
         behaviours: Default::default(),
     };
-    let about = "A key-value store in memory, one thread".to_owned();
     Header {
         schema: SCHEMA,
         tare: "0.1.0".into(),
@@ -185,12 +184,13 @@ fn header(study: Study, plan: Vec<PlannedTrial>) -> Header {
         command: "tare run studies/canonical.yaml --seed 7".into(),
         workload: Workload {
             name: "redis".into(),
-            about,
+            about: "A key-value store in memory, one thread".into(),
             services: vec![service],
             protocol,
             qos: None,
             qos_sets: Default::default(),
             parameters: Default::default(),
+            prepared: None,
         },
         seed: SEED,
         plan,

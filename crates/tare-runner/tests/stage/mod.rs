@@ -326,6 +326,7 @@ pub(crate) fn study(forms: &[&str], repeat: u32) -> (Study, Workload) {
         qos: None,
         qos_sets: Default::default(),
         parameters: Default::default(),
+        prepared: None,
     };
     let study = Study {
         name: "order".into(),

@@ -73,6 +73,7 @@ pub(crate) fn record(study: Study, plan: Vec<PlannedTrial>, trials: Vec<TrialDat
                 qos: None,
                 qos_sets: Default::default(),
                 parameters: Default::default(),
+                prepared: None,
             },
             seed: 1,
             plan,

@@ -46,6 +46,9 @@ const WORKLOADS: &[&str] = &[
      {get: [{when: {c: {at_most: 3}}, unless: {c: 1}, to: {get: 1}}, {to: {get: 1}}]}, companions: {c: {after: get, cycle: {normal: \
      {mean: 1s, sd: 1s}}, until: {}, tells: {}, at_most: 1, start: get, next: {get: end}}}}}, s: {sequence: [get]}}}, qos_sets: {q: \
      {get: {p99: 1ms, share: {of: 5%, within: 5%}}, failures: 1%}}}",
+    "{workload: w, services: {d: {bundle: {packages: [p]}, command: [/p], ports: {main: 1}, volumes: {/d: 1MiB}}, \
+     s: {bundle: {packages: [p]}, command: [/p], ports: {main: 2}}}, prepared: {volumes: [d], by: s}, \
+     load: {protocol: {redis: {}}}}",
 ];
 
 fn root() -> PathBuf {

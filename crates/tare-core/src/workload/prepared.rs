@@ -1,0 +1,156 @@
+//! `prepared:` of a workload: which volumes hold a data set that may be kept instead of being made again.
+
+use super::Service;
+use crate::config::{Fields, Node, Problems};
+use serde::{Deserialize, Serialize};
+
+/// A data set that services make when they are deployed, and that a copy of their volumes can stand for.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Prepared {
+    /// The services whose volumes hold it, all of which start before `by`.
+    pub volumes: Vec<String>,
+    /// The service that makes it: the data are there once it is ready.
+    pub by: String,
+}
+
+impl Prepared {
+    /// Reads `prepared:` of a workload with these services.
+    pub(super) fn read(node: &Node, services: &[Service], problems: &mut Problems) -> Option<Prepared> {
+        let mut fields = Fields::of(node, "prepared", problems)?;
+        let by = fields.require("by", problems).and_then(|node| service(node, services, problems));
+        let mut volumes = Vec::new();
+        let list = fields.require("volumes", problems);
+        let items = list.and_then(|node| node.items(problems));
+        if let (Some(node), Some([])) = (list, items) {
+            problems.add(node.place, "no volume is said to hold the data", "write for example `volumes: [database]`");
+        }
+        for item in items.unwrap_or_default() {
+            let Some(at) = service(item, services, problems) else { continue };
+            let Service { name, volumes: own, .. } = &services[at];
+            if own.is_empty() {
+                let message = format!("service '{name}' has no volume that could hold data");
+                problems.add(item.place, message, "name services with `volumes:`");
+            }
+            if let Some(by) = by.filter(|by| *by <= at) {
+                let message =
+                    format!("service '{name}' does not start before '{}', which is to fill it", services[by].name);
+                problems.add(item.place, message, "services start in the order in which they stand under `services:`");
+            }
+            if volumes.contains(name) {
+                problems.add(item.place, format!("service '{name}' is named twice"), "");
+            }
+            volumes.push(name.clone());
+        }
+        fields.finish(problems);
+        Some(Prepared { volumes, by: services[by?].name.clone() })
+    }
+
+    /// Of the services of a workload that is spelled out, those that it takes to make the data: in each tile all up to
+    /// the last that makes them.
+    pub fn makers<'a>(&self, services: &'a [Service]) -> Vec<&'a Service> {
+        let last = |tile| services.iter().rposition(|service| service.tile() == tile && service.role() == self.by);
+        let all = services.iter().enumerate();
+        all.filter(|(at, service)| last(service.tile()) >= Some(*at)).map(|(_, service)| service).collect()
+    }
+}
+
+/// The number of the service that `node` names.
+fn service(node: &Node, services: &[Service], problems: &mut Problems) -> Option<usize> {
+    let name = node.text(problems)?;
+    let found = services.iter().position(|service| service.name == name);
+    if found.is_none() {
+        let known: Vec<&str> = services.iter().map(|service| service.name.as_str()).collect();
+        Node::unknown(&name, node.place, "service", &known, problems);
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::parse;
+    use crate::instances::Instances;
+    use crate::workload::{OwnResources, Readiness, Workload};
+    use std::collections::BTreeMap;
+
+    fn services() -> Vec<Service> {
+        let service = |name: &str, volumes: &[(&str, u64)]| Service {
+            name: name.to_owned(),
+            recipe: crate::bundle::Recipe::plain(crate::bundle::Source::Packages(vec!["p".to_owned()])),
+            command: vec!["/p".to_owned()],
+            environment: BTreeMap::new(),
+            user: (1, 1),
+            ports: BTreeMap::new(),
+            ready: Readiness::Log { text: "ready".to_owned(), within: std::time::Duration::ZERO },
+            volumes: volumes.iter().map(|(path, bytes)| ((*path).to_owned(), *bytes)).collect(),
+            resources: OwnResources::default().over(crate::workload::Resources {
+                cpus: 1,
+                cpu_quota: None,
+                memory_bytes: 1,
+            }),
+            stop_within: std::time::Duration::ZERO,
+            options: BTreeMap::new(),
+            instances: 1,
+            replica: None,
+        };
+        let data = [("/data", 1)];
+        vec![service("database", &data), service("data", &[]), service("cache", &data)]
+    }
+
+    fn read(text: &str) -> (Option<Prepared>, Vec<String>) {
+        let mut problems = Problems::new("workload.yaml", text);
+        let node = parse(text, &mut problems).unwrap();
+        let read = Prepared::read(&node, &services(), &mut problems);
+        let told =
+            problems.into_vec().into_iter().map(|problem| format!("{}: {}", problem.place.line, problem.message));
+        (read, told.collect())
+    }
+
+    #[test]
+    fn it_says_whose_volumes_are_filled_by_whom() {
+        let wanted = Prepared { volumes: vec!["database".to_owned()], by: "data".to_owned() };
+        assert_eq!(read("{volumes: [database], by: data}"), (Some(wanted), Vec::new()));
+    }
+
+    #[test]
+    fn mistakes_are_told_with_their_places() {
+        let told = |text: &str| read(text).1.join("; ");
+        assert!(told("by: data\nvolumes:\n- databse\n").starts_with("3: "), "the third line has it");
+        assert!(told("volumes: [database]\nby: dta").contains("2: "));
+        assert!(told("{volumes: [data], by: cache}").contains("'data' has no volume"));
+        assert!(told("{volumes: [cache], by: data}").contains("'cache' does not start before 'data'"));
+        assert!(told("{volumes: [database, database], by: data}").contains("named twice"));
+        assert!(told("{volumes: [], by: data}").contains("no volume is said"));
+        assert!(told("{volumes: [database]}").contains("by"));
+        assert!(told("{volumes: [database], by: data, of: x}").contains("of"));
+    }
+
+    #[test]
+    fn in_each_tile_the_makers_are_those_up_to_who_makes_the_data() {
+        let (prepared, _) = read("{volumes: [database], by: data}");
+        let workload = Workload {
+            name: "w".to_owned(),
+            about: String::new(),
+            services: services(),
+            protocol: crate::workload::ProtocolUse {
+                protocol: "null".to_owned(),
+                service: "cache".to_owned(),
+                port: None,
+                options: serde_json::Value::Null,
+                unit: None,
+                metrics: Vec::new(),
+            },
+            qos: None,
+            parameters: BTreeMap::new(),
+            prepared,
+        };
+        let names = |instances: Instances| {
+            let spelled = instances.spell_out(&workload);
+            let makers = workload.prepared.as_ref().unwrap().makers(&spelled.services);
+            makers.iter().map(|service| service.name.clone()).collect::<Vec<_>>()
+        };
+        assert_eq!(names(Instances::default()), ["database", "data"]);
+        let two = Instances { tiles: Some(2), services: [("data".to_owned(), 2)].into() };
+        assert_eq!(names(two), ["database-1", "data-1-1", "data-1-2", "database-2", "data-2-1", "data-2-2"]);
+    }
+}
