@@ -166,6 +166,13 @@ pub trait Host: Send {
     /// When it could not be started: port taken, program missing, limit refused.
     fn start(&mut self, start: &ServiceStart) -> Result<Instance, Fault>;
 
+    /// Where the volumes of a service that is started here stand on this machine, in the order of their paths inside.
+    /// What lies there when it starts, it finds; what it leaves there when it stops, stays until this host is closed.
+    /// None where this machine's files do not reach: in a guest, in a container's own layer.
+    fn volumes(&self, _start: &ServiceStart) -> Option<Vec<PathBuf>> {
+        None
+    }
+
     /// Whether a service that is about to be started reaches `other`, which runs, at its [`Instance::peers`]; it does
     /// not where they stand in guests of their own.
     fn beside(&self, _start: &ServiceStart, _other: &str) -> bool {

@@ -4,7 +4,7 @@ use super::command::Command;
 use super::engine::Engine;
 use super::guest_engine::{self, GuestEngine};
 use super::link::Link;
-use super::options::{By, ContainerOptions, Network};
+use super::options::{By, ContainerOptions, Network, Storage};
 use super::run;
 use super::runtime;
 use super::spec::{self, Order};
@@ -403,6 +403,13 @@ impl Host for ContainerHost {
 
     fn start(&mut self, start: &ServiceStart) -> Result<Instance, Fault> {
         self.inner.start(start)
+    }
+
+    fn volumes(&self, start: &ServiceStart) -> Option<Vec<PathBuf>> {
+        // In the container's own layer they stand nowhere before it does.
+        let inner = &self.inner;
+        let folders = || local::host::volume_folders(&inner.surroundings.scratch, &start.instance, start);
+        (inner.options.storage == Storage::Volume).then(|| folders().into_iter().map(|(_, folder)| folder).collect())
     }
 
     fn state(&mut self, instance: &str) -> Result<InstanceState, Fault> {

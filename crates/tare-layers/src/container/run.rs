@@ -2,6 +2,7 @@
 
 use super::engine::{CALL_LIMIT, CallError, Engine};
 use super::spec::{self, Order};
+use crate::local::host::make_volumes;
 use bollard::models::{ContainerInspectResponse, ContainerState};
 use bollard::query_parameters::{
     CreateContainerOptionsBuilder, LogsOptionsBuilder, RemoveContainerOptionsBuilder, StopContainerOptionsBuilder,
@@ -9,9 +10,8 @@ use bollard::query_parameters::{
 };
 use bytes::Bytes;
 use futures_util::StreamExt;
-use std::os::unix::fs::PermissionsExt;
 use std::time::{Duration, Instant};
-use tare_core::fault::{Doing, Fault};
+use tare_core::fault::Fault;
 use tare_core::host::InstanceState;
 
 /// How much of a container's output is kept, bytes.
@@ -31,15 +31,7 @@ const ASK_AGAIN: Duration = Duration::from_millis(20);
 /// When a volume cannot be made, or the engine refuses: the port is taken, the program missing, a limit refused.
 pub(crate) fn launch(engine: &Engine, order: &Order, name: &str) -> Result<(), Fault> {
     let doing = format!("start the container of service '{}'", order.start.instance);
-    for (_, folder) in spec::volume_folders(order) {
-        let (uid, gid) = order.start.service.user;
-        let make = || {
-            std::fs::create_dir_all(&folder)?;
-            std::fs::set_permissions(&folder, std::fs::Permissions::from_mode(0o755))?;
-            std::os::unix::fs::chown(&folder, Some(uid), Some(gid))
-        };
-        make().doing(format!("make the volume {}", folder.display()))?;
-    }
+    make_volumes(&spec::volume_folders(order), order.start.service.user)?;
     let body = spec::container(order)?;
     let options = CreateContainerOptionsBuilder::new().name(name).build();
     let created = engine.call(engine.docker().create_container(Some(options), body));

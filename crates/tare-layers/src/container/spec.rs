@@ -1,7 +1,7 @@
 //! What the engine is asked to create: a pure function of the service, the options and the surroundings.
 
 use super::options::{Capabilities, ContainerOptions, Limits, Namespaces, Network, Seccomp, Storage};
-use crate::local;
+use crate::local::{self, host::volume_folders as volume_folders_of};
 use bollard::models::{
     ContainerCreateBody, HostConfig, HostConfigCgroupnsModeEnum, HostConfigLogConfig, Mount, MountType, PortBinding,
     PortMap, ResourcesUlimits, RestartPolicy, RestartPolicyNameEnum,
@@ -60,10 +60,7 @@ pub(crate) fn volume_folders(order: &Order) -> Vec<(String, PathBuf)> {
     if order.options.storage == Storage::Overlay {
         return Vec::new();
     }
-    let folder = order.surroundings.scratch.join("volumes").join(&order.start.instance);
-    // A number, for the path inside may hold what a file's name cannot.
-    let paths = order.start.service.volumes.keys().enumerate();
-    paths.map(|(index, inside)| (inside.clone(), folder.join(index.to_string()))).collect()
+    volume_folders_of(&order.surroundings.scratch, &order.start.instance, order.start)
 }
 
 /// The container to be created.

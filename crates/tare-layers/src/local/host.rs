@@ -86,7 +86,8 @@ impl LocalHost {
         let directory = self.surroundings.scratch.join(name);
         let made = || {
             fs::create_dir_all(directory.join("root")).doing(format!("make {}", directory.display()))?;
-            let volumes = make_volumes(&directory, start)?;
+            let volumes = volume_folders(&self.surroundings.scratch, name, start);
+            make_volumes(&volumes, start.service.user)?;
             let group = match self.surroundings.place {
                 0 => name.to_owned(),
                 place => format!("{name}.{place}"),
@@ -131,6 +132,7 @@ impl LocalHost {
         let outcome = launch.start(Stdio::piped(), Stdio::piped()).and_then(wait_for_report);
         let removed = group.remove();
         fs::remove_dir_all(&directory).doing(format!("remove {}", directory.display()))?;
+        remove_volumes(&self.surroundings.scratch, Some(&format!("{}.resources", start.instance)))?;
         let report = outcome?;
         removed.map(|()| report)
     }
@@ -169,6 +171,7 @@ impl LocalHost {
             outcome = outcome.and(room.close());
         }
         let scratch = &self.surroundings.scratch;
+        outcome = outcome.and_then(|()| remove_volumes(scratch, None));
         if outcome.is_ok() && self.own_scratch && scratch.exists() {
             outcome = fs::remove_dir_all(scratch).doing(format!("remove {}", scratch.display()));
         }
@@ -176,20 +179,38 @@ impl LocalHost {
     }
 }
 
-/// Makes a directory for each volume, owned by the service's user.
-pub(crate) fn make_volumes(directory: &Path, start: &ServiceStart) -> Result<Vec<(String, PathBuf)>, Fault> {
-    let mut volumes = Vec::new();
-    for (index, path) in start.service.volumes.keys().enumerate() {
-        // A number, for a path inside may hold what a file's name cannot.
-        let volume = directory.join("volumes").join(index.to_string());
+/// Below a host's directory: where the volumes of all its services stand. Not beside what is made for a process, which
+/// goes with it: what a service has left there outlives it.
+pub(crate) const VOLUMES: &str = "volumes";
+
+/// Where the volumes of a service stand: (path inside, path on the host).
+pub(crate) fn volume_folders(scratch: &Path, name: &str, start: &ServiceStart) -> Vec<(String, PathBuf)> {
+    let folder = scratch.join(VOLUMES).join(name);
+    // A number, for the path inside may hold what a file's name cannot.
+    let paths = start.service.volumes.keys().enumerate();
+    paths.map(|(index, inside)| (inside.clone(), folder.join(index.to_string()))).collect()
+}
+
+/// Makes a directory for each volume, owned by the service's user. One that is there stays as it is.
+pub(crate) fn make_volumes(folders: &[(String, PathBuf)], user: (u32, u32)) -> Result<(), Fault> {
+    for (inside, folder) in folders.iter().filter(|(_, folder)| !folder.is_dir()) {
         let make = || {
-            DirBuilder::new().recursive(true).mode(0o755).create(&volume)?;
-            std::os::unix::fs::chown(&volume, Some(start.service.user.0), Some(start.service.user.1))
+            DirBuilder::new().recursive(true).mode(0o755).create(folder)?;
+            std::os::unix::fs::chown(folder, Some(user.0), Some(user.1))
         };
-        make().doing(format!("make the volume for {path}"))?;
-        volumes.push((path.clone(), volume));
+        make().doing(format!("make the volume for {inside}"))?;
     }
-    Ok(volumes)
+    Ok(())
+}
+
+/// Removes the volumes of all services of a host, or of those called `name`.
+pub(crate) fn remove_volumes(scratch: &Path, name: Option<&str>) -> Result<(), Fault> {
+    let all = scratch.join(VOLUMES);
+    let folder = name.map_or(all.clone(), |name| all.join(name));
+    match fs::remove_dir_all(&folder) {
+        Err(gone) if gone.kind() == std::io::ErrorKind::NotFound => Ok(()),
+        other => other.doing(format!("remove {}", folder.display())),
+    }
 }
 
 /// A log that the service's user may open again by way of /dev/stdout, as many servers do.
@@ -307,6 +328,11 @@ impl Host for LocalHost {
             path: format!("{link}, straight to the process"),
             cpus,
         })
+    }
+
+    fn volumes(&self, start: &ServiceStart) -> Option<Vec<PathBuf>> {
+        let folders = volume_folders(&self.surroundings.scratch, &start.instance, start);
+        Some(folders.into_iter().map(|(_, folder)| folder).collect())
     }
 
     fn state(&mut self, instance: &str) -> Result<InstanceState, Fault> {

@@ -5,7 +5,7 @@ use super::super::observe;
 use super::super::options::ContainerOptions;
 use super::launch::{Launch, Started, forget, state};
 use super::program::Program;
-use crate::local::host::{PROBE_WITHIN, create_log, tail};
+use crate::local::host::{PROBE_WITHIN, create_log, remove_volumes, tail, volume_folders};
 use crate::local::running::Running;
 use crate::local::{self, ports};
 use std::collections::BTreeMap;
@@ -143,8 +143,9 @@ impl Inner {
             // Absent where the runtime had nothing to say; all of it goes with the run.
             let _ = fs::remove_file(place(kind));
         }
+        let removed = remove_volumes(&self.surroundings.scratch, Some(&name));
         let how = ended?;
-        stopped.and(forgotten)?;
+        stopped.and(forgotten).and(removed)?;
         if how != "exit code 0" {
             return Err(Fault::new(format!("the resource probe ended: {how}")).with_log(said));
         }
@@ -175,6 +176,7 @@ impl Inner {
             // The whole directory goes with the run, should this fail.
             let _ = fs::remove_file(path);
         }
+        outcome = outcome.and_then(|()| remove_volumes(&self.surroundings.scratch, None));
         let state = state(&self.surroundings);
         outcome.and(fs::remove_dir_all(&state).doing(format!("remove {}", state.display())))
     }
@@ -208,6 +210,11 @@ impl Host for RuntimeHost {
 
     fn start(&mut self, start: &ServiceStart) -> Result<Instance, Fault> {
         self.inner.start(start)
+    }
+
+    fn volumes(&self, start: &ServiceStart) -> Option<Vec<PathBuf>> {
+        let folders = volume_folders(&self.inner.surroundings.scratch, &start.instance, start);
+        Some(folders.into_iter().map(|(_, folder)| folder).collect())
     }
 
     fn state(&mut self, instance: &str) -> Result<InstanceState, Fault> {

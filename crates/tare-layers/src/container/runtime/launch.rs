@@ -8,7 +8,7 @@ use super::config::{Machine, Order, config};
 use super::program::Program;
 use crate::local::cgroup::{self, Group};
 use crate::local::child::OwnChild;
-use crate::local::host::make_volumes;
+use crate::local::host::{make_volumes, volume_folders};
 use crate::local::root::{self, Root};
 use rustix::process::{Signal, child_subreaper, getpid, set_child_subreaper};
 use std::fs::{self, File};
@@ -80,7 +80,8 @@ impl Launch<'_> {
     /// Makes its directory, volumes and root, and has the runtime make all but its program.
     fn create(&self, directory: &Path, stdout: File, stderr: File) -> Result<OwnChild, Fault> {
         fs::create_dir_all(directory.join("root")).doing(format!("make {}", directory.display()))?;
-        let volumes = make_volumes(directory, self.start)?;
+        let volumes = volume_folders(&self.surroundings.scratch, self.name, self.start);
+        make_volumes(&volumes, self.start.service.user)?;
         let tree = Root { bundle: self.bundle.to_owned(), assembly: directory.join("root"), volumes, program: None };
         let create = || {
             let placed = match self.options.root {
