@@ -1,6 +1,7 @@
 //! What the runner needs done: forms opened, load driven.
 
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -9,9 +10,33 @@ use tare_core::fault::Fault;
 use tare_core::form::Form;
 use tare_core::host::{Host, OpenError, ServiceStart};
 use tare_core::load::{LoadOrder, LoadPlan, LoadSummary, SecondRow, WindowRow};
+use tare_core::workload::Service;
 
 /// Runs a command inside the form that is loaded, for a load process that asks for it, and says how it went.
 pub type RunInside<'a> = dyn FnMut(&CommandStart) -> Result<CommandEnd, Fault> + Send + 'a;
+
+/// A data set that services leave in their volumes.
+#[derive(Debug, Clone, PartialEq)]
+pub struct DataSet {
+    /// The services that it takes to make it, as they are deployed, without the addresses of each other. The same
+    /// services leave the same data.
+    pub makers: Vec<Service>,
+    /// The names of those of them whose volumes hold it.
+    pub holders: Vec<String>,
+    /// The directories on this machine that hold it, always in the same order.
+    pub places: Vec<PathBuf>,
+}
+
+/// What came of restoring a data set.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Restored {
+    /// A copy of it stands in its places.
+    Whole,
+    /// There is no copy of it yet.
+    Missing,
+    /// There is no copy of it, and none can be kept.
+    Unkept,
+}
 
 /// The outside world, as far as a run needs it.
 pub trait Apparatus {
@@ -34,6 +59,31 @@ pub trait Apparatus {
     ) -> Result<Box<dyn Host>, OpenError> {
         let _ = place;
         self.open_form(label, form, services)
+    }
+
+    /// Puts the kept copy of a data set into its places, in the stead of what stands there.
+    ///
+    /// # Errors
+    /// Why a copy that is there was not restored. The places are then empty.
+    fn restore(&mut self, _data: &DataSet) -> Result<Restored, Fault> {
+        Ok(Restored::Unkept)
+    }
+
+    /// Keeps what stands in the places of a data set, and takes it away from there, whether it was kept or not. To be
+    /// called when nothing writes to them any more.
+    ///
+    /// # Errors
+    /// Why it was not kept; nothing of it is then left.
+    fn keep(&mut self, _data: &DataSet) -> Result<(), Fault> {
+        Err(Fault::new("this apparatus keeps no data sets"))
+    }
+
+    /// Removes the kept copy of a data set; one that is not there is no error.
+    ///
+    /// # Errors
+    /// Why it was not removed.
+    fn forget(&mut self, _data: &DataSet) -> Result<(), Fault> {
+        Ok(())
     }
 
     /// Whether a TCP connection from where the load comes from is accepted now.

@@ -14,6 +14,7 @@ mod event;
 mod inside;
 mod peak;
 mod placing;
+mod preparing;
 mod profiling;
 mod read_record;
 mod record_dir;
@@ -22,7 +23,7 @@ mod suite_dir;
 mod together;
 mod trial;
 
-pub use apparatus::{Apparatus, RunInside, Stop};
+pub use apparatus::{Apparatus, DataSet, Restored, RunInside, Stop};
 pub use clock::{Clock, SystemClock};
 pub use event::{Event, Subscriber};
 pub use read_record::read_record;

@@ -153,7 +153,7 @@ impl Trial<'_, '_> {
             }
         }
         self.enter(Stage::Deploy);
-        let entries = self.deploy(host, starts, started)?;
+        let entries = self.deploy_prepared(host, starts, started)?;
         self.enter(Stage::Populate);
         for entry in &entries {
             self.drive(host, entry, &self.load_plan(entry, LoadTask::Populate), POPULATE_LIMIT)?;

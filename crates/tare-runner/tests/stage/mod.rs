@@ -8,7 +8,7 @@ use hdrhistogram::serialization::{Serializer, V2DeflateSerializer};
 use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -28,7 +28,7 @@ use tare_core::telemetry::{Scope, TelemetryRow};
 use tare_core::trial::Outcome;
 use tare_core::units::CpuSet;
 use tare_core::workload::{ProtocolUse, Readiness, Resources, Service, Workload};
-use tare_runner::{Apparatus, Clock, Ending, Event, RecordDir, Run, RunInside, Stop, read_record};
+use tare_runner::{Apparatus, Clock, DataSet, Ending, Event, RecordDir, Restored, Run, RunInside, Stop, read_record};
 
 #[derive(Default)]
 pub(crate) struct TestClock(Cell<Duration>);
@@ -70,6 +70,14 @@ pub(crate) enum Trouble {
     InsideEndless,
     /// It cannot be profiled.
     NoProfiler,
+    /// Its volumes stand nowhere on this machine.
+    Nowhere,
+    /// What its services leave cannot be kept.
+    KeepFails,
+    /// A kept copy cannot be restored.
+    RestoreFails,
+    /// No service starts on a restored copy.
+    BadCopy,
 }
 
 pub(crate) struct LoggingHost {
@@ -102,12 +110,19 @@ impl Host for LoggingHost {
     }
     fn start(&mut self, start: &ServiceStart) -> Result<Instance, Fault> {
         self.say(&format!("start {}", start.instance));
+        if self.trouble == Trouble::BadCopy && self.dead.get() {
+            return Err(Fault::new("the files are damaged"));
+        }
         if self.trouble == Trouble::Start {
             return Err(Fault::new("port 7000 is taken"));
         }
         let endpoints = BTreeMap::from([("main".to_owned(), SocketAddr::from(([127, 0, 0, 1], self.port)))]);
         let (instance, path) = (start.instance.clone(), "direct".to_owned());
         Ok(Instance { instance, endpoints, peers: BTreeMap::new(), path, cpus: None })
+    }
+    fn volumes(&self, start: &ServiceStart) -> Option<Vec<PathBuf>> {
+        let place = |at: usize| Path::new("/places").join(&start.instance).join(at.to_string());
+        (self.trouble != Trouble::Nowhere).then(|| (0..start.service.volumes.len()).map(place).collect())
     }
     fn state(&mut self, _: &str) -> Result<InstanceState, Fault> {
         let died = self.trouble == Trouble::DiesUnderLoad && self.dead.get();
@@ -190,11 +205,47 @@ pub(crate) struct TestApparatus<'a> {
     opened: BTreeMap<String, u32>,
     /// By port: what is wrong with the host that has it, and whether it is dead.
     hosts: BTreeMap<u16, (Trouble, Rc<Cell<bool>>)>,
+    /// The data sets that are kept.
+    kept: Vec<DataSet>,
     stop_in_run: Option<u32>,
     runs: u32,
 }
 
+impl TestApparatus<'_> {
+    /// What is wrong with the host that was opened last, and whether it is dead.
+    fn last(&self) -> (Trouble, Rc<Cell<bool>>) {
+        self.hosts.values().next_back().expect("a host is open").clone()
+    }
+    fn say(&self, what: &str, data: &DataSet) {
+        let makers: Vec<&str> = data.makers.iter().map(|maker| maker.name.as_str()).collect();
+        let places: Vec<String> = data.places.iter().map(|place| place.display().to_string()).collect();
+        self.log.lock().unwrap().push(format!("{what} {} of {}", places.join(" "), makers.join(" ")));
+    }
+}
+
 impl Apparatus for TestApparatus<'_> {
+    fn restore(&mut self, data: &DataSet) -> Result<Restored, Fault> {
+        let (trouble, dead) = self.last();
+        if !self.kept.contains(data) {
+            return Ok(Restored::Missing);
+        }
+        self.say("restore", data);
+        dead.set(true);
+        if trouble == Trouble::RestoreFails { Err(Fault::new("no room")) } else { Ok(Restored::Whole) }
+    }
+    fn keep(&mut self, data: &DataSet) -> Result<(), Fault> {
+        self.say("keep", data);
+        if self.last().0 == Trouble::KeepFails {
+            return Err(Fault::new("no room"));
+        }
+        self.kept.push(data.clone());
+        Ok(())
+    }
+    fn forget(&mut self, data: &DataSet) -> Result<(), Fault> {
+        self.say("forget", data);
+        self.kept.retain(|kept| kept != data);
+        Ok(())
+    }
     fn open_form(&mut self, _: &str, form: &Form, _: &[ServiceStart]) -> Result<Box<dyn Host>, OpenError> {
         self.log.lock().unwrap().push(format!("open {}", form.name));
         let opened = self.opened.entry(form.name.clone()).or_default();
@@ -407,6 +458,7 @@ pub(crate) fn run_with(
         troubles,
         opened: BTreeMap::new(),
         hosts: BTreeMap::new(),
+        kept: Vec::new(),
         stop_in_run,
         runs: 0,
     };
