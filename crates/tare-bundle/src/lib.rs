@@ -7,12 +7,13 @@
 //! recipes/<key>.json      which bundle a recipe led to
 //! bundles/<digest>/       bundle.json, lock, files/tree, files/archive.tar, files/disk-<writer>.ext4
 //! kernels/<release>/      kernel.json, vmlinuz, lib/modules/<release>
+//! prepared/<key>/         a data set: a directory for each volume, named by its number
 //! building/<name>/        what is being made; removed by the next who opens the store if its maker is gone
 //! locks/<key>             one maker at a time for each recipe
 //! ```
 //!
-//! **Architecture invariant:** whatever stands under `bundles` and `kernels` is complete, because it gets there by a
-//! rename; and no path of an archive is ever opened by name, see [`unpack`].
+//! **Architecture invariant:** whatever stands under `bundles`, `kernels` and `prepared` is complete, because it gets
+//! there by a rename; and no path of an archive is ever opened by name, see [`unpack`].
 
 mod built;
 mod clock;
@@ -25,6 +26,7 @@ mod image;
 mod kernel;
 mod packages;
 mod places;
+mod prepared;
 mod program;
 mod store;
 mod tree;
@@ -32,4 +34,5 @@ mod unpack;
 
 pub use built::{BundleInfo, BundleListing, ListedFile};
 pub use image::ImageConfig;
+pub use prepared::DataSets;
 pub use store::{PullImage, Store};

@@ -39,7 +39,10 @@ impl Places {
         for (name, mode) in [("recipes", 0o755), ("bundles", 0o755), ("kernels", 0o755), ("locks", 0o755)] {
             make(&places.root.join(name), mode).doing(what())?;
         }
-        make(&places.root.join("building"), 0o700).doing(what())?;
+        // What services leave is nobody else's to read.
+        for name in ["building", "prepared"] {
+            make(&places.root.join(name), 0o700).doing(what())?;
+        }
         places.sweep()?;
         Ok(places)
     }
@@ -59,6 +62,16 @@ impl Places {
         self.root.join("recipes")
     }
 
+    /// The data sets' directory.
+    pub(crate) fn data_sets(&self) -> PathBuf {
+        self.root.join("prepared")
+    }
+
+    /// Where the data set of this key stands.
+    pub(crate) fn data_set(&self, key: &str) -> PathBuf {
+        self.data_sets().join(key)
+    }
+
     /// Where the bundle of this digest stands.
     pub(crate) fn bundle(&self, digest: &str) -> PathBuf {
         self.bundles().join(digest.trim_start_matches("sha256:"))
@@ -71,8 +84,13 @@ impl Places {
 
     /// Waits until no other process makes what `key` names, and keeps others waiting until the file is dropped.
     pub(crate) fn lock(&self, key: &str) -> Result<File, Fault> {
-        lock_file(&self.root.join("locks").join(key), FlockOperation::LockExclusive)
+        lock_file(&self.lock_place(key), FlockOperation::LockExclusive)
             .doing(format_args!("wait for another build in {}", self.root.display()))
+    }
+
+    /// The file that is locked while somebody makes what `key` names.
+    pub(crate) fn lock_place(&self, key: &str) -> PathBuf {
+        self.root.join("locks").join(key)
     }
 
     /// A new directory to build in, on the same file system as the store.
