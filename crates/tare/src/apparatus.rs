@@ -6,6 +6,7 @@ use std::net::{IpAddr, SocketAddr, TcpStream};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
+use tare_bundle::DataSets;
 use tare_core::fault::Fault;
 use tare_core::form::Form;
 use tare_core::host::{Carrier, Host, OpenError, ServiceStart, Surroundings};
@@ -15,7 +16,7 @@ use tare_core::units::CpuSet;
 use tare_layers::leftovers;
 use tare_layers::local::LocalHost;
 use tare_layers::network::{GeneratorSeat, free_subnets};
-use tare_runner::{Apparatus, RunInside, Stop};
+use tare_runner::{Apparatus, DataSet, Restored, RunInside, Stop};
 
 /// How long a connection may take to be accepted when readiness is asked for.
 const CONNECT_LIMIT: Duration = Duration::from_millis(500);
@@ -32,6 +33,8 @@ pub(crate) struct Machine {
     /// For threads of hypervisors that are no virtual CPUs; empty when they share those of services.
     pub(crate) hypervisor: CpuSet,
     pub(crate) scratch: PathBuf,
+    /// Where data sets are kept; none once one could not be.
+    pub(crate) data_sets: Option<DataSets>,
 }
 
 impl Apparatus for Machine {
@@ -62,6 +65,28 @@ impl Apparatus for Machine {
         let around = Surroundings { address: seat.address_beside(place)?, subnets: free_subnets()?, ..around };
         let host = LocalHost::new(self.carrier.clone(), Surroundings { inner: form.layers.clone(), ..around.clone() })?;
         open_layers(Box::new(host), form, &around)
+    }
+
+    fn restore(&mut self, data: &DataSet) -> Result<Restored, Fault> {
+        let Some(sets) = &self.data_sets else { return Ok(Restored::Unkept) };
+        let whole = sets.restore(&self.key(data)?, &data.places)?;
+        Ok(if whole { Restored::Whole } else { Restored::Missing })
+    }
+
+    fn keep(&mut self, data: &DataSet) -> Result<(), Fault> {
+        let key = self.key(data)?;
+        let Some(sets) = &self.data_sets else { return Err(Fault::new("this run keeps no data sets")) };
+        let kept = sets.keep(&key, &data.places);
+        if kept.is_err() {
+            // Loading twice in each trial to fail again would be worse than loading once.
+            self.data_sets = None;
+        }
+        kept
+    }
+
+    fn forget(&mut self, data: &DataSet) -> Result<(), Fault> {
+        let key = self.key(data)?;
+        self.data_sets.as_ref().map_or(Ok(()), |sets| sets.remove(&key))
     }
 
     fn reachable(&mut self, endpoint: SocketAddr) -> bool {
@@ -139,6 +164,10 @@ impl Apparatus for Machine {
 }
 
 impl Machine {
+    fn key(&self, data: &DataSet) -> Result<String, Fault> {
+        DataSets::key(self.carrier.bundles.as_ref(), &data.makers, &data.holders)
+    }
+
     fn driver(&self, plan: &LoadPlan) -> Result<Driver, Fault> {
         let mut command = Driver::command();
         leftovers::mark_process(&self.run, &mut command);

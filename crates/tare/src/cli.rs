@@ -228,7 +228,8 @@ pub(crate) struct CleanArgs {
     /// Only say what would be removed
     #[arg(long)]
     pub(crate) dry_run: bool,
-    /// Also remove what is kept between runs: bundles' images, guests' initial file systems; not the bundles themselves
+    /// Also remove what is kept between runs: bundles' images, guests' initial file systems, prepared data; not
+    /// the bundles themselves
     #[arg(long)]
     pub(crate) all: bool,
     /// Print as JSON

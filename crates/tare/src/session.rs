@@ -10,6 +10,7 @@ use anyhow::Result;
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use tare_bundle::DataSets;
 use tare_core::fault::Fault;
 use tare_core::host::Carrier;
 use tare_core::record::{Header, Record, TrialRecord};
@@ -111,7 +112,10 @@ fn open_machine(header: &Header, carrier: Arc<Carrier>, sets: [CpuSet; 2], scrat
         LoadOrigin::Host => (None, IpAddr::V4(Ipv4Addr::LOCALHOST)),
     };
     let [cpus, hypervisor] = sets;
-    Ok(Machine { run: header.run.clone(), carrier, seat, address, subnets, cpus, hypervisor, scratch })
+    let run = header.run.clone();
+    // Without them data are loaded in each trial.
+    let data_sets = DataSets::open(&paths::bundles()).ok();
+    Ok(Machine { run, carrier, seat, address, subnets, cpus, hypervisor, scratch, data_sets })
 }
 
 fn close_machine(machine: Machine) -> Result<(), Fault> {

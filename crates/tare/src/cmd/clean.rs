@@ -2,12 +2,13 @@
 
 use crate::cli::CleanArgs;
 use crate::cmd::{note, print, tell};
-use crate::{EXIT_FAILED, EXIT_OK, session};
-use anyhow::Result;
-use tare_core::host::{Kept, LayerRow, Leftover};
+use crate::{EXIT_FAILED, EXIT_OK, paths, session};
+use tare_bundle::DataSets;
+use tare_core::fault::Fault;
+use tare_core::host::{Kept, Leftover};
 use tare_layers::{LAYERS, leftovers};
 
-pub(crate) fn clean(args: &CleanArgs) -> Result<u8> {
+pub(crate) fn clean(args: &CleanArgs) -> anyhow::Result<u8> {
     session::require_root("clean")?;
     let live = leftovers::live_runs();
     let mut found = leftovers::leftovers()?;
@@ -42,14 +43,14 @@ pub(crate) fn clean(args: &CleanArgs) -> Result<u8> {
 }
 
 /// What would be removed, as JSON: what runs left names its run, what is kept names none.
-fn listed(found: &[Leftover], kept: &[(&LayerRow, Kept)]) -> Result<String> {
+fn listed(found: &[Leftover], kept: &[(Forget, Kept)]) -> anyhow::Result<String> {
     let found = found.iter().map(serde_json::to_value);
     let all: Result<Vec<_>, _> = found.chain(kept.iter().map(|(_, kept)| serde_json::to_value(kept))).collect();
     Ok(serde_json::to_string_pretty(&all?)?)
 }
 
 /// Removes what the run called `run` left, and says how much it was.
-pub(crate) fn remove_of_run(run: &str) -> Result<usize> {
+pub(crate) fn remove_of_run(run: &str) -> anyhow::Result<usize> {
     if leftovers::live_runs().iter().any(|live| live == run) {
         return Ok(0);
     }
@@ -75,14 +76,20 @@ fn remove_all(found: &[Leftover], say: &dyn Fn(String)) -> bool {
     failed
 }
 
-/// What every layer keeps between runs to save time, with its row; and whether one could not say.
-fn all_kept() -> (Vec<(&'static LayerRow, Kept)>, bool) {
+/// Removes something that is kept between runs.
+type Forget = fn(&Kept) -> Result<(), Fault>;
+
+/// What is kept between runs to save time: what layers made of bundles, and data sets; with how it is removed, and
+/// whether somebody could not say.
+fn all_kept() -> (Vec<(Forget, Kept)>, bool) {
     let (mut all, mut failed) = (Vec::new(), false);
-    for row in LAYERS {
-        match (row.kept)() {
-            Ok(kept) => all.extend(kept.into_iter().map(|kept| (row, kept))),
+    let layers = LAYERS.iter().map(|row| ((row.kept)(), row.forget, format!("layer '{}' keeps", row.name)));
+    let data_sets = [(data_sets(), forget_data_set as Forget, "data sets are kept".to_owned())];
+    for (kept, forget, what) in layers.chain(data_sets) {
+        match kept {
+            Ok(kept) => all.extend(kept.into_iter().map(|kept| (forget, kept))),
             Err(fault) => {
-                note(&format!("could not see what layer '{}' keeps: {fault}", row.name));
+                note(&format!("could not see what {what}: {fault}"));
                 failed = true;
             }
         }
@@ -90,10 +97,19 @@ fn all_kept() -> (Vec<(&'static LayerRow, Kept)>, bool) {
     (all, failed)
 }
 
-fn forget_all(all: &[(&LayerRow, Kept)], say: &dyn Fn(String)) -> bool {
+fn data_sets() -> Result<Vec<Kept>, Fault> {
+    let keys = DataSets::open(&paths::bundles())?.list()?;
+    Ok(keys.into_iter().map(|name| Kept { kind: "prepared data set".to_owned(), name, bundle: None }).collect())
+}
+
+fn forget_data_set(kept: &Kept) -> Result<(), Fault> {
+    DataSets::open(&paths::bundles())?.remove(&kept.name)
+}
+
+fn forget_all(all: &[(Forget, Kept)], say: &dyn Fn(String)) -> bool {
     let mut failed = false;
-    for (row, kept) in all {
-        match (row.forget)(kept) {
+    for (forget, kept) in all {
+        match forget(kept) {
             Ok(()) => say(format!("removed {} {}", kept.kind, kept.name)),
             Err(fault) => {
                 note(&format!("could not remove {} {}: {fault}", kept.kind, kept.name));
