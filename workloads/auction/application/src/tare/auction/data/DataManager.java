@@ -32,15 +32,25 @@ public final class DataManager {
         }
     }
 
-    /** Loads everything, unless it is there: then it must be what is wanted now. */
+    /** What was loaded, as it is written down when all of it is there. */
+    private record Loaded(Sizes sizes, boolean images) {}
+
+    /** Loads everything, unless it is there: then it must be what is wanted now, and is made as good as just loaded. */
     public static void load(Settings settings) throws Exception {
         open(settings, (sizes, database, events, images) -> {
-            Optional<Sizes> there = loaded(database);
+            Loaded wanted = new Loaded(sizes, settings.text("data.images").equals("true"));
+            Optional<Loaded> there = loaded(database);
             if (there.isPresent()) {
-                if (!there.get().equals(sizes)) {
-                    throw new IllegalArgumentException("there are data for " + there.get() + ", not for " + sizes);
+                if (!there.get().equals(wanted)) {
+                    throw new IllegalArgumentException("there are data for " + there.get() + ", not for " + wanted);
                 }
-                LOG.info("the data are there");
+                Preparer preparer = new Preparer(settings, sizes, database, events, images);
+                if (preparer.used()) {
+                    LOG.info("the data are there, and in use");
+                } else {
+                    preparer.prepare();
+                    LOG.info("the data are there");
+                }
                 return null;
             }
             new Loader(settings, sizes, database, events, images).load();
@@ -51,19 +61,19 @@ public final class DataManager {
             // From here on it counts as loaded.
             database.update("INSERT INTO dbbenchmarkinfo (maxusers, history, seed, imagestoretype, images)"
                     + " VALUES (?, ?, ?, ?, ?)", sizes.maxUsers(), sizes.history(), sizes.seed(),
-                    settings.text("images.store"), settings.text("data.images").equals("true"));
+                    settings.text("images.store"), wanted.images());
             database.update("ANALYZE");
             database.update("CHECKPOINT");
             return null;
         });
     }
 
-    private static Optional<Sizes> loaded(Database database) throws Exception {
+    private static Optional<Loaded> loaded(Database database) throws Exception {
         if (database.count("SELECT count(*) FROM pg_tables WHERE tablename = 'dbbenchmarkinfo'") == 0) {
             return Optional.empty();
         }
-        return database.first(row -> new Sizes(row.getInt(1), row.getDouble(2), row.getLong(3)),
-                "SELECT maxusers, history, seed FROM dbbenchmarkinfo");
+        return database.first(row -> new Loaded(new Sizes(row.getInt(1), row.getDouble(2), row.getLong(3)), row.getBoolean(4)),
+                "SELECT maxusers, history, seed, images FROM dbbenchmarkinfo");
     }
 
     /** Whether the data are what the generator makes; what is not, is told on standard error. */

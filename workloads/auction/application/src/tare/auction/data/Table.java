@@ -12,6 +12,11 @@ enum Table {
         }
 
         @Override
+        long rows(Sizes sizes) {
+            return sizes.users();
+        }
+
+        @Override
         void lines(Generator generator, Sizes sizes, int from, int to, Consumer<String> line) {
             generator.users(from, to, line);
         }
@@ -19,6 +24,11 @@ enum Table {
     AUCTION("id, name, category, starttime, endtime, state, current, activated, auctioneer_id, version") {
         @Override
         int units(Sizes sizes) {
+            return sizes.auctions();
+        }
+
+        @Override
+        long rows(Sizes sizes) {
             return sizes.auctions();
         }
 
@@ -35,6 +45,11 @@ enum Table {
         }
 
         @Override
+        long rows(Sizes sizes) {
+            return sizes.items();
+        }
+
+        @Override
         void lines(Generator generator, Sizes sizes, int from, int to, Consumer<String> line) {
             generator.items(from, to, line);
         }
@@ -44,6 +59,11 @@ enum Table {
         @Override
         int units(Sizes sizes) {
             return sizes.historicAuctions();
+        }
+
+        @Override
+        long rows(Sizes sizes) {
+            return sizes.purchases();
         }
 
         @Override
@@ -59,6 +79,11 @@ enum Table {
         }
 
         @Override
+        long rows(Sizes sizes) {
+            return Sizes.KEYWORDS;
+        }
+
+        @Override
         void lines(Generator generator, Sizes sizes, int from, int to, Consumer<String> line) {
             generator.keywords(from, to, line);
         }
@@ -67,6 +92,11 @@ enum Table {
         @Override
         int units(Sizes sizes) {
             return sizes.auctions();
+        }
+
+        @Override
+        long rows(Sizes sizes) {
+            return sizes.auctionKeywords();
         }
 
         @Override
@@ -88,6 +118,9 @@ enum Table {
 
     /** What can be made apart from each other: users, words, or auctions. */
     abstract int units(Sizes sizes);
+
+    /** How many rows there are to be. */
+    abstract long rows(Sizes sizes);
 
     /** The lines of the units {@code from} to {@code to}, counted from 1. */
     abstract void lines(Generator generator, Sizes sizes, int from, int to, Consumer<String> line);
