@@ -180,8 +180,8 @@ impl LocalHost {
 }
 
 /// Below a host's directory: where the volumes of all its services stand. Not beside what is made for a process, which
-/// goes with it: what a service has left there outlives it.
-pub(crate) const VOLUMES: &str = "volumes";
+/// goes with it: what a service has left there outlives it. No service can be called so.
+pub(crate) const VOLUMES: &str = ".volumes";
 
 /// Where the volumes of a service stand: (path inside, path on the host).
 pub(crate) fn volume_folders(scratch: &Path, name: &str, start: &ServiceStart) -> Vec<(String, PathBuf)> {

@@ -99,7 +99,7 @@ fn the_other_options_take_effect() {
         // An unprivileged service may not write beside its volumes in any case; the error tells why.
         let refused = if options.contains("read_only") { "Read-only" } else { "Permission denied" };
         assert!(write("/file").contains(refused), "{options}: {}", write("/file"));
-        let on_host = stage.surroundings.scratch.join("volumes/echo/0/file");
+        let on_host = stage.surroundings.scratch.join(".volumes/echo/0/file");
         assert_eq!(on_host.exists(), !options.contains("overlay"), "{options}");
         let _ = std::fs::remove_file(on_host);
         host.close().unwrap();

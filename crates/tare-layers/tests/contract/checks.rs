@@ -3,10 +3,11 @@
 use crate::commands;
 use crate::stage::{self, Check, Stage, left_of, property, service};
 use sha2::{Digest, Sha256};
+use std::path::PathBuf;
 use std::time::Duration;
 use tare_core::config::{Problems, parse};
 use tare_core::form::LayerUse;
-use tare_core::host::{Availability, Host, InstanceState, LayerRow};
+use tare_core::host::{Availability, Host, InstanceState, LayerRow, ServiceStart};
 use tare_core::telemetry::Scope;
 use tare_layers::LAYERS;
 
@@ -81,12 +82,16 @@ fn contract(form: &str, layers: &[LayerUse]) {
     assert!(resources.properties.contains_key("cpus"), "{form}: {resources:?}");
     assert!(host.state("one").is_err(), "{form}: nothing was started yet");
 
+    let kept = laid_down(host.as_ref(), &start);
+    let beside_us = form == "native" || form.starts_with("container");
+    assert_eq!(kept.is_some(), beside_us, "{form}: volumes stand on this machine, or nowhere");
     let instance = host.start(&start).unwrap();
     assert_eq!(instance.instance, "one");
     assert!(!instance.path.is_empty());
     if starts_something {
         reach_and_read(form, &stage, host.as_mut(), instance.endpoints["main"]);
         commands::beside(form, &stage, host.as_mut(), instance.endpoints["main"]);
+        assert_eq!(commands::seen(host.as_mut(), "/data/laid-down"), beside_us, "{form}");
     } else {
         commands::beside_nothing(host.as_mut());
     }
@@ -100,15 +105,29 @@ fn contract(form: &str, layers: &[LayerUse]) {
     }
     assert!(stage.try_ask(instance.endpoints["main"]).is_none(), "{form}: it still answers");
     assert!(host.state("one").is_err(), "{form}: it was stopped");
+    assert!(kept.iter().all(|file| file.exists()), "{form}: volumes outlive their service");
 
     // Again under the same name, and then closed without being stopped, frozen as it is.
     host.start(&start).unwrap();
     host.freeze().unwrap();
     host.close().unwrap();
     stage.close();
+    assert!(!kept.iter().any(|file| file.exists()), "{form}: volumes do not outlive their host");
     if starts_something {
         commands::goes_with_the_host(form, layers);
     }
+}
+
+/// Puts a file where the volume /data of a service will stand, and says where it is; none where it stands nowhere.
+fn laid_down(host: &dyn Host, start: &ServiceStart) -> Option<PathBuf> {
+    let places = host.volumes(start)?;
+    assert_eq!(places.len(), start.service.volumes.len());
+    std::fs::create_dir_all(&places[0]).unwrap();
+    let (uid, gid) = stage::USER;
+    std::os::unix::fs::chown(&places[0], Some(uid), Some(gid)).unwrap();
+    let file = places[0].join("laid-down");
+    std::fs::write(&file, "").unwrap();
+    Some(file)
 }
 
 fn reach_and_read(form: &str, stage: &Stage, host: &mut dyn Host, place: std::net::SocketAddr) {

@@ -30,6 +30,11 @@ fn run(host: &mut dyn Host, words: &[&str], within: Duration) -> Result<CommandE
     }
 }
 
+/// Whether the service sees a file.
+pub(crate) fn seen(host: &mut dyn Host, path: &str) -> bool {
+    run(host, &["seen", path], LONG).unwrap().stdout == "yes\n"
+}
+
 /// A number that no other command of this machine has.
 fn mark() -> String {
     static COUNT: AtomicU32 = AtomicU32::new(0);
