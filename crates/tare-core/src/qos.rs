@@ -265,6 +265,36 @@ mod tests {
     }
 
     #[test]
+    fn an_operation_may_have_no_limit_and_must_have_its_share() {
+        let text = "{\"*\": {p99: 1s}, get: {p99: any, share: {of: 2.5%, within: 20%}}, \
+                    set: {share: {of: 97.5%, within: 1%}}}";
+        let qos = read(text).unwrap();
+        assert!(qos.limits("get").is_empty() && qos.limits("set").len() == 1, "only one of them asked for none");
+        assert_eq!(qos.longest().keys().collect::<Vec<_>>(), ["*"]);
+        let words = qos.describe();
+        assert!(words.contains("get without a limit"), "{words}");
+        assert!(words.contains("get 2.5 % give or take 20 % of all"), "{words}");
+        assert_eq!(read("{get: any, set: {p99: 1s}}").unwrap().limits("get"), []);
+        let found = read("{get: {share: {of: 0%, within: 20%}}, \"*\": {share: {of: 1%, within: 1%}}}").unwrap_err();
+        assert!(found.contains("can never be kept") && found.contains("'share' names no percentile"), "{found}");
+        assert!(read("{get: {share: {of: 1%}}}").unwrap_err().contains("add 'within:'"));
+    }
+
+    #[test]
+    fn a_study_may_ask_for_it_by_name() {
+        let mut problems = Problems::new("s.yaml", "");
+        let mut node = |text: &str| parse(text, &mut problems).expect("it is YAML");
+        let (sets, named, slip) = (node("{quick: {get: {p99: 1ms}}}"), node("quick"), node("quik"));
+        let mut problems = Problems::new("s.yaml", "");
+        let sets = Qos::read_sets(&sets, &["get".to_owned()], &mut problems);
+        let found = Qos::read_named(&named, Some(&sets), &[], &mut problems);
+        assert_eq!(found.as_ref(), sets.get("quick"));
+        assert!(problems.is_empty() && found.is_some());
+        assert_eq!(Qos::read_named(&slip, Some(&sets), &[], &mut problems), None);
+        assert!(problems.into_vec()[0].to_string().contains("did you mean 'quick'"));
+    }
+
+    #[test]
     fn every_mistake_is_found_in_one_reading() {
         let found = read("{gett: {p99: 5ms}, set: {99: 5ms}, failures: 120%, achieved: 0%}").unwrap_err();
         for wanted in ["'get'", "'99' names no percentile", "'set' has no limit", "can never be kept"] {
