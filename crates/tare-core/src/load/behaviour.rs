@@ -83,13 +83,14 @@ fn read_sequence(node: &Node, names: &SpokenNames, problems: &mut Problems) -> O
 fn read_markov(node: &Node, names: &SpokenNames, problems: &mut Problems) -> Option<Behaviour> {
     let mut fields = Fields::of(node, "behaviour 'markov'", problems)?;
     let companions = fields.get("companions");
+    let restarts = fields.boolean("restarts", problems).unwrap_or(false);
     let companions = companions.map(|node| read_companions(node, names, problems)).unwrap_or_default();
     // How many of them go on is a value of the user.
     let mut known = names.clone();
     known.variables.extend(companions.keys().cloned());
     let (start, next) = read_matrix(&mut fields, &known, false, problems)?;
     fields.finish(problems);
-    Some(Behaviour::Markov { start, next, companions })
+    Some(Behaviour::Markov { start, next, restarts, companions })
 }
 
 /// `start:` and `next:`. Where an `end` may be, rows may lead there.

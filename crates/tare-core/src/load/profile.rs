@@ -99,6 +99,9 @@ pub enum Behaviour {
         start: String,
         /// By operation: what may follow it.
         next: BTreeMap<String, Followers>,
+        /// Whether a user begins anew after an operation that was not answered rightly.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        restarts: bool,
         /// By name: what goes on beside a user.
         #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
         companions: BTreeMap<String, Companion>,

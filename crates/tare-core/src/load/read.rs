@@ -316,7 +316,7 @@ mod tests {
             "users: {users: 2, think: 0s, behaviour: {markov: {start: get, next: {get: {set: 1}, set: {get: 0.5}}}}}",
             "users: {users: 2, think: 0s, behaviour: {markov: {start: get, next: {set: {get: 1}, \
              get: [{when: {state: [sold, open]}, unless: key, to: {set: 1}}, {to: {get: 1}}]}}}}",
-            "users: {users: 2, think: 0s, behaviour: {markov: {start: get, next: {get: [{unless: {poll: [2, 3]}, \
+            "users: {users: 2, think: 0s, behaviour: {markov: {start: get, restarts: true, next: {get: [{unless: {poll: [2, 3]}, \
              to: {get: 1}}, {when: {key: {same: state}}, to: {get: 1}}, {when: {key: {at_most: 9.5}}, to: {get: 2}}, \
              {to: {get: 1}}]}, companions: {poll: {after: [get], at_most: 3, until: {set: newest}, start: set, \
              tells: {key: state}, next: {set: [{when: {state: sold}, to: end}, {to: {set: 1}}]}}}}}}",
@@ -378,7 +378,7 @@ mod tests {
             ),
             (
                 "users: {users: 5, think: 1s, behaviour: {markov: {start: get, next: {get: {get: 1}}, companions: \
-                 {key: {after: gte, at_most: 99, until: {set: none}, start: set, tells: {x: key}, next: {set: end}}}}}}",
+                 {key: {after: gte, at_most: 99, until: {set: no}, start: set, tells: {x: key}, next: {set: end}}}}}}",
                 "1:112",
                 "did you mean 'get'",
             ),

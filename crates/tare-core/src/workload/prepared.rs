@@ -139,8 +139,10 @@ mod tests {
                 options: serde_json::Value::Null,
                 unit: None,
                 metrics: Vec::new(),
+                behaviours: BTreeMap::new(),
             },
             qos: None,
+            qos_sets: BTreeMap::new(),
             parameters: BTreeMap::new(),
             prepared,
         };

@@ -120,27 +120,10 @@ impl Layout {
             }
             LoadProfile::Users { users, connections, ramp, behaviour, .. } => {
                 layout.users = u64::from(*users);
-                let manner = match (fresh, connections) {
-                    (true, _) | (_, UserConnections::Fresh) => Manner::Fresh,
-                    (_, UserConnections::Own) => Manner::Own,
-                    (_, UserConnections::Shared(_)) => Manner::Shared,
-                };
-                layout.manner = manner;
-                layout.connections = match (manner, connections) {
-                    (Manner::Fresh, _) => layout.users.min(FRESH_MAX),
-                    (_, UserConnections::Shared(connections)) => u64::from(*connections),
-                    _ => layout.users,
-                };
-                if let Behaviour::Markov { companions, .. } = behaviour {
-                    layout.beside = u64::from(places_beside(companions));
-                }
-                if layout.beside > 0 && manner != Manner::Own {
-                    let message = "companions have connections of their own, and so must have users";
-                    return Err(Fault::new(message).remedy("leave out 'connections'").as_mistake());
-                }
+                layout.seat(behaviour, *connections, fresh)?;
                 // Users who come one by one connect when they come, and so do companions.
                 let comes = levels || !ramp.is_zero() || layout.beside > 0;
-                layout.lazy = manner == Manner::Fresh || manner == Manner::Own && comes;
+                layout.lazy = layout.manner == Manner::Fresh || layout.manner == Manner::Own && comes;
             }
             LoadProfile::Steps { .. } | LoadProfile::Guided { .. } => {
                 return Err(Fault::new("levels within levels mean nothing").as_mistake());
@@ -156,6 +139,31 @@ impl Layout {
             return Err(Fault::new("connections, users, pipeline, in_flight and timeout must be above 0").as_mistake());
         }
         Ok(layout)
+    }
+
+    /// Which connections users have, and the companions beside them.
+    ///
+    /// # Errors
+    /// When users share connections, and there are companions.
+    fn seat(&mut self, behaviour: &Behaviour, connections: UserConnections, fresh: bool) -> Result<(), Fault> {
+        self.manner = match (fresh, connections) {
+            (true, _) | (_, UserConnections::Fresh) => Manner::Fresh,
+            (_, UserConnections::Own) => Manner::Own,
+            (_, UserConnections::Shared(_)) => Manner::Shared,
+        };
+        self.connections = match (self.manner, connections) {
+            (Manner::Fresh, _) => self.users.min(FRESH_MAX),
+            (_, UserConnections::Shared(connections)) => u64::from(connections),
+            _ => self.users,
+        };
+        if let Behaviour::Markov { companions, .. } = behaviour {
+            self.beside = u64::from(places_beside(companions));
+        }
+        if self.beside > 0 && self.manner != Manner::Own {
+            let message = "companions have connections of their own, and so must have users";
+            return Err(Fault::new(message).remedy("leave out 'connections'").as_mistake());
+        }
+        Ok(())
     }
 
     /// When what happens, if the run begins as soon as everybody can be ready.
@@ -250,11 +258,11 @@ impl Layout {
                 Source::Open(Schedule::new(course, *arrivals, Mix::of(spoken.operations), plan.seed, share))
             }
             LoadProfile::Users { users, behaviour, pause, .. } => {
-                let kinds = match behaviour {
-                    Behaviour::Markov { companions, .. } => Kind::all(companions, spoken)?,
-                    Behaviour::Mix | Behaviour::Sequence(_) => Vec::new(),
+                let (restarts, kinds) = match behaviour {
+                    Behaviour::Markov { restarts, companions, .. } => (*restarts, Kind::all(companions, spoken)?),
+                    Behaviour::Mix | Behaviour::Sequence(_) => (false, Vec::new()),
                 };
-                let ways = Ways { path: Path::new(behaviour, spoken)?, pause: *pause, kinds };
+                let ways = Ways { path: Path::new(behaviour, spoken)?, pause: *pause, restarts, kinds };
                 let users = u64::from(*users);
                 Source::Users(Box::new(Crowd::new(course, users, ways, plan.seed, share, timeline.start_ns)))
             }

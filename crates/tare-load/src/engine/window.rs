@@ -103,8 +103,8 @@ pub(crate) struct Windows {
 
 impl Windows {
     /// No windows yet. `limits` are those of the response times, by operation, ns; answers are awaited for
-    /// `patience_ns` after the end of a window, but for those of operations that linger: such as are not answered by the end
-    /// of the window and what it waits for are not counted.
+    /// `patience_ns` after the end of a window, but for those of operations that linger: such as are not answered by
+    /// the end of the window and what it waits for are not counted.
     pub(crate) fn new(limits: Vec<u64>, lingers: Vec<bool>, patience_ns: u64) -> Self {
         Windows { open: VecDeque::new(), limits, lingers, patience_ns }
     }

@@ -116,7 +116,7 @@ impl Path {
             Behaviour::Sequence(names) => {
                 names.iter().map(|name| spoken.operation(name)).collect::<Result<_, _>>().map(Path::Sequence)
             }
-            Behaviour::Markov { start, next, companions } => {
+            Behaviour::Markov { start, next, companions, .. } => {
                 Path::markov(start, next, &companions.keys().map(String::as_str).collect::<Vec<_>>(), spoken)
             }
         }
@@ -242,7 +242,7 @@ mod tests {
             ("b".to_owned(), Followers::Weighted(weights(&[("a", 1.0)]))),
             ("c".to_owned(), Followers::Weighted(weights(&[("a", 1.0)]))),
         ]);
-        let behaviour = Behaviour::Markov { start: "c".into(), next, companions: BTreeMap::new() };
+        let behaviour = Behaviour::Markov { start: "c".into(), next, restarts: false, companions: BTreeMap::new() };
         let path = compiled(&behaviour, &["a", "b", "c"]).unwrap();
         let walked = walk(&path, 100_000);
         assert_eq!(walked[0], 2);
@@ -268,7 +268,8 @@ mod tests {
             branch(None, None, "a"),
         ];
         let all = ["a", "b", "c"].map(|name| (name.to_owned(), Followers::Fitting(branches.clone())));
-        let behaviour = Behaviour::Markov { start: "a".into(), next: all.into(), companions: BTreeMap::new() };
+        let behaviour =
+            Behaviour::Markov { start: "a".into(), next: all.into(), restarts: false, companions: BTreeMap::new() };
         let (operations, variable) = (rows(&["a", "b", "c"]), |name: &str| names.slot(name));
         let path = Path::new(&behaviour, Spoken { operations: &operations, variable: &variable }).unwrap();
         let next = |sold: ValueRef<'_>, has_token: bool| {

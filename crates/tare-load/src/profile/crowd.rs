@@ -45,6 +45,8 @@ pub(crate) struct Ways {
     pub path: Path,
     /// How long a user pauses.
     pub pause: Pause,
+    /// Whether a user begins anew after an operation that was not answered rightly. Companions always do.
+    pub restarts: bool,
     /// The kinds of companions.
     pub kinds: Vec<Kind>,
 }
@@ -160,6 +162,9 @@ impl Crowd {
             return;
         }
         let (_, kind) = self.owner(user);
+        if !right && (kind.is_some() || self.ways.restarts) {
+            self.users[user as usize].place = 0;
+        }
         let pause = kind.map_or(self.ways.pause, |kind| self.ways.kinds[kind].pause);
         let mut draw = Draw::at(self.seed, stream::PAUSES ^ self.number(user), u64::from(begun));
         let length = pause::draw(pause.distribution(), &mut draw);
@@ -296,7 +301,7 @@ mod tests {
     const ALONE: Share = Share { worker: 0, workers: 1 };
 
     fn crowd(levels: Levels, users: u64, pause: Pause, share: Share) -> Crowd {
-        let ways = Ways { path: Path::Sequence(vec![0, 1, 2]), pause, kinds: Vec::new() };
+        let ways = Ways { path: Path::Sequence(vec![0, 1, 2]), pause, restarts: false, kinds: Vec::new() };
         Crowd::new(levels, users, ways, 3, share, 0)
     }
 
@@ -363,6 +368,26 @@ mod tests {
     }
 
     #[test]
+    fn who_was_refused_begins_anew_where_the_behaviour_says_so() {
+        let operations = |restarts| {
+            let path = Path::Sequence(vec![0, 1, 2]);
+            let ways = Ways { path, pause: Pause::Cycle(seconds(1.0)), restarts, kinds: Vec::new() };
+            let mut crowd = Crowd::new(Levels::new(0, 1.0), 1, ways, 3, ALONE, 0);
+            let mut taken = Vec::new();
+            while taken.len() < 6 {
+                let now_ns = crowd.next_ns();
+                let Some(start) = crowd.take(now_ns, |_, _| ValueRef::Unset) else { continue };
+                taken.push(start.operation);
+                // The second and the fifth fail.
+                crowd.done(start.user, now_ns, ![2, 5].contains(&taken.len()));
+            }
+            taken
+        };
+        assert_eq!(operations(false), [0, 1, 2, 0, 1, 2]);
+        assert_eq!(operations(true), [0, 1, 0, 1, 2, 0]);
+    }
+
+    #[test]
     fn companions_begin_with_their_user_and_end_with_it() {
         let names = ["join", "poll", "look", "leave"];
         let operations = names.map(|name| OperationRow { name: name.to_owned(), weight: 1, lingers: false });
@@ -380,7 +405,7 @@ mod tests {
         let kinds = Kind::all(&[("follow".to_owned(), follow)].into(), spoken).unwrap();
         // Three joins, of which the third has no companion; then it looks, and leaves.
         let path = Path::Sequence(vec![0, 0, 0, 2, 3, 2]);
-        let ways = Ways { path, pause: Pause::Cycle(seconds(1.0)), kinds };
+        let ways = Ways { path, pause: Pause::Cycle(seconds(1.0)), restarts: true, kinds };
         let mut crowd = Crowd::new(Levels::new(0, 1.0), 2, ways, 3, ALONE, 0);
         let mut begun: Vec<(u64, u32, u16)> = Vec::new();
         while crowd.next_ns() < 6 * SECOND_NS {

@@ -1,4 +1,5 @@
-//! Expressions over variables, such as `(row - 1) / 10 + 1`, of whole numbers or of any: read once, run from a flat list.
+//! Expressions over variables, such as `(row - 1) / 10 + 1`, of whole numbers or of any: read once, run from a flat
+//! list.
 
 /// How deep an expression may nest; its stack is as large.
 const DEPTH_MAX: usize = 16;

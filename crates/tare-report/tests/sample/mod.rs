@@ -492,11 +492,7 @@ fn topology() -> Topology {
         node: Some(0),
         capacity: None,
     };
-    let cache = Cache { level: 3, kind: "Unified".into(), bytes: 32 << 20, cpus: "0-3".into() };
-    Topology {
-        cpus: (0..4).map(cpu).collect(),
-        nodes: [(0, CpuSet::new(0..4))].into(),
-        caches: vec![cache],
-        ..Topology::default()
-    }
+    let caches = vec![Cache { level: 3, kind: "Unified".into(), bytes: 32 << 20, cpus: "0-3".into() }];
+    let nodes = [(0, CpuSet::new(0..4))].into();
+    Topology { cpus: (0..4).map(cpu).collect(), nodes, caches, ..Topology::default() }
 }

@@ -23,7 +23,7 @@ const STUDIES: &[&str] = &[
     "{study: s, workload: nginx-site, load: {users: {users: 5, think: 1s, behaviour: {markov: {start: home, next: {home: [{when: \
      session, unless: {session: [a, 5]}, to: {home: 1}}, {to: {home: 1}}]}}}}}, forms: {a: []}}",
     "{study: s, workload: nginx-site, qos: {\"*\": any, home: {p99: 1s, share: {of: 50%, within: 10%}}}, load: {users: {users: \
-     5, think: 1s, behaviour: {markov: {start: home, next: {home: [{when: {session: {at_most: 3}}, unless: {session: {same: \
+     5, think: 1s, behaviour: {markov: {start: home, restarts: true, next: {home: [{when: {session: {at_most: 3}}, unless: {session: {same: \
      session}}, to: {home: 1}}, {to: {home: 1}}]}, companions: {c: {after: home, at_most: 2, until: {home: all}, tells: \
      {session: session}, think: 1s, start: home, next: {home: end}}}}}}}, forms: {a: []}}",
     "{study: s, workload: redis, load: {steps: {levels: [1, 2], of: {closed: {pipeline: 1}}}}, forms: {a: []}}",
