@@ -370,11 +370,11 @@ mod tests {
                 "1:76",
                 "nothing behind this is ever chosen",
             ),
-            ("users: {users: 5, think: 1s, behaviour: clam}", "1:42", "did you mean 'calm'"),
+            ("users: {users: 5, think: 1s, behaviour: clam}", "1:41", "did you mean 'calm'"),
             (
                 "users: {users: 5, think: 1s, behaviour: {markov: {start: get, next: {get: end}}}}",
                 "1:75",
-                "a map of 'what follows",
+                "must be a map",
             ),
             (
                 "users: {users: 5, think: 1s, behaviour: {markov: {start: get, next: {get: {get: 1}}, companions: \

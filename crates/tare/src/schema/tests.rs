@@ -44,7 +44,9 @@ const WORKLOADS: &[&str] = &[
      resources: {cpus: 1}, options: {o: {default: a, levels: {a: [], b: [-b]}}}, build: {packages: [gcc], sources: [x.c], \
      command: [gcc, x.c], installs: {/p: a.out}}}}, load: {protocol: {redis: {}}, behaviours: {b: {markov: {start: get, next: \
      {get: [{when: {c: {at_most: 3}}, unless: {c: 1}, to: {get: 1}}, {to: {get: 1}}]}, companions: {c: {after: get, cycle: {normal: \
-     {mean: 1s, sd: 1s}}, until: {}, tells: {}, at_most: 1, start: get, next: {get: end}}}}}, s: {sequence: [get]}}}, qos_sets: {q: \
+     {mean: 1s, sd: 1s}}, until: {}, tells: {}, at_most: 1, start: get, next: {get: end}}, d: {after: get, think: {uniform: {max: 1s}}, start: get, \
+     next: {get: end}}, e: {after: get, think: {exponential: {mean: 1s}}, start: get, next: {get: end}}}}}, s: {sequence: \
+     [get]}}}, qos_sets: {q: \
      {get: {p99: 1ms, share: {of: 5%, within: 5%}}, failures: 1%}}}",
     "{workload: w, services: {d: {bundle: {packages: [p]}, command: [/p], ports: {main: 1}, volumes: {/d: 1MiB}}, \
      s: {bundle: {packages: [p]}, command: [/p], ports: {main: 2}}}, prepared: {volumes: [d], by: s}, \
