@@ -11,7 +11,7 @@ const STUDY: &str = "\
 study: planted
 workload: ./planted
 load: {closed: {connections: 16}}
-repeat: 4
+repeat: 6
 time: {settle: 300ms, measure: 1s}
 forms:
   plain: []
@@ -88,9 +88,9 @@ fn a_planted_cause_is_found() {
         of["findings"][0]["rule"].as_str().map(str::to_owned)
     };
     let right = CAUSES.iter().filter(|(form, rule)| first(form).as_deref() == Some(*rule)).count();
-    // A machine that others use too may hide some of them in its noise; recorded cases must be right in all of them.
+    // A machine that others use too may hide one of them in its noise.
     let found: Vec<_> = CAUSES.iter().map(|(form, rule)| (form, rule, first(form))).collect();
-    assert!(right >= 4, "{found:#?}");
+    assert!(right >= 5, "{found:#?}");
     let shown = lab.expect(0, &["report", text(&out)]);
     assert!(shown.contains("To do:") && shown.lines().all(|line| line.chars().count() <= 80), "{shown}");
 }
