@@ -1,7 +1,7 @@
 //! Reading from YAML what goes on beside users.
 
 use super::behaviour::{SpokenNames, known, known_value, read_matrix};
-use super::read::read_distribution;
+use super::read::read_pauses;
 use super::{Companion, Distribution, Ending, Pause};
 use crate::config::{Fields, Node, Problems};
 use std::collections::BTreeMap;
@@ -17,6 +17,9 @@ pub(super) fn read_companions(
     problems: &mut Problems,
 ) -> BTreeMap<String, Companion> {
     let Some(fields) = Fields::of(node, "companions", problems) else { return BTreeMap::new() };
+    // Companions may go by how many of them there are, as users do.
+    let mut known = names.clone();
+    known.variables.extend(fields.entries().iter().map(|(name, ..)| name.clone()));
     let mut companions = BTreeMap::new();
     for (name, place, node) in fields.entries() {
         if names.variables.contains(name) {
@@ -24,7 +27,7 @@ pub(super) fn read_companions(
             problems.add(*place, format!("'{name}' is already the name of a value"), hint);
         }
         let companion = Fields::of(node, format!("companion '{name}'"), problems)
-            .and_then(|fields| read_companion(fields, names, problems));
+            .and_then(|fields| read_companion(fields, &known, problems));
         companions.extend(companion.map(|companion| (name.clone(), companion)));
     }
     companions
@@ -41,7 +44,9 @@ fn read_companion(mut fields: Fields<'_>, names: &SpokenNames, problems: &mut Pr
     let at_most = fields.integer("at_most", 1..=AT_MOST, problems).unwrap_or(1) as u32;
     let until = fields.get("until").map(|node| read_until(node, names, problems)).unwrap_or_default();
     let tells = fields.get("tells").map(|node| read_tells(node, names, problems)).unwrap_or_default();
-    let pause = read_own_pause(&mut fields, problems);
+    // What waits for news asks again as soon as there are some.
+    let at_once = Pause::Think(Distribution::Constant(Duration::ZERO));
+    let pause = read_pauses(&mut fields, Some(at_once), problems);
     let matrix = read_matrix(&mut fields, names, true, problems);
     fields.finish(problems);
     let (start, next) = matrix?;
@@ -74,24 +79,4 @@ fn read_tells(node: &Node, names: &SpokenNames, problems: &mut Problems) -> BTre
         tells.insert(name.clone(), own);
     }
     tells
-}
-
-fn read_own_pause(fields: &mut Fields<'_>, problems: &mut Problems) -> Option<Pause> {
-    let (think, cycle) = (fields.get("think"), fields.get("cycle"));
-    match (think, cycle) {
-        (Some(_), Some(node)) => {
-            problems.add(node.place, "there are a think time and a cycle time", "keep one of them");
-            None
-        }
-        (Some(node), None) => read_distribution(node, problems).map(Pause::Think),
-        (None, Some(node)) => {
-            let cycle = read_distribution(node, problems)?;
-            if cycle.mean_s() <= 0.0 {
-                problems.add(node.place, "a cycle of no length has no end of starts", "write 'think: 0s'");
-            }
-            Some(Pause::Cycle(cycle))
-        }
-        // What waits for news asks again as soon as there are some.
-        (None, None) => Some(Pause::Think(Distribution::Constant(Duration::ZERO))),
-    }
 }

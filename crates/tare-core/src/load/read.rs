@@ -120,29 +120,36 @@ fn read_users(node: &Node, level: Option<f64>, names: &SpokenNames, problems: &m
         Some(node) => read_behaviour(node, names, problems),
         None => Some(Behaviour::Mix),
     };
-    let (think, cycle) = (fields.get("think"), fields.get("cycle"));
-    let pause = match (think, cycle) {
-        (Some(node), None) => read_distribution(node, problems).map(Pause::Think),
-        (None, Some(node)) => read_distribution(node, problems).map(Pause::Cycle),
-        (Some(_), Some(node)) => {
-            problems.add(node.place, "users have a think time or a cycle time, here are both", "keep one of them");
-            None
-        }
-        (None, None) => {
-            problems.add(fields.place(), "nothing says how long users pause", "add 'think: 1s' or 'cycle: 5s'");
-            None
-        }
-    };
-    if let (Some(Pause::Cycle(cycle)), Some(node)) = (&pause, cycle)
-        && cycle.mean_s() <= 0.0
-    {
-        problems.add(node.place, "a cycle of no length has no end of starts", "write a longer one, or 'think: 0s'");
-    }
+    let pause = read_pauses(&mut fields, None, problems);
     let connections = fields.get("connections").map_or(Some(UserConnections::Own), |n| read_whose(n, problems));
     let ramp = fields.duration("ramp", problems).unwrap_or_default();
     fields.finish(problems);
     let (users, behaviour) = (users? as u32, behaviour?);
     Some(LoadProfile::Users { users, behaviour, pause: pause?, connections: connections?, ramp })
+}
+
+/// How long users or companions pause: `think:` or `cycle:`, else `usual`, if there is such a thing.
+pub(super) fn read_pauses(fields: &mut Fields<'_>, usual: Option<Pause>, problems: &mut Problems) -> Option<Pause> {
+    match (fields.get("think"), fields.get("cycle")) {
+        (Some(node), None) => read_distribution(node, problems).map(Pause::Think),
+        (None, Some(node)) => {
+            let cycle = read_distribution(node, problems)?;
+            if cycle.mean_s() <= 0.0 {
+                let hint = "write a longer one, or 'think: 0s'";
+                problems.add(node.place, "a cycle of no length has no end of starts", hint);
+            }
+            Some(Pause::Cycle(cycle))
+        }
+        (Some(_), Some(node)) => {
+            problems.add(node.place, "users have a think time or a cycle time, here are both", "keep one of them");
+            None
+        }
+        (None, None) if usual.is_some() => usual,
+        (None, None) => {
+            problems.add(fields.place(), "nothing says how long users pause", "add 'think: 1s' or 'cycle: 5s'");
+            None
+        }
+    }
 }
 
 fn read_whose(node: &Node, problems: &mut Problems) -> Option<UserConnections> {
@@ -159,7 +166,7 @@ fn read_whose(node: &Node, problems: &mut Problems) -> Option<UserConnections> {
 }
 
 /// A distribution: a duration alone is a constant one.
-pub(super) fn read_distribution(node: &Node, problems: &mut Problems) -> Option<Distribution> {
+fn read_distribution(node: &Node, problems: &mut Problems) -> Option<Distribution> {
     if let NodeKind::Scalar { .. } = node.kind {
         return read_pause(node, problems).map(Distribution::Constant);
     }
@@ -319,7 +326,8 @@ mod tests {
             "users: {users: 2, think: 0s, behaviour: {markov: {start: get, restarts: true, next: {get: [{unless: {poll: [2, 3]}, \
              to: {get: 1}}, {when: {key: {same: state}}, to: {get: 1}}, {when: {key: {at_most: 9.5}}, to: {get: 2}}, \
              {to: {get: 1}}]}, companions: {poll: {after: [get], at_most: 3, until: {set: newest}, start: set, \
-             tells: {key: state}, next: {set: [{when: {state: sold}, to: end}, {to: {set: 1}}]}}}}}}",
+             tells: {key: state}, next: {set: [{when: {state: sold}, to: end}, {when: {poll: 3}, to: end}, \
+             {to: {set: 1}}]}}}}}}",
             "steps: {of: {users: {cycle: {uniform: {max: 2s}}}}, levels: [5]}",
         ];
         for text in texts {
