@@ -259,8 +259,10 @@ impl<P: Protocol> Worker<'_, P> {
         if self.orders.layout.beside == 0 || reply.failure().is_some() {
             return;
         }
-        if let Some(companion) = self.source.right(flight.user, flight.operation, now_ns) {
-            self.users[companion as usize] = self.protocol.accompany(&self.users[flight.user as usize]);
+        for kind in 0..self.source.kinds() {
+            if let Some(companion) = self.source.right(flight.user, flight.operation, kind, now_ns) {
+                self.users[companion as usize] = self.protocol.accompany(&self.users[flight.user as usize]);
+            }
         }
         if let Some((owner, values)) = self.source.told_by(flight.user) {
             let (before, from) = self.users.split_at_mut(flight.user as usize);

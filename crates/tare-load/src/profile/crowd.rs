@@ -178,15 +178,18 @@ impl Crowd {
         self.wheel.insert(user, next_ns);
     }
 
-    /// The user's operation was answered rightly at `now_ns`: the companion that begins with it, to be given the user's
-    /// values before anything else is taken.
+    /// How many kinds of companions there are.
+    pub(crate) fn kinds(&self) -> usize {
+        self.ways.kinds.len()
+    }
+
+    /// The user's operation was answered rightly at `now_ns`: the companion of this kind that begins with it, to be
+    /// given the user's values before anything else is taken.
     #[inline]
-    pub(crate) fn right(&mut self, user: u32, operation: u16, now_ns: u64) -> Option<u32> {
-        if self.beside == 0 || user >= self.own {
+    pub(crate) fn right(&mut self, user: u32, operation: u16, kind: usize, now_ns: u64) -> Option<u32> {
+        if user >= self.own || !self.ways.kinds[kind].starts_after(operation) {
             return None;
         }
-        let starts = |kind: &Kind| kind.starts_after(operation);
-        let kind = self.ways.kinds.iter().position(starts)?;
         let free = self.places(user, kind).find(|at| self.users[*at as usize].presence == Presence::Away)?;
         let going = self.going(user, kind);
         let (count, rank) = going.fold((0, 0), |(count, rank), at| (count + 1, rank.max(self.users[at as usize].rank)));
@@ -413,7 +416,7 @@ mod tests {
             let Some(start) = crowd.take(now_ns, |_, _| ValueRef::Unset) else { continue };
             begun.push((start.planned_ns, start.user, start.operation));
             let answered_ns = start.planned_ns + 1;
-            crowd.right(start.user, start.operation, answered_ns);
+            crowd.right(start.user, start.operation, 0, answered_ns);
             crowd.done(start.user, answered_ns, true);
         }
         let first_ns = begun[0].0;

@@ -119,11 +119,20 @@ impl Source {
         }
     }
 
+    /// How many kinds of companions users have.
+    #[inline]
+    pub(crate) fn kinds(&self) -> usize {
+        match self {
+            Source::Users(crowd) => crowd.kinds(),
+            _ => 0,
+        }
+    }
+
     /// See [`Crowd::right`].
     #[inline]
-    pub(crate) fn right(&mut self, user: u32, operation: u16, now_ns: u64) -> Option<u32> {
+    pub(crate) fn right(&mut self, user: u32, operation: u16, kind: usize, now_ns: u64) -> Option<u32> {
         match self {
-            Source::Users(crowd) => crowd.right(user, operation, now_ns),
+            Source::Users(crowd) => crowd.right(user, operation, kind, now_ns),
             _ => None,
         }
     }
