@@ -63,6 +63,10 @@ pub struct ProtocolUse {
     /// The port of that service, by name; none where the load is a tool inside the form that needs no port.
     #[serde(default)]
     pub port: Option<String>,
+    /// Whether several instances of the service are one site: connections go over all of them in turn. Else each has a
+    /// load process of its own, which drives the whole load.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub spread: bool,
     /// The options as the protocol itself wrote them down after checking the user's, every default filled in.
     pub options: serde_json::Value,
     /// What one operation is, where it counts something that has a unit of its own: MB, IO. Throughput is then so many
@@ -307,6 +311,7 @@ fn read_protocol(
     let known = catalog.protocols();
     let port_node = fields.get("port");
     let unit = fields.text("unit", problems);
+    let spread_node = fields.get("spread");
     if !known.contains(&protocol) {
         fields.finish(problems);
         Node::unknown(protocol, place, "protocol", &known, problems);
@@ -329,6 +334,11 @@ fn read_protocol(
         let port = port.as_deref().unwrap_or_default();
         Node::unknown(port, place, &format!("port of service '{service_name}'"), &known, problems);
     }
+    let spread = spread_node.and_then(|node| node.boolean(problems)).unwrap_or(false);
+    if let Some(node) = spread_node.filter(|_| spread && inside) {
+        let message = "a tool inside runs beside one instance, and opens connections of its own";
+        problems.add(node.place, message, "leave 'spread' away");
+    }
     let behaviours = fields.get("behaviours");
     fields.finish(problems);
     let options = options?;
@@ -339,5 +349,6 @@ fn read_protocol(
         behaviours: BTreeMap::new(),
     };
     let behaviours = behaviours.map(|node| read_behaviours(node, &names, problems)).unwrap_or_default();
-    Some(ProtocolUse { protocol: protocol.to_owned(), service: service_name, port, options, unit, metrics, behaviours })
+    let (protocol, service) = (protocol.to_owned(), service_name);
+    Some(ProtocolUse { protocol, service, port, spread, options, unit, metrics, behaviours })
 }

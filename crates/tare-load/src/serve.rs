@@ -82,7 +82,7 @@ fn carry_out(plan: &LoadPlan, emit: &mut Emit<'_>) -> Result<LoadSummary, Fault>
     }
     // A tool inside the form may need no port; nothing is then driven from here.
     if plan.endpoint != LoadPlan::NOWHERE || !(row.runs_inside)(&plan.options) {
-        for endpoint in std::iter::once(&plan.endpoint).chain(plan.services.values().flatten()) {
+        for endpoint in std::iter::once(&plan.endpoint).chain(&plan.also).chain(plan.services.values().flatten()) {
             endpoint::check(*endpoint, &plan.allowed)?;
         }
     }

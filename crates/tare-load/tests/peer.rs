@@ -24,6 +24,7 @@ fn plan(options: &str, endpoint: SocketAddr, connections: u32) -> LoadPlan {
         protocol: "tcp".to_owned(),
         options: asked::options("tcp", options),
         endpoint,
+        also: Vec::new(),
         profile: LoadProfile::Closed { connections, pipeline: 1 },
         settle: Duration::from_millis(100),
         measure: Duration::from_millis(400),

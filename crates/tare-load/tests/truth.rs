@@ -126,6 +126,7 @@ fn plan(protocol: &str, options: &str, endpoint: SocketAddr, profile: LoadProfil
         protocol: protocol.to_owned(),
         options: asked::options(protocol, options),
         endpoint,
+        also: Vec::new(),
         profile,
         settle: PERIOD,
         measure: 6 * PERIOD,

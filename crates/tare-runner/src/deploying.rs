@@ -23,12 +23,22 @@ pub(crate) struct Entry {
     pub(crate) instance: String,
     /// Where; [`LoadPlan::NOWHERE`] for a load that goes to no port.
     pub(crate) endpoint: SocketAddr,
+    /// See [`LoadPlan::also`].
+    pub(crate) also: Vec<SocketAddr>,
     /// See [`LoadPlan::services`].
     pub(crate) services: BTreeMap<String, Vec<SocketAddr>>,
 }
 
 fn no_address(port: &str) -> Early {
     Fault::new(format!("the form gave no address for port '{port}'")).into()
+}
+
+/// The first entry, for connections that go over all of them.
+fn one_site(entries: Vec<Entry>) -> Vec<Entry> {
+    let mut entries = entries.into_iter();
+    let first = entries.next();
+    let also = entries.map(|other| other.endpoint).collect();
+    first.map(|first| Entry { also, ..first }).into_iter().collect()
 }
 
 /// The service about to be started, told the addresses of those that run already.
@@ -140,7 +150,8 @@ impl Trial<'_, '_> {
                 if spoken.service != start.service.role() || spoken.port.as_ref() != Some(port) {
                     return Ok(None);
                 }
-                let entry = Entry { instance: instance.instance.clone(), endpoint, services: BTreeMap::new() };
+                let (instance, also, services) = (instance.instance.clone(), Vec::new(), BTreeMap::new());
+                let entry = Entry { instance, endpoint, also, services };
                 let plan = self.load_plan(&entry, LoadTask::Ready);
                 let answer = self.drive(host, &entry, &plan, start.service.ready.within());
                 Ok(answer.err().map(|fault| fault.message))
@@ -148,7 +159,7 @@ impl Trial<'_, '_> {
         }
     }
 
-    /// Where load enters: at each instance of the service that is loaded.
+    /// Where load enters: at each instance of the service that is loaded, or at the first of them for all.
     fn entries(&self, starts: &[ServiceStart], started: &[Instance]) -> Result<Vec<Entry>, Early> {
         let spoken = &self.inputs.workload.protocol;
         let loaded = starts.iter().zip(started).filter(|(start, _)| start.service.role() == spoken.service);
@@ -158,9 +169,10 @@ impl Trial<'_, '_> {
                 Some(port) => instance.endpoints.get(port).copied().ok_or_else(|| no_address(port))?,
             };
             let services = services_of(start.service.tile(), starts, started);
-            Ok(Entry { instance: instance.instance.clone(), endpoint, services })
+            Ok(Entry { instance: instance.instance.clone(), endpoint, also: Vec::new(), services })
         };
-        loaded.map(entry).collect()
+        let entries = loaded.map(entry).collect::<Result<Vec<Entry>, Early>>()?;
+        Ok(if spoken.spread { one_site(entries) } else { entries })
     }
 
     pub(crate) fn load_plan(&self, entry: &Entry, task: LoadTask) -> LoadPlan {
@@ -172,6 +184,7 @@ impl Trial<'_, '_> {
             protocol: spoken.protocol.clone(),
             options: spoken.options.clone(),
             endpoint: entry.endpoint,
+            also: entry.also.clone(),
             services: entry.services.clone(),
             // What answers once or fills the data set needs no guidance.
             profile: if task == LoadTask::Run { study.load.clone() } else { study.load.base().clone() },

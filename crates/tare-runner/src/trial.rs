@@ -11,7 +11,7 @@ use tare_core::fault::Fault;
 use tare_core::form::Form;
 use tare_core::host::{Host, Instance, InstanceState, MappedFile, OpenError, ServiceStart};
 use tare_core::instances::Replica;
-use tare_core::load::{LoadPlan, LoadSummary, LoadTask, SecondRow};
+use tare_core::load::{Check, LoadPlan, LoadSummary, LoadTask, SecondRow};
 use tare_core::peak::PeakPlan;
 use tare_core::placement::Placement;
 use tare_core::plan::PlannedTrial;
@@ -357,12 +357,12 @@ impl Trial<'_, '_> {
         Ok(())
     }
 
-    /// A search goes beyond what the service carries on purpose, so what failed there voids nothing; having found no
-    /// peak does.
+    /// A search goes beyond what the service carries on purpose, so what failed there voids nothing but for what must
+    /// hold always; having found no peak does.
     fn verify_peak(&mut self, load: LoadSummary, mut voids: Vec<String>) {
-        let failed = load.checks.iter().filter(|check| !check.passed);
-        let failed = failed.map(|check| format!("check '{}' failed beyond the peak: {}", check.name, check.detail));
-        self.data.record.warnings.extend(failed);
+        let (broken, strained) = failed_beyond_peak(&load.checks);
+        voids.extend(broken);
+        self.data.record.warnings.extend(strained);
         self.data.record.load = Some(load);
         let outcome = self.data.record.peak.as_ref().expect("it was asked before");
         self.data.record.warnings.extend(outcome.warnings.iter().cloned());
@@ -412,6 +412,16 @@ impl Trial<'_, '_> {
     }
 }
 
+/// What of the failed checks voids a search, and what is only said.
+fn failed_beyond_peak(checks: &[Check]) -> (Vec<String>, Vec<String>) {
+    let (broken, strained): (Vec<_>, Vec<_>) =
+        checks.iter().filter(|check| !check.passed).partition(|check| check.always);
+    let say = |checks: Vec<&Check>, when: &str| {
+        checks.iter().map(|check| format!("check '{}' failed{when}: {}", check.name, check.detail)).collect()
+    };
+    (say(broken, ""), say(strained, " beyond the peak"))
+}
+
 /// A stage may be entered more than once.
 fn spend(data: &mut TrialData, stage: Stage, time: Duration) {
     *data.record.stages.entry(stage).or_default() += time.as_secs_f64();
@@ -432,4 +442,28 @@ fn differ(reference: &[MappedFile], seen: &[MappedFile]) -> String {
     }
     let extra = seen.keys().find(|path| !reference.contains_key(*path));
     extra.map_or_else(|| "the order differs".to_owned(), |path| format!("{path} is mapped here only"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_must_hold_always_voids_a_search_too() {
+        let check = |name: &str, passed: bool, always: bool| Check {
+            name: name.into(),
+            passed,
+            detail: "3, not 4".into(),
+            always,
+        };
+        let checks = [
+            check("counts", false, false),
+            check("bids", false, true),
+            check("a", true, false),
+            check("b", true, true),
+        ];
+        let (broken, strained) = failed_beyond_peak(&checks);
+        assert_eq!(broken, ["check 'bids' failed: 3, not 4"]);
+        assert_eq!(strained, ["check 'counts' failed beyond the peak: 3, not 4"]);
+    }
 }

@@ -136,7 +136,7 @@ mod tests {
             measure_start_ns: start_s * 1_000_000_000,
             measure_end_ns: (start_s + 2) * 1_000_000_000,
             generator_cpu_s: 0.1,
-            checks: vec![Check { name: "counts".into(), passed: true, detail: String::new() }],
+            checks: vec![Check { always: false, name: "counts".into(), passed: true, detail: String::new() }],
             ..LoadSummary::default()
         };
         load.operations.insert("get".into(), operation((0..count).map(|_| us * 1_000)));

@@ -19,6 +19,7 @@ pub(crate) fn measure(cpus: &CpuSet) -> Option<f64> {
         protocol: "null".to_owned(),
         options: serde_json::json!({}),
         endpoint: SocketAddr::from((Ipv4Addr::LOCALHOST, 9)),
+        also: Vec::new(),
         profile: LoadProfile::Closed { connections: 1, pipeline: 1 },
         settle: Duration::from_millis(50),
         measure: MEASURE,

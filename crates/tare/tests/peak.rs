@@ -97,6 +97,7 @@ fn load_plan(endpoint: SocketAddr, search: &PeakPlan, limit: Duration) -> LoadPl
         protocol: "tcp".to_owned(),
         options,
         endpoint,
+        also: Vec::new(),
         profile: LoadProfile::Guided { of: Box::new(search.highest(&base)), start: search.start },
         settle: Duration::ZERO,
         measure: search.expected(),

@@ -180,6 +180,8 @@ fn what_several_loads_cannot_do_is_refused() {
     let said = read_toy(steps, &alone).unwrap_err();
     assert!(said.contains("levels are told of one load only"), "{said}");
     assert!(read(&alone, "forms: {a: []}").is_ok());
+    let one_site = alone.replace("port: main, protocol", "port: main, spread: true, protocol");
+    assert!(read_toy(steps, &one_site).is_ok());
 }
 
 #[test]

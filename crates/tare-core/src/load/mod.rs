@@ -47,6 +47,9 @@ pub struct LoadPlan {
     pub options: serde_json::Value,
     /// Where the service is reached; [`LoadPlan::NOWHERE`] for a tool inside the form that needs no port.
     pub endpoint: SocketAddr,
+    /// Where else connections go, in turn with `endpoint`: further instances that are one site with it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub also: Vec<SocketAddr>,
     /// Where every instance of the deployment is reached that the load belongs to: by service where that has one port,
     /// and by `service.port`. For what the service under load only passes on.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
@@ -306,4 +309,7 @@ pub struct Check {
     pub passed: bool,
     /// Both sides of it, for the reader.
     pub detail: String,
+    /// Whether it holds beyond what the service carries as well, where counts may be off.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub always: bool,
 }

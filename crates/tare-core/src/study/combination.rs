@@ -91,7 +91,7 @@ impl Study {
             let services = self.deployed(workload, form).services;
             services.iter().filter(|service| service.role() == workload.protocol.service).count()
         });
-        if loaded.max().unwrap_or(0) < 2 {
+        if loaded.max().unwrap_or(0) < 2 || workload.protocol.spread {
             return Vec::new();
         }
         let spoken = &workload.protocol;
@@ -100,13 +100,13 @@ impl Study {
                 self.design.arrangement != Arrangement::Blocks,
                 "design",
                 "several instances are loaded, each by a process of its own, which only blocks can do",
-                "use `design: blocks`, or put a balancer before the instances",
+                "use `design: blocks`, put a balancer before the instances, or let the workload's load say `spread: true`",
             ),
             (
                 self.peak.is_some() || self.load.span().is_some(),
                 "load",
                 "several instances are loaded, each by a process of its own, and levels are told of one load only",
-                "write a load that is neither searched for nor goes up in steps, or put a balancer before them",
+                "let the workload's load say `spread: true` if they are one site, or put a balancer before them",
             ),
             (
                 self.design.steady_within.is_some(),

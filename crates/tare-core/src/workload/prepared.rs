@@ -136,6 +136,7 @@ mod tests {
                 protocol: "null".to_owned(),
                 service: "cache".to_owned(),
                 port: None,
+                spread: false,
                 options: serde_json::Value::Null,
                 unit: None,
                 metrics: Vec::new(),

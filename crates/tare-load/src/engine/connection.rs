@@ -14,18 +14,19 @@ use std::net::SocketAddr;
 /// Where connections go.
 #[derive(Debug, Clone)]
 pub(crate) enum Target {
-    /// An address, and what is set on the sockets that go there.
-    Tcp(SocketAddr, SocketOptions),
+    /// Addresses, which connections go to in turn, and what is set on the sockets that go there.
+    Tcp(Vec<SocketAddr>, SocketOptions),
     /// A UNIX socket.
     Unix(SocketAddrUnix),
 }
 
 impl Target {
-    /// Begins to connect: a socket that is connected or on its way.
-    fn connect(&self) -> Result<OwnedFd, Errno> {
+    /// Begins to connect the connection with this number: a socket that is connected or on its way.
+    fn connect(&self, number: usize) -> Result<OwnedFd, Errno> {
         let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
         let (socket, connected) = match self {
-            Target::Tcp(endpoint, options) => {
+            Target::Tcp(endpoints, options) => {
+                let endpoint = &endpoints[number % endpoints.len()];
                 let family = if endpoint.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
                 let socket = socket_with(family, SocketType::STREAM, flags, Some(ipproto::TCP))?;
                 sockopt::set_tcp_nodelay(&socket, options.nodelay)?;
@@ -55,7 +56,10 @@ impl Target {
 impl std::fmt::Display for Target {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Target::Tcp(endpoint, _) => endpoint.fmt(f),
+            Target::Tcp(endpoints, _) => {
+                let all: Vec<String> = endpoints.iter().map(SocketAddr::to_string).collect();
+                f.write_str(&all.join(", "))
+            }
             Target::Unix(path) => write!(f, "{}", path.path().unwrap_or_default().to_string_lossy()),
         }
     }
@@ -128,7 +132,7 @@ impl<S> Connection<S> {
     pub(crate) fn open(&mut self, target: &Target, epoll: &OwnedFd, index: usize, now_ns: u64) -> Result<(), Errno> {
         self.opened_ns = now_ns;
         self.generation = self.generation.wrapping_add(1);
-        let socket = target.connect()?;
+        let socket = target.connect(index)?;
         let events = epoll::EventFlags::IN | epoll::EventFlags::OUT | epoll::EventFlags::RDHUP | epoll::EventFlags::ET;
         epoll::add(epoll, &socket, epoll::EventData::new_u64(u64::from(self.generation) << 32 | index as u64), events)?;
         self.socket = Some(socket);
@@ -218,5 +222,25 @@ pub(crate) fn failure_of(error: Errno) -> Failure {
         }
         Errno::ADDRNOTAVAIL | Errno::ADDRINUSE => Failure::NoPort,
         _ => Failure::Connection,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::TcpListener;
+
+    #[test]
+    fn connections_go_to_all_addresses_in_turn() {
+        let listeners = [(); 3].map(|()| TcpListener::bind("127.0.0.1:0").unwrap());
+        let addresses = listeners.iter().map(|listener| listener.local_addr().unwrap()).collect();
+        let target = Target::Tcp(addresses, SocketOptions::default());
+        let sockets: Vec<OwnedFd> = (0..7).map(|number| target.connect(number).unwrap()).collect();
+        let reached = listeners.map(|listener| {
+            listener.set_nonblocking(true).unwrap();
+            listener.incoming().take_while(Result::is_ok).count()
+        });
+        assert_eq!((sockets.len(), reached), (7, [3, 2, 2]));
+        assert_eq!(target.to_string().matches(", ").count(), 2);
     }
 }

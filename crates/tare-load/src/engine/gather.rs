@@ -310,11 +310,13 @@ impl Gather {
         failures.add(Failure::TimedOut, outcomes.map(Outcomes::unanswered).sum());
         let lost = failures.sum();
         let mut checks = vec![Check {
+            always: false,
             name: "every request was answered".into(),
             passed: sent == answered,
             detail: format!("{sent} sent, {answered} answered; {lost} failures of what was measured"),
         }];
         checks.extend(self.ledger.away.filter(|(away_ns, _)| *away_ns > NOBODY_NS).map(|(away_ns, why)| Check {
+            always: false,
             name: "the service could be reached".into(),
             passed: false,
             detail: format!("there was no connection for {:.1} s: {}", away_ns as f64 / SECOND_NS as f64, why.name()),
@@ -427,6 +429,7 @@ mod tests {
             protocol: "null".into(),
             options: serde_json::Value::Null,
             endpoint: ([127, 0, 0, 1], 1).into(),
+            also: Vec::new(),
             profile: steps,
             settle: Duration::ZERO,
             measure: Duration::from_secs(1),

@@ -75,7 +75,10 @@ fn run<P: Protocol>(protocol: &P, plan: &LoadPlan, emit: &mut Emit<'_>) -> Resul
     }
     let target = match protocol.socket() {
         Some(path) => Target::Unix(SocketAddrUnix::new(path).doing(format_args!("use {}", path.display()))?),
-        None => Target::Tcp(plan.endpoint, protocol.socket_options()),
+        None => {
+            let all = std::iter::once(plan.endpoint).chain(plan.also.iter().copied()).collect();
+            Target::Tcp(all, protocol.socket_options())
+        }
     };
     limits::open_files(layout.connections * (1 + layout.beside))?;
     let log = plan.hdr_log.as_deref().map(HdrLog::create).transpose()?;
@@ -118,7 +121,12 @@ fn run<P: Protocol>(protocol: &P, plan: &LoadPlan, emit: &mut Emit<'_>) -> Resul
 /// run: what was measured was measured.
 fn closing_checks<P: Protocol>(protocol: &P, plan: &LoadPlan, before: &P::Before, ledger: &Ledger) -> Verified {
     protocol.verify(plan, before, ledger).unwrap_or_else(|fault| Verified {
-        checks: vec![Check { name: "the server's own counts".into(), passed: false, detail: fault.to_string() }],
+        checks: vec![Check {
+            always: false,
+            name: "the server's own counts".into(),
+            passed: false,
+            detail: fault.to_string(),
+        }],
         ..Verified::default()
     })
 }

@@ -143,6 +143,7 @@ fn plan(protocol: &str, options: &str, endpoint: SocketAddr) -> LoadPlan {
         protocol: protocol.to_owned(),
         options: asked::options(protocol, options),
         endpoint,
+        also: Vec::new(),
         profile: LoadProfile::Closed { connections: 3, pipeline: 1 },
         settle: Duration::from_millis(100),
         measure: Duration::from_millis(400),

@@ -104,6 +104,7 @@ fn plan(protocol: &str, options: &str, endpoint: SocketAddr, task: LoadTask) -> 
         protocol: protocol.to_owned(),
         options,
         endpoint,
+        also: Vec::new(),
         profile: LoadProfile::Closed { connections: 4, pipeline: 1 },
         settle: Duration::from_millis(100),
         measure: Duration::from_millis(900),

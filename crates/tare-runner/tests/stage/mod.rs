@@ -297,7 +297,8 @@ impl Apparatus for TestApparatus<'_> {
             return Err(Fault::new("connection reset"));
         }
         let passed = *trouble != Trouble::WrongAnswers;
-        let check = Check { name: "counts".to_owned(), passed, detail: "10 sent, 10 counted".to_owned() };
+        let check =
+            Check { always: false, name: "counts".to_owned(), passed, detail: "10 sent, 10 counted".to_owned() };
         let operations = BTreeMap::from([("GET".to_owned(), operation())]);
         // No two measurements are the same: one per cent up or down.
         let unlike = i64::from(self.runs * 7919 % 21) - 10 + if *trouble == Trouble::Slow { 100 } else { 0 };
@@ -364,6 +365,7 @@ pub(crate) fn study(forms: &[&str], repeat: u32) -> (Study, Workload) {
         protocol: "null".into(),
         service: "toy".into(),
         port: Some("main".into()),
+        spread: false,
         options: serde_json::Value::Null,
         unit: None,
         metrics: Vec::new(),

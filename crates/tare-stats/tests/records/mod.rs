@@ -49,6 +49,7 @@ pub(crate) fn record(study: Study, plan: Vec<PlannedTrial>, trials: Vec<TrialDat
         protocol: "p".into(),
         service: "s".into(),
         port: Some("main".into()),
+        spread: false,
         options: serde_json::Value::Null,
         unit: None,
         metrics: Vec::new(),

@@ -42,8 +42,8 @@ const STUDIES: &[&str] = &[
 const WORKLOADS: &[&str] = &[
     "{workload: w, services: {s: {bundle: {packages: [p]}, command: [/p], ports: {main: 1}, ready: {port: main}, \
      resources: {cpus: 1}, options: {o: {default: a, levels: {a: [], b: [-b]}}}, build: {packages: [gcc], sources: [x.c], \
-     command: [gcc, x.c], installs: {/p: a.out}}}}, load: {protocol: {redis: {}}, behaviours: {b: {markov: {start: get, next: \
-     {get: [{when: {c: {at_most: 3}}, unless: {c: 1}, to: {get: 1}}, {to: {get: 1}}]}, companions: {c: {after: get, cycle: {normal: \
+     command: [gcc, x.c], installs: {/p: a.out}}}}, load: {protocol: {redis: {}}, spread: true, behaviours: {b: {markov: \
+     {start: get, next: {get: [{when: {c: {at_most: 3}}, unless: {c: 1}, to: {get: 1}}, {to: {get: 1}}]}, companions: {c: {after: get, cycle: {normal: \
      {mean: 1s, sd: 1s}}, until: {}, tells: {}, at_most: 1, start: get, next: {get: end}}, d: {after: get, think: {uniform: {max: 1s}}, start: get, \
      next: {get: end}}, e: {after: get, think: {exponential: {mean: 1s}}, start: get, next: {get: end}}}}}, s: {sequence: \
      [get]}}}, qos_sets: {q: \

@@ -255,6 +255,7 @@ pub(super) fn verify(
         let (sent, answered) = (ledger.sent[at], ledger.answered[at]);
         // Without a lost connection the two bounds are one.
         checks.push(Check {
+            always: false,
             name: format!("calls of {name}"),
             passed: (answered..=sent).contains(&served),
             detail: format!("the server counted {served}, the client sent {sent} and got {answered} answers"),
@@ -265,6 +266,7 @@ pub(super) fn verify(
     let other_keys = COMMANDS.iter().any(|row| row.makes_other_keys && operations.iter().any(|name| name == row.name));
     let exact = options.populate == options.keys && !other_keys;
     checks.push(Check {
+        always: false,
         name: "keys in the data set".into(),
         passed: after.keys >= options.populate && (!exact || after.keys == options.keys),
         detail: format!("{} keys after the run, {} of '{STRING_KEY}' written before it", after.keys, options.populate),
@@ -279,6 +281,7 @@ fn shares(after: &Counts) -> Option<Check> {
     let held: Vec<u64> = after.held.values().copied().collect();
     let (least, most) = (held.iter().min()?, held.iter().max()?);
     (held.len() > 1).then(|| Check {
+        always: false,
         name: "keys on every server".into(),
         passed: *least > 0,
         detail: format!("{} servers hold {least} to {most} keys each", held.len()),
@@ -296,6 +299,7 @@ fn lookups(options: &Options, before: &Counts, after: &Counts, ledger: &Ledger, 
     let complete = options.populate < options.keys || empty == 0;
     let ratio = hits as f64 / (hits + misses).max(1) as f64;
     Check {
+        always: false,
         name: "hit ratio".into(),
         passed: agree && complete,
         detail: format!(
@@ -445,6 +449,7 @@ mod tests {
                 protocol: "redis".to_owned(),
                 options: serde_json::Value::Null,
                 endpoint,
+                also: Vec::new(),
                 profile: LoadProfile::Closed { connections: 1, pipeline: 1 },
                 settle: Duration::ZERO,
                 measure: Duration::ZERO,

@@ -150,6 +150,7 @@ impl LoadArgs {
             protocol: row.name.to_owned(),
             options,
             endpoint,
+            also: Vec::new(),
             profile: self.profile(),
             settle: self.settle,
             measure: self.measure,

@@ -268,8 +268,10 @@ mod tests {
         assert!(Measured::new(&plan(), &missed).unwrap().limited);
         let saturated = LoadSummary { saturated: Some("busy".into()), ..summary() };
         assert!(Measured::new(&plan(), &saturated).unwrap().limited);
-        let wrong =
-            LoadSummary { checks: vec![Check { name: "a".into(), passed: false, detail: "b".into() }], ..summary() };
+        let wrong = LoadSummary {
+            checks: vec![Check { always: false, name: "a".into(), passed: false, detail: "b".into() }],
+            ..summary()
+        };
         assert!(Measured::new(&plan(), &wrong).unwrap().failed);
         let mut errors = summary();
         errors.operations.get_mut("get").unwrap().errors = 11;
