@@ -7,6 +7,7 @@ import java.util.concurrent.CountDownLatch;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 import tare.auction.data.DataManager;
+import tare.auction.register.SiteManager;
 import tare.auction.web.Application;
 
 /**
@@ -15,7 +16,7 @@ import tare.auction.web.Application;
  */
 public final class Main {
     private static final Logger LOG = LoggerFactory.getLogger(Main.class);
-    private static final String ROLES = "app, bid, data, load, check, invariants";
+    private static final String ROLES = "app, bid, data, manager, load, check, invariants";
 
     private Main() {}
 
@@ -46,6 +47,7 @@ public final class Main {
             case "app" -> stay(new Application(settings, false));
             case "bid" -> stay(new Application(settings, true));
             case "data" -> stay(DataManager.serve(settings));
+            case "manager" -> stay(new SiteManager(settings));
             case "load" -> DataManager.load(settings);
             case "check" -> {
                 return DataManager.check(settings) ? 0 : 1;

@@ -1,6 +1,7 @@
 package tare.auction.web;
 
 import java.io.IOException;
+import java.sql.SQLException;
 import java.time.Duration;
 import java.util.Map;
 import java.util.Set;
@@ -19,6 +20,7 @@ import tare.auction.live.Prices;
 import tare.auction.messages.Broker;
 import tare.auction.messages.Messages;
 import tare.auction.model.HighBid;
+import tare.auction.register.Registration;
 import tare.auction.sql.Auctions;
 import tare.auction.sql.Clock;
 import tare.auction.sql.Database;
@@ -47,6 +49,7 @@ public final class Application implements AutoCloseable {
     private Auctioneers auctioneers;
     private Cluster cluster;
     private ImageWriter writer;
+    private final Registration registration;
     private final Server server;
 
     /** Connects to everything and listens. With {@code bidsOnly} it runs no auctions and answers what bids need. */
@@ -97,10 +100,28 @@ public final class Application implements AutoCloseable {
                     .open("GET", "/live/auction/release", exchange ->
                             exchange.answer(Map.of("released", prices.release())));
         }
-        Warmer warmer = new Warmer(settings, new Warmer.Needs(users, sessions, auctions, prices), bidsOnly);
-        server = new Server(settings, routes, warmer::warm);
+        registration = new Registration(settings, bidsOnly ? "bid" : "app");
+        server = listening(new Warming(new Warming.Needs(users, sessions, auctions, prices)));
+        registration.listens();
         LOG.info("{} answers at {}", bidsOnly ? "the bid service" : "the application server " + cluster.name(),
                 settings.text("http.listen"));
+    }
+
+    /** Lets users in when the manager says that this server is warm. */
+    private Server listening(Warming warming) throws Exception {
+        warming.addTo(routes);
+        return new Server(settings, routes, new Server.WarmUp() {
+            @Override
+            public void answering() throws Exception {
+                warming.begin();
+                registration.awaitWarm();
+            }
+
+            @Override
+            public void silent() throws SQLException {
+                warming.end();
+            }
+        });
     }
 
     /** The size of a cache that is stated as a multiple of the users that the site is made for. */
@@ -202,6 +223,7 @@ public final class Application implements AutoCloseable {
             ending.step("the session", Duration.ofMillis(500), cluster::close);
         }
         prices.release();
+        ending.step("the registration", Duration.ofMillis(500), registration::close);
         ending.step("the listening", Duration.ofMillis(2000), server::close);
         if (writer != null) {
             ending.step("the writing of images", Duration.ofMillis(2000), writer::close);

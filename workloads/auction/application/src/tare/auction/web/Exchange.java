@@ -1,5 +1,6 @@
 package tare.auction.web;
 
+import com.fasterxml.jackson.core.JsonProcessingException;
 import com.fasterxml.jackson.databind.JsonNode;
 import jakarta.servlet.AsyncContext;
 import jakarta.servlet.http.HttpServletRequest;
@@ -81,6 +82,20 @@ public final class Exchange {
         } catch (NumberFormatException mistake) {
             throw new ApiException(400, name + " is no number");
         }
+    }
+
+    /** The whole body. */
+    public <T> T record(Class<T> type) throws IOException {
+        try {
+            return Json.read(request.getInputStream().readNBytes(BODY_MAX), type);
+        } catch (JsonProcessingException mistake) {
+            throw new ApiException(400, "the body is no " + type.getSimpleName() + ": " + mistake.getOriginalMessage());
+        }
+    }
+
+    /** The address of the host that asks. */
+    public String host() {
+        return request.getRemoteAddr();
     }
 
     /** A number of the body that must be there. */

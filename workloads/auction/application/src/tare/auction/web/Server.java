@@ -23,26 +23,42 @@ public final class Server implements AutoCloseable {
     private final Tomcat tomcat = new Tomcat();
     private final Path folder;
 
-    /** What is done with a server before it listens. */
+    /** What is done with a server before users are let in. */
     interface WarmUp {
-        /** The server answers at {@code port} of 127.0.0.1, and nowhere else. */
-        void at(int port) throws Exception;
+        /** The server answers at its private port, and nowhere else. */
+        void answering() throws Exception;
+
+        /** The server answers nobody. */
+        void silent() throws Exception;
     }
 
     /** Listens as stated, below {@code /auction}; answers as soon as this returns. */
     public Server(Settings settings, HttpServlet servlet) throws Exception {
-        this(settings, servlet, port -> { });
+        TOMCAT_LOG.setLevel(java.util.logging.Level.WARNING);
+        folder = Files.createTempDirectory("auction");
+        start(servlet, connector(settings, settings.address("http.listen")), settings.address("http.listen"));
     }
 
-    /** The same, but nobody else is let in before {@code warmUp} is done. */
+    /** The same, but before, it answers at {@code warm.listen}, for {@code warmUp}. */
     Server(Settings settings, HttpServlet servlet, WarmUp warmUp) throws Exception {
         TOMCAT_LOG.setLevel(java.util.logging.Level.WARNING);
         folder = Files.createTempDirectory("auction");
-        tomcat.setBaseDir(folder.toString());
-        Connector inner = connector(settings, new Settings.Address("127.0.0.1", 0));
+        Connector inner = connector(settings, settings.address("warm.listen"));
         inner.setProperty("maxThreads", String.valueOf(WARM_UP_THREADS));
         inner.setProperty("minSpareThreads", "1");
-        tomcat.setConnector(inner);
+        start(servlet, inner, settings.address("warm.listen"));
+        warmUp.answering();
+        tomcat.getService().removeConnector(inner);
+        inner.destroy();
+        warmUp.silent();
+        Connector outer = connector(settings, settings.address("http.listen"));
+        tomcat.getService().addConnector(outer);
+        mustListen(outer, settings.address("http.listen"));
+    }
+
+    private void start(HttpServlet servlet, Connector connector, Settings.Address address) throws Exception {
+        tomcat.setBaseDir(folder.toString());
+        tomcat.setConnector(connector);
         Context context = tomcat.addContext("/auction", folder.toString());
         Wrapper wrapper = Tomcat.addServlet(context, "auction", servlet);
         wrapper.setAsyncSupported(true);
@@ -52,15 +68,18 @@ public final class Server implements AutoCloseable {
                 new MultipartConfigElement(folder.toString(), UPLOAD_MAX, UPLOAD_MAX, (int) UPLOAD_MAX));
         wrapper.addMapping("/*");
         tomcat.start();
-        warmUp.at(inner.getLocalPort());
-        Settings.Address address = settings.address("http.listen");
-        Connector outer = connector(settings, address);
-        tomcat.getService().addConnector(outer);
-        if (outer.getLocalPort() <= 0) {
+        mustListen(connector, address);
+    }
+
+    private static void mustListen(Connector connector, Settings.Address address) throws IOException {
+        if (connector.getLocalPort() <= 0) {
             throw new IOException("cannot listen at " + address);
         }
-        tomcat.getService().removeConnector(inner);
-        inner.destroy();
+    }
+
+    /** Where it listens now. */
+    public int port() {
+        return tomcat.getService().findConnectors()[0].getLocalPort();
     }
 
     private static Connector connector(Settings settings, Settings.Address address) {
