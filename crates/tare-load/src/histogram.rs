@@ -123,6 +123,14 @@ impl Histogram {
         0
     }
 
+    /// The mean, ns, each time taken as the middle of its bucket; 0 when it is empty.
+    pub(crate) fn mean_ns(&self) -> f64 {
+        let used = self.low..=self.high.min(BUCKETS - 1);
+        let middle = |(first, width): (u64, u64)| first as f64 + 0.5 * (width - 1) as f64;
+        let sum: f64 = used.map(|index| self.counts[index] as f64 * middle(bounds(index))).sum();
+        sum / self.total.max(1) as f64
+    }
+
     /// As an HdrHistogram (V2, deflate, base64) of nanoseconds.
     pub(crate) fn export(&self) -> String {
         let mut full = hdrhistogram::Histogram::<u64>::new_with_bounds(1, LONGEST_NS, 3).expect("constant bounds");
@@ -155,6 +163,14 @@ mod tests {
     fn decode(text: &str) -> hdrhistogram::Histogram<u64> {
         let bytes = base64::engine::general_purpose::STANDARD.decode(text).unwrap();
         hdrhistogram::serialization::Deserializer::new().deserialize(&mut bytes.as_slice()).unwrap()
+    }
+
+    #[test]
+    fn the_mean_is_that_of_the_values() {
+        assert_eq!(Histogram::new().mean_ns(), 0.0);
+        assert_eq!(of(&[100, 200, 600]).mean_ns(), 300.0);
+        let mean = of(&[5_000_000, 7_000_000, 18_000_000]).mean_ns();
+        assert!((mean / 10_000_000.0 - 1.0).abs() < 1e-3, "{mean}");
     }
 
     proptest! {

@@ -1,11 +1,11 @@
-//! CSV in the long form: one row for each trial and metric, and for each figure of the kernel's counters; a trial
-//! without figures has one row that says why.
+//! CSV in the long form: one row for each trial and metric, of a load in steps for each level too (`throughput@100`),
+//! and for each figure of the kernel's counters; a trial without figures has one row that says why.
 
 use crate::Style;
 use tare_core::fault::Fault;
 use tare_core::record::Record;
 use tare_core::trial::Outcome;
-use tare_stats::{Analysis, evidence};
+use tare_stats::{Analysis, evidence, level_figures};
 
 /// What stands before the name of a figure that the kernel's counters make, beside the metrics of every trial.
 const EVIDENCE: &str = "evidence.";
@@ -55,6 +55,10 @@ pub(crate) fn rows(record: &Record, analysis: &Analysis, before: &str) -> String
             if let Some(value) = trial.metrics.get(&metric.name) {
                 row(&metric.name, &metric.unit, &value.to_string());
             }
+        }
+        let by_level = analysis.response.iter().flat_map(|response| level_figures(data, response));
+        for (name, unit, value) in by_level.filter(|_| trial.outcome == Outcome::Measured) {
+            row(&name, &unit, &value.to_string());
         }
         if trial.outcome == Outcome::Measured {
             for (name, found) in evidence(data) {

@@ -15,6 +15,7 @@ mod lines;
 mod peaks;
 mod placed;
 mod profiled;
+mod response;
 mod scaled;
 mod scaling;
 mod series;

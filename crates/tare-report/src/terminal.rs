@@ -6,6 +6,7 @@ use crate::climbed;
 use crate::figures::plain_quantity;
 use crate::lines::{clean, wrap};
 use crate::peaks::peaks;
+use crate::response;
 use crate::words;
 use tare_core::fault::Fault;
 use tare_core::record::Record;
@@ -29,6 +30,7 @@ pub(crate) fn render(record: &Record, analysis: &Analysis, style: &Style) -> Res
     climbed::show(&mut page, analysis, columns);
     advised::show(&mut page, analysis, columns);
     peak_loads(&mut page, record, analysis);
+    response::show(&mut page, analysis, &[]);
     footing(&mut page, record, analysis);
     Ok(page.text)
 }
@@ -111,6 +113,13 @@ impl Page {
             self.text.push_str(line.trim_end());
             self.text.push('\n');
         }
+    }
+
+    /// A line as it stands, of which the caller knows that it fits.
+    pub(crate) fn line(&mut self, text: &str, ink: Ink) {
+        let line = self.ink(clean(text).trim_end(), ink);
+        self.text.push_str(&line);
+        self.text.push('\n');
     }
 
     pub(crate) fn blank(&mut self) {

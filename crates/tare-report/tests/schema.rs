@@ -92,6 +92,7 @@ fn the_sample_report_fits_the_schema() {
     assert_eq!(problems(&report()), Vec::<String>::new());
     assert_eq!(problems(&report_of(&sample::climbed())), Vec::<String>::new());
     assert_eq!(problems(&report_of(&sample::watched::profiled())), Vec::<String>::new());
+    assert_eq!(problems(&report_of(&sample::stepped::stepped())), Vec::<String>::new());
 }
 
 fn report_of_parts() -> Value {

@@ -10,6 +10,7 @@ use crate::family::{CONFIDENCE, Family};
 use crate::finding::explanations;
 use crate::kept::qos_kept;
 use crate::ladder::climb;
+use crate::levels::load_response;
 use crate::nested::{Nested, Rounds};
 use crate::paired::{BLOCKS_MIN, BlockLogs, Differences, Precision, sd};
 use crate::profile::profiles;
@@ -75,6 +76,7 @@ pub fn analyse(record: &Record) -> Analysis {
         trials_lost: record.lost(),
         blocks_measured: of_baseline.map(|trial| trial.record.trial.block).collect::<BTreeSet<_>>().len() as u32,
         apparatus: apparatus(record, &measured, &metrics),
+        response: load_response(record, &counted, &arms, &metrics),
         arms,
         scale_out: scale_out(record, &metrics),
         ladder: None,
@@ -278,7 +280,11 @@ fn analyse_metric(
 }
 
 /// The trials of an arm, each with its value by `value_of`, together.
-fn estimate(trials: &[&TrialData], value_of: impl Fn(&TrialData) -> Option<f64>, arm: &str) -> Option<Estimate> {
+pub(crate) fn estimate(
+    trials: &[&TrialData],
+    value_of: impl Fn(&TrialData) -> Option<f64>,
+    arm: &str,
+) -> Option<Estimate> {
     let value = |trial: &&TrialData| {
         let planned = &trial.record.trial;
         let value = value_of(trial)?;

@@ -4,6 +4,7 @@ use crate::advice::WinBack;
 use crate::contrast::Contrast;
 use crate::finding::Explanation;
 use crate::ladder::Climb;
+use crate::levels::LoadResponse;
 use crate::nested::Nested;
 use crate::profile::FormProfile;
 use crate::scale_out::ScaleOut;
@@ -35,6 +36,9 @@ pub struct Analysis {
     pub arms: Vec<Arm>,
     /// The metrics of [`tare_core::record::TRIAL_METRICS`], in their order.
     pub metrics: Vec<MetricAnalysis>,
+    /// Of a load in steps: how each level was answered.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub response: Option<LoadResponse>,
     /// Forms with several instances against those of the same layers with fewer.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub scale_out: Vec<ScaleOut>,

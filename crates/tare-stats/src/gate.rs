@@ -305,6 +305,7 @@ mod tests {
             blocks_replaced: Vec::new(),
             trials_lost: Vec::new(),
             arms: Vec::new(),
+            response: None,
             scale_out: Vec::new(),
             ladder: None,
             advice: None,

@@ -9,7 +9,7 @@ use serde::Serialize;
 use tare_core::load::{LoadSummary, OperationSummary};
 
 /// A quantile is read from at least this many operations beyond it; fewer say "too few", not a number.
-const BEYOND_MIN: f64 = 10.0;
+pub(crate) const BEYOND_MIN: f64 = 10.0;
 
 /// A point of a curve of response time over percentile.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]

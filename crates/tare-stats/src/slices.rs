@@ -50,6 +50,7 @@ pub fn side_by_side(loads: &[LoadSummary]) -> Result<LoadSummary, String> {
     let mut load = first.clone();
     for other in rest {
         add(&mut load, other)?;
+        add_windows(&mut load, other);
         load.generator_cpus += other.generator_cpus;
         load.metrics.clear();
     }
@@ -112,6 +113,29 @@ fn add(sum: &mut LoadSummary, other: &LoadSummary) -> Result<(), String> {
     Ok(())
 }
 
+/// Adds the windows of another instance to those of the same step. Percentiles of parts make none of the whole, so what
+/// is left of the times is the worst by operation.
+fn add_windows(sum: &mut LoadSummary, other: &LoadSummary) {
+    for own in &mut sum.windows {
+        own.times = None;
+        let Some(other) = other.windows.iter().find(|window| window.number == own.number) else { continue };
+        own.offered += other.offered;
+        own.started += other.started;
+        own.dropped += other.dropped;
+        own.saturated = own.saturated.take().or_else(|| other.saturated.clone());
+        for (name, counts) in &other.operations {
+            let own = own.operations.entry(name.clone()).or_default();
+            own.planned += counts.planned;
+            own.answered += counts.answered;
+            own.over_limit += counts.over_limit;
+            own.failed += counts.failed;
+            own.unanswered += counts.unanswered;
+            own.p50_us = own.p50_us.max(counts.p50_us);
+            own.p99_us = own.p99_us.max(counts.p99_us);
+        }
+    }
+}
+
 /// Makes a generator's health the worse of two: whether it was the limit is asked of the worst moment.
 fn worst(own: &mut GeneratorHealth, other: &GeneratorHealth) {
     own.busy.iter_mut().zip(&other.busy).for_each(|(own, other)| *own = own.max(*other));
@@ -127,7 +151,7 @@ fn worst(own: &mut GeneratorHealth, other: &GeneratorHealth) {
 mod tests {
     use super::*;
     use crate::histogram::tests::operation;
-    use tare_core::load::{Check, OperationSummary};
+    use tare_core::load::{Check, OperationSummary, WindowCounts, WindowRow, WindowTimes};
     use tare_core::telemetry::Vantage;
 
     /// A slice that begins at `start_s`, lasts two seconds, and in which `count` operations took `us` each.
@@ -216,5 +240,26 @@ mod tests {
         assert!(sliced(&[]).is_err());
         slices[1].0.operations.clear();
         assert!(sliced(&slices).is_err(), "a slice in which nothing was answered");
+    }
+
+    #[test]
+    fn windows_of_instances_are_added_step_by_step() {
+        let loaded = |number: u64, answered: u64| {
+            let get = WindowCounts { planned: 10, answered, p99_us: answered as f64, ..WindowCounts::default() };
+            let row = |number| WindowRow {
+                number,
+                offered: 10,
+                times: Some(WindowTimes::default()),
+                operations: [("get".to_owned(), get.clone())].into(),
+                ..WindowRow::default()
+            };
+            LoadSummary { windows: vec![row(number), row(7)], ..LoadSummary::default() }
+        };
+        let sum = side_by_side(&[loaded(0, 3), loaded(1, 5)]).unwrap();
+        let told = |at: usize| {
+            let window: &WindowRow = &sum.windows[at];
+            (window.offered, window.operations["get"].answered, window.operations["get"].p99_us, window.times)
+        };
+        assert_eq!((told(0), told(1)), ((10, 3, 3.0, None), (20, 8, 5.0, None)));
     }
 }

@@ -182,8 +182,25 @@ pub struct WindowRow {
     pub dropped: u64,
     /// By operation.
     pub operations: BTreeMap<String, WindowCounts>,
+    /// The response times of all operations together but those that linger; none where nothing of that kind was
+    /// answered, where several instances were loaded, and in older records.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub times: Option<WindowTimes>,
     /// Why the generator, not the service, may have been measured in this window.
     pub saturated: Option<String>,
+}
+
+/// Response times of one window, from the planned start.
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
+pub struct WindowTimes {
+    /// So many right answers.
+    pub count: u64,
+    /// Their mean, us.
+    pub mean_us: f64,
+    /// Median, us.
+    pub p50_us: f64,
+    /// 99th percentile, us.
+    pub p99_us: f64,
 }
 
 /// What one operation came to within a window. Of the `planned`, those neither answered, failed nor dropped were

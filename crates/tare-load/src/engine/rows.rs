@@ -3,7 +3,7 @@
 use super::saturation;
 use super::window::Window;
 use crate::histogram::Histogram;
-use tare_core::load::{SecondRow, WindowCounts, WindowRow};
+use tare_core::load::{SecondRow, WindowCounts, WindowRow, WindowTimes};
 
 fn us(ns: u64) -> f64 {
     ns as f64 / 1e3
@@ -49,6 +49,13 @@ pub(super) fn row(
         p50_us: us(outcomes.response.quantile(0.5)),
         p99_us: us(outcomes.response.quantile(0.99)),
     });
+    let all = response(window, lingers);
+    let times = (all.total() > 0).then(|| WindowTimes {
+        count: all.total(),
+        mean_us: all.mean_ns() / 1e3,
+        p50_us: us(all.quantile(0.5)),
+        p99_us: us(all.quantile(0.99)),
+    });
     WindowRow {
         number: window.span.number,
         level: window.span.level,
@@ -58,6 +65,7 @@ pub(super) fn row(
         started: window.started,
         dropped: window.outcomes.iter().map(|outcomes| outcomes.dropped).sum(),
         operations: operations.iter().cloned().zip(counts).collect(),
-        saturated: closed.or_else(|| saturation::planned(&window.late, &response(window, lingers), busy)),
+        saturated: closed.or_else(|| saturation::planned(&window.late, &all, busy)),
+        times,
     }
 }

@@ -3,7 +3,10 @@
 //! drawings.
 
 mod charts;
+mod response;
 mod tables;
+
+pub(crate) use response::response;
 
 use crate::svg::{COLOURS, Look};
 use crate::{Style, words};
@@ -44,6 +47,7 @@ pub(crate) fn render(record: &Record, analysis: &Analysis, _: &Style) -> Result<
         command => plain(&header.command),
         end => plain(record.end.as_ref().map_or("not ended", |end| end.how.as_str())),
         hatches => plain((0..COLOURS).collect::<Vec<_>>()),
+        response => response(analysis, &looks, &[]),
         charts => charts::charts(record, analysis, &looks),
         ratios => plain(tables::ratios(analysis, &looks)),
         metric_titles => plain(words::compared(analysis).map(|metric| &metric.title).collect::<Vec<_>>()),
@@ -77,14 +81,18 @@ fn script(record: &Record) -> Option<Value> {
     (!record.profiles.is_empty()).then(|| safe(crate::profiled::SCRIPT.trim_end().to_owned()))
 }
 
-/// Fills a template of a page; what all pages begin with is included as `head`.
+/// Fills a template of a page; what several pages have is included by its name.
 pub(crate) fn rendered(template: &str, page: Value) -> Result<String, Fault> {
     let mut engine = Environment::new();
     engine.set_auto_escape_callback(|_| AutoEscape::Html);
     let syntax = SyntaxConfig::builder().trim_blocks(true).lstrip_blocks(true).build();
     engine.set_syntax(syntax.map_err(|error| Fault::from_error("set the template engine up", &error))?);
     let broken = |error| Fault::from_error("read the page's template", &error);
-    engine.add_template("head", include_str!("../../assets/head.html")).map_err(broken)?;
+    const SHARED: [(&str, &str); 2] =
+        [("head", include_str!("../../assets/head.html")), ("response", include_str!("../../assets/response.html"))];
+    for (name, template) in SHARED {
+        engine.add_template(name, template).map_err(broken)?;
+    }
     let template = engine.template_from_str(template).map_err(broken)?;
     template.render(page).map_err(|error| Fault::from_error("render the page", &error))
 }

@@ -4,7 +4,7 @@ use super::AnalysedPart;
 use super::shown::{Row, ShownPart, forms, panels, published_sources, shown, warnings};
 use super::words::headline;
 use crate::figures::quantity;
-use crate::html::{looks_beside, plain, rendered, safe};
+use crate::html::{looks_beside, plain, rendered, response, safe};
 use crate::svg::{self, Bar, COLOURS, Group, Look};
 use crate::{Style, words};
 use minijinja::{Value, context};
@@ -53,14 +53,21 @@ fn sign(place: usize) -> String {
 fn panel(name: &str, parts: &[&ShownPart<'_>], forms: &[&str]) -> Value {
     let among = parts.len();
     let shown = || parts.iter().flat_map(|part| part.metrics.iter().map(move |metric| (*part, *metric)));
-    let drawn = shown().filter(|(_, metric)| metric.compared);
+    // What a load in steps came to in all is drawn level by level instead.
+    let drawn = shown().filter(|(part, metric)| metric.compared && part.analysis.response.is_none());
     let groups: Vec<Group> = drawn.map(|(part, metric)| group(part, metric, among, forms)).collect();
     let (drawing, width) = svg::groups(name, &groups);
     let sources = published_sources(parts);
     let diamonds = groups.iter().flat_map(|group| &group.bars).any(|bar| bar.published.is_some());
+    let responses = parts.iter().filter(|part| part.analysis.response.is_some()).map(|part| {
+        let name = (among > 1).then_some(part.name);
+        context! { part => plain(name), response => response(part.analysis, &looks(part, forms), &part.wanted) }
+    });
+    let responses: Vec<Value> = responses.collect();
     let tables: Vec<_> = shown().map(|(part, metric)| table(part, metric, among, forms)).collect();
     context! {
         name => plain(name),
+        responses => responses,
         drawn => !groups.is_empty(),
         svg => safe(drawing),
         width => width.round() as u32,
@@ -163,7 +170,7 @@ fn table(part: &ShownPart<'_>, metric: &MetricAnalysis, among: usize, forms: &[&
         })
     });
     json!({
-        "title": part.label(metric, among),
+        "title": part.heading(metric, among),
         "better": if metric.more_is_better { "more is better" } else { "less is better" },
         "baseline": analysis.baseline,
         "base": base,

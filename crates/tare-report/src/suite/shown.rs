@@ -18,6 +18,8 @@ pub(super) struct ShownPart<'a> {
     pub(super) published: Option<&'a Published>,
     /// The metrics that are shown.
     pub(super) metrics: Vec<&'a MetricAnalysis>,
+    /// The names of those that are to be shown.
+    pub(super) wanted: Vec<&'a str>,
     /// Names among those to be shown that no metric has.
     unknown: Vec<&'a str>,
 }
@@ -108,6 +110,7 @@ impl<'a> ShownPart<'a> {
             analysis,
             published: part.and_then(|part| part.published.as_ref()),
             metrics: wanted.iter().filter_map(find).collect(),
+            wanted: wanted.clone(),
             unknown: wanted.iter().copied().filter(|name| find(name).is_none()).collect(),
         }
     }
@@ -115,6 +118,12 @@ impl<'a> ShownPart<'a> {
     /// What a metric is called where the part stands among others of its panel.
     pub(super) fn label(&self, metric: &MetricAnalysis, among: usize) -> String {
         if among > 1 { format!("{} {}", self.name, metric.title) } else { metric.title.clone() }
+    }
+
+    /// The same above figures of whole trials, which of a load in steps are of all its levels.
+    pub(super) fn heading(&self, metric: &MetricAnalysis, among: usize) -> String {
+        let label = self.label(metric, among);
+        if self.analysis.response.is_some() { format!("{label} over all levels together") } else { label }
     }
 
     /// How its trials ended: `25 of 30 measured, 3 failed, 2 skipped`.

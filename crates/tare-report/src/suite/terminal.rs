@@ -4,6 +4,7 @@ use super::AnalysedPart;
 use super::shown::{Row, ShownPart, panels, published_sources, shown, warnings};
 use super::words::headline;
 use crate::figures::plain_quantity;
+use crate::response;
 use crate::terminal::{Ink, Page, WIDTH_MIN, verdict_ink};
 use crate::{Style, words};
 use std::collections::BTreeSet;
@@ -36,6 +37,7 @@ pub(crate) fn render(header: &SuiteHeader, parts: &[AnalysedPart<'_>], style: &S
             for metric in &part.metrics {
                 metric_lines(&mut page, &mut said, part, metric, parts.len());
             }
+            response::show(&mut page, part.analysis, &part.wanted);
         }
         sources(&mut page, &parts);
     }
@@ -72,7 +74,7 @@ fn metric_lines<'a>(
     let base = part.base(metric).map_or_else(|| "not measured".to_owned(), |value| plain_quantity(value, &metric.unit));
     let better = if metric.more_is_better { "more is better" } else { "less is better" };
     let published = published(part.published(metric, &analysis.baseline));
-    let label = part.label(metric, among);
+    let label = part.heading(metric, among);
     let line = format!("{label}: {} {base}, {better}{published}", analysis.baseline);
     page.paragraph(2, 4, &line, Ink::Plain);
     for row in part.rows(metric).iter().filter(|row| !row.arm.control) {

@@ -9,6 +9,7 @@ mod groups;
 mod heat;
 mod machine;
 mod peak;
+mod response;
 mod scale;
 mod timeline;
 mod waterfall;
@@ -21,6 +22,7 @@ pub(crate) use groups::{Bar, Group, groups};
 pub(crate) use heat::heat;
 pub(crate) use machine::{Use, machine};
 pub(crate) use peak::peak;
+pub(crate) use response::{Dot, Line, key, response};
 pub(crate) use timeline::{Limits, timeline};
 pub(crate) use waterfall::waterfall;
 

@@ -1,6 +1,8 @@
 //! A record of a run that never was, the same in every build: a baseline and its A/A control, a slower form, a form
 //! with a failed trial, an emulated one and one that this machine cannot have.
 
+#[allow(dead_code, reason = "not every test that has the sample looks at levels")]
+pub(crate) mod stepped;
 pub(crate) mod watched;
 use base64::Engine;
 use hdrhistogram::Histogram;
