@@ -50,22 +50,20 @@ fn the_auction_deploys_answers_and_counts_in_each_form() {
 
 /// What is killed, by what stands in its command line.
 const VICTIMS: [(&str, &[&str]); 3] = [
-    ("app", &["tare.auction.Main", "app"]),
+    ("app", &["tare.auction.Main", "app", "java"]),
     ("messages", &["beam.smp", "auction@localhost"]),
     ("database", &["postgres", "config_file=/etc/tare/postgresql.conf"]),
 ];
 
-/// The eldest process whose arguments have all of `words`, each as one of them or at the end of a path.
+/// The eldest process with each of `words` as an argument, as the end of one that is a path, or as its title's beginning.
 fn process(words: &[&str]) -> Option<u32> {
     let folders = std::fs::read_dir("/proc").ok()?.flatten();
     let pids = folders.filter_map(|folder| folder.file_name().to_str()?.parse::<u32>().ok());
     let has_all = |pid: &u32| {
         let line = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
         let line = String::from_utf8_lossy(&line).into_owned();
-        let arguments: Vec<&str> = line.split('\0').collect();
-        words
-            .iter()
-            .all(|word| arguments.iter().any(|argument| argument.rsplit('/').next() == Some(word) || argument == word))
+        let is = |argument: &str, word: &str| argument.rsplit('/').next() == Some(word) || argument.starts_with(word);
+        words.iter().all(|word| line.split('\0').any(|argument| is(argument, word)))
     };
     pids.filter(has_all).min()
 }
@@ -79,12 +77,12 @@ fn a_server_of_the_auction_that_dies_under_load_is_named_by_the_trial() {
     let Some(lab) = Lab::open(&["mmdebstrap"]) else { return };
     let study = "study: dying\nworkload: auction\nrepeat: 1\nplacement: free\nqos: strict\n\
                  load: {users: {users: 40, behaviour: official2, cycle: 1s}}\n\
-                 time: {settle: 5s, measure: 20s, timeout: 10s}\nforms: {native: [], same: []}\n";
+                 time: {settle: 5s, measure: 20s, timeout: 60s}\nforms: {native: [], same: []}\n";
     let (study, record) = (lab.write("dying.yaml", study), lab.path("record"));
     let mut run = lab.command(&["run", text(&study), "--out", text(&record)]).spawn().unwrap();
     for (_, words) in VICTIMS {
         // Load begins when the web server, the last one, is ready; the load processes are there from then on.
-        let victim = until(|| process(&["nginx: master process nginx"]).and_then(|_| process(words)), &mut run);
+        let victim = until(|| process(&["nginx: master process"]).and_then(|_| process(words)), &mut run);
         std::thread::sleep(Duration::from_secs(10));
         assert!(Command::new("kill").args(["-9", &victim.to_string()]).status().unwrap().success());
         until(|| (process(words).is_none()).then_some(()), &mut run);
