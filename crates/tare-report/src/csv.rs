@@ -3,7 +3,7 @@
 
 use crate::Style;
 use tare_core::fault::Fault;
-use tare_core::record::Record;
+use tare_core::record::{CPU_PER_OP, Record};
 use tare_core::trial::Outcome;
 use tare_stats::{Analysis, evidence, level_figures};
 
@@ -60,6 +60,9 @@ pub(crate) fn rows(record: &Record, analysis: &Analysis, before: &str) -> String
         for (name, unit, value) in by_level.filter(|_| trial.outcome == Outcome::Measured) {
             row(&name, &unit, &value.to_string());
         }
+        for (name, value) in service_costs(analysis, planned.index) {
+            row(&name, "us", &value.to_string());
+        }
         if trial.outcome == Outcome::Measured {
             for (name, found) in evidence(data) {
                 row(&format!("{EVIDENCE}{name}"), found.unit, &found.value.to_string());
@@ -67,6 +70,19 @@ pub(crate) fn rows(record: &Record, analysis: &Analysis, before: &str) -> String
         }
     }
     text
+}
+
+/// What each service cost in a trial, level by level: `cpu_us_per_op:web@100`.
+fn service_costs(analysis: &Analysis, trial: u32) -> Vec<(String, f64)> {
+    let mut all = Vec::new();
+    for (level, costs) in analysis.costs.iter().filter_map(|costs| Some((costs.level?, costs))) {
+        for part in costs.arms.iter().flat_map(|arm| &arm.parts) {
+            let value = part.estimate.values.iter().find(|value| value.trial == trial);
+            let name = format!("{CPU_PER_OP}:{}@{level}", crate::costs::label(part));
+            all.extend(value.map(|value| (name, value.value)));
+        }
+    }
+    all
 }
 
 /// Quoted when it must be. A cell that a spreadsheet would take for a formula gets an apostrophe.

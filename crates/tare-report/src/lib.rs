@@ -5,6 +5,7 @@ mod advised;
 mod climbed;
 mod compare;
 mod contrasted;
+mod costs;
 mod csv;
 mod explained;
 mod figures;

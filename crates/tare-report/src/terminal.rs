@@ -3,6 +3,7 @@
 use crate::Style;
 use crate::advised;
 use crate::climbed;
+use crate::costs;
 use crate::figures::plain_quantity;
 use crate::lines::{clean, wrap};
 use crate::peaks::peaks;
@@ -31,6 +32,7 @@ pub(crate) fn render(record: &Record, analysis: &Analysis, style: &Style) -> Res
     advised::show(&mut page, analysis, columns);
     peak_loads(&mut page, record, analysis);
     response::show(&mut page, analysis, &[]);
+    costs::show(&mut page, analysis);
     footing(&mut page, record, analysis);
     Ok(page.text)
 }

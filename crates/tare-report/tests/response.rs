@@ -4,6 +4,7 @@ mod sample;
 
 use sample::scratch;
 use sample::stepped::{LEVELS, stepped};
+use tare_core::load::LoadProfile;
 use tare_core::record::{Record, SCHEMA, SuiteHeader};
 use tare_core::study::Part;
 use tare_report::{FORMATS, Style, render_suite};
@@ -42,7 +43,7 @@ fn the_terminal_has_a_row_a_level_and_a_column_a_form() {
     }
     let text = render("terminal", &stepped(), 80);
     let from = text.find("by level (").expect("it has a part of its own");
-    let to = from + text[from..].find("\nA/A").expect("the footing follows");
+    let to = from + text[from..].find("\nCPU time by").expect("services follow");
     insta::assert_snapshot!("levels", &text[from..to]);
     let part = render_part("terminal", stepped(), &["p99_us"]);
     assert!(part.contains("p99 over all levels together") && !part.contains("\nmean\n"), "{part}");
@@ -83,4 +84,31 @@ fn programs_get_every_level() {
     assert_eq!(throughput["levels"][0][0]["values"].as_array().unwrap().len(), 5, "{throughput:#}");
     let hostnet = response["fared"].as_array().unwrap().iter().find(|arm| arm["arm"] == "container-hostnet").unwrap();
     assert_eq!((&hostnet["levels"][5]["limited"], &hostnet["levels"][5]["trials"]), (&1.into(), &4.into()));
+}
+
+#[test]
+fn the_service_that_pays_most_is_told_first() {
+    let text = render("terminal", &stepped(), 80);
+    let from = text.find("CPU time by operation and service at 750 users").expect("it has a part of its own");
+    let to = from + text[from..].find("\nA/A").expect("the footing follows");
+    insta::assert_snapshot!("costs", &text[from..to]);
+    let page = render("html", &stepped(), 80);
+    let part = render_part("html", stepped(), &["mean_us"]);
+    for wanted in ["container at 750 users: web takes 1.6", "as its guest counts", "rest of hypervisor", ">together<"] {
+        assert!(page.contains(wanted) && part.contains(wanted), "{wanted} is missing");
+    }
+    assert_eq!(page.matches("class=\"f1 part\"").count(), LEVELS.len() * 4, "a part in every bar, and no control");
+    assert!(render("csv", &stepped(), 80).contains(",cpu_us_per_op:web@100,us,"));
+    let one = render("html", &sample::record(), 80);
+    assert!(!one.contains("Which service pays"), "one service is the whole");
+}
+
+#[test]
+fn a_load_that_stays_as_it_is_has_costs_by_service_too() {
+    let mut record = stepped();
+    let LoadProfile::Steps { of, .. } = record.header.study.load.clone() else { panic!("the sample has steps") };
+    record.header.study.load = *of;
+    let text = render("terminal", &record, 80);
+    assert!(text.contains("CPU time by operation and service\n") && !text.contains("by level"), "{text}");
+    assert!(text.contains("container: web takes "), "{text}");
 }

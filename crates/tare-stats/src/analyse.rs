@@ -10,7 +10,7 @@ use crate::family::{CONFIDENCE, Family};
 use crate::finding::explanations;
 use crate::kept::qos_kept;
 use crate::ladder::climb;
-use crate::levels::load_response;
+use crate::levels::{load_response, service_costs};
 use crate::nested::{Nested, Rounds};
 use crate::paired::{BLOCKS_MIN, BlockLogs, Differences, Precision, sd};
 use crate::profile::profiles;
@@ -76,6 +76,7 @@ pub fn analyse(record: &Record) -> Analysis {
         trials_lost: record.lost(),
         blocks_measured: of_baseline.map(|trial| trial.record.trial.block).collect::<BTreeSet<_>>().len() as u32,
         apparatus: apparatus(record, &measured, &metrics),
+        costs: service_costs(record, &counted, &arms),
         response: load_response(record, &counted, &arms, &metrics),
         arms,
         scale_out: scale_out(record, &metrics),

@@ -4,7 +4,7 @@ use crate::advice::WinBack;
 use crate::contrast::Contrast;
 use crate::finding::Explanation;
 use crate::ladder::Climb;
-use crate::levels::LoadResponse;
+use crate::levels::{LoadResponse, ServiceCosts};
 use crate::nested::Nested;
 use crate::profile::FormProfile;
 use crate::scale_out::ScaleOut;
@@ -39,6 +39,9 @@ pub struct Analysis {
     /// Of a load in steps: how each level was answered.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub response: Option<LoadResponse>,
+    /// What each service costs, at each level or at the one load; empty where there is one service and nothing besides.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub costs: Vec<ServiceCosts>,
     /// Forms with several instances against those of the same layers with fewer.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub scale_out: Vec<ScaleOut>,

@@ -31,13 +31,15 @@ pub(crate) fn serving_cpu_s(load: &LoadSummary, telemetry: &[TelemetryRow]) -> O
     if scopes.is_empty() {
         return None;
     }
-    let total = |row: &TelemetryRow| {
-        let two = || Some(row.values.get("cpu_user_s")? + row.values.get("cpu_system_s")?);
-        row.values.get("cpu_total_s").copied().or_else(two)
-    };
-    let serving: Option<f64> = scopes.values().map(|rows| spent(rows, total, load)).sum();
+    let serving: Option<f64> = scopes.values().map(|rows| spent(rows, cpu_total_s, load)).sum();
     let tool = load.inside.map_or(Some(0.0), |inside| inside.cpu_s);
     Some(serving? + tool?)
+}
+
+/// The CPU time of a scope so far, s.
+pub(crate) fn cpu_total_s(row: &TelemetryRow) -> Option<f64> {
+    let two = || Some(row.values.get("cpu_user_s")? + row.values.get("cpu_system_s")?);
+    row.values.get("cpu_total_s").copied().or_else(two)
 }
 
 /// CPU time, s, that all CPUs of the machine were busy while measuring, less the generator's.

@@ -306,6 +306,7 @@ mod tests {
             trials_lost: Vec::new(),
             arms: Vec::new(),
             response: None,
+            costs: Vec::new(),
             scale_out: Vec::new(),
             ladder: None,
             advice: None,

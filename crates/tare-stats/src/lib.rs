@@ -62,7 +62,9 @@ pub use gate::{Bounded, Bounds, GateCheck, GateOutcome, gate, gate_outcome};
 pub use histogram::{CurvePoint, Percentiles, latency_curve, percentiles};
 pub use kept::off_shares;
 pub use ladder::{Climb, Cost, MetricClimb, RungCost};
-pub use levels::{ArmLevels, LevelMetric, LevelState, LoadResponse, level_figures};
+pub use levels::{
+    ArmCosts, ArmLevels, CostRatio, LevelMetric, LevelState, LoadResponse, PartCost, Seen, ServiceCosts, level_figures,
+};
 pub use nested::Nested;
 pub use profile::{CallRow, Flame, FormProfile, TimeRow, flame};
 pub use quantile::{dunnett_quantile, student_quantile};

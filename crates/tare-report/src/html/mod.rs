@@ -3,9 +3,11 @@
 //! drawings.
 
 mod charts;
+mod costs;
 mod response;
 mod tables;
 
+pub(crate) use costs::costs;
 pub(crate) use response::response;
 
 use crate::svg::{COLOURS, Look};
@@ -48,6 +50,7 @@ pub(crate) fn render(record: &Record, analysis: &Analysis, _: &Style) -> Result<
         end => plain(record.end.as_ref().map_or("not ended", |end| end.how.as_str())),
         hatches => plain((0..COLOURS).collect::<Vec<_>>()),
         response => response(analysis, &looks, &[]),
+        costs => costs(analysis),
         charts => charts::charts(record, analysis, &looks),
         ratios => plain(tables::ratios(analysis, &looks)),
         metric_titles => plain(words::compared(analysis).map(|metric| &metric.title).collect::<Vec<_>>()),
@@ -88,8 +91,11 @@ pub(crate) fn rendered(template: &str, page: Value) -> Result<String, Fault> {
     let syntax = SyntaxConfig::builder().trim_blocks(true).lstrip_blocks(true).build();
     engine.set_syntax(syntax.map_err(|error| Fault::from_error("set the template engine up", &error))?);
     let broken = |error| Fault::from_error("read the page's template", &error);
-    const SHARED: [(&str, &str); 2] =
-        [("head", include_str!("../../assets/head.html")), ("response", include_str!("../../assets/response.html"))];
+    const SHARED: [(&str, &str); 3] = [
+        ("costs", include_str!("../../assets/costs.html")),
+        ("head", include_str!("../../assets/head.html")),
+        ("response", include_str!("../../assets/response.html")),
+    ];
     for (name, template) in SHARED {
         engine.add_template(name, template).map_err(broken)?;
     }

@@ -58,7 +58,10 @@ fn table(response: &LoadResponse, metric: &LevelMetric, names: &[&str]) -> serde
             "bad": bad,
         })
     };
-    let row = |(number, level): (usize, &f64)| json!({ "level": level_text(*level), "cells": names.iter().map(|name| cell(number, name)).collect::<Vec<_>>() });
+    let row = |(number, level): (usize, &f64)| {
+        let cells: Vec<_> = names.iter().map(|name| cell(number, name)).collect();
+        json!({ "level": level_text(*level), "cells": cells })
+    };
     json!({ "title": title(metric), "rows": response.levels.iter().enumerate().map(row).collect::<Vec<_>>() })
 }
 
@@ -80,7 +83,10 @@ fn qos(response: &LoadResponse, names: &[&str]) -> Option<Vec<serde_json::Value>
         let qos = response.state(name, number)?.qos.as_ref()?;
         Some(json!({ "text": format!("{} of {}", qos.kept, qos.of), "bad": qos.kept < qos.of, "why": qos.broken }))
     };
-    let row = |(number, level): (usize, &f64)| json!({ "level": level_text(*level), "cells": names.iter().map(|name| kept(number, name)).collect::<Vec<_>>() });
+    let row = |(number, level): (usize, &f64)| {
+        let cells: Vec<_> = names.iter().map(|name| kept(number, name)).collect();
+        json!({ "level": level_text(*level), "cells": cells })
+    };
     let any = (0..response.levels.len()).any(|number| names.iter().any(|name| kept(number, name).is_some()));
     any.then(|| response.levels.iter().enumerate().map(row).collect())
 }

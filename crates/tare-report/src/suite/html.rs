@@ -4,7 +4,7 @@ use super::AnalysedPart;
 use super::shown::{Row, ShownPart, forms, panels, published_sources, shown, warnings};
 use super::words::headline;
 use crate::figures::quantity;
-use crate::html::{looks_beside, plain, rendered, response, safe};
+use crate::html::{costs, looks_beside, plain, rendered, response, safe};
 use crate::svg::{self, Bar, COLOURS, Group, Look};
 use crate::{Style, words};
 use minijinja::{Value, context};
@@ -64,10 +64,16 @@ fn panel(name: &str, parts: &[&ShownPart<'_>], forms: &[&str]) -> Value {
         context! { part => plain(name), response => response(part.analysis, &looks(part, forms), &part.wanted) }
     });
     let responses: Vec<Value> = responses.collect();
+    let costs = parts.iter().filter(|part| !part.analysis.costs.is_empty()).map(|part| {
+        let name = (among > 1).then_some(part.name);
+        context! { part => plain(name), costs => costs(part.analysis) }
+    });
+    let costs: Vec<Value> = costs.collect();
     let tables: Vec<_> = shown().map(|(part, metric)| table(part, metric, among, forms)).collect();
     context! {
         name => plain(name),
         responses => responses,
+        costs => costs,
         drawn => !groups.is_empty(),
         svg => safe(drawing),
         width => width.round() as u32,

@@ -3,6 +3,7 @@
 use super::AnalysedPart;
 use super::shown::{Row, ShownPart, panels, published_sources, shown, warnings};
 use super::words::headline;
+use crate::costs;
 use crate::figures::plain_quantity;
 use crate::response;
 use crate::terminal::{Ink, Page, WIDTH_MIN, verdict_ink};
@@ -38,6 +39,7 @@ pub(crate) fn render(header: &SuiteHeader, parts: &[AnalysedPart<'_>], style: &S
                 metric_lines(&mut page, &mut said, part, metric, parts.len());
             }
             response::show(&mut page, part.analysis, &part.wanted);
+            costs::show(&mut page, part.analysis);
         }
         sources(&mut page, &parts);
     }

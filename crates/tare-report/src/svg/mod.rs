@@ -11,6 +11,7 @@ mod machine;
 mod peak;
 mod response;
 mod scale;
+mod stacks;
 mod timeline;
 mod waterfall;
 
@@ -23,6 +24,7 @@ pub(crate) use heat::heat;
 pub(crate) use machine::{Use, machine};
 pub(crate) use peak::peak;
 pub(crate) use response::{Dot, Line, key, response};
+pub(crate) use stacks::{Stack, stacks};
 pub(crate) use timeline::{Limits, timeline};
 pub(crate) use waterfall::waterfall;
 

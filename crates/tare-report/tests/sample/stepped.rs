@@ -27,6 +27,9 @@ pub(crate) fn stepped() -> Record {
     study.load = LoadProfile::Steps { of, levels: LEVELS.into(), ramp: Duration::ZERO, settle: second, measure };
     let limit = QuantileLimit { quantile: 0.99, within: Duration::from_millis(40) };
     study.qos = Some(Qos { operations: [("*".to_owned(), vec![limit])].into(), ..Qos::default() });
+    let service = record.header.workload.services[0].clone();
+    let named = |(name, _): &(&str, f64)| tare_core::workload::Service { name: (*name).to_owned(), ..service.clone() };
+    record.header.workload.services = TIERS.iter().map(named).collect();
     for trial in &mut record.trials {
         if trial.record.load.is_some() {
             step(trial);

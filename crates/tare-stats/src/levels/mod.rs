@@ -4,6 +4,11 @@
 //! estimated as those of whole trials are: the geometric mean over blocks, with Student's interval from three blocks
 //! on.
 
+mod cost;
+
+pub(crate) use cost::service_costs;
+pub use cost::{ArmCosts, CostRatio, PartCost, Seen, ServiceCosts};
+
 use crate::analyse::estimate;
 use crate::analysis::{Arm, Estimate, MetricAnalysis, QosKept};
 use crate::cpu::serving_cpu_s;
