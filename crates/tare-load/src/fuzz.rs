@@ -20,7 +20,7 @@ pub fn http(bytes: &[u8]) {
 pub fn script(bytes: &[u8]) {
     let text = String::from_utf8_lossy(bytes);
     let (template, feeds) = text.split_once('\n').unwrap_or((&text, ""));
-    let table = |_: &str| Ok("a,b\n1,2\n".to_owned());
+    let table = |_: &str| Ok(b"a,b\n1,2\n".to_vec());
     let mut problems = Problems::new("workload.yaml", feeds).with_files(table);
     let Some(node) = parse(feeds, &mut problems) else { return };
     let specs = read_feeds(&node, &mut problems);

@@ -156,9 +156,9 @@ fn missing_sources(workload: &Workload, folder: &Path, text: &str, problems: &mu
 }
 
 /// Reads the files of a folder by the names that a file in it gives them.
-pub(crate) fn files_of(folder: &Path) -> impl Fn(&str) -> Result<String, String> + 'static {
+pub(crate) fn files_of(folder: &Path) -> impl Fn(&str) -> Result<Vec<u8>, String> + 'static {
     let folder = folder.to_owned();
-    move |name| read_text_up_to(&folder.join(name), DATA_BYTES_MAX)
+    move |name| read_up_to(&folder.join(name), DATA_BYTES_MAX)
 }
 
 /// Reads a workload by its file, its folder or its name, all mistakes in the error.
@@ -266,14 +266,18 @@ fn read_text(path: &Path) -> Result<String> {
 }
 
 /// Reads a text of at most `bytes_max`; the error is the message.
-fn read_text_up_to(path: &Path, bytes_max: u64) -> Result<String, String> {
+fn read_up_to(path: &Path, bytes_max: u64) -> Result<Vec<u8>, String> {
     let mistake = |what: String| format!("cannot read {}: {what}", shown(path));
     let length = fs::metadata(path).map_err(|error| mistake(error.to_string()))?.len();
     if length > bytes_max {
         return Err(mistake(format!("it is longer than {}", show_bytes(bytes_max))));
     }
-    let bytes = fs::read(path).map_err(|error| mistake(error.to_string()))?;
-    String::from_utf8(bytes).map_err(|error| {
+    fs::read(path).map_err(|error| mistake(error.to_string()))
+}
+
+fn read_text_up_to(path: &Path, bytes_max: u64) -> Result<String, String> {
+    let mistake = |what: String| format!("cannot read {}: {what}", shown(path));
+    String::from_utf8(read_up_to(path, bytes_max)?).map_err(|error| {
         let line = 1 + error.as_bytes()[..error.utf8_error().valid_up_to()].iter().filter(|b| **b == b'\n').count();
         mistake(format!("line {line} is not UTF-8 text"))
     })

@@ -51,7 +51,7 @@ pub struct Problems {
 #[derive(Default)]
 struct Beside(Option<Box<ReadBeside>>);
 
-type ReadBeside = dyn Fn(&str) -> Result<String, String>;
+type ReadBeside = dyn Fn(&str) -> Result<Vec<u8>, String>;
 
 impl fmt::Debug for Beside {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -70,10 +70,10 @@ impl Problems {
         }
     }
 
-    /// Lets the file name others beside it: `read` gets a name as it stands in the file and returns the other file's
-    /// text, or what is wrong with it.
+    /// Lets the file name others beside it: `read` gets a name as it stands in the file and returns what is in the
+    /// other file, or what is wrong with it.
     #[must_use]
-    pub fn with_files(mut self, read: impl Fn(&str) -> Result<String, String> + 'static) -> Self {
+    pub fn with_files(mut self, read: impl Fn(&str) -> Result<Vec<u8>, String> + 'static) -> Self {
         self.beside = Beside(Some(Box::new(read)));
         self
     }
@@ -83,6 +83,18 @@ impl Problems {
     /// # Errors
     /// Why there is none, in words for a problem at the place that named it.
     pub fn beside(&self, name: &str) -> Result<String, String> {
+        String::from_utf8(self.bytes_beside(name)?).map_err(|error| {
+            let valid = &error.as_bytes()[..error.utf8_error().valid_up_to()];
+            let line = 1 + valid.iter().filter(|byte| **byte == b'\n').count();
+            format!("cannot read {name}: line {line} is not UTF-8 text")
+        })
+    }
+
+    /// What is in a file beside the one that is read, whether it is text or not.
+    ///
+    /// # Errors
+    /// As [`Problems::beside`].
+    pub fn bytes_beside(&self, name: &str) -> Result<Vec<u8>, String> {
         if name.is_empty() || name.starts_with('/') || name.split('/').any(|part| part == "..") {
             return Err(format!("'{name}' is no file of the workload's own folder"));
         }
@@ -126,5 +138,25 @@ impl Problems {
         self.found.sort_by_key(|problem| (problem.place.line, problem.place.column));
         self.found.dedup();
         self.found
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_beside_is_bytes_and_text_only_where_it_is_some() {
+        let problems = Problems::new("w.yaml", "").with_files(|name| match name {
+            "text" => Ok("ü\n".into()),
+            _ => Ok(b"a\nb\n\xff".to_vec()),
+        });
+        assert_eq!(problems.beside("text").as_deref(), Ok("ü\n"));
+        assert_eq!(problems.bytes_beside("picture").as_deref(), Ok(&b"a\nb\n\xff"[..]));
+        assert_eq!(problems.beside("picture").unwrap_err(), "cannot read picture: line 3 is not UTF-8 text");
+        for outside in ["/picture", "../picture", "a/../picture", ""] {
+            assert!(problems.bytes_beside(outside).unwrap_err().contains("own folder"), "{outside}");
+        }
+        assert!(Problems::new("w.yaml", "").bytes_beside("text").unwrap_err().contains("from here"));
     }
 }

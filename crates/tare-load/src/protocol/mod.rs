@@ -440,7 +440,10 @@ fn read_text<T: serde::de::DeserializeOwned>(
     read: fn(&Node, &mut Problems) -> Option<serde_json::Value>,
     text: &str,
 ) -> Result<T, Vec<String>> {
-    let mut problems = Problems::new("workload.yaml", text);
+    let mut problems = Problems::new("workload.yaml", text).with_files(|name| match name {
+        "picture.jpg" => Ok(b"\xff\xd8".to_vec()),
+        _ => Err(format!("there is no file {name}")),
+    });
     let node = tare_core::config::parse(text, &mut problems).unwrap();
     match read(&node, &mut problems) {
         Some(options) => Ok(serde_json::from_value(options).unwrap()),

@@ -316,8 +316,8 @@ mod tests {
 
     fn read(text: &str) -> (FeedSpecs, Vec<String>) {
         let mut problems = Problems::new("workload.yaml", text).with_files(|name| match name {
-            "users.csv" => Ok(USERS.to_owned()),
-            "ragged.csv" => Ok("a,b\n1,2\n3\n".to_owned()),
+            "users.csv" => Ok(USERS.into()),
+            "ragged.csv" => Ok("a,b\n1,2\n3\n".into()),
             _ => Err(format!("there is no file {name}")),
         });
         let node = tare_core::config::parse(text, &mut problems).unwrap();

@@ -93,6 +93,22 @@ impl Template {
         Ok(template)
     }
 
+    /// Appends another: what is written is this one's and then the other's.
+    pub(crate) fn append(&mut self, other: Template) {
+        let before = self.bytes.len();
+        self.bytes.extend(other.bytes);
+        self.places.extend(other.places.into_iter().map(|place| Place { before: before + place.before, ..place }));
+        let mut feeds: Vec<_> = self.feeds.iter().chain(&other.feeds).copied().collect();
+        feeds.sort_unstable();
+        feeds.dedup();
+        self.feeds = feeds.into();
+    }
+
+    /// Appends bytes as they are, in which nothing is a place.
+    pub(crate) fn append_bytes(&mut self, bytes: &[u8]) {
+        self.bytes.extend_from_slice(bytes);
+    }
+
     /// Reads a text from a user's file, checks it, and returns it as written.
     pub(crate) fn read(node: &Node, names: &Names, problems: &mut Problems) -> Option<String> {
         let text = node.text(problems)?;

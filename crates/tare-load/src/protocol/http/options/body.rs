@@ -1,6 +1,8 @@
 //! Reading what a request carries.
 
 use crate::script::{Names, Template};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD as BASE64;
 use serde::{Deserialize, Serialize};
 use tare_core::config::{Fields, Node, NodeKind, Problems};
 
@@ -46,6 +48,13 @@ pub(in super::super) enum Content {
     Text(String),
     /// So many bytes that do not compress well.
     Bytes(u64),
+    /// What is in a file beside the workload, and behind it so many bytes that do not compress well.
+    File {
+        /// The file, in base64.
+        base64: String,
+        /// How many bytes follow.
+        filler: u64,
+    },
 }
 
 const KEYS: [&str; 4] = ["body", "form", "json", "multipart"];
@@ -118,21 +127,44 @@ fn read_part(name: &str, node: &Node, names: &Names, problems: &mut Problems) ->
     };
     let (file, kind) = (line("file"), line("type"));
     let text = fields.get("content").and_then(|node| Template::read(node, names, problems));
+    let from_node = fields.get("from");
     let bytes_node = fields.get("bytes");
     let bytes = bytes_node.and_then(|node| node.bytes(problems));
     fields.finish(problems);
     if let Some(node) = bytes_node.filter(|_| bytes.is_some_and(|bytes| bytes > PART_MAX)) {
         problems.add(node.place, "this is more than a part may have", "at most 64MiB");
     }
-    let content = match (text, bytes) {
-        (Some(text), None) => Content::Text(text),
-        (None, Some(bytes)) => Content::Bytes(bytes),
+    let content = match (text, from_node, bytes) {
+        (Some(text), None, None) => Content::Text(text),
+        (None, Some(node), _) => read_content(node, bytes_node.zip(bytes), problems)?,
+        (None, None, Some(bytes)) => Content::Bytes(bytes),
         _ => {
-            problems.add(node.place, format!("part '{name}' has either 'content' or 'bytes'"), "say what is in it");
+            let message = format!("part '{name}' has one of 'content', 'from' and 'bytes'");
+            problems.add(
+                node.place,
+                message,
+                "say what is in it; 'from' and 'bytes' are a file filled up to that size",
+            );
             return None;
         }
     };
     Some(Part { name: name.to_owned(), file, kind, content })
+}
+
+/// Reads the file that `node` names, to be filled up to a number of bytes.
+fn read_content(node: &Node, up_to: Option<(&Node, u64)>, problems: &mut Problems) -> Option<Content> {
+    let name = node.text(problems)?;
+    let found = problems.bytes_beside(&name);
+    let data = found
+        .map_err(|message| problems.add(node.place, message, "name a file beside the workload, of 4MiB at most"))
+        .ok()?;
+    let length = data.len() as u64;
+    if let Some((node, bytes)) = up_to.filter(|(_, bytes)| *bytes < length) {
+        let message = format!("'{name}' has {length} bytes, which {bytes} cannot hold");
+        problems.add(node.place, message, "a file is filled up and never cut: leave 'bytes' out, or say more");
+    }
+    let filler = up_to.map_or(0, |(_, bytes)| bytes.saturating_sub(length));
+    Some(Content::File { base64: BASE64.encode(data), filler })
 }
 
 /// Writes a tree as JSON. What is quoted is a text; what is not is a number, `true`, `false` or `null` if it looks like

@@ -58,7 +58,8 @@ operations:
       embedded: [/a.css, {find: 'src=(\\S+)', max: 3}]
       forget: true
     - post: /up
-      multipart: {title: '${who}', image: {file: a.jpg, type: image/jpeg, bytes: 20kB}}
+      multipart: {title: '${who}', image: {file: a.jpg, type: image/jpeg, bytes: 20kB}, whole: {from: picture.jpg},
+        filled: {from: picture.jpg, bytes: 10}}
       chance: 2.5%
       when: id
     - {put: /x, json: {a: [1, '2', null], b: '${csrf}'}, cache: off, redirects: 0}
@@ -68,6 +69,9 @@ operations:
     assert_eq!(serde_json::from_value::<Options>(written).unwrap(), options);
     let requests = &options.operations[0].requests;
     assert_eq!((requests[1].chance, requests[0].redirects, requests[2].redirects), (25_000, 2, 0));
+    let Body::Multipart(parts) = &requests[1].body else { panic!("{:?}", requests[1].body) };
+    assert_eq!(parts[2].content, Content::File { base64: "/9g=".into(), filler: 0 });
+    assert_eq!(parts[3].content, Content::File { base64: "/9g=".into(), filler: 8 });
     assert_eq!(requests[2].body, Body::Json(r#"{"a":[1,"2",null],"b":"${csrf}"}"#.into()));
     Http::new(options, "127.0.0.1:443".parse().unwrap()).unwrap();
 }
@@ -144,6 +148,8 @@ operations:
     - {get: /, embedded: [b.css, {find: '*'}]}
     - {post: /, multipart: {a: {file: x}, b: {bytes: 1, content: x}}}
     - {post: /, json: {a: '${q}'}}
+    - {post: /, multipart: {a: {from: no.jpg}, b: {from: ../x}, c: {from: picture.jpg, content: x}, d: {file: x}}}
+    - {post: /, multipart: {a: {from: picture.jpg, bytes: 1}}}
   b: {get: /, chance: 1%}
   c: {requests: []}
 ",
@@ -160,11 +166,16 @@ operations:
             (13, "no variable 'w'"),
             (14, "begin it"),
             (14, "not a regular expression"),
-            (15, "either 'content' or 'bytes'"),
-            (15, "either 'content' or 'bytes'"),
+            (15, "has one of 'content', 'from' and 'bytes'"),
+            (15, "part 'b' has one of"),
             (16, "'${q}' is no value"),
-            (17, "depends on something"),
-            (18, "no request"),
+            (17, "there is no file no.jpg"),
+            (17, "'../x' is no file of the workload's own folder"),
+            (17, "part 'c' has one of"),
+            (17, "part 'd' has one of"),
+            (18, "'picture.jpg' has 2 bytes, which 1 cannot hold"),
+            (19, "depends on something"),
+            (20, "no request"),
         ],
     );
 }
