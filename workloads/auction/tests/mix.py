@@ -19,13 +19,13 @@ OFFICIAL2 = dict(
                "add-item": 2.35, LOGOUT: 2.35})
 OFFICIAL = dict(
     after={None: "home", "home": "login", "login": "profile", "profile": LIST, DETAIL: "item-detail", "leave": LIST,
-           "add-item": LIST, LOGOUT: "home"},
+           LOGOUT: "home"},
     other={DETAIL: 50, "update-profile": 5, "bid-history": 5, "attendance-history": 5, "purchase-history": 10,
            "add-item": 15, LOGOUT: 10}, bid=0.32,
     published={"home": 0.93, "login": 0.93, LIST: 15.10, DETAIL: 7.59, "profile": 0.93, "update-profile": 0.46,
                "join": 6.93, "current-item": 7.00, "next-bid": 39.75, "place-bid": 2.80, "leave": 5.20,
                "bid-history": 0.46, "attendance-history": 0.47, "purchase-history": 0.93, "item-detail": 7.59,
-               "image": 0.40, "add-item": 1.38, LOGOUT: 0.93})
+               "image": 0.40, "add-item": 1.38, "add-image": 0.22, LOGOUT: 0.93})
 AUCTIONS, IDLE, WARM, END = 5, 30.0, 300.0, 20_000.0
 
 
@@ -66,6 +66,8 @@ class Site:
             return self.which["after"][place]
         if self.official and place in ("item-detail", "image"):
             return "image" if self.draw.random() < 0.05 else LIST
+        if self.official and place in ("add-item", "add-image"):
+            return "add-image" if self.draw.random() < (0.15 if place == "add-item" else 0.05) else LIST
         if self.official and place == LIST:
             return "leave" if follows == 2 else self.pick({DETAIL: 30, "join": 70})
         if place == LIST:
