@@ -4,11 +4,13 @@ mod combination;
 mod deployment;
 mod forms;
 mod overlay;
+mod published;
 mod services;
 mod suite;
 
 pub use combination::Conflict;
-pub use suite::{FindWorkload, Part, Published, Suite};
+pub use published::{Published, PublishedValues};
+pub use suite::{FindWorkload, Part, Suite};
 
 use crate::advice::{Advice, LayerVariant};
 use crate::config::{Fields, Node, Place, Problems};

@@ -5,7 +5,7 @@ mod sample;
 use sample::record;
 use serde_json::{Value, json};
 use tare_core::record::{Record, SCHEMA, SuiteHeader};
-use tare_core::study::{Part, Published};
+use tare_core::study::{Part, Published, PublishedValues};
 use tare_report::{FORMATS, Style, render_suite, schema};
 use tare_stats::analyse;
 
@@ -107,7 +107,10 @@ fn report_of_parts() -> Value {
         parts: vec!["first".into(), "second".into()],
     };
     let figures = [("throughput".to_owned(), [("container".to_owned(), "0.9".to_owned())].into())].into();
-    let published = Some(Published { from: "a paper".into(), figures });
+    let of_both = [("container".to_owned(), 0.9), ("native".to_owned(), 1.0)].into();
+    let of = PublishedValues { relative_to: "native".into(), unit: None, values: of_both };
+    let values = [("throughput".to_owned(), of)].into();
+    let published = Some(Published { from: "a paper".into(), figures, values });
     let records = [("first", published), ("second", None)].map(|(name, published)| {
         let mut record = record();
         let (of, name, panel) = ("subsystems".into(), name.into(), "network".into());

@@ -7,7 +7,7 @@ use sample::{record, scratch};
 use std::collections::BTreeMap;
 use tare_core::fault::Fault;
 use tare_core::record::{OwnMetric, Record, SCHEMA, SuiteHeader};
-use tare_core::study::{Part, Published};
+use tare_core::study::{Part, Published, PublishedValues};
 use tare_core::trial::{Outcome, Stage};
 use tare_report::{FORMATS, Style, render_suite};
 use tare_stats::{Analysis, Verdict, analyse};
@@ -40,6 +40,7 @@ fn published(metric: &str, figures: &[(&str, &str)]) -> Published {
     Published {
         from: "A. Author, Containers weighed, 2014".into(),
         figures: BTreeMap::from([(metric.into(), figures)]),
+        values: BTreeMap::new(),
     }
 }
 
@@ -251,4 +252,36 @@ fn the_ordinary_page_shows_the_loads_own_metrics_and_units() {
     assert!(!trials.contains("op/s") && !trials.contains("p99,"), "columns of what was not measured");
     assert!(page.contains("container, speed: no difference detectable"), "the headline is about them");
     assert!(page.contains("throughput, solution/s</text>"), "and so does the timeline");
+}
+
+/// The same with published figures that say what they are relative to.
+fn referred(relative_to: &str) -> Record {
+    let mut record = round_trip();
+    let published = record.header.study.part.as_mut().unwrap().published.as_mut().unwrap();
+    let values = [("container", 30_657.0), ("container-hostnet", 40_062.0), ("elsewhere", 35_969.0)];
+    let values = values.map(|(form, value)| (form.to_owned(), value)).into();
+    let (relative_to, unit) = (relative_to.to_owned(), Some("users".to_owned()));
+    published.values.insert("p50_us".into(), PublishedValues { relative_to, unit, values });
+    record
+}
+
+#[test]
+fn published_figures_stand_beside_ours_relative_to_the_same_form() {
+    let records = [solve(), referred("container-hostnet"), connect()];
+    let text = rendered("terminal", &records, &Style { color: false, width: 200 });
+    let wanted = "p50 as published on another machine, relative to container-hostnet: container 0.77, elsewhere 0.90";
+    assert!(text.contains(wanted), "{text}");
+    assert!(text.contains("p50 here, relative to container-hostnet: native 0.97") && text.contains("[0."), "{text}");
+    assert!(text.contains("EMULATED"), "{text}");
+    let page = rendered("html", &records, &Style::default());
+    std::fs::write(scratch().join("suite-beside.html"), &page).expect("the scratch folder can be written to");
+    assert_eq!(page.matches("class=\"outline\"").count(), 3, "a bar for each published figure");
+    assert!(page.contains("30,657 users, 0.77") && page.contains("As published, on another machine"), "it is labelled");
+    let without = |record: &Record| {
+        let analysis = analyse(record);
+        (analysis.metrics, analysis.warnings)
+    };
+    assert_eq!(without(&referred("container-hostnet")), without(&round_trip()), "no verdict knows of it");
+    let emulated = rendered("terminal", &[referred("vm")], &Style { color: false, width: 200 });
+    assert!(emulated.contains("not shown, vm ran EMULATED here"), "{emulated}");
 }

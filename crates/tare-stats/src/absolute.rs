@@ -1,7 +1,11 @@
 //! How far a form lies from its baseline in the metric's own unit: microseconds where a ratio alone would leave the
 //! reader to multiply.
 
+use crate::analyse::block_logs;
 use crate::analysis::{Interval, MetricAnalysis, Ratio};
+use crate::family::CONFIDENCE;
+use crate::paired::{BLOCKS_MIN, Differences};
+use crate::quantile::student_quantile;
 use serde::Serialize;
 
 /// A form's distance from its baseline. It is worked out from the ratio, so it excludes 0 exactly where the ratio's
@@ -28,6 +32,22 @@ pub fn absolute_difference(metric: &MetricAnalysis, baseline: &str, arm: &str) -
     let base = metric.estimates.iter().find(|estimate| estimate.arm == baseline)?.geometric_mean?;
     let ratio = metric.ratios.iter().find(|ratio| ratio.arm == arm)?;
     Some(difference_at(base, ratio))
+}
+
+/// An arm's value by that of another one that need not be the baseline, inside blocks, with its 95 % interval for this
+/// pair alone (Student's t); none where no block has both. The interval needs three blocks.
+pub fn ratio_to(metric: &MetricAnalysis, arm: &str, reference: &str) -> Option<(f64, Option<Interval>)> {
+    let logs = |name: &str| metric.estimates.iter().find(|estimate| estimate.arm == name).map(block_logs);
+    let differences = Differences::of(&logs(arm)?, &logs(reference)?);
+    let (n, mean) = (differences.n(), differences.mean());
+    if n == 0 {
+        return None;
+    }
+    let interval = differences.standard_error().filter(|_| n >= BLOCKS_MIN && arm != reference).map(|error| {
+        let half = student_quantile(0.5 * (1.0 + CONFIDENCE), n as f64 - 1.0) * error;
+        Interval { low: (mean - half).exp(), high: (mean + half).exp() }
+    });
+    Some((mean.exp(), interval))
 }
 
 #[cfg(test)]
@@ -96,5 +116,21 @@ mod tests {
         assert_eq!(found(&bare, "box"), Some(AbsoluteDifference { value: 360.0, interval: None }));
         assert_eq!(found(&bare, "crate"), None);
         assert_eq!(found(&metric(None, vec![ratio(1.0, None)]), "box"), None);
+    }
+
+    #[test]
+    fn a_form_may_be_held_against_another_than_the_baseline() {
+        let of = |arm: &str, values: [f64; 3]| {
+            let value = |(block, value)| crate::analysis::BlockValue { block, trial: block, value };
+            let values = (0..).zip(values).map(value).collect();
+            Estimate { arm: arm.into(), values, mean: 0.0, geometric_mean: None, interval: None }
+        };
+        let mut metric = metric(None, Vec::new());
+        metric.estimates = vec![of("box", [80.0, 41.0, 158.0]), of("crate", [100.0, 50.0, 200.0])];
+        let (ratio, interval) = ratio_to(&metric, "box", "crate").unwrap();
+        let interval = interval.unwrap();
+        assert!((ratio - 0.803).abs() < 1e-3 && interval.low > 0.75 && interval.high < 0.86, "{ratio} {interval:?}");
+        assert_eq!(ratio_to(&metric, "crate", "crate"), Some((1.0, None)));
+        assert_eq!(ratio_to(&metric, "box", "bare"), None);
     }
 }

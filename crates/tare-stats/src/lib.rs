@@ -42,7 +42,7 @@ mod voids;
 mod warnings;
 mod welch;
 
-pub use absolute::{AbsoluteDifference, absolute_difference, difference_at};
+pub use absolute::{AbsoluteDifference, absolute_difference, difference_at, ratio_to};
 pub use advice::{Gain, MetricWinBack, WinBack};
 pub use analyse::analyse;
 pub use analysis::{

@@ -1,12 +1,12 @@
 //! A study of several parts: one question asked of several workloads, in the same forms.
 
 use super::overlay::{merged, presets, with_preset};
+use super::published::{Published, read_published};
 use super::{Catalog, Study, find_name};
 use crate::config::{Fields, Node, NodeKind, Place, Problems, parse};
 use crate::parameters::Parameters;
 use crate::workload::Workload;
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
 
 /// Finds the workload of a name, which stands at a place, with the parameters that a study chose; or adds problems.
 pub type FindWorkload<'a> = dyn FnMut(&str, Place, &Parameters, &mut Problems) -> Option<Workload> + 'a;
@@ -25,7 +25,7 @@ pub struct Suite {
 }
 
 /// Which part of a study of several parts this is, and how it is shown beside the others.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Part {
     /// The name of the study as a whole.
     pub of: String,
@@ -39,15 +39,6 @@ pub struct Part {
     /// What others have published of the same, for other machines.
     #[serde(default)]
     pub published: Option<Published>,
-}
-
-/// Figures of others, shown beside ours and never compared with them: their machines are not this one.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Published {
-    /// Where they stand.
-    pub from: String,
-    /// By metric and form: a ratio to the baseline, or what was said of it in words.
-    pub figures: BTreeMap<String, BTreeMap<String, String>>,
 }
 
 impl Suite {
@@ -160,19 +151,4 @@ fn read_part(name: &str, of: &str, node: &Node, problems: &mut Problems) -> Opti
     let rest = fields.entries().iter().filter(|(key, ..)| !OWN.contains(&key.as_str())).cloned().collect();
     let part = Part { of: of.to_owned(), name: name.to_owned(), panel, shows, published };
     Some((part, Node { place: node.place, kind: NodeKind::Map(rest) }))
-}
-
-fn read_published(node: &Node, problems: &mut Problems) -> Option<Published> {
-    let mut fields = Fields::of(node, "published", problems)?;
-    let from = fields.require_text("from", problems)?;
-    let mut figures = BTreeMap::new();
-    for (metric, _, node) in fields.entries().iter().filter(|(key, ..)| key != "from") {
-        let Some(of) = Fields::of(node, format!("figures of '{metric}'"), problems) else { continue };
-        let read = |(form, _, node): &(String, Place, Node), problems: &mut Problems| {
-            Some((form.clone(), node.text(problems)?))
-        };
-        let read: BTreeMap<_, _> = of.entries().iter().filter_map(|entry| read(entry, problems)).collect();
-        figures.insert(metric.clone(), read);
-    }
-    Some(Published { from, figures })
 }

@@ -183,6 +183,34 @@ fn mistakes_in_parts_and_presets_have_their_place_and_stand_once() {
 }
 
 #[test]
+fn published_figures_say_what_they_are_relative_to() {
+    let with = |figures: &str| SUITE.replace("copy: {boxed: 0.98, caged: about the same}", figures);
+    let read = |figures: &str| {
+        let suite = read_suite(&with(figures), None)?;
+        Ok::<_, Vec<String>>(suite.parts[0].0.part.as_ref().unwrap().published.clone().unwrap())
+    };
+    let told = |published: &Published, form: &str| published.figures["copy"][form].clone();
+    let ratios = read("copy: {relative_to: caged, boxed: 0.77}").unwrap();
+    assert_eq!((ratios.values["copy"].ratio("boxed"), ratios.values["copy"].ratio("caged")), (Some(0.77), Some(1.0)));
+    assert_eq!(told(&ratios, "boxed"), "0.77 of caged");
+    let absolute = read("copy: {relative_to: caged, unit: users, caged: 40000, boxed: 30000}").unwrap();
+    assert_eq!((absolute.values["copy"].ratio("boxed"), told(&absolute, "caged")), (Some(0.75), "40,000 users".into()));
+    assert_eq!(told(&absolute, "boxed"), "30,000 users, 0.75 of caged");
+    assert!(read("copy: {boxed: 0.98}").unwrap().values.is_empty(), "a ratio to the baseline, as ever");
+    for (wrong, place, message) in [
+        ("copy: {relative_to: caged, boxed: some}", "s.yaml:13:66", "a number is wanted"),
+        ("copy: {relative_to: caged, boxed: 0}", "s.yaml:13:66", "can be no ratio"),
+        ("copy: {unit: users, boxed: 3}", "s.yaml:13:32", "drawn relative to a form"),
+        ("copy: {relative_to: caged, unit: users, boxed: 3}", "s.yaml:13:52", "no figure of 'caged'"),
+        ("copy: {relative_to: caged, caged: 2, boxed: 3}", "s.yaml:13:52", "'caged' is 2 of itself"),
+        ("copy: {relative_to: caged, caged: 1}", "s.yaml:13:32", "nothing beside"),
+    ] {
+        let found = read(wrong).unwrap_err().join("\n");
+        assert!(found.contains(place) && found.contains(message), "{wrong}: {found}");
+    }
+}
+
+#[test]
 fn a_study_is_read_with_its_defaults_and_options_applied() {
     let text = "study: s\nworkload: toy\nload: {closed: {}}\noptions: {care: high}\n\
                 forms: {plain: [], boxed: [box, cage: {lid: false}]}\n";

@@ -1,6 +1,7 @@
 //! One self-contained page for several parts: the answer, then a panel for each thing that was weighed.
 
 use super::AnalysedPart;
+use super::reference::references;
 use super::shown::{Row, ShownPart, forms, panels, published_sources, shown, warnings};
 use super::words::headline;
 use crate::figures::quantity;
@@ -59,6 +60,8 @@ fn panel(name: &str, parts: &[&ShownPart<'_>], forms: &[&str]) -> Value {
     let (drawing, width) = svg::groups(name, &groups);
     let sources = published_sources(parts);
     let diamonds = groups.iter().flat_map(|group| &group.bars).any(|bar| bar.published.is_some());
+    let references = parts.iter().flat_map(|part| references(part).into_iter().map(move |found| (*part, found)));
+    let references: Vec<Value> = references.map(|(part, found)| found.charts(part, forms)).collect();
     let responses = parts.iter().filter(|part| part.analysis.response.is_some()).map(|part| {
         let name = (among > 1).then_some(part.name);
         context! { part => plain(name), response => response(part.analysis, &looks(part, forms), &part.wanted) }
@@ -72,6 +75,7 @@ fn panel(name: &str, parts: &[&ShownPart<'_>], forms: &[&str]) -> Value {
     let tables: Vec<_> = shown().map(|(part, metric)| table(part, metric, among, forms)).collect();
     context! {
         name => plain(name),
+        references => references,
         responses => responses,
         costs => costs,
         drawn => !groups.is_empty(),

@@ -1,6 +1,7 @@
 //! JSON of several parts: of each what its own report would say, and what is shown of it beside the others.
 
 use super::AnalysedPart;
+use super::reference::{Reference, references};
 use super::shown::{ShownPart, shown, warnings};
 use super::words::headline;
 use crate::Style;
@@ -30,6 +31,7 @@ fn part(part: &ShownPart<'_>) -> Result<Value, Fault> {
         "panel": part.panel,
         "shows": part.metrics.iter().map(|metric| &metric.name).collect::<Vec<_>>(),
         "published": part.published,
+        "beside_published": finite(references(part).iter().map(Reference::json).collect()),
         "header": facts(part.record),
         "headlines": headlines(part.analysis),
         "analysis": analysed(part.analysis)?,

@@ -4,6 +4,7 @@
 pub(crate) mod csv;
 pub(crate) mod html;
 pub(crate) mod json;
+mod reference;
 mod shown;
 pub(crate) mod terminal;
 mod words;

@@ -1,6 +1,7 @@
 //! The terminal, for several parts: a heading for each panel, a line for each form.
 
 use super::AnalysedPart;
+use super::reference::references;
 use super::shown::{Row, ShownPart, panels, published_sources, shown, warnings};
 use super::words::headline;
 use crate::costs;
@@ -37,6 +38,9 @@ pub(crate) fn render(header: &SuiteHeader, parts: &[AnalysedPart<'_>], style: &S
         for part in &parts {
             for metric in &part.metrics {
                 metric_lines(&mut page, &mut said, part, metric, parts.len());
+            }
+            for line in references(part).iter().flat_map(|found| found.lines()) {
+                page.paragraph(2, 4, &line, Ink::Dim);
             }
             response::show(&mut page, part.analysis, &part.wanted);
             costs::show(&mut page, part.analysis);

@@ -2,6 +2,7 @@
 //! carries its figures as text, so that nothing hangs on colour or on a pointer.
 
 mod bars;
+mod beside;
 mod curve;
 mod flame;
 mod forest;
@@ -16,6 +17,7 @@ mod timeline;
 mod waterfall;
 
 pub(crate) use bars::bars;
+pub(crate) use beside::{Beside, beside};
 pub(crate) use curve::curve;
 pub(crate) use flame::{Paint, flame};
 pub(crate) use forest::forest;

@@ -34,7 +34,8 @@ const STUDIES: &[&str] = &[
      {memory: any, aside: {generator: 1}, services: {redis: {near: eth0}}}}",
     "{study: s, workload: redis, load: {replay: {file: x}}, forms: {a: []}}",
     "{study: s, workload: redis, load: {closed: {}}, forms: {a: []}, presets: {quick: {repeat: 1}}, parts: {one: {panel: p, \
-     shows: [throughput], parameters: {keys: 5}, published: {from: b, throughput: {a: 1.0}}}}}",
+     shows: [throughput], parameters: {keys: 5}, published: {from: b, throughput: {a: 1.0}, \
+     p99_us: {relative_to: a, unit: us, a: 5, b: 7.5}}}}}",
     "{study: s, workload: redis, qos: {\"*\": {p99: 10ms}, failures: 1%}, load: {peak: {of: {closed: {}}}}, forms: {a: []}}",
 ];
 
