@@ -252,12 +252,9 @@ fn forms(study: &Study) -> BTreeMap<String, FormState> {
 /// Two cores' first CPUs.
 fn placement() -> Placement {
     let redis = Placed { cpus: CpuSet::new([0, 1]), free: false, memory: vec![0] };
-    Placement {
-        services: [("redis".to_owned(), redis)].into(),
-        generator: CpuSet::new([2, 3]),
-        system_under_test: CpuSet::new(0..2),
-        ..Placement::default()
-    }
+    let services = [("redis".to_owned(), redis)].into();
+    let (generator, system_under_test) = (CpuSet::new([2, 3]), CpuSet::new(0..2));
+    Placement { services, generator, system_under_test, ..Placement::default() }
 }
 
 fn no_kvm() -> Fault {
@@ -438,13 +435,13 @@ fn telemetry(planned: &PlannedTrial) -> Vec<TelemetryRow> {
 }
 
 fn mapped() -> Vec<MappedFile> {
-    let file =
-        |path: &str, letter: &str| MappedFile { path: path.into(), digest: format!("sha256:{}", letter.repeat(64)) };
-    vec![
-        file("/usr/bin/redis-server", "a"),
-        file("/usr/lib/x86_64-linux-gnu/libc.so.6", "b"),
-        file("/usr/lib/x86_64-linux-gnu/libssl.so.3", "c"),
-    ]
+    let files = [
+        ("/usr/bin/redis-server", "a"),
+        ("/usr/lib/x86_64-linux-gnu/libc.so.6", "b"),
+        ("/usr/lib/x86_64-linux-gnu/libssl.so.3", "c"),
+    ];
+    let digest = |letter: &str| format!("sha256:{}", letter.repeat(64));
+    files.map(|(path, letter)| MappedFile { path: path.into(), digest: digest(letter) }).into()
 }
 
 fn resources(form: &str) -> ResourceReport {

@@ -51,11 +51,11 @@ fn the_auction_deploys_answers_and_counts_in_each_form() {
 /// What is killed, by what stands in its command line.
 const VICTIMS: [(&str, &[&str]); 3] = [
     ("app", &["tare.auction.Main", "app", "java"]),
-    ("messages", &["beam.smp", "auction@localhost"]),
+    ("messages", &["beam.smp", "rabbit", "boot"]),
     ("database", &["postgres", "config_file=/etc/tare/postgresql.conf"]),
 ];
 
-/// The eldest process with each of `words` as an argument, as the end of one that is a path, or as its title's beginning.
+/// The eldest process with each of `words` as an argument, as the end of one that is a path, or as its beginning.
 fn process(words: &[&str]) -> Option<u32> {
     let folders = std::fs::read_dir("/proc").ok()?.flatten();
     let pids = folders.filter_map(|folder| folder.file_name().to_str()?.parse::<u32>().ok());
