@@ -104,7 +104,7 @@ type Part = (usize, String, Seen);
 type Costs = BTreeMap<Part, f64>;
 
 /// What each service costs, at each level or at the one load; nothing where trials of a block run at the same time,
-/// where a search chose the load, and where no arm has more than one part.
+/// where a search chose the load, and where no arm has more than one part beside what its hypervisors used.
 pub(crate) fn service_costs(record: &Record, counted: &[&TrialData], arms: &[Arm]) -> Vec<ServiceCosts> {
     let study = &record.header.study;
     if study.design.arrangement != Arrangement::Blocks || study.peak.is_some() {
@@ -124,7 +124,9 @@ pub(crate) fn service_costs(record: &Record, counted: &[&TrialData], arms: &[Arm
         ServiceCosts { level: step.and_then(level), arms: compared(counted, &by_trial, arms) }
     };
     let all: Vec<ServiceCosts> = steps.iter().map(of_step).collect();
-    let several = all.iter().flat_map(|costs| &costs.arms).any(|arm| arm.parts.len() > 1);
+    // With one service and nothing else that works for it, there is nothing to be told apart.
+    let told = |arm: &ArmCosts| arm.parts.iter().filter(|part| part.seen != Seen::Rest).count();
+    let several = all.iter().flat_map(|costs| &costs.arms).any(|arm| told(arm) > 1);
     if several { all.into_iter().filter(|costs| !costs.arms.is_empty()).collect() } else { Vec::new() }
 }
 
@@ -171,6 +173,8 @@ fn seen(
     for (scope, rows) in &scopes {
         *parts.entry(part_of(scope, services)).or_insert(0.0) += spent(rows, cpu_total_s, span)?;
     }
+    // What works for services may be there and have nothing to do, as a proxy of ports that nobody asks.
+    parts.retain(|(place, _), s| *place < services.len() || *s > 0.0);
     (!parts.is_empty()).then_some(parts)
 }
 
@@ -266,6 +270,7 @@ mod tests {
         let host = |scope, share| (Vantage::Host, scope, share);
         let shares =
             [host("app-1", 0.2), host("app-2", 0.1), host("port proxy", 0.01), host("web", 0.05), host("app-2x", 0.03)];
+        let shares = [&shares[..], &[host("idle proxy", 0.0)]].concat();
         let wanted = [("web", 500.0), ("app", 3_000.0), ("app-2x", 300.0), ("port proxy", 100.0)];
         assert_eq!(told(&shares), wanted.map(|(name, us)| (name.to_owned(), Seen::Host, us)));
     }
