@@ -4,8 +4,7 @@
 use crate::analyse::block_logs;
 use crate::analysis::{Interval, MetricAnalysis, Ratio};
 use crate::family::CONFIDENCE;
-use crate::paired::{BLOCKS_MIN, Differences};
-use crate::quantile::student_quantile;
+use crate::paired::Differences;
 use serde::Serialize;
 
 /// A form's distance from its baseline. It is worked out from the ratio, so it excludes 0 exactly where the ratio's
@@ -43,11 +42,8 @@ pub fn ratio_to(metric: &MetricAnalysis, arm: &str, reference: &str) -> Option<(
     if n == 0 {
         return None;
     }
-    let interval = differences.standard_error().filter(|_| n >= BLOCKS_MIN && arm != reference).map(|error| {
-        let half = student_quantile(0.5 * (1.0 + CONFIDENCE), n as f64 - 1.0) * error;
-        Interval { low: (mean - half).exp(), high: (mean + half).exp() }
-    });
-    Some((mean.exp(), interval))
+    let precision = differences.precision(0.5 * (1.0 + CONFIDENCE)).filter(|_| arm != reference);
+    Some((mean.exp(), precision.map(|precision| precision.interval(mean))))
 }
 
 #[cfg(test)]

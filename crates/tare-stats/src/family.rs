@@ -91,9 +91,7 @@ impl Family {
             let (standard_error, degrees) = (spread / (differences.n() as f64).sqrt(), f64::from(degrees));
             return Some(Precision { standard_error, degrees, quantile: student_quantile(own_level, degrees) });
         }
-        let degrees = differences.n() as f64 - 1.0;
-        let standard_error = differences.standard_error()?;
-        Some(Precision { standard_error, degrees, quantile: student_quantile(own_level, degrees) })
+        differences.precision(own_level)
     }
 }
 

@@ -3,8 +3,7 @@
 use crate::analyse::block_logs;
 use crate::analysis::{Arm, Interval, MetricAnalysis};
 use crate::family::CONFIDENCE;
-use crate::paired::{BLOCKS_MIN, Differences};
-use crate::quantile::student_quantile;
+use crate::paired::Differences;
 use serde::Serialize;
 use tare_core::ladder::Ladder;
 
@@ -103,11 +102,7 @@ pub(crate) fn cost(form: &str, against: &str, family: usize, arms: &[Arm], metri
     }
     let emulated = arms.iter().any(|arm| (arm.name == form || arm.name == against) && arm.emulated.is_some());
     let mean = differences.mean();
-    let error = differences.standard_error().filter(|_| differences.n() >= BLOCKS_MIN && !emulated);
-    let interval = error.map(|error| {
-        let probability = 1.0 - 0.5 * (1.0 - CONFIDENCE) / family.max(1) as f64;
-        let half = error * student_quantile(probability, differences.n() as f64 - 1.0);
-        Interval { low: (mean - half).exp(), high: (mean + half).exp() }
-    });
-    Some(Cost { ratio: mean.exp(), interval })
+    let level = 1.0 - 0.5 * (1.0 - CONFIDENCE) / family.max(1) as f64;
+    let precision = differences.precision(level).filter(|_| !emulated);
+    Some(Cost { ratio: mean.exp(), interval: precision.map(|precision| precision.interval(mean)) })
 }

@@ -38,6 +38,14 @@ impl Differences {
         Some(sd(&self.values)? / (self.n() as f64).sqrt())
     }
 
+    /// How exactly the mean is known by these differences alone, at a one-sided `level` of Student's t; none below
+    /// three blocks.
+    pub(crate) fn precision(&self, level: f64) -> Option<Precision> {
+        let standard_error = self.standard_error().filter(|_| self.n() >= BLOCKS_MIN)?;
+        let degrees = self.n() as f64 - 1.0;
+        Some(Precision { standard_error, degrees, quantile: student_quantile(level, degrees) })
+    }
+
     /// The Hodges-Lehmann estimate: the median of all pairwise means. It hardly moves when one block is odd, so it
     /// shows when the mean does.
     pub(crate) fn hodges_lehmann(&self) -> f64 {

@@ -3,8 +3,7 @@
 use crate::analyse::block_logs;
 use crate::analysis::{Interval, MetricAnalysis};
 use crate::family::CONFIDENCE;
-use crate::paired::{BLOCKS_MIN, Differences};
-use crate::quantile::student_quantile;
+use crate::paired::Differences;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use tare_core::form::Form;
@@ -83,11 +82,8 @@ pub(crate) fn scale_out(record: &Record, metrics: &[MetricAnalysis]) -> Vec<Scal
         if differences.n() == 0 {
             continue;
         }
-        let interval = differences.standard_error().filter(|_| differences.n() >= BLOCKS_MIN).map(|error| {
-            let half = error * student_quantile(0.5 * (1.0 + CONFIDENCE), differences.n() as f64 - 1.0);
-            let mean = differences.mean();
-            Interval { low: (mean - half).exp(), high: (mean + half).exp() }
-        });
+        let precision = differences.precision(0.5 * (1.0 + CONFIDENCE));
+        let interval = precision.map(|precision| precision.interval(differences.mean()));
         let fairness = metrics.iter().find(|metric| metric.name == FAIRNESS);
         let fairness = fairness.and_then(|metric| metric.estimates.iter().find(|estimate| estimate.arm == form.name));
         let speed_up = differences.mean().exp();

@@ -1,6 +1,6 @@
 //! Absolute values: a bar for each arm from zero, a dot for each trial.
 
-use super::scale::{Scale, tick_text};
+use super::scale::Scale;
 use super::{Anchor, Canvas, Look, PANEL_WIDTH};
 use crate::figures::quantity;
 use tare_stats::{Estimate, MetricAnalysis};
@@ -25,11 +25,7 @@ pub(crate) fn bars(metric: &MetricAnalysis, looks: &[Look]) -> String {
     let (divisor, unit) = unit_for(highest, &metric.unit);
     let scale = Scale::linear(0.0, highest * 1.04 / divisor, MARGIN, PANEL_WIDTH - MARGIN);
     let mut canvas = Canvas::new(PANEL_WIDTH, height);
-    for tick in scale.ticks(4) {
-        let x = scale.place(tick);
-        canvas.line((x, TOP), (x, bottom), "grid");
-        canvas.text(x, bottom + 14.0, Anchor::Middle, "tick", &tick_text(tick));
-    }
+    canvas.grid(&scale, 4, (TOP, bottom));
     canvas.text(PANEL_WIDTH / 2.0, bottom + 29.0, Anchor::Middle, "axis", &unit);
     for (number, (look, estimate)) in rows.iter().enumerate() {
         let top = TOP + number as f64 * ROW;

@@ -1,6 +1,6 @@
 //! Ratios to one form, a bar for each form from zero: published ones as outlines, ours filled and with intervals.
 
-use super::scale::{Scale, tick_text};
+use super::scale::Scale;
 use super::{Anchor, Canvas, Look, PANEL_WIDTH};
 use tare_stats::Interval;
 
@@ -27,11 +27,7 @@ pub(crate) fn beside(title: &str, bars: &[Beside], highest: f64) -> String {
     let (bottom, end) = (height - AXIS, highest * 1.05);
     let scale = Scale::linear(0.0, end, MARGIN, PANEL_WIDTH - MARGIN);
     let mut canvas = Canvas::new(PANEL_WIDTH, height);
-    for tick in scale.ticks(5) {
-        let x = scale.place(tick);
-        canvas.line((x, TOP), (x, bottom), "grid");
-        canvas.text(x, bottom + 14.0, Anchor::Middle, "tick", &tick_text(tick));
-    }
+    canvas.grid(&scale, 5, (TOP, bottom));
     canvas.line((scale.place(1.0), TOP), (scale.place(1.0), bottom), "one");
     for (number, bar) in bars.iter().enumerate() {
         let top = TOP + number as f64 * ROW;

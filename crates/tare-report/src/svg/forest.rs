@@ -1,6 +1,6 @@
 //! Ratios with their intervals, a row for each arm, over the noise floor.
 
-use super::scale::{Scale, tick_text};
+use super::scale::Scale;
 use super::{Anchor, Canvas, Look, PANEL_WIDTH};
 use tare_stats::{MetricAnalysis, Ratio, Verdict, ratio_text};
 
@@ -24,11 +24,7 @@ pub(crate) fn forest(metric: &MetricAnalysis, looks: &[Look]) -> String {
         let (from, to) = (edge(1.0 / (1.0 + floor)), edge(1.0 + floor));
         canvas.rect((from, TOP), (to - from, bottom - TOP), "floor", "");
     }
-    for tick in scale.ticks(5) {
-        let x = scale.place(tick);
-        canvas.line((x, TOP), (x, bottom), "grid");
-        canvas.text(x, bottom + 14.0, Anchor::Middle, "tick", &tick_text(tick));
-    }
+    canvas.grid(&scale, 5, (TOP, bottom));
     canvas.line((scale.place(1.0), TOP), (scale.place(1.0), bottom), "one");
     let better =
         if metric.more_is_better { "times the baseline \u{2192} better" } else { "better \u{2190} times the baseline" };

@@ -30,6 +30,7 @@ pub(crate) use stacks::{Stack, stacks};
 pub(crate) use timeline::{Limits, timeline};
 pub(crate) use waterfall::waterfall;
 
+use scale::{Scale, tick_text};
 use std::fmt::Write;
 
 /// Width of a panel, in its own units; about pixels.
@@ -130,6 +131,15 @@ impl Canvas {
         self.push(format_args!(
             "<line x1=\"{x1:.1}\" y1=\"{y1:.1}\" x2=\"{x2:.1}\" y2=\"{y2:.1}\" class=\"{class}\"/>"
         ));
+    }
+
+    /// About so many upright lines of a scale that goes from left to right, each with its figure below.
+    fn grid(&mut self, scale: &Scale, count: usize, (top, bottom): (f64, f64)) {
+        for tick in scale.ticks(count) {
+            let x = scale.place(tick);
+            self.line((x, top), (x, bottom), "grid");
+            self.text(x, bottom + 14.0, Anchor::Middle, "tick", &tick_text(tick));
+        }
     }
 
     /// A rectangle by its corner, width and height; `more` holds further attributes.

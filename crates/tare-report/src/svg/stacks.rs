@@ -1,6 +1,6 @@
 //! Costs by part: a bar for each arm, cut into its parts, each with its name in it where that has room.
 
-use super::scale::{Scale, tick_text};
+use super::scale::Scale;
 use super::{Anchor, COLOURS, Canvas, PANEL_WIDTH};
 
 const MARGIN: f64 = 8.0;
@@ -33,11 +33,7 @@ pub(crate) fn stacks(title: &str, stacks: &[Stack]) -> String {
     let (divisor, unit) = if highest >= 1e3 { (1e3, "ms by operation") } else { (1.0, "\u{b5}s by operation") };
     let scale = Scale::linear(0.0, highest * 1.02 / divisor, MARGIN, PANEL_WIDTH - MARGIN);
     let mut canvas = Canvas::new(PANEL_WIDTH, height);
-    for tick in scale.ticks(5) {
-        let x = scale.place(tick);
-        canvas.line((x, TOP), (x, bottom), "grid");
-        canvas.text(x, bottom + 14.0, Anchor::Middle, "tick", &tick_text(tick));
-    }
+    canvas.grid(&scale, 5, (TOP, bottom));
     canvas.text(0.5 * PANEL_WIDTH, bottom + 29.0, Anchor::Middle, "axis", unit);
     for (number, stack) in stacks.iter().enumerate() {
         let top = TOP + number as f64 * ROW;

@@ -1,6 +1,6 @@
 //! A ladder as a waterfall: each rung's bar goes from where the rung before it came to, to where it comes to itself.
 
-use super::scale::{Scale, tick_text};
+use super::scale::Scale;
 use super::{Anchor, Canvas, PANEL_WIDTH};
 use tare_stats::{MetricClimb, ratio_text};
 
@@ -36,11 +36,7 @@ pub(crate) fn waterfall(climb: &MetricClimb, baseline: &str, more_is_better: boo
     let pad = (high / low).powf(0.08).max(1.01);
     let scale = Scale::log(low / pad, high * pad, MARGIN, PANEL_WIDTH - MARGIN);
     let mut canvas = Canvas::new(PANEL_WIDTH, height);
-    for tick in scale.ticks(5) {
-        let x = scale.place(tick);
-        canvas.line((x, TOP), (x, bottom), "grid");
-        canvas.text(x, bottom + 14.0, Anchor::Middle, "tick", &tick_text(tick));
-    }
+    canvas.grid(&scale, 5, (TOP, bottom));
     canvas.line((scale.place(1.0), TOP), (scale.place(1.0), bottom), "one");
     let axis = format!("times {baseline}, rung upon rung");
     canvas.text(PANEL_WIDTH / 2.0, bottom + 29.0, Anchor::Middle, "axis", &axis);

@@ -9,8 +9,7 @@ use crate::analyse::{block_logs, estimate};
 use crate::analysis::{Arm, Estimate, Interval};
 use crate::cpu::{cpu_total_s, spent};
 use crate::family::CONFIDENCE;
-use crate::paired::{BLOCKS_MIN, Differences};
-use crate::quantile::student_quantile;
+use crate::paired::Differences;
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 use tare_core::design::Arrangement;
@@ -222,10 +221,7 @@ fn ratio(here: &Estimate, there: &Estimate, family: usize) -> Option<CostRatio> 
     }
     let mean = differences.mean();
     let level = 1.0 - 0.5 * (1.0 - CONFIDENCE) / family as f64;
-    let interval = differences.standard_error().filter(|_| differences.n() >= BLOCKS_MIN).map(|error| {
-        let half = student_quantile(level, differences.n() as f64 - 1.0) * error;
-        Interval { low: (mean - half).exp(), high: (mean + half).exp() }
-    });
+    let interval = differences.precision(level).map(|precision| precision.interval(mean));
     let base = there.geometric_mean.unwrap_or(there.mean);
     Some(CostRatio { ratio: mean.exp(), interval, difference_us: base * (mean.exp() - 1.0) })
 }
