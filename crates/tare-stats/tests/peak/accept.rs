@@ -5,7 +5,8 @@ use crate::noise::{NONE, Noise, QUIET, SHARED, host};
 use crate::random::Random;
 use crate::searches::*;
 use crate::system::{Make, System};
-use tare_core::peak::PeakOutcome;
+use std::time::Duration;
+use tare_core::peak::{PeakOutcome, PeakPlan};
 
 /// Searches of a series, ours and published: few with every build, as many as the quoted figures rest on when
 /// `TARE_THOROUGH` is set. The bounds below widen with their error.
@@ -142,6 +143,33 @@ fn a_wrong_hint_costs_time_but_not_the_peak() {
             assert!(near >= 7, "hint {wrong}: {near} of 8");
             assert!(found.0.iter().all(|outcome| outcome.load_s < 30.0 * 60.0), "hint {wrong}");
         }
+    }
+}
+
+/// Searches as short as a smoke test's, on a system whose pauses make most windows all well or all late: what one says
+/// is not much, and it has to say so. One of each pair starts from nothing, the other near the peak.
+#[test]
+fn two_short_searches_agree_within_their_intervals() {
+    let (n, _) = numbers();
+    for (limit_s, spread) in [(0.2, 0.20), (0.5, 0.10)] {
+        let make = Make::site(limit_s);
+        let seconds = Duration::from_secs_f64;
+        let usual = staircase(&make, 50.0);
+        let plan = PeakPlan { warm: seconds(10.0), window: seconds(2.0), settle: seconds(0.5), windows: 24, ..usual };
+        let first = many(n, |seed| search(&make, &SHARED, 100_000 + seed, plan.clone(), None));
+        let near = first.mean();
+        let second = many(n, |seed| search(&make, &SHARED, 200_000 + seed, plan.clone(), Some(near)));
+        println!("{limit_s} s: {}\n  near: {}", first.describe(near), second.describe(near));
+        let ends = |outcome: &PeakOutcome| outcome.low.zip(outcome.high);
+        let pairs = first.0.iter().zip(&second.0).filter_map(|(a, b)| Some((ends(a)?, ends(b)?)));
+        let pairs: Vec<_> = pairs.collect();
+        let agree = pairs.iter().filter(|(a, b)| a.0 <= b.1 && b.0 <= a.1).count() as f64 / pairs.len() as f64;
+        println!("  {:.1} % of {} pairs agree", 100.0 * agree, pairs.len());
+        assert!(pairs.len() as f64 >= 0.9 * n as f64, "{limit_s} s: {} of {n} pairs", pairs.len());
+        assert!(agree > 0.95 - 2.0 * (0.95 * 0.05 / n as f64).sqrt(), "{limit_s} s: {agree}");
+        let held = second.coverage(second.mean());
+        assert!(held > 0.9 - 2.0 * (0.9 * 0.1 / n as f64).sqrt(), "{limit_s} s: {held}");
+        assert!(second.spread() < spread * (1.0 + spread_error(n)), "{limit_s} s: {}", second.spread());
     }
 }
 

@@ -38,6 +38,12 @@ pub(crate) enum Kind {
     Always {
         share: f64,
     },
+    /// This share of operations, whatever they are, makes everything wait: as garbage is collected, a log is written out.
+    /// How long on average, s.
+    Pauses {
+        share: f64,
+        long_s: f64,
+    },
 }
 
 /// An operation: share of the mix, service time in units of the base, limit in seconds.
@@ -74,6 +80,16 @@ impl Make {
     /// One fast server, as a cache is: 2000 operations a second, one kind, limit 20 ms.
     pub(crate) fn single() -> Make {
         Make { feed: Feed::Open, servers: 1, base_s: 0.001, operations: vec![(1.0, 1.0, 0.020)], kind: Kind::Plain }
+    }
+
+    /// A site of many services that share one CPU, as the auction's smallest size: sixteen operations, some of them
+    /// rare, that take about 1.5 ms each of users who think 250 ms, and pauses that are as long as a strict limit is.
+    pub(crate) fn site(limit_s: f64) -> Make {
+        let common = [(0.20, 1.0), (0.11, 1.2), (0.10, 1.2), (0.09, 1.6), (0.08, 0.8)];
+        let rare = [1.0, 1.0, 1.0, 1.0, 1.2, 1.2, 1.2, 0.8, 0.8, 0.8, 0.8].map(|work| (0.42 / 11.0, work));
+        let operations = common.into_iter().chain(rare).map(|(share, work)| (share, work, limit_s)).collect();
+        let kind = Kind::Pauses { share: 1.0 / 2000.0, long_s: 0.12 };
+        Make { feed: Feed::Users(0.25), servers: 1, base_s: 0.0013, operations, kind }
     }
 
     pub(crate) fn criteria(&self) -> Vec<Criterion> {
@@ -264,13 +280,18 @@ impl System {
             self.overloaded = if self.overloaded { waiting > 0.0 } else { waiting > limit };
             took *= if self.overloaded { slower } else { 1.0 };
         }
+        if let Kind::Pauses { share, long_s } = self.make.kind
+            && self.random.uniform() < share
+        {
+            took += self.random.exponential(long_s);
+        }
         let end = begin + took;
         self.free[server] = end;
         if let Feed::Users(think_s) = self.make.feed {
             self.asleep.push(Reverse(Moment(end + self.random.exponential(think_s))));
         }
         let late = match self.make.kind {
-            Kind::Plain | Kind::Hysteresis { .. } => end - start > limit,
+            Kind::Plain | Kind::Hysteresis { .. } | Kind::Pauses { .. } => end - start > limit,
             Kind::Cliff { at } => self.level / self.capacity[second] > at,
             Kind::Slope { at, power } => {
                 let share = 0.01 * (self.level / self.capacity[second] / at).powf(power);
