@@ -28,9 +28,10 @@ pub(crate) fn beside(title: &str, bars: &[Beside], highest: f64) -> String {
     let scale = Scale::linear(0.0, end, MARGIN, PANEL_WIDTH - MARGIN);
     let mut canvas = Canvas::new(PANEL_WIDTH, height);
     canvas.grid(&scale, 5, (TOP, bottom));
-    canvas.line((scale.place(1.0), TOP), (scale.place(1.0), bottom), "one");
     for (number, bar) in bars.iter().enumerate() {
         let top = TOP + number as f64 * ROW;
+        // Beside the bars alone: names and figures stand between them, and no line is to cross those.
+        canvas.line((scale.place(1.0), top + 17.0), (scale.place(1.0), top + 21.0 + BAR), "one");
         let beyond = if bar.ratio > end { " \u{2192}" } else { "" };
         canvas.text(MARGIN, top + 13.0, Anchor::Start, "label", &bar.look.label());
         canvas.text(PANEL_WIDTH - MARGIN, top + 13.0, Anchor::End, "value", &format!("{}{beyond}", bar.figure));
