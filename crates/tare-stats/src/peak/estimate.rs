@@ -17,7 +17,7 @@ const SLOPE_SPREAD: f64 = 0.01;
 const SLOPES: (f64, f64) = (4.0, 150.0);
 /// Over the number of windows, by how many standard errors the slope may be gentler than it was found: windows whose
 /// levels follow from the scores before them say less of it than as many that were placed beforehand. By simulation of
-/// systems whose slope is gentle: 85 to 98 % of intervals from nineteen windows then hold the mean of all searches.
+/// systems whose slope is gentle: 91 to 96 % of intervals from nineteen windows then hold the mean of all searches.
 const SLOPE_UNSURE: f64 = 40.0;
 /// Batches of consecutive windows for the interval: their means are nearly independent, single windows are not.
 /// The fewer and longer they are, the more of a host's slow changes shows between them, and the wider is Student's t.
@@ -49,7 +49,8 @@ pub struct Fit {
 /// Fits the peak to windows; none for too few of them.
 ///
 /// The interval is the jackknife's over five batches of consecutive windows [Quenouille 1956; batch means: Schmeiser
-/// 1982], with Student's t for 4 degrees of freedom: it holds what the slope's own uncertainty adds.
+/// 1982], with Student's t for 4 degrees of freedom: it holds what the slope's own uncertainty adds. It is no narrower
+/// than the windows' own scatter makes it.
 pub fn fit(windows: &[PeakWindow], criteria: &[Criterion]) -> Option<Fit> {
     if windows.len() < WINDOWS_MIN {
         return None;
@@ -80,8 +81,8 @@ fn root(points: &[(f64, f64)]) -> (f64, f64) {
     (x_mean - f_sum / n / slope, slope)
 }
 
-/// Half the interval's width. Two errors are known, and the larger one counts: five batches see what varies slowly, but of
-/// few windows, most of which were all well or all late, they are alike by luck; the windows' own scatter is not.
+/// Half the interval's width. Two errors are known, and the larger one counts: five batches see what varies slowly, but
+/// of few windows, most of which were all well or all late, they are alike by luck; the windows' own scatter is not.
 fn half_width(points: &[(f64, f64)], whole: f64) -> f64 {
     let batches = student_quantile(0.975, (BATCHES - 1) as f64) * batch_error(points, whole);
     let windows = student_quantile(0.975, (points.len() - 2) as f64) * window_error(points);

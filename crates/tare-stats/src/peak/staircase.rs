@@ -22,6 +22,10 @@ const RAMP_UP: (f64, f64) = (1.06, 1.25);
 const RAMP_DOWN: (f64, f64) = (0.9, 0.75);
 /// How long the backlog is given after a failed try of the ramp, in windows.
 const RAMP_DRAIN: f64 = 0.5;
+/// A window shorter than this, in seconds, may be spoilt by a single pause of the service: the ramp ends at the second
+/// one in a row that breaks. Else a search of short windows starts far below the peak, and its few windows are over
+/// before it is there.
+const PAUSE: f64 = 10.0;
 /// Where load is held until warm, as a share of the level reached.
 const WARM_AT: f64 = 0.9;
 /// Step of the staircase for a score of 1, log scale, and the largest one.
@@ -66,8 +70,8 @@ enum State {
     Coarse { down: bool },
     /// Warming up, then the ramp from this level.
     Warm { from: f64 },
-    /// Upwards by a growing stride; `passed` is the last level that did.
-    Ramp { passed: Option<f64>, up: f64 },
+    /// Upwards by a growing stride; `passed` is the last level that did. `again`: the second try.
+    Ramp { passed: Option<f64>, up: f64, again: bool },
     /// The backlog of the ramp flows off, then the ramp goes on from this level.
     RampDrain { from: f64, up: f64 },
     /// The staircase.
@@ -144,9 +148,9 @@ impl Staircase {
         self.want(PeakPhase::Warm, WARM_AT * from, self.plan.warm.as_secs_f64(), 0.0);
     }
 
-    fn ramp(&mut self, level: f64, passed: Option<f64>, up: f64) {
+    fn ramp(&mut self, level: f64, passed: Option<f64>, up: f64, again: bool) {
         let window = self.window_s();
-        self.state = State::Ramp { passed, up };
+        self.state = State::Ramp { passed, up, again };
         self.want(PeakPhase::Ramp, level, RAMP.0 * window, RAMP.1 * window);
     }
 
@@ -170,8 +174,9 @@ impl Staircase {
         }
     }
 
-    fn after_ramp(&mut self, level: f64, passed: Option<f64>, up: f64, failed: bool) {
+    fn after_ramp(&mut self, level: f64, passed: Option<f64>, up: f64, again: bool, failed: bool) {
         match (failed, passed) {
+            (true, Some(_)) if !again && self.window_s() < PAUSE => self.ramp(level, passed, up, true),
             (true, Some(passed)) => {
                 self.theta = 0.5 * (passed.ln() + level.ln());
                 self.stairs();
@@ -186,7 +191,7 @@ impl Staircase {
                 self.theta = level.ln();
                 self.stairs();
             }
-            (false, _) => self.ramp(self.above(level, up), Some(level), up.powf(RAMP_UP.1).min(COARSE_UP)),
+            (false, _) => self.ramp(self.above(level, up), Some(level), up.powf(RAMP_UP.1).min(COARSE_UP), false),
         }
     }
 
@@ -328,9 +333,9 @@ impl PeakSearch for Staircase {
         let failed = || clearly_fails(counts, &self.criteria);
         match self.state {
             State::Coarse { down } => self.after_coarse(hold.level, down, failed()),
-            State::Warm { from } => self.ramp(from, None, RAMP_UP.0),
-            State::Ramp { passed, up } => self.after_ramp(hold.level, passed, up, failed()),
-            State::RampDrain { from, up } => self.ramp(from, None, up),
+            State::Warm { from } => self.ramp(from, None, RAMP_UP.0, false),
+            State::Ramp { passed, up, again } => self.after_ramp(hold.level, passed, up, again, failed()),
+            State::RampDrain { from, up } => self.ramp(from, None, up, false),
             State::Stairs => self.after_stairs(score, worst_multiple(counts, &self.criteria)),
             State::StairsDrain => self.stairs(),
         }

@@ -38,8 +38,8 @@ pub(crate) enum Kind {
     Always {
         share: f64,
     },
-    /// This share of operations, whatever they are, makes everything wait: as garbage is collected, a log is written out.
-    /// How long on average, s.
+    /// This share of operations, whatever they are, makes everything wait, `long_s` on average: garbage is collected, a
+    /// log is written out.
     Pauses {
         share: f64,
         long_s: f64,
