@@ -19,6 +19,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use tare_core::load::{
     Arrivals, Behaviour, Distribution, LoadLine, LoadPlan, LoadProfile, LoadSummary, LoadTask, Pause, UserConnections,
+    WarmUp,
 };
 use tare_core::units::CpuSet;
 
@@ -298,6 +299,8 @@ fn steps_have_a_row_each() {
     let profile = LoadProfile::Steps {
         of: Box::new(open(2000.0, 5)),
         levels: vec![500.0, 2000.0, 1000.0],
+        // Neither offered nor started is anything of it in any row.
+        warm: Some(WarmUp { level: 1500.0, hold: Duration::from_millis(300) }),
         ramp: Duration::from_millis(100),
         settle: Duration::from_millis(100),
         measure: Duration::from_millis(500),

@@ -193,7 +193,8 @@ fn swept() -> Record {
     let of = Box::new(LoadProfile::Closed { connections: 64, pipeline: 1 });
     let second = std::time::Duration::from_secs(1);
     let levels = LEVELS.to_vec();
-    record.header.study.load = LoadProfile::Steps { of, levels, ramp: second, settle: second, measure: second };
+    record.header.study.load =
+        LoadProfile::Steps { of, levels, warm: None, ramp: second, settle: second, measure: second };
     for trial in &mut record.trials {
         let (form, block) = (trial.record.trial.form.clone(), u64::from(trial.record.trial.block));
         let Some(load) = trial.record.load.as_mut() else { continue };

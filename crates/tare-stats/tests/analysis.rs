@@ -242,7 +242,8 @@ fn a_load_that_changes_by_itself_is_not_asked_to_be_steady() {
     assert_eq!(unsteady(&record), (9, Nested::Windows, true));
     let second = Duration::from_secs(1);
     let (of, levels) = (Box::new(record.header.study.load.clone()), vec![1.0, 2.0]);
-    record.header.study.load = LoadProfile::Steps { of, levels, ramp: second, settle: second, measure: second };
+    record.header.study.load =
+        LoadProfile::Steps { of, levels, warm: None, ramp: second, settle: second, measure: second };
     assert_eq!(unsteady(&record), (0, Nested::Whole, false));
     assert_eq!(ratio(&analyse(&record), "box").ratio, 1.0);
     let mut record = rising(3);

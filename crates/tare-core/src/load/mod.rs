@@ -11,7 +11,7 @@ pub use behaviour::SpokenNames;
 pub(crate) use behaviour::read_behaviours;
 pub use distribution::Distribution;
 pub use profile::{
-    Arrivals, Behaviour, Branch, Companion, Condition, Ending, Followers, LoadProfile, Pause, UserConnections,
+    Arrivals, Behaviour, Branch, Companion, Condition, Ending, Followers, LoadProfile, Pause, UserConnections, WarmUp,
 };
 
 use crate::command::{CommandEnd, CommandStart};

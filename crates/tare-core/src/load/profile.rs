@@ -48,6 +48,9 @@ pub enum LoadProfile {
         of: Box<LoadProfile>,
         /// The levels.
         levels: Vec<f64>,
+        /// What comes before the first of them, and counts nowhere.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        warm: Option<WarmUp>,
         /// How long the way from one level to the next takes.
         ramp: Duration,
         /// How long each level holds before it counts.
@@ -233,8 +236,9 @@ impl LoadProfile {
     /// How long the profile itself lasts; none when the plan says.
     pub fn span(&self) -> Option<Duration> {
         match self {
-            LoadProfile::Steps { levels, ramp, settle, measure, .. } => {
-                Some((*ramp + *settle + *measure).saturating_mul(levels.len() as u32))
+            LoadProfile::Steps { levels, warm, ramp, settle, measure, .. } => {
+                let first = warm.map_or(Duration::ZERO, |warm| warm.time(*ramp));
+                Some(first + (*ramp + *settle + *measure).saturating_mul(levels.len() as u32))
             }
             _ => None,
         }
@@ -283,15 +287,35 @@ impl LoadProfile {
                 };
                 format!("users: {users}, {pause}, {whose}")
             }
-            LoadProfile::Steps { of, levels, measure, .. } => {
+            LoadProfile::Steps { of, levels, warm, measure, .. } => {
                 let levels: Vec<String> = levels.iter().map(|level| whole_grouped(*level)).collect();
-                format!("steps of {} each: {}; {}", show_duration(*measure), levels.join(", "), of.describe())
+                let warm = warm.map_or_else(String::new, |warm| {
+                    format!(", after {} at {}", show_duration(warm.hold), whole_grouped(warm.level))
+                });
+                format!("steps of {} each: {}{warm}; {}", show_duration(*measure), levels.join(", "), of.describe())
             }
             LoadProfile::Replay { file, connections, speed, .. } => {
                 format!("replay of {} at speed {speed}, over {connections} connections", file.display())
             }
             LoadProfile::Guided { of, .. } => format!("guided, at the most {}", of.describe()),
         }
+    }
+}
+
+/// A load that warms a service up before anything counts: what compiles at run time, fills caches or grows pools would
+/// else make the first levels look dear.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct WarmUp {
+    /// The level, in the unit of the levels.
+    pub level: f64,
+    /// How long it is held.
+    pub hold: Duration,
+}
+
+impl WarmUp {
+    /// How long it takes, with the way to its level.
+    pub fn time(&self, ramp: Duration) -> Duration {
+        ramp + self.hold
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::behaviour::{SpokenNames, read_behaviour};
 use super::profile::UserConnections;
-use super::{Arrivals, Behaviour, Distribution, LoadProfile, Pause};
+use super::{Arrivals, Behaviour, Distribution, LoadProfile, Pause, WarmUp};
 use crate::config::{Fields, Node, NodeKind, Problems};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -228,6 +228,8 @@ fn read_steps(node: &Node, names: &SpokenNames, problems: &mut Problems) -> Opti
     let mut fields = Fields::of(node, "load 'steps'", problems)?;
     let levels = fields.require("levels", problems).and_then(|node| read_levels(node, problems));
     let of = fields.require("of", problems);
+    let warm_place = fields.get("warm").map_or(node.place, |node| node.place);
+    let warm = fields.get("warm").map(|node| read_warm_up(node, problems));
     let ramp = fields.duration("ramp", problems).unwrap_or_default();
     let settle = fields.duration("settle", problems).unwrap_or(Duration::from_secs(3));
     let measure_place = fields.get("measure").map_or(node.place, |node| node.place);
@@ -239,13 +241,26 @@ fn read_steps(node: &Node, names: &SpokenNames, problems: &mut Problems) -> Opti
     let (_, place, _) = of?.kind("what has the levels", problems)?;
     let highest = levels.as_ref()?.iter().copied().fold(0.0, f64::max);
     let of = LoadProfile::read_leveled(of?, highest, names, problems)?;
+    let warm = warm.flatten();
+    if warm.is_some_and(|warm| warm.level > highest) {
+        problems.add(warm_place, "it warms up above all levels", "a level that the service can keep up with");
+    }
+    let warm_level = warm.iter().map(|warm| warm.level);
     if let (LoadProfile::Closed { .. } | LoadProfile::Users { .. }, Some(levels)) = (&of, &levels)
-        && (levels.iter().any(|level| level.fract() != 0.0) || highest > USERS_MAX as f64)
+        && (levels.iter().copied().chain(warm_level).any(|level| level.fract() != 0.0) || highest > USERS_MAX as f64)
     {
         let kind = if matches!(of, LoadProfile::Users { .. }) { "users" } else { "closed" };
         problems.add(place, format!("levels of '{kind}' are whole numbers"), "at most 100 million");
     }
-    Some(LoadProfile::Steps { of: Box::new(of), levels: levels?, ramp, settle, measure })
+    Some(LoadProfile::Steps { of: Box::new(of), levels: levels?, warm, ramp, settle, measure })
+}
+
+fn read_warm_up(node: &Node, problems: &mut Problems) -> Option<WarmUp> {
+    let mut fields = Fields::of(node, "'warm'", problems)?;
+    let level = fields.require("level", problems).and_then(|node| read_rate(node, problems));
+    let hold = fields.require("for", problems).and_then(|node| node.duration(problems));
+    fields.finish(problems);
+    Some(WarmUp { level: level?, hold: hold? })
 }
 
 fn read_levels(node: &Node, problems: &mut Problems) -> Option<Vec<f64>> {
@@ -312,6 +327,11 @@ mod tests {
         let steps = read("steps: {of: {open: {}}, levels: [500, 1000], ramp: 1s, measure: 5s}").unwrap();
         assert_eq!(steps.span(), Some(seconds(18)));
         assert_eq!(steps.base(), &open, "the highest level is its rate");
+        let warmed = "steps: {of: {open: {}}, levels: [500, 1000], warm: {level: 800, for: 4s}, ramp: 1s, measure: 5s}";
+        let warmed = read(warmed).unwrap();
+        assert_eq!(warmed.span(), Some(seconds(23)), "the way to its level is as long as to any other");
+        let words = warmed.describe();
+        assert!(words.starts_with("steps of 5.0 s each: 500, 1,000, after 4.0 s at 800; open load"), "{words}");
         let replay = read("replay: {file: a.txt, speed: 2}").unwrap();
         assert!(matches!(replay, LoadProfile::Replay { speed: 2.0, .. }));
     }
@@ -335,6 +355,27 @@ mod tests {
             let json = serde_json::to_string(&profile).unwrap();
             assert_eq!(serde_json::from_str::<LoadProfile>(&json).unwrap(), profile, "{json}");
         }
+    }
+
+    /// Each text is refused, at this place, with this in the message or the hint.
+    fn expect_found(cases: &[(&str, &str, &str)]) {
+        for (text, place, message) in cases {
+            let found = read(text).unwrap_err();
+            let place = format!("s.yaml:{place}\n");
+            assert!(found.iter().any(|f| f.contains(&place) && f.contains(message)), "{text}: {found:#?}");
+        }
+    }
+
+    #[test]
+    fn every_mistake_of_steps_has_its_place() {
+        expect_found(&[
+            ("steps: {of: {replay: {}}, levels: [1]}", "1:14", "closed, open, users"),
+            ("steps: {of: {closed: {}}, levels: [1.5]}", "1:14", "whole numbers"),
+            ("steps: {of: {open: {rate: 3}}, levels: [1]}", "1:21", "no field 'rate'"),
+            ("steps: {of: {open: {}}, levels: [1], warm: {level: 2, for: 1s}}", "1:44", "above all levels"),
+            ("steps: {of: {closed: {}}, levels: [2], warm: {level: 1.5, for: 1s}}", "1:14", "whole numbers"),
+            ("steps: {of: {closed: {}}, levels: [2], warm: {level: 1}}", "1:46", "'for'"),
+        ]);
     }
 
     #[test]
@@ -397,15 +438,8 @@ mod tests {
                 "already the name of a value",
             ),
             ("users: {users: 5, think: 1s, connections: {shard: 4}}", "1:44", "did you mean 'shared'"),
-            ("steps: {of: {replay: {}}, levels: [1]}", "1:14", "closed, open, users"),
-            ("steps: {of: {closed: {}}, levels: [1.5]}", "1:14", "whole numbers"),
-            ("steps: {of: {open: {rate: 3}}, levels: [1]}", "1:21", "no field 'rate'"),
             ("replay: {speed: 0}", "1:17", "no speed"),
         ];
-        for (text, place, message) in cases {
-            let found = read(text).unwrap_err();
-            let place = format!("s.yaml:{place}\n");
-            assert!(found.iter().any(|f| f.contains(&place) && f.contains(message)), "{text}: {found:#?}");
-        }
+        expect_found(&cases);
     }
 }

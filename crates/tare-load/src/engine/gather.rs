@@ -420,6 +420,7 @@ mod tests {
         let steps = LoadProfile::Steps {
             of: Box::new(of),
             levels: vec![level],
+            warm: None,
             ramp: Duration::ZERO,
             settle: Duration::ZERO,
             measure: Duration::from_secs(1),

@@ -176,8 +176,8 @@ impl Layout {
         let start_ns = clock::monotonic_ns() + lead_ns;
         let span = |number, level, from_ns, to_ns| Span { number, level, from_ns, to_ns };
         match &self.profile {
-            LoadProfile::Steps { levels, ramp, settle, measure, .. } => {
-                let mut at_ns = start_ns + span_ns(plan.settle);
+            LoadProfile::Steps { levels, warm, ramp, settle, measure, .. } => {
+                let mut at_ns = start_ns + span_ns(plan.settle) + warm.map_or(0, |warm| span_ns(warm.time(*ramp)));
                 let mut spans = Vec::new();
                 for (number, level) in levels.iter().enumerate() {
                     let from_ns = at_ns + span_ns(*ramp) + span_ns(*settle);
@@ -210,22 +210,21 @@ impl Layout {
         let start_ns = timeline.start_ns;
         match (&self.profile, &self.base) {
             (LoadProfile::Guided { start, .. }, _) => Levels::new(start_ns, *start),
-            (LoadProfile::Steps { levels, ramp, settle, measure, .. }, _) => {
-                let mut at_ns = start_ns;
-                let mut course = Levels::new(at_ns, levels[0]);
-                if !ramp.is_zero() {
-                    course = Levels::new(at_ns, 0.0);
-                }
-                for (number, level) in levels.iter().enumerate() {
-                    at_ns += if number == 0 { span_ns(plan.settle) } else { 0 };
+            (LoadProfile::Steps { levels, warm, ramp, settle, measure, .. }, _) => {
+                let first = warm.map_or(levels[0], |warm| warm.level);
+                let mut course = Levels::new(start_ns, if ramp.is_zero() { first } else { 0.0 });
+                let mut at_ns = start_ns + span_ns(plan.settle);
+                let mut hold = |level: f64, time: Duration| {
                     if ramp.is_zero() {
-                        course.jump(at_ns, *level)
+                        course.jump(at_ns, level)
                     } else {
-                        course.line(at_ns + span_ns(*ramp), *level)
+                        course.line(at_ns + span_ns(*ramp), level)
                     }
-                    at_ns += span_ns(*ramp) + span_ns(*settle) + span_ns(*measure);
-                    course.line(at_ns, *level);
-                }
+                    at_ns += span_ns(*ramp) + span_ns(time);
+                    course.line(at_ns, level);
+                };
+                warm.iter().for_each(|warm| hold(warm.level, warm.hold));
+                levels.iter().for_each(|level| hold(*level, *settle + *measure));
                 course
             }
             (_, LoadProfile::Open { rate, .. }) => Levels::new(start_ns, *rate),

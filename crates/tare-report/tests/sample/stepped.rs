@@ -24,7 +24,8 @@ pub(crate) fn stepped() -> Record {
     let of = Box::new(LoadProfile::Users { users: 1_200, behaviour, pause, connections, ramp: second });
     let measure = Duration::from_secs(WINDOW_S);
     let study = &mut record.header.study;
-    study.load = LoadProfile::Steps { of, levels: LEVELS.into(), ramp: Duration::ZERO, settle: second, measure };
+    study.load =
+        LoadProfile::Steps { of, levels: LEVELS.into(), warm: None, ramp: Duration::ZERO, settle: second, measure };
     let limit = QuantileLimit { quantile: 0.99, within: Duration::from_millis(40) };
     study.qos = Some(Qos { operations: [("*".to_owned(), vec![limit])].into(), ..Qos::default() });
     let service = record.header.workload.services[0].clone();

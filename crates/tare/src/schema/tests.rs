@@ -27,7 +27,8 @@ const STUDIES: &[&str] = &[
      session}}, to: {home: 1}}, {to: {home: 1}}]}, companions: {c: {after: home, at_most: 2, until: {home: all}, tells: \
      {session: session}, think: 1s, start: home, next: {home: end}}}}}}}, forms: {a: []}}",
     "{study: s, workload: redis, load: {steps: {levels: [1, 2], of: {closed: {pipeline: 1}}}}, forms: {a: []}}",
-    "{study: s, workload: redis, load: {steps: {levels: [1, 2], of: {open: {connections: 3}}}}, forms: {a: []}}",
+    "{study: s, workload: redis, load: {steps: {levels: [1, 2], warm: {level: 1, for: 2s}, of: {open: {connections: 3}}}}, \
+     forms: {a: []}}",
     "{study: s, workload: redis, load: {steps: {levels: [1, 2], of: {users: {think: {normal: {mean: 1s, sd: 1s}}}}}}, \
      forms: {a: []}}",
     "{study: s, workload: redis, load: {closed: {}}, forms: {a: {layers: [vm: {}], placement: {policy: core}}}, placement: \
