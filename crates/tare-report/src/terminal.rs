@@ -173,7 +173,7 @@ fn peak_loads(page: &mut Page, record: &Record, analysis: &Analysis) {
     for peaks in found {
         page.paragraph(0, 4, &format!("{}: {}", peaks.arm.name, peaks.words()), Ink::Plain);
         for warning in peaks.warnings() {
-            page.paragraph(4, 4, warning, Ink::Warning);
+            page.paragraph(4, 4, &warning, Ink::Warning);
         }
     }
 }

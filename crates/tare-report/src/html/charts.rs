@@ -121,7 +121,7 @@ fn peaks(record: &Record, analysis: &Analysis, looks: &[Look]) -> Vec<Value> {
     for found in crate::peaks::peaks(record, analysis) {
         let Some(look) = looks.iter().find(|look| look.name == found.arm.name) else { continue };
         let markup = svg::peak(look, &found.searches).unwrap_or_default();
-        let warnings = found.warnings().join("; ");
+        let warnings = found.warnings();
         panels.push(
             context! { title => look.name.clone(), note => found.words(), warnings => warnings, svg => safe(markup) },
         );
