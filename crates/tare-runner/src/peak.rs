@@ -100,7 +100,7 @@ impl Guiding {
             let doubtful = self.doubtful;
             outcome
                 .warnings
-                .push(format!("in {doubtful} windows the generator may have been the limit, not the service"));
+                .push(format!("windows in which the generator may have been the limit, not the service: {doubtful}"));
         }
         Some(outcome)
     }

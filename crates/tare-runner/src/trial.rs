@@ -199,6 +199,7 @@ impl Trial<'_, '_> {
 
     /// Looks for the peak: the load is guided until the search is content.
     fn search(&mut self, entry: &Entry, plan: &PeakPlan) -> Result<LoadSummary, Fault> {
+        self.enter(Stage::Measure);
         let qos = self.inputs.study.qos.as_ref().expect("a study with a peak was read with a QoS");
         let load_plan = self.load_plan(entry, LoadTask::Run);
         let mut guiding = Guiding::begin(plan, qos, self.inputs.known_peak);

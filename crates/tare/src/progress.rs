@@ -132,7 +132,7 @@ impl Progress {
         let text = match throughput {
             Some(rate) => return format!("{label}{}", figures(rate, p99_us)),
             None if self.found.is_some() && *outcome == Outcome::Measured => {
-                format!("peak {}", self.found.as_deref().unwrap_or_default())
+                format!("peak: {}", self.found.as_deref().unwrap_or_default())
             }
             None => {
                 let why = outcome.why().map(ToString::to_string).unwrap_or_default();

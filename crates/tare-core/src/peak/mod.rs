@@ -244,7 +244,8 @@ impl PeakOutcome {
                 format!("the QoS was broken at every level down to {} {unit}", level_text(*down_to))
             }
             (PeakEnding::Hysteresis { tips, recovers }, ..) => format!(
-                "it has a memory: coming from below it keeps the QoS up to {} {unit}, once broken it recovers below {}",
+                "two, for the service has a memory: coming from below it keeps the QoS up to {} {unit}, once broken it \
+                 recovers below {}",
                 level_text(*tips),
                 level_text(*recovers)
             ),

@@ -5,6 +5,7 @@ mod auction;
 mod kill;
 mod lab;
 mod own;
+mod peaking;
 mod placing;
 mod planted;
 mod profiling;
