@@ -37,7 +37,7 @@ use std::fmt::Write;
 pub(crate) const PANEL_WIDTH: f64 = 440.0;
 
 /// Colours that a page holds; later forms start again.
-pub(crate) const COLOURS: usize = 8;
+pub(crate) const COLOURS: usize = 12;
 
 /// How an arm is drawn.
 #[derive(Debug, Clone, PartialEq)]
