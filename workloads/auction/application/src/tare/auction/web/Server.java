@@ -5,6 +5,8 @@ import jakarta.servlet.http.HttpServlet;
 import java.io.IOException;
 import java.nio.file.Files;
 import java.nio.file.Path;
+import java.util.Comparator;
+import java.util.stream.Stream;
 import org.apache.catalina.Context;
 import org.apache.catalina.LifecycleException;
 import org.apache.catalina.Wrapper;
@@ -104,8 +106,17 @@ public final class Server implements AutoCloseable {
         try {
             tomcat.stop();
             tomcat.destroy();
-        } catch (LifecycleException late) {
+            remove(folder);
+        } catch (LifecycleException | IOException late) {
             // The process ends anyway.
+        }
+    }
+
+    private static void remove(Path folder) throws IOException {
+        try (Stream<Path> below = Files.walk(folder)) {
+            for (Path path : below.sorted(Comparator.reverseOrder()).toList()) {
+                Files.delete(path);
+            }
         }
     }
 }
