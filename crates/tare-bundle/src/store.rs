@@ -254,6 +254,10 @@ impl BundleStore for Store {
         Ok(self.obtain(recipe, false)?)
     }
 
+    fn keeps(&self, recipe: &Recipe) -> bool {
+        key(recipe).is_ok_and(|key| matches!(self.recall(&key), Ok(Some(_))))
+    }
+
     fn kernel(&self) -> Result<Kernel, Fault> {
         kernel::find(&self.places)
     }

@@ -20,6 +20,7 @@ fn a_folder_is_kept_as_it_is_and_seen_again_when_it_changes() {
     std::os::unix::fs::symlink("/etc/passwd", from.join("link")).unwrap();
     let xattr = rustix::fs::setxattr(from.join("second"), "user.kept", b"\0\n=", rustix::fs::XattrFlags::empty());
     let store = Store::open(&folder.path().join("store")).unwrap();
+    assert!(!store.keeps(&recipe(&from)), "nothing is built yet");
     let first = store.bundle(&recipe(&from)).unwrap();
     let tree = first.directory().unwrap();
     let facts = std::fs::metadata(tree.join("a/program")).unwrap();
@@ -31,7 +32,9 @@ fn a_folder_is_kept_as_it_is_and_seen_again_when_it_changes() {
         assert_eq!(&value[..length], b"\0\n=");
     }
     assert_eq!(store.bundle(&recipe(&from)).unwrap().digest(), first.digest());
+    assert!(store.keeps(&recipe(&from)));
     std::fs::write(from.join("a/program"), "two").unwrap();
+    assert!(!store.keeps(&recipe(&from)), "what changed is another bundle");
     assert_ne!(store.bundle(&recipe(&from)).unwrap().digest(), first.digest());
 }
 

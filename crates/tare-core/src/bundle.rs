@@ -100,6 +100,11 @@ pub trait BundleStore: Send + Sync {
     /// When the source cannot be had or the tree is refused.
     fn bundle(&self, recipe: &Recipe) -> Result<Arc<dyn Bundle>, Fault>;
 
+    /// Whether the bundle of this recipe is there, so that [`BundleStore::bundle`] takes no time worth telling.
+    fn keeps(&self, _recipe: &Recipe) -> bool {
+        false
+    }
+
     /// The kernel for guests.
     ///
     /// # Errors

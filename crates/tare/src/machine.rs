@@ -174,7 +174,7 @@ fn usual_options(layer: &str) -> serde_json::Value {
     options.unwrap_or(serde_json::Value::Null)
 }
 
-/// Builds the services' bundles, saying so, and returns their digests by service.
+/// Builds the services' bundles, naming those that are not there yet, and returns their digests by service.
 pub(crate) fn build_bundles(
     workload: &Workload,
     store: &dyn BundleStore,
@@ -182,7 +182,9 @@ pub(crate) fn build_bundles(
 ) -> Result<BTreeMap<String, String>> {
     let mut digests = BTreeMap::new();
     for service in &workload.services {
-        say(&format!("bundle of service {}: {}", service.name, describe_source(&service.recipe.source)));
+        if !store.keeps(&service.recipe) {
+            say(&format!("bundle of service {}: {}", service.name, describe_source(&service.recipe.source)));
+        }
         let bundle = store.bundle(&service.recipe)?;
         let program = &service.command[0];
         let directory = bundle.directory()?;
