@@ -28,6 +28,9 @@ const RAMP_DRAIN: f64 = 0.5;
 const PAUSE: f64 = 10.0;
 /// Where load is held until warm, as a share of the level reached.
 const WARM_AT: f64 = 0.9;
+/// Where nothing is known, so much of the warm-up comes before the coarse search, which a cold service would mislead;
+/// at so much of the first level, since one that is far too high would leave a backlog.
+const FIRST_WARM: (f64, f64) = (0.5, 0.5);
 /// Step of the staircase for a score of 1, log scale, and the largest one.
 const STEP: (f64, f64) = (0.01, 0.04);
 /// The staircase is lost: after the first number of windows on one side the steps grow by the factor each, after the
@@ -59,6 +62,8 @@ pub struct Staircase {
     /// Windows in a row on one side, and which.
     row: (u32, bool),
     at_bound: u32,
+    /// Seconds of warm-up before the ramp.
+    warm_s: f64,
     load_s: f64,
     windows: Vec<PeakWindow>,
     ending: Option<PeakEnding>,
@@ -66,6 +71,8 @@ pub struct Staircase {
 
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum State {
+    /// Warming up, then the coarse search.
+    FirstWarm,
     /// Upwards until something breaks; or, when the first level broke, down until something holds.
     Coarse { down: bool },
     /// Warming up, then the ramp from this level.
@@ -94,11 +101,12 @@ impl Staircase {
         let (start, hint) = (plan.start, hint.or(plan.hint));
         let mut search = Staircase {
             criteria: criteria.to_vec(),
-            state: State::Coarse { down: false },
+            state: State::FirstWarm,
             hold: nothing,
             theta: start.ln(),
             row: (0, false),
             at_bound: 0,
+            warm_s: plan.warm.as_secs_f64(),
             load_s: 0.0,
             windows: Vec::new(),
             ending: None,
@@ -106,8 +114,9 @@ impl Staircase {
         };
         match hint {
             Some(hint) => search.warm(hint * WARM_AT),
-            None => search.coarse(start, false),
+            None => search.warm_first(start),
         }
+        search.keep_to_budget();
         search
     }
 
@@ -143,9 +152,15 @@ impl Staircase {
         self.want(PeakPhase::Coarse, level, COARSE.0 * window, COARSE.1 * window);
     }
 
+    fn warm_first(&mut self, start: f64) {
+        let first_s = FIRST_WARM.0 * self.warm_s;
+        self.warm_s -= first_s;
+        self.want(PeakPhase::Warm, FIRST_WARM.1 * start, first_s, 0.0);
+    }
+
     fn warm(&mut self, from: f64) {
         self.state = State::Warm { from };
-        self.want(PeakPhase::Warm, WARM_AT * from, self.plan.warm.as_secs_f64(), 0.0);
+        self.want(PeakPhase::Warm, WARM_AT * from, self.warm_s, 0.0);
     }
 
     fn ramp(&mut self, level: f64, passed: Option<f64>, up: f64, again: bool) {
@@ -332,6 +347,7 @@ impl PeakSearch for Staircase {
         }
         let failed = || clearly_fails(counts, &self.criteria);
         match self.state {
+            State::FirstWarm => self.coarse(self.plan.start, false),
             State::Coarse { down } => self.after_coarse(hold.level, down, failed()),
             State::Warm { from } => self.ramp(from, None, RAMP_UP.0, false),
             State::Ramp { passed, up, again } => self.after_ramp(hold.level, passed, up, again, failed()),
@@ -407,7 +423,8 @@ mod tests {
     #[test]
     fn strides_at_one_user_go_to_two() {
         let (levels, outcome) = levels(&plan(1.0), None, 5.5, 1000.0);
-        assert_eq!(levels[..6], [1.0, 2.0, 3.0, 4.0, 5.0, 7.0]);
+        // The first one warms up.
+        assert_eq!(levels[..7], [1.0, 1.0, 2.0, 3.0, 4.0, 5.0, 7.0]);
         assert_eq!(outcome.ending, PeakEnding::Found, "{levels:?}");
         assert!((5.0..=6.0).contains(&outcome.peak.unwrap()), "{:?}", outcome.peak);
     }
@@ -421,6 +438,17 @@ mod tests {
         plan.at_most = 1.8;
         let bounded = bounded(&plan);
         assert_eq!((bounded.at_least, bounded.start, bounded.at_most), (1.0, 1.0, 1.0));
+    }
+
+    #[test]
+    fn what_is_cold_is_warmed_up_before_it_is_judged() {
+        let phases = |hint| {
+            let (_, outcome) = levels(&plan(100.0), hint, 300.0, 40.0);
+            (outcome.windows[0].phase, outcome.windows[0].at_s)
+        };
+        // 15 s of a window: 0.8 of it for a level of the coarse search, a third to settle and a whole one for the ramp.
+        assert_eq!(phases(None), (PeakPhase::Coarse, 45.0 + 12.0));
+        assert_eq!(phases(Some(300.0)), (PeakPhase::Ramp, 90.0 + 20.0));
     }
 
     #[test]
