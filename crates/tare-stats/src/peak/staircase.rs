@@ -62,6 +62,8 @@ pub struct Staircase {
     /// Windows in a row on one side, and which.
     row: (u32, bool),
     at_bound: u32,
+    /// The first level broke, and the search had to come down from it.
+    fell: bool,
     /// Seconds of warm-up before the ramp.
     warm_s: f64,
     load_s: f64,
@@ -106,6 +108,7 @@ impl Staircase {
             theta: start.ln(),
             row: (0, false),
             at_bound: 0,
+            fell: false,
             warm_s: plan.warm.as_secs_f64(),
             load_s: 0.0,
             windows: Vec::new(),
@@ -149,6 +152,7 @@ impl Staircase {
     fn coarse(&mut self, level: f64, down: bool) {
         let window = self.window_s();
         self.state = State::Coarse { down };
+        self.fell = down;
         self.want(PeakPhase::Coarse, level, COARSE.0 * window, COARSE.1 * window);
     }
 
@@ -345,12 +349,17 @@ impl PeakSearch for Staircase {
                 used: hold.phase == PeakPhase::Staircase && burnt,
             });
         }
-        let failed = || clearly_fails(counts, &self.criteria);
+        let clearly = || clearly_fails(counts, &self.criteria);
+        // Where the first level broke, a window has to pass: too few operations for a clear failure are no reason to
+        // stay.
+        let failed = |anything_held: bool| clearly() || (self.fell && !anything_held && score > 0.0);
         match self.state {
             State::FirstWarm => self.coarse(self.plan.start, false),
-            State::Coarse { down } => self.after_coarse(hold.level, down, failed()),
+            State::Coarse { down } => self.after_coarse(hold.level, down, failed(!down)),
             State::Warm { from } => self.ramp(from, None, RAMP_UP.0, false),
-            State::Ramp { passed, up, again } => self.after_ramp(hold.level, passed, up, again, failed()),
+            State::Ramp { passed, up, again } => {
+                self.after_ramp(hold.level, passed, up, again, failed(passed.is_some()))
+            }
             State::RampDrain { from, up } => self.ramp(from, None, up, false),
             State::Stairs => self.after_stairs(score, worst_multiple(counts, &self.criteria)),
             State::StairsDrain => self.stairs(),
