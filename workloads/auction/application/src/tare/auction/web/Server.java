@@ -5,12 +5,11 @@ import jakarta.servlet.http.HttpServlet;
 import java.io.IOException;
 import java.nio.file.Files;
 import java.nio.file.Path;
-import java.util.Comparator;
-import java.util.stream.Stream;
 import org.apache.catalina.Context;
 import org.apache.catalina.LifecycleException;
 import org.apache.catalina.Wrapper;
 import org.apache.catalina.connector.Connector;
+import org.apache.catalina.startup.ExpandWar;
 import org.apache.catalina.startup.Tomcat;
 import tare.auction.Settings;
 
@@ -106,17 +105,9 @@ public final class Server implements AutoCloseable {
         try {
             tomcat.stop();
             tomcat.destroy();
-            remove(folder);
-        } catch (LifecycleException | IOException late) {
+            ExpandWar.delete(folder.toFile(), false);
+        } catch (LifecycleException late) {
             // The process ends anyway.
-        }
-    }
-
-    private static void remove(Path folder) throws IOException {
-        try (Stream<Path> below = Files.walk(folder)) {
-            for (Path path : below.sorted(Comparator.reverseOrder()).toList()) {
-                Files.delete(path);
-            }
         }
     }
 }
