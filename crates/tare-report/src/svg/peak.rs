@@ -12,7 +12,8 @@ const TOP: f64 = 14.0;
 const BOTTOM: f64 = 40.0;
 /// Where windows stand that passed, and that did not.
 const RUG: (f64, f64) = (-9.0, 6.0);
-/// Levels farther from the curve's middle than this are left outside: the coarse search passed there.
+/// Levels farther than this from the curve's middle, and outside of what the searches came to, are left out: a
+/// staircase that was lost passed there.
 const WIDE: f64 = 1.25;
 
 /// The curve of one arm; none when nothing was judged.
@@ -21,10 +22,12 @@ pub(crate) fn peak(look: &Look, searches: &[&PeakOutcome]) -> Option<String> {
     let windows: Vec<PeakWindow> = searches.iter().flat_map(|s| &s.windows).filter(judged).cloned().collect();
     let curve = pass_curve(&windows);
     let middle = curve.get(curve.len() / 2)?.level;
-    let near: Vec<&PeakWindow> =
-        windows.iter().filter(|window| (middle / WIDE..middle * WIDE).contains(&window.level)).collect();
-    let low = near.iter().map(|window| window.level).reduce(f64::min)? / 1.01;
-    let high = near.iter().map(|window| window.level).reduce(f64::max)? * 1.01;
+    let peaks: Vec<f64> = searches.iter().filter_map(|search| search.peak).collect();
+    let least = peaks.iter().copied().fold(middle / WIDE, f64::min);
+    let most = peaks.iter().copied().fold(middle * WIDE, f64::max);
+    let near: Vec<&PeakWindow> = windows.iter().filter(|window| (least..=most).contains(&window.level)).collect();
+    let levels = || near.iter().map(|window| window.level).chain(peaks.iter().copied());
+    let (low, high) = (levels().reduce(f64::min)? / 1.01, levels().reduce(f64::max)? * 1.01);
     let x = Scale::log(low, high, LEFT, PANEL_WIDTH - RIGHT);
     let y = Scale::linear(0.0, 1.0, HEIGHT - BOTTOM, TOP);
     let mut canvas = Canvas::new(PANEL_WIDTH, HEIGHT);
@@ -49,12 +52,53 @@ pub(crate) fn peak(look: &Look, searches: &[&PeakOutcome]) -> Option<String> {
     }
     let line: Vec<(f64, f64)> = points.iter().map(|point| (x.place(point.level), y.place(point.rate))).collect();
     canvas.polyline(&line, &format!("{} stroke line", look.class()));
-    for search in searches {
-        let Some(found) = search.peak.filter(|peak| inside(*peak)) else { continue };
+    for found in peaks {
         canvas.line((x.place(found), y.place(0.0)), (x.place(found), y.place(1.0)), "one");
         canvas.circle((x.place(found), y.place(0.5)), 3.4, &look.filled(), &look.hatching());
     }
     let unit = searches.first().map_or("", |search| search.unit.as_str());
     canvas.text((LEFT + PANEL_WIDTH - RIGHT) / 2.0, HEIGHT - 4.0, Anchor::Middle, "axis", &format!("load, {unit}"));
     Some(canvas.finish(&format!("Share of windows that kept the QoS over the load: {}", look.label())))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tare_core::peak::{Count, PeakEnding, PeakRules};
+
+    /// A search that stood around its peak, in windows of which every other one kept the QoS.
+    fn search(peak: f64) -> PeakOutcome {
+        let window = |number: u32| PeakWindow {
+            phase: PeakPhase::Staircase,
+            level: peak * (0.98 + 0.01 * f64::from(number % 5)),
+            at_s: f64::from(number),
+            counts: vec![Count { of: 100.0, over: f64::from(number % 2) * 9.0 }],
+            score: if number.is_multiple_of(2) { -1.0 } else { 4.0 },
+            passed: number.is_multiple_of(2),
+            used: true,
+        };
+        PeakOutcome {
+            ending: PeakEnding::Found,
+            rules: PeakRules::Staircase,
+            unit: "users".into(),
+            criteria: Vec::new(),
+            peak: Some(peak),
+            low: None,
+            high: None,
+            slope: None,
+            binding: None,
+            curve: Vec::new(),
+            load_s: 60.0,
+            warnings: Vec::new(),
+            windows: (0..30).map(window).collect(),
+        }
+    }
+
+    #[test]
+    fn what_each_search_came_to_is_shown_however_far_apart_they_are() {
+        let look = Look { name: "native".into(), colour: 0, hollow: false, hatched: false };
+        let searches = [125.0, 157.0, 214.0, 270.0].map(search);
+        let markup = peak(&look, &searches.iter().collect::<Vec<_>>()).unwrap();
+        assert_eq!(markup.matches("<circle").count(), 4, "{markup}");
+    }
 }
