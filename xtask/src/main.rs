@@ -13,8 +13,8 @@ use std::process::{Command, ExitCode};
 #[derive(Parser)]
 #[command(name = "cargo xtask")]
 enum Chore {
-    /// Everything that must hold before a change is taken: formatting, clippy, tidy, tests.
-    Ci,
+    /// Everything that must hold before a change is taken: formatting, tidy, lints, tests.
+    Ci(ci::Wanted),
     /// The rules of CONTRIBUTING.md and ARCHITECTURE.md that a machine can check. Lists all findings at once.
     Tidy,
     /// Tare beside others of its kind.
@@ -26,7 +26,7 @@ fn main() -> ExitCode {
     let chore = Chore::parse();
     let root = root();
     let done = match chore {
-        Chore::Ci => ci::run(&root),
+        Chore::Ci(wanted) => ci::run(&root, &wanted),
         Chore::Tidy => tidy::run(&root),
         Chore::Benchmark(comparison) => benchmark::run(&root, comparison),
     };

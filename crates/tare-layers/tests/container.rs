@@ -12,7 +12,7 @@ mod service;
 #[path = "container/stage.rs"]
 mod stage;
 
-use std::panic::catch_unwind;
+use libtest_mimic::{Arguments, Trial};
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
@@ -22,25 +22,22 @@ fn main() -> ExitCode {
         ["serve", port, rest @ ..] => return service::serve(port.parse().expect("a port"), rest),
         ["ask", place, question] => return service::ask(place, question),
         ["resources"] => return service::resources(),
-        // What test runners ask for first.
-        words if words.contains(&"--list") => return ExitCode::SUCCESS,
         _ => {}
     }
-    if let Some(why) = stage::lacks() {
-        println!("skipped: {why}");
-        return ExitCode::SUCCESS;
-    }
-    let wanted: Vec<&&str> = words.iter().filter(|word| !word.starts_with('-')).collect();
-    let all = checks::ALL.iter().chain(runtime::ALL);
-    let chosen = all.filter(|(name, _)| wanted.is_empty() || wanted.iter().any(|w| name.contains(**w)));
-    let mut failed = 0;
-    for (name, check) in chosen {
-        let outcome = catch_unwind(check);
-        println!("test {name} ... {}", if outcome.is_ok() { "ok" } else { "FAILED" });
-        failed += usize::from(outcome.is_err());
-    }
-    if let Some(image) = stage::image() {
+    let trials = checks::ALL.iter().chain(runtime::ALL).map(|(name, check)| {
+        Trial::test(*name, || {
+            match stage::lacks() {
+                Some(why) => println!("skipped: {why}"),
+                None => check(),
+            }
+            Ok(())
+        })
+    });
+    let done = libtest_mimic::run(&Arguments::from_args(), trials.collect());
+    if stage::lacks().is_none()
+        && let Some(image) = stage::image()
+    {
         tare_layers::container::remove_image(&image.name).expect("the image can be removed");
     }
-    ExitCode::from(u8::from(failed > 0))
+    done.exit_code()
 }

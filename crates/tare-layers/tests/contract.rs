@@ -17,7 +17,7 @@ mod service;
 #[path = "contract/stage.rs"]
 mod stage;
 
-use std::panic::catch_unwind;
+use libtest_mimic::{Arguments, Trial};
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
@@ -29,24 +29,18 @@ fn main() -> ExitCode {
         ["resources"] => return service::resources(),
         ["tool", rest @ ..] => return service::tool(rest),
         ["doomed", run, options] => return crash::doomed(run, options),
-        // What test runners ask for first.
-        words if words.contains(&"--list") => return ExitCode::SUCCESS,
         _ => {}
     }
-    let wanted: Vec<&&str> = words.iter().filter(|word| !word.starts_with('-')).collect();
     let all = checks::all().into_iter().chain(native::all()).chain(crash::all());
-    let mut failed = 0;
-    for (name, needs_root, check) in all {
-        if !wanted.is_empty() && !wanted.iter().any(|word| name.contains(**word)) {
-            continue;
-        }
-        if needs_root && !rustix::process::geteuid().is_root() {
-            println!("test {name} ... skipped: it needs root");
-            continue;
-        }
-        let outcome = catch_unwind(check);
-        println!("test {name} ... {}", if outcome.is_ok() { "ok" } else { "FAILED" });
-        failed += usize::from(outcome.is_err());
-    }
-    ExitCode::from(u8::from(failed > 0))
+    let trials = all.map(|(name, needs_root, check)| {
+        Trial::test(name, move || {
+            if needs_root && !rustix::process::geteuid().is_root() {
+                println!("skipped: it needs root");
+            } else {
+                check();
+            }
+            Ok(())
+        })
+    });
+    libtest_mimic::run(&Arguments::from_args(), trials.collect()).exit_code()
 }

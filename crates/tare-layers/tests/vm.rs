@@ -8,7 +8,7 @@ mod checks;
 #[path = "vm/stage.rs"]
 mod stage;
 
-use std::panic::catch_unwind;
+use libtest_mimic::{Arguments, Trial};
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
@@ -22,23 +22,18 @@ fn main() -> ExitCode {
         }
         ["ask", place] => return stage::ask(place),
         ["doomed", run] => return checks::doomed(run),
-        // What test runners ask for first.
-        words if words.contains(&"--list") => return ExitCode::SUCCESS,
         _ => {}
     }
-    if let Err(why) = stage::needs() {
-        println!("skipped: {why}");
-        return ExitCode::SUCCESS;
-    }
-    let wanted: Vec<&&str> = words.iter().filter(|word| !word.starts_with('-')).collect();
-    let mut failed = 0;
-    for (name, check) in checks::ALL {
-        if !wanted.is_empty() && !wanted.iter().any(|word| name.contains(**word)) {
-            continue;
-        }
-        let outcome = catch_unwind(check);
-        println!("test {name} ... {}", if outcome.is_ok() { "ok" } else { "FAILED" });
-        failed += usize::from(outcome.is_err());
-    }
-    ExitCode::from(u8::from(failed > 0))
+    let run = |check: fn()| match stage::needs() {
+        Ok(()) => check(),
+        Err(why) => println!("skipped: {why}"),
+    };
+    let test = |(name, check): &(&str, fn())| {
+        let check = *check;
+        Trial::test(*name, move || {
+            run(check);
+            Ok(())
+        })
+    };
+    libtest_mimic::run(&Arguments::from_args(), checks::ALL.iter().map(test).collect()).exit_code()
 }

@@ -1,7 +1,6 @@
 //! The four tests of a network against the peer: each ends, and both sides have counted the same bytes.
 
-#[path = "asked/mod.rs"]
-mod asked;
+use crate::asked;
 
 use std::collections::BTreeMap;
 use std::io::{Cursor, Read, Write};

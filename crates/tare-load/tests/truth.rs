@@ -5,8 +5,8 @@
 //! the time that lies in a spell more than `w` before its end. The server writes down when it really stood still, also
 //! where it was only because the machine had other things to do.
 
-mod admitted;
-mod asked;
+use crate::admitted;
+use crate::asked;
 
 use admitted::{MYSQL_RIGHT, POSTGRES_RIGHT, SELECT, admit_mysql, admit_postgres};
 use base64::Engine as _;

@@ -1,6 +1,6 @@
 //! The fixed sample record in every format, and what must hold of every rendering.
 
-mod sample;
+use crate::sample;
 
 use sample::record;
 use tare_core::record::Record;

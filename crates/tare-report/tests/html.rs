@@ -1,6 +1,6 @@
 //! The page: self-contained, well-formed, and safe against what a record may hold.
 
-mod sample;
+use crate::sample;
 
 use sample::{record, scratch};
 use tare_core::record::Record;

@@ -1,6 +1,6 @@
 //! A load in steps, level by level, in every format.
 
-mod sample;
+use crate::sample;
 
 use sample::scratch;
 use sample::stepped::{LEVELS, stepped};

@@ -1,6 +1,6 @@
 //! The published schema describes the JSON report: nothing missing, nothing undescribed.
 
-mod sample;
+use crate::sample;
 
 use sample::record;
 use serde_json::{Value, json};

@@ -1,6 +1,6 @@
 //! The sample record as if it had been a search for the peak.
 
-mod sample;
+use crate::sample;
 
 use sample::record;
 use tare_core::fault::Fault;

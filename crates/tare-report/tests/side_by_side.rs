@@ -1,6 +1,6 @@
 //! What is said of several records: comparisons, gates and series, as golden files from the fixed sample record.
 
-mod sample;
+use crate::sample;
 
 use sample::record;
 use serde_json::Value;

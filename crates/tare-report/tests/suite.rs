@@ -1,7 +1,7 @@
 //! A study of three parts in every format: one whose load has metrics of its own, one about a time, and one in which
 //! a form failed.
 
-mod sample;
+use crate::sample;
 
 use sample::{record, scratch};
 use std::collections::BTreeMap;

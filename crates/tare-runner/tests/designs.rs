@@ -1,6 +1,6 @@
 //! Designs in the runner: blocks that are run again, runs that end by themselves, forms that stand side by side.
 
-mod stage;
+use crate::stage;
 
 use stage::{Trouble, header, outcomes, run, run_with};
 use std::path::Path;

@@ -1,7 +1,7 @@
 //! The order in which a run does things, what it keeps when something fails, and how it goes on: on hosts that only
 //! write down what is asked of them, under a clock that only the test moves.
 
-mod stage;
+use crate::stage;
 
 use stage::{Trouble, header, outcomes, run};
 use std::time::Duration;

@@ -1,6 +1,6 @@
 //! Data sets that are kept: when they are made, when they are restored, and what becomes of trials when they cannot be.
 
-mod stage;
+use crate::stage;
 
 use stage::{Ran, Trouble, header, outcomes, run, run_with};
 use std::path::Path;

@@ -1,6 +1,6 @@
 //! Profiled trials: run behind those that count, kept apart from them, and never among the figures.
 
-mod stage;
+use crate::stage;
 
 use stage::{Trouble, header, run};
 use std::path::Path;

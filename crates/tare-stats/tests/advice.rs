@@ -1,6 +1,6 @@
 //! Variants of known gains in, what they win back out.
 
-mod records;
+use crate::records;
 
 use tare_core::advice::{Advice, Variant};
 use tare_core::record::Record;

@@ -1,6 +1,6 @@
 //! A whole record in, the analysis out: known answers, and what must not change them.
 
-mod records;
+use crate::records;
 
 use rand_core::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;

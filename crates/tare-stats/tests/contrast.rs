@@ -1,6 +1,6 @@
 //! Counters of known differences in, what is said of them out; and nothing where equals were measured.
 
-mod records;
+use crate::records;
 
 use rand_core::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;

@@ -1,6 +1,6 @@
 //! A ladder of known costs in, its analysis out.
 
-mod records;
+use crate::records;
 
 use tare_core::ladder::{Ladder, Rung};
 use tare_core::record::Record;

@@ -1,6 +1,7 @@
 //! The sampler as a process, on this machine, over processes whose use of the CPU the kernel also tells otherwise.
 //! This program is its own sampler (`probe`) and its own load (`spin`), so it has its own `main`.
 
+use libtest_mimic::{Arguments, Trial};
 use std::process::{Child, Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
 use tare_core::telemetry::{METRICS, Scope, TelemetryRow, WHOLE_MACHINE};
@@ -16,25 +17,24 @@ fn main() -> ExitCode {
             let _ = std::io::stdin().read_line(&mut String::new());
             return ExitCode::SUCCESS;
         }
-        Some("--list") => {
-            println!("probe_process: test");
-            return ExitCode::SUCCESS;
-        }
         _ => {}
     }
-    let tests: &[(&str, fn())] = &[
-        ("a spinning process", the_sampler_agrees_with_getrusage),
-        ("children that come and go", short_lived_children_are_counted),
-        ("a process that dies", counters_outlive_their_process),
-        ("what sampling costs", sampling_is_cheap),
-        ("a prober that is dropped", a_dropped_prober_leaves_no_process),
+    let tests: [(&str, fn()); 5] = [
+        ("the_sampler_agrees_with_getrusage", the_sampler_agrees_with_getrusage),
+        ("short_lived_children_are_counted", short_lived_children_are_counted),
+        ("counters_outlive_their_process", counters_outlive_their_process),
+        ("sampling_is_cheap", sampling_is_cheap),
+        ("a_dropped_prober_leaves_no_process", a_dropped_prober_leaves_no_process),
     ];
-    for (name, test) in tests {
-        test();
-        // As the gate counts programs without the usual harness.
-        println!("test {name} ... ok");
-    }
-    ExitCode::SUCCESS
+    let trials = tests.map(|(name, test)| {
+        Trial::test(name, move || {
+            test();
+            Ok(())
+        })
+    });
+    // What one test uses of the CPU is not to be counted as another's.
+    let arguments = Arguments { test_threads: Some(1), ..Arguments::from_args() };
+    libtest_mimic::run(&arguments, trials.into()).exit_code()
 }
 
 /// CPU time this process has used, and its waited-for children, s.

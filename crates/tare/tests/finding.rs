@@ -1,6 +1,6 @@
 //! Where a study's workload is looked for, and what is said when it, or what it is made of, is not there.
 
-mod toy;
+use crate::toy;
 
 use assert_cmd::Command;
 use std::path::Path;

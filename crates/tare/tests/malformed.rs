@@ -1,6 +1,6 @@
 //! Fifty files that are wrong in fifty ways: no panic, no stack trace, exit code 2, a place in every message.
 
-mod toy;
+use crate::toy;
 
 use assert_cmd::Command;
 use std::path::Path;

@@ -1,7 +1,6 @@
 //! What the program says of several records: gate, comparison, history. The records are written here, not measured.
 
-#[path = "../../tare-report/tests/sample/mod.rs"]
-mod sample;
+use crate::sample;
 
 use assert_cmd::Command;
 use serde_json::Value;

@@ -34,8 +34,9 @@ pub(crate) fn layer(row: &LayerRow, text: &str) -> LayerUse {
     LayerUse { layer: row.name.to_owned(), options }
 }
 
+/// All but guests: those are held to it by `vm.rs`, which boots them emulated where there is no KVM.
 fn every_form() {
-    for row in LAYERS {
+    for row in LAYERS.iter().filter(|row| row.name != "vm") {
         let layer = layer(row, "{}");
         let carrier = stage::carrier(std::path::Path::new("/"));
         match (row.probe)(&layer.options, &carrier) {

@@ -1,10 +1,10 @@
 //! What the search must be able to do, on simulated systems. Every bound says how much of it is the simulation's own
 //! error; the bigger table is in main.rs.
 
-use crate::noise::{NONE, Noise, QUIET, SHARED, host};
-use crate::random::Random;
-use crate::searches::*;
-use crate::system::{Make, System};
+use crate::peak::noise::{NONE, Noise, QUIET, SHARED, host};
+use crate::peak::random::Random;
+use crate::peak::searches::*;
+use crate::peak::system::{Make, System};
 use std::time::Duration;
 use tare_core::peak::{PeakOutcome, PeakPlan};
 

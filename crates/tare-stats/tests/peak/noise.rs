@@ -1,6 +1,6 @@
 //! What a machine does to a deployment: by how much its capacity differs, second by second.
 
-use crate::random::Random;
+use crate::peak::random::Random;
 
 /// Standard deviations on the log scale, times in seconds.
 #[derive(Debug, Clone, Copy)]

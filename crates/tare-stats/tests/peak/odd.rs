@@ -1,8 +1,8 @@
 //! Systems that have no peak, or an odd one: the search ends, and says what it saw.
 
-use crate::noise::{BAD, NEIGHBOUR, NONE, Noise, QUIET, SHARED};
-use crate::searches::{many, search, staircase, thorough};
-use crate::system::{Kind, Make};
+use crate::peak::noise::{BAD, NEIGHBOUR, NONE, Noise, QUIET, SHARED};
+use crate::peak::searches::{many, search, staircase, thorough};
+use crate::peak::system::{Kind, Make};
 use tare_core::peak::{PeakEnding, PeakOutcome, PeakPlan};
 
 fn of(kind: Kind) -> Make {

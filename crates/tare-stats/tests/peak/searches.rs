@@ -1,7 +1,7 @@
 //! Searches on simulated systems, and what many of them amount to.
 
-use crate::noise::{NONE, Noise};
-use crate::system::{Feed, Make, System};
+use crate::peak::noise::{NONE, Noise};
+use crate::peak::system::{Feed, Make, System};
 use std::time::Duration;
 use tare_core::load::LoadProfile;
 use tare_core::peak::{PeakOutcome, PeakPlan, PeakRules};

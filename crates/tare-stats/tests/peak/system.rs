@@ -1,8 +1,8 @@
 //! A system of known capacity, simulated event by event: a station of several servers that is fed by users who think,
 //! or by arrivals that do not wait, and whose speed the noise of a machine varies.
 
-use crate::noise::{Noise, host};
-use crate::random::Random;
+use crate::peak::noise::{Noise, host};
+use crate::peak::random::Random;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use tare_core::peak::{Count, Criterion};

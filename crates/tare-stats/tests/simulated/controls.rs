@@ -1,7 +1,7 @@
 //! What is usually done, on the same machines: it must fail here, or the machines are too kind to test anything.
 
-use crate::experiment::Experiment;
-use crate::noise::{Random, SETTINGS, SHARED};
+use crate::simulated::experiment::Experiment;
+use crate::simulated::noise::{Random, SETTINGS, SHARED};
 use tare_core::design::Arrangement;
 use tare_core::record::Record;
 use tare_stats::student_quantile;

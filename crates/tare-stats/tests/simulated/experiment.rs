@@ -1,7 +1,7 @@
 //! Experiments on machines of random numbers: planned as a run is, recorded as a run's record, for `analyse` to judge.
 
-use crate::noise::{Environment, Random, Setting};
-use crate::records;
+use crate::simulated::noise::{Environment, Random, Setting};
+use crate::simulated::records;
 use std::time::Duration;
 use tare_core::design::{Arrangement, Slices};
 use tare_core::load::SecondRow;

@@ -1,8 +1,8 @@
 //! Searches for the best of several forms: they end for what they found, and must not find what is not there.
 
-use crate::error;
-use crate::experiment::Experiment;
-use crate::noise::{Random, SETTINGS, SHARED};
+use crate::simulated::error;
+use crate::simulated::experiment::Experiment;
+use crate::simulated::noise::{Random, SETTINGS, SHARED};
 use tare_core::design::Arrangement;
 use tare_core::record::Record;
 use tare_stats::{contest, decided, is_lead_look};

@@ -1,8 +1,8 @@
 //! Runs that end by themselves: for their width they may, for what they found they must not.
 
-use crate::experiment::Experiment;
-use crate::noise::{Random, SETTINGS, SHARED};
-use crate::{error, simulate};
+use crate::simulated::experiment::Experiment;
+use crate::simulated::noise::{Random, SETTINGS, SHARED};
+use crate::simulated::{error, simulate};
 use tare_core::design::Arrangement;
 use tare_core::record::{PRECISE_ENOUGH, Record};
 use tare_stats::{Ratio, analyse, is_look, precise_enough};

@@ -1,6 +1,6 @@
 //! The auction site: the tests of its own program, and the whole of it deployed.
 
-use crate::lab::{Lab, text};
+use crate::end_to_end::lab::{Lab, text};
 use std::path::Path;
 use std::process::{Child, Command};
 use std::time::Duration;

@@ -1,6 +1,6 @@
 //! `kill -9` at any moment, then `clean` or `resume`: nothing left, nothing lost, nothing of anybody else's touched.
 
-use crate::lab::{Lab, text};
+use crate::end_to_end::lab::{Lab, text};
 use std::process::Command;
 use std::time::Duration;
 use tare_core::trial::Outcome;

@@ -1,6 +1,6 @@
 //! Forms of the same layers that differ in what a service is told, and in what it gets.
 
-use crate::lab::{Lab, text};
+use crate::end_to_end::lab::{Lab, text};
 use tare_core::trial::Outcome;
 
 const STUDY: &str = "\

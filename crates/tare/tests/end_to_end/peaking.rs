@@ -1,6 +1,6 @@
 //! A load of kind `peak`: each trial is a search on a deployment of its own, guided by what a real server answers.
 
-use crate::lab::{Lab, text};
+use crate::end_to_end::lab::{Lab, text};
 use tare_core::peak::{PeakEnding, PeakWindow};
 use tare_core::trial::{Outcome, Stage};
 

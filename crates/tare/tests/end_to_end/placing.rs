@@ -1,6 +1,6 @@
 //! Services run where a study puts them, in every form; what the kernel was seen to do is in the record.
 
-use crate::lab::{Lab, text};
+use crate::end_to_end::lab::{Lab, text};
 use tare_core::record::Record;
 use tare_core::telemetry::TelemetryRow;
 use tare_core::trial::Outcome;

@@ -1,6 +1,6 @@
 //! Causes planted in a real server, one in each form: the first finding names it.
 
-use crate::lab::{Lab, text};
+use crate::end_to_end::lab::{Lab, text};
 use serde_json::Value;
 use std::fs;
 use std::process::{Child, Command, Stdio};
@@ -77,7 +77,7 @@ fn a_planted_cause_is_found() {
         scope.spawn(|| keep_a_neighbour(&over));
         let output = lab.tare(&["run", text(&study), "--out", text(&out)]);
         over.store(true, Ordering::Relaxed);
-        assert_eq!(output.status.code(), Some(0), "{}", crate::lab::said(&output));
+        assert_eq!(output.status.code(), Some(0), "{}", crate::end_to_end::lab::said(&output));
     });
     lab.expect_clean();
 

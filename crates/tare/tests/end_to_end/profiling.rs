@@ -1,6 +1,6 @@
 //! Profiled trials of a real server: whether what is counted is what it does, and stacks have names.
 
-use crate::lab::{Lab, text};
+use crate::end_to_end::lab::{Lab, text};
 use tare_core::profile::Profile;
 use tare_core::record::TrialData;
 use tare_core::trial::Outcome;

@@ -1,6 +1,6 @@
 //! Several instances of a service, and several tiles of a workload: in every form, and when one of them dies.
 
-use crate::lab::{Lab, text};
+use crate::end_to_end::lab::{Lab, text};
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::Command;

@@ -1,6 +1,6 @@
 //! `tare place`: placements are really measured, the outcome is in the record, and an interrupted search goes on.
 
-use crate::lab::{Lab, text};
+use crate::end_to_end::lab::{Lab, text};
 use serde_json::Value;
 use std::time::{Duration, Instant};
 
@@ -75,7 +75,7 @@ fn an_interrupted_search_is_on_disk_and_goes_on() {
     }
     rustix::process::kill_process(rustix::process::Pid::from_child(&child), rustix::process::Signal::INT).unwrap();
     let output = child.wait_with_output().unwrap();
-    let said = crate::lab::said(&output);
+    let said = crate::end_to_end::lab::said(&output);
     assert_eq!(output.status.code(), Some(130), "{said}");
     let flat = said.split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(flat.contains("what was measured is on disk") && flat.contains("tare resume"), "{said}");

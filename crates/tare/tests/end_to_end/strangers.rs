@@ -1,6 +1,6 @@
 //! A server that Tare has never seen: an image made elsewhere and a workload folder of twenty lines, no Rust.
 
-use crate::lab::{Lab, text};
+use crate::end_to_end::lab::{Lab, text};
 use std::process::Command;
 use tare_core::trial::Outcome;
 

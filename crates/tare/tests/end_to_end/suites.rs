@@ -1,6 +1,6 @@
 //! Studies of several parts, and the microbenchmarks that the shipped one is made of.
 
-use crate::lab::{Lab, said, text};
+use crate::end_to_end::lab::{Lab, said, text};
 use serde_json::Value;
 use tare_core::record::{Record, SuiteRecord};
 use tare_core::trial::Outcome;

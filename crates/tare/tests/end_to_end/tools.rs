@@ -1,6 +1,6 @@
 //! A tool of others inside the forms: the one that comes with Redis, in the bundle of its server.
 
-use crate::lab::{Lab, text};
+use crate::end_to_end::lab::{Lab, text};
 use tare_core::study::LoadOrigin;
 use tare_core::trial::Outcome;
 

@@ -1,7 +1,7 @@
 //! What goes wrong in real life: each ends in a message that names the form, the stage and the cause, and the other
 //! trials go on.
 
-use crate::lab::{Lab, said, text};
+use crate::end_to_end::lab::{Lab, said, text};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use tare_core::trial::{Outcome, Stage};

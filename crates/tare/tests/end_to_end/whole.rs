@@ -1,6 +1,6 @@
 //! The main job: one Redis, weighed in every form.
 
-use crate::lab::{Lab, text};
+use crate::end_to_end::lab::{Lab, text};
 use serde_json::Value;
 use tare_core::trial::Outcome;
 
@@ -74,7 +74,7 @@ fn redis_is_weighed_in_a_guest_and_in_a_container_in_a_guest() {
     let record = lab.path("record");
     let args = ["run", "--form", "vm", "--form", "vm+container", "--repeat", "1", "--measure", "2s"];
     let output = lab.tare(&[&args[..], &["--out", text(&record)]].concat());
-    let said = crate::lab::said(&output);
+    let said = crate::end_to_end::lab::said(&output);
     lab.expect_clean();
     let read = lab.record(&record);
     for trial in &read.trials {

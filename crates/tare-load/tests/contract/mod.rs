@@ -1,7 +1,6 @@
 //! What every protocol owes: the same peers, well and badly behaved, behind each row of the table.
 
-#[path = "../asked/mod.rs"]
-mod asked;
+use crate::asked;
 mod ends;
 mod outages;
 mod secured;

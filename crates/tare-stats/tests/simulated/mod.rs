@@ -7,8 +7,7 @@
 mod controls;
 mod experiment;
 mod noise;
-#[path = "../records/mod.rs"]
-mod records;
+use crate::records;
 mod search;
 mod stopping;
 

@@ -1,8 +1,7 @@
 //! `postgres` and `mysql` against real servers, which the tests start as an unprivileged user on free ports, and
 //! against peers that misbehave. What is not installed is skipped and said.
 
-#[path = "../admitted/mod.rs"]
-mod admitted;
+use crate::admitted;
 mod mariadb;
 mod peers;
 mod postgres;

@@ -1,0 +1,9 @@
+//! The load against real servers and against peers that misbehave.
+
+mod admitted;
+mod asked;
+mod contract;
+mod databases;
+mod nginx;
+mod peer;
+mod truth;

@@ -1,0 +1,10 @@
+//! Reports, pages and messages, as they read.
+
+mod golden;
+mod html;
+mod response;
+mod sample;
+mod schema;
+mod searched;
+mod side_by_side;
+mod suite;

@@ -1,0 +1,10 @@
+//! The statistics over records and simulated experiments.
+
+mod advice;
+mod analysis;
+mod contrast;
+mod evidence;
+mod ladder;
+mod peak;
+mod records;
+mod simulated;

@@ -1,0 +1,12 @@
+//! The program as its user meets it.
+
+mod cli;
+mod end_to_end;
+mod finding;
+mod load;
+mod malformed;
+mod peak;
+mod records;
+#[path = "../../tare-report/tests/sample/mod.rs"]
+mod sample;
+mod toy;

@@ -1,0 +1,201 @@
+//! Which tests run beside which. Two CPUs do not bear more than one measurement, and what measures bears no neighbour;
+//! what computes or waits goes beside anything else.
+
+use crate::ci::left;
+use crate::ci::one::{self, End, Surroundings};
+use crate::ci::programs::Test;
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+/// What a test does to the machine, and bears of others.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Class {
+    /// Computes, and measures no time: beside anything but a measurement.
+    Calm,
+    /// Sleeps nearly all of its time: several at once.
+    Waits,
+    /// Owns containers, guests, networks or downloads: one at a time, beside calm ones.
+    Machine,
+    /// Measures, or has the whole of Tare run, which refuses to share the machine: nothing beside it.
+    Alone,
+}
+
+/// The class of all tests whose full name begins so; the first that fits. All others are calm.
+const CLASSES: &[(&str, Class)] = &[
+    ("tare::end_to_end::", Class::Alone),
+    ("tare::peak::", Class::Alone),
+    ("tare::load::", Class::Alone),
+    ("tare-load::truth::", Class::Alone),
+    ("tare-telemetry::probe_process::", Class::Alone),
+    ("tare-layers::vm::", Class::Machine),
+    ("tare-layers::container::", Class::Machine),
+    ("tare-layers::contract::", Class::Machine),
+    ("tare-load::contract::", Class::Waits),
+    ("tare-load::peer::", Class::Waits),
+];
+
+/// How many tests that wait run at once.
+const WAITING: usize = 4;
+
+fn class(name: &str) -> Class {
+    CLASSES.iter().find(|(prefix, _)| name.starts_with(prefix)).map_or(Class::Calm, |(_, class)| *class)
+}
+
+/// How the tests ended.
+#[derive(Default)]
+pub(super) struct Outcomes {
+    /// How long each test took that was run.
+    pub(super) times: BTreeMap<String, Duration>,
+    /// Names of the tests that failed.
+    pub(super) failed: Vec<String>,
+    /// Tests that were skipped, or in part, and what they lacked.
+    pub(super) skipped: Vec<(String, String)>,
+    /// Tests that failed once and passed alone afterwards.
+    pub(super) unsteady: Vec<(String, String)>,
+    /// Tests that were left out, and why.
+    pub(super) left: Vec<(String, &'static str)>,
+}
+
+/// Says of each test when it is run.
+pub(super) fn list(tests: &[Test]) {
+    for test in tests {
+        let when = match class(&test.name) {
+            Class::Calm => "calm",
+            Class::Waits => "waits",
+            Class::Machine => "machine",
+            Class::Alone => "alone",
+        };
+        println!("{when:8} {}{}", test.name, if left::reason(&test.name).is_some() { "  (--thorough)" } else { "" });
+    }
+    println!("{} tests", tests.len());
+}
+
+/// Runs all tests, and those that failed once more, alone. A test that fails twice has failed; one that fails once is
+/// named, for somebody to find out why.
+pub(super) fn run(tests: Vec<Test>, surroundings: &Surroundings<'_>) -> Outcomes {
+    // Without a handler, an interrupt would leave the tests, each in a process group of its own, behind.
+    let _ = ctrlc::set_handler(|| {
+        one::end_all();
+        std::process::exit(130);
+    });
+    let stand = Stand { surroundings, ends: Mutex::default() };
+    let mut lanes: [VecDeque<Test>; 4] = Default::default();
+    for test in tests {
+        lanes[class(&test.name) as usize].push_back(test);
+    }
+    let [calm, waits, machine, alone] = lanes.map(Mutex::new);
+    std::thread::scope(|scope| {
+        for _ in 0..WAITING {
+            scope.spawn(|| stand.work(&waits));
+        }
+        scope.spawn(|| {
+            stand.work(&machine);
+            stand.work(&calm);
+        });
+        scope.spawn(|| stand.work(&calm));
+    });
+    stand.work(&alone);
+
+    let mut ends = stand.ends.into_inner().unwrap_or_else(PoisonError::into_inner);
+    let failed: Vec<Test> =
+        ends.iter().filter(|run| matches!(run.end, End::Failed(_))).map(|run| run.test.clone()).collect();
+    let mut outcomes = Outcomes::default();
+    // So many are no accident.
+    if failed.len() <= SECOND_TRIES {
+        for test in failed {
+            println!("once more, alone: {}", test.name);
+            let (end, time) = one::run(&test, surroundings);
+            say(&test, &end, time);
+            if !matches!(end, End::Failed(_)) {
+                outcomes.unsteady.push((test.name.clone(), String::new()));
+            }
+            let run = ends.iter_mut().find(|run| run.test.name == test.name).expect("it ran");
+            (run.end, run.time) = (end, run.time + time);
+        }
+    }
+    for Run { test, end, time } in ends {
+        match end {
+            End::Passed => {}
+            End::Skipped(why) => outcomes.skipped.push((test.name.clone(), why)),
+            End::Failed(_) => outcomes.failed.push(test.name.clone()),
+        }
+        outcomes.times.insert(test.name, time);
+    }
+    outcomes
+}
+
+/// With more failures than this, none is tried again.
+const SECOND_TRIES: usize = 6;
+
+/// A test that has ended.
+struct Run {
+    test: Test,
+    end: End,
+    time: Duration,
+}
+
+/// What the lanes share.
+struct Stand<'a> {
+    surroundings: &'a Surroundings<'a>,
+    ends: Mutex<Vec<Run>>,
+}
+
+impl Stand<'_> {
+    /// Runs the tests of a queue, one after the other, until it is empty.
+    fn work(&self, queue: &Mutex<VecDeque<Test>>) {
+        loop {
+            let Some(test) = queue.lock().unwrap_or_else(PoisonError::into_inner).pop_front() else { return };
+            let (end, time) = one::run(&test, self.surroundings);
+            // Held while it is said, so that what two tests say is not mixed.
+            let mut ends = self.ends.lock().unwrap_or_else(PoisonError::into_inner);
+            say(&test, &end, time);
+            ends.push(Run { test, end, time });
+        }
+    }
+}
+
+/// Says how a test ended when that is worth a line: it took long, was skipped or failed.
+fn say(test: &Test, end: &End, time: Duration) {
+    let seconds = time.as_secs_f64();
+    match end {
+        End::Passed if seconds < 5.0 => {}
+        End::Passed => println!("passed   {seconds:6.1} s  {}", test.name),
+        End::Skipped(why) => println!("skipped  {seconds:6.1} s  {}: {why}", test.name),
+        End::Failed(said) => println!("FAILED   {seconds:6.1} s  {}\n{}", test.name, said.trim_end()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_not_in_the_table_is_calm_and_what_is_measures_alone() {
+        assert_eq!(class("tare-stats::ladder::a"), Class::Calm);
+        assert_eq!(class("tare::end_to_end::kill::b"), Class::Alone);
+        assert_eq!(class("tare::endless"), Class::Calm);
+    }
+
+    #[test]
+    fn a_test_that_fails_once_is_named_and_one_that_fails_twice_has_failed() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let program = folder.path().join("program");
+        let script = "#!/bin/sh\necho 'running 1 test'\ncase $1 in steady) exit 0;; bad) exit 1;; esac\n\
+                      [ -e once ] || { touch once; exit 1; }\n";
+        std::fs::write(&program, script).expect("it can be written");
+        let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+        std::fs::set_permissions(&program, mode).expect("it is ours");
+        let test = |within: &str| Test {
+            name: format!("x::{within}"),
+            within: within.to_owned(),
+            program: program.clone(),
+            folder: folder.path().to_owned(),
+        };
+        let surroundings = Surroundings { root: folder.path(), binary: &program, thorough: false };
+        let outcomes = run(vec![test("steady"), test("bad"), test("unsteady")], &surroundings);
+        assert_eq!(outcomes.failed, ["x::bad"]);
+        assert_eq!(outcomes.unsteady, [("x::unsteady".to_owned(), String::new())]);
+        assert_eq!(outcomes.times.len(), 3);
+    }
+}

@@ -1,0 +1,144 @@
+//! The gate: what `./test` runs when everything is installed, cheap checks first.
+
+mod lanes;
+mod left;
+mod one;
+mod programs;
+mod times;
+
+use crate::{output_of, tidy};
+use anyhow::{Context, Result, bail};
+use clap::{Args, ValueEnum};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Instant;
+
+/// What of the gate is wanted.
+#[derive(Args)]
+pub(crate) struct Wanted {
+    /// Everything that exists: each test in its longest form, those included that the gate leaves out
+    #[arg(long)]
+    thorough: bool,
+    /// Only this part; may be given several times
+    #[arg(long, value_enum, value_name = "PART")]
+    only: Vec<Part>,
+    /// Builds, then lists the tests and when each is run, and runs none
+    #[arg(long)]
+    list: bool,
+    /// Only tests whose full name contains one of these, e.g. `tare-stats::` for a crate
+    #[arg(value_name = "NAME")]
+    names: Vec<String>,
+}
+
+/// A part of the gate that can be run by itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Part {
+    /// Whether the source is formatted
+    Format,
+    /// The rules that no compiler knows
+    Tidy,
+    /// Lints, in the same pass that builds the tests
+    Lints,
+    /// The tests, built and run
+    Tests,
+}
+
+/// Runs every step and says how it went; a failed step does not keep the next ones from running, except that nothing
+/// is tested that does not build.
+pub(crate) fn run(root: &Path, wanted: &Wanted) -> Result<bool> {
+    // The development build: it traps overflows, which the released one does not, and the tests bring it anyway.
+    let binary = program(root, "debug")?;
+    let everything = wanted.only.is_empty() && wanted.names.is_empty() && !wanted.list;
+    let wants = |part: Part| everything || wanted.only.contains(&part);
+    let wants_tests = wants(Part::Tests) || !wanted.names.is_empty() || wanted.list;
+
+    let mut gate = Gate { steps: Vec::new() };
+    if wants(Part::Format) {
+        gate.step("formatting", || well(Command::new("cargo").args(["fmt", "--all", "--check"]).current_dir(root)))?;
+    }
+    if wants(Part::Tidy) {
+        gate.step("tidy", || tidy::run(root))?;
+    }
+    let mut built = None;
+    if wants_tests || wants(Part::Lints) {
+        gate.step("lints and build", || {
+            built = programs::build(root)?;
+            Ok(built.is_some())
+        })?;
+    }
+    let Some(programs) = built.filter(|_| wants_tests) else { return Ok(gate.end(&lanes::Outcomes::default())) };
+
+    let mut tests = programs::tests(&programs, root)?;
+    if !wanted.names.is_empty() {
+        tests.retain(|test| wanted.names.iter().any(|name| test.name.contains(name.as_str())));
+        if tests.is_empty() {
+            bail!("no test's name contains {}; './test --list' names them all", wanted.names.join(" or "));
+        }
+    }
+    if wanted.list {
+        lanes::list(&tests);
+        return Ok(gate.end(&lanes::Outcomes::default()));
+    }
+    // Who names a test wants it run; the gate alone leaves out what is long.
+    let left = if wanted.thorough || !wanted.names.is_empty() { Vec::new() } else { left::take(&mut tests) };
+    gate.step("leftovers of dead runs", || well(Command::new(&binary).arg("clean").current_dir(root)))?;
+    let surroundings = one::Surroundings { root, binary: &binary, thorough: wanted.thorough };
+    let mut outcomes = lanes::Outcomes::default();
+    gate.step("tests", || {
+        outcomes = lanes::run(tests, &surroundings);
+        Ok(outcomes.failed.is_empty())
+    })?;
+    outcomes.left = left;
+    Ok(gate.end(&outcomes))
+}
+
+/// Where cargo puts the binary of a profile; `TARE_BIN` overrides it.
+pub(crate) fn program(root: &Path, profile: &str) -> Result<PathBuf> {
+    if let Some(path) = std::env::var_os("TARE_BIN") {
+        return Ok(path.into());
+    }
+    let metadata = output_of("cargo", &["metadata", "--no-deps", "--format-version=1"], root)?;
+    let after = metadata.split("\"target_directory\":\"").nth(1);
+    let directory =
+        after.and_then(|text| text.split('"').next()).context("cargo metadata names no folder for builds")?;
+    let version = output_of("rustc", &["-vV"], root)?;
+    let triple = version.lines().find_map(|line| line.strip_prefix("host: ")).context("rustc names no host")?;
+    Ok(Path::new(directory).join(triple).join(profile).join("tare"))
+}
+
+/// Whether a command succeeds; what it says is shown.
+fn well(command: &mut Command) -> Result<bool> {
+    let status = command.stdin(Stdio::null()).status();
+    Ok(status.with_context(|| format!("could not run {}", command.get_program().display()))?.success())
+}
+
+/// A step that was taken.
+struct Step {
+    name: &'static str,
+    well: bool,
+    seconds: f64,
+}
+
+struct Gate {
+    steps: Vec<Step>,
+}
+
+impl Gate {
+    fn step(&mut self, name: &'static str, run: impl FnOnce() -> Result<bool>) -> Result<()> {
+        println!("\n== {name}");
+        std::io::stdout().flush()?;
+        let started = Instant::now();
+        let well = run()?;
+        let seconds = started.elapsed().as_secs_f64();
+        println!("== {name}: {} in {seconds:.0} s", if well { "well" } else { "NOT WELL" });
+        self.steps.push(Step { name, well, seconds });
+        Ok(())
+    }
+
+    /// Says how long everything took and how it ended; whether all is well.
+    fn end(&self, outcomes: &lanes::Outcomes) -> bool {
+        print!("{}", times::table(&self.steps, outcomes));
+        self.steps.iter().all(|step| step.well)
+    }
+}

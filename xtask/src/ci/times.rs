@@ -1,0 +1,99 @@
+//! What took how long, and how everything ended.
+
+use crate::ci::Step;
+use crate::ci::lanes::Outcomes;
+use std::fmt::Write;
+
+/// How many of the longest tests are named.
+const NAMED: usize = 25;
+
+/// The end of the gate's output: times by step and of the longest tests, what did not go well, and the counts.
+pub(super) fn table(steps: &[Step], outcomes: &Outcomes) -> String {
+    let mut text = String::new();
+    let mut times: Vec<_> = outcomes.times.iter().collect();
+    times.sort_by(|a, b| b.1.cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
+    if times.len() > 1 {
+        let _ = writeln!(text, "\nthe longest of {} tests:", times.len());
+        for (name, time) in times.iter().take(NAMED) {
+            let _ = writeln!(text, "{:>8.1} s  {name}", time.as_secs_f64());
+        }
+    }
+    let _ = writeln!(text, "\nsteps:");
+    for step in steps {
+        let _ = writeln!(text, "{:>8.1} s  {}{}", step.seconds, step.name, if step.well { "" } else { ": NOT WELL" });
+    }
+    for (heading, tests) in [("skipped", &outcomes.skipped), ("passed only at the second try", &outcomes.unsteady)] {
+        if !tests.is_empty() {
+            let _ = writeln!(text, "\n{heading}:");
+            for (name, why) in tests {
+                let _ = writeln!(text, "  {name}{}{why}", if why.is_empty() { "" } else { ": " });
+            }
+        }
+    }
+    if !outcomes.left.is_empty() {
+        let _ = writeln!(text, "\nleft to './test --thorough':");
+        for (name, why) in &outcomes.left {
+            let _ = writeln!(text, "  {name}: {why}");
+        }
+    }
+    if !outcomes.failed.is_empty() {
+        let _ = writeln!(text, "\nfailed:");
+        for name in &outcomes.failed {
+            let _ = writeln!(text, "  {name}");
+        }
+    }
+    let bad: Vec<&str> = steps.iter().filter(|step| !step.well).map(|step| step.name).collect();
+    if !bad.is_empty() {
+        let _ = writeln!(text, "\nnot well: {}", bad.join(", "));
+    }
+    let (failed, skipped) = (outcomes.failed.len(), outcomes.skipped.len());
+    let passed = outcomes.times.len() - failed - skipped;
+    let _ = writeln!(text, "{passed} passed, {failed} failed, {skipped} skipped");
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    #[test]
+    fn everything_that_was_not_plainly_well_is_named() {
+        let time = |name: &str, seconds| (name.to_owned(), Duration::from_secs(seconds));
+        let outcomes = Outcomes {
+            times: [time("a", 1), time("b", 3), time("c", 2), time("d", 0)].into(),
+            failed: vec!["b".to_owned()],
+            skipped: vec![("c".to_owned(), "no engine".to_owned())],
+            unsteady: vec![("d".to_owned(), String::new())],
+            left: vec![("e".to_owned(), "it is long")],
+        };
+        let steps = [Step { name: "tests", well: false, seconds: 6.04 }];
+        let table = table(&steps, &outcomes);
+        let expected = "
+the longest of 4 tests:
+     3.0 s  b
+     2.0 s  c
+     1.0 s  a
+     0.0 s  d
+
+steps:
+     6.0 s  tests: NOT WELL
+
+skipped:
+  c: no engine
+
+passed only at the second try:
+  d
+
+left to './test --thorough':
+  e: it is long
+
+failed:
+  b
+
+not well: tests
+2 passed, 1 failed, 1 skipped
+";
+        assert_eq!(table, expected);
+    }
+}
