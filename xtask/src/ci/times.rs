@@ -11,7 +11,7 @@ const NAMED: usize = 25;
 pub(super) fn table(steps: &[Step], outcomes: &Outcomes) -> String {
     let mut text = String::new();
     let mut times: Vec<_> = outcomes.times.iter().collect();
-    times.sort_by(|a, b| b.1.cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
+    times.sort_by(|a, b| b.1.cmp(a.1).then_with(|| a.0.cmp(b.0)));
     if times.len() > 1 {
         let _ = writeln!(text, "\nthe longest of {} tests:", times.len());
         for (name, time) in times.iter().take(NAMED) {

@@ -5,8 +5,10 @@ use std::process::Command;
 use std::time::Duration;
 use tare_core::trial::Outcome;
 
-/// How often a run is killed.
-const KILLS: u64 = 20;
+/// How often a run is killed; with `TARE_THOROUGH`, so often that each stage of a trial is met several times.
+fn kills() -> u64 {
+    if std::env::var_os("TARE_THOROUGH").is_some() { 40 } else { 6 }
+}
 
 fn docker(args: &[&str]) -> bool {
     Command::new("/usr/bin/docker").args(args).output().is_ok_and(|output| output.status.success())
@@ -25,7 +27,7 @@ fn a_run_that_is_killed_again_and_again_ends_whole() {
     // The bundle is there before the first kill, so that kills fall into trials too.
     lab.expect(0, &["bundle", "build", "--workload", "redis"]);
     let mut random = 0x2545_F491_4F6C_DD1D_u64;
-    for kill in 0..KILLS {
+    for kill in 0..kills() {
         random ^= random << 13;
         random ^= random >> 7;
         random ^= random << 17;

@@ -31,7 +31,7 @@ fn a_published_port_is_explained_rung_by_rung() {
 fn redis_is_weighed_natively_and_in_containers() {
     let Some(lab) = Lab::with_engine(&["mmdebstrap"]) else { return };
     let record = lab.path("record");
-    let args = ["run", "--form", "container", "--form", "container-hostnet", "--repeat", "3", "--measure", "2s"];
+    let args = ["run", "--form", "container", "--form", "container-hostnet", "--repeat", "3", "--measure", "1s"];
     let said = lab.expect(0, &[&args[..], &["--out", text(&record)]].concat());
     lab.expect_clean();
     assert!(said.contains("report.html"), "{said}");
