@@ -1,11 +1,11 @@
 //! The project's own chores: `cargo xtask ci` is the gate, `cargo xtask tidy` the rules that no compiler knows.
 
-mod benchmark;
 mod ci;
 mod tidy;
 
 use anyhow::{Context, Result, ensure};
-use clap::Parser;
+use clap::{Args, Parser};
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
@@ -18,8 +18,15 @@ enum Chore {
     /// The rules of CONTRIBUTING.md and ARCHITECTURE.md that a machine can check. Lists all findings at once.
     Tidy,
     /// Tare beside others of its kind.
-    #[command(name = "bench", subcommand)]
-    Benchmark(benchmark::Comparison),
+    #[command(name = "bench", disable_help_flag = true)]
+    Benchmark(Handed),
+}
+
+/// What is handed on to a program of its own.
+#[derive(Args)]
+struct Handed {
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "ARGUMENT")]
+    arguments: Vec<OsString>,
 }
 
 fn main() -> ExitCode {
@@ -28,7 +35,7 @@ fn main() -> ExitCode {
     let done = match chore {
         Chore::Ci(wanted) => ci::run(&root, &wanted),
         Chore::Tidy => tidy::run(&root),
-        Chore::Benchmark(comparison) => benchmark::run(&root, comparison),
+        Chore::Benchmark(Handed { arguments }) => hand_on(&root, "xtask-benchmark", &arguments),
     };
     match done {
         Ok(true) => ExitCode::SUCCESS,
@@ -44,6 +51,13 @@ fn main() -> ExitCode {
 fn root() -> PathBuf {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
     here.parent().unwrap_or(here).to_owned()
+}
+
+/// Builds a package of chores and runs it. It has dependencies that the gate must not wait for.
+fn hand_on(root: &Path, package: &str, arguments: &[OsString]) -> Result<bool> {
+    let mut cargo = Command::new("cargo");
+    cargo.args(["run", "--quiet", "--locked", "--package", package, "--"]).args(arguments).current_dir(root);
+    Ok(cargo.status().context("could not run cargo")?.success())
 }
 
 /// The output of a command that must succeed.

@@ -20,22 +20,24 @@ mod tool;
 mod users;
 mod workshop;
 
-use anyhow::Result;
-use clap::{Args, Subcommand};
+use anyhow::{Context, Result, ensure};
+use clap::{Args, Parser};
 use report::Report;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
 use workshop::Workshop;
 
-/// What is compared.
-#[derive(Subcommand)]
-pub(crate) enum Comparison {
+/// Tare beside others of its kind.
+#[derive(Parser)]
+#[command(name = "cargo xtask bench")]
+enum Comparison {
     /// The load generator: its cost and its truthfulness, beside bare clients and other tools. Needs root and two CPUs.
     Load(Options),
 }
 
 /// How it is compared.
 #[derive(Args)]
-pub(crate) struct Options {
+struct Options {
     /// Fewer and shorter rounds: shows that it works, not how large a difference is.
     #[arg(long)]
     quick: bool,
@@ -71,11 +73,38 @@ const PARTS: &[Part] = &[
     Part { name: "agreement", run: agreement::run },
 ];
 
+fn main() -> ExitCode {
+    let Comparison::Load(options) = Comparison::parse();
+    match run(&root(), &options) {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// The folder of the workspace: where this program was built from.
+fn root() -> PathBuf {
+    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    here.ancestors().nth(2).unwrap_or(here).to_owned()
+}
+
+/// The output of a command that must succeed.
+fn output_of(program: &str, arguments: &[&str], folder: &Path) -> Result<String> {
+    let command = || format!("{program} {}", arguments.join(" "));
+    let output = Command::new(program).args(arguments).current_dir(folder).output();
+    let output = output.with_context(|| format!("could not run {}", command()))?;
+    let complaint = String::from_utf8_lossy(&output.stderr);
+    ensure!(output.status.success(), "{} failed: {}", command(), complaint.trim());
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
 /// Carries out what was asked for and prints its tables. Whether every part went well.
-pub(crate) fn run(root: &Path, comparison: Comparison) -> Result<bool> {
-    let Comparison::Load(options) = comparison;
+fn run(root: &Path, options: &Options) -> Result<bool> {
     let whole = options.only.is_empty() && options.case.is_none();
-    let mut shop = Workshop::open(root, &options)?;
+    let mut shop = Workshop::open(root, options)?;
     let mut report = Report::new(&shop);
     let mut well = true;
     for part in PARTS {

@@ -1,11 +1,11 @@
 //! System calls by operation, counted by strace. Slow, but no noise is in it.
 
-use super::process::{CLIENT_CPU, pinned, run};
-use super::ratio::figure;
-use super::report::{Report, brief};
-use super::servers::Kind;
-use super::tool::{Ask, Job, Tool};
-use super::workshop::Workshop;
+use crate::process::{CLIENT_CPU, pinned, run};
+use crate::ratio::figure;
+use crate::report::{Report, brief};
+use crate::servers::Kind;
+use crate::tool::{Ask, Job, Tool};
+use crate::workshop::Workshop;
 use anyhow::{Context, Result};
 use std::path::Path;
 use std::time::Duration;
@@ -16,7 +16,7 @@ const WAITS: &[&str] = &["epoll_wait", "epoll_pwait", "epoll_pwait2", "poll", "p
 const LISTED: f64 = 0.05;
 
 /// Redis, HTTP and PostgreSQL.
-pub(super) fn count(shop: &mut Workshop, report: &mut Report) -> Result<()> {
+pub(crate) fn count(shop: &mut Workshop, report: &mut Report) -> Result<()> {
     let (mut rows, mut failed) = (Vec::new(), Vec::new());
     let set = Ask::Redis { set: 1, get: 0 };
     for (name, kind, ask) in

@@ -4,15 +4,15 @@ use tare_stats::student_quantile;
 
 /// A ratio with its 95 % interval.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) struct Ratio {
-    pub(super) value: f64,
+pub(crate) struct Ratio {
+    pub(crate) value: f64,
     /// None below three rounds.
-    pub(super) interval: Option<(f64, f64)>,
+    pub(crate) interval: Option<(f64, f64)>,
 }
 
 /// The ratio of two lists, paired by round: the mean of the differences of logs, with Student's t for their spread.
 /// None when there is no round in which both are above 0.
-pub(super) fn paired(above: &[f64], below: &[f64]) -> Option<Ratio> {
+pub(crate) fn paired(above: &[f64], below: &[f64]) -> Option<Ratio> {
     let both = above.iter().zip(below).filter(|(above, below)| **above > 0.0 && **below > 0.0);
     let logs: Vec<f64> = both.map(|(above, below)| (above / below).ln()).collect();
     let n = logs.len() as f64;
@@ -29,7 +29,7 @@ pub(super) fn paired(above: &[f64], below: &[f64]) -> Option<Ratio> {
 }
 
 /// `1.23 [1.20, 1.26]`; `-` when there is none.
-pub(super) fn show(ratio: Option<Ratio>) -> String {
+pub(crate) fn show(ratio: Option<Ratio>) -> String {
     match ratio {
         None => "-".to_owned(),
         Some(Ratio { value, interval: None }) => figure(value),
@@ -40,7 +40,7 @@ pub(super) fn show(ratio: Option<Ratio>) -> String {
 }
 
 /// Three significant digits.
-pub(super) fn figure(value: f64) -> String {
+pub(crate) fn figure(value: f64) -> String {
     let digits = match value.abs() {
         0.0 => 0,
         size => (2 - size.log10().floor() as i32).clamp(0, 6) as usize,
@@ -63,7 +63,7 @@ fn thousands(whole: &str) -> String {
 }
 
 /// The middle of some values; not a number when there are none.
-pub(super) fn median(values: &[f64]) -> f64 {
+pub(crate) fn median(values: &[f64]) -> f64 {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
     match sorted.len() {

@@ -1,16 +1,17 @@
 //! What a comparison needs: programs built and installed, servers, an order for each round.
 
-use super::Options;
-use super::process::{find, run};
-use super::servers::{Kind, Server};
-use super::tool::{Job, Outcome, TOOLS, Tool, Toolbox};
-use super::{ours, tool};
+use crate::Options;
 use crate::output_of;
+use crate::process::{find, run};
+use crate::servers::{Kind, Server};
+use crate::tool::{Job, Outcome, TOOLS, Tool, Toolbox};
+use crate::{ours, tool};
 use anyhow::{Context, Result, ensure};
+use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 /// Programs of the servers, and the packages that have them.
@@ -23,12 +24,12 @@ const SERVERS: &[(&str, &str)] = &[
 ];
 
 /// See the module.
-pub(super) struct Workshop {
-    pub(super) tools: Toolbox,
+pub(crate) struct Workshop {
+    pub(crate) tools: Toolbox,
     /// How many rounds, if it was said.
     rounds: Option<u32>,
     case: Option<String>,
-    pub(super) quick: bool,
+    pub(crate) quick: bool,
     folder: PathBuf,
     servers: u32,
     order: u64,
@@ -40,7 +41,7 @@ impl Workshop {
     ///
     /// # Errors
     /// When something does not build, or the machine has one CPU only.
-    pub(super) fn open(root: &Path, options: &Options) -> Result<Workshop> {
+    pub(crate) fn open(root: &Path, options: &Options) -> Result<Workshop> {
         let cpus = std::thread::available_parallelism().map_or(1, usize::from);
         ensure!(cpus >= 2, "client and server need a CPU each; this machine has {cpus}");
         install(root)?;
@@ -50,7 +51,7 @@ impl Workshop {
         let opened = Command::new("chmod").arg("755").arg(&folder).status()?;
         ensure!(opened.success(), "could not open {} to others", folder.display());
         let floor = folder.join("floor");
-        let source = root.join("xtask/bench/floor.c");
+        let source = root.join("xtask/benchmark/floor.c");
         output_of("gcc", &["-O2", "-Wall", "-o", &floor.to_string_lossy(), &source.to_string_lossy()], root)?;
         let ours = BTreeMap::from([("floor", floor), ("drive", build_drive(root)?)]);
         let quoted = |argument: String| if argument.contains(' ') { format!("'{argument}'") } else { argument };
@@ -63,27 +64,27 @@ impl Workshop {
             folder,
             servers: 0,
             order: options.seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1,
-            command: format!("cargo xtask {}", arguments.join(" ")),
+            command: format!("cargo xtask bench {}", arguments.join(" ")),
         })
     }
 
     /// The command line that this is.
-    pub(super) fn command(&self) -> &str {
+    pub(crate) fn command(&self) -> &str {
         &self.command
     }
 
     /// Whether a case with this title was asked for.
-    pub(super) fn wants(&self, title: &str) -> bool {
+    pub(crate) fn wants(&self, title: &str) -> bool {
         self.case.as_deref().is_none_or(|case| title.contains(case))
     }
 
     /// How many rounds: what was said, else one of these two.
-    pub(super) fn rounds(&self, quick: u32, full: u32) -> u32 {
+    pub(crate) fn rounds(&self, quick: u32, full: u32) -> u32 {
         self.rounds.unwrap_or(if self.quick { quick } else { full })
     }
 
     /// A file of this name, for a short while.
-    pub(super) fn file(&self, name: &str) -> PathBuf {
+    pub(crate) fn file(&self, name: &str) -> PathBuf {
         self.folder.join(name)
     }
 
@@ -91,7 +92,7 @@ impl Workshop {
     ///
     /// # Errors
     /// See [`Server::start`].
-    pub(super) fn server(&mut self, kind: Kind) -> Result<Server> {
+    pub(crate) fn server(&mut self, kind: Kind) -> Result<Server> {
         self.servers += 1;
         Server::start(kind, &self.folder.join(format!("server-{}", self.servers)))
     }
@@ -100,7 +101,7 @@ impl Workshop {
     ///
     /// # Errors
     /// When Tare does not take its options or cannot write the data set.
-    pub(super) fn prepared(&self, job: Job) -> Result<Job> {
+    pub(crate) fn prepared(&self, job: Job) -> Result<Job> {
         let program = self.tools.program(&ours::TARE).context("Tare's load process was not built")?;
         let limit = Duration::from_secs(60);
         let (protocol, options) = ours::protocol_of(job.ask);
@@ -113,7 +114,7 @@ impl Workshop {
     }
 
     /// All items in an order that was not used before.
-    pub(super) fn shuffled<T: Copy>(&mut self, items: &[T]) -> Vec<T> {
+    pub(crate) fn shuffled<T: Copy>(&mut self, items: &[T]) -> Vec<T> {
         let mut items = items.to_vec();
         for left in (1..items.len()).rev() {
             items.swap(left, self.below(left as u64 + 1) as usize);
@@ -122,7 +123,7 @@ impl Workshop {
     }
 
     /// A number below `bound`, by xorshift.
-    pub(super) fn below(&mut self, bound: u64) -> u64 {
+    pub(crate) fn below(&mut self, bound: u64) -> u64 {
         self.order ^= self.order << 13;
         self.order ^= self.order >> 7;
         self.order ^= self.order << 17;
@@ -131,7 +132,7 @@ impl Workshop {
 
     /// Has each tool do a job in each round, in random order. Outcomes by tool, then by round. A tool that fails is
     /// left out from then on; its complaint is what it comes to.
-    pub(super) fn rounds_of(&mut self, tools: &[&'static Tool], job: &Job, rounds: u32) -> Vec<Entry> {
+    pub(crate) fn rounds_of(&mut self, tools: &[&'static Tool], job: &Job, rounds: u32) -> Vec<Entry> {
         let mut entries: Vec<Entry> = tools.iter().map(|tool| Entry::new(tool)).collect();
         let order: Vec<usize> = (0..tools.len()).collect();
         for round in 0..=rounds {
@@ -158,7 +159,7 @@ impl Workshop {
     }
 
     /// What the machine is.
-    pub(super) fn machine(&self) -> String {
+    pub(crate) fn machine(&self) -> String {
         let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
         let (cpus, memory) = (read("/proc/cpuinfo"), read("/proc/meminfo"));
         let model = cpus.lines().find_map(|line| line.strip_prefix("model name")).unwrap_or(": unknown");
@@ -174,7 +175,7 @@ impl Workshop {
     }
 
     /// Packages of servers and tools with their versions.
-    pub(super) fn versions(&self) -> Vec<String> {
+    pub(crate) fn versions(&self) -> Vec<String> {
         // PostgreSQL's package is called after its version; the one without says nothing.
         let packages = TOOLS.iter().filter_map(|tool| tool.package).filter(|package| *package != "postgresql");
         let mut packages: Vec<&str> = packages.chain(["redis-server", "nginx", "postgresql-[0-9]*"]).collect();
@@ -196,11 +197,11 @@ impl Drop for Workshop {
 }
 
 /// What a tool came to in the rounds of a comparison.
-pub(super) struct Entry {
-    pub(super) tool: &'static Tool,
-    pub(super) outcomes: Vec<Outcome>,
+pub(crate) struct Entry {
+    pub(crate) tool: &'static Tool,
+    pub(crate) outcomes: Vec<Outcome>,
     /// Why it was left out.
-    pub(super) failed: Option<String>,
+    pub(crate) failed: Option<String>,
     expected: Option<f64>,
 }
 
@@ -210,7 +211,7 @@ impl Entry {
     }
 
     /// A figure of each round.
-    pub(super) fn each(&self, figure: impl Fn(&Outcome) -> f64) -> Vec<f64> {
+    pub(crate) fn each(&self, figure: impl Fn(&Outcome) -> f64) -> Vec<f64> {
         self.outcomes.iter().map(figure).collect()
     }
 }
@@ -234,9 +235,13 @@ fn build_drive(root: &Path) -> Result<PathBuf> {
     if let Some(path) = std::env::var_os("TARE_DRIVE") {
         return Ok(path.into());
     }
-    let arguments = ["build", "--release", "--locked", "-p", "tare-load", "--example", "drive"];
-    let built = Command::new("cargo").args(arguments).current_dir(root).status()?;
-    ensure!(built.success(), "the load process does not build");
-    let release = crate::ci::program(root, "release")?;
-    Ok(release.with_file_name("examples").join("drive"))
+    let mut build = Command::new("cargo");
+    build.args(["build", "--release", "--locked", "--package", "tare-load", "--example", "drive"]);
+    build.arg("--message-format=json-render-diagnostics").current_dir(root).stderr(Stdio::inherit());
+    let built = build.output().context("could not run cargo")?;
+    ensure!(built.status.success(), "the load process does not build");
+    let told = String::from_utf8_lossy(&built.stdout);
+    let made = told.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+    let mut programs = made.filter_map(|message| message["executable"].as_str().map(PathBuf::from));
+    programs.next_back().context("cargo built the load process, but does not say where it put it")
 }

@@ -4,14 +4,14 @@
 //! does; so each that should have started during a freeze has waited to its end, and its queue's. From the moments at
 //! which the server was stopped and continued follows what every one of them must have taken.
 
-use super::closed::shown;
-use super::process::{family, signal};
-use super::ratio::median;
-use super::report::{Report, brief};
-use super::servers::Kind;
-use super::sql::exact_times;
-use super::tool::{Ask, FLOOR, Job, Outcome, TARE, Times, Tool};
-use super::workshop::Workshop;
+use crate::closed::shown;
+use crate::process::{family, signal};
+use crate::ratio::median;
+use crate::report::{Report, brief};
+use crate::servers::Kind;
+use crate::sql::exact_times;
+use crate::tool::{Ask, FLOOR, Job, Outcome, TARE, Times, Tool};
+use crate::workshop::Workshop;
 use anyhow::{Result, ensure};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -39,7 +39,7 @@ const FROZEN_US: f64 = 10e3;
 type Freeze = (f64, f64);
 
 /// Both kinds of freezes, every server.
-pub(super) fn run(shop: &mut Workshop, report: &mut Report) -> Result<()> {
+pub(crate) fn run(shop: &mut Workshop, report: &mut Report) -> Result<()> {
     report.head("A server that freezes");
     report.say(
         "The server's processes get SIGSTOP and SIGCONT: for 200 ms every 2 s, or for 50 to 350 ms at random moments. \

@@ -1,7 +1,7 @@
 //! Our own: Tare's load process, and the bare clients that it is held against.
 
-use super::process::{CLIENT_CPU, Finished};
-use super::tool::{Ask, FLOOR as FLOOR_NAME, Job, KEYS, Said, TARE as TARE_NAME, Times, Tool, Typed};
+use crate::process::{CLIENT_CPU, Finished};
+use crate::tool::{Ask, FLOOR as FLOOR_NAME, Job, KEYS, Said, TARE as TARE_NAME, Times, Tool, Typed};
 use anyhow::{Context, Result, ensure};
 use base64::Engine as _;
 use hdrhistogram::Histogram;
@@ -9,15 +9,15 @@ use hdrhistogram::serialization::Deserializer;
 use serde_json::{Value, json};
 
 /// The bare client: no parsing, no checks, no statistics.
-pub(super) const FLOOR: Tool =
+pub(crate) const FLOOR: Tool =
     Tool { name: FLOOR_NAME, program: "floor", package: None, ask: |job| floor(job, "times=0"), read: read_floor };
 
 /// The bare client with times, which says how long the server and the kernel take when the client is as fast as can be.
-pub(super) const TIMED_FLOOR: Tool =
+pub(crate) const TIMED_FLOOR: Tool =
     Tool { name: "floor, timed", program: "floor", package: None, ask: |job| floor(job, "times=1"), read: read_floor };
 
 /// One bare connection that asks at planned times.
-pub(super) const PROBER: Tool = Tool {
+pub(crate) const PROBER: Tool = Tool {
     name: "bare prober",
     program: "floor",
     package: None,
@@ -29,7 +29,7 @@ pub(super) const PROBER: Tool = Tool {
 };
 
 /// Tare's load process.
-pub(super) const TARE: Tool = Tool { name: TARE_NAME, program: "drive", package: None, ask: tare, read: read_tare };
+pub(crate) const TARE: Tool = Tool { name: TARE_NAME, program: "drive", package: None, ask: tare, read: read_tare };
 
 fn floor(job: &Job, option: &str) -> Option<Typed> {
     if job.rate.is_some() {
@@ -38,11 +38,11 @@ fn floor(job: &Job, option: &str) -> Option<Typed> {
     let (protocol, more) = match job.ask {
         Ask::Redis { set, get } => ("resp", format!("set={set} get={get} keys={KEYS}")),
         Ask::Http => ("http", "path=/file".to_owned()),
-        Ask::Sql => ("postgres", format!("rows={}", super::servers::ACCOUNTS)),
+        Ask::Sql => ("postgres", format!("rows={}", crate::servers::ACCOUNTS)),
         // No bare client was written for it.
         Ask::MySql => return None,
-        Ask::Transfer => ("tpcb", format!("rows={}", super::servers::ACCOUNTS)),
-        Ask::ReadWrite => ("oltp_read_write", format!("rows={}", super::servers::ACCOUNTS)),
+        Ask::Transfer => ("tpcb", format!("rows={}", crate::servers::ACCOUNTS)),
+        Ask::ReadWrite => ("oltp_read_write", format!("rows={}", crate::servers::ACCOUNTS)),
     };
     let Job { port, connections, pipeline, seconds, .. } = job;
     let line = format!("{protocol} 127.0.0.1 {port} {connections} {pipeline} {seconds} {more} {option}");
@@ -84,14 +84,14 @@ fn tare(job: &Job) -> Option<Typed> {
 }
 
 /// The plan that has Tare write the data set that a job needs, if it needs one of Tare.
-pub(super) fn populate(job: &Job) -> Option<String> {
+pub(crate) fn populate(job: &Job) -> Option<String> {
     let Ask::Redis { .. } = job.ask else { return None };
     let profile = json!({"closed": {"connections": 1, "pipeline": 1}});
     Some(plan("redis", "populate", profile, job).to_string())
 }
 
 /// The protocol, and its options as in a workload file.
-pub(super) fn protocol_of(ask: Ask) -> (&'static str, String) {
+pub(crate) fn protocol_of(ask: Ask) -> (&'static str, String) {
     match ask {
         // The server's counts cannot be checked: other tools leave keys.
         Ask::Redis { set, get } => {
@@ -99,7 +99,7 @@ pub(super) fn protocol_of(ask: Ask) -> (&'static str, String) {
         }
         Ask::Http => ("http", "requests:\n- {path: /file, status: 200}\n".to_owned()),
         Ask::Sql => {
-            let accounts = super::servers::ACCOUNTS;
+            let accounts = crate::servers::ACCOUNTS;
             let sql = "SELECT abalance FROM pgbench_accounts WHERE aid = ${aid}";
             let feeds = format!("feeds: {{aid: {{uniform: {{from: 1, to: {accounts}}}}}}}");
             (
@@ -108,14 +108,14 @@ pub(super) fn protocol_of(ask: Ask) -> (&'static str, String) {
             )
         }
         Ask::MySql => {
-            let rows = super::servers::ACCOUNTS;
+            let rows = crate::servers::ACCOUNTS;
             let sql = "SELECT c FROM sbtest1 WHERE id = ${id}";
             let place = format!("user: root\ndatabase: sbtest\nfeeds: {{id: {{uniform: {{from: 1, to: {rows}}}}}}}");
             let script = format!("script:\n    - sql: {sql}\n      expect: {{rows: 1}}\n");
             ("mysql", format!("{place}\noperations:\n  select:\n    {script}"))
         }
-        Ask::Transfer => ("postgres", TRANSFER.replace("ACCOUNTS", &super::servers::ACCOUNTS.to_string())),
-        Ask::ReadWrite => ("postgres", READ_WRITE.replace("ROWS", &super::servers::ACCOUNTS.to_string())),
+        Ask::Transfer => ("postgres", TRANSFER.replace("ACCOUNTS", &crate::servers::ACCOUNTS.to_string())),
+        Ask::ReadWrite => ("postgres", READ_WRITE.replace("ROWS", &crate::servers::ACCOUNTS.to_string())),
     }
 }
 
@@ -178,7 +178,7 @@ operations:
 const FAILED_MAX: f64 = 1e-3;
 
 /// A plan as the load process reads it: `tare_core::load::LoadPlan`.
-pub(super) fn plan(protocol: &str, task: &str, profile: Value, job: &Job) -> Value {
+pub(crate) fn plan(protocol: &str, task: &str, profile: Value, job: &Job) -> Value {
     json!({
         "task": task, "protocol": protocol, "options": job.options, "endpoint": job.endpoint(), "profile": profile,
         "settle": span(0.0), "measure": span(job.seconds), "timeout": span(10.0), "seed": 1,
@@ -195,7 +195,7 @@ fn span(seconds: f64) -> Value {
 ///
 /// # Errors
 /// When it failed, or what it did is not worth counting.
-pub(super) fn summary(finished: &Finished) -> Result<Value> {
+pub(crate) fn summary(finished: &Finished) -> Result<Value> {
     let last = finished.stdout.lines().last().context("it said nothing")?;
     let mut last: Value = serde_json::from_str(last)?;
     ensure!(last["failed"].is_null(), "it failed: {}", last["failed"]);
@@ -231,13 +231,13 @@ fn read_tare(finished: &Finished, _job: &Job) -> Result<Said> {
 }
 
 /// HdrHistogram V2 with deflate, base64, in ns.
-pub(super) fn decode(text: &str) -> Result<Histogram<u64>> {
+pub(crate) fn decode(text: &str) -> Result<Histogram<u64>> {
     let bytes = base64::engine::general_purpose::STANDARD.decode(text)?;
     Ok(Deserializer::new().deserialize(&mut bytes.as_slice())?)
 }
 
 /// The usual quantiles of a histogram of ns, us.
-pub(super) fn times_of(all: &Histogram<u64>) -> Times {
+pub(crate) fn times_of(all: &Histogram<u64>) -> Times {
     let at = |quantile: f64| all.value_at_quantile(quantile) as f64 / 1e3;
     let (mean, max) = (all.mean() / 1e3, all.max() as f64 / 1e3);
     Times { mean, p50: at(0.5), p95: at(0.95), p99: at(0.99), p999: at(0.999), max }
@@ -279,7 +279,7 @@ mod tests {
                 format!("{all}${}", left.strip_prefix('}').unwrap_or(left))
             })
         };
-        let floor = include_str!("../../bench/floor.c");
+        let floor = include_str!("../floor.c");
         for (script, name, count) in [(TRANSFER, "tpcb", 7), (READ_WRITE, "read_write", 11)] {
             let table = floor.split_once(&format!("statement {name}[] = {{")).unwrap().1.split_once("};").unwrap().0;
             let statements: Vec<String> =

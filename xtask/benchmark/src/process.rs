@@ -10,28 +10,28 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 /// The CPU of what is asked.
-pub(super) const SERVER_CPU: u32 = 0;
+pub(crate) const SERVER_CPU: u32 = 0;
 /// The CPU of what asks.
-pub(super) const CLIENT_CPU: u32 = 1;
+pub(crate) const CLIENT_CPU: u32 = 1;
 
 /// How often the memory of a running program is looked at.
 const LOOK: Duration = Duration::from_millis(50);
 
 /// A program that ended by itself, and well.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Finished {
-    pub(super) stdout: String,
+pub(crate) struct Finished {
+    pub(crate) stdout: String,
     /// User and system time of the whole program, s.
-    pub(super) cpu_s: f64,
+    pub(crate) cpu_s: f64,
     /// The most memory it had resident at one time, KiB. Read while it ran: what the kernel tells at the end counts
     /// the starting program's own memory too.
-    pub(super) peak_kib: u64,
+    pub(crate) peak_kib: u64,
     /// When it was started, and when it had ended.
-    pub(super) span: Option<(Instant, Instant)>,
+    pub(crate) span: Option<(Instant, Instant)>,
 }
 
 /// `program` with `arguments` on this CPU only.
-pub(super) fn pinned(cpu: u32, program: &Path, arguments: &[String]) -> Command {
+pub(crate) fn pinned(cpu: u32, program: &Path, arguments: &[String]) -> Command {
     let mut command = Command::new("taskset");
     command.arg("-c").arg(cpu.to_string()).arg(program).args(arguments);
     command
@@ -41,7 +41,7 @@ pub(super) fn pinned(cpu: u32, program: &Path, arguments: &[String]) -> Command 
 ///
 /// # Errors
 /// When it cannot be started, ends badly, or has not ended after `limit`.
-pub(super) fn run(command: &mut Command, input: &str, limit: Duration) -> Result<Finished> {
+pub(crate) fn run(command: &mut Command, input: &str, limit: Duration) -> Result<Finished> {
     let shown = format!("{command:?}").replace('"', "");
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let start = Instant::now();
@@ -109,7 +109,7 @@ fn await_end(child: &Child) -> Result<(i32, f64)> {
 }
 
 /// Sends a signal to a process, which may have ended.
-pub(super) fn signal(pid: u32, number: i32) {
+pub(crate) fn signal(pid: u32, number: i32) {
     if let Ok(pid) = libc::pid_t::try_from(pid) {
         // SAFETY: no memory is involved.
         unsafe { libc::kill(pid, number) };
@@ -124,7 +124,7 @@ fn resident_peak_kib(pid: u32) -> u64 {
 }
 
 /// A process and all that it started, itself first.
-pub(super) fn family(pid: u32) -> Vec<u32> {
+pub(crate) fn family(pid: u32) -> Vec<u32> {
     let mut members = vec![pid];
     let mut at = 0;
     while at < members.len() {
@@ -136,7 +136,7 @@ pub(super) fn family(pid: u32) -> Vec<u32> {
 }
 
 /// Where a program is found: on the path, or among the server programs that are not on everyone's path.
-pub(super) fn find(program: &str) -> Option<PathBuf> {
+pub(crate) fn find(program: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     // Debian keeps each version of PostgreSQL in a folder of its own; the newest is taken.
     let mut postgres: Vec<(u32, PathBuf)> = std::fs::read_dir("/usr/lib/postgresql")

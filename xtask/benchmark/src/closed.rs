@@ -1,10 +1,10 @@
 //! Closed loops as fast as they go: operations a second, CPU time and memory.
 
-use super::ratio::{figure, median, paired, show};
-use super::report::Report;
-use super::servers::Kind;
-use super::tool::{Ask, FLOOR, Job, Outcome, TARE};
-use super::workshop::{Entry, Workshop};
+use crate::ratio::{figure, median, paired, show};
+use crate::report::Report;
+use crate::servers::Kind;
+use crate::tool::{Ask, FLOOR, Job, Outcome, TARE};
+use crate::workshop::{Entry, Workshop};
 use anyhow::Result;
 
 /// A comparison.
@@ -40,7 +40,7 @@ const CASES: &[Case] = &[
 ];
 
 /// All of them.
-pub(super) fn run(shop: &mut Workshop, report: &mut Report) -> Result<()> {
+pub(crate) fn run(shop: &mut Workshop, report: &mut Report) -> Result<()> {
     report.head("Closed loops");
     report.say(
         "*To floor* is a tool's CPU time by operation over the floor's; *Tare to it* are Tare's CPU time and operations \
@@ -104,6 +104,6 @@ fn row(entry: &Entry, all: &[Entry]) -> Vec<String> {
 }
 
 /// A figure, or that there is none.
-pub(super) fn shown(value: f64) -> String {
+pub(crate) fn shown(value: f64) -> String {
     if value.is_finite() { figure(value) } else { "-".to_owned() }
 }

@@ -1,11 +1,11 @@
 //! Load generators for Redis that others wrote.
 
-use super::process::Finished;
-use super::tool::{Ask, Job, KEYS, Said, Times, Tool, Typed};
+use crate::process::Finished;
+use crate::tool::{Ask, Job, KEYS, Said, Times, Tool, Typed};
 use anyhow::{Context, Result};
 
 /// Redis's own. It counts operations instead of seconds, does one command at a time and has no rate.
-pub(super) const REDIS_BENCHMARK: Tool = Tool {
+pub(crate) const REDIS_BENCHMARK: Tool = Tool {
     name: "redis-benchmark",
     program: "redis-benchmark",
     package: Some("redis-tools"),

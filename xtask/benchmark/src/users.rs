@@ -1,13 +1,13 @@
 //! Many users who pause, and the engine by itself.
 
-use super::closed::shown;
-use super::ours::{TARE, plan, summary};
-use super::process::{CLIENT_CPU, Finished, pinned, run as run_program};
-use super::ratio::{figure, median};
-use super::report::{Report, brief};
-use super::servers::Kind;
-use super::tool::{Ask, Job};
-use super::workshop::Workshop;
+use crate::closed::shown;
+use crate::ours::{TARE, plan, summary};
+use crate::process::{CLIENT_CPU, Finished, pinned, run as run_program};
+use crate::ratio::{figure, median};
+use crate::report::{Report, brief};
+use crate::servers::Kind;
+use crate::tool::{Ask, Job};
+use crate::workshop::Workshop;
 use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
 use std::time::Duration;
@@ -60,7 +60,7 @@ const CASES: &[Case] = &[
 ];
 
 /// All numbers of users.
-pub(super) fn run(shop: &mut Workshop, report: &mut Report) -> Result<()> {
+pub(crate) fn run(shop: &mut Workshop, report: &mut Report) -> Result<()> {
     report.head("Users who pause");
     report.say(
         "Redis GET, users spread over the time of their arrival, which is not measured. Memory is the load process's \
@@ -123,7 +123,7 @@ fn drive(shop: &Workshop, plan: &Value, seconds: f64) -> Result<Finished> {
 }
 
 /// The engine with nothing to ask: operations that are done as soon as they are planned.
-pub(super) fn null(shop: &mut Workshop, report: &mut Report) -> Result<()> {
+pub(crate) fn null(shop: &mut Workshop, report: &mut Report) -> Result<()> {
     let job = Job { options: json!({}), ..Job::new(Ask::Http, 1, 1, 2.0, 1e7) };
     // More than it can: what it does then is its ceiling.
     let open = |arrivals: &str| {

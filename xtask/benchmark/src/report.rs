@@ -1,17 +1,17 @@
 //! What is found, as Markdown: printed as it comes, and kept for the file.
 
-use super::process::{CLIENT_CPU, SERVER_CPU};
-use super::tool::{NOT_PACKAGED, TOOLS};
-use super::workshop::Workshop;
+use crate::process::{CLIENT_CPU, SERVER_CPU};
+use crate::tool::{NOT_PACKAGED, TOOLS};
+use crate::workshop::Workshop;
 
 /// Tables and remarks in the order in which they were made.
-pub(super) struct Report {
+pub(crate) struct Report {
     text: String,
 }
 
 impl Report {
     /// Begins with what is compared, on what.
-    pub(super) fn new(shop: &Workshop) -> Report {
+    pub(crate) fn new(shop: &Workshop) -> Report {
         let mut report = Report { text: String::new() };
         report.say("# Tare's load generator beside others\n\nMade by:");
         report.say(&format!("```sh\n{}\n```", shop.command()));
@@ -22,7 +22,7 @@ impl Report {
              program by operation (of the floor its loop alone), peak memory its resident set; what the kernel does for sockets outside of the \
              program's own time is in neither. *Floor* is a client in C on bare epoll that sends what was written \
              beforehand and counts the bytes of the replies, or in a transaction waits for the end of each \
-             (`xtask/bench/floor.c`); *floor, timed* is the same with one reading of the clock for each operation."
+             (`xtask/benchmark/floor.c`); *floor, timed* is the same with one reading of the clock for each operation."
         ));
         report.say(&shop.machine());
         let versions = shop.versions();
@@ -34,31 +34,31 @@ impl Report {
     }
 
     /// Adds a paragraph.
-    pub(super) fn say(&mut self, paragraph: &str) {
+    pub(crate) fn say(&mut self, paragraph: &str) {
         println!("{paragraph}\n");
         self.text.push_str(paragraph);
         self.text.push_str("\n\n");
     }
 
     /// Adds a heading.
-    pub(super) fn head(&mut self, title: &str) {
+    pub(crate) fn head(&mut self, title: &str) {
         self.say(&format!("## {title}"));
     }
 
     /// Adds a table.
-    pub(super) fn table(&mut self, heads: &[&str], rows: &[Vec<String>]) {
+    pub(crate) fn table(&mut self, heads: &[&str], rows: &[Vec<String>]) {
         let heads: Vec<String> = heads.iter().map(|head| (*head).to_owned()).collect();
         self.say(&table(&heads, rows));
     }
 
     /// All of it, as a file.
-    pub(super) fn text(&self) -> String {
+    pub(crate) fn text(&self) -> String {
         format!("{}\n", self.text.trim_end())
     }
 
     /// What an older file becomes when only some comparisons were made again with `command`: they take the places of
     /// their older versions, each with the command that made it, and new ones follow what stands under their heading.
-    pub(super) fn merged_into(&self, older: &str, command: &str) -> String {
+    pub(crate) fn merged_into(&self, older: &str, command: &str) -> String {
         let mut merged = sections(older);
         for mut section in sections(&self.text).into_iter().filter(|section| !section.heading.is_empty()) {
             let same = |other: &Section| other.heading == section.heading && other.case == section.case;
@@ -113,7 +113,7 @@ fn sections(text: &str) -> Vec<Section> {
 }
 
 /// What failed, short enough for a cell of a table.
-pub(super) fn brief(error: &anyhow::Error) -> String {
+pub(crate) fn brief(error: &anyhow::Error) -> String {
     let text: String = format!("failed: {error:#}").replace(['\n', '|'], " ");
     let (kept, left) = (text.chars().count().min(200), text.chars().count() > 200);
     let kept: String = text.chars().skip(text.chars().count() - kept).collect();

@@ -1,13 +1,13 @@
 //! Load generators for databases that others wrote.
 
-use super::process::Finished;
-use super::tool::{Ask, Job, Said, Times, Tool, Typed, number_after};
+use crate::process::Finished;
+use crate::tool::{Ask, Job, Said, Times, Tool, Typed, number_after};
 use anyhow::{Context, Result, ensure};
 use std::fs;
 use std::path::PathBuf;
 
 /// PostgreSQL's own. With a rate its starts are spaced at random, and the times of single transactions stand in a file.
-pub(super) const PGBENCH: Tool = Tool {
+pub(crate) const PGBENCH: Tool = Tool {
     name: "pgbench",
     program: "pgbench",
     package: Some("postgresql"),
@@ -64,7 +64,7 @@ fn logged_times(prefix: &std::path::Path) -> Result<Times> {
 }
 
 /// The quantiles of a list of times, us.
-pub(super) fn exact_times(mut all: Vec<f64>) -> Result<Times> {
+pub(crate) fn exact_times(mut all: Vec<f64>) -> Result<Times> {
     ensure!(!all.is_empty(), "there is no time in it");
     all.sort_by(f64::total_cmp);
     let count = all.len();
@@ -74,7 +74,7 @@ pub(super) fn exact_times(mut all: Vec<f64>) -> Result<Times> {
 }
 
 /// A thread for each connection.
-pub(super) const SYSBENCH: Tool = Tool {
+pub(crate) const SYSBENCH: Tool = Tool {
     name: "sysbench",
     program: "sysbench",
     package: Some("sysbench"),
@@ -95,18 +95,18 @@ pub(super) const SYSBENCH: Tool = Tool {
 
 /// sysbench's names for what it asks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Driver {
+pub(crate) enum Driver {
     PgSql,
     MySql,
 }
 
 /// What sysbench is told about the server and its own table.
-pub(super) fn sysbench_server(driver: Driver, port: u16) -> String {
+pub(crate) fn sysbench_server(driver: Driver, port: u16) -> String {
     let (name, user, database) = match driver {
         Driver::PgSql => ("pgsql", "postgres", "postgres"),
         Driver::MySql => ("mysql", "root", "sbtest"),
     };
-    let size = super::servers::ACCOUNTS;
+    let size = crate::servers::ACCOUNTS;
     format!(
         "--db-driver={name} --{name}-host=127.0.0.1 --{name}-port={port} --{name}-user={user} --{name}-db={database} \
          --tables=1 --table-size={size}"

@@ -1,7 +1,7 @@
 //! Load generators for HTTP that others wrote.
 
-use super::process::Finished;
-use super::tool::{Ask, Job, Said, Times, Tool, Typed, number_after, time_us};
+use crate::process::Finished;
+use crate::tool::{Ask, Job, Said, Times, Tool, Typed, number_after, time_us};
 use anyhow::{Context, Result};
 
 fn url(job: &Job) -> Option<String> {
@@ -9,7 +9,7 @@ fn url(job: &Job) -> Option<String> {
 }
 
 /// Closed loop only.
-pub(super) const WRK: Tool = Tool {
+pub(crate) const WRK: Tool = Tool {
     name: "wrk",
     program: "wrk",
     package: Some("wrk"),
@@ -34,7 +34,7 @@ pub(super) const WRK: Tool = Tool {
 };
 
 /// Apache's. Closed loop only; counts operations instead of seconds; whole milliseconds.
-pub(super) const AB: Tool = Tool {
+pub(crate) const AB: Tool = Tool {
     name: "ab",
     program: "ab",
     package: Some("apache2-utils"),
@@ -55,7 +55,7 @@ pub(super) const AB: Tool = Tool {
 };
 
 /// Its rate is a pause in each connection's closed loop.
-pub(super) const HEY: Tool = Tool {
+pub(crate) const HEY: Tool = Tool {
     name: "hey",
     program: "hey",
     package: Some("hey"),
@@ -84,7 +84,7 @@ pub(super) const HEY: Tool = Tool {
 };
 
 /// Its rate is for each connection; it reports no quantiles.
-pub(super) const H2LOAD: Tool = Tool {
+pub(crate) const H2LOAD: Tool = Tool {
     name: "h2load",
     program: "h2load",
     package: Some("nghttp2-client"),

@@ -1,7 +1,7 @@
 //! The servers that are asked: real ones, fresh for each comparison, on one CPU of their own, on loopback.
 
-use super::process::{SERVER_CPU, family, find, pinned, run, signal};
-use super::sql::{Driver, sysbench_server};
+use crate::process::{SERVER_CPU, family, find, pinned, run, signal};
+use crate::sql::{Driver, sysbench_server};
 use anyhow::{Context, Result, ensure};
 use std::fs;
 use std::net::{TcpListener, TcpStream};
@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 /// Which server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(crate) enum Kind {
     /// One Redis that keeps nothing on disk.
     Redis,
     /// One Redis that answers a SET when it is on the disk.
@@ -29,14 +29,14 @@ const FILE_BYTES: usize = 1024;
 /// How long a server may take to answer at first.
 const START_MAX: Duration = Duration::from_secs(30);
 /// Accounts in pgbench's tables.
-pub(super) const ACCOUNTS: u32 = 100_000;
+pub(crate) const ACCOUNTS: u32 = 100_000;
 
 /// A running server; it ends when this is dropped.
-pub(super) struct Server {
+pub(crate) struct Server {
     child: Child,
     folder: PathBuf,
     /// Where it listens, on 127.0.0.1.
-    pub(super) port: u16,
+    pub(crate) port: u16,
 }
 
 impl Server {
@@ -44,7 +44,7 @@ impl Server {
     ///
     /// # Errors
     /// When it is not installed or does not answer.
-    pub(super) fn start(kind: Kind, folder: &Path) -> Result<Server> {
+    pub(crate) fn start(kind: Kind, folder: &Path) -> Result<Server> {
         let port = TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
         fs::create_dir_all(folder).with_context(|| format!("could not make {}", folder.display()))?;
         let mut command = match kind {
@@ -77,7 +77,7 @@ impl Server {
     }
 
     /// The processes that answer, which are to stop for it to be frozen.
-    pub(super) fn processes(&self) -> Vec<u32> {
+    pub(crate) fn processes(&self) -> Vec<u32> {
         family(self.child.id())
     }
 }

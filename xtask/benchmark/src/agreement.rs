@@ -1,11 +1,11 @@
 //! Whether tools agree on times when nothing but the server decides them, and which of them can be right when not.
 
-use super::closed::shown;
-use super::ratio::{median, paired, show};
-use super::report::Report;
-use super::servers::Kind;
-use super::tool::{Ask, Job, Outcome, TARE};
-use super::workshop::{Entry, Workshop};
+use crate::closed::shown;
+use crate::ratio::{median, paired, show};
+use crate::report::Report;
+use crate::servers::Kind;
+use crate::tool::{Ask, Job, Outcome, TARE};
+use crate::workshop::{Entry, Workshop};
 use anyhow::Result;
 
 /// A comparison: title, server, what is asked, connections, expected operations a second.
@@ -21,7 +21,7 @@ const CASES: &[Case] = &[
 ];
 
 /// All of them.
-pub(super) fn run(shop: &mut Workshop, report: &mut Report) -> Result<()> {
+pub(crate) fn run(shop: &mut Workshop, report: &mut Report) -> Result<()> {
     report.head("Agreement on times");
     report.say(
         "Closed loops again. *Must be* is what the mean has to be with so many operations in flight all the time: \
@@ -38,7 +38,7 @@ pub(super) fn run(shop: &mut Workshop, report: &mut Report) -> Result<()> {
         let job = shop.prepared(Job::new(*ask, port, *connections, seconds, *expected))?;
         let mut tools = shop.tools.able(&job);
         // Without times there is nothing to agree on.
-        tools.retain(|tool| tool.name != super::tool::FLOOR);
+        tools.retain(|tool| tool.name != crate::tool::FLOOR);
         let rounds = shop.rounds(3, 7);
         let entries = shop.rounds_of(&tools, &job, rounds);
         report.say(&format!("### {title}"));
