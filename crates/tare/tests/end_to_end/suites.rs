@@ -79,7 +79,7 @@ fn the_microbenchmarks_are_weighed_natively_and_in_containers() {
     let record = lab.path("record");
     let mut args = vec!["run", "docker-on-vm", "--preset", "quick", "--repeat", "1", "--form", "container"];
     let mut cases = vec![("linpack", "gflops"), ("mixed", "p99_us")];
-    // All of them with `TARE_THOROUGH`: these two are the tool that counts its CPU time and the one with two directions.
+    // All of them with `TARE_THOROUGH`; these two count their own CPU time, and have two directions.
     if std::env::var_os("TARE_THOROUGH").is_some() {
         cases.extend([("stream", "triad"), ("transmit", "cpu_us_per_op"), ("round-trip", "p50_us")]);
     }
