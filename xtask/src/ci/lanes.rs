@@ -2,11 +2,10 @@
 //! what computes or waits goes beside anything else.
 
 use crate::ci::left;
-use crate::ci::one::{self, End, Surroundings};
+use crate::ci::one::{self, Cost, End, Surroundings};
 use crate::ci::programs::Test;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Mutex, PoisonError};
-use std::time::Duration;
 
 /// What a test does to the machine, and bears of others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -45,8 +44,8 @@ fn class(name: &str) -> Class {
 /// How the tests ended.
 #[derive(Default)]
 pub(super) struct Outcomes {
-    /// How long each test took that was run.
-    pub(super) times: BTreeMap<String, Duration>,
+    /// What each test took that was run.
+    pub(super) costs: BTreeMap<String, Cost>,
     /// Names of the tests that failed.
     pub(super) failed: Vec<String>,
     /// Tests that were skipped, or in part, and what they lacked.
@@ -105,22 +104,23 @@ pub(super) fn run(tests: Vec<Test>, surroundings: &Surroundings<'_>) -> Outcomes
     if failed.len() <= SECOND_TRIES {
         for test in failed {
             println!("once more, alone: {}", test.name);
-            let (end, time) = one::run(&test, surroundings);
-            say(&test, &end, time);
+            let (end, cost) = one::run(&test, surroundings);
+            say(&test, &end, cost);
             if !matches!(end, End::Failed(_)) {
                 outcomes.unsteady.push((test.name.clone(), String::new()));
             }
             let run = ends.iter_mut().find(|run| run.test.name == test.name).expect("it ran");
-            (run.end, run.time) = (end, run.time + time);
+            run.end = end;
+            run.cost += cost;
         }
     }
-    for Run { test, end, time } in ends {
+    for Run { test, end, cost } in ends {
         match end {
             End::Passed => {}
             End::Skipped(why) => outcomes.skipped.push((test.name.clone(), why)),
             End::Failed(_) => outcomes.failed.push(test.name.clone()),
         }
-        outcomes.times.insert(test.name, time);
+        outcomes.costs.insert(test.name, cost);
     }
     outcomes
 }
@@ -132,7 +132,7 @@ const SECOND_TRIES: usize = 6;
 struct Run {
     test: Test,
     end: End,
-    time: Duration,
+    cost: Cost,
 }
 
 /// What the lanes share.
@@ -146,18 +146,18 @@ impl Stand<'_> {
     fn work(&self, queue: &Mutex<VecDeque<Test>>) {
         loop {
             let Some(test) = queue.lock().unwrap_or_else(PoisonError::into_inner).pop_front() else { return };
-            let (end, time) = one::run(&test, self.surroundings);
+            let (end, cost) = one::run(&test, self.surroundings);
             // Held while it is said, so that what two tests say is not mixed.
             let mut ends = self.ends.lock().unwrap_or_else(PoisonError::into_inner);
-            say(&test, &end, time);
-            ends.push(Run { test, end, time });
+            say(&test, &end, cost);
+            ends.push(Run { test, end, cost });
         }
     }
 }
 
 /// Says how a test ended when that is worth a line: it took long, was skipped or failed.
-fn say(test: &Test, end: &End, time: Duration) {
-    let seconds = time.as_secs_f64();
+fn say(test: &Test, end: &End, cost: Cost) {
+    let seconds = cost.wall.as_secs_f64();
     match end {
         End::Passed if seconds < 5.0 => {}
         End::Passed => println!("passed   {seconds:6.1} s  {}", test.name),
@@ -196,6 +196,6 @@ mod tests {
         let outcomes = run(vec![test("steady"), test("bad"), test("unsteady")], &surroundings);
         assert_eq!(outcomes.failed, ["x::bad"]);
         assert_eq!(outcomes.unsteady, [("x::unsteady".to_owned(), String::new())]);
-        assert_eq!(outcomes.times.len(), 3);
+        assert_eq!(outcomes.costs.len(), 3);
     }
 }

@@ -3,9 +3,9 @@
 use crate::ci::programs::Test;
 use std::collections::BTreeSet;
 use std::io::{Read, Seek};
-use std::os::unix::process::CommandExt;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::{Command, ExitStatus, Stdio};
 use std::sync::{LazyLock, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -46,17 +46,51 @@ pub(super) fn end_all() {
     }
 }
 
-/// Runs a test to its end; how it ended, and how long it took.
-pub(super) fn run(test: &Test, surroundings: &Surroundings<'_>) -> (End, Duration) {
-    let started = Instant::now();
-    let end = match attempt(test, surroundings) {
-        Ok(end) => end,
-        Err(error) => End::Failed(format!("could not run {}: {error}", test.program.display())),
-    };
-    (end, started.elapsed())
+/// What a test took.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub(super) struct Cost {
+    /// From its beginning to its end.
+    pub(super) wall: Duration,
+    /// CPU time of its process and of what that started and waited for. What daemons did for it is not in it.
+    pub(super) cpu: Duration,
 }
 
-fn attempt(test: &Test, surroundings: &Surroundings<'_>) -> std::io::Result<End> {
+impl std::ops::AddAssign for Cost {
+    fn add_assign(&mut self, other: Cost) {
+        self.wall += other.wall;
+        self.cpu += other.cpu;
+    }
+}
+
+/// Runs a test to its end; how it ended, and what it took.
+pub(super) fn run(test: &Test, surroundings: &Surroundings<'_>) -> (End, Cost) {
+    let started = Instant::now();
+    let (end, cpu) = match attempt(test, surroundings) {
+        Ok(ended) => ended,
+        Err(error) => (End::Failed(format!("could not run {}: {error}", test.program.display())), Duration::ZERO),
+    };
+    (end, Cost { wall: started.elapsed(), cpu })
+}
+
+/// How a test's process ended, and the CPU time of it and of all that it waited for; `None` while it runs.
+fn ended(pid: i32) -> std::io::Result<Option<(ExitStatus, Duration)>> {
+    let mut status = 0;
+    // SAFETY: wait4 fills the two values that it is handed, which live through the call; the process is our child.
+    let (found, usage) = unsafe {
+        let mut usage: libc::rusage = std::mem::zeroed();
+        (libc::wait4(pid, &mut status, libc::WNOHANG, &mut usage), usage)
+    };
+    match found {
+        0 => Ok(None),
+        -1 => Err(std::io::Error::last_os_error()),
+        _ => {
+            let time = |time: libc::timeval| Duration::new(time.tv_sec as u64, time.tv_usec as u32 * 1000);
+            Ok(Some((ExitStatus::from_raw(status), time(usage.ru_utime) + time(usage.ru_stime))))
+        }
+    }
+}
+
+fn attempt(test: &Test, surroundings: &Surroundings<'_>) -> std::io::Result<(End, Duration)> {
     // A file and not a pipe: what a test leaves running must not keep us waiting for the end of its output.
     let mut output = tempfile::tempfile()?;
     let mut command = Command::new(&test.program);
@@ -76,21 +110,21 @@ fn attempt(test: &Test, surroundings: &Surroundings<'_>) -> std::io::Result<End>
             Ok(())
         });
     }
-    let mut child = command.spawn()?;
-    let group = i32::try_from(child.id()).unwrap_or(i32::MAX);
+    let child = command.spawn()?;
+    let group = i32::try_from(child.id()).expect("the kernel's process ids are of this type");
     RUNNING.lock().unwrap_or_else(PoisonError::into_inner).insert(group);
     let limit = if surroundings.thorough { THOROUGH_LIMIT } else { LIMIT };
     let until = Instant::now() + limit;
     let mut pause = Duration::from_millis(1);
-    let status = loop {
-        if let Some(status) = child.try_wait()? {
-            break Some(status);
+    let mut late = false;
+    let (status, cpu) = loop {
+        if let Some(ended) = ended(group)? {
+            break ended;
         }
         if Instant::now() > until {
+            late = true;
             // SAFETY: kill takes numbers only. The group is one that we made.
             unsafe { libc::kill(-group, libc::SIGKILL) };
-            child.wait()?;
-            break None;
         }
         std::thread::sleep(pause);
         pause = (pause * 2).min(Duration::from_millis(50));
@@ -100,11 +134,12 @@ fn attempt(test: &Test, surroundings: &Surroundings<'_>) -> std::io::Result<End>
     output.rewind()?;
     output.read_to_end(&mut said)?;
     let said = String::from_utf8_lossy(&said);
-    Ok(match status {
-        None => End::Failed(format!("{said}\nended by us: it ran for longer than {} s", limit.as_secs())),
-        Some(status) if !status.success() => End::Failed(format!("{said}\n{status}")),
-        Some(_) => judge(&said),
-    })
+    let end = match status.success() {
+        _ if late => End::Failed(format!("{said}\nended by us: it ran for longer than {} s", limit.as_secs())),
+        false => End::Failed(format!("{said}\n{status}")),
+        true => judge(&said),
+    };
+    Ok((end, cpu))
 }
 
 /// How a test whose process ended well ended: a program may know no test of this name, and a test that passes may say

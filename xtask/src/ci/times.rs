@@ -10,12 +10,14 @@ const NAMED: usize = 25;
 /// The end of the gate's output: times by step and of the longest tests, what did not go well, and the counts.
 pub(super) fn table(steps: &[Step], outcomes: &Outcomes) -> String {
     let mut text = String::new();
-    let mut times: Vec<_> = outcomes.times.iter().collect();
-    times.sort_by(|a, b| b.1.cmp(a.1).then_with(|| a.0.cmp(b.0)));
-    if times.len() > 1 {
-        let _ = writeln!(text, "\nthe longest of {} tests:", times.len());
-        for (name, time) in times.iter().take(NAMED) {
-            let _ = writeln!(text, "{:>8.1} s  {name}", time.as_secs_f64());
+    let mut costs: Vec<_> = outcomes.costs.iter().collect();
+    costs.sort_by(|a, b| b.1.wall.cmp(&a.1.wall).then_with(|| a.0.cmp(b.0)));
+    if costs.len() > 1 {
+        let cpu: f64 = costs.iter().map(|(_, cost)| cost.cpu.as_secs_f64()).sum();
+        let _ = writeln!(text, "\nthe longest of {} tests, which took {cpu:.0} s of CPU time:", costs.len());
+        for (name, cost) in costs.iter().take(NAMED) {
+            let (wall, cpu) = (cost.wall.as_secs_f64(), cost.cpu.as_secs_f64());
+            let _ = writeln!(text, "{wall:>8.1} s  {cpu:>6.1} s of CPU  {name}");
         }
     }
     let _ = writeln!(text, "\nsteps:");
@@ -47,7 +49,7 @@ pub(super) fn table(steps: &[Step], outcomes: &Outcomes) -> String {
         let _ = writeln!(text, "\nnot well: {}", bad.join(", "));
     }
     let (failed, skipped) = (outcomes.failed.len(), outcomes.skipped.len());
-    let passed = outcomes.times.len() - failed - skipped;
+    let passed = outcomes.costs.len() - failed - skipped;
     let _ = writeln!(text, "{passed} passed, {failed} failed, {skipped} skipped");
     text
 }
@@ -55,13 +57,16 @@ pub(super) fn table(steps: &[Step], outcomes: &Outcomes) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ci::one::Cost;
     use std::time::Duration;
 
     #[test]
     fn everything_that_was_not_plainly_well_is_named() {
-        let time = |name: &str, seconds| (name.to_owned(), Duration::from_secs(seconds));
+        let cost = |name: &str, seconds| {
+            (name.to_owned(), Cost { wall: Duration::from_secs(seconds), cpu: Duration::from_secs(2 * seconds) })
+        };
         let outcomes = Outcomes {
-            times: [time("a", 1), time("b", 3), time("c", 2), time("d", 0)].into(),
+            costs: [cost("a", 1), cost("b", 3), cost("c", 2), cost("d", 0)].into(),
             failed: vec!["b".to_owned()],
             skipped: vec![("c".to_owned(), "no engine".to_owned())],
             unsteady: vec![("d".to_owned(), String::new())],
@@ -70,11 +75,11 @@ mod tests {
         let steps = [Step { name: "tests", well: false, seconds: 6.04 }];
         let table = table(&steps, &outcomes);
         let expected = "
-the longest of 4 tests:
-     3.0 s  b
-     2.0 s  c
-     1.0 s  a
-     0.0 s  d
+the longest of 4 tests, which took 12 s of CPU time:
+     3.0 s     6.0 s of CPU  b
+     2.0 s     4.0 s of CPU  c
+     1.0 s     2.0 s of CPU  a
+     0.0 s     0.0 s of CPU  d
 
 steps:
      6.0 s  tests: NOT WELL

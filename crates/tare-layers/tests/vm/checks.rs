@@ -158,7 +158,7 @@ fn variants() {
     let mut last = json!({"iothread": true, "pin": false, "cache": "unsafe", "memory": 400 << 20});
     match &device {
         Some(device) => last["disk"] = json!({"block": device.path}),
-        None => println!("  without a block device: this machine has no loop device to give"),
+        None => println!("skipped: a guest on a block device: this machine has no loop device to give"),
     }
     for changes in [
         json!({"machine": "pc", "cache": "writeback", "vhost": "off", "disk": "qcow2"}),

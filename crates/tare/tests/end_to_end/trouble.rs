@@ -36,7 +36,7 @@ fn workload(lab: &Lab, arguments: &str, extra: &str) -> PathBuf {
     lab.write("trouble.yaml", STUDY)
 }
 
-/// Runs the study and returns how each form's trial ended.
+/// Runs the study and returns how each form's trial ended; every planned trial has a row.
 fn outcomes(lab: &Lab, study: &Path, code: i32) -> Vec<(String, Outcome, String)> {
     let record = lab.path("record");
     let _ = std::fs::remove_dir_all(&record);
@@ -50,6 +50,9 @@ fn outcomes(lab: &Lab, study: &Path, code: i32) -> Vec<(String, Outcome, String)
         })
         .collect();
     ended.sort_by(|a, b| a.0.cmp(&b.0));
+    // What follows asks each row: none would please it too.
+    let arms: Vec<&str> = ended.iter().map(|(arm, ..)| arm.as_str()).collect();
+    assert_eq!(arms, ["hostnet", "native", "native (A/A)"]);
     ended
 }
 
