@@ -8,6 +8,7 @@ pub mod container;
 mod environment;
 pub mod leftovers;
 pub mod local;
+pub mod lock;
 pub mod mock;
 pub mod network;
 pub mod vm;

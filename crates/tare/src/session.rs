@@ -18,6 +18,7 @@ use tare_core::study::LoadOrigin;
 use tare_core::trial::Outcome;
 use tare_core::units::CpuSet;
 use tare_layers::leftovers::{self, RunMark};
+use tare_layers::lock::MachineLock;
 use tare_layers::network::{GeneratorSeat, free_subnets};
 use tare_runner::{Clock, Ending, RecordDir, Run, Stop, SystemClock};
 
@@ -42,17 +43,32 @@ pub(crate) fn require_root(verb: &str) -> Result<()> {
     Err(fault.remedy(format!("sudo tare {verb}; on a machine that is used for something else, use a lab one")).into())
 }
 
-/// Refuses to start on a host on which a run is alive, or a dead one left something.
+/// Takes this machine for `what`, such as `tare run canonical`, until the lock is dropped.
+///
+/// # Errors
+/// When another run has it: who, and since when.
+pub(crate) fn take_machine(what: &str) -> Result<MachineLock> {
+    let holder = match MachineLock::take(what)? {
+        Ok(lock) => return Ok(lock),
+        Err(holder) => holder,
+    };
+    let since = holder.since.and_then(|since| jiff::Timestamp::try_from(since).ok());
+    let since = since.map_or_else(String::new, |since| since.strftime(" since %Y-%m-%d %H:%M:%S UTC").to_string());
+    let fault = Fault::new(format!(
+        "a run is under way on this machine{since} ({}); two would measure each other",
+        holder.what
+    ));
+    Err(fault.remedy("wait until it has ended").into())
+}
+
+/// Refuses to start on a host on which a dead run left something.
 ///
 /// # Errors
 /// What was found, and how to be rid of it.
 pub(crate) fn require_clean_host() -> Result<()> {
     let live = leftovers::live_runs();
-    if let Some(run) = live.first() {
-        let fault = Fault::new(format!("run {run} is under way on this machine; two would measure each other"));
-        return Err(fault.remedy("wait until it has ended").into());
-    }
-    let found = leftovers::leftovers()?;
+    let mut found = leftovers::leftovers()?;
+    found.retain(|left| !live.contains(&left.run));
     if found.is_empty() {
         return Ok(());
     }

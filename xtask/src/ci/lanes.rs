@@ -1,5 +1,6 @@
-//! Which tests run beside which. Two CPUs do not bear more than one measurement, and what measures bears no neighbour;
-//! what computes or waits goes beside anything else.
+//! Which tests run beside which. What measures bears no neighbour and runs alone, at the end. Before, one test after
+//! the other has all of Tare run, at the machine's full speed, and the rest takes what CPU time these leave: nearly
+//! all of them wait most of the time.
 
 use crate::ci::left;
 use crate::ci::one::{self, Cost, End, Surroundings};
@@ -14,31 +15,60 @@ enum Class {
     Calm,
     /// Sleeps nearly all of its time: several at once.
     Waits,
-    /// Owns containers, guests, networks or downloads: one at a time, beside calm ones.
-    Machine,
-    /// Measures, or has the whole of Tare run, which refuses to share the machine: nothing beside it.
+    /// Owns containers, guests or networks, which carry the id of a run of its own: one at a time, beside the others.
+    Owns,
+    /// Has the whole of Tare run, which takes the machine's lock and must find it clean, or leaves what a dead run
+    /// leaves: one at a time, before all others where CPU time is short.
+    Runs,
+    /// Measures: nothing beside it.
     Alone,
 }
 
+/// Every class, its name, and how nice its tests are to others: at 19, one gets a seventieth of what one at 0 gets.
+const NICENESS: [(Class, &str, i32); 5] = [
+    (Class::Calm, "calm", 19),
+    (Class::Waits, "waits", 10),
+    (Class::Owns, "owns", 10),
+    (Class::Runs, "runs", 0),
+    (Class::Alone, "alone", 0),
+];
+
 /// The class of all tests whose full name begins so; the first that fits. All others are calm.
 const CLASSES: &[(&str, Class)] = &[
-    ("tare::end_to_end::", Class::Alone),
+    ("tare::end_to_end::peaking::", Class::Alone),
+    ("tare::end_to_end::planted::", Class::Alone),
+    ("tare::end_to_end::whole::a_published_port_is_explained", Class::Alone),
+    ("tare::end_to_end::", Class::Runs),
     ("tare::peak::", Class::Alone),
     ("tare::load::", Class::Alone),
+    // They say otherwise while a run is under way.
+    ("tare::cli::an_out_directory_that_cannot_be_written", Class::Runs),
+    ("tare::cli::what_would_be_removed_of_what_is_kept", Class::Runs),
     ("tare-load::truth::", Class::Alone),
     ("tare-telemetry::probe_process::", Class::Alone),
-    ("tare-layers::vm::", Class::Machine),
-    ("tare-layers::container::", Class::Machine),
-    ("tare-layers::contract::", Class::Machine),
+    // They kill the owners of runs, and what those leave is what others clean up.
+    ("tare-layers::contract::what_a_killed_", Class::Runs),
+    ("tare-layers::vm::a_killed_run_", Class::Runs),
+    ("tare-layers::vm::", Class::Owns),
+    ("tare-layers::container::", Class::Owns),
+    ("tare-layers::contract::", Class::Owns),
     ("tare-load::contract::", Class::Waits),
     ("tare-load::peer::", Class::Waits),
+    ("tare-bundle::packages::", Class::Waits),
 ];
 
 /// How many tests that wait run at once.
 const WAITING: usize = 4;
+/// How many that compute.
+const COMPUTING: usize = 2;
 
 fn class(name: &str) -> Class {
     CLASSES.iter().find(|(prefix, _)| name.starts_with(prefix)).map_or(Class::Calm, |(_, class)| *class)
+}
+
+fn niceness(name: &str) -> i32 {
+    let own = class(name);
+    NICENESS.iter().find(|(class, ..)| *class == own).map_or(0, |(.., niceness)| *niceness)
 }
 
 /// How the tests ended.
@@ -59,12 +89,8 @@ pub(super) struct Outcomes {
 /// Says of each test when it is run.
 pub(super) fn list(tests: &[Test]) {
     for test in tests {
-        let when = match class(&test.name) {
-            Class::Calm => "calm",
-            Class::Waits => "waits",
-            Class::Machine => "machine",
-            Class::Alone => "alone",
-        };
+        let own = class(&test.name);
+        let when = NICENESS.iter().find(|(class, ..)| *class == own).map_or("", |(_, name, _)| name);
         println!("{when:8} {}{}", test.name, if left::reason(&test.name).is_some() { "  (--thorough)" } else { "" });
     }
     println!("{} tests", tests.len());
@@ -79,20 +105,17 @@ pub(super) fn run(tests: Vec<Test>, surroundings: &Surroundings<'_>) -> Outcomes
         std::process::exit(130);
     });
     let stand = Stand { surroundings, ends: Mutex::default() };
-    let mut lanes: [VecDeque<Test>; 4] = Default::default();
+    let mut lanes: [VecDeque<Test>; NICENESS.len()] = Default::default();
     for test in tests {
         lanes[class(&test.name) as usize].push_back(test);
     }
-    let [calm, waits, machine, alone] = lanes.map(Mutex::new);
+    let [calm, waits, owns, runs, alone] = lanes.map(Mutex::new);
     std::thread::scope(|scope| {
-        for _ in 0..WAITING {
-            scope.spawn(|| stand.work(&waits));
+        for (queue, workers) in [(&calm, COMPUTING), (&waits, WAITING), (&owns, 1), (&runs, 1)] {
+            for _ in 0..workers {
+                scope.spawn(|| stand.work(queue));
+            }
         }
-        scope.spawn(|| {
-            stand.work(&machine);
-            stand.work(&calm);
-        });
-        scope.spawn(|| stand.work(&calm));
     });
     stand.work(&alone);
 
@@ -104,7 +127,7 @@ pub(super) fn run(tests: Vec<Test>, surroundings: &Surroundings<'_>) -> Outcomes
     if failed.len() <= SECOND_TRIES {
         for test in failed {
             println!("once more, alone: {}", test.name);
-            let (end, cost) = one::run(&test, surroundings);
+            let (end, cost) = one::run(&test, 0, surroundings);
             say(&test, &end, cost);
             if !matches!(end, End::Failed(_)) {
                 outcomes.unsteady.push((test.name.clone(), String::new()));
@@ -146,7 +169,7 @@ impl Stand<'_> {
     fn work(&self, queue: &Mutex<VecDeque<Test>>) {
         loop {
             let Some(test) = queue.lock().unwrap_or_else(PoisonError::into_inner).pop_front() else { return };
-            let (end, cost) = one::run(&test, self.surroundings);
+            let (end, cost) = one::run(&test, niceness(&test.name), self.surroundings);
             // Held while it is said, so that what two tests say is not mixed.
             let mut ends = self.ends.lock().unwrap_or_else(PoisonError::into_inner);
             say(&test, &end, cost);
@@ -173,8 +196,15 @@ mod tests {
     #[test]
     fn what_is_not_in_the_table_is_calm_and_what_is_measures_alone() {
         assert_eq!(class("tare-stats::ladder::a"), Class::Calm);
-        assert_eq!(class("tare::end_to_end::kill::b"), Class::Alone);
+        assert_eq!(class("tare::end_to_end::kill::b"), Class::Runs);
+        assert_eq!(class("tare::end_to_end::planted::c"), Class::Alone);
         assert_eq!(class("tare::endless"), Class::Calm);
+    }
+
+    #[test]
+    fn every_class_is_in_the_table_at_its_own_place() {
+        assert!(NICENESS.iter().enumerate().all(|(at, (class, ..))| *class as usize == at));
+        assert_eq!((niceness("tare::peak::a"), niceness("tare-stats::a")), (0, 19));
     }
 
     #[test]

@@ -9,6 +9,15 @@ const LEFT: &[(&str, &str)] = &[
         "its nine services are deployed for minutes, and then killed one by one; its programs are tested by themselves",
     ),
     (
+        "tare-layers::vm::a_container_runs_in_a_guest",
+        "vm::several_guests_are_one_host has containers in guests by the bridge, whole:: by the published port",
+    ),
+    (
+        "scaleout::servers_behind_a_proxy_share_the_keys_alike_in_containers_in_guests",
+        "two guests with an engine each boot for minutes; vm::several_guests_are_one_host boots such, and the keys are \
+         compared between processes and containers",
+    ),
+    (
         "suites::the_microbenchmarks_finish_in_a_container_in_a_guest",
         "whole:: weighs a container in an emulated guest, and suites:: the microbenchmarks in a container",
     ),

@@ -62,10 +62,10 @@ impl std::ops::AddAssign for Cost {
     }
 }
 
-/// Runs a test to its end; how it ended, and what it took.
-pub(super) fn run(test: &Test, surroundings: &Surroundings<'_>) -> (End, Cost) {
+/// Runs a test to its end, as nice to others as `niceness` says; how it ended, and what it took.
+pub(super) fn run(test: &Test, niceness: i32, surroundings: &Surroundings<'_>) -> (End, Cost) {
     let started = Instant::now();
-    let (end, cpu) = match attempt(test, surroundings) {
+    let (end, cpu) = match attempt(test, niceness, surroundings) {
         Ok(ended) => ended,
         Err(error) => (End::Failed(format!("could not run {}: {error}", test.program.display())), Duration::ZERO),
     };
@@ -90,7 +90,7 @@ fn ended(pid: i32) -> std::io::Result<Option<(ExitStatus, Duration)>> {
     }
 }
 
-fn attempt(test: &Test, surroundings: &Surroundings<'_>) -> std::io::Result<(End, Duration)> {
+fn attempt(test: &Test, niceness: i32, surroundings: &Surroundings<'_>) -> std::io::Result<(End, Duration)> {
     // A file and not a pipe: what a test leaves running must not keep us waiting for the end of its output.
     let mut output = tempfile::tempfile()?;
     let mut command = Command::new(&test.program);
@@ -102,11 +102,13 @@ fn attempt(test: &Test, surroundings: &Surroundings<'_>) -> std::io::Result<(End
     }
     command.stdin(Stdio::null()).stdout(output.try_clone()?).stderr(output.try_clone()?).process_group(0);
     // A shell that runs this in the background has interrupts ignored, and children would inherit that.
-    // SAFETY: signal is safe to be called between fork and exec.
+    // SAFETY: signal and setpriority are safe to be called between fork and exec.
     unsafe {
-        command.pre_exec(|| {
+        command.pre_exec(move || {
             libc::signal(libc::SIGINT, libc::SIG_DFL);
             libc::signal(libc::SIGQUIT, libc::SIG_DFL);
+            // Only tests that may be late are nice, so it does not matter whether this works.
+            libc::setpriority(libc::PRIO_PROCESS, 0, niceness);
             Ok(())
         });
     }

@@ -15,6 +15,7 @@ pub(crate) use seat::{namespaces, remove_namespace};
 pub use tap::tap_create;
 
 use crate::leftovers;
+use crate::lock::claim_networks;
 use netlink::{Netlink, Range};
 use std::net::Ipv4Addr;
 use std::os::fd::BorrowedFd;
@@ -130,25 +131,26 @@ pub fn links(prefix: &str) -> Result<Vec<String>, Fault> {
 }
 
 /// An address space that nothing on this machine uses: `(10, x)` with x even stands for 10.x.0.0/16, and
-/// 10.(x+1).0.0/16, meant for use inside guests, is free as well.
+/// 10.(x+1).0.0/16, meant for use inside guests, is free as well. No other process of Tare's gets the same one until
+/// this one ends.
 ///
 /// # Errors
 /// When addresses and routes cannot be listed or all of 10.0.0.0/8 is in use.
 pub fn free_subnets() -> Result<(u8, u8), Fault> {
     let used = open()?.ranges().doing("list the addresses and routes of this machine")?;
-    choose_subnets(&used).ok_or_else(|| {
+    choose_subnets(&used, claim_networks).ok_or_else(|| {
         Fault::new("no two neighbouring /16 networks of 10.0.0.0/8 are free on this machine")
             .remedy("remove routes that cover 10.0.0.0/8, such as those of a VPN, while the study runs")
     })
 }
 
-fn choose_subnets(used: &[Range]) -> Option<(u8, u8)> {
+fn choose_subnets(used: &[Range], claim: impl Fn(u8) -> bool) -> Option<(u8, u8)> {
     // High numbers first: low ones are what people and cluster software choose.
     let is_free = |second: u8| {
         let range = Range { address: Ipv4Addr::new(10, second, 0, 0), prefix: 15 };
         !used.iter().any(|used| used.overlaps(range))
     };
-    (0..=127).rev().map(|half| half * 2).find(|second| is_free(*second)).map(|second| (10, second))
+    (0..=127).rev().map(|half| half * 2).find(|second| is_free(*second) && claim(*second)).map(|second| (10, second))
 }
 
 #[cfg(test)]
@@ -158,11 +160,12 @@ mod tests {
     #[test]
     fn subnets_avoid_what_is_used_on_either_half() {
         let range = |second, prefix| Range { address: Ipv4Addr::new(10, second, 0, 0), prefix };
-        assert_eq!(choose_subnets(&[]), Some((10, 254)));
-        assert_eq!(choose_subnets(&[range(254, 16)]), Some((10, 252)));
-        assert_eq!(choose_subnets(&[range(255, 24), range(252, 30)]), Some((10, 250)));
-        assert_eq!(choose_subnets(&[range(128, 9)]), Some((10, 126)));
-        assert_eq!(choose_subnets(&[range(0, 8)]), None);
+        assert_eq!(choose_subnets(&[], |_| true), Some((10, 254)));
+        assert_eq!(choose_subnets(&[range(254, 16)], |_| true), Some((10, 252)));
+        assert_eq!(choose_subnets(&[range(255, 24), range(252, 30)], |_| true), Some((10, 250)));
+        assert_eq!(choose_subnets(&[range(128, 9)], |_| true), Some((10, 126)));
+        assert_eq!(choose_subnets(&[range(0, 8)], |_| true), None);
+        assert_eq!(choose_subnets(&[range(254, 16)], |second| second != 252), Some((10, 250)), "another has it");
     }
 
     #[test]

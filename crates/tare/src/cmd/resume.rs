@@ -33,6 +33,7 @@ pub(crate) fn resume(args: &ResumeArgs) -> Result<u8> {
         say(&format!("{lost} trial(s) that were run are gone from the record, and are run again"));
     }
     session::require_root("resume")?;
+    let _machine = session::take_machine(&format!("tare resume {}", path.display()))?;
     let removed = clean::remove_of_run(&header.run)?;
     if removed > 0 {
         say(&format!("removed {removed} things that the run had left on this machine"));

@@ -32,6 +32,7 @@ pub(crate) fn run(args: &RunArgs, mut suite: Suite) -> Result<u8> {
         return Ok(EXIT_OK);
     }
     session::require_root("run")?;
+    let _machine = session::take_machine(&format!("tare run {}", suite.name))?;
     session::require_clean_host()?;
     for (_, workload) in &suite.parts {
         tare_load::check_needs(&workload.protocol.protocol, &workload.protocol.options)?;
@@ -89,6 +90,7 @@ pub(crate) fn resume(path: &Path, json: bool, bring_back: &mut dyn FnMut(&Header
         return Ok(EXIT_OK);
     }
     session::require_root("resume")?;
+    let _machine = session::take_machine(&format!("tare resume {}", path.display()))?;
     open.iter().try_for_each(|part| bring_back(&part.header))?;
     session::require_clean_host()?;
     let stop = session::stop_on_signals()?;

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use tare_core::record::Record;
+use tare_layers::lock::MachineLock;
 
 static MACHINE: Mutex<()> = Mutex::new(());
 
@@ -30,9 +31,10 @@ impl Lab {
             }
         }
         let lab = Lab { folder: tempfile::tempdir().unwrap(), _machine: machine };
-        // What an earlier, failed test left must not fail this one; a run of somebody else's is waited for.
+        // A run of somebody else's is waited for; what an earlier, failed test left must not fail this one.
         for _ in 0..300 {
-            if !said(&lab.tare(&["clean"])).contains("is under way") {
+            if MachineLock::take("a test of Tare's").unwrap().is_ok() {
+                lab.tare(&["clean"]);
                 return Some(lab);
             }
             std::thread::sleep(std::time::Duration::from_secs(1));

@@ -1,0 +1,118 @@
+//! Locks between processes of Tare on one machine: one run at a time, and networks that no other process has chosen.
+//!
+//! The kernel gives a lock back when its holder dies, however it dies.
+
+use crate::leftovers::RUN_ROOT;
+use rustix::fs::{FlockOperation, flock};
+use std::fs::{File, OpenOptions};
+use std::io::{Read, Seek, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+use std::time::SystemTime;
+use tare_core::fault::{Doing, Fault};
+
+/// The file that whoever weighs on this machine holds.
+const TURN: &str = "lock";
+
+/// This machine to oneself: as long as it is held, no other process of Tare's weighs here.
+#[derive(Debug)]
+pub struct MachineLock {
+    _file: File,
+}
+
+/// Who has the machine.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Holder {
+    /// What it said that it does: `process 123: tare run canonical`.
+    pub what: String,
+    /// Since when.
+    pub since: Option<SystemTime>,
+}
+
+impl MachineLock {
+    /// Takes the machine for `what`, in words; or says who has it.
+    ///
+    /// # Errors
+    /// When the lock's file cannot be made or written.
+    pub fn take(what: &str) -> Result<Result<MachineLock, Holder>, Fault> {
+        take_at(&Path::new(RUN_ROOT).join(TURN), what)
+    }
+}
+
+fn take_at(path: &Path, what: &str) -> Result<Result<MachineLock, Holder>, Fault> {
+    let doing = || format!("lock {}", path.display());
+    let mut file = open(path).doing(doing())?;
+    if !locked(&file).doing(doing())? {
+        let mut said = String::new();
+        let _ = file.read_to_string(&mut said);
+        // Its holder writes a moment after it has it.
+        let what = Some(said.trim()).filter(|said| !said.is_empty()).unwrap_or("another process of Tare's").to_owned();
+        let since = file.metadata().and_then(|meta| meta.modified()).ok();
+        return Ok(Err(Holder { what, since }));
+    }
+    file.set_len(0).and_then(|()| file.rewind()).doing(doing())?;
+    writeln!(file, "process {}: {what}", std::process::id()).doing(doing())?;
+    Ok(Ok(MachineLock { _file: file }))
+}
+
+fn open(path: &Path) -> std::io::Result<File> {
+    if let Some(folder) = path.parent() {
+        std::fs::create_dir_all(folder)?;
+    }
+    let no_link = i32::try_from(rustix::fs::OFlags::NOFOLLOW.bits()).expect("flags of open are of this type");
+    OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).custom_flags(no_link).open(path)
+}
+
+/// Whether the lock is this file's now.
+fn locked(file: &File) -> std::io::Result<bool> {
+    match flock(file, FlockOperation::NonBlockingLockExclusive) {
+        Ok(()) => Ok(true),
+        Err(rustix::io::Errno::WOULDBLOCK) => Ok(false),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// The claims of this process, held until it ends.
+static CLAIMS: Mutex<Vec<File>> = Mutex::new(Vec::new());
+
+/// Claims the networks `10.<second>.0.0/15` for this process until it ends: two processes that look at the same moment
+/// would both find them free. False when another has them. Whoever is not root can make no network, and claims nothing.
+pub(crate) fn claim_networks(second: u8) -> bool {
+    let path: PathBuf = Path::new(RUN_ROOT).join(format!("networks-{second}"));
+    let Ok(file) = open(&path) else { return true };
+    let claimed = locked(&file).unwrap_or(true);
+    if claimed {
+        CLAIMS.lock().unwrap_or_else(PoisonError::into_inner).push(file);
+    }
+    claimed
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_at_a_time_and_the_other_is_told_who() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("run/lock");
+        let first = take_at(&path, "tare run canonical").unwrap().expect("nobody has it");
+        let holder = take_at(&path, "tare run other").unwrap().expect_err("it is taken");
+        assert_eq!(holder.what, format!("process {}: tare run canonical", std::process::id()));
+        assert!(holder.since.is_some());
+        drop(first);
+        let second = take_at(&path, "a").unwrap().expect("it was given back");
+        let holder = take_at(&path, "b").unwrap().expect_err("it is taken again");
+        assert!(holder.what.ends_with(": a"), "the first one's words are gone: {}", holder.what);
+        drop(second);
+    }
+
+    #[test]
+    fn a_link_in_the_place_of_the_lock_is_not_followed() {
+        let folder = tempfile::tempdir().unwrap();
+        let (path, elsewhere) = (folder.path().join("lock"), folder.path().join("elsewhere"));
+        std::os::unix::fs::symlink(&elsewhere, &path).unwrap();
+        take_at(&path, "a").unwrap_err();
+        assert!(!elsewhere.exists());
+    }
+}
