@@ -1,5 +1,6 @@
 //! The gate: what `./test` runs when everything is installed, cheap checks first.
 
+mod again;
 mod lanes;
 mod left;
 mod one;
@@ -26,6 +27,12 @@ pub(crate) struct Wanted {
     /// Builds, then lists the tests and when each is run, and runs none
     #[arg(long)]
     list: bool,
+    /// Runs each test so often, one after the other, and says how often it failed; needs a NAME
+    #[arg(long, value_name = "TIMES", requires = "names")]
+    repeat: Option<u32>,
+    /// Keeps every CPU busy while tests are repeated
+    #[arg(long, requires = "repeat")]
+    busy: bool,
     /// Only tests whose full name contains one of these, e.g. `tare-stats::` for a crate
     #[arg(value_name = "NAME")]
     names: Vec<String>,
@@ -85,6 +92,10 @@ pub(crate) fn run(root: &Path, wanted: &Wanted) -> Result<bool> {
     gate.step("leftovers of dead runs", || well(Command::new(&binary).arg("clean").current_dir(root)))?;
     let surroundings = one::Surroundings { root, binary: &binary, thorough: wanted.thorough };
     let mut outcomes = lanes::Outcomes::default();
+    if let Some(times) = wanted.repeat {
+        gate.step("tests, again and again", || Ok(again::run(&tests, times, wanted.busy, &surroundings)))?;
+        return Ok(gate.end(&outcomes));
+    }
     gate.step("tests", || {
         outcomes = lanes::run(tests, &surroundings);
         Ok(outcomes.failed.is_empty())
