@@ -22,6 +22,8 @@ const VANISH_WITHIN: Duration = Duration::from_secs(10);
 
 /// The file in a run's directory that says where its directory on a disk is.
 const SCRATCH_NOTE: &str = "scratch";
+/// The file that says whose the run is: a process and when it was started.
+const OWNER_NOTE: &str = "owner";
 
 const PROCESS: &str = "process";
 const MOUNT: &str = "mount";
@@ -109,24 +111,24 @@ impl RunMark {
     /// When the run exists already or the directories cannot be made.
     pub fn create(run: &str) -> Result<RunMark, Fault> {
         check_run(run)?;
-        fs::create_dir_all(RUN_ROOT).doing(format!("make {RUN_ROOT}"))?;
-        fs::create_dir(run_directory(run)).doing(format!("make the directory of run {run}"))?;
+        let scratch = scratch_directory(run);
+        let pid = std::process::id();
+        let started = processes::start_time(pid).ok_or_else(|| Fault::new("this process is not visible in /proc"))?;
+        let aside = aside(run);
+        fs::create_dir_all(&aside).doing(format!("make {}", aside.display()))?;
+        for (name, text) in [(SCRATCH_NOTE, scratch.display().to_string()), (OWNER_NOTE, format!("{pid} {started}"))] {
+            let note = aside.join(name);
+            fs::write(&note, text + "\n").doing(format!("write {}", note.display()))?;
+        }
+        // Whole from its first moment on: a directory without an owner is that of a dead run.
+        fs::rename(&aside, run_directory(run)).doing(format!("make the directory of run {run}")).inspect_err(|_| {
+            let _ = remove_tree(&aside);
+        })?;
         let mark = RunMark { run: run.to_owned() };
-        mark.fill().inspect_err(|_| {
+        fs::create_dir_all(&scratch).doing(format!("make {}", scratch.display())).inspect_err(|_| {
             let _ = mark.remove_directories();
         })?;
         Ok(mark)
-    }
-
-    fn fill(&self) -> Result<(), Fault> {
-        let scratch = scratch_directory(&self.run);
-        let note = run_directory(&self.run).join(SCRATCH_NOTE);
-        fs::write(&note, format!("{}\n", scratch.display())).doing(format!("write {}", note.display()))?;
-        fs::create_dir_all(&scratch).doing(format!("make {}", scratch.display()))?;
-        let pid = std::process::id();
-        let started = processes::start_time(pid).ok_or_else(|| Fault::new("this process is not visible in /proc"))?;
-        let owner = run_directory(&self.run).join("owner");
-        fs::write(&owner, format!("{pid} {started}\n")).doing(format!("write {}", owner.display()))
     }
 
     /// The run's id.
@@ -150,8 +152,19 @@ impl RunMark {
     fn remove_directories(&self) -> Result<(), Fault> {
         network::restore_forwarding(&self.run)?;
         remove_tree(&scratch_directory(&self.run))?;
-        remove_tree(&run_directory(&self.run))
+        // The owner's name goes with the directory, not before it.
+        let aside = aside(&self.run);
+        match fs::rename(run_directory(&self.run), &aside) {
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
+            renamed => renamed.doing(format!("remove {}", run_directory(&self.run).display())),
+        }?;
+        remove_tree(&aside)
     }
+}
+
+/// Where the directory of a run stands while it is not whole; no run is called so.
+fn aside(run: &str) -> PathBuf {
+    Path::new(RUN_ROOT).join(format!(".{run}"))
 }
 
 fn remove_tree(path: &Path) -> Result<(), Fault> {
@@ -166,7 +179,7 @@ fn remove_tree(path: &Path) -> Result<(), Fault> {
 /// The runs whose owner still lives.
 pub fn live_runs() -> Vec<String> {
     let owned = |run: &String| {
-        let text = fs::read_to_string(run_directory(run).join("owner")).unwrap_or_default();
+        let text = fs::read_to_string(run_directory(run).join(OWNER_NOTE)).unwrap_or_default();
         let mut numbers = text.split_whitespace().map(str::parse::<u64>);
         let (Some(Ok(pid)), Some(Ok(started))) = (numbers.next(), numbers.next()) else { return false };
         u32::try_from(pid).ok().and_then(processes::start_time) == Some(started)
@@ -179,6 +192,19 @@ fn runs_below(root: &Path) -> Vec<String> {
     let Ok(entries) = fs::read_dir(root) else { return Vec::new() };
     let names = entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
     names.filter(|name| is_run(name)).collect()
+}
+
+/// What dead runs left on this machine: [`leftovers`] without those of runs that are alive.
+///
+/// # Errors
+/// When the kernel or a layer's engine does not answer.
+pub fn of_dead_runs() -> Result<Vec<Leftover>, Fault> {
+    let before = live_runs();
+    let mut found = leftovers()?;
+    // One that began while we looked is alive too.
+    let after = live_runs();
+    found.retain(|left| !before.contains(&left.run) && !after.contains(&left.run));
+    Ok(found)
 }
 
 /// Everything that runs have made on this machine, alive or dead, in the order in which it can be removed: what runs,

@@ -66,9 +66,7 @@ pub(crate) fn take_machine(what: &str) -> Result<MachineLock> {
 /// # Errors
 /// What was found, and how to be rid of it.
 pub(crate) fn require_clean_host() -> Result<()> {
-    let live = leftovers::live_runs();
-    let mut found = leftovers::leftovers()?;
-    found.retain(|left| !live.contains(&left.run));
+    let found = leftovers::of_dead_runs()?;
     if found.is_empty() {
         return Ok(());
     }

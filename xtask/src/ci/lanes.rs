@@ -45,10 +45,16 @@ const CLASSES: &[(&str, Class)] = &[
     ("tare::cli::an_out_directory_that_cannot_be_written", Class::Runs),
     ("tare::cli::what_would_be_removed_of_what_is_kept", Class::Runs),
     ("tare-load::truth::", Class::Alone),
+    // Visits a second are counted by kind.
+    ("tare-load::nginx::", Class::Alone),
     ("tare-telemetry::probe_process::", Class::Alone),
     // They kill the owners of runs, and what those leave is what others clean up.
     ("tare-layers::contract::what_a_killed_", Class::Runs),
     ("tare-layers::vm::a_killed_run_", Class::Runs),
+    // They make what a run makes, of no run that is alive.
+    ("tare-layers::leftovers::", Class::Runs),
+    ("tare-layers::local::", Class::Runs),
+    ("tare-layers::network::", Class::Runs),
     ("tare-layers::vm::", Class::Owns),
     ("tare-layers::container::", Class::Owns),
     ("tare-layers::contract::", Class::Owns),

@@ -130,8 +130,11 @@ fn by_a_runtime_there_is_what_was_asked_for() {
 fn nothing_is_left(stage: &Stage) {
     let left = tare_layers::leftovers::leftovers().unwrap();
     let left: Vec<_> = left.into_iter().filter(|found| found.run == stage.surroundings.run).collect();
-    // The seat of the load stands until the stage goes.
-    assert!(left.iter().all(|found| ["link", "network namespace"].contains(&found.kind.as_str())), "{left:#?}");
+    // The mark of the run and the seat of the load stand until the stage goes.
+    assert!(
+        left.iter().all(|found| ["directory", "link", "network namespace"].contains(&found.kind.as_str())),
+        "{left:#?}"
+    );
     let names: Vec<_> = std::fs::read_dir(&stage.surroundings.scratch).unwrap().flatten().collect();
     assert!(names.is_empty(), "{names:?}");
 }

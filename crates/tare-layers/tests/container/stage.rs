@@ -19,6 +19,7 @@ use tare_core::telemetry::{Prober, Scope, TelemetryRow};
 use tare_core::units::CpuSet;
 use tare_core::workload::{Readiness, Resources, Service};
 use tare_layers::container::{self, ROW};
+use tare_layers::leftovers::RunMark;
 use tare_layers::network::{GeneratorSeat, free_subnets};
 
 /// The user and group of the service.
@@ -174,6 +175,8 @@ pub(crate) struct Stage {
     pub(crate) notes: Arc<Mutex<Notes>>,
     folder: tempfile::TempDir,
     seat: Option<GeneratorSeat>,
+    /// Says that the run is alive, so that nobody cleans up after it.
+    mark: Option<RunMark>,
 }
 
 impl Stage {
@@ -181,17 +184,19 @@ impl Stage {
     pub(crate) fn new() -> Stage {
         let subnets = free_subnets().unwrap();
         let run = run_id();
+        let mark = RunMark::create(&run).unwrap();
         let seat = GeneratorSeat::open(&run, subnets).unwrap();
         let address = seat.host_address();
-        Stage::with(run, subnets, address, Some(seat))
+        Stage::with(mark, subnets, address, Some(seat))
     }
 
     /// A stage whose load comes from the host's own loopback.
     pub(crate) fn on_loopback() -> Stage {
-        Stage::with(run_id(), free_subnets().unwrap(), IpAddr::from([127, 0, 0, 1]), None)
+        let mark = RunMark::create(&run_id()).unwrap();
+        Stage::with(mark, free_subnets().unwrap(), IpAddr::from([127, 0, 0, 1]), None)
     }
 
-    fn with(run: String, subnets: (u8, u8), address: IpAddr, seat: Option<GeneratorSeat>) -> Stage {
+    fn with(mark: RunMark, subnets: (u8, u8), address: IpAddr, seat: Option<GeneratorSeat>) -> Stage {
         let folder = tempfile::tempdir().unwrap();
         let scratch = folder.path().join("scratch");
         std::fs::create_dir(&scratch).unwrap();
@@ -199,7 +204,7 @@ impl Stage {
         let (services, inner) = (Vec::new(), Vec::new());
         let trial = "b1-c".to_owned();
         let surroundings = Surroundings {
-            run,
+            run: mark.run().to_owned(),
             trial,
             scratch,
             address,
@@ -211,7 +216,7 @@ impl Stage {
             place: 0,
             thirds: tare_core::host::thirds(),
         };
-        Stage { surroundings, notes: Arc::default(), folder, seat }
+        Stage { surroundings, notes: Arc::default(), folder, seat, mark: Some(mark) }
     }
 
     /// Opens the layer with options as a study writes them.
@@ -297,6 +302,9 @@ impl Drop for Stage {
         }
         if let Some(seat) = self.seat.take() {
             let _ = seat.close();
+        }
+        if let Some(mark) = self.mark.take() {
+            let _ = mark.close();
         }
     }
 }

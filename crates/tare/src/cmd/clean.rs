@@ -11,8 +11,7 @@ use tare_layers::{LAYERS, leftovers};
 pub(crate) fn clean(args: &CleanArgs) -> anyhow::Result<u8> {
     session::require_root("clean")?;
     let live = leftovers::live_runs();
-    let mut found = leftovers::leftovers()?;
-    found.retain(|left| !live.contains(&left.run));
+    let found = leftovers::of_dead_runs()?;
     // What is kept between runs, the run under way uses.
     let (kept, mut failed) = if args.all && live.is_empty() { all_kept() } else { (Vec::new(), false) };
     if args.json {
