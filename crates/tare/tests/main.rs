@@ -1,5 +1,6 @@
 //! The program as its user meets it.
 
+mod bundles;
 mod cli;
 mod end_to_end;
 mod finding;

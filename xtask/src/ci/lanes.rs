@@ -33,7 +33,8 @@ const NICENESS: [(Class, &str, i32); 5] = [
     (Class::Alone, "alone", 0),
 ];
 
-/// The class of all tests whose full name begins so; the first that fits. All others are calm.
+/// The class of all tests whose full name begins so; the first that fits. All others are calm. Of a class, what stands
+/// higher up here is run first.
 const CLASSES: &[(&str, Class)] = &[
     ("tare::end_to_end::peaking::", Class::Alone),
     ("tare::end_to_end::planted::", Class::Alone),
@@ -58,9 +59,12 @@ const CLASSES: &[(&str, Class)] = &[
     ("tare-layers::vm::", Class::Owns),
     ("tare-layers::container::", Class::Owns),
     ("tare-layers::contract::", Class::Owns),
+    // Downloads, which the tests that have Tare run need soon.
+    ("tare::bundles::", Class::Waits),
+    ("tare-bundle::packages::", Class::Waits),
+    ("tare-bundle::kernel::", Class::Waits),
     ("tare-load::contract::", Class::Waits),
     ("tare-load::peer::", Class::Waits),
-    ("tare-bundle::packages::", Class::Waits),
 ];
 
 /// How many tests that wait run at once.
@@ -68,8 +72,13 @@ const WAITING: usize = 4;
 /// How many that compute.
 const COMPUTING: usize = 2;
 
+/// The place in [`CLASSES`].
+fn place(name: &str) -> usize {
+    CLASSES.iter().position(|(prefix, _)| name.starts_with(prefix)).unwrap_or(CLASSES.len())
+}
+
 fn class(name: &str) -> Class {
-    CLASSES.iter().find(|(prefix, _)| name.starts_with(prefix)).map_or(Class::Calm, |(_, class)| *class)
+    CLASSES.get(place(name)).map_or(Class::Calm, |(_, class)| *class)
 }
 
 fn niceness(name: &str) -> i32 {
@@ -111,6 +120,8 @@ pub(super) fn run(tests: Vec<Test>, surroundings: &Surroundings<'_>) -> Outcomes
         std::process::exit(130);
     });
     let stand = Stand { surroundings, ends: Mutex::default() };
+    let mut tests = tests;
+    tests.sort_by_key(|test| place(&test.name));
     let mut lanes: [VecDeque<Test>; NICENESS.len()] = Default::default();
     for test in tests {
         lanes[class(&test.name) as usize].push_back(test);

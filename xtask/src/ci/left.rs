@@ -13,6 +13,15 @@ const LEFT: &[(&str, &str)] = &[
         "vm::several_guests_are_one_host has containers in guests by the bridge, whole:: by the published port",
     ),
     (
+        "peaking::a_search_is_guided_by_a_real_server_and_on_disk",
+        "two searches of half a minute on a machine that is left alone; tare::peak:: searches a server of known capacity, \
+         and the runner's tests keep searches in records",
+    ),
+    (
+        "placing::services_run_on_their_own_cpus_in_a_guest",
+        "a guest of two CPUs that never rest; vm:: sees where a guest's threads run, placing:: where services run",
+    ),
+    (
         "scaleout::servers_behind_a_proxy_share_the_keys_alike_in_containers_in_guests",
         "two guests with an engine each boot for minutes; vm::several_guests_are_one_host boots such, and the keys are \
          compared between processes and containers",

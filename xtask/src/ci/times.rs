@@ -5,7 +5,7 @@ use crate::ci::lanes::Outcomes;
 use std::fmt::Write;
 
 /// How many of the longest tests are named.
-const NAMED: usize = 3000;
+const NAMED: usize = 25;
 
 /// The end of the gate's output: times by step and of the longest tests, what did not go well, and the counts.
 pub(super) fn table(steps: &[Step], outcomes: &Outcomes) -> String {
