@@ -1,5 +1,6 @@
 //! What a user may type.
 
+use crate::version::VERSION;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -7,7 +8,7 @@ use std::time::Duration;
 /// A scale for deployment forms: runs the same bits as plain processes, in containers, in virtual machines and in
 /// containers inside virtual machines, drives the same load at each, and says what each form costs.
 #[derive(Debug, Parser)]
-#[command(name = "tare", version, max_term_width = 80, after_help = EXIT_CODES)]
+#[command(name = "tare", version = VERSION.as_str(), max_term_width = 80, after_help = EXIT_CODES)]
 pub(crate) struct Cli {
     #[command(subcommand)]
     pub(crate) verb: Verb,

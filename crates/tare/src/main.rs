@@ -17,6 +17,7 @@ mod places;
 mod progress;
 mod schema;
 mod session;
+mod version;
 
 use clap::Parser;
 use cli::{Cli, Verb};

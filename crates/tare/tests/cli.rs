@@ -342,6 +342,27 @@ fn completions_and_manual_pages_are_made() {
 }
 
 #[test]
+fn the_version_names_the_commit_and_its_date() {
+    let text = said(&tare().arg("--version").output().unwrap());
+    let version = concat!("tare ", env!("CARGO_PKG_VERSION"));
+    let git = |arguments: &[&str]| {
+        let output = std::process::Command::new("git").args(arguments).current_dir(root()).env("TZ", "UTC").output();
+        output.ok().filter(|output| output.status.success()).map(|output| said(&output).trim().to_owned())
+    };
+    // A source tree that lies inside of another checkout, or in none.
+    if git(&["rev-parse", "--show-prefix"]).as_deref() != Some("") {
+        assert_eq!(text.trim(), version);
+        return;
+    }
+    let known = text.trim().strip_prefix(version).and_then(|rest| rest.strip_prefix(" (")?.strip_suffix(')'));
+    let (commit, date) = known.and_then(|known| known.split_once(' ')).expect(&text);
+    assert_eq!(commit.len(), 10, "{text}");
+    // Whichever commit it was when this was built: a new one may have been made since.
+    let of_commit = git(&["show", "--no-patch", "--format=%cd", "--date=format-local:%Y-%m-%d", commit]);
+    assert_eq!(of_commit.as_deref(), Some(date), "{text}");
+}
+
+#[test]
 fn what_is_not_a_record_is_said_to_be_none() {
     let output = tare().args(["report", "/"]).output().unwrap();
     assert_eq!(output.status.code(), Some(2));

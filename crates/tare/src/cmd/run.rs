@@ -6,6 +6,7 @@ use crate::cmd::{Mistake, columns, note, peak, print, suite, tell};
 use crate::machine;
 use crate::places::{self, Places};
 use crate::session::{self, GENERATOR, HYPERVISOR, INTERRUPTS, SERVICES, Session};
+use crate::version::VERSION;
 use crate::{EXIT_OK, files, null_cost, paths};
 use anyhow::Result;
 use std::collections::BTreeMap;
@@ -276,7 +277,7 @@ impl Ready {
         let placement = kept.chain(aside).map(|(name, cpus)| (name.to_owned(), cpus.to_string())).collect();
         Header {
             schema: SCHEMA,
-            tare: env!("CARGO_PKG_VERSION").to_owned(),
+            tare: VERSION.clone(),
             run: session::new_run_id(),
             started: SystemClock::new().timestamp(),
             command: String::new(),

@@ -5,6 +5,7 @@ use crate::cmd::report::{plain_style, terminal_style};
 use crate::cmd::run::{self, Ready};
 use crate::cmd::{Mistake, columns, note, print, tell, write_file};
 use crate::session::{self, Session};
+use crate::version::VERSION;
 use crate::{EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, history, machine, paths};
 use anyhow::Result;
 use std::fmt::Write;
@@ -147,7 +148,7 @@ fn suite_header(args: &RunArgs, suite: &Suite) -> SuiteHeader {
     }
     SuiteHeader {
         schema: SCHEMA,
-        tare: env!("CARGO_PKG_VERSION").to_owned(),
+        tare: VERSION.clone(),
         study: suite.name.clone(),
         question: suite.question.clone(),
         preset: suite.preset.clone(),

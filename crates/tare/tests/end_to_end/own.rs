@@ -24,6 +24,7 @@ fn what_is_a_forms_own_holds_there_and_nowhere_else() {
     lab.expect_clean();
     let record = lab.record(&out);
     let header = &record.header;
+    assert_eq!(lab.expect(0, &["--version"]).trim(), format!("tare {}", header.tare));
     for trial in record.trials.iter().map(|trial| &trial.record) {
         let arm = trial.trial.arm();
         assert_eq!(trial.outcome, Outcome::Measured, "{arm}");
