@@ -22,14 +22,18 @@ pub(crate) fn records() -> PathBuf {
     PathBuf::from("records")
 }
 
-/// Folders in which shipped studies and workloads may stand: here, and above the program, for one that was built in
-/// its source tree and is called from elsewhere.
+/// Folders in which shipped studies and workloads may stand: here, and where they come along with the program.
 pub(crate) fn data_folders(kind: &str) -> Vec<PathBuf> {
-    let mut folders = vec![PathBuf::from(kind)];
-    if let Ok(program) = std::env::current_exe() {
-        folders.extend(program.ancestors().skip(1).take(4).map(|folder| folder.join(kind)));
-    }
-    folders
+    let program = std::env::current_exe().unwrap_or_default();
+    std::iter::once(PathBuf::from(kind)).chain(folders_of(&program, kind)).collect()
+}
+
+/// Above the program, for one that was built in its source tree and is called from elsewhere; and in `share/tare` of
+/// the folder that it was installed in, such as `/usr` for `/usr/bin/tare`.
+fn folders_of(program: &Path, kind: &str) -> Vec<PathBuf> {
+    let above = program.ancestors().skip(1).take(4).map(|folder| folder.join(kind));
+    let installed = program.ancestors().nth(2).map(|folder| folder.join("share/tare").join(kind));
+    above.chain(installed).collect()
 }
 
 /// Whether colour is wanted on a terminal (<https://no-color.org>).
@@ -42,4 +46,18 @@ pub(crate) fn colour_wanted() -> bool {
 pub(crate) fn relative(path: &Path) -> PathBuf {
     let here = std::env::current_dir().unwrap_or_default();
     path.strip_prefix(&here).map_or_else(|_| path.to_owned(), Path::to_owned)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_installed_program_knows_where_its_studies_are() {
+        let found = |program: &str| folders_of(Path::new(program), "studies");
+        assert_eq!(found("/usr/bin/tare").last(), Some(&PathBuf::from("/usr/share/tare/studies")));
+        assert_eq!(found("/opt/tare/bin/tare").last(), Some(&PathBuf::from("/opt/tare/share/tare/studies")));
+        assert!(found("/src/target/release/tare").contains(&PathBuf::from("/src/studies")));
+        assert_eq!(found(""), Vec::<PathBuf>::new());
+    }
 }
