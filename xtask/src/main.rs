@@ -20,6 +20,9 @@ enum Chore {
     /// Tare beside others of its kind.
     #[command(name = "bench", disable_help_flag = true)]
     Benchmark(Handed),
+    /// What is released: a tarball, a Debian package and an image, the same from the same commit.
+    #[command(disable_help_flag = true)]
+    Dist(Handed),
 }
 
 /// What is handed on to a program of its own.
@@ -36,6 +39,7 @@ fn main() -> ExitCode {
         Chore::Ci(wanted) => ci::run(&root, &wanted),
         Chore::Tidy => tidy::run(&root),
         Chore::Benchmark(Handed { arguments }) => hand_on(&root, "xtask-benchmark", &arguments),
+        Chore::Dist(Handed { arguments }) => hand_on(&root, "xtask-dist", &arguments),
     };
     match done {
         Ok(true) => ExitCode::SUCCESS,

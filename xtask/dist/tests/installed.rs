@@ -1,0 +1,147 @@
+//! The packages where they are meant to go: anywhere, on a Debian, in an engine.
+
+use crate::{VERSION, dist, expect, file, said};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+/// The program that the gate has built, or the one beside this.
+fn program() -> Option<PathBuf> {
+    let beside = || Some(Path::new(env!("CARGO_BIN_EXE_xtask-dist")).parent()?.join("tare"));
+    let path = std::env::var_os("TARE_BIN").map(PathBuf::from).or_else(beside).filter(|path| path.is_file());
+    if path.is_none() {
+        println!("skipped: tare is not built");
+    }
+    path
+}
+
+/// Whether there is an engine, and each of `needs` (programs on PATH); says what is missing.
+fn has_engine(needs: &[&str]) -> bool {
+    let found =
+        |need: &&&str| ["/usr/bin", "/usr/local/bin", "/usr/sbin"].iter().any(|dir| Path::new(dir).join(need).exists());
+    let missing = needs.iter().chain(&["docker"]).find(|need| !found(need));
+    let why = match missing {
+        Some(missing) => format!("there is no {missing} on this machine"),
+        None if docker(&["version"]).status.success() => return true,
+        None => "no container engine answers".to_owned(),
+    };
+    println!("skipped: {why}");
+    false
+}
+
+fn docker(arguments: &[&str]) -> Output {
+    Command::new("docker").args(arguments).output().expect("it runs")
+}
+
+/// What the program says of itself and finds, wherever it is installed.
+fn asks(run: impl Fn(&[&str]) -> String) {
+    assert!(run(&["--version"]).starts_with(&format!("tare {VERSION}")));
+    run(&["check", "canonical", "auction"]);
+    let plan = run(&["run", "canonical", "--dry-run"]);
+    assert!(plan.contains("workload redis") && plan.contains("Nothing was started"), "{plan}");
+}
+
+#[test]
+fn the_tarball_works_wherever_it_is_unpacked() {
+    let Some(binary) = program() else { return };
+    let folder = tempfile::tempdir().expect("a folder");
+    let (out, prefix) = (folder.path().join("out"), folder.path().join("a prefix"));
+    expect(&mut dist(&binary, &out, &["--only", "tarball"]));
+    std::fs::create_dir(&prefix).expect("it can be made");
+    let mut tar = Command::new("tar");
+    tar.args(["--strip-components=1", "-xzf"]).arg(file(&out, "-linux.tar.gz")).arg("-C").arg(&prefix);
+    expect(&mut tar);
+    asks(|arguments| expect(Command::new(prefix.join("bin/tare")).args(arguments).current_dir("/")));
+    for shipped in ["man/man1/tare-run.1.gz", "doc/tare/README.md", "doc/tare/LICENSE-MIT", "doc/tare/THIRD-PARTY.txt"]
+    {
+        assert!(prefix.join("share").join(shipped).is_file(), "{shipped}");
+    }
+}
+
+/// Installs the package on a bare Debian, looks at everything, removes it again, and compares what is there with what was,
+/// but for dpkg's own notes.
+const VISIT: &str = r"set -eu
+list() { find / -xdev \( -path /var/lib/dpkg -o -path /var/log -o -path /released -o -path /tmp \) -prune -o -print | sort; }
+list > /tmp/before
+dpkg --install /released/tare_*.deb
+cd /
+test $(command -v tare) = /usr/bin/tare
+tare --version
+tare check canonical auction
+tare run canonical --dry-run
+test -z $(dpkg --verify tare)
+for page in tare tare-run tare-bundle-build; do gzip -dc /usr/share/man/man1/$page.1.gz | grep -q '^.TH'; done
+bash -c '. /usr/share/bash-completion/completions/tare; complete -p tare'
+grep -q '#compdef tare' /usr/share/zsh/vendor-completions/_tare
+grep -q 'complete -c tare' /usr/share/fish/vendor_completions.d/tare.fish
+grep -q 'Permission is hereby granted' /usr/share/doc/tare/copyright
+gzip -dc /usr/share/doc/tare/changelog.gz | grep -q .
+dpkg --purge tare
+list > /tmp/after
+diff /tmp/before /tmp/after
+echo nothing is left
+";
+
+#[test]
+fn the_package_is_installed_and_removed_without_a_trace() {
+    let Some(binary) = program() else { return };
+    if !has_engine(&["mmdebstrap", "dpkg-deb"]) {
+        return;
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    expect(&mut dist(&binary, folder.path(), &["--only", "deb"]));
+    let image = Image(format!("tare-dist:{}", std::process::id()));
+    // What dpkg calls, a shell of each kind, and nothing that was configured: that is all that takes time.
+    let packages = "dpkg,dash,bash,coreutils,diffutils,findutils,tar,gzip,grep,libc-bin";
+    let script = format!(
+        "release=$(. /etc/os-release; echo $VERSION_CODENAME)\n\
+         mmdebstrap --quiet --variant=extract --include={packages} $release | docker import - {}",
+        image.0
+    );
+    expect(Command::new("bash").args(["-ec", &format!("set -o pipefail\n{script}")]));
+    let released = format!("{}:/released:ro", folder.path().display());
+    let mut run = Command::new("docker");
+    run.args(["run", "--rm", "--network=none", "--volume", &released, &image.0, "/bin/sh", "-c", VISIT]);
+    let text = expect(&mut run);
+    assert!(text.contains(&format!("tare {VERSION}")) && text.contains("workload redis"), "{text}");
+    assert!(text.contains("\nnothing is left\n"), "{text}");
+}
+
+#[test]
+fn the_image_runs_in_an_engine_and_is_read_by_tare() {
+    let Some(binary) = program() else { return };
+    if !has_engine(&[]) {
+        return;
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    expect(&mut dist(&binary, folder.path(), &["--only", "image"]));
+    let archive = file(folder.path(), "-image.tar");
+    let image = Image(format!("tare:{VERSION}"));
+    let earlier = docker(&["image", "inspect", "--format={{.Id}}", &image.0]);
+    expect(Command::new("docker").args(["load", "--input"]).arg(&archive));
+    // Nothing else is in it, so it needs nothing else.
+    asks(|arguments| {
+        expect(Command::new("docker").args(["run", "--rm", "--network=none", "--read-only", &image.0]).args(arguments))
+    });
+    let help = expect(Command::new("docker").args(["run", "--rm", "--network=none", &image.0]));
+    assert!(help.contains("Carry out a study"), "{help}");
+    let mut build = Command::new(&binary);
+    build.args(["bundle", "build", "--image"]).arg(&archive).env("TARE_HOME", folder.path().join("home"));
+    expect(&mut build);
+    drop(image);
+    if earlier.status.success() {
+        let id = String::from_utf8_lossy(&earlier.stdout).trim().to_owned();
+        expect(Command::new("docker").args(["tag", &id, &format!("tare:{VERSION}")]));
+    }
+}
+
+/// An image of the engine's, to be removed again.
+struct Image(String);
+
+impl Drop for Image {
+    fn drop(&mut self) {
+        let removed = docker(&["image", "rm", "--force", &self.0]);
+        if !removed.status.success() {
+            eprintln!("{}", said(&removed));
+        }
+    }
+}
