@@ -55,7 +55,9 @@ fn read_suite_in(
         match read_workload(file, chosen) {
             Ok(Ok(workload)) => Some(workload),
             Ok(Err(found)) => {
-                others.extend(found);
+                // Each once: several parts may have one workload.
+                let new: Vec<Problem> = found.into_iter().filter(|problem| !others.contains(problem)).collect();
+                others.extend(new);
                 None
             }
             Err(error) => {

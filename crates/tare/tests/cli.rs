@@ -151,6 +151,29 @@ fn mistakes_on_the_command_line_end_with_two() {
 }
 
 #[test]
+fn a_mistake_that_two_files_share_is_told_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let write = |name: &str, text: &str| {
+        let path = folder.path().join(name);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(&path, text).unwrap();
+        path
+    };
+    let shipped = std::fs::read_to_string(root().join("workloads/memcached/workload.yaml")).unwrap();
+    let workload = write("toy/workload.yaml", &(shipped + "colour: blue\n"));
+    let study = |name: &str, more: &str| {
+        write(name, &format!("study: s\nworkload: ./toy\nload: {{closed: {{}}}}\nforms: {{native: []}}\n{more}"))
+    };
+    let (first, second) = (study("first.yaml", ""), study("second.yaml", "smell: none\n"));
+    let around = folder.path().join("toy/../toy");
+    let output = tare().arg("check").args([&first, &second, &workload, &around]).output().unwrap();
+    let text = flat(&output);
+    assert_eq!(output.status.code(), Some(2), "{text}");
+    assert_eq!((text.matches("'colour'").count(), text.matches("'smell'").count()), (1, 1), "{text}");
+    assert_eq!(text.matches("among those above").count(), 2, "{text}");
+}
+
+#[test]
 fn a_tool_inside_a_form_needs_a_form_and_is_led_by_nobody() {
     let load = ["load", "--protocol", "exec", "--target", "127.0.0.1:9", "--option", "command=[wrk]"];
     let output = tare().args(load).args(["--option", "where=inside"]).output().unwrap();

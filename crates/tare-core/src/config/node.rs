@@ -4,7 +4,7 @@ use super::Problems;
 use saphyr_parser::{Event, Parser, ScalarStyle, Span};
 
 /// A place in a file: line and column from 1, and how many characters it spans on that line.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct Place {
     /// The line, from 1.
     pub line: usize,

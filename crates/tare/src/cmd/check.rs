@@ -1,10 +1,12 @@
 //! `tare check`: reads studies and workloads, starts nothing; prints the schemas of both.
 
 use crate::cli::{CheckArgs, FileKind};
-use crate::cmd::{Mistake, complain, print, tell};
+use crate::cmd::{Mistake, complain, note, print, tell};
 use crate::{EXIT_MISTAKE, EXIT_OK, files, schema};
 use anyhow::Result;
-use std::path::Path;
+use std::collections::HashSet;
+use std::path::{Path, PathBuf};
+use tare_core::config::{Place, Problem};
 use tare_core::study::Suite;
 
 pub(crate) fn check(args: &CheckArgs) -> Result<u8> {
@@ -17,17 +19,36 @@ pub(crate) fn check(args: &CheckArgs) -> Result<u8> {
         return Ok(EXIT_OK);
     }
     let mut wrong = false;
+    let mut told = Told::default();
     for name in &args.files {
         match check_one(name, args.workloads.as_deref()) {
             Ok(what) => tell(&format!("{name}: {what}")),
-            Err(error) if error.is::<Mistake>() => {
-                complain(&error);
+            Err(error) => {
+                match told.leave_out(error.downcast::<Mistake>()?) {
+                    Some(rest) => complain(&rest.into()),
+                    None => note(&format!("{name}: its mistakes are among those above")),
+                }
                 wrong = true;
             }
-            Err(error) => return Err(error),
         }
     }
     Ok(if wrong { EXIT_MISTAKE } else { EXIT_OK })
+}
+
+/// The mistakes that were told already. A study's are its workload's too, and several files may share that one.
+#[derive(Default)]
+struct Told(HashSet<(PathBuf, Place, String)>);
+
+impl Told {
+    /// What of these mistakes is told for the first time; none when nothing is. A file is the same however it is named.
+    fn leave_out(&mut self, mistake: Mistake) -> Option<Mistake> {
+        let Mistake::InFiles(mut problems) = mistake else { return Some(mistake) };
+        problems.retain(|Problem { file, place, message, .. }| {
+            let file = Path::new(file).canonicalize().unwrap_or_else(|_| PathBuf::from(file));
+            self.0.insert((file, *place, message.clone()))
+        });
+        (!problems.is_empty()).then(|| Mistake::in_files(problems))
+    }
 }
 
 fn check_one(name: &str, workloads: Option<&Path>) -> Result<String> {
@@ -62,4 +83,39 @@ fn describe(suite: &Suite) -> String {
         _ => format!("workload {}", workload.name),
     };
     format!("study {} of {of}, forms {}, no mistakes", suite.name, forms.join(", "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_mistake_is_told_once_however_its_file_is_named() {
+        let folder = tempfile::tempdir().unwrap();
+        let (direct, around) =
+            (folder.path().join("w.yaml"), folder.path().join("..").join(folder.path().file_name().unwrap()));
+        std::fs::write(&direct, "workload: x\n").unwrap();
+        let problem = |file: &Path, line, message: &str| Problem {
+            file: file.display().to_string(),
+            place: Place { line, column: 1, width: 1 },
+            message: message.to_owned(),
+            hint: String::new(),
+            excerpt: String::new(),
+            known: Vec::new(),
+        };
+        let left = |told: &mut Told, problems: Vec<Problem>| {
+            told.leave_out(Mistake::in_files(problems)).map(|rest| match rest {
+                Mistake::InFiles(problems) => problems.len(),
+                Mistake::Typed(_) => 0,
+            })
+        };
+        let mut told = Told::default();
+        assert_eq!(left(&mut told, vec![problem(&direct, 1, "a"), problem(&direct, 2, "a")]), Some(2));
+        let again = around.join("w.yaml");
+        assert_eq!(left(&mut told, vec![problem(&again, 1, "a"), problem(&again, 2, "a")]), None);
+        // Another message at the same place, and the same one in another file, are others.
+        assert_eq!(left(&mut told, vec![problem(&again, 1, "b"), problem(&again, 2, "a")]), Some(1));
+        assert_eq!(left(&mut told, vec![problem(&folder.path().join("v.yaml"), 1, "a")]), Some(1));
+        assert!(told.leave_out(Mistake::new("there is no study 'x'")).is_some());
+    }
 }
