@@ -1,6 +1,7 @@
 //! How the trials of a study are arranged, how they settle, and when there are enough of them.
 
 use crate::config::{Fields, Node, NodeKind, Problems};
+use crate::units::exact_duration;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
@@ -48,8 +49,9 @@ impl Design {
         let arrangement = match &self.arrangement {
             Arrangement::Blocks => "blocks".to_owned(),
             Arrangement::Alternate(slices) => {
-                let (settle, measure) = (slices.settle.as_secs_f64(), slices.measure.as_secs_f64());
-                format!("side by side, load alternating in slices of {measure} s after {settle} s of settling")
+                let slice = exact_duration(slices.settle + slices.measure);
+                let settle = exact_duration(slices.settle);
+                format!("side by side, load alternating in slices of {slice}, the first {settle} of each to settle")
             }
             Arrangement::Duet => "duets, two forms loaded at the same moment on disjoint CPUs".to_owned(),
         };

@@ -4,6 +4,9 @@ use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::time::Duration;
 
+/// In a second.
+const NANOS: u64 = 1_000_000_000;
+
 /// A duration written as a number and a unit: `250ms`, `10s`, `5m`, `1h`, and sums such as `1m30s`.
 ///
 /// # Errors
@@ -161,7 +164,8 @@ impl TryFrom<String> for CpuSet {
     }
 }
 
-/// `1m 20s`, `3.5 s`, `240 ms`: a duration for a reader.
+/// `1m 20s`, `3.5 s`, `240 ms`: a duration that was measured or estimated, rounded for a reader. What somebody stated
+/// is shown by [`exact_duration`].
 pub fn show_duration(duration: Duration) -> String {
     let seconds = duration.as_secs_f64();
     match seconds {
@@ -173,15 +177,28 @@ pub fn show_duration(duration: Duration) -> String {
     }
 }
 
-/// `5 ms`, `0.25 ms`, `90 s`: to the nanosecond, for what is compared by its text.
+/// `5 ms`, `0.25 ms`, `1.2 s`, `90 s`, `5m`, `1h 30m`: a duration as somebody stated it, to the nanosecond.
 pub fn exact_duration(duration: Duration) -> String {
-    let nanos = duration.as_nanos();
-    let (whole, rest, digits, unit) = match nanos {
-        n if n < 1_000_000_000 => (n / 1_000_000, n % 1_000_000, 6, "ms"),
-        n => (n / 1_000_000_000, n % 1_000_000_000, 9, "s"),
+    let of = |nanos: u64, digits: usize| {
+        let unit = 10_u64.pow(digits as u32);
+        let text = format!("{}.{:0digits$}", nanos / unit, nanos % unit);
+        text.trim_end_matches('0').trim_end_matches('.').to_owned()
     };
-    let text = format!("{whole}.{rest:0digits$}");
-    format!("{} {unit}", text.trim_end_matches('0').trim_end_matches('.'))
+    let (seconds, nanos) = (duration.as_secs(), u64::from(duration.subsec_nanos()));
+    match seconds {
+        0 => return format!("{} ms", of(nanos, 6)),
+        1..120 => return format!("{} s", of(seconds * NANOS + nanos, 9)),
+        _ => {}
+    }
+    let rest = of(seconds % 60 * NANOS + nanos, 9);
+    let parts = [((seconds / 3600).to_string(), "h"), ((seconds / 60 % 60).to_string(), "m"), (rest, "s")];
+    let parts = parts.into_iter().filter(|(number, _)| number != "0").map(|(number, unit)| number + unit);
+    parts.collect::<Vec<_>>().join(" ")
+}
+
+/// The same as it is typed: `1.2s`, `1h30m`. [`parse_duration`] reads it.
+pub fn typed_duration(duration: Duration) -> String {
+    exact_duration(duration).replace(' ', "")
 }
 
 /// `512 MiB`, `1.5 GiB`, `40 B`: a size for a reader.
@@ -248,9 +265,18 @@ mod tests {
             assert_eq!(exact_duration(Duration::from_micros(us)), wanted);
         }
         assert_eq!(exact_duration(Duration::from_nanos(10_000_000_001)), "10.000000001 s");
+        let stated = ["1200ms", "1.5s", "400ms", "90s", "5m", "1h30m", "2h", "2m30.5s", "25h"];
+        let shown = ["1.2 s", "1.5 s", "400 ms", "90 s", "5m", "1h 30m", "2h", "2m 30.5s", "25h"];
+        assert_eq!(stated.map(|text| exact_duration(parse_duration(text).unwrap())), shown);
     }
 
     proptest! {
+        #[test]
+        fn what_is_typed_again_means_the_same(us in prop_oneof![0..10_000_000u64, 0..360_000_000_000u64]) {
+            let stated = Duration::from_micros(us);
+            prop_assert_eq!(parse_duration(&typed_duration(stated)).unwrap(), stated);
+        }
+
         #[test]
         fn a_cpu_set_survives_its_own_notation(cpus in proptest::collection::vec(0u32..512, 0..40)) {
             let set = CpuSet::new(cpus);

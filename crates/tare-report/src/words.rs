@@ -6,7 +6,7 @@ use crate::figures::{difference_text, plain_quantity};
 use tare_core::design::Arrangement;
 use tare_core::record::{End, PEAK_LOAD, Record};
 use tare_core::study::LoadOrigin;
-use tare_core::units::grouped;
+use tare_core::units::{exact_duration, grouped};
 use tare_stats::{
     Analysis, Arm, MetricAnalysis, QosKept, Ratio, ServiceBits, Verdict, absolute_difference, percent_text, ratio_text,
 };
@@ -29,14 +29,12 @@ pub(crate) fn design(record: &Record) -> String {
     let blocks = if study.repeat == 1 { "1 block".to_owned() } else { format!("{planned}{} blocks", study.repeat) };
     if let Some(plan) = &study.peak {
         let qos = study.qos.as_ref().map(tare_core::qos::Qos::describe).unwrap_or_default();
-        let window = plan.window.as_secs_f64();
-        return format!(
-            "{blocks}, each trial a search for the greatest load that keeps {qos}, in windows of {window} s"
-        );
+        let window = exact_duration(plan.window);
+        return format!("{blocks}, each trial a search for the greatest load that keeps {qos}, in windows of {window}");
     }
-    let (measure, settle) = (study.measure.as_secs_f64(), study.settle.as_secs_f64());
-    let text = format!("{blocks}, {measure} s measured after {settle} s of settling");
-    let settled = study.design.steady_within.map(|within| format!(" until steady, at most {} s", within.as_secs_f64()));
+    let (measure, settle) = (exact_duration(study.measure), exact_duration(study.settle));
+    let text = format!("{blocks}, {measure} measured after {settle} of settling");
+    let settled = study.design.steady_within.map(|within| format!(" until steady, at most {}", exact_duration(within)));
     let text = text + &settled.unwrap_or_default();
     if study.design.arrangement == Arrangement::Blocks && !by_itself {
         return text;

@@ -118,7 +118,7 @@ impl Trial<'_, '_> {
                 return Err(Fault::new("interrupted").into());
             }
             if self.clock.now().saturating_sub(began) > within {
-                let within = tare_core::units::show_duration(within);
+                let within = tare_core::units::exact_duration(within);
                 let fault = Fault::new(format!("service {name} was not ready within {within}: {last}"));
                 let fault = fault.remedy("read its output below; raise `ready: within:` if it only needs longer");
                 return Err(fault.with_log(host.log(name).unwrap_or_default()).into());

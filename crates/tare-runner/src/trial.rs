@@ -247,7 +247,7 @@ impl Trial<'_, '_> {
             }
             let over = self.clock.now().saturating_sub(began) + step > within;
             if over || self.stop.raised() || summary.operations.is_empty() {
-                let within = tare_core::units::show_duration(within);
+                let within = tare_core::units::exact_duration(within);
                 self.data.record.warnings.push(format!("throughput was not steady within {within}"));
                 return Ok(());
             }

@@ -4,6 +4,7 @@ use crate::version::VERSION;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::path::PathBuf;
 use std::time::Duration;
+use tare_core::units::typed_duration;
 
 /// A scale for deployment forms: runs the same bits as plain processes, in containers, in virtual machines and in
 /// containers inside virtual machines, drives the same load at each, and says what each form costs.
@@ -122,13 +123,12 @@ pub(crate) struct RunArgs {
 impl RunArgs {
     /// What was typed of these for the one form that a search or an explanation is about, to be typed again.
     pub(crate) fn typed(&self) -> String {
-        let millis = |time: Duration| format!("{}ms", time.as_millis());
         let options = [
             ("form", self.forms.first().cloned()),
             ("preset", self.preset.clone()),
-            ("settle", self.settle.map(millis)),
-            ("measure", self.measure.map(millis)),
-            ("at-most", self.at_most.map(millis)),
+            ("settle", self.settle.map(typed_duration)),
+            ("measure", self.measure.map(typed_duration)),
+            ("at-most", self.at_most.map(typed_duration)),
             ("workloads", self.workloads.as_ref().map(|folder| folder.display().to_string())),
         ];
         let typed = options.into_iter().filter_map(|(name, value)| Some(format!(" --{name} {}", value?)));

@@ -1,6 +1,6 @@
 //! Distributions of pauses.
 
-use crate::units::show_duration;
+use crate::units::exact_duration;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
@@ -56,7 +56,7 @@ impl Distribution {
 
     /// In words.
     pub fn describe(&self) -> String {
-        let show = show_duration;
+        let show = exact_duration;
         match self {
             Distribution::Constant(length) => show(*length),
             Distribution::Exponential { mean, max } => {

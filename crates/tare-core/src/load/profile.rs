@@ -1,7 +1,7 @@
 //! How operations are started: the kinds of load, as data.
 
 use super::distribution::Distribution;
-use crate::units::{grouped, show_duration};
+use crate::units::{exact_duration, grouped};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -290,9 +290,9 @@ impl LoadProfile {
             LoadProfile::Steps { of, levels, warm, measure, .. } => {
                 let levels: Vec<String> = levels.iter().map(|level| whole_grouped(*level)).collect();
                 let warm = warm.map_or_else(String::new, |warm| {
-                    format!(", after {} at {}", show_duration(warm.hold), whole_grouped(warm.level))
+                    format!(", after {} at {}", exact_duration(warm.hold), whole_grouped(warm.level))
                 });
-                format!("steps of {} each: {}{warm}; {}", show_duration(*measure), levels.join(", "), of.describe())
+                format!("steps of {} each: {}{warm}; {}", exact_duration(*measure), levels.join(", "), of.describe())
             }
             LoadProfile::Replay { file, connections, speed, .. } => {
                 format!("replay of {} at speed {speed}, over {connections} connections", file.display())

@@ -9,7 +9,7 @@ use tare_core::load::LoadProfile;
 use tare_core::peak::{PeakAsked, PeakPlan, PeakRules, level_text};
 use tare_core::qos::{EVERY_OPERATION, Qos, QuantileLimit};
 use tare_core::study::{Catalog, Study};
-use tare_core::units::exact_duration;
+use tare_core::units::{exact_duration, typed_duration};
 use tare_core::workload::Workload;
 use tare_layers::LAYERS;
 
@@ -143,21 +143,20 @@ fn command(args: &PeakArgs) -> String {
         None => text += &format!(" {}", args.run.study),
     }
     let word = |value: &dyn std::fmt::Debug| format!("{value:?}").to_lowercase();
-    let millis = |time: std::time::Duration| format!("{}ms", time.as_millis());
     let options = [
         ("of", args.of.map(|of| word(&of))),
-        ("p99", args.p99.map(|time| format!("{}us", time.as_micros()))),
+        ("p99", args.p99.map(typed_duration)),
         ("start", args.start.map(|level| level.to_string())),
         ("at-least", args.at_least.map(|level| level.to_string())),
         ("up-to", args.up_to.map(|level| level.to_string())),
         ("hint", args.hint.map(|level| level.to_string())),
-        ("warm", args.warm.map(millis)),
+        ("warm", args.warm.map(typed_duration)),
         ("windows", args.windows.map(|windows| windows.to_string())),
-        ("budget", args.budget.map(millis)),
+        ("budget", args.budget.map(typed_duration)),
         ("rules", args.rules.map(|rules| word(&rules))),
-        ("measure", args.run.measure.map(millis)),
-        ("settle", args.run.settle.map(millis)),
-        ("at-most", args.run.at_most.map(millis)),
+        ("measure", args.run.measure.map(typed_duration)),
+        ("settle", args.run.settle.map(typed_duration)),
+        ("at-most", args.run.at_most.map(typed_duration)),
         ("workloads", args.run.workloads.as_ref().map(|folder| folder.display().to_string())),
     ];
     for (name, value) in options {

@@ -19,7 +19,7 @@ use tare_core::plan::{PlannedTrial, blocks, plan, rounds_after};
 use tare_core::profile::Profiled;
 use tare_core::record::{FormState, Header, NULL_COST, SCHEMA};
 use tare_core::study::{LoadOrigin, Study};
-use tare_core::units::{exact_duration, show_duration};
+use tare_core::units::{exact_duration, show_duration, typed_duration};
 use tare_core::workload::Workload;
 use tare_report::{paragraph, whole};
 use tare_runner::{Clock, Ending, RecordDir, SystemClock, blocks_within, estimate};
@@ -145,7 +145,7 @@ fn too_short(study: &Study, plan: &[PlannedTrial], emulated: &[String]) -> Optio
     };
     let enough = (1..=all).find(|blocks| rounds(*blocks) >= ROUNDS_MIN).map(time_of);
     let enough = enough.map(|time| format!("; about {} would do", show_duration(time))).unwrap_or_default();
-    let most = show_duration(most);
+    let most = exact_duration(most);
     Some(format!(
         "warning: {most} is time for about {begun} of {all} blocks{first}; intervals need {ROUNDS_MIN}{enough}"
     ))
@@ -341,13 +341,12 @@ fn command(args: &RunArgs, study: &Study, seed: u64) -> String {
     for name in &args.forms {
         let _ = write!(text, " --form {name}");
     }
-    let millis = |time: std::time::Duration| format!("{}ms", time.as_millis());
     if let Some(preset) = &args.preset {
         let _ = write!(text, " --preset {preset}");
     }
-    let _ = write!(text, " --settle {} --measure {}", millis(study.settle), millis(study.measure));
+    let _ = write!(text, " --settle {} --measure {}", typed_duration(study.settle), typed_duration(study.measure));
     if let Some(most) = study.at_most {
-        let _ = write!(text, " --at-most {}", millis(most));
+        let _ = write!(text, " --at-most {}", typed_duration(most));
     }
     if args.profile {
         text.push_str(" --profile");
@@ -395,7 +394,7 @@ fn dry_run(study: &Study, workload: &Workload, places: &Places, seed: u64, width
         say(&format!("block {}: ", block + 1), 9, &arms.join(", "));
     }
     let expected = show_duration(estimate(study, &trials, &[]));
-    let most = study.at_most.map(|most| format!(", at most {}", show_duration(most))).unwrap_or_default();
+    let most = study.at_most.map(|most| format!(", at most {}", exact_duration(most))).unwrap_or_default();
     say("", 0, "");
     say("", 2, &format!("{} trials, about {expected}{most}", trials.len()));
     if let Some(warning) = too_short(study, &trials, &[]) {

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 use tare_core::fault::Fault;
 use tare_core::load::{LoadPlan, LoadProfile, LoadSummary, OperationSummary, SecondRow};
+use tare_core::units::exact_duration;
 use tare_report::plain_quantity;
 use tare_stats::{Percentiles, percentiles};
 
@@ -146,7 +147,7 @@ impl Measured {
 
     /// The user ended it; `planned` is how long was to be measured.
     pub(super) fn interrupted(&mut self, planned: Duration) {
-        let text = format!("ended after {:.1} s of {:.1} s", self.seconds, planned.as_secs_f64());
+        let text = format!("ended after {:.1} s of {}", self.seconds, exact_duration(planned));
         self.trouble.push(("interrupted", text));
     }
 

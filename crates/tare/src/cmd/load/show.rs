@@ -68,7 +68,7 @@ fn line(row: &SecondRow, passed: f64, whole: f64) -> String {
     let dropped = if row.dropped > 0 { format!(" {} dropped", grouped(row.dropped as f64)) } else { String::new() };
     let rate = rate(row.operations as f64 / row.seconds);
     let p99 = if row.operations > 0 { plain_quantity(row.p99_us, "us") } else { "-".to_owned() };
-    format!("{passed:>4.0}/{whole:.0} s {rate:>14} p99 {p99:>7}{errors}{dropped}{settling}")
+    format!("{passed:>4.0}/{whole} s {rate:>14} p99 {p99:>7}{errors}{dropped}{settling}")
 }
 
 fn rate(per_s: f64) -> String {

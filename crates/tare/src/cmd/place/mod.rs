@@ -278,7 +278,7 @@ mod tests {
         assert!(names.contains(&"free") && study.baseline == "free", "{names:?}");
         assert_eq!((study.repeat, study.design.best_in.as_deref()), (32, Some("throughput")));
         assert!(study.forms.iter().all(|form| form.placement.is_some() && form.layers.is_empty()));
-        assert_eq!(args.command(), "tare place canonical --top 2 --measure 1000ms");
+        assert_eq!(args.command(), "tare place canonical --top 2 --measure 1s");
     }
 
     #[test]
