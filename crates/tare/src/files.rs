@@ -98,6 +98,14 @@ pub(crate) fn read_workload(path: &Path, chosen: &Parameters) -> Result<Result<W
         }
     }
     missing_sources(&workload, folder, &text, &mut problems);
+    // By one name each, from wherever they are asked for again.
+    for service in &mut workload.services {
+        match &mut service.recipe.source {
+            Source::Folder(path) => *path = paths::plain(path),
+            Source::Image(image) if is_path(image) => *image = paths::plain(Path::new(image)).display().to_string(),
+            Source::Image(_) | Source::Packages(_) | Source::Program(_) => {}
+        }
+    }
     if problems.is_empty() { Ok(Ok(workload)) } else { Ok(Err(problems.into_vec())) }
 }
 
@@ -134,11 +142,7 @@ fn missing_sources(workload: &Workload, folder: &Path, text: &str, problems: &mu
         let (key, path, there) = match &service.recipe.source {
             Source::Folder(path) => ("folder", path.clone(), path.is_dir()),
             // A reference of a registry is fetched when the bundle is built.
-            Source::Image(image)
-                if image.starts_with(['/', '.']) || image.contains("/./") || image.contains("/../") =>
-            {
-                ("image", PathBuf::from(image), Path::new(image).exists())
-            }
+            Source::Image(image) if is_path(image) => ("image", PathBuf::from(image), Path::new(image).exists()),
             Source::Image(_) | Source::Packages(_) | Source::Program(_) => continue,
         };
         if there {
@@ -152,9 +156,15 @@ fn missing_sources(workload: &Workload, folder: &Path, text: &str, problems: &mu
             column: line[..at].chars().count() + 1,
             width: typed.chars().count(),
         });
-        let message = format!("the {key} {} of the bundle of service '{}' does not exist", shown(&path), service.name);
+        let plain = shown(&paths::plain(&path));
+        let message = format!("the {key} {plain} of the bundle of service '{}' does not exist", service.name);
         problems.add(place, message, "name one that does, relative to the workload's own folder");
     }
+}
+
+/// Whether an image is a file or folder of this machine, and no reference of a registry.
+fn is_path(image: &str) -> bool {
+    image.starts_with(['/', '.']) || image.contains("/./") || image.contains("/../")
 }
 
 /// Reads the files of a folder by the names that a file in it gives them.

@@ -202,8 +202,8 @@ fn describe_source(source: &tare_core::bundle::Source) -> String {
     use tare_core::bundle::Source;
     match source {
         Source::Packages(names) => format!("Debian packages {}", names.join(", ")),
-        Source::Image(reference) => format!("image {reference}"),
-        Source::Folder(path) => format!("folder {}", path.display()),
+        Source::Image(reference) => format!("image {}", paths::relative(Path::new(reference)).display()),
+        Source::Folder(path) => format!("folder {}", paths::relative(path).display()),
         Source::Program(name) => format!("the program {name} itself"),
     }
 }

@@ -1,6 +1,6 @@
 //! Where things are kept. The only file of this crate that reads the environment.
 
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 /// Where bundles, guests' parts and the history live: `$TARE_HOME`, else `/var/lib/tare`.
 pub(crate) fn home() -> PathBuf {
@@ -42,6 +42,24 @@ pub(crate) fn colour_wanted() -> bool {
         && std::env::var_os("TERM").is_none_or(|term| term != "dumb")
 }
 
+/// `path` from the root on and without detours: `a/b/../c` is `/home/a/c`, unless `b` leads elsewhere. What does not
+/// exist yet is taken by its name.
+pub(crate) fn plain(path: &Path) -> PathBuf {
+    let whole = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+    let found = whole.ancestors().find_map(|known| Some((known.canonicalize().ok()?, whole.strip_prefix(known).ok()?)));
+    let Some((mut plain, rest)) = found else { return whole };
+    for part in rest.components() {
+        match part {
+            Component::ParentDir => {
+                plain.pop();
+            }
+            Component::CurDir => {}
+            part => plain.push(part),
+        }
+    }
+    plain
+}
+
 /// `path` as it would be typed from here.
 pub(crate) fn relative(path: &Path) -> PathBuf {
     let here = std::env::current_dir().unwrap_or_default();
@@ -59,5 +77,18 @@ mod tests {
         assert_eq!(found("/opt/tare/bin/tare").last(), Some(&PathBuf::from("/opt/tare/share/tare/studies")));
         assert!(found("/src/target/release/tare").contains(&PathBuf::from("/src/studies")));
         assert_eq!(found(""), Vec::<PathBuf>::new());
+    }
+
+    #[test]
+    fn a_plain_path_has_no_detours_and_follows_links() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path().canonicalize().unwrap();
+        std::fs::create_dir_all(root.join("a/b")).unwrap();
+        std::fs::create_dir_all(root.join("far/away")).unwrap();
+        std::os::unix::fs::symlink(root.join("far/away"), root.join("link")).unwrap();
+        assert_eq!(plain(&root.join("a/b/../../a/./b")), root.join("a/b"));
+        assert_eq!(plain(&root.join("link/..")), root.join("far"));
+        assert_eq!(plain(&root.join("a/../missing/./x/../y")), root.join("missing/y"));
+        assert_eq!(plain(Path::new(".")), std::env::current_dir().unwrap());
     }
 }
