@@ -19,14 +19,37 @@ use tare_core::study::Study;
 use tare_core::workload::Workload;
 use tare_layers::LAYERS;
 
-/// Whether there are CPUs and memory for what stands at once; the error is the message. `memory` is the machine's,
+/// Whether there are CPUs and memory for what stands at once: a message for each mistake. `memory` is the machine's,
 /// bytes, 0 when it is not known.
-pub(crate) fn check_room(study: &Study, workload: &Workload, places: &Places, memory: u64) -> Result<(), String> {
+pub(crate) fn check_room(study: &Study, workload: &Workload, places: &Places, memory: u64) -> Vec<String> {
+    let mut mistakes: Vec<String> = check_cpus(study, workload, places).into_iter().collect();
+    mistakes.extend(study.forms.iter().filter_map(|form| check_fits(study, workload, form)));
+    let (wanted, who) = memory_at_once(study, workload);
+    if memory > 0 && wanted > memory {
+        let show = tare_core::units::show_bytes;
+        let instead = if study.design.arrangement == Arrangement::Blocks { "" } else { ", or use `design: blocks`" };
+        mistakes.push(format!(
+            "{who} for {} of memory, but this machine has {}\n  to do: lower `resources: memory:` in the study or the \
+             workload{instead}",
+            show(wanted),
+            show(memory)
+        ));
+    }
+    mistakes
+}
+
+/// The first service that asks for more CPUs than there are for services. What wishes for a placement was told so
+/// already; and where nobody can serve, too much is kept aside, which was told too.
+fn check_cpus(study: &Study, workload: &Workload, places: &Places) -> Option<String> {
     let (service, generator) = (&places.service, &places.generator);
     let duet = study.design.arrangement == Arrangement::Duet;
     let each = if duet { service.len() / 2 } else { service.len() };
+    let told = |form: &&Form| {
+        let wished = form.placement.is_some() || study.placement.is_some();
+        service.is_empty() || !duet && wished && !places.forms.contains_key(&form.name)
+    };
     let deployed = |form| study.deployed(workload, form).services.into_iter().map(move |service| (form, service));
-    for (form, wanted) in study.forms.iter().flat_map(deployed) {
+    for (form, wanted) in study.forms.iter().filter(|form| !told(form)).flat_map(deployed) {
         let cpus = wanted.resources.cpus as usize;
         if cpus <= each {
             continue;
@@ -41,38 +64,24 @@ pub(crate) fn check_room(study: &Study, workload: &Workload, places: &Places, me
             format!("this machine has {each} for services")
         };
         let instead = if duet { ", or use `design: blocks`" } else { "" };
-        return Err(format!(
+        return Some(format!(
             "service '{}' asks for {cpus} CPUs{own}, but {there} (CPUs {service}); CPUs {generator} make the load\n  to do: \
              lower `resources: cpus:` in the study or the workload{instead}",
             wanted.role()
         ));
     }
-    check_fits(study, workload)?;
-    let (wanted, who) = memory_at_once(study, workload);
-    if memory > 0 && wanted > memory {
-        let show = tare_core::units::show_bytes;
-        let instead = if study.design.arrangement == Arrangement::Blocks { "" } else { ", or use `design: blocks`" };
-        return Err(format!(
-            "{who} for {} of memory, but this machine has {}\n  to do: lower `resources: memory:` in the study or the \
-             workload{instead}",
-            show(wanted),
-            show(memory)
-        ));
-    }
-    Ok(())
+    None
 }
 
-/// Whether each form's layers can deal out what it deploys; the error is the message.
-fn check_fits(study: &Study, workload: &Workload) -> Result<(), String> {
-    for form in &study.forms {
-        let deployed = study.deployed(workload, form).services;
-        for layer in &form.layers {
-            let row = layer_row(&layer.layer).expect("a study names only layers of the table");
-            let told = |why: Fault| format!("form '{}': {}\n  to do: {}", form.name, why.message, why.remedy);
-            (row.fits)(&layer.options, &deployed).map_err(told)?;
-        }
-    }
-    Ok(())
+/// Why a form's layers cannot deal out what it deploys; none when they can.
+fn check_fits(study: &Study, workload: &Workload, form: &Form) -> Option<String> {
+    let deployed = study.deployed(workload, form).services;
+    let unfit = |layer: &LayerUse| {
+        let row = layer_row(&layer.layer).expect("a study names only layers of the table");
+        (row.fits)(&layer.options, &deployed).err()
+    };
+    let why = form.layers.iter().find_map(unfit)?;
+    Some(format!("form '{}': {}\n  to do: {}", form.name, why.message, why.remedy))
 }
 
 /// The most memory that stands allotted at once, bytes, and who asks for it: of one form in blocks, of all forms and
@@ -254,10 +263,14 @@ mod tests {
         crate::cmd::suite::only_part(files::read_suite_text(&text, "s", Some(&workloads)).unwrap(), "run").unwrap()
     }
 
+    fn told(mistakes: Vec<String>) -> Result<(), String> {
+        if mistakes.is_empty() { Ok(()) } else { Err(mistakes.join("\n")) }
+    }
+
     fn room(more: &str, service_cpus: u32, memory_gib: u64) -> Result<(), String> {
         let (study, workload) = study(more);
         let places = Places { generator: CpuSet::new([9]), service: CpuSet::new(0..service_cpus), ..Places::default() };
-        check_room(&study, &workload, &places, memory_gib << 30)
+        told(check_room(&study, &workload, &places, memory_gib << 30))
     }
 
     #[test]
@@ -275,10 +288,10 @@ mod tests {
         let (mut study, workload) = study("");
         let places = Places { generator: CpuSet::new([9]), service: CpuSet::new(0..4), ..Places::default() };
         study.forms[0].resources.memory_bytes = Some(8 << 30);
-        let why = check_room(&study, &workload, &places, 4 << 30).unwrap_err();
+        let why = told(check_room(&study, &workload, &places, 4 << 30)).unwrap_err();
         assert!(why.contains("8 GiB of memory"), "{why}");
         study.forms[0].resources.cpus = Some(5);
-        let why = check_room(&study, &workload, &places, 0).unwrap_err();
+        let why = told(check_room(&study, &workload, &places, 0)).unwrap_err();
         assert!(why.contains("asks for 5 CPUs in form 'plain'"), "{why}");
         study.forms[1].options.insert("persistence".to_owned(), "always".to_owned());
         assert_eq!(describe(&study.forms[0]), "plain process, cpus=5, memory=8 GiB");
@@ -290,10 +303,10 @@ mod tests {
         let (mut study, workload) = study("");
         let places = Places { generator: CpuSet::new([9]), service: CpuSet::new(0..4), ..Places::default() };
         study.forms[1].layers[0].options["guests"] = 2.into();
-        let why = check_room(&study, &workload, &places, 64 << 30).unwrap_err();
+        let why = told(check_room(&study, &workload, &places, 64 << 30)).unwrap_err();
         assert!(why.contains("form 'guest': 2 guests are asked for, to deal out 1 instance"), "{why}");
         study.forms[1].instances.tiles = Some(2);
-        assert_eq!(check_room(&study, &workload, &places, 64 << 30), Ok(()));
+        assert_eq!(told(check_room(&study, &workload, &places, 64 << 30)), Ok(()));
     }
 
     #[test]

@@ -4,7 +4,6 @@ use crate::cmd::Mistake;
 use crate::machine::{check_room, memory_bytes};
 use anyhow::Result;
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt::Write as _;
 use tare_core::design::Arrangement;
 use tare_core::placement::{Aside, Kept, Placement, Rules};
 use tare_core::study::{LoadOrigin, Study};
@@ -32,16 +31,15 @@ pub(crate) struct Places {
 /// When the study asks for more than this machine has: every wish that cannot be met.
 pub(crate) fn places(study: &Study, workload: &Workload) -> Result<Places> {
     let (topology, _) = machine(study)?;
-    let places = plan(study, workload, &topology).map_err(|problems| {
-        let list: String = problems.iter().fold(String::new(), |mut text, problem| {
-            let _ = write!(text, "\n  - {problem}");
-            text
-        });
+    let (places, unmet) = plan(study, workload, &topology);
+    let mut mistakes = Vec::new();
+    if !unmet.is_empty() {
+        let list: String = unmet.iter().map(|wish| format!("\n  - {wish}")).collect();
         let remedy = "lower what is asked for, or write `over_commit: true` in 'placement' to let services share CPUs";
-        Mistake::new(format!("this machine cannot be shared out as the study asks:{list}\n  to do: {remedy}"))
-    })?;
-    check_room(study, workload, &places, memory_bytes()).map_err(Mistake::new)?;
-    Ok(places)
+        mistakes.push(format!("this machine cannot be shared out as the study asks:{list}\n  to do: {remedy}"));
+    }
+    mistakes.extend(check_room(study, workload, &places, memory_bytes()));
+    if mistakes.is_empty() { Ok(places) } else { Err(Mistake::new(mistakes.join("\nerror: ")).into()) }
 }
 
 /// This machine as far as this process may use it, and what a study keeps aside of it.
@@ -68,12 +66,17 @@ fn asides(study: &Study, topology: &Topology) -> [Aside; 2] {
 
 /// A quarter of the CPUs, at least one, makes the load, unless the study says how many; the rest serves. On a machine
 /// of one CPU both share it. Where the load is a tool inside the form, nothing runs beside it that would need CPUs, and
-/// all serve.
-fn plan(study: &Study, workload: &Workload, topology: &Topology) -> Result<Places, Vec<String>> {
+/// all serve. With it comes every wish that cannot be met; where too much is kept aside, nobody serves.
+fn plan(study: &Study, workload: &Workload, topology: &Topology) -> (Places, BTreeSet<String>) {
+    let mut unmet = BTreeSet::new();
     let [aside, outside] = asides(study, topology);
-    let all = Rules::default().place(&[], aside, topology)?;
+    let mut apart = |aside| {
+        let placed = Rules::default().place(&[], aside, topology);
+        placed.map_err(|wishes| unmet.extend(wishes)).unwrap_or_default()
+    };
+    let all = apart(aside);
     // What asks whether a service inside is ready runs beside it.
-    let generator = Rules::default().place(&[], outside, topology)?.generator;
+    let generator = apart(outside).generator;
     let generator = if generator.is_empty() { all.system_under_test.clone() } else { generator };
     let mut places = Places {
         generator,
@@ -83,9 +86,8 @@ fn plan(study: &Study, workload: &Workload, topology: &Topology) -> Result<Place
         forms: BTreeMap::new(),
     };
     if study.design.arrangement == Arrangement::Duet {
-        return Ok(places);
+        return (places, unmet);
     }
-    let mut problems = BTreeSet::new();
     let usual = Rules::default();
     for form in &study.forms {
         let stated = form.placement.as_ref().or(study.placement.as_ref());
@@ -96,10 +98,10 @@ fn plan(study: &Study, workload: &Workload, topology: &Topology) -> Result<Place
             }
             // What nobody wished for is told in other words, by what asks whether there is room at all.
             Err(_) if stated.is_none() => {}
-            Err(more) => problems.extend(more),
+            Err(more) => unmet.extend(more),
         }
     }
-    if problems.is_empty() { Ok(places) } else { Err(problems.into_iter().collect()) }
+    (places, unmet)
 }
 
 /// Where the services of a form run, in words.
@@ -133,7 +135,8 @@ mod tests {
         let workloads = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../workloads");
         let suite = files::read_suite_text(&text, "s", Some(&workloads)).unwrap();
         let (study, workload) = crate::cmd::suite::only_part(suite, "run").unwrap();
-        plan(&study, &workload, topology)
+        let (places, unmet) = plan(&study, &workload, topology);
+        if unmet.is_empty() { Ok(places) } else { Err(unmet.into_iter().collect()) }
     }
 
     fn redis(places: &Places, form: &str) -> String {
@@ -170,6 +173,11 @@ mod tests {
         assert_eq!(planned(forms, &topology()).unwrap().forms.len(), 0, "whether there is room is asked elsewhere");
         let said = planned(&format!("placement: thread\n{forms}"), &topology()).unwrap_err();
         assert_eq!(said, ["service 'redis': it asks for 7 CPUs to itself, and 6 are left"], "once for both forms");
+        // A device that is not there hides nothing that is asked elsewhere.
+        let more = format!("placement: {{near: eth9, aside: {{generator: 8}}}}\n{forms}");
+        let said = planned(&more, &topology()).unwrap_err();
+        assert!(said.iter().any(|wish| wish.contains("8 CPUs are to be kept aside")), "{said:?}");
+        assert!(said.iter().any(|wish| wish.contains("'eth9'")), "{said:?}");
         let duet = planned("design: duet\nforms: {a: [], b: []}", &topology()).unwrap();
         assert_eq!(duet.forms.len(), 0, "the runner halves the CPUs");
     }

@@ -223,6 +223,16 @@ fn a_study_for_a_bigger_machine_is_refused_before_anything_starts() {
         assert_eq!(output.status.code(), Some(2), "{}", said(&output));
         assert!(flat(&output).contains(wanted), "{}", said(&output));
     }
+    // Everything that is wrong, not the first of it: a device that is not there, CPUs, guests without work, memory.
+    let more = "resources: {memory: 900TiB, cpus: 4000}\nforms: {native: [], far: {layers: [], placement: {near: eth99}}, \
+                guests: [vm: {guests: 3}]}";
+    let (code, text) = dry("run", &format!("workload: redis\nload: {{closed: {{}}}}\n{more}"), &[]);
+    assert_eq!(code, Some(2), "{text}");
+    for wanted in
+        ["'eth99', which is no device here", "'redis' asks for 4000 CPUs", "3 guests are asked for", "TiB of memory"]
+    {
+        assert_eq!(text.matches(wanted).count(), 1, "{wanted}: {text}");
+    }
 }
 
 /// What a dry run of `verb` says, in one line, of a study with these lines, and its exit code.
