@@ -12,11 +12,19 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 use tare_core::fault::{Doing, Fault};
 use tare_core::host::Carrier;
+use tare_core::units::exact_duration;
 
 /// How long the tiny guest may take. Under a working KVM it takes well below two seconds.
 const ALIVE_WITHIN: Duration = Duration::from_secs(8);
 /// The file in which the answer is kept until the machine boots anew.
 const KEPT: &str = "kvm.json";
+/// The processors that a guest may be given under KVM, in the order in which they are tried: all there is, and all but
+/// what tells a kernel which flaws the processor does not have. Some hosts let QEMU read that register and not set it.
+const ALL_OF_KVM: [&str; 2] = ["host", "host,-arch-capabilities"];
+/// What QEMU says where it is refused that register, IA32_ARCH_CAPABILITIES.
+const REFUSED_CAPABILITIES: &str = "failed to set MSR 0x10a";
+/// The processor that QEMU's translator gives: all it can do.
+const ALL_OF_TCG: &str = "max";
 /// The hypervisor's program.
 const QEMU: &str = "qemu-system-x86_64";
 
@@ -51,8 +59,16 @@ impl Qemu {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Accelerator {
     pub(super) engine: Engine,
+    /// The processor that guests are given: QEMU's `-cpu`.
+    pub(super) cpu: String,
     /// Why the guest is emulated.
     pub(super) emulated: Option<Fault>,
+}
+
+impl Accelerator {
+    fn emulating(why: Fault) -> Accelerator {
+        Accelerator { engine: Engine::Tcg, cpu: ALL_OF_TCG.to_owned(), emulated: Some(why) }
+    }
 }
 
 /// Chooses what runs guests here: as `wanted` (`auto`, `kvm`, `tcg`), and KVM only where a guest really boots.
@@ -61,13 +77,12 @@ pub(super) struct Accelerator {
 /// When KVM is demanded and does not work, or there is no kernel to try it with.
 pub(super) fn choose(qemu: &Qemu, carrier: &Carrier, wanted: &str) -> Result<Accelerator, Fault> {
     if wanted == "tcg" {
-        let why = Fault::new("the study asks for emulation (accelerator: tcg)");
-        return Ok(Accelerator { engine: Engine::Tcg, emulated: Some(why) });
+        return Ok(Accelerator::emulating(Fault::new("the study asks for emulation (accelerator: tcg)")));
     }
     match kvm_works(qemu, carrier) {
-        Ok(()) => Ok(Accelerator { engine: Engine::Kvm, emulated: None }),
+        Ok(cpu) => Ok(Accelerator { engine: Engine::Kvm, cpu, emulated: None }),
         Err(why) if wanted == "kvm" => Err(why.context("the study demands KVM")),
-        Err(why) => Ok(Accelerator { engine: Engine::Tcg, emulated: Some(why) }),
+        Err(why) => Ok(Accelerator::emulating(why)),
     }
 }
 
@@ -77,36 +92,44 @@ struct Finding {
     boot: String,
     qemu: String,
     kernel: String,
-    /// Why it does not work; none when it does.
-    fault: Option<Fault>,
+    /// The processor with which guests come alive, or why none does.
+    outcome: Result<String, Fault>,
 }
 
-fn kvm_works(qemu: &Qemu, carrier: &Carrier) -> Result<(), Fault> {
+/// The processor with which guests come alive under KVM.
+///
+/// # Errors
+/// Why none does.
+fn kvm_works(qemu: &Qemu, carrier: &Carrier) -> Result<String, Fault> {
     if let Err(error) = fs::File::options().read(true).write(true).open("/dev/kvm") {
         return Err(Fault::from_error("open /dev/kvm", &error)
             .remedy("use a machine with virtualisation (VT-x, AMD-V, or nested), switched on in its firmware"));
     }
     let kernel = carrier.bundles.kernel()?;
     let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").doing("read the id of this boot")?;
-    let finding = Finding { boot, qemu: qemu.version.clone(), kernel: kernel.release.clone(), fault: None };
-    if let Some(known) = kept(&kept_at(), &finding) {
-        return known.map_or(Ok(()), Err);
+    let under = [&boot, &qemu.version, &kernel.release];
+    if let Some(known) = kept(&kept_at(), under) {
+        return known;
     }
     let initial = initramfs::packed(&kernel, &carrier.program, &[])?;
-    let fault = boot_tiny(qemu, &kernel.image, &initial).err();
-    keep(&kept_at(), &Finding { fault: fault.clone(), ..finding })?;
-    fault.map_or(Ok(()), Err)
+    let folder = crate::environment::home();
+    fs::create_dir_all(&folder).doing("make the folder of what is kept")?;
+    let tiny = Tiny { qemu, kernel: &kernel.image, initial: &initial, folder: &folder, alive_within: ALIVE_WITHIN };
+    let outcome = tiny.try_all();
+    let [boot, qemu, kernel] = under.map(String::clone);
+    keep(&kept_at(), &Finding { boot, qemu, kernel, outcome: outcome.clone() })?;
+    outcome
 }
 
 fn kept_at() -> PathBuf {
     crate::environment::home().join(KEPT)
 }
 
-/// What is known already: `None` when nothing is, or it was found out under other circumstances.
-fn kept(path: &Path, now: &Finding) -> Option<Option<Fault>> {
+/// What is known already: `None` when nothing is, or it was found out under another boot, QEMU or kernel.
+fn kept(path: &Path, under: [&String; 3]) -> Option<Result<String, Fault>> {
     let known: Finding = serde_json::from_slice(&fs::read(path).ok()?).ok()?;
-    let same = (&known.boot, &known.qemu, &known.kernel) == (&now.boot, &now.qemu, &now.kernel);
-    same.then_some(known.fault)
+    let same = [&known.boot, &known.qemu, &known.kernel] == under;
+    same.then_some(known.outcome)
 }
 
 fn keep(path: &Path, finding: &Finding) -> Result<(), Fault> {
@@ -118,70 +141,172 @@ fn keep(path: &Path, finding: &Finding) -> Result<(), Fault> {
     fs::rename(&unfinished, path).doing(doing())
 }
 
-/// Boots a guest that says it is alive.
-fn boot_tiny(qemu: &Qemu, kernel: &Path, initial: &Path) -> Result<(), Fault> {
-    let kept = kept_at();
-    let log = |kind: &str| kept.with_extension(format!("{}.{kind}", std::process::id()));
-    let (console, own_log) = (log("console"), log("log"));
-    fs::create_dir_all(kept.parent().unwrap_or(Path::new("/"))).doing("make the folder of what is kept")?;
-    let result = boot_tiny_logged(qemu, kernel, initial, &console, &own_log);
-    let _ = fs::remove_file(console);
-    let _ = fs::remove_file(own_log);
-    result
+/// A guest that says it is alive, and nothing else.
+struct Tiny<'a> {
+    qemu: &'a Qemu,
+    kernel: &'a Path,
+    initial: &'a Path,
+    /// Where its logs are while it runs.
+    folder: &'a Path,
+    /// How long it may take.
+    alive_within: Duration,
 }
 
-fn boot_tiny_logged(qemu: &Qemu, kernel: &Path, initial: &Path, console: &Path, own_log: &Path) -> Result<(), Fault> {
-    let append = format!("{KERNEL_ARGUMENTS} {GUEST_HELLO}");
-    let serial = format!("file:{}", console.display());
-    let (kernel, initial) = (kernel.display().to_string(), initial.display().to_string());
-    let arguments = [
-        // Named like the guest of a run, so that it is found should it outlive a crash.
-        ["-name", "tare-000kvm-probe"],
-        ["-machine", "q35,accel=kvm"],
-        ["-cpu", "host"],
-        ["-smp", "1"],
-        ["-m", "512M"],
-        ["-display", "none"],
-        ["-append", &append],
-        ["-kernel", &kernel],
-        ["-initrd", &initial],
-        ["-serial", &serial],
-    ];
-    let switches = ["-nodefaults", "-no-user-config", "-no-reboot"].iter();
-    let arguments: Vec<String> = arguments.iter().flatten().chain(switches).map(|word| (*word).to_owned()).collect();
-    let started = Instant::now();
-    let mut tiny = Process::start(&qemu.program, &arguments, &[], None, console, own_log)?;
-    let remedy = "for true figures use a machine whose KVM runs guests; emulated figures stay out of verdicts";
-    loop {
-        if tiny.last_words().contains(GUEST_SAYS) {
-            return Ok(());
+/// Why it did not come alive.
+enum Lifeless {
+    /// QEMU ended, or the kernel in it panicked.
+    Ended(Fault),
+    /// It ran, and nothing came from it.
+    StoodStill(Fault),
+}
+
+impl Tiny<'_> {
+    /// Boots it with one processor after the other, as long as another may help. Returns the one with which it lives.
+    ///
+    /// # Errors
+    /// What was tried, and what came of each.
+    fn try_all(&self) -> Result<String, Fault> {
+        let mut tried = Vec::new();
+        let mut log = String::new();
+        for cpu in ALL_OF_KVM {
+            let (fault, next) = match self.boot(cpu)? {
+                None => return Ok(cpu.to_owned()),
+                // Where QEMU is refused the register, it may do without what the register tells of.
+                Some(Lifeless::Ended(fault)) => {
+                    let next = fault.log.contains(REFUSED_CAPABILITIES);
+                    (fault, next)
+                }
+                Some(Lifeless::StoodStill(fault)) => (fault, false),
+            };
+            tried.push(format!("with `-cpu {cpu}` {}", fault.message));
+            log = fault.log;
+            if !next {
+                break;
+            }
         }
-        if let Err(fault) = tiny.check() {
-            return Err(fault.context("KVM is there, but a tiny guest does not run under it").remedy(remedy));
+        let message = format!("/dev/kvm opens, but no tiny guest came alive under it: {}", tried.join("; "));
+        let remedy = "for true figures use a machine whose KVM runs guests; emulated figures stay out of verdicts";
+        Err(Fault::new(message).remedy(remedy).with_log(log))
+    }
+
+    /// Boots it; none when it came alive.
+    ///
+    /// # Errors
+    /// When QEMU cannot be started.
+    fn boot(&self, cpu: &str) -> Result<Option<Lifeless>, Fault> {
+        let log = |kind: &str| self.folder.join(format!("kvm.{}.{kind}", std::process::id()));
+        let (console, own_log) = (log("console"), log("log"));
+        let outcome = Process::start(&self.qemu.program, &self.arguments(cpu, &console), &[], None, &console, &own_log)
+            .map(|guest| self.watch(guest));
+        let _ = fs::remove_file(console);
+        let _ = fs::remove_file(own_log);
+        outcome
+    }
+
+    fn watch(&self, mut guest: Process) -> Option<Lifeless> {
+        let started = Instant::now();
+        loop {
+            if guest.last_words().contains(GUEST_SAYS) {
+                return None;
+            }
+            if let Err(fault) = guest.check() {
+                return Some(Lifeless::Ended(fault));
+            }
+            if started.elapsed() > self.alive_within {
+                let within = exact_duration(self.alive_within);
+                let message = format!("it stood still: no sign of life within {within}, and no error from QEMU");
+                return Some(Lifeless::StoodStill(Fault::new(message).with_log(guest.last_words())));
+            }
+            std::thread::sleep(Duration::from_millis(50));
         }
-        if started.elapsed() > ALIVE_WITHIN {
-            let within = ALIVE_WITHIN.as_secs();
-            let message = format!("/dev/kvm opens, but a tiny guest did not come alive under it within {within} s");
-            return Err(Fault::new(message).remedy(remedy).with_log(tiny.last_words()));
-        }
-        std::thread::sleep(Duration::from_millis(50));
+    }
+
+    fn arguments(&self, cpu: &str, console: &Path) -> Vec<String> {
+        let append = format!("{KERNEL_ARGUMENTS} {GUEST_HELLO}");
+        let serial = format!("file:{}", console.display());
+        let (kernel, initial) = (self.kernel.display().to_string(), self.initial.display().to_string());
+        let arguments = [
+            // Named like the guest of a run, so that it is found should it outlive a crash.
+            ["-name", "tare-000kvm-probe"],
+            ["-machine", "q35,accel=kvm"],
+            ["-cpu", cpu],
+            ["-smp", "1"],
+            ["-m", "512M"],
+            ["-display", "none"],
+            ["-append", &append],
+            ["-kernel", &kernel],
+            ["-initrd", &initial],
+            ["-serial", &serial],
+        ];
+        let switches = ["-nodefaults", "-no-user-config", "-no-reboot"].iter();
+        arguments.iter().flatten().chain(switches).map(|word| (*word).to_owned()).collect()
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::os::unix::fs::PermissionsExt;
+
+    /// Longer than a script takes on a machine that is busy.
+    const PATIENT: Duration = Duration::from_secs(60);
 
     #[test]
     fn a_finding_holds_for_its_boot_only() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("sub/kvm.json");
-        let finding = |boot: &str, fault| Finding { boot: boot.into(), qemu: "7".into(), kernel: "6".into(), fault };
-        assert_eq!(kept(&path, &finding("a", None)), None);
-        keep(&path, &finding("a", Some(Fault::new("stands still")))).unwrap();
-        assert_eq!(kept(&path, &finding("a", None)), Some(Some(Fault::new("stands still"))));
-        assert_eq!(kept(&path, &finding("b", None)), None);
+        let known = |boot: &str| kept(&path, [boot, "7", "6"].map(str::to_owned).each_ref());
+        assert_eq!(known("a"), None);
+        for outcome in [Err(Fault::new("stands still")), Ok("host".to_owned())] {
+            let finding = Finding { boot: "a".into(), qemu: "7".into(), kernel: "6".into(), outcome: outcome.clone() };
+            keep(&path, &finding).unwrap();
+            assert_eq!(known("a"), Some(outcome));
+            assert_eq!(known("b"), None);
+        }
         fs::write(&path, "{").unwrap();
-        assert_eq!(kept(&path, &finding("a", None)), None);
+        assert_eq!(known("a"), None);
+    }
+
+    /// What comes of guests under a QEMU that is this script; `$cpu` and `$console` are what it is told.
+    fn tried(script: &str, alive_within: Duration) -> Result<String, Fault> {
+        let folder = tempfile::tempdir().unwrap();
+        let program = folder.path().join("qemu");
+        let told = "while [ $# -gt 0 ]; do case $1 in -cpu) cpu=$2;; -serial) console=${2#file:};; esac; shift; done";
+        let refuse = format!(
+            "refuse() {{ echo \"error: failed to set MSR $1 to 0x69\" >&2; exit 1; }}\nalive() {{ echo \
+                              {GUEST_SAYS} >$console; }}"
+        );
+        fs::write(&program, format!("#!/bin/sh\n{told}\n{refuse}\n{script}\n")).unwrap();
+        fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+        let qemu = Qemu { program, version: "7".to_owned() };
+        let kernel = Path::new("/kernel");
+        let tiny = Tiny { qemu: &qemu, kernel, initial: kernel, folder: folder.path(), alive_within };
+        let outcome = tiny.try_all();
+        assert_eq!(fs::read_dir(&folder).unwrap().count(), 1, "its logs are gone");
+        outcome
+    }
+
+    #[test]
+    fn a_guest_gets_the_processor_with_which_it_lives() {
+        assert_eq!(tried("alive; exec sleep 9", PATIENT), Ok("host".to_owned()));
+        let without = "case $cpu in host) refuse 0x10a;; esac; alive; exec sleep 9";
+        assert_eq!(tried(without, PATIENT), Ok("host,-arch-capabilities".to_owned()));
+    }
+
+    #[test]
+    fn what_was_tried_is_told_with_what_came_of_it() {
+        let seconds = Duration::from_secs(2);
+        let both = tried("case $cpu in host) refuse 0x10a;; esac; exec sleep 9", seconds).unwrap_err();
+        for wanted in [
+            "with `-cpu host` the guest is gone: QEMU ended (exit status: 1): error: failed to set MSR 0x10a to 0x69",
+            "; with `-cpu host,-arch-capabilities` it stood still: no sign of life within 2 s",
+        ] {
+            assert!(both.message.contains(wanted), "{wanted}: {both}");
+        }
+        let still = tried("exec sleep 9", Duration::from_millis(300)).unwrap_err();
+        assert!(still.message.ends_with("no sign of life within 300 ms, and no error from QEMU"), "{still}");
+        assert!(!still.message.contains("arch-capabilities"), "{still}");
+        let other = tried("refuse 0x480", PATIENT).unwrap_err();
+        assert!(other.message.contains("0x480") && !other.message.contains("arch-capabilities"), "{other}");
     }
 }

@@ -23,14 +23,6 @@ impl Engine {
         }
     }
 
-    /// The processor that the guest sees: all there is.
-    pub(super) fn cpu_model(self) -> &'static str {
-        match self {
-            Engine::Kvm => "host",
-            Engine::Tcg => "max",
-        }
-    }
-
     /// What the guest's kernel is told because of it. An emulated processor has none of the flaws that kernels guard
     /// against, and each guard costs it a look-up of translated code.
     fn kernel_arguments(self) -> &'static str {
@@ -83,6 +75,8 @@ pub(super) struct Machine<'a> {
     pub(super) name: String,
     pub(super) options: &'a VmOptions,
     pub(super) engine: Engine,
+    /// The processor that the guest sees.
+    pub(super) cpu: &'a str,
     pub(super) size: &'a Size,
     pub(super) kernel: &'a Path,
     pub(super) initial: &'a Path,
@@ -146,7 +140,7 @@ impl Machine<'_> {
         let nodes = &self.size.nodes;
         let memory = if self.options.hugepages || !nodes.is_empty() { ",memory-backend=memory" } else { "" };
         out.pair("-machine", format!("{},accel={}{extra}{memory}", self.options.machine, self.engine.name()));
-        out.pair("-cpu", self.engine.cpu_model());
+        out.pair("-cpu", self.cpu);
         out.pair("-smp", format!("{0},sockets=1,cores={0},threads=1", self.size.cpus));
         out.pair("-m", format!("{mib}M"));
         let bound: String = nodes.iter().map(|node| format!(",host-nodes={node}")).collect();
@@ -244,6 +238,7 @@ mod tests {
             name: "tare-abc123-t1".to_owned(),
             options,
             engine: Engine::Tcg,
+            cpu: "max",
             size: &size,
             kernel: Path::new("/k"),
             initial: Path::new("/i"),

@@ -77,6 +77,7 @@ fn examine(options: &serde_json::Value, carrier: &Carrier) -> Result<(Facts, Opt
         ("vm.accelerator", found.engine.name().to_owned()),
         ("vm.qemu", qemu.version),
         ("vm.kernel", kernel.release),
+        ("vm.cpu", found.cpu),
         ("vm.kernel_origin", kernel.origin),
     ];
     Ok((facts.into_iter().map(|(key, value)| (key.to_owned(), value)).collect(), found.emulated))
