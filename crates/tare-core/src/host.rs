@@ -336,6 +336,8 @@ pub struct LayerRow {
     pub options: fn(&Node, &mut Problems) -> Option<serde_json::Value>,
     /// Whether this machine can have the layer, and what it would be: asked before a study starts, may take seconds.
     pub probe: fn(&serde_json::Value, &Carrier) -> Availability,
+    /// What [`LayerRow::probe`] found, in a few words: which software it is, and of which version.
+    pub words: fn(&Facts) -> String,
     /// Where services in this layer listen.
     pub listens: fn(&serde_json::Value) -> Listens,
     /// How much of this machine's memory a deployment takes when this layer is its outermost one, bytes: given what its

@@ -18,11 +18,29 @@ use tare_core::host::LayerRow;
 /// Every layer there is. A new one is a folder and a row here, and gets the contract test unasked.
 pub const LAYERS: &[LayerRow] = &[container::ROW, vm::ROW, mock::ROW];
 
+/// The first two numbers of a version: `20.10` of `20.10.24+dfsg1`.
+pub(crate) fn short_version(version: &str) -> &str {
+    let digits = |text: &str| text.find(|letter: char| !letter.is_ascii_digit()).unwrap_or(text.len());
+    let major = digits(version);
+    let minor = version[major..].strip_prefix('.').map_or(0, digits);
+    match (major, minor) {
+        (0, _) => version,
+        (major, 0) => &version[..major],
+        (major, minor) => &version[..major + 1 + minor],
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use std::collections::BTreeSet;
     use tare_core::config::{Node, NodeKind, Place, Problems};
+
+    #[test]
+    fn a_version_is_known_by_its_first_two_numbers() {
+        let long = ["20.10.24+dfsg1", "7.2.22 (Debian 1:7.2)", "9", "1.x", "8+b1", "rolling", ""];
+        assert_eq!(long.map(short_version), ["20.10", "7.2", "9", "1", "8", "rolling", ""]);
+    }
 
     #[test]
     fn every_option_of_a_layer_is_described() {

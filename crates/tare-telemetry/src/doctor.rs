@@ -3,17 +3,19 @@
 
 use crate::SOURCES;
 use crate::environment::{cgroup_version, chosen, governor, meminfo, mitigations, turbo, virtualisation};
+use crate::profile::Profiler;
 use crate::root::Root;
 use crate::source::SourceState;
 use crate::topology::topology_at;
 use serde::{Deserialize, Serialize};
 use std::path::Path;
+use tare_core::profile::{CALL_STACKS, SYSTEM_CALLS};
 use tare_core::units::show_bytes;
 
 /// One row of `tare doctor`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DoctorCheck {
-    /// What it belongs to: "cpu", "memory", "kernel", "network", "telemetry", "disk".
+    /// What it belongs to: "cpu", "memory", "kernel", "network", [`TELEMETRY`], "disk", [`PROFILE`].
     pub area: String,
     /// What was looked at.
     pub name: String,
@@ -26,6 +28,12 @@ pub struct DoctorCheck {
     /// How to change it; empty where there is nothing to change.
     pub remedy: String,
 }
+
+/// The area of what is counted while a trial runs.
+pub const TELEMETRY: &str = "telemetry";
+
+/// The area of what profiled trials see.
+pub const PROFILE: &str = "profile";
 
 /// How good something is for measuring.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -57,18 +65,23 @@ pub fn checks_at(root: &Root) -> Vec<DoctorCheck> {
     rows
 }
 
-/// Whether the disk on which a directory lies has room for bundles and records.
+/// Whether call stacks and system calls can be had, by having them looked at for a moment.
+pub fn profiler_checks() -> Vec<DoctorCheck> {
+    let missing = Profiler::missing(&Root::machine());
+    let check = |what| match missing.get(what) {
+        None => row(PROFILE, what, "yes", Good, "profiled trials (--profile) tell where the CPU time goes", ""),
+        Some(why) => row(PROFILE, what, "no", Note, &why.message, &why.remedy),
+    };
+    [CALL_STACKS, SYSTEM_CALLS].map(check).into()
+}
+
+/// Whether the disk on which a directory lies, or will lie once it is made, has room for bundles and records.
 pub fn disk_check(directory: &Path) -> DoctorCheck {
-    let name = format!("free space at {}", directory.display());
-    let Ok(space) = rustix::fs::statvfs(directory) else {
-        return row(
-            "disk",
-            &name,
-            "unknown",
-            Bad,
-            "bundles and records are kept there",
-            "name a directory that exists",
-        );
+    let name = "free space";
+    let whole = std::path::absolute(directory).unwrap_or_else(|_| directory.to_owned());
+    let Some(space) = whole.ancestors().find_map(|there| rustix::fs::statvfs(there).ok()) else {
+        let value = format!("unknown at {}", directory.display());
+        return row("disk", name, &value, Bad, "bundles and records are kept there", "name a directory that exists");
     };
     let free = space.f_bavail.saturating_mul(space.f_frsize);
     let (verdict, remedy) = match free >> 20 {
@@ -76,13 +89,19 @@ pub fn disk_check(directory: &Path) -> DoctorCheck {
         2048..8192 => (Note, "free some 8 GiB, or choose another directory, before building many bundles"),
         _ => (Good, ""),
     };
-    row("disk", &name, &show_bytes(free), verdict, "bundles, guest disks and records are kept there", remedy)
+    let value = format!("{} at {}", show_bytes(free), directory.display());
+    row("disk", name, &value, verdict, "bundles, guest disks and records are kept there", remedy)
 }
 
 fn row(area: &str, name: &str, value: &str, verdict: Verdict, meaning: &str, remedy: &str) -> DoctorCheck {
     let remedy = if verdict == Good { "" } else { remedy }.to_owned();
     let [area, name, value, meaning] = [area, name, value, meaning].map(str::to_owned);
     DoctorCheck { area, name, value, verdict, meaning, remedy }
+}
+
+fn count(number: usize, what: &str) -> String {
+    let plural = if number == 1 { "" } else { "s" };
+    format!("{number} {what}{plural}")
 }
 
 fn on_off(on: bool) -> &'static str {
@@ -92,7 +111,7 @@ fn on_off(on: bool) -> &'static str {
 fn cpu(root: &Root, rows: &mut Vec<DoctorCheck>) {
     let topology = topology_at(root);
     let (cpus, cores) = (topology.cpus.len(), topology.cores().len());
-    let value = format!("{cpus} CPUs on {cores} cores in {} packages", topology.packages());
+    let value = format!("{cpus} on {}, {}", count(cores, "core"), count(topology.packages(), "package"));
     let meaning = "load and service run on CPUs of their own; with fewer than four, engine and kernel work share them";
     let verdict = if cpus >= 4 {
         Good
@@ -101,7 +120,7 @@ fn cpu(root: &Root, rows: &mut Vec<DoctorCheck>) {
     } else {
         Bad
     };
-    rows.push(row("cpu", "topology", &value, verdict, meaning, "use a machine with at least four CPUs"));
+    rows.push(row("cpu", "CPUs", &value, verdict, meaning, "use a machine with at least four CPUs"));
     let meaning = "two CPUs of one core slow each other down; load and service must not share a core";
     let verdict = if topology.smt() { Note } else { Good };
     let remedy = "echo off > /sys/devices/system/cpu/smt/control, or leave placement to Tare";
@@ -246,24 +265,49 @@ fn network(root: &Root, rows: &mut Vec<DoctorCheck>) {
 fn telemetry(root: &Root, rows: &mut Vec<DoctorCheck>) {
     for source in SOURCES.iter().filter(|source| !source.metrics.is_empty()) {
         match (source.probe)(root) {
-            SourceState::Ready => rows.push(row("telemetry", source.name, "ready", Good, source.about, "")),
+            SourceState::Ready => rows.push(row(TELEMETRY, source.name, "ready", Good, source.about, "")),
             SourceState::Unavailable { why, how_to_check } => {
-                rows.push(row("telemetry", source.name, "unavailable", Note, &why, &format!("check: {how_to_check}")));
+                rows.push(row(TELEMETRY, source.name, "unavailable", Note, &why, &format!("check: {how_to_check}")));
             }
         }
     }
     let waits = root.text("proc/self/schedstat").or_else(|| root.text("proc/1/schedstat"));
     let (value, verdict) = if waits.is_some() { ("kept", Good) } else { ("not kept", Note) };
     let meaning = "how long threads wait for a CPU explains latency that CPU time does not";
-    rows.push(row("telemetry", "run-queue waits", value, verdict, meaning, "use a kernel with CONFIG_SCHED_INFO"));
+    rows.push(row(TELEMETRY, "run-queue waits", value, verdict, meaning, "use a kernel with CONFIG_SCHED_INFO"));
     let pressure = root.has("proc/pressure/cpu");
     let (value, verdict) = if pressure { ("on", Good) } else { ("off", Note) };
     let meaning = "tells for how long work stood still for want of CPU, memory or disk";
-    rows.push(row("telemetry", "pressure (PSI)", value, verdict, meaning, "boot with psi=1"));
+    rows.push(row(TELEMETRY, "pressure (PSI)", value, verdict, meaning, "boot with psi=1"));
     if let Some(level) = root.text("proc/sys/kernel/perf_event_paranoid") {
         let open = level.parse::<i64>().is_ok_and(|level| level <= 1);
         let meaning = "up to 1, programs without root may count cycles and cache misses";
         let remedy = "sysctl -w kernel.perf_event_paranoid=1";
-        rows.push(row("telemetry", "perf_event_paranoid", &level, if open { Good } else { Note }, meaning, remedy));
+        rows.push(row(TELEMETRY, "perf_event_paranoid", &level, if open { Good } else { Note }, meaning, remedy));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_folder_that_is_still_to_be_made_has_the_room_of_the_one_above_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let (there, to_come) = (disk_check(folder.path()), disk_check(&folder.path().join("not/made/yet")));
+        assert_eq!(there.verdict, to_come.verdict);
+        assert!(to_come.value.ends_with("not/made/yet") && !to_come.value.contains("unknown"), "{to_come:?}");
+        assert!(!disk_check(Path::new("relative/and/not/made")).value.contains("unknown"));
+    }
+
+    #[test]
+    fn the_profiler_says_what_it_can_see_and_why_not_the_rest() {
+        let checks = profiler_checks();
+        let names: Vec<&str> = checks.iter().map(|check| check.name.as_str()).collect();
+        assert_eq!(names, [CALL_STACKS, SYSTEM_CALLS]);
+        for check in checks {
+            assert_eq!(check.value == "yes", check.remedy.is_empty(), "{check:?}");
+            assert!(!check.meaning.is_empty(), "{check:?}");
+        }
     }
 }

@@ -31,7 +31,7 @@ mod source;
 mod topology;
 pub mod waits;
 
-pub use doctor::{DoctorCheck, Verdict, checks, checks_at, disk_check};
+pub use doctor::{DoctorCheck, PROFILE, TELEMETRY, Verdict, checks, checks_at, disk_check, profiler_checks};
 pub use environment::{environment, environment_at};
 pub use noise::{NoiseReport, Spread, noise};
 pub use prober::process_prober;

@@ -27,11 +27,13 @@ mod variants;
 pub use guest_engine::GUEST_MODULES;
 pub use image::{CachedImage, cached_images, remove_image};
 
+use crate::short_version;
 use engine::Engine;
 use options::{By, ContainerOptions};
+use std::os::unix::net::UnixStream;
 use std::path::Path;
 use tare_core::fault::Fault;
-use tare_core::host::{Availability, Carrier, GuestNeeds, LayerRow};
+use tare_core::host::{Availability, Carrier, Facts, GuestNeeds, LayerRow};
 
 /// The layer's row in the table of layers.
 pub const ROW: LayerRow = LayerRow {
@@ -39,6 +41,7 @@ pub const ROW: LayerRow = LayerRow {
     about: "services in containers of Docker or Podman: namespaces, cgroups, a layered file system, a bridge",
     options: options::read,
     probe,
+    words,
     listens: options::listens,
     // What a service is allowed holds its page cache too; the engine was there before.
     memory_bytes: |_, services, _| services,
@@ -72,6 +75,26 @@ fn probe(options: &serde_json::Value, _: &Carrier) -> Availability {
     }
 }
 
+/// `Docker Engine 20.10 with runc 1.1, overlay2`.
+fn words(facts: &Facts) -> String {
+    let version = |key: &str| facts.get(key).map_or_else(String::new, |version| format!(" {}", short_version(version)));
+    let runtime = facts.get("engine.runtime").or_else(|| facts.get("runtime.name"));
+    let mut text = match (facts.get("engine.name"), runtime) {
+        (Some(engine), Some(runtime)) => {
+            format!("{engine}{} with {runtime}{}", version("engine.version"), version("engine.runtime.version"))
+        }
+        (Some(engine), None) => format!("{engine}{}", version("engine.version")),
+        (None, runtime) => format!("{}{}", runtime.map_or("a runtime", String::as_str), version("runtime.version")),
+    };
+    if let Some(driver) = facts.get("engine.storage_driver") {
+        text += &format!(", {driver}");
+    }
+    if facts.get("engine.security").is_some_and(|security| security.contains("name=rootless")) {
+        text += ", rootless";
+    }
+    text
+}
+
 fn in_guest(_: &serde_json::Value) -> GuestNeeds {
     GuestNeeds {
         bundles: vec![guest_engine::recipe()],
@@ -87,12 +110,65 @@ fn holds_no_layer(layer: &str) -> Fault {
     Fault::new(message).remedy("let 'container' be the last layer of the form")
 }
 
-/// Nothing answers: not installed, or not running.
+/// Nothing answers: not where the user says, not installed, or not running.
 fn no_engine() -> Fault {
+    if let Some(chosen) = crate::environment::docker_host() {
+        return nothing_at(&chosen, &socket::USUAL.map(Path::new));
+    }
     let installed = ["/usr/sbin/dockerd", "/usr/bin/dockerd"].iter().any(|path| Path::new(path).exists());
     if installed {
         let remedy = "start it: systemctl start docker, or dockerd where there is no systemd";
         return Fault::new("a container engine is installed and does not run").remedy(remedy);
     }
     Fault::new("there is no container engine on this machine").remedy("apt-get install docker.io")
+}
+
+/// Nothing answers where the user says that an engine listens; one may at a place where it usually does.
+fn nothing_at(chosen: &str, usual: &[&Path]) -> Fault {
+    let message = format!("DOCKER_HOST is '{chosen}', and no container engine answers there");
+    let remedy = match usual.iter().find(|path| UnixStream::connect(path).is_ok()) {
+        Some(path) => format!("unset DOCKER_HOST: an engine listens at {}", path.display()),
+        None => "start the engine that listens there, or unset DOCKER_HOST".to_owned(),
+    };
+    Fault::new(message).remedy(remedy)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn facts(facts: &[(&str, &str)]) -> Facts {
+        facts.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect()
+    }
+
+    #[test]
+    fn an_engine_is_known_by_a_few_words() {
+        let docker = [
+            ("engine.name", "Docker Engine"),
+            ("engine.version", "20.10.24+dfsg1"),
+            ("engine.runtime", "runc"),
+            ("engine.runtime.version", "1.1.5+ds1"),
+            ("engine.storage_driver", "overlay2"),
+            ("engine.backing_filesystem", "extfs"),
+        ];
+        assert_eq!(words(&facts(&docker)), "Docker Engine 20.10 with runc 1.1, overlay2");
+        let podman = [("engine.name", "Podman"), ("engine.version", "4.3.1"), ("engine.security", "name=rootless")];
+        assert_eq!(words(&facts(&podman)), "Podman 4.3, rootless");
+        assert_eq!(words(&facts(&[("runtime.name", "crun"), ("runtime.version", "1.8.1")])), "crun 1.8");
+    }
+
+    #[test]
+    fn an_engine_that_the_user_chose_and_that_is_not_there_is_named() {
+        let folder = tempfile::tempdir().unwrap();
+        let there = folder.path().join("there.sock");
+        let _listener = std::os::unix::net::UnixListener::bind(&there).unwrap();
+        let chosen = "unix:///nowhere.sock";
+        let fault = nothing_at(chosen, &[Path::new("/nowhere-else.sock"), &there]);
+        assert!(fault.message.contains("DOCKER_HOST is 'unix:///nowhere.sock'"), "{fault}");
+        assert!(
+            fault.remedy.contains("unset DOCKER_HOST: an engine listens at") && fault.remedy.contains("there.sock")
+        );
+        let fault = nothing_at(chosen, &[Path::new("/nowhere-else.sock")]);
+        assert!(fault.remedy.contains("start the engine") && fault.remedy.contains("or unset DOCKER_HOST"), "{fault}");
+    }
 }

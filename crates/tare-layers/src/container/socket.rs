@@ -3,6 +3,9 @@
 use std::path::PathBuf;
 use tare_core::fault::Fault;
 
+/// Where engines listen unless somebody says otherwise.
+pub(crate) const USUAL: [&str; 2] = ["/var/run/docker.sock", "/run/podman/podman.sock"];
+
 /// The sockets at which an engine may listen, the user's own choice first.
 ///
 /// # Errors
@@ -13,7 +16,7 @@ pub(crate) fn candidates() -> Result<Vec<PathBuf>, Fault> {
 
 fn candidates_given(chosen: Option<String>) -> Result<Vec<PathBuf>, Fault> {
     match chosen {
-        None => Ok(vec![PathBuf::from("/var/run/docker.sock"), PathBuf::from("/run/podman/podman.sock")]),
+        None => Ok(USUAL.map(PathBuf::from).into()),
         Some(text) => match text.strip_prefix("unix://").or(text.starts_with('/').then_some(&text)) {
             Some(path) => Ok(vec![PathBuf::from(path)]),
             None => {

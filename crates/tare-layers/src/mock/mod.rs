@@ -26,6 +26,7 @@ pub const ROW: LayerRow = LayerRow {
     about: "starts nothing and notes down what it is asked to do: for trying out everything above layers",
     options,
     probe: |_, _: &Carrier| Availability::Ready(Facts::from([("mock".to_owned(), "yes".to_owned())])),
+    words: |_| "nothing at all".to_owned(),
     listens: |_| Listens::Apart,
     memory_bytes: |_, _, _| 0,
     rungs: |options, _, _| vec![LayerRung { name: "whole", adds: "what it notes down", options: options.clone() }],

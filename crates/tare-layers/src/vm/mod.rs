@@ -25,6 +25,7 @@ mod wiring;
 
 pub use options::{Carried, VmOptions};
 
+use crate::short_version;
 use accelerator::Qemu;
 use std::path::Path;
 use tare_core::fault::Fault;
@@ -36,6 +37,7 @@ pub const ROW: LayerRow = LayerRow {
     about: "a virtual machine: QEMU, under KVM where a guest really boots under it, else emulated and marked so",
     options: options::read,
     probe,
+    words,
     // A guest has an address of its own.
     listens: |_| Listens::Apart,
     memory_bytes: size::memory_bytes,
@@ -75,12 +77,22 @@ fn examine(options: &serde_json::Value, carrier: &Carrier) -> Result<(Facts, Opt
     let found = accelerator::choose(&qemu, carrier, &options.accelerator)?;
     let facts = [
         ("vm.accelerator", found.engine.name().to_owned()),
+        ("vm.cpu", found.cpu),
         ("vm.qemu", qemu.version),
         ("vm.kernel", kernel.release),
-        ("vm.cpu", found.cpu),
         ("vm.kernel_origin", kernel.origin),
     ];
     Ok((facts.into_iter().map(|(key, value)| (key.to_owned(), value)).collect(), found.emulated))
+}
+
+/// `QEMU 7.2 under KVM, guests with Linux 6.1.0-56-cloud-amd64`.
+fn words(facts: &Facts) -> String {
+    let fact = |key: &str| facts.get(key).map_or("", String::as_str);
+    let under = if fact("vm.accelerator") == "kvm" { " under KVM" } else { "" };
+    let cpu = fact("vm.cpu");
+    // That guests see all of the processor, or all that there is of an emulated one, is as expected.
+    let cpu = if cpu.contains(',') { format!(", processor {cpu}") } else { String::new() };
+    format!("QEMU {}{under}, guests with Linux {}{cpu}", short_version(fact("vm.qemu")), fact("vm.kernel"))
 }
 
 /// A guest inside a guest would need QEMU, a kernel and its disks there; nothing is brought along for it, and opening

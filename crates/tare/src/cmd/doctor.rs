@@ -11,8 +11,8 @@ use tare_core::fault::Fault;
 use tare_core::host::{Availability, Carrier};
 use tare_core::topology::Topology;
 use tare_layers::LAYERS;
-use tare_report::paragraph;
-use tare_telemetry::{DoctorCheck, NoiseReport, Verdict};
+use tare_report::{paragraph, whole};
+use tare_telemetry::{DoctorCheck, NoiseReport, PROFILE, TELEMETRY, Verdict};
 
 /// How long the noise test takes.
 const NOISE_TIME: Duration = Duration::from_secs(5);
@@ -31,6 +31,8 @@ struct Findings {
 struct FormFinding {
     layer: String,
     about: String,
+    /// What was found, in a few words; empty when nothing was.
+    words: String,
     availability: Availability,
 }
 
@@ -45,6 +47,7 @@ pub(crate) fn doctor(args: &DoctorArgs) -> Result<u8> {
     }
     let mut checks = tare_telemetry::checks();
     checks.push(tare_telemetry::disk_check(&paths::home()));
+    checks.extend(tare_telemetry::profiler_checks());
     let findings = Findings {
         forms: layers(),
         checks,
@@ -71,7 +74,11 @@ fn layers() -> Vec<FormFinding> {
             Ok(carrier) => probe_with_defaults(row, carrier),
             Err(error) => Availability::Unavailable(Fault::new(format!("{error:#}"))),
         };
-        FormFinding { layer: row.name.to_owned(), about: row.about.to_owned(), availability }
+        let words = match &availability {
+            Availability::Ready(facts) | Availability::Emulated(facts, _) => (row.words)(facts),
+            Availability::Unavailable(_) => String::new(),
+        };
+        FormFinding { layer: row.name.to_owned(), about: row.about.to_owned(), words, availability }
     })
     .collect()
 }
@@ -86,31 +93,66 @@ fn probe_with_defaults(row: &tare_core::host::LayerRow, carrier: &Carrier) -> Av
     }
 }
 
+/// What a newcomer asks first: what can be weighed here, and if not, why and what to do. Then what stands in the way of
+/// good figures, what is as it should be, and the machine.
 fn show(findings: &Findings, width: usize) -> String {
-    let line = |mark: &str, name: &str, value: &str, remedy: &str| mark_line(mark, name, value, remedy, width);
-    let mut text = "forms\n".to_owned() + &line("ok", "native", "plain processes, always", "");
+    let mut text =
+        "what can be weighed here\n".to_owned() + &said(NARROW, "native", "yes: plain processes", &[], width);
     for form in &findings.forms {
-        let (mark, value, remedy) = match &form.availability {
-            Availability::Ready(facts) => ("ok", facts_in_words(facts), String::new()),
-            Availability::Emulated(_, why) => ("note", format!("EMULATED: {}", why.message), why.remedy.clone()),
-            Availability::Unavailable(why) => ("no", why.message.clone(), why.remedy.clone()),
+        let (value, why, remedy) = match &form.availability {
+            Availability::Ready(_) => (format!("yes: {}", form.words), "", ""),
+            Availability::Emulated(_, why) => {
+                let what = "only EMULATED, so marked and left out of verdicts";
+                (format!("{what}: {}", form.words), why.message.as_str(), why.remedy.as_str())
+            }
+            Availability::Unavailable(why) => ("no".to_owned(), why.message.as_str(), why.remedy.as_str()),
         };
-        text += &line(mark, &form.layer, &value, &remedy);
+        text += &said(NARROW, &form.layer, &value, &[("why", why), ("to do", remedy)], width);
     }
-    text += "\nmachine\n";
-    text += &line("", "CPUs", &topology_in_words(&findings.topology), "");
-    for check in &findings.checks {
-        let mark = match check.verdict {
-            Verdict::Good => "ok",
-            Verdict::Note => "note",
-            Verdict::Bad => "bad",
-        };
-        let meaning = if check.verdict == Verdict::Good { String::new() } else { format!(" - {}", check.meaning) };
-        text += &line(mark, &check.name, &format!("{}{meaning}", check.value), &check.remedy);
+    text += &profiles(&findings.checks, width);
+    let of = |verdict| findings.checks.iter().filter(move |check| check.verdict == verdict && check.area != PROFILE);
+    for (title, verdict) in [("in the way", Verdict::Bad), ("would make figures finer", Verdict::Note)] {
+        let rows = of(verdict).map(|check| {
+            let value = format!("{}: {}", check.value, check.meaning);
+            said(WIDE, &check.name, &value, &[("to do", check.remedy.as_str())], width)
+        });
+        let rows: String = rows.collect();
+        if !rows.is_empty() {
+            text += &format!("\n{title}\n{rows}");
+        }
     }
-    if let Some(noise) = &findings.noise {
-        text += "\nnoise\n";
-        text += &line("", "A/A", &noise.verdict, "");
+    let (sources, settings): (Vec<&DoctorCheck>, Vec<&DoctorCheck>) =
+        of(Verdict::Good).partition(|check| check.area == TELEMETRY);
+    let settings = settings.iter().map(|check| format!("{} {}", check.name, whole(&check.value)));
+    let sources = sources.iter().map(|check| whole(&check.name));
+    let machine = [
+        ("CPUs", topology_in_words(&findings.topology)),
+        ("as it should be", settings.collect::<Vec<_>>().join("; ")),
+        ("can be counted", sources.collect::<Vec<_>>().join(", ")),
+        ("noise, A/A", findings.noise.as_ref().map(|noise| noise.verdict.clone()).unwrap_or_default()),
+    ];
+    text += "\nthe machine\n";
+    for (name, value) in machine.iter().filter(|(_, value)| !value.is_empty()) {
+        text += &said(WIDE, name, value, &[], width);
+    }
+    text
+}
+
+/// What profiled trials can tell here, and what not.
+fn profiles(checks: &[DoctorCheck], width: usize) -> String {
+    const NAME: &str = "--profile";
+    let checks = checks.iter().filter(|check| check.area == PROFILE);
+    let (seen, missing): (Vec<&DoctorCheck>, Vec<&DoctorCheck>) =
+        checks.partition(|check| check.verdict == Verdict::Good);
+    let mut text = String::new();
+    if !seen.is_empty() {
+        let names: Vec<&str> = seen.iter().map(|check| check.name.as_str()).collect();
+        text += &said(NARROW, NAME, &format!("yes: {}", names.join(" and ")), &[], width);
+    }
+    for check in missing {
+        let name = if text.is_empty() { NAME } else { "" };
+        let more = [("why", check.meaning.as_str()), ("to do", check.remedy.as_str())];
+        text += &said(NARROW, name, &format!("no {}", check.name), &more, width);
     }
     text
 }
@@ -133,16 +175,16 @@ fn topology_in_words(topology: &Topology) -> String {
     text
 }
 
-fn facts_in_words(facts: &tare_core::host::Facts) -> String {
-    facts.iter().map(|(key, value)| format!("{key} {value}")).collect::<Vec<_>>().join(", ")
-}
+/// Columns before what is said of forms, and of the machine.
+const NARROW: usize = 15;
+const WIDE: usize = 26;
 
-/// A finding, its words under its name in lines of at most `width` columns.
-fn mark_line(mark: &str, name: &str, value: &str, remedy: &str, width: usize) -> String {
-    const WORDS: usize = 26;
-    let mut text = paragraph(&format!("  {mark:<4} {name:<18} "), WORDS, value, width);
-    if !remedy.is_empty() {
-        text += &paragraph(&format!("{:WORDS$}to do: ", ""), WORDS, remedy, width);
+/// A finding behind its name, in lines of at most `width` columns, its words from column `words` on; below it what there
+/// is more of it, such as what to do.
+fn said(words: usize, name: &str, value: &str, more: &[(&str, &str)], width: usize) -> String {
+    let mut text = paragraph(&format!("  {name:<0$} ", words - 3), words, value, width);
+    for (what, value) in more.iter().filter(|(_, value)| !value.is_empty()) {
+        text += &paragraph(&format!("{:words$}{what}: ", ""), words, value, width);
     }
     text
 }
@@ -150,16 +192,84 @@ fn mark_line(mark: &str, name: &str, value: &str, remedy: &str, width: usize) ->
 #[cfg(test)]
 mod tests {
     use super::*;
+    use tare_core::host::Facts;
 
     #[test]
     fn what_was_found_here_keeps_to_eighty_columns() {
         let why = Fault::new("a word ".repeat(20)).remedy("do it ".repeat(20));
         let availability = Availability::Unavailable(why);
-        let form = FormFinding { layer: "a-layer".into(), about: String::new(), availability };
+        let form = FormFinding { layer: "a-layer".into(), about: String::new(), words: String::new(), availability };
         let (checks, topology) = (tare_telemetry::checks(), tare_telemetry::topology());
         let text = show(&Findings { forms: vec![form], checks, topology, noise: None }, 80);
         assert!(text.lines().all(|line| line.chars().count() <= 80 || !line.trim().contains(' ')), "{text}");
-        assert!(text.contains("  no   a-layer            a word a word"), "{text}");
-        assert!(text.contains(&format!("\n{:26}to do: do it", "")), "{text}");
+        assert!(text.contains(&format!("  a-layer      no\n{:15}why: a word a word", "")), "{text}");
+        assert!(text.contains(&format!("\n{:15}to do: do it", "")), "{text}");
+    }
+
+    #[test]
+    fn what_can_be_weighed_comes_first_and_in_words() {
+        let facts = || Facts::from([("a.raw_key".to_owned(), "1".to_owned())]);
+        let form = |layer: &str, words: &str, availability| FormFinding {
+            layer: layer.to_owned(),
+            about: String::new(),
+            words: words.to_owned(),
+            availability,
+        };
+        let why = Fault::new("it stands still").remedy("use another machine");
+        let check = |area: &str, name: &str, verdict, remedy: &str| DoctorCheck {
+            area: area.to_owned(),
+            name: name.to_owned(),
+            value: if verdict == Verdict::Good { "yes" } else { "no" }.to_owned(),
+            verdict,
+            meaning: format!("what {name} means"),
+            remedy: remedy.to_owned(),
+        };
+        let mut findings = Findings {
+            forms: vec![
+                form("box", "Boxes 1.2 with runner 3.4", Availability::Ready(facts())),
+                form("guest", "Machines 5.6", Availability::Emulated(facts(), why)),
+            ],
+            checks: vec![
+                check("cpu", "SMT", Verdict::Good, ""),
+                check("cpu", "steal", Verdict::Bad, "go elsewhere"),
+                check("cpu", "turbo", Verdict::Note, "switch it off"),
+                check(TELEMETRY, "cgroup", Verdict::Good, ""),
+                check(PROFILE, "call stacks", Verdict::Good, ""),
+                check(PROFILE, "system calls", Verdict::Good, ""),
+            ],
+            topology: Topology::default(),
+            noise: None,
+        };
+        let text = show(&findings, 80);
+        let wanted = "what can be weighed here
+  native       yes: plain processes
+  box          yes: Boxes 1.2 with runner 3.4
+  guest        only EMULATED, so marked and left out of verdicts: Machines 5.6
+               why: it stands still
+               to do: use another machine
+  --profile    yes: call stacks and system calls
+
+in the way
+  steal                   no: what steal means
+                          to do: go elsewhere
+
+would make figures finer
+  turbo                   no: what turbo means
+                          to do: switch it off
+
+the machine
+";
+        assert!(text.starts_with(wanted), "{text}");
+        assert!(text.contains("  as it should be         SMT yes\n  can be counted          cgroup\n"), "{text}");
+        assert!(!text.contains("raw_key"), "{text}");
+        findings.checks[5] = check(PROFILE, "system calls", Verdict::Note, "run as root");
+        let text = show(&findings, 80);
+        let wanted = "  --profile    yes: call stacks
+               no system calls
+               why: what system calls means
+               to do: run as root
+";
+        assert!(text.contains(wanted), "{text}");
+        assert!(serde_json::to_string(&findings).unwrap().contains("raw_key"));
     }
 }
