@@ -6,6 +6,7 @@
 
 mod call_names;
 mod calls;
+mod demangle;
 mod elf;
 mod fold;
 mod ring;
@@ -72,12 +73,12 @@ impl Profiler {
         profiler
     }
 
-    /// Takes what the kernel has gathered. Often enough that its rings have room, which is for seconds.
     /// What of it this machine does not let be seen, and why.
     pub(crate) fn missing(root: &Root) -> BTreeMap<String, Fault> {
         Profiler::begin(root, &[]).missing
     }
 
+    /// Takes what the kernel has gathered. Often enough that its rings have room, which is for seconds.
     pub(crate) fn drain(&mut self) {
         let Profiler { root, owners, rings, folding, .. } = self;
         for ring in rings {

@@ -1,5 +1,6 @@
 //! From addresses to names: of the kernel by what it tells, of processes by the files that they have mapped.
 
+use super::demangle::readable;
 use super::elf::Symbols;
 use crate::root::Root;
 use crate::scan::{hexadecimal, lines, words};
@@ -30,7 +31,7 @@ impl Kernel {
     pub(super) fn name(&self, at: u64) -> String {
         let behind = self.0.partition_point(|(begin, _)| *begin <= at);
         let name = behind.checked_sub(1).map_or("kernel", |index| self.0[index].1.as_str());
-        format!("{name}{IN_KERNEL}")
+        format!("{}{IN_KERNEL}", readable(name))
     }
 }
 
@@ -86,19 +87,27 @@ impl Mapped {
 
 /// The symbols of files, read once each.
 #[derive(Default)]
-pub(super) struct Files(HashMap<(u64, u64), Symbols>);
+pub(super) struct Files {
+    symbols: HashMap<(u64, u64), Symbols>,
+    /// By symbol: its name as in source.
+    readable: HashMap<String, String>,
+}
 
 impl Files {
     /// The function at an address of a process, else `[module]`; none where nothing is mapped that can be run.
     pub(super) fn name(&mut self, mapped: &Mapped, at: u64) -> Option<String> {
         let part = mapped.part(at)?;
-        let symbols = self.0.entry(part.file).or_insert_with(|| {
+        let symbols = self.symbols.entry(part.file).or_insert_with(|| {
             let mut bytes = Vec::new();
             let read = part.open.as_ref().map(|mut file| file.read_to_end(&mut bytes));
             read.and_then(Result::ok).map(|_| Symbols::of(&bytes)).unwrap_or_default()
         });
         let name = symbols.at(at - part.from + part.offset);
-        Some(name.map_or_else(|| format!("[{}]", part.module), str::to_owned))
+        let Some(name) = name else { return Some(format!("[{}]", part.module)) };
+        if let Some(known) = self.readable.get(name) {
+            return Some(known.clone());
+        }
+        Some(self.readable.entry(name.to_owned()).or_insert_with(|| readable(name)).clone())
     }
 }
 
@@ -127,7 +136,7 @@ mod tests {
             return;
         }
         let name = Files::default().name(&mapped, own).expect("it is mapped");
-        assert!(name.contains("Kernel") && name.contains("read"), "{name}");
+        assert_eq!(name, "tare_telemetry::profile::symbols::Kernel::read");
         assert!(mapped.part(16).is_none() && !mapped.is_empty());
     }
 }
