@@ -2,6 +2,7 @@
 
 mod admitted;
 mod asked;
+mod companions;
 mod contract;
 mod databases;
 mod nginx;

@@ -87,6 +87,7 @@ fn add(sum: &mut LoadSummary, other: &LoadSummary) -> Result<(), String> {
         own.count += operation.count;
         own.errors += operation.errors;
         own.empty += operation.empty;
+        own.after_end += operation.after_end;
         let unreadable = |why: String| format!("the times of operation '{name}' cannot be read: {why}");
         add_recorded(&mut own.service_time, &operation.service_time).map_err(unreadable)?;
         add_recorded(&mut own.response_time, &operation.response_time).map_err(unreadable)?;

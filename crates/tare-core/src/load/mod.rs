@@ -315,6 +315,14 @@ pub struct OperationSummary {
     /// say nothing of the service, and one that is not answered yet is no failure.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub lingers: bool,
+    /// Refusals that came after what asked had been ended, as to a long poll whose user has logged out since: no
+    /// failures, and in no other count.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub after_end: u64,
+}
+
+fn is_zero(count: &u64) -> bool {
+    *count == 0
 }
 
 /// A check that the work was really done.

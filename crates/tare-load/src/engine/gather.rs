@@ -306,14 +306,19 @@ impl Gather {
         let measured = Duration::from_nanos(self.span.1 - self.span.0);
         let busy: Vec<f64> = self.crew.iter().map(|crew| crew.effort.busy(measured)).collect();
         let mut failures = self.planned.as_ref().map_or(&self.failures, |planned| &planned.failures).clone();
-        let outcomes = self.planned.iter().flat_map(|planned| &planned.outcomes);
-        failures.add(Failure::TimedOut, outcomes.map(Outcomes::unanswered).sum());
+        let outcomes = || self.planned.iter().flat_map(|planned| &planned.outcomes);
+        failures.add(Failure::TimedOut, outcomes().map(Outcomes::unanswered).sum());
         let lost = failures.sum();
+        let after_end: u64 = outcomes().map(|outcomes| outcomes.after_end).sum();
+        let after_end = match after_end {
+            0 => String::new(),
+            count => format!(", and {count} refusals after what asked had been ended, which are none"),
+        };
         let mut checks = vec![Check {
             always: false,
             name: "every request was answered".into(),
             passed: sent == answered,
-            detail: format!("{sent} sent, {answered} answered; {lost} failures of what was measured"),
+            detail: format!("{sent} sent, {answered} answered; {lost} failures of what was measured{after_end}"),
         }];
         checks.extend(self.ledger.away.filter(|(away_ns, _)| *away_ns > NOBODY_NS).map(|(away_ns, why)| Check {
             always: false,
@@ -357,7 +362,8 @@ impl Gather {
                 let exported = times.export();
                 let (service_time, response_time) = (exported.clone(), exported);
                 let errors = self.errors[at];
-                return OperationSummary { count, errors, empty, service_time, response_time, lingers };
+                let after_end = 0;
+                return OperationSummary { count, errors, empty, service_time, response_time, lingers, after_end };
             };
             let outcomes = &planned.outcomes[at];
             OperationSummary {
@@ -367,6 +373,7 @@ impl Gather {
                 service_time: outcomes.service.export(),
                 response_time: outcomes.response.export(),
                 lingers,
+                after_end: outcomes.after_end,
             }
         };
         self.operations.iter().enumerate().map(|(at, name)| (name.clone(), summary(at))).collect()

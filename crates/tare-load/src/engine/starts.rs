@@ -252,6 +252,19 @@ impl<P: Protocol> Worker<'_, P> {
         self.lingering -= u64::from(self.lingers[usize::from(operation)]);
     }
 
+    /// Counts a reply. A companion that its user has ended, as by logging out, was right to ask and may be refused: that
+    /// fails nobody.
+    #[inline]
+    pub(super) fn count(&mut self, now_ns: u64, flight: &Flight, reply: Reply) {
+        self.replies += 1;
+        match reply.failure() {
+            Some(failure) if failure.may_refuse() && self.source.has_ended(flight.user) => {
+                self.recorder.after_end(now_ns, flight)
+            }
+            _ => self.recorder.answered(now_ns, flight, reply),
+        }
+    }
+
     /// A user's operation was answered: what goes on beside it begins with a right answer, and what a companion has
     /// learnt from one is told to its user.
     #[inline]

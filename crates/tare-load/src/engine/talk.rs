@@ -176,8 +176,7 @@ impl<P: Protocol> Worker<'_, P> {
                 Step::Done { used, reply, last } => {
                     connection.flights.pop_front();
                     self.over(flight.operation);
-                    self.replies += 1;
-                    self.recorder.answered(now_ns, &flight, reply);
+                    self.count(now_ns, &flight, reply);
                     self.follow_up(&flight, reply, now_ns);
                     if last {
                         self.source.done(flight.user, now_ns, reply.failure().is_none());
@@ -266,8 +265,7 @@ impl<P: Protocol> Worker<'_, P> {
             connection.flights.pop_front();
             let now_ns = clock::monotonic_ns();
             self.over(flight.operation);
-            self.replies += 1;
-            self.recorder.answered(now_ns, &flight, reply);
+            self.count(now_ns, &flight, reply);
             self.follow_up(&flight, reply, now_ns);
             self.answered(index, &flight, reply, outgoing, now_ns);
             if self.manner == Manner::Closed {
@@ -356,8 +354,7 @@ impl<P: Protocol> Worker<'_, P> {
         if let (Some(flight), Some(reply)) = (flight, reply) {
             connection.flights.pop_front();
             self.over(flight.operation);
-            self.replies += 1;
-            self.recorder.answered(now_ns, &flight, reply);
+            self.count(now_ns, &flight, reply);
             self.follow_up(&flight, reply, now_ns);
             self.source.done(flight.user, now_ns, reply.failure().is_none());
         }

@@ -315,6 +315,15 @@ impl Recorder {
         self.tally.failures.count(failure);
         if let Some(windows) = &mut self.windows {
             windows.failed(planned_ns, operation, failure);
+    /// Counts a refusal that came after what had asked was ended: it was answered, and is neither right nor a failure.
+    pub(crate) fn after_end(&mut self, now_ns: u64, flight: &Flight) {
+        self.advance(now_ns);
+        self.ledger.answered[usize::from(flight.operation)] += 1;
+        if let Some(windows) = &mut self.windows {
+            windows.after_end(flight.planned_ns, flight.operation);
+        }
+    }
+
         }
     }
 

@@ -21,6 +21,8 @@ pub(crate) struct Outcomes {
     pub failed: u64,
     /// Given up before it was sent.
     pub dropped: u64,
+    /// Refused after what asked had been ended: not among those planned, as it were.
+    pub after_end: u64,
     /// From the planned start to the right answer.
     pub response: Histogram,
     /// From the send to the right answer.
@@ -30,7 +32,7 @@ pub(crate) struct Outcomes {
 impl Outcomes {
     fn new() -> Self {
         let (response, service) = (Histogram::new(), Histogram::new());
-        Outcomes { planned: 0, answered: 0, over_limit: 0, failed: 0, dropped: 0, response, service }
+        Outcomes { planned: 0, answered: 0, over_limit: 0, failed: 0, dropped: 0, after_end: 0, response, service }
     }
 
     /// Those of which nothing was heard.
@@ -82,6 +84,7 @@ impl Window {
             to.over_limit += from.over_limit;
             to.failed += from.failed;
             to.dropped += from.dropped;
+            to.after_end += from.after_end;
             to.response.merge(&from.response);
             to.service.merge(&from.service);
         }
@@ -170,6 +173,16 @@ impl Windows {
         outcomes.service.record(now_ns.saturating_sub(flight.start_ns));
         window.outstanding -= awaited;
         true
+    }
+
+    /// It was refused after what asked had been ended.
+    pub(crate) fn after_end(&mut self, planned_ns: u64, operation: u16) {
+        let awaited = self.awaited(operation);
+        let Some(window) = self.of(planned_ns) else { return };
+        let outcomes = &mut window.outcomes[usize::from(operation)];
+        outcomes.planned -= 1;
+        outcomes.after_end += 1;
+        window.outstanding -= awaited;
     }
 
     /// It came to nothing.
@@ -268,11 +281,13 @@ mod tests {
         assert_eq!((first.started, first.failures.named()["connection reset"], first.late.total()), (1, 1, 4));
         let mut news = Windows::new(vec![50], vec![true], 1000);
         news.push(Span { number: 0, level: 1.0, from_ns: 100, to_ns: 200 });
-        [110, 120, 130].into_iter().for_each(|planned_ns| news.planned(planned_ns, 0, planned_ns));
+        [110, 120, 130, 140].into_iter().for_each(|planned_ns| news.planned(planned_ns, 0, planned_ns));
         news.answered(190, &flight(110, 110), Reply::Right);
         news.failed(120, 0, Failure::Reset);
+        news.after_end(140, 0);
         let window = news.complete(200).expect("nobody waits for news");
-        assert_eq!((window.outcomes[0].planned, window.outcomes[0].unanswered()), (2, 0));
+        let outcomes = &window.outcomes[0];
+        assert_eq!((outcomes.planned, outcomes.unanswered(), outcomes.after_end), (2, 0, 1));
         assert!(windows.complete(1299).is_none());
         assert_eq!(windows.complete(1300).unwrap().outcomes[0].unanswered(), 1, "patience has an end");
     }

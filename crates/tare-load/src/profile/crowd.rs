@@ -178,6 +178,11 @@ impl Crowd {
         self.wheel.insert(user, next_ns);
     }
 
+    /// Whether this is a companion that its user has ended since its last start.
+    pub(crate) fn has_ended(&self, user: u32) -> bool {
+        self.users[user as usize].presence == Presence::Ending
+    }
+
     /// How many kinds of companions there are.
     pub(crate) fn kinds(&self) -> usize {
         self.ways.kinds.len()

@@ -119,6 +119,11 @@ impl Source {
         }
     }
 
+    /// See [`Crowd::has_ended`].
+    pub(crate) fn has_ended(&self, user: u32) -> bool {
+        matches!(self, Source::Users(crowd) if crowd.has_ended(user))
+    }
+
     /// How many kinds of companions users have.
     #[inline]
     pub(crate) fn kinds(&self) -> usize {

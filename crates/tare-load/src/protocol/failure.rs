@@ -101,6 +101,12 @@ impl Failure {
         })
     }
 
+    /// Whether it may be how a service refuses one whom it does not know any more: whatever it answers but that it is
+    /// itself at fault, for which HTTP has the statuses from 500 on.
+    pub(crate) fn may_refuse(self) -> bool {
+        !matches!(self, Failure::Status(500..))
+    }
+
     /// Where it is counted.
     fn slot(self) -> usize {
         match self {

@@ -1,0 +1,150 @@
+//! What goes on beside users and is refused, against a peer that knows who is logged in.
+
+use crate::asked;
+
+use std::collections::{BTreeMap, HashSet};
+use std::io::{BufRead, BufReader, Cursor, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::{Arc, Condvar, Mutex};
+use std::time::Duration;
+use tare_core::load::{LoadLine, LoadPlan, LoadSummary, LoadTask};
+use tare_core::units::CpuSet;
+
+/// How long a poll is held while there is no news.
+const HELD: Duration = Duration::from_millis(30);
+
+/// What polls are told.
+#[derive(Clone, Copy)]
+struct Manners {
+    /// Once their user has logged out.
+    after: u16,
+    /// Before.
+    before: u16,
+}
+
+/// Who is logged in.
+#[derive(Default)]
+struct Sessions {
+    open: Mutex<(u64, HashSet<u64>)>,
+    changed: Condvar,
+}
+
+/// A peer of users who log in, poll for news and log out; a session's polls are answered as soon as it ends.
+fn peer(manners: Manners) -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let sessions = Arc::new(Sessions::default());
+    std::thread::spawn(move || {
+        for stream in listener.incoming().flatten() {
+            let sessions = Arc::clone(&sessions);
+            std::thread::spawn(move || serve(&stream, &sessions, manners));
+        }
+    });
+    address
+}
+
+fn serve(mut stream: &TcpStream, sessions: &Sessions, manners: Manners) {
+    let mut lines = BufReader::new(stream).lines().map_while(Result::ok);
+    while let Some(request) = lines.next() {
+        let path = request.split(' ').nth(1).unwrap_or_default().to_owned();
+        lines.by_ref().find(String::is_empty);
+        let mut parts = path.trim_start_matches('/').split('/');
+        let what = parts.next().unwrap_or_default();
+        let token: u64 = parts.next().and_then(|text| text.parse().ok()).unwrap_or_default();
+        let mut open = sessions.open.lock().unwrap();
+        let (status, token) = match what {
+            "login" => {
+                open.0 += 1;
+                let token = open.0;
+                open.1.insert(token);
+                (200, token)
+            }
+            "logout" => {
+                open.1.remove(&token);
+                sessions.changed.notify_all();
+                (200, token)
+            }
+            _ => {
+                let wait = sessions.changed.wait_timeout_while(open, HELD, |open| open.1.contains(&token));
+                open = wait.unwrap().0;
+                (if open.1.contains(&token) { manners.before } else { manners.after }, token)
+            }
+        };
+        drop(open);
+        let answer = format!("HTTP/1.1 {status} X\r\nContent-Length: 0\r\nX-Token: {token}\r\n\r\n");
+        if stream.write_all(answer.as_bytes()).is_err() {
+            return;
+        }
+    }
+}
+
+/// Users who log in and out, and poll beside it all the while.
+fn drive(manners: Manners) -> LoadSummary {
+    let script = "
+operations:
+  login: {get: /login, capture: {token: {header: X-Token}}}
+  news: {get: '/news/${token}', lingers: true}
+  logout: {get: '/logout/${token}'}
+";
+    let only = |to: &str| serde_json::json!({to: 1.0});
+    let companions = serde_json::json!({"watch": {
+        "after": ["login"], "at_most": 1, "until": {"logout": "all"}, "start": "news", "next": {"news": only("news")},
+        "pause": {"think": {"constant": {"secs": 0, "nanos": 0}}},
+    }});
+    let next = serde_json::json!({"login": only("logout"), "logout": only("login"), "news": only("news")});
+    let profile = serde_json::json!({"users": {
+        "users": 10, "behaviour": {"markov": {"start": "login", "next": next, "companions": companions}},
+        "pause": {"cycle": {"constant": {"secs": 0, "nanos": 50_000_000}}},
+        "connections": "own", "ramp": {"secs": 0, "nanos": 0},
+    }});
+    let plan = LoadPlan {
+        task: LoadTask::Run,
+        protocol: "http".to_owned(),
+        options: asked::options("http", script),
+        endpoint: peer(manners),
+        also: Vec::new(),
+        profile: serde_json::from_value(profile).unwrap(),
+        settle: Duration::from_millis(100),
+        measure: Duration::from_secs(1),
+        timeout: Duration::from_secs(3),
+        seed: 1,
+        cpus: CpuSet::new([]),
+        limits: BTreeMap::new(),
+        services: Default::default(),
+        hdr_log: None,
+        allowed: Vec::new(),
+        inside: None,
+    };
+    let mut out = Vec::new();
+    let _ = tare_load::serve(Cursor::new(serde_json::to_vec(&plan).unwrap()), &mut out);
+    match serde_json::from_slice(out.split(|byte| *byte == b'\n').rfind(|line| !line.is_empty()).unwrap()).unwrap() {
+        LoadLine::Done(summary) => *summary,
+        last => panic!("{last:?}"),
+    }
+}
+
+#[test]
+fn a_poll_whose_user_has_logged_out_may_be_refused() {
+    let summary = drive(Manners { after: 401, before: 200 });
+    let news = &summary.operations["news"];
+    // Some ten logouts a user and second, each amid a poll, but for those at either end.
+    let logouts = summary.operations["logout"].count;
+    assert!(logouts > 50 && (logouts / 2..logouts + 20).contains(&news.after_end), "{summary:?}");
+    assert!((news.errors, summary.failures.len()) == (0, 0) && news.count > logouts / 2, "{summary:?}");
+    assert!(summary.operations["logout"].after_end == 0, "{summary:?}");
+    let check = summary.checks.iter().find(|check| check.name == "every request was answered").unwrap();
+    let told = format!("{} refusals after what asked had been ended", news.after_end);
+    assert!(check.detail.contains(&told), "{check:?}");
+}
+
+#[test]
+fn what_is_no_refusal_or_comes_before_the_end_is_a_failure() {
+    let broken = drive(Manners { after: 500, before: 200 });
+    let news = &broken.operations["news"];
+    assert!(news.errors > 20 && news.after_end == 0, "a service that is at fault: {broken:?}");
+    assert_eq!(broken.failures["status 500"], news.errors, "{broken:?}");
+    let refused = drive(Manners { after: 401, before: 401 });
+    let news = &refused.operations["news"];
+    assert!(news.errors > 5 && news.count == 0, "nobody has logged out: {refused:?}");
+    assert_eq!(refused.failures["status 401"], news.errors, "{refused:?}");
+}
