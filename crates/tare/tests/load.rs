@@ -1,10 +1,13 @@
-//! `tare load` when its user has seen enough.
+//! `tare load` when its user has seen enough, and a load process that is held up.
 
 use assert_cmd::cargo::CommandCargoExt as _;
 use rustix::process::{Pid, Signal, kill_process};
+use std::collections::BTreeMap;
 use std::io::{Read as _, Write as _};
 use std::process::{Command, Stdio};
 use std::time::Duration;
+use tare_core::load::{Arrivals, LoadLine, LoadPlan, LoadProfile, LoadSummary, LoadTask, SecondRow};
+use tare_core::units::CpuSet;
 
 /// Starts a load of a minute, interrupts it after some seconds, and returns what it printed.
 fn interrupted(load: &[&str], after: Duration) -> serde_json::Value {
@@ -39,8 +42,13 @@ fn an_interrupt_before_anything_was_measured_says_so() {
     assert!(result["trouble"].to_string().contains("before a second was measured"), "{result}");
 }
 
-/// A server that answers `+OK` to what comes on all connections but the first.
+/// A server that answers `OK` to what comes on all connections but the first.
 fn lame() -> std::net::SocketAddr {
+    answers_from(1)
+}
+
+/// A server that answers `OK` to what comes on all connections from that number on.
+fn answers_from(first: usize) -> std::net::SocketAddr {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     std::thread::spawn(move || {
@@ -48,7 +56,7 @@ fn lame() -> std::net::SocketAddr {
             std::thread::spawn(move || {
                 let mut bytes = [0; 4096];
                 while stream.read(&mut bytes).is_ok_and(|received| received > 0) {
-                    if number > 0 && stream.write_all(b"OK").is_err() {
+                    if number >= first && stream.write_all(b"OK").is_err() {
                         return;
                     }
                 }
@@ -142,4 +150,66 @@ fn replies_of_another_status_are_counted_under_it() {
     let (_, text) = said(&["--url", &url, "--rate", "100", "--json"]);
     let result: serde_json::Value = serde_json::from_str(&text).unwrap();
     assert_eq!(result["failures"]["status 404"], result["errors"], "{result}");
+}
+
+/// What a load process says of an open load of one second, 10,000 operations planned in it, that is stopped from 600 ms
+/// on until 400 ms after its end.
+fn held_up(protocol: &str, options: serde_json::Value) -> (Vec<SecondRow>, LoadSummary) {
+    let profile =
+        LoadProfile::Open { rate: 10_000.0, arrivals: Arrivals::Constant, connections: 50, in_flight: 10_000 };
+    let plan = LoadPlan {
+        task: LoadTask::Run,
+        protocol: protocol.to_owned(),
+        options,
+        endpoint: answers_from(0),
+        also: Vec::new(),
+        profile,
+        settle: Duration::ZERO,
+        measure: Duration::from_secs(1),
+        timeout: Duration::from_secs(10),
+        seed: 1,
+        cpus: CpuSet::new([]),
+        limits: BTreeMap::new(),
+        services: Default::default(),
+        hdr_log: None,
+        allowed: Vec::new(),
+        inside: None,
+    };
+    let mut command = Command::cargo_bin("tare").unwrap();
+    let mut child = command.arg("drive").stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let mut input = child.stdin.take().unwrap();
+    input.write_all(format!("{}\n", serde_json::to_string(&plan).unwrap()).as_bytes()).unwrap();
+    for (after_ms, signal) in [(600, Signal::STOP), (800, Signal::CONT)] {
+        std::thread::sleep(Duration::from_millis(after_ms));
+        kill_process(Pid::from_child(&child), signal).unwrap();
+    }
+    let mut text = String::new();
+    child.stdout.take().unwrap().read_to_string(&mut text).unwrap();
+    child.wait().unwrap();
+    let (mut rows, mut summary) = (Vec::new(), None);
+    for line in text.lines() {
+        match serde_json::from_str(line).unwrap() {
+            LoadLine::Second(row) => rows.push(row),
+            LoadLine::Done(done) => summary = Some(*done),
+            other => panic!("{other:?}"),
+        }
+    }
+    (rows, summary.unwrap())
+}
+
+#[test]
+fn what_is_due_while_a_load_is_held_up_to_its_end_was_planned_all_the_same() {
+    let request = r#"{"name": "x", "weight": 1, "request": {"text": "hi"}, "reply": {"bytes": 2}, "expect": null}"#;
+    let asked = format!(r#"{{"requests": [{request}], "populate": []}}"#);
+    for (protocol, options) in [("tcp", asked.as_str()), ("null", "{}")] {
+        let options = serde_json::from_str(options).unwrap();
+        let (rows, summary) = held_up(protocol, options);
+        // Some 4000 of them came due when nobody could start them.
+        assert_eq!(summary.offered, 10_000, "{protocol}: {summary:?}");
+        assert_eq!(summary.offered, summary.started + summary.dropped, "{protocol}: {summary:?}");
+        assert!(summary.health.as_ref().unwrap().late > 2000, "{protocol}: {summary:?}");
+        // What is done at once is counted when it is done, and so after the end.
+        let offered: u64 = rows.iter().map(|row| row.offered).sum();
+        assert!(protocol == "null" || offered == 10_000, "{protocol}: {rows:?}");
+    }
 }

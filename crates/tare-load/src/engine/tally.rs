@@ -202,6 +202,13 @@ impl Recorder {
         self.next_cut.at_ns != u64::MAX
     }
 
+    /// The end of measuring, if it is past at `now_ns` and its last span is still being counted.
+    #[inline]
+    pub(crate) fn over(&self, now_ns: u64) -> Option<u64> {
+        let end_ns = self.timeline.as_ref()?.end_ns();
+        (now_ns >= end_ns && self.sending()).then_some(end_ns)
+    }
+
     /// When the span ends that is being counted; `u64::MAX` when none is.
     pub(crate) fn next_at_ns(&self) -> u64 {
         self.next_cut.at_ns
@@ -308,13 +315,6 @@ impl Recorder {
         }
     }
 
-    /// Counts an operation that will not be answered any more.
-    pub(crate) fn lost(&mut self, now_ns: u64, planned_ns: u64, operation: u16, failure: Failure) {
-        self.advance(now_ns);
-        self.tally.errors[usize::from(operation)] += 1;
-        self.tally.failures.count(failure);
-        if let Some(windows) = &mut self.windows {
-            windows.failed(planned_ns, operation, failure);
     /// Counts a refusal that came after what had asked was ended: it was answered, and is neither right nor a failure.
     pub(crate) fn after_end(&mut self, now_ns: u64, flight: &Flight) {
         self.advance(now_ns);
@@ -324,6 +324,13 @@ impl Recorder {
         }
     }
 
+    /// Counts an operation that will not be answered any more.
+    pub(crate) fn lost(&mut self, now_ns: u64, planned_ns: u64, operation: u16, failure: Failure) {
+        self.advance(now_ns);
+        self.tally.errors[usize::from(operation)] += 1;
+        self.tally.failures.count(failure);
+        if let Some(windows) = &mut self.windows {
+            windows.failed(planned_ns, operation, failure);
         }
     }
 

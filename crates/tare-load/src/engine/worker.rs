@@ -266,12 +266,16 @@ impl<'a, P: Protocol> Worker<'a, P> {
             };
             let woke_ns = clock::monotonic_ns();
             self.replies = 0;
+            let over_ns = self.recorder.over(woke_ns);
+            if let Some(end_ns) = over_ns {
+                self.start_overdue(end_ns);
+            }
             self.finish();
             for event in ready.iter() {
                 let (flags, data) = (event.flags, event.data);
                 self.handle(data.u64(), flags);
             }
-            if self.recorder.sending() {
+            if self.recorder.sending() && over_ns.is_none() {
                 self.start_due(woke_ns);
             }
             if self.manner == Manner::Fresh {

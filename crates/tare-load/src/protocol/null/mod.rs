@@ -68,6 +68,17 @@ fn drive(plan: &LoadPlan, emit: &mut Emit<'_>) -> Result<LoadSummary, Fault> {
     Ok(gather.finish(plan, Verified::default()))
 }
 
+/// Does the next operation that is due at `due_ns`; whether there was one.
+fn take(recorder: &mut Recorder, source: &mut Source, due_ns: u64, now_ns: u64) -> bool {
+    let Some(start) = source.take(due_ns, |_, _| ValueRef::Unset) else { return false };
+    recorder.planned(&start, now_ns);
+    recorder.sent(start.planned_ns, 0);
+    let flight = Flight { planned_ns: start.planned_ns, start_ns: now_ns, ..Flight::default() };
+    recorder.answered(now_ns, &flight, Reply::Right);
+    source.done(start.user, now_ns, true);
+    true
+}
+
 fn spin(mut recorder: Recorder, mut source: Source, timeline: &Arc<Timeline>, stop: &AtomicBool) -> Ledger {
     recorder.begin(Arc::clone(timeline));
     let mut now_ns = clock::monotonic_ns();
@@ -84,14 +95,7 @@ fn spin(mut recorder: Recorder, mut source: Source, timeline: &Arc<Timeline>, st
             }
             done = BATCH as u64;
         } else {
-            while done < BATCH as u64
-                && let Some(start) = source.take(now_ns, |_, _| ValueRef::Unset)
-            {
-                recorder.planned(&start, now_ns);
-                recorder.sent(start.planned_ns, 0);
-                let flight = Flight { planned_ns: start.planned_ns, start_ns: now_ns, ..Flight::default() };
-                recorder.answered(now_ns, &flight, Reply::Right);
-                source.done(start.user, now_ns, true);
+            while done < BATCH as u64 && take(&mut recorder, &mut source, now_ns, now_ns) {
                 done += 1;
             }
             if done == 0 {
@@ -104,5 +108,8 @@ fn spin(mut recorder: Recorder, mut source: Source, timeline: &Arc<Timeline>, st
         recorder.advance(now_ns);
         recorder.listen(&mut source);
     }
+    // What came due before the end and was not come to until then was planned all the same.
+    let last_ns = timeline.end_ns().saturating_sub(1);
+    while !stop.load(Ordering::Relaxed) && take(&mut recorder, &mut source, last_ns, clock::monotonic_ns()) {}
     recorder.finish(timeline.end_ns())
 }
