@@ -3,7 +3,7 @@
 
 use crate::proc::ticks;
 use crate::root::{KeptFile, Root};
-use crate::scan::{keyed, lines, number, pressure_some_us, words};
+use crate::scan::{keyed, lines, number, number_at, pressure_some_us, words};
 use crate::source::{Of, Reading, SourceReader, SourceRow, SourceState};
 use std::path::PathBuf;
 use tare_core::telemetry::Scope;
@@ -18,6 +18,8 @@ pub const ROW: SourceRow = SourceRow {
         "cpu_system_s",
         "throttled_s",
         "throttled_periods",
+        "cpu_quota_s",
+        "cpu_period_s",
         "memory_bytes",
         "disk_read_bytes",
         "disk_write_bytes",
@@ -49,6 +51,8 @@ fn probe(root: &Root) -> SourceState {
 enum At {
     /// It is the whole file.
     Whole,
+    /// It is a word of the only line.
+    Word(usize),
     /// It stands after a key.
     Key(&'static str),
     /// It is the sum of those after these keys that are there.
@@ -77,6 +81,11 @@ const KNOWN: &[Known] = &[
     ("cpu.stat", At::Key("throttled_time"), "throttled_s", |ns| ns as f64 * 1e-9),
     ("cpu.stat", At::Key("throttled_usec"), "throttled_s", |us| us as f64 * 1e-6),
     ("cpu.stat", At::Key("nr_throttled"), "throttled_periods", |count| count as f64),
+    // Without a quota -1 or `max` stands there, which is no number.
+    ("cpu.cfs_quota_us", At::Whole, "cpu_quota_s", |us| us as f64 * 1e-6),
+    ("cpu.cfs_period_us", At::Whole, "cpu_period_s", |us| us as f64 * 1e-6),
+    ("cpu.max", At::Word(0), "cpu_quota_s", |us| us as f64 * 1e-6),
+    ("cpu.max", At::Word(1), "cpu_period_s", |us| us as f64 * 1e-6),
     ("cpu.pressure", At::Some, "psi_cpu_some_s", |us| us as f64 * 1e-6),
     ("memory.pressure", At::Some, "psi_memory_some_s", |us| us as f64 * 1e-6),
     ("io.pressure", At::Some, "psi_io_some_s", |us| us as f64 * 1e-6),
@@ -112,6 +121,7 @@ impl At {
     fn find(self, text: &[u8]) -> Option<u64> {
         match self {
             At::Whole => number(text.trim_ascii()),
+            At::Word(index) => number_at(text, index),
             At::Key(key) => keyed(text, key),
             At::Keys(keys) => keys.iter().filter_map(|key| keyed(text, key)).reduce(|sum, value| sum + value),
             At::Some => pressure_some_us(text),
@@ -210,6 +220,16 @@ mod tests {
 
     fn wanted(values: &[(&str, f64)]) -> BTreeMap<String, f64> {
         values.iter().map(|(name, value)| ((*name).to_owned(), *value)).collect()
+    }
+
+    #[test]
+    fn a_quota_is_told_and_none_is_absent() {
+        let quota = wanted(&[("cpu_quota_s", 0.06), ("cpu_period_s", 0.1)]);
+        assert_eq!(values(&[("cpu.cfs_quota_us", "60000\n"), ("cpu.cfs_period_us", "100000\n")]), quota);
+        assert_eq!(values(&[("cpu.max", "60000 100000\n")]), quota);
+        let none = wanted(&[("cpu_period_s", 0.1)]);
+        assert_eq!(values(&[("cpu.cfs_quota_us", "-1\n"), ("cpu.cfs_period_us", "100000\n")]), none);
+        assert_eq!(values(&[("cpu.max", "max 100000\n")]), none);
     }
 
     /// Recorded on Linux 6.18: a shell that read a file larger than its limit twice, then asked for more than it had.

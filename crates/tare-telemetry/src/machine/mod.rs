@@ -37,6 +37,8 @@ pub const ROW: SourceRow = SourceRow {
         "syn_retransmits",
         "receive_drops",
         "request_queue_full",
+        "zero_windows",
+        "connections_accepted",
         "psi_cpu_some_s",
         "psi_memory_some_s",
         "psi_io_some_s",
