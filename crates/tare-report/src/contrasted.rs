@@ -90,6 +90,7 @@ mod tests {
             there,
             difference: here - there,
             interval: Interval { low: here - there - 0.1, high: here - there + 0.1 },
+            apart: false,
             standardised: Some(3.0),
         }
     }

@@ -34,10 +34,11 @@ struct Item {
 
 /// `container is slower than native: throughput 0.72 [0.67, 0.78] times`.
 fn title(explanation: &Explanation) -> String {
-    let Explanation { form, against, slower, metric, ratio, interval, .. } = explanation;
+    let Explanation { form, against, slower, differs, metric, ratio, interval, .. } = explanation;
     let faster = if slower == form { against } else { form };
     let ratio = ratio_text(*ratio, Some(*interval));
-    format!("{slower} is slower than {faster}: {metric} of {form} {ratio} times")
+    let relation = if *differs { "is slower than" } else { "ran into a limit, no slower detectably than" };
+    format!("{slower} {relation} {faster}: {metric} of {form} {ratio} times")
 }
 
 /// How surely, in words.
@@ -99,8 +100,12 @@ pub(crate) fn of_rung(analysis: &Analysis, form: &str) -> Option<String> {
 /// Lines for the terminal: of each form that differs what it comes from, and what to do.
 pub(crate) fn lines(analysis: &Analysis) -> Vec<String> {
     let of = |explanation: &Explanation| {
-        let Explanation { form, slower, .. } = explanation;
-        let of = if slower == form { form.clone() } else { format!("{form} is faster. {slower}") };
+        let Explanation { form, slower, differs, .. } = explanation;
+        let of = match (*differs, slower == form) {
+            (true, true) => form.clone(),
+            (true, false) => format!("{form} is faster. {slower}"),
+            (false, _) => format!("{slower}, no slower detectably"),
+        };
         if explanation.findings.is_empty() {
             return vec![format!("{of}: no rule fits what was counted; see what differs besides")];
         }

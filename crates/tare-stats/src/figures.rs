@@ -53,6 +53,7 @@ const GROUPS: &[Group] = &[
             ("migrations_per_op", "", "moves between CPUs by op", &["migrations"], 1.0),
         ],
     ),
+    Group(Of::Serving, Per::Second, &[("busy_cpus", "", "CPUs that the services kept busy", &["cpu_total_s"], 1.0)]),
     Group(
         Of::Services,
         Per::Operation,
@@ -77,6 +78,7 @@ const GROUPS: &[Group] = &[
             ("throttled_share", "share", "time held back by a CPU quota", &["throttled_s"], 1.0),
             ("run_queue_share", "share", "time ready to run and without a CPU", &["run_queue_wait_s"], 1.0),
             ("sleep_share", "share", "time asleep by the services' own wish", &["wait_sleep_s"], 1.0),
+            ("lock_share", "share", "time that threads waited for one another", &["wait_lock_s"], 1.0),
             ("limit_hits_per_s", "", "times a second that memory was at its limit", &["memory_limit_hits"], 1.0),
             ("reclaimed_per_s", "", "pages a second taken back for want of memory", &["reclaimed_pages"], 1.0),
             ("refaults_per_s", "", "pages a second read again that were taken back", &["refaults"], 1.0),
@@ -145,7 +147,11 @@ const GROUPS: &[Group] = &[
     Group(
         Of::Everywhere,
         Per::Operation,
-        &[("retransmits_per_op", "", "TCP segments sent again by op", &["tcp_retransmits"], 1.0)],
+        &[
+            ("retransmits_per_op", "", "TCP segments sent again by op", &["tcp_retransmits"], 1.0),
+            ("zero_windows_per_op", "", "times that a receiver's buffer was full by op", &["zero_windows"], 1.0),
+            ("connections_per_op", "", "connections opened by op", &["connections_accepted"], 1.0),
+        ],
     ),
     Group(
         Of::Everywhere,
@@ -180,6 +186,12 @@ const GROUPS: &[Group] = &[
 
 /// What others than those who serve used of the CPUs that serve.
 const OTHERS: (&str, &str) = ("others_share", "CPUs of the services that others used");
+
+/// Of the CPU quota that was nearest to being used up: how often it was, and how much of it was used.
+const OF_QUOTA: [(&str, &str); 2] = [
+    ("quota_periods_share", "periods in which a CPU quota was used up"),
+    ("quota_share", "CPU time used of what a CPU quota allows"),
+];
 
 /// The least share of the serving CPU time that was seen on a CPU of the services.
 const SERVES: f64 = 0.1;
@@ -222,6 +234,12 @@ pub fn evidence(trial: &TrialData) -> BTreeMap<String, Evidence> {
         let value = cpu_s * 1e6 / operations as f64;
         found.insert(format!("cpu_us_per_op:{scope}"), Evidence { title, unit: "us", value });
     }
+    for ((name, title), share) in OF_QUOTA.into_iter().zip([quota_periods_share, quota_share]) {
+        let shares = scopes.values().chain(inside.values()).filter_map(|rows| share(rows, seconds, load));
+        if let Some(value) = shares.reduce(f64::max) {
+            found.insert(name.to_owned(), Evidence { title: title.to_owned(), unit: "share", value });
+        }
+    }
     if let Some(others_s) = others_s(&scopes, &serving, load) {
         let (name, title) = (OTHERS.0.to_owned(), OTHERS.1.to_owned());
         found.insert(name, Evidence { title, unit: "", value: others_s / seconds });
@@ -263,12 +281,31 @@ fn counted(of: Of, metrics: &[&str], host: &Scopes, guests: &Scopes, load: &Load
     }
 }
 
+/// The share of its CPU quota that a scope used; none where it has no quota.
+fn quota_share(rows: &[&TelemetryRow], seconds: f64, load: &LoadSummary) -> Option<f64> {
+    let allowed_s = told(rows, "cpu_quota_s")? / told(rows, "cpu_period_s")? * seconds;
+    Some(spent(rows, |row| row.values.get("cpu_total_s").copied(), load)? / allowed_s)
+}
+
+/// The share of time in whose periods a scope used its quota up. Unlike the time that it was held back, it does not hang
+/// on how much more the scope would have used.
+fn quota_periods_share(rows: &[&TelemetryRow], seconds: f64, load: &LoadSummary) -> Option<f64> {
+    told(rows, "cpu_quota_s")?;
+    let used_up = spent(rows, |row| row.values.get("throttled_periods").copied(), load)?;
+    Some(used_up * told(rows, "cpu_period_s")? / seconds)
+}
+
+/// What a gauge says that stands still.
+fn told(rows: &[&TelemetryRow], metric: &str) -> Option<f64> {
+    rows.iter().find_map(|row| row.values.get(metric).copied())
+}
+
 fn added(one: Option<f64>, other: Option<f64>) -> Option<f64> {
     one.into_iter().chain(other).reduce(|sum, part| sum + part)
 }
 
 /// CPU time, s, that others spent in processes on the CPUs that served: those on which a tenth of the serving time was
-/// seen. None where they are all the CPUs there are, for then the generator is among the others.
+/// seen. Where they are all the CPUs there are, the generator is among the others and its time is taken off.
 fn others_s(scopes: &Scopes, serving: &[&str], load: &LoadSummary) -> Option<f64> {
     let machine = scopes.get(WHOLE_MACHINE)?;
     let cpu_of = |key: &str, metric: &str| key.strip_prefix(metric)?.strip_prefix('@')?.parse::<u32>().ok();
@@ -289,11 +326,13 @@ fn others_s(scopes: &Scopes, serving: &[&str], load: &LoadSummary) -> Option<f64
     let by_cpu: Vec<(u32, f64)> = all.iter().map(|cpu| (*cpu, served(*cpu))).collect();
     let total: f64 = by_cpu.iter().map(|(_, seconds)| seconds).sum();
     let ours: Vec<&(u32, f64)> = by_cpu.iter().filter(|(_, seconds)| *seconds > SERVES * total).collect();
-    if ours.is_empty() || ours.len() == all.len() {
+    if ours.is_empty() {
         return None;
     }
     let busy = |cpu: u32| Some(one(machine, "cpu_user_s", cpu)? + one(machine, "cpu_system_s", cpu)?);
-    ours.iter().map(|(cpu, served)| Some((busy(*cpu)? - served).max(0.0))).sum()
+    let generator_s = if ours.len() == all.len() { load.generator_cpu_s } else { 0.0 };
+    let others: Option<f64> = ours.iter().map(|(cpu, served)| Some(busy(*cpu)? - served)).sum();
+    Some((others? - generator_s).max(0.0))
 }
 
 /// Whether a figure is counted by operation, and not by second, as its name says.
@@ -305,5 +344,7 @@ pub(crate) fn is_by_operation(name: &str) -> bool {
 #[cfg(test)]
 pub(crate) fn is_figure(name: &str) -> bool {
     let rows = || GROUPS.iter().flat_map(|Group(_, _, rows)| *rows);
-    name == OTHERS.0 || name.starts_with("cpu_us_per_op:") || rows().any(|(known, ..)| *known == name)
+    OF_QUOTA.into_iter().chain([OTHERS]).any(|(known, _)| name == known)
+        || name.starts_with("cpu_us_per_op:")
+        || rows().any(|(known, ..)| *known == name)
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use tare_core::load::{LoadSummary, OperationSummary};
 use tare_core::plan::PlannedTrial;
 use tare_core::record::{TrialData, TrialRecord};
-use tare_core::telemetry::{TelemetryRow, Vantage, WHOLE_MACHINE};
+use tare_core::telemetry::{METRICS, TelemetryRow, Vantage, WHOLE_MACHINE};
 use tare_core::trial::Outcome;
 use tare_stats::evidence;
 
@@ -13,7 +13,7 @@ const SECOND: u64 = 1_000_000_000;
 /// A scope, whether it serves, and what it counts in a second.
 type Counted = (Vantage, &'static str, bool, &'static [(&'static str, f64)]);
 
-/// The figures of a trial of ten seconds and 1000 operations.
+/// The figures of a trial of ten seconds and 1000 operations, whose generator took a tenth of a CPU.
 fn figures(of: &[Counted]) -> BTreeMap<String, f64> {
     let planned = PlannedTrial { index: 0, block: 0, form: "f".into(), control: false, again: None, profiled: false };
     let mut record = TrialRecord::new(planned, String::new(), Outcome::Measured);
@@ -22,6 +22,7 @@ fn figures(of: &[Counted]) -> BTreeMap<String, f64> {
         operations: [("get".to_owned(), operation)].into(),
         measure_start_ns: SECOND,
         measure_end_ns: 11 * SECOND,
+        generator_cpu_s: 1.0,
         ..LoadSummary::default()
     });
     let row = |at: u64, (vantage, scope, serving, counters): &Counted| TelemetryRow {
@@ -29,11 +30,17 @@ fn figures(of: &[Counted]) -> BTreeMap<String, f64> {
         vantage: *vantage,
         scope: (*scope).to_owned(),
         serving: *serving,
-        values: counters.iter().map(|(name, rate)| ((*name).to_owned(), rate * at as f64)).collect(),
+        values: counters.iter().map(|(name, rate)| ((*name).to_owned(), read(name, *rate, at))).collect(),
     };
     let telemetry = [0, 6, 12].iter().flat_map(|at| of.iter().map(move |one| row(*at, one))).collect();
     let trial = TrialData { record, seconds: Vec::new(), telemetry };
     evidence(&trial).into_iter().map(|(name, evidence)| (name, evidence.value)).collect()
+}
+
+/// What a metric says after so many seconds: gauges stand still.
+fn read(name: &str, rate: f64, seconds: u64) -> f64 {
+    let is_gauge = METRICS.iter().any(|metric| metric.name == name && !metric.counter);
+    if is_gauge { rate } else { rate * seconds as f64 }
 }
 
 fn about(figures: &BTreeMap<String, f64>, name: &str, wanted: f64) {
@@ -93,4 +100,37 @@ fn without_a_guest_the_host_alone_counts() {
     about(&seen, "run_queue_share", 0.02);
     about(&seen, "user_us_per_op", 4000.0);
     about(&seen, "listen_overflows_per_s", 0.0);
+}
+
+#[test]
+fn others_are_who_else_runs_on_the_cpus_that_serve() {
+    let machine: Counted = (
+        Vantage::Host,
+        WHOLE_MACHINE,
+        false,
+        &[("cpu_user_s@0", 0.7), ("cpu_system_s@0", 0.2), ("cpu_user_s@1", 0.6), ("cpu_system_s@1", 0.1)],
+    );
+    let on_one: Counted = (Vantage::Host, "server", true, &[("cpu_on_s@0", 0.6), ("cpu_on_s@1", 0.01)]);
+    about(&figures(&[machine, on_one]), "others_share", 0.3);
+    // The generator runs on one of these.
+    let on_both: Counted = (Vantage::Host, "server", true, &[("cpu_on_s@0", 0.6), ("cpu_on_s@1", 0.4)]);
+    about(&figures(&[machine, on_both]), "others_share", 0.5);
+    let alone: Counted = (Vantage::Host, "server", true, &[("cpu_on_s@0", 0.9), ("cpu_on_s@1", 0.65)]);
+    about(&figures(&[machine, alone]), "others_share", 0.0);
+}
+
+#[test]
+fn the_cpu_time_used_is_a_share_of_the_quota() {
+    const HALF: &[(&str, f64)] =
+        &[("cpu_total_s", 0.3), ("throttled_periods", 0.0), ("cpu_quota_s", 0.06), ("cpu_period_s", 0.1)];
+    const NEARLY: &[(&str, f64)] =
+        &[("cpu_total_s", 0.57), ("throttled_periods", 9.0), ("cpu_quota_s", 0.06), ("cpu_period_s", 0.1)];
+    let (half, nearly) = ((Vantage::Host, "one", true, HALF), (Vantage::Host, "other", true, NEARLY));
+    about(&figures(&[MACHINE, half]), "quota_share", 0.5);
+    about(&figures(&[MACHINE, half, nearly]), "quota_share", 0.95);
+    about(&figures(&[MACHINE, half, nearly]), "quota_periods_share", 0.9);
+    about(&figures(&[MACHINE, half]), "quota_periods_share", 0.0);
+    about(&figures(&[MACHINE, HYPERVISOR, (Vantage::Guest, "one", true, HALF)]), "quota_share", 0.5);
+    let none = figures(&[MACHINE, (Vantage::Host, "one", true, &[("cpu_total_s", 0.3), ("cpu_period_s", 0.1)])]);
+    assert!(!none.keys().any(|name| name.starts_with("quota")), "{none:?}");
 }

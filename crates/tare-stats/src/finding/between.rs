@@ -1,6 +1,6 @@
 //! What changed from one run to another, and what the change comes from.
 
-use super::{Explanation, findings, is_clear, level};
+use super::{Explanation, findings, is_clear, level, throughput};
 use crate::analyse::{analyse, counted};
 use crate::analysis::{Analysis, Interval, MetricAnalysis};
 use crate::contrast::{Cell, Estimate, Figure, Values, cells, compared, equals};
@@ -50,16 +50,16 @@ fn explained(arm: &str, before: &Run, after: &Run) -> Option<Explanation> {
     let (here, there) = if slower { (after, before) } else { (before, after) };
     let mut figures = unpaired(here.cells.get(arm)?, there.cells.get(arm)?);
     figures.retain(|figure| is_clear(figure, &before.equal) && is_clear(figure, &after.equal));
-    let throughput = here.metric("throughput").and_then(|metric| metric.estimates.iter().find(|e| e.arm == arm));
     Some(Explanation {
         form: arm.to_owned(),
         against: arm.to_owned(),
         slower: if slower { "after" } else { "before" }.to_owned(),
+        differs: true,
         metric: metric.title.clone(),
         ratio,
         interval,
         one_feature: false,
-        findings: findings(&figures, throughput.map_or(1.0, |estimate| estimate.mean)),
+        findings: findings(&figures, throughput(&here.analysis.metrics, arm)),
     })
 }
 

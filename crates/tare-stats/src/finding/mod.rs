@@ -1,9 +1,10 @@
 //! Findings: what the difference between two forms comes from, by rules over what the kernel counted in each.
 //!
-//! A rule speaks only of a pair whose performance differs beyond doubt, and only when the figures that it asks for
-//! differ beyond noise, beyond what equals differ by, and by enough to matter. Findings are ranked by the time that
-//! is lost to them, and by how surely such figures name a cause. What they say is a correlation, unless the two forms
-//! differ in one feature only: then the difference itself was measured by experiment.
+//! A rule speaks of a pair whose performance differs beyond doubt, and only when the figures that it asks for differ
+//! beyond noise, beyond what equals differ by, and by enough to matter. A limit that one of the two ran into in every
+//! trial, and the other has not, is told in any case: the kernel counted what it takes. Findings are ranked by the time
+//! that is lost to them, and by how surely such figures name a cause. What they say is a correlation, unless the two
+//! forms differ in one feature only: then the difference itself was measured by experiment.
 
 mod between;
 mod rule;
@@ -13,7 +14,7 @@ pub use rule::Confidence;
 
 use crate::advice::WinBack;
 use crate::analysis::{Arm, Interval, MetricAnalysis};
-use crate::contrast::{Cell, Figure, differences, equals, floor};
+use crate::contrast::{Cell, Figure, apart, differences, equals, floor};
 use crate::figures::is_by_operation;
 use crate::ladder::{Climb, Cost};
 use rule::{Condition, RULES, Rule};
@@ -39,7 +40,10 @@ pub struct Explanation {
     pub against: String,
     /// Which of the two is slower.
     pub slower: String,
-    /// The metric in which they differ, for readers.
+    /// Whether they differ in performance beyond doubt. Else it is told only because of a limit that one of them ran
+    /// into, and `slower` is the one.
+    pub differs: bool,
+    /// The metric in which they differ, for readers; where they do not, the first one that is compared.
     pub metric: String,
     /// Form by the other one.
     pub ratio: f64,
@@ -99,7 +103,37 @@ struct Difference {
     slower: bool,
 }
 
-/// An explanation for every pair whose performance differs beyond doubt.
+/// What the trials of all arms counted, and what equals differ by in it.
+struct Counted<'a> {
+    cells: &'a BTreeMap<String, Cell>,
+    baseline: &'a str,
+    control: Option<&'a str>,
+    equal: Vec<Figure>,
+}
+
+impl Counted<'_> {
+    /// The trials of an arm, and of its equal.
+    fn of(&self, arm: &str) -> Vec<&Cell> {
+        let equal = self.control.filter(|_| arm == self.baseline);
+        [Some(arm), equal].into_iter().flatten().filter_map(|name| self.cells.get(name)).collect()
+    }
+
+    /// The figures that differ beyond doubt, `here` being the slower arm.
+    fn clear(&self, slower: &str, faster: &str) -> Option<Vec<Figure>> {
+        let figures = differences(self.cells.get(slower)?, self.cells.get(faster)?, level);
+        let clear = |mut figure: Figure| {
+            if is_clear(&figure, &self.equal) {
+                return Some(figure);
+            }
+            figure.interval = apart(&figure.name, &self.of(slower), &self.of(faster))?;
+            figure.apart = true;
+            Some(figure)
+        };
+        Some(figures.into_iter().filter_map(clear).collect())
+    }
+}
+
+/// An explanation for every pair whose performance differs beyond doubt, or of which one ran into a limit.
 pub(crate) fn explanations(
     cells: &BTreeMap<String, Cell>,
     pairs: &[(String, String)],
@@ -108,7 +142,8 @@ pub(crate) fn explanations(
     metrics: &[MetricAnalysis],
     by_experiment: (Option<&Climb>, Option<&WinBack>),
 ) -> Vec<Explanation> {
-    let equal = equals(cells, baseline, arms, level);
+    let control = arms.iter().find(|arm| arm.control).map(|arm| arm.name.as_str());
+    let counted = Counted { cells, baseline, control, equal: equals(cells, baseline, arms, level) };
     let (ladder, advice) = by_experiment;
     let explanation = |(form, against): &(String, String)| {
         let varies = advice.filter(|advice| *against == advice.of);
@@ -116,33 +151,64 @@ pub(crate) fn explanations(
             (Some(climb), _) => differs_on_rung(climb, metrics, form, against),
             (None, Some(advice)) => differs_by_variant(advice, metrics, form),
             (None, None) => differs_from_baseline(metrics, form),
-        }?;
+        };
+        let Some(difference) = difference else {
+            return varies.map_or_else(|| limited(&counted, metrics, form, against), |_| None);
+        };
         // What a variant wins back stands with the form's own findings.
         if varies.is_some() && !difference.slower {
             return None;
         }
         let (slower, faster) = if difference.slower { (form, against) } else { (against, form) };
-        let throughput = metrics.iter().find(|metric| metric.name == "throughput");
-        let throughput = throughput.and_then(|metric| metric.estimates.iter().find(|e| e.arm == *slower));
-        let mut figures = differences(cells.get(slower)?, cells.get(faster)?, level);
-        figures.retain(|figure| is_clear(figure, &equal));
+        let mut findings = findings(&counted.clear(slower, faster)?, throughput(metrics, slower));
+        let of_form = advice.filter(|advice| *form == advice.of && form == slower);
+        findings.iter_mut().for_each(|finding| finding.tested = of_form.and_then(|of| tested(finding, of)));
         Some(Explanation {
             form: form.clone(),
             against: against.clone(),
             slower: slower.clone(),
+            differs: true,
             metric: difference.metric,
             ratio: difference.ratio,
             interval: difference.interval,
             one_feature: ladder.is_some() || varies.is_some(),
-            findings: {
-                let mut findings = findings(&figures, throughput.map_or(1.0, |estimate| estimate.mean));
-                let of_form = advice.filter(|advice| *form == advice.of && form == slower);
-                findings.iter_mut().for_each(|finding| finding.tested = of_form.and_then(|of| tested(finding, of)));
-                findings
-            },
+            findings,
         })
     };
     pairs.iter().filter_map(explanation).collect()
+}
+
+/// Of a pair whose performance does not differ detectably, the limit that one of the two ran into and the other not
+/// even once. It may cost less than the noise of performance hides, but the kernel counted it.
+fn limited(counted: &Counted, metrics: &[MetricAnalysis], form: &str, against: &str) -> Option<Explanation> {
+    let metric = metrics.iter().find(|metric| metric.compared)?;
+    let ratio = metric.ratios.iter().find(|ratio| ratio.arm == form)?;
+    [(form, against), (against, form)].into_iter().find_map(|(slower, faster)| {
+        let mut figures = counted.clear(slower, faster)?;
+        figures.retain(|figure| figure.there == 0.0);
+        let operations_per_s = throughput(metrics, slower);
+        let limits = RULES.iter().filter(|rule| rule.by_itself);
+        let findings: Vec<Finding> = limits.filter_map(|rule| apply(rule, &figures, operations_per_s)).collect();
+        (!findings.is_empty()).then_some(())?;
+        Some(Explanation {
+            form: form.to_owned(),
+            against: against.to_owned(),
+            slower: slower.to_owned(),
+            differs: false,
+            metric: metric.title.clone(),
+            ratio: ratio.ratio,
+            interval: ratio.interval?,
+            one_feature: false,
+            findings,
+        })
+    })
+}
+
+/// Operations a second of an arm, 1 where they are not known.
+fn throughput(metrics: &[MetricAnalysis], arm: &str) -> f64 {
+    let metric = metrics.iter().find(|metric| metric.name == "throughput");
+    let estimate = metric.and_then(|metric| metric.estimates.iter().find(|estimate| estimate.arm == arm));
+    estimate.map_or(1.0, |estimate| estimate.mean)
 }
 
 /// The one-sided probability of a figure's interval, however many there are.

@@ -16,11 +16,16 @@ const FILES: &[(&str, &str)] = &[
     ("disk-waits", include_str!("../../rules/disk-waits.yaml")),
     ("dropped-packets", include_str!("../../rules/dropped-packets.yaml")),
     ("full-backlog", include_str!("../../rules/full-backlog.yaml")),
+    ("full-buffers", include_str!("../../rules/full-buffers.yaml")),
     ("guest-exits", include_str!("../../rules/guest-exits.yaml")),
+    ("idle-services", include_str!("../../rules/idle-services.yaml")),
     ("kernel-work", include_str!("../../rules/kernel-work.yaml")),
+    ("locks", include_str!("../../rules/locks.yaml")),
     ("longer-path", include_str!("../../rules/longer-path.yaml")),
     ("memory-limit", include_str!("../../rules/memory-limit.yaml")),
     ("migrations", include_str!("../../rules/migrations.yaml")),
+    ("more-written", include_str!("../../rules/more-written.yaml")),
+    ("new-connections", include_str!("../../rules/new-connections.yaml")),
     ("page-faults", include_str!("../../rules/page-faults.yaml")),
     ("page-tables", include_str!("../../rules/page-tables.yaml")),
     ("pages-from-disk", include_str!("../../rules/pages-from-disk.yaml")),
@@ -85,8 +90,15 @@ impl Condition {
     /// Whether this is the figure, `here` being the slower form, and it differs by enough.
     pub(super) fn holds(&self, figure: &Figure) -> bool {
         let (more, less) = if self.falls { (figure.there, figure.here) } else { (figure.here, figure.there) };
-        figure.name == self.figure && more - less >= self.by && more >= self.times * less
+        // One that stands apart has no interval of its mean: then the nearest two trials differ by so much.
+        let difference = if figure.apart { (more - less).signum() * nearest(figure) } else { more - less };
+        figure.name == self.figure && difference >= self.by && more >= self.times * less
     }
+}
+
+/// How far apart the nearest trials of two forms are in a figure that stands apart.
+fn nearest(figure: &Figure) -> f64 {
+    figure.interval.low.abs().min(figure.interval.high.abs())
 }
 
 /// A rule.
@@ -106,6 +118,9 @@ pub(super) struct Rule {
     /// there were operations.
     pub(super) lost: BTreeMap<String, f64>,
     pub(super) confidence: Confidence,
+    /// Whether it is a limit, whose cost the kernel counts: then it speaks where only one of two forms ran into it,
+    /// even if no difference in performance can be detected.
+    pub(super) by_itself: bool,
     pub(super) to_do: String,
     pub(super) variants: Vec<String>,
 }
@@ -134,6 +149,7 @@ fn read(text: &str, problems: &mut Problems) -> Option<Rule> {
             Some("likely") => Confidence::Likely,
             _ => Confidence::Hint,
         },
+        by_itself: fields.boolean("by_itself", problems).unwrap_or(false),
         to_do: fields.require_text("to_do", problems)?,
         variants: fields.texts("variants", problems).unwrap_or_default(),
     };
@@ -187,7 +203,10 @@ mod tests {
             let section = section.unwrap_or_else(|| panic!("FINDINGS.md has no section '{}'", rule.name));
             let section = section.split_whitespace().collect::<Vec<_>>().join(" ");
             let asked = rule.when.iter().chain(&rule.any).chain(&rule.unless);
-            let said = asked.map(|condition| format!("`{}` >= {}", condition.figure, condition.by));
+            let said = asked.map(|condition| match condition.falls {
+                true => format!("`{}` falls by {}", condition.figure, condition.by),
+                false => format!("`{}` >= {}", condition.figure, condition.by),
+            });
             let tried = rule.variants.iter().map(|variant| format!("--try {variant}"));
             for text in said.chain(tried).chain([rule.to_do.clone(), "From:".to_owned(), "Beware:".to_owned()]) {
                 assert!(section.contains(&text), "FINDINGS.md, {}: '{text}' is not there", rule.name);
