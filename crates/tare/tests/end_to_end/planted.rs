@@ -11,7 +11,7 @@ const STUDY: &str = "\
 study: planted
 workload: ./planted
 load: {closed: {connections: 16}}
-repeat: 6
+repeat: 3
 time: {settle: 300ms, measure: 1s}
 forms:
   plain: []
