@@ -15,8 +15,8 @@ fn main() {
     let Some((commit, seconds)) = git(&["log", "-1", "--format=%H %ct"]).as_deref().and_then(split) else { return };
     println!("cargo::rustc-env=TARE_GIT_COMMIT={commit}");
     println!("cargo::rustc-env=TARE_GIT_TIME={seconds}");
-    // Each move of HEAD is a line of its log. Where no log is kept, HEAD itself moves, or its branch, which may stand in
-    // the list of packed ones. In a worktree these lie in different folders; git knows in which.
+    // Each move of HEAD is a line of its log. Where no log is kept, HEAD itself moves, or its branch, which may stand
+    // in the list of packed ones. In a worktree these lie in different folders; git knows in which.
     let branch = git(&["symbolic-ref", "--quiet", "HEAD"]);
     for name in ["HEAD", "logs/HEAD", "packed-refs"].into_iter().chain(branch.as_deref()) {
         // A file that is not there would count as changed at every build.

@@ -27,7 +27,8 @@ const OF_A_LIMIT: &[&str] =
     &["throttled_share", "quota_periods_share", "quota_share", "limit_hits_per_s", "reclaimed_per_s", "refaults_per_s"];
 
 /// Of at least so many orders in which trials of equals may lie, one has all of one side above all of the other, where
-/// that is to say something. Three stand so over six in 1 of 84, four over four in 1 of 70; three over three in 1 of 20.
+/// that is to say something. Three stand so over six in 1 of 84, four over four in 1 of 70; three over three in 1 of
+/// 20.
 const ORDERS_MIN: f64 = 70.0;
 
 /// What else differs between two forms.
@@ -57,8 +58,8 @@ pub struct Figure {
     /// The mean difference inside blocks.
     pub difference: f64,
     /// Its interval by Student's t: in a [`Contrast`] those of all figures and forms of a record hold together
-    /// (Bonferroni, 95 %), in a finding each holds by itself (99 %), and of one that stands apart it goes from the least
-    /// to the greatest difference of any two trials.
+    /// (Bonferroni, 95 %), in a finding each holds by itself (99 %), and of one that stands apart it goes from the
+    /// least to the greatest difference of any two trials.
     pub interval: Interval,
     /// Whether every trial of one side had more of it than every trial of the other and of its equal.
     pub apart: bool,

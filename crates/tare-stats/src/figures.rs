@@ -287,8 +287,8 @@ fn quota_share(rows: &[&TelemetryRow], seconds: f64, load: &LoadSummary) -> Opti
     Some(spent(rows, |row| row.values.get("cpu_total_s").copied(), load)? / allowed_s)
 }
 
-/// The share of time in whose periods a scope used its quota up. Unlike the time that it was held back, it does not hang
-/// on how much more the scope would have used.
+/// The share of time in whose periods a scope used its quota up. Unlike the time that it was held back, it does not
+/// hang on how much more the scope would have used.
 fn quota_periods_share(rows: &[&TelemetryRow], seconds: f64, load: &LoadSummary) -> Option<f64> {
     told(rows, "cpu_quota_s")?;
     let used_up = spent(rows, |row| row.values.get("throttled_periods").copied(), load)?;

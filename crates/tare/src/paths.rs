@@ -42,8 +42,8 @@ pub(crate) fn colour_wanted() -> bool {
         && std::env::var_os("TERM").is_none_or(|term| term != "dumb")
 }
 
-/// `path` from the root on and without detours: `a/b/../c` is `/home/a/c`, unless `b` leads elsewhere. What does not
-/// exist yet is taken by its name.
+/// `path` from the root on and without detours: `a/b/../c` below `/x` is `/x/a/c`, unless `b` leads elsewhere. What
+/// does not exist yet is taken by its name.
 pub(crate) fn plain(path: &Path) -> PathBuf {
     let whole = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
     let found = whole.ancestors().find_map(|known| Some((known.canonicalize().ok()?, whole.strip_prefix(known).ok()?)));

@@ -95,7 +95,8 @@ fn control(release: &Release, tree: &Tree) -> Tree {
     let (version, architecture) = (release.version, release.architecture());
     let control = format!(
         "Package: tare\nVersion: {version}\nArchitecture: {architecture}\nMaintainer: The Tare authors\n\
-         Installed-Size: {kibibytes}\nRecommends: {RECOMMENDED}\nSection: utils\nPriority: optional\nDescription: {ABOUT}"
+         Installed-Size: {kibibytes}\nRecommends: {RECOMMENDED}\nSection: utils\n\
+         Priority: optional\nDescription: {ABOUT}"
     );
     let mut tree = Tree::default();
     tree.file("DEBIAN/control", control.into_bytes());

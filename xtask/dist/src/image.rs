@@ -58,7 +58,8 @@ pub(crate) fn image(release: &Release) -> Result<(String, Vec<u8>)> {
     Ok((format!("{}-linux-image.tar", release.name()), packed(&tree, release.time)?))
 }
 
-/// The image's root: the static program needs nothing but its data, somewhere to work, and a folder for temporary files.
+/// The image's root: the static program needs nothing but its data, somewhere to work, and a folder for temporary
+/// files.
 fn root(release: &Release) -> Tree {
     let documents = format!("{DOCUMENTS}/");
     let mut tree = release.tree.below("usr", |path| {

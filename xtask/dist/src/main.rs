@@ -1,7 +1,7 @@
 //! What is released: a tarball, a Debian package and an image, of one static program and the data that comes along.
 //!
-//! The same commit, compiler and C library make the same bytes, wherever the checkout stands and whoever builds it: names
-//! are sorted, owners are root, times are the commit's, and no path of the machine gets into the program.
+//! The same commit, compiler and C library make the same bytes, wherever the checkout stands and whoever builds it:
+//! names are sorted, owners are root, times are the commit's, and no path of the machine gets into the program.
 
 mod archive;
 mod compile;

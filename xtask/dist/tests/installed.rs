@@ -57,8 +57,8 @@ fn the_tarball_works_wherever_it_is_unpacked() {
     }
 }
 
-/// Installs the package on a bare Debian, looks at everything, removes it again, and compares what is there with what was,
-/// but for dpkg's own notes.
+/// Installs the package on a bare Debian, looks at everything, removes it again, and compares what is there with what
+/// was, but for dpkg's own notes.
 const VISIT: &str = r"set -eu
 list() { find / -xdev \( -path /var/lib/dpkg -o -path /var/log -o -path /released -o -path /tmp \) -prune -o -print | sort; }
 list > /tmp/before

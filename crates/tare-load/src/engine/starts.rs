@@ -252,8 +252,8 @@ impl<P: Protocol> Worker<'_, P> {
         self.lingering -= u64::from(self.lingers[usize::from(operation)]);
     }
 
-    /// Counts a reply. A companion that its user has ended, as by logging out, was right to ask and may be refused: that
-    /// fails nobody.
+    /// Counts a reply. A companion that its user has ended, as by logging out, was right to ask and may be refused:
+    /// that fails nobody.
     #[inline]
     pub(super) fn count(&mut self, now_ns: u64, flight: &Flight, reply: Reply) {
         self.replies += 1;

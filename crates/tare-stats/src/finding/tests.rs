@@ -272,7 +272,8 @@ fn somebody_who_comes_and_goes_is_no_cause_of_a_difference_between_equals() {
     }
 }
 
-/// Equals, of which `same` was held back by a quota for so much of each trial, and had such a throughput by the others'.
+/// Equals, of which `same` was held back by a quota for so much of each trial, and had such a throughput by that of the
+/// others.
 fn held_back(shares: &[f64], throughput: &[f64]) -> Run {
     let mut run = simulated(shares.len() as u32, 5, |uniform| {
         let mut seen = disturbed(uniform);

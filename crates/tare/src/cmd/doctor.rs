@@ -179,8 +179,8 @@ fn topology_in_words(topology: &Topology) -> String {
 const NARROW: usize = 15;
 const WIDE: usize = 26;
 
-/// A finding behind its name, in lines of at most `width` columns, its words from column `words` on; below it what there
-/// is more of it, such as what to do.
+/// A finding behind its name, in lines of at most `width` columns, its words from column `words` on; below it what
+/// there is more of it, such as what to do.
 fn said(words: usize, name: &str, value: &str, more: &[(&str, &str)], width: usize) -> String {
     let mut text = paragraph(&format!("  {name:<0$} ", words - 3), words, value, width);
     for (what, value) in more.iter().filter(|(_, value)| !value.is_empty()) {
