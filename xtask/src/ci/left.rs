@@ -9,6 +9,10 @@ const LEFT: &[(&str, &str)] = &[
         "its nine services are deployed for minutes, and then killed one by one; its programs are tested by themselves",
     ),
     (
+        "tare-bundle::packages::a_program_is_built_into_the_bundle_and_always_the_same",
+        "a compiler is unpacked twice; tare::bundles:: builds the shipped workload that is compiled",
+    ),
+    (
         "tare-layers::vm::a_container_runs_in_a_guest",
         "vm::several_guests_are_one_host has containers in guests by the bridge, whole:: by the published port",
     ),

@@ -6,23 +6,26 @@ use crate::{EXIT_FAILED, EXIT_OK, paths, session};
 use tare_bundle::DataSets;
 use tare_core::fault::Fault;
 use tare_core::host::{Kept, Leftover};
+use tare_layers::lock::MachineLock;
 use tare_layers::{LAYERS, leftovers};
 
 pub(crate) fn clean(args: &CleanArgs) -> anyhow::Result<u8> {
     session::require_root("clean")?;
+    // Held to the end: whoever weighs is not to be disturbed, and uses what is kept.
+    let machine = MachineLock::take("tare clean")?;
     let live = leftovers::live_runs();
     let found = leftovers::of_dead_runs()?;
-    // What is kept between runs, the run under way uses.
-    let (kept, mut failed) = if args.all && live.is_empty() { all_kept() } else { (Vec::new(), false) };
+    let (kept, mut failed) = if args.all && machine.is_ok() { all_kept() } else { (Vec::new(), false) };
     if args.json {
         print(&listed(&found, &kept)?);
     }
     let say = |text: String| if args.json { note(&text) } else { tell(&text) };
+    if let Err(holder) = &machine {
+        let kept = if args.all { ", and so is what is kept" } else { "" };
+        say(format!("a run is under way ({}) and is left alone{kept}", holder.what));
+    }
     for run in &live {
-        say(format!(
-            "run {run} is under way and is left alone{}",
-            if args.all { ", and so is what is kept" } else { "" }
-        ));
+        say(format!("run {run} is alive and is left alone"));
     }
     let count = found.len() + kept.len();
     if args.dry_run {
