@@ -44,6 +44,11 @@ impl Design {
         self.margin.unwrap_or(MARGIN_DEFAULT)
     }
 
+    /// Whether blocks go on until something was found; else all that were planned are carried out.
+    pub fn ends_by_itself(&self) -> bool {
+        self.half_width.is_some() || self.best_in.is_some()
+    }
+
     /// In words: `blocks, until intervals reach 2 % either way`.
     pub fn describe(&self) -> String {
         let arrangement = match &self.arrangement {

@@ -340,8 +340,8 @@ pub struct Record {
     pub trials: Vec<TrialData>,
     /// The profiled trials there are, by index: apart, for they never count.
     pub profiles: Vec<TrialData>,
-    /// How the run ended: "complete", "precise enough", "decided", "interrupted", "budget spent"; none while it runs or
-    /// after a crash.
+    /// How the run ended: "complete", "fitted", "precise enough", "decided", "interrupted", "budget spent"; none while it
+    /// runs or after a crash.
     pub end: Option<End>,
 }
 
@@ -356,7 +356,7 @@ impl Record {
         let last_block = planned.map(|trial| trial.block).max();
         let was_run = |trial: &&PlannedTrial| match self.end.as_ref().map(|end| end.how.as_str()) {
             Some(COMPLETE) => true,
-            Some(PRECISE_ENOUGH | DECIDED) => last_block.is_some_and(|last| trial.block <= last),
+            Some(FITTED | PRECISE_ENOUGH | DECIDED) => last_block.is_some_and(|last| trial.block <= last),
             _ => last_block.is_some_and(|last| trial.block < last),
         };
         let again = plan.len() as u32..there.last().copied().unwrap_or(0);
@@ -370,14 +370,14 @@ impl Record {
 pub struct End {
     /// When, RFC 3339.
     pub ended: String,
-    /// `complete`, `precise enough`, `decided`, `interrupted` or `budget spent`.
+    /// `complete`, `fitted`, `precise enough`, `decided`, `interrupted` or `budget spent`.
     pub how: String,
 }
 
 impl End {
     /// Whether the run ended by itself before its plan did: no trial is missing.
     pub fn is_early(&self) -> bool {
-        [PRECISE_ENOUGH, DECIDED].contains(&self.how.as_str())
+        [FITTED, PRECISE_ENOUGH, DECIDED].contains(&self.how.as_str())
     }
 
     /// Whether there is nothing left to run.
@@ -388,6 +388,9 @@ impl End {
 
 /// [`End::how`] of a run that carried out its whole plan.
 pub const COMPLETE: &str = "complete";
+
+/// [`End::how`] of a run that carried out as many whole rounds of its plan as fitted into the time given.
+pub const FITTED: &str = "fitted";
 
 /// [`End::how`] of a run that ended because its intervals were as narrow as the study wanted them.
 pub const PRECISE_ENOUGH: &str = "precise enough";

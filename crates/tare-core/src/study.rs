@@ -116,8 +116,8 @@ pub struct Study {
     /// How the trials are arranged, and when there are enough of them.
     #[serde(default)]
     pub design: Design,
-    /// No block is begun that would end later than this after the start; the time between an interruption and the
-    /// resumption is left out.
+    /// No round of blocks is begun that would end later than this after the start, but for the first; the time between
+    /// an interruption and the resumption is left out.
     pub at_most: Option<Duration>,
     /// Where the load comes from.
     pub from: LoadOrigin,

@@ -4,9 +4,10 @@ use crate::advised;
 use crate::climbed;
 use crate::figures::{difference_text, plain_quantity};
 use tare_core::design::Arrangement;
-use tare_core::record::{End, PEAK_LOAD, Record};
+use tare_core::plan::rounds_after;
+use tare_core::record::{End, FITTED, PEAK_LOAD, Record};
 use tare_core::study::LoadOrigin;
-use tare_core::units::{exact_duration, grouped};
+use tare_core::units::{exact_duration, grouped, show_duration};
 use tare_stats::{
     Analysis, Arm, MetricAnalysis, QosKept, Ratio, ServiceBits, Verdict, absolute_difference, percent_text, ratio_text,
 };
@@ -24,9 +25,8 @@ pub(crate) fn load(record: &Record) -> String {
 /// The design in words: `5 blocks, 10 s measured after 1 s of settling`.
 pub(crate) fn design(record: &Record) -> String {
     let study = &record.header.study;
-    let by_itself = study.design.half_width.is_some() || study.design.best_in.is_some();
-    let planned = if by_itself { "at most " } else { "" };
-    let blocks = if study.repeat == 1 { "1 block".to_owned() } else { format!("{planned}{} blocks", study.repeat) };
+    let by_itself = study.design.ends_by_itself();
+    let blocks = how_many(record);
     if let Some(plan) = &study.peak {
         let qos = study.qos.as_ref().map(tare_core::qos::Qos::describe).unwrap_or_default();
         let window = exact_duration(plan.window);
@@ -39,8 +39,26 @@ pub(crate) fn design(record: &Record) -> String {
     if study.design.arrangement == Arrangement::Blocks && !by_itself {
         return text;
     }
-    let reached = record.end.as_ref().is_some_and(End::is_early);
+    let reached = by_itself && record.end.as_ref().is_some_and(End::is_early);
     format!("{text}; {}{}", study.design.describe(), if reached { " (reached)" } else { "" })
+}
+
+/// The blocks in words: `5 blocks`, `at most 40 blocks`, `4 blocks of 5, as many as 5m 00s allow`.
+fn how_many(record: &Record) -> String {
+    let study = &record.header.study;
+    let fitted = study.at_most.filter(|_| record.end.as_ref().is_some_and(|end| end.how == FITTED));
+    if let Some(most) = fitted {
+        let there = record.trials.iter().map(|trial| &trial.record.trial).filter(|trial| trial.again.is_none());
+        let last = there.map(|trial| trial.block).max().unwrap_or_default();
+        let rounds = rounds_after(&record.header.plan, study, last);
+        let blocks = if rounds == 1 { "1 block" } else { &format!("{rounds} blocks") };
+        return format!("{blocks} of {}, as many as {} allow", study.repeat, show_duration(most));
+    }
+    match study.repeat {
+        1 => "1 block".to_owned(),
+        blocks if study.design.ends_by_itself() => format!("at most {blocks} blocks"),
+        blocks => format!("{blocks} blocks"),
+    }
 }
 
 /// The machine in a line.

@@ -169,3 +169,19 @@ fn a_record_without_trials_is_rendered_in_every_format() {
     }
     assert!(render("terminal", &empty, &Style::default()).contains("the run is not complete"));
 }
+
+#[test]
+fn a_run_that_was_made_to_fit_its_time_says_how_many_blocks_that_were() {
+    let mut record = record();
+    record.header.study.at_most = Some(std::time::Duration::from_secs(300));
+    let blocks = |record: &Record| {
+        let text = render("terminal", record, &Style { color: false, width: 80 });
+        text.lines().find(|line| line.contains("s measured after")).map(str::to_owned).expect("the design is shown")
+    };
+    assert!(blocks(&record).starts_with("5 blocks, 10 s measured"), "{}", blocks(&record));
+    record.trials.retain(|trial| trial.record.trial.block < 3);
+    record.end.as_mut().unwrap().how = tare_core::record::FITTED.to_owned();
+    assert!(blocks(&record).starts_with("3 blocks of 5, as many as 5m 00s allow, 10 s"), "{}", blocks(&record));
+    let warnings = analyse(&record).warnings;
+    assert!(!warnings.iter().any(|warning| warning.contains("complete")), "{warnings:?}");
+}

@@ -19,6 +19,19 @@ pub enum Event {
         /// Of them, on disk already.
         done: u32,
     },
+    /// How many blocks the time given allows turned out to be another number than was thought.
+    Fitted {
+        /// The time given.
+        most: Duration,
+        /// Blocks that it allows.
+        blocks: u32,
+        /// Blocks that were planned.
+        of: u32,
+        /// Trials in all that it allows, those that are profiled included.
+        trials: u32,
+        /// How long another round of blocks takes.
+        round: Duration,
+    },
     /// A trial starts.
     TrialStarted {
         /// Which.
@@ -68,7 +81,7 @@ pub enum Event {
     },
     /// The run is over.
     RunEnded {
-        /// As `end.json` has it: `complete`, `precise enough`, `interrupted` or `budget spent`.
+        /// As `end.json` has it: `complete`, `fitted`, `precise enough`, `decided`, `interrupted` or `budget spent`.
         how: String,
     },
 }

@@ -14,13 +14,23 @@ impl Run<'_> {
         (planned.len() as u32, done as u32)
     }
 
+    fn profiles_left(&self) -> Vec<PlannedTrial> {
+        let mut planned = plan_profiles(&self.header.study);
+        planned.retain(|trial| !self.record.has_profile(trial.index));
+        planned
+    }
+
+    /// How long the profiled trials that are not on disk will take.
+    pub(crate) fn of_profiles(&self, state: &Progress) -> Duration {
+        self.profiles_left().iter().map(|trial| self.expected(state, trial)).sum()
+    }
+
     /// Runs the profiled trials that are not on disk. Whether the user asked for the end meanwhile.
     ///
     /// # Errors
     /// When the record cannot be written.
     pub(crate) fn profile(&mut self, state: &Progress, doing: &mut Doing) -> Result<bool, Fault> {
-        let planned = plan_profiles(&self.header.study);
-        let open: Vec<&PlannedTrial> = planned.iter().filter(|trial| !self.record.has_profile(trial.index)).collect();
+        let open = self.profiles_left();
         for (at, trial) in open.iter().enumerate() {
             if doing.stop.raised() {
                 return Ok(true);

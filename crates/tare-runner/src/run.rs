@@ -3,6 +3,7 @@
 use crate::again::Outcomes;
 use crate::alternate::{Around, BlockInputs, run_alternate};
 use crate::duet::{halves, run_duet};
+use crate::pace::{Pace, Timed, end_of_round, fitting};
 use crate::trial::{TrialInputs, run_trial};
 use crate::{Apparatus, Clock, Event, RecordDir, Stop, Subscriber, read_record};
 use std::collections::{BTreeMap, BTreeSet};
@@ -11,8 +12,7 @@ use tare_core::design::Arrangement;
 use tare_core::fault::Fault;
 use tare_core::host::MappedFile;
 use tare_core::plan::{PlannedTrial, blocks, plan_again, rounds_after};
-use tare_core::record::{COMPLETE, DECIDED, End, Header, PRECISE_ENOUGH, TrialData, TrialRecord};
-use tare_core::study::Study;
+use tare_core::record::{COMPLETE, DECIDED, End, FITTED, Header, PRECISE_ENOUGH, TrialData, TrialRecord};
 use tare_core::trial::Outcome;
 use tare_core::units::CpuSet;
 use tare_stats::{decided, is_lead_look, is_look, precise_enough};
@@ -22,9 +22,11 @@ use tare_stats::{decided, is_lead_look, is_look, precise_enough};
 pub enum Ending {
     /// Every trial of the plan is on disk.
     Complete,
+    /// As many whole rounds of the plan as the time given allowed are on disk.
+    Fitted,
     /// The user asked for the end.
     Interrupted,
-    /// Another block would have gone beyond the time given.
+    /// Another block would have gone beyond the time given, before the run had found what it was to go on for.
     BudgetSpent,
     /// The intervals are as narrow as the study wanted them.
     PreciseEnough,
@@ -37,6 +39,7 @@ impl Ending {
     pub fn word(self) -> &'static str {
         match self {
             Ending::Complete => COMPLETE,
+            Ending::Fitted => FITTED,
             Ending::Interrupted => "interrupted",
             Ending::BudgetSpent => "budget spent",
             Ending::PreciseEnough => PRECISE_ENOUGH,
@@ -57,6 +60,8 @@ pub struct Run<'a> {
     pub record: RecordDir,
     /// The trials on disk already, when a run goes on.
     pub done: Vec<TrialRecord>,
+    /// What is known of how long its trials take.
+    pub pace: Pace,
 }
 
 /// What a run has to do with while it is carried out.
@@ -68,37 +73,15 @@ pub(crate) struct Doing<'a> {
     began: Duration,
     /// How long earlier processes were at this run.
     before: Duration,
+    /// How many blocks of the plan there will be, as far as is known.
+    blocks: u32,
 }
 
-/// What a trial takes beyond settling and measuring, until one of its form was timed: deployment and the rest.
-const OVERHEAD_GUESS: Duration = Duration::from_secs(3);
-/// The same for a form whose host is emulated.
-const OVERHEAD_GUESS_EMULATED: Duration = Duration::from_secs(45);
-
-/// How long these trials will take, by a guess: for a dry run.
-pub fn estimate(study: &Study, plan: &[PlannedTrial], emulated: &[String]) -> Duration {
-    plan.iter().map(|trial| guess(study, emulated.contains(&trial.form))).sum()
-}
-
-/// How many blocks of the plan are begun within `most`, by the same guess. The first one is, however long it takes.
-pub fn blocks_within(study: &Study, plan: &[PlannedTrial], emulated: &[String], most: Duration) -> u32 {
-    let mut spent = Duration::ZERO;
-    for block in 0..blocks(plan) {
-        let of_block = plan.iter().filter(|trial| trial.block == block);
-        spent += of_block.map(|trial| guess(study, emulated.contains(&trial.form))).sum::<Duration>();
-        if spent > most {
-            return block.max(1);
-        }
+impl Doing<'_> {
+    /// How long this and earlier processes have been at this run.
+    fn spent(&self) -> Duration {
+        self.before + self.clock.now().saturating_sub(self.began)
     }
-    blocks(plan)
-}
-
-fn guess(study: &Study, emulated: bool) -> Duration {
-    let overhead = if emulated { OVERHEAD_GUESS_EMULATED } else { OVERHEAD_GUESS };
-    let Arrangement::Alternate(slices) = study.design.arrangement else {
-        return study.settle + study.measure + overhead;
-    };
-    study.settle + slices.rounds(study.measure) * (slices.settle + slices.measure) + overhead
 }
 
 impl Run<'_> {
@@ -119,10 +102,11 @@ impl Run<'_> {
         let (profiles, profiled) = self.profiles();
         let (trials, done) = (self.header.plan.len() as u32 + profiles, self.done.len() as u32 + profiled);
         self.tell(clock, subscriber, &Event::RunStarted { trials, done })?;
-        let mut doing = Doing { apparatus, clock, stop, subscriber, began: clock.now(), before };
+        let blocks = blocks(&self.header.plan);
+        let mut doing = Doing { apparatus, clock, stop, subscriber, began: clock.now(), before, blocks };
         let planned = self.planned_blocks(&mut state, &mut doing)?.unwrap_or(Ending::Complete);
         let mut ending = planned;
-        if matches!(planned, Ending::Complete | Ending::PreciseEnough | Ending::Decided) {
+        if !matches!(planned, Ending::Interrupted | Ending::BudgetSpent) {
             let again = self.blocks_again(&mut state, &mut doing)?;
             // What is run again only mends: that there is no time for it takes nothing from what is there.
             ending = again.filter(|again| *again != Ending::BudgetSpent).unwrap_or(planned);
@@ -131,7 +115,7 @@ impl Run<'_> {
             ending = Ending::Interrupted;
         }
         // Nor does an interruption then make the intervals wider; a record that said so would be measured on.
-        let by_itself = matches!(planned, Ending::PreciseEnough | Ending::Decided);
+        let by_itself = matches!(planned, Ending::Fitted | Ending::PreciseEnough | Ending::Decided);
         let how = if by_itself { planned } else { ending }.word().to_owned();
         self.record.write_end(&End { ended: clock.timestamp(), how: how.clone() })?;
         self.tell(clock, doing.subscriber, &Event::RunEnded { how })?;
@@ -144,7 +128,11 @@ impl Run<'_> {
         for block in 0..blocks(&plan) {
             let trials: Vec<PlannedTrial> = plan.iter().filter(|trial| trial.block == block).cloned().collect();
             if trials.iter().any(|trial| !self.record.has_trial(trial.index)) {
-                let later = plan.iter().filter(|trial| trial.block > block);
+                let fitted = self.fit(block, state, doing)?;
+                if fitted.is_some() {
+                    return Ok(fitted);
+                }
+                let later = plan.iter().filter(|trial| trial.block > block && trial.block < doing.blocks);
                 let later: Duration = later.map(|trial| self.expected(state, trial)).sum();
                 let ending = self.block(&trials, later, state, doing)?;
                 if ending.is_some() {
@@ -160,6 +148,40 @@ impl Run<'_> {
             }
         }
         Ok(None)
+    }
+
+    /// Plans anew, before `block`, how many blocks the time given allows: by how long trials took, never by what they
+    /// measured. Why the run must not go on, if it must not. A round that was begun is carried out, and so is the first.
+    fn fit(&mut self, block: u32, state: &Progress, doing: &mut Doing) -> Result<Option<Ending>, Fault> {
+        let Header { study, plan, .. } = self.header;
+        let Some(most) = study.at_most else { return Ok(None) };
+        if study.design.ends_by_itself() {
+            let open = plan.iter().filter(|trial| trial.block == block && !self.record.has_trial(trial.index));
+            return Ok(self.over(open, state, doing).then_some(Ending::BudgetSpent));
+        }
+        let round = block..end_of_round(study, plan, block);
+        let of_round = plan.iter().filter(|trial| round.contains(&trial.block));
+        let begins = block.checked_sub(1).is_some_and(|before| rounds_after(plan, study, before) > 0);
+        if !begins || of_round.clone().any(|trial| self.record.has_trial(trial.index)) {
+            return Ok(None);
+        }
+        let left = most.saturating_sub(doing.spent());
+        let fit = fitting(study, plan, block, left, &mut |trial| self.expected(state, trial));
+        if fit != doing.blocks {
+            doing.blocks = fit;
+            let trials = plan.iter().filter(|trial| trial.block < fit).count() as u32 + self.profiles().0;
+            let round = of_round.map(|trial| self.expected(state, trial)).sum();
+            let event = Event::Fitted { most, blocks: fit, of: blocks(plan), trials, round };
+            self.tell(doing.clock, doing.subscriber, &event)?;
+        }
+        Ok((fit == block).then_some(Ending::Fitted))
+    }
+
+    /// Whether these trials, begun now, would end beyond the time given. Until a trial was timed nobody knows.
+    fn over<'a>(&self, trials: impl Iterator<Item = &'a PlannedTrial>, state: &Progress, doing: &Doing) -> bool {
+        let needed: Duration = trials.map(|trial| self.expected(state, trial)).sum();
+        let over = self.header.study.at_most.is_some_and(|most| doing.spent() + needed > most);
+        over && !state.timed.is_empty()
     }
 
     /// Whether the study may end after `block`, being as precise as it asked for, or having found the best form that it
@@ -191,7 +213,11 @@ impl Run<'_> {
             let of = state.again.get(&block).copied().or_else(|| state.outcomes.next());
             let Some(of) = of else { return Ok(None) };
             let trials = plan_again(&self.header.plan, of, block, index, self.header.seed);
-            if trials.iter().any(|trial| !self.record.has_trial(trial.index)) {
+            let open = || trials.iter().filter(|trial| !self.record.has_trial(trial.index));
+            if open().next().is_some() {
+                if self.over(open(), state, doing) {
+                    return Ok(Some(Ending::BudgetSpent));
+                }
                 let ending = self.block(&trials, Duration::ZERO, state, doing)?;
                 if ending.is_some() {
                     return Ok(ending);
@@ -210,13 +236,9 @@ impl Run<'_> {
         doing: &mut Doing,
     ) -> Result<Option<Ending>, Fault> {
         let open: Vec<&PlannedTrial> = trials.iter().filter(|trial| !self.record.has_trial(trial.index)).collect();
-        let needed: Duration = open.iter().map(|trial| self.expected(state, trial)).sum();
-        let spent = doing.before + doing.clock.now().saturating_sub(doing.began);
-        let over = self.header.study.at_most.is_some_and(|most| spent + needed > most);
-        if over && !state.expected.is_empty() {
-            return Ok(Some(Ending::BudgetSpent));
-        }
+        let later = later + self.of_profiles(state);
         if self.header.study.design.arrangement != Arrangement::Blocks {
+            let needed: Duration = open.iter().map(|trial| self.expected(state, trial)).sum();
             return self.side_by_side(&open, needed + later, state, doing);
         }
         for (at, planned) in open.iter().enumerate() {
@@ -299,7 +321,7 @@ impl Run<'_> {
     }
 
     pub(crate) fn announce(&mut self, planned: &PlannedTrial, left: Duration, doing: &mut Doing) -> Result<(), Fault> {
-        let blocks = blocks(&self.header.plan).max(planned.block + 1);
+        let blocks = doing.blocks.max(planned.block + 1);
         let event = Event::TrialStarted { trial: planned.clone(), blocks, left };
         self.tell(doing.clock, doing.subscriber, &event)
     }
@@ -362,12 +384,7 @@ impl Run<'_> {
     }
 
     pub(crate) fn expected(&self, state: &Progress, trial: &PlannedTrial) -> Duration {
-        let form = &self.header.forms[&trial.form];
-        if form.unavailable.is_some() {
-            return Duration::ZERO;
-        }
-        let timed = state.expected.get(&trial.form).copied();
-        timed.unwrap_or_else(|| guess(&self.header.study, form.emulated.is_some()))
+        state.timed.next(&self.header.study, &self.pace, &trial.form)
     }
 
     /// Tells the subscriber and the record: beginnings and ends of the run and of trials. What happens within a trial
@@ -386,8 +403,8 @@ fn skipped(planned: &PlannedTrial, why: &Fault, clock: &dyn Clock) -> TrialData 
 /// What the trials so far have taught.
 #[derive(Default)]
 pub(crate) struct Progress {
-    /// How long the last trial of each form took.
-    expected: BTreeMap<String, Duration>,
+    /// How long trials took.
+    timed: Timed,
     /// Forms whose resources were read.
     probed: BTreeSet<String>,
     /// The peak that the last search of each arm found. The control has its own: if baseline and control began where
@@ -417,7 +434,7 @@ impl Progress {
             self.again.insert(record.trial.block, of);
         }
         if !matches!(record.outcome, Outcome::Skipped { .. }) {
-            self.expected.insert(record.trial.form.clone(), took);
+            self.timed.note(&record.trial.form, took);
         }
         if let Some(peak) = record.peak.as_ref().and_then(|outcome| outcome.peak) {
             self.peaks.insert(record.trial.arm(), peak);

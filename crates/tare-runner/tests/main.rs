@@ -2,6 +2,7 @@
 
 mod designs;
 mod order;
+mod pacing;
 mod preparing;
 mod profiles;
 mod stage;

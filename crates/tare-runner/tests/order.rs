@@ -139,9 +139,16 @@ fn no_block_is_begun_that_would_end_too_late() {
     // Two arms of 2 s each: a block takes 4 s.
     header.study.at_most = Some(Duration::from_secs(9));
     let ran = run(&path, &header, &[], None);
-    assert_eq!(ran.ending, Ending::BudgetSpent);
+    assert_eq!(ran.ending, Ending::Fitted);
     assert_eq!(read_record(&path).unwrap().trials.len(), 4);
     // The time is the run's, not the process's.
+    assert_eq!(run(&path, &header, &[], None).ending, Ending::Fitted);
+    assert_eq!(read_record(&path).unwrap().trials.len(), 4);
+    // A study that was to go on until it had found something did not come to its end.
+    header.study.design.half_width = Some(1e-6);
+    let path = folder.path().join("until");
+    assert_eq!(run(&path, &header, &[], None).ending, Ending::BudgetSpent);
+    assert_eq!(read_record(&path).unwrap().trials.len(), 4);
     assert_eq!(run(&path, &header, &[], None).ending, Ending::BudgetSpent);
     assert_eq!(read_record(&path).unwrap().trials.len(), 4);
 }

@@ -3,7 +3,7 @@
 use crate::analysis::{Analysis, Sameness, Verdict};
 use crate::voids::oftener;
 use std::collections::BTreeSet;
-use tare_core::record::{COMPLETE, DECIDED, PRECISE_ENOUGH, Record, TrialData};
+use tare_core::record::{DECIDED, Record, TrialData};
 use tare_core::trial::Outcome;
 
 /// Below this p a form's trend is its own: noise alone flags some trials of every form.
@@ -118,7 +118,7 @@ fn numbers(trials: &[u32]) -> String {
 /// Whether trials were never run, and why.
 fn incomplete(record: &Record) -> Option<String> {
     let reached = record.end.as_ref().map_or("it has no end: it still runs, or was killed", |end| match &*end.how {
-        COMPLETE | PRECISE_ENOUGH | DECIDED => "",
+        _ if end.is_whole() => "",
         "interrupted" => "it was interrupted",
         _ => "its time budget was spent",
     });

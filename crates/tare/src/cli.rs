@@ -91,7 +91,7 @@ pub(crate) struct RunArgs {
     /// Only these forms, besides the baseline; may be repeated
     #[arg(long = "form", value_name = "NAME")]
     pub(crate) forms: Vec<String>,
-    /// Begin no block that would end later than this after the start, such as 10m
+    /// As many whole blocks as end within this, such as 10m, of those that are planned
     #[arg(long, value_name = "TIME", value_parser = duration)]
     pub(crate) at_most: Option<Duration>,
     /// How long load runs before it counts, such as 3s

@@ -1,18 +1,23 @@
 //! The history: an index over records. Records hold the truth; the index can be made again from them.
 
-use crate::paths;
+use crate::{machine, paths};
 use anyhow::{Context, Result};
 use rusqlite::{Connection, params};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::time::Duration;
+use tare_core::form::Form;
 use tare_core::record::{PEAK_LOAD, Record};
+use tare_core::study::Study;
+use tare_core::workload::Workload;
 use tare_stats::{Interval, Series, SeriesPoint};
 
 /// The version of the tables.
-const VERSION: i64 = 2;
+const VERSION: i64 = 3;
 
-/// The tables of version 2: the ratios of every metric, and what each record was made under.
+/// The tables of version 3: the ratios of every metric, what each record was made under, and how long trials of each
+/// form took beyond settling and measuring; `stands` says what was deployed, in words.
 const TABLES: &str = "
     CREATE TABLE IF NOT EXISTS runs (
         run TEXT PRIMARY KEY, started TEXT NOT NULL, study TEXT NOT NULL, workload TEXT NOT NULL,
@@ -20,7 +25,10 @@ const TABLES: &str = "
         conditions TEXT NOT NULL DEFAULT '{}') STRICT;
     CREATE TABLE IF NOT EXISTS ratios (
         run TEXT NOT NULL REFERENCES runs ON DELETE CASCADE, form TEXT NOT NULL, metric TEXT NOT NULL,
-        position INTEGER NOT NULL, ratio REAL, low REAL, high REAL, PRIMARY KEY (run, form, metric)) STRICT;";
+        position INTEGER NOT NULL, ratio REAL, low REAL, high REAL, PRIMARY KEY (run, form, metric)) STRICT;
+    CREATE TABLE IF NOT EXISTS times (
+        run TEXT NOT NULL REFERENCES runs ON DELETE CASCADE, form TEXT NOT NULL, stands TEXT NOT NULL,
+        emulated INTEGER NOT NULL, overhead_s REAL NOT NULL, PRIMARY KEY (run, form)) STRICT;";
 
 /// From version 1, which kept the throughput's ratios only and no conditions.
 const FROM_VERSION_1: &str = "
@@ -29,6 +37,9 @@ const FROM_VERSION_1: &str = "
 const FROM_VERSION_1_KEPT: &str = "
     INSERT INTO ratios SELECT run, form, 'throughput', position, ratio, low, high FROM ratios_1;
     DROP TABLE ratios_1;";
+
+/// How many of the latest runs say how long a deployment takes: so few that a machine which changed is soon known.
+const TIMES_KEPT_IN_MIND: u32 = 5;
 
 /// A line of the history.
 #[derive(Debug, Serialize)]
@@ -103,6 +114,7 @@ fn insert(db: &mut Connection, record: &Record, path: &Path) -> Result<()> {
     let ended = ended(record);
     let transaction = db.transaction()?;
     transaction.execute("DELETE FROM ratios WHERE run = ?1", [&header.run])?;
+    transaction.execute("DELETE FROM times WHERE run = ?1", [&header.run])?;
     transaction.execute(
         "INSERT OR REPLACE INTO runs VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)",
         params![
@@ -126,8 +138,59 @@ fn insert(db: &mut Connection, record: &Record, path: &Path) -> Result<()> {
             )?;
         }
     }
+    let overheads = tare_runner::overheads(record);
+    for form in &header.study.forms {
+        let Some(overhead) = overheads.get(&form.name) else { continue };
+        let emulated = header.forms.get(&form.name).is_some_and(|state| state.emulated.is_some());
+        transaction.execute(
+            "INSERT INTO times VALUES (?1, ?2, ?3, ?4, ?5)",
+            params![
+                header.run,
+                form.name,
+                stands(&header.study, &header.workload, form),
+                emulated,
+                overhead.as_secs_f64()
+            ],
+        )?;
+    }
     transaction.commit()?;
     Ok(())
+}
+
+/// What is deployed in a form, in words: a deployment of the same takes as long.
+fn stands(study: &Study, workload: &Workload, form: &Form) -> String {
+    format!("{}; instances: {}", machine::describe(form), study.deployed(workload, form).services.len())
+}
+
+/// What trials of a form took beyond settling and measuring, in one run.
+#[derive(Debug, PartialEq)]
+pub(crate) struct Time {
+    pub(crate) emulated: bool,
+    pub(crate) overhead: Duration,
+}
+
+/// By form of the study: what trials of the same took in the latest runs of this workload, the last one first.
+pub(crate) fn times(study: &Study, workload: &Workload) -> Result<BTreeMap<String, Vec<Time>>> {
+    if !paths::history().exists() {
+        return Ok(BTreeMap::new());
+    }
+    times_of(&open()?, study, workload)
+}
+
+fn times_of(db: &Connection, study: &Study, workload: &Workload) -> Result<BTreeMap<String, Vec<Time>>> {
+    let mut query = db.prepare(
+        "SELECT emulated, overhead_s FROM times JOIN runs USING (run) WHERE workload = ?1 AND stands = ?2
+         ORDER BY started DESC, run LIMIT ?3",
+    )?;
+    let mut times = BTreeMap::new();
+    for form in &study.forms {
+        let key = params![workload.name, stands(study, workload, form), TIMES_KEPT_IN_MIND];
+        let time = |row: &rusqlite::Row| {
+            Ok(Time { emulated: row.get(0)?, overhead: Duration::from_secs_f64(row.get::<_, f64>(1)?.max(0.0)) })
+        };
+        times.insert(form.name.clone(), query.query_map(key, time)?.collect::<Result<_, _>>()?);
+    }
+    Ok(times)
 }
 
 /// How the run ended, and whether its record still says everything.
@@ -245,6 +308,16 @@ mod tests {
         assert!(series_of(&db, "throughput").unwrap().is_empty());
         drop(db);
         open_at(&path).unwrap();
+    }
+
+    #[test]
+    fn a_history_of_the_second_version_gets_room_for_times() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("history.db");
+        open_at(&path).unwrap().execute_batch("DROP TABLE times; PRAGMA user_version = 2;").unwrap();
+        let db = open_at(&path).unwrap();
+        db.execute("INSERT INTO runs VALUES ('r', '2026', 's', 'w', '6.1', 9, 'fitted', 'x', '{}')", []).unwrap();
+        db.execute("INSERT INTO times VALUES ('r', 'box', 'box; instances: 1', 0, 2.5)", []).unwrap();
     }
 
     #[test]

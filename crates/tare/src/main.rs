@@ -12,6 +12,7 @@ mod files;
 mod history;
 mod machine;
 mod null_cost;
+mod outlook;
 mod paths;
 mod places;
 mod progress;

@@ -7,7 +7,7 @@ use std::time::Duration;
 use tare_core::load::SecondRow;
 use tare_core::peak::{PeakWindow, level_text};
 use tare_core::plan::PlannedTrial;
-use tare_core::record::COMPLETE;
+use tare_core::record::{COMPLETE, FITTED};
 use tare_core::trial::{Outcome, Stage};
 use tare_core::units::show_duration;
 use tare_report::{flow, paragraph, plain_quantity};
@@ -63,6 +63,11 @@ impl Progress {
                     self.line(&format!("{done} of {trials} trials are on disk already"));
                 }
             }
+            Event::Fitted { most, blocks, of, trials, round } => {
+                self.bar.set_length(u64::from(*trials));
+                let (most, round) = (show_duration(*most), show_duration(*round));
+                self.line(&format!("{most} allow {blocks} of {of} blocks here: another one takes about {round}"));
+            }
             Event::TrialStarted { trial, blocks, left } => {
                 self.trial = Some((trial.clone(), *blocks));
                 self.ends_in = *left;
@@ -95,7 +100,7 @@ impl Progress {
                 self.line(&line);
             }
             Event::RunEnded { how } => {
-                if how != COMPLETE {
+                if ![COMPLETE, FITTED].contains(&how.as_str()) {
                     self.line(&format!("the run ended early: {how}"));
                 }
             }

@@ -5,7 +5,7 @@ use crate::cli::Format;
 use crate::cmd::report::{plain_style, render, terminal_style};
 use crate::cmd::{note, print, write_file};
 use crate::progress::Progress;
-use crate::{EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, history, paths};
+use crate::{EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, history, outlook, paths};
 use anyhow::Result;
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::{Path, PathBuf};
@@ -100,7 +100,8 @@ pub(crate) fn conduct(session: Session) -> Result<Ending> {
     let sets = [service_cpus, cpus(HYPERVISOR).map_err(Fault::new)?];
     let opened = open_machine(header, carrier, sets, mark.scratch());
     let ran = opened.and_then(|mut machine| {
-        let run = Run { header, generator_cpus, service_cpus: machine.cpus.clone(), record, done };
+        let pace = outlook::pace(&header.study, &header.workload, Some(&header.forms));
+        let run = Run { header, generator_cpus, service_cpus: machine.cpus.clone(), record, done, pace };
         let mut progress = Progress::new(json);
         let ran = run.carry_out(&mut machine, &SystemClock::new(), &stop, &mut |event| progress.show(event));
         progress.end();

@@ -293,7 +293,10 @@ fn a_time_too_short_for_intervals_is_warned_of_before_anything_starts() {
                 "1 of 5 blocks, which is carried out although it takes about 42 s; intervals need 3; about 2m 06s would do",
             ),
         ),
-        ("100s", Some("2 of 5 blocks; intervals need 3")),
+        // Not even with 2.5 s measured, a quarter of what was asked for, do three fit.
+        ("50s", Some("1 of 5 blocks; intervals need 3")),
+        // With 7 s measured they do.
+        ("100s", None),
         ("130s", None),
         ("1h", None),
     ] {
@@ -304,7 +307,10 @@ fn a_time_too_short_for_intervals_is_warned_of_before_anything_starts() {
             Some(wanted) => assert!(text.contains("warning: ") && text.contains(wanted), "{text}"),
             None => assert!(!text.contains("warning"), "{text}"),
         }
+        assert_eq!(text.contains("each trial measures 7 s instead of 10 s"), most == "100s", "{text}");
     }
+    let (_, text) = dry("run", &study, &["--at-most", "100s", "--measure", "10s"]);
+    assert!(text.contains("2 of 5 blocks; intervals need 3"), "what was typed is kept: {text}");
 }
 
 #[test]

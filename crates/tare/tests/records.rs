@@ -451,3 +451,52 @@ fn the_schemas_of_files_are_printed() {
     desk.says(2, &["check", "--schema", "record"]);
     desk.says(2, &["check"]);
 }
+
+#[test]
+fn a_dry_run_knows_how_long_trials_took_on_this_machine() {
+    let desk = Desk::new();
+    let dry = |more: &[&str]| {
+        let said = desk.says(0, &[&["run", "canonical", "--dry-run", "--seed", "1"], more].concat());
+        assert!(said.lines().all(|line| line.chars().count() <= 80), "{said}");
+        flat(&said)
+    };
+    let two = ["--form", "container-hostnet"];
+    // Five blocks of three trials of 1 s + 8 s, each a deployment of 3 s.
+    let before = dry(&two);
+    assert!(
+        before.contains(
+            "15 trials in 5 blocks, about 3m 00s (a trial is guessed to take 3 s beside its load: none was timed here"
+        ),
+        "{before}"
+    );
+    // The sample's trials take 2.3 s beside their load.
+    let one = desk.record("one", |_| {});
+    desk.says(0, &["history", "--add", &one]);
+    let after = dry(&two);
+    assert!(after.contains("15 trials in 5 blocks, about 2m 49s (as such trials took here before)"), "{after}");
+    let all = dry(&["--form", "container-hostnet", "--form", "vm"]);
+    assert!(all.contains("(a trial of vm is guessed to take 3 s beside its load: none was timed here yet)"), "{all}");
+    // What is slower than ever before says so for the next run, and the median of the last runs counts.
+    for run in ["two", "three"] {
+        let slow = |record: &mut Record| {
+            record.header.started = format!("2026-04-0{}T00:00:00Z", run.len());
+            for trial in &mut record.trials {
+                *trial.record.stages.entry(tare_core::trial::Stage::Deploy).or_default() += 30.0;
+            }
+        };
+        desk.says(0, &["history", "--add", &desk.record(run, slow)]);
+    }
+    let slow = dry(&two);
+    assert!(slow.contains("about 10m 19s (as such"), "{slow}");
+    let profiled = dry(&["--form", "container-hostnet", "--profile"]);
+    assert!(profiled.contains("15 trials in 5 blocks and 2 profiled behind them, about 11m 42s"), "{profiled}");
+    assert!(profiled.contains("profiled: native, container-hostnet"), "{profiled}");
+    let fit = dry(&["--form", "container-hostnet", "--at-most", "7m"]);
+    assert!(fit.contains("7m 00s allow about 3 of 5 blocks: 9 trials, about 6m 11s"), "{fit}");
+    // Two fit, of 8 s each; of 3 s, three do.
+    let short = dry(&["--form", "container-hostnet", "--at-most", "330s"]);
+    assert!(short.contains("each trial measures 3 s instead of 8 s"), "{short}");
+    assert!(short.contains("1 s to settle, 3 s measured") && !short.contains("warning"), "{short}");
+    let typed = dry(&["--form", "container-hostnet", "--at-most", "330s", "--measure", "8s"]);
+    assert!(typed.contains("warning: 5m 30s is time for about 2 of 5 blocks; intervals need 3"), "{typed}");
+}

@@ -28,7 +28,9 @@ use tare_core::telemetry::{Scope, TelemetryRow};
 use tare_core::trial::Outcome;
 use tare_core::units::CpuSet;
 use tare_core::workload::{ProtocolUse, Readiness, Resources, Service, Workload};
-use tare_runner::{Apparatus, Clock, DataSet, Ending, Event, RecordDir, Restored, Run, RunInside, Stop, read_record};
+use tare_runner::{
+    Apparatus, Clock, DataSet, Ending, Event, Pace, RecordDir, Restored, Run, RunInside, Stop, read_record,
+};
 
 #[derive(Default)]
 pub(crate) struct TestClock(Cell<Duration>);
@@ -61,6 +63,8 @@ pub(crate) enum Trouble {
     OtherBits,
     /// As many answers take a tenth longer.
     Slow,
+    /// It is opened after so many seconds.
+    Takes(u64),
     Close,
     /// The load has a command run inside the form.
     Inside,
@@ -254,6 +258,7 @@ impl Apparatus for TestApparatus<'_> {
         match trouble {
             Trouble::Open => return Err(OpenError::Failed(Fault::new("it would not open"))),
             Trouble::Absent => return Err(OpenError::Unavailable(Fault::new("none here").remedy("install one"))),
+            Trouble::Takes(seconds) => self.clock.sleep(Duration::from_secs(seconds)),
             _ => {}
         }
         let (port, dead) = (7000 + self.hosts.len() as u16, Rc::new(Cell::new(false)));
@@ -452,6 +457,17 @@ pub(crate) fn run_with(
     troubles: &dyn Fn(&str, u32) -> Trouble,
     stop_in_run: Option<u32>,
 ) -> Ran {
+    run_paced(path, header, troubles, stop_in_run, Pace::untimed(&header.forms))
+}
+
+/// The same where this is known of how long trials take.
+pub(crate) fn run_paced(
+    path: &Path,
+    header: &Header,
+    troubles: &dyn Fn(&str, u32) -> Trouble,
+    stop_in_run: Option<u32>,
+    pace: Pace,
+) -> Ran {
     let clock = TestClock::default();
     let log = Log::default();
     let mut apparatus = TestApparatus {
@@ -471,7 +487,7 @@ pub(crate) fn run_with(
         (RecordDir::create(path, header).unwrap(), Vec::new())
     };
     let cpus = CpuSet::new([0, 1]);
-    let run = Run { header, generator_cpus: cpus.clone(), service_cpus: cpus, record, done };
+    let run = Run { header, generator_cpus: cpus.clone(), service_cpus: cpus, record, done, pace };
     let mut events = Vec::new();
     let ending = run.carry_out(&mut apparatus, &clock, &Stop::default(), &mut |event| events.push(event.clone()));
     let log = log.lock().unwrap().clone();

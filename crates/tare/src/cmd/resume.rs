@@ -6,7 +6,7 @@ use crate::session::{self, Session};
 use crate::{EXIT_OK, machine};
 use anyhow::Result;
 use tare_core::plan::plan_profiles;
-use tare_core::record::{DECIDED, End, PRECISE_ENOUGH, Record};
+use tare_core::record::{DECIDED, End, FITTED, PRECISE_ENOUGH, Record};
 use tare_runner::RecordDir;
 
 pub(crate) fn resume(args: &ResumeArgs) -> Result<u8> {
@@ -24,6 +24,7 @@ pub(crate) fn resume(args: &ResumeArgs) -> Result<u8> {
         let why = match end.how.as_str() {
             PRECISE_ENOUGH => "the run was precise enough",
             DECIDED => "the run found what is best",
+            FITTED => "as many blocks as its time allowed are on disk",
             _ => "every trial is on disk",
         };
         say(&format!("{}: {why}; `tare report` renders it", path.display()));

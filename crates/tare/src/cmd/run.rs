@@ -4,6 +4,7 @@ use crate::catalog::Tables;
 use crate::cli::RunArgs;
 use crate::cmd::{Mistake, columns, note, peak, print, suite, tell};
 use crate::machine;
+use crate::outlook::{self, Outlook, Total};
 use crate::places::{self, Places};
 use crate::session::{self, GENERATOR, HYPERVISOR, INTERRUPTS, SERVICES, Session};
 use crate::version::VERSION;
@@ -12,17 +13,16 @@ use anyhow::Result;
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 use tare_core::fault::Fault;
 use tare_core::host::{Carrier, Facts};
-use tare_core::plan::{PlannedTrial, blocks, plan, rounds_after};
+use tare_core::plan::{blocks, plan, plan_profiles};
 use tare_core::profile::Profiled;
 use tare_core::record::{FormState, Header, NULL_COST, SCHEMA};
 use tare_core::study::{LoadOrigin, Study};
-use tare_core::units::{exact_duration, show_duration, typed_duration};
+use tare_core::units::{exact_duration, typed_duration};
 use tare_core::workload::Workload;
 use tare_report::{paragraph, whole};
-use tare_runner::{Clock, Ending, RecordDir, SystemClock, blocks_within, estimate};
+use tare_runner::{Clock, Ending, Pace, RecordDir, SystemClock};
 
 pub(crate) fn run(args: &RunArgs) -> Result<u8> {
     let suite = files::read_suite(&args.study, args.preset.as_deref(), args.workloads.as_deref())?;
@@ -82,7 +82,10 @@ pub(crate) fn start_and(
     let places = places::places(&study, &workload)?;
     let seed = study.seed.unwrap_or_else(new_seed);
     if args.dry_run {
-        print(&dry_run(&study, &workload, &places, seed, columns(std::io::stdout())));
+        let pace = outlook::pace(&study, &workload, None);
+        let fitted = outlook::fit(&mut study, &pace, args.measure.is_some());
+        let lines = dry_run(&study, &workload, &places, seed, columns(std::io::stdout()));
+        print(&(lines + &outcome_of(&study, &pace, seed, fitted, columns(std::io::stdout()))));
         return Ok(EXIT_OK);
     }
     session::require_root("run")?;
@@ -96,59 +99,22 @@ pub(crate) fn start_and(
     let carrier = machine::carrier()?;
     let bundles = machine::build_bundles(&workload, carrier.bundles.as_ref(), &mut say)?;
     let forms = look_at_forms(&study, &carrier, &mut say);
+    let pace = outlook::pace(&study, &workload, Some(&forms));
+    let fitted = outlook::fit(&mut study, &pace, args.measure.is_some());
     let command = repeat.map_or_else(
         || command(args, &study, seed),
         |repeat| format!("{repeat} --repeat {} --seed {seed}", study.repeat),
     );
     let header = Header { command, ..ready(study, workload, forms, bundles, None)?.header(seed) };
-    let emulated = emulated(&header.forms);
-    let expected = estimate(&header.study, &header.plan, &emulated);
-    let blocks = blocks(&header.plan);
-    let design = &header.study.design;
-    let at_most = if design.half_width.is_some() || design.best_in.is_some() { "at most " } else { "" };
-    say(&format!(
-        "study {}: {at_most}{} trials in {blocks} blocks, about {}",
-        header.study.name,
-        header.plan.len(),
-        show_duration(header.study.at_most.map_or(expected, |most| expected.min(most)))
-    ));
-    if let Some(warning) = too_short(&header.study, &header.plan, &emulated) {
-        say(&warning);
-    }
+    let outlook = Outlook::of(&header.study, &header.plan, &pace);
+    fitted.iter().for_each(|fitted| say(fitted));
+    say(&format!("study {}: {}", header.study.name, outlook.describe()));
+    outlook.too_short().iter().for_each(|warning| say(warning));
     let record = RecordDir::create(&out, &header)?;
     say(&format!("record: {}\n", out.display()));
     let ending =
         session::conduct(Session { header: &header, record, done: Vec::new(), carrier, json: args.json, stop })?;
     finish(&out, ending)
-}
-
-/// Blocks that intervals need.
-const ROUNDS_MIN: u32 = 3;
-
-/// Says it when the time given leaves too little of the plan for intervals.
-fn too_short(study: &Study, plan: &[PlannedTrial], emulated: &[String]) -> Option<String> {
-    let most = study.at_most?;
-    let (begun, all) = (blocks_within(study, plan, emulated, most), blocks(plan));
-    let rounds = |begun: u32| (0..begun).map(|block| rounds_after(plan, study, block)).max().unwrap_or(0);
-    if begun == all || rounds(begun) >= ROUNDS_MIN {
-        return None;
-    }
-    let time_of = |blocks: u32| {
-        let trials: Vec<PlannedTrial> = plan.iter().filter(|trial| trial.block < blocks).cloned().collect();
-        estimate(study, &trials, emulated)
-    };
-    let first = time_of(1);
-    let first = if first > most {
-        format!(", which is carried out although it takes about {}", show_duration(first))
-    } else {
-        String::new()
-    };
-    let enough = (1..=all).find(|blocks| rounds(*blocks) >= ROUNDS_MIN).map(time_of);
-    let enough = enough.map(|time| format!("; about {} would do", show_duration(time))).unwrap_or_default();
-    let most = exact_duration(most);
-    Some(format!(
-        "warning: {most} is time for about {begun} of {all} blocks{first}; intervals need {ROUNDS_MIN}{enough}"
-    ))
 }
 
 /// What was typed goes over what the file says.
@@ -294,12 +260,6 @@ impl Ready {
     }
 }
 
-/// How long a run is expected to take.
-pub(crate) fn expected(header: &Header) -> Duration {
-    let expected = estimate(&header.study, &header.plan, &emulated(&header.forms));
-    header.study.at_most.map_or(expected, |most| expected.min(most))
-}
-
 /// Sees that the bundles are what they were when the run began, building them if they are gone.
 pub(crate) fn same_bundles(header: &Header, carrier: &Carrier, say: &mut dyn FnMut(&str)) -> Result<()> {
     let bundles = machine::build_bundles(&header.workload, carrier.bundles.as_ref(), say)?;
@@ -314,11 +274,12 @@ pub(crate) fn same_bundles(header: &Header, carrier: &Carrier, say: &mut dyn FnM
     Ok(())
 }
 
-/// What a run of a part would do, in lines of at most `width` columns; the time that it would take is added to `all`.
-pub(crate) fn describe_part(study: &Study, workload: &Workload, width: usize, all: &mut Duration) -> String {
-    let trials = plan(study, &[], 0);
-    let expected = estimate(study, &trials, &[]);
-    *all += expected;
+/// What a run of a part would do, in lines of at most `width` columns; what it comes to is added to `all`.
+pub(crate) fn describe_part(study: &Study, workload: &Workload, width: usize, all: &mut Total) -> String {
+    let pace = outlook::pace(study, workload, None);
+    let trials = plan(study, &pace.emulated(), 0);
+    let outlook = Outlook::of(study, &trials, &pace);
+    all.add(&outlook);
     let part = study.part.as_ref().map_or(&study.name, |part| &part.name);
     let chosen = study.parameters.iter().map(|(name, value)| format!("{name} {value}"));
     let chosen = chosen.fold(String::new(), |text, value| format!("{text}, {value}"));
@@ -326,8 +287,7 @@ pub(crate) fn describe_part(study: &Study, workload: &Workload, width: usize, al
         LoadOrigin::Inside => "a tool inside the form".to_owned(),
         LoadOrigin::Outside | LoadOrigin::Host => study.load.describe(),
     };
-    let (count, expected) = (trials.len(), show_duration(expected));
-    let text = format!("workload {}{chosen}; {load}; {count} trials, about {expected}", workload.name);
+    let text = format!("workload {}{chosen}; {load}; {}", workload.name, outlook.amount());
     paragraph(&format!("  {part:<18} "), 21, &text, width)
 }
 
@@ -387,24 +347,38 @@ fn dry_run(study: &Study, workload: &Workload, places: &Places, seed: u64, width
         let placed = placed.map_or_else(String::new, |placed| format!("; {}", places::describe(placed)));
         say(&format!("  {:<20} ", form.name), 23, &format!("{}{placed}{}", machine::describe(form), whole(role)));
     }
-    let trials = plan(study, &[], seed);
-    say("", 0, "");
+    text
+}
+
+/// What a run would come to: its blocks, how long they take, and what was made shorter so that they fit.
+fn outcome_of(study: &Study, pace: &Pace, seed: u64, fitted: Option<String>, width: usize) -> String {
+    let mut text = String::from("\n");
+    let mut say = |label: &str, hanging: usize, line: &str| text.push_str(&paragraph(label, hanging, line, width));
+    let trials = plan(study, &pace.emulated(), seed);
     for block in 0..blocks(&trials) {
         let arms: Vec<String> = trials.iter().filter(|trial| trial.block == block).map(|t| whole(&t.arm())).collect();
         say(&format!("block {}: ", block + 1), 9, &arms.join(", "));
     }
-    let expected = show_duration(estimate(study, &trials, &[]));
-    let most = study.at_most.map(|most| format!(", at most {}", exact_duration(most))).unwrap_or_default();
-    say("", 0, "");
-    say("", 2, &format!("{} trials, about {expected}{most}", trials.len()));
-    if let Some(warning) = too_short(study, &trials, &[]) {
-        say("", 2, &warning);
+    let profiled: Vec<String> = plan_profiles(study).iter().map(|trial| whole(&trial.form)).collect();
+    if !profiled.is_empty() {
+        say("profiled: ", 9, &profiled.join(", "));
     }
-    let note = format!(
-        "whether a virtual machine is emulated here shows when the run starts; an emulated form takes part in the first \
-         {} block(s) only. Nothing was started.",
-        study.emulated_blocks
+    let outlook = Outlook::of(study, &trials, pace);
+    say("", 0, "");
+    fitted.iter().for_each(|fitted| say("", 2, fitted));
+    say("", 2, &outlook.describe());
+    outlook.too_short().iter().for_each(|warning| say("", 2, warning));
+    let emulated: Vec<String> = pace.emulated().iter().map(|form| whole(form)).collect();
+    let known = if emulated.is_empty() {
+        "whether a virtual machine is emulated here shows when the run starts".to_owned()
+    } else {
+        format!("emulated the last time: {}", emulated.join(", "))
+    };
+    let blocks = study.emulated_blocks;
+    say(
+        "",
+        2,
+        &format!("{known}; an emulated form takes part in the first {blocks} block(s) only. Nothing was started."),
     );
-    say("", 2, &note);
     text
 }

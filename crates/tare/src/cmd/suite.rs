@@ -4,6 +4,7 @@ use crate::cli::{Format, RunArgs};
 use crate::cmd::report::{plain_style, terminal_style};
 use crate::cmd::run::{self, Ready};
 use crate::cmd::{Mistake, columns, note, print, tell, write_file};
+use crate::outlook::{self, Outlook, Total};
 use crate::session::{self, Session};
 use crate::version::VERSION;
 use crate::{EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, history, machine, paths};
@@ -11,13 +12,11 @@ use anyhow::Result;
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
 use tare_core::fault::Fault;
 use tare_core::host::Carrier;
 use tare_core::record::{End, Header, Record, SCHEMA, SuiteHeader, SuiteRecord};
 use tare_core::study::{Study, Suite};
 use tare_core::trial::Outcome;
-use tare_core::units::show_duration;
 use tare_core::workload::Workload;
 use tare_report::{AnalysedPart, Style, paragraph, render_suite, whole};
 use tare_runner::{Clock, RecordDir, Stop, SystemClock};
@@ -46,10 +45,12 @@ pub(crate) fn run(args: &RunArgs, mut suite: Suite) -> Result<u8> {
     let carrier = machine::carrier()?;
     let header = suite_header(args, &suite);
     let headers = headers(suite, (&header.command, args.seed), &carrier, &mut say)?;
-    let expected: Duration = headers.iter().map(run::expected).sum();
-    let trials: usize = headers.iter().map(|header| header.plan.len()).sum();
-    let (name, parts) = (&header.study, headers.len());
-    say(&format!("study {name}: {parts} parts, {trials} trials, about {}", show_duration(expected)));
+    let (name, parts, mut all) = (&header.study, headers.len(), Total::default());
+    for part in &headers {
+        let pace = outlook::pace(&part.study, &part.workload, Some(&part.forms));
+        all.add(&Outlook::of(&part.study, &part.plan, &pace));
+    }
+    say(&format!("study {name}: {}", all.describe()));
     tare_runner::create_suite(&out, &header)?;
     say(&format!("record: {}", out.display()));
     // All plans are on disk before the first trial, so that a run that is cut short can go on.
@@ -234,12 +235,11 @@ fn dry_run(suite: &Suite, width: usize) -> String {
     let forms = first.iter().flat_map(|study| &study.forms).map(|form| whole(&form.name)).collect::<Vec<_>>();
     text.push_str(&paragraph("", 2, &format!("forms {}", forms.join(", ")), width));
     text.push('\n');
-    let mut all = Duration::ZERO;
+    let mut all = Total::default();
     for (study, workload) in &suite.parts {
         text.push_str(&run::describe_part(study, workload, width, &mut all));
     }
-    let last = format!("{} parts, about {}. Nothing was started.", suite.parts.len(), show_duration(all));
-    text + "\n" + &paragraph("", 2, &last, width)
+    text + "\n" + &paragraph("", 2, &format!("{}. Nothing was started.", all.describe()), width)
 }
 
 /// The study of `suite` where it must be one of one workload.

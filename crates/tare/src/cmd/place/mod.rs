@@ -11,6 +11,7 @@ mod show;
 pub(crate) use args::PlaceArgs;
 
 use crate::cmd::{Mistake, columns, note, print, run, suite, tell};
+use crate::outlook::{self, Outlook};
 use crate::{EXIT_OK, files, places, session};
 use anyhow::Result;
 use show::{Choice, Finding, Placing};
@@ -21,8 +22,9 @@ use tare_core::placement::{Candidate, Manner, candidates};
 use tare_core::plan::plan;
 use tare_core::study::Study;
 use tare_core::topology::Topology;
-use tare_core::units::{CpuSet, show_duration};
-use tare_runner::{Ending, estimate};
+use tare_core::units::CpuSet;
+use tare_report::{paragraph, whole};
+use tare_runner::{Ending, Pace};
 use tare_stats::contest;
 
 /// Blocks that are measured at most, where nothing was typed: from there on a run takes hours.
@@ -58,7 +60,7 @@ pub(crate) fn place(args: &PlaceArgs) -> Result<u8> {
         }
         print(&finding.text(width));
         if args.run.dry_run && measured.len() > 1 {
-            print(&would(&study, width));
+            print(&would(&study, &outlook::pace(&study, &workload, None), width));
         }
         return Ok(EXIT_OK);
     }
@@ -110,17 +112,11 @@ fn all_cpus(topology: &Topology) -> CpuSet {
 }
 
 /// What a search would take.
-fn would(study: &Study, width: usize) -> String {
-    let trials = plan(study, &[], 0);
-    let expected = estimate(study, &trials, &[]);
-    let most = study.at_most.map_or(expected, |most| most.min(expected));
-    let text = format!(
-        "without --dry-run: at most {} trials in {} blocks, at most about {}. Nothing was started.",
-        trials.len(),
-        study.repeat,
-        show_duration(most)
-    );
-    format!("\n{}", tare_report::paragraph("", 2, &text, width))
+fn would(study: &Study, pace: &Pace, width: usize) -> String {
+    let trials = plan(study, &pace.emulated(), 0);
+    let outlook = Outlook::of(study, &trials, pace).describe();
+    let text = format!("without --dry-run: {outlook}. {}", whole("Nothing was started."));
+    format!("\n{}", paragraph("", 2, &text, width))
 }
 
 /// Says what a search found, from its record; `ranked` is the whole ranking, where it is known.

@@ -1,0 +1,174 @@
+//! How long trials take here, and how many blocks fit into a time: from deployments timed earlier, else from a guess,
+//! and from what the run itself teaches. Times decide here, never a figure.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+use tare_core::design::Arrangement;
+use tare_core::plan::{PlannedTrial, blocks, rounds_after};
+use tare_core::record::{FormState, Record, TrialRecord};
+use tare_core::study::Study;
+use tare_core::trial::{Outcome, Stage};
+
+/// What a trial takes beyond settling and measuring, until one of its form was timed: deployment and the rest.
+const OVERHEAD_GUESS: Duration = Duration::from_secs(3);
+/// The same for a form whose host is emulated.
+const OVERHEAD_GUESS_EMULATED: Duration = Duration::from_secs(45);
+
+/// What is known of a form before its first trial.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct FormPace {
+    /// Whether its host is emulated.
+    pub emulated: bool,
+    /// Whether this machine cannot have it: its trials are skipped, which takes no time.
+    pub unavailable: bool,
+    /// What its trials took here beyond settling and measuring, when they were timed last.
+    pub overhead: Option<Duration>,
+}
+
+/// What is known of how long trials take here, by form. Of a form that is not in it nothing is.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Pace(BTreeMap<String, FormPace>);
+
+impl Pace {
+    /// What is known of each form.
+    pub fn new(forms: BTreeMap<String, FormPace>) -> Pace {
+        Pace(forms)
+    }
+
+    /// What the states of a run's forms say; none of them was timed.
+    pub fn untimed(forms: &BTreeMap<String, FormState>) -> Pace {
+        let pace = |state: &FormState| FormPace {
+            emulated: state.emulated.is_some(),
+            unavailable: state.unavailable.is_some(),
+            overhead: None,
+        };
+        Pace(forms.iter().map(|(form, state)| (form.clone(), pace(state))).collect())
+    }
+
+    /// The forms that are emulated here, as far as that is known.
+    pub fn emulated(&self) -> Vec<String> {
+        self.0.iter().filter(|(_, pace)| pace.emulated).map(|(form, _)| form.clone()).collect()
+    }
+
+    /// The forms of the study that take time here and were never timed.
+    pub fn untimed_of<'a>(&self, study: &'a Study) -> Vec<&'a str> {
+        let names = study.forms.iter().map(|form| form.name.as_str());
+        names.filter(|form| self.of(form).overhead.is_none() && !self.of(form).unavailable).collect()
+    }
+
+    /// How long a trial of `form` takes.
+    pub fn of_trial(&self, study: &Study, form: &str) -> Duration {
+        let pace = self.of(form);
+        if pace.unavailable {
+            return Duration::ZERO;
+        }
+        load(study) + pace.overhead.unwrap_or_else(|| self.guess(form))
+    }
+
+    /// What a trial of `form` is taken to need beyond settling and measuring where none was timed.
+    pub fn guess(&self, form: &str) -> Duration {
+        if self.of(form).emulated { OVERHEAD_GUESS_EMULATED } else { OVERHEAD_GUESS }
+    }
+
+    /// How long these trials take.
+    pub fn of_trials<'a>(&self, study: &Study, trials: impl IntoIterator<Item = &'a PlannedTrial>) -> Duration {
+        trials.into_iter().map(|trial| self.of_trial(study, &trial.form)).sum()
+    }
+
+    /// How many blocks of the plan fit into `most`; the first round is carried out, however long it takes.
+    pub fn blocks_within(&self, study: &Study, plan: &[PlannedTrial], most: Duration) -> u32 {
+        fitting(study, plan, 0, most, &mut |trial| self.of_trial(study, &trial.form)).max(end_of_round(study, plan, 0))
+    }
+
+    fn of(&self, form: &str) -> FormPace {
+        self.0.get(form).copied().unwrap_or_default()
+    }
+}
+
+/// How long a trial of the study is under load. A search for the peak states its own length, which is no promise.
+fn load(study: &Study) -> Duration {
+    let Arrangement::Alternate(slices) = study.design.arrangement else { return study.settle + study.measure };
+    study.settle + slices.rounds(study.measure) * (slices.settle + slices.measure)
+}
+
+/// The first block behind the round that `block` is in: the blocks of a round are carried out together or not at all.
+pub(crate) fn end_of_round(study: &Study, plan: &[PlannedTrial], block: u32) -> u32 {
+    let whole = (block..blocks(plan)).find(|block| rounds_after(plan, study, *block) > 0);
+    whole.map_or(blocks(plan), |last| last + 1)
+}
+
+/// How many blocks of the plan are done when no round is begun any more that would end later than `left` from now:
+/// the first `done` and those of as many whole rounds as fit.
+pub(crate) fn fitting(
+    study: &Study,
+    plan: &[PlannedTrial],
+    done: u32,
+    left: Duration,
+    expected: &mut dyn FnMut(&PlannedTrial) -> Duration,
+) -> u32 {
+    let (mut fit, mut spent) = (done, Duration::ZERO);
+    while fit < blocks(plan) {
+        let end = end_of_round(study, plan, fit);
+        spent += plan.iter().filter(|trial| (fit..end).contains(&trial.block)).map(&mut *expected).sum::<Duration>();
+        if spent > left {
+            break;
+        }
+        fit = end;
+    }
+    fit
+}
+
+/// By form, what its measured trials took beyond settling and measuring: the median of all but the first, which also
+/// prepares what the others find. This is what a later run can count on.
+pub fn overheads(record: &Record) -> BTreeMap<String, Duration> {
+    let mut timed: BTreeMap<&str, Vec<Duration>> = BTreeMap::new();
+    for trial in record.trials.iter().filter(|trial| trial.record.outcome == Outcome::Measured) {
+        let overhead = overhead(&record.header.study, &trial.record);
+        timed.entry(&trial.record.trial.form).or_default().push(overhead);
+    }
+    let usual = |mut times: Vec<Duration>| {
+        let later = if times.len() > 1 { &mut times[1..] } else { &mut times[..] };
+        later.sort();
+        later[later.len() / 2]
+    };
+    timed.into_iter().map(|(form, times)| (form.to_owned(), usual(times))).collect()
+}
+
+fn overhead(study: &Study, trial: &TrialRecord) -> Duration {
+    let (load_s, other_s): (Vec<_>, Vec<_>) =
+        trial.stages.iter().partition(|(stage, _)| [Stage::Settle, Stage::Measure].contains(stage));
+    let sum = |stages: Vec<(&Stage, &f64)>| stages.into_iter().map(|(_, took_s)| *took_s).sum::<f64>();
+    let (load_s, other_s) = (sum(load_s), sum(other_s));
+    // Loads that end when they are content take what they take; others start and end somewhat beside their plan.
+    let open = study.peak.is_some() || study.design.steady_within.is_some();
+    let beside_s = if open { 0.0 } else { (load_s - load(study).as_secs_f64()).max(0.0) };
+    Duration::from_secs_f64((other_s + beside_s).max(0.0))
+}
+
+/// How long the trials of each form took in this run.
+#[derive(Default)]
+pub(crate) struct Timed(BTreeMap<String, Vec<Duration>>);
+
+impl Timed {
+    /// Takes note of a trial.
+    pub(crate) fn note(&mut self, form: &str, took: Duration) {
+        self.0.entry(form.to_owned()).or_default().push(took);
+    }
+
+    /// Whether nothing was timed yet.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// How long the next trial of `form` takes, where `pace` is what is known from before. The first trial of a form
+    /// reads its resources and brings what the later ones find there, so it tells the most that they take.
+    pub(crate) fn next(&self, study: &Study, pace: &Pace, form: &str) -> Duration {
+        let known = pace.of_trial(study, form);
+        match self.0.get(form).map(Vec::as_slice) {
+            None | Some([]) => known,
+            Some([first]) if pace.of(form).overhead.is_some() => known.min(*first),
+            Some([first]) => *first,
+            Some([_, later @ ..]) => later.iter().sum::<Duration>() / later.len() as u32,
+        }
+    }
+}

@@ -1,0 +1,283 @@
+//! What a run will take on this machine: how long, and how many blocks fit into the time given. And how a study is made
+//! to fit, before anything of it is measured.
+
+use crate::history;
+use std::collections::BTreeMap;
+use std::time::Duration;
+use tare_core::design::Arrangement;
+use tare_core::plan::{PlannedTrial, blocks, plan, plan_profiles, rounds_after};
+use tare_core::record::FormState;
+use tare_core::study::Study;
+use tare_core::units::{exact_duration, show_duration};
+use tare_core::workload::Workload;
+use tare_report::whole;
+use tare_runner::{FormPace, Pace};
+
+/// Blocks that intervals need.
+const ROUNDS_MIN: u32 = 3;
+/// To fit, a trial measures no shorter than this, nor than this share of what was asked for.
+const MEASURE_MIN: Duration = Duration::from_secs(2);
+const MEASURE_SHARE_MIN: f64 = 0.25;
+
+/// How long trials of the study took here before. `forms` says what each form is on this machine; without it, each is
+/// taken for what it was the last time.
+pub(crate) fn pace(study: &Study, workload: &Workload, forms: Option<&BTreeMap<String, FormState>>) -> Pace {
+    // Nobody has to be able to read the history; then all is a guess.
+    let timed = history::times(study, workload).unwrap_or_default();
+    let of = |form: &String| {
+        let state = forms.and_then(|forms| forms.get(form));
+        let emulated = state.map(|state| state.emulated.is_some());
+        let times = timed.get(form).map(Vec::as_slice).unwrap_or_default();
+        let last = emulated.or_else(|| times.first().map(|time| time.emulated)).unwrap_or(false);
+        let mut like: Vec<Duration> =
+            times.iter().filter(|time| time.emulated == last).map(|time| time.overhead).collect();
+        like.sort();
+        FormPace {
+            emulated: last,
+            unavailable: state.is_some_and(|state| state.unavailable.is_some()),
+            overhead: like.get(like.len() / 2).copied(),
+        }
+    };
+    Pace::new(study.forms.iter().map(|form| (form.name.clone(), of(&form.name))).collect())
+}
+
+/// Makes the study fit into the time given, as far as can be foreseen: emulated forms, which make no claim, take part
+/// once; and where not even the blocks fit that intervals need, trials measure for a shorter time. All blocks are
+/// alike, so this is decided before the first. Says what was done. `typed` is whether somebody typed how long to measure.
+pub(crate) fn fit(study: &mut Study, pace: &Pace, typed: bool) -> Option<String> {
+    let most = study.at_most.filter(|_| !study.design.ends_by_itself())?;
+    let allowed = |study: &Study| rounds_within(study, pace, most);
+    let needed = study.repeat.min(ROUNDS_MIN);
+    let mut said = Vec::new();
+    if study.emulated_blocks > 1 && !pace.emulated().is_empty() && allowed(study) < study.repeat {
+        study.emulated_blocks = 1;
+        said.push("emulated forms take part in one block only".to_owned());
+    }
+    let fixed = typed || study.peak.is_some() || study.load.span().is_some();
+    let sliced = matches!(study.design.arrangement, Arrangement::Alternate(_));
+    if !fixed && !sliced && allowed(study) < needed {
+        let (asked, least) = (study.measure, MEASURE_MIN.max(study.measure.mul_f64(MEASURE_SHARE_MIN)));
+        let whole_seconds = (least.as_secs_f64().ceil() as u64..asked.as_secs_f64().ceil() as u64).rev();
+        let fits = whole_seconds.map(Duration::from_secs).find(|measure| {
+            let shorter = Study { measure: *measure, ..study.clone() };
+            allowed(&shorter) >= needed
+        });
+        if let Some(measure) = fits {
+            study.measure = measure;
+            let (measure, asked) = (exact_duration(measure), exact_duration(asked));
+            said.push(format!("each trial measures {measure} instead of {asked}, else {needed} blocks would not fit"));
+        }
+    }
+    (!said.is_empty()).then(|| format!("to fit into {}: {}", show_duration(most), said.join("; ")))
+}
+
+/// How many rounds of the study fit into `most`.
+fn rounds_within(study: &Study, pace: &Pace, most: Duration) -> u32 {
+    let plan = plan(study, &pace.emulated(), 0);
+    rounds(study, &plan, pace.blocks_within(study, &plan, most))
+}
+
+/// How many rounds are whole in the first `begun` blocks.
+fn rounds(study: &Study, plan: &[PlannedTrial], begun: u32) -> u32 {
+    begun.checked_sub(1).map_or(0, |last| rounds_after(plan, study, last))
+}
+
+/// How much a run will be, and how long it will take.
+pub(crate) struct Outlook<'a> {
+    study: &'a Study,
+    plan: &'a [PlannedTrial],
+    pace: &'a Pace,
+    profiles: Vec<PlannedTrial>,
+    /// Blocks that will be carried out.
+    blocks: u32,
+}
+
+impl Outlook<'_> {
+    pub(crate) fn of<'a>(study: &'a Study, plan: &'a [PlannedTrial], pace: &'a Pace) -> Outlook<'a> {
+        let most = study.at_most.filter(|_| !study.design.ends_by_itself());
+        let blocks = most.map_or(blocks(plan), |most| pace.blocks_within(study, plan, most));
+        Outlook { study, plan, pace, profiles: plan_profiles(study), blocks }
+    }
+
+    /// The trials that will be carried out, those that are profiled included.
+    pub(crate) fn trials(&self) -> usize {
+        self.counted().count() + self.profiles.len()
+    }
+
+    /// How long they will take. A time limit holds for those that count.
+    pub(crate) fn time(&self) -> Duration {
+        let counted = self.pace.of_trials(self.study, self.counted());
+        let most = self.study.at_most.filter(|_| self.study.design.ends_by_itself());
+        most.map_or(counted, |most| counted.min(most)) + self.pace.of_trials(self.study, &self.profiles)
+    }
+
+    fn counted(&self) -> impl Iterator<Item = &PlannedTrial> {
+        self.plan.iter().filter(|trial| trial.block < self.blocks)
+    }
+
+    /// In words: `22 trials in 5 blocks, about 4m 48s (as such trials took here before)`.
+    pub(crate) fn describe(&self) -> String {
+        format!("{} ({})", self.amount(), self.basis())
+    }
+
+    /// The same without what it is worked out from.
+    pub(crate) fn amount(&self) -> String {
+        let (study, all) = (self.study, blocks(self.plan));
+        let trials = plural(self.counted().count() as u32, "trial");
+        let profiled = match self.profiles.len() {
+            0 => String::new(),
+            profiled => format!(" and {profiled} profiled behind them"),
+        };
+        let time = whole(&show_duration(self.time()));
+        match study.at_most.filter(|_| self.blocks < all) {
+            Some(most) => {
+                let (most, blocks) = (whole(&show_duration(most)), self.blocks);
+                format!("{most} allow about {blocks} of {all} blocks: {trials}{profiled}, about {time}")
+            }
+            None => {
+                let at_most = if study.design.ends_by_itself() { "at most " } else { "" };
+                format!("{at_most}{trials} in {}{profiled}, about {time}", plural(all, "block"))
+            }
+        }
+    }
+
+    /// What the time is worked out from.
+    fn basis(&self) -> String {
+        let untimed = self.pace.untimed_of(self.study);
+        let mut guesses: Vec<Duration> = untimed.iter().map(|form| self.pace.guess(form)).collect();
+        guesses.sort();
+        guesses.dedup();
+        let guesses: Vec<String> = guesses.into_iter().map(|guess| whole(&exact_duration(guess))).collect();
+        let guessed = format!("guessed to take {} beside its load", guesses.join(" or "));
+        let names: Vec<String> = untimed.iter().map(|form| whole(form)).collect();
+        match names.len() {
+            0 => "as such trials took here before".to_owned(),
+            all if all == self.study.forms.len() => format!("a trial is {guessed}: none was timed here yet"),
+            _ => format!("a trial of {} is {guessed}: none was timed here yet", names.join(", ")),
+        }
+    }
+
+    /// Says it when the time given leaves too little of the plan for intervals.
+    pub(crate) fn too_short(&self) -> Option<String> {
+        let Outlook { study, plan, pace, .. } = self;
+        let most = study.at_most?;
+        let (begun, all) = (pace.blocks_within(study, plan, most), blocks(plan));
+        if begun == all || rounds(study, plan, begun) >= ROUNDS_MIN {
+            return None;
+        }
+        let time_of = |blocks: u32| pace.of_trials(study, plan.iter().filter(|trial| trial.block < blocks));
+        let first = time_of(begun);
+        let first = if first > most {
+            format!(", which is carried out although it takes about {}", show_duration(first))
+        } else {
+            String::new()
+        };
+        let enough = (1..=all).find(|blocks| rounds(study, plan, *blocks) >= ROUNDS_MIN).map(time_of);
+        let enough = enough.map(|time| format!("; about {} would do", show_duration(time))).unwrap_or_default();
+        let most = show_duration(most);
+        Some(format!(
+            "warning: {most} is time for about {begun} of {all} blocks{first}; intervals need {ROUNDS_MIN}{enough}"
+        ))
+    }
+}
+
+/// What the runs of several parts come to.
+#[derive(Default)]
+pub(crate) struct Total {
+    parts: u32,
+    trials: usize,
+    time: Duration,
+    /// Parts with a form that was never timed here.
+    guessed: u32,
+}
+
+impl Total {
+    pub(crate) fn add(&mut self, part: &Outlook) {
+        self.parts += 1;
+        self.trials += part.trials();
+        self.time += part.time();
+        self.guessed += u32::from(!part.pace.untimed_of(part.study).is_empty());
+    }
+
+    /// In words: `8 parts, 96 trials, about 10m 30s (as such trials took here before)`.
+    pub(crate) fn describe(&self) -> String {
+        let basis = match self.guessed {
+            0 => "as such trials took here before".to_owned(),
+            all if all == self.parts => "a guess: in each part is a form that was not timed here yet".to_owned(),
+            some => format!("in {} partly a guess: not timed here yet", plural(some, "part")),
+        };
+        let (parts, trials) = (plural(self.parts, "part"), plural(self.trials as u32, "trial"));
+        format!("{parts}, {trials}, about {} ({basis})", whole(&show_duration(self.time)))
+    }
+}
+
+fn plural(count: u32, what: &str) -> String {
+    if count == 1 { format!("1 {what}") } else { format!("{count} {what}s") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cmd::suite::only_part;
+    use crate::files;
+    use std::path::Path;
+
+    fn study(more: &str) -> Study {
+        let text = format!(
+            "study: s\nworkload: redis\nload: {{closed: {{}}}}\ntime: {{settle: 1s, measure: 8s}}\n\
+             forms: {{plain: [], guest: [vm: {{}}]}}\n{more}\n"
+        );
+        let workloads = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../workloads");
+        only_part(files::read_suite_text(&text, "s", Some(&workloads)).unwrap(), "run").unwrap().0
+    }
+
+    /// A plain process that is deployed in a second, and an emulated guest that takes 51 s.
+    fn slow() -> Pace {
+        let of =
+            |emulated, seconds| FormPace { emulated, unavailable: false, overhead: Some(Duration::from_secs(seconds)) };
+        Pace::new([("plain".to_owned(), of(false, 1)), ("guest".to_owned(), of(true, 51))].into())
+    }
+
+    #[test]
+    fn what_makes_no_claim_is_cut_first_and_the_time_measured_last() {
+        // Five blocks of 20 s and 60 s for each guest.
+        let fit_within = |most: &str, more: &str, typed| {
+            let mut study = study(&format!("at_most: {most}\nemulated_blocks: 5\n{more}"));
+            let said = fit(&mut study, &slow(), typed).unwrap_or_default();
+            let plan = plan(&study, &slow().emulated(), 0);
+            let blocks = slow().blocks_within(&study, &plan, study.at_most.unwrap());
+            (study.emulated_blocks, study.measure.as_secs(), blocks, said)
+        };
+        let cut = |most| {
+            let (emulated, measure, blocks, _) = fit_within(most, "", false);
+            (emulated, measure, blocks)
+        };
+        assert_eq!(cut("400s"), (5, 8, 5), "it fits as it is");
+        assert_eq!(cut("399s"), (1, 8, 5));
+        assert_eq!(cut("150s"), (1, 8, 4));
+        assert_eq!(cut("120s"), (1, 8, 3));
+        assert_eq!(cut("119s"), (1, 7, 3), "intervals need three blocks");
+        assert_eq!(cut("78s"), (1, 2, 3));
+        assert_eq!(cut("77s"), (1, 8, 1), "three do not fit, and what is measured is measured as it was asked for");
+        let (.., said) = fit_within("119s", "", false);
+        let wanted = "to fit into 1m 59s: emulated forms take part in one block only; each trial measures 7 s instead of \
+                      8 s, else 3 blocks would not fit";
+        assert_eq!(said, wanted);
+        assert_eq!(fit_within("119s", "", true).1, 8, "what was typed is kept");
+        assert_eq!(fit_within("119s", "design: {alternate: {slice: 4s, settle: 1s}}", false).1, 8);
+    }
+
+    #[test]
+    fn a_study_that_goes_on_until_it_is_content_is_left_as_it_is() {
+        let mut study = study("until: {half_width: 2%, at_most: 60s}\nemulated_blocks: 5");
+        let before = study.clone();
+        assert_eq!(fit(&mut study, &slow(), false), None);
+        assert_eq!(study, before);
+        let plan = plan(&study, &slow().emulated(), 0);
+        let words = Outlook::of(&study, &plan, &slow()).describe();
+        assert_eq!(
+            words.replace('\u{a0}', " "),
+            "at most 85 trials in 40 blocks, about 1m 00s (as such trials took here before)"
+        );
+    }
+}
