@@ -7,11 +7,11 @@ use tare_bundle::Store;
 use tare_core::bundle::{BundleStore, ExtraFile, Recipe, Source};
 use tare_core::fault::Fault;
 
-fn digest(bytes: &[u8]) -> String {
+pub(crate) fn digest(bytes: &[u8]) -> String {
     Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-fn tarball(files: &[(&str, &[u8])]) -> Vec<u8> {
+pub(crate) fn tarball(files: &[(&str, &[u8])]) -> Vec<u8> {
     let mut builder = tar::Builder::new(Vec::new());
     for (path, content) in files {
         let mut header = tar::Header::new_gnu();
@@ -24,17 +24,17 @@ fn tarball(files: &[(&str, &[u8])]) -> Vec<u8> {
     builder.into_inner().unwrap()
 }
 
-fn gzip(bytes: &[u8]) -> Vec<u8> {
+pub(crate) fn gzip(bytes: &[u8]) -> Vec<u8> {
     let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
     encoder.write_all(bytes).unwrap();
     encoder.finish().unwrap()
 }
 
-fn architecture() -> &'static str {
+pub(crate) fn architecture() -> &'static str {
     if cfg!(target_arch = "aarch64") { "arm64" } else { "amd64" }
 }
 
-type Parts = Vec<(String, Vec<u8>)>;
+pub(crate) type Parts = Vec<(String, Vec<u8>)>;
 
 /// The parts of an OCI layout with these layers.
 fn layout(layers: &[Vec<u8>]) -> Parts {
@@ -67,16 +67,16 @@ fn saved(layer: &[u8]) -> Parts {
     ]
 }
 
-fn pack(parts: &Parts) -> Vec<u8> {
+pub(crate) fn pack(parts: &Parts) -> Vec<u8> {
     let files: Vec<(&str, &[u8])> = parts.iter().map(|(name, bytes)| (name.as_str(), bytes.as_slice())).collect();
     tarball(&files)
 }
 
-fn recipe(path: &Path) -> Recipe {
+pub(crate) fn recipe(path: &Path) -> Recipe {
     Recipe::plain(Source::Image(path.display().to_string()))
 }
 
-fn write(folder: &Path, name: &str, bytes: &[u8]) -> PathBuf {
+pub(crate) fn write(folder: &Path, name: &str, bytes: &[u8]) -> PathBuf {
     let path = folder.join(name);
     std::fs::write(&path, bytes).unwrap();
     path

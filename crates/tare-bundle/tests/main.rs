@@ -1,5 +1,6 @@
 //! What others make: bundles, images, kernels and packages, each really made.
 
+mod engine;
 mod images;
 mod kernel;
 mod packages;

@@ -49,6 +49,7 @@ const CLASSES: &[(&str, Class)] = &[
     // Visits a second are counted by kind.
     ("tare-load::nginx::", Class::Alone),
     ("tare-telemetry::probe_process::", Class::Alone),
+    ("tare-bundle::engine::", Class::Owns),
     ("dist::installed::", Class::Owns),
     // They kill the owners of runs, and what those leave is what others clean up.
     ("tare-layers::contract::what_a_killed_", Class::Runs),

@@ -63,8 +63,15 @@ fn every_known_way_out_is_refused_with_the_entry_named() {
         (vec![one(File, "a/../../outside/evil", "")], "a/../../outside/evil"),
         (vec![one(File, "/outside/evil", "")], "/outside/evil"),
         (vec![one(Sym, "x", "../outside"), one(File, "x/evil", "")], "x/evil"),
-        (vec![one(Sym, "x", "/"), one(Dir, "x/y", "")], "x/y"),
-        (vec![one(Sym, "x", "."), one(Sym, "x/y", "..")], "x/y"),
+        (vec![one(Sym, "x", "/.."), one(Dir, "x/y", "")], "x/y"),
+        (vec![one(Dir, "d", ""), one(Sym, "d/x", "../../outside"), one(File, "d/x/evil", "")], "d/x/evil"),
+        (
+            vec![one(Dir, "d/e", ""), one(Sym, "x", "d/e"), one(File, "x/../../outside/evil", "")],
+            "x/../../outside/evil",
+        ),
+        (vec![one(Dir, "d/e", ""), one(Sym, "d/up", ".."), one(Sym, "x", "d/up/.."), one(File, "x/y", "")], "x/y"),
+        (vec![one(File, "f", ""), one(Sym, "x", "f"), one(File, "x/below", "")], "x/below"),
+        (vec![one(Sym, "x", "x"), one(File, "x/y", "")], "x/y"),
         (vec![one(Sym, "x", "../outside"), one(File, "x/.wh.kept", "")], "x/.wh.kept"),
         (vec![one(Sym, "x", "../outside"), one(File, "x/.wh..wh..opq", "")], "x/.wh..wh..opq"),
         (vec![one(Hard, "x", "../outside/kept")], "x"),
@@ -103,6 +110,95 @@ fn a_file_in_place_of_a_link_replaces_the_link_not_what_it_names() {
     unpack(folder.path(), &[bytes]).unwrap();
     assert!(is_untouched(folder.path()));
     assert_eq!(std::fs::read(folder.path().join("tree/x")).unwrap(), b"evil");
+}
+
+/// What stands in the tree of `folder`: paths, of a link with its target.
+fn listed(folder: &Path) -> Vec<String> {
+    let entries = crate::tree::read(&folder.join("tree")).unwrap().into_iter().skip(1);
+    let texts = entries.map(|entry| match &entry.kind {
+        crate::tree::Kind::Link(to) => format!("{} -> {}", crate::tree::shown(&entry.path), crate::tree::shown(to)),
+        _ => crate::tree::shown(&entry.path),
+    });
+    texts.collect()
+}
+
+#[test]
+fn what_lies_below_a_link_goes_where_the_link_leads() {
+    use EntryType::{Directory as Dir, Link as Hard, Regular as File, Symlink as Sym};
+    type Layers = [Vec<Made>; 2];
+    let merged = || vec![one(Dir, "usr/lib", ""), one(File, "usr/lib/old", ""), one(Sym, "lib", "usr/lib")];
+    let all: [(&str, Layers, &[&str]); 10] = [
+        (
+            "a file, and one below a new directory",
+            [merged(), vec![one(File, "lib/new", ""), one(File, "lib/d/e", "")]],
+            &["lib -> usr/lib", "usr", "usr/lib", "usr/lib/d", "usr/lib/d/e", "usr/lib/new", "usr/lib/old"],
+        ),
+        (
+            "an absolute link has the tree's root as its own",
+            [vec![one(Dir, "run", ""), one(Sym, "var/run", "/run")], vec![one(File, "var/run/x", "")]],
+            &["run", "run/x", "var", "var/run -> /run"],
+        ),
+        (
+            "a link that leads nowhere yet",
+            [vec![one(Sym, "var/run", "../run/./deep")], vec![one(File, "var/run/x", "")]],
+            &["run", "run/deep", "run/deep/x", "var", "var/run -> ../run/./deep"],
+        ),
+        (
+            "a link to a link, and back up from where it really leads",
+            [
+                vec![one(Dir, "a/b/c", ""), one(Sym, "x", "y"), one(Sym, "y", "/a/b/c"), one(Sym, "z", "y/..")],
+                vec![one(File, "x/in-c", ""), one(File, "z/in-b", "")],
+            ],
+            &["a", "a/b", "a/b/c", "a/b/c/in-c", "a/b/in-b", "x -> y", "y -> /a/b/c", "z -> y/.."],
+        ),
+        (
+            "a link to the root",
+            [vec![one(Sym, "x", "/"), one(Sym, "d/up", "..")], vec![one(File, "x/a", ""), one(File, "d/up/b", "")]],
+            &["a", "b", "d", "d/up -> ..", "x -> /"],
+        ),
+        (
+            "hard links, by either name",
+            [merged(), vec![one(Hard, "lib/second", "lib/old"), one(Hard, "third", "lib/second")]],
+            &["lib -> usr/lib", "third", "usr", "usr/lib", "usr/lib/old", "usr/lib/second"],
+        ),
+        (
+            "a whiteout, which spares what its own layer brings by another path",
+            [merged(), vec![one(File, "usr/lib/new", ""), one(File, "lib/.wh.old", ""), one(File, "lib/.wh.new", "")]],
+            &["lib -> usr/lib", "usr", "usr/lib", "usr/lib/new"],
+        ),
+        (
+            "an opaque whiteout",
+            [merged(), vec![one(File, "lib/new", ""), one(File, "lib/.wh..wh..opq", "")]],
+            &["lib -> usr/lib", "usr", "usr/lib", "usr/lib/new"],
+        ),
+        (
+            "a directory in the link's own place, as engines have it: the link is gone",
+            [merged(), vec![one(Dir, "lib", ""), one(File, "lib/new", "")]],
+            &["lib", "lib/new", "usr", "usr/lib", "usr/lib/old"],
+        ),
+        (
+            "a whiteout of the link itself",
+            [merged(), vec![one(File, ".wh.lib", "")]],
+            &["usr", "usr/lib", "usr/lib/old"],
+        ),
+    ];
+    for (what, layers, wanted) in all {
+        let folder = tempfile::tempdir().unwrap();
+        let archives: Vec<Vec<u8>> = layers.iter().map(|entries| archive(entries)).collect();
+        unpack(folder.path(), &archives).unwrap_or_else(|fault| panic!("{what}: {fault}"));
+        assert_eq!(listed(folder.path()), wanted, "{what}");
+        assert!(is_untouched(folder.path()), "{what}");
+    }
+}
+
+#[test]
+fn a_directory_below_a_link_keeps_its_time() {
+    let folder = tempfile::tempdir().unwrap();
+    let first = archive(&[one(EntryType::Directory, "usr/lib", ""), one(EntryType::Symlink, "lib", "usr/lib")]);
+    let second = archive(&[one(EntryType::Directory, "lib/d", ""), one(EntryType::Regular, "lib/d/x", "")]);
+    unpack(folder.path(), &[first, second]).unwrap();
+    let time = std::fs::metadata(folder.path().join("tree/usr/lib/d")).unwrap().modified().unwrap();
+    assert_eq!(time, std::time::UNIX_EPOCH + std::time::Duration::from_secs(7));
 }
 
 #[test]

@@ -20,7 +20,8 @@ const OPAQUE: &[u8] = b".wh..wh..opq";
 /// A tree under construction.
 pub(crate) struct Assembly {
     pub(crate) rooted: Rooted,
-    /// The modification times of directories, set at the end because every new entry changes them.
+    /// The modification times of directories, set at the end because every new entry changes them. Their paths pass no
+    /// link.
     folder_times: HashMap<Below, i64>,
     /// Times after this one say when the tree was built, not what it is, and become 0.
     pub(crate) latest: i64,
@@ -62,10 +63,11 @@ impl Assembly {
         meta: &crate::tree::Meta,
         content: &mut dyn Read,
     ) -> Result<(), Fault> {
+        let placed = self.rooted.put(path, kind, meta, content, &mut |_| {})?;
         if *kind == Kind::Folder {
-            self.folder_times.insert(path.clone(), meta.mtime);
+            self.folder_times.insert(placed, meta.mtime);
         }
-        self.rooted.put(path, kind, meta, content, &mut |_| {})
+        Ok(())
     }
 
     /// Ends the construction: gives every directory of the tree its time.
@@ -109,18 +111,18 @@ impl Assembly {
         let made = &mut |made| {
             written.insert(made);
         };
-        match &item.what {
+        let placed = match &item.what {
             What::New(kind) => self.rooted.put(path, kind, &item.meta, content, made).map_err(refuse)?,
             What::HardLink(target) => {
                 let target =
                     Below::parse(target).map_err(|fault| refuse(fault.context("the target of a hard link")))?;
-                self.rooted.link(path, &target, made).map_err(refuse)?;
+                self.rooted.link(path, &target, made).map_err(refuse)?
             }
-        }
+        };
         if matches!(item.what, What::New(Kind::Folder)) {
-            self.folder_times.insert(path.clone(), item.meta.mtime);
+            self.folder_times.insert(placed.clone(), item.meta.mtime);
         }
-        written.insert(path.clone());
+        written.insert(placed);
         Ok(())
     }
 

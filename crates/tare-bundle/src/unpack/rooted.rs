@@ -1,4 +1,9 @@
 //! Writes into one directory and nowhere else, whatever the paths say.
+//!
+//! A directory on the way to an entry may be a link, as `/lib` is on many systems: then the entry lies where the link
+//! leads, with the tree's root as its root, as it would for a program that runs there. A link that leads above the
+//! root, or round in a circle, is refused. What stands at the end of a path is never followed: a new entry takes its
+//! place.
 
 use crate::tree::{Kind, Meta, shown};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -16,6 +21,8 @@ const MAX_PATH: usize = 4096;
 const MAX_NAME: usize = 255;
 /// How deep a tree may be: removing one holds a directory open for each level.
 const MAX_DEPTH: usize = 200;
+/// How many links may be passed on the way to an entry: as many as the kernel follows.
+const MAX_LINKS: usize = 40;
 
 /// A path below a root: no empty part, no `.`, no `..`, no leading slash. Empty for the root itself.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -102,11 +109,11 @@ impl Rooted {
     pub(crate) fn kind(&self, path: &Below) -> Result<Option<FileType>, Fault> {
         let Some((folder, name)) = path.split() else { return Ok(Some(FileType::Directory)) };
         let Some(folder) = self.enter_existing(&folder)? else { return Ok(None) };
-        kind_at(folder.as_fd(), name).map_err(|error| at(path, "look at", error))
+        kind_at(folder.fd.as_fd(), name).map_err(|error| at(path, "look at", error))
     }
 
     /// Puts an entry at `path`, in place of what stands there; a directory over a directory keeps what is in it.
-    /// Missing directories above it are made, and handed to `made`.
+    /// Missing directories above it are made, and handed to `made`. Returns where it stands when no link is passed.
     pub(crate) fn put(
         &self,
         path: &Below,
@@ -114,15 +121,16 @@ impl Rooted {
         meta: &Meta,
         content: &mut dyn Read,
         made: &mut dyn FnMut(Below),
-    ) -> Result<(), Fault> {
+    ) -> Result<Below, Fault> {
         let Some((folder_path, name)) = path.split() else {
             if *kind != Kind::Folder {
                 return Err(Fault::new("the entry for the root of the tree is not a directory"));
             }
-            return set_folder_meta(self.root.as_fd(), meta).map_err(|error| at(path, "set up", error));
+            set_folder_meta(self.root.as_fd(), meta).map_err(|error| at(path, "set up", error))?;
+            return Ok(path.clone());
         };
-        let folder = self.enter_or_make(&folder_path, made)?;
-        let folder = folder.as_fd();
+        let entered = self.enter_or_make(&folder_path, made)?;
+        let (folder, path) = (entered.fd.as_fd(), &entered.entry(name)?);
         let here = kind_at(folder, name).map_err(|error| at(path, "look at", error))?;
         let keeps = *kind == Kind::Folder && here == Some(FileType::Directory);
         if here.is_some() && !keeps {
@@ -134,16 +142,17 @@ impl Rooted {
                     rustix::fs::mkdirat(folder, name, Mode::RWXU).map_err(|error| at(path, "make", error))?;
                 }
                 let made = rustix::fs::openat(folder, name, FOLDER, Mode::empty());
-                made.and_then(|made| set_folder_meta(made.as_fd(), meta)).map_err(|error| at(path, "set up", error))
+                made.and_then(|made| set_folder_meta(made.as_fd(), meta)).map_err(|error| at(path, "set up", error))?;
             }
             Kind::File(size) => put_file(folder, name, *size, meta, content)
-                .map_err(|fault| fault.context(format_args!("entry '{}'", shown(path.bytes())))),
-            _ => put_special(folder, name, kind, meta).map_err(|error| at(path, "make", error)),
+                .map_err(|fault| fault.context(format_args!("entry '{}'", shown(path.bytes()))))?,
+            _ => put_special(folder, name, kind, meta).map_err(|error| at(path, "make", error))?,
         }
+        Ok(path.clone())
     }
 
-    /// Gives the file at `target` a second name.
-    pub(crate) fn link(&self, path: &Below, target: &Below, made: &mut dyn FnMut(Below)) -> Result<(), Fault> {
+    /// Gives the file at `target` a second name. Returns where that stands when no link is passed.
+    pub(crate) fn link(&self, path: &Below, target: &Below, made: &mut dyn FnMut(Below)) -> Result<Below, Fault> {
         let refuse = |why: &str| {
             let (path, target) = (shown(path.bytes()), shown(target.bytes()));
             Err(Fault::new(format!("entry '{path}' is a hard link to '{target}', which {why}")))
@@ -151,30 +160,33 @@ impl Rooted {
         let (Some((folder, name)), Some((from_folder, from))) = (path.split(), target.split()) else {
             return refuse("is a directory");
         };
-        if path == target {
-            return refuse("is itself");
-        }
         let Some(from_folder) = self.enter_existing(&from_folder)? else { return refuse("does not exist") };
-        match kind_at(from_folder.as_fd(), from).map_err(|error| at(target, "look at", error))? {
+        match kind_at(from_folder.fd.as_fd(), from).map_err(|error| at(target, "look at", error))? {
             None => return refuse("does not exist"),
             Some(FileType::Directory) => return refuse("is a directory"),
             Some(_) => {}
         }
-        let folder = self.enter_or_make(&folder, made)?;
-        if kind_at(folder.as_fd(), name).map_err(|error| at(path, "look at", error))?.is_some() {
-            remove_at(folder.as_fd(), name).map_err(|error| at(path, "replace", error))?;
+        let entered = self.enter_or_make(&folder, made)?;
+        let (folder, place) = (entered.fd.as_fd(), entered.entry(name)?);
+        if place == from_folder.entry(from)? {
+            return refuse("is itself");
         }
-        match rustix::fs::linkat(&from_folder, from, &folder, name, AtFlags::empty()) {
+        if kind_at(folder, name).map_err(|error| at(path, "look at", error))?.is_some() {
+            remove_at(folder, name).map_err(|error| at(path, "replace", error))?;
+        }
+        match rustix::fs::linkat(&from_folder.fd, from, folder, name, AtFlags::empty()) {
             Err(Errno::NOENT) => refuse("stood below what this entry replaces"),
-            other => other.map_err(|error| at(path, "link", error)),
+            other => other.map(|()| place).map_err(|error| at(path, "link", error)),
         }
     }
 
-    /// Removes what stands at `path` with all below it, except what `keep` says; nothing there is no fault.
+    /// Removes what stands at `path` with all below it, except what `keep` says; nothing there is no fault. `keep` is
+    /// asked by paths that pass no link.
     pub(crate) fn remove(&self, path: &Below, keep: &dyn Fn(&Below) -> bool) -> Result<(), Fault> {
         let Some((folder, name)) = path.split() else { return self.clear(path, keep) };
         let Some(folder) = self.enter_existing(&folder)? else { return Ok(()) };
-        let Some(kind) = kind_at(folder.as_fd(), name).map_err(|error| at(path, "look at", error))? else {
+        let path = &folder.entry(name)?;
+        let Some(kind) = kind_at(folder.fd.as_fd(), name).map_err(|error| at(path, "look at", error))? else {
             return Ok(());
         };
         if kind == FileType::Directory {
@@ -182,7 +194,7 @@ impl Rooted {
             if keep(path) {
                 return Ok(());
             }
-            return match rustix::fs::unlinkat(&folder, name, AtFlags::REMOVEDIR) {
+            return match rustix::fs::unlinkat(&folder.fd, name, AtFlags::REMOVEDIR) {
                 Ok(()) | Err(Errno::NOTEMPTY) => Ok(()),
                 Err(error) => Err(at(path, "remove", error)),
             };
@@ -190,14 +202,14 @@ impl Rooted {
         if keep(path) {
             return Ok(());
         }
-        rustix::fs::unlinkat(&folder, name, AtFlags::empty()).map_err(|error| at(path, "remove", error))
+        rustix::fs::unlinkat(&folder.fd, name, AtFlags::empty()).map_err(|error| at(path, "remove", error))
     }
 
     /// Removes what is in the directory `path`, except what `keep` says.
     pub(crate) fn clear(&self, path: &Below, keep: &dyn Fn(&Below) -> bool) -> Result<(), Fault> {
         let Some(folder) = self.enter_existing(path)? else { return Ok(()) };
-        for name in names(folder.as_fd()).map_err(|error| at(path, "list", error))? {
-            self.remove(&path.join(&name), keep)?;
+        for name in names(folder.fd.as_fd()).map_err(|error| at(path, "list", error))? {
+            self.remove(&folder.path.join(&name), keep)?;
         }
         Ok(())
     }
@@ -210,13 +222,13 @@ impl Rooted {
         let (Some(old), Some(new)) = (self.enter_existing(&old)?, self.enter_existing(&new)?) else {
             return Err(at(from, "move", Errno::NOENT));
         };
-        rustix::fs::renameat(&old, from_name, &new, to_name).map_err(|error| at(from, "move", error))
+        rustix::fs::renameat(&old.fd, from_name, &new.fd, to_name).map_err(|error| at(from, "move", error))
     }
 
     /// The names in the directory `path`, sorted; none if it does not exist.
     pub(crate) fn list(&self, path: &Below) -> Result<Vec<Vec<u8>>, Fault> {
         let Some(folder) = self.enter_existing(path)? else { return Ok(Vec::new()) };
-        names(folder.as_fd()).map_err(|error| at(path, "list", error))
+        names(folder.fd.as_fd()).map_err(|error| at(path, "list", error))
     }
 
     /// The names in the directory `path`; none if something else stands there, and no names if nothing does.
@@ -231,61 +243,116 @@ impl Rooted {
     pub(crate) fn open_file(&self, path: &Below) -> Result<Option<File>, Fault> {
         let Some((folder, name)) = path.split() else { return Ok(None) };
         let Some(folder) = self.enter_existing(&folder)? else { return Ok(None) };
-        if kind_at(folder.as_fd(), name).map_err(|error| at(path, "look at", error))? != Some(FileType::RegularFile) {
+        let kind = kind_at(folder.fd.as_fd(), name).map_err(|error| at(path, "look at", error))?;
+        if kind != Some(FileType::RegularFile) {
             return Ok(None);
         }
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let fd = rustix::fs::openat(&folder, name, flags, Mode::empty()).map_err(|error| at(path, "open", error))?;
+        let fd = rustix::fs::openat(&folder.fd, name, flags, Mode::empty()).map_err(|error| at(path, "open", error))?;
         Ok(Some(File::from(fd)))
     }
 
     /// Sets the modification time of the directory `path`, which changes whenever something is put into it.
     pub(crate) fn set_folder_time(&self, path: &Below, mtime: i64) -> Result<(), Fault> {
         let Some(folder) = self.enter_existing(path)? else { return Ok(()) };
-        rustix::fs::futimens(&folder, &times(mtime)).map_err(|error| at(path, "set the time of", error))
+        rustix::fs::futimens(&folder.fd, &times(mtime)).map_err(|error| at(path, "set the time of", error))
     }
 
-    fn enter_existing(&self, path: &Below) -> Result<Option<OwnedFd>, Fault> {
-        let mut folder = self.root.try_clone().doing("open a directory")?;
-        for part in path.parts() {
-            folder = match rustix::fs::openat(&folder, part, FOLDER, Mode::empty()) {
-                Ok(next) => next,
-                Err(Errno::NOENT) => return Ok(None),
-                Err(Errno::LOOP | Errno::NOTDIR) => return Err(blocked(path, part)),
-                Err(error) => return Err(at(path, "enter", error)),
-            };
-        }
-        Ok(Some(folder))
+    fn enter_existing(&self, path: &Below) -> Result<Option<Entered>, Fault> {
+        self.enter(path, None)
     }
 
-    fn enter_or_make(&self, path: &Below, made: &mut dyn FnMut(Below)) -> Result<OwnedFd, Fault> {
-        let mut folder = self.root.try_clone().doing("open a directory")?;
-        let mut so_far = Below(Vec::new());
-        for part in path.parts() {
-            so_far = so_far.join(part);
-            folder = match rustix::fs::openat(&folder, part, FOLDER, Mode::empty()) {
-                Ok(next) => next,
+    fn enter_or_make(&self, path: &Below, made: &mut dyn FnMut(Below)) -> Result<Entered, Fault> {
+        self.enter(path, Some(made)).map(|entered| entered.expect("what is missing is made"))
+    }
+
+    /// Opens the directory `path`, part by part, with every link on the way resolved here. None if a part is missing
+    /// and nobody wants it `made`.
+    fn enter(&self, path: &Below, mut made: Option<&mut dyn FnMut(Below)>) -> Result<Option<Entered>, Fault> {
+        let mut here = self.top()?;
+        let mut links = 0;
+        // The next one is the last.
+        let mut parts: Vec<Vec<u8>> = path.parts().map(<[u8]>::to_vec).collect();
+        parts.reverse();
+        while let Some(part) = parts.pop() {
+            if part == b".." {
+                // Only in a link's target, and a link's target is resolved from the directory that it really is in.
+                let Some((above, _)) = here.path.split() else { return Err(leads_out(path)) };
+                here = self.enter(&above, None)?.ok_or_else(|| at(&above, "enter", Errno::NOENT))?;
+                continue;
+            }
+            match rustix::fs::openat(&here.fd, &part[..], FOLDER, Mode::empty()) {
+                Ok(fd) => here = Entered { fd, path: here.path.join(&part) },
                 Err(Errno::NOENT) => {
-                    let mode = Mode::from_raw_mode(0o755);
-                    let new = rustix::fs::mkdirat(&folder, part, mode)
-                        .and_then(|()| rustix::fs::openat(&folder, part, FOLDER, Mode::empty()))
-                        .and_then(|new| rustix::fs::fchmod(&new, mode).map(|()| new))
-                        .map_err(|error| at(&so_far, "make", error))?;
-                    made(so_far.clone());
-                    new
+                    let Some(made) = &mut made else { return Ok(None) };
+                    here = here.make(&part)?;
+                    made(here.path.clone());
                 }
-                Err(Errno::LOOP | Errno::NOTDIR) => return Err(blocked(path, part)),
+                Err(Errno::LOOP | Errno::NOTDIR) => {
+                    let Ok(target) = rustix::fs::readlinkat(&here.fd, &part[..], Vec::new()) else {
+                        return Err(blocked(path, &part));
+                    };
+                    links += 1;
+                    if links > MAX_LINKS {
+                        return Err(in_circle(path));
+                    }
+                    if target.as_bytes().starts_with(b"/") {
+                        here = self.top()?;
+                    }
+                    let target = target.as_bytes().split(|byte| *byte == b'/');
+                    let target = target.filter(|part| !matches!(*part, b"" | b"."));
+                    parts.extend(target.rev().map(<[u8]>::to_vec));
+                }
                 Err(error) => return Err(at(path, "enter", error)),
-            };
+            }
         }
-        Ok(folder)
+        Ok(Some(here))
+    }
+
+    fn top(&self) -> Result<Entered, Fault> {
+        Ok(Entered { fd: self.root.try_clone().doing("open a directory")?, path: Below(Vec::new()) })
     }
 }
 
-/// An entry lies below something that is no directory: a file, or a link that would lead elsewhere.
+/// An open directory of the tree, and where it is when no link is passed.
+struct Entered {
+    fd: OwnedFd,
+    path: Below,
+}
+
+impl Entered {
+    /// Where the entry of this name is; a link may have led deeper than trees may be.
+    fn entry(&self, name: &[u8]) -> Result<Below, Fault> {
+        Below::parse(self.path.join(name).bytes())
+    }
+
+    fn make(&self, name: &[u8]) -> Result<Entered, Fault> {
+        let (path, mode) = (self.entry(name)?, Mode::from_raw_mode(0o755));
+        let fd = rustix::fs::mkdirat(&self.fd, name, mode)
+            .and_then(|()| rustix::fs::openat(&self.fd, name, FOLDER, Mode::empty()))
+            .and_then(|new| rustix::fs::fchmod(&new, mode).map(|()| new))
+            .map_err(|error| at(&path, "make", error))?;
+        Ok(Entered { fd, path })
+    }
+}
+
+/// An entry lies below something that is neither a directory nor a link to one.
 fn blocked(path: &Below, part: &[u8]) -> Fault {
     let (path, part) = (shown(path.bytes()), shown(part));
-    Fault::new(format!("an entry lies in '{path}', where '{part}' is a link or a file, not a directory"))
+    Fault::new(format!("an entry lies in '{path}', where '{part}' is no directory"))
+}
+
+/// An entry lies below a link that climbs out of the tree.
+fn leads_out(path: &Below) -> Fault {
+    Fault::new(format!("an entry lies in '{}', where a link leads out of the tree with '..'", shown(path.bytes())))
+}
+
+/// An entry lies below a link that leads back to itself.
+fn in_circle(path: &Below) -> Fault {
+    Fault::new(format!(
+        "an entry lies in '{}', where more than {MAX_LINKS} links follow each other",
+        shown(path.bytes())
+    ))
 }
 
 fn at(path: &Below, doing: &str, error: Errno) -> Fault {
