@@ -1,6 +1,5 @@
 //! A bundle that stands in the store.
 
-use crate::image::ImageConfig;
 use crate::places::{self, Places};
 use crate::tree::{self, Kind};
 use crate::{digest, emit};
@@ -12,6 +11,7 @@ use std::sync::Mutex;
 use std::time::UNIX_EPOCH;
 use tare_core::bundle::{Bundle, Recipe, Source};
 use tare_core::fault::{Doing, Fault};
+use tare_core::image::ImageConfig;
 
 /// What is written beside a tree, in `bundle.json`.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -57,7 +57,7 @@ pub struct BundleListing {
     pub directory: PathBuf,
     /// The packages in it: name, version, architecture. Empty when it is not made of packages.
     pub packages: Vec<String>,
-    /// How the image it is made of wants to be started.
+    /// How the image it was first made of says that its program is to be started.
     pub image: Option<ImageConfig>,
     /// What is in its tree, sorted by path.
     pub files: Vec<ListedFile>,
@@ -81,13 +81,15 @@ pub(crate) struct Built {
     folder: PathBuf,
     places: Places,
     facts: Facts,
+    /// What the image says by which it was asked for: others may lead to the same tree.
+    image: Option<ImageConfig>,
     emitting: Mutex<()>,
     _lock: File,
 }
 
 impl Built {
     /// Opens the bundle of this digest for use; none if it is not (or no more) there.
-    pub(crate) fn open(places: &Places, digest: &str) -> Result<Option<Built>, Fault> {
+    pub(crate) fn open(places: &Places, digest: &str, image: Option<ImageConfig>) -> Result<Option<Built>, Fault> {
         let folder = places.bundle(digest);
         if !folder.is_dir() {
             return Ok(None);
@@ -97,7 +99,7 @@ impl Built {
         // It may have been removed while the lock was waited for.
         let Ok(facts) = read_facts(&folder) else { return Ok(None) };
         lock.set_modified(crate::clock::now()).doing(what())?;
-        Ok(Some(Built { folder, places: places.clone(), facts, emitting: Mutex::new(()), _lock: lock }))
+        Ok(Some(Built { folder, places: places.clone(), facts, image, emitting: Mutex::new(()), _lock: lock }))
     }
 
     fn emit(&self, name: &str, write: impl FnOnce(&Path, &Path) -> Result<(), Fault>) -> Result<PathBuf, Fault> {
@@ -141,6 +143,10 @@ impl Bundle for Built {
 
     fn disk(&self) -> Result<PathBuf, Fault> {
         self.emit(&disk_name(), |root, out| emit::disk::write(root, &tree::read(root)?, &self.facts.digest, out))
+    }
+
+    fn image(&self) -> Option<&ImageConfig> {
+        self.image.as_ref()
     }
 }
 

@@ -33,6 +33,5 @@ mod tree;
 mod unpack;
 
 pub use built::{BundleInfo, BundleListing, ListedFile};
-pub use image::ImageConfig;
 pub use prepared::DataSets;
-pub use store::{PullImage, Store};
+pub use store::{PullImage, Store, image_says};

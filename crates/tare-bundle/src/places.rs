@@ -8,6 +8,9 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use tare_core::fault::{Doing, Fault};
 
+/// Below the store: which bundle each recipe led to.
+pub(crate) const RECIPES: &str = "recipes";
+
 /// Where a store keeps things.
 #[derive(Debug, Clone)]
 pub(crate) struct Places {
@@ -36,7 +39,7 @@ impl Places {
         make(root, 0o755).doing(what()).map_err(|fault| fault.remedy("run as root, or name another directory"))?;
         let root = root.canonicalize().doing(what())?;
         let places = Places { root };
-        for (name, mode) in [("recipes", 0o755), ("bundles", 0o755), ("kernels", 0o755), ("locks", 0o755)] {
+        for (name, mode) in [(RECIPES, 0o755), ("bundles", 0o755), ("kernels", 0o755), ("locks", 0o755)] {
             make(&places.root.join(name), mode).doing(what())?;
         }
         // What services leave is nobody else's to read.
@@ -59,7 +62,7 @@ impl Places {
 
     /// The recipes' directory.
     pub(crate) fn recipes(&self) -> PathBuf {
-        self.root.join("recipes")
+        self.root.join(RECIPES)
     }
 
     /// The data sets' directory.

@@ -15,6 +15,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use tare_core::bundle::{Bundle, BundleStore, Kernel, Recipe, Source};
 use tare_core::fault::{Doing, Fault};
+use tare_core::image::ImageConfig;
 
 /// Part of every recipe's key: raise it when the same recipe makes another tree.
 const MAKER: u32 = 1;
@@ -41,6 +42,46 @@ pub struct Store {
 struct LedTo {
     digest: String,
     recipe: Recipe,
+    /// What the source is recognised by, see [`identity`].
+    #[serde(default)]
+    identity: String,
+    /// What the image says, where the source is one. It belongs here and not to the bundle: images that say different
+    /// things may hold the same files.
+    #[serde(default)]
+    image: Option<ImageConfig>,
+}
+
+impl LedTo {
+    /// The recipes that are remembered in the folder `recipes`, the last first.
+    fn all(recipes: &Path) -> Vec<LedTo> {
+        let items = std::fs::read_dir(recipes).into_iter().flatten().flatten();
+        let dated = items.map(|item| (item.metadata().and_then(|facts| facts.modified()).ok(), item.path()));
+        let mut dated: Vec<_> = dated.collect();
+        dated.sort();
+        let read = |path: &PathBuf| serde_json::from_slice(&std::fs::read(path).ok()?).ok();
+        dated.iter().rev().filter_map(|(_, path)| read(path)).collect()
+    }
+}
+
+/// What an image says of how its program is started, as far as that can be seen without fetching or unpacking it, and
+/// without a right to write: from the image itself, or from what the store in `root` keeps of it. `None` where it
+/// cannot, and where there is no such file.
+///
+/// # Errors
+/// When what stands there is no image.
+pub fn image_says(root: &Path, image: &str) -> Result<Option<ImageConfig>, Fault> {
+    if is_path(image) {
+        if !Path::new(image).exists() {
+            return Ok(None);
+        }
+        if let Some(says) = image::look(Path::new(image))? {
+            return Ok(Some(says));
+        }
+    }
+    let source = Source::Image(image.to_owned());
+    let identity = identity(&source)?;
+    let kept = LedTo::all(&root.join(places::RECIPES)).into_iter();
+    Ok(kept.filter(|led_to| led_to.recipe.source == source && led_to.identity == identity).find_map(|led| led.image))
 }
 
 impl Store {
@@ -143,10 +184,11 @@ impl Store {
         let _lock = self.places.lock(&key)?;
         let mut built = if refresh { None } else { self.recall(&key)? };
         if built.is_none() {
-            let digest = self.build(recipe)?;
-            let led_to = LedTo { digest: digest.clone(), recipe: recipe.clone() };
+            let identity = identity(&recipe.source)?;
+            let (digest, image) = self.build(recipe)?;
+            let led_to = LedTo { digest: digest.clone(), recipe: recipe.clone(), identity, image: image.clone() };
             let bytes = serde_json::to_vec_pretty(&led_to).doing("write down a recipe")?;
-            built = Built::open(&self.places, &digest)?;
+            built = Built::open(&self.places, &digest, image)?;
             places::write_whole(&self.places.recipe(&key), &bytes)?;
         }
         let built = Arc::new(built.ok_or_else(|| Fault::new("the bundle was removed right after it was built"))?);
@@ -157,13 +199,15 @@ impl Store {
     fn recall(&self, key: &str) -> Result<Option<Built>, Fault> {
         let Ok(bytes) = std::fs::read(self.places.recipe(key)) else { return Ok(None) };
         match serde_json::from_slice::<LedTo>(&bytes) {
-            Ok(led_to) => Built::open(&self.places, &led_to.digest),
+            // One of the time when what an image says was not kept.
+            Ok(LedTo { recipe: Recipe { source: Source::Image(_), .. }, image: None, .. }) => Ok(None),
+            Ok(led_to) => Built::open(&self.places, &led_to.digest, led_to.image),
             Err(_) => Ok(None),
         }
     }
 
-    /// Builds the recipe and returns the digest of what came out.
-    fn build(&self, recipe: &Recipe) -> Result<String, Fault> {
+    /// Builds the recipe and returns the digest of what came out, with what the image says if it is of one.
+    fn build(&self, recipe: &Recipe) -> Result<(String, Option<ImageConfig>), Fault> {
         let work = self.places.workplace()?;
         let made = work.path.join("bundle");
         let root = built::tree_of(&made);
@@ -200,7 +244,8 @@ impl Store {
                 .map_err(|fault| fault.context(format_args!("could not put {} on top of the bundle", file.path)))?;
         }
         assembly.finish()?;
-        self.keep(recipe, &made, versions, config)
+        let digest = self.keep(recipe, &made, versions, config.clone())?;
+        Ok((digest, config))
     }
 
     /// Moves a built tree to its place in the store, unless the same tree is there already.
@@ -209,7 +254,7 @@ impl Store {
         recipe: &Recipe,
         made: &Path,
         packages: Vec<String>,
-        image: Option<crate::ImageConfig>,
+        image: Option<ImageConfig>,
     ) -> Result<String, Fault> {
         let root = built::tree_of(made);
         let entries = tree::read(&root)?;
@@ -273,27 +318,33 @@ fn key(recipe: &Recipe) -> Result<String, Fault> {
     let mut hash = Sha256::new();
     hash.update(format!("{MAKER} {} ", std::env::consts::ARCH));
     hash.update(serde_json::to_vec(recipe).doing("write down a recipe")?);
-    match &recipe.source {
+    hash.update(identity(&recipe.source)?);
+    Ok(digest::hex(&hash.finalize())[..32].to_owned())
+}
+
+/// What tells that a source has changed under its name; empty where nothing does.
+fn identity(source: &Source) -> Result<String, Fault> {
+    Ok(match source {
         Source::Packages(_) => {
             let distribution = packages::sources::Distribution::of_host()?;
-            hash.update(format!(" {} {}", distribution.id, distribution.codename));
+            format!(" {} {}", distribution.id, distribution.codename)
         }
         Source::Image(image) if is_path(image) && Path::new(image).is_dir() => {
-            hash.update(folder::identity(Path::new(image)).map_err(of_input)?);
+            folder::identity(Path::new(image)).map_err(of_input)?
         }
         Source::Image(image) if is_path(image) => {
             let remedy = "name an archive (`docker save -o FILE IMAGE`), an OCI layout, or an image's reference";
             let facts = std::fs::metadata(image).doing(format_args!("find the image {image}"));
             let facts = facts.map_err(|fault| fault.remedy(remedy).as_mistake())?;
             let (time, nanos) = (facts.ctime(), facts.ctime_nsec());
-            hash.update(format!(" {} {} {time} {nanos}", facts.ino(), facts.size()));
+            format!(" {} {} {time} {nanos}", facts.ino(), facts.size())
         }
-        Source::Image(_) => {}
-        Source::Folder(from) => hash.update(folder::identity(from).map_err(of_input)?),
-        Source::Program(_) => hash.update(program::identity()?),
-    }
-    Ok(digest::hex(&hash.finalize())[..32].to_owned())
+        Source::Image(_) => String::new(),
+        Source::Folder(from) => folder::identity(from).map_err(of_input)?,
+        Source::Program(_) => program::identity()?,
+    })
 }
+
 /// What goes wrong with an image or a folder is wrong with it, and so the user's to mend, but for a full disk.
 fn of_input(fault: Fault) -> Fault {
     let full = std::io::Error::from(rustix::io::Errno::NOSPC).to_string();

@@ -4,4 +4,5 @@ mod engine;
 mod images;
 mod kernel;
 mod packages;
+mod says;
 mod store;

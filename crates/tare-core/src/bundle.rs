@@ -3,6 +3,7 @@
 
 use crate::build::Build;
 use crate::fault::Fault;
+use crate::image::ImageConfig;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -77,6 +78,11 @@ pub trait Bundle: Send + Sync {
     /// # Errors
     /// When it cannot be emitted.
     fn disk(&self) -> Result<PathBuf, Fault>;
+
+    /// What the image it was made of says, if it was made of one.
+    fn image(&self) -> Option<&ImageConfig> {
+        None
+    }
 }
 
 /// A guest's kernel with the modules it needs.

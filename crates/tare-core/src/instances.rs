@@ -252,7 +252,7 @@ pub(crate) fn refuse_bad_references(node: &Node, services: &[Service], problems:
         let (before, service) = (&services[..at], &services[at]);
         let mut check = |place: Place, reference: String| {
             let known = known(service, before);
-            if !known.contains(&reference) {
+            if !known.contains(&reference) && !awaits_port(&reference, service, before) {
                 let known: Vec<&str> = known.iter().map(String::as_str).collect();
                 let later = reference.strip_prefix("addresses.").filter(|of| {
                     let of = of.split('.').next().unwrap_or_default();
@@ -279,6 +279,18 @@ pub(crate) fn refuse_bad_references(node: &Node, services: &[Service], problems:
             }
         };
         each_text(node, &mut |place, text| mentions(text).for_each(|reference| check(place, reference)));
+    }
+}
+
+/// Whether a reference is to ports that are known only once an image is.
+fn awaits_port(reference: &str, service: &Service, before: &[Service]) -> bool {
+    match reference.split_once('.') {
+        Some(("port", _)) => service.awaits_ports(),
+        Some(("addresses", of)) => {
+            let name = of.split('.').next();
+            before.iter().any(|other| name == Some(&other.name) && other.awaits_ports())
+        }
+        _ => false,
     }
 }
 

@@ -13,6 +13,7 @@ pub mod design;
 pub mod fault;
 pub mod form;
 pub mod host;
+pub mod image;
 pub mod instances;
 pub mod ladder;
 pub mod load;

@@ -15,8 +15,10 @@ pub use suite::{FindWorkload, Part, Suite};
 use crate::advice::{Advice, LayerVariant};
 use crate::config::{Fields, Node, Place, Problems};
 use crate::design::{Design, Until, read_arrangement, read_margin};
+use crate::fault::Fault;
 use crate::form::{Form, LayerUse};
 use crate::host::Listens;
+use crate::image::ImageConfig;
 use crate::instances::Instances;
 use crate::ladder::{Ladder, LayerRung};
 use crate::load::{LoadProfile, SpokenNames};
@@ -85,6 +87,14 @@ pub trait Catalog {
     /// Whether the protocol, with these options, runs its tool inside the form, beside the service.
     fn protocol_runs_inside(&self, _protocol: &str, _options: &serde_json::Value) -> bool {
         false
+    }
+    /// What an image says of how its program is started, as far as that can be seen without fetching or unpacking it;
+    /// none where it cannot.
+    ///
+    /// # Errors
+    /// When what stands there is no image.
+    fn image(&self, _image: &str) -> Result<Option<ImageConfig>, Fault> {
+        Ok(None)
     }
 }
 

@@ -10,6 +10,7 @@ pub use resources::{OwnResources, Quota};
 
 use crate::bundle::Recipe;
 use crate::config::{Fields, Node, Problems, parse};
+use crate::image::FromImage;
 use crate::instances::{self, Replica};
 use crate::load::{Behaviour, SpokenNames, read_behaviours};
 use crate::parameters::{self, Parameters};
@@ -17,13 +18,16 @@ use crate::qos::Qos;
 use crate::record::OwnMetric;
 use crate::study::Catalog;
 use serde::{Deserialize, Serialize};
-use service::read_service;
+use service::{Around, read_service};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// The JSON Schema (draft 2020-12) of workload files, less the protocols, which [`Catalog`] knows.
 pub const FILE_SCHEMA: &str = include_str!("../assets/workload.schema.json");
+
+/// What container engines put into every environment that has no PATH; the same in every form.
+pub const USUAL_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
 /// The uid and gid of a service that names none: Debian's `nobody` and `nogroup`.
 pub const NOBODY: u32 = 65_534;
@@ -88,12 +92,16 @@ pub struct Service {
     pub name: String,
     /// How its root filesystem is made.
     pub recipe: Recipe,
-    /// The program, an absolute path in the bundle, and its arguments.
+    /// The program, an absolute path in the bundle, and its arguments. One taken from an image may be a name that is
+    /// looked for in PATH until the bundle is there; it is empty as long as the image is not.
     pub command: Vec<String>,
     /// Its environment; nothing else is inherited, in any form.
     pub environment: BTreeMap<String, String>,
     /// User and group ids it runs as, in every form.
     pub user: (u32, u32),
+    /// The directory in which it starts, an absolute path in the bundle, if not the root.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub directory: Option<String>,
     /// Port numbers by name.
     pub ports: BTreeMap<String, u16>,
     /// When it counts as ready.
@@ -110,6 +118,9 @@ pub struct Service {
     /// How many instances of it are deployed, unless a study says otherwise.
     #[serde(default = "one", skip_serializing_if = "is_one")]
     pub instances: u32,
+    /// The image that its bundle is made of, if it is of one, and what it took from there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub image: Option<FromImage>,
     /// Which instance it is, in a workload that is spelled out ([`crate::instances`]).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub replica: Option<Replica>,
@@ -129,6 +140,16 @@ impl Service {
     /// The name of the service that it is, or is an instance of.
     pub fn role(&self) -> &str {
         self.replica.as_ref().map_or(&self.name, |replica| &replica.of)
+    }
+
+    /// Whether it takes what it leaves out from an image of which nothing is known yet.
+    pub fn awaits_image(&self) -> bool {
+        self.image.as_ref().is_some_and(|image| image.says.is_none())
+    }
+
+    /// Whether its ports will be those of an image of which nothing is known yet.
+    pub(crate) fn awaits_ports(&self) -> bool {
+        self.ports.is_empty() && self.awaits_image()
     }
 
     /// The number of its tile, from 1.
@@ -208,6 +229,7 @@ impl Workload {
         let name = fields.require_text("workload", problems);
         let about = fields.text("about", problems).unwrap_or_default();
         let mut services: Vec<Service> = Vec::new();
+        let load = fields.get("load");
         if let Some(node) = fields.require("services", problems)
             && let Some(entries) = Fields::of(node, "services", problems)
         {
@@ -215,7 +237,10 @@ impl Workload {
                 problems.add(node.place, "a workload needs at least one service", "");
             }
             for (key, place, node) in entries.entries() {
-                services.extend(read_service(key, *place, node, folder, problems));
+                let first = *key == entries.entries()[0].0;
+                let (loaded, loaded_port) = load.map(|load| loaded(load, key, first)).unwrap_or_default();
+                let around = Around { folder, catalog, loaded, loaded_port };
+                services.extend(read_service(key, *place, node, &around, problems));
             }
             instances::refuse_bad_references(node, &services, problems);
         }
@@ -289,6 +314,14 @@ impl Workload {
 /// file.
 const FILE_WANTED: &str = "\0file:";
 
+/// Whether the load goes to this service, which may be the first, and the port of it that the load names.
+fn loaded(load: &Node, service: &str, first: bool) -> (bool, Option<String>) {
+    let quiet = &mut Problems::default();
+    let Some(mut fields) = Fields::of(load, "load", quiet) else { return (false, None) };
+    let here = fields.text("service", quiet).map_or(first, |name| name == service);
+    (here, fields.text("port", quiet).filter(|_| here))
+}
+
 fn read_protocol(
     node: &Node,
     services: &[Service],
@@ -328,7 +361,12 @@ fn read_protocol(
         Some(node) => node.text(problems),
         None => service.ports.keys().next().cloned(),
     };
-    if port.as_ref().map_or(!inside && options.is_some(), |port| !service.ports.contains_key(port)) {
+    let told = !service.awaits_ports();
+    if let Some(image) = service.image.as_ref().filter(|_| port_node.is_none() && !inside) {
+        let hint = format!("write for example 'port: {}'", port.as_deref().unwrap_or_default());
+        image.refuse_to_choose(&service.ports, node.place, &hint, problems);
+    }
+    if told && port.as_ref().map_or(!inside && options.is_some(), |port| !service.ports.contains_key(port)) {
         let known: Vec<&str> = service.ports.keys().map(String::as_str).collect();
         let place = port_node.map_or(node.place, |node| node.place);
         let port = port.as_deref().unwrap_or_default();
@@ -352,3 +390,7 @@ fn read_protocol(
     let (protocol, service) = (protocol.to_owned(), service_name);
     Some(ProtocolUse { protocol, service, port, spread, options, unit, metrics, behaviours })
 }
+
+#[cfg(test)]
+#[path = "workload/image_tests.rs"]
+mod image_tests;

@@ -123,6 +123,7 @@ pub fn conditions(header: &Header) -> BTreeMap<String, String> {
         // With the arguments of the options that were chosen, or hold by default.
         all.insert(format!("service {name}, command"), service.command.join(" "));
         all.insert(format!("service {name}, environment"), json(&service.environment));
+        all.extend(service.directory.iter().map(|path| (format!("service {name}, directory"), path.clone())));
     }
     all.extend(study.options.iter().map(|(option, level)| (format!("option {option}"), level.clone())));
     for (what, facts) in

@@ -1,9 +1,12 @@
 //! What studies and workloads may refer to, from the tables of the crates that implement it.
 
+use crate::paths;
 use tare_core::advice::LayerVariant;
 use tare_core::config::{Node, Problems};
+use tare_core::fault::Fault;
 use tare_core::form::LayerUse;
 use tare_core::host::{LayerRow, Listens};
+use tare_core::image::ImageConfig;
 use tare_core::ladder::LayerRung;
 use tare_core::record::OwnMetric;
 use tare_core::study::{Catalog, LoadOrigin};
@@ -60,6 +63,10 @@ impl Catalog for Tables {
 
     fn protocol_variables(&self, protocol: &str, options: &serde_json::Value) -> Vec<String> {
         PROTOCOLS.iter().find(|row| row.name == protocol).map_or(Vec::new(), |row| (row.variables)(options))
+    }
+
+    fn image(&self, image: &str) -> Result<Option<ImageConfig>, Fault> {
+        tare_bundle::image_says(&paths::bundles(), image)
     }
 
     fn protocol_operations(&self, protocol: &str, options: &serde_json::Value) -> Vec<String> {

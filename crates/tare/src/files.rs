@@ -1,8 +1,9 @@
 //! Finding and reading studies and workloads.
 
 use crate::catalog::Tables;
-use crate::cmd::Mistake;
-use crate::paths;
+use crate::cli::RunArgs;
+use crate::cmd::{Mistake, note, tell};
+use crate::{machine, paths, session};
 use anyhow::{Context, Result};
 use std::collections::BTreeMap;
 use std::fs;
@@ -12,7 +13,7 @@ use tare_core::config::{Place, Problem, Problems};
 use tare_core::parameters::Parameters;
 use tare_core::study::Suite;
 use tare_core::units::show_bytes;
-use tare_core::workload::Workload;
+use tare_core::workload::{Service, Workload};
 
 /// No study or workload is longer; what is, is something else.
 const FILE_BYTES_MAX: u64 = 1 << 20;
@@ -24,6 +25,33 @@ pub(crate) fn read_suite(name: &str, preset: Option<&str>, workloads: Option<&Pa
     let path = find_study(name)?;
     let text = read_text(&path)?;
     read_suite_in(&text, &shown(&path), preset, path.parent(), workloads)
+}
+
+/// Reads the study that was typed, and for a run brings the images that decide what stands in it.
+pub(crate) fn read_to_run(args: &RunArgs) -> Result<Suite> {
+    let read = || read_suite(&args.study, args.preset.as_deref(), args.workloads.as_deref());
+    with_images(!args.dry_run, args.json, read)
+}
+
+/// Reads as `read` does. What a service takes from an image that is not here is known only once that is fetched: for a
+/// run (`bring`) its bundle is built then, and all is read again.
+///
+/// # Errors
+/// The mistakes of the files, and why an image could not be had.
+pub(crate) fn with_images(bring: bool, json: bool, read: impl Fn() -> Result<Suite>) -> Result<Suite> {
+    let suite = read()?;
+    let workloads = suite.parts.iter().map(|(_, workload)| workload);
+    let awaiting: Vec<&Service> =
+        workloads.flat_map(|w| &w.services).filter(|service| service.awaits_image()).collect();
+    if awaiting.is_empty() || !bring {
+        return Ok(suite);
+    }
+    session::require_root("run")?;
+    let carrier = machine::carrier()?;
+    for service in awaiting {
+        machine::build_bundle(service, carrier.bundles.as_ref(), &mut if json { note } else { tell })?;
+    }
+    read()
 }
 
 /// The names of the presets of a study.

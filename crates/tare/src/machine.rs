@@ -1,14 +1,14 @@
 //! What this machine offers a study: CPUs, forms, bundles.
 
 use crate::catalog::layer_row;
-use crate::paths;
 use crate::places::Places;
+use crate::{images, paths};
 use anyhow::Result;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use tare_bundle::{PullImage, Store};
-use tare_core::bundle::BundleStore;
+use tare_core::bundle::{Bundle, BundleStore};
 use tare_core::config::{Node, NodeKind, Place, Problems};
 use tare_core::design::Arrangement;
 use tare_core::fault::Fault;
@@ -16,7 +16,7 @@ use tare_core::form::{Form, LayerUse};
 use tare_core::host::{Availability, Carrier};
 use tare_core::record::FormState;
 use tare_core::study::Study;
-use tare_core::workload::Workload;
+use tare_core::workload::{Service, Workload};
 use tare_layers::LAYERS;
 
 /// Whether there are CPUs and memory for what stands at once: a message for each mistake. `memory` is the machine's,
@@ -183,28 +183,32 @@ fn usual_options(layer: &str) -> serde_json::Value {
     options.unwrap_or(serde_json::Value::Null)
 }
 
-/// Builds the services' bundles, naming those that are not there yet, and returns their digests by service.
+/// Builds the services' bundles, naming those that are not there yet, settles what services take from images, and
+/// returns the digests by service.
 pub(crate) fn build_bundles(
-    workload: &Workload,
+    workload: &mut Workload,
     store: &dyn BundleStore,
     say: &mut dyn FnMut(&str),
 ) -> Result<BTreeMap<String, String>> {
     let mut digests = BTreeMap::new();
-    for service in &workload.services {
-        if !store.keeps(&service.recipe) {
-            say(&format!("bundle of service {}: {}", service.name, describe_source(&service.recipe.source)));
-        }
-        let bundle = store.bundle(&service.recipe)?;
-        let program = &service.command[0];
-        let directory = bundle.directory()?;
-        if !is_in(&directory, program) {
-            let fault = Fault::new(format!("service '{}' starts {program}, which is not in its bundle", service.name));
-            let remedy = "name the program by its path inside the bundle; `tare bundle show` lists what is in it";
-            return Err(fault.remedy(remedy).into());
-        }
+    for service in &mut workload.services {
+        let bundle = build_bundle(service, store, say)?;
+        images::settle(service, bundle.as_ref())?;
         digests.insert(service.name.clone(), bundle.digest().to_owned());
     }
     Ok(digests)
+}
+
+/// Builds the bundle of a service, naming it if it is not there yet.
+pub(crate) fn build_bundle(
+    service: &Service,
+    store: &dyn BundleStore,
+    say: &mut dyn FnMut(&str),
+) -> Result<Arc<dyn Bundle>, Fault> {
+    if !store.keeps(&service.recipe) {
+        say(&format!("bundle of service {}: {}", service.name, describe_source(&service.recipe.source)));
+    }
+    store.bundle(&service.recipe)
 }
 
 fn describe_source(source: &tare_core::bundle::Source) -> String {
@@ -215,37 +219,6 @@ fn describe_source(source: &tare_core::bundle::Source) -> String {
         Source::Folder(path) => format!("folder {}", paths::relative(path).display()),
         Source::Program(name) => format!("the program {name} itself"),
     }
-}
-
-/// Whether `program` names something in the tree at `root`. Links are followed inside the tree only as far as their
-/// text goes: an absolute one is taken relative to the tree.
-fn is_in(root: &Path, program: &str) -> bool {
-    let mut at = root.to_owned();
-    let mut parts: Vec<String> = program.split('/').rev().map(str::to_owned).collect();
-    let mut links = 0;
-    while let Some(part) = parts.pop() {
-        if part.is_empty() || part == "." {
-            continue;
-        }
-        if part == ".." {
-            if at != root {
-                at.pop();
-            }
-            continue;
-        }
-        let next = at.join(&part);
-        match std::fs::read_link(&next) {
-            Ok(link) if links < 40 => {
-                links += 1;
-                if link.is_absolute() {
-                    at = root.to_owned();
-                }
-                parts.extend(link.to_string_lossy().split('/').rev().map(str::to_owned));
-            }
-            _ => at = next,
-        }
-    }
-    at.is_file()
 }
 
 #[cfg(test)]

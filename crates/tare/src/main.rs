@@ -10,6 +10,7 @@ mod cmd;
 mod driver;
 mod files;
 mod history;
+mod images;
 mod machine;
 mod null_cost;
 mod outlook;

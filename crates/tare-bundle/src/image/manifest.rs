@@ -3,8 +3,10 @@
 use super::parts::Parts;
 use crate::tree;
 use serde::Deserialize;
-use serde::de::DeserializeOwned;
+use serde::de::{DeserializeOwned, IgnoredAny};
+use std::collections::BTreeMap;
 use tare_core::fault::Fault;
+use tare_core::image::ImageConfig;
 
 /// How many indexes may stand one inside the other, and how many layers an image may have. Engines allow 127.
 const MAX_NESTING: usize = 4;
@@ -14,7 +16,24 @@ const MAX_LAYERS: usize = 1024;
 #[derive(Debug)]
 pub(super) struct Image {
     pub(super) layers: Vec<Layer>,
-    pub(super) config: Config,
+    config: Config,
+}
+
+impl Image {
+    /// How it says that its program is to be started.
+    pub(super) fn says(self) -> ImageConfig {
+        let run = self.config.config.unwrap_or_default();
+        let names = |map: Option<BTreeMap<String, IgnoredAny>>| map.unwrap_or_default().into_keys().collect();
+        ImageConfig {
+            entrypoint: run.entrypoint.unwrap_or_default(),
+            command: run.command.unwrap_or_default(),
+            environment: run.environment.unwrap_or_default(),
+            user: run.user.unwrap_or_default(),
+            directory: run.directory.unwrap_or_default(),
+            ports: names(run.ports),
+            volumes: names(run.volumes),
+        }
+    }
 }
 
 /// One layer: the part that holds it, and the digests it must have, as stored and decompressed.
@@ -27,8 +46,8 @@ pub(super) struct Layer {
 
 /// An image's configuration document.
 #[derive(Debug, Default, Deserialize)]
-pub(super) struct Config {
-    pub(super) config: Option<Run>,
+struct Config {
+    config: Option<Run>,
     #[serde(default)]
     architecture: String,
     #[serde(default)]
@@ -37,19 +56,24 @@ pub(super) struct Config {
     rootfs: Rootfs,
 }
 
-/// How it is started. The documents write `null` as well as leaving things out.
+/// How it is started. The documents write `null` as well as leaving things out. What is a set is written as the keys of
+/// a map.
 #[derive(Debug, Default, Deserialize)]
-pub(super) struct Run {
+struct Run {
     #[serde(rename = "Entrypoint")]
-    pub(super) entrypoint: Option<Vec<String>>,
+    entrypoint: Option<Vec<String>>,
     #[serde(rename = "Cmd")]
-    pub(super) command: Option<Vec<String>>,
+    command: Option<Vec<String>>,
     #[serde(rename = "Env")]
-    pub(super) environment: Option<Vec<String>>,
+    environment: Option<Vec<String>>,
     #[serde(rename = "User")]
-    pub(super) user: Option<String>,
+    user: Option<String>,
     #[serde(rename = "WorkingDir")]
-    pub(super) directory: Option<String>,
+    directory: Option<String>,
+    #[serde(rename = "ExposedPorts")]
+    ports: Option<BTreeMap<String, IgnoredAny>>,
+    #[serde(rename = "Volumes")]
+    volumes: Option<BTreeMap<String, IgnoredAny>>,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -146,7 +170,7 @@ fn read_layout(parts: &Parts) -> Result<Image, Fault> {
 
 /// The one manifest for this machine. Attestations, which carry an unknown platform, are no images.
 fn choose(manifests: &[Descriptor]) -> Result<&Descriptor, Fault> {
-    let images: Vec<&Descriptor> = manifests
+    let mut images: Vec<&Descriptor> = manifests
         .iter()
         .filter(|one| {
             one.media_type.is_empty() || one.media_type.contains("manifest") || one.media_type.contains("index")
@@ -157,6 +181,8 @@ fn choose(manifests: &[Descriptor]) -> Result<&Descriptor, Fault> {
                 .is_none_or(|platform| platform.architecture == this_architecture() && platform.os == "linux")
         })
         .collect();
+    // One image under several names is listed once for each.
+    images.dedup_by(|one, other| one.digest == other.digest);
     match images[..] {
         [one] => Ok(one),
         [] => Err(Fault::new(format!("it holds no image for linux/{}", this_architecture()))

@@ -4,35 +4,17 @@ mod manifest;
 mod parts;
 
 use crate::digest;
+use crate::tree::{Kind, Meta};
 use crate::unpack::compression;
 use crate::unpack::layer::Assembly;
-use manifest::{Config, Layer};
+use crate::unpack::rooted::Below;
+use manifest::Layer;
 use parts::Parts;
-use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use std::io::Read;
 use std::path::Path;
 use tare_core::fault::Fault;
-
-/// How an image says its program is to be started; shown to whoever writes a workload for it.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ImageConfig {
-    /// The program and its first arguments.
-    #[serde(default)]
-    pub entrypoint: Vec<String>,
-    /// The further arguments.
-    #[serde(default)]
-    pub command: Vec<String>,
-    /// `NAME=value` for each variable.
-    #[serde(default)]
-    pub environment: Vec<String>,
-    /// Who runs it, as the image writes it; empty for root.
-    #[serde(default)]
-    pub user: String,
-    /// Where it starts; empty for `/`.
-    #[serde(default)]
-    pub directory: String,
-}
+use tare_core::image::ImageConfig;
 
 /// Builds the tree of the image at `path`, with `work` for what has to be decompressed on the way.
 pub(crate) fn build(path: &Path, work: &Path, assembly: &mut Assembly) -> Result<ImageConfig, Fault> {
@@ -43,9 +25,35 @@ pub(crate) fn build(path: &Path, work: &Path, assembly: &mut Assembly) -> Result
             apply(&parts, layer, assembly)
                 .map_err(|fault| fault.context(format_args!("layer {} of {}", index + 1, image.layers.len())))?;
         }
-        Ok(shown(image.config))
+        let says = image.says();
+        make_directory(&says, assembly)?;
+        Ok(says)
     };
-    inner(assembly).map_err(|fault: Fault| fault.context(format_args!("the image {}", path.display())))
+    inner(assembly).map_err(|fault: Fault| of(path, fault))
+}
+
+/// What the image at `path` says, without unpacking it; none if it would have to be decompressed for that.
+pub(crate) fn look(path: &Path) -> Result<Option<ImageConfig>, Fault> {
+    let inner = || {
+        let Some(parts) = Parts::open_plain(path)? else { return Ok(None) };
+        manifest::read(&parts).map(|image| Some(image.says()))
+    };
+    inner().map_err(|fault| of(path, fault))
+}
+
+fn of(path: &Path, fault: Fault) -> Fault {
+    fault.context(format_args!("the image {}", path.display()))
+}
+
+/// Makes the directory in which the image starts, where its layers lack it: so do engines.
+fn make_directory(says: &ImageConfig, assembly: &mut Assembly) -> Result<(), Fault> {
+    let Some(directory) = says.start_directory() else { return Ok(()) };
+    let path = Below::parse(&directory.as_bytes()[1..])?;
+    if assembly.rooted.kind(&path)?.is_some() {
+        return Ok(());
+    }
+    let meta = Meta { mode: 0o755, ..Meta::default() };
+    assembly.put(&path, &Kind::Folder, &meta, &mut std::io::empty())
 }
 
 /// Applies one layer. Its bytes are hashed on the way; when they are not what the manifest says, that is the fault,
@@ -70,17 +78,6 @@ fn apply(parts: &Parts, layer: &Layer, assembly: &mut Assembly) -> Result<(), Fa
     match &layer.plain_digest {
         Some(wanted) => parts::check(&layer.part, wanted, plain_digest.as_deref()),
         None => Ok(()),
-    }
-}
-
-fn shown(config: Config) -> ImageConfig {
-    let run = config.config.unwrap_or_default();
-    ImageConfig {
-        entrypoint: run.entrypoint.unwrap_or_default(),
-        command: run.command.unwrap_or_default(),
-        environment: run.environment.unwrap_or_default(),
-        user: run.user.unwrap_or_default(),
-        directory: run.directory.unwrap_or_default(),
     }
 }
 

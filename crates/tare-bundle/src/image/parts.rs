@@ -42,34 +42,41 @@ pub(super) enum Member {
 impl Parts {
     /// Opens a layout folder or an archive, compressed or not.
     pub(super) fn open(path: &Path, work: &Path) -> Result<Parts, Fault> {
+        if let Some(parts) = Parts::open_plain(path)? {
+            return Ok(parts);
+        }
+        let plain_path = work.join("image.tar");
+        let mut plain = File::create(&plain_path).doing("decompress it")?;
+        let file = File::open(path).doing("open it")?;
+        // An archive that inflates beyond any image is stopped before the disk is full.
+        let limit = 128 << 30;
+        let copied = std::io::copy(&mut compression::plain(file)?.take(limit), &mut plain).doing("decompress it")?;
+        if copied == limit {
+            return Err(Fault::new("it inflates beyond 128 GiB"));
+        }
+        let members = index(&plain_path)?;
+        Ok(Parts::Archive { path: plain_path, members })
+    }
+
+    /// The same for what is not compressed; none if it is.
+    pub(super) fn open_plain(path: &Path) -> Result<Option<Parts>, Fault> {
         let facts = std::fs::metadata(path).doing("open it").map_err(|fault| {
             fault.remedy("name an archive (`docker save -o FILE IMAGE`), an OCI layout, or an image's reference")
         })?;
         if facts.is_dir() {
             let resolved = path.canonicalize().doing("find it")?;
-            return Ok(Parts::Folder(Rooted::open(&resolved)?));
+            return Ok(Some(Parts::Folder(Rooted::open(&resolved)?)));
         }
         if !facts.is_file() {
             return Err(Fault::new("it is neither a file nor a folder"));
         }
-        let mut file = File::open(path).doing("open it")?;
         let mut start = [0_u8; 4];
-        let count = file.read(&mut start).doing("read it")?;
-        file.rewind().doing("read it")?;
-        let mut path = path.to_path_buf();
+        let count = File::open(path).and_then(|mut file| file.read(&mut start)).doing("read it")?;
         if compression::is_compressed(&start[..count]) {
-            path = work.join("image.tar");
-            let mut plain = File::create(&path).doing("decompress it")?;
-            // An archive that inflates beyond any image is stopped before the disk is full.
-            let limit = 128 << 30;
-            let copied =
-                std::io::copy(&mut compression::plain(file)?.take(limit), &mut plain).doing("decompress it")?;
-            if copied == limit {
-                return Err(Fault::new("it inflates beyond 128 GiB"));
-            }
+            return Ok(None);
         }
-        let members = index(&path)?;
-        Ok(Parts::Archive { path, members })
+        let members = index(path)?;
+        Ok(Some(Parts::Archive { path: path.to_path_buf(), members }))
     }
 
     /// Whether there is a part of this name.

@@ -165,6 +165,8 @@ fn the_key_follows_from_what_decides_the_data_and_nothing_else() {
         stop_within: Duration::ZERO,
         options: Default::default(),
         instances: 1,
+        directory: None,
+        image: None,
         replica: None,
     };
     let key = |service: &Service, holders: &[&str]| {

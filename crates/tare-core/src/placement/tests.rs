@@ -256,6 +256,8 @@ pub(super) fn service(name: &str) -> Service {
         stop_within: Duration::ZERO,
         options: BTreeMap::new(),
         instances: 1,
+        directory: None,
+        image: None,
         replica: None,
     }
 }

@@ -27,7 +27,7 @@ impl Prepared {
         for item in items.unwrap_or_default() {
             let Some(at) = service(item, services, problems) else { continue };
             let Service { name, volumes: own, .. } = &services[at];
-            if own.is_empty() {
+            if own.is_empty() && !services[at].awaits_image() {
                 let message = format!("service '{name}' has no volume that could hold data");
                 problems.add(item.place, message, "name services with `volumes:`");
             }
@@ -91,6 +91,8 @@ mod tests {
             stop_within: std::time::Duration::ZERO,
             options: BTreeMap::new(),
             instances: 1,
+            directory: None,
+            image: None,
             replica: None,
         };
         let data = [("/data", 1)];

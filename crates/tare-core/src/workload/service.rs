@@ -4,7 +4,10 @@ use super::{FILE_WANTED, NOBODY, OwnResources, Readiness, Resources, Service, Se
 use crate::build::{Build, read_packages};
 use crate::bundle::{ExtraFile, Recipe, Source};
 use crate::config::{Fields, Node, Place, Problems};
+use crate::image::{FromImage, IMAGE_VOLUME_BYTES, listed_ports};
 use crate::instances::INSTANCES_MAX;
+use crate::study::Catalog;
+use crate::units::show_bytes;
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
@@ -12,31 +15,45 @@ use std::time::Duration;
 /// The only program that a bundle can be made of: the one that is running.
 const OWN_PROGRAM: &str = "tare";
 
+/// What is known around the services of a workload.
+pub(super) struct Around<'a> {
+    /// The workload's folder.
+    pub(super) folder: &'a Path,
+    /// Knows what images say.
+    pub(super) catalog: &'a dyn Catalog,
+    /// Whether the load goes to the service that is read.
+    pub(super) loaded: bool,
+    /// The port of it that the load names.
+    pub(super) loaded_port: Option<String>,
+}
+
 pub(super) fn read_service(
     name: &str,
     place: Place,
     node: &Node,
-    folder: &Path,
+    around: &Around,
     problems: &mut Problems,
 ) -> Option<Service> {
     if name.is_empty() || !name.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-') {
         problems.add(place, format!("'{name}' cannot name a service"), "use a-z, 0-9 and -");
     }
+    let folder = around.folder;
     let mut fields = Fields::of(node, format!("service '{name}'"), problems)?;
     let source = fields.require("bundle", problems).and_then(|node| read_source(node, folder, problems));
+    let mut image = read_image(&mut fields, source.as_ref(), around.catalog, problems);
     let files = fields.get("files").map(|node| read_files(node, folder, problems)).unwrap_or_default();
     let build = read_build(&mut fields, folder, &files, problems);
-    let command_place = fields.get("command").map_or(place, |node| node.place);
-    let command = fields.require("command", problems).and_then(|_| fields.texts("command", problems));
-    if command.as_ref().is_some_and(|c| c.first().is_none_or(|program| !program.starts_with('/'))) {
-        let hint = "start it with '/', the path of the program inside the bundle";
-        problems.add(command_place, "the command must name a program by its absolute path", hint);
-    }
-    let environment = fields.get("environment").map(|node| read_texts(node, problems)).unwrap_or_default();
-    let user = fields.get("user").and_then(|node| read_user(node, problems)).unwrap_or((NOBODY, NOBODY));
-    let ports = fields.get("ports").map(|node| read_ports(node, problems)).unwrap_or_default();
-    let ready = read_ready(&mut fields, &ports, problems);
-    let volumes = fields.get("volumes").map(|node| read_volumes(node, problems)).unwrap_or_default();
+    let command = read_command(&mut fields, place, image.as_mut(), problems);
+    let environment = read_environment(&mut fields, image.as_mut(), problems);
+    let user = match (fields.get("user"), &mut image) {
+        (Some(node), _) => read_user(node, problems).unwrap_or((NOBODY, NOBODY)),
+        (None, Some(image)) => image.take_user(),
+        (None, None) => (NOBODY, NOBODY),
+    };
+    let directory = read_directory(&mut fields, image.as_mut(), problems);
+    let ports = read_ports(&mut fields, image.as_mut(), problems);
+    let ready = read_ready(&mut fields, &ports, image.as_ref(), around, problems);
+    let volumes = read_volumes(&mut fields, image.as_mut(), problems);
     let resources = read_resources(&mut fields, problems);
     let stop_within = fields.duration("stop_within", problems).unwrap_or(Duration::from_secs(10));
     let options = fields.get("options").map(|node| read_options(node, problems)).unwrap_or_default();
@@ -48,6 +65,7 @@ pub(super) fn read_service(
         command: command?,
         environment,
         user,
+        directory,
         ports,
         ready: ready?,
         volumes,
@@ -55,8 +73,88 @@ pub(super) fn read_service(
         stop_within,
         options,
         instances,
+        image,
         replica: None,
     })
+}
+
+/// The image that the bundle is made of, with what it says if that is known.
+fn read_image(
+    fields: &mut Fields,
+    source: Option<&Source>,
+    catalog: &dyn Catalog,
+    problems: &mut Problems,
+) -> Option<FromImage> {
+    let Some(Source::Image(image)) = source else { return None };
+    let says = catalog.image(image).unwrap_or_else(|fault| {
+        let place = fields.get("bundle").and_then(|node| node.kind("a bundle", problems));
+        problems.add(place.map_or(fields.place(), |(.., value)| value.place), fault.message, fault.remedy);
+        None
+    });
+    Some(FromImage::new(image, says))
+}
+
+/// An empty command stands for that of an image that is not known yet.
+fn read_command(
+    fields: &mut Fields,
+    place: Place,
+    image: Option<&mut FromImage>,
+    problems: &mut Problems,
+) -> Option<Vec<String>> {
+    let Some(image) = image else {
+        let node = fields.require("command", problems)?;
+        let command = fields.texts("command", problems);
+        if command.as_ref().is_some_and(|c| c.first().is_none_or(|program| !program.starts_with('/'))) {
+            let hint = "start it with '/', the path of the program inside the bundle";
+            problems.add(node.place, "the command must name a program by its absolute path", hint);
+        }
+        return command;
+    };
+    if let Some(node) = fields.get("command") {
+        let command = fields.texts("command", problems);
+        if command.as_ref().is_some_and(|c| c.first().is_none_or(String::is_empty)) {
+            problems.add(node.place, "the command names no program", "leave 'command' away to take the image's own");
+        }
+        return command;
+    }
+    let Some(says) = &image.says else { return Some(Vec::new()) };
+    let command = says.whole_command();
+    if command.first().is_none_or(String::is_empty) {
+        let message = "this service has no 'command', and its image has none either: no ENTRYPOINT and no CMD";
+        problems.add(place, message, "add 'command:' here");
+        return None;
+    }
+    image.note("command", command.join(" "));
+    Some(command)
+}
+
+fn read_environment(
+    fields: &mut Fields,
+    image: Option<&mut FromImage>,
+    problems: &mut Problems,
+) -> BTreeMap<String, String> {
+    let own = fields.get("environment").map(|node| read_texts(node, problems)).unwrap_or_default();
+    let mut all = image.as_ref().and_then(|image| image.says.as_ref()).map(|says| says.variables()).unwrap_or_default();
+    all.retain(|name, _| !own.contains_key(name));
+    if let Some(image) = image.filter(|_| !all.is_empty()) {
+        image.note("environment", all.keys().map(String::as_str).collect::<Vec<_>>().join(", "));
+    }
+    all.extend(own);
+    all
+}
+
+fn read_directory(fields: &mut Fields, image: Option<&mut FromImage>, problems: &mut Problems) -> Option<String> {
+    if let Some(node) = fields.get("directory") {
+        let directory = node.text(problems)?;
+        if !directory.starts_with('/') || directory.split('/').any(|part| part == "..") {
+            problems.add(node.place, "the directory inside the bundle must be absolute, without '..'", "");
+        }
+        return (directory != "/").then_some(directory);
+    }
+    let image = image?;
+    let directory = image.says.as_ref()?.start_directory()?;
+    image.note("directory", &directory);
+    Some(directory)
 }
 
 fn read_source(node: &Node, folder: &Path, problems: &mut Problems) -> Option<Source> {
@@ -133,31 +231,55 @@ fn read_user(node: &Node, problems: &mut Problems) -> Option<(u32, u32)> {
     }
 }
 
-fn read_ports(node: &Node, problems: &mut Problems) -> BTreeMap<String, u16> {
-    let Some(fields) = Fields::of(node, "ports", problems) else { return BTreeMap::new() };
-    let entries = fields.entries().iter();
-    entries.filter_map(|(key, _, value)| Some((key.clone(), value.integer(1..=65_535, problems)? as u16))).collect()
+fn read_ports(fields: &mut Fields, image: Option<&mut FromImage>, problems: &mut Problems) -> BTreeMap<String, u16> {
+    if let Some(node) = fields.get("ports") {
+        let Some(ports) = Fields::of(node, "ports", problems) else { return BTreeMap::new() };
+        let entries = ports.entries().iter();
+        return entries
+            .filter_map(|(key, _, value)| Some((key.clone(), value.integer(1..=65_535, problems)? as u16)))
+            .collect();
+    }
+    let Some(image) = image else { return BTreeMap::new() };
+    let ports = image.says.as_ref().map(|says| says.tcp_ports()).unwrap_or_default();
+    if !ports.is_empty() {
+        image.note("ports", listed_ports(&ports));
+    }
+    ports
 }
 
-fn read_ready(fields: &mut Fields, ports: &BTreeMap<String, u16>, problems: &mut Problems) -> Option<Readiness> {
+fn read_ready(
+    fields: &mut Fields,
+    ports: &BTreeMap<String, u16>,
+    image: Option<&FromImage>,
+    around: &Around,
+    problems: &mut Problems,
+) -> Option<Readiness> {
     let place = fields.place();
-    let default_within = Duration::from_secs(30);
+    let within = Duration::from_secs(30);
+    let unknown = ports.is_empty() && image.is_some_and(|image| image.says.is_none());
     let Some(node) = fields.get("ready") else {
-        let Some(port) = ports.keys().next() else {
+        let exposed = image.is_some_and(|image| image.taken.contains_key("ports"));
+        let named = around.loaded_port.clone().filter(|port| exposed && ports.contains_key(port));
+        let port = named.or_else(|| ports.keys().next().cloned());
+        let Some(port) = port.or_else(|| unknown.then(String::new)) else {
             problems.add(place, "nothing says when this service is ready", "add 'ports:' or 'ready:'");
             return None;
         };
-        return Some(Readiness::Port { port: port.clone(), within: default_within });
+        // Of the service that is loaded, the load asks for the port.
+        if let Some(image) = image.filter(|_| !around.loaded) {
+            image.refuse_to_choose(ports, place, &format!("write for example 'ready: {{port: {port}}}'"), problems);
+        }
+        return Some(Readiness::Port { port, within });
     };
     let mut ready = Fields::of(node, "ready", problems)?;
-    let within = ready.duration("within", problems).unwrap_or(default_within);
+    let within = ready.duration("within", problems).unwrap_or(within);
     let port = ready.get("port");
     let log = ready.text("log", problems);
     ready.finish(problems);
     match (port, log) {
         (Some(node), None) => {
             let port = node.text(problems)?;
-            if !ports.contains_key(&port) {
+            if !unknown && !ports.contains_key(&port) {
                 let known: Vec<&str> = ports.keys().map(String::as_str).collect();
                 Node::unknown(&port, node.place, "port", &known, problems);
             }
@@ -171,16 +293,24 @@ fn read_ready(fields: &mut Fields, ports: &BTreeMap<String, u16>, problems: &mut
     }
 }
 
-fn read_volumes(node: &Node, problems: &mut Problems) -> BTreeMap<String, u64> {
-    let Some(fields) = Fields::of(node, "volumes", problems) else { return BTreeMap::new() };
+fn read_volumes(fields: &mut Fields, image: Option<&mut FromImage>, problems: &mut Problems) -> BTreeMap<String, u64> {
     let mut volumes = BTreeMap::new();
-    for (path, place, value) in fields.entries() {
+    let own = fields.get("volumes").and_then(|node| Fields::of(node, "volumes", problems));
+    for (path, place, value) in own.iter().flat_map(Fields::entries) {
         if !path.starts_with('/') || path.len() < 2 || path.split('/').any(|part| part == "..") {
             problems.add(*place, "a volume's path must be absolute, without '..'", "");
         }
         if let Some(bytes) = value.bytes(problems) {
             volumes.insert(path.clone(), bytes);
         }
+    }
+    let Some(image) = image else { return volumes };
+    let wanted = image.says.iter().flat_map(|says| says.volume_paths());
+    let more: Vec<String> = wanted.filter(|path| !volumes.contains_key(path)).collect();
+    if !more.is_empty() {
+        let size = show_bytes(IMAGE_VOLUME_BYTES);
+        image.note("volumes", format!("{}, empty, with {size} each", more.join(", ")));
+        volumes.extend(more.into_iter().map(|path| (path, IMAGE_VOLUME_BYTES)));
     }
     volumes
 }

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use tare_core::fault::Fault;
 use tare_core::host::{ServiceStart, Surroundings};
 use tare_core::units::CpuSet;
-use tare_core::workload::Resources;
+use tare_core::workload::{Resources, USUAL_PATH};
 
 /// The label that holds the run's id; what does not carry it is not ours.
 pub(crate) const RUN_LABEL: &str = "tare.run";
@@ -21,7 +21,7 @@ const INSTANCE_LABEL: &str = "tare.instance";
 /// Where the resource probe stands inside the container.
 const PROGRAM_INSIDE: &str = "/.tare-program";
 /// What an engine puts into every environment that has no PATH; written down so that it is the same everywhere.
-pub(super) const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+pub(super) const PATH: &str = USUAL_PATH;
 /// The period of a CPU quota in microseconds, the kernel's and every engine's default.
 pub(super) const QUOTA_PERIOD_US: f64 = 100_000.0;
 /// Directories every form gives a service to write to, in memory.
@@ -87,7 +87,7 @@ pub(crate) fn container(order: &Order) -> Result<ContainerCreateBody, Fault> {
         cmd: Some(command),
         env: Some(environment.iter().map(|(key, value)| format!("{key}={value}")).collect()),
         user: Some(format!("{uid}:{gid}")),
-        working_dir: Some("/".to_owned()),
+        working_dir: Some(service.directory.clone().unwrap_or_else(|| "/".to_owned())),
         labels: Some(labels),
         exposed_ports: published.then(|| ports.iter().map(|port| format!("{port}/tcp")).collect()),
         stop_signal: Some("SIGTERM".to_owned()),

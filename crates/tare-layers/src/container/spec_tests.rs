@@ -35,6 +35,8 @@ fn start() -> ServiceStart {
         stop_within: Duration::from_secs(1),
         options: BTreeMap::new(),
         instances: 1,
+        directory: None,
+        image: None,
         replica: None,
     };
     ServiceStart { instance: "db".to_owned(), ..ServiceStart::on(service, Some(CpuSet::new(1..3))) }
@@ -58,6 +60,10 @@ fn a_service_gets_exactly_what_was_stated() {
     assert_eq!(body.cmd.unwrap(), ["/bin/db", "--fast"]);
     assert_eq!(body.entrypoint.unwrap(), Vec::<String>::new());
     assert_eq!(body.user.unwrap(), "999:998");
+    assert_eq!(body.working_dir.as_deref(), Some("/"));
+    let mut elsewhere = start();
+    elsewhere.service.directory = Some("/srv".to_owned());
+    assert_eq!(built(ContainerOptions::default(), &elsewhere, None).0.working_dir.as_deref(), Some("/srv"));
     assert_eq!(body.env.unwrap(), ["MODE=x".to_owned(), format!("PATH={PATH}")]);
     assert_eq!(body.labels.unwrap()[RUN_LABEL], "abc123");
     assert_eq!(host.cpuset_cpus.unwrap(), "1-2");

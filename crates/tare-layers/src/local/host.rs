@@ -283,7 +283,7 @@ impl Host for LocalHost {
                 root: Rooted::New(&root),
                 group: &group,
                 command: &service.command,
-                directory: None,
+                directory: service.directory.as_deref(),
                 environment: &service.environment,
                 user: service.user,
                 cpus: cpus.as_ref(),

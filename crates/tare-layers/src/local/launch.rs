@@ -15,9 +15,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use tare_core::fault::{Doing, Fault};
 use tare_core::units::CpuSet;
-
-/// What an engine puts into every environment that has no PATH; the same here, so that all forms agree.
-const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+use tare_core::workload::USUAL_PATH;
 
 /// The root of a process about to be started.
 pub(crate) enum Rooted<'a> {
@@ -133,7 +131,7 @@ impl Launch<'_> {
     }
 
     fn path(&self) -> &str {
-        self.environment.get("PATH").map_or(PATH, String::as_str)
+        self.environment.get("PATH").map_or(USUAL_PATH, String::as_str)
     }
 
     fn explain(&self, error: &io::Error, step: Option<u8>, program: &str) -> Fault {

@@ -137,6 +137,8 @@ pub(super) mod tests {
             stop_within: Duration::ZERO,
             options: BTreeMap::new(),
             instances: 1,
+            directory: None,
+            image: None,
             replica: None,
         }
     }

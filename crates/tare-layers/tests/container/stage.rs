@@ -253,6 +253,8 @@ impl Stage {
             stop_within: Duration::ZERO,
             options: BTreeMap::new(),
             instances: 1,
+            directory: None,
+            image: None,
             replica: None,
         };
         let cpus = CpuSet::new(self.surroundings.cpus.cpus().iter().copied().take(1));

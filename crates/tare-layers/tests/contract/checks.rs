@@ -76,7 +76,8 @@ fn contract(form: &str, layers: &[LayerUse]) {
     println!("form {form}");
     let starts_something = form != "mock";
     let stage = Stage::open(|_| {});
-    let start = service("one", stage::free_port(), &[]);
+    let mut start = service("one", stage::free_port(), &[]);
+    start.service.directory = Some("/data".to_owned());
     let mut host = stage.host(std::slice::from_ref(&start), layers);
     assert!(!host.facts().unwrap().is_empty());
     let resources = host.resources(&start).unwrap();
@@ -139,7 +140,7 @@ fn reach_and_read(form: &str, stage: &Stage, host: &mut dyn Host, place: std::ne
     assert_eq!(property(&report, "capabilities"), "0000000000000000", "{form}");
     assert_eq!(property(&report, "cpus"), "0", "{form}");
     assert_eq!(property(&report, "open_files"), tare_layers::local::OPEN_FILES.to_string(), "{form}");
-    assert_eq!(property(&report, "directory"), "/", "{form}");
+    assert_eq!(property(&report, "directory"), "/data", "{form}");
     for path in ["/tmp", "/run", "/data", "/run/kept", "/dev/shm"] {
         assert_eq!(property(&report, &format!("write {path}")), "yes", "{form}: {path} in {report:?}");
     }

@@ -105,6 +105,8 @@ pub(crate) fn service(instance: &str, port: u16, words: &[&str]) -> ServiceStart
         stop_within: Duration::from_secs(5),
         options: BTreeMap::new(),
         instances: 1,
+        directory: None,
+        image: None,
         replica: None,
     };
     ServiceStart { instance: instance.to_owned(), ..ServiceStart::on(service, Some(CpuSet::new([0]))) }

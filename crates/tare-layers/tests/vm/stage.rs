@@ -192,6 +192,8 @@ pub(crate) fn redis() -> ServiceStart {
         stop_within: Duration::from_secs(10),
         options: BTreeMap::new(),
         instances: 1,
+        directory: None,
+        image: None,
         replica: None,
     };
     ServiceStart { instance: "redis".to_owned(), ..ServiceStart::on(service, Some(CpuSet::new([0]))) }

@@ -167,6 +167,8 @@ fn header(study: Study, plan: Vec<PlannedTrial>) -> Header {
         stop_within: Duration::from_secs(10),
         options: BTreeMap::new(),
         instances: 1,
+        directory: None,
+        image: None,
         replica: None,
     };
     let protocol = ProtocolUse {

@@ -364,6 +364,8 @@ pub(crate) fn study(forms: &[&str], repeat: u32) -> (Study, Workload) {
         stop_within: Duration::from_secs(1),
         options: BTreeMap::new(),
         instances: 1,
+        directory: None,
+        image: None,
         replica: None,
     };
     let spoken = ProtocolUse {

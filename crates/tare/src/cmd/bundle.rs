@@ -152,7 +152,10 @@ fn page(listing: &BundleListing, width: usize) -> String {
         say(if number == 0 { "packages:" } else { "" }, package);
     }
     if let Some(image) = &listing.image {
-        say("image:", &format!("starts {:?} {:?} as '{}'", image.entrypoint, image.command, image.user));
+        say("image:", &format!("starts {:?} {:?}", image.entrypoint, image.command));
+        let (ports, volumes) = (image.ports.join(", "), image.volumes.join(", "));
+        let more = [("as", &image.user), ("in", &image.directory), ("ports", &ports), ("volumes", &volumes)];
+        more.iter().filter(|(_, text)| !text.is_empty()).for_each(|(what, text)| say("", &format!("{what} {text}")));
     }
     text.push('\n');
     for file in &listing.files {
@@ -177,6 +180,7 @@ fn remove(digests: &[String]) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use tare_core::image::ImageConfig;
 
     #[test]
     fn what_a_bundle_is_made_of_keeps_to_eighty_columns() {
@@ -197,10 +201,18 @@ mod tests {
             info,
             directory: "/var/lib/tare/bundles/0123".into(),
             packages: vec!["redis-server 7.0 amd64".into(), "libc6 2.36 amd64".into()],
-            image: None,
+            image: Some(ImageConfig {
+                command: vec!["/x".into(), "y".into()],
+                directory: "/data".into(),
+                ports: vec!["53/udp".into(), "80/tcp".into()],
+                ..ImageConfig::default()
+            }),
             files: Vec::new(),
         };
         let text = page(&listing, 80);
+        assert!(
+            text.contains("image:    starts [] [\"/x\", \"y\"]\n          in /data\n          ports 53/udp, 80/tcp\n")
+        );
         assert!(text.contains("packages: redis-server 7.0 amd64\n          libc6 2.36 amd64\n"), "{text}");
         assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
     }

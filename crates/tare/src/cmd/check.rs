@@ -2,12 +2,13 @@
 
 use crate::cli::{CheckArgs, FileKind};
 use crate::cmd::{Mistake, complain, note, print, tell};
-use crate::{EXIT_MISTAKE, EXIT_OK, files, schema};
+use crate::{EXIT_MISTAKE, EXIT_OK, files, images, schema};
 use anyhow::Result;
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use tare_core::config::{Place, Problem};
 use tare_core::study::Suite;
+use tare_core::workload::Workload;
 
 pub(crate) fn check(args: &CheckArgs) -> Result<u8> {
     if let Some(kind) = args.schema {
@@ -58,7 +59,8 @@ fn check_one(name: &str, workloads: Option<&Path>) -> Result<String> {
     let is_workload = path.join("workload.yaml").is_file() || beside;
     if is_workload {
         let workload = files::find_workload(name, workloads)?;
-        return Ok(format!("workload {}, {} service(s), no mistakes", workload.name, workload.services.len()));
+        let what = format!("workload {}, {} service(s), no mistakes", workload.name, workload.services.len());
+        return Ok(with_images(what, [&workload]));
     }
     match files::read_suite(name, None, workloads) {
         Ok(suite) => {
@@ -69,7 +71,7 @@ fn check_one(name: &str, workloads: Option<&Path>) -> Result<String> {
         }
         // A bare name may be a workload's.
         Err(study_error) => match files::find_workload(name, workloads) {
-            Ok(workload) => Ok(format!("workload {}, no mistakes", workload.name)),
+            Ok(workload) => Ok(with_images(format!("workload {}, no mistakes", workload.name), [&workload])),
             Err(_) => Err(study_error),
         },
     }
@@ -82,7 +84,19 @@ fn describe(suite: &Suite) -> String {
         parts if suite.is_divided() => format!("{parts} part(s)"),
         _ => format!("workload {}", workload.name),
     };
-    format!("study {} of {of}, forms {}, no mistakes", suite.name, forms.join(", "))
+    let what = format!("study {} of {of}, forms {}, no mistakes", suite.name, forms.join(", "));
+    with_images(what, suite.parts.iter().map(|(_, workload)| workload))
+}
+
+/// With what services take from images, each line once.
+fn with_images<'w>(what: String, workloads: impl IntoIterator<Item = &'w Workload>) -> String {
+    let mut lines = vec![what];
+    for line in workloads.into_iter().flat_map(images::lines).map(|line| format!("  {line}")) {
+        if !lines.contains(&line) {
+            lines.push(line);
+        }
+    }
+    lines.join("\n")
 }
 
 #[cfg(test)]

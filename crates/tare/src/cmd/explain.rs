@@ -30,7 +30,7 @@ pub(crate) struct ExplainArgs {
 
 pub(crate) fn explain(args: &ExplainArgs) -> Result<u8> {
     let typed = &args.run;
-    let read = files::read_suite(&typed.study, typed.preset.as_deref(), typed.workloads.as_deref())?;
+    let read = files::read_to_run(typed)?;
     let (mut study, workload) = suite::only_part(read, "explain")?;
     if let Some(part) = typed.parts.first() {
         return Err(Mistake::new(format!("study '{}' has no part '{part}': it has no parts at all", study.name)).into());

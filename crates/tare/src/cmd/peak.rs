@@ -22,9 +22,11 @@ pub(crate) fn peak(args: &PeakArgs) -> Result<u8> {
     let read = match &args.workload {
         Some(name) => {
             let (text, what) = (study_text(args, name), format!("tare peak --workload {name}"));
-            files::read_suite_text(&text, &what, args.run.workloads.as_deref())?
+            files::with_images(!args.run.dry_run, args.run.json, || {
+                files::read_suite_text(&text, &what, args.run.workloads.as_deref())
+            })?
         }
-        None => files::read_suite(&args.run.study, args.run.preset.as_deref(), args.run.workloads.as_deref())?,
+        None => files::read_to_run(&args.run)?,
     };
     let (mut study, workload) = suite::only_part(read, "peak")?;
     search(args, &mut study, &workload)?;

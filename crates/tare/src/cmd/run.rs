@@ -8,7 +8,7 @@ use crate::outlook::{self, Outlook, Total};
 use crate::places::{self, Places};
 use crate::session::{self, GENERATOR, HYPERVISOR, INTERRUPTS, SERVICES, Session};
 use crate::version::VERSION;
-use crate::{EXIT_OK, files, null_cost, paths};
+use crate::{EXIT_OK, files, images, null_cost, paths};
 use anyhow::Result;
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -25,7 +25,7 @@ use tare_report::{paragraph, whole};
 use tare_runner::{Clock, Ending, Pace, RecordDir, SystemClock};
 
 pub(crate) fn run(args: &RunArgs) -> Result<u8> {
-    let suite = files::read_suite(&args.study, args.preset.as_deref(), args.workloads.as_deref())?;
+    let suite = files::read_to_run(args)?;
     if suite.is_divided() {
         return suite::run(args, suite);
     }
@@ -73,7 +73,7 @@ pub(crate) fn start(args: &RunArgs, study: Study, workload: Workload, repeat: Op
 pub(crate) fn start_and(
     args: &RunArgs,
     mut study: Study,
-    workload: Workload,
+    mut workload: Workload,
     repeat: Option<String>,
     finish: impl FnOnce(&Path, Ending) -> Result<u8>,
 ) -> Result<u8> {
@@ -97,7 +97,8 @@ pub(crate) fn start_and(
     let stop = session::stop_on_signals()?;
     let mut say = |text: &str| if args.json { note(text) } else { tell(text) };
     let carrier = machine::carrier()?;
-    let bundles = machine::build_bundles(&workload, carrier.bundles.as_ref(), &mut say)?;
+    let bundles = machine::build_bundles(&mut workload, carrier.bundles.as_ref(), &mut say)?;
+    images::lines(&workload).iter().for_each(|line| say(line));
     let forms = look_at_forms(&study, &carrier, &mut say);
     let pace = outlook::pace(&study, &workload, Some(&forms));
     let fitted = outlook::fit(&mut study, &pace, args.measure.is_some());
@@ -262,7 +263,7 @@ impl Ready {
 
 /// Sees that the bundles are what they were when the run began, building them if they are gone.
 pub(crate) fn same_bundles(header: &Header, carrier: &Carrier, say: &mut dyn FnMut(&str)) -> Result<()> {
-    let bundles = machine::build_bundles(&header.workload, carrier.bundles.as_ref(), say)?;
+    let bundles = machine::build_bundles(&mut header.workload.clone(), carrier.bundles.as_ref(), say)?;
     for (service, digest) in &header.bundles {
         let now = bundles.get(service);
         if now != Some(digest) {
@@ -328,6 +329,7 @@ fn dry_run(study: &Study, workload: &Workload, places: &Places, seed: u64, width
     };
     say("", 2, &format!("study {}: {}", study.name, study.question));
     say("", 2, &format!("workload {}: {}", workload.name, workload.about));
+    images::lines(workload).iter().for_each(|line| say("  ", 4, line));
     let generator = match study.from {
         LoadOrigin::Inside => String::new(),
         LoadOrigin::Outside | LoadOrigin::Host => format!(", CPUs {}", places.generator),

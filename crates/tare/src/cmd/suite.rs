@@ -7,8 +7,9 @@ use crate::cmd::{Mistake, columns, note, print, tell, write_file};
 use crate::outlook::{self, Outlook, Total};
 use crate::session::{self, Session};
 use crate::version::VERSION;
-use crate::{EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, history, machine, paths};
+use crate::{EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, history, images, machine, paths};
 use anyhow::Result;
+use std::collections::BTreeSet;
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -168,8 +169,10 @@ fn headers(
     say: &mut dyn FnMut(&str),
 ) -> Result<Vec<Header>> {
     let mut ready: Vec<Ready> = Vec::new();
-    for (study, workload) in suite.parts {
-        let bundles = machine::build_bundles(&workload, carrier.bundles.as_ref(), say)?;
+    let mut told = BTreeSet::new();
+    for (study, mut workload) in suite.parts {
+        let bundles = machine::build_bundles(&mut workload, carrier.bundles.as_ref(), say)?;
+        images::lines(&workload).into_iter().filter(|line| told.insert(line.clone())).for_each(|line| say(&line));
         let known = ready.iter().find(|part| part.study.forms == study.forms).map(|part| part.forms.clone());
         let forms = known.unwrap_or_else(|| run::look_at_forms(&study, carrier, say));
         let environment = ready.first().map(|part| part.environment.clone());

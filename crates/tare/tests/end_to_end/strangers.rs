@@ -29,25 +29,44 @@ repeat: 1
 forms: {native: [], container: [container], hostnet: [container: {network: host}], bridge: [container: {network: bridge}]}
 ";
 
+/// What an image says of itself is all there is, by the engine's own name for it.
+const TOLD: &str = "\
+workload: told
+services: {cache: {bundle: {image: 'TAG'}}}
+load: {protocol: {tcp: {request: \"get tare\\r\\n\", reply: {until: \"END\\r\\n\"}}}}
+";
+
+/// A program without a path, a user by name, a port that only root may use, and a directory that is not there.
+const DOCKERFILE: &str = "\
+FROM stranger:e2e
+COPY passwd group /etc/
+ENV PATH=/usr/local/bin:/usr/bin SIZE=64
+USER cache
+WORKDIR /var/cache/told
+EXPOSE 611/tcp 53/udp
+VOLUME /var/lib/told
+ENTRYPOINT [\"memcached\"]
+CMD [\"-l\", \"0.0.0.0\", \"-p\", \"611\", \"-U\", \"0\", \"-m\", \"64\"]
+";
+
+/// Runs a shell's commands with `arguments`.
+fn shell(script: &str, arguments: &[&str]) {
+    let path = "/usr/sbin:/usr/bin:/sbin:/bin";
+    let made = Command::new("sh").args(["-ec", script, "sh"]).args(arguments).env("PATH", path).output().unwrap();
+    assert!(made.status.success(), "{script}: {}", String::from_utf8_lossy(&made.stderr));
+}
+
 #[test]
 fn an_image_made_elsewhere_runs_in_the_forms() {
     let Some(lab) = Lab::with_engine(&["mmdebstrap", "docker"]) else { return };
     lab.write("stranger/workload.yaml", WORKLOAD);
     let study = lab.write("strange.yaml", STUDY);
     // Made by other means than Tare's own: a tree of packages, imported, then saved by the engine.
-    let made = Command::new("sh")
-        .args([
-            "-ec",
-            "mmdebstrap --quiet --variant=extract --include=memcached \"$1\" - | docker import - stranger:e2e; \
-               docker save stranger:e2e > \"$2/image.tar\"; docker rmi stranger:e2e",
-            "sh",
-        ])
-        .arg(codename())
-        .arg(lab.path("stranger"))
-        .env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin")
-        .output()
-        .unwrap();
-    assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+    shell(
+        "mmdebstrap --quiet --variant=extract --include=memcached \"$1\" - | docker import - stranger:e2e; \
+           docker save stranger:e2e > \"$2/image.tar\"",
+        &[&codename(), text(&lab.path("stranger"))],
+    );
     let record = lab.path("record");
     lab.expect(0, &["check", text(&study)]);
     lab.expect(0, &["run", text(&study), "--out", text(&record)]);
@@ -58,6 +77,41 @@ fn an_image_made_elsewhere_runs_in_the_forms() {
         assert_eq!(trial.record.outcome, Outcome::Measured, "{}", trial.record.trial.arm());
         assert_eq!(trial.record.mapped, read.trials[0].record.mapped);
     }
+    what_an_image_says_is_enough(&lab);
+    shell("docker rmi stranger:e2e", &[]);
+}
+
+fn what_an_image_says_is_enough(lab: &Lab) {
+    // A tag that no run here has seen, for the store remembers what it has fetched.
+    let tag = format!("tare-told:e2e-{}", std::process::id());
+    lab.write("told/workload.yaml", TOLD.replace("TAG", &tag));
+    let study = lab.write("told.yaml", STUDY.replace("stranger", "told"));
+    lab.write("image/Dockerfile", DOCKERFILE);
+    lab.write("image/passwd", "root:x:0:0::/:/bin/sh\ncache:x:4321:4322::/:/bin/sh\n");
+    lab.write("image/group", "root:x:0:\ncache:x:4322:\n");
+    shell("docker build --quiet --tag \"$1\" \"$2\"", &[&tag, text(&lab.path("image"))]);
+    let flat = |args: &[&str]| lab.expect(0, args).split_whitespace().collect::<Vec<_>>().join(" ");
+    let told = flat(&["check", text(&study)]);
+    assert!(told.contains("which is looked at when the bundle is built"), "{told}");
+    let record = lab.path("told-record");
+    lab.expect(0, &["run", text(&study), "--out", text(&record)]);
+    lab.expect_clean();
+    let told = flat(&["check", text(&study)]);
+    assert!(told.contains("service cache: command from the image: memcached -l 0.0.0.0 -p 611 -U 0 -m 64"), "{told}");
+    let told = flat(&["run", text(&study), "--dry-run"]);
+    assert!(told.contains("service cache: volumes from the image: /var/lib/told, empty"), "{told}");
+    let read = lab.record(&record);
+    let service = &read.header.workload.services[0];
+    assert_eq!((service.command[0].as_str(), service.user), ("/usr/bin/memcached", (4321, 4322)));
+    assert_eq!((service.environment["SIZE"].as_str(), service.ports["611"]), ("64", 611));
+    assert_eq!(service.directory.as_deref(), Some("/var/cache/told"));
+    assert_eq!(service.image.as_ref().unwrap().taken["user"], "cache, which is 4321:4322");
+    assert_eq!(read.trials.len(), 5);
+    for trial in &read.trials {
+        assert_eq!(trial.record.outcome, Outcome::Measured, "{}", trial.record.trial.arm());
+        assert_eq!(trial.record.mapped, read.trials[0].record.mapped);
+    }
+    shell("docker rmi \"$1\"", &[&tag]);
 }
 
 fn codename() -> String {

@@ -141,7 +141,7 @@ fn process(order: &Order) -> Value {
         "user": { "uid": service.user.0, "gid": service.user.1, "umask": 0o022 },
         "args": command,
         "env": environment.iter().map(|(key, value)| format!("{key}={value}")).collect::<Vec<_>>(),
-        "cwd": "/",
+        "cwd": service.directory.as_deref().unwrap_or("/"),
         // Those of a plain process: what its user may use of them, the kernel decides.
         "capabilities": { "bounding": all, "effective": all, "permitted": all },
         "rlimits": [{ "type": "RLIMIT_NOFILE", "soft": order.open_files, "hard": order.open_files }],

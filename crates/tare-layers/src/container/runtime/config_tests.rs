@@ -34,6 +34,8 @@ fn start() -> ServiceStart {
         stop_within: Duration::ZERO,
         options: BTreeMap::new(),
         instances: 1,
+        directory: None,
+        image: None,
         replica: None,
     };
     ServiceStart::on(service, Some(CpuSet::new([1, 2])))
@@ -76,6 +78,8 @@ fn the_least_container_is_a_chroot_in_a_cgroup() {
     assert!(config["linux"].get("seccomp").is_none());
     let process = &config["process"];
     assert_eq!((&process["args"], &process["cwd"]), (&json!(["/bin/web", "-f"]), &json!("/")));
+    let elsewhere = written(least(), VERSION_1, |_, start| start.service.directory = Some("/srv".to_owned()));
+    assert_eq!(elsewhere["process"]["cwd"], "/srv");
     assert_eq!(process["user"], json!({ "uid": 100, "gid": 101, "umask": 18 }));
     assert_eq!(process["env"], json!(["MODE=a b", format!("PATH={PATH}")]));
     assert_eq!(process["rlimits"], json!([{ "type": "RLIMIT_NOFILE", "soft": 1000, "hard": 1000 }]));

@@ -31,7 +31,7 @@ use tare_stats::contest;
 const BLOCKS_MAX: u32 = 32;
 
 pub(crate) fn place(args: &PlaceArgs) -> Result<u8> {
-    let read = files::read_suite(&args.run.study, args.run.preset.as_deref(), args.run.workloads.as_deref())?;
+    let read = files::read_to_run(&args.run)?;
     let (mut study, workload) = suite::only_part(read, "place")?;
     let (topology, aside) = places::machine(&study)?;
     let asked = args.asked(&study, &workload, &topology)?;

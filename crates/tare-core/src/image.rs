@@ -1,0 +1,273 @@
+//! What an image says of how its program is started: what a service that is made of it has where its workload says
+//! nothing else.
+
+use crate::config::{Place, Problems};
+use crate::workload::NOBODY;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// What a volume may need that an image asks for, which names no size: bytes.
+pub const IMAGE_VOLUME_BYTES: u64 = 512 << 20;
+
+/// How an image says its program is to be started.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ImageConfig {
+    /// The program and its first arguments.
+    #[serde(default)]
+    pub entrypoint: Vec<String>,
+    /// The further arguments; with no entrypoint, the program too.
+    #[serde(default)]
+    pub command: Vec<String>,
+    /// `NAME=value` for each variable.
+    #[serde(default)]
+    pub environment: Vec<String>,
+    /// Who runs it, as the image writes it; empty for root.
+    #[serde(default)]
+    pub user: String,
+    /// Where it starts; empty for `/`.
+    #[serde(default)]
+    pub directory: String,
+    /// Where it listens: `6379/tcp`, `53/udp`, or a number alone.
+    #[serde(default)]
+    pub ports: Vec<String>,
+    /// The paths at which it writes what should last.
+    #[serde(default)]
+    pub volumes: Vec<String>,
+}
+
+impl ImageConfig {
+    /// The program with all of its arguments; empty when the image starts nothing by itself.
+    pub fn whole_command(&self) -> Vec<String> {
+        self.entrypoint.iter().chain(&self.command).cloned().collect()
+    }
+
+    /// Its variables by name.
+    pub fn variables(&self) -> BTreeMap<String, String> {
+        let pairs = self.environment.iter().filter_map(|pair| pair.split_once('='));
+        pairs.filter(|(name, _)| !name.is_empty()).map(|(name, value)| (name.to_owned(), value.to_owned())).collect()
+    }
+
+    /// Its TCP ports, each named by its number.
+    pub fn tcp_ports(&self) -> BTreeMap<String, u16> {
+        let number = |port: &String| match port.split_once('/').unwrap_or((port, "tcp")) {
+            (number, "tcp") => number.parse().ok().filter(|number| *number != 0),
+            _ => None,
+        };
+        self.ports.iter().filter_map(number).map(|number: u16| (number.to_string(), number)).collect()
+    }
+
+    /// The directory in which it starts, if it is not the root.
+    pub fn start_directory(&self) -> Option<String> {
+        let directory = format!("/{}", self.directory.trim_matches('/'));
+        (directory != "/").then_some(directory)
+    }
+
+    /// Its volumes, less those that cannot be one: the root, and paths that climb.
+    pub fn volume_paths(&self) -> impl Iterator<Item = String> {
+        let whole = |path: &String| format!("/{}", path.trim_matches('/'));
+        self.volumes.iter().map(whole).filter(|path| path != "/" && path.split('/').all(|part| part != ".."))
+    }
+}
+
+/// Who a service runs as that takes its user from its image.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ImageUser {
+    /// The image says root, or nobody: a service runs unprivileged.
+    Root,
+    /// These numbers.
+    Numbers(u32, u32),
+    /// A name, or a number whose group only the image's own files tell.
+    Named(String),
+}
+
+impl ImageUser {
+    /// What an image's `USER` means, as far as it can be seen without its files.
+    pub fn of(user: &str) -> ImageUser {
+        let (name, group) = user.split_once(':').unwrap_or((user, ""));
+        match (name, name.parse(), group.parse()) {
+            ("" | "root", ..) | (_, Ok(0), _) => ImageUser::Root,
+            (_, Ok(uid), Ok(gid)) => ImageUser::Numbers(uid, gid),
+            _ => ImageUser::Named(user.to_owned()),
+        }
+    }
+}
+
+/// The numbers of a user of an image, from the text of its `/etc/passwd` and `/etc/group`, by the rules of container
+/// engines: a number without an entry is itself, and its group then 0.
+///
+/// # Errors
+/// Which name the files do not have.
+pub fn user_numbers(user: &str, passwd: &str, group: &str) -> Result<(u32, u32), String> {
+    let (name, group_name) = user.split_once(':').unwrap_or((user, ""));
+    let number = |fields: &[&str], at: usize| fields.get(at)?.parse::<u32>().ok();
+    let entry = find(passwd, name, 2);
+    let uid = match &entry {
+        Some(fields) => number(fields, 2),
+        None => name.parse().ok(),
+    };
+    let uid = uid.ok_or_else(|| format!("there is no user '{name}' in its /etc/passwd"))?;
+    if group_name.is_empty() {
+        return Ok((uid, entry.and_then(|fields| number(&fields, 3)).unwrap_or(0)));
+    }
+    let gid = match find(group, group_name, 2) {
+        Some(fields) => number(&fields, 2),
+        None => group_name.parse().ok(),
+    };
+    Ok((uid, gid.ok_or_else(|| format!("there is no group '{group_name}' in its /etc/group"))?))
+}
+
+/// The fields of the entry with this name, or else with this number, which stands at `at`.
+fn find<'t>(text: &'t str, name: &str, at: usize) -> Option<Vec<&'t str>> {
+    let entries = || text.lines().map(|line| line.trim().split(':').collect::<Vec<_>>());
+    let numbered = || entries().find(|fields| name.parse::<u32>().is_ok() && fields.get(at) == Some(&name));
+    entries().find(|fields| fields.first() == Some(&name)).or_else(numbered)
+}
+
+/// The names of ports in a row, by number.
+pub(crate) fn listed_ports(ports: &BTreeMap<String, u16>) -> String {
+    let mut ports: Vec<(u16, &str)> = ports.iter().map(|(name, number)| (*number, name.as_str())).collect();
+    ports.sort_unstable();
+    ports.into_iter().map(|(_, name)| name).collect::<Vec<_>>().join(", ")
+}
+
+/// What a service has to do with the image that its bundle is made of.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FromImage {
+    /// The image: a path or a reference.
+    pub image: String,
+    /// What it says; none as long as the image is not here.
+    pub says: Option<ImageConfig>,
+    /// What the service took of it, in words, by field of the workload.
+    #[serde(default)]
+    pub taken: BTreeMap<String, String>,
+    /// The user whose numbers have yet to be looked up in the image's files.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub user: Option<String>,
+}
+
+impl FromImage {
+    /// An image that says this, of which nothing was taken yet.
+    pub fn new(image: impl Into<String>, says: Option<ImageConfig>) -> FromImage {
+        FromImage { image: image.into(), says, taken: BTreeMap::new(), user: None }
+    }
+
+    /// Notes that a field was taken.
+    pub fn note(&mut self, field: &str, what: impl Into<String>) {
+        self.taken.insert(field.to_owned(), what.into());
+    }
+
+    /// Notes the user's numbers, once they are known.
+    pub fn note_user(&mut self, name: &str, (uid, gid): (u32, u32)) {
+        self.user = None;
+        let numbers = format!("{uid}:{gid}");
+        self.note("user", if name == numbers { numbers } else { format!("{name}, which is {numbers}") });
+    }
+
+    /// Notes that nobody stands in for root.
+    pub fn note_root(&mut self) {
+        self.user = None;
+        self.note("user", format!("nobody, {NOBODY}:{NOBODY}, in place of root: services run unprivileged"));
+    }
+
+    /// Adds a problem when the ports are the image's and more than one: which is meant, is not guessed.
+    pub(crate) fn refuse_to_choose(
+        &self,
+        ports: &BTreeMap<String, u16>,
+        place: Place,
+        hint: &str,
+        problems: &mut Problems,
+    ) {
+        if ports.len() > 1 && self.taken.contains_key("ports") {
+            let ports = listed_ports(ports);
+            problems.add(place, format!("the image names the ports {ports}; which is meant here?"), hint);
+        }
+    }
+
+    /// The numbers of the user that the image names; nobody's until they are looked up, and in root's stead.
+    pub(crate) fn take_user(&mut self) -> (u32, u32) {
+        let nobody = (NOBODY, NOBODY);
+        let Some(says) = &self.says else { return nobody };
+        let name = says.user.clone();
+        match ImageUser::of(&name) {
+            ImageUser::Root => {
+                self.note_root();
+                nobody
+            }
+            ImageUser::Numbers(uid, gid) => {
+                self.note_user(&name, (uid, gid));
+                (uid, gid)
+            }
+            ImageUser::Named(name) => {
+                self.note("user", format!("{name}, whose numbers are looked up in the image's files"));
+                self.user = Some(name);
+                nobody
+            }
+        }
+    }
+
+    /// In lines, one for each field: what was taken, or that it is not known yet.
+    pub fn lines(&self) -> Vec<String> {
+        if self.says.is_none() {
+            return vec![format!(
+                "what the workload leaves out is taken from the image {}, which is looked at when the bundle is built",
+                self.image
+            )];
+        }
+        self.taken.iter().map(|(field, what)| format!("{field} from the image: {what}")).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PASSWD: &str = "root:x:0:0:root:/root:/bin/sh\nredis:x:999:1000::/data:/bin/sh\n\n65532:x:7:8::/:/x\nbad:x\n";
+    const GROUP: &str = "root:x:0:\nredis:x:1000:\nstaff:x:50:redis\n";
+
+    #[test]
+    fn users_are_looked_up_as_engines_do() {
+        let found = |user: &str| user_numbers(user, PASSWD, GROUP);
+        assert_eq!(found("redis"), Ok((999, 1000)));
+        assert_eq!(found("redis:staff"), Ok((999, 50)));
+        assert_eq!(found("redis:7"), Ok((999, 7)));
+        assert_eq!(found("999"), Ok((999, 1000)), "a number has the group of its entry");
+        assert_eq!(found("1001"), Ok((1001, 0)), "and without an entry the group 0");
+        assert_eq!(found("1001:staff"), Ok((1001, 50)));
+        assert_eq!(found("65532"), Ok((7, 8)), "a name that looks like a number is a name first");
+        assert!(found("mysql").unwrap_err().contains("no user 'mysql' in its /etc/passwd"));
+        assert!(found("redis:mysql").unwrap_err().contains("no group 'mysql' in its /etc/group"));
+        assert!(found("bad").is_err() && user_numbers("redis", "", "").is_err());
+    }
+
+    #[test]
+    fn what_needs_no_files_is_known_at_once() {
+        for root in ["", "root", "0", "root:root", "0:0", "0:5", "root:5"] {
+            assert_eq!(ImageUser::of(root), ImageUser::Root, "{root}");
+        }
+        assert_eq!(ImageUser::of("65532:65532"), ImageUser::Numbers(65532, 65532));
+        for named in ["redis", "65532", "redis:redis", "5:staff"] {
+            assert_eq!(ImageUser::of(named), ImageUser::Named(named.to_owned()));
+        }
+    }
+
+    #[test]
+    fn what_an_image_says_is_read_with_care() {
+        let texts = |all: &[&str]| all.iter().map(|text| (*text).to_owned()).collect::<Vec<_>>();
+        let config = ImageConfig {
+            entrypoint: texts(&["/bin/sh", "-c"]),
+            command: texts(&["run"]),
+            environment: texts(&["A=1=2", "B=", "C", "=d"]),
+            directory: "srv/app/".to_owned(),
+            ports: texts(&["443/tcp", "80", "53/udp", "0/tcp", "x/tcp", "99999"]),
+            volumes: texts(&["/data/", "/", "/a/../b", "var"]),
+            ..ImageConfig::default()
+        };
+        assert_eq!(config.whole_command(), ["/bin/sh", "-c", "run"]);
+        let variables: Vec<_> = config.variables().into_iter().collect();
+        assert_eq!(variables, [("A".to_owned(), "1=2".to_owned()), ("B".to_owned(), String::new())]);
+        assert_eq!(config.tcp_ports(), BTreeMap::from([("443".to_owned(), 443), ("80".to_owned(), 80)]));
+        assert_eq!(config.start_directory().as_deref(), Some("/srv/app"));
+        assert_eq!(ImageConfig::default().start_directory(), None);
+        assert_eq!(config.volume_paths().collect::<Vec<_>>(), ["/data", "/var"]);
+    }
+}

@@ -1,0 +1,188 @@
+//! Workloads of images: what is taken, what goes over it, and what cannot be known yet.
+
+use super::{NOBODY, Readiness, Service, Workload};
+use crate::config::{Node, Problems};
+use crate::fault::Fault;
+use crate::image::ImageConfig;
+use crate::parameters::Parameters;
+use crate::study::Catalog;
+use serde_json::Value;
+use std::path::Path;
+
+/// Knows one image, or none.
+struct Shelf(Result<Option<ImageConfig>, Fault>);
+
+impl Catalog for Shelf {
+    fn layers(&self) -> Vec<&'static str> {
+        Vec::new()
+    }
+
+    fn layer_options(&self, _: &str, _: &Node, _: &mut Problems) -> Option<Value> {
+        None
+    }
+
+    fn protocols(&self) -> Vec<&'static str> {
+        vec!["null"]
+    }
+
+    fn protocol_options(&self, _: &str, _: &Node, _: &mut Problems) -> Option<Value> {
+        Some(Value::Null)
+    }
+
+    fn image(&self, image: &str) -> Result<Option<ImageConfig>, Fault> {
+        assert!(image.ends_with("app.tar"), "{image}");
+        self.0.clone()
+    }
+}
+
+fn texts(all: &[&str]) -> Vec<String> {
+    all.iter().map(|text| (*text).to_owned()).collect()
+}
+
+/// As the image of a well-known server has it.
+fn redis() -> ImageConfig {
+    ImageConfig {
+        entrypoint: texts(&["docker-entrypoint.sh"]),
+        command: texts(&["redis-server"]),
+        environment: texts(&["PATH=/opt/bin:/bin", "REDIS_VERSION=7"]),
+        user: String::new(),
+        directory: "/data".to_owned(),
+        ports: texts(&["6379/tcp"]),
+        volumes: texts(&["/data"]),
+    }
+}
+
+fn read_on(shelf: Shelf, more: &str, load: &str) -> Result<Workload, String> {
+    let text = format!(
+        "workload: w\nservices:\n  s:\n    bundle: {{image: ./app.tar}}\n{more}load: {{protocol: {{null: \
+         {{}}}}{load}}}\n"
+    );
+    let mut problems = Problems::new("w.yaml", &text);
+    let read = Workload::read(&text, Path::new("f"), &Parameters::new(), &shelf, &mut problems);
+    let found: Vec<String> = problems.into_vec().iter().map(ToString::to_string).collect();
+    read.filter(|_| found.is_empty()).ok_or(found.join("\n"))
+}
+
+fn service(config: ImageConfig, more: &str) -> Service {
+    read_on(Shelf(Ok(Some(config))), more, "").unwrap().services.remove(0)
+}
+
+fn taken(service: &Service) -> Vec<&str> {
+    service.image.as_ref().unwrap().taken.keys().map(String::as_str).collect()
+}
+
+#[test]
+fn what_a_workload_leaves_out_is_the_images() {
+    let service = service(redis(), "");
+    assert_eq!(service.command, ["docker-entrypoint.sh", "redis-server"]);
+    assert_eq!(service.environment["PATH"], "/opt/bin:/bin");
+    assert_eq!(service.user, (NOBODY, NOBODY), "root in the image");
+    assert_eq!(service.directory.as_deref(), Some("/data"));
+    assert_eq!(service.ports, [("6379".to_owned(), 6379)].into());
+    assert!(matches!(&service.ready, Readiness::Port { port, .. } if port == "6379"));
+    assert_eq!(service.volumes, [("/data".to_owned(), 512 << 20)].into());
+    let told = service.image.as_ref().unwrap().lines();
+    assert_eq!(
+        told,
+        [
+            "command from the image: docker-entrypoint.sh redis-server",
+            "directory from the image: /data",
+            "environment from the image: PATH, REDIS_VERSION",
+            "ports from the image: 6379",
+            "user from the image: nobody, 65534:65534, in place of root: services run unprivileged",
+            "volumes from the image: /data, empty, with 512 MiB each",
+        ]
+    );
+    let workload = read_on(Shelf(Ok(Some(redis()))), "", "").unwrap();
+    assert_eq!(workload.protocol.port.as_deref(), Some("6379"), "the load finds it");
+}
+
+#[test]
+fn what_a_workload_says_goes_over_it_field_by_field() {
+    let more = "    command: [redis-server, --port, '${{port.main}}']\n    environment: {REDIS_VERSION: '8', B: b}\n    \
+                user: '5:6'\n    directory: /\n    ports: {main: 7000}\n    volumes: {/data: 1MiB, /more: 2MiB}\n";
+    let service = service(redis(), more);
+    assert_eq!(service.command, ["redis-server", "--port", "${{port.main}}"], "the entry point goes with it");
+    let environment: Vec<_> = service.environment.iter().map(|(k, v)| format!("{k}={v}")).collect();
+    assert_eq!(environment, ["B=b", "PATH=/opt/bin:/bin", "REDIS_VERSION=8"]);
+    assert_eq!((service.user, service.directory.as_deref()), ((5, 6), None));
+    assert_eq!(service.ports, [("main".to_owned(), 7000)].into());
+    assert_eq!(service.volumes, [("/data".to_owned(), 1 << 20), ("/more".to_owned(), 2 << 20)].into());
+    assert_eq!(taken(&service), ["environment"]);
+    let service = self::service(redis(), "    directory: /srv/x\n");
+    assert_eq!(service.directory.as_deref(), Some("/srv/x"));
+}
+
+#[test]
+fn users_are_numbers_or_wait_for_the_files() {
+    let user = |user: &str| service(ImageConfig { user: user.to_owned(), ..redis() }, "");
+    assert_eq!(user("65532:65532").user, (65532, 65532));
+    assert_eq!(user("0").user, (NOBODY, NOBODY));
+    let named = user("memcache");
+    assert_eq!(named.image.as_ref().unwrap().user.as_deref(), Some("memcache"));
+    assert!(named.image.unwrap().lines().iter().any(|line| line.contains("memcache, whose numbers are looked up")));
+}
+
+#[test]
+fn a_port_is_not_guessed() {
+    let several = || ImageConfig { ports: texts(&["80/tcp", "443/tcp", "8080/tcp"]), ..redis() };
+    let read = |more: &str, load: &str| read_on(Shelf(Ok(Some(several()))), more, load);
+    let told = read("", "").unwrap_err();
+    assert!(told.contains("w.yaml:5:7") && told.contains("the image names the ports 80, 443, 8080"), "{told}");
+    assert_eq!(told.matches("error:").count(), 1, "{told}");
+    let workload = read("", ", port: 80").unwrap();
+    assert_eq!(workload.protocol.port.as_deref(), Some("80"));
+    assert!(matches!(&workload.services[0].ready, Readiness::Port { port, .. } if port == "80"));
+    let told = read("", ", port: 81").unwrap_err();
+    assert!(told.contains("there is no port of service 's' '81'"), "{told}");
+    // Of a service that is not loaded, nobody has said which.
+    let second = "  t: {bundle: {packages: [p]}, command: [/p], ports: {main: 1}}\n";
+    let told = read(second, ", service: t").unwrap_err();
+    assert!(told.contains("w.yaml:4:5") && told.contains("'ready: {port: 443}'"), "{told}");
+    read(&format!("    ready: {{port: 8080}}\n{second}"), ", service: t").unwrap();
+}
+
+#[test]
+fn mistakes_have_their_places() {
+    let nothing = ImageConfig { entrypoint: Vec::new(), command: Vec::new(), ..redis() };
+    let told = read_on(Shelf(Ok(Some(nothing))), "", "").unwrap_err();
+    assert!(told.contains("w.yaml:3:3") && told.contains("no ENTRYPOINT and no CMD"), "{told}");
+    let portless = ImageConfig { ports: Vec::new(), ..redis() };
+    let told = read_on(Shelf(Ok(Some(portless))), "", "").unwrap_err();
+    assert!(told.contains("nothing says when this service is ready"), "{told}");
+    let told =
+        read_on(Shelf(Err(Fault::new("it is no image").remedy("save it"))), "    command: [/x]\n", "").unwrap_err();
+    assert!(
+        told.contains("w.yaml:4:21") && told.contains("it is no image") && told.contains("hint: save it"),
+        "{told}"
+    );
+    let told = read_on(Shelf(Ok(Some(redis()))), "    command: ['']\n    directory: a/b\n", "").unwrap_err();
+    assert!(told.contains("names no program") && told.contains("w.yaml:6:16"), "{told}");
+    let text = "workload: w\nservices: {s: {bundle: {packages: [p]}, command: [p], ports: {m: 1}}}\n\
+                load: {protocol: {null: {}}}\n";
+    let mut problems = Problems::new("w.yaml", text);
+    assert!(Workload::read(text, Path::new("f"), &Parameters::new(), &Shelf(Ok(None)), &mut problems).is_none());
+    assert!(problems.into_vec()[0].message.contains("absolute path"), "a bundle of packages has no PATH of its own");
+}
+
+#[test]
+fn of_an_image_that_is_not_here_only_what_is_written_is_checked() {
+    let more = "    environment: {LISTEN: '${{port.6379}}'}\n  t:\n    bundle: {packages: [p]}\n    command: [/p, \
+                '${{addresses.s}}', '${{addresses.s.6379}}']\n    ports: {main: 1}\n";
+    let workload = read_on(Shelf(Ok(None)), more, ", port: 6379").unwrap();
+    let service = &workload.services[0];
+    assert!(service.awaits_image() && service.command.is_empty() && service.ports.is_empty());
+    assert!(service.image.as_ref().unwrap().lines()[0].contains("f/./app.tar"), "{:?}", service.image);
+    read_on(Shelf(Ok(Some(redis()))), more, ", port: 6379").unwrap();
+    let told = read_on(Shelf(Ok(None)), &more.replace("addresses.s.", "addresses.x."), "").unwrap_err();
+    assert!(told.contains("'addresses.x.6379' stands for nothing here"), "{told}");
+    let told = read_on(Shelf(Ok(None)), "    ports: {main: 1}\n    usr: 1\n", ", port: 6379").unwrap_err();
+    assert!(told.contains("no field 'usr'") && told.contains("'6379'"), "{told}");
+}
+
+#[test]
+fn what_was_taken_stays_in_the_record() {
+    let workload = read_on(Shelf(Ok(Some(redis()))), "", "").unwrap();
+    let json = serde_json::to_string(&workload).unwrap();
+    assert_eq!(serde_json::from_str::<Workload>(&json).unwrap(), workload);
+}

@@ -1,0 +1,326 @@
+//! What services take from the images that their bundles are made of, settled by the image's files once the bundle is
+//! there.
+
+use rustix::fs::{Mode, OFlags, ResolveFlags};
+use std::fs::File;
+use std::io::Read;
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use tare_core::bundle::Bundle;
+use tare_core::fault::Fault;
+use tare_core::image::{FromImage, user_numbers};
+use tare_core::workload::{NOBODY, Service, USUAL_PATH, Workload};
+
+/// What is read of a file of an image, bytes.
+const FILE_BYTES_MAX: u64 = 1 << 20;
+
+/// What the services of a workload take from images, in lines.
+pub(crate) fn lines(workload: &Workload) -> Vec<String> {
+    let of = |service: &Service| {
+        let lines = service.image.iter().flat_map(FromImage::lines);
+        lines.map(|line| format!("service {}: {line}", service.name)).collect::<Vec<_>>()
+    };
+    workload.services.iter().flat_map(of).collect()
+}
+
+/// Looks up in a service's bundle what only its files tell: the numbers of a user, the place of a program; and sees
+/// that what is to be started is there.
+///
+/// # Errors
+/// What is missing, and what to write in its stead.
+pub(crate) fn settle(service: &mut Service, bundle: &dyn Bundle) -> Result<(), Fault> {
+    let directory = bundle.directory()?;
+    let tree =
+        Tree(rustix::fs::open(&directory, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).map_err(|error| {
+            Fault::from_error(format_args!("open the bundle of service '{}'", service.name), &error)
+        })?);
+    if let Some(mut image) = service.image.take() {
+        let settled = settle_image(service, &mut image, bundle, &tree);
+        service.image = Some(image);
+        settled?;
+    }
+    let name = &service.name;
+    let Some(program) = service.command.first() else {
+        return Err(Fault::new(format!("service '{name}' has no command: what its image says was not read")));
+    };
+    if tree.program(program).is_none() {
+        let fault = Fault::new(format!("service '{name}' starts {program}, which is not in its bundle"));
+        let remedy = "name the program by its path inside the bundle; `tare bundle show` lists what is in it";
+        return Err(fault.remedy(remedy));
+    }
+    let made = |path: &str| service.volumes.keys().any(|volume| Path::new(path).starts_with(volume));
+    if let Some(directory) = service.directory.as_deref().filter(|path| !made(path) && !tree.is_folder(path)) {
+        let fault = Fault::new(format!("service '{name}' starts in {directory}, which is no directory of its bundle"));
+        return Err(fault.remedy("let 'directory:' name one, or one below a volume"));
+    }
+    Ok(())
+}
+
+fn settle_image(service: &mut Service, image: &mut FromImage, bundle: &dyn Bundle, tree: &Tree) -> Result<(), Fault> {
+    let name = &service.name;
+    if image.says.as_ref() != bundle.image() {
+        let fault = Fault::new(format!("the image {} of service '{name}' has changed since it was read", image.image));
+        return Err(fault.remedy("start again; what is known of images is then read anew"));
+    }
+    if let Some(user) = image.user.clone() {
+        let (passwd, group) = (tree.text("/etc/passwd"), tree.text("/etc/group"));
+        let numbers = user_numbers(&user, &passwd, &group).map_err(|why| {
+            let fault = Fault::new(format!("the image of service '{name}' runs as '{user}', but {why}"));
+            fault.remedy("write the user's number in the workload, for example `user: \"999:999\"`")
+        })?;
+        if numbers.0 == 0 {
+            service.user = (NOBODY, NOBODY);
+            image.note_root();
+        } else {
+            service.user = numbers;
+            image.note_user(&user, numbers);
+        }
+    }
+    if let Some(program) = service.command.first_mut().filter(|program| !program.starts_with('/')) {
+        let path = service.environment.get("PATH").map_or(USUAL_PATH, String::as_str);
+        let here = service.directory.as_deref().unwrap_or("/");
+        let folders: Vec<&str> = if program.contains('/') { vec![here] } else { path.split(':').collect() };
+        let places = folders.into_iter().map(|folder| if folder.is_empty() { here } else { folder });
+        let mut places = places.map(|folder| format!("{}/{program}", folder.trim_end_matches('/')));
+        let found = places
+            .find(|place| place.starts_with('/') && tree.program(place).is_some_and(|file| file.mode() & 0o111 != 0));
+        *program = found.ok_or_else(|| {
+            let fault =
+                Fault::new(format!("service '{name}' starts '{program}', which is in no folder of PATH {path}"));
+            fault.remedy("name the program by its path inside the bundle; `tare bundle show` lists what is in it")
+        })?;
+        if image.taken.contains_key("command") {
+            image.note("command", service.command.join(" "));
+        }
+    }
+    let hidden = |path: &&String| image.taken.contains_key("volumes") && tree.holds_something(path);
+    if let Some(path) = service.volumes.keys().find(hidden) {
+        let line = format!("{}; what the image holds in {path} is not seen", image.taken["volumes"]);
+        image.note("volumes", line);
+    }
+    Ok(())
+}
+
+/// A bundle's tree. Whatever is looked up in it, links are followed inside it: it was made by strangers.
+struct Tree(OwnedFd);
+
+impl Tree {
+    fn open(&self, path: &str, flags: OFlags) -> Option<File> {
+        rustix::fs::openat2(&self.0, path, flags | OFlags::CLOEXEC, Mode::empty(), ResolveFlags::IN_ROOT)
+            .ok()
+            .map(File::from)
+    }
+
+    /// The file that a program would be started from.
+    fn program(&self, path: &str) -> Option<std::fs::Metadata> {
+        self.open(path, OFlags::PATH)?.metadata().ok().filter(std::fs::Metadata::is_file)
+    }
+
+    fn is_folder(&self, path: &str) -> bool {
+        self.open(path, OFlags::PATH | OFlags::DIRECTORY).is_some()
+    }
+
+    fn holds_something(&self, path: &str) -> bool {
+        let Some(folder) = self.open(path, OFlags::RDONLY | OFlags::DIRECTORY) else { return false };
+        let names = rustix::fs::Dir::read_from(folder).into_iter().flatten().flatten();
+        names.filter(|item| ![c".", c".."].contains(&item.file_name())).count() > 0
+    }
+
+    /// The text of a file; empty when there is none.
+    fn text(&self, path: &str) -> String {
+        let is_file = |file: &File| file.metadata().is_ok_and(|facts| facts.is_file());
+        let mut bytes = Vec::new();
+        if let Some(file) = self.open(path, OFlags::RDONLY | OFlags::NONBLOCK).filter(is_file) {
+            // What cannot be read names nobody.
+            let _ = file.take(FILE_BYTES_MAX).read_to_end(&mut bytes);
+        }
+        String::from_utf8_lossy(&bytes).into_owned()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::catalog::Tables;
+    use std::os::unix::fs::{PermissionsExt, symlink};
+    use std::path::PathBuf;
+    use tare_core::config::Problems;
+    use tare_core::image::ImageConfig;
+    use tare_core::parameters::Parameters;
+
+    struct Laid(PathBuf, Option<ImageConfig>);
+
+    impl Bundle for Laid {
+        fn digest(&self) -> &str {
+            "sha256:0"
+        }
+
+        fn directory(&self) -> Result<PathBuf, Fault> {
+            Ok(self.0.clone())
+        }
+
+        fn archive(&self) -> Result<PathBuf, Fault> {
+            unreachable!("nobody asks for it")
+        }
+
+        fn disk(&self) -> Result<PathBuf, Fault> {
+            unreachable!("nobody asks for it")
+        }
+
+        fn image(&self) -> Option<&ImageConfig> {
+            self.1.as_ref()
+        }
+    }
+
+    /// A tree with a program in `/opt/bin`, reached by a link, and one that is no program in `/bin`.
+    fn tree() -> tempfile::TempDir {
+        let tree = tempfile::tempdir().unwrap();
+        let at = |path: &str| tree.path().join(path);
+        for folder in ["etc", "bin", "opt/real", "data", "srv"] {
+            std::fs::create_dir_all(at(folder)).unwrap();
+        }
+        symlink("/opt/real", at("opt/bin")).unwrap();
+        for program in ["opt/real/server", "srv/own"] {
+            std::fs::write(at(program), "#!").unwrap();
+            std::fs::set_permissions(at(program), std::fs::Permissions::from_mode(0o755)).unwrap();
+        }
+        std::fs::write(at("bin/server"), "no program").unwrap();
+        std::fs::set_permissions(at("bin/server"), std::fs::Permissions::from_mode(0o644)).unwrap();
+        std::fs::write(at("etc/passwd"), "root:x:0:0::/:/x\nserver:x:7:8::/:/x\nadmin:x:0:0::/:/x\n").unwrap();
+        std::fs::write(at("etc/group"), "extra:x:9:\n").unwrap();
+        tree
+    }
+
+    /// The service of a workload of an image, with other lines in it, settled by that tree.
+    fn settled(more: &str, change: impl FnOnce(&mut ImageConfig)) -> Result<Service, Fault> {
+        let tree = tree();
+        let mut says = ImageConfig {
+            command: vec!["server".to_owned(), "-x".to_owned()],
+            environment: vec!["PATH=/none:/bin:/opt/bin".to_owned()],
+            ports: vec!["80/tcp".to_owned()],
+            ..ImageConfig::default()
+        };
+        change(&mut says);
+        let text = format!(
+            "workload: w\nservices: {{s: {{bundle: {{image: some/image}}, ports: {{m: 1}}{more}}}}}\n\
+             load: {{protocol: {{redis: {{}}}}}}\n"
+        );
+        let mut problems = Problems::new("w.yaml", &text);
+        let read = Workload::read(&text, Path::new("w"), &Parameters::new(), &Knowing(says.clone()), &mut problems);
+        let mut service = read.unwrap_or_else(|| panic!("{:?}", problems.into_vec())).services.remove(0);
+        settle(&mut service, &Laid(tree.path().to_owned(), Some(says)))?;
+        Ok(service)
+    }
+
+    /// The usual tables, and an image.
+    struct Knowing(ImageConfig);
+
+    impl tare_core::study::Catalog for Knowing {
+        fn layers(&self) -> Vec<&'static str> {
+            Tables.layers()
+        }
+
+        fn layer_options(
+            &self,
+            layer: &str,
+            node: &tare_core::config::Node,
+            problems: &mut Problems,
+        ) -> Option<serde_json::Value> {
+            Tables.layer_options(layer, node, problems)
+        }
+
+        fn protocols(&self) -> Vec<&'static str> {
+            Tables.protocols()
+        }
+
+        fn protocol_options(
+            &self,
+            protocol: &str,
+            node: &tare_core::config::Node,
+            problems: &mut Problems,
+        ) -> Option<serde_json::Value> {
+            Tables.protocol_options(protocol, node, problems)
+        }
+
+        fn image(&self, _: &str) -> Result<Option<ImageConfig>, Fault> {
+            Ok(Some(self.0.clone()))
+        }
+    }
+
+    fn fault(more: &str, change: impl FnOnce(&mut ImageConfig)) -> String {
+        settled(more, change).unwrap_err().message
+    }
+
+    #[test]
+    fn a_program_is_found_in_path_and_by_links_inside_the_bundle() {
+        let service = settled("", |_| {}).unwrap();
+        assert_eq!(service.command, ["/opt/bin/server", "-x"], "what is not executable is passed");
+        assert!(
+            lines(&Workload { services: vec![service.clone()], ..workload() })
+                .contains(&"service s: command from the image: /opt/bin/server -x".to_owned())
+        );
+        let own = settled(", command: [server], environment: {PATH: '/opt/real'}", |_| {}).unwrap();
+        assert_eq!(own.command, ["/opt/real/server"]);
+        assert!(!own.image.unwrap().taken.contains_key("command"));
+        let relative = settled("", |says| {
+            (says.command, says.directory) = (vec!["./own".to_owned()], "/srv".to_owned());
+        });
+        assert_eq!(relative.unwrap().command, ["/srv/./own"]);
+        assert!(fault(", command: [nothing]", |_| {}).contains("'nothing', which is in no folder of PATH /none:/bin"));
+        assert!(fault(", command: [/bin/nothing]", |_| {}).contains("starts /bin/nothing, which is not in its bundle"));
+        assert!(fault(", command: [/opt/bin]", |_| {}).contains("not in its bundle"));
+        assert!(fault(", directory: /none", |_| {}).contains("starts in /none, which is no directory"));
+        settled(", directory: /none/below, volumes: {/none: 1MiB}", |_| {}).unwrap();
+    }
+
+    #[test]
+    fn a_user_is_looked_up_in_the_image() {
+        let user = |user: &str| settled("", |says| user.clone_into(&mut says.user));
+        let server = user("server").unwrap();
+        assert_eq!(server.user, (7, 8));
+        let told = &server.image.unwrap().taken["user"];
+        assert_eq!(told, "server, which is 7:8");
+        assert_eq!(user("server:extra").unwrap().user, (7, 9));
+        assert_eq!(user("1001").unwrap().user, (1001, 0));
+        let admin = user("admin").unwrap();
+        assert_eq!(admin.user, (NOBODY, NOBODY), "another name of root");
+        assert!(admin.image.unwrap().taken["user"].starts_with("nobody, 65534:65534, in place of root"));
+        assert!(user("mysql").unwrap_err().message.contains("no user 'mysql' in its /etc/passwd"));
+        assert_eq!(settled(", user: '5:6'", |says| "mysql".clone_into(&mut says.user)).unwrap().user, (5, 6));
+    }
+
+    #[test]
+    fn links_out_of_the_bundle_lead_nowhere() {
+        let tree = tree();
+        std::fs::remove_file(tree.path().join("etc/passwd")).unwrap();
+        symlink("../../../../../../../../etc/passwd", tree.path().join("etc/passwd")).unwrap();
+        let opened = Tree(rustix::fs::open(tree.path(), OFlags::PATH, Mode::empty()).unwrap());
+        assert_eq!(opened.text("/etc/passwd"), "", "it is a link to itself in there");
+        symlink("/etc/hostname", tree.path().join("etc/own")).unwrap();
+        assert_eq!(opened.text("/etc/own"), "");
+        rustix::fs::mkfifoat(rustix::fs::CWD, tree.path().join("etc/pipe"), Mode::RWXU).unwrap();
+        assert_eq!(opened.text("/etc/pipe"), "", "it does not wait for somebody to write");
+    }
+
+    #[test]
+    fn what_a_volume_hides_is_told() {
+        let with = |says: &mut ImageConfig| says.volumes = vec!["/data".to_owned(), "/srv".to_owned()];
+        let told = settled("", with).unwrap().image.unwrap().taken["volumes"].clone();
+        assert_eq!(told, "/data, /srv, empty, with 512 MiB each; what the image holds in /srv is not seen");
+    }
+
+    #[test]
+    fn an_image_that_changed_meanwhile_is_not_started() {
+        let mut service = settled("", |_| {}).unwrap();
+        let tree = tree();
+        let other = Laid(tree.path().to_owned(), Some(ImageConfig::default()));
+        assert!(settle(&mut service, &other).unwrap_err().message.contains("has changed since it was read"));
+    }
+
+    fn workload() -> Workload {
+        let text = "workload: w\nservices: {s: {bundle: {packages: [p]}, command: [/p], ports: {m: 1}}}\n\
+                    load: {protocol: {redis: {}}}\n";
+        Workload::read(text, Path::new("w"), &Parameters::new(), &Tables, &mut Problems::new("w.yaml", text)).unwrap()
+    }
+}
