@@ -150,7 +150,7 @@ impl RunMark {
     }
 
     fn remove_directories(&self) -> Result<(), Fault> {
-        network::restore_forwarding(&self.run)?;
+        network::restore(&self.run)?;
         remove_tree(&scratch_directory(&self.run))?;
         // The owner's name goes with the directory, not before it.
         let aside = aside(&self.run);
@@ -329,7 +329,7 @@ fn remove_own(leftover: &Leftover) -> Result<(), Fault> {
         CGROUP => cgroup::remove_tree(Path::new(name)),
         DIRECTORY => {
             if Path::new(name).starts_with(RUN_ROOT) {
-                network::restore_forwarding(run)?;
+                network::restore(run)?;
             }
             remove_tree(Path::new(name))
         }

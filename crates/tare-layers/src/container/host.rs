@@ -9,7 +9,7 @@ use super::run;
 use super::runtime;
 use super::spec::{self, Order};
 use super::{image, observe};
-use crate::local;
+use crate::{local, network};
 use bollard::models::ContainerInspectResponse;
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr, TcpListener};
@@ -289,6 +289,9 @@ impl Inner {
         let instance = &start.instance;
         assert!(!self.running.contains_key(instance), "instance '{instance}' was started twice");
         self.check_ports(start)?;
+        if self.options.network == Network::Host {
+            network::allow_low_ports(&self.surroundings.run, start.service.ports.values().copied())?;
+        }
         let container = spec::container_name(&self.surroundings, instance);
         self.launch(start, &container, None)?;
         self.running.insert(instance.clone(), Running { container, start: start.clone(), command: None });

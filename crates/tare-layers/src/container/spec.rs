@@ -2,6 +2,7 @@
 
 use super::options::{Capabilities, ContainerOptions, Limits, Namespaces, Network, Seccomp, Storage};
 use crate::local::{self, host::volume_folders as volume_folders_of};
+use crate::network;
 use bollard::models::{
     ContainerCreateBody, HostConfig, HostConfigCgroupnsModeEnum, HostConfigLogConfig, Mount, MountType, PortBinding,
     PortMap, ResourcesUlimits, RestartPolicy, RestartPolicyNameEnum,
@@ -127,6 +128,7 @@ fn host_config(order: &Order, ports: &[u16]) -> Result<HostConfig, Fault> {
         ipc_mode: shared.then(|| "host".to_owned()),
         uts_mode: shared.then(|| "host".to_owned()),
         cgroupns_mode: shared.then_some(HostConfigCgroupnsModeEnum::HOST),
+        sysctls: low_ports(order),
         readonly_rootfs: Some(order.options.read_only),
         tmpfs: Some(in_memory(order)),
         mounts: Some(mounts(order)),
@@ -142,6 +144,13 @@ fn host_config(order: &Order, ports: &[u16]) -> Result<HostConfig, Fault> {
         init: Some(false),
         ..Default::default()
     })
+}
+
+/// What lets a service listen below 1024 in a network of its own. Engines differ in whether they do so unasked.
+fn low_ports(order: &Order) -> Option<HashMap<String, String>> {
+    let low = order.start.service.ports.values().any(|port| *port < network::USUAL_BOUND);
+    let own = order.options.network != Network::Host;
+    (low && own).then(|| HashMap::from([("net.ipv4.ip_unprivileged_port_start".to_owned(), "0".to_owned())]))
 }
 
 /// What the engine's own confinement is taken back of.

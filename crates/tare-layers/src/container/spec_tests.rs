@@ -78,6 +78,19 @@ fn a_service_gets_exactly_what_was_stated() {
 }
 
 #[test]
+fn low_ports_are_free_to_all_in_a_network_of_its_own() {
+    let sysctls = |network, port| {
+        let mut start = start();
+        start.service.ports.insert("low".to_owned(), port);
+        built(ContainerOptions { network, ..Default::default() }, &start, None).1.sysctls
+    };
+    let bound = sysctls(Network::Published, 80).unwrap();
+    assert_eq!(bound["net.ipv4.ip_unprivileged_port_start"], "0");
+    assert_eq!(sysctls(Network::Published, 1024), None);
+    assert_eq!(sysctls(Network::Host, 80), None, "an engine refuses to change the host's");
+}
+
+#[test]
 fn only_published_ports_are_published() {
     for network in [Network::Bridge, Network::Host] {
         let (body, host) = built(ContainerOptions { network, ..Default::default() }, &start(), None);

@@ -6,7 +6,7 @@ use super::launch::{Launch, Rooted};
 use super::root::{PROGRAM_INSIDE, Root};
 use super::running::{Running, describe_end};
 use super::{facts, mapped_files, ports};
-use crate::network::Room;
+use crate::network::{self, Room};
 use crate::{LAYERS, leftovers};
 use std::collections::BTreeMap;
 use std::fs::{self, DirBuilder, File, OpenOptions};
@@ -272,6 +272,7 @@ impl Host for LocalHost {
         }
         if self.room.is_none() {
             ports::check_free(&service.ports)?;
+            network::allow_low_ports(&self.surroundings.run, service.ports.values().copied())?;
         }
         let cpus = Self::cpus(start)?;
         let (directory, root, mut group) = self.prepare(start, &start.instance)?;

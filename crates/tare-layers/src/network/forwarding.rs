@@ -87,7 +87,7 @@ fn switch_on(run: &str) -> Result<(), Fault> {
 const WAS_OFF: &str = "ip-forward-was-off";
 
 /// Switches forwarding off again if this run switched it on.
-pub(crate) fn restore(run: &str) -> Result<(), Fault> {
+pub(super) fn restore(run: &str) -> Result<(), Fault> {
     if leftovers::run_directory(run).join(WAS_OFF).exists() {
         std::fs::write(IP_FORWARD, "0").doing("switch the forwarding of packets off again")?;
     }

@@ -2,13 +2,15 @@
 //! run, so that it can be found and removed after a crash.
 
 mod forwarding;
+mod low_ports;
 mod netlink;
 mod room;
 mod seat;
 mod tap;
 
 pub use forwarding::{Forwarding, allow_forwarding};
-pub(crate) use forwarding::{remove_rules, restore as restore_forwarding, runs_with_rules};
+pub(crate) use forwarding::{remove_rules, runs_with_rules};
+pub(crate) use low_ports::{USUAL_BOUND, allow_all_ports, allow_low_ports};
 pub use room::Room;
 pub use seat::GeneratorSeat;
 pub(crate) use seat::{namespaces, remove_namespace};
@@ -23,6 +25,11 @@ use tare_core::fault::{Doing, Fault};
 
 /// The longest name a link can have, in bytes.
 pub const LINK_NAME_MAX: usize = 15;
+
+/// Puts back what this run has changed of how the machine's own network works.
+pub(crate) fn restore(run: &str) -> Result<(), Fault> {
+    forwarding::restore(run).and(low_ports::restore(run))
+}
 
 fn open() -> Result<Netlink, Fault> {
     Netlink::open().doing("open the kernel's network configuration")

@@ -2,7 +2,7 @@
 
 use super::GeneratorSeat;
 use super::netlink::{Netlink, Range};
-use super::set_up;
+use super::{allow_all_ports, set_up};
 use rustix::thread::{LinkNameSpaceType, UnshareFlags};
 use std::fs::File;
 use std::net::{IpAddr, Ipv4Addr};
@@ -99,6 +99,7 @@ fn unnamed_namespace() -> Result<File, Fault> {
     let make = || -> std::io::Result<File> {
         // SAFETY: only the network namespace of this short-lived thread changes; no descriptor table is unshared.
         unsafe { rustix::thread::unshare_unsafe(UnshareFlags::NEWNET)? };
+        allow_all_ports();
         File::open(format!("/proc/self/task/{}/ns/net", rustix::thread::gettid().as_raw_nonzero()))
     };
     // A thread of its own: a namespace belongs to a thread, and this one must not leave its own.

@@ -1,6 +1,7 @@
 //! Process 1 of a guest: the root, the modules, the mounts, the orphans, and the power switch.
 
 use super::{GUEST_HELLO, GUEST_SAYS, MARKER, PROGRAM};
+use crate::network;
 use rustix::mount::{MountFlags, mount, mount_move};
 use std::ffi::CString;
 use std::fs;
@@ -56,6 +57,7 @@ pub(super) fn keep() -> Result<(), Fault> {
     mount_on("cgroup2", "/sys/fs/cgroup", "cgroup2", "")?;
     enable_controllers();
     fs::write("/proc/sys/net/ipv4/ip_forward", "1").doing("let the guest forward packets")?;
+    network::allow_all_ports();
     let _ = rustix::system::sethostname(b"tare-guest");
     let limit = rustix::process::Rlimit { current: Some(OPEN_FILES_MAX), maximum: Some(OPEN_FILES_MAX) };
     rustix::process::setrlimit(rustix::process::Resource::Nofile, limit).doing("raise the limit of open files")?;

@@ -8,6 +8,7 @@ use super::program::Program;
 use crate::local::host::{PROBE_WITHIN, create_log, remove_volumes, tail, volume_folders};
 use crate::local::running::Running;
 use crate::local::{self, ports};
+use crate::network;
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::net::SocketAddr;
@@ -98,6 +99,7 @@ impl Inner {
         let instance = &start.instance;
         assert!(!self.running.contains_key(instance), "instance '{instance}' was started twice");
         ports::check_free(&start.service.ports)?;
+        network::allow_low_ports(&self.surroundings.run, start.service.ports.values().copied())?;
         let log = self.surroundings.scratch.join(format!("{instance}.log"));
         let file = create_log(&log, start.service.user).doing(format!("make the log {}", log.display()))?;
         let second = file.try_clone().doing("share the log")?;
