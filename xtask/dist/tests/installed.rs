@@ -1,11 +1,14 @@
 //! The packages where they are meant to go: anywhere, on a Debian, in an engine.
 
-use crate::{VERSION, dist, expect, file, said};
+use crate::{VERSION, dist, expect, file, is_checkout, said};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-/// The program that the gate has built, or the one beside this.
+/// The program that the gate has built, or the one beside this; and none where nothing can be packaged.
 fn program() -> Option<PathBuf> {
+    if !is_checkout() {
+        return None;
+    }
     let beside = || Some(Path::new(env!("CARGO_BIN_EXE_xtask-dist")).parent()?.join("tare"));
     let path = std::env::var_os("TARE_BIN").map(PathBuf::from).or_else(beside).filter(|path| path.is_file());
     if path.is_none() {

@@ -20,6 +20,17 @@ fn expect(command: &mut Command) -> String {
     said(&output)
 }
 
+/// Whether this is a checkout of git, as what is released is made of a commit; says so if not.
+fn is_checkout() -> bool {
+    let mut git = Command::new("git");
+    git.args(["rev-parse", "--is-inside-work-tree"]).current_dir(env!("CARGO_MANIFEST_DIR"));
+    let is = git.output().is_ok_and(|output| output.status.success());
+    if !is {
+        println!("skipped: this is no checkout of git");
+    }
+    is
+}
+
 /// Packages `binary` into `out`.
 fn dist(binary: &Path, out: &Path, arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_xtask-dist"));
