@@ -46,6 +46,13 @@ fn binding(root: &Root, controller: &str, unified: bool, path: &str) -> Vec<Path
     own.ancestors().take_while(|directory| directory.starts_with(&top)).map(Path::to_path_buf).collect()
 }
 
+/// Whether a visible group of version 2 has nothing of a controller, and so no limit of its own either: groups above
+/// have handed down others only.
+fn is_switched_off(root: &Root, directory: &Path, controller: &str) -> bool {
+    let handed_down = root.text(directory.join("cgroup.controllers"));
+    handed_down.is_some_and(|names| names.split(' ').all(|name| name != controller))
+}
+
 fn smallest(root: &Root, controller: &str, read: impl Fn(&Path, bool) -> Option<Option<f64>>) -> Limit {
     let Some((unified, path)) = own_path(root, controller) else { return Limit::None };
     let directories = binding(root, controller, unified, &path);
@@ -55,6 +62,7 @@ fn smallest(root: &Root, controller: &str, read: impl Fn(&Path, bool) -> Option<
         Some(limit) => Limit::At(limit),
         // The top of the tree has no limit, and in version 2 no file that could say so.
         None if !seen.is_empty() || path == "/" => Limit::None,
+        None if unified && is_switched_off(root, &directories[0], controller) => Limit::None,
         None => Limit::Hidden,
     }
 }
@@ -111,6 +119,20 @@ mod tests {
         ]);
         assert_eq!(memory(&root), Limit::At(536_870_912.0));
         assert_eq!(cpu_quota(&root), Limit::At(1.5));
+    }
+
+    /// What a plain process without a quota finds on Debian 12 with systemd, where nobody else asks for the controller.
+    #[test]
+    fn without_the_controller_there_is_no_limit() {
+        let (_keep, root) = tree(&[
+            ("proc/self/cgroup", "0::/tare-abc/redis\n"),
+            ("sys/fs/cgroup/cgroup.controllers", "cpuset cpu io memory hugetlb pids rdma misc\n"),
+            ("sys/fs/cgroup/tare-abc/cgroup.controllers", "memory pids\n"),
+            ("sys/fs/cgroup/tare-abc/redis/cgroup.controllers", "memory\n"),
+            ("sys/fs/cgroup/tare-abc/redis/memory.max", "536870912\n"),
+        ]);
+        assert_eq!(memory(&root), Limit::At(536_870_912.0));
+        assert_eq!(cpu_quota(&root), Limit::None);
     }
 
     #[test]
