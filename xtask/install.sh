@@ -76,7 +76,7 @@ build_needs() { say gcc=gcc libc6-dev=/usr/include/stdio.h; }
 
 # What its tests need on top.
 test_needs() {
-    say git=git redis-server=redis-server redis-tools=redis-cli cpio=cpio nginx=nginx
+    say git=git redis-server=redis-server redis-tools=redis-cli cpio=cpio nginx=nginx crun=crun
     say postgresql=/usr/lib/postgresql mariadb-server=mariadbd qemu-utils=qemu-img
     # The program of the workload auction, and what its own tests run with.
     local java=/usr/share/java

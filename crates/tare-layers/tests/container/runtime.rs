@@ -9,15 +9,17 @@ use tare_layers::container::ROW;
 
 /// Every check, by name.
 pub(crate) const ALL: &[(&str, fn())] = &[
-    ("by_a_runtime_there_is_what_was_asked_for", by_a_runtime_there_is_what_was_asked_for),
+    ("by_a_runtime_there_is_what_was_asked_for", || there_is_what_was_asked_for("auto")),
+    ("by_crun_there_is_what_was_asked_for", || there_is_what_was_asked_for("crun")),
     ("rungs_differ_in_what_they_say", rungs_differ_in_what_they_say),
-    ("by_a_runtime_ends_and_mistakes_are_told", by_a_runtime_ends_and_mistakes_are_told),
+    ("by_a_runtime_ends_and_mistakes_are_told", || ends_and_mistakes_are_told("auto")),
+    ("by_crun_ends_and_mistakes_are_told", || ends_and_mistakes_are_told("crun")),
 ];
 
 const LEAST: &str = "{by: runtime, root: directory, namespaces: host, limits: affinity}";
 
-fn lacks() -> bool {
-    let options = serde_json::json!({"by": "runtime", "network": "host", "limits": "cpuset", "seccomp": "unconfined",
+fn lacks(runtime: &str) -> bool {
+    let options = serde_json::json!({"by": "runtime", "runtime": runtime, "network": "host", "limits": "cpuset", "seccomp": "unconfined",
         "capabilities": "all", "namespaces": "own", "storage": "volume", "read_only": false});
     let carrier = crate::stage::carrier(Path::new("/"));
     match (ROW.probe)(&options, &carrier) {
@@ -96,8 +98,13 @@ fn seen(stage: &Stage, host: &mut dyn Host) -> Seen {
     seen
 }
 
-fn by_a_runtime_there_is_what_was_asked_for() {
-    if lacks() {
+/// Options that ask for any runtime, with this one.
+fn by(runtime: &str, options: &str) -> String {
+    options.replace("by: runtime", &format!("by: runtime, runtime: {runtime}"))
+}
+
+fn there_is_what_was_asked_for(runtime: &str) {
+    if lacks(runtime) {
         return;
     }
     let stage = Stage::new();
@@ -114,7 +121,7 @@ fn by_a_runtime_there_is_what_was_asked_for() {
         ("{by: runtime, limits: none, read_only: true}", own, true, &all),
     ];
     for (options, namespaces, layered, cpus) in cases {
-        let mut host = stage.open(options);
+        let mut host = stage.open(&by(runtime, options));
         let seen = seen(&stage, host.as_mut());
         assert_eq!(seen.own, namespaces, "{options}");
         assert!(seen.groups.iter().filter(|(name, _)| !name.is_empty()).all(|(_, is)| *is), "{options}: {seen:?}");
@@ -141,7 +148,7 @@ fn nothing_is_left(stage: &Stage) {
 
 /// The rungs of the usual container up to the engine's, each against the one before.
 fn rungs_differ_in_what_they_say() {
-    if lacks() {
+    if lacks("auto") {
         return;
     }
     let stage = Stage::new();
@@ -176,13 +183,13 @@ fn rungs_differ_in_what_they_say() {
     assert!(all.windows(2).all(|pair| pair[0].cpus == pair[1].cpus), "the same CPUs in each: {all:#?}");
 }
 
-fn by_a_runtime_ends_and_mistakes_are_told() {
-    if lacks() {
+fn ends_and_mistakes_are_told(runtime: &str) {
+    if lacks(runtime) {
         return;
     }
     let stage = Stage::new();
-    for options in ["by: runtime", LEAST] {
-        let mut host = stage.open(options);
+    for options in ["{by: runtime}", LEAST] {
+        let mut host = stage.open(&by(runtime, options));
         for (question, how) in [("exit 7", "exit code 7"), ("eat", "killed for want of memory")] {
             let (_, place) = stage.start(host.as_mut(), &stage.service());
             assert_eq!(stage.ask(place, question), None);

@@ -14,7 +14,8 @@ use tare_layers::LAYERS;
 pub(crate) fn all() -> Vec<Check> {
     vec![
         ("every_layer_keeps_the_contract".to_owned(), true, every_form),
-        ("a_container_by_a_runtime_keeps_the_contract".to_owned(), true, by_a_runtime),
+        ("a_container_by_a_runtime_keeps_the_contract".to_owned(), true, || by_a_runtime("auto")),
+        ("a_container_by_crun_keeps_the_contract".to_owned(), true, || by_a_runtime("crun")),
         ("the_mock_layer_keeps_the_contract_without_root".to_owned(), false, mock_without_root),
         ("an_unknown_layer_closes_the_outer_host".to_owned(), false, unknown_layer),
         ("a_layer_that_fails_to_open_leaves_nothing".to_owned(), false, failing_open),
@@ -49,10 +50,11 @@ fn every_form() {
 }
 
 /// With all that a runtime gives, and with the least.
-fn by_a_runtime() {
+fn by_a_runtime(runtime: &str) {
     let row = row("container");
-    for options in ["by: runtime", "{by: runtime, root: directory, namespaces: host, limits: affinity}"] {
-        let layer = layer(row, options);
+    for more in ["", ", root: directory, namespaces: host, limits: affinity"] {
+        let options = format!("{{by: runtime, runtime: {runtime}{more}}}");
+        let layer = layer(row, &options);
         match (row.probe)(&layer.options, &stage::carrier(std::path::Path::new("/"))) {
             Availability::Ready(_) => contract(&format!("container {options}"), &[layer]),
             Availability::Emulated(_, why) | Availability::Unavailable(why) => {

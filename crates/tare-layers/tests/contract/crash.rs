@@ -17,6 +17,9 @@ pub(crate) fn all() -> Vec<Check> {
     vec![
         ("what_a_killed_run_left_is_found_and_removed".to_owned(), true, || killed_run("")),
         ("what_a_killed_runtime_left_is_found_and_removed".to_owned(), true, || killed_run("by: runtime")),
+        ("what_a_killed_crun_left_is_found_and_removed".to_owned(), true, || {
+            killed_run("{by: runtime, runtime: crun}")
+        }),
     ]
 }
 
