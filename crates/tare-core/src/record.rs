@@ -340,8 +340,8 @@ pub struct Record {
     pub trials: Vec<TrialData>,
     /// The profiled trials there are, by index: apart, for they never count.
     pub profiles: Vec<TrialData>,
-    /// How the run ended: "complete", "fitted", "precise enough", "decided", "interrupted", "budget spent"; none while it
-    /// runs or after a crash.
+    /// How the run ended: "complete", "fitted", "precise enough", "decided", "interrupted", "budget spent"; none while
+    /// it runs or after a crash.
     pub end: Option<End>,
 }
 

@@ -150,8 +150,9 @@ impl Run<'_> {
         Ok(None)
     }
 
-    /// Plans anew, before `block`, how many blocks the time given allows: by how long trials took, never by what they
-    /// measured. Why the run must not go on, if it must not. A round that was begun is carried out, and so is the first.
+    /// Plans anew, before `block`, how many blocks the time given allows: by how long trials took, never by what
+    /// they measured. Why the run must not go on, if it must not. A round that was begun is carried out, and so is the
+    /// first.
     fn fit(&mut self, block: u32, state: &Progress, doing: &mut Doing) -> Result<Option<Ending>, Fault> {
         let Header { study, plan, .. } = self.header;
         let Some(most) = study.at_most else { return Ok(None) };

@@ -43,7 +43,8 @@ pub(crate) fn pace(study: &Study, workload: &Workload, forms: Option<&BTreeMap<S
 
 /// Makes the study fit into the time given, as far as can be foreseen: emulated forms, which make no claim, take part
 /// once; and where not even the blocks fit that intervals need, trials measure for a shorter time. All blocks are
-/// alike, so this is decided before the first. Says what was done. `typed` is whether somebody typed how long to measure.
+/// alike, so this is decided before the first. Says what was done. `typed` is whether somebody typed how long to
+/// measure.
 pub(crate) fn fit(study: &mut Study, pace: &Pace, typed: bool) -> Option<String> {
     let most = study.at_most.filter(|_| !study.design.ends_by_itself())?;
     let allowed = |study: &Study| rounds_within(study, pace, most);

@@ -152,3 +152,19 @@ fn all_mistakes_of_a_file_come_at_once() {
         assert!(flat.contains(wanted), "{wanted} is missing in:\n{stderr}");
     }
 }
+
+#[test]
+fn the_schemas_of_files_are_printed() {
+    let says = |code: i32, args: &[&str]| {
+        let output = Command::cargo_bin("tare").unwrap().args(args).output().unwrap();
+        assert_eq!(output.status.code(), Some(code), "{}", String::from_utf8_lossy(&output.stderr));
+        output.stdout
+    };
+    for kind in ["study", "workload"] {
+        let schema: serde_json::Value = serde_json::from_slice(&says(0, &["check", "--schema", kind])).unwrap();
+        assert_eq!(schema["$schema"], "https://json-schema.org/draft/2020-12/schema");
+        assert!(schema["properties"].get(kind).is_some(), "{schema:#}");
+    }
+    says(2, &["check", "--schema", "record"]);
+    says(2, &["check"]);
+}

@@ -441,18 +441,6 @@ fn a_metric_is_known_by_its_short_name() {
 }
 
 #[test]
-fn the_schemas_of_files_are_printed() {
-    let desk = Desk::new();
-    for kind in ["study", "workload"] {
-        let schema: Value = serde_json::from_str(&desk.says(0, &["check", "--schema", kind])).unwrap();
-        assert_eq!(schema["$schema"], "https://json-schema.org/draft/2020-12/schema");
-        assert!(schema["properties"].get(kind).is_some(), "{schema:#}");
-    }
-    desk.says(2, &["check", "--schema", "record"]);
-    desk.says(2, &["check"]);
-}
-
-#[test]
 fn a_dry_run_knows_how_long_trials_took_on_this_machine() {
     let desk = Desk::new();
     let dry = |more: &[&str]| {

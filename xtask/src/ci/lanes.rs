@@ -36,6 +36,7 @@ const NICENESS: [(Class, &str, i32); 5] = [
 /// The class of all tests whose full name begins so; the first that fits. All others are calm. Of a class, what stands
 /// higher up here is run first.
 const CLASSES: &[(&str, Class)] = &[
+    ("tare::end_to_end::own::", Class::Alone),
     ("tare::end_to_end::peaking::", Class::Alone),
     ("tare::end_to_end::planted::", Class::Alone),
     ("tare::end_to_end::whole::a_published_port_is_explained", Class::Alone),

@@ -331,7 +331,7 @@ mod tests {
         let warmed = read(warmed).unwrap();
         assert_eq!(warmed.span(), Some(seconds(23)), "the way to its level is as long as to any other");
         let words = warmed.describe();
-        assert!(words.starts_with("steps of 5.0 s each: 500, 1,000, after 4.0 s at 800; open load"), "{words}");
+        assert!(words.starts_with("steps of 5 s each: 500, 1,000, after 4 s at 800; open load"), "{words}");
         let replay = read("replay: {file: a.txt, speed: 2}").unwrap();
         assert!(matches!(replay, LoadProfile::Replay { speed: 2.0, .. }));
     }

@@ -8,7 +8,6 @@ use base64::Engine;
 use hdrhistogram::Histogram;
 use hdrhistogram::serialization::{Serializer, V2DeflateSerializer};
 use std::collections::BTreeMap;
-use std::path::PathBuf;
 use std::time::Duration;
 use tare_core::advice::{Advice, Variant};
 use tare_core::bundle::{Recipe, Source};
@@ -480,8 +479,8 @@ fn resources(form: &str) -> ResourceReport {
 
 /// A place for files of tests, kept between runs so that they can be looked at.
 #[allow(dead_code, reason = "not every test writes files")]
-pub(crate) fn scratch() -> PathBuf {
-    PathBuf::from(env!("CARGO_TARGET_TMPDIR"))
+pub(crate) fn scratch() -> std::path::PathBuf {
+    env!("CARGO_TARGET_TMPDIR").into()
 }
 
 /// Four CPUs on two cores, under one cache.

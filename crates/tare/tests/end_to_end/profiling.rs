@@ -10,7 +10,7 @@ study: profiled
 workload: redis
 repeat: 1
 load: {closed: {connections: 1, pipeline: 1}}
-time: {settle: 200ms, measure: 1500ms}
+time: {settle: 500ms, measure: 3s}
 profile: true
 forms: {plain: [], boxed: [container: {}]}
 ";
