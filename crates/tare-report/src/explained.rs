@@ -4,7 +4,7 @@ use crate::contrasted::{difference, figure};
 use crate::lines::whole;
 use serde::Serialize;
 use tare_core::record::{NOT_COUNTED, Record};
-use tare_stats::{Analysis, Confidence, Explanation, Figure, Finding, ratio_text};
+use tare_stats::{Analysis, Confidence, Differs, Explanation, Figure, Finding, ratio_text};
 
 /// Findings that are said where there is little room.
 const SAID: usize = 2;
@@ -37,8 +37,12 @@ fn title(explanation: &Explanation) -> String {
     let Explanation { form, against, slower, differs, metric, ratio, interval, .. } = explanation;
     let faster = if slower == form { against } else { form };
     let ratio = ratio_text(*ratio, Some(*interval));
-    let relation = if *differs { "is slower than" } else { "ran into a limit, no slower detectably than" };
-    format!("{slower} {relation} {faster}: {metric} of {form} {ratio} times")
+    let how = match differs {
+        Differs::BeyondNoise => "is slower than",
+        Differs::InEveryTrial => "is slower in every trial than",
+        Differs::NotDetectably => "ran into a limit and is not detectably slower than",
+    };
+    format!("{slower} {how} {faster}: {metric} of {form} {ratio} times")
 }
 
 /// How surely, in words.
@@ -52,7 +56,8 @@ fn confidence(finding: &Finding) -> &'static str {
 
 /// A figure with its difference and the interval of that.
 fn with_interval(of: &Figure) -> String {
-    format!("{}: {}", figure(of), difference(of))
+    let between = if of.apart { ", between any two trials" } else { "" };
+    format!("{}: {}{between}", figure(of), difference(of))
 }
 
 /// `each request crosses the port proxy (counted by the kernel): CPU of port proxy by op 31.0 us instead of 0 us`.
@@ -97,15 +102,20 @@ pub(crate) fn of_rung(analysis: &Analysis, form: &str) -> Option<String> {
     explanation.findings.first().map(sentence)
 }
 
+/// Whom a line for the terminal tells of.
+fn subject(explanation: &Explanation) -> String {
+    let Explanation { form, slower, differs, .. } = explanation;
+    match differs {
+        Differs::NotDetectably => format!("{slower}, not detectably slower"),
+        _ if slower == form => form.clone(),
+        _ => format!("{form} is faster. {slower}"),
+    }
+}
+
 /// Lines for the terminal: of each form that differs what it comes from, and what to do.
 pub(crate) fn lines(analysis: &Analysis) -> Vec<String> {
     let of = |explanation: &Explanation| {
-        let Explanation { form, slower, differs, .. } = explanation;
-        let of = match (*differs, slower == form) {
-            (true, true) => form.clone(),
-            (true, false) => format!("{form} is faster. {slower}"),
-            (false, _) => format!("{slower}, no slower detectably"),
-        };
+        let of = subject(explanation);
         if explanation.findings.is_empty() {
             return vec![format!("{of}: no rule fits what was counted; see what differs besides")];
         }
@@ -159,4 +169,36 @@ pub(crate) fn changed(explanation: &Explanation) -> Vec<String> {
     }
     lines.extend(said(explanation));
     lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tare_stats::Interval;
+
+    #[test]
+    fn how_surely_two_forms_differ_is_said() {
+        let said = |differs: Differs, slower: &str| {
+            let explanation = Explanation {
+                form: "small".into(),
+                against: "plain".into(),
+                slower: slower.into(),
+                differs,
+                metric: "throughput".into(),
+                ratio: 0.9,
+                interval: Interval { low: 0.7, high: 1.1 },
+                one_feature: false,
+                findings: Vec::new(),
+            };
+            (title(&explanation), subject(&explanation))
+        };
+        let ratio = ratio_text(0.9, Some(Interval { low: 0.7, high: 1.1 }));
+        let title = |how: &str| format!("small {how} plain: throughput of small {ratio} times");
+        assert_eq!(said(Differs::BeyondNoise, "small"), (title("is slower than"), "small".to_owned()));
+        assert_eq!(said(Differs::InEveryTrial, "small"), (title("is slower in every trial than"), "small".to_owned()));
+        let limited =
+            (title("ran into a limit and is not detectably slower than"), "small, not detectably slower".to_owned());
+        assert_eq!(said(Differs::NotDetectably, "small"), limited);
+        assert_eq!(said(Differs::BeyondNoise, "plain").1, "small is faster. plain");
+    }
 }

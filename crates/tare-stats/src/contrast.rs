@@ -236,12 +236,16 @@ fn values(side: &Cell, name: &str) -> Values {
 /// others is seen in three blocks, however much its size changes.
 pub(crate) fn apart(name: &str, here: &[&Cell], there: &[&Cell]) -> Option<Interval> {
     let of = |side: &[&Cell]| -> Vec<f64> { side.iter().flat_map(|cell| values(cell, name).into_values()).collect() };
-    let (here, there) = (of(here), of(there));
+    gap(&of(here), &of(there))
+}
+
+/// The same of plain values.
+pub(crate) fn gap(here: &[f64], there: &[f64]) -> Option<Interval> {
     if here.is_empty() || there.is_empty() || orders(here.len(), there.len()) < ORDERS_MIN {
         return None;
     }
     let ends = |values: &[f64]| values.iter().fold((f64::MAX, f64::MIN), |(low, high), v| (low.min(*v), high.max(*v)));
-    let ((least, greatest), (least_there, greatest_there)) = (ends(&here), ends(&there));
+    let ((least, greatest), (least_there, greatest_there)) = (ends(here), ends(there));
     let interval = Interval { low: least - greatest_there, high: greatest - least_there };
     (!interval.contains(0.0)).then_some(interval)
 }

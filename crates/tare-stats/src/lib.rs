@@ -57,7 +57,7 @@ pub use change::{
 pub use compare::{Change, Difference, changes, conditions, differences};
 pub use contrast::{Contrast, Figure};
 pub use figures::{Evidence, evidence};
-pub use finding::{Confidence, Explanation, Finding, Tested, changes_explained, variants_of_rules};
+pub use finding::{Confidence, Differs, Explanation, Finding, Tested, changes_explained, variants_of_rules};
 pub use gate::{Bounded, Bounds, GateCheck, GateOutcome, gate, gate_outcome};
 pub use histogram::{CurvePoint, Percentiles, latency_curve, percentiles};
 pub use kept::off_shares;

@@ -1,6 +1,6 @@
 //! What changed from one run to another, and what the change comes from.
 
-use super::{Explanation, findings, is_clear, level, throughput};
+use super::{Differs, Explanation, findings, is_clear, level, throughput};
 use crate::analyse::{analyse, counted};
 use crate::analysis::{Analysis, Interval, MetricAnalysis};
 use crate::contrast::{Cell, Estimate, Figure, Values, cells, compared, equals};
@@ -54,7 +54,7 @@ fn explained(arm: &str, before: &Run, after: &Run) -> Option<Explanation> {
         form: arm.to_owned(),
         against: arm.to_owned(),
         slower: if slower { "after" } else { "before" }.to_owned(),
-        differs: true,
+        differs: Differs::BeyondNoise,
         metric: metric.title.clone(),
         ratio,
         interval,

@@ -1,10 +1,11 @@
 //! Findings: what the difference between two forms comes from, by rules over what the kernel counted in each.
 //!
-//! A rule speaks of a pair whose performance differs beyond doubt, and only when the figures that it asks for differ
-//! beyond noise, beyond what equals differ by, and by enough to matter. A limit that one of the two ran into in every
-//! trial, and the other has not, is told in any case: the kernel counted what it takes. Findings are ranked by the time
-//! that is lost to them, and by how surely such figures name a cause. What they say is a correlation, unless the two
-//! forms differ in one feature only: then the difference itself was measured by experiment.
+//! A rule speaks of a pair whose performance differs, beyond noise or in every trial, and only when the figures that
+//! it asks for differ beyond noise and beyond what equals differ by, or in every trial, and by enough to matter. A limit
+//! that one of the two ran into in every trial, and the other has not, is told in any case: the kernel counted what it
+//! takes. Findings are ranked by the time that is lost to them, and by how surely such figures name a cause. What they
+//! say is a correlation, unless the two forms differ in one feature only: then the difference itself was measured by
+//! experiment.
 
 mod between;
 mod rule;
@@ -14,7 +15,7 @@ pub use rule::Confidence;
 
 use crate::advice::WinBack;
 use crate::analysis::{Arm, Interval, MetricAnalysis};
-use crate::contrast::{Cell, Figure, apart, differences, equals, floor};
+use crate::contrast::{Cell, Figure, apart, differences, equals, floor, gap};
 use crate::figures::is_by_operation;
 use crate::ladder::{Climb, Cost};
 use rule::{Condition, RULES, Rule};
@@ -40,19 +41,30 @@ pub struct Explanation {
     pub against: String,
     /// Which of the two is slower.
     pub slower: String,
-    /// Whether they differ in performance beyond doubt. Else it is told only because of a limit that one of them ran
-    /// into, and `slower` is the one.
-    pub differs: bool,
+    /// How surely they differ in performance.
+    pub differs: Differs,
     /// The metric in which they differ, for readers; where they do not, the first one that is compared.
     pub metric: String,
     /// Form by the other one.
     pub ratio: f64,
-    /// Its interval.
+    /// Its interval; where they differ in every trial, from the least to the greatest ratio of any two trials.
     pub interval: Interval,
     /// Whether the two differ in one feature only, so that the ratio is what that feature costs.
     pub one_feature: bool,
     /// The findings, the one that most is lost to first. None is an answer too: no rule fits.
     pub findings: Vec<Finding>,
+}
+
+/// How surely two forms differ in performance.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Differs {
+    /// Beyond the interval that holds for all forms together, and the noise floor.
+    BeyondNoise,
+    /// Each trial of one was better than each of the other, and of its equal; too few of them for an interval.
+    InEveryTrial,
+    /// Not detectably: the explanation is told because of a limit that one of the two ran into, `slower`.
+    NotDetectably,
 }
 
 /// A cause that the figures of two forms speak for.
@@ -97,6 +109,7 @@ pub fn variants_of_rules() -> BTreeSet<&'static str> {
 
 /// What is known of a pair whose performance differs.
 struct Difference {
+    differs: Differs,
     metric: String,
     ratio: f64,
     interval: Interval,
@@ -133,7 +146,7 @@ impl Counted<'_> {
     }
 }
 
-/// An explanation for every pair whose performance differs beyond doubt, or of which one ran into a limit.
+/// An explanation for every pair whose performance differs, or of which one ran into a limit.
 pub(crate) fn explanations(
     cells: &BTreeMap<String, Cell>,
     pairs: &[(String, String)],
@@ -147,39 +160,34 @@ pub(crate) fn explanations(
     let (ladder, advice) = by_experiment;
     let explanation = |(form, against): &(String, String)| {
         let varies = advice.filter(|advice| *against == advice.of);
-        let difference = match (ladder, varies) {
-            (Some(climb), _) => differs_on_rung(climb, metrics, form, against),
-            (None, Some(advice)) => differs_by_variant(advice, metrics, form),
-            (None, None) => differs_from_baseline(metrics, form),
-        };
-        let Some(difference) = difference else {
-            return varies.map_or_else(|| limited(&counted, metrics, form, against), |_| None);
+        let differences = match (ladder, varies) {
+            (Some(climb), _) => Vec::from_iter(differs_on_rung(climb, metrics, form, against)),
+            (None, Some(advice)) => Vec::from_iter(differs_by_variant(advice, metrics, form)),
+            (None, None) => differs_from_baseline(metrics, form, &counted),
         };
         // What a variant wins back stands with the form's own findings.
-        if varies.is_some() && !difference.slower {
-            return None;
-        }
-        let (slower, faster) = if difference.slower { (form, against) } else { (against, form) };
-        let mut findings = findings(&counted.clear(slower, faster)?, throughput(metrics, slower));
-        let of_form = advice.filter(|advice| *form == advice.of && form == slower);
-        findings.iter_mut().for_each(|finding| finding.tested = of_form.and_then(|of| tested(finding, of)));
-        Some(Explanation {
-            form: form.clone(),
-            against: against.clone(),
-            slower: slower.clone(),
-            differs: true,
-            metric: difference.metric,
-            ratio: difference.ratio,
-            interval: difference.interval,
-            one_feature: ladder.is_some() || varies.is_some(),
-            findings,
-        })
+        let differences = differences.into_iter().filter(|difference| varies.is_none() || difference.slower);
+        let explained = differences.filter_map(|difference| {
+            let (slower, faster) = if difference.slower { (form, against) } else { (against, form) };
+            let mut findings = findings(&counted.clear(slower, faster)?, throughput(metrics, slower));
+            let of_form = advice.filter(|advice| *form == advice.of && form == slower);
+            findings.iter_mut().for_each(|finding| finding.tested = of_form.and_then(|of| tested(finding, of)));
+            let (form, against, slower) = (form.clone(), against.clone(), slower.clone());
+            let Difference { differs, metric, ratio, interval, .. } = difference;
+            let one_feature = ladder.is_some() || varies.is_some();
+            Some(Explanation { form, against, slower, differs, metric, ratio, interval, one_feature, findings })
+        });
+        // The first difference that is explained; else a limit; else that no rule fits, which within the noise is no news.
+        let (told, untold): (Vec<_>, Vec<_>) = explained.partition(|explanation| !explanation.findings.is_empty());
+        let limit = || limited(&counted, metrics, form, against).filter(|_| varies.is_none());
+        let unfit = || untold.into_iter().find(|explanation| explanation.differs == Differs::BeyondNoise);
+        told.into_iter().next().or_else(limit).or_else(unfit)
     };
     pairs.iter().filter_map(explanation).collect()
 }
 
 /// Of a pair whose performance does not differ detectably, the limit that one of the two ran into and the other not
-/// even once. It may cost less than the noise of performance hides, but the kernel counted it.
+/// even once. It may cost less than the noise of performance hides, or others may gain by it, but the kernel counted it.
 fn limited(counted: &Counted, metrics: &[MetricAnalysis], form: &str, against: &str) -> Option<Explanation> {
     let metric = metrics.iter().find(|metric| metric.compared)?;
     let ratio = metric.ratios.iter().find(|ratio| ratio.arm == form)?;
@@ -189,12 +197,14 @@ fn limited(counted: &Counted, metrics: &[MetricAnalysis], form: &str, against: &
         let operations_per_s = throughput(metrics, slower);
         let limits = RULES.iter().filter(|rule| rule.by_itself);
         let findings: Vec<Finding> = limits.filter_map(|rule| apply(rule, &figures, operations_per_s)).collect();
-        (!findings.is_empty()).then_some(())?;
+        if findings.is_empty() {
+            return None;
+        }
         Some(Explanation {
             form: form.to_owned(),
             against: against.to_owned(),
             slower: slower.to_owned(),
-            differs: false,
+            differs: Differs::NotDetectably,
             metric: metric.title.clone(),
             ratio: ratio.ratio,
             interval: ratio.interval?,
@@ -220,15 +230,32 @@ fn is_clear(figure: &Figure, equal: &[Figure]) -> bool {
     !figure.interval.contains(0.0) && figure.difference.abs() > floor(equal, &figure.name)
 }
 
-/// The first metric in which the form differs from the baseline beyond interval and noise floor.
-fn differs_from_baseline(metrics: &[MetricAnalysis], form: &str) -> Option<Difference> {
-    metrics.iter().filter(|metric| metric.compared).find_map(|metric| {
+/// The metrics in which the form differs from the baseline, beyond interval and noise floor or in every trial.
+fn differs_from_baseline(metrics: &[MetricAnalysis], form: &str, counted: &Counted) -> Vec<Difference> {
+    let compared = metrics.iter().filter(|metric| metric.compared);
+    let difference = |metric: &MetricAnalysis| {
         let ratio = metric.ratios.iter().find(|ratio| ratio.arm == form)?;
-        let interval = ratio.interval.filter(|interval| !interval.contains(1.0))?;
-        let beyond = ratio.ratio.ln().abs() > metric.noise_floor?.ln_1p();
+        let beyond = ratio.interval.filter(|interval| !interval.contains(1.0));
+        let beyond = beyond.filter(|_| metric.noise_floor.is_some_and(|floor| ratio.ratio.ln().abs() > floor.ln_1p()));
+        let (differs, interval) = match beyond {
+            Some(interval) => (Differs::BeyondNoise, interval),
+            None => (Differs::InEveryTrial, in_every_trial(metric, form, counted)?),
+        };
         let slower = metric.more_is_better == (ratio.ratio < 1.0);
-        beyond.then(|| Difference { metric: metric.title.clone(), ratio: ratio.ratio, interval, slower })
-    })
+        Some(Difference { differs, metric: metric.title.clone(), ratio: ratio.ratio, interval, slower })
+    };
+    compared.filter_map(difference).collect()
+}
+
+/// From the least to the greatest ratio of any two trials, where each trial of the form was better, or worse, than each
+/// of the baseline and of its equal.
+fn in_every_trial(metric: &MetricAnalysis, form: &str, counted: &Counted) -> Option<Interval> {
+    let logs = |arm: &str| -> Vec<f64> {
+        let of = metric.estimates.iter().filter(|estimate| estimate.arm == arm);
+        of.flat_map(|estimate| &estimate.values).map(|value| value.value.ln()).collect()
+    };
+    let apart = gap(&logs(form), &[logs(counted.baseline), logs(counted.control?)].concat())?;
+    Some(Interval { low: apart.low.exp(), high: apart.high.exp() })
 }
 
 /// The first metric in which a rung matters.
@@ -238,7 +265,7 @@ fn differs_on_rung(climb: &Climb, metrics: &[MetricAnalysis], form: &str, agains
         let metric = metrics.iter().find(|metric| metric.name == of.name)?;
         let slower = metric.more_is_better == (rung.cost.ratio < 1.0);
         let (ratio, interval) = (rung.cost.ratio, rung.cost.interval?);
-        Some(Difference { metric: metric.title.clone(), ratio, interval, slower })
+        Some(Difference { differs: Differs::BeyondNoise, metric: metric.title.clone(), ratio, interval, slower })
     })
 }
 
@@ -248,7 +275,8 @@ fn differs_by_variant(advice: &WinBack, metrics: &[MetricAnalysis], form: &str) 
         let gain = of.variants.iter().find(|gain| gain.form == form && gain.matters)?;
         let metric = metrics.iter().find(|metric| metric.name == of.name)?;
         let (ratio, interval) = (gain.cost.ratio, gain.cost.interval?);
-        Some(Difference { metric: metric.title.clone(), ratio, interval, slower: !gain.better })
+        let (metric, slower) = (metric.title.clone(), !gain.better);
+        Some(Difference { differs: Differs::BeyondNoise, metric, ratio, interval, slower })
     })
 }
 
