@@ -58,7 +58,10 @@ fn check_one(name: &str, workloads: Option<&Path>) -> Result<String> {
     let beside = path.is_file() && path.with_file_name("workload.yaml").is_file();
     let is_workload = path.join("workload.yaml").is_file() || beside;
     if is_workload {
-        let workload = files::find_workload(name, workloads)?;
+        // A folder here may have a name as those have that are looked for.
+        let inside = path.join("workload.yaml");
+        let file = if inside.is_file() { inside.display().to_string() } else { name.to_owned() };
+        let workload = files::find_workload(&file, workloads)?;
         let what = format!("workload {}, {} service(s), no mistakes", workload.name, workload.services.len());
         return Ok(with_images(what, [&workload]));
     }
