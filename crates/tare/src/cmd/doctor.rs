@@ -102,8 +102,7 @@ fn show(findings: &Findings, width: usize) -> String {
         let (value, why, remedy) = match &form.availability {
             Availability::Ready(_) => (format!("yes: {}", form.words), "", ""),
             Availability::Emulated(_, why) => {
-                let what = "only EMULATED, so marked and left out of verdicts";
-                (format!("{what}: {}", form.words), why.message.as_str(), why.remedy.as_str())
+                (format!("only EMULATED: {}", form.words), why.message.as_str(), why.remedy.as_str())
             }
             Availability::Unavailable(why) => ("no".to_owned(), why.message.as_str(), why.remedy.as_str()),
         };
@@ -123,7 +122,7 @@ fn show(findings: &Findings, width: usize) -> String {
     }
     let (sources, settings): (Vec<&DoctorCheck>, Vec<&DoctorCheck>) =
         of(Verdict::Good).partition(|check| check.area == TELEMETRY);
-    let settings = settings.iter().map(|check| format!("{} {}", check.name, whole(&check.value)));
+    let settings = settings.iter().map(|check| format!("{} {}", check.name, check.value));
     let sources = sources.iter().map(|check| whole(&check.name));
     let machine = [
         ("CPUs", topology_in_words(&findings.topology)),
@@ -244,7 +243,7 @@ mod tests {
         let wanted = "what can be weighed here
   native       yes: plain processes
   box          yes: Boxes 1.2 with runner 3.4
-  guest        only EMULATED, so marked and left out of verdicts: Machines 5.6
+  guest        only EMULATED: Machines 5.6
                why: it stands still
                to do: use another machine
   --profile    yes: call stacks and system calls
