@@ -65,6 +65,8 @@ remove_our_policy() {
 run_needs() {
     say curl=curl ca-certificates=/etc/ssl/certs/ca-certificates.crt
     docker_answers 2>/dev/null || say docker.io=dockerd
+    # Where the kernel has it, no engine starts a container without its tool, which Debian's package only recommends.
+    [ "$(cat /sys/module/apparmor/parameters/enabled 2>/dev/null)" != Y ] || say apparmor=apparmor_parser
     # Engines bring one; not every one under this name.
     command -v crun >/dev/null || say runc=runc
     say mmdebstrap=mmdebstrap qemu-system-x86=qemu-system-x86_64 iproute2=ip iptables=iptables e2fsprogs=mkfs.ext4

@@ -77,11 +77,21 @@ fn refusal(order: &Order, message: &str, doing: &str) -> Fault {
         return port_taken(&place, &order.start.instance);
     }
     let fault = Fault::new(format!("could not {doing}: the container engine refused: {}", message.trim()));
-    if message.contains("no such file or directory") || message.contains("not found") {
-        let program = service.command.first().map(String::as_str).unwrap_or_default();
-        return fault.remedy(format!("check that the bundle holds {program}"));
+    let program = service.command.first().map(String::as_str).unwrap_or_default();
+    match remedy(message, program) {
+        Some(remedy) => fault.remedy(remedy),
+        None => fault,
     }
-    fault
+}
+
+/// What is to be done when the engine refuses to start `program`, where that is known.
+fn remedy(message: &str, program: &str) -> Option<String> {
+    if message.contains("apparmor_parser") {
+        // The kernel confines programs by AppArmor, and the tool that loads the engine's profile is another package.
+        return Some("apt-get install apparmor".to_owned());
+    }
+    let missing = ["no such file or directory", "not found"].iter().any(|words| message.contains(words));
+    missing.then(|| format!("check that the bundle holds {program}"))
 }
 
 /// A port that somebody else listens on.
@@ -241,6 +251,18 @@ mod tests {
         assert_eq!(ended(137, true), "killed for want of memory");
         let running = ContainerState { running: Some(true), ..Default::default() };
         assert_eq!(state_of(&running), InstanceState::Running);
+    }
+
+    /// The first is what Docker 20.10 of Debian 12 says without the package `apparmor`.
+    #[test]
+    fn what_is_missing_is_named_and_not_taken_for_another() {
+        let apparmor = "AppArmor enabled on system but the docker-default profile could not be loaded: running \
+                        `apparmor_parser apparmor_parser --version` failed with output: \nerror: exec: \
+                        \"apparmor_parser\": executable file not found in $PATH";
+        assert_eq!(remedy(apparmor, "/bin/x").as_deref(), Some("apt-get install apparmor"));
+        let program = "runc create failed: exec: \"/bin/x\": stat /bin/x: no such file or directory: unknown";
+        assert_eq!(remedy(program, "/bin/x").as_deref(), Some("check that the bundle holds /bin/x"));
+        assert_eq!(remedy("cgroup: device or resource busy", "/bin/x"), None);
     }
 
     #[test]
