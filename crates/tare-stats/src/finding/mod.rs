@@ -1,9 +1,9 @@
 //! Findings: what the difference between two forms comes from, by rules over what the kernel counted in each.
 //!
 //! A rule speaks of a pair whose performance differs, beyond noise or in every trial, and only when the figures that
-//! it asks for differ beyond noise and beyond what equals differ by, or in every trial, and by enough to matter. A limit
-//! that one of the two ran into in every trial, and the other has not, is told in any case: the kernel counted what it
-//! takes. Findings are ranked by the time that is lost to them, and by how surely such figures name a cause. What they
+//! it asks for differ beyond noise and beyond what equals differ by, or in every trial, and by enough to matter. A
+//! limit that one of the two ran into in every trial, and the other has not, is told in any case: the kernel counted
+//! what it takes. Findings are ranked by the time that is lost to them, and by how surely such figures name a cause. What they
 //! say is a correlation, unless the two forms differ in one feature only: then the difference itself was measured by
 //! experiment.
 
@@ -177,7 +177,8 @@ pub(crate) fn explanations(
             let one_feature = ladder.is_some() || varies.is_some();
             Some(Explanation { form, against, slower, differs, metric, ratio, interval, one_feature, findings })
         });
-        // The first difference that is explained; else a limit; else that no rule fits, which within the noise is no news.
+        // The first difference that is explained; else a limit; else that no rule fits, which within the noise is no
+        // news.
         let (told, untold): (Vec<_>, Vec<_>) = explained.partition(|explanation| !explanation.findings.is_empty());
         let limit = || limited(&counted, metrics, form, against).filter(|_| varies.is_none());
         let unfit = || untold.into_iter().find(|explanation| explanation.differs == Differs::BeyondNoise);
@@ -187,7 +188,8 @@ pub(crate) fn explanations(
 }
 
 /// Of a pair whose performance does not differ detectably, the limit that one of the two ran into and the other not
-/// even once. It may cost less than the noise of performance hides, or others may gain by it, but the kernel counted it.
+/// even once. It may cost less than the noise of performance hides, or others may gain by it, but the kernel counted
+/// it.
 fn limited(counted: &Counted, metrics: &[MetricAnalysis], form: &str, against: &str) -> Option<Explanation> {
     let metric = metrics.iter().find(|metric| metric.compared)?;
     let ratio = metric.ratios.iter().find(|ratio| ratio.arm == form)?;
