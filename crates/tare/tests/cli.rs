@@ -240,7 +240,10 @@ fn dry(verb: &str, lines: &str, args: &[&str]) -> (Option<i32>, String) {
     let folder = tempfile::tempdir().unwrap();
     let study = folder.path().join("s.yaml");
     std::fs::write(&study, format!("study: s\n{lines}\n")).unwrap();
-    let output = tare().args([verb, "--dry-run", "--seed", "1"]).arg(&study).args(args).output().unwrap();
+    // Without a history: how long trials took on this machine is no concern.
+    let mut tare = tare();
+    tare.env("TARE_HOME", folder.path().join("home")).args([verb, "--dry-run", "--seed", "1"]).arg(&study).args(args);
+    let output = tare.output().unwrap();
     (output.status.code(), flat(&output))
 }
 

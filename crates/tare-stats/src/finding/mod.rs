@@ -3,9 +3,9 @@
 //! A rule speaks of a pair whose performance differs, beyond noise or in every trial, and only when the figures that
 //! it asks for differ beyond noise and beyond what equals differ by, or in every trial, and by enough to matter. A
 //! limit that one of the two ran into in every trial, and the other has not, is told in any case: the kernel counted
-//! what it takes. Findings are ranked by the time that is lost to them, and by how surely such figures name a cause. What they
-//! say is a correlation, unless the two forms differ in one feature only: then the difference itself was measured by
-//! experiment.
+//! what it takes. Findings are ranked by the time that is lost to them, and by how surely such figures name a cause.
+//! What they say is a correlation, unless the two forms differ in one feature only: then the difference itself was
+//! measured by experiment.
 
 mod between;
 mod rule;

@@ -54,7 +54,7 @@ mod tests {
             // Rust, the older mangling: with its hash, with signs, with what the linker added.
             ("_ZN4core3fmt9Formatter9write_str17h05af221e174051e9E", "core::fmt::Formatter::write_str"),
             (
-                "_ZN55_$LT$$RF$T$u20$as$u20$core..fmt..Debug$GT$3fmt17h0123456789abcdefE",
+                "_ZN42_$LT$$RF$T$u20$as$u20$core..fmt..Debug$GT$3fmt17h0123456789abcdefE",
                 "<&T as core::fmt::Debug>::fmt",
             ),
             ("_ZN3foo3bar17h05af221e174051e9E.llvm.ABCDEF", "foo::bar"),
