@@ -305,7 +305,8 @@ fn added(one: Option<f64>, other: Option<f64>) -> Option<f64> {
 }
 
 /// CPU time, s, that others spent in processes on the CPUs that served: those on which a tenth of the serving time was
-/// seen. Where they are all the CPUs there are, the generator is among the others and its time is taken off.
+/// seen. Where they are all the CPUs there are, the generator is among the others: its time is taken off the sum, for
+/// which threads that were seen on another CPU than they had run on do not matter.
 fn others_s(scopes: &Scopes, serving: &[&str], load: &LoadSummary) -> Option<f64> {
     let machine = scopes.get(WHOLE_MACHINE)?;
     let cpu_of = |key: &str, metric: &str| key.strip_prefix(metric)?.strip_prefix('@')?.parse::<u32>().ok();
@@ -330,9 +331,11 @@ fn others_s(scopes: &Scopes, serving: &[&str], load: &LoadSummary) -> Option<f64
         return None;
     }
     let busy = |cpu: u32| Some(one(machine, "cpu_user_s", cpu)? + one(machine, "cpu_system_s", cpu)?);
-    let generator_s = if ours.len() == all.len() { load.generator_cpu_s } else { 0.0 };
-    let others: Option<f64> = ours.iter().map(|(cpu, served)| Some(busy(*cpu)? - served)).sum();
-    Some((others? - generator_s).max(0.0))
+    let others: Vec<f64> = ours.iter().map(|(cpu, served)| Some(busy(*cpu)? - served)).collect::<Option<_>>()?;
+    if ours.len() == all.len() {
+        return Some((others.iter().sum::<f64>() - load.generator_cpu_s).max(0.0));
+    }
+    Some(others.iter().map(|others_s| others_s.max(0.0)).sum())
 }
 
 /// Whether a figure is counted by operation, and not by second, as its name says.
