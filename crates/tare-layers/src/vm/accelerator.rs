@@ -115,7 +115,7 @@ fn kvm_works(qemu: &Qemu, carrier: &Carrier) -> Result<String, Fault> {
     let folder = crate::environment::home();
     fs::create_dir_all(&folder).doing("make the folder of what is kept")?;
     let tiny = Tiny { qemu, kernel: &kernel.image, initial: &initial, folder: &folder, alive_within: ALIVE_WITHIN };
-    let outcome = tiny.try_all();
+    let outcome = tiny.try_all()?;
     let [boot, qemu, kernel] = under.map(String::clone);
     keep(&kept_at(), &Finding { boot, qemu, kernel, outcome: outcome.clone() })?;
     outcome
@@ -161,16 +161,17 @@ enum Lifeless {
 }
 
 impl Tiny<'_> {
-    /// Boots it with one processor after the other, as long as another may help. Returns the one with which it lives.
+    /// Boots it with one processor after the other, as long as another may help. Returns the one with which it lives, or
+    /// what was tried and what came of each.
     ///
     /// # Errors
-    /// What was tried, and what came of each.
-    fn try_all(&self) -> Result<String, Fault> {
+    /// When it could not be tried, which says nothing of KVM.
+    fn try_all(&self) -> Result<Result<String, Fault>, Fault> {
         let mut tried = Vec::new();
         let mut log = String::new();
         for cpu in ALL_OF_KVM {
             let (fault, next) = match self.boot(cpu)? {
-                None => return Ok(cpu.to_owned()),
+                None => return Ok(Ok(cpu.to_owned())),
                 // Where QEMU is refused the register, it may do without what the register tells of.
                 Some(Lifeless::Ended(fault)) => {
                     let next = fault.log.contains(REFUSED_CAPABILITIES);
@@ -186,36 +187,42 @@ impl Tiny<'_> {
         }
         let message = format!("/dev/kvm opens, but no tiny guest came alive under it: {}", tried.join("; "));
         let remedy = "for true figures use a machine whose KVM runs guests; emulated figures stay out of verdicts";
-        Err(Fault::new(message).remedy(remedy).with_log(log))
+        Ok(Err(Fault::new(message).remedy(remedy).with_log(log)))
     }
 
     /// Boots it; none when it came alive.
     ///
     /// # Errors
-    /// When QEMU cannot be started.
+    /// When QEMU cannot be started, or was killed.
     fn boot(&self, cpu: &str) -> Result<Option<Lifeless>, Fault> {
         let log = |kind: &str| self.folder.join(format!("kvm.{}.{kind}", std::process::id()));
         let (console, own_log) = (log("console"), log("log"));
         let outcome = Process::start(&self.qemu.program, &self.arguments(cpu, &console), &[], None, &console, &own_log)
-            .map(|guest| self.watch(guest));
+            .and_then(|guest| self.watch(guest));
         let _ = fs::remove_file(console);
         let _ = fs::remove_file(own_log);
         outcome
     }
 
-    fn watch(&self, mut guest: Process) -> Option<Lifeless> {
+    fn watch(&self, mut guest: Process) -> Result<Option<Lifeless>, Fault> {
         let started = Instant::now();
         loop {
             if guest.last_words().contains(GUEST_SAYS) {
-                return None;
+                return Ok(None);
             }
             if let Err(fault) = guest.check() {
-                return Some(Lifeless::Ended(fault));
+                if guest.was_killed() {
+                    let fault = Fault::new("the tiny guest that shows whether KVM works was killed by somebody else");
+                    return Err(
+                        fault.remedy("try again; a clean-up of another run or a want of memory may have ended it")
+                    );
+                }
+                return Ok(Some(Lifeless::Ended(fault)));
             }
             if started.elapsed() > self.alive_within {
                 let within = exact_duration(self.alive_within);
                 let message = format!("it stood still: no sign of life within {within}, and no error from QEMU");
-                return Some(Lifeless::StoodStill(Fault::new(message).with_log(guest.last_words())));
+                return Ok(Some(Lifeless::StoodStill(Fault::new(message).with_log(guest.last_words()))));
             }
             std::thread::sleep(Duration::from_millis(50));
         }
@@ -269,6 +276,10 @@ mod tests {
 
     /// What comes of guests under a QEMU that is this script; `$cpu` and `$console` are what it is told.
     fn tried(script: &str, alive_within: Duration) -> Result<String, Fault> {
+        try_all(script, alive_within).unwrap()
+    }
+
+    fn try_all(script: &str, alive_within: Duration) -> Result<Result<String, Fault>, Fault> {
         let folder = tempfile::tempdir().unwrap();
         let program = folder.path().join("qemu");
         let told = "while [ $# -gt 0 ]; do case $1 in -cpu) cpu=$2;; -serial) console=${2#file:};; esac; shift; done";
@@ -291,6 +302,12 @@ mod tests {
         assert_eq!(tried("alive; exec sleep 9", PATIENT), Ok("host".to_owned()));
         let without = "case $cpu in host) refuse 0x10a;; esac; alive; exec sleep 9";
         assert_eq!(tried(without, PATIENT), Ok("host,-arch-capabilities".to_owned()));
+    }
+
+    #[test]
+    fn a_guest_that_somebody_killed_says_nothing_of_kvm() {
+        let fault = try_all("kill -KILL $$", PATIENT).unwrap_err();
+        assert!(fault.message.contains("killed by somebody else") && fault.remedy.contains("try again"), "{fault}");
     }
 
     #[test]

@@ -4,7 +4,7 @@ use crate::agent::Peer;
 use std::fs::{self, File};
 use std::io::{Read, Seek, SeekFrom};
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
-use std::os::unix::process::CommandExt;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -116,6 +116,12 @@ impl Process {
                 Err(fault.with_log(self.last_words()))
             }
         }
+    }
+
+    /// Whether somebody has killed it: who cleaned up behind others, or the kernel for want of memory.
+    pub(super) fn was_killed(&mut self) -> bool {
+        let ended = self.child.try_wait().ok().flatten();
+        ended.and_then(|status| status.signal()) == Some(rustix::process::Signal::KILL.as_raw())
     }
 
     /// Waits until it has ended; false when it has not within the time.
