@@ -339,7 +339,7 @@ impl Inner {
         let deadline = Instant::now() + PROBE_WITHIN;
         loop {
             let state = run::inspect(&self.engine, container)?.and_then(|found| found.state).unwrap_or_default();
-            match run::state_of(&state) {
+            match run::state_of(&state, || false) {
                 InstanceState::Ended(how) => {
                     if state.exit_code != Some(0) {
                         let log = run::log(&self.engine, container)?;
@@ -416,8 +416,10 @@ impl Host for ContainerHost {
     }
 
     fn state(&mut self, instance: &str) -> Result<InstanceState, Fault> {
-        let state = self.inner.inspect(instance)?.state.unwrap_or_default();
-        Ok(run::state_of(&state))
+        let found = self.inner.inspect(instance)?;
+        Ok(run::state_of(&found.state.unwrap_or_default(), || {
+            observe::killed_for_memory(&found.id.unwrap_or_default())
+        }))
     }
 
     fn mapped_files(&mut self, instance: &str) -> Result<Vec<MappedFile>, Fault> {

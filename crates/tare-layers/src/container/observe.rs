@@ -1,6 +1,9 @@
 //! Finding on this machine what belongs to a container: its cgroups, the proxies of its ports, the engine.
 
+use std::fs::File;
+use std::io::{ErrorKind, Read};
 use std::net::IpAddr;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use tare_core::telemetry::Scope;
 use tare_core::units::CpuSet;
@@ -10,6 +13,9 @@ const ENGINE_PROGRAMS: [&str; 6] = ["dockerd", "containerd", "containerd-shim", 
 /// The program that copies between a published port and the container where the kernel's address translation does not
 /// reach.
 const PROXY_PROGRAM: &str = "docker-proxy";
+
+/// The most that an entry of the kernel's log takes, bytes.
+const LOG_ENTRY: usize = 8192;
 
 /// The ids of all processes and the names of their programs.
 fn processes() -> Vec<(u32, String)> {
@@ -66,6 +72,33 @@ pub(crate) fn confine(pids: &[u32], cpus: &CpuSet) {
             let _ = rustix::thread::sched_setaffinity(rustix::process::Pid::from_raw(task), &set);
         }
     }
+}
+
+/// Whether the kernel has killed a process of a container for want of memory, as far back as its log goes.
+pub(crate) fn killed_for_memory(container_id: &str) -> bool {
+    // Without this flag, reading would wait for what the kernel says next.
+    let log = File::options().read(true).custom_flags(libc::O_NONBLOCK).open("/dev/kmsg");
+    let Ok(mut log) = log else { return false };
+    let mut entry = vec![0; LOG_ENTRY];
+    loop {
+        // Each call reads one entry.
+        match log.read(&mut entry) {
+            Ok(0) => return false,
+            Ok(length) if is_kill_in(&String::from_utf8_lossy(&entry[..length]), container_id) => return true,
+            Ok(_) => {}
+            // Written over while it was read: the next one is the oldest that there is.
+            Err(error) if matches!(error.kind(), ErrorKind::BrokenPipe | ErrorKind::Interrupted) => {}
+            Err(_) => return false,
+        }
+    }
+}
+
+/// Whether an entry of the kernel's log tells of a process that was killed for want of memory in a container's group,
+/// whose name holds the container's id, whatever the engine.
+fn is_kill_in(entry: &str, container_id: &str) -> bool {
+    let after = |key: &str| entry.split_once(key).map(|(_, rest)| rest.split(',').next().unwrap_or_default());
+    let group = after("oom-kill:").and_then(|_| after("task_memcg="));
+    !container_id.is_empty() && group.is_some_and(|group| group.contains(container_id))
 }
 
 /// The directories of the cgroups a process is in: one on v2, one per controller on v1.
@@ -126,6 +159,17 @@ mod tests {
         assert_eq!(cgroup_directories("0::/system.slice/d.scope\n", v2), ["/sys/fs/cgroup/system.slice/d.scope"]);
         let nested = "29 23 0:26 /outer /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n";
         assert_eq!(cgroup_directories("0::/outer/d\n", nested), ["/sys/fs/cgroup/d"]);
+    }
+
+    /// What Linux 6.1 wrote about a container of Docker 20.10 under systemd.
+    #[test]
+    fn the_kernels_log_tells_whose_process_was_killed() {
+        let entry = include_str!("fixtures/v2-oom-kill.kmsg");
+        let id = "0211861791b176f0d5d6e0c6ea0bb3f6d8abb576a8ab16bcf5aa490403e6a613";
+        let told = |id: &str| entry.lines().filter(|line| is_kill_in(line, id)).count();
+        assert_eq!(told(id), 1);
+        assert_eq!(told("96ff02105f6ce1737032550986b06d1714f8fbd5cb41cac7b5bc3628ef496369"), 0);
+        assert_eq!(told(""), 0);
     }
 
     #[test]

@@ -25,6 +25,9 @@ const TIDIED_WITHIN: Duration = Duration::from_secs(30);
 /// How long until it is asked again.
 const ASK_AGAIN: Duration = Duration::from_millis(20);
 
+/// The exit code of what was killed: engines report a death by signal as a shell does, 128 and the signal.
+const KILLED: i64 = 128 + 9;
+
 /// Creates and starts a container. On a failure nothing of it is left.
 ///
 /// # Errors
@@ -125,11 +128,14 @@ pub(crate) fn inspect(engine: &Engine, name: &str) -> Result<Option<ContainerIns
 }
 
 /// What a container's state says of the service in it.
-pub(crate) fn state_of(state: &ContainerState) -> InstanceState {
+///
+/// With control groups of version 2 an engine learns of an end and of a kill for want of memory in different ways, and
+/// does not keep the second when it comes later. So of what was killed `for_memory` asks the kernel's log.
+pub(crate) fn state_of(state: &ContainerState, for_memory: impl FnOnce() -> bool) -> InstanceState {
     if state.running == Some(true) && state.dead != Some(true) {
         return InstanceState::Running;
     }
-    if state.oom_killed == Some(true) {
+    if state.oom_killed == Some(true) || (state.exit_code == Some(KILLED) && for_memory()) {
         return InstanceState::Ended("killed for want of memory".to_owned());
     }
     // Engines report a death by signal as a shell does, 128 and the signal.
@@ -233,24 +239,27 @@ mod tests {
 
     #[test]
     fn the_end_of_a_container_is_told_in_words() {
-        let ended = |exit_code, oom_killed| {
+        let ended_with = |exit_code, oom_killed, in_log| {
             let state = ContainerState {
                 running: Some(false),
                 exit_code: Some(exit_code),
                 oom_killed: Some(oom_killed),
                 ..Default::default()
             };
-            match state_of(&state) {
+            match state_of(&state, || in_log) {
                 InstanceState::Ended(how) => how,
                 InstanceState::Running => panic!("it does not run"),
             }
         };
+        let ended = |exit_code, oom_killed| ended_with(exit_code, oom_killed, false);
+        assert_eq!(ended_with(137, false, true), "killed for want of memory", "the engine has forgotten it");
+        assert_eq!(ended_with(1, false, true), "exit code 1", "something of it was killed, and not its first process");
         assert_eq!(ended(0, false), "exit code 0");
         assert_eq!(ended(1, false), "exit code 1");
         assert_eq!(ended(137, false), "killed by signal 9");
         assert_eq!(ended(137, true), "killed for want of memory");
         let running = ContainerState { running: Some(true), ..Default::default() };
-        assert_eq!(state_of(&running), InstanceState::Running);
+        assert_eq!(state_of(&running, || true), InstanceState::Running);
     }
 
     /// The first is what Docker 20.10 of Debian 12 says without the package `apparmor`.
