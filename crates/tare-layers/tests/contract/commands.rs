@@ -137,10 +137,15 @@ fn sampled_s(scope: &Scope) -> f64 {
 fn ended_with_all_it_started(form: &str, host: &mut dyn Host) {
     let (late, left, unwanted) = (mark(), mark(), mark());
     // Itself and a child that does not want to end.
-    let within = Duration::from_millis(1500);
-    let end = run(host, &["hang", &late], within).unwrap();
+    let mut within = Duration::from_millis(1500);
+    let mut end = run(host, &["hang", &late], within).unwrap();
+    // An engine on an emulated machine may take longer than that to start it; it is to be ended when it has begun.
+    while end.stdout.is_empty() && within < Duration::from_secs(15) {
+        within *= 4;
+        end = run(host, &["hang", &late], within).unwrap();
+    }
     assert_eq!((end.ended, end.stdout.as_str()), (Ended::Late, "hanging\n"), "{form}");
-    assert!(end.took >= within && end.took < Duration::from_secs(20), "{form}: {:?}", end.took);
+    assert!(end.took >= within && end.took < within + Duration::from_secs(18), "{form}: {:?}", end.took);
     assert_eq!(living(&late), 0, "{form}: of what was late something runs on");
     // A child that has outlived it, with its output closed.
     let end = run(host, &["leave", &left], LONG).unwrap();
