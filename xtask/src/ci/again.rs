@@ -44,6 +44,7 @@ fn failures(test: &Test, times: u32, surroundings: &Surroundings<'_>) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ci::guest::Guest;
 
     #[test]
     fn failures_are_counted_beside_busy_loops() {
@@ -59,8 +60,10 @@ mod tests {
             within: "y".to_owned(),
             program: program.clone(),
             folder: folder.path().to_owned(),
+            in_guest: false,
         };
-        let surroundings = Surroundings { root: folder.path(), binary: &program, thorough: false };
+        let guest = Guest::new(folder.path(), &program, &[]);
+        let surroundings = Surroundings { root: folder.path(), binary: &program, thorough: false, guest };
         assert!(run(std::slice::from_ref(&test), 2, true, &surroundings));
         assert_eq!(failures(&test, 3, &surroundings), 3);
         assert!(!run(&[test], 1, false, &surroundings));

@@ -2,6 +2,7 @@
 //! the other has all of Tare run, at the machine's full speed, and the rest takes what CPU time these leave: nearly
 //! all of them wait most of the time.
 
+use crate::ci::guest;
 use crate::ci::left;
 use crate::ci::one::{self, Cost, End, Surroundings};
 use crate::ci::programs::Test;
@@ -22,20 +23,24 @@ enum Class {
     Runs,
     /// Measures: nothing beside it.
     Alone,
+    /// Runs in the guest, which takes both CPUs: one at a time, nothing beside it.
+    Guest,
 }
 
 /// Every class, its name, and how nice its tests are to others: at 19, one gets a seventieth of what one at 0 gets.
-const NICENESS: [(Class, &str, i32); 5] = [
+const NICENESS: [(Class, &str, i32); 6] = [
     (Class::Calm, "calm", 19),
     (Class::Waits, "waits", 10),
     (Class::Owns, "owns", 15),
     (Class::Runs, "runs", 0),
     (Class::Alone, "alone", 0),
+    (Class::Guest, "guest", 0),
 ];
 
 /// The class of all tests whose full name begins so; the first that fits. All others are calm. Of a class, what stands
 /// higher up here is run first.
 const CLASSES: &[(&str, Class)] = &[
+    (guest::PREFIX, Class::Guest),
     ("tare::end_to_end::own::", Class::Alone),
     ("tare::end_to_end::peaking::", Class::Alone),
     ("tare::end_to_end::planted::", Class::Alone),
@@ -133,7 +138,7 @@ pub(super) fn run(tests: Vec<Test>, surroundings: &Surroundings<'_>) -> Outcomes
     for test in tests {
         lanes[class(&test.name) as usize].push_back(test);
     }
-    let [calm, waits, owns, runs, alone] = lanes.map(Mutex::new);
+    let [calm, waits, owns, runs, alone, guest] = lanes.map(Mutex::new);
     std::thread::scope(|scope| {
         for (queue, workers) in [(&calm, COMPUTING), (&waits, WAITING), (&owns, OWNING), (&runs, 1)] {
             for _ in 0..workers {
@@ -141,6 +146,8 @@ pub(super) fn run(tests: Vec<Test>, surroundings: &Surroundings<'_>) -> Outcomes
             }
         }
     });
+    stand.work(&guest);
+    surroundings.guest.end();
     stand.work(&alone);
 
     let mut ends = stand.ends.into_inner().unwrap_or_else(PoisonError::into_inner);
@@ -216,6 +223,7 @@ fn say(test: &Test, end: &End, cost: Cost) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ci::guest::Guest;
 
     #[test]
     fn what_is_not_in_the_table_is_calm_and_what_is_measures_alone() {
@@ -223,6 +231,7 @@ mod tests {
         assert_eq!(class("tare::end_to_end::kill::b"), Class::Runs);
         assert_eq!(class("tare::end_to_end::planted::c"), Class::Alone);
         assert_eq!(class("tare::endless"), Class::Calm);
+        assert_eq!(class("cgroup2::tare::end_to_end::kill::b"), Class::Guest);
     }
 
     #[test]
@@ -245,8 +254,10 @@ mod tests {
             within: within.to_owned(),
             program: program.clone(),
             folder: folder.path().to_owned(),
+            in_guest: false,
         };
-        let surroundings = Surroundings { root: folder.path(), binary: &program, thorough: false };
+        let guest = Guest::new(folder.path(), &program, &[]);
+        let surroundings = Surroundings { root: folder.path(), binary: &program, thorough: false, guest };
         let outcomes = run(vec![test("steady"), test("bad"), test("unsteady")], &surroundings);
         assert_eq!(outcomes.failed, ["x::bad"]);
         assert_eq!(outcomes.unsteady, [("x::unsteady".to_owned(), String::new())]);

@@ -1,9 +1,14 @@
 //! What only `./test --thorough` runs, and why.
 
+use crate::ci::guest;
 use crate::ci::programs::Test;
 
 /// Part of a test's full name, and the reason why the gate does without it.
 const LEFT: &[(&str, &str)] = &[
+    (
+        guest::PREFIX,
+        "runs again in an emulated guest with control groups of version 2 alone, an engine and both runtimes: minutes",
+    ),
     (
         "tare::end_to_end::auction::",
         "its nine services are deployed for minutes, and then killed one by one; its programs are tested by themselves",
@@ -29,6 +34,10 @@ const LEFT: &[(&str, &str)] = &[
         "scaleout::servers_behind_a_proxy_share_the_keys_alike_in_containers_in_guests",
         "two guests with an engine each boot for minutes; vm::several_guests_are_one_host boots such, and the keys are \
          compared between processes and containers",
+    ),
+    (
+        "tare::end_to_end::traces::",
+        "kills a run in each form; kill:: kills one in a container, and whole:: weighs containers",
     ),
     (
         "suites::the_microbenchmarks_finish_in_a_container_in_a_guest",

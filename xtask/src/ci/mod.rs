@@ -1,6 +1,7 @@
 //! The gate: what `./test` runs when everything is installed, cheap checks first.
 
 mod again;
+mod guest;
 mod lanes;
 mod left;
 mod one;
@@ -77,6 +78,11 @@ pub(crate) fn run(root: &Path, wanted: &Wanted) -> Result<bool> {
     let Some(programs) = built.filter(|_| wants_tests) else { return Ok(gate.end(&lanes::Outcomes::default())) };
 
     let mut tests = programs::tests(&programs, root)?;
+    // Who names a crate or a test wants it here; in the guest too, when that is said.
+    let names_guest = wanted.names.iter().any(|name| name.starts_with(guest::PREFIX));
+    if wanted.names.is_empty() || wanted.thorough || names_guest {
+        tests.extend(guest::tests(&tests));
+    }
     if !wanted.names.is_empty() {
         tests.retain(|test| wanted.names.iter().any(|name| test.name.contains(name.as_str())));
         if tests.is_empty() {
@@ -90,7 +96,8 @@ pub(crate) fn run(root: &Path, wanted: &Wanted) -> Result<bool> {
     // Who names a test wants it run; the gate alone leaves out what is long.
     let left = if wanted.thorough || !wanted.names.is_empty() { Vec::new() } else { left::take(&mut tests) };
     gate.step("leftovers of dead runs", || well(Command::new(&binary).arg("clean").current_dir(root)))?;
-    let surroundings = one::Surroundings { root, binary: &binary, thorough: wanted.thorough };
+    let guest = guest::Guest::new(root, &binary, &tests);
+    let surroundings = one::Surroundings { root, binary: &binary, thorough: wanted.thorough, guest };
     let mut outcomes = lanes::Outcomes::default();
     if let Some(times) = wanted.repeat {
         gate.step("tests, again and again", || Ok(again::run(&tests, times, wanted.busy, &surroundings)))?;

@@ -1,5 +1,6 @@
 //! One test, in a process of its own: so it has a time, an output and a limit of its own, and takes nothing with it.
 
+use crate::ci::guest::{self, Guest};
 use crate::ci::programs::Test;
 use std::collections::BTreeSet;
 use std::io::{Read, Seek};
@@ -17,6 +18,8 @@ pub(super) struct Surroundings<'a> {
     pub(super) binary: &'a Path,
     /// Whether each test is to do all that it can.
     pub(super) thorough: bool,
+    /// Where those run that run in a guest.
+    pub(super) guest: Guest,
 }
 
 /// How a test ended.
@@ -65,9 +68,14 @@ impl std::ops::AddAssign for Cost {
 /// Runs a test to its end, as nice to others as `niceness` says; how it ended, and what it took.
 pub(super) fn run(test: &Test, niceness: i32, surroundings: &Surroundings<'_>) -> (End, Cost) {
     let started = Instant::now();
-    let (end, cpu) = match attempt(test, niceness, surroundings) {
-        Ok(ended) => ended,
-        Err(error) => (End::Failed(format!("could not run {}: {error}", test.program.display())), Duration::ZERO),
+    // What a test in the guest costs is the guest's, which is no child of ours.
+    let (end, cpu) = if test.in_guest {
+        (in_guest(test, surroundings), Duration::ZERO)
+    } else {
+        match here(test, niceness, surroundings) {
+            Ok(ended) => ended,
+            Err(error) => (End::Failed(format!("could not run {}: {error}", test.program.display())), Duration::ZERO),
+        }
     };
     (end, Cost { wall: started.elapsed(), cpu })
 }
@@ -90,7 +98,18 @@ fn ended(pid: i32) -> std::io::Result<Option<(ExitStatus, Duration)>> {
     }
 }
 
-fn attempt(test: &Test, niceness: i32, surroundings: &Surroundings<'_>) -> std::io::Result<(End, Duration)> {
+fn in_guest(test: &Test, surroundings: &Surroundings<'_>) -> End {
+    match surroundings.guest.run(test, surroundings.thorough) {
+        Ok((Some(0), said)) => judge(&said),
+        Ok((Some(code), said)) => End::Failed(format!("{said}\nexit code {code}")),
+        Ok((None, said)) => {
+            End::Failed(format!("{said}\nended by us: it ran for longer than {} s", guest::LIMIT.as_secs()))
+        }
+        Err(error) => End::Failed(format!("{error:#}")),
+    }
+}
+
+fn here(test: &Test, niceness: i32, surroundings: &Surroundings<'_>) -> std::io::Result<(End, Duration)> {
     // A file and not a pipe: what a test leaves running must not keep us waiting for the end of its output.
     let mut output = tempfile::tempfile()?;
     let mut command = Command::new(&test.program);

@@ -27,6 +27,8 @@ pub(super) struct Test {
     pub(super) program: PathBuf,
     /// Where it is run.
     pub(super) folder: PathBuf,
+    /// Whether it is run in the guest and not here.
+    pub(super) in_guest: bool,
 }
 
 /// Builds every test with clippy as the compiler: one pass over the workspace in place of two. `None` when it does not
@@ -75,6 +77,7 @@ pub(super) fn tests(programs: &[Program], root: &Path) -> Result<Vec<Test>> {
                 within: within.to_owned(),
                 program: program.path.clone(),
                 folder: program.folder.clone(),
+                in_guest: false,
             });
         }
     }
