@@ -14,5 +14,6 @@ mod searching;
 mod strangers;
 mod suites;
 mod tools;
+mod traces;
 mod trouble;
 mod whole;
