@@ -161,8 +161,8 @@ enum Lifeless {
 }
 
 impl Tiny<'_> {
-    /// Boots it with one processor after the other, as long as another may help. Returns the one with which it lives, or
-    /// what was tried and what came of each.
+    /// Boots it with one processor after the other, as long as another may help. Returns the one with which it lives,
+    /// or what was tried and what came of each.
     ///
     /// # Errors
     /// When it could not be tried, which says nothing of KVM.

@@ -6,8 +6,8 @@ use std::fmt::{self, Write};
 /// What a name may grow to, bytes. A short word may stand for a type of gigabytes; such a name stays as it is.
 const LENGTH_MAX: usize = 2000;
 
-/// A symbol's name as a person writes it, without hash, and without parameters but those of what it stands in; what is no
-/// mangled name stays as it is.
+/// A symbol's name as a person writes it, without hash, and without parameters but those of what it stands in; what is
+/// no mangled name stays as it is.
 pub(super) fn readable(name: &str) -> String {
     rust(name).or_else(|| cpp(name)).unwrap_or_else(|| name.to_owned())
 }
