@@ -6,10 +6,10 @@ mod machine;
 mod system;
 
 use crate::ci::programs::Test;
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use machine::Machine;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 use system::System;
 
@@ -48,13 +48,21 @@ pub(super) struct Guest {
     /// The tests that run in it.
     tests: Vec<Test>,
     machine: Mutex<Option<Machine>>,
+    /// Why it could not be booted: that takes minutes, and is not tried for each test anew.
+    broken: OnceLock<String>,
 }
 
 impl Guest {
     /// One for those of `tests` that run in a guest, when the first of them does.
     pub(super) fn new(root: &Path, binary: &Path, tests: &[Test]) -> Guest {
         let tests = tests.iter().filter(|test| test.in_guest).cloned().collect();
-        Guest { root: root.to_owned(), binary: binary.to_owned(), tests, machine: Mutex::default() }
+        Guest {
+            root: root.to_owned(),
+            binary: binary.to_owned(),
+            tests,
+            machine: Mutex::default(),
+            broken: OnceLock::new(),
+        }
     }
 
     /// Runs a test in the guest; the code that it ended with, none when it was not done in time, and what it said.
@@ -63,10 +71,16 @@ impl Guest {
     /// When there is no guest, or it is gone. The next test gets a new one.
     pub(super) fn run(&self, test: &Test, thorough: bool) -> Result<(Option<i32>, String)> {
         let mut machine = self.machine.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(why) = self.broken.get() {
+            bail!("{why}");
+        }
         // Taken, and put back when all is well: one that has not answered is switched off.
         let mut booted = match machine.take() {
             Some(booted) => booted,
-            None => self.boot().context("could not boot the guest")?,
+            None => self.boot().context("could not boot the guest").inspect_err(|error| {
+                // The first reason stays.
+                let _ = self.broken.set(format!("{error:#}"));
+            })?,
         };
         let (code, said) = booted.order(&system::order(test, &self.binary, thorough)?, LIMIT)?;
         *machine = code.is_some().then_some(booted);
