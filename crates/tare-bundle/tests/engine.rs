@@ -88,6 +88,8 @@ fn layers() -> [Vec<u8>; 2] {
         (Char, "null", ""),
         (Fifo, "pipe", ""),
         (File, "set-id", "g"),
+        // A layer that leaves out a directory above its entries may give it another owner, where it is unpacked alone.
+        (Dir, "a", ""),
         (Dir, &deep, ""),
         (File, &long, "h"),
     ];
