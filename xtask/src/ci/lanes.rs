@@ -14,8 +14,10 @@ use std::sync::{Mutex, PoisonError};
 enum Class {
     /// Computes, and measures no time: beside anything but a measurement.
     Calm,
-    /// Sleeps nearly all of its time: several at once.
+    /// Sleeps nearly all of its time, and has peers that are not to be late: several at once.
     Waits,
+    /// Downloads and unpacks: two at once.
+    Fetches,
     /// Owns containers, guests or networks, which carry the id of a run of its own: two at a time, beside the others.
     Owns,
     /// Has the whole of Tare run, which takes the machine's lock and must find it clean, or leaves what a dead run
@@ -28,9 +30,10 @@ enum Class {
 }
 
 /// Every class, its name, and how nice its tests are to others: at 19, one gets a seventieth of what one at 0 gets.
-const NICENESS: [(Class, &str, i32); 6] = [
+const NICENESS: [(Class, &str, i32); 7] = [
     (Class::Calm, "calm", 19),
-    (Class::Waits, "waits", 10),
+    (Class::Waits, "waits", 0),
+    (Class::Fetches, "fetches", 15),
     (Class::Owns, "owns", 15),
     (Class::Runs, "runs", 0),
     (Class::Alone, "alone", 0),
@@ -70,15 +73,18 @@ const CLASSES: &[(&str, Class)] = &[
     ("tare-layers::container::", Class::Owns),
     ("tare-layers::contract::", Class::Owns),
     // Downloads, which the tests that have Tare run need soon.
-    ("tare::bundles::", Class::Waits),
-    ("tare-bundle::packages::", Class::Waits),
-    ("tare-bundle::kernel::", Class::Waits),
+    ("tare::bundles::", Class::Fetches),
+    ("tare-bundle::packages::", Class::Fetches),
+    ("tare-bundle::kernel::", Class::Fetches),
+    ("tare-load::databases::", Class::Waits),
     ("tare-load::contract::", Class::Waits),
     ("tare-load::peer::", Class::Waits),
 ];
 
 /// How many tests that wait run at once.
 const WAITING: usize = 4;
+/// How many that download.
+const FETCHING: usize = 2;
 /// How many that compute.
 const COMPUTING: usize = 2;
 /// How many that own containers, guests or networks.
@@ -138,9 +144,11 @@ pub(super) fn run(tests: Vec<Test>, surroundings: &Surroundings<'_>) -> Outcomes
     for test in tests {
         lanes[class(&test.name) as usize].push_back(test);
     }
-    let [calm, waits, owns, runs, alone, guest] = lanes.map(Mutex::new);
+    let [calm, waits, fetches, owns, runs, alone, guest] = lanes.map(Mutex::new);
     std::thread::scope(|scope| {
-        for (queue, workers) in [(&calm, COMPUTING), (&waits, WAITING), (&owns, OWNING), (&runs, 1)] {
+        for (queue, workers) in
+            [(&calm, COMPUTING), (&waits, WAITING), (&fetches, FETCHING), (&owns, OWNING), (&runs, 1)]
+        {
             for _ in 0..workers {
                 scope.spawn(|| stand.work(queue));
             }

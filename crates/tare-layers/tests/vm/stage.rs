@@ -56,7 +56,11 @@ fn once(path: PathBuf, make: impl FnOnce(&Path)) -> PathBuf {
     if !path.exists() {
         let unfinished = path.with_extension(format!("{}.new", std::process::id()));
         make(&unfinished);
-        std::fs::rename(&unfinished, &path).unwrap();
+        // Another test may have made it meanwhile; the first one counts.
+        if let Err(error) = std::fs::rename(&unfinished, &path) {
+            assert!(path.exists(), "{}: {error}", path.display());
+            std::fs::remove_dir_all(&unfinished).unwrap();
+        }
     }
     path
 }
@@ -212,8 +216,8 @@ pub(crate) fn vm(changes: serde_json::Value) -> LayerUse {
 /// A run with everything that is outside of a host.
 pub(crate) struct Stage {
     pub(crate) run: String,
-    mark: RunMark,
-    pub(crate) seat: GeneratorSeat,
+    mark: Option<RunMark>,
+    seat: Option<GeneratorSeat>,
     pub(crate) surroundings: Surroundings,
 }
 
@@ -244,7 +248,7 @@ impl Stage {
             place: 0,
             thirds: tare_core::host::thirds(),
         };
-        Stage { run: run.to_owned(), mark, seat, surroundings }
+        Stage { run: run.to_owned(), mark: Some(mark), seat: Some(seat), surroundings }
     }
 
     /// A guest whose agent is `program`.
@@ -259,15 +263,28 @@ impl Stage {
     pub(crate) fn answers(&self, place: SocketAddr) -> bool {
         let mut command = Command::new(std::env::current_exe().unwrap());
         command.args(["ask", &place.to_string()]);
-        self.seat.enter(&mut command);
+        self.seat.as_ref().expect("it stands until the end").enter(&mut command);
         command.status().unwrap().success()
     }
 
     /// Ends the run; nothing of it may be left.
-    pub(crate) fn close(self) {
-        self.seat.close().unwrap();
-        self.mark.close().unwrap();
+    pub(crate) fn close(mut self) {
+        self.seat.take().expect("it stands until the end").close().unwrap();
+        self.mark.take().expect("it stands until the end").close().unwrap();
         assert_eq!(left_of(&self.run), []);
+    }
+}
+
+impl Drop for Stage {
+    fn drop(&mut self) {
+        // A check that failed must not spoil those that run beside it.
+        if std::thread::panicking() {
+            for left in left_of(&self.run) {
+                if let Err(fault) = leftovers::remove(&left) {
+                    println!("could not clean up: {fault}");
+                }
+            }
+        }
     }
 }
 

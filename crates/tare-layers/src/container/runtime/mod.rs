@@ -14,12 +14,17 @@ pub(super) use host::open;
 
 use super::options::ContainerOptions;
 use program::Program;
+use std::path::Path;
 use tare_core::host::Availability;
 
-/// Whether this machine has the runtime that the options ask for.
+/// Whether this machine has the runtime that the options ask for, and that starts containers here.
 pub(super) fn probe(options: &ContainerOptions) -> Availability {
-    match Program::find(options.runtime) {
-        Ok(program) => Availability::Ready(program.facts()),
-        Err(fault) => Availability::Unavailable(fault),
+    let program = match Program::find(options.runtime) {
+        Ok(program) => program,
+        Err(fault) => return Availability::Unavailable(fault),
+    };
+    match program.refuses_below(Path::new("/sys/fs/cgroup")) {
+        Some(why) => Availability::Unavailable(why),
+        None => Availability::Ready(program.facts()),
     }
 }

@@ -48,6 +48,20 @@ impl Program {
         })
     }
 
+    /// Why it starts no container where control groups stand below `groups`, if it does not: crun knows versions 1 and
+    /// 2 of them, but no machine that has both.
+    pub(super) fn refuses_below(&self, groups: &Path) -> Option<Fault> {
+        let unified = groups.join("unified/cgroup.controllers");
+        let both = fs::read_to_string(&unified).is_ok_and(|controllers| !controllers.trim().is_empty());
+        (self.name == "crun" && both).then(|| {
+            let message = format!(
+                "crun starts no container on a machine with control groups of both versions: {} names controllers",
+                unified.display()
+            );
+            Fault::new(message).remedy("use runc, or boot with 'systemd.unified_cgroup_hierarchy=1'")
+        })
+    }
+
     /// What it is, for the record.
     pub(super) fn facts(&self) -> Facts {
         let mut facts = Facts::from([("runtime.name".to_owned(), self.name.to_owned())]);
@@ -108,6 +122,21 @@ fn last_message(log: &str) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn crun_starts_nothing_beside_both_versions_of_control_groups() {
+        let folder = tempfile::tempdir().unwrap();
+        let [runc, crun] = ["runc", "crun"].map(|name| Program { name, path: PathBuf::new() });
+        assert!(crun.refuses_below(folder.path()).is_none(), "one version alone");
+        let unified = folder.path().join("unified");
+        fs::create_dir(&unified).unwrap();
+        fs::write(unified.join("cgroup.controllers"), "\n").unwrap();
+        assert!(crun.refuses_below(folder.path()).is_none(), "the second one controls nothing");
+        fs::write(unified.join("cgroup.controllers"), "hugetlb\n").unwrap();
+        let why = crun.refuses_below(folder.path()).expect("both");
+        assert!(why.message.contains("unified/cgroup.controllers"), "{why}");
+        assert!(runc.refuses_below(folder.path()).is_none());
+    }
 
     #[test]
     fn a_runtime_is_found_by_its_name_or_said_to_be_missing() {
