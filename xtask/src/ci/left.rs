@@ -22,6 +22,11 @@ const LEFT: &[(&str, &str)] = &[
         "vm::several_guests_are_one_host has containers in guests by the bridge, whole:: by the published port",
     ),
     (
+        "dist::installed::the_package_is_installed_and_removed_without_a_trace",
+        "a bare Debian is fetched to install into; dist::installed:: unpacks and runs the same tree from the tarball and \
+         the image, and dist::same:: looks into the package",
+    ),
+    (
         "peaking::a_search_is_guided_by_a_real_server_and_on_disk",
         "two searches of half a minute on a machine that is left alone; tare::peak:: searches a server of known capacity, \
          and the runner's tests keep searches in records",
