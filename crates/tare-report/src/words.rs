@@ -7,7 +7,7 @@ use tare_core::design::Arrangement;
 use tare_core::plan::rounds_after;
 use tare_core::record::{End, FITTED, PEAK_LOAD, Record};
 use tare_core::study::LoadOrigin;
-use tare_core::units::{exact_duration, grouped, show_duration};
+use tare_core::units::{exact_duration, grouped};
 use tare_stats::{
     Analysis, Arm, MetricAnalysis, QosKept, Ratio, ServiceBits, Verdict, absolute_difference, percent_text, ratio_text,
 };
@@ -43,7 +43,7 @@ pub(crate) fn design(record: &Record) -> String {
     format!("{text}; {}{}", study.design.describe(), if reached { " (reached)" } else { "" })
 }
 
-/// The blocks in words: `5 blocks`, `at most 40 blocks`, `4 blocks of 5, as many as 5m 00s allow`.
+/// The blocks in words: `5 blocks`, `at most 40 blocks`, `4 blocks of 5, as many as 5m allow`.
 fn how_many(record: &Record) -> String {
     let study = &record.header.study;
     let fitted = study.at_most.filter(|_| record.end.as_ref().is_some_and(|end| end.how == FITTED));
@@ -52,7 +52,7 @@ fn how_many(record: &Record) -> String {
         let last = there.map(|trial| trial.block).max().unwrap_or_default();
         let rounds = rounds_after(&record.header.plan, study, last);
         let blocks = if rounds == 1 { "1 block" } else { &format!("{rounds} blocks") };
-        return format!("{blocks} of {}, as many as {} allow", study.repeat, show_duration(most));
+        return format!("{blocks} of {}, as many as {} allow", study.repeat, exact_duration(most));
     }
     match study.repeat {
         1 => "1 block".to_owned(),

@@ -69,7 +69,7 @@ pub(crate) fn fit(study: &mut Study, pace: &Pace, typed: bool) -> Option<String>
             said.push(format!("each trial measures {measure} instead of {asked}, else {needed} blocks would not fit"));
         }
     }
-    (!said.is_empty()).then(|| format!("to fit into {}: {}", show_duration(most), said.join("; ")))
+    (!said.is_empty()).then(|| format!("to fit into {}: {}", exact_duration(most), said.join("; ")))
 }
 
 /// How many rounds of the study fit into `most`.
@@ -132,7 +132,7 @@ impl Outlook<'_> {
         let time = whole(&show_duration(self.time()));
         match study.at_most.filter(|_| self.blocks < all) {
             Some(most) => {
-                let (most, blocks) = (whole(&show_duration(most)), self.blocks);
+                let (most, blocks) = (whole(&exact_duration(most)), self.blocks);
                 format!("{most} allow about {blocks} of {all} blocks: {trials}{profiled}, about {time}")
             }
             None => {
@@ -175,7 +175,7 @@ impl Outlook<'_> {
         };
         let enough = (1..=all).find(|blocks| rounds(study, plan, *blocks) >= ROUNDS_MIN).map(time_of);
         let enough = enough.map(|time| format!("; about {} would do", show_duration(time))).unwrap_or_default();
-        let most = show_duration(most);
+        let most = exact_duration(most);
         Some(format!(
             "warning: {most} is time for about {begun} of {all} blocks{first}; intervals need {ROUNDS_MIN}{enough}"
         ))
@@ -261,7 +261,7 @@ mod tests {
         assert_eq!(cut("78s"), (1, 2, 3));
         assert_eq!(cut("77s"), (1, 8, 1), "three do not fit, and what is measured is measured as it was asked for");
         let (.., said) = fit_within("119s", "", false);
-        let wanted = "to fit into 1m 59s: emulated forms take part in one block only; each trial measures 7 s instead of \
+        let wanted = "to fit into 119 s: emulated forms take part in one block only; each trial measures 7 s instead of \
                       8 s, else 3 blocks would not fit";
         assert_eq!(said, wanted);
         assert_eq!(fit_within("119s", "", true).1, 8, "what was typed is kept");
