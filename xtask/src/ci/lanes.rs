@@ -76,6 +76,7 @@ const CLASSES: &[(&str, Class)] = &[
     ("tare::bundles::", Class::Fetches),
     ("tare-bundle::packages::", Class::Fetches),
     ("tare-bundle::kernel::", Class::Fetches),
+    ("tare-load::companions::", Class::Waits),
     ("tare-load::databases::", Class::Waits),
     ("tare-load::contract::", Class::Waits),
     ("tare-load::peer::", Class::Waits),
