@@ -131,8 +131,8 @@ operations:
     }
 }
 
-/// Whether all that was refused is told, but for what was in flight when measuring ended: a poll of each user's companion,
-/// and of the one before it.
+/// Whether all that was refused is told, but for what was in flight when measuring ended: a poll of each user's
+/// companion, and of the one before it.
 fn tells(refused: u64, told: u64) -> bool {
     told > 0 && told <= refused && refused - told <= 20
 }
