@@ -78,7 +78,7 @@ const GROUPS: &[Group] = &[
             ("throttled_share", "share", "time held back by a CPU quota", &["throttled_s"], 1.0),
             ("run_queue_share", "share", "time ready to run and without a CPU", &["run_queue_wait_s"], 1.0),
             ("sleep_share", "share", "time asleep by the services' own wish", &["wait_sleep_s"], 1.0),
-            ("lock_share", "share", "time that threads waited for one another", &["wait_lock_s"], 1.0),
+            ("lock_share", "", "threads that waited for one another", &["wait_lock_s"], 1.0),
             ("limit_hits_per_s", "", "times a second that memory was at its limit", &["memory_limit_hits"], 1.0),
             ("reclaimed_per_s", "", "pages a second taken back for want of memory", &["reclaimed_pages"], 1.0),
             ("refaults_per_s", "", "pages a second read again that were taken back", &["refaults"], 1.0),

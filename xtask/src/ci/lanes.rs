@@ -46,6 +46,8 @@ const CLASSES: &[(&str, Class)] = &[
     (guest::PREFIX, Class::Guest),
     ("tare::end_to_end::own::", Class::Alone),
     ("tare::end_to_end::peaking::", Class::Alone),
+    // How much CPU time a service got is held against a bound.
+    ("tare::end_to_end::placing::services_run_", Class::Alone),
     ("tare::end_to_end::planted::", Class::Alone),
     ("tare::end_to_end::whole::a_published_port_is_explained", Class::Alone),
     ("tare::end_to_end::", Class::Runs),

@@ -24,10 +24,11 @@ pub(crate) fn allow_low_ports(run: &str, ports: impl IntoIterator<Item = u16>) -
     if before.trim().parse::<u16>().is_ok_and(|bound| bound <= lowest) {
         return Ok(());
     }
-    let note = leftovers::run_directory(run).join(BOUND_BEFORE);
-    if !note.exists() {
-        // In a guest there is no mark, and nothing to restore.
-        let _ = std::fs::write(note, &before);
+    let directory = leftovers::run_directory(run);
+    let note = directory.join(BOUND_BEFORE);
+    // In a guest there is no mark, and nothing to restore. Elsewhere nothing is changed that could not be put back.
+    if directory.is_dir() && !note.exists() {
+        std::fs::write(&note, &before).doing(format!("write {}", note.display()))?;
     }
     std::fs::write(BOUND, lowest.to_string()).doing(format!("let a service listen at port {lowest}"))
 }
