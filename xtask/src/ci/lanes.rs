@@ -8,6 +8,7 @@ use crate::ci::one::{self, Cost, End, Surroundings};
 use crate::ci::programs::Test;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 /// What a test does to the machine, and bears of others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -25,18 +26,21 @@ enum Class {
     Runs,
     /// Measures: nothing beside it.
     Alone,
+    /// Measures how long others wait, and leaves a CPU idle most of the time: two at once, nothing else beside them.
+    Times,
     /// Runs in the guest, which takes both CPUs: one at a time, nothing beside it.
     Guest,
 }
 
 /// Every class, its name, and how nice its tests are to others: at 19, one gets a seventieth of what one at 0 gets.
-const NICENESS: [(Class, &str, i32); 7] = [
+const NICENESS: [(Class, &str, i32); 8] = [
     (Class::Calm, "calm", 19),
     (Class::Waits, "waits", 0),
     (Class::Fetches, "fetches", 15),
     (Class::Owns, "owns", 15),
     (Class::Runs, "runs", 0),
     (Class::Alone, "alone", 0),
+    (Class::Times, "times", 0),
     (Class::Guest, "guest", 0),
 ];
 
@@ -51,12 +55,12 @@ const CLASSES: &[(&str, Class)] = &[
     ("tare::end_to_end::planted::", Class::Alone),
     ("tare::end_to_end::whole::a_published_port_is_explained", Class::Alone),
     ("tare::end_to_end::", Class::Runs),
-    ("tare::peak::", Class::Alone),
-    ("tare::load::", Class::Alone),
+    ("tare::peak::", Class::Times),
+    ("tare::load::", Class::Times),
     // They say otherwise while a run is under way.
     ("tare::cli::an_out_directory_that_cannot_be_written", Class::Runs),
     ("tare::cli::what_would_be_removed_of_what_is_kept", Class::Runs),
-    ("tare-load::truth::", Class::Alone),
+    ("tare-load::truth::", Class::Times),
     // Visits a second are counted by kind.
     ("tare-load::nginx::", Class::Alone),
     ("tare-telemetry::probe_process::", Class::Alone),
@@ -71,6 +75,8 @@ const CLASSES: &[(&str, Class)] = &[
     ("tare-layers::leftovers::", Class::Runs),
     ("tare-layers::local::", Class::Runs),
     ("tare-layers::network::", Class::Runs),
+    // The longest by far.
+    ("tare-layers::vm::several_guests_", Class::Owns),
     ("tare-layers::vm::", Class::Owns),
     ("tare-layers::container::", Class::Owns),
     ("tare-layers::contract::", Class::Owns),
@@ -92,6 +98,8 @@ const FETCHING: usize = 2;
 const COMPUTING: usize = 2;
 /// How many that own containers, guests or networks.
 const OWNING: usize = 2;
+/// How many that measure how long others wait.
+const TIMING: usize = 2;
 
 /// The place in [`CLASSES`].
 fn place(name: &str) -> usize {
@@ -102,9 +110,12 @@ fn class(name: &str) -> Class {
     CLASSES.get(place(name)).map_or(Class::Calm, |(_, class)| *class)
 }
 
+fn name(own: Class) -> &'static str {
+    NICENESS[own as usize].1
+}
+
 fn niceness(name: &str) -> i32 {
-    let own = class(name);
-    NICENESS.iter().find(|(class, ..)| *class == own).map_or(0, |(.., niceness)| *niceness)
+    NICENESS[class(name) as usize].2
 }
 
 /// How the tests ended.
@@ -120,13 +131,25 @@ pub(super) struct Outcomes {
     pub(super) unsteady: Vec<(String, String)>,
     /// Tests that were left out, and why.
     pub(super) left: Vec<(String, &'static str)>,
+    /// What each class of tests took, by its name.
+    pub(super) lanes: BTreeMap<&'static str, Lane>,
+}
+
+/// What the tests of a class took.
+#[derive(Debug, Default)]
+pub(super) struct Lane {
+    /// How many they are.
+    pub(super) tests: usize,
+    /// The time of all, one after the other.
+    pub(super) wall: Duration,
+    /// When the last of them ended, since the first test of all began.
+    pub(super) ended: Duration,
 }
 
 /// Says of each test when it is run.
 pub(super) fn list(tests: &[Test]) {
     for test in tests {
-        let own = class(&test.name);
-        let when = NICENESS.iter().find(|(class, ..)| *class == own).map_or("", |(_, name, _)| name);
+        let when = name(class(&test.name));
         println!("{when:8} {}{}", test.name, if left::reason(&test.name).is_some() { "  (--thorough)" } else { "" });
     }
     println!("{} tests", tests.len());
@@ -140,14 +163,14 @@ pub(super) fn run(tests: Vec<Test>, surroundings: &Surroundings<'_>) -> Outcomes
         one::end_all();
         std::process::exit(130);
     });
-    let stand = Stand { surroundings, ends: Mutex::default() };
+    let stand = Stand { surroundings, began: Instant::now(), ends: Mutex::default() };
     let mut tests = tests;
     tests.sort_by_key(|test| place(&test.name));
     let mut lanes: [VecDeque<Test>; NICENESS.len()] = Default::default();
     for test in tests {
         lanes[class(&test.name) as usize].push_back(test);
     }
-    let [calm, waits, fetches, owns, runs, alone, guest] = lanes.map(Mutex::new);
+    let [calm, waits, fetches, owns, runs, alone, times, guest] = lanes.map(Mutex::new);
     std::thread::scope(|scope| {
         for (queue, workers) in
             [(&calm, COMPUTING), (&waits, WAITING), (&fetches, FETCHING), (&owns, OWNING), (&runs, 1)]
@@ -160,7 +183,11 @@ pub(super) fn run(tests: Vec<Test>, surroundings: &Surroundings<'_>) -> Outcomes
     stand.work(&guest);
     surroundings.guest.end();
     stand.work(&alone);
-
+    std::thread::scope(|scope| {
+        for _ in 0..TIMING {
+            scope.spawn(|| stand.work(&times));
+        }
+    });
     let mut ends = stand.ends.into_inner().unwrap_or_else(PoisonError::into_inner);
     let failed: Vec<Test> =
         ends.iter().filter(|run| matches!(run.end, End::Failed(_))).map(|run| run.test.clone()).collect();
@@ -179,7 +206,9 @@ pub(super) fn run(tests: Vec<Test>, surroundings: &Surroundings<'_>) -> Outcomes
             run.cost += cost;
         }
     }
-    for Run { test, end, cost } in ends {
+    for Run { test, end, cost, after } in ends {
+        let lane = outcomes.lanes.entry(name(class(&test.name))).or_default();
+        (lane.tests, lane.wall, lane.ended) = (lane.tests + 1, lane.wall + cost.wall, lane.ended.max(after));
         match end {
             End::Passed => {}
             End::Skipped(why) => outcomes.skipped.push((test.name.clone(), why)),
@@ -198,11 +227,14 @@ struct Run {
     test: Test,
     end: End,
     cost: Cost,
+    /// When it ended, since the first began.
+    after: Duration,
 }
 
 /// What the lanes share.
 struct Stand<'a> {
     surroundings: &'a Surroundings<'a>,
+    began: Instant,
     ends: Mutex<Vec<Run>>,
 }
 
@@ -215,7 +247,7 @@ impl Stand<'_> {
             // Held while it is said, so that what two tests say is not mixed.
             let mut ends = self.ends.lock().unwrap_or_else(PoisonError::into_inner);
             say(&test, &end, cost);
-            ends.push(Run { test, end, cost });
+            ends.push(Run { test, end, cost, after: self.began.elapsed() });
         }
     }
 }

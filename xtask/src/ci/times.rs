@@ -24,6 +24,13 @@ pub(super) fn table(steps: &[Step], outcomes: &Outcomes) -> String {
     for step in steps {
         let _ = writeln!(text, "{:>8.1} s  {}{}", step.seconds, step.name, if step.well { "" } else { ": NOT WELL" });
     }
+    if outcomes.lanes.len() > 1 {
+        let _ = writeln!(text, "\ntests by what they bear beside them, the time of all, and when the last ended:");
+        for (name, lane) in &outcomes.lanes {
+            let (wall, ended) = (lane.wall.as_secs_f64(), lane.ended.as_secs_f64());
+            let _ = writeln!(text, "{wall:>8.1} s  until {ended:>6.1} s  {name}, {}", lane.tests);
+        }
+    }
     for (heading, tests) in [("skipped", &outcomes.skipped), ("passed only at the second try", &outcomes.unsteady)] {
         if !tests.is_empty() {
             let _ = writeln!(text, "\n{heading}:");
@@ -57,6 +64,7 @@ pub(super) fn table(steps: &[Step], outcomes: &Outcomes) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ci::lanes::Lane;
     use crate::ci::one::Cost;
     use std::time::Duration;
 
@@ -65,12 +73,17 @@ mod tests {
         let cost = |name: &str, seconds| {
             (name.to_owned(), Cost { wall: Duration::from_secs(seconds), cpu: Duration::from_secs(2 * seconds) })
         };
+        let lane = |(name, tests, wall, ended)| {
+            let [wall, ended] = [wall, ended].map(Duration::from_secs);
+            (name, Lane { tests, wall, ended })
+        };
         let outcomes = Outcomes {
             costs: [cost("a", 1), cost("b", 3), cost("c", 2), cost("d", 0)].into(),
             failed: vec!["b".to_owned()],
             skipped: vec![("c".to_owned(), "no engine".to_owned())],
             unsteady: vec![("d".to_owned(), String::new())],
             left: vec![("e".to_owned(), "it is long")],
+            lanes: [("calm", 3, 4, 4), ("runs", 1, 2, 6)].map(lane).into(),
         };
         let steps = [Step { name: "tests", well: false, seconds: 6.04 }];
         let table = table(&steps, &outcomes);
@@ -83,6 +96,10 @@ the longest of 4 tests, which took 12 s of CPU time:
 
 steps:
      6.0 s  tests: NOT WELL
+
+tests by what they bear beside them, the time of all, and when the last ended:
+     4.0 s  until    4.0 s  calm, 3
+     2.0 s  until    6.0 s  runs, 1
 
 skipped:
   c: no engine

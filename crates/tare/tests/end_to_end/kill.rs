@@ -7,7 +7,7 @@ use tare_core::trial::Outcome;
 
 /// How often a run is killed; with `TARE_THOROUGH`, so often that each stage of a trial is met several times.
 fn kills() -> u64 {
-    if std::env::var_os("TARE_THOROUGH").is_some() { 40 } else { 6 }
+    if std::env::var_os("TARE_THOROUGH").is_some() { 40 } else { 4 }
 }
 
 fn docker(args: &[&str]) -> bool {

@@ -10,7 +10,7 @@ study: profiled
 workload: redis
 repeat: 1
 load: {closed: {connections: 1, pipeline: 1}}
-time: {settle: 500ms, measure: 3s}
+time: {settle: 500ms, measure: 1500ms}
 profile: true
 forms: {plain: [], boxed: [container: {}]}
 ";

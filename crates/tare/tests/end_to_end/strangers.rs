@@ -85,7 +85,13 @@ fn what_an_image_says_is_enough(lab: &Lab) {
     // A tag that no run here has seen, for the store remembers what it has fetched.
     let tag = format!("tare-told:e2e-{}", std::process::id());
     lab.write("told/workload.yaml", TOLD.replace("TAG", &tag));
-    let study = lab.write("told.yaml", STUDY.replace("stranger", "told"));
+    // How an image is read does not depend on the form; how one is run in each is seen before.
+    let mut forms = "forms: {native: [], container: [container]}\n";
+    let (rest, all) = STUDY.split_at(STUDY.find("forms:").expect("it names its forms"));
+    if std::env::var_os("TARE_THOROUGH").is_some() {
+        forms = all;
+    }
+    let study = lab.write("told.yaml", rest.replace("stranger", "told") + forms);
     lab.write("image/Dockerfile", DOCKERFILE);
     lab.write("image/passwd", "root:x:0:0::/:/bin/sh\ncache:x:4321:4322::/:/bin/sh\n");
     lab.write("image/group", "root:x:0:\ncache:x:4322:\n");
@@ -106,7 +112,7 @@ fn what_an_image_says_is_enough(lab: &Lab) {
     assert_eq!((service.environment["SIZE"].as_str(), service.ports["611"]), ("64", 611));
     assert_eq!(service.directory.as_deref(), Some("/var/cache/told"));
     assert_eq!(service.image.as_ref().unwrap().taken["user"], "cache, which is 4321:4322");
-    assert_eq!(read.trials.len(), 5);
+    assert_eq!(read.trials.len(), read.header.plan.len());
     for trial in &read.trials {
         assert_eq!(trial.record.outcome, Outcome::Measured, "{}", trial.record.trial.arm());
         assert_eq!(trial.record.mapped, read.trials[0].record.mapped);
