@@ -32,6 +32,18 @@ pub const USUAL_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:
 /// The uid and gid of a service that names none: Debian's `nobody` and `nogroup`.
 pub const NOBODY: u32 = 65_534;
 
+/// What the kernel takes for "leave it as it is" where a user or group is asked for.
+const NO_ID: u32 = u32::MAX;
+
+/// Why no service may run as this user and group; none when one may.
+pub fn why_not_user(user: (u32, u32)) -> Option<&'static str> {
+    match user {
+        (0, _) => Some("a service runs unprivileged, never as user 0"),
+        (NO_ID, _) | (_, NO_ID) => Some("4294967295 is no user and no group: asked for it, the kernel changes nothing"),
+        _ => None,
+    }
+}
+
 /// A workload, read from `workload.yaml` and checked.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Workload {

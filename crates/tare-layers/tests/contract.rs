@@ -8,6 +8,8 @@
 mod checks;
 #[path = "contract/commands.rs"]
 mod commands;
+#[path = "contract/confined.rs"]
+mod confined;
 #[path = "contract/crash.rs"]
 mod crash;
 #[path = "contract/native.rs"]

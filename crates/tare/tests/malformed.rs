@@ -77,6 +77,8 @@ const WORKLOADS: &[(&str, &str)] = &[
     ("command: [/usr/bin/toy]", "command: []"),
     ("command: [/usr/bin/toy]", "command: [/usr/bin/toy]\n    user: root"),
     ("command: [/usr/bin/toy]", "command: [/usr/bin/toy]\n    user: 0:0"),
+    ("command: [/usr/bin/toy]", "command: [/usr/bin/toy]\n    user: 4294967295"),
+    ("command: [/usr/bin/toy]", "command: [/usr/bin/toy]\n    user: 5:4294967295"),
     ("command: [/usr/bin/toy]", "command: [/usr/bin/toy]\n    volumes: {data: 1GiB}"),
     ("command: [/usr/bin/toy]", "command: [/usr/bin/toy]\n    files: {/etc/x: ../../etc/passwd}"),
     ("command: [/usr/bin/toy]", "command: [/usr/bin/toy]\n    files: {/etc/x: missing.conf}"),

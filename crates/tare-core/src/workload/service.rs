@@ -1,6 +1,8 @@
 //! `services:` of a workload.
 
-use super::{FILE_WANTED, NOBODY, OwnResources, Readiness, Resources, Service, ServiceOption, refuse_idle_quota};
+use super::{
+    FILE_WANTED, NOBODY, OwnResources, Readiness, Resources, Service, ServiceOption, refuse_idle_quota, why_not_user,
+};
 use crate::build::{Build, read_packages};
 use crate::bundle::{ExtraFile, Recipe, Source};
 use crate::config::{Fields, Node, Place, Problems};
@@ -218,11 +220,13 @@ fn read_user(node: &Node, problems: &mut Problems) -> Option<(u32, u32)> {
     let text = node.text(problems)?;
     let (uid, gid) = text.split_once(':').unwrap_or((&text, &text));
     match (uid.parse(), gid.parse()) {
-        (Ok(0), _) => {
-            problems.add(node.place, "a service runs unprivileged, never as user 0", "name another uid, such as 65534");
-            None
-        }
-        (Ok(uid), Ok(gid)) => Some((uid, gid)),
+        (Ok(uid), Ok(gid)) => match why_not_user((uid, gid)) {
+            None => Some((uid, gid)),
+            Some(why) => {
+                problems.add(node.place, why, "name another uid, such as 65534");
+                None
+            }
+        },
         _ => {
             let hint = "names differ between forms, numbers do not; write for example 999:999";
             problems.add(node.place, format!("'{text}' is not a numeric user id"), hint);

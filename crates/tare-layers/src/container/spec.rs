@@ -122,7 +122,7 @@ fn host_config(order: &Order, ports: &[u16]) -> Result<HostConfig, Fault> {
             soft: Some(open_files),
             hard: Some(open_files),
         }]),
-        security_opt: security(order.options),
+        security_opt: Some(security(order.options)),
         cap_add: (order.options.capabilities == Capabilities::All).then(|| vec!["ALL".to_owned()]),
         pid_mode: shared.then(|| "host".to_owned()),
         ipc_mode: shared.then(|| "host".to_owned()),
@@ -153,14 +153,14 @@ fn low_ports(order: &Order) -> Option<HashMap<String, String>> {
     (low && own).then(|| HashMap::from([("net.ipv4.ip_unprivileged_port_start".to_owned(), "0".to_owned())]))
 }
 
-/// What the engine's own confinement is taken back of.
-fn security(options: ContainerOptions) -> Option<Vec<String>> {
-    let lifted = [
+/// What is added to the engine's own confinement, as a plain process has it, and what is taken back of it.
+fn security(options: ContainerOptions) -> Vec<String> {
+    let words = [
+        (true, "no-new-privileges"),
         (options.seccomp == Seccomp::Unconfined, "seccomp=unconfined"),
         (options.capabilities == Capabilities::All, "apparmor=unconfined"),
     ];
-    let lifted: Vec<String> = lifted.iter().filter(|(is, _)| *is).map(|(_, word)| (*word).to_owned()).collect();
-    (!lifted.is_empty()).then_some(lifted)
+    words.iter().filter(|(is, _)| *is).map(|(_, word)| (*word).to_owned()).collect()
 }
 
 /// Open files that the service may have: as many as in every form, or as many as this machine lets root give, which

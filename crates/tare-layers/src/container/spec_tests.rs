@@ -74,7 +74,7 @@ fn a_service_gets_exactly_what_was_stated() {
     assert_eq!(binding.host_port.as_deref(), Some("6379"));
     let mounts = host.mounts.unwrap();
     assert_eq!(mounts[0].source.as_deref(), Some("/run/tare/abc123/t1/.volumes/db/0"));
-    assert_eq!(host.security_opt, None);
+    assert_eq!(host.security_opt.unwrap(), ["no-new-privileges"]);
 }
 
 #[test]

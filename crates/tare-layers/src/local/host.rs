@@ -2,7 +2,7 @@
 
 use super::cgroup::Group;
 use super::child::OwnChild;
-use super::launch::{Launch, Rooted};
+use super::launch::{Launch, Rooted, check_user};
 use super::root::{PROGRAM_INSIDE, Root};
 use super::running::{Running, describe_end};
 use super::{facts, mapped_files, ports};
@@ -191,8 +191,10 @@ pub(crate) fn volume_folders(scratch: &Path, name: &str, start: &ServiceStart) -
     paths.map(|(index, inside)| (inside.clone(), folder.join(index.to_string()))).collect()
 }
 
-/// Makes a directory for each volume, owned by the service's user. One that is there stays as it is.
+/// Makes a directory for each volume, owned by the service's user. One that is there stays as it is. It is the first
+/// thing that is done for a service in each form, so users that no service may have are refused here.
 pub(crate) fn make_volumes(folders: &[(String, PathBuf)], user: (u32, u32)) -> Result<(), Fault> {
+    check_user(user)?;
     for (inside, folder) in folders.iter().filter(|(_, folder)| !folder.is_dir()) {
         let make = || {
             DirBuilder::new().recursive(true).mode(0o755).create(folder)?;

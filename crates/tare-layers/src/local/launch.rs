@@ -1,7 +1,7 @@
 //! Starting a process in a service's root, as the service's user, within its limits.
 
-use super::OPEN_FILES;
 use super::cgroup::Group;
+use super::confinement::{Confinement, STEPS, check, cpu_mask, node_mask};
 use super::root::{PROGRAM_INSIDE, Root, open_inside};
 use crate::network::Room;
 use std::collections::BTreeMap;
@@ -15,7 +15,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use tare_core::fault::{Doing, Fault};
 use tare_core::units::CpuSet;
-use tare_core::workload::USUAL_PATH;
+use tare_core::workload::{USUAL_PATH, why_not_user};
 
 /// The root of a process about to be started.
 pub(crate) enum Rooted<'a> {
@@ -76,24 +76,13 @@ pub(crate) struct Launch<'a> {
     pub(crate) room: Option<&'a Room>,
 }
 
-/// What the child does between fork and exec, in order; it tells the number of each as it begins it.
-const STEPS: [&str; 8] = [
-    "join its cgroup",
-    "leave this process's session",
-    "be bound to its CPUs",
-    "have its memory bound to NUMA nodes",
-    "be allowed its open files",
-    "become its user",
-    "enter its directory",
-    "run its program",
-];
-
 impl Launch<'_> {
     /// Starts it with nothing on its standard input.
     ///
     /// # Errors
     /// What could not be done; for a program that cannot be run, why.
     pub(crate) fn start(&self, stdout: Stdio, stderr: Stdio) -> Result<Child, Fault> {
+        check_user(self.user)?;
         let (program, arguments) = self.command.split_first().ok_or_else(|| Fault::new("the command is empty"))?;
         let (mut progress, writer) = pipe().doing("make a pipe")?;
         let mut entrances = Vec::new();
@@ -150,6 +139,16 @@ impl Launch<'_> {
     }
 }
 
+/// Refuses users that no service may have, whoever wrote them down: a record is read without the checks of a workload.
+///
+/// # Errors
+/// When it is root, or no user at all.
+pub(crate) fn check_user(user: (u32, u32)) -> Result<(), Fault> {
+    let Some(why) = why_not_user(user) else { return Ok(()) };
+    Err(Fault::new(format!("the service would run as {}:{}: {why}", user.0, user.1))
+        .remedy("name another user in the workload, or none, and start a new run"))
+}
+
 /// Why a program cannot be run, from what its file is.
 fn why_not_run(bundle: &Path, program: &str, error: &io::Error) -> String {
     let opened = File::open(bundle).ok().and_then(|root| open_inside(&root, program).ok());
@@ -178,97 +177,6 @@ fn why_not_run(bundle: &Path, program: &str, error: &io::Error) -> String {
         Some(libc::EACCES) => "its file in the bundle may not be executed by the service's user".to_owned(),
         _ => error.to_string(),
     }
-}
-
-/// What the child does to itself.
-struct Confinement {
-    entrances: Vec<File>,
-    progress: OwnedFd,
-    cpus: Option<libc::cpu_set_t>,
-    nodes: Option<NodeMask>,
-    user: (u32, u32),
-    directory: Option<CString>,
-}
-
-impl Confinement {
-    /// Runs in the child, between fork and exec: plain system calls only.
-    fn apply(&self) -> io::Result<()> {
-        let mut step = 0;
-        let mut begin = || {
-            // If nobody is told, the message is less exact, no more.
-            let _ = rustix::io::write(&self.progress, &[step]);
-            step += 1;
-        };
-        begin();
-        for entrance in &self.entrances {
-            rustix::io::write(entrance, b"0")?;
-        }
-        begin();
-        // Else an interrupt on the terminal would end the service before the load.
-        rustix::process::setsid()?;
-        begin();
-        if let Some(cpus) = &self.cpus {
-            // SAFETY: the mask is a valid cpu_set_t of the size given; 0 is this thread.
-            check(unsafe { libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), cpus) }.into())?;
-        }
-        begin();
-        if let Some(nodes) = &self.nodes {
-            // The kernel reads one bit less than it is told.
-            let bits = 8 * size_of::<NodeMask>() + 1;
-            // SAFETY: the mask has as many bits as the call reads.
-            check(unsafe { libc::syscall(libc::SYS_set_mempolicy, libc::MPOL_BIND, nodes.as_ptr(), bits) })?;
-        }
-        begin();
-        let limit = libc::rlimit { rlim_cur: OPEN_FILES, rlim_max: OPEN_FILES };
-        // SAFETY: the limit is a valid rlimit that outlives the call.
-        check(unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &limit) }.into())?;
-        begin();
-        self.become_user()?;
-        begin();
-        if let Some(directory) = &self.directory {
-            rustix::process::chdir(directory.as_c_str())?;
-        }
-        begin();
-        Ok(())
-    }
-
-    /// Gives up root and with it every capability; the next exec clears what is left.
-    fn become_user(&self) -> io::Result<()> {
-        rustix::process::umask(rustix::fs::Mode::from(0o022));
-        // The raw calls: the C library's would try to change the threads of the parent, which are not here.
-        // SAFETY: an empty list of groups needs no memory; the other calls take plain numbers.
-        unsafe {
-            check(libc::syscall(libc::SYS_setgroups, 0, std::ptr::null::<libc::gid_t>()))?;
-            check(libc::syscall(libc::SYS_setresgid, self.user.1, self.user.1, self.user.1))?;
-            check(libc::syscall(libc::SYS_setresuid, self.user.0, self.user.0, self.user.0))?;
-            check(libc::prctl(libc::PR_CAP_AMBIENT, libc::PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0).into())
-        }
-    }
-}
-
-fn check(result: libc::c_long) -> io::Result<()> {
-    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
-}
-
-fn cpu_mask(cpus: &CpuSet) -> libc::cpu_set_t {
-    // SAFETY: all zeroes is the empty set; it is plain data.
-    let mut mask: libc::cpu_set_t = unsafe { std::mem::zeroed() };
-    for cpu in cpus.cpus().iter().map(|cpu| *cpu as usize).filter(|cpu| *cpu < libc::CPU_SETSIZE as usize) {
-        // SAFETY: the number was checked to lie within the set.
-        unsafe { libc::CPU_SET(cpu, &mut mask) };
-    }
-    mask
-}
-
-/// A bit for each NUMA node that a kernel may have.
-type NodeMask = [u64; 16];
-
-fn node_mask(nodes: &[u32]) -> NodeMask {
-    let mut mask = NodeMask::default();
-    for node in nodes.iter().map(|node| *node as usize).filter(|node| *node < 8 * size_of::<NodeMask>()) {
-        mask[node / 64] |= 1 << (node % 64);
-    }
-    mask
 }
 
 /// A pipe whose reading end never blocks and whose ends do not survive an exec.

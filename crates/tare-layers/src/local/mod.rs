@@ -4,6 +4,7 @@
 pub(crate) mod cgroup;
 pub(crate) mod child;
 pub(crate) mod command;
+pub(crate) mod confinement;
 mod facts;
 mod freeze;
 pub(crate) mod host;

@@ -8,6 +8,7 @@ use rustix::mount::{MountFlags, MountPropagationFlags, MoveMountFlags, OpenTreeF
 use rustix::thread::{LinkNameSpaceType, UnshareFlags};
 use std::fs;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::path::{Component, Path, PathBuf};
 use tare_core::fault::{Doing, Fault};
@@ -16,6 +17,9 @@ use tare_core::fault::{Doing, Fault};
 pub(crate) const PROGRAM_INSIDE: &str = "/dev/.tare-program";
 /// Directories every form gives a service to write to, in memory.
 const IN_MEMORY: [&str; 2] = ["/tmp", "/run"];
+/// How all is mounted that strangers fill, bundles and volumes: set-user-id bits and device nodes in it are without
+/// effect. The devices that a service may open are those of its /dev.
+const STRANGE: MountFlags = MountFlags::NOSUID.union(MountFlags::NODEV);
 /// Character devices every service may expect: name, major and minor number.
 const DEVICES: [(&str, u32, u32); 6] =
     [("null", 1, 3), ("zero", 1, 5), ("full", 1, 7), ("random", 1, 8), ("urandom", 1, 9), ("tty", 5, 0)];
@@ -48,6 +52,7 @@ impl Root {
             let place = format!("{}/{}", place_of(&inside, "/dev")?, &PROGRAM_INSIDE["/dev/".len()..]);
             fs::write(&place, "").doing(format!("make {PROGRAM_INSIDE} in the service's root"))?;
             bind(program, &place)?;
+            restrict(&place, STRANGE).doing(format!("restrict {PROGRAM_INSIDE} in the service's root"))?;
         }
         switch_to(&root)
     }
@@ -77,7 +82,7 @@ impl Root {
         let (upper, work) = (open_tree(&upper)?, open_tree(&work)?);
         let fd = |of: &OwnedFd| format!("/proc/self/fd/{}", of.as_raw_fd());
         let layers = format!("lowerdir={},upperdir={},workdir={}", fd(&bundle), fd(&upper), fd(&work));
-        mount("overlay", self.assembly.as_path(), "overlay", MountFlags::empty(), &layers)?;
+        mount("overlay", self.assembly.as_path(), "overlay", STRANGE, &layers)?;
         Ok(self.assembly.clone())
     }
 
@@ -113,11 +118,10 @@ impl Root {
             // By descriptors: a colon in a path would be read as the start of the next layer.
             let upper = open_tree(&stubs)?;
             let layers = format!("lowerdir=/proc/self/fd/{}:/proc/self/fd/{}", upper.as_raw_fd(), bundle.as_raw_fd());
-            mount("overlay", root, "overlay", MountFlags::RDONLY, &layers)
+            mount("overlay", root, "overlay", STRANGE | MountFlags::RDONLY, &layers)
         } else {
             bind(&self.bundle, root)?;
-            rustix::mount::mount_remount(root, MountFlags::BIND | MountFlags::RDONLY, c"")
-                .doing("make the bundle read-only in the service's root")
+            restrict(root, STRANGE | MountFlags::RDONLY).doing("make the bundle read-only in the service's root")
         }
     }
 
@@ -131,7 +135,10 @@ impl Root {
             }
             made.push(part);
         }
-        bind(directory, place_of(inside, path)?)
+        let place = place_of(inside, path)?;
+        bind(directory, &place)?;
+        // What is mounted last at a place is what its path leads to.
+        restrict(&place, STRANGE).doing(format!("restrict {path} in the service's root"))
     }
 }
 
@@ -149,8 +156,7 @@ pub(crate) fn place_memory(root: &Path) -> Result<(), Fault> {
 
 fn mount_memory(inside: &OwnedFd) -> Result<(), Fault> {
     for path in IN_MEMORY {
-        let flags = MountFlags::NOSUID | MountFlags::NODEV;
-        mount("tmpfs", place_of(inside, path)?, "tmpfs", flags, "mode=1777")?;
+        mount("tmpfs", place_of(inside, path)?, "tmpfs", STRANGE, "mode=1777")?;
     }
     Ok(())
 }
@@ -265,17 +271,17 @@ fn copy_owner(bundle: &OwnedFd, path: &Path, to: &Path) -> std::io::Result<()> {
 
 /// /proc, /sys and /dev.
 fn mount_kernel(inside: &OwnedFd) -> Result<(), Fault> {
-    let quiet = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
+    let quiet = STRANGE | MountFlags::NOEXEC;
     mount("proc", place_of(inside, "/proc")?, "proc", quiet, "")?;
     // With what is mounted in it, so that a program finds its cgroup's limits as it would on the host.
     let system = place_of(inside, "/sys")?;
     rustix::mount::mount_bind_recursive("/sys", system).doing("mount /sys in the service's root")?;
-    make_read_only(&place_of(inside, "/sys")?).doing("make /sys read-only in the service's root")?;
+    let system = place_of(inside, "/sys")?;
+    restrict(system, quiet | MountFlags::RDONLY).doing("make /sys read-only in the service's root")?;
     mount("tmpfs", place_of(inside, "/dev")?, "tmpfs", MountFlags::NOSUID, "mode=755,size=64k")?;
     let device = open_inside(inside, "/dev").doing("open /dev in the service's root")?;
     fill_devices(&device).doing("make the devices in the service's root")?;
-    let shared = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
-    mount("shm", place_of(inside, "/dev/shm")?, "tmpfs", shared, "mode=1777,size=64m")?;
+    mount("shm", place_of(inside, "/dev/shm")?, "tmpfs", quiet, "mode=1777,size=64m")?;
     // Pseudo terminals are for programs that start others on a terminal; a kernel may lack them.
     let terminals = place_of(inside, "/dev/pts")?;
     let options = "newinstance,ptmxmode=0666,mode=0620";
@@ -307,21 +313,22 @@ fn fill_devices(device: &OwnedFd) -> rustix::io::Result<()> {
     Ok(())
 }
 
-/// Makes a mount and all below it read-only.
-fn make_read_only(path: &str) -> rustix::io::Result<()> {
-    let place = std::ffi::CString::new(path).map_err(|_| Errno::INVAL)?;
-    let wanted = libc::mount_attr { attr_set: libc::MOUNT_ATTR_RDONLY, attr_clr: 0, propagation: 0, userns_fd: 0 };
-    let flags = libc::AT_RECURSIVE;
+/// Adds flags, all of them restrictions, to those of a mount and of all below it.
+fn restrict(place: impl AsRef<Path>, flags: MountFlags) -> rustix::io::Result<()> {
+    let path = std::ffi::CString::new(place.as_ref().as_os_str().as_bytes()).map_err(|_| Errno::INVAL)?;
+    // The attributes of `mount_setattr` that restrict are the same bits as the flags of `mount`.
+    let attr_set = u64::from(flags.bits());
+    let wanted = libc::mount_attr { attr_set, attr_clr: 0, propagation: 0, userns_fd: 0 };
     // SAFETY: the path ends in NUL, and the attributes outlive the call, which reads `size_of` bytes of them.
     let result = unsafe {
-        let size = size_of::<libc::mount_attr>();
-        libc::syscall(libc::SYS_mount_setattr, libc::AT_FDCWD, place.as_ptr(), flags, &raw const wanted, size)
+        let (size, recursive) = (size_of::<libc::mount_attr>(), libc::AT_RECURSIVE);
+        libc::syscall(libc::SYS_mount_setattr, libc::AT_FDCWD, path.as_ptr(), recursive, &raw const wanted, size)
     };
     match result {
         0 => Ok(()),
-        // Before Linux 5.12: at least the top, where a service could change how the machine behaves.
+        // Before Linux 5.12: at least the top.
         _ if std::io::Error::last_os_error().raw_os_error() == Some(libc::ENOSYS) => {
-            rustix::mount::mount_remount(path, MountFlags::BIND | MountFlags::RDONLY, c"")
+            rustix::mount::mount_remount(place.as_ref(), MountFlags::BIND | flags, c"")
         }
         _ => Err(Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(Errno::INVAL)),
     }

@@ -1,7 +1,7 @@
 //! The contract of [`Host`], by table: the plain process and every layer that this machine can have.
 
-use crate::commands;
 use crate::stage::{self, Check, Stage, left_of, property, service};
+use crate::{commands, confined};
 use sha2::{Digest, Sha256};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -86,6 +86,9 @@ fn contract(form: &str, layers: &[LayerUse]) {
     assert!(resources.properties.contains_key("cpus"), "{form}: {resources:?}");
     assert!(host.state("one").is_err(), "{form}: nothing was started yet");
 
+    if starts_something {
+        confined::refused_users(form, host.as_mut());
+    }
     let kept = laid_down(host.as_ref(), &start);
     let beside_us = form == "native" || form.starts_with("container");
     assert_eq!(kept.is_some(), beside_us, "{form}: volumes stand on this machine, or nowhere");
@@ -94,6 +97,7 @@ fn contract(form: &str, layers: &[LayerUse]) {
     assert!(!instance.path.is_empty());
     if starts_something {
         reach_and_read(form, &stage, host.as_mut(), instance.endpoints["main"]);
+        confined::without_privileges(form, host.as_mut(), &stage.ask(instance.endpoints["main"]));
         commands::beside(form, &stage, host.as_mut(), instance.endpoints["main"]);
         assert_eq!(commands::seen(host.as_mut(), "/data/laid-down"), beside_us, "{form}");
     } else {

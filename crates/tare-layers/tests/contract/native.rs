@@ -8,8 +8,9 @@ use tare_core::host::{Host, InstanceState, ServiceStart};
 use tare_core::units::CpuSet;
 
 pub(crate) fn all() -> Vec<Check> {
-    let checks: [(&str, fn()); 13] = [
+    let checks: [(&str, fn()); 14] = [
         ("a_service_gets_exactly_what_it_is_given", exactly_what_is_given),
+        ("a_hostile_bundle_gains_no_privileges", crate::confined::hostile_bundle),
         ("memory_comes_from_the_nodes_that_are_named", bound_memory),
         ("the_bundle_is_bound_as_it_is_when_it_lacks_nothing", complete_bundle),
         ("volumes_are_mounted_where_links_lead", linked_volumes),
@@ -223,7 +224,7 @@ fn kill_instance(host: &mut dyn Host, instance: &str) {
 }
 
 /// What samplers are told of an instance.
-fn scope_of(host: &mut dyn Host, instance: &str) -> tare_core::telemetry::Scope {
+pub(crate) fn scope_of(host: &mut dyn Host, instance: &str) -> tare_core::telemetry::Scope {
     host.begin_probe(&[], Duration::from_secs(1)).unwrap();
     host.end_probe().unwrap();
     let sampled = stage::SAMPLED.lock().unwrap();

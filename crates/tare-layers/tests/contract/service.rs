@@ -72,6 +72,11 @@ pub(crate) fn tool(words: &[&str]) -> ExitCode {
             let written = std::io::stdout().write_all(&text).and_then(|()| std::io::stdout().flush());
             return ExitCode::from(u8::from(written.is_err()));
         }
+        ["ids"] => println!("{}", field("/proc/self/status", "Uid:")),
+        ["read", path] => match std::fs::File::open(path).and_then(|mut file| file.read(&mut [0])) {
+            Ok(_) => println!("read"),
+            Err(error) => println!("{}", error.kind()),
+        },
         ["reopen"] => std::fs::write("/dev/stdout", "by its name\n").expect("standard output has a name"),
         ["spin", millis] => {
             let wanted = Duration::from_millis(millis.parse().expect("a number"));
@@ -118,11 +123,7 @@ fn visited(port: u16) -> String {
 /// What this process was given, in the form of a resource report.
 fn given() -> String {
     let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
-    let status = read("/proc/self/status");
-    let field = |key: &str| {
-        let line = status.lines().find_map(|line| line.strip_prefix(key)).unwrap_or_default();
-        line.split_whitespace().collect::<Vec<_>>().join(" ")
-    };
+    let field = |key: &str| field("/proc/self/status", key);
     let writes = |path: &str| match std::fs::write(format!("{path}/probe"), "x") {
         Ok(()) => "yes".to_owned(),
         Err(error) => error.kind().to_string(),
@@ -140,6 +141,11 @@ fn given() -> String {
         ("cpus", field("Cpus_allowed_list:")),
         ("capabilities", field("CapEff:")),
         ("permitted", field("CapPrm:")),
+        ("bounds", field("CapBnd:")),
+        ("inheritable", field("CapInh:")),
+        ("ambient", field("CapAmb:")),
+        ("no new privileges", field("NoNewPrivs:")),
+        ("open files", open_files()),
         ("umask", field("Umask:")),
         ("open_files", files.split_whitespace().next().unwrap_or_default().to_owned()),
         ("directory", std::env::current_dir().map(|path| path.display().to_string()).unwrap_or_default()),
@@ -158,6 +164,24 @@ fn given() -> String {
     let properties: BTreeMap<&str, serde_json::Value> =
         found.into_iter().map(|(key, value)| (key, serde_json::json!({ "value": value }))).collect();
     serde_json::json!({ "properties": properties }).to_string()
+}
+
+/// A line of a file of the kernel's, without its key.
+fn field(path: &str, key: &str) -> String {
+    let text = std::fs::read_to_string(path).unwrap_or_default();
+    let line = text.lines().find_map(|line| line.strip_prefix(key)).unwrap_or_default();
+    line.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+/// What this process has open beside the first three, and is no socket of its own.
+fn open_files() -> String {
+    let entries = std::fs::read_dir("/proc/self/fd").into_iter().flatten().flatten();
+    let others = entries.filter(|entry| !["0", "1", "2"].iter().any(|name| entry.file_name() == *name));
+    let places = others.filter_map(|entry| std::fs::read_link(entry.path()).ok());
+    let places = places.map(|place| place.display().to_string());
+    // The folder that is being read is open as well.
+    let places = places.filter(|place| !place.starts_with("socket:") && !place.ends_with("/fd"));
+    places.collect::<Vec<_>>().join(" ")
 }
 
 /// The memory limit of this process's cgroup, whichever version it is.

@@ -3,6 +3,7 @@
 
 use super::super::options::{ContainerOptions, Limits, Namespaces};
 use super::super::spec::{PATH, QUOTA_PERIOD_US, cpu_quota, nodes};
+use crate::local::confinement::BOUNDS;
 use crate::local::root::PROGRAM_INSIDE;
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
@@ -133,7 +134,9 @@ fn process(order: &Order) -> Value {
         Some(_) => vec![PROGRAM_INSIDE.to_owned(), "resources".to_owned()],
         None => service.command.clone(),
     };
-    let held = |(number, _): &(usize, &&str)| order.machine.capabilities & 1 << number != 0;
+    // Those of a plain process: what its user may use of them, the kernel decides.
+    let bounds = order.machine.capabilities & BOUNDS;
+    let held = |(number, _): &(usize, &&str)| bounds & 1 << number != 0;
     let all: Vec<String> =
         CAPABILITIES.iter().enumerate().filter(held).map(|(_, name)| format!("CAP_{name}")).collect();
     json!({
@@ -142,10 +145,9 @@ fn process(order: &Order) -> Value {
         "args": command,
         "env": environment.iter().map(|(key, value)| format!("{key}={value}")).collect::<Vec<_>>(),
         "cwd": service.directory.as_deref().unwrap_or("/"),
-        // Those of a plain process: what its user may use of them, the kernel decides.
         "capabilities": { "bounding": all, "effective": all, "permitted": all },
         "rlimits": [{ "type": "RLIMIT_NOFILE", "soft": order.open_files, "hard": order.open_files }],
-        "noNewPrivileges": false,
+        "noNewPrivileges": true,
     })
 }
 
@@ -165,7 +167,7 @@ fn mounts(order: &Order) -> Vec<Value> {
     all.push(mount("/dev", "tmpfs", &["nosuid", "mode=755", "size=64k"]));
     all.push(mount("/dev/pts", "devpts", &["nosuid", "noexec", "newinstance", "ptmxmode=0666", "mode=0620"]));
     all.push(mount("/dev/shm", "tmpfs", &["nosuid", "nodev", "noexec", "mode=1777", "size=64m"]));
-    all.extend(order.volumes.iter().map(|(to, from)| bind(to, from, &["rbind", "rw"])));
+    all.extend(order.volumes.iter().map(|(to, from)| bind(to, from, &["rbind", "rw", "nosuid", "nodev"])));
     all.extend(order.probe.map(|program| bind(PROGRAM_INSIDE, program, &["bind", "ro"])));
     all
 }
@@ -192,7 +194,7 @@ fn resources(order: &Order) -> Value {
     if let Some(nodes) = nodes(&order.start.memory) {
         cpu.insert("mems".to_owned(), json!(nodes));
     }
-    // A plain process may open every device that its files let it open.
+    // As for a plain process: what it may open is what stands in its /dev, for all else is mounted without devices.
     json!({ "memory": memory, "cpu": cpu, "devices": [{ "allow": true, "access": "rwm" }] })
 }
 

@@ -1,0 +1,161 @@
+//! What a process about to become a service's program does to itself between fork and exec: its limits, and all that
+//! it gives up.
+
+use super::OPEN_FILES;
+use std::ffi::CString;
+use std::fs::File;
+use std::io;
+use std::os::fd::OwnedFd;
+use tare_core::units::CpuSet;
+
+/// The capabilities that stay in the bounding set, a bit for each: those that Docker leaves a container. A service is
+/// not root and may gain no privileges, so that it has none of them; but the forms are alike in this, too.
+pub(crate) const BOUNDS: u64 = 0xa804_25fb;
+/// Sets of 64 bits, in two halves: `_LINUX_CAPABILITY_VERSION_3`.
+const CAPABILITY_VERSION: u32 = 0x2008_0522;
+
+/// What the child does between fork and exec, in order; it tells the number of each as it begins it.
+pub(super) const STEPS: [&str; 9] = [
+    "join its cgroup",
+    "leave this process's session",
+    "leave behind what is open",
+    "be bound to its CPUs",
+    "have its memory bound to NUMA nodes",
+    "be allowed its open files",
+    "become its user",
+    "enter its directory",
+    "run its program",
+];
+
+/// What the child does to itself.
+pub(super) struct Confinement {
+    pub(super) entrances: Vec<File>,
+    /// Where the number of each step goes.
+    pub(super) progress: OwnedFd,
+    pub(super) cpus: Option<libc::cpu_set_t>,
+    pub(super) nodes: Option<NodeMask>,
+    pub(super) user: (u32, u32),
+    pub(super) directory: Option<CString>,
+}
+
+impl Confinement {
+    /// Runs in the child, between fork and exec: plain system calls only.
+    pub(super) fn apply(&self) -> io::Result<()> {
+        let mut step = 0;
+        let mut begin = || {
+            // If nobody is told, the message is less exact, no more.
+            let _ = rustix::io::write(&self.progress, &[step]);
+            step += 1;
+        };
+        begin();
+        for entrance in &self.entrances {
+            rustix::io::write(entrance, b"0")?;
+        }
+        begin();
+        // Else an interrupt on the terminal would end the service before the load.
+        rustix::process::setsid()?;
+        begin();
+        leave_open_files()?;
+        begin();
+        if let Some(cpus) = &self.cpus {
+            // SAFETY: the mask is a valid cpu_set_t of the size given; 0 is this thread.
+            check(unsafe { libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), cpus) }.into())?;
+        }
+        begin();
+        if let Some(nodes) = &self.nodes {
+            // The kernel reads one bit less than it is told.
+            let bits = 8 * size_of::<NodeMask>() + 1;
+            // SAFETY: the mask has as many bits as the call reads.
+            check(unsafe { libc::syscall(libc::SYS_set_mempolicy, libc::MPOL_BIND, nodes.as_ptr(), bits) })?;
+        }
+        begin();
+        let limit = libc::rlimit { rlim_cur: OPEN_FILES, rlim_max: OPEN_FILES };
+        // SAFETY: the limit is a valid rlimit that outlives the call.
+        check(unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &limit) }.into())?;
+        begin();
+        self.become_user()?;
+        begin();
+        if let Some(directory) = &self.directory {
+            rustix::process::chdir(directory.as_c_str())?;
+        }
+        begin();
+        Ok(())
+    }
+
+    /// Gives up root and every capability, for good: no program that it starts gets any back.
+    fn become_user(&self) -> io::Result<()> {
+        rustix::process::umask(rustix::fs::Mode::from(0o022));
+        drop_from_bounds()?;
+        // The raw calls: the C library's would try to change the threads of the parent, which are not here.
+        // SAFETY: an empty list of groups needs no memory; the other calls take plain numbers.
+        unsafe {
+            check(libc::syscall(libc::SYS_setgroups, 0, std::ptr::null::<libc::gid_t>()))?;
+            check(libc::syscall(libc::SYS_setresgid, self.user.1, self.user.1, self.user.1))?;
+            check(libc::syscall(libc::SYS_setresuid, self.user.0, self.user.0, self.user.0))?;
+            check(libc::prctl(libc::PR_CAP_AMBIENT, libc::PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0).into())?;
+        }
+        // A change of user leaves the inheritable ones.
+        let (header, none) = ([CAPABILITY_VERSION, 0], [0_u32; 6]);
+        // SAFETY: a header of two numbers and two triples of sets, as this version has them, which outlive the call.
+        check(unsafe { libc::syscall(libc::SYS_capset, header.as_ptr(), none.as_ptr()) })?;
+        // SAFETY: plain numbers.
+        check(unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) }.into())
+    }
+}
+
+/// Leaves in the bounding set what an engine leaves in it.
+fn drop_from_bounds() -> io::Result<()> {
+    for capability in (0..u64::BITS).filter(|capability| BOUNDS & 1 << capability == 0) {
+        // SAFETY: plain numbers.
+        if unsafe { libc::prctl(libc::PR_CAPBSET_DROP, capability, 0, 0, 0) } < 0 {
+            let error = io::Error::last_os_error();
+            // This kernel knows no more of them.
+            return if error.raw_os_error() == Some(libc::EINVAL) { Ok(()) } else { Err(error) };
+        }
+    }
+    Ok(())
+}
+
+/// Has every descriptor but the first three closed as the program begins: whoever started this process may have left
+/// some open for its children.
+fn leave_open_files() -> io::Result<()> {
+    // SAFETY: plain numbers; what this process itself uses until then stays open.
+    if unsafe { libc::syscall(libc::SYS_close_range, 3, libc::c_uint::MAX, libc::CLOSE_RANGE_CLOEXEC) } == 0 {
+        return Ok(());
+    }
+    // Before Linux 5.11 one by one.
+    let most = rustix::process::getrlimit(rustix::process::Resource::Nofile).current.unwrap_or(u64::from(u16::MAX));
+    for descriptor in 3..i32::try_from(most).unwrap_or(i32::MAX) {
+        // SAFETY: a descriptor that is not open is an error and nothing else.
+        unsafe { libc::fcntl(descriptor, libc::F_SETFD, libc::FD_CLOEXEC) };
+    }
+    Ok(())
+}
+
+/// The error of a system call that failed.
+pub(super) fn check(result: libc::c_long) -> io::Result<()> {
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+/// The set of CPUs as the kernel takes it.
+pub(super) fn cpu_mask(cpus: &CpuSet) -> libc::cpu_set_t {
+    // SAFETY: all zeroes is the empty set; it is plain data.
+    let mut mask: libc::cpu_set_t = unsafe { std::mem::zeroed() };
+    for cpu in cpus.cpus().iter().map(|cpu| *cpu as usize).filter(|cpu| *cpu < libc::CPU_SETSIZE as usize) {
+        // SAFETY: the number was checked to lie within the set.
+        unsafe { libc::CPU_SET(cpu, &mut mask) };
+    }
+    mask
+}
+
+/// A bit for each NUMA node that a kernel may have.
+pub(super) type NodeMask = [u64; 16];
+
+/// The set of NUMA nodes as the kernel takes it.
+pub(super) fn node_mask(nodes: &[u32]) -> NodeMask {
+    let mut mask = NodeMask::default();
+    for node in nodes.iter().map(|node| *node as usize).filter(|node| *node < 8 * size_of::<NodeMask>()) {
+        mask[node / 64] |= 1 << (node % 64);
+    }
+    mask
+}

@@ -1,0 +1,69 @@
+//! That a service has no privileges and no way to gain any, whatever is in its bundle.
+
+use crate::commands::printed;
+use crate::stage::{self, Stage, free_port, property, service};
+use rustix::fs::{CWD, FileType, Mode, makedev, mknodat};
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use tare_core::host::{Host, ResourceReport};
+
+/// Users that no service may have, however they got into its workload.
+pub(crate) fn refused_users(form: &str, host: &mut dyn Host) {
+    for user in [(0, 0), (0, 5), (u32::MAX, 5), (5, u32::MAX)] {
+        let mut start = service("one", free_port(), &[]);
+        start.service.user = user;
+        let fault = host.start(&start).expect_err("it was started");
+        assert!(fault.to_string().contains(&format!("{}:{}", user.0, user.1)), "{form}: {fault}");
+        assert!(host.resources(&start).is_err(), "{form}: {user:?} was probed");
+    }
+}
+
+/// What every form takes from a service.
+pub(crate) fn without_privileges(form: &str, host: &mut dyn Host, report: &ResourceReport) {
+    for name in ["capabilities", "permitted", "inheritable", "ambient"] {
+        assert_eq!(property(report, name), "0000000000000000", "{form}: {name}");
+    }
+    assert_eq!(property(report, "no new privileges"), "1", "{form}");
+    assert_eq!(property(report, "open files"), "", "{form}");
+    let facts = host.facts().unwrap();
+    if facts.values().any(|fact| fact.to_lowercase().contains("podman")) {
+        return println!("skipped: the bounding set of '{form}': Podman's is another than Docker's");
+    }
+    assert_eq!(property(report, "bounds"), "00000000a80425fb", "{form}: as Docker leaves it");
+}
+
+/// A bundle with what strangers put into theirs, from a process that leaves a file open for its children.
+pub(crate) fn hostile_bundle() {
+    let fill = |tree: &Path| {
+        std::fs::copy(tree.join("bin/service"), tree.join("bin/raised")).unwrap();
+        std::fs::set_permissions(tree.join("bin/raised"), std::fs::Permissions::from_mode(0o6755)).unwrap();
+        // The same device as /dev/zero, which every machine has and every service may open.
+        let (place, all) = (tree.join("bin/node"), Mode::from(0o666));
+        mknodat(CWD, &place, FileType::CharacterDevice, all, makedev(1, 5)).unwrap();
+        std::fs::set_permissions(&place, std::fs::Permissions::from_mode(0o666)).unwrap();
+    };
+    let stage = Stage::open(fill);
+    let open = std::fs::File::create(stage.folder().join("inherited")).unwrap();
+    rustix::io::fcntl_setfd(&open, rustix::io::FdFlags::empty()).unwrap();
+    let mut host = stage.host(&[], &[]);
+    let place = host.start(&service("one", free_port(), &[])).unwrap().endpoints["main"];
+    let report = stage.ask(place);
+    without_privileges("native", host.as_mut(), &report);
+    let uid = stage::USER.0;
+    let ids = printed(host.as_mut(), "/bin/raised", &["ids"]);
+    assert_eq!(ids, format!("{uid} {uid} {uid} {uid}\n"), "a set-user-id program");
+    assert_eq!(printed(host.as_mut(), "/bin/service", &["read", "/dev/zero"]), "read\n");
+    assert_eq!(printed(host.as_mut(), "/bin/service", &["read", "/bin/node"]), "permission denied\n");
+    let pid = crate::native::scope_of(host.as_mut(), "one").pids[0];
+    let mounts = std::fs::read_to_string(format!("/proc/{pid}/mounts")).unwrap();
+    for line in mounts.lines() {
+        let fields: Vec<&str> = line.split(' ').collect();
+        let has = |word: &str| fields[3].split(',').any(|flag| flag == word);
+        let devices = ["/dev", "/dev/pts"].contains(&fields[1]);
+        assert!(has("nosuid") && (devices || has("nodev")), "{line}");
+    }
+    assert!(mounts.lines().any(|line| line.contains(" /data ")), "{mounts}");
+    drop(open);
+    host.close().unwrap();
+    stage.close();
+}
