@@ -25,6 +25,8 @@ pub(crate) struct Facts {
     pub(crate) packages: Vec<String>,
     #[serde(default)]
     pub(crate) image: Option<ImageConfig>,
+    #[serde(default)]
+    pub(crate) left_out: Vec<String>,
 }
 
 /// What a bundle is, for a list of bundles.
@@ -59,6 +61,8 @@ pub struct BundleListing {
     pub packages: Vec<String>,
     /// How the image it was first made of says that its program is to be started.
     pub image: Option<ImageConfig>,
+    /// The devices that what it was made of names, and that are not in it.
+    pub left_out: Vec<String>,
     /// What is in its tree, sorted by path.
     pub files: Vec<ListedFile>,
 }
@@ -193,8 +197,8 @@ pub(crate) fn listing(folder: &Path) -> Result<BundleListing, Fault> {
             .remedy("remove the bundle and build it anew"));
     }
     let files = entries.iter().map(listed).collect();
-    let (packages, image) = (facts.packages, facts.image);
-    Ok(BundleListing { info: info(folder)?, directory, packages, image, files })
+    let (packages, image, left_out) = (facts.packages, facts.image, facts.left_out);
+    Ok(BundleListing { info: info(folder)?, directory, packages, image, left_out, files })
 }
 
 fn listed(entry: &tree::Entry) -> ListedFile {

@@ -9,12 +9,16 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use tare_core::fault::{Doing, Fault};
 
-/// Copies the tree under `from`; sockets are left out.
+/// Copies the tree under `from`; sockets are left out, and devices, of which a note is made.
 pub(crate) fn copy(from: &Path, assembly: &mut Assembly) -> Result<(), Fault> {
     let entries = read(from)?;
     let mut first_names: HashMap<(u64, u64), &Entry> = HashMap::new();
     for entry in entries.iter().filter(|entry| entry.kind != Kind::Socket) {
         let path = if entry.path.is_empty() { Below::parse(b".")? } else { Below::parse(&entry.path)? };
+        if entry.kind.is_device() {
+            assembly.left_out.add(path);
+            continue;
+        }
         if entry.links > 1 && entry.kind != Kind::Folder {
             if let Some(first) = first_names.get(&entry.inode) {
                 assembly.rooted.link(&path, &Below::parse(&first.path)?, &mut |_| {})?;

@@ -243,26 +243,23 @@ impl Store {
                 .and_then(|path| assembly.put(&path, &kind, &meta, &mut file.content.as_bytes()))
                 .map_err(|fault| fault.context(format_args!("could not put {} on top of the bundle", file.path)))?;
         }
+        let left_out = assembly.left_out.shown();
         assembly.finish()?;
-        let digest = self.keep(recipe, &made, versions, config.clone())?;
+        let digest = self.keep(recipe, &made, Found { packages: versions, image: config.clone(), left_out })?;
         Ok((digest, config))
     }
 
     /// Moves a built tree to its place in the store, unless the same tree is there already.
-    fn keep(
-        &self,
-        recipe: &Recipe,
-        made: &Path,
-        packages: Vec<String>,
-        image: Option<ImageConfig>,
-    ) -> Result<String, Fault> {
+    fn keep(&self, recipe: &Recipe, made: &Path, found: Found) -> Result<String, Fault> {
         let root = built::tree_of(made);
         let entries = tree::read(&root)?;
         let digest = digest::of_tree(&root, &entries)?;
         let tree_bytes = entries.iter().map(|entry| if let Kind::File(size) = entry.kind { size } else { 0 }).sum();
         let built_at = crate::clock::unix_seconds();
         let (recipe, tree_entries) = (recipe.clone(), entries.len() as u64);
-        let facts = Facts { digest: digest.clone(), recipe, built_at, tree_bytes, tree_entries, packages, image };
+        let Found { packages, image, left_out } = found;
+        let facts =
+            Facts { digest: digest.clone(), recipe, built_at, tree_bytes, tree_entries, packages, image, left_out };
         let what = || format!("keep the bundle {digest}");
         let bytes = serde_json::to_vec_pretty(&facts).doing(what())?;
         places::write_whole(&made.join("bundle.json"), &bytes)?;
@@ -292,6 +289,13 @@ impl Store {
             .map_err(|fault| fault.context(format_args!("could not fetch the image {image}")))?;
         Ok(archive)
     }
+}
+
+/// What was found out while a tree was built.
+struct Found {
+    packages: Vec<String>,
+    image: Option<ImageConfig>,
+    left_out: Vec<String>,
 }
 
 impl BundleStore for Store {

@@ -43,6 +43,13 @@ pub(crate) enum Kind {
     Socket,
 }
 
+impl Kind {
+    /// Whether it is a device.
+    pub(crate) fn is_device(&self) -> bool {
+        matches!(self, Kind::Char(..) | Kind::Block(..))
+    }
+}
+
 /// Metadata of an entry.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct Meta {

@@ -39,6 +39,24 @@ fn a_folder_is_kept_as_it_is_and_seen_again_when_it_changes() {
 }
 
 #[test]
+fn devices_of_a_folder_are_left_out_with_a_word() {
+    let folder = tempfile::tempdir().unwrap();
+    let from = folder.path().join("from");
+    std::fs::create_dir(&from).unwrap();
+    std::fs::write(from.join("kept"), "").unwrap();
+    let (kind, number) = (rustix::fs::FileType::CharacterDevice, rustix::fs::makedev(1, 5));
+    if rustix::fs::mknodat(rustix::fs::CWD, from.join("node"), kind, rustix::fs::Mode::from(0o666), number).is_err() {
+        return println!("skipped: making a device needs root");
+    }
+    let store = Store::open(&folder.path().join("store")).unwrap();
+    let bundle = store.bundle(&recipe(&from)).unwrap();
+    assert!(!bundle.directory().unwrap().join("node").exists());
+    let shown = store.show(bundle.digest()).unwrap();
+    assert_eq!(shown.left_out, ["/node"]);
+    assert_eq!(shown.files.iter().map(|file| file.path.as_str()).collect::<Vec<_>>(), ["/", "/kept"]);
+}
+
+#[test]
 fn the_running_program_is_a_bundle() {
     let folder = tempfile::tempdir().unwrap();
     let store = Store::open(&folder.path().join("store")).unwrap();

@@ -228,6 +228,26 @@ fn whiteouts_hide_what_lies_below_and_keep_what_their_own_layer_brings() {
     assert_eq!(paths, ["", "a", "a/new", "b", "d", "d/new"]);
 }
 
+#[test]
+fn devices_are_left_out_with_their_other_names() {
+    use EntryType::{Block, Char, Link as Hard, Regular as File};
+    let first =
+        archive(&[one(File, "old", ""), one(Char, "a/tty", ""), one(Block, "disk", ""), one(Hard, "b", "disk")]);
+    let second = archive(&[one(Char, "old", ""), one(File, "disk", ""), one(Hard, "e", "disk"), one(Hard, "c", "b")]);
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::create_dir(folder.path().join("tree")).unwrap();
+    let mut assembly = Assembly::new(Rooted::open(&folder.path().join("tree")).unwrap());
+    for layer in [first, second] {
+        assembly.apply(&layer[..], &|_| false).unwrap();
+    }
+    assert_eq!(assembly.left_out.shown(), ["/a/tty", "/b", "/c", "/old"]);
+    assembly.finish().unwrap();
+    let entries = crate::tree::read(&folder.path().join("tree")).unwrap();
+    assert!(!entries.iter().any(|entry| entry.kind.is_device()));
+    let paths: Vec<String> = entries.iter().map(|entry| crate::tree::shown(&entry.path)).collect();
+    assert_eq!(paths, ["", "disk", "e"], "what a device stood in the place of is gone, as it would be");
+}
+
 fn name() -> impl Strategy<Value = Vec<u8>> {
     let part =
         prop::sample::select(vec!["a", "b", "..", ".", "", "outside", "kept", ".wh.a", ".wh..wh..opq", "\u{e9}"]);

@@ -6,7 +6,7 @@
 use super::rooted::{Below, Rooted};
 use super::tarball::{Item, Tarball, What};
 use crate::tree::{Kind, shown};
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::io::Read;
 use tare_core::fault::Fault;
 
@@ -14,8 +14,31 @@ use tare_core::fault::Fault;
 const MAX_BYTES: u64 = 64 << 30;
 const MAX_ENTRIES: u64 = 4_000_000;
 
+/// How many devices that were left out are named.
+const SHOWN: usize = 20;
+
 const WHITEOUT: &[u8] = b".wh.";
 const OPAQUE: &[u8] = b".wh..wh..opq";
+
+/// Devices that are not in a tree though what it was made of names them.
+#[derive(Debug, Default)]
+pub(crate) struct LeftOut {
+    paths: BTreeSet<Below>,
+}
+
+impl LeftOut {
+    /// Notes one.
+    pub(crate) fn add(&mut self, path: Below) {
+        self.paths.insert(path);
+    }
+
+    /// Their paths in the tree, as a person reads them; none but the first few where there are many.
+    pub(crate) fn shown(&self) -> Vec<String> {
+        let first = self.paths.iter().take(SHOWN).map(|path| format!("/{}", shown(path.bytes())));
+        let more = self.paths.len().saturating_sub(SHOWN);
+        first.chain((more > 0).then(|| format!("and {more} more"))).collect()
+    }
+}
 
 /// A tree under construction.
 pub(crate) struct Assembly {
@@ -27,14 +50,24 @@ pub(crate) struct Assembly {
     pub(crate) latest: i64,
     bytes: u64,
     entries: u64,
+    /// The devices that were named to it and are not in it.
+    pub(crate) left_out: LeftOut,
 }
 
 impl Assembly {
     pub(crate) fn new(rooted: Rooted) -> Self {
-        Assembly { rooted, folder_times: HashMap::new(), latest: i64::MAX, bytes: 0, entries: 0 }
+        Assembly {
+            rooted,
+            folder_times: HashMap::new(),
+            latest: i64::MAX,
+            bytes: 0,
+            entries: 0,
+            left_out: LeftOut::default(),
+        }
     }
 
-    /// Applies the archive `layer` on top of what is there, without the entries that `skip` says.
+    /// Applies the archive `layer` on top of what is there, without the entries that `skip` says, and without devices:
+    /// which ones a service may open, is the form's business and not an image's.
     pub(crate) fn apply(&mut self, layer: impl Read, skip: &dyn Fn(&[u8]) -> bool) -> Result<(), Fault> {
         let mut tarball = Tarball::new(layer);
         let mut written = HashSet::new();
@@ -43,8 +76,11 @@ impl Assembly {
                 item.meta.mtime = 0;
             }
             let path = Below::parse(&item.path)?;
-            if !skip(path.bytes()) {
-                self.count(&item)?;
+            if skip(path.bytes()) {
+                continue;
+            }
+            self.count(&item)?;
+            if !self.is_device(&path, &item)? {
                 self.place(&path, &item, &mut tarball, &mut written)?;
             }
         }
@@ -53,6 +89,22 @@ impl Assembly {
         std::io::copy(&mut rest, &mut std::io::sink())
             .map(|_| ())
             .map_err(|error| Fault::from_error("read the archive to its end", &error))
+    }
+
+    /// Whether an entry is a device, or another name of one; whatever stood there is gone then.
+    fn is_device(&mut self, path: &Below, item: &Item) -> Result<bool, Fault> {
+        let another = |target: &Vec<u8>| Below::parse(target).is_ok_and(|target| self.left_out.paths.contains(&target));
+        let is = match &item.what {
+            What::New(kind) => kind.is_device(),
+            What::HardLink(target) => another(target),
+        };
+        if is {
+            self.rooted.remove(path, &|_| false)?;
+            self.left_out.paths.insert(path.clone());
+        } else {
+            self.left_out.paths.remove(path);
+        }
+        Ok(is)
     }
 
     /// Puts one new entry.

@@ -157,6 +157,9 @@ fn page(listing: &BundleListing, width: usize) -> String {
         let more = [("as", &image.user), ("in", &image.directory), ("ports", &ports), ("volumes", &volumes)];
         more.iter().filter(|(_, text)| !text.is_empty()).for_each(|(what, text)| say("", &format!("{what} {text}")));
     }
+    if !listing.left_out.is_empty() {
+        say("left out:", &format!("devices {}", listing.left_out.join(", ")));
+    }
     text.push('\n');
     for file in &listing.files {
         let owner = format!("{}:{}", file.owner.0, file.owner.1);
@@ -207,6 +210,7 @@ mod tests {
                 ports: vec!["53/udp".into(), "80/tcp".into()],
                 ..ImageConfig::default()
             }),
+            left_out: vec!["/dev/sda".into(), "/x".into()],
             files: Vec::new(),
         };
         let text = page(&listing, 80);
@@ -214,6 +218,7 @@ mod tests {
             text.contains("image:    starts [] [\"/x\", \"y\"]\n          in /data\n          ports 53/udp, 80/tcp\n")
         );
         assert!(text.contains("packages: redis-server 7.0 amd64\n          libc6 2.36 amd64\n"), "{text}");
+        assert!(text.contains("left out: devices /dev/sda, /x\n"), "{text}");
         assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
     }
 }
