@@ -18,7 +18,11 @@ use tare_core::fault::{Doing, Fault};
 use tare_core::image::ImageConfig;
 
 /// Part of every recipe's key: raise it when the same recipe makes another tree.
-const MAKER: u32 = 1;
+const MAKER: u32 = 2;
+
+/// Where every form mounts memory for all to write to. Some engines give the mount the rights of the directory below,
+/// whatever they are asked for, so these are the same.
+const IN_MEMORY: [&str; 2] = ["tmp", "run"];
 
 /// Fetches an image by its reference.
 pub trait PullImage: Send + Sync {
@@ -242,6 +246,13 @@ impl Store {
             Below::parse(relative.as_bytes())
                 .and_then(|path| assembly.put(&path, &kind, &meta, &mut file.content.as_bytes()))
                 .map_err(|fault| fault.context(format_args!("could not put {} on top of the bundle", file.path)))?;
+        }
+        for path in IN_MEMORY {
+            let path = Below::parse(path.as_bytes())?;
+            if assembly.rooted.kind(&path)? == Some(rustix::fs::FileType::Directory) {
+                let meta = Meta { mode: 0o1777, ..Meta::default() };
+                assembly.put(&path, &Kind::Folder, &meta, &mut std::io::empty())?;
+            }
         }
         let left_out = assembly.left_out.shown();
         assembly.finish()?;

@@ -57,6 +57,20 @@ fn devices_of_a_folder_are_left_out_with_a_word() {
 }
 
 #[test]
+fn what_every_form_has_in_memory_has_the_same_rights_below() {
+    let folder = tempfile::tempdir().unwrap();
+    let from = folder.path().join("from");
+    std::fs::create_dir_all(from.join("run/inner")).unwrap();
+    std::fs::create_dir(from.join("elsewhere")).unwrap();
+    std::os::unix::fs::symlink("elsewhere", from.join("tmp")).unwrap();
+    let store = Store::open(&folder.path().join("store")).unwrap();
+    let tree = store.bundle(&recipe(&from)).unwrap().directory().unwrap();
+    let mode = |path: &str| std::fs::symlink_metadata(tree.join(path)).unwrap().mode() & 0o7777;
+    assert_eq!((mode("run"), mode("run/inner"), mode("elsewhere")), (0o1777, 0o755, 0o755));
+    assert!(tree.join("tmp").is_symlink());
+}
+
+#[test]
 fn the_running_program_is_a_bundle() {
     let folder = tempfile::tempdir().unwrap();
     let store = Store::open(&folder.path().join("store")).unwrap();

@@ -1,6 +1,6 @@
 //! What studies and workloads may refer to, from the tables of the crates that implement it.
 
-use crate::paths;
+use crate::{files, paths};
 use tare_core::advice::LayerVariant;
 use tare_core::config::{Node, Problems};
 use tare_core::fault::Fault;
@@ -66,7 +66,9 @@ impl Catalog for Tables {
     }
 
     fn image(&self, image: &str) -> Result<Option<ImageConfig>, Fault> {
-        tare_bundle::image_says(&paths::bundles(), image)
+        // By the one name that its bundle has, whichever way the workload names it.
+        let image = files::plain_image(image);
+        tare_bundle::image_says(&paths::bundles(), &image)
     }
 
     fn protocol_operations(&self, protocol: &str, options: &serde_json::Value) -> Vec<String> {
@@ -82,7 +84,6 @@ pub(crate) fn layer_row(layer: &str) -> Option<&'static LayerRow> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::files;
     use std::collections::BTreeSet;
 
     #[test]

@@ -130,8 +130,8 @@ pub(crate) fn read_workload(path: &Path, chosen: &Parameters) -> Result<Result<W
     for service in &mut workload.services {
         match &mut service.recipe.source {
             Source::Folder(path) => *path = paths::plain(path),
-            Source::Image(image) if is_path(image) => *image = paths::plain(Path::new(image)).display().to_string(),
-            Source::Image(_) | Source::Packages(_) | Source::Program(_) => {}
+            Source::Image(image) => *image = plain_image(image),
+            Source::Packages(_) | Source::Program(_) => {}
         }
     }
     if problems.is_empty() { Ok(Ok(workload)) } else { Ok(Err(problems.into_vec())) }
@@ -193,6 +193,11 @@ fn missing_sources(workload: &Workload, folder: &Path, text: &str, problems: &mu
 /// Whether an image is a file or folder of this machine, and no reference of a registry.
 fn is_path(image: &str) -> bool {
     image.starts_with(['/', '.']) || image.contains("/./") || image.contains("/../")
+}
+
+/// An image by one name: a path without detours, or the reference as it stands.
+pub(crate) fn plain_image(image: &str) -> String {
+    if is_path(image) { paths::plain(Path::new(image)).display().to_string() } else { image.to_owned() }
 }
 
 /// Reads the files of a folder by the names that a file in it gives them.

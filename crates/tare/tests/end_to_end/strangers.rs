@@ -9,8 +9,7 @@ workload: stranger
 about: memcached out of somebody's image
 services:
   cache:
-    bundle: {image: ./image.tar}
-    command: [/usr/bin/memcached, -p, '11211', -l, 0.0.0.0, -U, '0', -m, '64']
+    bundle: {image: ../images/stranger.tar.gz}
     ports: {cache: 11211}
     volumes: {/data: 16MiB}
 load:
@@ -63,9 +62,10 @@ fn an_image_made_elsewhere_runs_in_the_forms() {
     let study = lab.write("strange.yaml", STUDY);
     // Made by other means than Tare's own: a tree of packages, imported, then saved by the engine.
     shell(
-        "mmdebstrap --quiet --variant=extract --include=memcached \"$1\" - | docker import - stranger:e2e; \
-           docker save stranger:e2e > \"$2/image.tar\"",
-        &[&codename(), text(&lab.path("stranger"))],
+        "mmdebstrap --quiet --variant=extract --include=memcached \"$1\" - | \
+           docker import --change 'CMD [\"memcached\", \"-l\", \"0.0.0.0\"]' - stranger:e2e; \
+           mkdir \"$2\"; docker save stranger:e2e | gzip -1 > \"$2/stranger.tar.gz\"",
+        &[&codename(), text(&lab.path("images"))],
     );
     let record = lab.path("record");
     lab.expect(0, &["check", text(&study)]);
