@@ -483,4 +483,6 @@ fn read_name(fields: &mut Fields, problems: &mut Problems) -> Option<String> {
 }
 
 #[cfg(test)]
+mod extremes;
+#[cfg(test)]
 pub(crate) mod tests;

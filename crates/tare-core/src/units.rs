@@ -4,13 +4,22 @@ use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::time::Duration;
 
+/// The longest duration that may be stated: so many of them in a row are still far from any clock's end.
+pub const DURATION_MAX: Duration = Duration::from_secs(720 * 3600);
+/// The largest size that may be stated, bytes: so many of them add up within 64 bits.
+pub const BYTES_MAX: u64 = 64 << 40;
+/// The largest share that may be stated, of one: nothing that is told in percent goes further.
+const SHARE_MAX: f64 = 100.0;
+/// The highest CPU number that is read: more than any kernel supports is a slip of the finger, not a machine.
+const CPU_MAX: u32 = 65_535;
+
 /// In a second.
 const NANOS: u64 = 1_000_000_000;
 
 /// A duration written as a number and a unit: `250ms`, `10s`, `5m`, `1h`, and sums such as `1m30s`.
 ///
 /// # Errors
-/// What is wrong with the text, and what is accepted.
+/// What is wrong with the text, and what is accepted: nothing is longer than [`DURATION_MAX`].
 pub fn parse_duration(text: &str) -> Result<Duration, String> {
     let expected = || format!("'{text}' is not a duration; write a number and a unit, such as 500ms, 10s, 5m or 1h");
     let mut rest = text.trim();
@@ -34,14 +43,17 @@ pub fn parse_duration(text: &str) -> Result<Duration, String> {
         total += number.parse::<f64>().map_err(|_| expected())? * scale;
         rest = tail;
     }
-    Duration::try_from_secs_f64(total).map_err(|_| expected())
+    match Duration::try_from_secs_f64(total) {
+        Ok(duration) if duration <= DURATION_MAX => Ok(duration),
+        _ => Err(format!("'{text}' is too long a time: {} at most", exact_duration(DURATION_MAX))),
+    }
 }
 
 /// A size written as a number and a unit: `64KiB`, `512MiB`, `1GiB` (powers of 1024), `1MB` (powers of 1000), `17B`
 /// or a bare number of bytes.
 ///
 /// # Errors
-/// What is wrong with the text, and what is accepted.
+/// What is wrong with the text, and what is accepted: nothing is larger than [`BYTES_MAX`].
 pub fn parse_bytes(text: &str) -> Result<u64, String> {
     let expected = || format!("'{text}' is not a size; write a number and a unit, such as 64KiB, 512MiB or 2GiB");
     let text = text.trim();
@@ -59,9 +71,8 @@ pub fn parse_bytes(text: &str) -> Result<u64, String> {
         _ => return Err(expected()),
     };
     let value = number.parse::<f64>().map_err(|_| expected())? * scale;
-    // 2^53: beyond it the floating-point product above is no longer exact.
-    if value > 9_007_199_254_740_992.0 {
-        return Err(expected());
+    if value > BYTES_MAX as f64 {
+        return Err(format!("'{text}' is too large a size: {} at most", show_bytes(BYTES_MAX)));
     }
     Ok(value as u64)
 }
@@ -74,7 +85,14 @@ pub fn parse_percent(text: &str) -> Result<f64, String> {
     let expected = || format!("'{text}' is not a percentage; write for example 2%");
     let number = text.trim().strip_suffix('%').ok_or_else(expected)?;
     let value: f64 = number.trim().parse().map_err(|_| expected())?;
-    if value.is_finite() && value >= 0.0 { Ok(value / 100.0) } else { Err(expected()) }
+    let share = value / 100.0;
+    if !share.is_finite() || share < 0.0 {
+        return Err(expected());
+    }
+    if share > SHARE_MAX {
+        return Err(format!("'{text}' is too large a share: {}% at most", SHARE_MAX * 100.0));
+    }
+    Ok(share)
 }
 
 /// A list of CPU numbers in the kernel's notation: `0-3,8`.
@@ -97,18 +115,24 @@ impl CpuSet {
     /// What is wrong with the text, and what is accepted.
     pub fn parse(text: &str) -> Result<Self, String> {
         let expected = || format!("'{text}' is not a list of CPUs; write for example 0-3,8");
-        let mut cpus = Vec::new();
+        let mut ranges = Vec::new();
         for part in text.trim().split(',').filter(|part| !part.trim().is_empty()) {
             let (first, last) = part.trim().split_once('-').unwrap_or((part.trim(), part.trim()));
             let first: u32 = first.trim().parse().map_err(|_| expected())?;
             let last: u32 = last.trim().parse().map_err(|_| expected())?;
-            // More CPUs than any kernel supports is a slip of the finger, not a machine.
-            if last < first || last > 65_535 {
+            if last < first || last > CPU_MAX {
                 return Err(expected());
             }
-            cpus.extend(first..=last);
+            ranges.push((first, last));
         }
-        Ok(CpuSet::new(cpus))
+        // Each CPU is listed once, however often the text repeats it.
+        ranges.sort_unstable();
+        let (mut cpus, mut next) = (Vec::new(), 0);
+        for (first, last) in ranges {
+            cpus.extend(first.max(next)..=last);
+            next = next.max(last + 1);
+        }
+        Ok(CpuSet(cpus))
     }
 
     /// The CPU numbers, ascending.
@@ -250,6 +274,37 @@ mod tests {
         for bad in ["", "MiB", "-1MiB", "1 furlong", "99999999TiB"] {
             assert!(parse_bytes(bad).is_err(), "{bad} was accepted");
         }
+    }
+
+    #[test]
+    fn quantities_without_measure_are_refused() {
+        let longest = ["720h", "43200m", "719h59m60s"];
+        assert_eq!(longest.map(|text| parse_duration(text).unwrap()), [DURATION_MAX; 3]);
+        let nines = "9".repeat(400);
+        let long = ["721h", "10000000000000000000s", "18446744073709551615s", "720h0.1s", &format!("{nines}h")];
+        for text in long {
+            assert!(parse_duration(text).unwrap_err().contains("720h at most"), "{text}");
+        }
+        for text in ["1e19s", "1e308s", "nan", "nans", "inf", "infs", "-1s", "1ns", ".s", "1..5s", "0x1s"] {
+            assert!(parse_duration(text).is_err(), "{text} was accepted");
+        }
+        assert_eq!(parse_bytes("64TiB"), Ok(BYTES_MAX));
+        for text in ["65TiB", "18446744073709551615", &nines] {
+            assert!(parse_bytes(text).unwrap_err().contains("64 TiB at most"), "{text}");
+        }
+        assert_eq!(parse_percent("10000%"), Ok(100.0));
+        assert!(parse_percent("1e308%").unwrap_err().contains("10000% at most"));
+        for text in ["nan%", "inf%", "-1%", "1e309%"] {
+            assert!(parse_percent(text).is_err(), "{text} was accepted");
+        }
+    }
+
+    #[test]
+    fn a_cpu_that_is_named_a_million_times_is_kept_once() {
+        let set = CpuSet::parse(&"0-65535,".repeat(100_000)).unwrap();
+        assert_eq!(set.cpus().len(), 65_536);
+        assert_eq!(CpuSet::parse("8,0-3,2-5,4").unwrap().cpus(), [0, 1, 2, 3, 4, 5, 8]);
+        assert!(CpuSet::parse("0-65536").is_err() && CpuSet::parse("3-1").is_err());
     }
 
     #[test]

@@ -4,6 +4,9 @@ use super::{Node, NodeKind, Place, Problems};
 use crate::units;
 use std::time::Duration;
 
+/// The sizes of numbers that are read. Beyond them, products of a few run out of what a float holds.
+const NUMBERS: std::ops::RangeInclusive<f64> = 1e-12..=1e15;
+
 /// The fields of one map, being read. Ask for every field that may stand there, then call [`Fields::finish`], which
 /// reports what nobody asked for.
 pub struct Fields<'n> {
@@ -170,11 +173,16 @@ impl Node {
         None
     }
 
-    /// Reads a finite number.
+    /// Reads a number that is nought, or of a size that sums and products of such numbers can bear.
     pub fn number(&self, problems: &mut Problems) -> Option<f64> {
         let text = self.scalar("a number is wanted here", problems)?;
         match text.parse::<f64>() {
-            Ok(value) if value.is_finite() => Some(value),
+            Ok(value) if value == 0.0 || NUMBERS.contains(&value.abs()) => Some(value),
+            Ok(value) if value.is_finite() => {
+                let hint = format!("0, or from {:e} to {:e}, above or below 0", NUMBERS.start(), NUMBERS.end());
+                problems.add(self.place, format!("{} is out of range", self.describe()), hint);
+                None
+            }
             _ => self.wrong("a number is wanted here", problems),
         }
     }
@@ -191,19 +199,21 @@ impl Node {
     /// Reads a duration such as `10s`.
     pub fn duration(&self, problems: &mut Problems) -> Option<Duration> {
         let text = self.scalar("a duration such as 10s is wanted here", problems)?;
-        self.unit(units::parse_duration(text), problems)
+        let hint = format!("from 0s to {}", units::typed_duration(units::DURATION_MAX));
+        self.unit(units::parse_duration(text), hint, problems)
     }
 
     /// Reads a size such as `512MiB`.
     pub fn bytes(&self, problems: &mut Problems) -> Option<u64> {
         let text = self.scalar("a size such as 512MiB is wanted here", problems)?;
-        self.unit(units::parse_bytes(text), problems)
+        let hint = format!("from 0 to {}", units::show_bytes(units::BYTES_MAX).replace(' ', ""));
+        self.unit(units::parse_bytes(text), hint, problems)
     }
 
     /// Reads a share such as `2%`, as a fraction of one.
     pub fn percent(&self, problems: &mut Problems) -> Option<f64> {
         let text = self.scalar("a percentage such as 2% is wanted here", problems)?;
-        self.unit(units::parse_percent(text), problems)
+        self.unit(units::parse_percent(text), "from 0% on".to_owned(), problems)
     }
 
     /// Reads a word out of `choices`.
@@ -244,8 +254,8 @@ impl Node {
         }
     }
 
-    fn unit<T>(&self, read: Result<T, String>, problems: &mut Problems) -> Option<T> {
-        read.map_err(|message| problems.add(self.place, message, "")).ok()
+    fn unit<T>(&self, read: Result<T, String>, hint: String, problems: &mut Problems) -> Option<T> {
+        read.map_err(|message| problems.add(self.place, message, hint)).ok()
     }
 
     fn wrong<T>(&self, wanted: &str, problems: &mut Problems) -> Option<T> {
@@ -280,6 +290,33 @@ mod tests {
         assert!(found[1].contains("did you mean 'repeat'?"), "{}", found[1]);
         assert!(found[2].contains("study.yaml:2:7") && found[2].contains("not a duration"), "{}", found[2]);
         assert!(found[3].contains("study.yaml:3:9") && found[3].contains("0 is out of range"), "{}", found[3]);
+    }
+
+    #[test]
+    fn a_quantity_without_measure_is_a_problem_with_place_and_hint() {
+        let told = |text: &str, look: &dyn Fn(&Node, &mut Problems) -> bool| {
+            let text = format!("x: {text}");
+            let mut problems = Problems::new("w.yaml", &text);
+            let node = parse(&text, &mut problems).unwrap();
+            let NodeKind::Map(entries) = &node.kind else { unreachable!() };
+            assert!(!look(&entries[0].2, &mut problems), "{text} was accepted");
+            problems.into_vec().iter().map(ToString::to_string).collect::<String>()
+        };
+        let cases = [
+            (told("10000000000000000000s", &|node, problems| node.duration(problems).is_some()), "from 0s to 720h"),
+            (told("18446744073709551615", &|node, problems| node.bytes(problems).is_some()), "from 0 to 64TiB"),
+            (told("1e308%", &|node, problems| node.percent(problems).is_some()), "from 0% on"),
+            (told("1e308", &|node, problems| node.number(problems).is_some()), "0, or from 1e-12 to 1e15"),
+            (told("-1e308", &|node, problems| node.number(problems).is_some()), "0, or from 1e-12 to 1e15"),
+            (told("1e-308", &|node, problems| node.number(problems).is_some()), "0, or from 1e-12 to 1e15"),
+            (told("18446744073709551615", &|node, p| node.integer(1..=9, p).is_some()), "from 1 to 9"),
+        ];
+        for (text, hint) in cases {
+            assert!(text.contains("w.yaml:1:4") && text.contains(&format!("hint: {hint}")), "{text}");
+        }
+        for not in ["nan", "inf", "-inf", "1e400"] {
+            assert!(told(not, &|node, p| node.number(p).is_some()).contains("a number is wanted"), "{not}");
+        }
     }
 
     #[test]

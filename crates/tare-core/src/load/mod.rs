@@ -5,7 +5,7 @@ mod behaviour;
 mod companions;
 mod distribution;
 mod profile;
-mod read;
+pub(crate) mod read;
 
 pub use behaviour::SpokenNames;
 pub(crate) use behaviour::read_behaviours;

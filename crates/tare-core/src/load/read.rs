@@ -4,15 +4,16 @@ use super::behaviour::{SpokenNames, read_behaviour};
 use super::profile::UserConnections;
 use super::{Arrivals, Behaviour, Distribution, LoadProfile, Pause, WarmUp};
 use crate::config::{Fields, Node, NodeKind, Problems};
+use crate::units::{DURATION_MAX, exact_duration, typed_duration};
 use std::path::PathBuf;
 use std::time::Duration;
 
 /// More connections than this are a slip of the finger.
-const CONNECTIONS_MAX: u64 = 1_000_000;
+pub(crate) const CONNECTIONS_MAX: u64 = 1_000_000;
 /// More users than this do not fit: each takes some 30 bytes and more.
-const USERS_MAX: u64 = 100_000_000;
+pub(crate) const USERS_MAX: u64 = 100_000_000;
 /// A higher rate than this is a slip of the finger: nothing can start so many, 1/s.
-const RATE_MAX: f64 = 1e9;
+pub(crate) const RATE_MAX: f64 = 1e9;
 /// Longer pauses than a day are a slip of the finger.
 const PAUSE_MAX: Duration = Duration::from_secs(86_400);
 /// More steps than this nobody waits for.
@@ -237,6 +238,12 @@ fn read_steps(node: &Node, names: &SpokenNames, problems: &mut Problems) -> Opti
     fields.finish(problems);
     if measure.is_zero() {
         problems.add(measure_place, "nothing can be measured in no time", "write for example 10s");
+    }
+    let hold = warm.flatten().map_or(Duration::ZERO, |warm| ramp + warm.hold);
+    let span = hold + (ramp + settle + measure) * levels.as_ref().map_or(0, |levels| levels.len() as u32);
+    if span > DURATION_MAX {
+        let message = format!("the levels take {} in all", exact_duration(span));
+        problems.add(node.place, message, format!("at most {}", typed_duration(DURATION_MAX)));
     }
     let (_, place, _) = of?.kind("what has the levels", problems)?;
     let highest = levels.as_ref()?.iter().copied().fold(0.0, f64::max);

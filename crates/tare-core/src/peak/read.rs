@@ -2,12 +2,15 @@
 
 use super::{PeakPlan, PeakRules};
 use crate::config::{Fields, Node, Place, Problems};
+use crate::load::read::{CONNECTIONS_MAX, RATE_MAX, USERS_MAX};
 use crate::load::{LoadProfile, SpokenNames};
 use crate::qos::{EVERY_OPERATION, Qos};
 use std::time::Duration;
 
 /// The first level and the highest one where the study names none, by kind: closed, open, users.
 const LEVELS: [(&str, f64, f64); 3] = [("connections", 2.0, 1_000.0), ("op/s", 100.0, 1e6), ("users", 20.0, 100_000.0)];
+/// The highest level that a load of each kind can have.
+const LEVELS_MAX: [f64; 3] = [CONNECTIONS_MAX as f64, RATE_MAX, USERS_MAX as f64];
 /// So far below the first level the search may go.
 const BELOW_START: f64 = 0.1;
 /// So far above the first level, or the hint, the search may go at least.
@@ -173,6 +176,11 @@ impl PeakPlan {
             return Some(format!(
                 "the levels of the search are not in order: {at_least} at least, {start} first, {at_most} at most"
             ));
+        }
+        let kinds = LEVELS.iter().zip(LEVELS_MAX);
+        let most = kinds.filter(|(level, _)| level.0 == self.unit).map(|(_, most)| most).fold(RATE_MAX, f64::min);
+        if *at_most > most {
+            return Some(format!("the search would go up to {at_most} {}, and {most} are the most", self.unit));
         }
         if let Some(hint) = self.hint.filter(|hint| !(at_least..=at_most).contains(&hint)) {
             return Some(format!(

@@ -305,6 +305,9 @@ fn read_volumes(fields: &mut Fields, image: Option<&mut FromImage>, problems: &m
             problems.add(*place, "a volume's path must be absolute, without '..'", "");
         }
         if let Some(bytes) = value.bytes(problems) {
+            if bytes == 0 {
+                problems.add(value.place, "a volume of no size holds nothing", "write for example 64MiB");
+            }
             volumes.insert(path.clone(), bytes);
         }
     }
