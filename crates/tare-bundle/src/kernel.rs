@@ -112,7 +112,7 @@ fn fetch(places: &Places, distribution: &Distribution) -> Result<Kernel, Fault> 
         release,
     };
     let bytes = serde_json::to_vec_pretty(&kernel).doing("write down the kernel")?;
-    places::write_whole(&made.join("kernel.json"), &bytes)?;
+    places::write_whole(&made.join("kernel.json"), &bytes, 0o644)?;
     let folder = std::fs::File::open(&made).doing("keep the kernel")?;
     rustix::fs::syncfs(&folder).doing("keep the kernel")?;
     if place.exists() {

@@ -3,6 +3,7 @@
 use rustix::fs::FlockOperation;
 use rustix::io::Errno;
 use std::fs::{File, OpenOptions};
+use std::io::Write;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -135,11 +136,17 @@ pub(crate) fn lock_file(path: &Path, operation: FlockOperation) -> Result<File, 
     }
 }
 
-/// Writes a file so that it is there whole or not at all.
-pub(crate) fn write_whole(path: &Path, bytes: &[u8]) -> Result<(), Fault> {
+/// Writes a file of this mode so that it is there whole or not at all.
+pub(crate) fn write_whole(path: &Path, bytes: &[u8], mode: u32) -> Result<(), Fault> {
     let part = path.with_extension(format!("part-{}", std::process::id()));
-    std::fs::write(&part, bytes)
-        .and_then(|()| File::open(&part)?.sync_all())
+    // One that a killed process left would keep its own mode.
+    let _ = std::fs::remove_file(&part);
+    OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .mode(mode)
+        .open(&part)
+        .and_then(|mut file| file.write_all(bytes).and_then(|()| file.sync_all()))
         .and_then(|()| std::fs::rename(&part, path))
         .doing(format_args!("write {}", path.display()))
 }

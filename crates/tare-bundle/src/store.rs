@@ -4,6 +4,7 @@ use crate::built::{self, Built, BundleInfo, BundleListing, Facts};
 use crate::places::{self, Places};
 use crate::tree::{self, Kind, Meta};
 use crate::unpack::layer::Assembly;
+use crate::unpack::room;
 use crate::unpack::rooted::{Below, Rooted};
 use crate::{compile, digest, folder, image, kernel, packages, program};
 use rustix::fs::FlockOperation;
@@ -193,7 +194,7 @@ impl Store {
             let led_to = LedTo { digest: digest.clone(), recipe: recipe.clone(), identity, image: image.clone() };
             let bytes = serde_json::to_vec_pretty(&led_to).doing("write down a recipe")?;
             built = Built::open(&self.places, &digest, image)?;
-            places::write_whole(&self.places.recipe(&key), &bytes)?;
+            places::write_whole(&self.places.recipe(&key), &bytes, mode_of(recipe))?;
         }
         let built = Arc::new(built.ok_or_else(|| Fault::new("the bundle was removed right after it was built"))?);
         known.insert(key, built.clone());
@@ -267,13 +268,13 @@ impl Store {
         let digest = digest::of_tree(&root, &entries)?;
         let tree_bytes = entries.iter().map(|entry| if let Kind::File(size) = entry.kind { size } else { 0 }).sum();
         let built_at = crate::clock::unix_seconds();
-        let (recipe, tree_entries) = (recipe.clone(), entries.len() as u64);
+        let (recipe, tree_entries, mode) = (recipe.clone(), entries.len() as u64, mode_of(recipe));
         let Found { packages, image, left_out } = found;
         let facts =
             Facts { digest: digest.clone(), recipe, built_at, tree_bytes, tree_entries, packages, image, left_out };
         let what = || format!("keep the bundle {digest}");
         let bytes = serde_json::to_vec_pretty(&facts).doing(what())?;
-        places::write_whole(&made.join("bundle.json"), &bytes)?;
+        places::write_whole(&made.join("bundle.json"), &bytes, mode)?;
         let folder = std::fs::File::create(made.join("lock")).doing(what())?;
         // Everything of it must be on disk before its name is.
         rustix::fs::syncfs(&folder).doing(what())?;
@@ -323,6 +324,11 @@ impl BundleStore for Store {
     }
 }
 
+/// Who may read a recipe that is written down: nobody else, where it holds files of a workload, which may hold secrets.
+fn mode_of(recipe: &Recipe) -> u32 {
+    if recipe.files.is_empty() && recipe.build.is_none() { 0o644 } else { 0o600 }
+}
+
 /// Whether an image is named by a path rather than by a reference.
 fn is_path(image: &str) -> bool {
     image.starts_with(['/', '.']) || image.contains("/./") || image.contains("/../") || Path::new(image).exists()
@@ -362,6 +368,5 @@ fn identity(source: &Source) -> Result<String, Fault> {
 
 /// What goes wrong with an image or a folder is wrong with it, and so the user's to mend, but for a full disk.
 fn of_input(fault: Fault) -> Fault {
-    let full = std::io::Error::from(rustix::io::Errno::NOSPC).to_string();
-    if fault.message.contains(&full) { fault } else { fault.as_mistake() }
+    if room::is_full(&fault) { fault } else { fault.as_mistake() }
 }

@@ -154,15 +154,14 @@ fn read_xattrs(place: &Path) -> Result<BTreeMap<Vec<u8>, Vec<u8>>, Errno> {
         }
     };
     let mut xattrs = BTreeMap::new();
+    // 64 KiB is the kernel's own limit for a value.
+    let mut value = vec![0_u8; if length > 0 { 65536 } else { 0 }];
     for name in names[..length].split(|byte| *byte == 0).filter(|name| !name.is_empty() && keeps_xattr(name)) {
-        // 64 KiB is the kernel's own limit for a value.
-        let mut value = vec![0_u8; 65536];
         match rustix::fs::lgetxattr(place, OsStr::from_bytes(name), &mut value[..]) {
-            Ok(length) => value.truncate(length),
-            Err(Errno::NODATA) => continue,
+            Ok(length) => drop(xattrs.insert(name.to_vec(), value[..length].to_vec())),
+            Err(Errno::NODATA) => {}
             Err(error) => return Err(error),
         }
-        xattrs.insert(name.to_vec(), value);
     }
     Ok(xattrs)
 }

@@ -3,6 +3,7 @@
 mod engine;
 mod images;
 mod kernel;
+mod memory;
 mod packages;
 mod says;
 mod store;

@@ -13,7 +13,7 @@ use parts::Parts;
 use sha2::{Digest, Sha256};
 use std::io::Read;
 use std::path::Path;
-use tare_core::fault::Fault;
+use tare_core::fault::{Doing, Fault};
 use tare_core::image::ImageConfig;
 
 /// Builds the tree of the image at `path`, with `work` for what has to be decompressed on the way.
@@ -21,7 +21,10 @@ pub(crate) fn build(path: &Path, work: &Path, assembly: &mut Assembly) -> Result
     let inner = |assembly: &mut Assembly| {
         let parts = Parts::open(path, work)?;
         let image = manifest::read(&parts)?;
+        let whole = std::fs::metadata(path).doing("see how large it is")?;
+        assembly.expect(if whole.is_file() { whole.len() } else { 0 });
         for (index, layer) in image.layers.iter().enumerate() {
+            assembly.expect(parts.bytes_in_folder(&layer.part)?);
             apply(&parts, layer, assembly)
                 .map_err(|fault| fault.context(format_args!("layer {} of {}", index + 1, image.layers.len())))?;
         }

@@ -2,6 +2,7 @@
 
 use crate::tree::{self, Kind};
 use crate::unpack::compression;
+use crate::unpack::room;
 use crate::unpack::rooted::{Below, Rooted};
 use crate::unpack::tarball::{Tarball, What};
 use sha2::{Digest, Sha256};
@@ -11,8 +12,13 @@ use std::io::{Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 use tare_core::fault::{Doing, Fault};
 
-/// The largest document of an image, bytes: the image format's own recommendation is 4 MiB for a manifest.
-const MAX_DOCUMENT: u64 = 8 << 20;
+/// The largest document of an image, bytes: the image format's own recommendation for a manifest.
+const MAX_DOCUMENT: u64 = 4 << 20;
+/// The most bytes that an archive of an image inflates to, and how many are written between two looks at the disk.
+const MAX_INFLATED: u64 = 128 << 30;
+const INFLATE_STEP: u64 = 64 << 20;
+/// The most bytes that the names of an archive's members have in all; digests make up most of them.
+const MAX_NAMES: usize = 16 << 20;
 /// The most members an archive of an image has; each layer takes up to four.
 const MAX_MEMBERS: usize = 100_000;
 /// How many links from member to member are followed; old archives share a layer by one.
@@ -48,12 +54,7 @@ impl Parts {
         let plain_path = work.join("image.tar");
         let mut plain = File::create(&plain_path).doing("decompress it")?;
         let file = File::open(path).doing("open it")?;
-        // An archive that inflates beyond any image is stopped before the disk is full.
-        let limit = 128 << 30;
-        let copied = std::io::copy(&mut compression::plain(file)?.take(limit), &mut plain).doing("decompress it")?;
-        if copied == limit {
-            return Err(Fault::new("it inflates beyond 128 GiB"));
-        }
+        inflate(&mut compression::plain(file)?, &mut plain)?;
         let members = index(&plain_path)?;
         Ok(Parts::Archive { path: plain_path, members })
     }
@@ -89,6 +90,13 @@ impl Parts {
         }
     }
 
+    /// How many bytes a part of a layout folder takes; nothing of an archive's, which is one file.
+    pub(super) fn bytes_in_folder(&self, name: &str) -> Result<u64, Fault> {
+        let Parts::Folder(root) = self else { return Ok(0) };
+        let file = root.open_file(&Below::parse(name.as_bytes())?)?;
+        file.map_or(Ok(0), |file| file.metadata().map(|facts| facts.len()).doing("see how large it is"))
+    }
+
     /// Opens a part.
     pub(super) fn open_part(&self, name: &str) -> Result<Box<dyn Read>, Fault> {
         let missing = || {
@@ -121,7 +129,7 @@ impl Parts {
         let mut part = self.open_part(name)?.take(MAX_DOCUMENT + 1);
         part.read_to_end(&mut bytes).doing(format_args!("read its part '{}'", tree::shown(name.as_bytes())))?;
         if bytes.len() as u64 > MAX_DOCUMENT {
-            return Err(Fault::new(format!("its part '{}' is larger than 8 MiB", tree::shown(name.as_bytes()))));
+            return Err(Fault::new(format!("its part '{}' is larger than 4 MiB", tree::shown(name.as_bytes()))));
         }
         if let Some(digest) = digest {
             let mut hash = Sha256::new();
@@ -143,10 +151,26 @@ pub(super) fn check(name: &str, wanted: &str, found: Option<&str>) -> Result<(),
         .remedy("copy or make the image anew"))
 }
 
+/// An archive that inflates beyond any image, or beyond what is free, is stopped before the disk is full.
+fn inflate(from: &mut dyn Read, into: &mut File) -> Result<(), Fault> {
+    let mut inflated = 0;
+    loop {
+        room::check(&*into, INFLATE_STEP)?;
+        let copied = std::io::copy(&mut (&mut *from).take(INFLATE_STEP), into).doing("decompress it")?;
+        inflated += copied;
+        if inflated > MAX_INFLATED {
+            return Err(Fault::new("it inflates beyond 128 GiB"));
+        }
+        if copied < INFLATE_STEP {
+            return Ok(());
+        }
+    }
+}
+
 fn index(path: &Path) -> Result<HashMap<Vec<u8>, Member>, Fault> {
     let length = std::fs::metadata(path).doing("read it")?.len();
     let mut tarball = Tarball::new(File::open(path).doing("open it")?);
-    let mut members = HashMap::new();
+    let (mut members, mut names) = (HashMap::new(), 0);
     while let Some(item) = tarball.next_seeking()? {
         let name = Below::parse(&item.path)?;
         let member = match item.what {
@@ -162,9 +186,10 @@ fn index(path: &Path) -> Result<HashMap<Vec<u8>, Member>, Fault> {
             What::HardLink(target) => Member::Same(Below::parse(&target)?.bytes().to_vec()),
             _ => continue,
         };
+        names += name.bytes().len() + if let Member::Same(other) = &member { other.len() } else { 0 };
         members.insert(name.bytes().to_vec(), member);
-        if members.len() > MAX_MEMBERS {
-            return Err(Fault::new("it has more than 100000 parts, which no image has"));
+        if members.len() > MAX_MEMBERS || names > MAX_NAMES {
+            return Err(Fault::new("it has more than 100000 parts, or 16 MiB of their names, which no image has"));
         }
     }
     if members.is_empty() {

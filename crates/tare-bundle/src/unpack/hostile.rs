@@ -296,3 +296,39 @@ proptest! {
         prop_assert!(is_untouched(folder.path()));
     }
 }
+
+#[test]
+fn a_tree_has_entries_and_names_in_proportion_to_what_is_stored() {
+    let many = |count: usize, length: usize| {
+        let name = |at: usize| format!("{at:0length$}");
+        archive(&(0..count).map(|at| one(EntryType::Regular, &name(at), "")).collect::<Vec<_>>())
+    };
+    let apply = |stored: u64, archive: &[u8]| {
+        let folder = tempfile::tempdir().unwrap();
+        let mut assembly = Assembly::new(Rooted::open(folder.path()).unwrap());
+        assembly.expect(stored);
+        // A tenth of a thousandth, so that the test is a moment's.
+        assembly.entries_max -= (1 << 16) - 6;
+        assembly.apply(archive, &|_| false)
+    };
+    apply(0, &many(6, 9)).unwrap();
+    let told = apply(0, &many(7, 9)).unwrap_err();
+    assert!(told.message.contains("'000000006'") && told.message.contains("so small an image"), "{told}");
+    apply(32, &many(7, 9)).unwrap();
+    // Directories that nobody named count too.
+    let told = apply(0, &archive(&[one(EntryType::Regular, "a/b/c/d/e/f/g", "")])).unwrap_err();
+    assert!(told.message.contains("so small an image"), "{told}");
+}
+
+#[test]
+fn what_follows_an_archive_has_an_end() {
+    let folder = tempfile::tempdir().unwrap();
+    let padded = |zeros: u64| {
+        let bytes = archive(&[one(EntryType::Regular, "x", "")]);
+        std::io::Read::chain(std::io::Cursor::new(bytes), std::io::Read::take(std::io::repeat(0), zeros))
+    };
+    let mut assembly = Assembly::new(Rooted::open(folder.path()).unwrap());
+    assembly.apply(padded(15 << 20), &|_| false).unwrap();
+    let told = assembly.apply(padded(17 << 20), &|_| false).unwrap_err();
+    assert!(told.message.contains("follow the end"), "{told}");
+}

@@ -5,14 +5,27 @@
 
 use super::rooted::{Below, Rooted};
 use super::tarball::{Item, Tarball, What};
-use crate::tree::{Kind, shown};
+use crate::tree::{Kind, Meta, shown};
+use std::collections::hash_map::RandomState;
 use std::collections::{BTreeSet, HashMap, HashSet};
+use std::hash::BuildHasher;
 use std::io::Read;
-use tare_core::fault::Fault;
+use tare_core::fault::{Doing, Fault};
 
-/// How much one bundle may hold, so that an archive that inflates without end is stopped before the disk is full.
+/// How much one bundle may hold, so that an archive that inflates without end is stopped before the disk is full. What
+/// is free on the disk bounds it as well, see [`super::room`].
 const MAX_BYTES: u64 = 64 << 30;
 const MAX_ENTRIES: u64 = 4_000_000;
+/// An image of some size holds entries in proportion: so many in any case, and one for so many bytes of it as it is
+/// stored. Every real one needs more bytes for an entry, and entries are what takes memory later.
+const ENTRIES_BASE: u64 = 1 << 16;
+const BYTES_FOR_ENTRY: u64 = 32;
+/// How many bytes names, targets of links and attributes may have: so many in any case, and so many for each entry,
+/// more than trees of long names have on average.
+const NAMES_BASE: u64 = 16 << 20;
+const NAMES_FOR_ENTRY: u64 = 128;
+/// How much may follow the end of an archive: tape blocks are filled up with zeros.
+const TRAILING_MAX: u64 = 16 << 20;
 
 /// How many devices that were left out are named.
 const SHOWN: usize = 20;
@@ -45,13 +58,30 @@ pub(crate) struct Assembly {
     pub(crate) rooted: Rooted,
     /// The modification times of directories, set at the end because every new entry changes them. Their paths pass no
     /// link.
-    folder_times: HashMap<Below, i64>,
+    folder_times: HashMap<Mark, i64>,
+    marks: Marks,
     /// Times after this one say when the tree was built, not what it is, and become 0.
     pub(crate) latest: i64,
     bytes: u64,
+    names: u64,
     entries: u64,
+    pub(super) entries_max: u64,
     /// The devices that were named to it and are not in it.
     pub(crate) left_out: LeftOut,
+}
+
+/// Stands for a path, in a fraction of its memory: trees of millions of paths are remembered while a layer is applied.
+type Mark = u128;
+
+/// Makes marks. What they are made with is drawn at random, so nobody can make two paths have one.
+#[derive(Default)]
+struct Marks([RandomState; 2]);
+
+impl Marks {
+    fn of(&self, path: &Below) -> Mark {
+        let [high, low] = self.0.each_ref().map(|state| u128::from(state.hash_one(path.bytes())));
+        high << 64 | low
+    }
 }
 
 impl Assembly {
@@ -59,11 +89,20 @@ impl Assembly {
         Assembly {
             rooted,
             folder_times: HashMap::new(),
+            marks: Marks::default(),
             latest: i64::MAX,
             bytes: 0,
+            names: 0,
             entries: 0,
+            entries_max: MAX_ENTRIES,
             left_out: LeftOut::default(),
         }
+    }
+
+    /// Says that what is to be applied takes so many bytes more where it is stored, which bounds what it may hold.
+    pub(crate) fn expect(&mut self, stored_bytes: u64) {
+        let so_far = if self.entries_max == MAX_ENTRIES { ENTRIES_BASE } else { self.entries_max };
+        self.entries_max = so_far.saturating_add(stored_bytes / BYTES_FOR_ENTRY).min(MAX_ENTRIES - 1);
     }
 
     /// Applies the archive `layer` on top of what is there, without the entries that `skip` says, and without devices:
@@ -79,16 +118,19 @@ impl Assembly {
             if skip(path.bytes()) {
                 continue;
             }
-            self.count(&item)?;
+            let kind = if let What::New(kind) = &item.what { Some(kind) } else { None };
+            self.count(&path, kind, &item.meta)?;
             if !self.is_device(&path, &item)? {
                 self.place(&path, &item, &mut tarball, &mut written)?;
             }
         }
         // What follows the end of the archive is read so that a digest over the whole stream can be checked.
-        let mut rest = tarball.into_inner();
-        std::io::copy(&mut rest, &mut std::io::sink())
-            .map(|_| ())
-            .map_err(|error| Fault::from_error("read the archive to its end", &error))
+        let mut rest = tarball.into_inner().take(TRAILING_MAX + 1);
+        let trailing = std::io::copy(&mut rest, &mut std::io::sink()).doing("read the archive to its end")?;
+        if trailing > TRAILING_MAX {
+            return Err(Fault::new("more than 16 MiB follow the end of the archive").remedy("make the archive anew"));
+        }
+        Ok(())
     }
 
     /// Whether an entry is a device, or another name of one; whatever stood there is gone then.
@@ -108,16 +150,11 @@ impl Assembly {
     }
 
     /// Puts one new entry.
-    pub(crate) fn put(
-        &mut self,
-        path: &Below,
-        kind: &Kind,
-        meta: &crate::tree::Meta,
-        content: &mut dyn Read,
-    ) -> Result<(), Fault> {
+    pub(crate) fn put(&mut self, path: &Below, kind: &Kind, meta: &Meta, content: &mut dyn Read) -> Result<(), Fault> {
+        self.count(path, Some(kind), meta)?;
         let placed = self.rooted.put(path, kind, meta, content, &mut |_| {})?;
         if *kind == Kind::Folder {
-            self.folder_times.insert(placed, meta.mtime);
+            self.folder_times.insert(self.marks.of(&placed), meta.mtime);
         }
         Ok(())
     }
@@ -132,7 +169,8 @@ impl Assembly {
                     folders.push(path);
                 }
             }
-            self.rooted.set_folder_time(&folder, self.folder_times.get(&folder).copied().unwrap_or(0))?;
+            self.rooted
+                .set_folder_time(&folder, self.folder_times.get(&self.marks.of(&folder)).copied().unwrap_or(0))?;
         }
         Ok(())
     }
@@ -142,12 +180,12 @@ impl Assembly {
         path: &Below,
         item: &Item,
         content: &mut dyn Read,
-        written: &mut HashSet<Below>,
+        written: &mut HashSet<Mark>,
     ) -> Result<(), Fault> {
         let refuse = |fault: Fault| fault.context(format_args!("entry '{}' is refused", shown(&item.path)));
         if let Some((folder, name)) = path.split() {
             if name == OPAQUE {
-                return self.rooted.clear(&folder, &|path| written.contains(path)).map_err(refuse);
+                return self.rooted.clear(&folder, &|path| written.contains(&self.marks.of(path))).map_err(refuse);
             }
             if let Some(hidden) = name.strip_prefix(WHITEOUT) {
                 if hidden.starts_with(WHITEOUT) {
@@ -157,12 +195,12 @@ impl Assembly {
                 if matches!(hidden, b"" | b"." | b"..") {
                     return Err(refuse(Fault::new("a whiteout that names no file")));
                 }
-                return self.rooted.remove(&folder.join(hidden), &|path| written.contains(path)).map_err(refuse);
+                let keep = |path: &Below| written.contains(&self.marks.of(path));
+                return self.rooted.remove(&folder.join(hidden), &keep).map_err(refuse);
             }
         }
-        let made = &mut |made| {
-            written.insert(made);
-        };
+        let mut above = Vec::new();
+        let made = &mut |made| above.push(made);
         let placed = match &item.what {
             What::New(kind) => self.rooted.put(path, kind, &item.meta, content, made).map_err(refuse)?,
             What::HardLink(target) => {
@@ -171,24 +209,40 @@ impl Assembly {
                 self.rooted.link(path, &target, made).map_err(refuse)?
             }
         };
-        if matches!(item.what, What::New(Kind::Folder)) {
-            self.folder_times.insert(placed.clone(), item.meta.mtime);
+        for made in above {
+            written.insert(self.marks.of(&made));
+            self.count(&made, Some(&Kind::Folder), &Meta::default())?;
         }
-        written.insert(placed);
+        let mark = self.marks.of(&placed);
+        if matches!(item.what, What::New(Kind::Folder)) {
+            self.folder_times.insert(mark, item.meta.mtime);
+        }
+        written.insert(mark);
         Ok(())
     }
 
-    fn count(&mut self, item: &Item) -> Result<(), Fault> {
+    /// Counts an entry before it is made, and refuses one that goes beyond what a tree may hold, or the disk. A hard
+    /// link is of no kind.
+    fn count(&mut self, path: &Below, kind: Option<&Kind>, meta: &Meta) -> Result<(), Fault> {
+        let size = if let Some(Kind::File(size)) = kind { *size } else { 0 };
+        let target = if let Some(Kind::Link(target)) = kind { target.len() } else { 0 };
+        let attributes: usize = meta.xattrs.iter().map(|(name, value)| name.len() + value.len()).sum();
         self.entries += 1;
-        if let What::New(Kind::File(size)) = item.what {
-            self.bytes = self.bytes.saturating_add(size);
-        }
-        if self.bytes > MAX_BYTES || self.entries > MAX_ENTRIES {
-            let path = shown(&item.path);
-            return Err(Fault::new(format!(
-                "with entry '{path}' the tree grows beyond 64 GiB or four million entries"
-            )));
-        }
-        Ok(())
+        self.bytes = self.bytes.saturating_add(size);
+        self.names += (path.bytes().len() + target + attributes) as u64;
+        let names_max = NAMES_BASE + NAMES_FOR_ENTRY * self.entries;
+        let beyond = if self.bytes > MAX_BYTES {
+            "64 GiB".to_owned()
+        } else if self.entries > self.entries_max {
+            format!("{} entries, more than there can be in so small an image", self.entries_max)
+        } else if self.names > names_max {
+            format!("{names_max} bytes of names and attributes, more than {} entries have", self.entries)
+        } else {
+            let with = |fault: Fault| fault.context(format_args!("entry '{}'", shown(path.bytes())));
+            return self.rooted.room_for(size).map_err(with);
+        };
+        let path = shown(&path.bytes()[..path.bytes().len().min(300)]);
+        Err(Fault::new(format!("with entry '{path}' the tree grows beyond {beyond}"))
+            .remedy("use another image; this one was made to fill memory or disk, or is damaged"))
     }
 }

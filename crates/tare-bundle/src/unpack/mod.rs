@@ -5,6 +5,7 @@
 
 pub(crate) mod compression;
 pub(crate) mod layer;
+pub(crate) mod room;
 pub(crate) mod rooted;
 pub(crate) mod tarball;
 

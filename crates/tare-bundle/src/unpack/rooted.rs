@@ -105,6 +105,11 @@ impl Rooted {
         Ok(Rooted { root })
     }
 
+    /// Refuses to take `bytes` more, and one file more, where too little of the disk would stay free.
+    pub(crate) fn room_for(&self, bytes: u64) -> Result<(), Fault> {
+        super::room::check(&self.root, bytes)
+    }
+
     /// What stands at `path`, without following a link; none if nothing does.
     pub(crate) fn kind(&self, path: &Below) -> Result<Option<FileType>, Fault> {
         let Some((folder, name)) = path.split() else { return Ok(Some(FileType::Directory)) };

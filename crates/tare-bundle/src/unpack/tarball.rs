@@ -10,8 +10,12 @@ use tar::{EntryType, Header};
 use tare_core::fault::{Doing, Fault};
 
 const BLOCK: u64 = 512;
-/// The largest header extension that is read into memory, bytes: attributes of one file are at most a few 64 KiB.
+/// The largest header extensions of one entry that are read into memory, bytes, with their own headers: attributes of
+/// one file are at most a few 64 KiB.
 const MAX_EXTENSION: u64 = 1 << 20;
+/// The pax records that say anything here, and what the names of others begin with.
+const RECORDS: [&[u8]; 6] = [b"path", b"linkpath", b"size", b"uid", b"gid", b"mtime"];
+const RECORD_PREFIXES: [&[u8]; 2] = [b"SCHILY.xattr.", b"GNU.sparse."];
 
 /// An entry of an archive.
 #[derive(Debug, Clone)]
@@ -50,6 +54,23 @@ struct Extensions {
     path: Option<Vec<u8>>,
     link: Option<Vec<u8>>,
     records: BTreeMap<Vec<u8>, Vec<u8>>,
+    /// What all of them take in the archive, bytes.
+    bytes: u64,
+}
+
+impl Extensions {
+    /// Notes one more, of `size` bytes. However many stand one behind the other, together they have one limit: what
+    /// they say is kept until their entry comes.
+    fn grow(&mut self, size: u64) -> Result<u64, Fault> {
+        self.bytes = self.bytes.saturating_add(size).saturating_add(BLOCK);
+        if self.bytes > MAX_EXTENSION {
+            let bytes = self.bytes;
+            return Err(Fault::new(format!(
+                "header extensions of {bytes} bytes for one entry, and 1 MiB is the limit"
+            )));
+        }
+        Ok(size)
+    }
 }
 
 impl<R: Read> Tarball<R> {
@@ -74,11 +95,17 @@ impl<R: Read> Tarball<R> {
             self.pass()?;
             let Some(header) = self.header()? else { return Ok(None) };
             let size = header.entry_size().map_err(|_| malformed("has a size that is no number", &header))?;
-            match header.entry_type() {
-                EntryType::GNULongName => extensions.path = Some(until_nul(self.extension(size)?)),
-                EntryType::GNULongLink => extensions.link = Some(until_nul(self.extension(size)?)),
-                EntryType::XHeader => read_pax(&self.extension(size)?, &mut extensions.records)?,
-                EntryType::XGlobalHeader => drop(self.extension(size)?),
+            let kind = header.entry_type();
+            match kind {
+                EntryType::GNULongName | EntryType::GNULongLink | EntryType::XHeader | EntryType::XGlobalHeader => {
+                    let bytes = self.extension(extensions.grow(size)?)?;
+                    match kind {
+                        EntryType::GNULongName => extensions.path = Some(until_nul(bytes)),
+                        EntryType::GNULongLink => extensions.link = Some(until_nul(bytes)),
+                        EntryType::XHeader => read_pax(&bytes, &mut extensions.records)?,
+                        _ => {}
+                    }
+                }
                 _ => return self.item(&header, size, extensions).map(Some),
             }
         }
@@ -160,10 +187,8 @@ impl<R: Read> Tarball<R> {
         Ok(Some(header))
     }
 
+    /// Reads a header extension, whose size was held against the limit.
     fn extension(&mut self, size: u64) -> Result<Vec<u8>, Fault> {
-        if size > MAX_EXTENSION {
-            return Err(Fault::new(format!("a header extension of {size} bytes is beyond the limit of 1 MiB")));
-        }
         self.left = size;
         self.padding = size.wrapping_neg() % BLOCK;
         let mut bytes = Vec::with_capacity(size as usize);
@@ -225,7 +250,7 @@ fn what(header: &Header, path: &[u8], size: u64, link: Vec<u8>) -> Option<What> 
     })
 }
 
-/// Pax records are `<length> <key>=<value>\n`; the length covers all of it.
+/// Pax records are `<length> <key>=<value>\n`; the length covers all of it. Those that say nothing here are not kept.
 fn read_pax(mut bytes: &[u8], records: &mut BTreeMap<Vec<u8>, Vec<u8>>) -> Result<(), Fault> {
     let bad = || Fault::new("the archive has a malformed pax record");
     while !bytes.is_empty() {
@@ -236,7 +261,10 @@ fn read_pax(mut bytes: &[u8], records: &mut BTreeMap<Vec<u8>, Vec<u8>>) -> Resul
         }
         let record = &bytes[blank + 1..length - 1];
         let equals = record.iter().position(|byte| *byte == b'=').ok_or_else(bad)?;
-        records.insert(record[..equals].to_vec(), record[equals + 1..].to_vec());
+        let key = &record[..equals];
+        if RECORDS.contains(&key) || RECORD_PREFIXES.iter().any(|prefix| key.starts_with(prefix)) {
+            records.insert(key.to_vec(), record[equals + 1..].to_vec());
+        }
         bytes = &bytes[length..];
     }
     Ok(())
@@ -268,9 +296,10 @@ mod tests {
     fn a_pax_value_may_hold_a_line_feed() {
         let mut records = BTreeMap::new();
         read_pax(b"13 path=a\nb/c\n", &mut records).unwrap_err();
-        read_pax(b"14 path=a\nb/c\n7 k=\n\xff\n", &mut records).unwrap();
+        read_pax(b"14 path=a\nb/c\n22 SCHILY.xattr.k=\n\xff\xfe\n7 k=ab\n", &mut records).unwrap();
         assert_eq!(records[&b"path"[..]], b"a\nb/c");
-        assert_eq!(records[&b"k"[..]], b"\n\xff");
+        assert_eq!(records[&b"SCHILY.xattr.k"[..]], b"\n\xff\xfe");
+        assert_eq!(records.len(), 2, "what says nothing here is not kept");
     }
 
     #[test]

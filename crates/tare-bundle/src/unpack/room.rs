@@ -1,0 +1,74 @@
+//! Leaves room on the disk where something is unpacked: others work there too.
+
+use rustix::fd::AsFd;
+use rustix::fs::StatVfs;
+use tare_core::fault::{Doing, Fault};
+use tare_core::units::show_bytes;
+
+/// This part of a disk, and of its inodes, stays free, up to the following.
+const FREE_PART: u64 = 20;
+/// The most that stays free, bytes.
+const FREE_BYTES: u64 = 1 << 30;
+/// The most inodes that stay free.
+const FREE_INODES: u64 = 10_000;
+/// What says of a fault that the disk is the matter, and not what was to be unpacked.
+const FULL: &str = "on the disk where bundles are kept";
+
+/// Refuses to put `bytes` more, and one file more, onto the disk that holds `place` when too little would stay free.
+pub(crate) fn check(place: impl AsFd, bytes: u64) -> Result<(), Fault> {
+    let disk = rustix::fs::fstatvfs(place).doing(format_args!("see what is free {FULL}"))?;
+    check_of(&disk, bytes)
+}
+
+/// Whether it was the disk that had no room.
+pub(crate) fn is_full(fault: &Fault) -> bool {
+    let full = std::io::Error::from(rustix::io::Errno::NOSPC).to_string();
+    fault.message.contains(FULL) || fault.message.contains(&full)
+}
+
+fn check_of(disk: &StatVfs, bytes: u64) -> Result<(), Fault> {
+    let remedy = "free some there (`tare bundle list`, `tare clean --all`), or name another disk by TARE_HOME";
+    let free = disk.f_bavail.saturating_mul(disk.f_frsize);
+    let stays = (disk.f_blocks.saturating_mul(disk.f_frsize) / FREE_PART).min(FREE_BYTES);
+    if bytes.saturating_add(stays) > free {
+        let (bytes, free, stays) = (show_bytes(bytes), show_bytes(free), show_bytes(stays));
+        let message = format!("{bytes} more are wanted {FULL}; {free} are free, of which {stays} are left to others");
+        return Err(Fault::new(message).remedy(remedy));
+    }
+    // File systems without a fixed number of inodes tell none.
+    let stays = (disk.f_files / FREE_PART).min(FREE_INODES);
+    if disk.f_files > 0 && disk.f_favail <= stays {
+        let free = disk.f_favail;
+        let message =
+            format!("one file more is wanted {FULL}; {free} inodes are free, of which {stays} are left to others");
+        return Err(Fault::new(message).remedy(remedy));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_part_of_the_disk_stays_free() {
+        let here = std::fs::File::open(".").unwrap();
+        let own = rustix::fs::fstatvfs(&here).unwrap();
+        let disk = |blocks: u64, free: u64, files: u64, free_files: u64| {
+            let blocks = blocks << 20 >> 12;
+            let free = free << 20 >> 12;
+            StatVfs { f_frsize: 4096, f_blocks: blocks, f_bavail: free, f_files: files, f_favail: free_files, ..own }
+        };
+        assert!(check_of(&disk(1 << 20, 5 << 10, 9, 9), 4 << 30).is_ok());
+        let told = check_of(&disk(1 << 20, 5 << 10, 9, 9), (4 << 30) + 1).unwrap_err();
+        assert!(told.message.contains("5 GiB are free, of which 1 GiB") && is_full(&told), "{told}");
+        assert!(told.remedy.contains("TARE_HOME"), "{told}");
+        assert!(check_of(&disk(100, 10, 0, 0), 5 << 20).is_ok());
+        assert!(check_of(&disk(100, 10, 0, 0), (5 << 20) + 1).is_err());
+        assert!(check_of(&disk(100, 10, 0, 0), u64::MAX).is_err());
+        let told = check_of(&disk(100, 50, 1000, 50), 0).unwrap_err();
+        assert!(told.message.contains("50 inodes are free, of which 50") && is_full(&told), "{told}");
+        assert!(check_of(&disk(100, 50, 1000, 51), 0).is_ok());
+        assert!(!is_full(&Fault::new("entry 'x' is refused")));
+    }
+}

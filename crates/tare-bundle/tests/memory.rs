@@ -1,0 +1,146 @@
+//! Images of a few hundred kilobytes that want hundreds of megabytes of memory: they are refused, and the process that
+//! unpacks them stays small. Each is unpacked by a process of its own, for what a process has had at most never falls.
+
+use crate::images::{digest, recipe};
+use std::io::{Read, Write};
+use std::path::Path;
+use std::process::Command;
+use tare_bundle::Store;
+use tare_core::bundle::BundleStore;
+
+/// What the process that unpacks may have had at most, MiB.
+const RESIDENT_MAX_MIB: u64 = 100;
+/// Names the image to the process that unpacks it.
+const IMAGE: &str = "TARE_TEST_HOSTILE_IMAGE";
+
+type Layer<'a> = (&'static str, Vec<u8>, &'a str);
+
+fn header(kind: tar::EntryType, name: &str, size: u64) -> [u8; 512] {
+    let mut header = tar::Header::new_gnu();
+    header.set_entry_type(kind);
+    header.set_mode(0o644);
+    header.set_uid(u64::from(rustix::process::geteuid().as_raw()));
+    header.set_gid(u64::from(rustix::process::getegid().as_raw()));
+    header.set_size(size);
+    header.as_mut_bytes()[..name.len()].copy_from_slice(name.as_bytes());
+    header.set_cksum();
+    *header.as_bytes()
+}
+
+/// An entry or header extension with its content, filled up to whole blocks.
+fn put(into: &mut impl Write, kind: tar::EntryType, name: &str, content: &[u8]) {
+    into.write_all(&header(kind, name, content.len() as u64)).unwrap();
+    into.write_all(content).unwrap();
+    into.write_all(&vec![0; content.len().next_multiple_of(512) - content.len()]).unwrap();
+}
+
+fn gzipped(fill: impl FnOnce(&mut flate2::write::GzEncoder<Vec<u8>>)) -> Vec<u8> {
+    let mut into = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    fill(&mut into);
+    into.finish().unwrap()
+}
+
+fn pax_record(key: &str, value: &[u8]) -> Vec<u8> {
+    let rest = key.len() + value.len() + 3;
+    let length = (1..8).map(|digits| rest + digits).find(|length| length.to_string().len() + rest == *length).unwrap();
+    [format!("{length} {key}=").as_bytes(), value, b"\n"].concat()
+}
+
+fn layers() -> Vec<Layer<'static>> {
+    let filling = vec![b'x'; 1 << 19];
+    let pax = gzipped(|into| {
+        for at in 0..400 {
+            put(into, tar::EntryType::XHeader, "pax", &pax_record(&format!("SCHILY.xattr.user.k{at}"), &filling));
+        }
+        put(into, tar::EntryType::Regular, "x", b"");
+    });
+    let other_records = gzipped(|into| {
+        for at in 0..300 {
+            put(into, tar::EntryType::XHeader, "pax", &pax_record(&format!("comment.{at}"), &filling));
+        }
+        put(into, tar::EntryType::Regular, "x", b"");
+    });
+    let global = gzipped(|into| {
+        (0..300).for_each(|_| put(into, tar::EntryType::XGlobalHeader, "pax", &pax_record("comment", &filling)));
+    });
+    let long_names = gzipped(|into| {
+        let folders: Vec<String> = (0..15).map(|at| format!("{at:0>250}")).collect();
+        for at in 0..20_000 {
+            put(into, tar::EntryType::GNULongName, "name", format!("{}/{at:0>200}", folders.join("/")).as_bytes());
+            put(into, tar::EntryType::Regular, "x", b"");
+        }
+    });
+    let attributes = gzipped(|into| {
+        let value = vec![b'x'; 3_000];
+        for at in 0..20_000 {
+            put(into, tar::EntryType::XHeader, "pax", &pax_record("SCHILY.xattr.user.a", &value));
+            put(into, tar::EntryType::Regular, &format!("file{at}"), b"");
+        }
+    });
+    let trailing = gzipped(|into| {
+        put(into, tar::EntryType::Regular, "x", b"");
+        std::io::copy(&mut std::io::repeat(0).take(200 << 20), into).unwrap();
+    });
+    // A frame that refers back by up to 1 GiB, all of which a reader would have to keep.
+    let mut window = zstd::stream::write::Encoder::new(Vec::new(), 1).unwrap();
+    window.window_log(30).unwrap();
+    window.long_distance_matching(false).unwrap();
+    put(&mut window, tar::EntryType::Regular, "x", &vec![7; 64 << 20]);
+    vec![
+        ("pax records of one entry", pax, "1 MiB is the limit"),
+        ("pax records that say nothing", other_records, "1 MiB is the limit"),
+        ("global pax headers", global, "1 MiB is the limit"),
+        ("long names", long_names, "names and attributes"),
+        ("attributes", attributes, "names and attributes"),
+        ("what follows the archive", trailing, "follow the end"),
+        ("a zstd window", window.finish().unwrap(), "too much memory"),
+    ]
+}
+
+/// An OCI layout folder with one layer.
+fn image_of(folder: &Path, layer: &[u8]) {
+    let blobs = folder.join("blobs/sha256");
+    std::fs::create_dir_all(&blobs).unwrap();
+    let add = |bytes: &[u8]| {
+        std::fs::write(blobs.join(digest(bytes)), bytes).unwrap();
+        format!("{{\"digest\": \"sha256:{}\"}}", digest(bytes))
+    };
+    let config =
+        add(format!("{{\"architecture\": \"{}\", \"os\": \"linux\"}}", crate::images::architecture()).as_bytes());
+    let manifest = add(format!("{{\"layers\": [{}], \"config\": {config}}}", add(layer)).as_bytes());
+    std::fs::write(folder.join("index.json"), format!("{{\"manifests\": [{manifest}]}}")).unwrap();
+}
+
+/// The most memory that this process has had, MiB.
+fn resident_at_most() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
+    line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() / 1024
+}
+
+/// Unpacks the image that the test below names, and says why not; does nothing when it is run by itself.
+#[test]
+fn unpacks_the_image_that_it_is_told() {
+    let Ok(image) = std::env::var(IMAGE) else { return };
+    let store = Store::open(&Path::new(&image).with_extension("store")).unwrap();
+    let told = store.bundle(&recipe(Path::new(&image))).err().map_or_else(String::new, |fault| fault.to_string());
+    println!("told: {told}\nresident: {}", resident_at_most());
+}
+
+#[test]
+fn hostile_layers_stay_small_in_memory() {
+    for (name, layer, wanted) in layers() {
+        assert!(layer.len() < 2_700_000, "{name}: {} bytes", layer.len());
+        let folder = tempfile::tempdir().unwrap();
+        let image = folder.path().join("image");
+        image_of(&image, &layer);
+        let arguments = ["memory::unpacks_the_image_that_it_is_told", "--exact", "--nocapture"];
+        let output =
+            Command::new(std::env::current_exe().unwrap()).args(arguments).env(IMAGE, &image).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stdout);
+        let of = |key: &str| said.lines().find_map(|line| line.strip_prefix(key)).unwrap_or_else(|| panic!("{said}"));
+        println!("{name}: {} bytes, {} MiB, {}", layer.len(), of("resident: "), of("told: "));
+        assert!(of("told: ").contains(wanted), "{name}: {said}");
+        assert!(of("resident: ").parse::<u64>().unwrap() < RESIDENT_MAX_MIB, "{name}: {said}");
+    }
+}
