@@ -3,6 +3,7 @@
 
 rust_needed=1.91   # the oldest that builds it
 rust_wanted=1.95.0 # what is installed where there is none: lints and formatting change with the version
+deny_wanted=0.20.2
 docker_socket=/var/run/docker.sock
 our_policy=        # the file that keeps packages from starting what they bring, while we have put it there
 docker_started_by= # how we started the Docker Engine: empty (we did not), "systemd" or its process id
@@ -121,6 +122,16 @@ install_rust() {
     command -v rustup >/dev/null || die "missing parts of Rust: ${missing[*]}" "install them the way Rust was installed"
     say "installing with rustup: ${missing[*]}"
     rustup -q component add "${missing[@]}" || die "rustup could not install: ${missing[*]}"
+}
+
+# install_deny: cargo-deny, which checks what others wrote. It runs for a second or two, so it is built as fast as can be.
+# Whether a gate does without it, the gate says.
+install_deny() {
+    ! cargo deny --version >/dev/null 2>&1 || return 0
+    say "installing with cargo: cargo-deny $deny_wanted"
+    CARGO_PROFILE_RELEASE_OPT_LEVEL=0 CARGO_PROFILE_RELEASE_LTO=off CARGO_PROFILE_RELEASE_CODEGEN_UNITS=16 \
+        CARGO_PROFILE_RELEASE_DEBUG=0 cargo install --quiet --locked cargo-deny --version "$deny_wanted" \
+        </dev/null >"$log_dir/deny.log" 2>&1 || tail -n 5 "$log_dir/deny.log" >&2
 }
 
 rust_is_new_enough() {

@@ -31,7 +31,9 @@ pub(super) fn table(steps: &[Step], outcomes: &Outcomes) -> String {
             let _ = writeln!(text, "{wall:>8.1} s  until {ended:>6.1} s  {name}, {}", lane.tests);
         }
     }
-    for (heading, tests) in [("skipped", &outcomes.skipped), ("passed only at the second try", &outcomes.unsteady)] {
+    let lacked = steps.iter().filter_map(|step| Some((step.name.to_owned(), step.lacked?.to_owned())));
+    let skipped: Vec<(String, String)> = lacked.chain(outcomes.skipped.iter().cloned()).collect();
+    for (heading, tests) in [("skipped", &skipped), ("passed only at the second try", &outcomes.unsteady)] {
         if !tests.is_empty() {
             let _ = writeln!(text, "\n{heading}:");
             for (name, why) in tests {
@@ -55,9 +57,9 @@ pub(super) fn table(steps: &[Step], outcomes: &Outcomes) -> String {
     if !bad.is_empty() {
         let _ = writeln!(text, "\nnot well: {}", bad.join(", "));
     }
-    let (failed, skipped) = (outcomes.failed.len(), outcomes.skipped.len());
-    let passed = outcomes.costs.len() - failed - skipped;
-    let _ = writeln!(text, "{passed} passed, {failed} failed, {skipped} skipped");
+    let failed = outcomes.failed.len();
+    let passed = outcomes.costs.len() - failed - outcomes.skipped.len();
+    let _ = writeln!(text, "{passed} passed, {failed} failed, {} skipped", skipped.len());
     text
 }
 
@@ -85,7 +87,10 @@ mod tests {
             left: vec![("e".to_owned(), "it is long")],
             lanes: [("calm", 3, 4, 4), ("runs", 1, 2, 6)].map(lane).into(),
         };
-        let steps = [Step { name: "tests", well: false, seconds: 6.04 }];
+        let steps = [
+            Step { name: "dependencies", well: true, seconds: 0.1, lacked: Some("no tool") },
+            Step { name: "tests", well: false, seconds: 6.04, lacked: None },
+        ];
         let table = table(&steps, &outcomes);
         let expected = "
 the longest of 4 tests, which took 12 s of CPU time:
@@ -95,6 +100,7 @@ the longest of 4 tests, which took 12 s of CPU time:
      0.0 s     0.0 s of CPU  d
 
 steps:
+     0.1 s  dependencies
      6.0 s  tests: NOT WELL
 
 tests by what they bear beside them, the time of all, and when the last ended:
@@ -102,6 +108,7 @@ tests by what they bear beside them, the time of all, and when the last ended:
      2.0 s  until    6.0 s  runs, 1
 
 skipped:
+  dependencies: no tool
   c: no engine
 
 passed only at the second try:
@@ -114,7 +121,7 @@ failed:
   b
 
 not well: tests
-2 passed, 1 failed, 1 skipped
+2 passed, 1 failed, 2 skipped
 ";
         assert_eq!(table, expected);
     }
