@@ -62,12 +62,7 @@ impl fmt::Debug for Beside {
 impl Problems {
     /// An empty list for `file`, whose `text` supplies the excerpts.
     pub fn new(file: impl Into<String>, text: &str) -> Self {
-        Problems {
-            file: file.into(),
-            lines: text.lines().map(str::to_owned).collect(),
-            found: Vec::new(),
-            beside: Beside(None),
-        }
+        Problems { file: file.into(), lines: lines(text), found: Vec::new(), beside: Beside(None) }
     }
 
     /// Lets the file name others beside it: `read` gets a name as it stands in the file and returns what is in the
@@ -106,13 +101,22 @@ impl Problems {
 
     /// Adds a mistake at `place`.
     pub fn add(&mut self, place: Place, message: impl Into<String>, hint: impl Into<String>) {
-        let excerpt = self.lines.get(place.line.saturating_sub(1)).cloned().unwrap_or_default();
+        let place = self.inside(place);
+        let excerpt = self.lines.get(place.line - 1).cloned().unwrap_or_default();
         // A tab or a very long line would break the caret's alignment and an 80-column terminal.
         let excerpt: String = excerpt.replace('\t', " ").chars().take(200).collect();
         let room = excerpt.chars().count().saturating_sub(place.column.saturating_sub(1)).max(1);
         let place = Place { width: place.width.clamp(1, room), ..place };
         let (message, hint) = (message.into(), hint.into());
         self.found.push(Problem { file: self.file.clone(), place, message, hint, excerpt, known: Vec::new() });
+    }
+
+    /// The place, or the nearest one in the file: what is missing at its end is missed behind it.
+    fn inside(&self, place: Place) -> Place {
+        let line = place.line.clamp(1, self.lines.len().max(1));
+        let end = self.lines.get(line - 1).map_or(0, |text| text.chars().count()) + 1;
+        let column = if place.line > line { end } else { place.column.clamp(1, end) };
+        Place { line, column, ..place }
     }
 
     /// Adds that `given`, standing at `place`, is none of the names `known` that may stand there.
@@ -141,9 +145,28 @@ impl Problems {
     }
 }
 
+/// The lines of a text as YAML counts them: they end in LF, CR LF or CR.
+fn lines(text: &str) -> Vec<String> {
+    text.replace("\r\n", "\n").replace('\r', "\n").lines().map(str::to_owned).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn every_mistake_stands_in_the_file() {
+        let shown = |text: &str, line, column| {
+            let mut problems = Problems::new("w.yaml", text);
+            problems.add(Place { line, column, width: 1 }, "wrong", "");
+            let problem = problems.into_vec().remove(0);
+            (problem.place.line, problem.place.column, problem.excerpt)
+        };
+        assert_eq!(shown("a: [1\n", 2, 1), (1, 6, "a: [1".to_owned()), "behind the last line");
+        assert_eq!(shown("a: b\rc: [\n", 2, 4), (2, 4, "c: [".to_owned()), "a line may end in CR");
+        assert_eq!(shown("", 1, 1), (1, 1, String::new()));
+        assert_eq!(shown("\u{e9}: 1\n", 1, 9), (1, 5, "\u{e9}: 1".to_owned()));
+    }
 
     #[test]
     fn a_file_beside_is_bytes_and_text_only_where_it_is_some() {
