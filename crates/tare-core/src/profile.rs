@@ -4,6 +4,7 @@
 use crate::config::{Node, NodeKind, Problems};
 use crate::fault::Fault;
 use crate::form::Form;
+use crate::load::COUNT_MAX;
 use crate::study::Study;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -112,7 +113,8 @@ pub fn folded(stacks: &[Stack]) -> String {
 pub fn unfolded(text: &str) -> Vec<Stack> {
     let stack = |line: &str| {
         let (frames, samples) = line.rsplit_once(' ')?;
-        Some(Stack { frames: frames.split(';').map(str::to_owned).collect(), samples: samples.parse().ok()? })
+        let samples = samples.parse().ok().filter(|samples| *samples <= COUNT_MAX)?;
+        Some(Stack { frames: frames.split(';').map(str::to_owned).collect(), samples })
     };
     text.lines().filter_map(stack).collect()
 }
@@ -149,6 +151,6 @@ mod tests {
         assert_eq!(folded(&stacks), "redis;io thread;main;read_[k] 12\nredis;main 1\n");
         assert_eq!(unfolded(&folded(&stacks)), stacks);
         assert_eq!(folded(&[stack(&["a;b"], 1)]), "a:b 1\n", "a separator in a name");
-        assert_eq!(unfolded("torn;li\nother 1x\n"), []);
+        assert_eq!(unfolded("torn;li\nother 1x\nmany 18446744073709551615\n"), []);
     }
 }

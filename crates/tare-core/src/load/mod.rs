@@ -3,12 +3,14 @@
 
 mod behaviour;
 mod companions;
+mod counted;
 mod distribution;
 mod profile;
 pub(crate) mod read;
 
 pub use behaviour::SpokenNames;
 pub(crate) use behaviour::read_behaviours;
+pub(crate) use counted::COUNT_MAX;
 pub use distribution::Distribution;
 pub use profile::{
     Arrivals, Behaviour, Branch, Companion, Condition, Ending, Followers, LoadProfile, Pause, UserConnections, WarmUp,
@@ -17,6 +19,7 @@ pub use profile::{
 use crate::command::{CommandEnd, CommandStart};
 use crate::fault::Fault;
 use crate::units::CpuSet;
+use counted::{count, counts};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -143,8 +146,10 @@ pub struct SecondRow {
     /// How long it was, s; the last one may be short.
     pub seconds: f64,
     /// Operations answered correctly.
+    #[serde(deserialize_with = "count")]
     pub operations: u64,
     /// Operations answered wrongly, with an error, or not at all.
+    #[serde(deserialize_with = "count")]
     pub errors: u64,
     /// Median, us.
     pub p50_us: f64,
@@ -153,13 +158,13 @@ pub struct SecondRow {
     /// Largest, us.
     pub max_us: f64,
     /// Operations whose planned start lay in this second. In a closed loop those that were started.
-    #[serde(default)]
+    #[serde(deserialize_with = "count", default)]
     pub offered: u64,
     /// Operations that were sent.
-    #[serde(default)]
+    #[serde(deserialize_with = "count", default)]
     pub started: u64,
     /// Operations that were planned and given up before they were sent: too many were in flight.
-    #[serde(default)]
+    #[serde(deserialize_with = "count", default)]
     pub dropped: u64,
 }
 
@@ -175,10 +180,13 @@ pub struct WindowRow {
     /// When it ended.
     pub to_ns: u64,
     /// Planned starts.
+    #[serde(deserialize_with = "count")]
     pub offered: u64,
     /// Those that were sent.
+    #[serde(deserialize_with = "count")]
     pub started: u64,
     /// Those that were given up before they were sent: too many were in flight.
+    #[serde(deserialize_with = "count")]
     pub dropped: u64,
     /// By operation.
     pub operations: BTreeMap<String, WindowCounts>,
@@ -194,6 +202,7 @@ pub struct WindowRow {
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 pub struct WindowTimes {
     /// So many right answers.
+    #[serde(deserialize_with = "count")]
     pub count: u64,
     /// Their mean, us.
     pub mean_us: f64,
@@ -208,14 +217,19 @@ pub struct WindowTimes {
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct WindowCounts {
     /// Planned starts.
+    #[serde(deserialize_with = "count")]
     pub planned: u64,
     /// Answered correctly.
+    #[serde(deserialize_with = "count")]
     pub answered: u64,
     /// Answered correctly, but later than the operation's limit.
+    #[serde(deserialize_with = "count")]
     pub over_limit: u64,
     /// Answered wrongly, with an error, or lost; dropped ones too.
+    #[serde(deserialize_with = "count")]
     pub failed: u64,
     /// Not answered yet when the longest limit was over.
+    #[serde(deserialize_with = "count")]
     pub unanswered: u64,
     /// Median response time of those answered, us.
     pub p50_us: f64,
@@ -236,6 +250,7 @@ pub struct GeneratorHealth {
     /// The latest, us.
     pub late_max_us: f64,
     /// Starts that were later than a millisecond.
+    #[serde(deserialize_with = "count")]
     pub late: u64,
     /// How long a round of the event loop took, from one wait to the next: 99th percentile, us.
     pub lag_p99_us: f64,
@@ -253,12 +268,13 @@ pub struct LoadSummary {
     /// By operation.
     pub operations: BTreeMap<String, OperationSummary>,
     /// Operations planned but never started: too many were in flight.
+    #[serde(deserialize_with = "count")]
     pub dropped: u64,
     /// Operations whose planned start lay within the time measured. In a closed loop those that were started.
-    #[serde(default)]
+    #[serde(deserialize_with = "count", default)]
     pub offered: u64,
     /// Operations that were sent within it.
-    #[serde(default)]
+    #[serde(deserialize_with = "count", default)]
     pub started: u64,
     /// CPU time of the load process while measuring, s: user and system.
     pub generator_cpu_s: f64,
@@ -269,6 +285,7 @@ pub struct LoadSummary {
     /// Checks of the answers and of the server's own counts.
     pub checks: Vec<Check>,
     /// Named outcomes other than a correct answer: "error reply", "status 404", "timed out" ... and how many.
+    #[serde(deserialize_with = "counts")]
     pub failures: BTreeMap<String, u64>,
     /// Facts about what answered, for the record: server version and the like.
     pub facts: BTreeMap<String, String>,
@@ -300,11 +317,13 @@ pub struct InsideUse {
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct OperationSummary {
     /// Answered correctly within the time measured.
+    #[serde(deserialize_with = "count")]
     pub count: u64,
     /// Answered wrongly, with an error, or not at all.
+    #[serde(deserialize_with = "count")]
     pub errors: u64,
     /// Of those answered correctly: so many answers said that there is nothing where something was looked for.
-    #[serde(default)]
+    #[serde(deserialize_with = "count", default)]
     pub empty: u64,
     /// From the actual send to the answer.
     pub service_time: String,
@@ -317,7 +336,7 @@ pub struct OperationSummary {
     pub lingers: bool,
     /// Refusals that came after what asked had been ended, as to a long poll whose user has logged out since: no
     /// failures, and in no other count.
-    #[serde(default, skip_serializing_if = "is_zero")]
+    #[serde(deserialize_with = "count", default, skip_serializing_if = "is_zero")]
     pub after_end: u64,
 }
 
