@@ -50,6 +50,19 @@ impl Suite {
         problems: &mut Problems,
         find_workload: &mut FindWorkload<'_>,
     ) -> Option<Suite> {
+        let before = problems.len();
+        let suite = Self::read_text(text, preset, catalog, problems, find_workload);
+        // A name that stands there twice is a mistake, though what else is there can be read.
+        suite.filter(|_| problems.len() == before)
+    }
+
+    fn read_text(
+        text: &str,
+        preset: Option<&str>,
+        catalog: &dyn Catalog,
+        problems: &mut Problems,
+        find_workload: &mut FindWorkload<'_>,
+    ) -> Option<Suite> {
         let root = parse(text, problems)?;
         let root = with_preset(&root, preset, problems)?;
         let preset = preset.map(str::to_owned);

@@ -138,6 +138,16 @@ presets:
 ";
 
 #[test]
+fn a_name_that_stands_there_twice_is_a_mistake_of_the_study() {
+    let whole = SUITE.split("parts:").next().unwrap();
+    for text in [SUITE, whole] {
+        assert!(read_suite(text, None).is_ok());
+        let found = read_suite(&format!("{text}repeat: 3\n"), None).unwrap_err();
+        assert!(found.len() == 1 && found[0].contains("'repeat' stands here a second time"), "{found:#?}");
+    }
+}
+
+#[test]
 fn a_part_is_a_study_with_what_all_have_in_common() {
     let suite = read_suite(SUITE, None).unwrap();
     assert_eq!((suite.name.as_str(), suite.question.as_str(), suite.parts.len()), ("s", "why?", 2));
