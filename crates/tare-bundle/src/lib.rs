@@ -22,6 +22,8 @@ mod compile;
 mod digest;
 mod emit;
 mod folder;
+#[cfg(any(test, fuzzing))]
+pub mod fuzz;
 mod image;
 mod kernel;
 mod packages;

@@ -12,6 +12,8 @@ pub mod config;
 pub mod design;
 pub mod fault;
 pub mod form;
+#[cfg(any(test, fuzzing))]
+pub mod fuzz;
 pub mod host;
 pub mod image;
 pub mod instances;

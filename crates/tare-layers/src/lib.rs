@@ -6,6 +6,8 @@
 pub mod agent;
 pub mod container;
 mod environment;
+#[cfg(any(test, fuzzing))]
+pub mod fuzz;
 pub mod leftovers;
 pub mod local;
 pub mod lock;

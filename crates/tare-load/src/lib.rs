@@ -8,9 +8,6 @@
 //! (one request, one reply, nothing captured) takes two system calls (send, receive) and one reading of the clock, and
 //! allocates nothing once the buffers have their size.
 
-// cargo fuzz builds with a cfg of its own.
-#![allow(unexpected_cfgs)]
-
 mod clock;
 mod endpoint;
 mod engine;

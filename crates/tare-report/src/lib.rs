@@ -9,6 +9,8 @@ mod costs;
 mod csv;
 mod explained;
 mod figures;
+#[cfg(any(test, fuzzing))]
+pub mod fuzz;
 mod gate;
 mod html;
 mod json;

@@ -11,6 +11,8 @@ mod clock;
 mod deploying;
 mod duet;
 mod event;
+#[cfg(any(test, fuzzing))]
+pub mod fuzz;
 mod inside;
 mod pace;
 mod peak;

@@ -3,9 +3,11 @@
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use flate2::read::ZlibDecoder;
 use hdrhistogram::Histogram;
 use hdrhistogram::serialization::{Deserializer, Serializer, V2DeflateSerializer};
 use serde::Serialize;
+use std::io::Read;
 use tare_core::load::{LoadSummary, OperationSummary};
 
 /// A quantile is read from at least this many operations beyond it; fewer say "too few", not a number.
@@ -52,7 +54,25 @@ fn merged(load: &LoadSummary, what: &str, text: fn(&OperationSummary) -> &str) -
 /// HdrHistogram V2 with deflate, base64.
 pub(crate) fn decode(text: &str) -> Result<Histogram<u64>, String> {
     let bytes = STANDARD.decode(text.trim()).map_err(|error| error.to_string())?;
-    Deserializer::new().deserialize(&mut bytes.as_slice()).map_err(|error| error.to_string())
+    let plain = inflated(&bytes).ok_or("it is damaged, or larger than any histogram of times")?;
+    Deserializer::new().deserialize(&mut plain.as_slice()).map_err(|error| error.to_string())
+}
+
+/// A histogram begins with this when it is compressed, followed by its length.
+const COMPRESSED: [u8; 4] = 0x1c84_9314_u32.to_be_bytes();
+/// Bytes before the counts; at the fifth their length stands.
+const HEAD: usize = 40;
+/// More than the counts of any histogram of times take: 16 MiB.
+const INFLATED_MAX: u64 = 16 << 20;
+
+/// A histogram, not compressed any more. The library makes room for as many counts as are claimed, so they must be
+/// there.
+fn inflated(bytes: &[u8]) -> Option<Vec<u8>> {
+    let compressed = bytes.strip_prefix(&COMPRESSED)?.get(4..)?;
+    let mut plain = Vec::new();
+    ZlibDecoder::new(compressed).take(INFLATED_MAX).read_to_end(&mut plain).ok()?;
+    let claimed = u32::from_be_bytes(*plain.get(4..)?.first_chunk()?);
+    (plain.len().checked_sub(HEAD)? >= claimed as usize).then_some(plain)
 }
 
 /// Two histograms as they are recorded, as one. Counts are added; an empty text is an empty histogram.

@@ -20,6 +20,8 @@ mod equivalence;
 mod family;
 mod figures;
 mod finding;
+#[cfg(any(test, fuzzing))]
+pub mod fuzz;
 mod gate;
 mod histogram;
 mod kept;

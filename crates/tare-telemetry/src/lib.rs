@@ -9,6 +9,8 @@ pub mod conntrack;
 pub mod disks;
 mod doctor;
 mod environment;
+#[cfg(any(test, fuzzing))]
+pub mod fuzz;
 pub mod kvm;
 pub mod machine;
 mod noise;

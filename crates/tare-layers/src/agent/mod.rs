@@ -12,5 +12,7 @@ mod wire;
 pub use client::{AgentHost, NoPeer, Peer};
 pub use guest::{GuestDisk, GuestPlan, PlacedStore, run_guest};
 pub use serve::serve;
+#[cfg(any(test, fuzzing))]
+pub(crate) use wire::chew;
 
 pub(crate) use guest::{GUEST_HELLO, GUEST_SAYS, PORT_NAME};

@@ -121,6 +121,43 @@ pub(super) fn receive_line(reader: &mut impl BufRead, line: &mut Vec<u8>) -> io:
     }
 }
 
+/// Takes any bytes for a line of messages: in pieces they come to the same, and what is understood is written down so
+/// that it is understood again.
+#[cfg(any(test, fuzzing))]
+pub(crate) fn chew(bytes: &[u8]) {
+    let whole = lines(io::BufReader::new(bytes));
+    assert_eq!(lines(io::BufReader::with_capacity(1 + bytes.len() % 7, bytes)), whole);
+    for line in whole {
+        // Numbers with a fraction may be read with an error of the last place.
+        let exact = !line.iter().any(|byte| matches!(byte, b'.' | b'e' | b'E'));
+        if let Ok(request) = serde_json::from_slice::<Request>(&line) {
+            assert!(!exact || again(&request) == request, "{request:?}");
+        }
+        if let Ok(reply) = serde_json::from_slice::<Reply>(&line) {
+            assert!(!exact || again(&reply) == reply, "{reply:?}");
+        }
+    }
+}
+
+#[cfg(any(test, fuzzing))]
+fn again<T: Serialize + serde::de::DeserializeOwned>(message: &T) -> T {
+    let mut bytes = Vec::new();
+    send(&mut bytes, message).expect("memory takes everything");
+    serde_json::from_slice(&bytes).expect("we understand ourselves")
+}
+
+#[cfg(any(test, fuzzing))]
+fn lines(mut reader: impl BufRead) -> Vec<Vec<u8>> {
+    let mut lines = Vec::new();
+    loop {
+        let mut line = Vec::new();
+        if !receive_line(&mut reader, &mut line).expect("memory can be read") {
+            return lines;
+        }
+        lines.push(line);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

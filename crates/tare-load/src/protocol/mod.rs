@@ -20,9 +20,7 @@ mod tcp;
 mod tls;
 
 #[cfg(any(test, fuzzing))]
-pub(crate) use http::chew as chew_http;
-#[cfg(any(test, fuzzing))]
-pub(crate) use redis::chew as chew_redis;
+pub(crate) mod chew;
 
 pub(crate) use draw::{Draw, Mix};
 pub(crate) use failure::{Failure, Failures};

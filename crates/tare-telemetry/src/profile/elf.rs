@@ -47,12 +47,27 @@ impl Symbols {
     /// The function at a place of the file; none where no symbol says which.
     pub(super) fn at(&self, in_file: u64) -> Option<&str> {
         let part = self.parts.iter().find(|(begin, length, _)| in_file >= *begin && in_file - begin < *length)?;
-        let address = in_file - part.0 + part.2;
+        let address = (in_file - part.0).checked_add(part.2)?;
         let behind = self.functions.partition_point(|function| function.at <= address);
         let function = &self.functions[behind.checked_sub(1)?];
         // Some symbols, as of assembly, have no size: they reach to the next one.
         let within = function.size == 0 || address - function.at < function.size;
         within.then_some(function.name.as_str())
+    }
+}
+
+/// Takes any bytes for a program, and looks for functions everywhere.
+#[cfg(any(test, fuzzing))]
+pub(crate) fn chew(bytes: &[u8]) {
+    let symbols = Symbols::of(bytes);
+    assert!(symbols.functions.is_sorted_by(|a, b| a.at < b.at));
+    for at in (0..1024).step_by(16).chain([u64::MAX / 2, u64::MAX]) {
+        assert!(symbols.at(at).is_none_or(|name| !name.is_empty()));
+    }
+    for (begin, length, _) in &symbols.parts {
+        for at in [0, length / 2, length.wrapping_sub(1)] {
+            symbols.at(begin.wrapping_add(at));
+        }
     }
 }
 

@@ -12,6 +12,9 @@ mod fold;
 mod ring;
 mod symbols;
 
+#[cfg(any(test, fuzzing))]
+pub(crate) use elf::chew as chew_elf;
+
 use crate::proc::Members;
 use crate::root::Root;
 use crate::sampler::monotonic_ns;

@@ -19,6 +19,9 @@ mod report;
 mod tests;
 mod tools;
 
+#[cfg(any(test, fuzzing))]
+pub(crate) use parser::chew;
+
 use super::{Emit, ProtocolRow, options_of};
 use crate::clock;
 use crate::engine::pin;
@@ -273,7 +276,7 @@ impl<'a, 'e> Tool<'a, 'e> {
             measure_start_ns: (outcome.span.0 + clock::span_ns(unmeasured)).min(outcome.span.1),
             measure_end_ns: outcome.span.1,
             operations,
-            offered: concluded.operations + concluded.errors,
+            offered: concluded.operations.saturating_add(concluded.errors),
             started: concluded.operations + concluded.errors,
             generator_cpu_s: cpu_s,
             generator_cpus: cpus as u32,

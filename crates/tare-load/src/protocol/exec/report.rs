@@ -55,8 +55,9 @@ pub(super) fn concluded(document: Value, wall_s: f64) -> Result<Concluded, Fault
     if !(seconds.is_finite() && seconds > 0.0) {
         return Err(Fault::new(format!("the tool says that it measured for {seconds} s")));
     }
-    let operations: u64 = report.operations.values().map(|counts| counts.count).sum();
-    let errors = report.operations.values().map(|counts| counts.errors).sum();
+    let sum = |of: fn(&Counts) -> u64| report.operations.values().map(of).try_fold(0, u64::checked_add);
+    let sums = sum(|counts| counts.count).zip(sum(|counts| counts.errors));
+    let (operations, errors) = sums.ok_or_else(|| Fault::new("the tool counts more than 64 bits can hold"))?;
     let by_operation = report.operations.into_iter().map(|(name, counts)| {
         let summary = OperationSummary { count: counts.count, errors: counts.errors, ..OperationSummary::default() };
         (name, summary)

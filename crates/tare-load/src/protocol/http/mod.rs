@@ -37,6 +37,8 @@ use program::{Program, Script};
 use state::{Cached, Memory, Session, Shared, User};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
+#[cfg(any(test, fuzzing))]
+use tare_core::fault::Doing;
 use tare_core::fault::Fault;
 use tare_core::load::LoadPlan;
 
@@ -75,25 +77,11 @@ struct Http {
     verify: Vec<Question>,
 }
 
-/// Takes any bytes for replies.
+/// The protocol with options that were written down, for fuzzing.
 #[cfg(any(test, fuzzing))]
-pub(crate) fn chew(bytes: &[u8]) {
-    let text = "
-operations:
-  plain: {get: /}
-  looked-at:
-    requests:
-      - {get: /a, expect: {status: 200, contains: hello}, capture: {token: {json: /a, optional: true}}}
-      - get: '/b?${token}'
-  followed:
-    requests: [{get: /a, redirects: 2, embedded: [/c]}, {get: /b, forget: true}]
-";
-    let mut problems = tare_core::config::Problems::new("workload.yaml", text);
-    let node = tare_core::config::parse(text, &mut problems).expect("it is YAML");
-    let options = options::read(&node, &mut problems).expect("they are options");
-    let options = serde_json::from_value(options).expect("they were written down");
-    let http = Http::new(options, SocketAddr::from(([127, 0, 0, 1], 80))).expect("they were checked");
-    crate::fuzz::chew(&http, bytes);
+pub(super) fn made(options: serde_json::Value) -> Result<impl Protocol, Fault> {
+    let options = serde_json::from_value(options).doing("read the options")?;
+    Http::new(options, SocketAddr::from(([127, 0, 0, 1], 80)))
 }
 
 impl Http {

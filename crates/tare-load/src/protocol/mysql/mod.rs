@@ -44,6 +44,12 @@ fn begin(isolation: Option<Isolation>) -> Vec<String> {
     level.into_iter().chain(["BEGIN".to_owned()]).collect()
 }
 
+/// The protocol with options that were written down, for fuzzing.
+#[cfg(any(test, fuzzing))]
+pub(super) fn made(options: serde_json::Value) -> Result<impl super::Protocol, tare_core::fault::Fault> {
+    sql::made::<MySql>(options)
+}
+
 /// How MySQL is spoken to. Statements have other numbers on each connection, so nothing is shared.
 struct MySql;
 

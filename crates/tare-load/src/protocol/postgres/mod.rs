@@ -5,6 +5,9 @@ mod scram;
 mod session;
 mod wire;
 
+#[cfg(any(test, fuzzing))]
+pub(crate) use scram::chew as chew_scram;
+
 use super::sql::{self, Admission, Around, Database, Dialect, Isolation, Login, Places, Program, Tallies};
 use super::{Failure, Greeting, ProtocolRow, Step};
 use crate::link::Link;
@@ -43,6 +46,12 @@ fn begin(isolation: Option<Isolation>) -> Vec<String> {
         Some(level) => format!("BEGIN ISOLATION LEVEL {}", level.sql()),
         None => "BEGIN".into(),
     }]
+}
+
+/// The protocol with options that were written down, for fuzzing.
+#[cfg(any(test, fuzzing))]
+pub(super) fn made(options: serde_json::Value) -> Result<impl super::Protocol, tare_core::fault::Fault> {
+    sql::made::<Postgres>(options)
 }
 
 /// How PostgreSQL is spoken to.

@@ -15,6 +15,8 @@ use command::{Answer, COMMANDS, Template, Value};
 use control::{Control, Counts};
 use options::Options;
 use reply::Parser;
+#[cfg(any(test, fuzzing))]
+use tare_core::fault::Doing;
 use tare_core::fault::Fault;
 use tare_core::load::LoadPlan;
 
@@ -53,13 +55,10 @@ impl Redis {
     }
 }
 
-/// Takes any bytes for replies.
+/// The protocol with options that were written down, for fuzzing.
 #[cfg(any(test, fuzzing))]
-pub(crate) fn chew(bytes: &[u8]) {
-    let options = serde_json::json!({
-        "mix": {"get": 1, "set": 1}, "value_bytes": 5, "keys": 10, "populate": 10, "verify": true,
-    });
-    crate::fuzz::chew(&Redis::new(serde_json::from_value(options).expect("they are options")), bytes);
+pub(super) fn made(options: serde_json::Value) -> Result<impl Protocol, Fault> {
+    serde_json::from_value(options).map(Redis::new).doing("read the options")
 }
 
 impl Protocol for Redis {

@@ -14,6 +14,8 @@ use crate::script::{Slot, ValueRef, Values};
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
+#[cfg(any(test, fuzzing))]
+use tare_core::fault::Doing;
 use tare_core::fault::Fault;
 use tare_core::load::{LoadPlan, LoadSummary, LoadTask};
 
@@ -123,17 +125,16 @@ pub(crate) struct Sql<D> {
 /// # Errors
 /// When the load cannot begin or go on; with the server's words where it gave any.
 pub(crate) fn drive<D: Database>(plan: &LoadPlan, emit: &mut Emit<'_>) -> Result<LoadSummary, Fault> {
-    let options: Options = options_of(plan)?;
-    let program = compile(&options, D::DIALECT)?;
-    let sql = Sql {
-        database: D::new(&program),
-        login: Login::new(&options, plan.endpoint)?,
-        tallies: Arc::new(Tallies::new(options.operations.len())),
-        options,
-        program,
-    };
+    let sql = Sql::<D>::new(options_of(plan)?, plan.endpoint)?;
     let admitted = admitted(&sql, plan);
     admitted.and_then(|()| engine::drive(&sql, plan, emit)).map_err(|fault| sql.tallies.explain(fault))
+}
+
+/// The protocol with options that were written down, for fuzzing.
+#[cfg(any(test, fuzzing))]
+pub(in crate::protocol) fn made<D: Database>(options: serde_json::Value) -> Result<impl Protocol, Fault> {
+    let options = serde_json::from_value(options).doing("read the options")?;
+    Sql::<D>::new(options, SocketAddr::from(([127, 0, 0, 1], 80)))
 }
 
 /// Sees before a run whether the server lets the load in and takes its statements: a mistake in them is told at once,
@@ -143,6 +144,21 @@ fn admitted<D: Database>(sql: &Sql<D>, plan: &LoadPlan) -> Result<(), Fault> {
         return Ok(());
     }
     Link::to(sql, plan.endpoint, plan.timeout)?.greet(sql).map(drop)
+}
+
+impl<D: Database> Sql<D> {
+    /// # Errors
+    /// When the options are not as they were written down, or a file they name cannot be read.
+    fn new(options: Options, endpoint: SocketAddr) -> Result<Self, Fault> {
+        let program = compile(&options, D::DIALECT)?;
+        Ok(Sql {
+            database: D::new(&program),
+            login: Login::new(&options, endpoint)?,
+            tallies: Arc::new(Tallies::new(options.operations.len())),
+            options,
+            program,
+        })
+    }
 }
 
 impl<D: Database> Protocol for Sql<D> {

@@ -29,6 +29,8 @@ mod text;
 
 pub(super) use checks::{Ask, excerpt};
 pub(super) use control::Control;
+#[cfg(any(test, fuzzing))]
+pub(super) use database::made;
 pub(super) use database::{Admission, Around, Database, Login, drive};
 pub(super) use dialect::Dialect;
 pub(super) use machine::{Code, Context, Machine, Next, Wire};

@@ -102,6 +102,12 @@ struct Tcp {
     totals: Arc<Totals>,
 }
 
+/// The protocol with options that were written down, for fuzzing.
+#[cfg(any(test, fuzzing))]
+pub(super) fn made(options: serde_json::Value) -> impl Protocol {
+    Tcp::new(serde_json::from_value(options).expect("they were written down"))
+}
+
 impl Tcp {
     fn new(options: Options) -> Self {
         let operations: Vec<_> = options.requests.iter().chain(&options.populate).map(Operation::from).collect();

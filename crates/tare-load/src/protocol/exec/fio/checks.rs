@@ -90,7 +90,8 @@ fn bytes(body: &Body) -> Option<Check> {
         let slack = job.in_flight(body)? as u64;
         for (name, direction) in job.directions() {
             for operations in [direction.total_ios, direction.clat_ns.count] {
-                passed &= direction.io_bytes.abs_diff(operations * block) <= slack * block;
+                let off = direction.io_bytes.abs_diff(operations.saturating_mul(block));
+                passed &= off <= slack.saturating_mul(block);
             }
             let binned: u64 = direction.clat_ns.bins.values().sum();
             passed &= direction.clat_ns.bins.is_empty() || binned == direction.clat_ns.count;

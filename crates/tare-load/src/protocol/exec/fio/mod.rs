@@ -10,7 +10,8 @@ mod checks;
 use super::figure::Concluded;
 use crate::histogram::Histogram;
 use checks::Counters;
-use serde::Deserialize;
+use serde::de::Error;
+use serde::{Deserialize, Deserializer};
 use std::collections::BTreeMap;
 use std::time::Duration;
 use tare_core::fault::{Doing, Fault};
@@ -53,7 +54,7 @@ struct Job {
     /// An errno; 0 is none.
     error: i32,
     /// How many errors there were, where they were to be tolerated.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "count")]
     total_err: u64,
     #[serde(rename = "job options", default)]
     options: BTreeMap<String, String>,
@@ -68,14 +69,16 @@ struct Job {
 
 #[derive(Debug, Deserialize)]
 struct Direction {
+    #[serde(deserialize_with = "count")]
     io_bytes: u64,
     iops: f64,
     /// Measured, ms.
     runtime: u64,
+    #[serde(deserialize_with = "count")]
     total_ios: u64,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "count")]
     short_ios: u64,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "count")]
     drop_ios: u64,
     /// From before the submission to the completion.
     lat_ns: Times,
@@ -87,13 +90,29 @@ struct Direction {
 struct Times {
     max: f64,
     mean: f64,
-    #[serde(rename = "N")]
+    #[serde(rename = "N", deserialize_with = "count")]
     count: u64,
     /// How often, by time in ns.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "counts")]
     bins: BTreeMap<u64, u64>,
     #[serde(default)]
     percentile: BTreeMap<String, f64>,
+}
+
+/// No tool counts as far as this, and so many of them can be added up: 2^48.
+const COUNT_MAX: u64 = 1 << 48;
+
+fn count<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u64, D::Error> {
+    u64::deserialize(deserializer).and_then(believable)
+}
+
+fn counts<'de, D: Deserializer<'de>>(deserializer: D) -> Result<BTreeMap<u64, u64>, D::Error> {
+    let counts = BTreeMap::<u64, u64>::deserialize(deserializer)?;
+    counts.into_iter().map(|(time, count)| Ok((time, believable(count)?))).collect()
+}
+
+fn believable<E: Error>(count: u64) -> Result<u64, E> {
+    if count > COUNT_MAX { Err(E::custom(format_args!("{count} is more than anything counts"))) } else { Ok(count) }
 }
 
 /// The percentiles of a plain report, and what they are here.

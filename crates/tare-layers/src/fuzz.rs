@@ -1,0 +1,122 @@
+//! What must bear any bytes: the agent's line, and options of layers. The table makes a test of each for the gate;
+//! `cargo xtask fuzz` runs them for as long as one likes.
+
+use crate::LAYERS;
+use crate::agent;
+use tare_core::config::{Node, NodeKind, Problems, parse};
+use tare_core::form::LayerUse;
+use tare_core::host::LayerRow;
+use tare_core::study::LoadOrigin;
+
+hostile::targets! {
+    agent { files: &["samples/agent.txt"], words: AGENT, cases: 1000 }
+    layer_options {
+        files: &["../../studies/*.yaml"],
+        samples: &[
+            b"container: {network: published, storage: overlay, limits: quota}\n",
+            b"vm: {vhost: \"off\", pin: false, cache: writethrough}\n",
+            b"- vm: {disk: qcow2, cpus: 2, memory: 1GiB}\n- container: {engine: crun}\n",
+        ],
+        words: OPTIONS,
+        cases: 400,
+    }
+}
+
+/// What comes over the agent's line.
+pub fn agent(bytes: &[u8]) {
+    agent::chew(bytes);
+}
+
+/// Options of layers, wherever in a file a layer's name stands. What is refused is told why; what is not is taken apart
+/// into features and variants, each of which is such options again.
+pub fn layer_options(bytes: &[u8]) {
+    let text = String::from_utf8_lossy(bytes);
+    if let Some(node) = parse(&text, &mut Problems::default()) {
+        look_for_options(&node, &text);
+    }
+}
+
+fn look_for_options(node: &Node, text: &str) {
+    match &node.kind {
+        NodeKind::Scalar { .. } => {}
+        NodeKind::List(items) => items.iter().for_each(|item| look_for_options(item, text)),
+        NodeKind::Map(entries) => {
+            for (name, _, node) in entries {
+                match LAYERS.iter().find(|row| row.name == name) {
+                    Some(row) => read_options(row, node, text),
+                    None => look_for_options(node, text),
+                }
+            }
+        }
+    }
+}
+
+fn read_options(row: &LayerRow, node: &Node, text: &str) {
+    let mut problems = Problems::new("study.yaml", text);
+    let read = (row.options)(node, &mut problems);
+    assert_eq!(read.is_none(), !problems.is_empty(), "{}: {read:?}, and {:#?}", row.name, problems.into_vec());
+    let Some(options) = read else { return };
+    let used = |options: &serde_json::Value| LayerUse { layer: row.name.to_owned(), options: options.clone() };
+    (row.listens)(&options);
+    for from in [LoadOrigin::Outside, LoadOrigin::Host, LoadOrigin::Inside] {
+        for below in [vec![], vec![used(&options)]] {
+            let rungs = (row.rungs)(&options, &below, from);
+            assert!(rungs.last().is_none_or(|rung| rung.options == options), "the last rung is all of {options}");
+        }
+        (row.variants)(&options, from);
+    }
+}
+
+const AGENT: &[&str] = &[
+    "{\"id\":",
+    "\"call\":",
+    "\"outcome\":",
+    "}",
+    "]",
+    "[",
+    ",",
+    "\n",
+    "\"freeze\"",
+    "\"close\"",
+    "null",
+    "\"ok\"",
+    "18446744073709551615",
+    "-1",
+    "1e999",
+    "{\"secs\":18446744073709551615,\"nanos\":999999999}",
+    "{\"start\":{",
+    "\"",
+    "\\u0000",
+];
+const OPTIONS: &[&str] = &[
+    "container: ",
+    "vm: ",
+    "mock: ",
+    "{",
+    "}",
+    "[",
+    "]",
+    ", ",
+    ": ",
+    "- ",
+    "\n",
+    "  ",
+    "network",
+    "storage",
+    "limits",
+    "memory",
+    "cpus",
+    "disk",
+    "cache",
+    "vhost",
+    "pin",
+    "true",
+    "false",
+    "\"off\"",
+    "4KiB",
+    "2",
+    "host",
+    "published",
+    "~",
+    "'",
+];

@@ -1,0 +1,126 @@
+//! A protocol fed with a server's bytes, in whatever pieces they come.
+
+use crate::protocol::{Draw, Failure, Flight, Greeting, Protocol, Reply, Step};
+
+/// Feeds bytes to every operation of a protocol from the first message on, in pieces of one and as they were sent by a
+/// server that waits for what it is asked: both come to the same.
+pub(crate) fn chew<P: Protocol>(protocol: &P, bytes: &[u8]) {
+    for operation in 0..protocol.operations().len() as u16 {
+        let talk = Talk { protocol, operation, bytes };
+        let single = talk.events(1, &[]);
+        let stops: Vec<usize> = single.iter().map(|(at, _)| *at).collect();
+        assert_eq!(talk.events(usize::MAX, &stops), single, "operation {operation}, whole");
+        let piece = 2 + bytes.len() % 14;
+        assert_eq!(talk.events(piece, &stops), single, "operation {operation}, in pieces of {piece}");
+        if P::PIPELINES {
+            assert_eq!(talk.events(usize::MAX, &[]), single, "operation {operation}, all at once");
+        }
+    }
+}
+
+/// Whether these bytes are a right answer to the first operation; at their end the server closes if `closes`.
+pub(crate) fn answered<P: Protocol>(protocol: &P, bytes: &[u8], closes: bool) -> bool {
+    let talk = Talk { protocol, operation: 0, bytes };
+    let events = talk.events(bytes.len() / 3 + 1, &[]);
+    let right = |event: &Event| match event {
+        Event::Done(reply) => *reply == Reply::Right,
+        Event::Closed(reply) => closes && *reply == Reply::Right,
+        _ => false,
+    };
+    events.iter().any(|(_, event)| right(event))
+}
+
+/// What happens in a conversation.
+#[derive(Debug, PartialEq, Eq)]
+enum Event {
+    /// So many bytes were said.
+    Said(usize),
+    /// The greeting was over.
+    Greeted,
+    /// An answer was complete.
+    Done(Reply),
+    /// It goes on over another connection.
+    Reopen,
+    /// The server closed the connection, which was the end of an answer.
+    Closed(Reply),
+}
+
+/// Bytes from a server, and what is asked of it.
+struct Talk<'a, P> {
+    protocol: &'a P,
+    operation: u16,
+    bytes: &'a [u8],
+}
+
+impl<P: Protocol> Talk<'_, P> {
+    /// What happens, and behind how many bytes, when these come in pieces, none of which reaches beyond a stop. When a
+    /// reply is found to be broken is not told: with a whole line to look at that may be sooner.
+    fn events(&self, piece: usize, stops: &[usize]) -> Vec<(usize, Event)> {
+        let protocol = self.protocol;
+        let (mut session, mut user, mut draw) = (protocol.session(), protocol.user(0), Draw::new(1, 0));
+        let (mut out, mut events, mut at) = (Vec::new(), Vec::new(), 0);
+        let next = |at: usize| {
+            let stop = stops.iter().copied().find(|stop| *stop > at).unwrap_or(usize::MAX);
+            at.saturating_add(piece).min(stop).min(self.bytes.len())
+        };
+        let mut greeting = protocol.greet(&mut session, &mut out);
+        while greeting == Greeting::Wait {
+            if at == self.bytes.len() {
+                return events;
+            }
+            out.clear();
+            let to = next(at);
+            match protocol.shake(&mut session, &self.bytes[at..to], &mut out) {
+                Ok(now) => greeting = now,
+                Err(_) => return events,
+            }
+            at = to;
+            if !out.is_empty() {
+                events.push((at, Event::Said(out.len())));
+            }
+            if greeting == Greeting::Ready {
+                events.push((at, Event::Greeted));
+            }
+        }
+        out.clear();
+        let mut flight = self.begin(&mut session, &mut user, &mut out);
+        while at < self.bytes.len() {
+            let to = next(at);
+            out.clear();
+            let piece = &self.bytes[at..to];
+            match protocol.feed(&mut session, &mut user, &flight, piece, &mut draw, &mut out) {
+                Step::Reopen => {
+                    events.push((to, Event::Reopen));
+                    return events;
+                }
+                Step::More => {
+                    at = to;
+                    if !out.is_empty() {
+                        events.push((at, Event::Said(out.len())));
+                    }
+                }
+                Step::Done { used, reply, last } => {
+                    assert!(used <= piece.len(), "it took more than there was");
+                    at += used;
+                    events.push((at, Event::Done(reply)));
+                    // What else is there was not asked for, except where several may be asked at once.
+                    if last || (at < to && !P::PIPELINES) {
+                        return events;
+                    }
+                    flight = self.begin(&mut session, &mut user, &mut out);
+                }
+                Step::Broken(failure) => {
+                    assert!(matches!(failure, Failure::Status(100..=999)) || Failure::ALL.contains(&failure));
+                    return events;
+                }
+            }
+        }
+        events.extend(protocol.closed(&mut session, &mut user, &flight).map(|reply| (at, Event::Closed(reply))));
+        events
+    }
+
+    fn begin(&self, session: &mut P::Session, user: &mut P::User, out: &mut Vec<u8>) -> Flight {
+        let token = self.protocol.begin(session, user, self.operation, &mut Draw::new(7, 7), out);
+        Flight { token, operation: self.operation, ..Flight::default() }
+    }
+}

@@ -1,0 +1,59 @@
+//! What must bear any bytes: the files of a record. The table makes a test of each for the gate; `cargo xtask fuzz`
+//! runs them for as long as one likes.
+
+use crate::{read_record, read_suite};
+use tare_core::fault::Fault;
+
+hostile::targets! {
+    record { files: &["samples/record.txt"], words: RECORD, cases: 300, samples: &[
+        b"== record.json\n{\"schema\": 2, \"tare\": \"9.9\"}\n",
+        b"== suite.json\n{\"schema\": 1, \"tare\": \"0.1.0\", \"study\": \"s\", \"question\": \"\", \"preset\": null,\
+          \"started\": \"\", \"command\": \"\", \"parts\": [\"one\", \"..\"]}\n== one/record.json\n{}\n",
+    ] }
+}
+
+/// A record as files in one text, each after a line of `== ` and its path. It is read, or there is a fault that says
+/// what to do.
+pub fn record(bytes: &[u8]) {
+    let folder = tempfile::tempdir().expect("there is room for a folder");
+    let path = folder.path().join("record");
+    std::fs::create_dir_all(path.join("trials")).expect("it is ours");
+    for (name, content) in hostile::files(bytes) {
+        let file = path.join(name);
+        let made = std::fs::create_dir_all(file.parent().expect("it is in the record"));
+        // A name may be that of a folder, or too long.
+        let _ = made.and_then(|()| std::fs::write(&file, content));
+    }
+    tell(read_record(&path).map(|record| record.lost().len()));
+    tell(read_suite(&path).map(|suite| suite.parts.len()));
+}
+
+fn tell(read: Result<usize, Fault>) {
+    if let Err(fault) = read {
+        assert!(!fault.message.is_empty() && !fault.remedy.is_empty(), "{fault:?}");
+    }
+}
+
+const RECORD: &[&str] = &[
+    "\n== record.json\n",
+    "\n== trials/0000/trial.json\n",
+    "\n== trials/0000/seconds.jsonl\n",
+    "\n== end.json\n",
+    "\n== trials/0001/telemetry.jsonl\n",
+    "\n== profiles/0000/trial.json\n",
+    "{",
+    "}",
+    "[",
+    "]",
+    ":",
+    ",",
+    ":null,",
+    "\"\"",
+    "\n",
+    "1e400",
+    "-1",
+    "\"measured\"",
+    "\"failed\"",
+    "\"schema\":1",
+    "\"profile\":{}",
+];

@@ -1,0 +1,77 @@
+//! What must bear any bytes: programs whose functions are named, and plans and rows of the sampler. The table makes a
+//! test of each for the gate; `cargo xtask fuzz` runs them for as long as one likes.
+
+use crate::ProbePlan;
+use crate::profile::chew_elf;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use tare_core::telemetry::TelemetryRow;
+
+hostile::targets! {
+    elf { made: programs, words: &["\u{7f}ELF", ".symtab", ".dynsym", ".strtab", "\0\0\0\0", "\u{2}\0", "main\0"] }
+    probe {
+        files: &["samples/probe.txt"],
+        words: &["{", "}", ",", "\"scopes\":", "\"period_ms\":", "null", "0-3", "\n", "\"host\"", "-1"],
+    }
+}
+
+/// Any bytes as a program: whatever lies where, it has names or none.
+pub fn elf(bytes: &[u8]) {
+    chew_elf(bytes);
+}
+
+/// What goes to a sampler and what comes from it, one a line.
+pub fn probe(bytes: &[u8]) {
+    fn twice<T: Serialize + DeserializeOwned + PartialEq + std::fmt::Debug>(line: &str) {
+        let Ok(read) = serde_json::from_str::<T>(line) else { return };
+        let written = serde_json::to_string(&read).expect("it is plain data");
+        let again: T = serde_json::from_str(&written).unwrap_or_else(|error| panic!("{written}: {error}"));
+        // Fractions may be read with an error of the last place.
+        assert!(line.contains(['.', 'e', 'E']) || again == read, "{read:?}\n{again:?}");
+    }
+    for line in String::from_utf8_lossy(bytes).lines() {
+        twice::<ProbePlan>(line);
+        twice::<TelemetryRow>(line);
+    }
+}
+
+/// A program of one loaded part with two functions.
+fn programs() -> Vec<Vec<u8>> {
+    let mut file = b"\x7fELF\x02\x01\x01\0\0\0\0\0\0\0\0\0".to_vec();
+    let half = |file: &mut Vec<u8>, value: u16| file.extend_from_slice(&value.to_le_bytes());
+    let word = |file: &mut Vec<u8>, value: u32| file.extend_from_slice(&value.to_le_bytes());
+    let long = |file: &mut Vec<u8>, value: u64| file.extend_from_slice(&value.to_le_bytes());
+    // The header: program headers from 64, one; section headers from 120, three, of which none is named.
+    half(&mut file, 3);
+    half(&mut file, 62);
+    word(&mut file, 1);
+    [0, 64, 120].into_iter().for_each(|value| long(&mut file, value));
+    word(&mut file, 0);
+    [64, 56, 1, 64, 3, 0].into_iter().for_each(|value| half(&mut file, value));
+    // What is loaded: from 0, 512 bytes, at 0x1000.
+    word(&mut file, 1);
+    word(&mut file, 5);
+    [0, 0x1000, 0x1000, 512, 512, 4096].into_iter().for_each(|value| long(&mut file, value));
+    // Sections: none; symbols with their texts in section 2; these texts.
+    let mut section = |kind: u32, offset: u64, size: u64, link: u32, entry: u64| {
+        word(&mut file, 0);
+        word(&mut file, kind);
+        [0, 0, offset, size].into_iter().for_each(|value| long(&mut file, value));
+        word(&mut file, link);
+        word(&mut file, 0);
+        [8, entry].into_iter().for_each(|value| long(&mut file, value));
+    };
+    section(0, 0, 0, 0, 0);
+    section(2, 312, 72, 2, 24);
+    section(3, 384, 10, 0, 0);
+    file.extend_from_slice(&[0; 24]);
+    for (name, at) in [(1, 0x1100), (6, 0x1140)] {
+        word(&mut file, name);
+        file.extend_from_slice(&[0x12, 0, 1, 0]);
+        long(&mut file, at);
+        long(&mut file, 32);
+    }
+    file.extend_from_slice(b"\0main\0run\0");
+    file.resize(512, 0);
+    vec![file]
+}
