@@ -1,6 +1,8 @@
-//! The project's own chores: `cargo xtask ci` is the gate, `cargo xtask tidy` the rules that no compiler knows.
+//! The project's own chores: `cargo xtask ci` is the gate, `cargo xtask tidy` the rules that no compiler knows,
+//! `cargo xtask fuzz` hostile input for as long as one likes.
 
 mod ci;
+mod fuzz;
 mod tidy;
 
 use anyhow::{Context, Result, ensure};
@@ -17,6 +19,8 @@ enum Chore {
     Ci(ci::Wanted),
     /// The rules of CONTRIBUTING.md and ARCHITECTURE.md that a machine can check. Lists all findings at once.
     Tidy,
+    /// What reads bytes of others, fed with hostile ones. Exit code 1 after a crash, 2 when something is missing.
+    Fuzz(fuzz::Wanted),
     /// Tare beside others of its kind.
     #[command(name = "bench", disable_help_flag = true)]
     Benchmark(Handed),
@@ -38,12 +42,17 @@ fn main() -> ExitCode {
     let done = match chore {
         Chore::Ci(wanted) => ci::run(&root, &wanted),
         Chore::Tidy => tidy::run(&root),
+        Chore::Fuzz(wanted) => return ended(fuzz::run(&root, &wanted)),
         Chore::Benchmark(Handed { arguments }) => hand_on(&root, "xtask-benchmark", &arguments),
         Chore::Dist(Handed { arguments }) => hand_on(&root, "xtask-dist", &arguments),
     };
+    ended(done.map(|well| if well { ExitCode::SUCCESS } else { ExitCode::FAILURE }))
+}
+
+/// The code of a chore's end; an error is said.
+fn ended(done: Result<ExitCode>) -> ExitCode {
     match done {
-        Ok(true) => ExitCode::SUCCESS,
-        Ok(false) => ExitCode::FAILURE,
+        Ok(code) => code,
         Err(error) => {
             eprintln!("error: {error:#}");
             ExitCode::FAILURE

@@ -1,0 +1,181 @@
+//! Fuzzing: the targets of all crates, each for so many minutes, by cargo-fuzz and a nightly compiler.
+
+use anyhow::{Context, Result, bail, ensure};
+use clap::Args;
+use std::fmt::Write as _;
+use std::fs;
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode, Stdio};
+
+/// What is to be fuzzed.
+#[derive(Args)]
+pub(crate) struct Wanted {
+    /// How long each target is run, minutes; a fraction will do
+    #[arg(long, default_value_t = 1.0)]
+    minutes: f64,
+    /// Runs the one target named on this file only, as the command printed after a crash does
+    #[arg(long, value_name = "FILE")]
+    repeat: Option<PathBuf>,
+    /// Only these targets; without any, all of them, one after the other
+    #[arg(value_name = "TARGET")]
+    targets: Vec<String>,
+}
+
+/// The package that has all targets in one program, and the program's name.
+const PACKAGE: &str = "xtask/fuzz";
+const PROGRAM: &str = "any";
+
+/// What cannot be got any further here, and how it can.
+const NEEDS: &[(&[&str], &str)] = &[
+    (&["+nightly", "--version"], "rustup toolchain install nightly --profile minimal"),
+    (&["+nightly", "fuzz", "--version"], "cargo install cargo-fuzz --locked"),
+];
+
+/// How a target went.
+struct Run {
+    name: String,
+    executions: u64,
+    seconds: f64,
+    coverage: u64,
+    /// The input of a crash.
+    crash: Option<PathBuf>,
+}
+
+/// Runs the targets and says how each went. The code is 1 when there was a crash, 2 when something is missing.
+pub(crate) fn run(root: &Path, wanted: &Wanted) -> Result<ExitCode> {
+    for (arguments, remedy) in NEEDS {
+        let there = Command::new("cargo").args(*arguments).stdin(Stdio::null()).output();
+        if !there.is_ok_and(|output| output.status.success()) {
+            eprintln!("error: 'cargo {}' does not work, which fuzzing needs\n  to do: {remedy}", arguments.join(" "));
+            return Ok(ExitCode::from(2));
+        }
+    }
+    ensure!(wanted.minutes > 0.0, "--minutes must be above 0");
+    // The same versions as everywhere else; what only fuzzing needs is added to it.
+    let package = root.join(PACKAGE);
+    fs::copy(root.join("Cargo.lock"), package.join("Cargo.lock")).context("could not copy Cargo.lock")?;
+    let (corpus, artifacts) = (package.join("corpus"), package.join("artifacts"));
+    let known = write_corpus(root, &corpus)?;
+    if let Some(unknown) = wanted.targets.iter().find(|name| !known.contains(name)) {
+        eprintln!("error: there is no target '{unknown}'; there are {}", known.join(", "));
+        return Ok(ExitCode::from(2));
+    }
+    if let Some(file) = &wanted.repeat {
+        let [name] = &wanted.targets[..] else { bail!("--repeat needs the name of one target") };
+        let well =
+            fuzz(root, name).arg(fs::canonicalize(file)?).status().context("could not run cargo fuzz")?.success();
+        return Ok(if well { ExitCode::SUCCESS } else { ExitCode::FAILURE });
+    }
+    let targets = if wanted.targets.is_empty() { known } else { wanted.targets.clone() };
+    let mut runs = Vec::new();
+    for name in targets {
+        print!("{name:<16}");
+        std::io::stdout().flush()?;
+        let run = run_target(root, &name, wanted.minutes, &corpus, &artifacts)?;
+        println!("{:>12} executions{}", run.executions, if run.crash.is_some() { ", CRASHED" } else { "" });
+        runs.push(run);
+    }
+    print!("{}", table(&runs, root));
+    Ok(if runs.iter().any(|run| run.crash.is_some()) { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}
+
+/// `cargo fuzz run` of a target, up to its corpus.
+fn fuzz(root: &Path, target: &str) -> Command {
+    let mut command = Command::new("cargo");
+    command.args(["+nightly", "fuzz", "run", "--fuzz-dir", PACKAGE, PROGRAM]);
+    command.env("TARE_FUZZ", target).current_dir(root).stdin(Stdio::null());
+    command
+}
+
+/// Builds the program and has it write what each target begins with; the names of all targets.
+fn write_corpus(root: &Path, corpus: &Path) -> Result<Vec<String>> {
+    let output = fuzz(root, "").env("TARE_FUZZ_CORPUS", corpus).stderr(Stdio::inherit()).output();
+    let output = output.context("could not run cargo fuzz")?;
+    ensure!(output.status.success(), "the targets cannot be built, or their samples not be written; see above");
+    Ok(String::from_utf8_lossy(&output.stdout).lines().map(str::to_owned).collect())
+}
+
+fn run_target(root: &Path, name: &str, minutes: f64, corpus: &Path, artifacts: &Path) -> Result<Run> {
+    let crashes = artifacts.join(name);
+    fs::create_dir_all(&crashes).with_context(|| format!("could not make {}", crashes.display()))?;
+    let seconds = (minutes * 60.0).max(1.0);
+    let mut command = fuzz(root, name);
+    command.arg(corpus.join(name)).arg("--").arg(format!("-artifact_prefix={}/", crashes.display()));
+    command.arg(format!("-dict={}", corpus.join(format!("{name}.words")).display()));
+    // What takes ten seconds or makes room for 128 MiB at once is a finding too.
+    command.args(["-print_final_stats=1", "-timeout=10", "-malloc_limit_mb=128", "-rss_limit_mb=2048"]);
+    command.arg(format!("-max_total_time={seconds:.0}"));
+    let output = command.output().context("could not run cargo fuzz")?;
+    let said = String::from_utf8_lossy(&output.stderr);
+    let log = artifacts.join(format!("{name}.log"));
+    fs::write(&log, said.as_bytes()).with_context(|| format!("could not write {}", log.display()))?;
+    let crash = said.lines().find_map(|line| line.split("Test unit written to ").nth(1)).map(PathBuf::from);
+    ensure!(
+        output.status.success() || crash.is_some(),
+        "'{name}' ended in a way that is no crash; see {}",
+        log.display()
+    );
+    let (executions, coverage) = counts(&said);
+    Ok(Run { name: name.to_owned(), executions, seconds, coverage, crash })
+}
+
+/// How many executions there were and how many edges of the program they led over, as libFuzzer tells.
+fn counts(said: &str) -> (u64, u64) {
+    let after = |line: &str, what: &str| line.split(what).nth(1)?.split_whitespace().next()?.parse().ok();
+    let last = |what: &str| said.lines().rev().find_map(|line| after(line, what));
+    let begun = said.lines().rev().find_map(|line| line.strip_prefix('#')?.split_whitespace().next()?.parse().ok());
+    (last("stat::number_of_executed_units:").or(begun).unwrap_or(0), last(" cov: ").unwrap_or(0))
+}
+
+fn table(runs: &[Run], root: &Path) -> String {
+    let mut text =
+        format!("\n{:<16} {:>12} {:>9} {:>9} {:>8}\n", "target", "executions", "a second", "coverage", "crashes");
+    for Run { name, executions, seconds, coverage, crash } in runs {
+        let rate = *executions as f64 / seconds;
+        let crashes = u8::from(crash.is_some());
+        let _ = writeln!(text, "{name:<16} {executions:>12} {rate:>9.0} {coverage:>9} {crashes:>8}");
+    }
+    for run in runs {
+        let Some(crash) = &run.crash else { continue };
+        let shown = crash.strip_prefix(root).unwrap_or(crash).display();
+        let _ = writeln!(text, "\n{} crashed; again: cargo xtask fuzz {} --repeat {shown}", run.name, run.name);
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_libfuzzer_tells_is_understood() {
+        let said = "#2\tINITED cov: 31 ft: 32 corp: 1/1b exec/s: 0 rss: 40Mb\n\
+                    #4096\tpulse  cov: 77 ft: 99 corp: 9/99b exec/s: 2048 rss: 41Mb\n\
+                    #5000\tDONE   cov: 78 ft: 99 corp: 9/99b exec/s: 2500 rss: 41Mb\n\
+                    stat::number_of_executed_units: 5001\nstat::average_exec_per_sec:     2500\n";
+        assert_eq!(counts(said), (5001, 78));
+        assert_eq!(counts("#4096\tpulse  cov: 77 ft: 99\n==1== ERROR: libFuzzer: deadly signal\n"), (4096, 77));
+        assert_eq!(counts(""), (0, 0));
+    }
+
+    #[test]
+    fn a_crash_is_told_with_the_command_that_repeats_it() {
+        let run = |name: &str, crash: Option<&str>| Run {
+            name: name.to_owned(),
+            executions: 1200,
+            seconds: 60.0,
+            coverage: 77,
+            crash: crash.map(PathBuf::from),
+        };
+        let text = table(&[run("tar", None), run("yaml", Some("/w/a/crash-1"))], Path::new("/w"));
+        let expected = "
+target             executions  a second  coverage  crashes
+tar                      1200        20        77        0
+yaml                     1200        20        77        1
+
+yaml crashed; again: cargo xtask fuzz yaml --repeat a/crash-1
+";
+        assert_eq!(text, expected);
+    }
+}
