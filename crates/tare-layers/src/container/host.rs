@@ -9,7 +9,8 @@ use super::run;
 use super::runtime;
 use super::spec::{self, Order};
 use super::{image, observe};
-use crate::{local, network};
+use crate::local;
+use crate::network::{self, Fenced};
 use bollard::models::ContainerInspectResponse;
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr, TcpListener};
@@ -74,6 +75,7 @@ struct Inner {
     running: BTreeMap<String, Running>,
     /// Whether the containers are paused.
     frozen: bool,
+    fenced: Fenced,
 }
 
 /// A container that was started and not yet removed.
@@ -94,9 +96,8 @@ impl Inner {
             None => return Err(OpenError::Unavailable(super::no_engine())),
         };
         let surroundings = surroundings.clone();
-        let running = BTreeMap::new();
-        let mut inner =
-            Inner { carrier, options, surroundings, engine, guest_engine, link: None, running, frozen: false };
+        let (running, link, frozen, fenced) = (BTreeMap::new(), None, false, Fenced::default());
+        let mut inner = Inner { carrier, options, surroundings, engine, guest_engine, link, running, frozen, fenced };
         match inner.prepare() {
             Ok(()) => Ok(inner),
             Err(fault) => {
@@ -289,8 +290,10 @@ impl Inner {
         let instance = &start.instance;
         assert!(!self.running.contains_key(instance), "instance '{instance}' was started twice");
         self.check_ports(start)?;
+        let mut open = String::new();
         if self.options.network == Network::Host {
             network::allow_low_ports(&self.surroundings.run, start.service.ports.values().copied())?;
+            open = self.fenced.close(&self.surroundings.run, &start.service.ports);
         }
         let container = spec::container_name(&self.surroundings, instance);
         self.launch(start, &container, None)?;
@@ -309,7 +312,7 @@ impl Inner {
             endpoints: at(address),
             // Between containers of one network nothing is translated, and no proxy stands in the way.
             peers: if own_address == address { BTreeMap::new() } else { at(own_address) },
-            path: self.path().to_owned(),
+            path: format!("{}{open}", self.path()),
             cpus: spec::cpuset(self.options.limits, &self.surroundings.cpus, start)?,
         })
     }
@@ -455,6 +458,7 @@ impl Host for ContainerHost {
         self.inner.pause(false)?;
         let running = self.inner.known(instance)?;
         run::stop(&self.inner.engine, &running.container, running.start.service.stop_within)?;
+        self.inner.fenced.open(&running.start.service.ports);
         self.inner.running.remove(instance);
         Ok(())
     }

@@ -6,7 +6,7 @@ use super::launch::{Launch, Rooted, check_user};
 use super::root::{PROGRAM_INSIDE, Root};
 use super::running::{Running, describe_end};
 use super::{facts, mapped_files, ports};
-use crate::network::{self, Room};
+use crate::network::{self, Fenced, Room};
 use crate::{LAYERS, leftovers};
 use std::collections::BTreeMap;
 use std::fs::{self, DirBuilder, File, OpenOptions};
@@ -46,6 +46,7 @@ pub struct LocalHost {
     profiler: Option<Box<dyn Prober>>,
     /// A network of its own, when it stands beside other forms.
     room: Option<Room>,
+    fenced: Fenced,
     /// Whether the scratch directory was made here, and so goes with this host, whatever layers have put into it.
     own_scratch: bool,
 }
@@ -60,8 +61,9 @@ impl LocalHost {
         let scratch = &surroundings.scratch;
         let own_scratch = !scratch.exists();
         fs::create_dir_all(scratch).doing(format!("make {}", scratch.display()))?;
-        let (running, logs) = (BTreeMap::new(), BTreeMap::new());
-        Ok(LocalHost { carrier, surroundings, running, logs, prober: None, profiler: None, room: None, own_scratch })
+        let (running, logs, fenced) = (BTreeMap::new(), BTreeMap::new(), Fenced::default());
+        let (prober, profiler, room) = (None, None, None);
+        Ok(LocalHost { carrier, surroundings, running, logs, prober, profiler, room, fenced, own_scratch })
     }
 
     /// The same, for services that stand beside those of other forms, which listen on the same ports: they get a
@@ -272,9 +274,11 @@ impl Host for LocalHost {
         if self.running.contains_key(&start.instance) {
             return Err(Fault::new(format!("a service runs under the name '{}' already", start.instance)));
         }
+        let mut open = String::new();
         if self.room.is_none() {
             ports::check_free(&service.ports)?;
             network::allow_low_ports(&self.surroundings.run, service.ports.values().copied())?;
+            open = self.fenced.close(&self.surroundings.run, &service.ports);
         }
         let cpus = Self::cpus(start)?;
         let (directory, root, mut group) = self.prepare(start, &start.instance)?;
@@ -328,7 +332,7 @@ impl Host for LocalHost {
                 .map(|(name, port)| (name.clone(), SocketAddr::new(address, *port)))
                 .collect(),
             peers: BTreeMap::new(),
-            path: format!("{link}, straight to the process"),
+            path: format!("{link}, straight to the process{open}"),
             cpus,
         })
     }
@@ -358,7 +362,9 @@ impl Host for LocalHost {
 
     fn stop(&mut self, instance: &str) -> Result<(), Fault> {
         self.instance(instance)?.stop().map_err(|fault| fault.context(format!("stop '{instance}'")))?;
-        self.running.remove(instance);
+        if let Some(stopped) = self.running.remove(instance) {
+            self.fenced.open(&stopped.start.service.ports);
+        }
         Ok(())
     }
 

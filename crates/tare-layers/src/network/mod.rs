@@ -1,6 +1,7 @@
 //! Links, addresses, forwarding and the namespace from which load comes. Everything made here is named after its
 //! run, so that it can be found and removed after a crash.
 
+mod fence;
 mod forwarding;
 mod low_ports;
 mod netlink;
@@ -8,6 +9,7 @@ mod room;
 mod seat;
 mod tap;
 
+pub(crate) use fence::Fenced;
 pub use forwarding::{Forwarding, allow_forwarding};
 pub(crate) use forwarding::{remove_rules, runs_with_rules};
 pub(crate) use low_ports::{USUAL_BOUND, allow_all_ports, allow_low_ports};

@@ -26,6 +26,11 @@ pub struct GeneratorSeat {
     namespace: Arc<File>,
 }
 
+/// This machine's end of a run's link to its load.
+pub(super) fn seat_link(run: &str) -> String {
+    format!("t{run}h")
+}
+
 impl GeneratorSeat {
     /// Makes the namespace `tare-<run>` (visible to `ip netns`), the link `t<run>h` here with a.b.0.1/30, its other
     /// end `t<run>g` inside with a.b.0.2/30, and the default route through it.
@@ -79,7 +84,7 @@ impl GeneratorSeat {
 
     /// This machine's end of the link.
     pub fn host_interface(&self) -> String {
-        format!("t{}h", self.run)
+        seat_link(&self.run)
     }
 
     /// The generator's end of the link.

@@ -17,6 +17,7 @@ pub(crate) fn all() -> Vec<Check> {
         ("a_container_by_a_runtime_keeps_the_contract".to_owned(), true, || by_a_runtime("auto")),
         ("a_container_by_crun_keeps_the_contract".to_owned(), true, || by_a_runtime("crun")),
         ("the_mock_layer_keeps_the_contract_without_root".to_owned(), false, mock_without_root),
+        ("no_service_is_reached_from_another_network".to_owned(), true, confined::kept_from_others),
         ("an_unknown_layer_closes_the_outer_host".to_owned(), false, unknown_layer),
         ("a_layer_that_fails_to_open_leaves_nothing".to_owned(), false, failing_open),
     ]

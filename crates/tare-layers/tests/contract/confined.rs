@@ -3,9 +3,11 @@
 use crate::commands::printed;
 use crate::stage::{self, Stage, free_port, property, service};
 use rustix::fs::{CWD, FileType, Mode, makedev, mknodat};
+use std::io::Write;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
-use tare_core::host::{Host, ResourceReport};
+use tare_core::form::LayerUse;
+use tare_core::host::{Availability, Host, ResourceReport};
 
 /// Users that no service may have, however they got into its workload.
 pub(crate) fn refused_users(form: &str, host: &mut dyn Host) {
@@ -30,6 +32,44 @@ pub(crate) fn without_privileges(form: &str, host: &mut dyn Host, report: &Resou
         return println!("skipped: the bounding set of '{form}': Podman's is another than Docker's");
     }
     assert_eq!(property(report, "bounds"), "00000000a80425fb", "{form}: as Docker leaves it");
+}
+
+/// Nobody but the load and this machine reaches a service on the machine's own network, and nobody is kept from what
+/// listens at its port when it has ended.
+pub(crate) fn kept_from_others() {
+    let row = crate::checks::row("container");
+    for options in [None, Some("{network: host}"), Some("{by: runtime}")] {
+        let layers: Vec<LayerUse> = options.map(|text| crate::checks::layer(row, text)).into_iter().collect();
+        let form = options.unwrap_or("native");
+        let carrier = stage::carrier(Path::new("/"));
+        if let Some(Availability::Unavailable(why)) = layers.first().map(|layer| (row.probe)(&layer.options, &carrier))
+        {
+            println!("skipped: whether '{form}' keeps others out: {why}");
+            continue;
+        }
+        // Another run's seat for load is a machine of the lab, on another link.
+        let (stage, lab) = (Stage::open(|_| {}), Stage::open(|_| {}));
+        let mut start = service("one", free_port(), &[]);
+        // As the first process of a container it does not hear that it is to end.
+        start.service.stop_within = std::time::Duration::from_millis(200);
+        let mut host = stage.host(std::slice::from_ref(&start), &layers);
+        let instance = host.start(&start).unwrap();
+        let place = instance.endpoints["main"];
+        stage.ask(place);
+        let own = std::net::SocketAddr::from(([127, 0, 0, 1], place.port()));
+        assert!(std::net::TcpStream::connect(own).is_ok(), "{form}: this machine itself is kept out");
+        let at_lab = std::net::SocketAddr::new(lab.surroundings(&[], &[]).address, place.port());
+        for place in [place, at_lab] {
+            assert!(lab.try_ask(place).is_none(), "{form}: the lab reaches {place}, {}", instance.path);
+        }
+        host.stop("one").unwrap();
+        let other = std::net::TcpListener::bind(("0.0.0.0", place.port())).unwrap();
+        std::thread::spawn(move || other.accept().map(|(mut stream, _)| stream.write_all(b"{\"properties\": {}}")));
+        assert!(lab.try_ask(at_lab).is_some(), "{form}: another's service is kept from the lab");
+        host.close().unwrap();
+        stage.close();
+        lab.close();
+    }
 }
 
 /// A bundle with what strangers put into theirs, from a process that leaves a file open for its children.

@@ -8,7 +8,7 @@ use super::program::Program;
 use crate::local::host::{PROBE_WITHIN, create_log, remove_volumes, tail, volume_folders};
 use crate::local::running::Running;
 use crate::local::{self, ports};
-use crate::network;
+use crate::network::{self, Fenced};
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::net::SocketAddr;
@@ -57,6 +57,7 @@ struct Inner {
     running: BTreeMap<String, Running>,
     /// The logs of all instances, those that were stopped included.
     logs: BTreeMap<String, PathBuf>,
+    fenced: Fenced,
 }
 
 impl Inner {
@@ -69,8 +70,8 @@ impl Inner {
         let program = Program::find(options.runtime).map_err(OpenError::Unavailable)?;
         let state = state(around);
         fs::create_dir_all(&state).doing(format!("make {}", state.display()))?;
-        let surroundings = around.clone();
-        Ok(Inner { carrier, options, surroundings, program, running: BTreeMap::new(), logs: BTreeMap::new() })
+        let (surroundings, fenced) = (around.clone(), Fenced::default());
+        Ok(Inner { carrier, options, surroundings, program, running: BTreeMap::new(), logs: BTreeMap::new(), fenced })
     }
 
     fn known(&mut self, instance: &str) -> Result<&mut Running, Fault> {
@@ -100,6 +101,7 @@ impl Inner {
         assert!(!self.running.contains_key(instance), "instance '{instance}' was started twice");
         ports::check_free(&start.service.ports)?;
         network::allow_low_ports(&self.surroundings.run, start.service.ports.values().copied())?;
+        let open = self.fenced.close(&self.surroundings.run, &start.service.ports);
         let log = self.surroundings.scratch.join(format!("{instance}.log"));
         let file = create_log(&log, start.service.user).doing(format!("make the log {}", log.display()))?;
         let second = file.try_clone().doing("share the log")?;
@@ -115,7 +117,7 @@ impl Inner {
             instance: instance.clone(),
             endpoints: ports.iter().map(|(name, port)| (name.clone(), SocketAddr::new(address, *port))).collect(),
             peers: BTreeMap::new(),
-            path: "the host's own network, no bridge and no translation".to_owned(),
+            path: format!("the host's own network, no bridge and no translation{open}"),
             cpus,
         })
     }
@@ -125,7 +127,9 @@ impl Inner {
         let stopped = self.known(instance)?.stop().map_err(|fault| fault.context(format!("stop '{instance}'")));
         let forgotten = forget(&self.program, &self.surroundings, instance, &log);
         stopped.and(forgotten)?;
-        self.running.remove(instance);
+        if let Some(stopped) = self.running.remove(instance) {
+            self.fenced.open(&stopped.start.service.ports);
+        }
         Ok(())
     }
 
