@@ -7,14 +7,18 @@ pub(crate) fn docker_host() -> Option<String> {
     std::env::var("DOCKER_HOST").ok().filter(|text| !text.is_empty())
 }
 
-/// Where programs are looked for.
+/// Where programs are looked for. An empty entry, which is the current directory to a shell, is nothing here.
 pub(crate) fn path() -> Vec<PathBuf> {
-    std::env::split_paths(&std::env::var_os("PATH").unwrap_or_default()).collect()
+    let folders = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&folders).filter(|folder| !folder.as_os_str().is_empty()).collect()
 }
+
+/// Where things are kept unless the user says otherwise.
+pub(crate) const USUAL_HOME: &str = "/var/lib/tare";
 
 /// Where things are kept between runs: `$TARE_HOME`, else `/var/lib/tare`.
 pub(crate) fn home() -> PathBuf {
-    let home = std::env::var_os("TARE_HOME").map_or_else(|| PathBuf::from("/var/lib/tare"), PathBuf::from);
+    let home = std::env::var_os("TARE_HOME").map_or_else(|| PathBuf::from(USUAL_HOME), PathBuf::from);
     // Mounts and engines take no path that is relative to here.
     std::path::absolute(&home).unwrap_or(home)
 }

@@ -1,20 +1,25 @@
-//! What runs have made on this machine, told by name alone, so that a run that was killed can be cleaned up after by
-//! another process. Nothing that does not carry Tare's names is ever listed or touched.
+//! What runs have made on this machine, so that a run that was killed can be cleaned up after by another process. A
+//! name could be anybody's: nothing is listed or touched that does not carry a mark which nobody else makes, or is
+//! not written down in its run's register.
 
 use crate::local::{cgroup, processes};
-use crate::{LAYERS, environment, network};
+use crate::register::{self, Kind};
+use crate::{LAYERS, home, network, settings};
 use rustix::mount::UnmountFlags;
-use rustix::process::{Pid, Signal};
+use rustix::process::{Pid, PidfdFlags, Signal};
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::LazyLock;
 use std::time::{Duration, Instant};
 use tare_core::fault::{Doing, Fault};
 use tare_core::host::Leftover;
 
 /// Where runs keep what need not survive a restart of the machine.
 pub const RUN_ROOT: &str = "/run/tare";
-/// The variable by which a process started for a run tells so; services do not have it, they are in the run's cgroup.
+/// The variable by which a process started for a run tells so, with the run and this boot; services do not have it,
+/// they are in the run's cgroup.
 pub const RUN_VARIABLE: &str = "TARE_RUN";
 
 /// How long a process that was killed may take to vanish.
@@ -22,7 +27,7 @@ const VANISH_WITHIN: Duration = Duration::from_secs(10);
 
 /// The file in a run's directory that says where its directory on a disk is.
 const SCRATCH_NOTE: &str = "scratch";
-/// The file that says whose the run is: a process and when it was started.
+/// The file that says whose the run is: a process, when it was started, and in which boot.
 const OWNER_NOTE: &str = "owner";
 
 const PROCESS: &str = "process";
@@ -35,24 +40,11 @@ const DIRECTORY: &str = "directory";
 /// The kinds that are removed here; all others belong to layers.
 const KINDS: [&str; 7] = [PROCESS, MOUNT, LINK, NAMESPACE, RULES, CGROUP, DIRECTORY];
 
-/// Where runs keep what must be on a disk: volumes of services and the like.
-fn scratch_root() -> PathBuf {
-    environment::home().join("scratch")
-}
-
-/// The same for every run that stands on this machine: it may have been started with another `TARE_HOME`, and then says
-/// so in its directory.
-fn scratch_roots() -> Vec<PathBuf> {
-    let noted = runs_below(Path::new(RUN_ROOT)).into_iter().filter_map(|run| {
-        let noted = fs::read_to_string(run_directory(&run).join(SCRATCH_NOTE)).ok()?;
-        // Only what is called as a run calls it is ever removed.
-        let scratch = Path::new(noted.trim_end_matches('\n'));
-        (scratch.ends_with(Path::new("scratch").join(&run))).then(|| scratch.parent().map(Path::to_owned))?
-    });
-    let mut roots: Vec<PathBuf> = noted.chain([scratch_root()]).collect();
-    roots.sort();
-    roots.dedup();
-    roots
+/// What this boot of the machine is known by.
+pub(crate) fn boot() -> &'static str {
+    static BOOT: LazyLock<String> =
+        LazyLock::new(|| fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default().trim().to_owned());
+    &BOOT
 }
 
 /// The directory of a run for what need not survive a restart.
@@ -62,7 +54,7 @@ pub fn run_directory(run: &str) -> PathBuf {
 
 /// The directory of a run on a disk.
 pub fn scratch_directory(run: &str) -> PathBuf {
-    scratch_root().join(run)
+    home::work_folder(run)
 }
 
 /// The name of what a run makes one of on this machine: `tare-<run>`.
@@ -75,7 +67,7 @@ pub fn run_of_mark(name: &str) -> Option<&str> {
     name.strip_prefix("tare-").filter(|run| is_run(run))
 }
 
-fn is_run(text: &str) -> bool {
+pub(crate) fn is_run(text: &str) -> bool {
     text.len() == 6 && text.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit())
 }
 
@@ -93,9 +85,19 @@ pub(crate) fn run_of_link(name: &str) -> Option<&str> {
     name.strip_prefix('t').and_then(|rest| rest.get(..6)).filter(|run| is_run(run))
 }
 
+/// A mark that nobody else makes, for what keeps a line of text: `tare-<run>-<boot>`.
+pub(crate) fn full_mark(run: &str) -> String {
+    format!("{}-{}", mark_name(run), boot())
+}
+
+/// The run in a [`full_mark`] of this boot; `None` for any other text.
+pub(crate) fn run_of_full_mark(text: &str) -> Option<&str> {
+    text.strip_suffix(boot()).and_then(|rest| rest.strip_suffix('-')).and_then(run_of_mark)
+}
+
 /// Marks a process about to be started as one of a run, so that it is found if this process dies.
 pub fn mark_process(run: &str, command: &mut Command) {
-    command.env(RUN_VARIABLE, run);
+    command.env(RUN_VARIABLE, full_mark(run));
 }
 
 /// A run's claim on this machine: while it stands, the run counts as alive as long as this process lives.
@@ -111,21 +113,23 @@ impl RunMark {
     /// When the run exists already or the directories cannot be made.
     pub fn create(run: &str) -> Result<RunMark, Fault> {
         check_run(run)?;
-        let scratch = scratch_directory(run);
+        let scratch = home::run_folder(run);
         let pid = std::process::id();
         let started = processes::start_time(pid).ok_or_else(|| Fault::new("this process is not visible in /proc"))?;
         let aside = aside(run);
         fs::create_dir_all(&aside).doing(format!("make {}", aside.display()))?;
-        for (name, text) in [(SCRATCH_NOTE, scratch.display().to_string()), (OWNER_NOTE, format!("{pid} {started}"))] {
+        let owner = format!("{pid} {started} {}", boot());
+        for (name, text) in [(OWNER_NOTE, owner), (SCRATCH_NOTE, scratch.display().to_string())] {
             let note = aside.join(name);
             fs::write(&note, text + "\n").doing(format!("write {}", note.display()))?;
         }
-        // Whole from its first moment on: a directory without an owner is that of a dead run.
+        register::create(&aside)?;
+        // Whole from its first moment on: a directory without an owner is nobody's.
         fs::rename(&aside, run_directory(run)).doing(format!("make the directory of run {run}")).inspect_err(|_| {
             let _ = remove_tree(&aside);
         })?;
         let mark = RunMark { run: run.to_owned() };
-        fs::create_dir_all(&scratch).doing(format!("make {}", scratch.display())).inspect_err(|_| {
+        home::create_run_folder(run).inspect_err(|_| {
             let _ = mark.remove_directories();
         })?;
         Ok(mark)
@@ -141,24 +145,30 @@ impl RunMark {
         scratch_directory(&self.run)
     }
 
-    /// Removes the run's directories and switches off what was switched on for it.
+    /// Removes the run's directories and puts back what was changed for it.
     ///
     /// # Errors
-    /// When something of it is left.
+    /// When something of it is left: then its register stays, for `tare clean` to go by.
     pub fn close(self) -> Result<(), Fault> {
-        self.remove_directories()
+        let left = register::standing(&self.run);
+        if left.is_empty() {
+            return self.remove_directories();
+        }
+        let left: Vec<String> = left.iter().map(|(kind, name)| format!("the {} {name}", kind.word())).collect();
+        let fault = Fault::new(format!("the run has left {} on this machine", left.join(", ")));
+        Err(fault.remedy("tare clean"))
     }
 
     fn remove_directories(&self) -> Result<(), Fault> {
-        network::restore(&self.run)?;
-        remove_tree(&scratch_directory(&self.run))?;
+        settings::restore(&self.run)?;
+        remove_whole(&home::run_folder(&self.run), home::remove_marked)?;
         // The owner's name goes with the directory, not before it.
         let aside = aside(&self.run);
         match fs::rename(run_directory(&self.run), &aside) {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
             renamed => renamed.doing(format!("remove {}", run_directory(&self.run).display())),
         }?;
-        remove_tree(&aside)
+        remove_whole(&aside, remove_tree)
     }
 }
 
@@ -176,22 +186,88 @@ fn remove_tree(path: &Path) -> Result<(), Fault> {
     }
 }
 
-/// The runs whose owner still lives.
-pub fn live_runs() -> Vec<String> {
-    let owned = |run: &String| {
-        let text = fs::read_to_string(run_directory(run).join(OWNER_NOTE)).unwrap_or_default();
-        let mut numbers = text.split_whitespace().map(str::parse::<u64>);
-        let (Some(Ok(pid)), Some(Ok(started))) = (numbers.next(), numbers.next()) else { return false };
-        u32::try_from(pid).ok().and_then(processes::start_time) == Some(started)
-    };
-    runs_below(Path::new(RUN_ROOT)).into_iter().filter(owned).collect()
+/// Removes a directory, unless something is mounted below: that would be emptied too, whoever's it is.
+fn remove_whole(path: &Path, remove: impl FnOnce(&Path) -> Result<(), Fault>) -> Result<(), Fault> {
+    match mounts_below(&[(String::new(), path.to_owned())])?.first() {
+        Some((_, mounted)) => Err(Fault::new(format!("{mounted} is a mount, so {} is not removed", path.display()))
+            .remedy(format!("umount {mounted}"))),
+        None => remove(path),
+    }
 }
 
-/// The runs that have a directory below `root`.
-fn runs_below(root: &Path) -> Vec<String> {
-    let Ok(entries) = fs::read_dir(root) else { return Vec::new() };
-    let names = entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
-    names.filter(|name| is_run(name)).collect()
+/// A run's owner, as its note has it. Versions before wrote no boot.
+struct Owner {
+    pid: u32,
+    started: u64,
+    boot: Option<String>,
+}
+
+impl Owner {
+    fn of(directory: &Path) -> Option<Owner> {
+        let text = fs::read_to_string(directory.join(OWNER_NOTE)).ok()?;
+        let mut words = text.split_whitespace();
+        let (pid, started) = (words.next()?.parse().ok()?, words.next()?.parse().ok()?);
+        Some(Owner { pid, started, boot: words.next().map(str::to_owned) })
+    }
+
+    fn lives(&self) -> bool {
+        self.boot.as_deref().is_none_or(|of| of == boot()) && processes::start_time(self.pid) == Some(self.started)
+    }
+}
+
+/// The boot in which a run was begun, if its directory says so.
+pub(crate) fn boot_of(run: &str) -> Option<String> {
+    Owner::of(&run_directory(run))?.boot
+}
+
+/// The runs that have a directory here, each with it and its owner: what has no owner is not ours.
+fn runs() -> Vec<(String, PathBuf, Owner)> {
+    let entries = fs::read_dir(RUN_ROOT).into_iter().flatten().filter_map(Result::ok);
+    let run = |entry: fs::DirEntry| {
+        let name = entry.file_name().into_string().ok()?;
+        // With a dot in front while it is being made or removed.
+        let run = name.strip_prefix('.').unwrap_or(&name);
+        let owner = Owner::of(&entry.path()).filter(|_| is_run(run))?;
+        Some((run.to_owned(), entry.path(), owner))
+    };
+    entries.filter_map(run).collect()
+}
+
+/// The runs whose owner still lives.
+pub fn live_runs() -> Vec<String> {
+    let alive = runs().into_iter().filter(|(_, _, owner)| owner.lives()).map(|(run, ..)| run);
+    alive.collect::<BTreeSet<_>>().into_iter().collect()
+}
+
+/// The directories of all runs, alive or dead, here and on disks: those that carry a run's mark.
+fn directories() -> Vec<(String, PathBuf)> {
+    let (mut all, _) = home::run_folders();
+    for (run, directory, _) in runs() {
+        // It may have been started with another home.
+        let noted = fs::read_to_string(directory.join(SCRATCH_NOTE)).unwrap_or_default();
+        all.extend(home::marked_at(Path::new(noted.trim_end_matches('\n'))));
+        all.push((run, directory));
+    }
+    all.sort();
+    all.dedup();
+    // A run's own directory says how all else is known, and goes last.
+    all.sort_by_key(|(_, path)| path.starts_with(RUN_ROOT));
+    all
+}
+
+/// What is called as a run's would be, carries no mark, and so is left alone: in words.
+pub fn left_alone() -> Vec<String> {
+    let (_, folders) = home::run_folders();
+    let folders = folders.into_iter().map(|path| format!("directory {}", path.display()));
+    let runs: Vec<String> = runs().into_iter().map(|(run, ..)| run).collect();
+    let groups = cgroup::named_like_ours().into_iter().map(|path| (Kind::Cgroup, path));
+    let namespaces = network::namespaces_named_like_ours().into_iter().map(|path| (Kind::Namespace, path));
+    let strange = |(kind, path): &(Kind, PathBuf)| {
+        let name = path.display().to_string();
+        !runs.iter().any(|run| register::is_made(run, *kind, &name))
+    };
+    let strange: Vec<_> = groups.chain(namespaces).filter(strange).collect();
+    folders.chain(strange.into_iter().map(|(kind, path)| format!("{} {}", kind.word(), path.display()))).collect()
 }
 
 /// What dead runs left on this machine: [`leftovers`] without those of runs that are alive.
@@ -231,70 +307,70 @@ fn own_leftovers() -> Result<Vec<Leftover>, Fault> {
     for (run, pid, started) in marked_processes() {
         add(&run, PROCESS, format!("{pid} {started} {}", processes::name(pid)));
     }
-    for (run, path) in mounts()? {
+    let directories = directories();
+    for (run, path) in mounts_below(&directories)? {
         add(&run, MOUNT, path);
     }
-    let runs = runs_below(Path::new(RUN_ROOT));
-    for (run, name) in network::marked_links(&runs)? {
-        add(&run, LINK, name);
-    }
-    for name in network::namespaces() {
-        add(run_of_mark(&name).expect("namespaces() lists ours only"), NAMESPACE, name.clone());
+    let runs: BTreeSet<String> = runs().into_iter().map(|(run, ..)| run).collect();
+    let standing: Vec<_> =
+        runs.iter().flat_map(|run| register::standing(run).into_iter().map(move |made| (run, made))).collect();
+    for (run, (kind, name)) in standing.iter().filter(|(_, (kind, _))| *kind != Kind::Cgroup) {
+        add(run, kind.word(), name.clone());
     }
     for run in network::runs_with_rules() {
         add(&run, RULES, mark_name(&run));
     }
-    for (run, path) in cgroup::marked()? {
-        add(&run, CGROUP, path.display().to_string());
+    for (run, (kind, name)) in standing.iter().filter(|(_, (kind, _))| *kind == Kind::Cgroup) {
+        add(run, kind.word(), name.clone());
     }
-    for root in scratch_roots().into_iter().chain([PathBuf::from(RUN_ROOT)]) {
-        for run in runs_below(&root) {
-            add(&run, DIRECTORY, root.join(&run).display().to_string());
-        }
+    for (run, directory) in directories {
+        add(&run, DIRECTORY, directory.display().to_string());
     }
     Ok(found)
 }
 
-/// Run, id and start time of every process of a run: by its cgroup, else by its environment.
+/// Run, id and start time of every process of a run: in one of its cgroups, or with its mark in the environment.
 fn marked_processes() -> Vec<(String, u32, u64)> {
-    let mut found = Vec::new();
-    for pid in processes::all() {
+    let mut found = BTreeSet::new();
+    let mut add = |run: &str, pid: u32| {
         // An owner in its own run's environment, such as a test in a test, must not be told to kill itself.
-        if pid == std::process::id() {
-            continue;
+        if let Some(started) = processes::start_time(pid).filter(|_| pid != std::process::id()) {
+            found.insert((pid, run.to_owned(), started));
         }
-        let groups = fs::read_to_string(format!("/proc/{pid}/cgroup")).unwrap_or_default();
-        let by_group = groups.lines().find_map(|line| line.split('/').find_map(run_of_mark));
-        let run = by_group.map(str::to_owned).or_else(|| run_in_environment(pid));
-        if let (Some(run), Some(started)) = (run, processes::start_time(pid)) {
-            found.push((run, pid, started));
+    };
+    for (run, ..) in runs() {
+        for (_, group) in register::standing(&run).iter().filter(|(kind, _)| *kind == Kind::Cgroup) {
+            cgroup::members_below(Path::new(group)).into_iter().for_each(|pid| add(&run, pid));
         }
     }
-    found
+    for pid in processes::all() {
+        if let Some(run) = run_in_environment(pid, RUN_VARIABLE) {
+            add(&run, pid);
+        }
+    }
+    found.into_iter().map(|(pid, run, started)| (run, pid, started)).collect()
 }
 
-fn run_in_environment(pid: u32) -> Option<String> {
+/// The run whose mark a process has in this variable of its environment.
+pub(crate) fn run_in_environment(pid: u32, variable: &str) -> Option<String> {
     let environment = fs::read(format!("/proc/{pid}/environ")).ok()?;
-    let wanted = format!("{RUN_VARIABLE}=");
+    let wanted = format!("{variable}=");
     let value = environment.split(|byte| *byte == 0).find_map(|entry| entry.strip_prefix(wanted.as_bytes()))?;
-    String::from_utf8(value.to_vec()).ok().filter(|run| is_run(run))
+    run_of_full_mark(std::str::from_utf8(value).ok()?).map(str::to_owned)
 }
 
-/// Run and path of every mount below a run's directories, the last mounted first.
-fn mounts() -> Result<Vec<(String, String)>, Fault> {
+/// Run and path of every mount below runs' directories, the last mounted first.
+fn mounts_below(directories: &[(String, PathBuf)]) -> Result<Vec<(String, String)>, Fault> {
     let text = fs::read_to_string("/proc/self/mountinfo").doing("list the mounts of this machine")?;
-    let mut roots = scratch_roots();
-    roots.push(PathBuf::from(RUN_ROOT));
-    let mut found: Vec<(String, String)> = text.lines().filter_map(|line| marked_mount(line, &roots)).collect();
+    let mut found: Vec<(String, String)> = text.lines().filter_map(|line| marked_mount(line, directories)).collect();
     found.reverse();
     Ok(found)
 }
 
-fn marked_mount(line: &str, roots: &[PathBuf]) -> Option<(String, String)> {
+fn marked_mount(line: &str, directories: &[(String, PathBuf)]) -> Option<(String, String)> {
     let path = line.split(' ').nth(4)?.replace("\\040", " ");
-    let below = roots.iter().find_map(|root| Path::new(&path).strip_prefix(root).ok())?;
-    let run = below.components().next()?.as_os_str().to_str().filter(|run| is_run(run))?.to_owned();
-    Some((run, path))
+    let (run, _) = directories.iter().find(|(_, directory)| Path::new(&path).starts_with(directory))?;
+    Some((run.clone(), path))
 }
 
 /// Removes one of [`leftovers`]; what is gone already is no error.
@@ -324,15 +400,14 @@ fn remove_own(leftover: &Leftover) -> Result<(), Fault> {
             Err(error) => Err(error).doing(format!("unmount {name}")),
         },
         LINK => network::link_delete(name),
-        NAMESPACE => network::remove_namespace(name),
+        NAMESPACE => network::remove_namespace(Path::new(name)),
         RULES => network::remove_rules(run),
         CGROUP => cgroup::remove_tree(Path::new(name)),
-        DIRECTORY => {
-            if Path::new(name).starts_with(RUN_ROOT) {
-                network::restore(run)?;
-            }
-            remove_tree(Path::new(name))
+        DIRECTORY if Path::new(name).starts_with(RUN_ROOT) => {
+            settings::restore(run)?;
+            remove_whole(Path::new(name), remove_tree)
         }
+        DIRECTORY => remove_whole(Path::new(name), home::remove_marked),
         other => unreachable!("remove() hands over the kinds of this module only, not '{other}'"),
     }
 }
@@ -344,10 +419,15 @@ fn end_process(name: &str) -> Result<(), Fault> {
         return Err(Fault::new(format!("'{name}' does not name a process: id and start time are missing")));
     };
     let deadline = Instant::now() + VANISH_WITHIN;
+    let id = i32::try_from(pid).ok().and_then(Pid::from_raw);
+    let id = id.ok_or_else(|| Fault::new(format!("{pid} cannot be the id of a process")))?;
+    // Held from before the look at its start: what is killed is what was looked at.
+    let process = match rustix::process::pidfd_open(id, PidfdFlags::empty()) {
+        Err(rustix::io::Errno::SRCH) => return Ok(()),
+        other => other.doing(format!("see process {pid}"))?,
+    };
     while processes::start_time(pid) == Some(started) {
-        let id = i32::try_from(pid).ok().and_then(Pid::from_raw);
-        let id = id.ok_or_else(|| Fault::new(format!("{pid} cannot be the id of a process")))?;
-        match rustix::process::kill_process(id, Signal::KILL) {
+        match rustix::process::pidfd_send_signal(&process, Signal::KILL) {
             Ok(()) | Err(rustix::io::Errno::SRCH) => {}
             Err(error) => return Err(error).doing(format!("kill process {pid}")),
         }
@@ -370,18 +450,24 @@ mod tests {
         for name in ["tare-", "tare-a1b2c", "tare-a1b2c3d", "tare-A1b2c3", "tar-a1b2c3", "tare-a1b2c3-x", "docker0"] {
             assert_eq!(run_of_mark(name), None, "{name}");
         }
+        assert_eq!(run_of_full_mark(&full_mark("a1b2c3")), Some("a1b2c3"));
+        for text in ["a1b2c3", "tare-a1b2c3", "tare-a1b2c3-", "tare-a1b2c3-another-boot"] {
+            assert_eq!(run_of_full_mark(text), None, "{text}");
+        }
         assert_eq!(run_of_link("ta1b2c3h"), Some("a1b2c3"));
         assert_eq!(run_of_link("tun0"), None);
     }
 
     #[test]
     fn only_mounts_below_a_run_are_recognised() {
-        let roots = [PathBuf::from(RUN_ROOT), PathBuf::from("/data/scratch")];
+        let run = || "a1b2c3".to_owned();
+        let roots = [(run(), run_directory("a1b2c3")), (run(), PathBuf::from("/data/scratch/a1b2c3"))];
         let line = "30 1 0:5 / /run/tare/a1b2c3/my\\040root rw - tmpfs tmpfs rw";
         assert_eq!(marked_mount(line, &roots), Some(("a1b2c3".into(), "/run/tare/a1b2c3/my root".into())));
         let elsewhere = marked_mount("30 1 0:5 / /data/scratch/a1b2c3/v rw - ext4 ext4 rw", &roots);
         assert_eq!(elsewhere, Some(("a1b2c3".into(), "/data/scratch/a1b2c3/v".into())));
-        for path in ["/run/tare", "/run/tare/notarun", "/run/tarea1b2c3", "/", "/run/a1b2c3"] {
+        let others = ["/run/tare", "/run/tare/notarun", "/run/tarea1b2c3", "/", "/run/a1b2c3", "/data/scratch/thesis"];
+        for path in others {
             assert_eq!(marked_mount(&format!("30 1 0:5 / {path} rw - tmpfs tmpfs rw"), &roots), None, "{path}");
         }
     }
@@ -403,10 +489,10 @@ mod tests {
         mark_process("zz00zz", command.arg("60"));
         let mut child = command.spawn().unwrap();
         // Its environment shows a moment after it was started.
-        while run_in_environment(child.id()).is_none() && child.try_wait().unwrap().is_none() {
+        while run_in_environment(child.id(), RUN_VARIABLE).is_none() && child.try_wait().unwrap().is_none() {
             std::thread::yield_now();
         }
-        assert_eq!(run_in_environment(child.id()).as_deref(), Some("zz00zz"));
+        assert_eq!(run_in_environment(child.id(), RUN_VARIABLE).as_deref(), Some("zz00zz"));
         assert!(marked_processes().iter().any(|(run, pid, _)| run == "zz00zz" && *pid == child.id()));
         child.kill().unwrap();
         child.wait().unwrap();

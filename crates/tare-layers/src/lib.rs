@@ -8,11 +8,14 @@ pub mod container;
 mod environment;
 #[cfg(any(test, fuzzing))]
 pub mod fuzz;
+pub mod home;
 pub mod leftovers;
 pub mod local;
 pub mod lock;
 pub mod mock;
 pub mod network;
+mod register;
+mod settings;
 pub mod vm;
 
 use tare_core::host::LayerRow;

@@ -4,6 +4,8 @@
 //! The service is this very program (see `service.rs`), which is statically linked: so a bundle is one file, and what
 //! a service really gets is told by the service itself. Hence no usual test harness.
 
+#[path = "contract/canaries.rs"]
+mod canaries;
 #[path = "contract/checks.rs"]
 mod checks;
 #[path = "contract/commands.rs"]

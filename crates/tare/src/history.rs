@@ -11,6 +11,7 @@ use tare_core::form::Form;
 use tare_core::record::{PEAK_LOAD, Record};
 use tare_core::study::Study;
 use tare_core::workload::Workload;
+use tare_layers::home;
 use tare_stats::{Interval, Series, SeriesPoint};
 
 /// The version of the tables.
@@ -66,6 +67,7 @@ pub(crate) struct FormRatio {
 }
 
 fn open() -> Result<Connection> {
+    home::look()?;
     open_at(&paths::history())
 }
 
@@ -103,6 +105,7 @@ fn read_again(db: &mut Connection) -> Result<()> {
 
 /// Puts a record into the history, in place of what stood there of the same run.
 pub(crate) fn add(record: &Record, path: &Path) -> Result<()> {
+    home::claim()?;
     insert(&mut open()?, record, path)
 }
 

@@ -111,6 +111,7 @@ pub(crate) fn memory_bytes() -> u64 {
 
 /// What the layers are supplied with on this machine.
 pub(crate) fn carrier() -> Result<Arc<Carrier>> {
+    tare_layers::home::claim()?;
     let store = Store::open(&paths::bundles())?.with_puller(Box::new(ByEngine));
     let program = std::env::current_exe().unwrap_or_else(|_| PathBuf::from("/proc/self/exe"));
     Ok(Arc::new(Carrier { bundles: Arc::new(store), prober: tare_telemetry::process_prober, program }))

@@ -17,6 +17,7 @@ use tare_core::record::{Header, Record, TrialRecord};
 use tare_core::study::LoadOrigin;
 use tare_core::trial::Outcome;
 use tare_core::units::CpuSet;
+use tare_layers::home;
 use tare_layers::leftovers::{self, RunMark};
 use tare_layers::lock::MachineLock;
 use tare_layers::network::{GeneratorSeat, free_subnets};
@@ -61,11 +62,13 @@ pub(crate) fn take_machine(what: &str) -> Result<MachineLock> {
     Err(fault.remedy("wait until it has ended").into())
 }
 
-/// Refuses to start on a host on which a dead run left something.
+/// Refuses to start on a host on which a dead run left something, or where what is kept would stand among somebody
+/// else's things.
 ///
 /// # Errors
 /// What was found, and how to be rid of it.
 pub(crate) fn require_clean_host() -> Result<()> {
+    home::claim()?;
     let found = leftovers::of_dead_runs()?;
     if found.is_empty() {
         return Ok(());

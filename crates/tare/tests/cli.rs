@@ -349,6 +349,10 @@ fn what_would_be_removed_of_what_is_kept_is_listed_and_stays() {
     std::fs::create_dir(home.path().join("guest")).unwrap();
     std::fs::write(&packed, "x").unwrap();
     let output = tare().env("TARE_HOME", home.path()).args(["clean", "--dry-run", "--all"]).output().unwrap();
+    assert!(flat(&output).contains("things that are not Tare's"), "it carries no mark: {}", said(&output));
+    assert!(!flat(&output).contains("would remove initial"), "{}", said(&output));
+    std::fs::write(home.path().join(".tare-home"), "").unwrap();
+    let output = tare().env("TARE_HOME", home.path()).args(["clean", "--dry-run", "--all"]).output().unwrap();
     if said(&output).contains("is under way") {
         println!("skipped: a run is under way on this machine, and what is kept is its own");
         return;

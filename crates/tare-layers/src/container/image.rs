@@ -1,8 +1,12 @@
 //! Bundles as images of the engine: imported once, then shared by every run.
 
 use super::engine::{CALL_LIMIT, CallError, Engine, IMPORT_LIMIT};
+use super::leftovers::labelled;
 use super::spec;
-use bollard::query_parameters::{CreateImageOptionsBuilder, ListImagesOptionsBuilder, RemoveImageOptionsBuilder};
+use bollard::models::ContainerSummary;
+use bollard::query_parameters::{
+    CreateImageOptionsBuilder, ListContainersOptionsBuilder, ListImagesOptionsBuilder, RemoveImageOptionsBuilder,
+};
 use bytes::Bytes;
 use futures_util::{Stream, TryStreamExt, stream};
 use std::collections::HashMap;
@@ -129,15 +133,52 @@ pub fn cached_images() -> Result<Vec<CachedImage>, Fault> {
     let options = ListImagesOptionsBuilder::new().all(true).filters(&filters).build();
     let listed = engine.call(engine.docker().list_images(Some(options)));
     let listed = listed.map_err(|error| error.doing("list the bundles' images"))?;
-    let image = |summary: bollard::models::ImageSummary| CachedImage {
-        name: summary.repo_tags.iter().find(|tag| tag.contains(REPOSITORY)).cloned().unwrap_or(summary.id),
-        bytes: u64::try_from(summary.size).unwrap_or(0),
-        bundle: summary.labels.get(BUNDLE_LABEL).cloned(),
-    };
-    let mut images: Vec<CachedImage> = listed.into_iter().map(image).collect();
+    let mut images = Vec::new();
+    for summary in listed {
+        let Some(name) = name_to_remove(&summary) else { continue };
+        if is_imported(&engine, &summary.id)? {
+            let bytes = u64::try_from(summary.size).unwrap_or(0);
+            images.push(CachedImage { name, bytes, bundle: summary.labels.get(BUNDLE_LABEL).cloned() });
+        }
+    }
     images.sort_by(|a, b| a.name.cmp(&b.name));
     images.dedup();
     Ok(images)
+}
+
+/// What an image is removed by that has the label of a bundle: our own tag of it, or its id where it has no tag at all.
+/// One that has tags of others only is theirs.
+fn name_to_remove(image: &bollard::models::ImageSummary) -> Option<String> {
+    let tag = name_of(image.labels.get(BUNDLE_LABEL)?);
+    match image.repo_tags.contains(&tag) {
+        true => Some(tag),
+        // Before Docker 25 an image without a tag has this one.
+        false => image.repo_tags.iter().all(|tag| tag == "<none>:<none>").then(|| image.id.clone()),
+    }
+}
+
+/// Whether an image is one that was imported as it is. One that was built from ours or committed from a container of
+/// ours inherits the label, and has the steps in its history that made it another.
+fn is_imported(engine: &Engine, id: &str) -> Result<bool, Fault> {
+    match engine.call(engine.docker().image_history(id)) {
+        Ok(steps) => Ok(steps.len() == 1),
+        Err(error) if error.is_missing() => Ok(false),
+        Err(error) => Err(error.doing(format!("read the history of the image {id}"))),
+    }
+}
+
+/// A container, running or not, that is of this image and not of a run.
+fn foreign_user(engine: &Engine, image: &str) -> Result<Option<String>, Fault> {
+    let id = match engine.call(engine.docker().inspect_image(image)) {
+        Err(error) if error.is_missing() => return Ok(None),
+        other => other.map_err(|error| error.doing(format!("look at the image {image}")))?.id,
+    };
+    let options = ListContainersOptionsBuilder::new().all(true).build();
+    let containers = engine.call(engine.docker().list_containers(Some(options)));
+    let containers = containers.map_err(|error| error.doing("list the containers of the engine"))?;
+    let foreign = containers.into_iter().find(|one| one.image_id == id && labelled(one).is_none());
+    let name = |container: ContainerSummary| container.names.into_iter().flatten().next().or(container.id);
+    Ok(foreign.and_then(name).map(|name| name.trim_start_matches('/').to_owned()))
 }
 
 /// The same as things that the layer keeps.
@@ -158,7 +199,11 @@ pub fn remove_image(name: &str) -> Result<(), Fault> {
     if !cached_images()?.iter().any(|image| image.name == name) {
         return Ok(());
     }
-    // By force: the containers of a dead run may still name it, and they are stopped or removed by their own name.
+    if let Some(user) = foreign_user(&engine, name)? {
+        let fault = Fault::new(format!("the image {name} is in use by the container {user}, which is not Tare's"));
+        return Err(fault.remedy(format!("docker rm {user}, if it is not needed")));
+    }
+    // By force: the containers of a run may still name it, and they are stopped or removed by their own name.
     let options = RemoveImageOptionsBuilder::new().force(true).build();
     let removed = engine.call_within(CALL_LIMIT, engine.docker().remove_image(name, Some(options), None));
     match removed {
@@ -177,6 +222,24 @@ mod tests {
         let digest = format!("sha256:{}", "ab".repeat(32));
         assert_eq!(name_of(&digest), format!("localhost/tare-bundle:{}", "ab".repeat(16)));
     }
+
+    #[test]
+    fn an_image_that_somebody_has_tagged_is_left_to_them() {
+        let digest = format!("sha256:{}", "ab".repeat(32));
+        let image = |tags: &[&str]| bollard::models::ImageSummary {
+            id: "sha256:1".to_owned(),
+            labels: HashMap::from([(BUNDLE_LABEL.to_owned(), digest.clone())]),
+            repo_tags: tags.iter().map(|tag| (*tag).to_owned()).collect(),
+            ..Default::default()
+        };
+        let own = name_of(&digest);
+        assert_eq!(name_to_remove(&image(&["mine:1", &own])).as_deref(), Some(own.as_str()), "their tag stays");
+        assert_eq!(name_to_remove(&image(&[])).as_deref(), Some("sha256:1"));
+        assert_eq!(name_to_remove(&image(&["<none>:<none>"])).as_deref(), Some("sha256:1"));
+        assert_eq!(name_to_remove(&image(&["mine:1"])), None);
+        assert_eq!(name_to_remove(&image(&["registry/localhost/tare-bundle:1"])), None);
+    }
+
     #[test]
     fn hollow_images_differ_as_their_bundles_do() {
         let archive = |byte: &str| hollow_archive(&format!("sha256:{}", byte.repeat(32))).unwrap();

@@ -1,9 +1,10 @@
-//! What runs left in the engine: containers and networks with our label, nothing else.
+//! What runs left in the engine: containers and networks with our labels, nothing else.
 
 use super::engine::Engine;
 use super::link::remove_network;
 use super::run;
-use super::spec::RUN_LABEL;
+use super::spec::{NAME_LABEL, RUN_LABEL};
+use bollard::models::ContainerSummary;
 use bollard::query_parameters::{ListContainersOptionsBuilder, ListNetworksOptionsBuilder};
 use std::collections::HashMap;
 use tare_core::fault::Fault;
@@ -18,41 +19,80 @@ const NETWORK: &str = "container-network";
 /// When an engine is there and does not answer.
 pub(crate) fn leftovers() -> Result<Vec<Leftover>, Fault> {
     let Some(engine) = Engine::find()? else { return Ok(Vec::new()) };
-    let filters = HashMap::from([("label", vec![RUN_LABEL])]);
+    let filters = HashMap::from([("label", vec![RUN_LABEL, NAME_LABEL])]);
     let options = ListContainersOptionsBuilder::new().all(true).filters(&filters).build();
     let containers = engine.call(engine.docker().list_containers(Some(options)));
     let containers = containers.map_err(|error| error.doing("list the containers of Tare's runs"))?;
     let options = ListNetworksOptionsBuilder::new().filters(&filters).build();
     let networks = engine.call(engine.docker().list_networks(Some(options)));
     let networks = networks.map_err(|error| error.doing("list the networks of Tare's runs"))?;
-    let leftover = |kind: &str, labels: Option<HashMap<String, String>>, name: Option<String>| {
-        let run = labels?.remove(RUN_LABEL)?;
-        Some(Leftover { run, kind: kind.to_owned(), name: name?.trim_start_matches('/').to_owned() })
-    };
-    let containers = containers.into_iter().filter_map(|container| {
-        let name = container.names.and_then(|names| names.into_iter().next()).or(container.id);
-        leftover(CONTAINER, container.labels, name)
-    });
-    let networks = networks.into_iter().filter_map(|network| leftover(NETWORK, network.labels, network.name));
+    let mut found = Vec::new();
+    for container in containers {
+        let Some(leftover) = labelled(&container) else { continue };
+        if !inherits(&engine, container.image_id.as_deref().unwrap_or_default())? {
+            found.push(leftover);
+        }
+    }
     // Containers come first: a network is removed only when nothing is attached to it.
-    Ok(containers.chain(networks).collect())
+    found.extend(networks.iter().filter_map(|network| ours(NETWORK, &network.labels, network.name.as_deref()?)));
+    Ok(found)
 }
 
-/// Removes one of them, if it still carries our label; one that is gone already is no error.
+/// The container as a run has labelled it.
+pub(super) fn labelled(container: &ContainerSummary) -> Option<Leftover> {
+    let mut names = container.names.iter().flatten().map(|name| name.trim_start_matches('/'));
+    names.find_map(|name| ours(CONTAINER, &container.labels, name))
+}
+
+/// What carries the labels that a run gave to something of this name.
+fn ours(kind: &str, labels: &Option<HashMap<String, String>>, name: &str) -> Option<Leftover> {
+    let labels = labels.as_ref()?;
+    let run = labels.get(RUN_LABEL).filter(|_| labels.get(NAME_LABEL).is_some_and(|labelled| labelled == name))?;
+    Some(Leftover { run: run.clone(), kind: kind.to_owned(), name: name.to_owned() })
+}
+
+/// Whether a container has our label from its image, which somebody has made from a container of ours: bundles' images
+/// do not carry it.
+fn inherits(engine: &Engine, image: &str) -> Result<bool, Fault> {
+    match engine.call(engine.docker().inspect_image(image)) {
+        Ok(image) => {
+            let labels = image.config.and_then(|config| config.labels);
+            Ok(labels.is_some_and(|labels| labels.contains_key(RUN_LABEL)))
+        }
+        Err(error) if error.is_missing() => Ok(false),
+        Err(error) => Err(error.doing(format!("look at the image {image}"))),
+    }
+}
+
+/// Removes one of them, if it is still ours; one that is gone already is no error.
 ///
 /// # Errors
 /// When it is still there.
 pub(crate) fn remove(leftover: &Leftover) -> Result<(), Fault> {
     let Some(engine) = Engine::find()? else { return Ok(()) };
+    if !leftovers()?.contains(leftover) {
+        return Ok(());
+    }
     match leftover.kind.as_str() {
-        CONTAINER => {
-            let labels = run::inspect(&engine, &leftover.name)?.and_then(|found| found.config?.labels);
-            match labels.is_some_and(|labels| labels.contains_key(RUN_LABEL)) {
-                true => run::remove(&engine, &leftover.name),
-                false => Ok(()),
-            }
-        }
-        NETWORK if leftovers()?.contains(leftover) => remove_network(&engine, &leftover.name),
+        CONTAINER => run::remove(&engine, &leftover.name),
+        NETWORK => remove_network(&engine, &leftover.name),
         _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_has_our_labels_under_another_name_is_not_ours() {
+        let labels = |pairs: &[(&str, &str)]| {
+            Some(pairs.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect::<HashMap<_, _>>())
+        };
+        let whole = labels(&[(RUN_LABEL, "abc123"), (NAME_LABEL, "tare-abc123-t1-db")]);
+        assert_eq!(ours(CONTAINER, &whole, "tare-abc123-t1-db").unwrap().run, "abc123");
+        assert_eq!(ours(CONTAINER, &whole, "experiment"), None);
+        assert_eq!(ours(CONTAINER, &labels(&[(RUN_LABEL, "abc123")]), "tare-abc123-t1-db"), None);
+        assert_eq!(ours(NETWORK, &None, "tare-abc123-t1"), None);
     }
 }

@@ -41,7 +41,8 @@ impl Link {
         }
         let name = format!("tare-{}-{}", surroundings.run, surroundings.trial);
         let bridge = bridge_name(&surroundings.run, &surroundings.trial);
-        let gateway = create(engine, mode, surroundings, &name, &bridge)?;
+        let create = || create(engine, mode, surroundings, &name, &bridge);
+        let gateway = network::registered(&bridge, create)?;
         let mut link = Link { name, bridge, gateway, forwarding: None };
         if mode == Network::Bridge && !surroundings.address.is_loopback() {
             let outside = format!("t{}h", surroundings.run);
@@ -90,7 +91,7 @@ fn create(engine: &Engine, mode: Network, at: &Surroundings, name: &str, bridge:
             ipam: Some(Ipam { config: Some(vec![range]), ..Default::default() }),
             enable_ipv6: Some(false),
             options: Some(options.clone()),
-            labels: Some(spec::labels(&at.run)),
+            labels: Some(spec::labels(&at.run, name)),
             ..Default::default()
         };
         match engine.call(engine.docker().create_network(request)) {

@@ -35,7 +35,7 @@ const KILLED: i64 = 128 + 9;
 pub(crate) fn launch(engine: &Engine, order: &Order, name: &str) -> Result<(), Fault> {
     let doing = format!("start the container of service '{}'", order.start.instance);
     make_volumes(&spec::volume_folders(order), order.start.service.user)?;
-    let body = spec::container(order)?;
+    let body = spec::container(order, name)?;
     let options = CreateContainerOptionsBuilder::new().name(name).build();
     let created = engine.call(engine.docker().create_container(Some(options), body));
     created.map_err(|error| error.doing(&doing))?;

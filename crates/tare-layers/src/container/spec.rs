@@ -17,6 +17,9 @@ use tare_core::workload::{Resources, USUAL_PATH};
 
 /// The label that holds the run's id; what does not carry it is not ours.
 pub(crate) const RUN_LABEL: &str = "tare.run";
+/// The label that holds the name of what carries it. Images made from our containers hand their labels on, but what is
+/// made from them has another name.
+pub(crate) const NAME_LABEL: &str = "tare.name";
 /// The label that holds the instance's name.
 const INSTANCE_LABEL: &str = "tare.instance";
 /// Where the resource probe stands inside the container.
@@ -46,9 +49,9 @@ pub(crate) struct Order<'a> {
     pub(crate) probe: Option<&'a Path>,
 }
 
-/// The labels of what a run makes.
-pub(crate) fn labels(run: &str) -> HashMap<String, String> {
-    HashMap::from([(RUN_LABEL.to_owned(), run.to_owned())])
+/// The labels of what a run makes under a name.
+pub(crate) fn labels(run: &str, name: &str) -> HashMap<String, String> {
+    HashMap::from([(RUN_LABEL.to_owned(), run.to_owned()), (NAME_LABEL.to_owned(), name.to_owned())])
 }
 
 /// The container's name.
@@ -64,13 +67,13 @@ pub(crate) fn volume_folders(order: &Order) -> Vec<(String, PathBuf)> {
     volume_folders_of(&order.surroundings.scratch, &order.start.instance, order.start)
 }
 
-/// The container to be created.
+/// The container to be created under this name.
 ///
 /// # Errors
 /// When the service wants more CPUs than there are.
-pub(crate) fn container(order: &Order) -> Result<ContainerCreateBody, Fault> {
+pub(crate) fn container(order: &Order, name: &str) -> Result<ContainerCreateBody, Fault> {
     let service = &order.start.service;
-    let mut labels = labels(&order.surroundings.run);
+    let mut labels = labels(&order.surroundings.run, name);
     labels.insert(INSTANCE_LABEL.to_owned(), order.start.instance.clone());
     let mut environment = service.environment.clone();
     environment.entry("PATH".to_owned()).or_insert_with(|| PATH.to_owned());

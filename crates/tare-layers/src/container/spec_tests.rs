@@ -49,7 +49,7 @@ fn order<'a>(options: ContainerOptions, surroundings: &'a Surroundings, start: &
 fn built(options: ContainerOptions, start: &ServiceStart, probe: Option<&Path>) -> (ContainerCreateBody, HostConfig) {
     let surroundings = surroundings();
     let order = Order { probe, ..order(options, &surroundings, start) };
-    let mut body = container(&order).unwrap();
+    let mut body = container(&order, "tare-abc123-t1-db").unwrap();
     let host = body.host_config.take().unwrap();
     (body, host)
 }
@@ -65,7 +65,8 @@ fn a_service_gets_exactly_what_was_stated() {
     elsewhere.service.directory = Some("/srv".to_owned());
     assert_eq!(built(ContainerOptions::default(), &elsewhere, None).0.working_dir.as_deref(), Some("/srv"));
     assert_eq!(body.env.unwrap(), ["MODE=x".to_owned(), format!("PATH={PATH}")]);
-    assert_eq!(body.labels.unwrap()[RUN_LABEL], "abc123");
+    let labels = body.labels.unwrap();
+    assert_eq!((labels[RUN_LABEL].as_str(), labels[NAME_LABEL].as_str()), ("abc123", "tare-abc123-t1-db"));
     assert_eq!(host.cpuset_cpus.unwrap(), "1-2");
     assert_eq!((host.memory, host.memory_swap), (Some(64 << 20), Some(64 << 20)));
     assert_eq!((host.cpu_quota, host.init, host.auto_remove), (None, Some(false), Some(false)));
@@ -133,7 +134,7 @@ fn more_cpus_than_there_are_is_a_fault() {
     let surroundings = surroundings();
     let options = ContainerOptions::default();
     let order = order(options, &surroundings, &start);
-    assert!(container(&order).unwrap_err().message.contains("wants 2 CPUs"));
+    assert!(container(&order, "x").unwrap_err().message.contains("wants 2 CPUs"));
 }
 
 #[test]

@@ -2,8 +2,13 @@
 
 use super::freeze;
 use crate::leftovers;
+use crate::register::{self, Kind};
+use rustix::process::{Pid, PidfdFlags, Signal};
+use std::ffi::OsStr;
 use std::fs;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use tare_core::fault::{Doing, Fault};
 use tare_core::workload::Resources;
@@ -143,7 +148,7 @@ impl Group {
     fn fill_unified(&mut self, root: &Path, path: &Path, resources: &Resources) -> Result<(), Fault> {
         let parent = path.parent().expect("the path was made of two parts");
         let controllers = if resources.cpu_quota.is_some() { "+memory +cpu" } else { "+memory" };
-        fs::create_dir_all(root.join(parent)).doing(format!("make the cgroup {}", root.join(parent).display()))?;
+        make_top(&root.join(parent))?;
         for above in [root.to_owned(), root.join(parent)] {
             let file = above.join("cgroup.subtree_control");
             fs::write(&file, controllers).doing(format!("hand controllers down in {}", file.display())).map_err(
@@ -164,6 +169,7 @@ impl Group {
 
     fn directory(&mut self, root: &Path, path: &Path) -> Result<PathBuf, Fault> {
         let directory = root.join(path);
+        make_top(&root.join(path.parent().expect("the path was made of two parts")))?;
         fs::create_dir_all(&directory).doing(format!("make the cgroup {}", directory.display()))?;
         self.directories.push(directory.clone());
         Ok(directory)
@@ -258,9 +264,9 @@ pub(crate) fn remove_tree(directory: &Path) -> Result<(), Fault> {
     let deadline = Instant::now() + EMPTY_WITHIN;
     loop {
         let inside = members(directory);
-        for pid in inside.iter().filter_map(|pid| rustix::process::Pid::from_raw(pid.cast_signed())) {
+        for pid in inside.iter().filter_map(|pid| Pid::from_raw(pid.cast_signed())) {
             // It may have ended in between; whether all are gone is seen on the next turn.
-            let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
+            let _ = kill_member(directory, pid);
         }
         match fs::remove_dir(directory) {
             Ok(()) => return Ok(()),
@@ -274,19 +280,62 @@ pub(crate) fn remove_tree(directory: &Path) -> Result<(), Fault> {
     }
 }
 
-/// Run and directory of every group of ours, in every hierarchy.
-pub(crate) fn marked() -> Result<Vec<(String, PathBuf)>, Fault> {
-    let mut found = Vec::new();
-    for hierarchy in hierarchies()? {
-        let Ok(entries) = fs::read_dir(&hierarchy.root) else { continue };
-        for entry in entries.filter_map(Result::ok) {
-            let name = entry.file_name();
-            if let Some(run) = name.to_str().and_then(leftovers::run_of_mark) {
-                found.push((run.to_owned(), entry.path()));
-            }
-        }
+/// Kills a process if it is in a group: its id may have passed to another since it was seen there.
+fn kill_member(directory: &Path, pid: Pid) -> rustix::io::Result<()> {
+    let process = rustix::process::pidfd_open(pid, PidfdFlags::empty())?;
+    if members(directory).contains(&pid.as_raw_nonzero().get().cast_unsigned()) {
+        rustix::process::pidfd_send_signal(process, Signal::KILL)?;
     }
-    Ok(found)
+    Ok(())
+}
+
+/// The processes in a group and in those below it.
+pub(crate) fn members_below(directory: &Path) -> Vec<u32> {
+    let entries = fs::read_dir(directory).into_iter().flatten().filter_map(Result::ok);
+    let below = entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
+    members(directory).into_iter().chain(below.flat_map(|entry| members_below(&entry.path()))).collect()
+}
+
+/// The groups that are called as a run's would be, in every hierarchy, whoever has made them.
+pub(crate) fn named_like_ours() -> Vec<PathBuf> {
+    let roots = hierarchies().unwrap_or_default().into_iter().map(|hierarchy| hierarchy.root);
+    let entries = roots.flat_map(|root| fs::read_dir(root).into_iter().flatten().filter_map(Result::ok));
+    let ours = |entry: &fs::DirEntry| entry.file_name().to_str().and_then(leftovers::run_of_mark).is_some();
+    entries.filter(ours).map(|entry| entry.path()).collect()
+}
+
+/// The run's own group in every hierarchy.
+fn tops(run: &str) -> Result<Vec<PathBuf>, Fault> {
+    Ok(hierarchies()?.into_iter().map(|hierarchy| hierarchy.root.join(leftovers::mark_name(run))).collect())
+}
+
+/// Writes down that somebody is about to make the run's groups in its name, in the hierarchies that it chooses.
+pub(crate) fn intend(run: &str) -> Result<(), Fault> {
+    tops(run)?.iter().try_for_each(|top| register::intend(run, Kind::Cgroup, &top.display().to_string()))
+}
+
+/// Writes down which of them it has made.
+pub(crate) fn settle(run: &str) -> Result<(), Fault> {
+    tops(run)?.iter().try_for_each(|top| register::settle(run, Kind::Cgroup, &top.display().to_string()))
+}
+
+/// Makes a run's own group in a hierarchy, unless the run has it; somebody else's is not taken for it.
+fn make_top(top: &Path) -> Result<(), Fault> {
+    static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+    // What the lock guards is the kernel's: a panic has left nothing half done in it.
+    let _one = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
+    let name = top.display().to_string();
+    let run = top.file_name().and_then(OsStr::to_str).and_then(leftovers::run_of_mark);
+    let run = run.ok_or_else(|| Fault::new(format!("the cgroup {name} is not called as a run's is")))?;
+    if register::is_made(run, Kind::Cgroup, &name) {
+        return Ok(());
+    }
+    let make = || match fs::create_dir(top) {
+        // Where there is no register, as in a guest, nobody else makes any.
+        Err(error) if error.kind() == ErrorKind::AlreadyExists && !leftovers::run_directory(run).is_dir() => Ok(()),
+        other => other.doing(format!("make the cgroup {name}")),
+    };
+    register::make(run, Kind::Cgroup, &name, make)
 }
 
 #[cfg(test)]

@@ -5,10 +5,10 @@
 //! others, when there is one, and carry the run in a comment.
 
 use crate::leftovers;
+use std::collections::BTreeSet;
 use std::process::Command;
 use tare_core::fault::{Doing, Fault};
 
-const IP_FORWARD: &str = "/proc/sys/net/ipv4/ip_forward";
 /// The chain that Docker never writes to and always runs first.
 const RESERVED_CHAIN: &str = "DOCKER-USER";
 /// Where rules of ours can be.
@@ -22,8 +22,7 @@ pub struct Forwarding {
 }
 
 impl Forwarding {
-    /// Removes the rules. Forwarding as such stays switched on until the run's mark is closed, for others of the run
-    /// may need it.
+    /// Removes the rules. Forwarding is switched on for the links alone, and goes with them.
     ///
     /// # Errors
     /// When a rule is still there.
@@ -47,7 +46,9 @@ impl Forwarding {
 /// # Errors
 /// When forwarding cannot be switched on or a rule cannot be added.
 pub fn allow_forwarding(run: &str, from: &str, to: &str) -> Result<Forwarding, Fault> {
-    switch_on(run)?;
+    for link in BTreeSet::from([from, to]) {
+        switch_on(link)?;
+    }
     let mut made = Forwarding { rules: Vec::new() };
     let has_reserved = iptables(&["-n".to_owned(), "-L".to_owned(), RESERVED_CHAIN.to_owned()]);
     let chain = match has_reserved {
@@ -55,7 +56,7 @@ pub fn allow_forwarding(run: &str, from: &str, to: &str) -> Result<Forwarding, F
         Ok(Ok(_)) => RESERVED_CHAIN,
         Ok(Err(_)) => "FORWARD",
     };
-    let comment = leftovers::mark_name(run);
+    let comment = leftovers::full_mark(run);
     let ways = if from == to { vec![(from, to)] } else { vec![(from, to), (to, from)] };
     for (input, output) in ways {
         let rule: Vec<String> =
@@ -72,26 +73,11 @@ pub fn allow_forwarding(run: &str, from: &str, to: &str) -> Result<Forwarding, F
     Ok(made)
 }
 
-/// Switches forwarding on; notes it down when it was off, so that closing the run's mark switches it off again.
-fn switch_on(run: &str) -> Result<(), Fault> {
-    let now = std::fs::read_to_string(IP_FORWARD).doing("see whether this machine forwards packets")?;
-    if now.trim() == "0" {
-        // In a guest there is no mark, and nothing to restore.
-        let _ = std::fs::write(leftovers::run_directory(run).join(WAS_OFF), "");
-        std::fs::write(IP_FORWARD, "1").doing("make this machine forward packets")?;
-    }
-    Ok(())
-}
-
-/// The file in a run's directory that says that forwarding was off before.
-const WAS_OFF: &str = "ip-forward-was-off";
-
-/// Switches forwarding off again if this run switched it on.
-pub(super) fn restore(run: &str) -> Result<(), Fault> {
-    if leftovers::run_directory(run).join(WAS_OFF).exists() {
-        std::fs::write(IP_FORWARD, "0").doing("switch the forwarding of packets off again")?;
-    }
-    Ok(())
+/// Has what arrives by a link of ours passed on. The rest of the machine stays as it is: what arrives by other links is
+/// passed on or not as before.
+fn switch_on(link: &str) -> Result<(), Fault> {
+    std::fs::write(format!("/proc/sys/net/ipv4/conf/{link}/forwarding"), "1")
+        .doing(format!("pass on what arrives by the link {link}"))
 }
 
 /// Runs `iptables`. The outer error: there is no such program. The inner one: what it said.
@@ -113,7 +99,7 @@ fn marked_rules(table: &str) -> Vec<(String, Vec<String>)> {
 fn marked_rule(line: &str) -> Option<(String, Vec<String>)> {
     let words: Vec<String> = line.split_whitespace().map(|word| word.trim_matches('"').to_owned()).collect();
     let at = words.iter().position(|word| word == "--comment")?;
-    let run = leftovers::run_of_mark(words.get(at + 1)?)?;
+    let run = leftovers::run_of_full_mark(words.get(at + 1)?)?;
     (words.first()? == "-A").then(|| (run.to_owned(), words[1..].to_vec()))
 }
 
@@ -143,12 +129,14 @@ mod tests {
 
     #[test]
     fn only_rules_with_our_comment_are_ours() {
-        let line = "-A DOCKER-USER -i ta1b2c3h -o br0 -m comment --comment \"tare-a1b2c3\" -j ACCEPT";
-        let (run, rule) = marked_rule(line).unwrap();
+        let comment = leftovers::full_mark("a1b2c3");
+        let line = format!("-A DOCKER-USER -i ta1b2c3h -o br0 -m comment --comment \"{comment}\" -j ACCEPT");
+        let (run, rule) = marked_rule(&line).unwrap();
         assert_eq!(run, "a1b2c3");
         assert_eq!(rule[0], "DOCKER-USER");
-        assert_eq!(rule[rule.len() - 3], "tare-a1b2c3");
+        assert_eq!(rule[rule.len() - 3], comment);
         for line in [
+            "-A DOCKER-USER -i eth0 -m comment --comment \"tare-a1b2c3\" -j ACCEPT",
             "-A FORWARD -m comment --comment \"cali:x\" -j ACCEPT",
             "-A FORWARD -m comment --comment tare-down -j ACCEPT",
             "-A DOCKER-USER -j RETURN",

@@ -15,11 +15,12 @@ pub(crate) use forwarding::{remove_rules, runs_with_rules};
 pub(crate) use low_ports::{USUAL_BOUND, allow_all_ports, allow_low_ports};
 pub use room::Room;
 pub use seat::GeneratorSeat;
-pub(crate) use seat::{namespaces, remove_namespace};
+pub(crate) use seat::{is_namespace, namespaces_named_like_ours, remove_namespace};
 pub use tap::tap_create;
 
 use crate::leftovers;
 use crate::lock::claim_networks;
+use crate::register::{self, Kind};
 use netlink::{Netlink, Range};
 use std::net::Ipv4Addr;
 use std::os::fd::BorrowedFd;
@@ -27,11 +28,6 @@ use tare_core::fault::{Doing, Fault};
 
 /// The longest name a link can have, in bytes.
 pub const LINK_NAME_MAX: usize = 15;
-
-/// Puts back what this run has changed of how the machine's own network works.
-pub(crate) fn restore(run: &str) -> Result<(), Fault> {
-    forwarding::restore(run).and(low_ports::restore(run))
-}
 
 fn open() -> Result<Netlink, Fault> {
     Netlink::open().doing("open the kernel's network configuration")
@@ -42,6 +38,10 @@ fn open() -> Result<Netlink, Fault> {
 /// # Errors
 /// When the name is taken or this process may not change the network (it needs root).
 pub fn bridge_create(name: &str, address: Ipv4Addr, prefix: u8) -> Result<(), Fault> {
+    registered(name, || make_bridge(name, address, prefix))
+}
+
+fn make_bridge(name: &str, address: Ipv4Addr, prefix: u8) -> Result<(), Fault> {
     let netlink = open()?;
     // A fixed, locally administered address: a bridge that borrows the address of its first port changes it when the
     // port goes, and whoever had learnt it waits for a new one.
@@ -57,21 +57,24 @@ pub fn bridge_create(name: &str, address: Ipv4Addr, prefix: u8) -> Result<(), Fa
     })
 }
 
-/// Writes the run that a link's name tells into its alias: the name alone could be somebody else's.
-fn mark(netlink: &Netlink, name: &str) -> Result<(), Fault> {
-    let Some(run) = leftovers::run_of_link(name) else { return Ok(()) };
-    netlink.set_alias(name, &leftovers::mark_name(run)).doing(format!("mark the link {name} as one of run {run}"))
+/// Makes a link, or has it made, in the name of the run that its name tells.
+pub(crate) fn registered<T>(name: &str, make: impl FnOnce() -> Result<T, Fault>) -> Result<T, Fault> {
+    match leftovers::run_of_link(name) {
+        Some(run) => register::make(run, Kind::Link, name, make),
+        None => make(),
+    }
 }
 
-/// Run and name of every link of ours: marked as such, or named after one of `runs`, which are known to be ours.
-pub(crate) fn marked_links(runs: &[String]) -> Result<Vec<(String, String)>, Fault> {
-    let links = open()?.links().doing("list the links")?;
-    let ours = |link: netlink::Link| {
-        let run = leftovers::run_of_link(&link.name)?.to_owned();
-        let marked = link.alias == leftovers::mark_name(&run) || runs.contains(&run);
-        marked.then_some((run, link.name))
-    };
-    Ok(links.into_iter().filter_map(ours).collect())
+/// Writes the run that a link's name tells into its alias, for people to see whose it is.
+fn mark(netlink: &Netlink, name: &str) -> Result<(), Fault> {
+    let Some(run) = leftovers::run_of_link(name) else { return Ok(()) };
+    netlink.set_alias(name, &leftovers::full_mark(run)).doing(format!("mark the link {name} as one of run {run}"))
+}
+
+/// The number of the link of this name, which the kernel gives to no other before the machine is started anew.
+pub(crate) fn link_index(name: &str) -> Option<u32> {
+    let links = open().ok()?.links().ok()?;
+    links.into_iter().find(|link| link.name == name).map(|link| link.index)
 }
 
 fn set_up(netlink: &Netlink, name: &str, address: Ipv4Addr, prefix: u8) -> Result<(), Fault> {
@@ -104,11 +107,14 @@ pub fn link_up(name: &str) -> Result<(), Fault> {
     open()?.up(name).doing(format!("switch the link {name} on"))
 }
 
-/// Removes a link; one that is gone already is no error.
+/// Removes a link; one that is gone already is no error, and one that only has the name of a run's is somebody else's.
 ///
 /// # Errors
 /// When it is still there.
 pub fn link_delete(name: &str) -> Result<(), Fault> {
+    if leftovers::run_of_link(name).is_some_and(|run| register::is_foreign(run, Kind::Link, name)) {
+        return Ok(());
+    }
     open()?.delete(name).doing(format!("remove the link {name}")).map(drop)
 }
 
@@ -125,9 +131,12 @@ pub fn route_add(to: Ipv4Addr, prefix: u8, via: Ipv4Addr) -> Result<(), Fault> {
 /// # Errors
 /// When a name is taken or this process may not.
 pub fn veth_create(name: &str, peer: &str, namespace: BorrowedFd<'_>) -> Result<(), Fault> {
-    let netlink = open()?;
-    netlink.create_veth(name, peer, namespace).doing(format!("join the links {name} and {peer}"))?;
-    mark(&netlink, name)
+    let make = || {
+        let netlink = open()?;
+        netlink.create_veth(name, peer, namespace).doing(format!("join the links {name} and {peer}"))?;
+        mark(&netlink, name)
+    };
+    registered(name, make)
 }
 
 /// Names of the links whose name starts with `prefix`.

@@ -97,8 +97,6 @@ pub(crate) struct Link {
     pub(crate) index: u32,
     /// Its name.
     pub(crate) name: String,
-    /// Its alias, empty when it has none.
-    pub(crate) alias: String,
 }
 
 /// A range of IPv4 addresses.
@@ -176,11 +174,7 @@ impl Netlink {
                 let value = attributes(payload, 16).find(|(kind, _)| *kind == wanted)?.1;
                 Some(CStr::from_bytes_until_nul(value).ok()?.to_str().ok()?.to_owned())
             };
-            Some(Link {
-                index: word(payload, 4),
-                name: text(IFLA_IFNAME)?,
-                alias: text(IFLA_IFALIAS).unwrap_or_default(),
-            })
+            Some(Link { index: word(payload, 4), name: text(IFLA_IFNAME)? })
         };
         Ok(answers.iter().filter_map(parse).collect())
     }

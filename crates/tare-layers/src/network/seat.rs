@@ -4,6 +4,7 @@
 use super::netlink::{Netlink, Range};
 use super::{accept_any_path, link_delete, set_up};
 use crate::leftovers;
+use crate::register::{self, Kind};
 use rustix::mount::UnmountFlags;
 use rustix::thread::UnshareFlags;
 use std::fs::File;
@@ -39,7 +40,7 @@ impl GeneratorSeat {
     /// When a name is taken or this process may not (it needs root). Nothing is left then.
     pub fn open(run: &str, subnets: (u8, u8)) -> Result<GeneratorSeat, Fault> {
         leftovers::check_run(run)?;
-        let namespace = create_namespace(&leftovers::mark_name(run))?;
+        let namespace = create_namespace(run)?;
         let seat = GeneratorSeat { run: run.to_owned(), subnets, namespace: Arc::new(namespace) };
         match seat.connect() {
             Ok(()) => Ok(seat),
@@ -138,51 +139,67 @@ impl GeneratorSeat {
     /// When something of it is left.
     pub fn close(self) -> Result<(), Fault> {
         let link = link_delete(&self.host_interface());
-        remove_namespace(&leftovers::mark_name(&self.run))?;
+        remove_namespace(&namespace_path(&self.run))?;
         link
     }
 }
 
-/// Makes a network namespace that lives until it is removed by name.
-fn create_namespace(name: &str) -> Result<File, Fault> {
+/// The file of a run's namespace.
+fn namespace_path(run: &str) -> PathBuf {
+    Path::new(NAMESPACES).join(leftovers::mark_name(run))
+}
+
+/// Makes a run's network namespace, which lives until it is removed by name.
+fn create_namespace(run: &str) -> Result<File, Fault> {
     std::fs::create_dir_all(NAMESPACES).doing(format!("make {NAMESPACES}"))?;
-    let path = Path::new(NAMESPACES).join(name);
-    File::create_new(&path).doing(format!("make the network namespace {name}"))?;
+    let path = namespace_path(run);
+    register::make(run, Kind::Namespace, &path.display().to_string(), || mount_namespace(&path))
+}
+
+fn mount_namespace(path: &Path) -> Result<File, Fault> {
+    let doing = || format!("make the network namespace {}", path.display());
+    File::create_new(path).doing(doing())?;
     let make = || -> std::io::Result<()> {
         // SAFETY: only the network namespace of this short-lived thread changes; no descriptor table is unshared.
         unsafe { rustix::thread::unshare_unsafe(UnshareFlags::NEWNET)? };
         let own = format!("/proc/self/task/{}/ns/net", rustix::thread::gettid().as_raw_nonzero());
-        rustix::mount::mount_bind(own, &path)?;
+        rustix::mount::mount_bind(own, path)?;
         Ok(())
     };
     // A thread of its own: a namespace belongs to a thread, and this one must not leave its own.
     let made = std::thread::scope(|scope| scope.spawn(make).join().expect("making a namespace does not panic"));
-    let opened = made.and_then(|()| File::open(&path));
+    let opened = made.and_then(|()| File::open(path));
     opened
         .inspect_err(|_| {
-            let _ = remove_namespace(name);
+            let _ = remove_namespace(path);
         })
-        .doing(format!("make the network namespace {name}"))
+        .doing(doing())
 }
 
-/// The names of our namespaces.
-pub(crate) fn namespaces() -> Vec<String> {
-    let Ok(entries) = std::fs::read_dir(NAMESPACES) else { return Vec::new() };
-    let names = entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
-    names.filter(|name| leftovers::run_of_mark(name).is_some()).collect()
+/// The namespaces that are called as a run's would be, whoever has made them.
+pub(crate) fn namespaces_named_like_ours() -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(NAMESPACES).into_iter().flatten().filter_map(Result::ok);
+    let ours = |entry: &std::fs::DirEntry| entry.file_name().to_str().and_then(leftovers::run_of_mark).is_some();
+    entries.filter(ours).map(|entry| entry.path()).collect()
+}
+
+/// Whether a namespace is mounted at this path.
+pub(crate) fn is_namespace(path: &Path) -> bool {
+    /// The kind of file system that namespaces are files of.
+    const NSFS: i128 = 0x6e73_6673;
+    rustix::fs::statfs(path).is_ok_and(|facts| i128::from(facts.f_type) == NSFS)
 }
 
 /// Removes a named namespace; one that is gone already is no error.
-pub(crate) fn remove_namespace(name: &str) -> Result<(), Fault> {
-    let path: PathBuf = Path::new(NAMESPACES).join(name);
+pub(crate) fn remove_namespace(path: &Path) -> Result<(), Fault> {
     // "Invalid argument" says that nothing is mounted there; a crash can leave a bare file.
-    match rustix::mount::unmount(&path, UnmountFlags::DETACH) {
+    match rustix::mount::unmount(path, UnmountFlags::DETACH) {
         Ok(()) | Err(rustix::io::Errno::INVAL | rustix::io::Errno::NOENT) => {}
-        Err(error) => return Err(error).doing(format!("detach the network namespace {name}")),
+        Err(error) => return Err(error).doing(format!("detach the network namespace {}", path.display())),
     }
-    match std::fs::remove_file(&path) {
+    match std::fs::remove_file(path) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-            Err(error).doing(format!("remove the network namespace {name}"))
+            Err(error).doing(format!("remove the network namespace {}", path.display()))
         }
         _ => Ok(()),
     }

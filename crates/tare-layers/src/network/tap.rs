@@ -1,6 +1,6 @@
 //! Tap devices: the host's end of a guest's network card.
 
-use super::{link_delete, mark, open};
+use super::{link_delete, mark, open, registered};
 use std::fs::OpenOptions;
 use std::os::fd::AsRawFd;
 use tare_core::fault::{Doing, Fault};
@@ -11,6 +11,10 @@ use tare_core::fault::{Doing, Fault};
 /// # Errors
 /// When there is no /dev/net/tun, the name is taken, or this process may not.
 pub fn tap_create(name: &str, bridge: &str) -> Result<(), Fault> {
+    registered(name, || make_tap(name, bridge))
+}
+
+fn make_tap(name: &str, bridge: &str) -> Result<(), Fault> {
     make_persistent(name).map_err(|error| {
         let fault = Fault::from_error(format!("make the tap device {name}"), &error);
         match error.raw_os_error() {

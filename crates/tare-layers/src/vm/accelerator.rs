@@ -112,8 +112,7 @@ fn kvm_works(qemu: &Qemu, carrier: &Carrier) -> Result<String, Fault> {
         return known;
     }
     let initial = initramfs::packed(&kernel, &carrier.program, &[])?;
-    let folder = crate::environment::home();
-    fs::create_dir_all(&folder).doing("make the folder of what is kept")?;
+    let folder = crate::home::claim()?;
     let tiny = Tiny { qemu, kernel: &kernel.image, initial: &initial, folder: &folder, alive_within: ALIVE_WITHIN };
     let outcome = tiny.try_all()?;
     let [boot, qemu, kernel] = under.map(String::clone);
@@ -197,7 +196,8 @@ impl Tiny<'_> {
     fn boot(&self, cpu: &str) -> Result<Option<Lifeless>, Fault> {
         let log = |kind: &str| self.folder.join(format!("kvm.{}.{kind}", std::process::id()));
         let (console, own_log) = (log("console"), log("log"));
-        let outcome = Process::start(&self.qemu.program, &self.arguments(cpu, &console), &[], None, &console, &own_log)
+        let qemu = Command::new(&self.qemu.program);
+        let outcome = Process::start(qemu, &self.arguments(cpu, &console), &[], None, &console, &own_log)
             .and_then(|guest| self.watch(guest));
         let _ = fs::remove_file(console);
         let _ = fs::remove_file(own_log);

@@ -6,6 +6,7 @@ use super::dealing::dealt_out;
 use super::disks::{self, Disks};
 use super::host::VmHost;
 use super::initramfs;
+use super::leftovers;
 use super::machine::{Engine, Machine};
 use super::options::{Carried, VmOptions};
 use super::process::{Outside, Process, Shared};
@@ -17,6 +18,7 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::panic::resume_unwind;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::time::{Duration, Instant};
 use tare_core::bundle::Kernel;
 use tare_core::fault::{Doing, Fault};
@@ -248,7 +250,9 @@ fn launch(wish: &Wish, own: Own, wiring: &Wiring, plug: &Plug, at: usize) -> Res
     let own = &surroundings.hypervisor;
     let on = Some(if own.is_empty() { &surroundings.cpus } else { own });
     let own_log = surroundings.scratch.join(OWN_LOG);
-    let process = Process::start(&wish.qemu.program, &arguments, &far, on, &console, &own_log)?;
+    let mut qemu = Command::new(&wish.qemu.program);
+    leftovers::mark(&surroundings.run, &mut qemu);
+    let process = Process::start(qemu, &arguments, &far, on, &console, &own_log)?;
     drop(far);
     let process = Shared::new(process);
     // When QEMU refuses its arguments, its own words explain what the broken line does not.

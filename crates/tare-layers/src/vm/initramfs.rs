@@ -2,7 +2,7 @@
 
 use super::cpio::Archive;
 use super::modules;
-use crate::environment;
+use crate::{environment, home};
 use sha2::{Digest, Sha256};
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Read, Write};
@@ -27,6 +27,7 @@ const KEEP_FOR: Duration = Duration::from_secs(14 * 24 * 3600);
 pub(super) fn packed(kernel: &Kernel, program: &Path, more: &[String]) -> Result<PathBuf, Fault> {
     let files = modules::to_load(kernel, more)?;
     let key = key(kernel, program, &files)?;
+    home::claim()?;
     let folder = folder();
     let path = folder.join(format!("{key}.cpio"));
     if path.exists() {
@@ -111,7 +112,8 @@ fn folder() -> PathBuf {
 /// The packed file systems in a folder, whole or left unfinished.
 fn packed_in(folder: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(folder).into_iter().flatten().filter_map(Result::ok);
-    let mut files: Vec<PathBuf> = entries.map(|entry| entry.path()).filter(|path| path.is_file()).collect();
+    let ours = |path: &PathBuf| path.extension().is_some_and(|kind| kind == "cpio" || kind == "new") && path.is_file();
+    let mut files: Vec<PathBuf> = entries.map(|entry| entry.path()).filter(ours).collect();
     files.sort();
     files
 }
@@ -121,7 +123,8 @@ fn packed_in(folder: &Path) -> Vec<PathBuf> {
 /// # Errors
 /// Never; the signature is the table's.
 pub(super) fn kept() -> Result<Vec<Kept>, Fault> {
-    Ok(kept_in(&folder()))
+    // In a folder of somebody else's nothing is kept.
+    Ok(if home::look().is_ok() { kept_in(&folder()) } else { Vec::new() })
 }
 
 fn kept_in(folder: &Path) -> Vec<Kept> {
@@ -134,6 +137,7 @@ fn kept_in(folder: &Path) -> Vec<Kept> {
 /// # Errors
 /// When it cannot be removed.
 pub(super) fn forget(kept: &Kept) -> Result<(), Fault> {
+    home::look()?;
     forget_in(&folder(), kept)
 }
 
@@ -156,9 +160,12 @@ mod tests {
     fn what_is_kept_is_listed_and_nothing_else_is_removed() {
         let folder = tempfile::tempdir().unwrap();
         let (packed, other) = (folder.path().join("guest/k.cpio"), folder.path().join("other"));
+        let theirs = folder.path().join("guest/notes.txt");
         fs::create_dir(folder.path().join("guest")).unwrap();
         fs::write(&packed, "x").unwrap();
         fs::write(&other, "x").unwrap();
+        fs::create_dir(folder.path().join("guest/folder.cpio")).unwrap();
+        fs::write(&theirs, "x").unwrap();
         let ours = folder.path().join("guest");
         let found = kept_in(&ours);
         assert_eq!(found.iter().map(|kept| kept.name.as_str()).collect::<Vec<_>>(), [packed.to_str().unwrap()]);

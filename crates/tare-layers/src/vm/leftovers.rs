@@ -1,12 +1,24 @@
-//! Guests that a dead run left. Their links are found with all other links.
+//! Guests that a dead run left. Their links are found with all other links. A guest's QEMU carries a mark in its
+//! environment, for anybody may call a guest as ours are called.
 
+use crate::leftovers::{full_mark, run_in_environment};
+use rustix::process::{Pid, PidfdFlags, Signal};
 use std::fs;
+use std::process::Command;
 use std::time::{Duration, Instant};
 use tare_core::fault::Fault;
 use tare_core::host::Leftover;
 
 /// What a leftover guest is called.
 pub(super) const KIND: &str = "guest";
+
+/// The variable by which a guest's QEMU tells its run. Not that of other processes, which are found as such.
+const GUEST_VARIABLE: &str = "TARE_GUEST";
+
+/// Marks a QEMU about to be started as a guest of a run.
+pub(super) fn mark(run: &str, command: &mut Command) {
+    command.env(GUEST_VARIABLE, full_mark(run));
+}
 
 /// Guests of any run on this machine.
 ///
@@ -25,6 +37,7 @@ pub(super) fn find() -> Result<Vec<Leftover>, Fault> {
 /// When it still runs afterwards.
 pub(super) fn remove(leftover: &Leftover) -> Result<(), Fault> {
     let running = || guests().into_iter().filter(|(_, found)| found == leftover).map(|(pid, _)| pid);
+    let is_it = |pid: i32| guest(pid).as_ref() == Some(leftover);
     let deadline = Instant::now() + Duration::from_secs(10);
     loop {
         let pids: Vec<i32> = running().collect();
@@ -34,8 +47,12 @@ pub(super) fn remove(leftover: &Leftover) -> Result<(), Fault> {
         if Instant::now() > deadline {
             return Err(Fault::new(format!("the guest {} does not end", leftover.name)));
         }
-        for pid in pids.into_iter().filter_map(rustix::process::Pid::from_raw) {
-            let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
+        for pid in pids.into_iter().filter_map(Pid::from_raw) {
+            // Held from before the last look: what is killed is what was looked at.
+            let Ok(process) = rustix::process::pidfd_open(pid, PidfdFlags::empty()) else { continue };
+            if is_it(pid.as_raw_nonzero().get()) {
+                let _ = rustix::process::pidfd_send_signal(process, Signal::KILL);
+            }
         }
         std::thread::sleep(Duration::from_millis(20));
     }
@@ -44,13 +61,17 @@ pub(super) fn remove(leftover: &Leftover) -> Result<(), Fault> {
 fn guests() -> Vec<(i32, Leftover)> {
     let entries = fs::read_dir("/proc").into_iter().flatten().filter_map(Result::ok);
     let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
-    pids.filter_map(|pid| {
-        let line = fs::read(format!("/proc/{pid}/cmdline")).ok()?;
-        let line = String::from_utf8_lossy(&line).into_owned();
-        let words: Vec<&str> = line.split('\0').collect();
-        Some((pid, recognise(&words)?))
-    })
-    .collect()
+    pids.filter_map(|pid| Some((pid, guest(pid)?))).collect()
+}
+
+/// The guest that a process is.
+fn guest(pid: i32) -> Option<Leftover> {
+    let line = fs::read(format!("/proc/{pid}/cmdline")).ok()?;
+    let line = String::from_utf8_lossy(&line).into_owned();
+    let words: Vec<&str> = line.split('\0').collect();
+    let guest = recognise(&words)?;
+    let marked = run_in_environment(pid.cast_unsigned(), GUEST_VARIABLE);
+    (marked.as_deref() == Some(guest.run.as_str())).then_some(guest)
 }
 
 /// Whether a command line is a guest of ours: QEMU, told to be called `tare-<run>-<trial>`.

@@ -44,13 +44,13 @@ impl Shared {
 }
 
 impl Process {
-    /// Starts QEMU, on these CPUs if any are named. It keeps the descriptors `inherited` under their numbers, and is
+    /// Starts QEMU by `command`, on these CPUs if any are named. It keeps the descriptors `inherited` under their numbers, and is
     /// killed when the calling thread ends: nothing stays when Tare itself is killed.
     ///
     /// # Errors
     /// When it cannot be started.
     pub(super) fn start(
-        program: &Path,
+        mut command: Command,
         arguments: &[String],
         inherited: &[OwnedFd],
         on: Option<&CpuSet>,
@@ -59,7 +59,6 @@ impl Process {
     ) -> Result<Process, Fault> {
         File::create(console).doing("make the guest's console log")?;
         let log = File::create(own_log).doing("make QEMU's log")?;
-        let mut command = Command::new(program);
         command.args(arguments).stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
         let numbers: Vec<i32> = inherited.iter().map(AsRawFd::as_raw_fd).collect();
         let mut cpus = rustix::thread::CpuSet::new();
@@ -86,7 +85,7 @@ impl Process {
                 Ok(())
             });
         }
-        let child = command.spawn().doing(format!("start {}", program.display()))?;
+        let child = command.spawn().doing(format!("start {}", command.get_program().display()))?;
         Ok(Process { child, console: console.to_owned(), own_log: own_log.to_owned() })
     }
 
@@ -202,8 +201,8 @@ mod tests {
     fn shell(script: &str, folder: &Path) -> Process {
         let arguments = ["-c".to_owned(), script.to_owned()];
         let on = CpuSet::new([0]);
-        Process::start(Path::new("/bin/sh"), &arguments, &[], Some(&on), &folder.join("console"), &folder.join("log"))
-            .unwrap()
+        let sh = Command::new("/bin/sh");
+        Process::start(sh, &arguments, &[], Some(&on), &folder.join("console"), &folder.join("log")).unwrap()
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! After `kill -9` another process finds everything of the run, and removes it.
 
+use crate::canaries::Canaries;
 use crate::checks;
 use crate::stage::{self, Check, free_port, left_of, service};
 use std::collections::BTreeSet;
@@ -99,10 +100,16 @@ fn killed_run(options: &str) {
     let wanted = ["cgroup", "directory", "forwarding rules", "link", "mount", "network namespace", "process"];
     assert_eq!(kinds.into_iter().collect::<Vec<_>>(), wanted, "{found:#?}");
     assert_eq!(processes_of(&found), 3, "the load, the service and its child: {found:#?}");
+    // They have names of their own, so one check has them.
+    let mut canaries = options.is_empty().then(|| Canaries::beside(&run, &leftovers::scratch_directory(&run)));
+    canaries.iter().for_each(Canaries::expect_unlisted);
+    let beside = left_of(&run);
+    assert_eq!(beside, found, "what somebody else calls by the run's name is not the run's");
     for leftover in &found {
         leftovers::remove(leftover).unwrap_or_else(|fault| panic!("{leftover:?}: {fault}"));
     }
     assert_eq!(left_of(&run), []);
+    canaries.iter_mut().for_each(Canaries::expect_untouched);
     for leftover in &found {
         leftovers::remove(leftover).unwrap_or_else(|fault| panic!("gone already, but {leftover:?}: {fault}"));
     }

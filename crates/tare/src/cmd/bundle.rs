@@ -8,6 +8,7 @@ use std::path::PathBuf;
 use tare_bundle::{BundleInfo, BundleListing, Store};
 use tare_core::bundle::{Recipe, Source};
 use tare_core::units::show_bytes;
+use tare_layers::home;
 use tare_report::{paragraph, whole};
 
 /// See `Verb::Bundle`.
@@ -113,6 +114,7 @@ fn build(args: &BundleBuildArgs) -> Result<()> {
 }
 
 fn list(json: bool) -> Result<()> {
+    home::look()?;
     let bundles = Store::open(&paths::bundles())?.list()?;
     if json {
         print(&serde_json::to_string_pretty(&bundles)?);
@@ -134,6 +136,7 @@ fn line(info: &BundleInfo, width: usize) -> String {
 }
 
 fn show(digest: &str, json: bool) -> Result<()> {
+    home::look()?;
     let details = Store::open(&paths::bundles())?.show(digest)?;
     let width = columns(std::io::stdout());
     print(&if json { serde_json::to_string_pretty(&details)? } else { page(&details, width) });
@@ -170,6 +173,7 @@ fn page(listing: &BundleListing, width: usize) -> String {
 
 fn remove(digests: &[String]) -> Result<()> {
     session::require_root("bundle rm")?;
+    home::look()?;
     let store = Store::open(&paths::bundles())?;
     for prefix in digests {
         let digest = store.show(prefix)?.info.digest;

@@ -7,7 +7,7 @@ use tare_bundle::DataSets;
 use tare_core::fault::Fault;
 use tare_core::host::{Kept, Leftover};
 use tare_layers::lock::MachineLock;
-use tare_layers::{LAYERS, leftovers};
+use tare_layers::{LAYERS, home, leftovers};
 
 pub(crate) fn clean(args: &CleanArgs) -> anyhow::Result<u8> {
     session::require_root("clean")?;
@@ -26,6 +26,12 @@ pub(crate) fn clean(args: &CleanArgs) -> anyhow::Result<u8> {
     }
     for run in &live {
         say(format!("run {run} is alive and is left alone"));
+    }
+    if let Err(fault) = home::look() {
+        say(format!("{}; {}", fault.message, fault.remedy));
+    }
+    for thing in leftovers::left_alone() {
+        say(format!("{thing} has a name like those of runs, but no mark of Tare's, and is left alone"));
     }
     let count = found.len() + kept.len();
     if args.dry_run {
@@ -100,11 +106,16 @@ fn all_kept() -> (Vec<(Forget, Kept)>, bool) {
 }
 
 fn data_sets() -> Result<Vec<Kept>, Fault> {
+    // In a folder of somebody else's nothing is kept.
+    if home::look().is_err() {
+        return Ok(Vec::new());
+    }
     let keys = DataSets::open(&paths::bundles())?.list()?;
     Ok(keys.into_iter().map(|name| Kept { kind: "prepared data set".to_owned(), name, bundle: None }).collect())
 }
 
 fn forget_data_set(kept: &Kept) -> Result<(), Fault> {
+    home::look()?;
     DataSets::open(&paths::bundles())?.remove(&kept.name)
 }
 

@@ -96,7 +96,11 @@ impl Launch<'_> {
             command.arg("create").arg("--bundle").arg(directory).arg("--pid-file").arg(&pid).arg(self.id());
             command.stdout(Stdio::from(stdout)).stderr(Stdio::from(stderr));
             let doing = format!("make the container of '{}'", self.start.instance);
-            adopting(|| self.program.run(&mut command, &log, &doing))?;
+            // The runtime makes the run's cgroups too, in the hierarchies that it chooses.
+            cgroup::intend(&self.surroundings.run)?;
+            let created = adopting(|| self.program.run(&mut command, &log, &doing));
+            cgroup::settle(&self.surroundings.run)?;
+            created?;
             let text = fs::read_to_string(&pid).doing(format!("read {}", pid.display()))?;
             let child = text.trim().parse().ok().and_then(OwnChild::adopted);
             child.ok_or_else(|| Fault::new(format!("{} names no process: '{text}'", pid.display())))

@@ -1,0 +1,139 @@
+//! What a run makes in the kernel under a name that anybody could choose: links, network namespaces, cgroups. Each is
+//! written down in the run's directory before it is made, and what the kernel knows it by as soon as it is there, so
+//! that a thing of the same name that somebody else has made is told apart, and a kill at any moment leaves nothing
+//! unknown.
+//!
+//! The register lives as long as what it tells of: until the machine is started anew.
+
+use crate::leftovers::{boot, run_directory};
+use crate::network;
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use tare_core::fault::{Doing, Fault};
+
+/// The folder of the register in a run's directory.
+const FOLDER: &str = "made";
+
+/// What the kernel keeps under a name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Kind {
+    /// A network link, by its name.
+    Link,
+    /// A network namespace, by its file.
+    Namespace,
+    /// A cgroup, by its directory.
+    Cgroup,
+}
+
+impl Kind {
+    const ALL: [Kind; 3] = [Kind::Link, Kind::Namespace, Kind::Cgroup];
+
+    /// In words.
+    pub(crate) fn word(self) -> &'static str {
+        match self {
+            Kind::Link => "link",
+            Kind::Namespace => "network namespace",
+            Kind::Cgroup => "cgroup",
+        }
+    }
+
+    /// What the kernel knows the thing of this name by, and never gives to another before the machine is started anew;
+    /// `None` when there is none.
+    fn identity(self, name: &str) -> Option<String> {
+        match self {
+            Kind::Link => network::link_index(name).map(|index| index.to_string()),
+            Kind::Namespace | Kind::Cgroup => {
+                let facts = fs::symlink_metadata(name).ok()?;
+                Some(format!("{}:{}", facts.dev(), facts.ino()))
+            }
+        }
+    }
+}
+
+/// Where a thing is written down; `None` where there is no run's directory: in a guest, which goes as a whole.
+fn entry(run: &str, kind: Kind, name: &str) -> Option<PathBuf> {
+    let folder = run_directory(run).join(FOLDER);
+    let escaped = name.replace('%', "%25").replace('/', "%2f");
+    folder.is_dir().then(|| folder.join(format!("{}:{escaped}", kind.word())))
+}
+
+/// Makes the register of a run whose directory stands in `directory`.
+pub(crate) fn create(directory: &Path) -> Result<(), Fault> {
+    let folder = directory.join(FOLDER);
+    fs::create_dir(&folder).doing(format!("make {}", folder.display()))
+}
+
+/// Writes down that the run is about to make something, unless it stands there already: then it is the run's, as
+/// written down earlier, or somebody else's, and nothing is written.
+pub(crate) fn intend(run: &str, kind: Kind, name: &str) -> Result<(), Fault> {
+    match entry(run, kind, name) {
+        Some(entry) if kind.identity(name).is_none() => {
+            fs::write(&entry, "").doing(format!("write down the {} {name} as the run's", kind.word()))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Writes down by what the kernel knows a thing that [`intend`] announced, or that there is none after all.
+pub(crate) fn settle(run: &str, kind: Kind, name: &str) -> Result<(), Fault> {
+    let Some(entry) = entry(run, kind, name) else { return Ok(()) };
+    // What was known before stands, as does that nothing was announced.
+    if !fs::read_to_string(&entry).is_ok_and(|known| known.is_empty()) {
+        return Ok(());
+    }
+    let settled = match kind.identity(name) {
+        Some(identity) => fs::write(&entry, identity),
+        None => fs::remove_file(&entry),
+    };
+    settled.doing(format!("write down which {} {name} is", kind.word()))
+}
+
+/// Makes something in the name of a run.
+pub(crate) fn make<T>(run: &str, kind: Kind, name: &str, make: impl FnOnce() -> Result<T, Fault>) -> Result<T, Fault> {
+    intend(run, kind, name)?;
+    let made = make();
+    let settled = settle(run, kind, name);
+    let made = made?;
+    settled.map(|()| made)
+}
+
+/// Whether the thing of this name is the run's.
+pub(crate) fn is_made(run: &str, kind: Kind, name: &str) -> bool {
+    entry(run, kind, name).is_some_and(|entry| {
+        fs::read_to_string(entry).is_ok_and(|known| {
+            let there = kind.identity(name);
+            there.is_some_and(|there| known == there || known.is_empty() || is_husk(kind, name))
+        })
+    })
+}
+
+/// Whether a thing that has the name of the run's is known to be somebody else's.
+pub(crate) fn is_foreign(run: &str, kind: Kind, name: &str) -> bool {
+    entry(run, kind, name).is_some() && !is_made(run, kind, name)
+}
+
+/// Whether all that is left of a namespace is the empty file that it had been mounted on.
+fn is_husk(kind: Kind, name: &str) -> bool {
+    kind == Kind::Namespace
+        && fs::symlink_metadata(name).is_ok_and(|facts| facts.is_file() && facts.len() == 0)
+        && !network::is_namespace(Path::new(name))
+}
+
+/// What a run has made that still stands; nothing of a run of an earlier boot does.
+pub(crate) fn standing(run: &str) -> Vec<(Kind, String)> {
+    if crate::leftovers::boot_of(run).as_deref() != Some(boot()) {
+        return Vec::new();
+    }
+    let entries = fs::read_dir(run_directory(run).join(FOLDER)).into_iter().flatten().filter_map(Result::ok);
+    let parse = |entry: fs::DirEntry| {
+        let text = entry.file_name().into_string().ok()?;
+        let (word, escaped) = text.split_once(':')?;
+        let kind = Kind::ALL.into_iter().find(|kind| kind.word() == word)?;
+        Some((kind, escaped.replace("%2f", "/").replace("%25", "%")))
+    };
+    let mut all: Vec<(Kind, String)> = entries.filter_map(parse).collect();
+    all.retain(|(kind, name)| is_made(run, *kind, name));
+    all.sort();
+    all
+}
