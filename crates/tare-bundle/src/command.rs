@@ -10,7 +10,10 @@ const LOG_LINES: usize = 20;
 ///
 /// `package` is what has to be installed when the program is not there.
 pub(crate) fn run(program: &str, package: &str, arguments: &[String]) -> Result<String, Fault> {
-    let path = format!("{}:/usr/sbin:/sbin:/usr/bin:/bin", std::env::var("PATH").unwrap_or_default());
+    let path = std::env::var("PATH").unwrap_or_default();
+    // An empty entry would be the current directory.
+    let folders = path.split(':').filter(|folder| !folder.is_empty());
+    let path = folders.chain(["/usr/sbin", "/sbin", "/usr/bin", "/bin"]).collect::<Vec<_>>().join(":");
     let output = Command::new(program)
         .args(arguments)
         .env("PATH", path)

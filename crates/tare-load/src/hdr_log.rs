@@ -72,7 +72,8 @@ mod tests {
 
     #[test]
     fn other_readers_of_the_format_understand_it() {
-        let path = std::env::temp_dir().join(format!("tare-hdr-{}.hlog", std::process::id()));
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("times.hlog");
         let mut log = HdrLog::create(&path).unwrap();
         let mut times = Histogram::new();
         [1_000_000, 2_000_000, 7_500_000].into_iter().for_each(|ns| times.record(ns));
@@ -80,7 +81,6 @@ mod tests {
         log.interval(from_ns, from_ns + SECOND_NS, &["get one".into(), "set".into()], &[times, Histogram::new()])
             .unwrap();
         let text = std::fs::read(&path).unwrap();
-        std::fs::remove_file(&path).unwrap();
         let entries: Vec<_> = IntervalLogIterator::new(&text).map(|entry| entry.unwrap()).collect();
         assert!(matches!(entries[0], LogEntry::StartTime(start) if start.as_secs() > 1_600_000_000));
         let LogEntry::Interval(interval) = &entries[1] else { panic!("{entries:?}") };

@@ -196,12 +196,20 @@ fn write_lines<T: Serialize>(path: &Path, rows: &[T]) -> Result<(), Fault> {
 
 fn write_whole(path: &Path, fill: impl FnOnce(&mut BufWriter<File>) -> std::io::Result<()>) -> Result<(), Fault> {
     let partial = path.with_extension("partial");
+    let folder = path.parent().unwrap_or(Path::new("/"));
     let write = || -> std::io::Result<()> {
-        let mut file = BufWriter::new(File::create(&partial)?);
+        // What a killed process left, or a link of somebody else's: it is removed, never written to.
+        match fs::remove_file(&partial) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+        let mut file = BufWriter::new(File::create_new(&partial)?);
         fill(&mut file)?;
         let file = file.into_inner().map_err(|error| error.into_error())?;
         file.sync_all()?;
-        fs::rename(&partial, path)
+        fs::rename(&partial, path)?;
+        // Its name is on the disk too: a folder that is renamed next is whole after a loss of power, or absent.
+        File::open(folder)?.sync_all()
     };
     write().map_err(|error| {
         // Best effort: on a full disk the unfinished file is what fills it.

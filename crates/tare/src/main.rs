@@ -41,6 +41,7 @@ fn main() -> ExitCode {
     if std::env::args_os().nth(1).is_some_and(|verb| verb == "agent") {
         tare_layers::agent::run_guest(tare_telemetry::process_prober);
     }
+    paths::keep_current_directory_off_path();
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(wrong) => return refuse(&wrong),

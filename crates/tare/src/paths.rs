@@ -1,10 +1,32 @@
 //! Where things are kept. The only file of this crate that reads the environment.
 
+use std::ffi::{OsStr, OsString};
 use std::path::{Component, Path, PathBuf};
+use tare_core::workload::USUAL_PATH;
 
 /// Where bundles, guests' parts and the history live: `$TARE_HOME`, else `/var/lib/tare`.
 pub(crate) fn home() -> PathBuf {
     std::env::var_os("TARE_HOME").map_or_else(|| PathBuf::from("/var/lib/tare"), PathBuf::from)
+}
+
+/// Takes empty entries out of PATH: they are the current directory to whatever looks for a program, and anybody may
+/// have filled that.
+pub(crate) fn keep_current_directory_off_path() {
+    let Some(path) = std::env::var_os("PATH") else { return };
+    let cleaned = without_empty(&path);
+    if cleaned != path {
+        // SAFETY: it is called first of all, when there is no other thread that could read the environment.
+        unsafe { std::env::set_var("PATH", cleaned) };
+    }
+}
+
+fn without_empty(path: &OsStr) -> OsString {
+    let folders = std::env::split_paths(path).filter(|folder| !folder.as_os_str().is_empty());
+    match std::env::join_paths(folders) {
+        Ok(path) if !path.is_empty() => path,
+        // An empty PATH would be the current directory again.
+        _ => USUAL_PATH.into(),
+    }
 }
 
 /// Where bundles are kept.
@@ -77,6 +99,16 @@ mod tests {
         assert_eq!(found("/opt/tare/bin/tare").last(), Some(&PathBuf::from("/opt/tare/share/tare/studies")));
         assert!(found("/src/target/release/tare").contains(&PathBuf::from("/src/studies")));
         assert_eq!(found(""), Vec::<PathBuf>::new());
+    }
+
+    #[test]
+    fn an_empty_entry_of_path_is_not_the_current_directory() {
+        let cleaned = |path: &str| without_empty(OsStr::new(path)).into_string().unwrap();
+        assert_eq!(cleaned(":/usr/bin::/bin:"), "/usr/bin:/bin");
+        assert_eq!(cleaned("/usr/bin"), "/usr/bin");
+        for path in ["", ":", "::"] {
+            assert_eq!(cleaned(path), USUAL_PATH);
+        }
     }
 
     #[test]

@@ -168,7 +168,9 @@ fn replace(path: &Path, text: &str) -> std::io::Result<()> {
     let mut name = path.file_name().unwrap_or_default().to_owned();
     name.push(format!(".{}.partial", std::process::id()));
     let partial = path.with_file_name(name);
-    let written = std::fs::write(&partial, text).and_then(|()| std::fs::rename(&partial, path));
+    // Made new: in a folder that many may write to, a file or link of this name would be somebody else's.
+    let mut file = std::fs::File::create_new(&partial)?;
+    let written = std::io::Write::write_all(&mut file, text.as_bytes()).and_then(|()| std::fs::rename(&partial, path));
     if written.is_err() {
         let _ = std::fs::remove_file(&partial);
     }

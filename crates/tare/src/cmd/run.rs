@@ -170,9 +170,10 @@ pub(crate) fn require_writable(out: &Path) -> Result<()> {
         let text = format!("{} holds a record already, and records are never overwritten", out.display());
         return Err(Mistake::new(text + "\n  to do: name another directory, or continue that one: tare resume").into());
     }
-    let probe = out.join(".writable");
-    let tried = std::fs::create_dir_all(out).and_then(|()| std::fs::write(&probe, b"x"));
-    let _ = std::fs::remove_file(&probe);
+    let probe = out.join(format!(".writable-{}", std::process::id()));
+    // Made new: what is removed is what was made.
+    let tried = std::fs::create_dir_all(out).and_then(|()| std::fs::File::create_new(&probe));
+    let tried = tried.and_then(|mut file| std::io::Write::write_all(&mut file, b"x").and(std::fs::remove_file(&probe)));
     tried.map_err(|error| {
         let text = format!("the record cannot be written to {}: {error}", out.display());
         Mistake::new(text + "\n  to do: name a directory that can be written with --out").into()

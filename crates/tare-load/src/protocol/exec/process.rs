@@ -97,7 +97,9 @@ pub(super) fn find_program(name: &str) -> Option<PathBuf> {
         return Some(PathBuf::from(name)).filter(runs);
     }
     let folders = std::env::var_os("PATH").unwrap_or_else(|| "/usr/local/bin:/usr/bin:/bin".into());
-    std::env::split_paths(&folders).map(|folder| folder.join(name)).find(runs)
+    // An empty entry is the current directory to a shell, which anybody may have filled; it is nothing here.
+    let folders = std::env::split_paths(&folders).filter(|folder| !folder.as_os_str().is_empty());
+    folders.map(|folder| folder.join(name)).find(runs)
 }
 
 /// Runs a job to its end, its time limit, or the end of the load.
