@@ -115,6 +115,9 @@ pub(crate) struct RunArgs {
     /// Print the report as JSON; progress goes to standard error
     #[arg(long)]
     pub(crate) json: bool,
+    /// Wait until a run that is under way on this machine has ended
+    #[arg(long)]
+    pub(crate) wait: bool,
     /// Print the plan and the expected time, and start nothing
     #[arg(long)]
     pub(crate) dry_run: bool,
@@ -219,6 +222,9 @@ pub(crate) struct Buffer(pub(crate) Option<u32>);
 pub(crate) struct ResumeArgs {
     /// The record; without one, the latest in ./records
     pub(crate) record: Option<PathBuf>,
+    /// Wait until a run that is under way on this machine has ended
+    #[arg(long)]
+    pub(crate) wait: bool,
     /// Print the report as JSON; progress goes to standard error
     #[arg(long)]
     pub(crate) json: bool,

@@ -10,6 +10,7 @@ use anyhow::Result;
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 use tare_bundle::DataSets;
 use tare_core::fault::Fault;
 use tare_core::host::Carrier;
@@ -44,22 +45,35 @@ pub(crate) fn require_root(verb: &str) -> Result<()> {
     Err(fault.remedy(format!("sudo tare {verb}; on a machine that is used for something else, use a lab one")).into())
 }
 
-/// Takes this machine for `what`, such as `tare run canonical`, until the lock is dropped.
+/// How long until it is asked again whether the machine is free.
+const ASK_AGAIN: Duration = Duration::from_millis(200);
+
+/// Takes this machine for `what`, such as `tare run canonical`, until the lock is dropped. Where another run has it,
+/// its end is waited for, or not.
 ///
 /// # Errors
-/// When another run has it: who, and since when.
-pub(crate) fn take_machine(what: &str) -> Result<MachineLock> {
-    let holder = match MachineLock::take(what)? {
-        Ok(lock) => return Ok(lock),
-        Err(holder) => holder,
-    };
-    let since = holder.since.and_then(|since| jiff::Timestamp::try_from(since).ok());
-    let since = since.map_or_else(String::new, |since| since.strftime(" since %Y-%m-%d %H:%M:%S UTC").to_string());
-    let fault = Fault::new(format!(
-        "a run is under way on this machine{since} ({}); two would measure each other",
-        holder.what
-    ));
-    Err(fault.remedy("wait until it has ended").into())
+/// When another run has it and is not waited for: who, and since when.
+pub(crate) fn take_machine(what: &str, wait: bool) -> Result<MachineLock> {
+    let mut told = None;
+    loop {
+        let holder = match MachineLock::take(what)? {
+            Ok(lock) => return Ok(lock),
+            Err(holder) => holder,
+        };
+        let since = holder.since.and_then(|since| jiff::Timestamp::try_from(since).ok());
+        let since = since.map_or_else(String::new, |since| since.strftime(" since %Y-%m-%d %H:%M:%S UTC").to_string());
+        let busy = format!("a run is under way on this machine{since} ({})", holder.what);
+        if !wait {
+            let fault = Fault::new(format!("{busy}; two would measure each other"));
+            return Err(fault.remedy("wait until it has ended, or have it waited for with --wait").into());
+        }
+        // Another may have been faster: whom it waits for now is told once.
+        if told.as_ref() != Some(&holder) {
+            note(&format!("{busy}; waiting until it has ended"));
+            told = Some(holder);
+        }
+        std::thread::sleep(ASK_AGAIN);
+    }
 }
 
 /// Refuses to start on a host on which a dead run left something, or where what is kept would stand among somebody

@@ -12,7 +12,7 @@ use tare_runner::RecordDir;
 pub(crate) fn resume(args: &ResumeArgs) -> Result<u8> {
     let path = record_path(args.record.as_deref())?;
     if tare_runner::is_suite(&path) {
-        return suite::resume(&path, args.json, &mut |header| clean::remove_of_run(&header.run).map(|_| ()));
+        return suite::resume(&path, args, &mut |header| clean::remove_of_run(&header.run).map(|_| ()));
     }
     let record = tare_runner::read_record(&path)?;
     let lost = record.lost().len();
@@ -34,7 +34,7 @@ pub(crate) fn resume(args: &ResumeArgs) -> Result<u8> {
         say(&format!("{lost} trial(s) that were run are gone from the record, and are run again"));
     }
     session::require_root("resume")?;
-    let _machine = session::take_machine(&format!("tare resume {}", path.display()))?;
+    let _machine = session::take_machine(&format!("tare resume {}", path.display()), args.wait)?;
     let removed = clean::remove_of_run(&header.run)?;
     if removed > 0 {
         say(&format!("removed {removed} things that the run had left on this machine"));

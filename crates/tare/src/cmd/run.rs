@@ -89,7 +89,7 @@ pub(crate) fn start_and(
         return Ok(EXIT_OK);
     }
     session::require_root("run")?;
-    let _machine = session::take_machine(&format!("tare run {}", study.name))?;
+    let _machine = session::take_machine(&format!("tare run {}", study.name), args.wait)?;
     session::require_clean_host()?;
     tare_load::check_needs(&workload.protocol.protocol, &workload.protocol.options)?;
     let out = args.out.clone().unwrap_or_else(|| default_out(&study));

@@ -1,6 +1,6 @@
 //! Runs of studies with several parts: `tare run`, `tare resume` and `tare report` of them.
 
-use crate::cli::{Format, RunArgs};
+use crate::cli::{Format, ResumeArgs, RunArgs};
 use crate::cmd::report::{plain_style, terminal_style};
 use crate::cmd::run::{self, Ready};
 use crate::cmd::{Mistake, columns, note, print, tell, write_file};
@@ -33,7 +33,7 @@ pub(crate) fn run(args: &RunArgs, mut suite: Suite) -> Result<u8> {
         return Ok(EXIT_OK);
     }
     session::require_root("run")?;
-    let _machine = session::take_machine(&format!("tare run {}", suite.name))?;
+    let _machine = session::take_machine(&format!("tare run {}", suite.name), args.wait)?;
     session::require_clean_host()?;
     for (_, workload) in &suite.parts {
         tare_load::check_needs(&workload.protocol.protocol, &workload.protocol.options)?;
@@ -80,7 +80,8 @@ pub(crate) fn run(args: &RunArgs, mut suite: Suite) -> Result<u8> {
 }
 
 /// Goes on with a run of several parts: those that have not ended.
-pub(crate) fn resume(path: &Path, json: bool, bring_back: &mut dyn FnMut(&Header) -> Result<()>) -> Result<u8> {
+pub(crate) fn resume(path: &Path, args: &ResumeArgs, bring_back: &mut dyn FnMut(&Header) -> Result<()>) -> Result<u8> {
+    let json = args.json;
     let SuiteRecord { header, parts } = tare_runner::read_suite(path)?;
     let mut say = |text: &str| if json { note(text) } else { tell(text) };
     if let Some(part) = header.parts.get(parts.len()) {
@@ -93,7 +94,7 @@ pub(crate) fn resume(path: &Path, json: bool, bring_back: &mut dyn FnMut(&Header
         return Ok(EXIT_OK);
     }
     session::require_root("resume")?;
-    let _machine = session::take_machine(&format!("tare resume {}", path.display()))?;
+    let _machine = session::take_machine(&format!("tare resume {}", path.display()), args.wait)?;
     open.iter().try_for_each(|part| bring_back(&part.header))?;
     session::require_clean_host()?;
     let stop = session::stop_on_signals()?;
