@@ -25,6 +25,7 @@ pub(crate) const ALL: &[(&str, fn())] = &[
     ("nothing_is_left", nothing_is_left),
     ("a_container_holds_no_layer", a_container_holds_no_layer),
     ("images_are_kept_until_removed", images_are_kept_until_removed),
+    ("what_is_made_from_ours_is_somebody_elses", what_is_made_from_ours_is_somebody_elses),
 ];
 
 fn every_network_is_reached_from_outside() {
@@ -299,4 +300,50 @@ fn images_are_kept_until_removed() {
     container::remove_image(&image.name).unwrap();
     assert_eq!(stage::image(), None);
     container::remove_image(&image.name).unwrap();
+}
+
+/// The docker program's answer, trimmed; `None` when it refused or is not there.
+fn docker(words: &[&str]) -> Option<String> {
+    let output = Command::new("docker").args(words).output().ok()?;
+    output.status.success().then(|| String::from_utf8_lossy(&output.stdout).trim().to_owned())
+}
+
+fn what_is_made_from_ours_is_somebody_elses() {
+    if docker(&["version"]).is_none() {
+        println!("skipped: there is no docker program that reaches the engine");
+        return;
+    }
+    let stage = Stage::new();
+    let mut host = stage.open("{}");
+    stage.start(host.as_mut(), &stage.service());
+    let run = &stage.surroundings.run;
+    let ours = stage.leftovers();
+    let container = &ours.iter().find(|left| left.kind == "container").expect("it runs").name;
+    let (committed, built) = (format!("canary-committed:{run}"), format!("canary-built:{run}"));
+    let (copy, network) = (format!("canary-copy-{run}"), format!("tare-{run}-canary"));
+    docker(&["commit", container, &committed]).expect("an image of the container");
+    let image = stage::image().expect("the image of the bundle").name;
+    let script = format!("printf 'FROM {image}\\nENV MINE=1\\n' | docker build -q -t {built} -");
+    assert!(Command::new("sh").args(["-c", &script]).output().unwrap().status.success(), "{script}");
+    docker(&["create", "--name", &copy, &committed]).expect("a container of that image");
+    docker(&["network", "create", "--label", &format!("tare.run={run}"), &network]).expect("a network");
+
+    assert_eq!(stage.leftovers(), ours, "the labels alone make nothing ours");
+    let kept = container::cached_images().unwrap();
+    let listed = |name: &str| kept.iter().any(|image| image.name.contains(name) || docker_id(name) == image.name);
+    assert!(!listed(&committed) && !listed(&built), "{kept:?}");
+    host.close().unwrap();
+    for name in [&committed, &built] {
+        container::remove_image(name).unwrap();
+        assert!(docker(&["image", "inspect", name]).is_some(), "{name} is gone");
+    }
+    assert!(docker(&["container", "inspect", &copy]).is_some() && docker(&["network", "inspect", &network]).is_some());
+    let _ = docker(&["rm", &copy]);
+    let _ = docker(&["network", "rm", &network]);
+    let _ = docker(&["rmi", &committed, &built]);
+}
+
+/// What the engine knows an image by.
+fn docker_id(image: &str) -> String {
+    docker(&["image", "inspect", "--format", "{{.Id}}", image]).unwrap_or_default()
 }

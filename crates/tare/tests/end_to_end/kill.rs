@@ -22,6 +22,11 @@ fn a_run_that_is_killed_again_and_again_ends_whole() {
     docker(&["network", "rm", network]);
     assert!(docker(&["network", "create", network]), "make a network that is not ours");
     let _ = Command::new("ip").args(["netns", "add", namespace]).status();
+    // Called as a run would be.
+    let home = std::env::var_os("TARE_HOME").unwrap_or_else(|| "/var/lib/tare".into());
+    let folder = std::path::Path::new(&home).join("scratch/thesis");
+    std::fs::create_dir_all(&folder).unwrap();
+    std::fs::write(folder.join("chapter-1"), "years of work").unwrap();
     let quick = ["--settle", "100ms", "--measure", "1s", "--form", "container", "--repeat", "4", "--seed", "3"];
     let first = [&["run"], &quick[..], &["--out", text(&record)]].concat();
     // The bundle is there before the first kill, so that kills fall into trials too.
@@ -61,6 +66,8 @@ fn a_run_that_is_killed_again_and_again_ends_whole() {
     assert_eq!(partial.count(), 0, "no unfinished trial is left in the record");
     assert!(docker(&["network", "inspect", network]), "somebody else's network is still there");
     assert!(std::path::Path::new("/run/netns").join(namespace).exists(), "somebody else's namespace too");
+    assert!(folder.join("chapter-1").exists(), "and somebody else's folder");
+    std::fs::remove_dir_all(folder).unwrap();
     docker(&["network", "rm", network]);
     let _ = Command::new("ip").args(["netns", "del", namespace]).status();
 }
