@@ -8,10 +8,13 @@
 //! | `port.<port>` | the instance's own port of that name |
 //! | `addresses.<service>`, `addresses.<service>.<port>` | `address:port` of its instances in the tile, in a row |
 //! | `instance.name`, `instance.number` | its name; its number among its service's instances in the tile, from 1 |
+//!
+//! `env.<variable>` stands for a secret, which is no matter of instances: see [`crate::secrets`].
 
 use crate::config::{Fields, Node, NodeKind, Place, Problems};
 use crate::host::Instance;
 use crate::parameters::mention;
+use crate::secrets;
 use crate::workload::{Service, Workload};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
@@ -216,7 +219,7 @@ impl Ports {
 /// Puts in what an instance knows of itself.
 fn tell_itself(instance: &mut Service, number: u32) {
     let (name, ports) = (instance.name.clone(), instance.ports.clone());
-    put_in(instance, &|reference| match reference.split_once('.')? {
+    put_in(texts_of(instance), &|reference| match reference.split_once('.')? {
         ("port", port) => ports.get(port).map(u16::to_string),
         ("instance", "name") => Some(name.clone()),
         ("instance", "number") => Some(number.to_string()),
@@ -228,7 +231,7 @@ fn tell_itself(instance: &mut Service, number: u32) {
 #[must_use]
 pub fn introduced(service: &Service, started: &[(&Service, &Instance)]) -> Service {
     let mut introduced = service.clone();
-    put_in(&mut introduced, &|reference| {
+    put_in(texts_of(&mut introduced), &|reference| {
         let (of, port) = reference.strip_prefix("addresses.").map(|of| of.split_once('.').unwrap_or((of, "")))?;
         let others = started.iter().filter(|(other, _)| other.role() == of && other.tile() == service.tile());
         let address = |(_, instance): &(&Service, &Instance)| {
@@ -250,7 +253,10 @@ pub(crate) fn refuse_bad_references(node: &Node, services: &[Service], problems:
         }
         let Some(at) = services.iter().position(|service| service.name == *name) else { continue };
         let (before, service) = (&services[..at], &services[at]);
-        let mut check = |place: Place, reference: String| {
+        let mut check = |field: &str, place: Place, reference: String| {
+            if let Some(variable) = secrets::variable_of(&reference) {
+                return secrets::check(variable, field, place, problems);
+            }
             let known = known(service, before);
             if !known.contains(&reference) && !awaits_port(&reference, service, before) {
                 let known: Vec<&str> = known.iter().map(String::as_str).collect();
@@ -278,7 +284,10 @@ pub(crate) fn refuse_bad_references(node: &Node, services: &[Service], problems:
                 }
             }
         };
-        each_text(node, &mut |place, text| mentions(text).for_each(|reference| check(place, reference)));
+        let Some(fields) = Fields::of(node, "a service", &mut Problems::default()) else { continue };
+        for (field, _, node) in fields.entries() {
+            each_text(node, &mut |place, text| mentions(text).for_each(|reference| check(field, place, reference)));
+        }
     }
 }
 
@@ -332,9 +341,14 @@ fn mentions(text: &str) -> impl Iterator<Item = String> {
     .filter(|name| name.contains('.'))
 }
 
-/// Replaces the references of a service for which there is a value.
-fn put_in(service: &mut Service, value: &dyn Fn(&str) -> Option<String>) {
-    for text in service.command.iter_mut().chain(service.environment.values_mut()) {
+/// The texts of a service in which references are replaced.
+fn texts_of(service: &mut Service) -> impl Iterator<Item = &mut String> {
+    service.command.iter_mut().chain(service.environment.values_mut())
+}
+
+/// Replaces the references in texts for which there is a value.
+pub(crate) fn put_in<'t>(texts: impl Iterator<Item = &'t mut String>, value: &dyn Fn(&str) -> Option<String>) {
+    for text in texts {
         let mut from = 0;
         while let Some((at, name, end)) = mention(text, from) {
             from = end;

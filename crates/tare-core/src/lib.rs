@@ -26,6 +26,7 @@ pub mod plan;
 pub mod profile;
 pub mod qos;
 pub mod record;
+pub mod secrets;
 pub mod study;
 pub mod telemetry;
 pub mod topology;

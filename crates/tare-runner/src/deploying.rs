@@ -9,6 +9,7 @@ use tare_core::host::{Host, Instance, InstanceState, ServiceStart};
 use tare_core::instances::introduced;
 use tare_core::load::{Inside, LoadPlan, LoadTask};
 use tare_core::qos::Qos;
+use tare_core::secrets::with_secrets;
 use tare_core::workload::{Readiness, Service};
 
 /// How often readiness is asked for.
@@ -91,7 +92,8 @@ impl Trial<'_, '_> {
     ) -> Result<(), Early> {
         for start in starts {
             let start = introduce(host, start, starts, started.clone());
-            let instance = host.start(&start).map_err(|fault| fault.context(format!("service {}", start.instance)))?;
+            let told = ServiceStart { service: with_secrets(&start.service)?, ..start.clone() };
+            let instance = host.start(&told).map_err(|fault| fault.context(format!("service {}", start.instance)))?;
             started.push(instance.clone());
             self.wait_ready(host, &start, &instance)?;
         }

@@ -13,6 +13,7 @@ use tare_core::fault::Fault;
 use tare_core::host::MappedFile;
 use tare_core::plan::{PlannedTrial, blocks, plan_again, rounds_after};
 use tare_core::record::{COMPLETE, DECIDED, End, FITTED, Header, PRECISE_ENOUGH, TrialData, TrialRecord};
+use tare_core::secrets::take_out;
 use tare_core::trial::Outcome;
 use tare_core::units::CpuSet;
 use tare_stats::{decided, is_lead_look, is_look, precise_enough};
@@ -284,8 +285,9 @@ impl Run<'_> {
         let ran = self.stand_together(&open.iter().filter(there).copied().collect::<Vec<_>>(), state, doing);
         let Some(trials) = ran else { return Ok(Some(Ending::Interrupted)) };
         let took = doing.clock.now().saturating_sub(began) / trials.len().max(1) as u32;
-        for data in &trials {
-            self.keep(data, took, state, doing)?;
+        for mut data in trials {
+            take_out(&mut data.record, &self.header.workload.services);
+            self.keep(&data, took, state, doing)?;
         }
         for planned in open.iter().filter(|planned| !there(planned)) {
             let why = self.header.forms[&planned.form].unavailable.clone();
@@ -351,7 +353,11 @@ impl Run<'_> {
         }
         let inputs = self.inputs(planned, state);
         let subscriber = &mut *doing.subscriber;
-        run_trial(&inputs, doing.apparatus, doing.clock, doing.stop, &mut |event| subscriber(&event))
+        let ran = run_trial(&inputs, doing.apparatus, doing.clock, doing.stop, &mut |event| subscriber(&event));
+        ran.map(|mut data| {
+            take_out(&mut data.record, &self.header.workload.services);
+            data
+        })
     }
 
     fn inputs<'a>(&'a self, planned: &'a PlannedTrial, state: &'a Progress) -> TrialInputs<'a> {

@@ -138,6 +138,10 @@ fn read_environment(
     let own = fields.get("environment").map(|node| read_texts(node, problems)).unwrap_or_default();
     let mut all = image.as_ref().and_then(|image| image.says.as_ref()).map(|says| says.variables()).unwrap_or_default();
     all.retain(|name, _| !own.contains_key(name));
+    for (name, _) in all.iter().filter(|(_, text)| crate::secrets::refers(text)) {
+        let message = format!("the image's variable '{name}' asks for one of this machine's environment");
+        problems.add(fields.place(), message, format!("say under 'environment:' what '{name}' is to be"));
+    }
     if let Some(image) = image.filter(|_| !all.is_empty()) {
         image.note("environment", all.keys().map(String::as_str).collect::<Vec<_>>().join(", "));
     }

@@ -12,6 +12,8 @@ use crate::local::host::{make_volumes, volume_folders};
 use crate::local::root::{self, Root};
 use rustix::process::{Signal, child_subreaper, getpid, set_child_subreaper};
 use std::fs::{self, File};
+use std::io::Write;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::sync::Mutex;
@@ -123,7 +125,10 @@ impl Launch<'_> {
             machine: Machine::this(),
         };
         let place = directory.join("config.json");
-        fs::write(&place, config(&order).to_string()).doing(format!("write {}", place.display()))
+        // The environment of the service stands in it, with its secrets.
+        let file = File::options().write(true).create(true).truncate(true).mode(0o600).open(&place);
+        file.and_then(|mut file| file.write_all(config(&order).to_string().as_bytes()))
+            .doing(format!("write {}", place.display()))
     }
 
     /// The CPUs it may run on.

@@ -1,0 +1,157 @@
+//! Secrets by reference: `${{env.NAME}}` in a service's environment stands for a variable of whoever runs Tare.
+//!
+//! What it stands for is put in when the service is started, and nowhere else: studies, workloads, records and bundles
+//! hold the reference. What comes back from services and engines (logs, complaints) is searched for the values, and the
+//! reference is put in their place. This is the only file of this crate that reads the environment.
+
+use crate::config::Place;
+use crate::config::Problems;
+use crate::fault::Fault;
+use crate::instances::put_in;
+use crate::parameters::mention;
+use crate::record::TrialRecord;
+use crate::trial::Outcome;
+use crate::workload::Service;
+use std::collections::BTreeMap;
+
+/// What references to the environment begin with.
+const PREFIX: &str = "env.";
+
+/// The name of the variable that a reference is to, if it is one to a variable.
+pub(crate) fn variable_of(reference: &str) -> Option<&str> {
+    reference.strip_prefix(PREFIX)
+}
+
+/// Whether a text refers to a variable.
+pub(crate) fn refers(text: &str) -> bool {
+    variables(text).next().is_some()
+}
+
+/// Says so where a reference stands where none may, or to a variable that is not set.
+pub(crate) fn check(name: &str, field: &str, place: Place, problems: &mut Problems) {
+    if field != "environment" {
+        let message = format!("'env.{name}' stands in '{field}', which everybody on this machine can see");
+        problems.add(place, message, "refer to it in 'environment:' alone");
+    } else if value(name).is_none() {
+        let message = format!("the environment has no variable '{name}' that is text");
+        problems.add(
+            place,
+            message,
+            format!("set it for Tare: `export {name}=...`, with sudo `sudo --preserve-env={name}`"),
+        );
+    }
+}
+
+/// The service with its secrets put in, for the moment of its start.
+///
+/// # Errors
+/// When a variable is not set, as it may be when a run is resumed.
+pub fn with_secrets(service: &Service) -> Result<Service, Fault> {
+    for name in service.environment.values().flat_map(|text| variables(text)) {
+        if value(&name).is_none() {
+            let message = format!("service {} refers to the variable '{name}', which is not set", service.name);
+            return Err(Fault::new(message).remedy(format!("set it for Tare: `export {name}=...`")));
+        }
+    }
+    let mut service = service.clone();
+    put_in(service.environment.values_mut(), &|reference| value(variable_of(reference)?));
+    Ok(service)
+}
+
+/// Replaces every secret of these services in what they said, and in what was said of them, by its reference.
+pub fn take_out(record: &mut TrialRecord, services: &[Service]) {
+    let names = services.iter().flat_map(|service| service.environment.values()).flat_map(|text| variables(text));
+    let secrets: BTreeMap<String, String> = names.filter_map(|name| Some((value(&name)?, name))).collect();
+    let mut secrets: Vec<(String, String)> = secrets.into_iter().filter(|(value, _)| !value.is_empty()).collect();
+    // Of two values, one of which is part of the other, the longer one goes first.
+    secrets.sort_by_key(|(value, _)| std::cmp::Reverse(value.len()));
+    if secrets.is_empty() {
+        return;
+    }
+    let texts = record.logs.values_mut().chain(&mut record.warnings).chain(record.facts.values_mut());
+    let checks = record.load.iter_mut().flat_map(|load| &mut load.checks).map(|check| &mut check.detail);
+    let why = match &mut record.outcome {
+        Outcome::Failed { why, .. } | Outcome::Invalid { why } | Outcome::Skipped { why } => Some(why),
+        Outcome::Measured => None,
+    };
+    let why = why.into_iter().flat_map(|why| [&mut why.message, &mut why.remedy, &mut why.log]);
+    for text in texts.chain(checks).chain(why) {
+        for (value, name) in &secrets {
+            if text.contains(value.as_str()) {
+                *text = text.replace(value.as_str(), &format!("${{{{{PREFIX}{name}}}}}"));
+            }
+        }
+    }
+}
+
+/// The variables that a text refers to.
+fn variables(text: &str) -> impl Iterator<Item = String> + '_ {
+    let mut from = 0;
+    std::iter::from_fn(move || {
+        let (_, name, end) = mention(text, from)?;
+        from = end;
+        Some(name)
+    })
+    .filter_map(|name| variable_of(&name).map(str::to_owned))
+}
+
+fn value(name: &str) -> Option<String> {
+    // The system asserts on such names.
+    if name.is_empty() || name.contains(['=', '\0']) { None } else { std::env::var(name).ok() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::study::tests::read_toy;
+
+    const STUDY: &str = "study: s\nworkload: toy\nload: {closed: {}}\nforms: {plain: []}\n";
+
+    fn workload(fields: &str) -> String {
+        format!(
+            "workload: toy\nservices:\n  toy:\n    bundle: {{packages: [toy]}}\n    ports: {{main: 7000}}\n{fields}\
+             load: {{protocol: {{null: {{}}}}}}\n"
+        )
+    }
+
+    #[test]
+    fn a_secret_is_put_in_at_the_start_and_written_nowhere() {
+        // The one variable that every process has here.
+        let path = std::env::var("PATH").unwrap();
+        let text =
+            workload("    command: [/toy]\n    environment: {KEY: 'a ${{env.PATH}} b', N: '${{instance.name}}'}\n");
+        let (study, workload) = read_toy(STUDY, &text).unwrap();
+        let workload = study.instances.spell_out(&workload);
+        let service = &workload.services[0];
+        let told = with_secrets(service).unwrap();
+        assert_eq!(told.environment["KEY"], format!("a {path} b"));
+        let written = serde_json::to_string(&workload).unwrap();
+        assert!(written.contains("a ${{env.PATH}} b") && !written.contains(&path), "{written}");
+
+        let planned = crate::plan::plan(&study, &[], 1).remove(0);
+        let why = Fault::new(format!("died of {path}")).with_log(format!("PATH={path}!"));
+        let stage = crate::trial::Stage::Provision;
+        let mut record = TrialRecord::new(planned, String::new(), Outcome::Failed { stage, why });
+        record.logs.insert("toy".to_owned(), format!("I have {path}{path}"));
+        record.warnings.push(format!("teardown: {path}"));
+        take_out(&mut record, &workload.services);
+        let written = serde_json::to_string(&record).unwrap();
+        assert!(!written.contains(&path), "{written}");
+        assert_eq!(record.logs["toy"], "I have ${{env.PATH}}${{env.PATH}}");
+    }
+
+    #[test]
+    fn what_is_not_set_or_seen_by_all_is_a_mistake_with_its_place() {
+        let cases = [
+            ("    command: [/toy]\n    environment: {K: '${{env.TARE_NO_SUCH}}'}\n", "w.yaml:7:22", "'TARE_NO_SUCH'"),
+            ("    command: [/toy]\n    environment: {K: '${{env.}}'}\n", "w.yaml:7:22", "no variable ''"),
+            ("    command: [/toy, '${{env.PATH}}']\n", "w.yaml:6:21", "in 'command'"),
+        ];
+        for (fields, place, wanted) in cases {
+            let told = read_toy(STUDY, &workload(fields)).unwrap_err();
+            assert!(told.contains(place) && told.contains(wanted) && told.contains("hint: "), "{told}");
+        }
+        let told = read_toy(STUDY, &workload("    command: [/toy]\n    user: '${{env.PATH}}'\n")).unwrap_err();
+        assert!(told.contains("w.yaml:7:11") && told.contains("no parameter 'env.PATH'"), "{told}");
+    }
+}
