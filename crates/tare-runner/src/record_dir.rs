@@ -1,8 +1,11 @@
 //! The record on disk. FORMAT.md describes it; every file appears whole, by rename, or not at all.
+//!
+//! A record is readable by who made it, and by nobody else: what services are told and what they say may hold secrets.
 
 use serde::Serialize;
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{BufWriter, Read, Seek, SeekFrom, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use tare_core::fault::{Doing, Fault};
@@ -24,6 +27,10 @@ pub(crate) const PROFILES: &str = "profiles";
 /// The call stacks of a profiled trial, in its folder.
 pub(crate) const STACKS: &str = "stacks.folded";
 
+/// Who may read files and folders of a record: their owner.
+const FILE_MODE: u32 = 0o600;
+const FOLDER_MODE: u32 = 0o700;
+
 /// A record being written.
 #[derive(Debug)]
 pub struct RecordDir {
@@ -38,7 +45,10 @@ impl RecordDir {
     /// When the directory cannot be written, or holds a record already.
     pub fn create(path: &Path, header: &Header) -> Result<RecordDir, Fault> {
         let shown = path.display();
-        fs::create_dir_all(path.join(TRIALS))
+        // The folders above the record are not part of it.
+        let above = path.parent().map_or(Ok(()), fs::create_dir_all);
+        above
+            .and_then(|()| create_folder(&path.join(TRIALS)))
             .doing(format!("create the record {shown}"))
             .map_err(|fault| fault.remedy("name a directory that can be written with --out"))?;
         if path.join(HEADER).exists() {
@@ -55,7 +65,7 @@ impl RecordDir {
     /// When it cannot be written.
     pub fn open(path: &Path) -> Result<RecordDir, Fault> {
         let file = path.join("events.jsonl");
-        let events = OpenOptions::new().create(true).read(true).append(true).open(&file);
+        let events = OpenOptions::new().create(true).read(true).append(true).mode(FILE_MODE).open(&file);
         let events = events.and_then(end_last_line).doing(format!("write {}", file.display()))?;
         Ok(RecordDir { path: path.to_owned(), events })
     }
@@ -89,7 +99,7 @@ impl RecordDir {
     /// When the disk is full or gone.
     pub(crate) fn write_profile(&self, trial: &TrialData) -> Result<(), Fault> {
         let folder = self.path.join(PROFILES);
-        fs::create_dir_all(&folder).doing(format!("create {}", folder.display()))?;
+        create_folder(&folder).doing(format!("create {}", folder.display()))?;
         self.write_whole_trial(PROFILES, trial)
     }
 
@@ -100,7 +110,7 @@ impl RecordDir {
         if partial.exists() {
             fs::remove_dir_all(&partial).doing(doing("an unfinished copy"))?;
         }
-        fs::create_dir_all(&partial).doing(doing("the folder"))?;
+        create_folder(&partial).doing(doing("the folder"))?;
         write_lines(&partial.join("seconds.jsonl"), &trial.seconds)?;
         write_lines(&partial.join("telemetry.jsonl"), &trial.telemetry)?;
         let mut record = trial.record.clone();
@@ -203,7 +213,8 @@ fn write_whole(path: &Path, fill: impl FnOnce(&mut BufWriter<File>) -> std::io::
             Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error),
             _ => {}
         }
-        let mut file = BufWriter::new(File::create_new(&partial)?);
+        let file = OpenOptions::new().write(true).create_new(true).mode(FILE_MODE).open(&partial)?;
+        let mut file = BufWriter::new(file);
         fill(&mut file)?;
         let file = file.into_inner().map_err(|error| error.into_error())?;
         file.sync_all()?;
@@ -216,6 +227,11 @@ fn write_whole(path: &Path, fill: impl FnOnce(&mut BufWriter<File>) -> std::io::
         let _ = fs::remove_file(&partial);
         Fault::from_error(format!("write {}", path.display()), &error).remedy("free some space, then `tare resume`")
     })
+}
+
+/// Makes a folder and those above it that are missing, none for others to look into.
+fn create_folder(path: &Path) -> std::io::Result<()> {
+    DirBuilder::new().recursive(true).mode(FOLDER_MODE).create(path)
 }
 
 fn sync_dir(path: &Path) -> Result<(), Fault> {

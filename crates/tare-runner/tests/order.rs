@@ -184,6 +184,52 @@ fn a_record_is_never_overwritten_and_a_damaged_one_is_refused() {
 }
 
 #[test]
+fn a_record_is_its_owner_s_alone() {
+    use std::os::unix::fs::PermissionsExt;
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("records/r");
+    run(&path, &header(&["plain"], 1), &[], None);
+    let (mut open, mut seen) = (vec![path], 0);
+    while let Some(place) = open.pop() {
+        let facts = std::fs::metadata(&place).unwrap();
+        assert_eq!(facts.permissions().mode() & 0o077, 0, "{}", place.display());
+        seen += 1;
+        if facts.is_dir() {
+            open.extend(std::fs::read_dir(&place).unwrap().map(|entry| entry.unwrap().path()));
+        }
+    }
+    assert!(seen > 6, "{seen}");
+    let above = std::fs::metadata(folder.path().join("records")).unwrap().permissions().mode();
+    assert_ne!(above & 0o055, 0, "the folder above is no part of it");
+}
+
+#[test]
+fn a_secret_reaches_the_service_and_no_file_of_the_record() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("r");
+    let mut header = header(&["plain"], 1);
+    let secret = std::env::var("PATH").unwrap();
+    let service = &mut header.workload.services[0];
+    service.environment.insert("KEY".to_owned(), "${{env.PATH}}".to_owned());
+    // The stage's host repeats in its log and its complaint what it was told.
+    let ran = run(&path, &header, &[("plain", Trouble::Blabs)], None);
+    assert!(ran.log.iter().any(|line| line.contains(&secret)), "it was told: {:?}", ran.log);
+    let Outcome::Failed { why, .. } = &outcomes(&path)["plain"][0] else { panic!("{:?}", outcomes(&path)) };
+    assert!(why.message.contains("${{env.PATH}}") && why.log.contains("${{env.PATH}}"), "{why:?}");
+    for event in &ran.events {
+        assert!(!format!("{event:?}").contains(&secret), "{event:?}");
+    }
+    let mut open = vec![path];
+    while let Some(place) = open.pop() {
+        if place.is_dir() {
+            open.extend(std::fs::read_dir(&place).unwrap().map(|entry| entry.unwrap().path()));
+        } else {
+            assert!(!std::fs::read_to_string(&place).unwrap().contains(&secret), "{}", place.display());
+        }
+    }
+}
+
+#[test]
 fn a_torn_last_event_takes_no_other_with_it() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("r");

@@ -82,6 +82,8 @@ pub(crate) enum Trouble {
     RestoreFails,
     /// No service starts on a restored copy.
     BadCopy,
+    /// A service does not start, and repeats what it was told.
+    Blabs,
 }
 
 pub(crate) struct LoggingHost {
@@ -116,6 +118,11 @@ impl Host for LoggingHost {
         self.say(&format!("start {}", start.instance));
         if self.trouble == Trouble::BadCopy && self.dead.get() {
             return Err(Fault::new("the files are damaged"));
+        }
+        if self.trouble == Trouble::Blabs {
+            let told = &start.service.environment["KEY"];
+            self.say(&format!("told {told}"));
+            return Err(Fault::new(format!("KEY={told} is wrong")).with_log(format!("not {told}!")));
         }
         if self.trouble == Trouble::Start {
             return Err(Fault::new("port 7000 is taken"));
