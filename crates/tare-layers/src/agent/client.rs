@@ -1,6 +1,6 @@
 //! The near end: a host whose calls are answered at the other end of a stream.
 
-use super::wire::{Call, MESSAGE_MAX, Outcome, Reply, Request, receive_line, send};
+use super::wire::{ANSWER_MAX, Call, Outcome, Piece, Reply, Request, receive_piece, send};
 use serde::de::DeserializeOwned;
 use std::io::{BufReader, ErrorKind};
 use std::os::unix::net::UnixStream;
@@ -12,7 +12,11 @@ use tare_core::host::{
     Facts, Host, Instance, InstanceState, MappedFile, OpenError, ResourceReport, ServiceStart, Surroundings,
 };
 use tare_core::telemetry::{Scope, TelemetryRow};
+use tare_core::units::show_bytes;
 
+/// How much an agent may send in its life, which is a trial, bytes: a log that is asked for fifty times a second, for
+/// minutes, stays below it.
+const RECEIVED_MAX: u64 = 4 << 30;
 /// How often the peer's health is looked at while an answer is awaited.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
@@ -59,6 +63,8 @@ pub struct AgentHost {
     peer: Box<dyn Peer>,
     /// What was received of a line so far.
     partial: Vec<u8>,
+    /// Bytes received in all.
+    received: u64,
     next_id: u64,
     /// Why nothing more is asked: the far end once did not answer, so it is not in step any more.
     broken: Option<Fault>,
@@ -72,7 +78,14 @@ impl AgentHost {
     pub fn new(stream: UnixStream, peer: Box<dyn Peer>) -> Result<Self, Fault> {
         stream.set_read_timeout(Some(LOOK_EVERY)).doing("set the time limit of the agent's line")?;
         stream.set_write_timeout(Some(Limits::SHORT)).doing("set the time limit of the agent's line")?;
-        Ok(AgentHost { stream: BufReader::new(stream), peer, partial: Vec::new(), next_id: 1, broken: None })
+        Ok(AgentHost {
+            stream: BufReader::new(stream),
+            peer,
+            partial: Vec::new(),
+            received: 0,
+            next_id: 1,
+            broken: None,
+        })
     }
 
     /// Sends the plan by which a guest sets itself up, and waits until it has.
@@ -82,7 +95,7 @@ impl AgentHost {
     pub fn set_up(&mut self, plan: &super::GuestPlan, within: Duration) -> Result<(), Fault> {
         send(self.stream.get_mut(), plan).doing("send the guest its plan")?;
         // The reply to the plan carries the number 0.
-        self.receive("set itself up", 0, within).and_then(|outcome| value("set itself up", outcome))
+        self.receive("set itself up", 0, ANSWER_MAX, within).and_then(value)
     }
 
     /// The other end's CLOCK_MONOTONIC minus this one's, in ns, and when (here, ns) that was so: the estimate with
@@ -112,8 +125,9 @@ impl AgentHost {
     /// As [`Host::open`]; the other end has closed its host then, and this one is still to be closed.
     pub fn open_inside(&mut self, layer: &LayerUse, surroundings: &Surroundings) -> Result<(), OpenError> {
         let doing = format!("open the layer '{}'", layer.layer);
-        match self.exchange(Call::Open(layer.clone(), Box::new(surroundings.clone())), &doing, Limits::OPEN)? {
-            Outcome::Ok(_) => Ok(()),
+        let call = Call::Open(layer.clone(), Box::new(surroundings.clone()));
+        match self.exchange::<()>(call, &doing, Limits::OPEN)? {
+            Outcome::Ok(()) => Ok(()),
             Outcome::Failed(fault) => Err(OpenError::Failed(fault)),
             Outcome::Unavailable(fault) => Err(OpenError::Unavailable(fault)),
         }
@@ -133,39 +147,60 @@ impl AgentHost {
     }
 
     fn call<T: DeserializeOwned>(&mut self, call: Call, doing: &str, within: Duration) -> Result<T, Fault> {
-        let outcome = self.exchange(call, doing, within)?;
-        value(doing, outcome)
+        self.exchange(call, doing, within).and_then(value)
     }
 
-    fn exchange(&mut self, call: Call, doing: &str, within: Duration) -> Result<Outcome, Fault> {
+    fn exchange<T: DeserializeOwned>(
+        &mut self,
+        call: Call,
+        doing: &str,
+        within: Duration,
+    ) -> Result<Outcome<T>, Fault> {
         if let Some(fault) = &self.broken {
             return Err(fault.clone());
         }
         let id = self.next_id;
         self.next_id += 1;
+        let most = call.answer_max();
         if let Err(error) = send(self.stream.get_mut(), &Request { id, call }) {
             let fault = self.dying(Fault::from_error(format!("ask it to {doing}"), &error));
             return Err(self.give_up(fault));
         }
-        self.receive(doing, id, within)
+        self.receive(doing, id, most, within)
     }
 
-    fn receive(&mut self, doing: &str, id: u64, within: Duration) -> Result<Outcome, Fault> {
+    /// Waits for the answer `id`, of `most` bytes. Time and sum are looked at as it trickles in, not only in between.
+    fn receive<T: DeserializeOwned>(
+        &mut self,
+        doing: &str,
+        id: u64,
+        most: usize,
+        within: Duration,
+    ) -> Result<Outcome<T>, Fault> {
         let deadline = Instant::now() + within;
         loop {
-            match receive_line(&mut self.stream, &mut self.partial) {
-                Ok(true) => {
+            match receive_piece(&mut self.stream, &mut self.partial, most) {
+                Ok(Piece::Last(_)) => {
                     let line = std::mem::take(&mut self.partial);
-                    match serde_json::from_slice::<Reply>(&line) {
-                        Ok(reply) if reply.id == id => return Ok(reply.outcome),
+                    return match serde_json::from_slice::<Reply<T>>(&line) {
+                        Ok(reply) if reply.id == id => Ok(reply.outcome),
                         Ok(reply) => {
                             let fault = Fault::new(format!("the agent answered call {} when asked {id}", reply.id));
-                            return Err(self.give_up(fault));
+                            Err(self.give_up(fault))
                         }
-                        Err(_) => return Err(self.give_up(garbage(&line))),
+                        Err(error) => Err(self.give_up(garbage(doing, &error, &line))),
+                    };
+                }
+                Ok(Piece::Of(bytes)) => {
+                    self.received += bytes as u64;
+                    if self.received > RECEIVED_MAX {
+                        let most = show_bytes(RECEIVED_MAX);
+                        return Err(
+                            self.give_up(Fault::new(format!("the agent has sent more than {most} in one trial")))
+                        );
                     }
                 }
-                Ok(false) => {
+                Ok(Piece::None) => {
                     let fault = self.dying(Fault::new(format!("the agent hung up when asked to {doing}")));
                     return Err(self.give_up(fault));
                 }
@@ -173,17 +208,16 @@ impl AgentHost {
                     if let Err(fault) = self.peer.check() {
                         return Err(self.give_up(fault.context(format!("while it was to {doing}"))));
                     }
-                    if Instant::now() >= deadline {
-                        let fault = Fault::new(format!("the agent did not {doing} within {} s", within.as_secs()));
-                        return Err(self.give_up(fault));
-                    }
                 }
                 Err(error) => {
-                    let fault =
-                        Fault::from_error(format!("read the agent's answer, of {MESSAGE_MAX} bytes at most"), &error);
+                    let fault = Fault::from_error(format!("read the agent's answer, of {most} bytes at most"), &error);
                     let fault = self.dying(fault);
                     return Err(self.give_up(fault));
                 }
+            }
+            if Instant::now() >= deadline {
+                let fault = Fault::new(format!("the agent did not {doing} within {} s", within.as_secs()));
+                return Err(self.give_up(fault));
             }
         }
     }
@@ -206,14 +240,15 @@ impl AgentHost {
     }
 }
 
-fn garbage(line: &[u8]) -> Fault {
-    let shown: String = String::from_utf8_lossy(line).chars().take(200).collect();
-    Fault::new("the agent's line carries something that is no answer").with_log(shown)
+fn garbage(doing: &str, error: &serde_json::Error, line: &[u8]) -> Fault {
+    let shown: String = String::from_utf8_lossy(&line[..line.len().min(800)]).chars().take(200).collect();
+    let doing = format!("understand the answer to '{doing}': the agent's line carries something that is no answer");
+    Fault::from_error(doing, error).with_log(shown)
 }
 
-fn value<T: DeserializeOwned>(doing: &str, outcome: Outcome) -> Result<T, Fault> {
+fn value<T>(outcome: Outcome<T>) -> Result<T, Fault> {
     match outcome {
-        Outcome::Ok(value) => serde_json::from_value(value).doing(format!("understand the answer to '{doing}'")),
+        Outcome::Ok(value) => Ok(value),
         Outcome::Failed(fault) | Outcome::Unavailable(fault) => Err(fault),
     }
 }
@@ -292,5 +327,57 @@ impl Host for AgentHost {
 
     fn close(mut self: Box<Self>) -> Result<(), Fault> {
         self.close_inside()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write;
+
+    /// A host whose agent writes what it likes, and the thread that does.
+    fn with_agent(write: impl Fn(&mut UnixStream) -> std::io::Result<()> + Send + 'static) -> AgentHost {
+        let (near, mut far) = UnixStream::pair().unwrap();
+        std::thread::spawn(move || while write(&mut far).is_ok() {});
+        AgentHost::new(near, Box::new(NoPeer)).unwrap()
+    }
+
+    #[test]
+    fn an_answer_that_trickles_is_not_waited_for_longer() {
+        let mut host = with_agent(|far| {
+            std::thread::sleep(Duration::from_millis(5));
+            far.write_all(b" ")
+        });
+        let began = Instant::now();
+        let fault = host.call::<u64>(Call::Clock, "tell the time", Duration::from_millis(300)).unwrap_err();
+        assert!(fault.message.contains("did not tell the time within"), "{fault}");
+        assert!(began.elapsed() < Duration::from_secs(20), "{:?}", began.elapsed());
+    }
+
+    #[test]
+    fn an_answer_is_no_longer_than_its_call_allows() {
+        let mut host = with_agent(|far| far.write_all(&[b'x'; 1 << 16]));
+        let fault = host.state("x").unwrap_err();
+        assert!(fault.message.contains("4194304 bytes"), "{fault}");
+        assert!(host.partial.capacity() <= 2 * ANSWER_MAX, "{}", host.partial.capacity());
+        assert!(Call::EndProbe.answer_max() > Call::AwaitCommand(String::new(), Duration::ZERO).answer_max());
+    }
+
+    #[test]
+    fn an_answer_is_of_the_type_that_was_asked_for() {
+        let mut host = with_agent(|far| {
+            std::thread::sleep(Duration::from_millis(20));
+            far.write_all(b"{\"id\":1,\"outcome\":{\"ok\":[[],[]]}}\n")
+        });
+        let fault = host.log("x").unwrap_err();
+        assert!(fault.message.contains("hand over the log of 'x'") && fault.log.contains("[[],[]]"), "{fault:?}");
+    }
+
+    #[test]
+    fn all_that_an_agent_sends_has_a_sum() {
+        let mut host = with_agent(|far| far.write_all(b"xxxx"));
+        host.received = RECEIVED_MAX - 1;
+        let fault = host.state("x").unwrap_err();
+        assert!(fault.message.contains("more than 4 GiB in one trial"), "{fault}");
     }
 }

@@ -25,7 +25,7 @@ pub fn serve(reader: impl Read, mut writer: impl Write, host: Box<dyn Host>) -> 
             return closed;
         };
         let Ok(request) = serde_json::from_slice::<Request>(&line) else {
-            let outcome = Outcome::Failed(Fault::new("the agent was sent something that is no request"));
+            let outcome: Outcome = Outcome::Failed(Fault::new("the agent was sent something that is no request"));
             send(&mut writer, &Reply { id: 0, outcome }).doing("answer")?;
             continue;
         };

@@ -1,9 +1,10 @@
 //! What goes over the line: one JSON document a line, requests numbered, each answered once.
 
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use std::io::{self, BufRead, Write};
 use std::time::Duration;
-use tare_core::command::CommandStart;
+use tare_core::command::{COMMAND_ERRORS_MAX, COMMAND_OUTPUT_MAX, CommandStart};
 use tare_core::fault::Fault;
 use tare_core::form::LayerUse;
 use tare_core::host::{OpenError, ServiceStart, Surroundings};
@@ -46,19 +47,35 @@ pub(super) enum Call {
     Close,
 }
 
-/// The answer to the request of the same number.
+impl Call {
+    /// The longest answer that it can have, in bytes: what is longer is refused before it is taken in.
+    pub(super) fn answer_max(&self) -> usize {
+        match self {
+            Call::EndProbe => MESSAGE_MAX,
+            // Six bytes stand for one that JSON has no other way to write.
+            Call::AwaitCommand(..) => 6 * (COMMAND_OUTPUT_MAX + COMMAND_ERRORS_MAX) + ANSWER_MAX,
+            _ => ANSWER_MAX,
+        }
+    }
+}
+
+/// The longest answer to a call that brings neither telemetry nor output of commands.
+pub(super) const ANSWER_MAX: usize = 4 << 20;
+
+/// The answer to the request of the same number. Who reads it says what it must be of: a tree of anything would take
+/// many times the memory of its text.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub(super) struct Reply {
+pub(super) struct Reply<T = Value> {
     pub(super) id: u64,
-    pub(super) outcome: Outcome,
+    pub(super) outcome: Outcome<T>,
 }
 
 /// How a call ended.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub(super) enum Outcome {
+pub(super) enum Outcome<T = Value> {
     /// What the call returns.
-    Ok(serde_json::Value),
+    Ok(T),
     /// It failed; of `open`, which layer failures of both kinds come back as.
     Failed(Fault),
     /// A layer cannot be had.
@@ -78,7 +95,7 @@ impl Outcome {
     /// The outcome of opening a layer.
     pub(super) fn of_open(error: Option<OpenError>) -> Outcome {
         match error {
-            None => Outcome::Ok(serde_json::Value::Null),
+            None => Outcome::Ok(Value::Null),
             Some(OpenError::Failed(fault)) => Outcome::Failed(fault),
             Some(OpenError::Unavailable(fault)) => Outcome::Unavailable(fault),
         }
@@ -101,24 +118,47 @@ pub(super) fn send<T: Serialize>(stream: &mut impl Write, message: &T) -> io::Re
 /// of the stream. On an error such as a timeout, what was read so far stays in `line` and the call can be repeated.
 pub(super) fn receive_line(reader: &mut impl BufRead, line: &mut Vec<u8>) -> io::Result<bool> {
     loop {
-        let available = match reader.fill_buf() {
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-            other => other?,
-        };
-        if available.is_empty() {
-            return Ok(false);
-        }
-        let end = available.iter().position(|byte| *byte == b'\n');
-        let taken = end.unwrap_or(available.len());
-        line.extend_from_slice(&available[..taken]);
-        reader.consume(end.map_or(taken, |end| end + 1));
-        if line.len() > MESSAGE_MAX {
-            return Err(io::Error::new(io::ErrorKind::InvalidData, "the line is longer than any message"));
-        }
-        if end.is_some() {
-            return Ok(true);
+        match receive_piece(reader, line, MESSAGE_MAX)? {
+            Piece::Of(_) => {}
+            Piece::Last(_) => return Ok(true),
+            Piece::None => return Ok(false),
         }
     }
+}
+
+/// What was received of a line at once, in bytes.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Piece {
+    /// There is more to come.
+    Of(usize),
+    /// The line is whole.
+    Last(usize),
+    /// The stream has ended.
+    None,
+}
+
+/// Takes what is there of a line of `most` bytes, onto `line`: who waits for it can look at the time between any two
+/// pieces, however small they are.
+pub(super) fn receive_piece(reader: &mut impl BufRead, line: &mut Vec<u8>, most: usize) -> io::Result<Piece> {
+    let available = loop {
+        match reader.fill_buf() {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            // Asked once more, for the borrow; what was filled stays filled.
+            Ok(_) => break reader.fill_buf()?,
+            Err(error) => return Err(error),
+        }
+    };
+    if available.is_empty() {
+        return Ok(Piece::None);
+    }
+    let end = available.iter().position(|byte| *byte == b'\n');
+    let taken = end.unwrap_or(available.len());
+    if line.len() + taken > most {
+        return Err(io::Error::new(io::ErrorKind::InvalidData, format!("the line is longer than {most} bytes")));
+    }
+    line.extend_from_slice(&available[..taken]);
+    reader.consume(end.map_or(taken, |end| end + 1));
+    Ok(if end.is_some() { Piece::Last(taken) } else { Piece::Of(taken) })
 }
 
 /// Takes any bytes for a line of messages: in pieces they come to the same, and what is understood is written down so
@@ -178,6 +218,18 @@ mod tests {
         let mut reader = io::BufReader::new(io::repeat(b'x'));
         let error = receive_line(&mut reader, &mut Vec::new()).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::InvalidData);
+    }
+
+    #[test]
+    fn a_line_is_refused_before_it_is_longer_than_it_may_be() {
+        let mut line = Vec::new();
+        let mut reader = io::BufReader::with_capacity(8, Cursor::new(b"12345678\n1234567890\n"));
+        assert_eq!(receive_piece(&mut reader, &mut line, 8).unwrap(), Piece::Of(8));
+        assert_eq!(receive_piece(&mut reader, &mut line, 8).unwrap(), Piece::Last(0));
+        line.clear();
+        assert_eq!(receive_piece(&mut reader, &mut line, 8).unwrap(), Piece::Of(7));
+        assert!(receive_piece(&mut reader, &mut line, 8).is_err());
+        assert!(line.len() <= 8);
     }
 
     #[test]
