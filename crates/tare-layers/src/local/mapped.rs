@@ -6,11 +6,55 @@ use sha2::{Digest, Sha256};
 use std::collections::{BTreeMap, HashMap};
 use std::fs::File;
 use std::io::Read;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{LazyLock, Mutex};
+use std::time::{Duration, Instant};
 use tare_core::fault::{Doing, Fault};
 use tare_core::host::MappedFile;
+use tare_core::units::{exact_duration, show_bytes};
+
+/// What is read at most to prove which bits run: how many files, how many bytes of them, and for how long. A service
+/// may map a file of any length that takes no room on the disk.
+const LIMITS: Limits = Limits { files: 10_000, bytes: 16 << 30, time: Duration::from_secs(120) };
+/// The most that is read of the list of what a process maps, bytes; the kernel allows some 65000 mappings.
+const MAPS_MAX: u64 = 32 << 20;
+
+/// What is left to be read.
+struct Limits {
+    files: usize,
+    bytes: u64,
+    time: Duration,
+}
+
+/// What of the limits is used up.
+struct Used {
+    limits: Limits,
+    bytes: u64,
+    since: Instant,
+}
+
+impl Used {
+    fn of(limits: Limits) -> Used {
+        Used { limits, bytes: 0, since: Instant::now() }
+    }
+
+    /// Notes what was read or is about to be.
+    fn note(&mut self, bytes: u64, files: usize) -> Result<(), Fault> {
+        self.bytes = self.bytes.saturating_add(bytes);
+        let Limits { files: most, bytes: bytes_max, time } = self.limits;
+        let beyond = if files > most {
+            format!("more than {most} files")
+        } else if self.bytes > bytes_max {
+            format!("more than {}", show_bytes(bytes_max))
+        } else if self.since.elapsed() > time {
+            format!("files that take more than {} to read", exact_duration(time))
+        } else {
+            return Ok(());
+        };
+        Err(Fault::new(format!("it maps {beyond} as programs and libraries, too much to tell which bits run")))
+    }
+}
 
 /// What tells one state of a file from another without reading it: device, inode, size, and both changes in ns.
 type Identity = (u64, u64, u64, i64, i64, i64, i64);
@@ -26,21 +70,29 @@ static DIGESTS: LazyLock<Mutex<HashMap<Identity, String>>> = LazyLock::new(Mutex
 /// # Errors
 /// When the process is gone or maps nothing, or a mapped file cannot be read.
 pub fn mapped_files(pid: u32) -> Result<Vec<MappedFile>, Fault> {
-    let mut found = BTreeMap::new();
-    read_maps(pid, &mut found)?;
+    mapped_within(pid, LIMITS)
+}
+
+fn mapped_within(pid: u32, limits: Limits) -> Result<Vec<MappedFile>, Fault> {
+    let (mut found, mut used) = (BTreeMap::new(), Used::of(limits));
+    read_maps(pid, &mut found, &mut used)?;
     for child in processes::descendants(pid) {
         // A child may end at any moment; only what the service itself maps must be readable.
-        let _ = read_maps(child, &mut found);
+        let _ = read_maps(child, &mut found, &mut used);
     }
+    used.note(0, found.len())?;
     if found.is_empty() {
         return Err(Fault::new(format!("process {pid} maps no file: it has ended or is not a program of its own")));
     }
     Ok(found.into_iter().map(|(path, digest)| MappedFile { path, digest }).collect())
 }
 
-fn read_maps(pid: u32, found: &mut BTreeMap<String, String>) -> Result<(), Fault> {
+fn read_maps(pid: u32, found: &mut BTreeMap<String, String>, used: &mut Used) -> Result<(), Fault> {
     let process = PathBuf::from(format!("/proc/{pid}"));
-    let maps = std::fs::read_to_string(process.join("maps")).doing(format!("read what process {pid} has mapped"))?;
+    let mut maps = Vec::new();
+    let read = File::open(process.join("maps")).and_then(|file| file.take(MAPS_MAX).read_to_end(&mut maps));
+    read.doing(format!("read what process {pid} has mapped"))?;
+    let maps = String::from_utf8_lossy(&maps);
     // A process that was only chrooted shows paths as this process sees them; strip its root.
     let root = std::fs::read_link(process.join("root")).doing(format!("find the root of process {pid}"))?;
     for (range, path) in maps.lines().filter_map(executable_mapping) {
@@ -51,10 +103,16 @@ fn read_maps(pid: u32, found: &mut BTreeMap<String, String>) -> Result<(), Fault
         let by_mapping = File::open(process.join("map_files").join(range));
         let mut file = match by_mapping {
             Ok(file) => file,
-            Err(_) => File::open(format!("/proc/{pid}/root{inside}"))
+            // Something else may stand there by now, and nobody waits for a pipe.
+            Err(_) => File::options()
+                .read(true)
+                .custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY)
+                .open(format!("/proc/{pid}/root{inside}"))
                 .doing(format!("read {inside}, which process {pid} has mapped"))?,
         };
-        if let Some(digest) = digest_of(&mut file).doing(format!("read {inside}, which process {pid} has mapped"))? {
+        let digest = digest_of(&mut file, used, found.len() + 1)
+            .map_err(|fault| fault.context(format!("{inside}, which process {pid} has mapped")))?;
+        if let Some(digest) = digest {
             found.insert(inside, digest);
         }
     }
@@ -80,8 +138,8 @@ fn path_inside(path: &str, root: &Path) -> String {
 }
 
 /// `sha256:<hex>` of a file's content; `None` when it is not a regular file.
-fn digest_of(file: &mut File) -> std::io::Result<Option<String>> {
-    let data = file.metadata()?;
+fn digest_of(file: &mut File, used: &mut Used, files: usize) -> Result<Option<String>, Fault> {
+    let data = file.metadata().doing("read it")?;
     if !data.is_file() {
         return Ok(None);
     }
@@ -92,11 +150,16 @@ fn digest_of(file: &mut File) -> std::io::Result<Option<String>> {
     }
     let mut hash = Sha256::new();
     let mut buffer = vec![0; 256 * 1024];
+    // Said before anything of it is read, and again of what it grows by meanwhile.
+    used.note(data.len(), files)?;
+    let mut left = data.len();
     loop {
-        let count = file.read(&mut buffer)?;
+        let count = file.read(&mut buffer).doing("read it")?;
         if count == 0 {
             break;
         }
+        used.note((count as u64).saturating_sub(left), files)?;
+        left = left.saturating_sub(count as u64);
         hash.update(&buffer[..count]);
     }
     let hex: String = hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
@@ -137,6 +200,24 @@ mod tests {
         let bytes = std::fs::read(own).unwrap();
         let hex: String = Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect();
         assert_eq!(file.digest, format!("sha256:{hex}"));
+    }
+
+    #[test]
+    fn what_is_read_is_bounded_in_files_bytes_and_time() {
+        let told = |limits| mapped_within(std::process::id(), limits).unwrap_err().message;
+        let all = || Limits { ..LIMITS };
+        assert!(told(Limits { files: 0, ..all() }).contains("more than 0 files"));
+        assert!(told(Limits { time: Duration::ZERO, ..all() }).contains("0 ms to read"));
+        // A file of a terabyte takes no room, and as much time to read as one that does.
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("huge");
+        std::fs::write(&path, b"x").unwrap();
+        File::options().write(true).open(&path).unwrap().set_len(1 << 40).unwrap();
+        let began = Instant::now();
+        let mut file = File::open(&path).unwrap();
+        let told = digest_of(&mut file, &mut Used::of(LIMITS), 1).unwrap_err().message;
+        assert!(told.contains("more than 16 GiB"), "{told}");
+        assert!(began.elapsed() < Duration::from_secs(5));
     }
 
     #[test]

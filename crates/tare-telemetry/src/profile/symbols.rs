@@ -85,6 +85,19 @@ impl Mapped {
     }
 }
 
+/// The longest program or library whose symbols are read, bytes: all of it is in memory then. Of a longer one only the
+/// name is told.
+const FILE_MAX: u64 = 1 << 30;
+
+/// What is in a regular file of at most so many bytes; nothing of others.
+fn within(file: &File, bytes_max: u64) -> Option<Vec<u8>> {
+    let facts = file.metadata().ok().filter(|facts| facts.is_file() && facts.len() <= bytes_max)?;
+    let mut bytes = Vec::new();
+    // It may grow meanwhile.
+    file.take(facts.len()).read_to_end(&mut bytes).ok()?;
+    Some(bytes)
+}
+
 /// The symbols of files, read once each.
 #[derive(Default)]
 pub(super) struct Files {
@@ -98,9 +111,7 @@ impl Files {
     pub(super) fn name(&mut self, mapped: &Mapped, at: u64) -> Option<String> {
         let part = mapped.part(at)?;
         let symbols = self.symbols.entry(part.file).or_insert_with(|| {
-            let mut bytes = Vec::new();
-            let read = part.open.as_ref().map(|mut file| file.read_to_end(&mut bytes));
-            read.and_then(Result::ok).map(|_| Symbols::of(&bytes)).unwrap_or_default()
+            part.open.as_ref().and_then(|file| within(file, FILE_MAX)).map(|b| Symbols::of(&b)).unwrap_or_default()
         });
         let name = symbols.at(at - part.from + part.offset);
         let Some(name) = name else { return Some(format!("[{}]", part.module)) };
@@ -114,6 +125,19 @@ impl Files {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_read_for_symbols_has_a_length() {
+        let keep = tempfile::tempdir().unwrap();
+        let path = keep.path().join("library");
+        std::fs::write(&path, b"1234").unwrap();
+        assert_eq!(within(&File::open(&path).unwrap(), 4).unwrap(), b"1234");
+        assert_eq!(within(&File::open(&path).unwrap(), 3), None);
+        // A terabyte that takes no room.
+        File::options().write(true).open(&path).unwrap().set_len(1 << 40).unwrap();
+        assert_eq!(within(&File::open(&path).unwrap(), FILE_MAX), None);
+        assert_eq!(within(&File::open("/dev/zero").unwrap(), FILE_MAX), None);
+    }
 
     #[test]
     fn the_kernel_s_functions_reach_to_the_next_one() {
