@@ -3,6 +3,7 @@
 use super::engine::{CALL_LIMIT, CallError, Engine};
 use super::spec::{self, Order};
 use crate::local::host::make_volumes;
+use crate::local::logs::{SHOWN_MAX, said};
 use bollard::models::{ContainerInspectResponse, ContainerState};
 use bollard::query_parameters::{
     CreateContainerOptionsBuilder, LogsOptionsBuilder, RemoveContainerOptionsBuilder, StopContainerOptionsBuilder,
@@ -15,9 +16,9 @@ use tare_core::fault::Fault;
 use tare_core::host::InstanceState;
 
 /// How much of a container's output is kept, bytes.
-const LOG_BYTES: usize = 64 * 1024;
-/// How many lines of it are asked for.
-const LOG_LINES: &str = "2000";
+const LOG_BYTES: usize = SHOWN_MAX as usize;
+/// How many lines of it are asked for: what is ready is told by the log, which is then read fifty times a second.
+const LOG_LINES: u64 = 2000;
 /// How long an engine may take to remove a container whose removal has begun.
 const GONE_WITHIN: Duration = Duration::from_secs(60);
 /// How long an engine may take to tidy up after a container that has ended, before its state can be read.
@@ -151,7 +152,10 @@ pub(crate) fn state_of(state: &ContainerState, for_memory: impl FnOnce() -> bool
 /// # Errors
 /// When the engine does not answer or knows no such container.
 pub(crate) fn log(engine: &Engine, name: &str) -> Result<String, Fault> {
-    output(engine, name, true)
+    let (text, left_out, lines) = output(engine, name, true)?;
+    let before =
+        if lines < LOG_LINES { String::new() } else { format!("[only the last {LOG_LINES} lines are read]\n") };
+    Ok(before + &said(left_out) + &text)
 }
 
 /// What a container wrote to its standard output, its end at least.
@@ -159,27 +163,30 @@ pub(crate) fn log(engine: &Engine, name: &str) -> Result<String, Fault> {
 /// # Errors
 /// When the engine does not answer or knows no such container.
 pub(crate) fn standard_output(engine: &Engine, name: &str) -> Result<String, Fault> {
-    output(engine, name, false)
+    output(engine, name, false).map(|(text, ..)| text)
 }
 
-fn output(engine: &Engine, name: &str, errors_too: bool) -> Result<String, Fault> {
-    let options = LogsOptionsBuilder::new().stdout(true).stderr(errors_too).tail(LOG_LINES).build();
+/// The end of what a container wrote, how many bytes of what was read stood before that, and how many lines were read.
+/// What the engine itself has thrown away, for it is told to keep so much, nobody has counted.
+fn output(engine: &Engine, name: &str, errors_too: bool) -> Result<(String, u64, u64), Fault> {
+    let options = LogsOptionsBuilder::new().stdout(true).stderr(errors_too).tail(&LOG_LINES.to_string()).build();
     let output = engine.docker().logs(name, Some(options));
     let collect = async {
-        let mut kept: Vec<u8> = Vec::new();
+        let (mut kept, mut left_out, mut lines): (Vec<u8>, usize, u64) = (Vec::new(), 0, 0);
         let mut output = std::pin::pin!(output);
         while let Some(part) = output.next().await {
             kept.extend_from_slice(&part?.into_bytes());
+            lines += 1;
             if kept.len() > 2 * LOG_BYTES {
-                kept.drain(..kept.len() - LOG_BYTES);
+                left_out += kept.drain(..kept.len() - LOG_BYTES).len();
             }
         }
-        kept.drain(..kept.len().saturating_sub(LOG_BYTES));
-        Ok(kept)
+        left_out += kept.drain(..kept.len().saturating_sub(LOG_BYTES)).len();
+        Ok((kept, left_out as u64, lines))
     };
-    let bytes =
+    let (bytes, left_out, lines) =
         engine.call(collect).map_err(|error| error.doing(format!("read the output of the container {name}")))?;
-    Ok(String::from_utf8_lossy(&bytes).into_owned())
+    Ok((String::from_utf8_lossy(&bytes).into_owned(), left_out, lines))
 }
 
 /// Asks a container to end, makes it after `within`, removes it and waits until it is gone.

@@ -3,6 +3,7 @@
 use super::cgroup::Group;
 use super::child::OwnChild;
 use super::launch::{Launch, Rooted, check_user};
+use super::logs::{Keeper, tail};
 use super::root::{PROGRAM_INSIDE, Root};
 use super::running::{Running, describe_end};
 use super::{facts, mapped_files, ports};
@@ -10,7 +11,6 @@ use crate::network::{self, Fenced, Room};
 use crate::{LAYERS, leftovers};
 use std::collections::BTreeMap;
 use std::fs::{self, DirBuilder, File, OpenOptions};
-use std::io::{Read, Seek, SeekFrom};
 use std::net::SocketAddr;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
@@ -28,8 +28,6 @@ use tare_core::profile::Profile;
 use tare_core::telemetry::{Prober, Scope, TelemetryRow};
 use tare_core::units::CpuSet;
 
-/// How much of a log is handed over, bytes.
-const LOG_MAX: u64 = 64 * 1024;
 /// How long the resource probe may take; an emulated guest is some fifteen times slower than this machine.
 pub(crate) const PROBE_WITHIN: Duration = Duration::from_secs(120);
 
@@ -42,6 +40,7 @@ pub struct LocalHost {
     running: BTreeMap<String, Running>,
     /// The logs of all instances, those that were stopped included.
     logs: BTreeMap<String, PathBuf>,
+    keeper: Keeper,
     prober: Option<Box<dyn Prober>>,
     profiler: Option<Box<dyn Prober>>,
     /// A network of its own, when it stands beside other forms.
@@ -61,9 +60,9 @@ impl LocalHost {
         let scratch = &surroundings.scratch;
         let own_scratch = !scratch.exists();
         fs::create_dir_all(scratch).doing(format!("make {}", scratch.display()))?;
-        let (running, logs, fenced) = (BTreeMap::new(), BTreeMap::new(), Fenced::default());
-        let (prober, profiler, room) = (None, None, None);
-        Ok(LocalHost { carrier, surroundings, running, logs, prober, profiler, room, fenced, own_scratch })
+        let (running, logs, keeper) = (BTreeMap::new(), BTreeMap::new(), Keeper::default());
+        let (prober, profiler, room, fenced) = (None, None, None, Fenced::default());
+        Ok(LocalHost { carrier, surroundings, running, logs, keeper, prober, profiler, room, fenced, own_scratch })
     }
 
     /// The same, for services that stand beside those of other forms, which listen on the same ports: they get a
@@ -249,16 +248,6 @@ fn wait_for_report(child: Child) -> Result<ResourceReport, Fault> {
         .map_err(|fault| fault.with_log(said))
 }
 
-/// The last `LOG_MAX` bytes of a file.
-pub(crate) fn tail(path: &Path) -> std::io::Result<String> {
-    let mut file = File::open(path)?;
-    let length = file.metadata()?.len();
-    file.seek(SeekFrom::Start(length.saturating_sub(LOG_MAX)))?;
-    let mut bytes = Vec::new();
-    file.take(LOG_MAX).read_to_end(&mut bytes)?;
-    Ok(String::from_utf8_lossy(&bytes).into_owned())
-}
-
 impl Host for LocalHost {
     fn facts(&mut self) -> Result<Facts, Fault> {
         Ok(facts::facts())
@@ -283,9 +272,10 @@ impl Host for LocalHost {
         let cpus = Self::cpus(start)?;
         let (directory, root, mut group) = self.prepare(start, &start.instance)?;
         let log = self.log_path(&start.instance);
-        let launch = || {
+        let mut launch = || {
             let file = create_log(&log, service.user).doing(format!("make the log {}", log.display()))?;
             let second = file.try_clone().doing("share the log")?;
+            self.keeper.keep(file.try_clone().doing("share the log")?);
             let launch = Launch {
                 root: Rooted::New(&root),
                 group: &group,

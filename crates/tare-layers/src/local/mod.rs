@@ -9,6 +9,7 @@ mod facts;
 mod freeze;
 pub(crate) mod host;
 pub(crate) mod launch;
+pub(crate) mod logs;
 mod mapped;
 pub(crate) mod ports;
 pub(crate) mod processes;

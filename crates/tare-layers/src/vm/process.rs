@@ -1,8 +1,8 @@
 //! QEMU as a child process, and what it and the guest's console tell about its end.
 
 use crate::agent::Peer;
+use crate::local::logs::{self, Keeper};
 use std::fs::{self, File};
-use std::io::{Read, Seek, SeekFrom};
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
@@ -12,8 +12,6 @@ use std::time::{Duration, Instant};
 use tare_core::fault::{Doing, Fault};
 use tare_core::units::CpuSet;
 
-/// How much of the end of a log is looked at, bytes.
-const TAIL: u64 = 64 << 10;
 /// How many lines of it a fault shows.
 const LINES_SHOWN: usize = 25;
 /// How many of them stand before the line that says that the kernel gave up.
@@ -26,6 +24,7 @@ pub(super) struct Process {
     child: Child,
     console: PathBuf,
     own_log: PathBuf,
+    _keeper: Keeper,
 }
 
 /// A QEMU that several owners look at.
@@ -57,8 +56,11 @@ impl Process {
         console: &Path,
         own_log: &Path,
     ) -> Result<Process, Fault> {
-        File::create(console).doing("make the guest's console log")?;
-        let log = File::create(own_log).doing("make QEMU's log")?;
+        let mut keeper = Keeper::default();
+        keeper.keep(File::create(console).doing("make the guest's console log")?);
+        // Appending: what is written goes behind what is there, wherever its end is by then.
+        let log = File::options().create(true).append(true).open(own_log).doing("make QEMU's log")?;
+        keeper.keep(log.try_clone().doing("share QEMU's log")?);
         command.args(arguments).stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
         let numbers: Vec<i32> = inherited.iter().map(AsRawFd::as_raw_fd).collect();
         let mut cpus = rustix::thread::CpuSet::new();
@@ -86,7 +88,7 @@ impl Process {
             });
         }
         let child = command.spawn().doing(format!("start {}", command.get_program().display()))?;
-        Ok(Process { child, console: console.to_owned(), own_log: own_log.to_owned() })
+        Ok(Process { child, console: console.to_owned(), own_log: own_log.to_owned(), _keeper: keeper })
     }
 
     /// QEMU's process id.
@@ -173,15 +175,7 @@ impl Peer for Outside {
 
 /// The end of a log, printable: a console carries whatever the guest writes.
 fn tail(path: &Path) -> String {
-    let read = || -> std::io::Result<Vec<u8>> {
-        let mut file = File::open(path)?;
-        let length = file.metadata()?.len();
-        file.seek(SeekFrom::Start(length.saturating_sub(TAIL)))?;
-        let mut bytes = Vec::new();
-        file.take(TAIL).read_to_end(&mut bytes)?;
-        Ok(bytes)
-    };
-    let text = String::from_utf8_lossy(&read().unwrap_or_default()).into_owned();
+    let text = logs::tail(path).unwrap_or_default();
     text.chars().filter(|c| *c == '\n' || !c.is_control()).collect()
 }
 
@@ -212,6 +206,23 @@ mod tests {
         assert!(process.wait(Duration::from_secs(60)));
         let fault = process.check().unwrap_err();
         assert!(fault.message.contains("exit status: 3") && fault.log.contains("cannot do that"), "{fault:?}");
+    }
+
+    #[test]
+    fn a_console_without_end_takes_no_more_of_the_disk_than_a_log_may() {
+        use std::os::unix::fs::MetadataExt;
+        let folder = tempfile::tempdir().unwrap();
+        let script = "while :; do head -c 40000000 /dev/zero | tr '\\0' x >&2; echo >&2; sleep 1000; done";
+        let mut process = shell(script, folder.path());
+        let log = folder.path().join("log");
+        let deadline = Instant::now() + Duration::from_secs(60);
+        let facts = || fs::metadata(&log).unwrap();
+        while facts().len() < 40_000_001 || facts().blocks() * 512 > logs::KEPT_MAX {
+            assert!(Instant::now() < deadline, "{} bytes on the disk", facts().blocks() * 512);
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        assert!(process.last_words().contains("of output before this are left out"), "{}", process.last_words().len());
+        process.kill();
     }
 
     #[test]

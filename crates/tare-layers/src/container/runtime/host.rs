@@ -5,7 +5,8 @@ use super::super::observe;
 use super::super::options::ContainerOptions;
 use super::launch::{Launch, Started, forget, state};
 use super::program::Program;
-use crate::local::host::{PROBE_WITHIN, create_log, remove_volumes, tail, volume_folders};
+use crate::local::host::{PROBE_WITHIN, create_log, remove_volumes, volume_folders};
+use crate::local::logs::{Keeper, tail};
 use crate::local::running::Running;
 use crate::local::{self, ports};
 use crate::network::{self, Fenced};
@@ -58,6 +59,7 @@ struct Inner {
     /// The logs of all instances, those that were stopped included.
     logs: BTreeMap<String, PathBuf>,
     fenced: Fenced,
+    keeper: Keeper,
 }
 
 impl Inner {
@@ -70,8 +72,9 @@ impl Inner {
         let program = Program::find(options.runtime).map_err(OpenError::Unavailable)?;
         let state = state(around);
         fs::create_dir_all(&state).doing(format!("make {}", state.display()))?;
-        let (surroundings, fenced) = (around.clone(), Fenced::default());
-        Ok(Inner { carrier, options, surroundings, program, running: BTreeMap::new(), logs: BTreeMap::new(), fenced })
+        let (surroundings, running, logs) = (around.clone(), BTreeMap::new(), BTreeMap::new());
+        let (fenced, keeper) = (Fenced::default(), Keeper::default());
+        Ok(Inner { carrier, options, surroundings, program, running, logs, fenced, keeper })
     }
 
     fn known(&mut self, instance: &str) -> Result<&mut Running, Fault> {
@@ -105,6 +108,7 @@ impl Inner {
         let log = self.surroundings.scratch.join(format!("{instance}.log"));
         let file = create_log(&log, start.service.user).doing(format!("make the log {}", log.display()))?;
         let second = file.try_clone().doing("share the log")?;
+        self.keeper.keep(file.try_clone().doing("share the log")?);
         let running = self.launch(start, instance, (file, second), false).inspect_err(|_| {
             let _ = fs::remove_file(&log);
         })?;

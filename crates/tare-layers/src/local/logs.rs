@@ -1,0 +1,127 @@
+//! Logs that services, guests and their hypervisors write as they like: only the end of each is kept, on the disk and
+//! in records, and what is left out is said.
+//!
+//! Nobody stands between a service and its log, for that would cost the service time. Instead the file is looked at a
+//! few times a second, and of one that is too long the kernel gives back the blocks of its beginning: a hole, which
+//! who writes to the file does not notice.
+
+use rustix::fs::{FallocateFlags, fallocate};
+use std::fs::File;
+use std::io::{Read, Seek, SeekFrom};
+use std::path::Path;
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+use tare_core::units::show_bytes;
+
+/// How much of a log is handed over, bytes.
+pub(crate) const SHOWN_MAX: u64 = 64 << 10;
+/// How much of a log stays on the disk, bytes: as much as a container engine is told to keep of one.
+pub(crate) const KEPT_MAX: u64 = 16 << 20;
+/// How often logs are looked at.
+const LOOK_EVERY: Duration = Duration::from_millis(250);
+
+/// Keeps logs short until it is dropped.
+#[derive(Default)]
+pub(crate) struct Keeper {
+    logs: Arc<Mutex<Vec<(File, u64)>>>,
+    /// The thread that looks, once there is something to look at, ends with this.
+    looking: Option<Sender<()>>,
+}
+
+impl Keeper {
+    /// Keeps this file short as well, of which this is a descriptor that may write. Without a thread it grows.
+    pub(crate) fn keep(&mut self, log: File) {
+        self.logs.lock().unwrap_or_else(PoisonError::into_inner).push((log, 0));
+        if self.looking.is_some() {
+            return;
+        }
+        let (sender, ended) = channel();
+        let logs = self.logs.clone();
+        let look = move || {
+            while ended.recv_timeout(LOOK_EVERY) == Err(RecvTimeoutError::Timeout) {
+                for (log, gone) in logs.lock().unwrap_or_else(PoisonError::into_inner).iter_mut() {
+                    shorten(log, gone);
+                }
+            }
+        };
+        self.looking = std::thread::Builder::new().name("logs".to_owned()).spawn(look).is_ok().then_some(sender);
+    }
+}
+
+/// Gives back the beginning of a log that is too long; `gone` is where the last hole ended. What the file system cannot
+/// give back stays.
+fn shorten(log: &File, gone: &mut u64) {
+    let length = log.metadata().map_or(0, |facts| facts.len());
+    if length > *gone + KEPT_MAX {
+        let keep_from = length - KEPT_MAX / 2;
+        let hole = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+        if fallocate(log, hole, 0, keep_from).is_ok() {
+            *gone = keep_from;
+        }
+    }
+}
+
+/// The end of a log, after a line that says how much stood before it, if anything did.
+pub(crate) fn tail(path: &Path) -> std::io::Result<String> {
+    let mut file = File::open(path)?;
+    let left_out = file.metadata()?.len().saturating_sub(SHOWN_MAX);
+    file.seek(SeekFrom::Start(left_out))?;
+    let mut bytes = Vec::new();
+    file.take(SHOWN_MAX).read_to_end(&mut bytes)?;
+    Ok(said(left_out) + &String::from_utf8_lossy(&bytes))
+}
+
+/// The line that says how much of a log is left out.
+pub(crate) fn said(left_out: u64) -> String {
+    if left_out == 0 {
+        return String::new();
+    }
+    format!("[{} of output before this are left out]\n", show_bytes(left_out))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write;
+    use std::os::unix::fs::MetadataExt;
+    use std::time::Instant;
+
+    #[test]
+    fn what_is_left_out_of_a_log_is_said() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("log");
+        std::fs::write(&path, "all of it\n").unwrap();
+        assert_eq!(tail(&path).unwrap(), "all of it\n");
+        std::fs::write(&path, [&vec![b'x'; 64 << 10][..], b"the end\n"].concat()).unwrap();
+        let shown = tail(&path).unwrap();
+        assert!(shown.starts_with("[8 B of output before this are left out]\nxxx"), "{}", &shown[..80]);
+        assert!(shown.ends_with("xthe end\n"));
+    }
+
+    #[test]
+    fn a_log_without_end_takes_no_more_of_the_disk_than_it_may() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("log");
+        let mut log = File::options().create(true).append(true).open(&path).unwrap();
+        let mut keeper = Keeper::default();
+        keeper.keep(log.try_clone().unwrap());
+        let piece = vec![b'x'; 1 << 20];
+        let on_disk = || std::fs::metadata(&path).unwrap().blocks() * 512;
+        for _ in 0..3 {
+            (0..20).for_each(|_| log.write_all(&piece).unwrap());
+            let deadline = Instant::now() + Duration::from_secs(20);
+            while on_disk() > KEPT_MAX && Instant::now() < deadline {
+                std::thread::sleep(Duration::from_millis(10));
+            }
+            assert!(on_disk() <= KEPT_MAX, "{} bytes", on_disk());
+        }
+        log.write_all(b"the end\n").unwrap();
+        let shown = tail(&path).unwrap();
+        assert!(
+            shown.starts_with("[59.9 MiB of output before this") && shown.ends_with("xthe end\n"),
+            "{}",
+            &shown[..60]
+        );
+    }
+}
