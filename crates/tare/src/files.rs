@@ -3,8 +3,9 @@
 use crate::catalog::Tables;
 use crate::cli::RunArgs;
 use crate::cmd::{Mistake, note, tell};
-use crate::{machine, paths, session};
-use anyhow::{Context, Result};
+use crate::{machine, paths, session, within};
+use anyhow::Result;
+use rustix::fs::FileType;
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -19,6 +20,9 @@ use tare_core::workload::{Service, Workload};
 const FILE_BYTES_MAX: u64 = 1 << 20;
 /// Data that a workload's options name goes into the plan of the load, which may have 16 MiB.
 const DATA_BYTES_MAX: u64 = 4 << 20;
+/// What a folder of sources may hold: a build takes all of it along, in memory.
+const SOURCE_FILES_MAX: usize = 10_000;
+const SOURCE_BYTES_MAX: usize = 64 << 20;
 
 /// Reads a study and its workloads, with a preset if one is named. All mistakes of all files are in the error.
 pub(crate) fn read_suite(name: &str, preset: Option<&str>, workloads: Option<&Path>) -> Result<Suite> {
@@ -106,23 +110,22 @@ fn read_suite_in(
 /// Reads the workload in a file, with the parameters that a study chose. The inner error is the list of its mistakes.
 pub(crate) fn read_workload(path: &Path, chosen: &Parameters) -> Result<Result<Workload, Vec<Problem>>> {
     let folder = path.parent().unwrap_or(Path::new(""));
-    let text = read_text(path)?;
+    let text = text_beneath(folder, Path::new(path.file_name().unwrap_or_default())).map_err(Mistake::new)?;
     let mut problems = Problems::new(shown(path), &text).with_files(files_of(folder));
     let Some(mut workload) = Workload::read(&text, folder, chosen, &Tables, &mut problems) else {
         return Ok(Err(problems.into_vec()));
     };
     for (service, inside, file) in workload.files_wanted() {
+        let name = file.strip_prefix(folder).unwrap_or(&file);
         let supplied = if inside.ends_with('/') {
-            files_below(&file).map(|files| workload.supply_folder(&service, &inside, &files))
+            files_below(folder, name).map(|files| workload.supply_folder(&service, &inside, &files))
         } else {
-            read_text(&file).map(|content| workload.supply_file(&service, &inside, content))
+            text_beneath(folder, name).map(|content| workload.supply_file(&service, &inside, content))
         };
-        match supplied {
-            Ok(()) => {}
-            Err(error) => {
-                let line = 1 + text.lines().position(|line| line.contains(&inside)).unwrap_or(0);
-                problems.add(Place { line, column: 1, width: 1 }, format!("{error:#}"), "");
-            }
+        if let Err(message) = supplied {
+            let line = 1 + text.lines().position(|line| line.contains(&inside)).unwrap_or(0);
+            let hint = "name regular files of the workload's own folder";
+            problems.add(Place { line, column: 1, width: 1 }, message, hint);
         }
     }
     missing_sources(&workload, folder, &text, &mut problems);
@@ -137,30 +140,30 @@ pub(crate) fn read_workload(path: &Path, chosen: &Parameters) -> Result<Result<W
     if problems.is_empty() { Ok(Ok(workload)) } else { Ok(Err(problems.into_vec())) }
 }
 
-/// All files below a folder by their names relative to it. Hidden ones are left out: editors and tools keep theirs so,
-/// and nobody means them. Links are not followed.
-fn files_below(folder: &Path) -> Result<BTreeMap<String, String>> {
-    let mut found = BTreeMap::new();
-    let mut open = vec![folder.to_owned()];
+/// All files below the folder `name` of a workload's `folder`, by their names relative to it. Hidden ones are left out:
+/// editors and tools keep theirs so, and nobody means them. Links are not followed.
+fn files_below(folder: &Path, name: &Path) -> Result<BTreeMap<String, String>, String> {
+    let whole = shown(&folder.join(name));
+    let (mut found, mut bytes, mut open) = (BTreeMap::new(), 0, vec![PathBuf::new()]);
     while let Some(current) = open.pop() {
-        let entries =
-            std::fs::read_dir(&current).with_context(|| format!("cannot read the folder {}", shown(&current)))?;
-        for entry in entries {
-            let entry = entry.with_context(|| format!("cannot read the folder {}", shown(&current)))?;
-            let (path, kind) = (entry.path(), entry.file_type()?);
-            if entry.file_name().as_encoded_bytes().starts_with(b".") {
-                continue;
-            }
-            if kind.is_dir() {
+        let entries = within::list_beneath(folder, &name.join(&current))
+            .map_err(|why| format!("cannot read the folder {}: {why}", shown(&folder.join(name).join(&current))))?;
+        for (entry, kind) in entries.into_iter().filter(|(entry, _)| !entry.starts_with('.')) {
+            let path = current.join(entry);
+            if kind == FileType::Directory {
                 open.push(path);
-            } else if kind.is_file() {
-                let name = path.strip_prefix(folder).unwrap_or(&path).display().to_string();
-                found.insert(name, read_text(&path)?);
+            } else if kind == FileType::RegularFile {
+                let text = text_beneath(folder, &name.join(&path))?;
+                bytes += text.len();
+                found.insert(path.display().to_string(), text);
+            }
+            if found.len() + open.len() > SOURCE_FILES_MAX || bytes > SOURCE_BYTES_MAX {
+                let most = show_bytes(SOURCE_BYTES_MAX as u64);
+                return Err(format!("the folder {whole} has more than {SOURCE_FILES_MAX} files, or {most} of them"));
             }
         }
     }
-    anyhow::ensure!(!found.is_empty(), "the folder {} has no files to build from", shown(folder));
-    Ok(found)
+    if found.is_empty() { Err(format!("the folder {whole} has no files to build from")) } else { Ok(found) }
 }
 
 /// Folders and images of this machine that bundles are to be made of, and that are not there: found here, where they
@@ -203,7 +206,10 @@ pub(crate) fn plain_image(image: &str) -> String {
 /// Reads the files of a folder by the names that a file in it gives them.
 pub(crate) fn files_of(folder: &Path) -> impl Fn(&str) -> Result<Vec<u8>, String> + 'static {
     let folder = folder.to_owned();
-    move |name| read_up_to(&folder.join(name), DATA_BYTES_MAX)
+    move |name| {
+        let read = within::read_beneath(&folder, Path::new(name), DATA_BYTES_MAX);
+        read.map_err(|why| cannot_read(&folder.join(name), &why))
+    }
 }
 
 /// Reads a workload by its file, its folder or its name, all mistakes in the error.
@@ -306,26 +312,25 @@ fn names_in(folder: &Path, extension: &str) -> Vec<String> {
     names
 }
 
-fn read_text(path: &Path) -> Result<String> {
-    read_text_up_to(path, FILE_BYTES_MAX).map_err(|message| Mistake::new(message).into())
+/// Reads a file that the user named.
+pub(crate) fn read_text(path: &Path) -> Result<String> {
+    text(path, within::read_file(path, FILE_BYTES_MAX)).map_err(|message| Mistake::new(message).into())
 }
 
-/// Reads a text of at most `bytes_max`; the error is the message.
-fn read_up_to(path: &Path, bytes_max: u64) -> Result<Vec<u8>, String> {
-    let mistake = |what: String| format!("cannot read {}: {what}", shown(path));
-    let length = fs::metadata(path).map_err(|error| mistake(error.to_string()))?.len();
-    if length > bytes_max {
-        return Err(mistake(format!("it is longer than {}", show_bytes(bytes_max))));
-    }
-    fs::read(path).map_err(|error| mistake(error.to_string()))
+/// Reads a file of a workload's folder; the error is the message.
+fn text_beneath(folder: &Path, name: &Path) -> Result<String, String> {
+    text(&folder.join(name), within::read_beneath(folder, name, FILE_BYTES_MAX))
 }
 
-fn read_text_up_to(path: &Path, bytes_max: u64) -> Result<String, String> {
-    let mistake = |what: String| format!("cannot read {}: {what}", shown(path));
-    String::from_utf8(read_up_to(path, bytes_max)?).map_err(|error| {
+fn text(path: &Path, read: Result<Vec<u8>, String>) -> Result<String, String> {
+    String::from_utf8(read.map_err(|why| cannot_read(path, &why))?).map_err(|error| {
         let line = 1 + error.as_bytes()[..error.utf8_error().valid_up_to()].iter().filter(|b| **b == b'\n').count();
-        mistake(format!("line {line} is not UTF-8 text"))
+        cannot_read(path, &format!("line {line} is not UTF-8 text"))
     })
+}
+
+fn cannot_read(path: &Path, why: &str) -> String {
+    format!("cannot read {}: {why}", shown(path))
 }
 
 fn shown(path: &Path) -> String {
@@ -361,5 +366,43 @@ mod tests {
         std::fs::remove_file(folder.path().join("src/a")).unwrap();
         let mistakes = read_workload(&file, &Parameters::new()).unwrap().unwrap_err();
         assert!(mistakes[0].to_string().contains("has no files to build from"), "{mistakes:?}");
+    }
+
+    #[test]
+    fn what_a_workload_names_outside_its_folder_is_a_problem_with_its_place() {
+        let outer = tempfile::tempdir().unwrap();
+        let folder = outer.path().join("w");
+        std::fs::create_dir(&folder).unwrap();
+        std::fs::write(outer.path().join("secret"), "root:s3cret\n").unwrap();
+        std::fs::create_dir(outer.path().join("keys")).unwrap();
+        std::fs::write(outer.path().join("keys/id"), "s3cret").unwrap();
+        std::os::unix::fs::symlink("../secret", folder.join("x.conf")).unwrap();
+        std::os::unix::fs::symlink("../keys", folder.join("src")).unwrap();
+        rustix::fs::mknodat(rustix::fs::CWD, folder.join("pipe"), FileType::Fifo, rustix::fs::Mode::RUSR, 0).unwrap();
+        let read = |file: &str, more: &str| {
+            let text = format!(
+                "workload: x\nservices:\n  x:\n    bundle: {{packages: [bash]}}\n    command: [/x]\n    ports: \
+                 {{x: 1}}\n    files: {{/etc/x.conf: '{file}'}}\n{more}load: {{protocol: {{tcp: {{request: a, \
+                 reply: {{until: b}}}}}}}}\n"
+            );
+            std::fs::write(folder.join("workload.yaml"), text).unwrap();
+            let found = read_workload(&folder.join("workload.yaml"), &Parameters::new()).unwrap().unwrap_err();
+            found.iter().map(ToString::to_string).collect::<String>()
+        };
+        std::fs::write(folder.join("y"), "y").unwrap();
+        let build = "    build: {sources: [src/], command: [make], installs: {/x: x}}\n";
+        let cases = [
+            (read("x.conf", ""), "workload.yaml:7:1", "leads out of its folder"),
+            (read("../../etc/shadow", ""), "workload.yaml:7:", "own folder"),
+            (read("pipe", ""), "workload.yaml:7:1", "a named pipe"),
+            (read("y", build), "workload.yaml:8:1", "leads out of its folder"),
+        ];
+        for (told, place, why) in cases {
+            assert!(told.contains(place) && told.contains(why) && !told.contains("s3cret"), "{told}");
+        }
+        std::fs::remove_file(folder.join("workload.yaml")).unwrap();
+        std::os::unix::fs::symlink("/etc/passwd", folder.join("workload.yaml")).unwrap();
+        let told = read_workload(&folder.join("workload.yaml"), &Parameters::new()).unwrap_err().to_string();
+        assert!(told.contains("leads out of its folder"), "{told}");
     }
 }

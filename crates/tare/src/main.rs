@@ -20,6 +20,7 @@ mod progress;
 mod schema;
 mod session;
 mod version;
+mod within;
 
 use clap::Parser;
 use cli::{Cli, Verb};

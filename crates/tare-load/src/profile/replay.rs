@@ -4,6 +4,7 @@ use super::{NOBODY, Share, Start, stream};
 use crate::clock::SECOND_NS;
 use crate::protocol::{Draw, OperationRow};
 use std::io::{BufRead, BufReader};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::sync::Arc;
 use tare_core::fault::{Doing, Fault};
@@ -27,7 +28,13 @@ pub(crate) struct Line {
 /// With its number, the first line that cannot be understood.
 pub(crate) fn read(file: &Path, speed: f64, operations: &[OperationRow]) -> Result<Arc<[Line]>, Fault> {
     let shown = file.display();
-    let opened = std::fs::File::open(file).doing(format_args!("open {shown}"))?;
+    // A pipe without a writer is not waited for.
+    let unwaiting = libc::O_NONBLOCK | libc::O_NOCTTY;
+    let opened = std::fs::File::options().read(true).custom_flags(unwaiting).open(file);
+    let opened = opened.doing(format_args!("open {shown}"))?;
+    if !opened.metadata().doing(format_args!("open {shown}"))?.is_file() {
+        return Err(Fault::new(format!("could not replay {shown}: it is no regular file")).as_mistake());
+    }
     let lines = parse(BufReader::new(opened), speed, operations);
     lines.map_err(|fault| fault.context(format_args!("replay {shown}")).as_mistake())
 }
@@ -110,6 +117,14 @@ mod tests {
     fn lines(text: &str, speed: f64) -> Result<Arc<[Line]>, Fault> {
         let rows = ["get", "set"].map(|name| OperationRow { name: name.to_owned(), weight: 1, lingers: false });
         parse(text.as_bytes(), speed, &rows)
+    }
+
+    #[test]
+    fn only_a_regular_file_is_replayed() {
+        for path in ["/dev/zero", "/proc/self"] {
+            let fault = read(Path::new(path), 1.0, &[]).unwrap_err();
+            assert!(fault.message.contains("no regular file"), "{fault}");
+        }
     }
 
     #[test]

@@ -185,8 +185,7 @@ impl LoadArgs {
     /// The options as the text of a YAML file.
     fn options_text(&self) -> Result<String> {
         if let Some(path) = &self.options {
-            return std::fs::read_to_string(path)
-                .map_err(|error| Mistake::new(format!("cannot read {}: {error}", path.display())).into());
+            return crate::files::read_text(path);
         }
         let mut text = String::new();
         for option in &self.option {

@@ -1,0 +1,182 @@
+//! Opening files that somebody else may have put there: never past their folder, and never what is no plain file.
+//!
+//! A workload is often somebody else's, and Tare reads it as root. So nothing that it names leads out of its folder, by
+//! `..` or by a link, and what is opened is a regular file of at most so many bytes: a pipe would never end,
+//! `/dev/zero` neither, and a device may do something when it is opened. What stands there is looked at first
+//! (`O_PATH`), without opening it; only a regular file is then opened for reading, by the descriptor of that look.
+
+use rustix::fd::{AsFd, OwnedFd};
+use rustix::fs::{CWD, Dir, FileType, Mode, OFlags, ResolveFlags, fstat, openat, openat2};
+use rustix::io::Errno;
+use std::fs::File;
+use std::io::Read;
+use std::path::{Component, Path};
+use tare_core::units::show_bytes;
+
+/// To look at what stands somewhere, without opening it.
+const LOOK: OFlags = OFlags::PATH.union(OFlags::CLOEXEC);
+/// To read it, without ever waiting for a writer or becoming somebody's terminal.
+const READ: OFlags = OFlags::RDONLY.union(OFlags::NONBLOCK).union(OFlags::NOCTTY).union(OFlags::CLOEXEC);
+
+/// Reads the file at `path`, wherever its links lead: for what the user named. The error says what is wrong with it.
+pub(crate) fn read_file(path: &Path, bytes_max: u64) -> Result<Vec<u8>, String> {
+    read(openat(CWD, path, LOOK, Mode::empty()).map_err(words)?, bytes_max)
+}
+
+/// Reads the file `name` of `folder`, or of a folder in it: for what a workload names.
+pub(crate) fn read_beneath(folder: &Path, name: &Path, bytes_max: u64) -> Result<Vec<u8>, String> {
+    read(look_beneath(folder, name)?, bytes_max)
+}
+
+/// What stands in the folder `name` of `folder`: names, and whether each is a folder, a regular file, or neither.
+pub(crate) fn list_beneath(folder: &Path, name: &Path) -> Result<Vec<(String, FileType)>, String> {
+    let found = look_beneath(folder, name)?;
+    let open = openat(&found, ".", READ | OFlags::DIRECTORY, Mode::empty()).map_err(words)?;
+    let mut entries = Vec::new();
+    for entry in Dir::read_from(&open).map_err(words)? {
+        let entry = entry.map_err(words)?;
+        let name = entry.file_name().to_str().map_err(|_| "a name in it is not UTF-8 text".to_owned())?;
+        if ![".", ".."].contains(&name) {
+            let kind = rustix::fs::statat(&open, name, rustix::fs::AtFlags::SYMLINK_NOFOLLOW).map_err(words)?;
+            entries.push((name.to_owned(), FileType::from_raw_mode(kind.st_mode)));
+        }
+    }
+    Ok(entries)
+}
+
+/// Looks at `name` of `folder`. Links may be followed as long as they stay below it.
+fn look_beneath(folder: &Path, name: &Path) -> Result<OwnedFd, String> {
+    // The folder that stands for "here" has no name.
+    let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
+    let top = openat(CWD, folder, LOOK | OFlags::DIRECTORY, Mode::empty()).map_err(words)?;
+    let how = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
+    let found = loop {
+        match openat2(&top, name, LOOK, Mode::empty(), how) {
+            // Something was moved meanwhile.
+            Err(Errno::AGAIN) => {}
+            // Kernels before 5.6, and filters of system calls that do not know it.
+            Err(Errno::NOSYS | Errno::PERM) => break walk(&top, name),
+            other => break other,
+        }
+    };
+    found.map_err(|error| match error {
+        Errno::XDEV => format!("it leads out of its folder, {}", folder.display()),
+        error => words(error),
+    })
+}
+
+/// The same step by step, for kernels that cannot: no link is followed at all.
+fn walk(top: &OwnedFd, name: &Path) -> Result<OwnedFd, Errno> {
+    let mut here = openat(top, ".", LOOK | OFlags::DIRECTORY, Mode::empty())?;
+    for part in name.components() {
+        let part = match part {
+            Component::CurDir => continue,
+            Component::Normal(part) => part,
+            _ => return Err(Errno::XDEV),
+        };
+        here = openat(&here, part, LOOK | OFlags::NOFOLLOW, Mode::empty())?;
+        if FileType::from_raw_mode(fstat(&here)?.st_mode) == FileType::Symlink {
+            return Err(Errno::XDEV);
+        }
+    }
+    Ok(here)
+}
+
+/// Reads what was looked at, if it is a regular file of at most `bytes_max`.
+fn read(found: OwnedFd, bytes_max: u64) -> Result<Vec<u8>, String> {
+    let stat = fstat(&found).map_err(words)?;
+    let what = match FileType::from_raw_mode(stat.st_mode) {
+        FileType::RegularFile => None,
+        FileType::Directory => Some("a folder"),
+        FileType::Fifo => Some("a named pipe"),
+        FileType::Socket => Some("a socket"),
+        FileType::CharacterDevice | FileType::BlockDevice => Some("a device"),
+        _ => Some("something else"),
+    };
+    if let Some(what) = what {
+        return Err(format!("it is {what}, not a regular file"));
+    }
+    let longer = || format!("it is longer than {}", show_bytes(bytes_max));
+    if u64::try_from(stat.st_size).unwrap_or(u64::MAX) > bytes_max {
+        return Err(longer());
+    }
+    let by_descriptor = format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&found.as_fd()));
+    let file = File::from(openat(CWD, by_descriptor, READ, Mode::empty()).map_err(words)?);
+    let mut bytes = Vec::new();
+    // It may grow meanwhile, and files of /proc never say how long they are.
+    file.take(bytes_max + 1).read_to_end(&mut bytes).map_err(|error| error.to_string())?;
+    if bytes.len() as u64 > bytes_max { Err(longer()) } else { Ok(bytes) }
+}
+
+fn words(error: Errno) -> String {
+    std::io::Error::from(error).to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::symlink;
+
+    #[test]
+    fn only_regular_files_are_read_and_none_waits() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        std::fs::write(at("file"), "12345").unwrap();
+        rustix::fs::mknodat(CWD, at("pipe"), FileType::Fifo, Mode::RUSR, 0).unwrap();
+        let _socket = std::os::unix::net::UnixListener::bind(at("socket")).unwrap();
+        assert_eq!(read_file(&at("file"), 5).unwrap(), b"12345");
+        assert_eq!(read_beneath(folder.path(), Path::new("./file"), 5).unwrap(), b"12345");
+        let cases = [
+            (at("file"), 4, "longer than 4 B"),
+            (at("pipe"), 9, "a named pipe"),
+            (at("socket"), 9, "a socket"),
+            (folder.path().to_owned(), 9, "a folder"),
+            ("/dev/zero".into(), 9, "a device"),
+            ("/proc/self/smaps".into(), 9, "longer than 9 B"),
+            (at("missing"), 9, "No such file"),
+        ];
+        for (path, most, wanted) in cases {
+            let told = read_file(&path, most).unwrap_err();
+            assert!(told.contains(wanted), "{}: {told}", path.display());
+        }
+    }
+
+    #[test]
+    fn nothing_leads_out_of_a_folder() {
+        let outer = tempfile::tempdir().unwrap();
+        let folder = outer.path().join("workload");
+        std::fs::create_dir_all(folder.join("deep")).unwrap();
+        std::fs::write(outer.path().join("secret"), "s3cret").unwrap();
+        std::fs::write(folder.join("own"), "own").unwrap();
+        let links = [
+            ("out", "../secret"),
+            ("absolute", "/etc/passwd"),
+            ("deep/up", "../../secret"),
+            ("here", "/proc/self/cwd"),
+            ("chain", "out"),
+            ("above", ".."),
+            ("self", "self"),
+        ];
+        for (name, to) in links {
+            symlink(to, folder.join(name)).unwrap();
+        }
+        symlink("../own", folder.join("deep/inner")).unwrap();
+        let outside =
+            ["out", "absolute", "deep/up", "chain", "above/secret", "../secret", "/etc/passwd", "deep/../../secret"];
+        for name in outside {
+            let told = read_beneath(&folder, Path::new(name), 1 << 20).unwrap_err();
+            assert!(told.contains("leads out of its folder"), "{name}: {told}");
+        }
+        for name in ["here", "here/Cargo.toml", "self"] {
+            assert!(read_beneath(&folder, Path::new(name), 1 << 20).is_err(), "{name}");
+        }
+        assert_eq!(read_beneath(&folder, Path::new("deep/inner"), 9).unwrap(), b"own");
+        assert!(list_beneath(&folder, Path::new("above")).unwrap_err().contains("leads out"));
+        // Kernels before 5.6.
+        let top = openat(CWD, &folder, LOOK | OFlags::DIRECTORY, Mode::empty()).unwrap();
+        for name in outside {
+            assert_eq!(walk(&top, Path::new(name)).unwrap_err(), Errno::XDEV, "{name}");
+        }
+        assert!(walk(&top, Path::new("./own")).is_ok());
+    }
+}
