@@ -97,6 +97,58 @@ fn layers() -> Vec<Layer<'static>> {
     ]
 }
 
+/// A file system of its own in memory, small enough to be filled; gone when dropped.
+struct SmallDisk(tempfile::TempDir);
+
+impl SmallDisk {
+    fn mount() -> SmallDisk {
+        let folder = tempfile::tempdir().unwrap();
+        let options = ["-t", "tmpfs", "-o", "size=64m,nr_inodes=2000", "tare-test"];
+        assert!(Command::new("mount").args(options).arg(folder.path()).status().unwrap().success());
+        SmallDisk(folder)
+    }
+}
+
+impl Drop for SmallDisk {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg(self.0.path()).status();
+    }
+}
+
+#[test]
+fn an_image_that_is_larger_than_the_disk_leaves_room_on_it() {
+    if !rustix::process::geteuid().is_root() {
+        println!("skipped: only root can mount a disk");
+        return;
+    }
+    let large = gzipped(|into| put(into, tar::EntryType::Regular, "x", &vec![0; 62 << 20]));
+    let many = gzipped(|into| {
+        (0..3_000).for_each(|at| put(into, tar::EntryType::Regular, &format!("file{at}"), b""));
+    });
+    // A compressed archive of an image is decompressed first.
+    let mut archive = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    put(&mut archive, tar::EntryType::Regular, "blob", &vec![0; 200 << 20]);
+    let archive = archive.finish().unwrap();
+    for (layer, wanted) in
+        [(Some(large), "62 MiB more are wanted"), (Some(many), "inodes are free"), (None, "4 MiB more are wanted")]
+    {
+        let disk = SmallDisk::mount();
+        let elsewhere = tempfile::tempdir().unwrap();
+        let image = elsewhere.path().join("image");
+        match layer {
+            Some(layer) => image_of(&image, &layer),
+            None => std::fs::write(&image, &archive).unwrap(),
+        }
+        let store = Store::open(&disk.0.path().join("store")).unwrap();
+        let fault = store.bundle(&recipe(&image)).err().unwrap();
+        println!("{fault}");
+        assert!(fault.message.contains(wanted) && fault.message.contains("left to others"), "{fault}");
+        assert!(fault.remedy.contains("TARE_HOME") && !fault.mistake, "{fault}");
+        let building = std::fs::read_dir(disk.0.path().join("store/building")).unwrap();
+        assert_eq!(building.count(), 0, "what was unpacked is gone again");
+    }
+}
+
 /// An OCI layout folder with one layer.
 fn image_of(folder: &Path, layer: &[u8]) {
     let blobs = folder.join("blobs/sha256");

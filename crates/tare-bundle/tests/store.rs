@@ -3,7 +3,7 @@
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
 use tare_bundle::Store;
-use tare_core::bundle::{BundleStore, Recipe, Source};
+use tare_core::bundle::{BundleStore, ExtraFile, Recipe, Source};
 
 fn recipe(folder: &Path) -> Recipe {
     Recipe::plain(Source::Folder(folder.to_path_buf()))
@@ -68,6 +68,27 @@ fn what_every_form_has_in_memory_has_the_same_rights_below() {
     let mode = |path: &str| std::fs::symlink_metadata(tree.join(path)).unwrap().mode() & 0o7777;
     assert_eq!((mode("run"), mode("run/inner"), mode("elsewhere")), (0o1777, 0o755, 0o755));
     assert!(tree.join("tmp").is_symlink());
+}
+
+#[test]
+fn recipes_with_files_are_their_owner_s_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    let from = folder.path().join("from");
+    std::fs::create_dir(&from).unwrap();
+    let root = folder.path().join("store");
+    let store = Store::open(&root).unwrap();
+    let modes = |digest: &str| {
+        let mode = |path: std::path::PathBuf| std::fs::metadata(path).unwrap().mode() & 0o777;
+        let recipes = std::fs::read_dir(root.join("recipes")).unwrap().map(|entry| entry.unwrap().path());
+        let of = |path: &std::path::PathBuf| std::fs::read_to_string(path).unwrap().contains(digest);
+        let recipe = recipes.into_iter().find(of).unwrap();
+        [mode(recipe), mode(root.join("bundles").join(digest.trim_start_matches("sha256:")).join("bundle.json"))]
+    };
+    let plain = store.bundle(&recipe(&from)).unwrap();
+    assert_eq!(modes(plain.digest()), [0o644; 2]);
+    let file = ExtraFile { path: "/etc/x.conf".to_owned(), content: "password".to_owned(), mode: 0o644 };
+    let secret = store.bundle(&Recipe { files: vec![file], ..recipe(&from) }).unwrap();
+    assert_eq!(modes(secret.digest()), [0o600; 2]);
 }
 
 #[test]

@@ -16,7 +16,7 @@ use tare_core::fault::{Doing, Fault};
 const MAX_DOCUMENT: u64 = 4 << 20;
 /// The most bytes that an archive of an image inflates to, and how many are written between two looks at the disk.
 const MAX_INFLATED: u64 = 128 << 30;
-const INFLATE_STEP: u64 = 64 << 20;
+const INFLATE_STEP: u64 = 4 << 20;
 /// The most bytes that the names of an archive's members have in all; digests make up most of them.
 const MAX_NAMES: usize = 16 << 20;
 /// The most members an archive of an image has; each layer takes up to four.
