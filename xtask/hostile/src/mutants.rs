@@ -4,7 +4,7 @@ use crate::Target;
 use crate::allocated::most_during;
 use proptest::prelude::*;
 use proptest::sample::Index;
-use proptest::test_runner::{Config, TestCaseError, TestRunner};
+use proptest::test_runner::{Config, TestCaseError, TestRng, TestRunner};
 use std::any::Any;
 use std::fmt;
 use std::panic::catch_unwind;
@@ -196,7 +196,9 @@ pub fn hold(targets: &[Target], name: &str) {
         max_shrink_time: 10_000,
         ..Config::default()
     };
-    let outcome = TestRunner::new(config)
+    // The same ones each time: what a change is judged by must be the change. Looking for new ones is for cargo fuzz.
+    let same = TestRng::deterministic_rng(config.rng_algorithm);
+    let outcome = TestRunner::new_with_rng(config, same)
         .run(&inputs(samples, target.words), |input| held(target, &input.0).map_err(TestCaseError::fail));
     if let Err(why) = outcome {
         panic!("{why}\nmend it, and put the input among the samples of '{name}'");
