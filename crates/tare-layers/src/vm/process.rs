@@ -43,8 +43,8 @@ impl Shared {
 }
 
 impl Process {
-    /// Starts QEMU by `command`, on these CPUs if any are named. It keeps the descriptors `inherited` under their numbers, and is
-    /// killed when the calling thread ends: nothing stays when Tare itself is killed.
+    /// Starts QEMU by `command`, on these CPUs if any are named. It keeps the descriptors `inherited` under their
+    /// numbers, and is killed when the calling thread ends: nothing stays when Tare itself is killed.
     ///
     /// # Errors
     /// When it cannot be started.
