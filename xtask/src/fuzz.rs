@@ -102,7 +102,11 @@ fn run_target(root: &Path, name: &str, minutes: f64, corpus: &Path, artifacts: &
     let seconds = (minutes * 60.0).max(1.0);
     let mut command = fuzz(root, name);
     command.arg(corpus.join(name)).arg("--").arg(format!("-artifact_prefix={}/", crashes.display()));
-    command.arg(format!("-dict={}", corpus.join(format!("{name}.words")).display()));
+    // libFuzzer refuses a dictionary without words.
+    let words = corpus.join(format!("{name}.words"));
+    if fs::metadata(&words).is_ok_and(|file| file.len() > 0) {
+        command.arg(format!("-dict={}", words.display()));
+    }
     // What takes ten seconds or makes room for 128 MiB at once is a finding too.
     command.args(["-print_final_stats=1", "-timeout=10", "-malloc_limit_mb=128", "-rss_limit_mb=2048"]);
     command.arg(format!("-max_total_time={seconds:.0}"));
