@@ -1,6 +1,7 @@
-//! The folder in which Tare keeps things between runs, and the folders of runs in it. Both carry a mark from their birth
-//! on, for their names could be anybody's: what carries none is somebody else's, and nothing in it is written or
-//! removed.
+//! The folder in which Tare keeps things between runs, and the folders of runs in it.
+//!
+//! Both carry a mark from their birth on, for their names could be anybody's: what carries none is somebody else's, and
+//! nothing in it is written or removed.
 
 use crate::environment;
 use crate::leftovers::{boot, is_run};

@@ -217,14 +217,14 @@ fn a_study_for_a_bigger_machine_is_refused_before_anything_starts() {
     let folder = tempfile::tempdir().unwrap();
     let study = folder.path().join("big.yaml");
     let text = std::fs::read_to_string(root().join("studies/canonical.yaml")).unwrap();
-    for (resources, wanted) in [("{cpus: 4000}", "4000 CPUs"), ("{memory: 900TiB}", "900 TiB")] {
+    for (resources, wanted) in [("{cpus: 4000}", "4000 CPUs"), ("{memory: 60TiB}", "60.0 TiB")] {
         std::fs::write(&study, format!("{text}\nresources: {resources}\n")).unwrap();
         let output = tare().args(["run", "--dry-run"]).arg(&study).output().unwrap();
         assert_eq!(output.status.code(), Some(2), "{}", said(&output));
         assert!(flat(&output).contains(wanted), "{}", said(&output));
     }
     // Everything that is wrong, not the first of it: a device that is not there, CPUs, guests without work, memory.
-    let more = "resources: {memory: 900TiB, cpus: 4000}\nforms: {native: [], far: {layers: [], placement: {near: eth99}}, \
+    let more = "resources: {memory: 60TiB, cpus: 4000}\nforms: {native: [], far: {layers: [], placement: {near: eth99}}, \
                 guests: [vm: {guests: 3}]}";
     let (code, text) = dry("run", &format!("workload: redis\nload: {{closed: {{}}}}\n{more}"), &[]);
     assert_eq!(code, Some(2), "{text}");

@@ -55,7 +55,8 @@ const CLASSES: &[(&str, Class)] = &[
     ("tare::end_to_end::planted::", Class::Alone),
     ("tare::end_to_end::whole::a_published_port_is_explained", Class::Alone),
     ("tare::end_to_end::", Class::Runs),
-    ("tare::peak::", Class::Times),
+    // It measures how late sleepers wake.
+    ("tare::peak::", Class::Alone),
     ("tare::load::", Class::Times),
     // They say otherwise while a run is under way.
     ("tare::cli::an_out_directory_that_cannot_be_written", Class::Runs),

@@ -74,10 +74,12 @@ pub fn allow_forwarding(run: &str, from: &str, to: &str) -> Result<Forwarding, F
 }
 
 /// Has what arrives by a link of ours passed on. The rest of the machine stays as it is: what arrives by other links is
-/// passed on or not as before.
+/// passed on or not as before. A guest has no such link: there its own engine has everything passed on.
 fn switch_on(link: &str) -> Result<(), Fault> {
-    std::fs::write(format!("/proc/sys/net/ipv4/conf/{link}/forwarding"), "1")
-        .doing(format!("pass on what arrives by the link {link}"))
+    match std::fs::write(format!("/proc/sys/net/ipv4/conf/{link}/forwarding"), "1") {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
+        written => written.doing(format!("pass on what arrives by the link {link}")),
+    }
 }
 
 /// Runs `iptables`. The outer error: there is no such program. The inner one: what it said.
