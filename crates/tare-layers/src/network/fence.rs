@@ -12,22 +12,14 @@ use rustix::net::{AddressFamily, SocketType};
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use tare_bpf::Register::{self, R0, R1, R2, R6, R7, R10};
+use tare_bpf::{Attached, Function, Instruction, Kind, Map, Program};
 
 /// The index of the loopback in every network namespace.
 const LOOPBACK: u32 = 1;
 /// How many ports may be closed at once.
 const PORTS_MAX: u32 = 65_536;
 
-/// Commands of bpf(2), and what they are about, as `linux/bpf.h` numbers them.
-const MAP_CREATE: libc::c_int = 0;
-const MAP_UPDATE: libc::c_int = 2;
-const MAP_DELETE: libc::c_int = 3;
-const PROGRAM_LOAD: libc::c_int = 5;
-const LINK_CREATE: libc::c_int = 28;
-const MAP_HASH: u32 = 1;
-const PROGRAM_LOOKUP: u32 = 30;
-const ATTACH_LOOKUP: u32 = 36;
 /// Where `struct bpf_sk_lookup` holds the local port and the index of the link that a packet came by.
 const LOCAL_PORT: i16 = 60;
 const CAME_BY: i16 = 64;
@@ -72,12 +64,12 @@ impl Fenced {
 /// Ports of the network namespace that it was made in, closed to whoever is neither on this machine nor the load.
 #[derive(Debug)]
 struct Fence {
-    closed: OwnedFd,
+    closed: Map<u32, u32>,
     /// Kept for the test that asks the kernel what it costs.
-    #[cfg_attr(not(test), expect(dead_code, reason = "the link holds the program"))]
-    program: OwnedFd,
-    /// The program stands between packets and sockets for as long as this is open.
-    _between: OwnedFd,
+    #[cfg_attr(not(test), expect(dead_code, reason = "what is attached holds the program"))]
+    program: Program,
+    /// The program stands between packets and sockets for as long as this is kept.
+    _between: Attached,
 }
 
 impl Fence {
@@ -86,33 +78,24 @@ impl Fence {
     /// # Errors
     /// When the kernel knows no such programs, as before Linux 5.17, or does not let this process have one.
     fn put_up(load_link: &str) -> io::Result<Fence> {
-        let closed = call(MAP_CREATE, &MapShape { kind: MAP_HASH, key: 4, value: 4, entries: PORTS_MAX, flags: 0 })?;
-        let instructions = program(closed.as_raw_fd(), link_index(load_link)?.unwrap_or(LOOPBACK));
-        Fence::with(closed, &instructions)
+        Fence::open_to(LOOPBACK, link_index(load_link)?.unwrap_or(LOOPBACK))
     }
 
-    fn with(closed: OwnedFd, instructions: &[Instruction]) -> io::Result<Fence> {
-        let program = load(instructions)?;
+    /// The same for two links by their indices.
+    fn open_to(loopback: u32, load: u32) -> io::Result<Fence> {
+        let closed = Map::new(PORTS_MAX)?;
+        let program = Program::load(Kind::SocketLookup, "tare_fence", c"GPL", &code(&closed, loopback, load))?;
         // The thread's, which is not the process's where the thread has entered another.
-        let network = File::open("/proc/thread-self/ns/net")?;
-        let ends = (number(program.as_raw_fd()), number(network.as_raw_fd()));
-        let shape = LinkShape { program: ends.0, target: ends.1, attach: ATTACH_LOOKUP, flags: 0 };
-        Ok(Fence { closed, program, _between: call(LINK_CREATE, &shape)? })
+        let between = program.attach_to_network(File::open("/proc/thread-self/ns/net")?)?;
+        Ok(Fence { closed, program, _between: between })
     }
 
     fn close(&self, port: u16) -> io::Result<()> {
-        let (key, value) = (u32::from(port), 1_u32);
-        self.change(MAP_UPDATE, &raw const key, &raw const value)
+        self.closed.insert(port.into(), 1)
     }
 
     fn open(&self, port: u16) -> io::Result<()> {
-        let key = u32::from(port);
-        self.change(MAP_DELETE, &raw const key, std::ptr::null())
-    }
-
-    fn change(&self, command: libc::c_int, key: *const u32, value: *const u32) -> io::Result<()> {
-        let map = number(self.closed.as_raw_fd());
-        raw(command, &EntryShape { map, padding: 0, key: key as u64, value: value as u64, flags: 0 }).map(drop)
+        self.closed.remove(port.into())
     }
 }
 
@@ -125,118 +108,33 @@ fn link_index(name: &str) -> io::Result<Option<u32>> {
     }
 }
 
-/// One instruction.
-#[repr(C)]
-#[derive(Debug, Clone, Copy)]
-struct Instruction {
-    code: u8,
-    /// The register written to in the lower half, the one read from in the upper.
-    registers: u8,
-    offset: i16,
-    value: i32,
-}
-
 /// Told in words, `packet` being what is asked about:
 /// `packet.came_by == loopback or packet.came_by == load or packet.local_port not in closed`.
-fn program(closed: RawFd, load: u32) -> [Instruction; 16] {
-    let of = |code, to: u8, from: u8, offset, value| Instruction { code, registers: from << 4 | to, offset, value };
-    let read = |to, from, offset| of(0x61, to, from, offset, 0);
-    let jump_if_equal = |register, offset, value| of(0x15, register, 0, offset, value);
+fn code(closed: &Map<u32, u32>, loopback: u32, load: u32) -> [Instruction; 16] {
+    const PACKET: Register = R6;
+    const LINK: Register = R7;
+    let [map1, map2] = Instruction::set_map(R1, closed);
     [
-        of(0xbf, 6, 1, 0, 0), // r6 = the packet
-        read(7, 6, CAME_BY),
-        jump_if_equal(7, 11, LOOPBACK.cast_signed()),
-        jump_if_equal(7, 10, load.cast_signed()),
-        read(1, 6, LOCAL_PORT),
-        of(0x63, 10, 1, -4, 0), // on the stack, for the look-up takes a place
-        of(0x18, 1, 1, 0, closed),
-        of(0, 0, 0, 0, 0),     // the other half of the instruction before
-        of(0xbf, 2, 10, 0, 0), // r2 = the place on the stack
-        of(0x07, 2, 0, 0, -4),
-        of(0x85, 0, 0, 0, 1), // r0 = the entry in the map, or 0
-        jump_if_equal(0, 2, 0),
-        of(0xb7, 0, 0, 0, 0), // no socket is found
-        of(0x95, 0, 0, 0, 0),
-        of(0xb7, 0, 0, 0, 1), // as without this program
-        of(0x95, 0, 0, 0, 0),
+        Instruction::copy(PACKET, R1),
+        Instruction::read_u32(LINK, PACKET, CAME_BY),
+        Instruction::skip_if_equal(LINK, loopback.cast_signed(), 11),
+        Instruction::skip_if_equal(LINK, load.cast_signed(), 10),
+        Instruction::read_u32(R1, PACKET, LOCAL_PORT),
+        // On the stack, for what is looked up is pointed to.
+        Instruction::write_u32(R10, -4, R1),
+        map1,
+        map2,
+        Instruction::copy(R2, R10),
+        Instruction::add(R2, -4),
+        Instruction::call(Function::LookUp),
+        Instruction::skip_if_equal(R0, 0, 2),
+        // No socket is found.
+        Instruction::set(R0, 0),
+        Instruction::end(),
+        // As without this program.
+        Instruction::set(R0, 1),
+        Instruction::end(),
     ]
-}
-
-fn load(instructions: &[Instruction]) -> io::Result<OwnedFd> {
-    let licence = c"GPL";
-    call(
-        PROGRAM_LOAD,
-        &ProgramShape {
-            kind: PROGRAM_LOOKUP,
-            count: instructions.len() as u32,
-            instructions: instructions.as_ptr() as u64,
-            licence: licence.as_ptr() as u64,
-            log: [0; 4],
-            version: 0,
-            flags: 0,
-            name: *b"tare_fence\0\0\0\0\0\0",
-            interface: 0,
-            attach: ATTACH_LOOKUP,
-        },
-    )
-}
-
-#[repr(C)]
-struct MapShape {
-    kind: u32,
-    key: u32,
-    value: u32,
-    entries: u32,
-    flags: u32,
-}
-
-#[repr(C)]
-struct EntryShape {
-    map: u32,
-    padding: u32,
-    key: u64,
-    value: u64,
-    flags: u64,
-}
-
-#[repr(C)]
-struct ProgramShape {
-    kind: u32,
-    count: u32,
-    instructions: u64,
-    licence: u64,
-    /// Its level, its size, and where it is: none is wanted.
-    log: [u32; 4],
-    version: u32,
-    flags: u32,
-    name: [u8; 16],
-    interface: u32,
-    attach: u32,
-}
-
-#[repr(C)]
-struct LinkShape {
-    program: u32,
-    target: u32,
-    attach: u32,
-    flags: u32,
-}
-
-fn number(descriptor: RawFd) -> u32 {
-    descriptor.cast_unsigned()
-}
-
-/// A call that makes something.
-fn call<T>(command: libc::c_int, shape: &T) -> io::Result<OwnedFd> {
-    let made = raw(command, shape)?;
-    // SAFETY: the kernel has just opened it for this call, and nobody else knows of it.
-    Ok(unsafe { OwnedFd::from_raw_fd(made) })
-}
-
-fn raw<T>(command: libc::c_int, shape: &T) -> io::Result<RawFd> {
-    // SAFETY: the shapes are those of the kernel for these commands, and what they point to outlives the call.
-    let answer = unsafe { libc::syscall(libc::SYS_bpf, command, std::ptr::from_ref(shape), size_of::<T>()) };
-    if answer < 0 { Err(io::Error::last_os_error()) } else { Ok(answer as RawFd) }
 }
 
 #[cfg(test)]
@@ -245,8 +143,6 @@ mod tests {
     use std::io::{Read, Write};
     use std::net::{TcpListener, TcpStream, UdpSocket};
     use std::time::Duration;
-
-    const ENABLE_STATISTICS: libc::c_int = 32;
 
     /// How often the program was run: for connections, and not for what is said on them.
     #[test]
@@ -259,12 +155,8 @@ mod tests {
             unsafe { rustix::thread::unshare_unsafe(rustix::thread::UnshareFlags::NEWNET) }.unwrap();
             crate::network::link_up("lo").unwrap();
             let fence = Fence::put_up("none").unwrap();
-            let _counted = call(ENABLE_STATISTICS, &0_u32).unwrap();
-            let runs = || -> u64 {
-                let info = format!("/proc/thread-self/fdinfo/{}", fence.program.as_raw_fd());
-                let text = std::fs::read_to_string(info).unwrap();
-                text.lines().find_map(|line| line.strip_prefix("run_cnt:")).unwrap().trim().parse().unwrap()
-            };
+            let _counted = tare_bpf::count_runs().unwrap();
+            let runs = || fence.program.runs().unwrap();
             let listener = TcpListener::bind("127.0.0.1:0").unwrap();
             fence.close(listener.local_addr().unwrap().port()).unwrap();
             let mut client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
@@ -293,12 +185,8 @@ mod tests {
             // SAFETY: NEWNET gives this thread a network of its own; it ends with this closure.
             unsafe { rustix::thread::unshare_unsafe(rustix::thread::UnshareFlags::NEWNET) }.unwrap();
             crate::network::link_up("lo").unwrap();
-            // The program as it is where the loopback has another index.
-            let closed =
-                call(MAP_CREATE, &MapShape { kind: MAP_HASH, key: 4, value: 4, entries: 8, flags: 0 }).unwrap();
-            let mut instructions = program(closed.as_raw_fd(), 77);
-            instructions[2].value = 78;
-            let fence = Fence::with(closed, &instructions).unwrap();
+            // Links that are not there, so that the loopback is none of the two.
+            let fence = Fence::open_to(78, 77).unwrap();
             for (any, to) in [("0.0.0.0:0", "127.0.0.1"), ("[::]:0", "[::1]")] {
                 let (stream, datagrams) = (TcpListener::bind(any).unwrap(), UdpSocket::bind(any).unwrap());
                 datagrams.set_read_timeout(Some(Duration::from_millis(100))).unwrap();

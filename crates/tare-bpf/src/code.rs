@@ -1,0 +1,157 @@
+//! What programs consist of, as `linux/bpf.h` numbers it.
+
+use crate::map::{Map, Word};
+
+/// A register. The kernel hands a program what it is asked about in the first, calls take the first five and leave
+/// their result in the one before them, the next four outlive calls, and the last points to the stack's end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+#[expect(missing_docs, reason = "they are numbers")]
+pub enum Register {
+    R0,
+    R1,
+    R2,
+    R3,
+    R4,
+    R5,
+    R6,
+    R7,
+    R8,
+    R9,
+    R10,
+}
+
+use Register::R0;
+
+/// What a program may have the kernel do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(i32)]
+pub enum Function {
+    /// Finds the value of the key that `R2` points to in the map in `R1`: a pointer to it, or 0.
+    LookUp = 1,
+    /// Sets the value of the key that `R2` points to in the map in `R1` to what `R3` points to; `R4` holds flags.
+    Update = 2,
+    /// The number of the process that is running in the upper half, that of its thread in the lower.
+    ProcessAndThread = 14,
+}
+
+/// One instruction, as the kernel takes it.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Instruction {
+    operation: u8,
+    /// The register written to in the lower half, the one read from in the upper.
+    registers: u8,
+    offset: i16,
+    number: i32,
+}
+
+/// Says that a number is a map's descriptor.
+const OF_A_MAP: u8 = 1;
+
+impl Instruction {
+    const fn new(operation: u8, to: Register, from: Register, offset: i16, number: i32) -> Instruction {
+        Instruction { operation, registers: to as u8 | (from as u8) << 4, offset, number }
+    }
+
+    /// `to = from`
+    pub const fn copy(to: Register, from: Register) -> Instruction {
+        Instruction::new(0xbf, to, from, 0, 0)
+    }
+
+    /// `to = number`
+    pub const fn set(to: Register, number: i32) -> Instruction {
+        Instruction::new(0xb7, to, R0, 0, number)
+    }
+
+    /// `to = map`, which takes two instructions.
+    pub fn set_map<K: Word, V: Word>(to: Register, map: &Map<K, V>) -> [Instruction; 2] {
+        let first =
+            Instruction { operation: 0x18, registers: to as u8 | OF_A_MAP << 4, offset: 0, number: map.number() };
+        [first, Instruction { operation: 0, registers: 0, offset: 0, number: 0 }]
+    }
+
+    /// `to += number`
+    pub const fn add(to: Register, number: i32) -> Instruction {
+        Instruction::new(0x07, to, R0, 0, number)
+    }
+
+    /// `to |= from`
+    pub const fn or(to: Register, from: Register) -> Instruction {
+        Instruction::new(0x4f, to, from, 0, 0)
+    }
+
+    /// `to <<= bits`
+    pub const fn shift_left(to: Register, bits: i32) -> Instruction {
+        Instruction::new(0x67, to, R0, 0, bits)
+    }
+
+    /// `to >>= bits`, filled with zeros.
+    pub const fn shift_right(to: Register, bits: i32) -> Instruction {
+        Instruction::new(0x77, to, R0, 0, bits)
+    }
+
+    /// `to = *(u32 *)(from + offset)`
+    pub const fn read_u32(to: Register, from: Register, offset: i16) -> Instruction {
+        Instruction::new(0x61, to, from, offset, 0)
+    }
+
+    /// `to = *(u64 *)(from + offset)`
+    pub const fn read_u64(to: Register, from: Register, offset: i16) -> Instruction {
+        Instruction::new(0x79, to, from, offset, 0)
+    }
+
+    /// `*(u32 *)(to + offset) = from`
+    pub const fn write_u32(to: Register, offset: i16, from: Register) -> Instruction {
+        Instruction::new(0x63, to, from, offset, 0)
+    }
+
+    /// `*(u64 *)(to + offset) = from`
+    pub const fn write_u64(to: Register, offset: i16, from: Register) -> Instruction {
+        Instruction::new(0x7b, to, from, offset, 0)
+    }
+
+    /// `*(u64 *)(to + offset) = number`
+    pub const fn write_number_u64(to: Register, offset: i16, number: i32) -> Instruction {
+        Instruction::new(0x7a, to, R0, offset, number)
+    }
+
+    /// `*(u64 *)to += from`, in one step for all CPUs.
+    pub const fn add_at_once_u64(to: Register, from: Register) -> Instruction {
+        Instruction::new(0xdb, to, from, 0, 0)
+    }
+
+    /// Leaves out the next instructions.
+    pub const fn skip(instructions: i16) -> Instruction {
+        Instruction::new(0x05, R0, R0, instructions, 0)
+    }
+
+    /// Leaves out the next instructions when `register == number`.
+    pub const fn skip_if_equal(register: Register, number: i32, instructions: i16) -> Instruction {
+        Instruction::new(0x15, register, R0, instructions, number)
+    }
+
+    /// `R0 = function(R1, R2, R3, R4, R5)`
+    pub const fn call(function: Function) -> Instruction {
+        Instruction::new(0x85, R0, R0, 0, function as i32)
+    }
+
+    /// Ends the program; its answer is `R0`.
+    pub const fn end() -> Instruction {
+        Instruction::new(0x95, R0, R0, 0, 0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use Register::{R1, R10};
+
+    /// The eight bytes that the kernel's own assembler makes of `*(u32 *)(r10 - 4) = r1`.
+    #[test]
+    fn an_instruction_is_eight_bytes_as_the_kernel_reads_them() {
+        assert_eq!(size_of::<Instruction>(), 8);
+        let write = Instruction::write_u32(R10, -4, R1);
+        assert_eq!((write.operation, write.registers, write.offset, write.number), (0x63, 0x1a, -4, 0));
+    }
+}

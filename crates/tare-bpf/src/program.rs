@@ -1,0 +1,156 @@
+//! Programs, and where the kernel runs them.
+
+use crate::code::Instruction;
+use crate::kernel::{Attributes, Command, make};
+use std::ffi::CStr;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+
+/// When a program is run. The kernel checks it accordingly.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// At a place in the kernel's code, with pointers to what that place says; from Linux 4.17 on.
+    Tracepoint,
+    /// Where the socket of a packet is looked for that belongs to no connection yet; from Linux 5.9 on.
+    SocketLookup,
+}
+
+impl Kind {
+    fn number(self) -> u32 {
+        match self {
+            Kind::Tracepoint => 17,
+            Kind::SocketLookup => 30,
+        }
+    }
+
+    fn attaches(self) -> u32 {
+        match self {
+            Kind::Tracepoint => 0,
+            Kind::SocketLookup => SOCKET_LOOKUP,
+        }
+    }
+}
+
+/// The place where programs that look up sockets are attached.
+const SOCKET_LOOKUP: u32 = 36;
+/// As many bytes of a program's name as the kernel keeps, with a zero at the end.
+const NAME: usize = 16;
+
+/// A program that the kernel has checked.
+#[derive(Debug)]
+pub struct Program(OwnedFd);
+
+/// For as long as this is kept, the kernel runs the program.
+#[derive(Debug)]
+pub struct Attached {
+    _link: OwnedFd,
+}
+
+impl Program {
+    /// Hands it to the kernel. `name`, of 15 bytes at most, is what the kernel's listings call it; `licence` opens the
+    /// functions that the kernel keeps for programs under the GPL.
+    ///
+    /// # Errors
+    /// When the kernel knows no such programs, does not let this process have one, or finds that this one may go wrong.
+    pub fn load(kind: Kind, name: &str, licence: &CStr, code: &[Instruction]) -> io::Result<Program> {
+        assert!(name.len() < NAME, "{name} is longer than the kernel keeps");
+        let mut bytes = [0; NAME];
+        bytes[..name.len()].copy_from_slice(name.as_bytes());
+        let shape = Shape {
+            kind: kind.number(),
+            length: code.len() as u32,
+            code: code.as_ptr() as u64,
+            licence: licence.as_ptr() as u64,
+            log: [0; 2],
+            kernel: 0,
+            flags: 0,
+            name: bytes,
+            device: 0,
+            attaches: kind.attaches(),
+        };
+        make(Command::LoadProgram, &shape).map(Program)
+    }
+
+    /// Runs it at a place in the kernel's code, by that place's name (`sys_enter` is before each system call).
+    ///
+    /// # Errors
+    /// When the kernel has no such place.
+    pub fn attach_to_tracepoint(&self, place: &CStr) -> io::Result<Attached> {
+        let shape = Tracepoint { name: place.as_ptr() as u64, program: self.0.as_raw_fd(), unused: 0 };
+        Ok(Attached { _link: make(Command::OpenTracepoint, &shape)? })
+    }
+
+    /// Runs it where sockets are looked for in a network namespace.
+    ///
+    /// # Errors
+    /// When this process may not.
+    pub fn attach_to_network(&self, namespace: impl AsFd) -> io::Result<Attached> {
+        let (program, target) = (self.0.as_raw_fd(), namespace.as_fd().as_raw_fd());
+        let shape = Link { program, target, attaches: SOCKET_LOOKUP, flags: 0 };
+        Ok(Attached { _link: make(Command::MakeLink, &shape)? })
+    }
+
+    /// How often it was run while [`count_runs`] held.
+    ///
+    /// # Errors
+    /// When the kernel, before Linux 5.1, does not say.
+    pub fn runs(&self) -> io::Result<u64> {
+        // The table of descriptors is the thread's, as it may have left the process's.
+        let account = std::fs::read_to_string(format!("/proc/thread-self/fdinfo/{}", self.0.as_raw_fd()))?;
+        let runs = account.lines().find_map(|line| line.strip_prefix("run_cnt:")?.trim().parse().ok());
+        runs.ok_or_else(|| io::Error::from(io::ErrorKind::Unsupported))
+    }
+}
+
+/// Has the kernel count how often each program of this machine is run, and for how long, while the answer is kept; that
+/// costs each of them a look at the clock. From Linux 5.8 on.
+///
+/// # Errors
+/// When the kernel does not know how, or does not let this process ask.
+pub fn count_runs() -> io::Result<Attached> {
+    Ok(Attached { _link: make(Command::CountRuns, &Counting { what: 0 })? })
+}
+
+#[repr(C)]
+struct Counting {
+    what: u32,
+}
+
+#[repr(C)]
+struct Shape {
+    kind: u32,
+    length: u32,
+    code: u64,
+    licence: u64,
+    /// Its level, size and address: none is wanted.
+    log: [u64; 2],
+    kernel: u32,
+    flags: u32,
+    name: [u8; NAME],
+    device: u32,
+    attaches: u32,
+}
+
+#[repr(C)]
+struct Tracepoint {
+    name: u64,
+    program: i32,
+    unused: u32,
+}
+
+#[repr(C)]
+struct Link {
+    program: i32,
+    target: i32,
+    attaches: u32,
+    flags: u32,
+}
+
+// SAFETY: this is the field of `BPF_ENABLE_STATS`.
+unsafe impl Attributes for Counting {}
+// SAFETY: these are the fields of `BPF_PROG_LOAD`, made by `Program` alone.
+unsafe impl Attributes for Shape {}
+// SAFETY: these are the fields of `BPF_RAW_TRACEPOINT_OPEN`, made by `Program` alone.
+unsafe impl Attributes for Tracepoint {}
+// SAFETY: these are the fields of `BPF_LINK_CREATE`, made by `Program` alone.
+unsafe impl Attributes for Link {}
