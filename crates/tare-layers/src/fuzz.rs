@@ -3,7 +3,7 @@
 
 use crate::LAYERS;
 use crate::agent;
-use tare_core::config::{Node, NodeKind, Problems, parse};
+use tare_core::config::{Node, Problems, parse};
 use tare_core::form::LayerUse;
 use tare_core::host::LayerRow;
 use tare_core::study::LoadOrigin;
@@ -31,24 +31,11 @@ pub fn agent(bytes: &[u8]) {
 /// into features and variants, each of which is such options again.
 pub fn layer_options(bytes: &[u8]) {
     let text = String::from_utf8_lossy(bytes);
-    if let Some(node) = parse(&text, &mut Problems::default()) {
-        look_for_options(&node, &text);
-    }
-}
-
-fn look_for_options(node: &Node, text: &str) {
-    match &node.kind {
-        NodeKind::Scalar { .. } => {}
-        NodeKind::List(items) => items.iter().for_each(|item| look_for_options(item, text)),
-        NodeKind::Map(entries) => {
-            for (name, _, node) in entries {
-                match LAYERS.iter().find(|row| row.name == name) {
-                    Some(row) => read_options(row, node, text),
-                    None => look_for_options(node, text),
-                }
-            }
-        }
-    }
+    let Some(node) = parse(&text, &mut Problems::default()) else { return };
+    node.each_entry(&mut |name, options| {
+        let row = LAYERS.iter().find(|row| row.name == name);
+        row.inspect(|row| read_options(row, options, &text)).is_some()
+    });
 }
 
 fn read_options(row: &LayerRow, node: &Node, text: &str) {

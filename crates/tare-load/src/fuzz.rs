@@ -8,7 +8,7 @@ use crate::protocol::chew::{self, carried_out};
 use crate::protocol::{Draw, PROTOCOLS};
 use crate::script::{Escape, Feeds, Names, Template, Values, parse_csv, read_feeds, union};
 use flate2::Compression;
-use tare_core::config::{Node, NodeKind, Problems, parse};
+use tare_core::config::{Node, Problems, parse};
 use tare_core::load::{LoadLine, LoadOrder, LoadPlan};
 use words::{HTTP, MYSQL, MYSQL_SWITCH, MYSQL_TALK, POSTGRES, RESP, SCRIPT, TOOL, YAML};
 
@@ -210,24 +210,11 @@ pub fn script(bytes: &[u8]) {
 /// refused can be carried out.
 pub fn options(bytes: &[u8]) {
     let text = String::from_utf8_lossy(bytes);
-    if let Some(node) = parse(&text, &mut Problems::default()) {
-        look_for_options(&node, &text);
-    }
-}
-
-fn look_for_options(node: &Node, text: &str) {
-    match &node.kind {
-        NodeKind::Scalar { .. } => {}
-        NodeKind::List(items) => items.iter().for_each(|item| look_for_options(item, text)),
-        NodeKind::Map(entries) => {
-            for (name, _, node) in entries {
-                match PROTOCOLS.iter().find(|row| row.name == name) {
-                    Some(row) => read_options(row, node, text),
-                    None => look_for_options(node, text),
-                }
-            }
-        }
-    }
+    let Some(node) = parse(&text, &mut Problems::default()) else { return };
+    node.each_entry(&mut |name, options| {
+        let row = PROTOCOLS.iter().find(|row| row.name == name);
+        row.inspect(|row| read_options(row, options, &text)).is_some()
+    });
 }
 
 fn read_options(row: &crate::ProtocolRow, node: &Node, text: &str) {

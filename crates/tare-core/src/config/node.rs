@@ -41,6 +41,22 @@ pub enum NodeKind {
 }
 
 impl Node {
+    /// Shows `look` the entries of all maps in here, outermost first, each by its key; it looks into those that `look`
+    /// does not take for its own.
+    pub fn each_entry(&self, look: &mut dyn FnMut(&str, &Node) -> bool) {
+        match &self.kind {
+            NodeKind::Scalar { .. } => {}
+            NodeKind::List(items) => items.iter().for_each(|item| item.each_entry(look)),
+            NodeKind::Map(entries) => {
+                for (key, _, value) in entries {
+                    if !look(key, value) {
+                        value.each_entry(look);
+                    }
+                }
+            }
+        }
+    }
+
     /// Whether it is an absent value: nothing, `~` or `null`.
     pub fn is_null(&self) -> bool {
         matches!(&self.kind, NodeKind::Scalar { text, quoted: false } if matches!(text.as_str(), "" | "~" | "null"))
