@@ -8,6 +8,7 @@ use super::image;
 use crate::local::root::{enter_mounted, mount_beside};
 use rustix::mount::{MountFlags, UnmountFlags, mount, mount_bind, mount_bind_recursive, unmount};
 use std::fs::{self, File};
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -19,6 +20,11 @@ use tare_core::host::Surroundings;
 const GUEST_MARKER: &str = "/run/tare/guest";
 /// Where the engine's root is put together. Not below anything that is bound into it.
 const ROOT: &str = "/engine";
+/// Where the engine's own containerd listens, below that root. Left to the engine to start, it is given up after 15
+/// seconds, which an emulated guest on a busy machine may take.
+const CONTAINERD: &str = "/run/containerd.sock";
+/// What containerd is told. The part for Kubernetes, which nobody uses here, would take it seconds to start.
+const CONTAINERD_CONFIG: &str = "version = 2\ndisabled_plugins = [\"io.containerd.grpc.v1.cri\"]\n";
 /// How long the engine may take to answer: some seconds on a real CPU, a minute in an emulated one.
 const START_WITHIN: Duration = Duration::from_secs(240);
 /// How long it may take to end.
@@ -74,6 +80,7 @@ pub(crate) fn is_guest() -> bool {
 /// An engine that was started here.
 pub(crate) struct GuestEngine {
     daemon: Child,
+    containerd: Child,
     /// What was mounted, in that order.
     mounts: Vec<PathBuf>,
 }
@@ -91,14 +98,15 @@ impl GuestEngine {
         let root = Path::new(ROOT);
         let mut mounts = Vec::new();
         let started = prepare(&tree, root, surroundings, &mut mounts).and_then(|()| spawn(root));
-        let daemon = match started {
-            Ok(daemon) => daemon,
+        let [daemon, containerd] = match started {
+            Ok(processes) => processes,
             Err(fault) => {
+                let fault = fault.with_log(log_tail(root));
                 release(&mounts);
                 return Err(fault);
             }
         };
-        let mut own = GuestEngine { daemon, mounts };
+        let mut own = GuestEngine { daemon, containerd, mounts };
         match own.wait_until_it_answers(root) {
             Ok(engine) => Ok((own, engine)),
             Err(fault) => {
@@ -155,22 +163,29 @@ impl GuestEngine {
         stopped
     }
 
+    /// Ends the engine, and then what it needs.
     fn end(&mut self) -> Result<(), Fault> {
-        let doing = "stop the container engine in the guest";
-        let pid = i32::try_from(self.daemon.id()).ok().and_then(rustix::process::Pid::from_raw);
-        if let Some(pid) = pid.filter(|_| matches!(self.daemon.try_wait(), Ok(None))) {
-            rustix::process::kill_process(pid, rustix::process::Signal::TERM).doing(doing)?;
-        }
-        let deadline = Instant::now() + STOP_WITHIN;
-        while Instant::now() < deadline {
-            if !matches!(self.daemon.try_wait(), Ok(None)) {
-                return Ok(());
-            }
-            std::thread::sleep(Duration::from_millis(20));
-        }
-        self.daemon.kill().doing(doing)?;
-        self.daemon.wait().doing(doing).map(drop)
+        let engine = end(&mut self.daemon);
+        engine.and(end(&mut self.containerd))
     }
+}
+
+/// Has a process end by itself, and kills one that does not.
+fn end(process: &mut Child) -> Result<(), Fault> {
+    let doing = "stop the container engine in the guest";
+    let pid = i32::try_from(process.id()).ok().and_then(rustix::process::Pid::from_raw);
+    if let Some(pid) = pid.filter(|_| matches!(process.try_wait(), Ok(None))) {
+        rustix::process::kill_process(pid, rustix::process::Signal::TERM).doing(doing)?;
+    }
+    let deadline = Instant::now() + STOP_WITHIN;
+    while Instant::now() < deadline {
+        if !matches!(process.try_wait(), Ok(None)) {
+            return Ok(());
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    process.kill().doing(doing)?;
+    process.wait().doing(doing).map(drop)
 }
 
 fn make(path: &Path) -> Result<(), Fault> {
@@ -216,27 +231,68 @@ fn bind(from: &Path, to: &Path, recursive: bool, mounts: &mut Vec<PathBuf>) -> R
     Ok(())
 }
 
-fn spawn(root: &Path) -> Result<Child, Fault> {
+/// Starts the engine and, before it, its containerd.
+fn spawn(root: &Path) -> Result<[Child; 2], Fault> {
     let log = File::create(log_path(root)).doing("make the engine's log")?;
-    let second = log.try_clone().doing("share the engine's log")?;
-    let mut command = Command::new("/usr/sbin/dockerd");
-    command
+    let config = "/run/containerd.toml";
+    fs::write(inside(root, Path::new(config)), CONTAINERD_CONFIG).doing("write containerd's configuration")?;
+    let mut containerd = program("/usr/bin/containerd", &log)?;
+    containerd.args(["--config", config, "--address", CONTAINERD]);
+    containerd.args(["--root", "/var/lib/docker/containerd", "--state", "/run/containerd"]);
+    let mut engine = program("/usr/sbin/dockerd", &log)?;
+    engine
         .args(["--host", "unix:///run/docker.sock", "--data-root", "/var/lib/docker", "--pidfile", "/run/docker.pid"])
         .args(["--exec-opt", "native.cgroupdriver=cgroupfs", "--storage-driver", "overlay2"])
+        .args(["--containerd", CONTAINERD])
         // The default bridge is used by nobody here, and costs time to make.
-        .args(["--bridge", "none"])
+        .args(["--bridge", "none"]);
+    // A thread of its own: it gives up its root for good. The engine's root is that of a mount namespace, not one in
+    // the guest's: what an engine executes in a container joins the container's namespace and starts at its root. Both
+    // processes are in the same one, for what the engine mounts, containerd's children must see.
+    let enter_and_start = || {
+        enter_mounted(root)?;
+        let mut containerd = containerd.spawn().doing("start containerd in the guest")?;
+        let engine = wait_for_containerd(&mut containerd)
+            .and_then(|()| engine.spawn().doing("start the container engine in the guest"));
+        match engine {
+            Ok(engine) => Ok([engine, containerd]),
+            Err(fault) => {
+                // Report the first failure, not that of the repair.
+                let _ = end(&mut containerd);
+                Err(fault)
+            }
+        }
+    };
+    std::thread::scope(|scope| scope.spawn(enter_and_start).join().expect("starting a process does not panic"))
+}
+
+/// A program of the engine's, with an environment of its own, that writes to the log.
+fn program(path: &str, log: &File) -> Result<Command, Fault> {
+    let log = || log.try_clone().doing("share the engine's log");
+    let mut command = Command::new(path);
+    command
         .env_clear()
         .env("PATH", "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin")
         .stdin(Stdio::null())
-        .stdout(log)
-        .stderr(second);
-    // A thread of its own: it gives up its root for good. The engine's root is that of a mount namespace, not one in
-    // the guest's: what an engine executes in a container joins the container's namespace and starts at its root.
-    let enter_and_start = || {
-        enter_mounted(root)?;
-        command.spawn().doing("start the container engine in the guest")
-    };
-    std::thread::scope(|scope| scope.spawn(enter_and_start).join().expect("starting a process does not panic"))
+        .stdout(log()?)
+        .stderr(log()?);
+    Ok(command)
+}
+
+/// Waits in the engine's root until containerd listens.
+fn wait_for_containerd(containerd: &mut Child) -> Result<(), Fault> {
+    let deadline = Instant::now() + START_WITHIN;
+    while UnixStream::connect(CONTAINERD).is_err() {
+        if let Some(status) = containerd.try_wait().doing("see whether containerd runs")? {
+            return Err(Fault::new(format!("containerd in the guest ended at once: {status}")));
+        }
+        if Instant::now() >= deadline {
+            let seconds = START_WITHIN.as_secs();
+            return Err(Fault::new(format!("containerd in the guest did not listen in {seconds} s")));
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    Ok(())
 }
 
 fn log_path(root: &Path) -> PathBuf {
