@@ -73,7 +73,7 @@ impl Confinement {
         // SAFETY: the limit is a valid rlimit that outlives the call.
         check(unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &limit) }.into())?;
         begin();
-        self.become_user()?;
+        become_user(self.user)?;
         begin();
         if let Some(directory) = &self.directory {
             rustix::process::chdir(directory.as_c_str())?;
@@ -81,26 +81,26 @@ impl Confinement {
         begin();
         Ok(())
     }
+}
 
-    /// Gives up root and every capability, for good: no program that it starts gets any back.
-    fn become_user(&self) -> io::Result<()> {
-        rustix::process::umask(rustix::fs::Mode::from(0o022));
-        drop_from_bounds()?;
-        // The raw calls: the C library's would try to change the threads of the parent, which are not here.
-        // SAFETY: an empty list of groups needs no memory; the other calls take plain numbers.
-        unsafe {
-            check(libc::syscall(libc::SYS_setgroups, 0, std::ptr::null::<libc::gid_t>()))?;
-            check(libc::syscall(libc::SYS_setresgid, self.user.1, self.user.1, self.user.1))?;
-            check(libc::syscall(libc::SYS_setresuid, self.user.0, self.user.0, self.user.0))?;
-            check(libc::prctl(libc::PR_CAP_AMBIENT, libc::PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0).into())?;
-        }
-        // A change of user leaves the inheritable ones.
-        let (header, none) = ([CAPABILITY_VERSION, 0], [0_u32; 6]);
-        // SAFETY: a header of two numbers and two triples of sets, as this version has them, which outlive the call.
-        check(unsafe { libc::syscall(libc::SYS_capset, header.as_ptr(), none.as_ptr()) })?;
-        // SAFETY: plain numbers.
-        check(unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) }.into())
+/// Gives up root and every capability, for good: no program that it starts gets any back. Plain system calls only.
+pub(crate) fn become_user(user: (u32, u32)) -> io::Result<()> {
+    rustix::process::umask(rustix::fs::Mode::from(0o022));
+    drop_from_bounds()?;
+    // The raw calls: the C library's would try to change the threads of the parent, which are not here.
+    // SAFETY: an empty list of groups needs no memory; the other calls take plain numbers.
+    unsafe {
+        check(libc::syscall(libc::SYS_setgroups, 0, std::ptr::null::<libc::gid_t>()))?;
+        check(libc::syscall(libc::SYS_setresgid, user.1, user.1, user.1))?;
+        check(libc::syscall(libc::SYS_setresuid, user.0, user.0, user.0))?;
+        check(libc::prctl(libc::PR_CAP_AMBIENT, libc::PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0).into())?;
     }
+    // A change of user leaves the inheritable ones.
+    let (header, none) = ([CAPABILITY_VERSION, 0], [0_u32; 6]);
+    // SAFETY: a header of two numbers and two triples of sets, as this version has them, which outlive the call.
+    check(unsafe { libc::syscall(libc::SYS_capset, header.as_ptr(), none.as_ptr()) })?;
+    // SAFETY: plain numbers.
+    check(unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) }.into())
 }
 
 /// Leaves in the bounding set what an engine leaves in it.
@@ -118,7 +118,7 @@ fn drop_from_bounds() -> io::Result<()> {
 
 /// Has every descriptor but the first three closed as the program begins: whoever started this process may have left
 /// some open for its children.
-fn leave_open_files() -> io::Result<()> {
+pub(crate) fn leave_open_files() -> io::Result<()> {
     // SAFETY: plain numbers; what this process itself uses until then stays open.
     if unsafe { libc::syscall(libc::SYS_close_range, 3, libc::c_uint::MAX, libc::CLOSE_RANGE_CLOEXEC) } == 0 {
         return Ok(());

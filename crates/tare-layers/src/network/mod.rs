@@ -16,7 +16,7 @@ pub(crate) use low_ports::{USUAL_BOUND, allow_all_ports, allow_low_ports};
 pub use room::Room;
 pub use seat::GeneratorSeat;
 pub(crate) use seat::{is_namespace, namespaces_named_like_ours, remove_namespace};
-pub use tap::tap_create;
+pub use tap::{tap_create, tap_open};
 
 use crate::leftovers;
 use crate::lock::claim_networks;

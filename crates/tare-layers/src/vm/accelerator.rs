@@ -1,18 +1,20 @@
 //! Whether guests really run on the processor here. That /dev/kvm opens proves nothing: there are machines on which a
 //! virtual machine can be made and then stands still. So a tiny guest is booted.
 
+use super::confinement::{Cell, Handed, SANDBOX, again, as_it_is};
 use super::initramfs;
 use super::machine::{Engine, KERNEL_ARGUMENTS};
 use super::process::Process;
 use crate::agent::{GUEST_HELLO, GUEST_SAYS};
 use serde::{Deserialize, Serialize};
-use std::fs;
+use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 use tare_core::fault::{Doing, Fault};
 use tare_core::host::Carrier;
 use tare_core::units::exact_duration;
+use tare_core::workload::USUAL_PATH;
 
 /// How long the tiny guest may take. Under a working KVM it takes well below two seconds.
 const ALIVE_WITHIN: Duration = Duration::from_secs(8);
@@ -34,6 +36,8 @@ pub(super) struct Qemu {
     pub(super) program: PathBuf,
     /// As it says itself: "7.2.22 (Debian ...)".
     pub(super) version: String,
+    /// Whether it was built with a filter of system calls.
+    pub(super) sandbox: bool,
 }
 
 impl Qemu {
@@ -51,7 +55,16 @@ impl Qemu {
         let said = Command::new(&program).arg("--version").output().doing("ask QEMU for its version")?;
         let said = String::from_utf8_lossy(&said.stdout).into_owned();
         let version = said.lines().next().and_then(|line| line.split("version ").nth(1)).ok_or_else(missing)?;
-        Ok(Qemu { program, version: version.trim().to_owned() })
+        let filtered = Command::new(&program).args(["-sandbox", SANDBOX, "--version"]).output();
+        let sandbox = filtered.is_ok_and(|output| output.status.success());
+        Ok(Qemu { program, version: version.trim().to_owned(), sandbox })
+    }
+
+    /// Starts it with nothing in its environment but where programs are.
+    pub(super) fn command(&self) -> Command {
+        let mut command = Command::new(&self.program);
+        command.env_clear().env("PATH", USUAL_PATH);
+        command
     }
 }
 
@@ -101,7 +114,7 @@ struct Finding {
 /// # Errors
 /// Why none does.
 fn kvm_works(qemu: &Qemu, carrier: &Carrier) -> Result<String, Fault> {
-    if let Err(error) = fs::File::options().read(true).write(true).open("/dev/kvm") {
+    if let Err(error) = File::options().read(true).write(true).open("/dev/kvm") {
         return Err(Fault::from_error("open /dev/kvm", &error)
             .remedy("use a machine with virtualisation (VT-x, AMD-V, or nested), switched on in its firmware"));
     }
@@ -196,8 +209,13 @@ impl Tiny<'_> {
     fn boot(&self, cpu: &str) -> Result<Option<Lifeless>, Fault> {
         let log = |kind: &str| self.folder.join(format!("kvm.{}.{kind}", std::process::id()));
         let (console, own_log) = (log("console"), log("log"));
-        let qemu = Command::new(&self.qemu.program);
-        let outcome = Process::start(qemu, &self.arguments(cpu, &console), &[], None, &console, &own_log)
+        let mut handed = Handed::default();
+        let outcome = self
+            .arguments(cpu, &console, &mut handed)
+            .and_then(|arguments| {
+                let cell = Cell::new(0, true, &handed, None);
+                Process::start(self.qemu.command(), &arguments, cell, &console, &own_log)
+            })
             .and_then(|guest| self.watch(guest));
         let _ = fs::remove_file(console);
         let _ = fs::remove_file(own_log);
@@ -228,10 +246,12 @@ impl Tiny<'_> {
         }
     }
 
-    fn arguments(&self, cpu: &str, console: &Path) -> Vec<String> {
+    fn arguments(&self, cpu: &str, console: &Path, handed: &mut Handed) -> Result<Vec<String>, Fault> {
         let append = format!("{KERNEL_ARGUMENTS} {GUEST_HELLO}");
-        let serial = format!("file:{}", console.display());
-        let (kernel, initial) = (self.kernel.display().to_string(), self.initial.display().to_string());
+        let console = File::create(console).doing("make the guest's console log")?;
+        let (console, set) = as_it_is(handed.add(console));
+        let serial = format!("file:{console}");
+        let (kernel, initial) = (again(handed.add_readable(self.kernel)?), again(handed.add_readable(self.initial)?));
         let arguments = [
             // Named like the guest of a run, so that it is found should it outlive a crash.
             ["-name", "tare-000kvm-probe"],
@@ -243,10 +263,13 @@ impl Tiny<'_> {
             ["-append", &append],
             ["-kernel", &kernel],
             ["-initrd", &initial],
+            ["-add-fd", &set],
             ["-serial", &serial],
         ];
+        let sandbox: &[&str] = if self.qemu.sandbox { &["-sandbox", SANDBOX] } else { &[] };
         let switches = ["-nodefaults", "-no-user-config", "-no-reboot"].iter();
-        arguments.iter().flatten().chain(switches).map(|word| (*word).to_owned()).collect()
+        let words = arguments.iter().flatten().chain(sandbox).chain(switches);
+        Ok(words.map(|word| (*word).to_owned()).collect())
     }
 }
 
@@ -274,7 +297,8 @@ mod tests {
         assert_eq!(known("a"), None);
     }
 
-    /// What comes of guests under a QEMU that is this script; `$cpu` and `$console` are what it is told.
+    /// What comes of guests under a QEMU that is this script; `$cpu` and `$console`, an open file's number, are what it
+    /// is told.
     fn tried(script: &str, alive_within: Duration) -> Result<String, Fault> {
         try_all(script, alive_within).unwrap()
     }
@@ -282,15 +306,18 @@ mod tests {
     fn try_all(script: &str, alive_within: Duration) -> Result<Result<String, Fault>, Fault> {
         let folder = tempfile::tempdir().unwrap();
         let program = folder.path().join("qemu");
-        let told = "while [ $# -gt 0 ]; do case $1 in -cpu) cpu=$2;; -serial) console=${2#file:};; esac; shift; done";
+        let told = "while [ $# -gt 0 ]; do case $1 in -cpu) cpu=$2;; -serial) console=${2##*/};; esac; shift; done";
         let refuse = format!(
             "refuse() {{ echo \"error: failed to set MSR $1 to 0x69\" >&2; exit 1; }}\nalive() {{ echo \
-                              {GUEST_SAYS} >$console; }}"
+                              {GUEST_SAYS} >&$console; }}"
         );
-        fs::write(&program, format!("#!/bin/sh\n{told}\n{refuse}\n{script}\n")).unwrap();
-        fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
-        let qemu = Qemu { program, version: "7".to_owned() };
-        let kernel = Path::new("/kernel");
+        // Of the shells that are everywhere, this one knows numbers of two digits.
+        fs::write(&program, format!("#!/bin/bash\n{told}\n{refuse}\n{script}\n")).unwrap();
+        for path in [folder.path(), &program] {
+            fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
+        }
+        let qemu = Qemu { program, version: "7".to_owned(), sandbox: false };
+        let kernel = Path::new("/dev/null");
         let tiny = Tiny { qemu: &qemu, kernel, initial: kernel, folder: folder.path(), alive_within };
         let outcome = tiny.try_all();
         assert_eq!(fs::read_dir(&folder).unwrap().count(), 1, "its logs are gone");

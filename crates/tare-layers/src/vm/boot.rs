@@ -2,23 +2,24 @@
 
 use super::accelerator::{self, Accelerator, Qemu};
 use super::block;
+use super::confinement::{Cell, Handed};
 use super::dealing::dealt_out;
 use super::disks::{self, Disks};
 use super::host::VmHost;
 use super::initramfs;
 use super::leftovers;
-use super::machine::{Engine, Machine};
+use super::machine::{Engine, Machine, Open};
 use super::options::{Carried, VmOptions};
 use super::process::{Outside, Process, Shared};
 use super::qmp::Qmp;
 use super::size::Size;
 use super::wiring::{self, Plug, Wiring};
 use crate::agent::{AgentHost, GuestPlan};
-use std::os::fd::{AsRawFd, OwnedFd};
+use crate::network;
+use std::fs::File;
 use std::os::unix::net::UnixStream;
 use std::panic::resume_unwind;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::time::{Duration, Instant};
 use tare_core::bundle::Kernel;
 use tare_core::fault::{Doing, Fault};
@@ -173,12 +174,19 @@ pub(super) fn inner_needs(inner: &[LayerUse]) -> Result<Vec<GuestNeeds>, Fault> 
     inner.iter().map(needs).collect()
 }
 
+const VHOST: &str = "/dev/vhost-net";
+
+fn open_vhost() -> Result<File, Fault> {
+    File::options().read(true).write(true).open(VHOST).doing(format!("open {VHOST}"))
+}
+
 fn wants_vhost(options: &VmOptions) -> Result<bool, Fault> {
-    let there = Path::new("/dev/vhost-net").exists();
+    let there = Path::new(VHOST).exists();
     match options.vhost.as_str() {
         "off" => Ok(false),
         "on" if !there => {
-            Err(Fault::new("this machine has no /dev/vhost-net").remedy("load the kernel's module: modprobe vhost_net"))
+            Err(Fault::new(format!("this machine has no {VHOST}"))
+                .remedy("load the kernel's module: modprobe vhost_net"))
         }
         _ => Ok(there),
     }
@@ -229,31 +237,39 @@ fn launch(wish: &Wish, own: Own, wiring: &Wiring, plug: &Plug, at: usize) -> Res
     let (control_near, control_far) = UnixStream::pair().doing("make QEMU's control line")?;
     let beside = if wish.options.guests > 1 { format!("-g{}", at + 1) } else { String::new() };
     let console = surroundings.scratch.join(CONSOLE);
+    let mut handed = Handed::default();
+    let open = Open {
+        kernel: handed.add_readable(&wish.kernel.image)?,
+        initial: handed.add_readable(&wish.initial)?,
+        disks: disks.machine.iter().map(|disk| Ok(handed.add(disk.open()?))).collect::<Result<_, Fault>>()?,
+        tap: handed.add(network::tap_open(&plug.tap)?),
+        vhost: if wish.vhost { Some(handed.add(open_vhost()?)) } else { None },
+        console: handed.add(File::create(&console).doing("make the guest's console log")?),
+        agent: handed.add(agent_far),
+        control: handed.add(control_far),
+    };
     let machine = Machine {
         name: format!("tare-{}-{}{beside}", surroundings.run, surroundings.trial),
         options: &wish.options,
         engine: wish.accelerator.engine,
         cpu: &wish.accelerator.cpu,
         size: &size,
-        kernel: &wish.kernel.image,
-        initial: &wish.initial,
         disks: &disks.machine,
-        tap: &plug.tap,
         hardware: plug.hardware.clone(),
-        vhost: wish.vhost,
-        console: &console,
-        agent_fd: agent_far.as_raw_fd(),
-        control_fd: control_far.as_raw_fd(),
+        sandbox: wish.qemu.sandbox,
+        open,
     };
-    let arguments = machine.arguments();
-    let far: [OwnedFd; 2] = [agent_far.into(), control_far.into()];
     let own = &surroundings.hypervisor;
-    let on = Some(if own.is_empty() { &surroundings.cpus } else { own });
+    let mut on = rustix::thread::CpuSet::new();
+    let cpus = if own.is_empty() { &surroundings.cpus } else { own };
+    cpus.cpus().iter().for_each(|cpu| on.set(*cpu as usize));
     let own_log = surroundings.scratch.join(OWN_LOG);
-    let mut qemu = Command::new(&wish.qemu.program);
+    let mut qemu = wish.qemu.command();
     leftovers::mark(&surroundings.run, &mut qemu);
-    let process = Process::start(qemu, &arguments, &far, on, &console, &own_log)?;
-    drop(far);
+    let cell = Cell::new(at, wish.accelerator.engine == Engine::Kvm, &handed, Some(on));
+    let process = Process::start(qemu, &machine.arguments(), cell, &console, &own_log)?;
+    // QEMU's ends are its own, so that a broken line is seen as such.
+    drop(handed);
     let process = Shared::new(process);
     // When QEMU refuses its arguments, its own words explain what the broken line does not.
     let explain = |fault: Fault| {
@@ -362,6 +378,7 @@ fn facts(wish: &Wish, size: &Size, disks: &Disks, qmp: &Qmp) -> Facts {
         ("memory_bytes", size.memory.to_string()),
         ("hugepages", yes(options.hugepages)),
         ("vhost", yes(*vhost)),
+        ("sandbox", yes(qemu.sandbox)),
         ("disk_cache", options.cache.clone()),
         ("disk_direct", yes(direct)),
         ("iothread", yes(options.iothread)),

@@ -1,9 +1,13 @@
 //! The machine that QEMU is told to be: its command line, and nothing else.
 
+use super::confinement::{SANDBOX, again, as_it_is};
 use super::options::VmOptions;
 use super::size::Size;
 use serde_json::json;
+use std::fs::File;
+use std::os::fd::RawFd;
 use std::path::{Path, PathBuf};
+use tare_core::fault::{Doing, Fault};
 
 /// What carries out the guest's instructions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -53,6 +57,15 @@ pub(super) struct Disk {
 }
 
 impl Disk {
+    /// Opens what is behind it, for QEMU.
+    ///
+    /// # Errors
+    /// When this process may not.
+    pub(super) fn open(&self) -> Result<File, Fault> {
+        let opened = File::options().read(true).write(!self.read_only).open(&self.file);
+        opened.doing(format!("open the guest's disk {}", self.file.display()))
+    }
+
     /// How QEMU hands its I/O to the kernel, where `wanted` is what the user asked for.
     pub(super) fn aio<'a>(&self, wanted: &'a str) -> &'a str {
         match wanted {
@@ -71,26 +84,37 @@ impl Disk {
 
 /// Everything that makes up the command line.
 pub(super) struct Machine<'a> {
-    /// The machine's name, by which it is found after a crash.
+    /// The machine's name, as lists of processes show it.
     pub(super) name: String,
     pub(super) options: &'a VmOptions,
     pub(super) engine: Engine,
     /// The processor that the guest sees.
     pub(super) cpu: &'a str,
     pub(super) size: &'a Size,
-    pub(super) kernel: &'a Path,
-    pub(super) initial: &'a Path,
     pub(super) disks: &'a [Disk],
-    /// The tap device on the host.
-    pub(super) tap: &'a str,
     /// The guest's hardware address.
     pub(super) hardware: String,
-    pub(super) vhost: bool,
+    /// Whether QEMU has a filter of system calls.
+    pub(super) sandbox: bool,
+    pub(super) open: Open,
+}
+
+/// What it is handed open, by number.
+#[derive(Debug)]
+pub(super) struct Open {
+    pub(super) kernel: RawFd,
+    pub(super) initial: RawFd,
+    /// One for each disk.
+    pub(super) disks: Vec<RawFd>,
+    /// The host's end of the network card.
+    pub(super) tap: RawFd,
+    /// The kernel's mover of packets, if one is to be used.
+    pub(super) vhost: Option<RawFd>,
     /// Where the serial console is written to.
-    pub(super) console: &'a Path,
-    /// The descriptors of the agent's line and of the control line in the child.
-    pub(super) agent_fd: i32,
-    pub(super) control_fd: i32,
+    pub(super) console: RawFd,
+    /// The agent's line and the control line.
+    pub(super) agent: RawFd,
+    pub(super) control: RawFd,
 }
 
 /// The kernel's command line. A panic ends the guest at once (with `-no-reboot`) instead of leaving it standing. The
@@ -105,23 +129,27 @@ impl Machine<'_> {
         out.flag("-nodefaults").flag("-no-user-config").flag("-no-reboot").flag("-S");
         out.pair("-display", "none");
         self.board(&mut out);
-        out.pair("-kernel", path(self.kernel)).pair("-initrd", path(self.initial));
+        if self.sandbox {
+            out.pair("-sandbox", SANDBOX);
+        }
+        out.pair("-kernel", again(self.open.kernel)).pair("-initrd", again(self.open.initial));
         out.pair("-append", format!("{}{KERNEL_ARGUMENTS}", self.engine.kernel_arguments()));
-        out.pair("-chardev", format!("file,id=console,path={}", comma(path(self.console))));
+        let console = out.open(self.open.console);
+        out.pair("-chardev", format!("file,id=console,path={console}"));
         out.pair("-serial", "chardev:console");
-        out.pair("-chardev", format!("socket,id=control,fd={}", self.control_fd));
+        out.pair("-chardev", format!("socket,id=control,fd={}", self.open.control));
         out.pair("-mon", "chardev=control,mode=control");
-        out.pair("-chardev", format!("socket,id=agent,fd={}", self.agent_fd));
+        out.pair("-chardev", format!("socket,id=agent,fd={}", self.open.agent));
         out.pair("-device", self.device("virtio-serial", "id=line"));
         out.pair("-device", format!("virtserialport,bus=line.0,chardev=agent,name={}", crate::agent::PORT_NAME));
         if self.options.iothread {
             out.pair("-object", "iothread,id=disks");
         }
-        for (at, disk) in self.disks.iter().enumerate() {
-            self.disk(at, disk, &mut out);
+        for (at, (disk, open)) in self.disks.iter().zip(&self.open.disks).enumerate() {
+            self.disk(at, disk, *open, &mut out);
         }
-        let vhost = if self.vhost { "on" } else { "off" };
-        out.pair("-netdev", format!("tap,id=net,ifname={},script=no,downscript=no,vhost={vhost}", self.tap));
+        let vhost = self.open.vhost.map_or("vhost=off".to_owned(), |number| format!("vhost=on,vhostfd={number}"));
+        out.pair("-netdev", format!("tap,id=net,fd={},{vhost}", self.open.tap));
         // No option ROM: the guest boots from -kernel, and the file is in another package.
         let rom = if self.options.machine == "microvm" { "" } else { ",romfile=" };
         out.pair("-device", self.device("virtio-net", &format!("netdev=net,mac={}{rom}", self.hardware)));
@@ -152,10 +180,11 @@ impl Machine<'_> {
         }
     }
 
-    fn disk(&self, at: usize, disk: &Disk, out: &mut Arguments) {
+    fn disk(&self, at: usize, disk: &Disk, open: RawFd, out: &mut Arguments) {
+        let path = out.open(open);
         let file = json!({
             "driver": if is_block_device(&disk.file) { "host_device" } else { "file" },
-            "filename": path(&disk.file),
+            "filename": path,
             // One file is a disk of several guests, none of which may write to it.
             "locking": "off",
             "aio": disk.aio(&self.options.aio),
@@ -196,15 +225,13 @@ impl Arguments {
         self.0.extend([flag.to_owned(), value.into()]);
         self
     }
-}
 
-fn path(path: &Path) -> String {
-    path.display().to_string()
-}
-
-/// In QEMU's option lists a comma is written twice.
-fn comma(text: String) -> String {
-    text.replace(',', ",,")
+    /// Hands over an open file; the path by which it is named.
+    fn open(&mut self, number: RawFd) -> String {
+        let (path, set) = as_it_is(number);
+        self.pair("-add-fd", set);
+        path
+    }
 }
 
 fn is_block_device(path: &Path) -> bool {
@@ -240,15 +267,19 @@ mod tests {
             engine: Engine::Tcg,
             cpu: "max",
             size: &size,
-            kernel: Path::new("/k"),
-            initial: Path::new("/i"),
             disks: &[disk("b0", true), disk("scratch", false)],
-            tap: "tabc123v",
             hardware: "02:00:00:00:00:01".to_owned(),
-            vhost: false,
-            console: Path::new("/c,1"),
-            agent_fd: 3,
-            control_fd: 4,
+            sandbox: true,
+            open: Open {
+                kernel: 3,
+                initial: 4,
+                disks: vec![5, 6],
+                tap: 7,
+                vhost: (options.vhost == "on").then_some(8),
+                console: 9,
+                agent: 10,
+                control: 11,
+            },
         };
         machine.arguments().join(" ")
     }
@@ -260,8 +291,13 @@ mod tests {
             "-name tare-abc123-t1",
             "-m 300M",
             "-smp 2,",
-            "ifname=tabc123v",
-            "path=/c,,1",
+            "-sandbox on,",
+            "-kernel /proc/self/fd/3 -initrd /proc/self/fd/4",
+            "tap,id=net,fd=7,vhost=off",
+            "-add-fd fd=6,set=6",
+            "\"filename\":\"/dev/fdset/6\"",
+            "-add-fd fd=9,set=9 -chardev file,id=console,path=/dev/fdset/9",
+            "socket,id=agent,fd=10",
             "-cpu max",
             "-append mitigations=off",
         ] {
@@ -269,6 +305,8 @@ mod tests {
         }
         assert!(text.contains("virtio-blk-pci,drive=disk1,serial=scratch"));
         assert_eq!(text.matches("\"read-only\":true").count(), 2, "{text}");
+        let by_the_kernel = arguments(&VmOptions { vhost: "on".to_owned(), ..VmOptions::default() });
+        assert!(by_the_kernel.contains("fd=7,vhost=on,vhostfd=8"), "{by_the_kernel}");
     }
 
     #[test]

@@ -7,6 +7,7 @@
 mod accelerator;
 mod block;
 mod boot;
+mod confinement;
 mod cpio;
 mod dealing;
 mod disks;

@@ -1,16 +1,15 @@
 //! QEMU as a child process, and what it and the guest's console tell about its end.
 
+use super::confinement::Cell;
 use crate::agent::Peer;
 use crate::local::logs::{self, Keeper};
 use std::fs::{self, File};
-use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 use tare_core::fault::{Doing, Fault};
-use tare_core::units::CpuSet;
 
 /// How many lines of it a fault shows.
 const LINES_SHOWN: usize = 25;
@@ -43,50 +42,25 @@ impl Shared {
 }
 
 impl Process {
-    /// Starts QEMU by `command`, on these CPUs if any are named. It keeps the descriptors `inherited` under their
-    /// numbers, and is killed when the calling thread ends: nothing stays when Tare itself is killed.
+    /// Starts QEMU by `command` in its cell, whose files it is given.
     ///
     /// # Errors
     /// When it cannot be started.
     pub(super) fn start(
         mut command: Command,
         arguments: &[String],
-        inherited: &[OwnedFd],
-        on: Option<&CpuSet>,
+        cell: Cell,
         console: &Path,
         own_log: &Path,
     ) -> Result<Process, Fault> {
         let mut keeper = Keeper::default();
-        keeper.keep(File::create(console).doing("make the guest's console log")?);
+        keeper.keep(File::options().write(true).open(console).doing("open the guest's console log")?);
         // Appending: what is written goes behind what is there, wherever its end is by then.
         let log = File::options().create(true).append(true).open(own_log).doing("make QEMU's log")?;
         keeper.keep(log.try_clone().doing("share QEMU's log")?);
         command.args(arguments).stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
-        let numbers: Vec<i32> = inherited.iter().map(AsRawFd::as_raw_fd).collect();
-        let mut cpus = rustix::thread::CpuSet::new();
-        on.into_iter().flat_map(CpuSet::cpus).for_each(|cpu| cpus.set(*cpu as usize));
-        let confined = on.is_some();
-        let parent = rustix::process::getpid();
         // SAFETY: what runs between fork and exec makes system calls only; it neither allocates nor takes locks.
-        unsafe {
-            command.pre_exec(move || {
-                rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL))?;
-                if rustix::process::getppid() != Some(parent) {
-                    // The parent was gone before the signal was asked for.
-                    return Err(std::io::ErrorKind::BrokenPipe.into());
-                }
-                for number in &numbers {
-                    let fd = BorrowedFd::borrow_raw(*number);
-                    rustix::io::fcntl_setfd(fd, rustix::io::FdFlags::empty())?;
-                }
-                if confined {
-                    rustix::thread::sched_setaffinity(None, &cpus)?;
-                }
-                // A session of its own: Ctrl-C on the terminal is for Tare, which ends the guest in order.
-                rustix::process::setsid()?;
-                Ok(())
-            });
-        }
+        unsafe { command.pre_exec(move || cell.enter()) };
         let child = command.spawn().doing(format!("start {}", command.get_program().display()))?;
         Ok(Process { child, console: console.to_owned(), own_log: own_log.to_owned(), _keeper: keeper })
     }
@@ -190,13 +164,15 @@ pub(super) fn vhost_threads(qemu: u32) -> Vec<u32> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::confinement::Handed;
     use super::*;
 
     fn shell(script: &str, folder: &Path) -> Process {
         let arguments = ["-c".to_owned(), script.to_owned()];
-        let on = CpuSet::new([0]);
-        let sh = Command::new("/bin/sh");
-        Process::start(sh, &arguments, &[], Some(&on), &folder.join("console"), &folder.join("log")).unwrap()
+        let console = folder.join("console");
+        File::create(&console).unwrap();
+        let cell = Cell::new(0, false, &Handed::default(), None);
+        Process::start(Command::new("/bin/sh"), &arguments, cell, &console, &folder.join("log")).unwrap()
     }
 
     #[test]
@@ -212,7 +188,7 @@ mod tests {
     fn a_console_without_end_takes_no_more_of_the_disk_than_a_log_may() {
         use std::os::unix::fs::MetadataExt;
         let folder = tempfile::tempdir().unwrap();
-        let script = "while :; do head -c 40000000 /dev/zero | tr '\\0' x >&2; echo >&2; sleep 1000; done";
+        let script = "yes | tr -d '\\n' | head -c 40000000 >&2; echo >&2; sleep 1000";
         let mut process = shell(script, folder.path());
         let log = folder.path().join("log");
         let deadline = Instant::now() + Duration::from_secs(60);

@@ -40,6 +40,7 @@ fn service_in_guest() {
         assert!(facts.contains_key(fact), "{fact} is missing in {facts:#?}");
     }
     assert_eq!((facts["vm.cpus"].as_str(), facts["vm.on_cpus"].as_str()), ("1", "0"));
+    confined(hypervisor(&stage.run), facts["vm.sandbox"] == "yes");
 
     assert_eq!(host.resources(&start).unwrap().properties["cpus"].number, Some(1.0));
     let instance = host.start(&start).unwrap();
@@ -68,6 +69,32 @@ fn service_in_guest() {
     assert!(host.state("redis").is_err());
     host.close().unwrap();
     stage.close();
+}
+
+/// QEMU is nobody else's user, gains nothing, sees no device but its own and has a filter of system calls.
+fn confined(pid: u32, sandbox: bool) {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+    let field = |name: &str| status.lines().find_map(|line| line.strip_prefix(name)).unwrap_or_default().trim();
+    for ids in ["Uid:", "Gid:"] {
+        assert!(field(ids).split_whitespace().all(|id| id == "99000"), "{status}");
+    }
+    assert_eq!(field("Groups:"), "");
+    for set in ["CapPrm:", "CapEff:", "CapInh:", "CapAmb:"] {
+        assert_eq!(field(set), "0000000000000000", "{set}");
+    }
+    assert_eq!(field("NoNewPrivs:"), "1");
+    assert_eq!(field("Seccomp:"), if sandbox { "2" } else { "0" });
+    let names = std::fs::read_dir(format!("/proc/{pid}/root/dev")).unwrap();
+    let mut names: Vec<_> = names.map(|name| name.unwrap().file_name().into_string().unwrap()).collect();
+    names.retain(|name| name != "kvm");
+    names.sort();
+    assert_eq!(names, ["null", "urandom"]);
+    let environment = std::fs::read(format!("/proc/{pid}/environ")).unwrap();
+    let environment = String::from_utf8(environment).unwrap();
+    let mut variables: Vec<&str> =
+        environment.split_terminator('\0').filter_map(|variable| variable.split('=').next()).collect();
+    variables.sort_unstable();
+    assert_eq!(variables, ["PATH", "TARE_GUEST"]);
 }
 
 /// Two CPUs of the machine: one for the guest's only virtual CPU, one for the rest of its process.

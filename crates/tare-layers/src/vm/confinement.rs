@@ -1,0 +1,216 @@
+//! QEMU with the least that it needs. What a guest sends is taken apart by QEMU, and who breaks into QEMU by that is to
+//! find nothing: not root, not the user of anything else, no file but those that were handed over open, three devices,
+//! and a filter of system calls.
+
+use crate::local::confinement::{become_user, leave_open_files};
+use rustix::fs::{CWD, Dev, FileType, Mode, makedev};
+use rustix::mount::{MountFlags, MountPropagationFlags};
+use rustix::process::{Pid, Resource, Rlimit, Signal, setrlimit};
+use rustix::thread::UnshareFlags;
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use tare_core::fault::{Doing, Fault};
+
+/// QEMU's own filter: no system calls that it does not need, no other user, no child, no change of priorities. Where
+/// QEMU was built without it, the rest must do.
+pub(super) const SANDBOX: &str = "on,obsolete=deny,elevateprivileges=deny,spawn=deny,resourcecontrol=deny";
+/// The user of the first guest's QEMU; the next guest's is one higher, for one guest is not to reach into another. They
+/// are the last below those that `useradd` gives away to users for their own containers.
+const FIRST_USER: u32 = 99_000;
+/// Where KVM is found.
+const KVM: &str = "/dev/kvm";
+
+/// Files that QEMU is handed open, as it can open none. It names each by its number.
+#[derive(Debug, Default)]
+pub(super) struct Handed(Vec<OwnedFd>);
+
+impl Handed {
+    /// Adds a file and returns its number.
+    pub(super) fn add(&mut self, file: impl Into<OwnedFd>) -> RawFd {
+        let file = file.into();
+        let number = file.as_raw_fd();
+        self.0.push(file);
+        number
+    }
+
+    /// Adds what QEMU opens again by `/proc/self/fd`, as it does the kernel of a guest: a file that everybody may read,
+    /// or a copy of it in memory. Some distributions let root alone read kernels.
+    ///
+    /// # Errors
+    /// When it cannot be read.
+    pub(super) fn add_readable(&mut self, path: &Path) -> Result<RawFd, Fault> {
+        let doing = || format!("read {}", path.display());
+        let mut file = File::open(path).doing(doing())?;
+        if file.metadata().doing(doing())?.mode() & 0o004 != 0 {
+            return Ok(self.add(file));
+        }
+        let memory = rustix::fs::memfd_create("tare", rustix::fs::MemfdFlags::CLOEXEC).doing(doing())?;
+        let mut copy = File::from(memory);
+        io::copy(&mut file, &mut copy).doing(doing())?;
+        Ok(self.add(copy))
+    }
+}
+
+/// How QEMU is named a file by its number where it opens files by a path.
+pub(super) fn again(number: RawFd) -> String {
+    format!("/proc/self/fd/{number}")
+}
+
+/// How it is named one that it takes as it is, with the argument by which it learns of it.
+pub(super) fn as_it_is(number: RawFd) -> (String, String) {
+    (format!("/dev/fdset/{number}"), format!("fd={number},set={number}"))
+}
+
+/// What a child does to itself before it becomes QEMU.
+#[derive(Debug)]
+pub(super) struct Cell {
+    parent: Pid,
+    user: u32,
+    /// The device, where guests run on the processor itself.
+    kvm: Option<Dev>,
+    handed: Vec<RawFd>,
+    cpus: Option<rustix::thread::CpuSet>,
+}
+
+impl Cell {
+    /// For the QEMU of the guest with this number from 0, which keeps `handed`, on these CPUs if any are named.
+    pub(super) fn new(guest: usize, kvm: bool, handed: &Handed, cpus: Option<rustix::thread::CpuSet>) -> Cell {
+        let device = || std::fs::metadata(KVM).ok().map(|facts| facts.rdev());
+        Cell {
+            parent: rustix::process::getpid(),
+            user: FIRST_USER + guest as u32,
+            kvm: if kvm { device() } else { None },
+            handed: handed.0.iter().map(AsRawFd::as_raw_fd).collect(),
+            cpus,
+        }
+    }
+
+    /// Runs in the child, between fork and exec: plain system calls only.
+    ///
+    /// # Errors
+    /// What the kernel refuses, or that the parent is gone.
+    pub(super) fn enter(&self) -> io::Result<()> {
+        // A session of its own: Ctrl-C on the terminal is for Tare, which ends the guest in order.
+        rustix::process::setsid()?;
+        if let Some(cpus) = &self.cpus {
+            rustix::thread::sched_setaffinity(None, cpus)?;
+        }
+        leave_open_files()?;
+        for number in &self.handed {
+            // SAFETY: whoever started this child keeps them open until it runs.
+            let file = unsafe { BorrowedFd::borrow_raw(*number) };
+            rustix::io::fcntl_setfd(file, rustix::io::FdFlags::empty())?;
+        }
+        self.keep_three_devices()?;
+        // Before Linux 5.12 what io_uring shares with the kernel counts, for all but root.
+        let _ = setrlimit(Resource::Memlock, Rlimit { current: None, maximum: None });
+        become_user((self.user, self.user))?;
+        // Killed when the thread that started it ends: nothing stays when Tare itself is killed. It is asked for here,
+        // as a change of user takes it back.
+        rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?;
+        if rustix::process::getppid() != Some(self.parent) {
+            // The parent was gone before the signal was asked for.
+            return Err(io::ErrorKind::BrokenPipe.into());
+        }
+        Ok(())
+    }
+
+    /// Puts a folder with three devices in the place of `/dev`, for this process alone. What is there may be root's
+    /// alone, and there may be disks.
+    fn keep_three_devices(&self) -> io::Result<()> {
+        // SAFETY: this process has one thread, and shares nothing that it would lose.
+        unsafe { rustix::thread::unshare_unsafe(UnshareFlags::NEWNS) }?;
+        rustix::mount::mount_change(c"/", MountPropagationFlags::PRIVATE | MountPropagationFlags::REC)?;
+        let flags = MountFlags::NOSUID | MountFlags::NOEXEC;
+        rustix::mount::mount(c"tmpfs", c"/dev", c"tmpfs", flags, c"mode=0755,size=64k")?;
+        let devices = [(c"/dev/null", makedev(1, 3), 0o666), (c"/dev/urandom", makedev(1, 9), 0o444)];
+        let kvm = self.kvm.map(|device| (c"/dev/kvm", device, 0o666));
+        for (path, device, mode) in devices.into_iter().chain(kvm) {
+            rustix::fs::mknodat(CWD, path, FileType::CharacterDevice, Mode::from(mode), device)?;
+            // Whatever this process masks.
+            rustix::fs::chmod(path, Mode::from(mode))?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::{Read, Seek};
+    use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+    use std::os::unix::process::CommandExt;
+    use std::process::Command;
+
+    fn inside(handed: &Handed, script: &str) -> String {
+        let cell = Cell::new(1, false, handed, None);
+        let mut shell = Command::new("/bin/bash");
+        shell.args(["-c", script]);
+        // SAFETY: `enter` makes plain system calls.
+        unsafe { shell.pre_exec(move || cell.enter()) };
+        let output = shell.output().unwrap();
+        String::from_utf8(output.stdout).unwrap() + &String::from_utf8(output.stderr).unwrap()
+    }
+
+    #[test]
+    fn what_is_started_so_has_what_it_was_handed_and_no_more() {
+        if !rustix::process::geteuid().is_root() {
+            return println!("skipped: it needs root");
+        }
+        let folder = tempfile::tempdir().unwrap();
+        let mut file =
+            File::options().read(true).write(true).create_new(true).open(folder.path().join("disk")).unwrap();
+        let _secret = File::open("/etc/shadow").unwrap();
+        let mut handed = Handed::default();
+        let number = handed.add(file.try_clone().unwrap());
+        let script = format!(
+            "grep -E '^(Uid|Gid|Groups|CapPrm|CapEff|CapInh|CapAmb|NoNewPrivs):' /proc/self/status | tr -s '\\t ' ' '
+             echo /dev/*; for fd in /proc/self/fd/*; do readlink $fd; done | grep -E 'shadow|disk'
+             cat /etc/shadow; cat {}/disk; echo hello >&{number}",
+            folder.path().display()
+        );
+        let said = inside(&handed, &script);
+        let user = FIRST_USER + 1;
+        for line in [
+            format!("Uid: {user} {user} {user} {user}"),
+            format!("Gid: {user} {user} {user} {user}"),
+            "Groups: ".to_owned(),
+            "CapPrm: 0000000000000000".to_owned(),
+            "CapEff: 0000000000000000".to_owned(),
+            "CapInh: 0000000000000000".to_owned(),
+            "CapAmb: 0000000000000000".to_owned(),
+            "NoNewPrivs: 1".to_owned(),
+            "/dev/null /dev/urandom".to_owned(),
+            format!("{}/disk", folder.path().display()),
+            "cat: /etc/shadow: Permission denied".to_owned(),
+            format!("cat: {}/disk: Permission denied", folder.path().display()),
+        ] {
+            assert!(said.lines().any(|found| found.trim_end() == line.trim_end()), "{line:?} is missing in {said}");
+        }
+        let mut written = String::new();
+        file.rewind().unwrap();
+        file.read_to_string(&mut written).unwrap();
+        assert_eq!(written, "hello\n");
+    }
+
+    /// As a kernel may be.
+    #[test]
+    fn a_file_that_root_alone_may_read_is_handed_over_as_a_copy() {
+        if !rustix::process::geteuid().is_root() {
+            return println!("skipped: it needs root");
+        }
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("kernel");
+        for mode in [0o600, 0o644] {
+            std::fs::write(&path, format!("kernel {mode:o}")).unwrap();
+            std::fs::set_permissions(&path, std::fs::Permissions::from_mode(mode)).unwrap();
+            let mut handed = Handed::default();
+            let number = handed.add_readable(&path).unwrap();
+            let said = inside(&handed, &format!("cat {}", again(number)));
+            assert_eq!(said, format!("kernel {mode:o}"));
+        }
+    }
+}
