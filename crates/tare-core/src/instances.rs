@@ -119,11 +119,11 @@ impl Instances {
         all
     }
 
-    /// Says which names no service of the workload has.
-    pub fn refuse_unknown(&self, workload: &Workload, place: Place, problems: &mut Problems) {
+    /// Says which names no service of the workload has; `place` tells where a name stands.
+    pub fn refuse_unknown(&self, workload: &Workload, place: impl Fn(&str) -> Place, problems: &mut Problems) {
         let known: Vec<&str> = workload.services.iter().map(|service| service.name.as_str()).collect();
         for name in self.services.keys().filter(|name| !known.contains(&name.as_str())) {
-            Node::unknown(name, place, "service", &known, problems);
+            Node::unknown(name, place(name), "service", &known, problems);
         }
     }
 

@@ -227,19 +227,38 @@ impl Node {
         found
     }
 
-    /// Reads a map with exactly one entry, whose key names a kind: `closed: {...}`.
+    /// Reads a map with exactly one entry, whose key names a kind: `closed: {...}`. Of several the first is read, whose
+    /// own mistakes are to be told as well.
     pub fn kind(&self, what: &str, problems: &mut Problems) -> Option<(&str, Place, &Node)> {
         match &self.kind {
-            NodeKind::Map(entries) if entries.len() == 1 => {
+            NodeKind::Map(entries) if !entries.is_empty() => {
+                if let Some((_, place, _)) = entries.get(1) {
+                    problems.add(*place, format!("{what} takes one kind, here is a second"), "keep one of them");
+                }
                 let (key, place, node) = &entries[0];
                 Some((key, *place, node))
             }
-            NodeKind::Map(entries) if entries.len() > 1 => {
-                problems.add(entries[1].1, format!("{what} takes one kind, here is a second"), "keep one of them");
-                None
-            }
             _ => self.wrong(&format!("{what} is written as one kind and its options"), problems),
         }
+    }
+
+    /// What stands below these keys, each in the map below the one before.
+    pub fn find(&self, keys: &[&str]) -> Option<&Node> {
+        keys.iter().try_fold(self, |node, key| match &node.kind {
+            NodeKind::Map(entries) => entries.iter().find(|(name, ..)| name == key).map(|(.., value)| value),
+            _ => None,
+        })
+    }
+
+    /// Where the last of `keys` stands, each in the map below the one before; or the last that there is.
+    pub fn place_of(&self, keys: &[&str]) -> Place {
+        let (mut place, mut node) = (self.place, self);
+        for key in keys {
+            let NodeKind::Map(entries) = &node.kind else { break };
+            let Some((_, found, value)) = entries.iter().find(|(name, ..)| name == key) else { break };
+            (place, node) = (*found, value);
+        }
+        place
     }
 
     /// Reports that `name`, standing at `place`, is none of `known`.

@@ -89,10 +89,10 @@ impl Rules {
         Some(Rules { rule, services, local_memory, over_commit })
     }
 
-    /// Says which names of [`Rules::services`] no service has.
-    pub fn refuse_unknown(&self, known: &[&str], place: Place, problems: &mut Problems) {
+    /// Says which names of [`Rules::services`] no service has; `place` tells where a name stands.
+    pub fn refuse_unknown(&self, known: &[&str], place: impl Fn(&str) -> Place, problems: &mut Problems) {
         for name in self.services.keys().filter(|name| !known.contains(&name.as_str())) {
-            Node::unknown(name, place, "service", known, problems);
+            Node::unknown(name, place(name), "service", known, problems);
         }
     }
 

@@ -1,6 +1,6 @@
 //! `placement:` and `instances:` of a study: where services run, and how often.
 
-use crate::config::{Fields, Problems};
+use crate::config::{Fields, Node, NodeKind, Problems};
 use crate::form::Form;
 use crate::instances::{INSTANCES_MAX, Instances};
 use crate::placement::{Kept, Rules};
@@ -26,11 +26,14 @@ pub(super) fn read_placement(
             spelled_out.flat_map(|all| all.services).map(|service| service.name).collect();
         let mut known: Vec<&str> = workload.services.iter().map(|service| service.name.as_str()).collect();
         known.extend(instances.iter().map(String::as_str));
-        let place = node.map_or(fields.place(), |node| node.place);
-        let of_forms = forms.iter().filter_map(|form| form.placement.as_ref());
-        let place_of_forms = fields.get("forms").map_or(place, |node| node.place);
-        placement.iter().for_each(|rules| rules.refuse_unknown(&known, place, problems));
-        of_forms.for_each(|rules| rules.refuse_unknown(&known, place_of_forms, problems));
+        if let (Some(node), Some(rules)) = (node, &placement) {
+            rules.refuse_unknown(&known, |name| node.place_of(&["services", name]), problems);
+        }
+        let whole = fields.get("forms");
+        for (node, form) in whole.iter().flat_map(|node| forms.iter().map(move |form| (node, form))) {
+            let place = |name: &str| node.place_of(&[entry(node, form), "placement", "services", name]);
+            form.placement.iter().for_each(|rules| rules.refuse_unknown(&known, place, problems));
+        }
     }
     (placement, kept)
 }
@@ -46,10 +49,14 @@ pub(super) fn read_instances(
     let instances = node.and_then(|node| Instances::read(node, problems)).unwrap_or_default();
     let Some(workload) = workload else { return instances };
     let place = node.map_or(fields.place(), |node| node.place);
-    instances.refuse_unknown(workload, place, problems);
-    let place_of_forms = fields.get("forms").map_or(place, |node| node.place);
+    if let Some(node) = node {
+        instances.refuse_unknown(workload, |name| node.place_of(&[name]), problems);
+    }
+    let whole = fields.get("forms");
+    let place_of_form =
+        |form: &Form, name: &str| whole.map_or(place, |node| node.place_of(&[entry(node, form), "instances", name]));
     for form in forms {
-        form.instances.refuse_unknown(workload, place_of_forms, problems);
+        form.instances.refuse_unknown(workload, |name| place_of_form(form, name), problems);
     }
     for counts in forms.iter().map(|form| form.instances.over(&instances)) {
         let total = counts.total(workload);
@@ -59,18 +66,31 @@ pub(super) fn read_instances(
             break;
         }
     }
-    let all = forms.iter().map(|form| (form.instances.over(&instances), !form.instances.is_empty()));
     let mut told = BTreeSet::new();
-    for (counts, own) in all {
-        for (service, ports) in counts.fixed_ports(workload) {
+    for form in forms {
+        let own = !form.instances.is_empty();
+        for (service, ports) in form.instances.over(&instances).fixed_ports(workload) {
             let message =
                 format!("service '{service}' is to be deployed more than once, and always listens at the same port");
             let own = own && node.is_none();
+            let place = if own { place_of_form(form, &service) } else { place };
             if told.insert(service) {
                 let hint = format!("let the workload's command name its port as ${{{{port.{}}}}}", ports[0]);
-                problems.add(if own { place_of_forms } else { place }, message, hint);
+                problems.add(place, message, hint);
             }
         }
     }
     instances
+}
+
+/// The name under which a form stands in `forms:`. Lists of values add to it.
+fn entry<'n>(forms: &'n Node, form: &Form) -> &'n str {
+    let NodeKind::Map(entries) = &forms.kind else { return "" };
+    let begins = |name: &str| form.name.strip_prefix(name).is_some_and(|more| more.is_empty() || more.starts_with('-'));
+    entries
+        .iter()
+        .map(|(name, ..)| name.as_str())
+        .filter(|name| begins(name))
+        .max_by_key(|name| name.len())
+        .unwrap_or("")
 }

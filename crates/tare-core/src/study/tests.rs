@@ -282,6 +282,26 @@ fn every_mistake_of_a_study_is_found_in_one_reading() {
 }
 
 #[test]
+fn what_is_said_of_a_service_that_is_not_there_has_its_own_place() {
+    let text = "study: s\nworkload: toy\nload: {closed: {}}\nforms:\n  plain: []\n  many: {layers: [], instances: {tiy: \
+                [1, 2]}}\n  apart:\n    layers: []\n    placement: {services: {tay: core}}\nplacement: {services: \
+                {tey: core}}\ninstances: {tuy: 2}\n";
+    let found = read(text).unwrap_err();
+    for (name, place) in [("tiy", "6:34"), ("tay", "9:28"), ("tey", "10:24"), ("tuy", "11:13")] {
+        let (what, place) = (format!("there is no service '{name}'"), format!("s.yaml:{place}\n"));
+        let told = |told: &String| told.contains(&what) && told.contains(&place);
+        assert_eq!(found.iter().filter(|found| told(found)).count(), 1, "{what} at {place}: {found:#?}");
+    }
+}
+
+#[test]
+fn a_second_kind_hides_no_mistake_of_the_first() {
+    let text = "study: s\nworkload: toy\nload: {closed: {conections: 1}, open: {}}\nforms: {plain: []}\n";
+    let found = read(text).unwrap_err().join("\n");
+    assert!(found.contains("here is a second") && found.contains("did you mean 'connections'"), "{found}");
+}
+
+#[test]
 fn a_study_s_name_can_name_a_folder() {
     for name in ["../evil", "/etc/x", "", ".hidden", "a b"] {
         let text = format!("study: \"{name}\"\nworkload: toy\nload: {{closed: {{}}}}\nforms: {{plain: []}}\n");
