@@ -4,7 +4,7 @@
 use crate::config::{Place, Problems};
 use crate::workload::NOBODY;
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// What a volume may need that an image asks for, which names no size: bytes.
 pub const IMAGE_VOLUME_BYTES: u64 = 512 << 20;
@@ -62,10 +62,11 @@ impl ImageConfig {
         (directory != "/").then_some(directory)
     }
 
-    /// Its volumes, less those that cannot be one: the root, and paths that climb.
-    pub fn volume_paths(&self) -> impl Iterator<Item = String> {
+    /// Its volumes, each once, less those that cannot be one: the root, and paths that climb.
+    pub fn volume_paths(&self) -> BTreeSet<String> {
         let whole = |path: &String| format!("/{}", path.trim_matches('/'));
-        self.volumes.iter().map(whole).filter(|path| path != "/" && path.split('/').all(|part| part != ".."))
+        let fits = |path: &String| path != "/" && path.split('/').all(|part| part != "..");
+        self.volumes.iter().map(whole).filter(fits).collect()
     }
 }
 
@@ -213,7 +214,9 @@ impl FromImage {
                 self.image
             )];
         }
-        self.taken.iter().map(|(field, what)| format!("{field} from the image: {what}")).collect()
+        // A command may be a script of many lines.
+        let one = |what: &String| what.split_whitespace().collect::<Vec<_>>().join(" ");
+        self.taken.iter().map(|(field, what)| format!("{field} from the image: {}", one(what))).collect()
     }
 }
 
@@ -259,7 +262,7 @@ mod tests {
             environment: texts(&["A=1=2", "B=", "C", "=d"]),
             directory: "srv/app/".to_owned(),
             ports: texts(&["443/tcp", "80", "53/udp", "0/tcp", "x/tcp", "99999"]),
-            volumes: texts(&["/data/", "/", "/a/../b", "var"]),
+            volumes: texts(&["/data/", "/data", "/", "/a/../b", "var"]),
             ..ImageConfig::default()
         };
         assert_eq!(config.whole_command(), ["/bin/sh", "-c", "run"]);
@@ -268,6 +271,13 @@ mod tests {
         assert_eq!(config.tcp_ports(), BTreeMap::from([("443".to_owned(), 443), ("80".to_owned(), 80)]));
         assert_eq!(config.start_directory().as_deref(), Some("/srv/app"));
         assert_eq!(ImageConfig::default().start_directory(), None);
-        assert_eq!(config.volume_paths().collect::<Vec<_>>(), ["/data", "/var"]);
+        assert!(config.volume_paths().iter().eq(["/data", "/var"]), "{:?}", config.volume_paths());
+    }
+
+    #[test]
+    fn what_was_taken_is_a_line_for_each_field() {
+        let mut image = FromImage::new("x.tar", Some(ImageConfig::default()));
+        image.note("command", "/bin/sh -c set -e\n  exec server\n");
+        assert_eq!(image.lines(), ["command from the image: /bin/sh -c set -e exec server"]);
     }
 }
