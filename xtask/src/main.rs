@@ -49,13 +49,25 @@ fn main() -> ExitCode {
     ended(done.map(|well| if well { ExitCode::SUCCESS } else { ExitCode::FAILURE }))
 }
 
+/// What was typed is wrong, as only the chore itself can tell.
+#[derive(Debug)]
+struct Mistyped(String);
+
+impl std::fmt::Display for Mistyped {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for Mistyped {}
+
 /// The code of a chore's end; an error is said.
 fn ended(done: Result<ExitCode>) -> ExitCode {
     match done {
         Ok(code) => code,
         Err(error) => {
             eprintln!("error: {error:#}");
-            ExitCode::FAILURE
+            if error.is::<Mistyped>() { ExitCode::from(2) } else { ExitCode::FAILURE }
         }
     }
 }

@@ -1,14 +1,15 @@
 //! A test run many times: how often it fails, also where the machine is busy with something else.
 
-use crate::ci::one::{self, End, Surroundings};
+use crate::ci::lanes::Outcomes;
+use crate::ci::one::{self, Cost, End, Surroundings};
 use crate::ci::programs::Test;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Runs each test `times` times, one after the other, while `busy` keeps every CPU busy; says how often each failed.
-/// Whether none did.
-pub(super) fn run(tests: &[Test], times: u32, busy: bool, surroundings: &Surroundings<'_>) -> bool {
+/// Runs each test `times` times, one after the other, while `busy` keeps every CPU busy; says how often each failed or
+/// was skipped.
+pub(super) fn run(tests: &[Test], times: u32, busy: bool, surroundings: &Surroundings<'_>) -> Outcomes {
     let over = AtomicBool::new(false);
-    std::thread::scope(|scope| {
+    let ends: Vec<Ends> = std::thread::scope(|scope| {
         let loops = if busy { std::thread::available_parallelism().map_or(1, usize::from) } else { 0 };
         for _ in 0..loops {
             scope.spawn(|| {
@@ -17,28 +18,55 @@ pub(super) fn run(tests: &[Test], times: u32, busy: bool, surroundings: &Surroun
                 }
             });
         }
-        let failures: Vec<u32> = tests.iter().map(|test| failures(test, times, surroundings)).collect();
+        let ends = tests.iter().map(|test| ends(test, times, surroundings)).collect();
         over.store(true, Ordering::Relaxed);
-        println!("\nfailures{}:", if busy { ", with a busy loop on each CPU" } else { "" });
-        for (test, failed) in tests.iter().zip(&failures) {
-            println!("{failed:>8} of {times}  {}", test.name);
+        ends
+    });
+    println!("\nfailures{}:", if busy { ", with a busy loop on each CPU" } else { "" });
+    let mut outcomes = Outcomes::default();
+    for (test, Ends { failed, skipped, why, cost }) in tests.iter().zip(ends) {
+        // A test that did nothing has not shown that it is steady.
+        let skips = if skipped > 0 { format!("; skipped {skipped} times") } else { String::new() };
+        println!("{failed:>8} of {times}  {}{skips}", test.name);
+        if failed > 0 {
+            outcomes.failed.push(test.name.clone());
+        } else if skipped > 0 {
+            outcomes.skipped.push((test.name.clone(), format!("{skipped} of {times} times: {why}")));
         }
-        failures.iter().all(|failed| *failed == 0)
-    })
+        outcomes.costs.insert(test.name.clone(), cost);
+    }
+    outcomes
 }
 
-/// How often a test failed; the first failure is shown.
-fn failures(test: &Test, times: u32, surroundings: &Surroundings<'_>) -> u32 {
-    let mut failed = 0;
+/// How often a test ended otherwise than it should.
+#[derive(Default)]
+struct Ends {
+    failed: u32,
+    skipped: u32,
+    /// What it lacked when it was skipped last.
+    why: String,
+    /// What all of its runs took.
+    cost: Cost,
+}
+
+/// Runs a test `times` times; the first failure is shown.
+fn ends(test: &Test, times: u32, surroundings: &Surroundings<'_>) -> Ends {
+    let mut ends = Ends::default();
     for _ in 0..times {
-        if let (End::Failed(said), _) = one::run(test, 0, surroundings) {
-            if failed == 0 {
-                println!("FAILED  {}\n{}", test.name, said.trim_end());
+        let (end, cost) = one::run(test, 0, surroundings);
+        ends.cost += cost;
+        match end {
+            End::Passed => {}
+            End::Skipped(why) => (ends.skipped, ends.why) = (ends.skipped + 1, why),
+            End::Failed(said) => {
+                if ends.failed == 0 {
+                    println!("FAILED  {}\n{}", test.name, said.trim_end());
+                }
+                ends.failed += 1;
             }
-            failed += 1;
         }
     }
-    failed
+    ends
 }
 
 #[cfg(test)]
@@ -47,11 +75,12 @@ mod tests {
     use crate::ci::guest::Guest;
 
     #[test]
-    fn failures_are_counted_beside_busy_loops() {
+    fn failures_and_skips_are_counted_beside_busy_loops() {
         let folder = tempfile::tempdir().expect("a folder");
         let program = folder.path().join("program");
-        // Passes twice, and then never again.
-        let script = "#!/bin/sh\necho 'running 1 test'\necho x >> seen\n[ $(wc -l < seen) -le 2 ]\n";
+        // Passes twice, lacks something once, and then never passes again.
+        let script = "#!/bin/sh\necho 'running 1 test'\necho x >> seen\nn=$(wc -l < seen)\n\
+                      [ $n -ne 3 ] || echo 'skipped: a moon'\n[ $n -le 3 ]\n";
         std::fs::write(&program, script).expect("it can be written");
         let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
         std::fs::set_permissions(&program, mode).expect("it is ours");
@@ -64,8 +93,13 @@ mod tests {
         };
         let guest = Guest::new(folder.path(), &program, &[]);
         let surroundings = Surroundings { root: folder.path(), binary: &program, thorough: false, guest };
-        assert!(run(std::slice::from_ref(&test), 2, true, &surroundings));
-        assert_eq!(failures(&test, 3, &surroundings), 3);
-        assert!(!run(&[test], 1, false, &surroundings));
+        let tests = [test];
+        let well = run(&tests, 2, true, &surroundings);
+        assert!(well.failed.is_empty() && well.skipped.is_empty() && well.costs.contains_key("x::y"));
+        let lacking = run(&tests, 1, false, &surroundings);
+        assert!(lacking.failed.is_empty());
+        assert_eq!(lacking.skipped, [("x::y".to_owned(), "1 of 1 times: a moon".to_owned())]);
+        assert_eq!(ends(&tests[0], 3, &surroundings).failed, 3);
+        assert_eq!(run(&tests, 1, false, &surroundings).failed, ["x::y"]);
     }
 }

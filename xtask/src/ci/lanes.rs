@@ -159,11 +159,6 @@ pub(super) fn list(tests: &[Test]) {
 /// Runs all tests, and those that failed once more, alone. A test that fails twice has failed; one that fails once is
 /// named, for somebody to find out why.
 pub(super) fn run(tests: Vec<Test>, surroundings: &Surroundings<'_>) -> Outcomes {
-    // Without a handler, an interrupt would leave the tests, each in a process group of its own, behind.
-    let _ = ctrlc::set_handler(|| {
-        one::end_all();
-        std::process::exit(130);
-    });
     let stand = Stand { surroundings, began: Instant::now(), ends: Mutex::default() };
     let mut tests = tests;
     tests.sort_by_key(|test| place(&test.name));

@@ -9,7 +9,7 @@ mod one;
 mod programs;
 mod times;
 
-use crate::{output_of, tidy};
+use crate::{Mistyped, output_of, tidy};
 use anyhow::{Context, Result, bail};
 use clap::{Args, ValueEnum};
 use std::io::Write;
@@ -30,7 +30,7 @@ pub(crate) struct Wanted {
     #[arg(long)]
     list: bool,
     /// Runs each test so often, one after the other, and says how often it failed; needs a NAME
-    #[arg(long, value_name = "TIMES", requires = "names")]
+    #[arg(long, value_name = "TIMES", requires = "names", value_parser = clap::value_parser!(u32).range(1..))]
     repeat: Option<u32>,
     /// Keeps every CPU busy while tests are repeated
     #[arg(long, requires = "repeat")]
@@ -92,7 +92,8 @@ pub(crate) fn run(root: &Path, wanted: &Wanted) -> Result<bool> {
     if !wanted.names.is_empty() {
         tests.retain(|test| wanted.names.iter().any(|name| test.name.contains(name.as_str())));
         if tests.is_empty() {
-            bail!("no test's name contains {}; './test --list' names them all", wanted.names.join(" or "));
+            let names = wanted.names.join(" or ");
+            bail!(Mistyped(format!("no test's name contains {names}; './test --list' names them all")));
         }
     }
     if wanted.list {
@@ -105,8 +106,16 @@ pub(crate) fn run(root: &Path, wanted: &Wanted) -> Result<bool> {
     let guest = guest::Guest::new(root, &binary, &tests);
     let surroundings = one::Surroundings { root, binary: &binary, thorough: wanted.thorough, guest };
     let mut outcomes = lanes::Outcomes::default();
+    // Without a handler, an interrupt would leave the tests, each in a process group of its own, behind.
+    let _ = ctrlc::set_handler(|| {
+        one::end_all();
+        std::process::exit(130);
+    });
     if let Some(times) = wanted.repeat {
-        gate.step("tests, again and again", || Ok(again::run(&tests, times, wanted.busy, &surroundings)))?;
+        gate.step("tests, again and again", || {
+            outcomes = again::run(&tests, times, wanted.busy, &surroundings);
+            Ok(outcomes.failed.is_empty())
+        })?;
         return Ok(gate.end(&outcomes));
     }
     gate.step("tests", || {
