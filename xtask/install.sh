@@ -169,7 +169,8 @@ start_docker() {
         grep -q ' /sys/fs/cgroup' /proc/self/mounts || as_root mount -t cgroup2 none /sys/fs/cgroup
         remove_stale_pid_file /var/run/docker.pid dockerd
         remove_stale_pid_file /var/run/docker/containerd/containerd.pid containerd
-        as_root sh -c 'setsid dockerd </dev/null >"$1" 2>&1 & echo $!' sh "$1" >"$log_dir/dockerd.pid"
+        # Without what a caller holds locked.
+        as_root sh -c 'setsid dockerd </dev/null >"$1" 2>&1 9>&- & echo $!' sh "$1" >"$log_dir/dockerd.pid"
         docker_started_by=$(cat "$log_dir/dockerd.pid")
     fi
     local waited=0
