@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use tare_core::bundle::Source;
-use tare_core::config::{Place, Problem, Problems};
+use tare_core::config::{NodeKind, Place, Problem, Problems, parse};
 use tare_core::parameters::Parameters;
 use tare_core::study::Suite;
 use tare_core::units::show_bytes;
@@ -123,9 +123,8 @@ pub(crate) fn read_workload(path: &Path, chosen: &Parameters) -> Result<Result<W
             text_beneath(folder, name).map(|content| workload.supply_file(&service, &inside, content))
         };
         if let Err(message) = supplied {
-            let line = 1 + text.lines().position(|line| line.contains(&inside)).unwrap_or(0);
             let hint = "name regular files of the workload's own folder";
-            problems.add(Place { line, column: 1, width: 1 }, message, hint);
+            problems.add(place_of_file(&text, &service, &inside), message, hint);
         }
     }
     missing_sources(&workload, folder, &text, &mut problems);
@@ -138,6 +137,21 @@ pub(crate) fn read_workload(path: &Path, chosen: &Parameters) -> Result<Result<W
         }
     }
     if problems.is_empty() { Ok(Ok(workload)) } else { Ok(Err(problems.into_vec())) }
+}
+
+/// Where a workload names the file that is to be at `inside` of a service's bundle, or a source of its build.
+fn place_of_file(text: &str, service: &str, inside: &str) -> Place {
+    let root = parse(text, &mut Problems::default());
+    let find = |keys: &[&str]| root.as_ref().and_then(|root| root.find(keys));
+    let sources = find(&["services", service, "build", "sources"]);
+    let source = sources.and_then(|node| match &node.kind {
+        NodeKind::List(items) => {
+            items.iter().find(|item| item.text(&mut Problems::default()).as_deref() == Some(inside))
+        }
+        _ => None,
+    });
+    let found = find(&["services", service, "files", inside]).or(source).or(sources);
+    found.map_or(Place { line: 1, column: 1, width: 1 }, |node| node.place)
 }
 
 /// All files below the folder `name` of a workload's `folder`, by their names relative to it. Hidden ones are left out:
@@ -217,8 +231,12 @@ pub(crate) fn find_workload(name: &str, workloads: Option<&Path>) -> Result<Work
     let files = workload_files(name, None, workloads);
     let found = std::iter::once(PathBuf::from(name)).chain(files.clone()).find(|file| file.is_file());
     let Some(file) = found else {
-        let known = known_workloads(None, workloads).join(", ");
-        return Err(Mistake::new(format!("{}\n  there are: {known}", no_workload(name, &files))).into());
+        let mut text = format!("{}\n  there are: ", no_workload(name, &files));
+        text += &known_workloads(None, workloads).join(", ");
+        if Path::new(name).join(WORKLOAD_FILE).is_file() {
+            text += &format!("\n  to do: to mean the folder here, write ./{name}");
+        }
+        return Err(Mistake::new(text).into());
     };
     read_workload(&file, &Parameters::new())?.map_err(|found| Mistake::in_files(found).into())
 }
@@ -281,7 +299,13 @@ fn homes(study: Option<&Path>, extra: Option<&Path>) -> Vec<PathBuf> {
 
 /// That there is no such workload, and where it was looked for.
 fn no_workload(name: &str, files: &[PathBuf]) -> String {
-    let looked: Vec<String> = files.iter().map(|file| shown(file)).collect();
+    let mut looked: Vec<String> = Vec::new();
+    for file in files.iter().map(|file| shown(file)) {
+        // A folder may be looked for by two names.
+        if !looked.contains(&file) {
+            looked.push(file);
+        }
+    }
     format!("there is no workload '{name}': none of these files is there: {}", looked.join(", "))
 }
 
@@ -334,7 +358,8 @@ fn cannot_read(path: &Path, why: &str) -> String {
 }
 
 fn shown(path: &Path) -> String {
-    paths::relative(path).display().to_string()
+    // Without the `.` of a `./folder` that was joined to another.
+    paths::relative(path).components().collect::<PathBuf>().display().to_string()
 }
 
 fn refs(names: &[String]) -> Vec<&str> {
@@ -392,10 +417,10 @@ mod tests {
         std::fs::write(folder.join("y"), "y").unwrap();
         let build = "    build: {sources: [src/], command: [make], installs: {/x: x}}\n";
         let cases = [
-            (read("x.conf", ""), "workload.yaml:7:1", "leads out of its folder"),
-            (read("../../etc/shadow", ""), "workload.yaml:7:", "own folder"),
-            (read("pipe", ""), "workload.yaml:7:1", "a named pipe"),
-            (read("y", build), "workload.yaml:8:1", "leads out of its folder"),
+            (read("x.conf", ""), "workload.yaml:7:26", "leads out of its folder"),
+            (read("../../etc/shadow", ""), "workload.yaml:7:26", "own folder"),
+            (read("pipe", ""), "workload.yaml:7:26", "a named pipe"),
+            (read("y", build), "workload.yaml:8:23", "leads out of its folder"),
         ];
         for (told, place, why) in cases {
             assert!(told.contains(place) && told.contains(why) && !told.contains("s3cret"), "{told}");

@@ -114,3 +114,17 @@ fn what_a_bundle_is_made_of_is_missed_before_anything_starts() {
     std::fs::create_dir(folder.path().join("bar/app")).unwrap();
     assert_eq!(said(folder.path(), &["run", "--dry-run", "foo.yaml"]).0, Some(0));
 }
+
+#[test]
+fn a_mistake_names_files_without_detours_and_says_how_a_folder_is_meant() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    write(&folder.join("mine/foo.yaml"), &study("./bar"));
+    write(&folder.join("mine/bar/workload.yaml"), &format!("{WORKLOAD}colour: blue\n"));
+    let (code, text) = said(folder, &["check", "mine/foo.yaml"]);
+    assert!(code == Some(2) && text.contains("--> mine/bar/workload.yaml:"), "{text}");
+    // A bare name is looked for elsewhere.
+    let (code, text) = said(&folder.join("mine"), &["bundle", "build", "--workload", "bar"]);
+    let needs_root = text.contains("needs root");
+    assert!(needs_root || (code == Some(2) && text.contains("write ./bar")), "{text}");
+}
