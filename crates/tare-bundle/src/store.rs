@@ -169,15 +169,13 @@ impl Store {
         let hex = prefix.trim_start_matches("sha256:");
         let mut found = self.folders()?;
         found.retain(|path| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with(hex)));
-        let remedy = "`tare bundle list` shows the digests";
-        match (&found[..], hex) {
-            (_, "") => Err(Fault::new("an empty digest names no bundle").remedy(remedy)),
-            ([one], _) => Ok(one.clone()),
-            ([], _) => Err(Fault::new(format!("there is no bundle whose digest begins with '{hex}'")).remedy(remedy)),
-            (many, _) => {
-                Err(Fault::new(format!("{} bundles have digests that begin with '{hex}'", many.len())).remedy(remedy))
-            }
-        }
+        let why = match (&found[..], hex) {
+            (_, "") => "an empty digest names no bundle".to_owned(),
+            ([one], _) => return Ok(one.clone()),
+            ([], _) => format!("there is no bundle whose digest begins with '{hex}'"),
+            (many, _) => format!("{} bundles have digests that begin with '{hex}'", many.len()),
+        };
+        Err(Fault::new(why).remedy("`tare bundle list` shows the digests").as_mistake())
     }
 
     fn obtain(&self, recipe: &Recipe, refresh: bool) -> Result<Arc<Built>, Fault> {
@@ -296,9 +294,7 @@ impl Store {
             .remedy("start a container engine, or save the image elsewhere and name the archive's path"));
         };
         let archive = work.join("pulled.tar");
-        puller
-            .pull(image, &archive)
-            .map_err(|fault| fault.context(format_args!("could not fetch the image {image}")))?;
+        puller.pull(image, &archive)?;
         Ok(archive)
     }
 }

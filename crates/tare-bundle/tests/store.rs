@@ -139,7 +139,7 @@ fn a_bundle_in_use_stays_and_prefixes_must_be_clear() {
     assert_eq!(store.list().unwrap().len(), 2);
     assert!(store.remove("").is_err() && store.remove("sha256:").is_err() && store.remove("xyz").is_err());
     store.remove(&digests[0]).unwrap();
-    assert!(store.show(&digests[0]).is_err());
+    assert!(store.show(&digests[0]).unwrap_err().mistake);
     assert_eq!(store.list().unwrap().len(), 1);
     assert!(store.show(&digests[1][..16]).unwrap().files.iter().any(|file| file.path == "/file"));
 }

@@ -60,9 +60,11 @@ fn claim_at(home: &Path) -> Result<(), Fault> {
             Err(error) => Err(error),
         }
     };
-    let remedy = "name a folder that can be written in TARE_HOME";
-    write().doing(format!("mark {} as Tare's", home.display())).map_err(|fault| fault.remedy(remedy))
+    write().doing(format!("mark {} as Tare's", home.display())).map_err(|fault| fault.remedy(NAME_A_FOLDER))
 }
+
+/// What to do about a home that cannot be used at all.
+const NAME_A_FOLDER: &str = "name a folder that can be written in TARE_HOME";
 
 /// Whether a home is marked already; an error when it is somebody else's.
 fn look_at(home: &Path) -> Result<bool, Fault> {
@@ -72,7 +74,10 @@ fn look_at(home: &Path) -> Result<bool, Fault> {
     let names = match fs::read_dir(home) {
         Ok(entries) => entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok()).collect::<Vec<_>>(),
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(false),
-        Err(error) => return Err(error).doing(format!("look into {}", home.display())),
+        Err(error) => {
+            let fault = Fault::from_error(format_args!("look into {}", home.display()), &error);
+            return Err(fault.remedy(NAME_A_FOLDER));
+        }
     };
     if names.is_empty() || is_old_home(home, &names) {
         return Ok(false);
