@@ -282,6 +282,12 @@ impl<'a, P: Protocol> Worker<'a, P> {
                 self.connect_waiting();
             }
             now_ns = clock::monotonic_ns();
+            // Held up since it woke.
+            if over_ns.is_none()
+                && let Some(end_ns) = self.recorder.over(now_ns)
+            {
+                self.start_overdue(end_ns);
+            }
             self.recorder.round(woke_ns, now_ns, self.replies, self.source.next_ns());
             self.recorder.advance(now_ns);
             if !self.recorder.sending() {
