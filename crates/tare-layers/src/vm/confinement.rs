@@ -161,8 +161,9 @@ mod tests {
             return println!("skipped: it needs root");
         }
         let folder = tempfile::tempdir().unwrap();
-        let mut file =
-            File::options().read(true).write(true).create_new(true).open(folder.path().join("disk")).unwrap();
+        let mut new = File::options();
+        new.read(true).write(true).create_new(true).mode(0o600);
+        let mut file = new.open(folder.path().join("disk")).unwrap();
         let _secret = File::open("/etc/shadow").unwrap();
         let mut handed = Handed::default();
         let number = handed.add(file.try_clone().unwrap());
