@@ -17,10 +17,7 @@ const LEFT: &[(&str, &str)] = &[
         "tare-bundle::packages::a_program_is_built_into_the_bundle_and_always_the_same",
         "a compiler is unpacked twice; tare::bundles:: builds the shipped workload that is compiled",
     ),
-    (
-        "tare-layers::vm::a_container_runs_in_a_guest",
-        "vm::several_guests_are_one_host has containers in guests by the bridge, whole:: by the published port",
-    ),
+    ("tare-layers::vm::a_container_runs_in_a_guest", "vm::several_guests_are_one_host has containers in guests"),
     (
         "dist::installed::the_package_is_installed_and_removed_without_a_trace",
         "a bare Debian is fetched to install into; dist::installed:: unpacks and runs the same tree from the tarball and \
@@ -40,13 +37,19 @@ const LEFT: &[(&str, &str)] = &[
         "two guests with an engine each boot for minutes; vm::several_guests_are_one_host boots such, and the keys are \
          compared between processes and containers",
     ),
+    ("tare::end_to_end::secrets::", "two runs, one after the other; the runner's tests and the lock's hold each part"),
     (
         "tare::end_to_end::traces::",
         "kills a run in each form; kill:: kills one in a container, and whole:: weighs containers",
     ),
     (
         "suites::the_microbenchmarks_finish_in_a_container_in_a_guest",
-        "whole:: weighs a container in an emulated guest, and suites:: the microbenchmarks in a container",
+        "suites:: runs the microbenchmarks in a container, and vm::several_guests_are_one_host containers in guests",
+    ),
+    (
+        "whole::redis_is_weighed_in_a_container_in_a_guest",
+        "an engine boots in an emulated guest for half a minute; whole:: weighs a guest, and \
+         vm::several_guests_are_one_host has containers in guests",
     ),
 ];
 

@@ -5,9 +5,10 @@ use std::process::Command;
 use std::time::Duration;
 use tare_core::trial::Outcome;
 
-/// How often a run is killed; with `TARE_THOROUGH`, so often that each stage of a trial is met several times.
-fn kills() -> u64 {
-    if std::env::var_os("TARE_THOROUGH").is_some() { 40 } else { 4 }
+/// How often a run is killed, and of how many blocks; with `TARE_THOROUGH`, so often that each stage of a trial is met
+/// several times.
+fn kills() -> (u64, &'static str) {
+    if std::env::var_os("TARE_THOROUGH").is_some() { (40, "4") } else { (4, "2") }
 }
 
 fn docker(args: &[&str]) -> bool {
@@ -27,12 +28,13 @@ fn a_run_that_is_killed_again_and_again_ends_whole() {
     let folder = std::path::Path::new(&home).join("scratch/thesis");
     std::fs::create_dir_all(&folder).unwrap();
     std::fs::write(folder.join("chapter-1"), "years of work").unwrap();
-    let quick = ["--settle", "100ms", "--measure", "1s", "--form", "container", "--repeat", "4", "--seed", "3"];
+    let (kills, blocks) = kills();
+    let quick = ["--settle", "100ms", "--measure", "1s", "--form", "container", "--repeat", blocks, "--seed", "3"];
     let first = [&["run"], &quick[..], &["--out", text(&record)]].concat();
     // The bundle is there before the first kill, so that kills fall into trials too.
     lab.expect(0, &["bundle", "build", "--workload", "redis"]);
     let mut random = 0x2545_F491_4F6C_DD1D_u64;
-    for kill in 0..kills() {
+    for kill in 0..kills {
         random ^= random << 13;
         random ^= random >> 7;
         random ^= random << 17;

@@ -11,6 +11,7 @@ mod planted;
 mod profiling;
 mod scaleout;
 mod searching;
+mod secrets;
 mod strangers;
 mod suites;
 mod tools;

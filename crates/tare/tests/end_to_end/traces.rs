@@ -18,13 +18,21 @@ fn forms() -> Vec<(String, String)> {
     let mut forms =
         vec![form("native", ""), form("published", "container: {}"), form("hostnet", "container: {network: host}")];
     for name in RUNTIMES {
-        if ["/usr/sbin", "/usr/bin"].iter().any(|folder| Path::new(folder).join(name).exists()) {
-            forms.push(form(name, &format!("container: {{by: runtime, runtime: {name}}}")));
-        } else {
+        if !["/usr/sbin", "/usr/bin"].iter().any(|folder| Path::new(folder).join(name).exists()) {
             println!("skipped: there is no {name} on this machine");
+        } else if name == "crun" && has_both_versions() {
+            println!("skipped: crun starts no container beside control groups of both versions");
+        } else {
+            forms.push(form(name, &format!("container: {{by: runtime, runtime: {name}}}")));
         }
     }
     forms
+}
+
+/// Whether controllers are divided between trees of both versions of control groups, which crun refuses.
+fn has_both_versions() -> bool {
+    let controllers = std::fs::read_to_string("/sys/fs/cgroup/unified/cgroup.controllers").unwrap_or_default();
+    !controllers.trim().is_empty()
 }
 
 /// One trial of each form, and one more of the first. A quota is stated, so that each has one to enforce.
@@ -128,7 +136,7 @@ fn every_way_to_start_a_container_runs_the_same_and_leaves_nothing() {
     assert_eq!(reports, record.header.forms.len());
     let unified = Path::new("/sys/fs/cgroup/cgroup.controllers").exists();
     let version = &record.header.environment["cgroup.version"];
-    assert_eq!(version == "2", unified, "the record says {version}, and doctor {doctor}");
+    assert_eq!(version == "v2", unified, "the record says {version}, and doctor {doctor}");
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 use crate::end_to_end::lab::{Lab, text};
 use serde_json::Value;
+use tare_core::record::TrialData;
 use tare_core::trial::Outcome;
 
 #[test]
@@ -12,12 +13,17 @@ fn a_published_port_is_explained_rung_by_rung() {
     let blocks = if std::env::var_os("TARE_THOROUGH").is_some() { 2 } else { 1 };
     let repeat = blocks.to_string();
     let args = ["explain", "loopback", "--form", "published", "--repeat", &repeat, "--settle", "0s", "--measure", "1s"];
-    let said = lab.expect(0, &[&args[..], &["--out", text(&record)]].concat());
+    let output = lab.tare(&[&args[..], &["--out", text(&record)]].concat());
+    let said = crate::end_to_end::lab::said(&output);
     lab.expect_clean();
     assert!(said.contains("the ladder from native to published"), "{said}");
     let read = lab.record(&record);
+    // Where others take CPU time from the generator a trial does not count, and its block is run again.
+    let spoilt = |trial: &&TrialData| matches!(&trial.record.outcome, Outcome::Invalid { why } if why.message.contains("generator"));
+    let blocks = if read.trials.iter().any(|trial| spoilt(&trial)) { blocks + 1 } else { blocks };
+    assert_eq!(output.status.code(), Some(i32::from(read.trials.iter().any(|trial| spoilt(&trial)))), "{said}");
     assert_eq!(read.trials.len(), blocks * 11, "nine rungs, the baseline and its control");
-    assert!(read.trials.iter().all(|trial| trial.record.outcome == Outcome::Measured));
+    assert!(read.trials.iter().all(|trial| trial.record.outcome == Outcome::Measured || spoilt(&trial)), "{said}");
     let json: Value = serde_json::from_str(&lab.expect(0, &["report", text(&record), "--format", "json"])).unwrap();
     let throughput = &json["analysis"]["ladder"]["metrics"][0];
     let rungs = throughput["rungs"].as_array().unwrap();
@@ -72,11 +78,20 @@ fn redis_is_weighed_natively_and_in_containers() {
 }
 
 #[test]
-fn redis_is_weighed_in_a_guest_and_in_a_container_in_a_guest() {
+fn redis_is_weighed_in_a_guest() {
+    weighed_in_a_guest("vm");
+}
+
+#[test]
+fn redis_is_weighed_in_a_container_in_a_guest() {
+    weighed_in_a_guest("vm+container");
+}
+
+fn weighed_in_a_guest(form: &str) {
     let Some(lab) = Lab::with_engine(&["mmdebstrap", "qemu-system-x86_64"]) else { return };
     let record = lab.path("record");
-    let args = ["run", "--form", "vm", "--form", "vm+container", "--repeat", "1", "--measure", "2s"];
-    let output = lab.tare(&[&args[..], &["--settle", "100ms", "--out", text(&record)]].concat());
+    let args = ["run", "--form", form, "--repeat", "1", "--measure", "2s", "--settle", "100ms", "--out", text(&record)];
+    let output = lab.tare(&args);
     let said = crate::end_to_end::lab::said(&output);
     lab.expect_clean();
     let read = lab.record(&record);
@@ -84,9 +99,9 @@ fn redis_is_weighed_in_a_guest_and_in_a_container_in_a_guest() {
         let record = &trial.record;
         assert_eq!(record.outcome, Outcome::Measured, "{}: {said}", record.trial.arm());
     }
-    assert_eq!(read.trials.len(), 4);
-    let guests: Vec<_> = read.trials.iter().filter(|trial| trial.record.trial.form.starts_with("vm")).collect();
-    assert_eq!(guests.len(), 2);
+    assert_eq!(read.trials.len(), 3, "two forms and the control");
+    let guests: Vec<_> = read.trials.iter().filter(|trial| trial.record.trial.form == form).collect();
+    assert_eq!(guests.len(), 1);
     for trial in guests {
         let vantages: std::collections::BTreeSet<_> = trial.telemetry.iter().map(|row| row.vantage).collect();
         assert_eq!(vantages.len(), 2, "a guest is seen from inside and from outside");
@@ -94,7 +109,7 @@ fn redis_is_weighed_in_a_guest_and_in_a_container_in_a_guest() {
     }
     assert_eq!(output.status.code(), Some(0), "{said}");
     let table = lab.expect(0, &["report", text(&record)]);
-    let emulated = read.header.forms["vm"].emulated.is_some();
+    let emulated = read.header.forms[form].emulated.is_some();
     assert_eq!(table.contains("EMULATED"), emulated, "{table}");
 }
 
