@@ -98,6 +98,9 @@ pub struct Instance {
     /// The CPUs that it was confined to, as they are numbered where it runs; none when it was not.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cpus: Option<CpuSet>,
+    /// What it was started without, for the record; the trial counts all the same.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub warnings: Vec<String>,
 }
 
 /// Whether an instance still runs.

@@ -2,7 +2,6 @@
 //! nothing else.
 
 use crate::config::{Place, Problems};
-use crate::workload::NOBODY;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -73,7 +72,7 @@ impl ImageConfig {
 /// Who a service runs as that takes its user from its image.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ImageUser {
-    /// The image says root, or nobody: a service runs unprivileged.
+    /// The image says root, or names no user: a service runs unprivileged.
     Root,
     /// These numbers.
     Numbers(u32, u32),
@@ -164,10 +163,10 @@ impl FromImage {
         self.note("user", if name == numbers { numbers } else { format!("{name}, which is {numbers}") });
     }
 
-    /// Notes that nobody stands in for root.
+    /// Notes that each instance has a user of its own in root's stead.
     pub fn note_root(&mut self) {
         self.user = None;
-        self.note("user", format!("nobody, {NOBODY}:{NOBODY}, in place of root: services run unprivileged"));
+        self.note("user", "one of each instance's own, in place of root: services run unprivileged");
     }
 
     /// Adds a problem when the ports are the image's and more than one: which is meant, is not guessed.
@@ -184,24 +183,22 @@ impl FromImage {
         }
     }
 
-    /// The numbers of the user that the image names; nobody's until they are looked up, and in root's stead.
-    pub(crate) fn take_user(&mut self) -> (u32, u32) {
-        let nobody = (NOBODY, NOBODY);
-        let Some(says) = &self.says else { return nobody };
-        let name = says.user.clone();
+    /// The numbers of the user that the image names; none until they are looked up, and for root.
+    pub(crate) fn take_user(&mut self) -> Option<(u32, u32)> {
+        let name = self.says.as_ref()?.user.clone();
         match ImageUser::of(&name) {
             ImageUser::Root => {
                 self.note_root();
-                nobody
+                None
             }
             ImageUser::Numbers(uid, gid) => {
                 self.note_user(&name, (uid, gid));
-                (uid, gid)
+                Some((uid, gid))
             }
             ImageUser::Named(name) => {
                 self.note("user", format!("{name}, whose numbers are looked up in the image's files"));
                 self.user = Some(name);
-                nobody
+                None
             }
         }
     }

@@ -15,7 +15,7 @@ use crate::config::{Fields, Node, NodeKind, Place, Problems};
 use crate::host::Instance;
 use crate::parameters::mention;
 use crate::secrets;
-use crate::workload::{Service, Workload};
+use crate::workload::{FIRST_OWN, Service, Workload};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -158,14 +158,15 @@ impl Instances {
     }
 
     /// The workload with every instance as a service of its own, tile by tile, and its own ports and names in its
-    /// command. Of the references only those to addresses are left. More than [`INSTANCES_MAX`] in all, which are
-    /// refused where a study is read, are not spelled out.
+    /// command; with a user of its own too, unless one is stated. Of the references only those to addresses are left.
+    /// More than [`INSTANCES_MAX`] in all, which are refused where a study is read, are not spelled out.
     pub fn spell_out(&self, workload: &Workload) -> Workload {
         if self.total(workload) > INSTANCES_MAX {
             return workload.clone();
         }
         let tiles = self.tiles.unwrap_or(1);
         let mut ports = Ports::of(workload);
+        let mut users = own_users(workload);
         let mut services = Vec::new();
         for tile in 1..=tiles {
             for service in &workload.services {
@@ -182,6 +183,9 @@ impl Instances {
                     instance.replica = (tiles > 1 || count > 1).then_some(replica);
                     let order = (tile - 1) * count + number - 1;
                     instance.ports = ports.of_instance(service, order);
+                    if instance.own_user {
+                        instance.user = users.next().map_or(service.user, |id| (id, id));
+                    }
                     tell_itself(&mut instance, number);
                     services.push(instance);
                 }
@@ -189,6 +193,14 @@ impl Instances {
         }
         Workload { services, ..workload.clone() }
     }
+}
+
+/// The ids for instances with users of their own, one after the other, so that an instance has the same in every form.
+/// Those that services state are theirs alone.
+fn own_users(workload: &Workload) -> impl Iterator<Item = u32> {
+    let stating = workload.services.iter().filter(|service| !service.own_user);
+    let stated: BTreeSet<u32> = stating.flat_map(|service| [service.user.0, service.user.1]).collect();
+    (FIRST_OWN..).filter(move |id| !stated.contains(id))
 }
 
 /// Ports that are given away.

@@ -29,8 +29,16 @@ pub const FILE_SCHEMA: &str = include_str!("../assets/workload.schema.json");
 /// What container engines put into every environment that has no PATH; the same in every form.
 pub const USUAL_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
-/// The uid and gid of a service that names none: Debian's `nobody` and `nogroup`.
+/// The uid and gid of a service that states none, until it is spelled out: Debian's `nobody` and `nogroup`. As such it
+/// does not run, for daemons of the machine do: each instance gets a user of its own, from [`FIRST_OWN`] on.
 pub const NOBODY: u32 = 65_534;
+
+/// The first uid and gid of instances with users of their own.
+///
+/// From here to 99999 nothing hands out ids by itself: systemd's dynamic users end at 65519, and it calls 65536 to
+/// 524287 unused (<https://systemd.io/UIDS-GIDS/>); the subordinate ids of users begin at 100000 (`SUB_UID_MIN`,
+/// login.defs(5)). There are at most [`INSTANCES_MAX`](instances::INSTANCES_MAX) of them.
+pub const FIRST_OWN: u32 = 65_536;
 
 /// What the kernel takes for "leave it as it is" where a user or group is asked for.
 const NO_ID: u32 = u32::MAX;
@@ -111,6 +119,10 @@ pub struct Service {
     pub environment: BTreeMap<String, String>,
     /// User and group ids it runs as, in every form.
     pub user: (u32, u32),
+    /// Whether neither the workload nor its image states a user: each instance then has one of its own, and `user` is
+    /// [`NOBODY`] until the workload is spelled out ([`crate::instances`]).
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub own_user: bool,
     /// The directory in which it starts, an absolute path in the bundle, if not the root.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub directory: Option<String>,

@@ -20,6 +20,8 @@ mod native;
 mod service;
 #[path = "contract/stage.rs"]
 mod stage;
+#[path = "contract/users.rs"]
+mod users;
 
 use libtest_mimic::{Arguments, Trial};
 use std::process::ExitCode;
@@ -46,5 +48,10 @@ fn main() -> ExitCode {
             Ok(())
         })
     });
-    libtest_mimic::run(&Arguments::from_args(), trials.collect()).exit_code()
+    let done = libtest_mimic::run(&Arguments::from_args(), trials.collect());
+    let images = tare_layers::container::cached_images().unwrap_or_default();
+    for image in images.iter().filter(|image| image.name.contains(&stage::program_digits())) {
+        tare_layers::container::remove_image(&image.name).expect("the image can be removed");
+    }
+    done.exit_code()
 }

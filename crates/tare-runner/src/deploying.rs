@@ -95,6 +95,13 @@ impl Trial<'_, '_> {
             let told = ServiceStart { service: with_secrets(&start.service)?, ..start.clone() };
             let instance = host.start(&told).map_err(|fault| fault.context(format!("service {}", start.instance)))?;
             started.push(instance.clone());
+            let told = &mut self.data.record.warnings;
+            for warning in &instance.warnings {
+                // A service that makes data is started twice.
+                if !told.contains(warning) {
+                    told.push(warning.clone());
+                }
+            }
             self.wait_ready(host, &start, &instance)?;
         }
         Ok(())

@@ -62,6 +62,7 @@ mod tests {
             peers: BTreeMap::new(),
             path: String::new(),
             cpus,
+            warnings: Vec::new(),
         };
         let seen = ran_on("a", &rows);
         assert_eq!(strayed(&instance(None), &seen), None, "it was not confined");

@@ -101,6 +101,16 @@ fn what_cannot_be_restored_is_loaded_with_a_warning() {
 }
 
 #[test]
+fn what_services_start_without_is_told_once_in_each_trial() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("r");
+    let ran = run(&path, &prepared(&["plain"], 2), &[("plain", Trouble::Lacks)], None);
+    assert_eq!(deployments(&ran)[0], steps(&[&MADE, &[RESTORE], &ALL]), "the first starts two of them twice");
+    let told = ["store has no name", "filler has no name", "toy has no name"];
+    assert!(trials(&path).iter().all(|trial| trial.outcome == Outcome::Measured && trial.warnings == told));
+}
+
+#[test]
 fn a_copy_on_which_nothing_starts_fails_its_trial_and_is_made_anew() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("r");

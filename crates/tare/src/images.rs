@@ -69,7 +69,8 @@ fn settle_image(service: &mut Service, image: &mut FromImage, bundle: &dyn Bundl
             let fault = Fault::new(format!("the image of service '{name}' runs as '{user}', but {why}"));
             fault.remedy("write the user's number in the workload, for example `user: \"999:999\"`")
         })?;
-        if numbers.0 == 0 {
+        service.own_user = numbers.0 == 0;
+        if service.own_user {
             service.user = (NOBODY, NOBODY);
             image.note_root();
         } else {
@@ -278,14 +279,14 @@ mod tests {
     fn a_user_is_looked_up_in_the_image() {
         let user = |user: &str| settled("", |says| user.clone_into(&mut says.user));
         let server = user("server").unwrap();
-        assert_eq!(server.user, (7, 8));
+        assert_eq!((server.user, server.own_user), ((7, 8), false));
         let told = &server.image.unwrap().taken["user"];
         assert_eq!(told, "server, which is 7:8");
         assert_eq!(user("server:extra").unwrap().user, (7, 9));
         assert_eq!(user("1001").unwrap().user, (1001, 0));
         let admin = user("admin").unwrap();
-        assert_eq!(admin.user, (NOBODY, NOBODY), "another name of root");
-        assert!(admin.image.unwrap().taken["user"].starts_with("nobody, 65534:65534, in place of root"));
+        assert!(admin.own_user && admin.user == (NOBODY, NOBODY), "another name of root");
+        assert!(admin.image.unwrap().taken["user"].starts_with("one of each instance's own, in place of root"));
         assert!(user("mysql").unwrap_err().message.contains("no user 'mysql' in its /etc/passwd"));
         assert_eq!(settled(", user: '5:6'", |says| "mysql".clone_into(&mut says.user)).unwrap().user, (5, 6));
     }

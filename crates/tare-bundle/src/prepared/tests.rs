@@ -158,6 +158,7 @@ fn the_key_follows_from_what_decides_the_data_and_nothing_else() {
         command: vec!["/start".to_owned()],
         environment: [("SEED".to_owned(), "1".to_owned())].into(),
         user: (1, 1),
+        own_user: false,
         ports: [("main".to_owned(), 1)].into(),
         ready: Readiness::Port { port: "main".to_owned(), within: Duration::ZERO },
         volumes: [("/data".to_owned(), 1)].into(),

@@ -41,6 +41,7 @@ fn started(service: &Service, at: &str) -> Instance {
         peers: BTreeMap::new(),
         path: String::new(),
         cpus: None,
+        warnings: Vec::new(),
     }
 }
 
@@ -54,6 +55,39 @@ fn each_instance_has_a_name_and_ports_of_its_own() {
     assert_eq!(workload.services[1].command, ["/usr/bin/toy", "7002", "--name=shard-2", "--number=2"]);
     assert_eq!((workload.services[1].role(), workload.services[2].role()), ("shard", "proxy"));
     assert!(workload.services.iter().all(|service| service.instances == 1));
+}
+
+#[test]
+fn each_instance_has_a_user_of_its_own_the_same_in_every_form() {
+    let users = |workload: &str, study: &str, form: &str| -> Vec<(u32, u32)> {
+        deployed(workload, study, form).services.iter().map(|service| service.user).collect()
+    };
+    let own = |count: u32| (FIRST_OWN..FIRST_OWN + count).map(|id| (id, id)).collect::<Vec<_>>();
+    let study = "forms: {a: [], b: [box: {}], c: {layers: [], instances: {tiles: 3, shard: 10}}}";
+    assert_eq!((users(SHARDED, study, "a"), users(SHARDED, study, "b")), (own(3), own(3)));
+    assert_eq!(users(SHARDED, study, "c"), own(33));
+    let most = users(SHARDED, "instances: {shard: 999}\nforms: {a: []}", "a");
+    assert!(most.len() == INSTANCES_MAX as usize && most.iter().all(|(uid, _)| *uid < 100_000));
+
+    // Who states a user shares it with its other instances, and with nobody else.
+    let stated = SHARDED.replace("    instances: 2", "    instances: 2\n    user: \"65536:65534\"");
+    assert_eq!(users(&stated, study, "a"), [(65_536, 65_534), (65_536, 65_534), (65_537, 65_537)]);
+    let nobody = stated.replace("65536:65534", "65534");
+    assert_eq!(users(&nobody, study, "a")[..2], [(65_534, 65_534); 2], "that too can be stated");
+}
+
+/// As it was before instances had users of their own.
+#[test]
+fn a_service_of_an_older_record_runs_as_it_did() {
+    let (study, workload) = read(SHARDED, "forms: {a: []}").unwrap();
+    let mut written = serde_json::to_value(&workload).unwrap();
+    for service in written["services"].as_array_mut().unwrap() {
+        assert_eq!(service.as_object_mut().unwrap().remove("own_user"), Some(true.into()));
+    }
+    let old: Workload = serde_json::from_value(written).unwrap();
+    assert!(study.deployed(&old, &study.forms[0]).services.iter().all(|service| service.user == (65_534, 65_534)));
+    let new: Workload = serde_json::from_str(&serde_json::to_string(&workload).unwrap()).unwrap();
+    assert_eq!(study.deployed(&new, &study.forms[0]), study.deployed(&workload, &study.forms[0]));
 }
 
 #[test]

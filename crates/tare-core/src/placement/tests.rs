@@ -249,6 +249,7 @@ pub(super) fn service(name: &str) -> Service {
         command: Vec::new(),
         environment: BTreeMap::new(),
         user: (1, 1),
+        own_user: false,
         ports: BTreeMap::new(),
         ready: Readiness::Log { text: String::new(), within: Duration::ZERO },
         volumes: BTreeMap::new(),

@@ -76,7 +76,7 @@ fn what_a_workload_leaves_out_is_the_images() {
     let service = service(redis(), "");
     assert_eq!(service.command, ["docker-entrypoint.sh", "redis-server"]);
     assert_eq!(service.environment["PATH"], "/opt/bin:/bin");
-    assert_eq!(service.user, (NOBODY, NOBODY), "root in the image");
+    assert!(service.own_user && service.user == (NOBODY, NOBODY), "root in the image");
     assert_eq!(service.directory.as_deref(), Some("/data"));
     assert_eq!(service.ports, [("6379".to_owned(), 6379)].into());
     assert!(matches!(&service.ready, Readiness::Port { port, .. } if port == "6379"));
@@ -89,7 +89,7 @@ fn what_a_workload_leaves_out_is_the_images() {
             "directory from the image: /data",
             "environment from the image: PATH, REDIS_VERSION",
             "ports from the image: 6379",
-            "user from the image: nobody, 65534:65534, in place of root: services run unprivileged",
+            "user from the image: one of each instance's own, in place of root: services run unprivileged",
             "volumes from the image: /data, empty, with 512 MiB each",
         ]
     );
@@ -105,7 +105,7 @@ fn what_a_workload_says_goes_over_it_field_by_field() {
     assert_eq!(service.command, ["redis-server", "--port", "${{port.main}}"], "the entry point goes with it");
     let environment: Vec<_> = service.environment.iter().map(|(k, v)| format!("{k}={v}")).collect();
     assert_eq!(environment, ["B=b", "PATH=/opt/bin:/bin", "REDIS_VERSION=8"]);
-    assert_eq!((service.user, service.directory.as_deref()), ((5, 6), None));
+    assert_eq!((service.user, service.own_user, service.directory.as_deref()), ((5, 6), false, None));
     assert_eq!(service.ports, [("main".to_owned(), 7000)].into());
     assert_eq!(service.volumes, [("/data".to_owned(), 1 << 20), ("/more".to_owned(), 2 << 20)].into());
     assert_eq!(taken(&service), ["environment"]);
@@ -116,9 +116,15 @@ fn what_a_workload_says_goes_over_it_field_by_field() {
 #[test]
 fn users_are_numbers_or_wait_for_the_files() {
     let user = |user: &str| service(ImageConfig { user: user.to_owned(), ..redis() }, "");
-    assert_eq!(user("65532:65532").user, (65532, 65532));
-    assert_eq!(user("0").user, (NOBODY, NOBODY));
+    let own = |name: &str| (user(name).user, user(name).own_user);
+    for stated in [(65532, 65532), (NOBODY, NOBODY)] {
+        assert_eq!(own(&format!("{}:{}", stated.0, stated.1)), (stated, false), "what an image states stays");
+    }
+    for root in ["", "0", "root:5", "0:0"] {
+        assert_eq!(own(root), ((NOBODY, NOBODY), true), "{root}");
+    }
     let named = user("memcache");
+    assert!(named.own_user, "until it is looked up");
     assert_eq!(named.image.as_ref().unwrap().user.as_deref(), Some("memcache"));
     assert!(named.image.unwrap().lines().iter().any(|line| line.contains("memcache, whose numbers are looked up")));
 }

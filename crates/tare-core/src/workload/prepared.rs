@@ -80,6 +80,7 @@ mod tests {
             command: vec!["/p".to_owned()],
             environment: BTreeMap::new(),
             user: (1, 1),
+            own_user: false,
             ports: BTreeMap::new(),
             ready: Readiness::Log { text: "ready".to_owned(), within: std::time::Duration::ZERO },
             volumes: volumes.iter().map(|(path, bytes)| ((*path).to_owned(), *bytes)).collect(),
@@ -127,6 +128,11 @@ mod tests {
         assert!(told("{volumes: [database], by: data, of: x}").contains("of"));
     }
 
+    fn made_by<T>(workload: &Workload, instances: &Instances, what: impl Fn(&Service) -> T) -> Vec<T> {
+        let spelled = instances.spell_out(workload);
+        workload.prepared.as_ref().unwrap().makers(&spelled.services).into_iter().map(what).collect()
+    }
+
     #[test]
     fn in_each_tile_the_makers_are_those_up_to_who_makes_the_data() {
         let (prepared, _) = read("{volumes: [database], by: data}");
@@ -149,13 +155,18 @@ mod tests {
             parameters: BTreeMap::new(),
             prepared,
         };
-        let names = |instances: Instances| {
-            let spelled = instances.spell_out(&workload);
-            let makers = workload.prepared.as_ref().unwrap().makers(&spelled.services);
-            makers.iter().map(|service| service.name.clone()).collect::<Vec<_>>()
-        };
+        let names = |instances: Instances| made_by(&workload, &instances, |service| service.name.clone());
         assert_eq!(names(Instances::default()), ["database", "data"]);
         let two = Instances { tiles: Some(2), services: [("data".to_owned(), 2)].into() };
         assert_eq!(names(two), ["database-1", "data-1-1", "data-1-2", "database-2", "data-2-1", "data-2-2"]);
+
+        // Whose files the data are does not hang on what comes after: a copy serves every form with as many makers.
+        let mut own = workload;
+        own.services.iter_mut().for_each(|service| service.own_user = true);
+        let users = |caches: u32| {
+            let instances = Instances { tiles: None, services: [("cache".to_owned(), caches)].into() };
+            made_by(&own, &instances, |service| service.user)
+        };
+        assert_eq!((users(1), users(7)), (vec![(65_536, 65_536), (65_537, 65_537)], users(1)));
     }
 }

@@ -48,9 +48,9 @@ pub(super) fn read_service(
     let command = read_command(&mut fields, place, image.as_mut(), problems);
     let environment = read_environment(&mut fields, image.as_mut(), problems);
     let user = match (fields.get("user"), &mut image) {
-        (Some(node), _) => read_user(node, problems).unwrap_or((NOBODY, NOBODY)),
+        (Some(node), _) => read_user(node, problems),
         (None, Some(image)) => image.take_user(),
-        (None, None) => (NOBODY, NOBODY),
+        (None, None) => None,
     };
     let directory = read_directory(&mut fields, image.as_mut(), problems);
     let ports = read_ports(&mut fields, image.as_mut(), problems);
@@ -66,7 +66,8 @@ pub(super) fn read_service(
         recipe: Recipe { source: source?, files, build },
         command: command?,
         environment,
-        user,
+        user: user.unwrap_or((NOBODY, NOBODY)),
+        own_user: user.is_none(),
         directory,
         ports,
         ready: ready?,
@@ -227,7 +228,7 @@ fn read_user(node: &Node, problems: &mut Problems) -> Option<(u32, u32)> {
         (Ok(uid), Ok(gid)) => match why_not_user((uid, gid)) {
             None => Some((uid, gid)),
             Some(why) => {
-                problems.add(node.place, why, "name another uid, such as 65534");
+                problems.add(node.place, why, "name another uid, such as 999, or none: each instance then has its own");
                 None
             }
         },

@@ -106,6 +106,7 @@ mod tests {
                 peers: BTreeMap::new(),
                 path: self.0.to_owned(),
                 cpus: None,
+                warnings: Vec::new(),
             })
         }
         fn state(&mut self, instance: &str) -> Result<InstanceState, Fault> {

@@ -9,7 +9,7 @@ use super::run;
 use super::runtime;
 use super::spec::{self, Order};
 use super::{image, observe};
-use crate::local;
+use crate::local::{self, accounts::Accounts};
 use crate::network::{self, Fenced};
 use bollard::models::ContainerInspectResponse;
 use std::collections::BTreeMap;
@@ -201,20 +201,22 @@ impl Inner {
         }
     }
 
-    /// Creates and starts the container of a service, or of the resource probe in its stead.
-    fn launch(&self, start: &ServiceStart, container: &str, probe: Option<PathBuf>) -> Result<(), Fault> {
+    /// Creates and starts the container of a service, or of the resource probe in its stead; says what it lacks.
+    fn launch(&self, start: &ServiceStart, container: &str, probe: Option<PathBuf>) -> Result<Vec<String>, Fault> {
         let bundle = self.carrier.bundles.bundle(&start.service.recipe)?;
         let image = image::ensure(&self.engine, bundle.as_ref())?;
+        let accounts = Accounts::write(&self.surroundings.scratch, &start.instance, &bundle.directory()?, start)?;
         let order = Order {
             options: self.options,
             surroundings: &self.surroundings,
             start,
             image: &image,
+            accounts: &accounts,
             network: self.link.as_ref().map_or("", |link| &link.name),
             published_at: self.published_at(),
             probe: probe.as_deref(),
         };
-        run::launch(&self.engine, &order, container)
+        run::launch(&self.engine, &order, container).map(|()| accounts.warnings)
     }
 
     /// Fails when somebody else listens where the service's ports are going to be. Without this a service with the
@@ -276,12 +278,13 @@ impl Inner {
     }
 
     /// Keeps the helpers of a container on the CPUs of the system under test.
-    fn confine_helpers(&self, instance: &str, ports: &[u16]) -> Result<(), Fault> {
-        if self.surroundings.cpus.is_empty() {
+    fn confine_helpers(&self, start: &ServiceStart) -> Result<(), Fault> {
+        if self.surroundings.cpus.is_empty() || start.cpus.is_none() {
             return Ok(());
         }
-        let mut pids = observe::shims(&self.inspect(instance)?.id.unwrap_or_default());
-        pids.extend(observe::port_proxies(self.published_at(), ports));
+        let ports: Vec<u16> = start.service.ports.values().copied().collect();
+        let mut pids = observe::shims(&self.inspect(&start.instance)?.id.unwrap_or_default());
+        pids.extend(observe::port_proxies(self.published_at(), &ports));
         observe::confine(&pids, &self.surroundings.cpus);
         Ok(())
     }
@@ -296,12 +299,9 @@ impl Inner {
             open = self.fenced.close(&self.surroundings.run, &start.service.ports);
         }
         let container = spec::container_name(&self.surroundings, instance);
-        self.launch(start, &container, None)?;
+        let warnings = self.launch(start, &container, None)?;
         self.running.insert(instance.clone(), Running { container, start: start.clone(), command: None });
-        let ports: Vec<u16> = start.service.ports.values().copied().collect();
-        if start.cpus.is_some() {
-            self.confine_helpers(instance, &ports)?;
-        }
+        self.confine_helpers(start)?;
         // A container that ended at once has no address any more; its state and its log then say more than this.
         let address = self.address(instance).unwrap_or(self.surroundings.address);
         let own_address = self.own_address(instance).unwrap_or(address);
@@ -314,6 +314,7 @@ impl Inner {
             peers: if own_address == address { BTreeMap::new() } else { at(own_address) },
             path: format!("{}{open}", self.path()),
             cpus: spec::cpuset(self.options.limits, &self.surroundings.cpus, start)?,
+            warnings,
         })
     }
 

@@ -1,6 +1,7 @@
 //! What the engine is asked to create: a pure function of the service, the options and the surroundings.
 
 use super::options::{Capabilities, ContainerOptions, Limits, Namespaces, Network, Seccomp, Storage};
+use crate::local::accounts::Accounts;
 use crate::local::{self, host::volume_folders as volume_folders_of};
 use crate::network;
 use bollard::models::{
@@ -41,6 +42,8 @@ pub(crate) struct Order<'a> {
     pub(crate) start: &'a ServiceStart,
     /// The image's name.
     pub(crate) image: &'a str,
+    /// The files that name a user of the service's own.
+    pub(crate) accounts: &'a Accounts,
     /// The private network's name; unused with the host's own.
     pub(crate) network: &'a str,
     /// The host's address on which ports are published.
@@ -233,8 +236,9 @@ fn mounts(order: &Order) -> Vec<Mount> {
         ..Default::default()
     };
     let volumes = volume_folders(order).into_iter().map(|(inside, outside)| bind(inside, &outside, false));
+    let accounts = order.accounts.files.iter().map(|(inside, outside)| bind(inside.clone(), outside, true));
     let program = order.probe.map(|program| bind(PROGRAM_INSIDE.to_owned(), program, true));
-    volumes.chain(program).collect()
+    volumes.chain(accounts).chain(program).collect()
 }
 
 /// A tar archive with nothing but a directory for each volume, owned by the service: what makes the volumes of

@@ -28,6 +28,7 @@ fn start() -> ServiceStart {
         command: vec!["/bin/db".to_owned(), "--fast".to_owned()],
         environment: BTreeMap::from([("MODE".to_owned(), "x".to_owned())]),
         user: (999, 998),
+        own_user: false,
         ports: BTreeMap::from([("main".to_owned(), 6379)]),
         ready: Readiness::Port { port: "main".to_owned(), within: Duration::from_secs(1) },
         volumes: BTreeMap::from([("/data".to_owned(), 1 << 20)]),
@@ -43,7 +44,9 @@ fn start() -> ServiceStart {
 }
 
 fn order<'a>(options: ContainerOptions, surroundings: &'a Surroundings, start: &'a ServiceStart) -> Order<'a> {
-    Order { options, surroundings, start, image: "i", network: "n", published_at: surroundings.address, probe: None }
+    static NONE: Accounts = Accounts { files: Vec::new(), warnings: Vec::new() };
+    let (accounts, published_at) = (&NONE, surroundings.address);
+    Order { options, surroundings, start, image: "i", accounts, network: "n", published_at, probe: None }
 }
 
 fn built(options: ContainerOptions, start: &ServiceStart, probe: Option<&Path>) -> (ContainerCreateBody, HostConfig) {
@@ -76,6 +79,19 @@ fn a_service_gets_exactly_what_was_stated() {
     let mounts = host.mounts.unwrap();
     assert_eq!(mounts[0].source.as_deref(), Some("/run/tare/abc123/t1/.volumes/db/0"));
     assert_eq!(host.security_opt.unwrap(), ["no-new-privileges"]);
+}
+
+#[test]
+fn what_names_a_user_of_its_own_can_be_read_and_no_more() {
+    let (surroundings, start) = (surroundings(), start());
+    let files = vec![("/usr/etc/passwd".to_owned(), PathBuf::from("/x/passwd"))];
+    let accounts = Accounts { files, warnings: Vec::new() };
+    let options = ContainerOptions { storage: Storage::Overlay, ..Default::default() };
+    let order = Order { accounts: &accounts, ..order(options, &surroundings, &start) };
+    let mounts = container(&order, "x").unwrap().host_config.unwrap().mounts.unwrap();
+    let told = (mounts[0].source.as_deref(), mounts[0].target.as_deref(), mounts[0].read_only);
+    assert_eq!(told, (Some("/x/passwd"), Some("/usr/etc/passwd"), Some(true)));
+    assert_eq!(mounts.len(), 1);
 }
 
 #[test]

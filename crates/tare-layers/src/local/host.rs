@@ -1,5 +1,6 @@
 //! The host at the bottom of every form: services as processes of the machine this code runs on.
 
+use super::accounts::Accounts;
 use super::cgroup::Group;
 use super::child::OwnChild;
 use super::launch::{Launch, Rooted, check_user};
@@ -94,7 +95,8 @@ impl LocalHost {
                 place => format!("{name}.{place}"),
             };
             let group = Group::create(&self.surroundings.run, &group, &start.service.resources)?;
-            let root = Root { bundle, assembly: directory.join("root"), volumes, program: None };
+            let accounts = Accounts::write(&self.surroundings.scratch, name, &bundle, start)?;
+            let root = Root { bundle, assembly: directory.join("root"), volumes, accounts, program: None };
             Ok((directory.clone(), root, group))
         };
         made().inspect_err(|_| {
@@ -180,8 +182,8 @@ impl LocalHost {
     }
 }
 
-/// Below a host's directory: where the volumes of all its services stand. Not beside what is made for a process, which
-/// goes with it: what a service has left there outlives it. No service can be called so.
+/// Below a host's directory: where the volumes of all its services stand, and what names their users. Not beside what
+/// is made for a process, which goes with it: what a service has left there outlives it. No service can be called so.
 pub(crate) const VOLUMES: &str = ".volumes";
 
 /// Where the volumes of a service stand: (path inside, path on the host).
@@ -324,6 +326,7 @@ impl Host for LocalHost {
             peers: BTreeMap::new(),
             path: format!("{link}, straight to the process{open}"),
             cpus,
+            warnings: root.accounts.warnings,
         })
     }
 

@@ -1,6 +1,7 @@
 //! Services as plain processes of this machine, rooted in their bundle: the native form, and also how services run
 //! inside a guest.
 
+pub(crate) mod accounts;
 pub(crate) mod cgroup;
 pub(crate) mod child;
 pub(crate) mod command;

@@ -2,6 +2,7 @@
 //! volumes on top, in a mount namespace of its own. Nothing of it is visible outside, and it goes with the last
 //! process in it.
 
+use super::accounts::Accounts;
 use rustix::fs::{AtFlags, CWD, Gid, Mode, OFlags, ResolveFlags, Uid};
 use rustix::io::Errno;
 use rustix::mount::{MountFlags, MountPropagationFlags, MoveMountFlags, OpenTreeFlags, UnmountFlags};
@@ -15,8 +16,10 @@ use tare_core::fault::{Doing, Fault};
 
 /// Where a program of ours stands inside the root, when one is to run there.
 pub(crate) const PROGRAM_INSIDE: &str = "/dev/.tare-program";
+/// Where the kernel's own file systems are.
+pub(super) const KERNEL: [&str; 3] = ["/proc", "/dev", "/sys"];
 /// Directories every form gives a service to write to, in memory.
-const IN_MEMORY: [&str; 2] = ["/tmp", "/run"];
+pub(super) const IN_MEMORY: [&str; 2] = ["/tmp", "/run"];
 /// How all is mounted that strangers fill, bundles and volumes: set-user-id bits and device nodes in it are without
 /// effect. The devices that a service may open are those of its /dev.
 const STRANGE: MountFlags = MountFlags::NOSUID.union(MountFlags::NODEV);
@@ -33,6 +36,8 @@ pub(crate) struct Root {
     pub(crate) assembly: PathBuf,
     /// Path inside, and the directory that is mounted there for writing.
     pub(crate) volumes: Vec<(String, PathBuf)>,
+    /// The files that name a user of the service's own.
+    pub(crate) accounts: Accounts,
     /// A program of this machine to be found at [`PROGRAM_INSIDE`].
     pub(crate) program: Option<PathBuf>,
 }
@@ -58,18 +63,19 @@ impl Root {
     }
 
     /// Moves this thread, and what it starts, into a new mount namespace in which the bundle is mounted, read-only and
-    /// with every directory that something is to be mounted on; tells where. Nothing else of the root is there yet.
+    /// with every directory that something is to be mounted on; tells where. Of all else only the accounts are there.
     pub(crate) fn place_bundle(&self) -> Result<PathBuf, Fault> {
         enter_namespace()?;
         mount("tmpfs", self.assembly.as_path(), "tmpfs", MountFlags::empty(), "mode=755,size=4m")?;
         let root = self.assembly.join("root");
         fs::create_dir(&root).doing(format!("make {}", root.display()))?;
         self.mount_bundle(&root)?;
+        self.mount_accounts(&root)?;
         Ok(root)
     }
 
-    /// Moves this thread, and what it starts, into a new mount namespace in which the bundle is mounted below a layer
-    /// for writing, which `layer`, an empty directory on a disk, holds; tells where.
+    /// Moves this thread, and what it starts, into a new mount namespace in which the bundle, with the accounts, is
+    /// mounted below a layer for writing, which `layer`, an empty directory on a disk, holds; tells where.
     pub(crate) fn place_layered(&self, layer: &Path) -> Result<PathBuf, Fault> {
         enter_namespace()?;
         let (upper, work) = (layer.join("upper"), layer.join("work"));
@@ -77,12 +83,14 @@ impl Root {
             fs::create_dir_all(path).doing(format!("make {}", path.display()))?;
         }
         let bundle = open_tree(&self.bundle)?;
+        self.add_accounts(&bundle, &upper)?;
         copy_owner(&bundle, Path::new(""), &upper).doing("copy the owner of the bundle's root")?;
         // By descriptors: a colon in a path would be read as the start of the next layer.
         let (upper, work) = (open_tree(&upper)?, open_tree(&work)?);
         let fd = |of: &OwnedFd| format!("/proc/self/fd/{}", of.as_raw_fd());
         let layers = format!("lowerdir={},upperdir={},workdir={}", fd(&bundle), fd(&upper), fd(&work));
         mount("overlay", self.assembly.as_path(), "overlay", STRANGE, &layers)?;
+        self.mount_accounts(&self.assembly)?;
         Ok(self.assembly.clone())
     }
 
@@ -106,12 +114,13 @@ impl Root {
         let bundle = open_tree(&self.bundle)?;
         let stubs = self.assembly.join("stubs");
         fs::create_dir(&stubs).doing(format!("make {}", stubs.display()))?;
-        let mut needed = ["/proc", "/dev", "/sys"].map(str::to_owned).to_vec();
+        let mut needed = KERNEL.map(str::to_owned).to_vec();
         needed.extend(IN_MEMORY.map(str::to_owned));
         needed.extend(self.volumes.iter().map(|(path, _)| path.clone()));
-        let mut lacking = false;
+        let mut lacking = self.add_accounts(&bundle, &stubs)?;
         for path in &needed {
-            lacking |= add_stub(&bundle, &stubs, path).doing(format!("make {path} in the service's root"))?;
+            let added = add_stub(&bundle, &stubs, path, Stub::Directory);
+            lacking |= added.doing(format!("make {path} in the service's root"))?;
         }
         if lacking {
             copy_owner(&bundle, Path::new(""), &stubs).doing("copy the owner of the bundle's root")?;
@@ -123,6 +132,28 @@ impl Root {
             bind(&self.bundle, root)?;
             restrict(root, STRANGE | MountFlags::RDONLY).doing("make the bundle read-only in the service's root")
         }
+    }
+
+    /// Makes, among the stubs, the files that are missing in the bundle for the accounts to be mounted on, and says
+    /// whether there are any.
+    fn add_accounts(&self, bundle: &OwnedFd, stubs: &Path) -> Result<bool, Fault> {
+        let mut lacking = false;
+        for (path, _) in &self.accounts.files {
+            let added = add_stub(bundle, stubs, path, Stub::File);
+            lacking |= added.doing(format!("make {path} in the service's root"))?;
+        }
+        Ok(lacking)
+    }
+
+    fn mount_accounts(&self, root: &Path) -> Result<(), Fault> {
+        let inside = open_tree(root)?;
+        for (path, file) in &self.accounts.files {
+            bind(file, place_of(&inside, path)?)?;
+            // What is mounted last at a place is what its path leads to.
+            let flags = STRANGE | MountFlags::NOEXEC | MountFlags::RDONLY;
+            restrict(place_of(&inside, path)?, flags).doing(format!("restrict {path} in the service's root"))?;
+        }
+        Ok(())
     }
 
     fn mount_volume(&self, inside: &OwnedFd, path: &str, directory: &Path) -> Result<(), Fault> {
@@ -214,9 +245,16 @@ pub(crate) fn mount_beside(pid: u32, tree: &Path, place: &Path) -> Result<(), Fa
     std::thread::scope(|scope| scope.spawn(join_and_mount).join().expect("mounting does not panic"))
 }
 
+/// What something is mounted on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Stub {
+    Directory,
+    File,
+}
+
 /// Whether `path` is missing in the bundle and so was made among the stubs. Links on the way are followed inside the
 /// bundle, and the directories on the way keep their owners and modes, for they will hide the bundle's.
-fn add_stub(bundle: &OwnedFd, stubs: &Path, path: &str) -> std::io::Result<bool> {
+fn add_stub(bundle: &OwnedFd, stubs: &Path, path: &str, kind: Stub) -> std::io::Result<bool> {
     let wanted: Vec<_> = Path::new(path).components().filter(|part| matches!(part, Component::Normal(_))).collect();
     let mut known = wanted.len();
     let existing = loop {
@@ -230,7 +268,7 @@ fn add_stub(bundle: &OwnedFd, stubs: &Path, path: &str) -> std::io::Result<bool>
         if let Ok(to) = fs::read_link(Path::new("/proc/self/fd").join(bundle.as_raw_fd().to_string()).join(&ancestor)) {
             let target = ancestor.parent().unwrap_or(Path::new("")).join(to);
             let rest: PathBuf = wanted[known + 1..].iter().collect();
-            return add_stub(bundle, stubs, &target.join(rest).display().to_string());
+            return add_stub(bundle, stubs, &target.join(rest).display().to_string(), kind);
         }
     };
     let missing: PathBuf = wanted[known..].iter().collect();
@@ -251,7 +289,12 @@ fn add_stub(bundle: &OwnedFd, stubs: &Path, path: &str) -> std::io::Result<bool>
             Err(error) => return Err(error),
         }
     }
-    fs::DirBuilder::new().recursive(true).mode(0o755).create(stubs.join(real).join(missing))?;
+    let place = stubs.join(real).join(missing);
+    let folder = if kind == Stub::File { place.parent().unwrap_or(stubs) } else { &place };
+    fs::DirBuilder::new().recursive(true).mode(0o755).create(folder)?;
+    if kind == Stub::File {
+        fs::write(&place, "")?;
+    }
     Ok(true)
 }
 

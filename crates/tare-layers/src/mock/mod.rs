@@ -166,6 +166,7 @@ impl Host for MockHost {
             peers: BTreeMap::new(),
             path: "nowhere: nothing was started".to_owned(),
             cpus: start.cpus.clone(),
+            warnings: Vec::new(),
         })
     }
 

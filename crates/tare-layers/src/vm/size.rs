@@ -130,6 +130,7 @@ pub(super) mod tests {
             command: vec!["/a".into()],
             environment: BTreeMap::new(),
             user: (1, 1),
+            own_user: false,
             ports: BTreeMap::new(),
             ready: Readiness::Log { text: String::new(), within: Duration::ZERO },
             volumes: BTreeMap::from([("/data".to_owned(), 1 << 30)]),

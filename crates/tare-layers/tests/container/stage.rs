@@ -245,6 +245,7 @@ impl Stage {
             command: vec!["/bin/service".to_owned(), "serve".to_owned(), port.to_string()],
             environment: BTreeMap::from([("MODE".to_owned(), "a b".to_owned())]),
             user: USER,
+            own_user: false,
             ports: BTreeMap::from([("main".to_owned(), port)]),
             ready: Readiness::Port { port: "main".to_owned(), within: Duration::from_secs(10) },
             volumes: BTreeMap::from([("/var/lib/echo".to_owned(), 1 << 20)]),

@@ -1,7 +1,7 @@
 //! The contract of [`Host`], by table: the plain process and every layer that this machine can have.
 
 use crate::stage::{self, Check, Stage, left_of, property, service};
-use crate::{commands, confined};
+use crate::{commands, confined, users};
 use sha2::{Digest, Sha256};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -18,6 +18,8 @@ pub(crate) fn all() -> Vec<Check> {
         ("a_container_by_crun_keeps_the_contract".to_owned(), true, || by_a_runtime("crun")),
         ("the_mock_layer_keeps_the_contract_without_root".to_owned(), false, mock_without_root),
         ("no_service_is_reached_from_another_network".to_owned(), true, confined::kept_from_others),
+        ("instances_are_users_of_their_own".to_owned(), true, users::apart),
+        ("instances_find_their_users_by_name".to_owned(), true, users::named),
         ("an_unknown_layer_closes_the_outer_host".to_owned(), false, unknown_layer),
         ("a_layer_that_fails_to_open_leaves_nothing".to_owned(), false, failing_open),
     ]

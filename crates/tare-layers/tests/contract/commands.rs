@@ -30,12 +30,12 @@ fn run(host: &mut dyn Host, words: &[&str], within: Duration) -> Result<CommandE
     }
 }
 
-/// What a program of the bundle prints, run as the tool beside the service.
-pub(crate) fn printed(host: &mut dyn Host, program: &str, words: &[&str]) -> String {
+/// What a program of the bundle prints, run as the tool beside a service.
+pub(crate) fn printed(host: &mut dyn Host, service: &str, program: &str, words: &[&str]) -> String {
     let mut wanted = start(words, LONG);
     program.clone_into(&mut wanted.command[0]);
-    host.begin_command("one", &wanted).unwrap();
-    host.await_command("one", LONG).unwrap().expect("it ends").stdout
+    host.begin_command(service, &wanted).unwrap();
+    host.await_command(service, LONG).unwrap().expect("it ends").stdout
 }
 
 /// Whether the service sees a file.

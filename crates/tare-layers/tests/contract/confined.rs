@@ -90,10 +90,10 @@ pub(crate) fn hostile_bundle() {
     let report = stage.ask(place);
     without_privileges("native", host.as_mut(), &report);
     let uid = stage::USER.0;
-    let ids = printed(host.as_mut(), "/bin/raised", &["ids"]);
+    let ids = printed(host.as_mut(), "one", "/bin/raised", &["ids"]);
     assert_eq!(ids, format!("{uid} {uid} {uid} {uid}\n"), "a set-user-id program");
-    assert_eq!(printed(host.as_mut(), "/bin/service", &["read", "/dev/zero"]), "read\n");
-    assert_eq!(printed(host.as_mut(), "/bin/service", &["read", "/bin/node"]), "permission denied\n");
+    assert_eq!(printed(host.as_mut(), "one", "/bin/service", &["read", "/dev/zero"]), "read\n");
+    assert_eq!(printed(host.as_mut(), "one", "/bin/service", &["read", "/bin/node"]), "permission denied\n");
     let pid = crate::native::scope_of(host.as_mut(), "one").pids[0];
     let mounts = std::fs::read_to_string(format!("/proc/{pid}/mounts")).unwrap();
     for line in mounts.lines() {

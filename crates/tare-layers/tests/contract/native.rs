@@ -8,9 +8,10 @@ use tare_core::host::{Host, InstanceState, ServiceStart};
 use tare_core::units::CpuSet;
 
 pub(crate) fn all() -> Vec<Check> {
-    let checks: [(&str, fn()); 14] = [
+    let checks: [(&str, fn()); 15] = [
         ("a_service_gets_exactly_what_it_is_given", exactly_what_is_given),
         ("a_hostile_bundle_gains_no_privileges", crate::confined::hostile_bundle),
+        ("a_hostile_bundle_names_no_user", crate::users::hostile),
         ("memory_comes_from_the_nodes_that_are_named", bound_memory),
         ("the_bundle_is_bound_as_it_is_when_it_lacks_nothing", complete_bundle),
         ("volumes_are_mounted_where_links_lead", linked_volumes),

@@ -77,6 +77,19 @@ pub(crate) fn tool(words: &[&str]) -> ExitCode {
             Ok(_) => println!("read"),
             Err(error) => println!("{}", error.kind()),
         },
+        ["print-file", path] => print!("{}", std::fs::read_to_string(path).expect("it can be read")),
+        ["signal", pid] => {
+            let pid = rustix::process::Pid::from_raw(pid.parse().expect("a number")).expect("a process");
+            println!(
+                "{}",
+                match rustix::process::test_kill_process(pid) {
+                    Ok(()) => "signalled".to_owned(),
+                    Err(rustix::io::Errno::PERM) => "not permitted".to_owned(),
+                    Err(rustix::io::Errno::SRCH) => "no such process".to_owned(),
+                    Err(other) => other.to_string(),
+                }
+            );
+        }
         ["reopen"] => std::fs::write("/dev/stdout", "by its name\n").expect("standard output has a name"),
         ["spin", millis] => {
             let wanted = Duration::from_millis(millis.parse().expect("a number"));

@@ -28,6 +28,12 @@ pub(crate) const MEMORY: u64 = 64 << 20;
 
 struct SelfStore {
     folder: PathBuf,
+    number: u8,
+}
+
+/// What the digests of all bundles of this process begin with.
+pub(crate) fn program_digits() -> String {
+    format!("{:030x}", std::process::id())
 }
 
 impl BundleStore for SelfStore {
@@ -35,7 +41,7 @@ impl BundleStore for SelfStore {
         let tree = self.folder.join("tree");
         let archive = self.folder.join("tree.tar");
         let made = Command::new("tar").arg("-C").arg(&tree).arg("-cf").arg(&archive).arg(".").status();
-        let digest = format!("sha256:{:032x}{:032x}", std::process::id(), 1);
+        let digest = format!("sha256:{}{:02x}{:032x}", program_digits(), self.number, 1);
         let archive = made.is_ok_and(|status| status.success()).then_some(archive);
         Ok(Arc::new(PlacedBundle { recipe: recipe.clone(), digest, directory: tree, archive }))
     }
@@ -71,9 +77,14 @@ pub(crate) fn make_tree(folder: &Path, extra: impl FnOnce(&Path)) {
 
 /// What the process that carries a host supplies.
 pub(crate) fn carrier(folder: &Path) -> Arc<Carrier> {
+    numbered_carrier(folder, 1)
+}
+
+/// The same with a bundle that is another one to those who know bundles by their digests.
+fn numbered_carrier(folder: &Path, number: u8) -> Arc<Carrier> {
     let program = std::env::current_exe().unwrap();
     let prober = || Ok(Box::new(NotingProber) as Box<dyn Prober>);
-    Arc::new(Carrier { bundles: Arc::new(SelfStore { folder: folder.to_owned() }), prober, program })
+    Arc::new(Carrier { bundles: Arc::new(SelfStore { folder: folder.to_owned(), number }), prober, program })
 }
 
 /// A run id of its own for each check.
@@ -98,6 +109,7 @@ pub(crate) fn service(instance: &str, port: u16, words: &[&str]) -> ServiceStart
         command,
         environment: BTreeMap::from([("COLOUR".to_owned(), "blue".to_owned())]),
         user: USER,
+        own_user: false,
         ports: BTreeMap::from([("main".to_owned(), port)]),
         ready: Readiness::Port { port: "main".to_owned(), within: Duration::from_secs(10) },
         volumes: BTreeMap::from([("/data".to_owned(), 1 << 20), ("/run/kept".to_owned(), 1 << 20)]),
@@ -119,11 +131,17 @@ pub(crate) struct Stage {
     seat: Option<GeneratorSeat>,
     subnets: (u8, u8),
     folder: tempfile::TempDir,
+    number: u8,
 }
 
 impl Stage {
     /// With root: a marked run and a seat. Without: nothing of the kind, and the loopback.
     pub(crate) fn open(extra: impl FnOnce(&Path)) -> Stage {
+        Self::open_numbered(1, extra)
+    }
+
+    /// The same with a bundle of this number; what is in one of the same number is the same.
+    pub(crate) fn open_numbered(number: u8, extra: impl FnOnce(&Path)) -> Stage {
         let run = run_id();
         let folder = tempfile::tempdir().unwrap();
         make_tree(folder.path(), extra);
@@ -131,7 +149,7 @@ impl Stage {
         let subnets = free_subnets().unwrap();
         let mark = root.then(|| RunMark::create(&run).unwrap());
         let seat = root.then(|| GeneratorSeat::open(&run, subnets).unwrap());
-        Stage { run, mark, seat, subnets, folder }
+        Stage { run, mark, seat, subnets, folder, number }
     }
 
     pub(crate) fn folder(&self) -> &Path {
@@ -159,7 +177,7 @@ impl Stage {
     pub(crate) fn host(&self, services: &[ServiceStart], layers: &[LayerUse]) -> Box<dyn Host> {
         let surroundings = self.surroundings(services, layers);
         let mut host: Box<dyn Host> =
-            Box::new(LocalHost::new(carrier(self.folder.path()), surroundings.clone()).unwrap());
+            Box::new(LocalHost::new(numbered_carrier(self.folder.path(), self.number), surroundings.clone()).unwrap());
         for layer in layers {
             host = host.open(layer, &surroundings).unwrap_or_else(|error| panic!("{}: {error}", layer.layer));
         }

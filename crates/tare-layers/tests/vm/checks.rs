@@ -1,13 +1,13 @@
 //! The checks.
 
-use crate::stage::{DebianStore, REDIS, Stage, fault_of, left_of, monotonic_ns, program, redis, vm};
+use crate::stage::{DebianStore, Stage, fault_of, left_of, monotonic_ns, program, redis, vm};
 use serde_json::json;
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader};
 use std::process::{Command, ExitCode, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use tare_core::bundle::{BundleStore, Recipe, Source};
+use tare_core::bundle::BundleStore;
 use tare_core::command::{CommandEnd, CommandStart, Ended};
 use tare_core::config::{Problems, parse};
 use tare_core::fault::Fault;
@@ -170,6 +170,9 @@ fn commands(host: &mut dyn Host) {
     let long = Duration::from_secs(120);
     let end = run(&["redis-cli", "-h", "127.0.0.1", "PING"], long).unwrap();
     assert_eq!((end.ended, end.stdout.as_str(), end.cpu_s), (Ended::Exit(0), "PONG\n", Some(0.0)), "{end:?}");
+    // The bundle has no such file: packages are only unpacked here.
+    let line = "tare-65536:x:65536:65536::/nonexistent:/usr/sbin/nologin\n";
+    assert_eq!(run(&["busybox", "cat", "/etc/passwd"], long).unwrap().stdout, line);
     let end = run(&["redis-cli", "-h", "127.0.0.1", "-e", "NONSENSE"], long).unwrap();
     assert_eq!(end.ended, Ended::Exit(1), "{end:?}");
     let end = run(&["redis-cli", "-h", "127.0.0.1", "SUBSCRIBE", "nothing"], Duration::from_secs(10)).unwrap();
@@ -406,7 +409,7 @@ pub(crate) fn doomed(run: &str) -> ExitCode {
 fn killed_run() {
     let run = format!("{:04x}kk", std::process::id() & 0xffff);
     // Built before, so that the doomed process does nothing but boot.
-    DebianStore.bundle(&Recipe::plain(Source::Packages(vec![REDIS.to_owned()]))).unwrap();
+    DebianStore.bundle(&redis().service.recipe).unwrap();
     let mut doomed = Command::new(program()).args(["doomed", &run]).stdout(Stdio::piped()).spawn().unwrap();
     let mut line = String::new();
     BufReader::new(doomed.stdout.take().unwrap()).read_line(&mut line).unwrap();

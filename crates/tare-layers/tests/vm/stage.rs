@@ -14,13 +14,15 @@ use tare_core::form::LayerUse;
 use tare_core::host::{Carrier, Host, OpenError, Property, ResourceReport, ServiceStart, Surroundings};
 use tare_core::telemetry::{Prober, Scope, TelemetryRow, Vantage};
 use tare_core::units::CpuSet;
-use tare_core::workload::{Readiness, Resources, Service};
+use tare_core::workload::{FIRST_OWN, Readiness, Resources, Service};
 use tare_layers::leftovers::{self, RunMark};
 use tare_layers::local::LocalHost;
 use tare_layers::network::{GeneratorSeat, free_subnets};
 
 /// Debian's Redis.
-pub(crate) const REDIS: &str = "redis-server";
+const REDIS: &str = "redis-server";
+/// What can say what it sees in a root.
+const BUSYBOX: &str = "busybox-static";
 /// The port it listens on.
 const PORT: u16 = 6379;
 
@@ -185,10 +187,11 @@ pub(crate) fn redis() -> ServiceStart {
     let words = ["/usr/bin/redis-server", "--port", "6379", "--save", "", "--dir", "/data", "--protected-mode", "no"];
     let service = Service {
         name: "redis".to_owned(),
-        recipe: Recipe::plain(Source::Packages(vec![REDIS.to_owned()])),
+        recipe: Recipe::plain(Source::Packages([REDIS, BUSYBOX].map(str::to_owned).to_vec())),
         command: words.map(str::to_owned).to_vec(),
         environment: BTreeMap::new(),
-        user: (65_534, 65_534),
+        user: (FIRST_OWN, FIRST_OWN),
+        own_user: true,
         ports: BTreeMap::from([("main".to_owned(), PORT)]),
         ready: Readiness::Port { port: "main".to_owned(), within: Duration::from_secs(60) },
         volumes: BTreeMap::from([("/data".to_owned(), 64 << 20)]),

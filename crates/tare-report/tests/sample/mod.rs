@@ -52,13 +52,12 @@ fn manner(form: &str) -> Manner {
 /// Deviation of a trial, a few per mille to a per cent, drawn from its index and a purpose.
 fn noise(index: u32, purpose: u64) -> f64 {
     let mut z = u64::from(index).wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ purpose.wrapping_mul(0xD1B5_4A32_D192_ED03);
-    let mut sum = 0.0;
-    for _ in 0..4 {
+    let parts = (0..4).map(|_| {
         z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
         z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        sum += (z >> 11) as f64 / (1u64 << 53) as f64 - 0.5;
-    }
-    sum * 0.01
+        (z >> 11) as f64 / (1u64 << 53) as f64 - 0.5
+    });
+    parts.sum::<f64>() * 0.01
 }
 
 /// The record.
@@ -159,6 +158,7 @@ fn header(study: Study, plan: Vec<PlannedTrial>) -> Header {
         command: vec!["/usr/bin/redis-server".into(), "--save".into(), String::new()],
         environment: BTreeMap::new(),
         user: (65_534, 65_534),
+        own_user: false,
         ports: [("main".to_owned(), 6379)].into(),
         ready: Readiness::Port { port: "main".into(), within: Duration::from_secs(10) },
         volumes: BTreeMap::new(),

@@ -84,6 +84,8 @@ pub(crate) enum Trouble {
     BadCopy,
     /// A service does not start, and repeats what it was told.
     Blabs,
+    /// Its services start without something.
+    Lacks,
 }
 
 pub(crate) struct LoggingHost {
@@ -129,7 +131,9 @@ impl Host for LoggingHost {
         }
         let endpoints = BTreeMap::from([("main".to_owned(), SocketAddr::from(([127, 0, 0, 1], self.port)))]);
         let (instance, path) = (start.instance.clone(), "direct".to_owned());
-        Ok(Instance { instance, endpoints, peers: BTreeMap::new(), path, cpus: None })
+        let warnings =
+            (self.trouble == Trouble::Lacks).then(|| format!("{instance} has no name")).into_iter().collect();
+        Ok(Instance { instance, endpoints, peers: BTreeMap::new(), path, cpus: None, warnings })
     }
     fn volumes(&self, start: &ServiceStart) -> Option<Vec<PathBuf>> {
         let place = |at: usize| Path::new("/places").join(&start.instance).join(at.to_string());
@@ -364,6 +368,7 @@ pub(crate) fn study(forms: &[&str], repeat: u32) -> (Study, Workload) {
         command: vec!["/usr/bin/toy".into()],
         environment: BTreeMap::new(),
         user: (65534, 65534),
+        own_user: false,
         ports: BTreeMap::from([("main".into(), 7000)]),
         ready: Readiness::Port { port: "main".into(), within: Duration::from_secs(1) },
         volumes: BTreeMap::new(),

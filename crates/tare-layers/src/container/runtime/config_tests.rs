@@ -27,6 +27,7 @@ fn start() -> ServiceStart {
         command: vec!["/bin/web".to_owned(), "-f".to_owned()],
         environment: BTreeMap::from([("MODE".to_owned(), "a b".to_owned())]),
         user: (100, 101),
+        own_user: false,
         ports: BTreeMap::new(),
         ready: Readiness::Port { port: "main".to_owned(), within: Duration::from_secs(1) },
         volumes: BTreeMap::from([("/data".to_owned(), 1 << 20)]),

@@ -82,8 +82,14 @@ impl Inner {
         self.running.get_mut(instance).ok_or_else(unknown)
     }
 
-    /// Starts the container of a service, or of the resource probe in its stead.
-    fn launch(&self, start: &ServiceStart, name: &str, output: (File, File), probe: bool) -> Result<Running, Fault> {
+    /// Starts the container of a service, or of the resource probe in its stead; with what it was started without.
+    fn launch(
+        &self,
+        start: &ServiceStart,
+        name: &str,
+        output: (File, File),
+        probe: bool,
+    ) -> Result<(Running, Vec<String>), Fault> {
         let bundle = self.carrier.bundles.bundle(&start.service.recipe)?.directory()?;
         let launch = Launch {
             program: &self.program,
@@ -94,9 +100,11 @@ impl Inner {
             bundle: &bundle,
             probe: probe.then_some(self.carrier.program.as_path()),
         };
-        let Started { child, group, directory, cpus } = launch.start(output.0, output.1)?;
+        let Started { child, group, directory, cpus, warnings } = launch.start(output.0, output.1)?;
         let start = start.clone();
-        Ok(Running { start, child, ended: None, group, directory, bundle, cpus, frozen: false, command: None })
+        let running =
+            Running { start, child, ended: None, group, directory, bundle, cpus, frozen: false, command: None };
+        Ok((running, warnings))
     }
 
     fn start(&mut self, start: &ServiceStart) -> Result<Instance, Fault> {
@@ -109,7 +117,7 @@ impl Inner {
         let file = create_log(&log, start.service.user).doing(format!("make the log {}", log.display()))?;
         let second = file.try_clone().doing("share the log")?;
         self.keeper.keep(file.try_clone().doing("share the log")?);
-        let running = self.launch(start, instance, (file, second), false).inspect_err(|_| {
+        let (running, warnings) = self.launch(start, instance, (file, second), false).inspect_err(|_| {
             let _ = fs::remove_file(&log);
         })?;
         let cpus = running.cpus.clone();
@@ -123,6 +131,7 @@ impl Inner {
             peers: BTreeMap::new(),
             path: format!("the host's own network, no bridge and no translation{open}"),
             cpus,
+            warnings,
         })
     }
 
@@ -143,7 +152,7 @@ impl Inner {
         let place = |kind: &str| self.surroundings.scratch.join(format!("{name}.{kind}"));
         let make = |path: PathBuf| create_log(&path, start.service.user).doing(format!("make {}", path.display()));
         let (stdout, stderr) = (make(place("report"))?, make(place("log"))?);
-        let mut probe = self.launch(start, &name, (stdout, stderr), true)?;
+        let (mut probe, _) = self.launch(start, &name, (stdout, stderr), true)?;
         let ended = wait_for_end(&mut probe);
         let stopped = probe.stop();
         let forgotten = forget(&self.program, &self.surroundings, &name, &place("runtime"));

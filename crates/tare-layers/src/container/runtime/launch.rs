@@ -6,6 +6,7 @@ use super::super::options::{ContainerOptions, RootKind};
 use super::super::spec::{self, open_files};
 use super::config::{Machine, Order, config};
 use super::program::Program;
+use crate::local::accounts::Accounts;
 use crate::local::cgroup::{self, Group};
 use crate::local::child::OwnChild;
 use crate::local::host::{make_volumes, volume_folders};
@@ -43,6 +44,8 @@ pub(super) struct Started {
     pub(super) directory: PathBuf,
     /// The CPUs it may run on.
     pub(super) cpus: Option<CpuSet>,
+    /// What it was started without.
+    pub(super) warnings: Vec<String>,
 }
 
 impl Launch<'_> {
@@ -52,7 +55,11 @@ impl Launch<'_> {
     /// What could not be made, or what the runtime says: a missing program, a limit refused.
     pub(super) fn start(&self, stdout: File, stderr: File) -> Result<Started, Fault> {
         let directory = self.surroundings.scratch.join(self.name);
-        let made = self.create(&directory, stdout, stderr).and_then(|child| self.let_go(child, &directory));
+        let accounts = Accounts::write(&self.surroundings.scratch, self.name, self.bundle, self.start);
+        let made = accounts.and_then(|accounts| {
+            let child = self.create(&directory, &accounts, stdout, stderr)?;
+            Ok(Started { warnings: accounts.warnings, ..self.let_go(child, &directory)? })
+        });
         made.map_err(|fault| {
             // Report the first failure, not those of the repair.
             let _ = self.group().and_then(|mut group| group.remove());
@@ -80,11 +87,12 @@ impl Launch<'_> {
     }
 
     /// Makes its directory, volumes and root, and has the runtime make all but its program.
-    fn create(&self, directory: &Path, stdout: File, stderr: File) -> Result<OwnChild, Fault> {
+    fn create(&self, directory: &Path, accounts: &Accounts, stdout: File, stderr: File) -> Result<OwnChild, Fault> {
         fs::create_dir_all(directory.join("root")).doing(format!("make {}", directory.display()))?;
         let volumes = volume_folders(&self.surroundings.scratch, self.name, self.start);
         make_volumes(&volumes, self.start.service.user)?;
-        let tree = Root { bundle: self.bundle.to_owned(), assembly: directory.join("root"), volumes, program: None };
+        let (bundle, assembly, accounts) = (self.bundle.to_owned(), directory.join("root"), accounts.clone());
+        let tree = Root { bundle, assembly, volumes, accounts, program: None };
         let create = || {
             let placed = match self.options.root {
                 RootKind::Directory => tree.place_bundle()?,
@@ -148,7 +156,8 @@ impl Launch<'_> {
             let mut command = self.program.command(&self.surroundings.run, &state(self.surroundings), &log);
             let doing = format!("start the container of '{}'", self.start.instance);
             self.program.run(command.arg("start").arg(self.id()), &log, &doing)?;
-            Ok(Started { child, group: self.group()?, directory: directory.to_owned(), cpus })
+            let (group, directory) = (self.group()?, directory.to_owned());
+            Ok(Started { child, group, directory, cpus, warnings: Vec::new() })
         };
         go().inspect_err(|_| {
             child.signal(Signal::KILL);

@@ -1,0 +1,298 @@
+//! The name of a user that a service has of its own. Some programs end when /etc/passwd has no line for who they are,
+//! so each instance finds one there, and one for its group in /etc/group: a copy of the bundle's file with a line more
+//! is mounted over it, in every form.
+
+use super::host::VOLUMES;
+use super::root::{IN_MEMORY, KERNEL, open_inside};
+use rustix::fs::{AtFlags, Mode, OFlags};
+use rustix::io::Errno;
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::io::{self, Read, Write};
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use tare_core::fault::{Doing, Fault};
+use tare_core::host::ServiceStart;
+use tare_core::workload::Service;
+
+/// What is read of a file of a bundle, bytes; a longer one stays as it is.
+const FILE_BYTES_MAX: u64 = 1 << 20;
+
+/// What is mounted over files of a bundle.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Accounts {
+    /// Places in the bundle, free of links, and the files of this machine that are mounted there, read-only.
+    pub(crate) files: Vec<(String, PathBuf)>,
+    /// What could not be had, for the record.
+    pub(crate) warnings: Vec<String>,
+}
+
+impl Accounts {
+    /// Writes the files beside the volumes of what is started under `name`, with which they go; none where the user is
+    /// stated, for such a one is in its bundle or is not.
+    ///
+    /// # Errors
+    /// When they cannot be written. What a bundle has in their places, whatever it is, is no error but a warning.
+    pub(crate) fn write(scratch: &Path, name: &str, bundle: &Path, start: &ServiceStart) -> Result<Accounts, Fault> {
+        let (service, mut accounts) = (&start.service, Accounts::default());
+        if !service.own_user {
+            return Ok(accounts);
+        }
+        let folder = scratch.join(VOLUMES).join(name);
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let tree = rustix::fs::open(bundle, flags, Mode::empty()).doing(format!("open {}", bundle.display()))?;
+        let (uid, gid) = service.user;
+        for (name, rest) in
+            [("passwd", format!("x:{uid}:{gid}::/nonexistent:/usr/sbin/nologin")), ("group", format!("x:{gid}:"))]
+        {
+            match found(&tree, name).and_then(|(place, text)| accounts.free(&tree, service, place).map(|at| (at, text)))
+            {
+                Ok((place, text)) => {
+                    let path = folder.join(name);
+                    let made = DirBuilder::new().recursive(true).mode(0o755).create(&folder);
+                    let written = made.and_then(|()| write(&path, &with_line(text, uid, &rest)));
+                    written.doing(format!("write {}", path.display()))?;
+                    accounts.files.push((place, path));
+                }
+                Err(why) => accounts.warnings.push(format!(
+                    "service '{}': /etc/{name} does not name the user {uid} that it has of its own: {why}",
+                    start.instance
+                )),
+            }
+        }
+        Ok(accounts)
+    }
+
+    /// The place as text, unless something else is mounted there or above.
+    fn free(&self, tree: &OwnedFd, service: &Service, place: PathBuf) -> Result<String, String> {
+        let mounted = KERNEL.iter().chain(&IN_MEMORY).copied().chain(service.volumes.keys().map(String::as_str));
+        // Where they really are, as the place is.
+        let mut mounted = mounted.map(|path| located(tree, path).map_or_else(|_| path.into(), |(real, _)| real));
+        if mounted.any(|above: PathBuf| place.starts_with(above)) {
+            return Err(format!("what stands at {} is the service's own", place.display()));
+        }
+        let text = place.to_str().ok_or_else(|| format!("{} is no text", place.display()))?;
+        match self.files.iter().any(|(other, _)| other == text) {
+            true => Err(format!("{text} is the place of /etc/passwd too")),
+            false => Ok(text.to_owned()),
+        }
+    }
+}
+
+/// Where /etc/`name` is in a tree, free of links, and what stands in it: nothing where there is no such file.
+fn found(tree: &OwnedFd, name: &str) -> Result<(PathBuf, Vec<u8>), String> {
+    let path = format!("/etc/{name}");
+    let missing = match located(tree, &path) {
+        Ok((place, file)) => return read(&file).map(|text| (place, text)),
+        Err(error) => error,
+    };
+    if missing.kind() != io::ErrorKind::NotFound {
+        return Err(missing.to_string());
+    }
+    let (folder, within) = match located(tree, "/etc") {
+        Ok((place, folder)) => (place, Some(folder)),
+        Err(_) => ("/etc".into(), None),
+    };
+    // A link to what is not there leads to a place that something else may be made at.
+    let (at, last) = within.as_ref().map_or((tree, "etc"), |folder| (folder, name));
+    match rustix::fs::statat(at, last, AtFlags::SYMLINK_NOFOLLOW) {
+        Err(Errno::NOENT) => Ok((folder.join(name), Vec::new())),
+        Err(error) => Err(error.to_string()),
+        Ok(_) => Err("a link leads nowhere".to_owned()),
+    }
+}
+
+/// Opens what `path` is in a tree, for no more than to look at it, and says where that is.
+fn located(tree: &OwnedFd, path: &str) -> io::Result<(PathBuf, OwnedFd)> {
+    let place = |of: &OwnedFd| fs::read_link(format!("/proc/self/fd/{}", of.as_raw_fd()));
+    let file = open_inside(tree, path)?;
+    let (root, real) = (place(tree)?, place(&file)?);
+    let inside = real.strip_prefix(&root).map_err(|_| io::Error::other("it was moved away"))?;
+    Ok((Path::new("/").join(inside), file))
+}
+
+/// What stands in a file that was opened to be looked at.
+fn read(file: &OwnedFd) -> Result<Vec<u8>, String> {
+    let path = format!("/proc/self/fd/{}", file.as_raw_fd());
+    let facts = fs::metadata(&path).map_err(|error| error.to_string())?;
+    if !facts.is_file() {
+        return Err("it is no file".to_owned());
+    }
+    let mut text = Vec::new();
+    let opened = File::open(path).and_then(|file| file.take(FILE_BYTES_MAX + 1).read_to_end(&mut text));
+    opened.map_err(|error| error.to_string())?;
+    match text.len() as u64 > FILE_BYTES_MAX {
+        true => Err(format!("it is longer than {FILE_BYTES_MAX} bytes")),
+        false => Ok(text),
+    }
+}
+
+/// The text with a line at its end for an id, under a name that no line has.
+fn with_line(mut text: Vec<u8>, id: u32, rest: &str) -> Vec<u8> {
+    let taken =
+        |name: &str| text.split(|byte| *byte == b'\n').any(|line| line.starts_with(format!("{name}:").as_bytes()));
+    let mut name = format!("tare-{id}");
+    while taken(&name) {
+        name.push('-');
+    }
+    if text.last().is_some_and(|byte| *byte != b'\n') {
+        text.push(b'\n');
+    }
+    text.extend_from_slice(format!("{name}:{rest}\n").as_bytes());
+    text
+}
+
+/// Writes a file that everybody may read, in the place of one that is there.
+fn write(path: &Path, text: &[u8]) -> io::Result<()> {
+    let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o644).open(path)?;
+    file.write_all(text)?;
+    // Whatever the mask of this process takes away.
+    file.set_permissions(fs::Permissions::from_mode(0o644))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::symlink;
+    use tare_core::bundle::{Recipe, Source};
+    use tare_core::workload::{NOBODY, Readiness, Resources};
+
+    /// A scratch directory and, beside it, the tree of a bundle with an empty /etc.
+    fn stage() -> tempfile::TempDir {
+        let stage = tempfile::tempdir().unwrap();
+        fs::create_dir_all(stage.path().join("tree/etc")).unwrap();
+        stage
+    }
+
+    fn start(own_user: bool, volumes: &[&str]) -> ServiceStart {
+        let within = std::time::Duration::ZERO;
+        let service = Service {
+            name: "s".to_owned(),
+            recipe: Recipe::plain(Source::Folder("/x".into())),
+            command: vec!["/x".to_owned()],
+            environment: Default::default(),
+            user: (65_540, 65_541),
+            own_user,
+            ports: Default::default(),
+            ready: Readiness::Log { text: "x".to_owned(), within },
+            volumes: volumes.iter().map(|path| ((*path).to_owned(), 1)).collect(),
+            resources: Resources { cpus: 1, cpu_quota: None, memory_bytes: 1 },
+            stop_within: within,
+            options: Default::default(),
+            instances: 1,
+            directory: None,
+            image: None,
+            replica: None,
+        };
+        ServiceStart::on(service, None)
+    }
+
+    /// What is shown, place and text, and why the rest is not.
+    fn written(stage: &Path, volumes: &[&str]) -> (Vec<(String, String)>, Vec<String>) {
+        let made = Accounts::write(&stage.join("scratch"), "s-1", &stage.join("tree"), &start(true, volumes)).unwrap();
+        let text = |(place, path): (String, PathBuf)| {
+            assert!(path.starts_with(stage.join("scratch/.volumes/s-1")), "{}", path.display());
+            assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o7777, 0o644);
+            (place, fs::read_to_string(path).unwrap())
+        };
+        (made.files.into_iter().map(text).collect(), made.warnings)
+    }
+
+    const LINE: &str = "tare-65540:x:65540:65541::/nonexistent:/usr/sbin/nologin\n";
+
+    #[test]
+    fn a_line_is_added_to_what_is_there_under_a_name_that_is_free() {
+        let stage = stage();
+        let etc = stage.path().join("tree/etc");
+        fs::write(etc.join("passwd"), "root:x:0:0::/:/x\ntare-65540:x:1:1::/:/x\ntare-65540-:x:1:1::/:/x").unwrap();
+        let (files, warnings) = written(stage.path(), &[]);
+        assert_eq!(warnings, [] as [String; 0]);
+        let passwd = format!("root:x:0:0::/:/x\ntare-65540:x:1:1::/:/x\ntare-65540-:x:1:1::/:/x\n{}", {
+            LINE.replacen("tare-65540", "tare-65540--", 1)
+        });
+        let group = "tare-65540:x:65541:\n".to_owned();
+        assert_eq!(files, [("/etc/passwd".to_owned(), passwd), ("/etc/group".to_owned(), group)]);
+        // Once more over what stands there, and without anything in the bundle.
+        fs::remove_dir_all(etc).unwrap();
+        assert_eq!(written(stage.path(), &[]).0[0], ("/etc/passwd".to_owned(), LINE.to_owned()));
+    }
+
+    #[test]
+    fn a_user_that_is_stated_is_not_added() {
+        let stage = stage();
+        let mut stated = start(false, &[]);
+        stated.service.user = (NOBODY, NOBODY);
+        let made = Accounts::write(&stage.path().join("scratch"), "s", &stage.path().join("tree"), &stated).unwrap();
+        assert!(made.files.is_empty() && made.warnings.is_empty() && !stage.path().join("scratch").exists());
+    }
+
+    #[test]
+    fn links_are_followed_inside_the_bundle_and_nowhere_else() {
+        let stage = stage();
+        let tree = stage.path().join("tree");
+        fs::create_dir(tree.join("conf")).unwrap();
+        fs::write(tree.join("conf/users"), "a:x:1:1::/:/x\n").unwrap();
+        symlink("../../../../../conf/users", tree.join("etc/passwd")).unwrap();
+        symlink("/etc/hostname", tree.join("etc/group")).unwrap();
+        let (files, warnings) = written(stage.path(), &[]);
+        assert_eq!(files, [("/conf/users".to_owned(), format!("a:x:1:1::/:/x\n{LINE}"))]);
+        assert!(warnings.len() == 1 && warnings[0].contains("/etc/group") && warnings[0].contains("leads nowhere"));
+        // Where a link would have what is missing be made.
+        fs::remove_dir_all(tree.join("etc")).unwrap();
+        symlink("/run/etc", tree.join("etc")).unwrap();
+        let (files, warnings) = written(stage.path(), &[]);
+        assert!(files.is_empty() && warnings.len() == 2, "{files:?}, {warnings:?}");
+    }
+
+    #[test]
+    fn what_is_no_text_of_some_length_stays_as_it_is() {
+        let stage = stage();
+        let etc = stage.path().join("tree/etc");
+        let whole = "x".repeat(FILE_BYTES_MAX as usize - 1) + "\n";
+        fs::write(etc.join("group"), &whole).unwrap();
+        rustix::fs::mkfifoat(rustix::fs::CWD, etc.join("passwd"), Mode::RWXU).unwrap();
+        let (files, warnings) = written(stage.path(), &[]);
+        assert_eq!((files.len(), files[0].1.len()), (1, whole.len() + "tare-65540:x:65541:\n".len()));
+        assert!(warnings[0].contains("service 's': /etc/passwd does not name the user 65540"), "{warnings:?}");
+        assert!(warnings[0].ends_with("it is no file"), "nobody waits for a writer: {warnings:?}");
+        fs::remove_file(etc.join("passwd")).unwrap();
+        fs::create_dir(etc.join("passwd")).unwrap();
+        // With a hole, so that it takes up nothing.
+        File::create(etc.join("group")).unwrap().set_len(1 << 40).unwrap();
+        let (files, warnings) = written(stage.path(), &[]);
+        assert!(files.is_empty() && warnings[0].ends_with("it is no file"), "{warnings:?}");
+        assert!(warnings[1].contains("longer than 1048576 bytes"), "{warnings:?}");
+        fs::remove_dir_all(&etc).unwrap();
+        fs::write(&etc, "").unwrap();
+        assert_eq!(written(stage.path(), &[]).1.len(), 2, "/etc is a file");
+        fs::remove_file(&etc).unwrap();
+        symlink("etc", &etc).unwrap();
+        assert_eq!(written(stage.path(), &[]).1.len(), 2, "/etc is a link to itself");
+    }
+
+    #[test]
+    fn nothing_is_mounted_over_what_is_the_services_own() {
+        let stage = stage();
+        let tree = stage.path().join("tree");
+        let refused = |volumes: &[&str]| {
+            let (files, warnings) = written(stage.path(), volumes);
+            (files.len(), warnings.len())
+        };
+        assert_eq!(refused(&["/data", "/et"]), (2, 0));
+        assert_eq!(refused(&["/etc"]), (0, 2));
+        assert_eq!(refused(&["/etc/passwd"]), (1, 1));
+        fs::rename(tree.join("etc"), tree.join("real")).unwrap();
+        symlink("real", tree.join("etc")).unwrap();
+        assert_eq!(refused(&["/etc"]), (0, 2), "a volume stands where its path leads");
+        fs::remove_file(tree.join("etc")).unwrap();
+        fs::create_dir_all(tree.join("run/etc")).unwrap();
+        symlink("run/etc", tree.join("etc")).unwrap();
+        assert_eq!(refused(&[]), (0, 2), "memory hides it");
+        fs::remove_file(tree.join("etc")).unwrap();
+        fs::create_dir(tree.join("etc")).unwrap();
+        fs::write(tree.join("etc/both"), "").unwrap();
+        symlink("both", tree.join("etc/passwd")).unwrap();
+        symlink("both", tree.join("etc/group")).unwrap();
+        assert_eq!(refused(&[]), (1, 1), "two mounts at one place");
+    }
+}
