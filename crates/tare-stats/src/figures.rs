@@ -187,6 +187,9 @@ const GROUPS: &[Group] = &[
 /// What others than those who serve used of the CPUs that serve.
 const OTHERS: (&str, &str) = ("others_share", "CPUs of the services that others used");
 
+/// What a packet carries, its headers included: a longer path has more packets, and all of the same size.
+const PACKET_BYTES: (&str, &str) = ("packet_bytes", "bytes of a packet, of all interfaces but loopback");
+
 /// Of the CPU quota that was nearest to being used up: how often it was, and how much of it was used.
 const OF_QUOTA: [(&str, &str); 2] = [
     ("quota_periods_share", "periods in which a CPU quota was used up"),
@@ -239,6 +242,13 @@ pub fn evidence(trial: &TrialData) -> BTreeMap<String, Evidence> {
         if let Some(value) = shares.reduce(f64::max) {
             found.insert(name.to_owned(), Evidence { title: title.to_owned(), unit: "share", value });
         }
+    }
+    let of_machine = |metrics: &[&str]| counted(Of::Machine, metrics, &scopes, &inside, load);
+    if let Some(bytes) = of_machine(&["net_rx_bytes", "net_tx_bytes"])
+        && let Some(packets) = of_machine(&["net_rx_packets", "net_tx_packets"]).filter(|packets| *packets > 0.0)
+    {
+        let (name, title) = (PACKET_BYTES.0.to_owned(), PACKET_BYTES.1.to_owned());
+        found.insert(name, Evidence { title, unit: "", value: bytes / packets });
     }
     if let Some(others_s) = others_s(&scopes, &serving, load) {
         let (name, title) = (OTHERS.0.to_owned(), OTHERS.1.to_owned());
@@ -347,7 +357,7 @@ pub(crate) fn is_by_operation(name: &str) -> bool {
 #[cfg(test)]
 pub(crate) fn is_figure(name: &str) -> bool {
     let rows = || GROUPS.iter().flat_map(|Group(_, _, rows)| *rows);
-    OF_QUOTA.into_iter().chain([OTHERS]).any(|(known, _)| name == known)
+    OF_QUOTA.into_iter().chain([OTHERS, PACKET_BYTES]).any(|(known, _)| name == known)
         || name.starts_with("cpu_us_per_op:")
         || rows().any(|(known, ..)| *known == name)
 }

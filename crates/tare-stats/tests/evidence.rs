@@ -134,3 +134,14 @@ fn the_cpu_time_used_is_a_share_of_the_quota() {
     let none = figures(&[MACHINE, (Vantage::Host, "one", true, &[("cpu_total_s", 0.3), ("cpu_period_s", 0.1)])]);
     assert!(!none.keys().any(|name| name.starts_with("quota")), "{none:?}");
 }
+
+#[test]
+fn a_packet_s_size_is_that_of_the_machine_s_interfaces() {
+    let counters =
+        &[("net_rx_bytes", 3000.0), ("net_tx_bytes", 1000.0), ("net_rx_packets", 30.0), ("net_tx_packets", 10.0)];
+    let found = figures(&[(Vantage::Host, WHOLE_MACHINE, false, counters)]);
+    about(&found, "packet_bytes", 100.0);
+    about(&found, "packets_per_op", 0.4);
+    let silent = &[("net_rx_bytes", 0.0), ("net_rx_packets", 0.0)];
+    assert!(!figures(&[(Vantage::Host, WHOLE_MACHINE, false, silent)]).contains_key("packet_bytes"));
+}

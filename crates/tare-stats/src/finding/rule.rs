@@ -33,6 +33,7 @@ const FILES: &[(&str, &str)] = &[
     ("remote-memory", include_str!("../../rules/remote-memory.yaml")),
     ("retransmits", include_str!("../../rules/retransmits.yaml")),
     ("sleeps", include_str!("../../rules/sleeps.yaml")),
+    ("smaller-packets", include_str!("../../rules/smaller-packets.yaml")),
     ("stolen-cpu", include_str!("../../rules/stolen-cpu.yaml")),
     ("synchronous-writes", include_str!("../../rules/synchronous-writes.yaml")),
     ("user-work", include_str!("../../rules/user-work.yaml")),
