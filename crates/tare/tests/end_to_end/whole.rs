@@ -19,7 +19,10 @@ fn a_published_port_is_explained_rung_by_rung() {
     assert!(said.contains("the ladder from native to published"), "{said}");
     let read = lab.record(&record);
     // Where others take CPU time from the generator a trial does not count, and its block is run again.
-    let spoilt = |trial: &&TrialData| matches!(&trial.record.outcome, Outcome::Invalid { why } if why.message.contains("generator"));
+    let spoilt = |trial: &&TrialData| match &trial.record.outcome {
+        Outcome::Invalid { why } => why.message.contains("generator"),
+        _ => false,
+    };
     let blocks = if read.trials.iter().any(|trial| spoilt(&trial)) { blocks + 1 } else { blocks };
     assert_eq!(output.status.code(), Some(i32::from(read.trials.iter().any(|trial| spoilt(&trial)))), "{said}");
     assert_eq!(read.trials.len(), blocks * 11, "nine rungs, the baseline and its control");
