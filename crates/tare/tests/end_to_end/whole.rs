@@ -1,9 +1,27 @@
 //! The main job: one Redis, weighed in every form.
 
-use crate::end_to_end::lab::{Lab, text};
+use crate::end_to_end::lab::{Lab, said, text};
 use serde_json::Value;
-use tare_core::record::TrialData;
+use std::path::Path;
 use tare_core::trial::Outcome;
+
+/// Runs the program until all that it measured counts. Where others take CPU time from a generator that has one CPU, a
+/// trial is void, as it should be, and says nothing of what is asked here; three times in a row it is no accident.
+fn undisturbed(lab: &Lab, args: &[&str], record: &Path) -> String {
+    for _ in 0..2 {
+        let output = lab.tare(args);
+        lab.expect_clean();
+        let said = said(&output);
+        if output.status.code() == Some(0) || !said.contains("the generator was the limit") {
+            assert_eq!(output.status.code(), Some(0), "{said}");
+            return said;
+        }
+        std::fs::remove_dir_all(record).unwrap();
+    }
+    let said = lab.expect(0, args);
+    lab.expect_clean();
+    said
+}
 
 #[test]
 fn a_published_port_is_explained_rung_by_rung() {
@@ -13,20 +31,11 @@ fn a_published_port_is_explained_rung_by_rung() {
     let blocks = if std::env::var_os("TARE_THOROUGH").is_some() { 2 } else { 1 };
     let repeat = blocks.to_string();
     let args = ["explain", "loopback", "--form", "published", "--repeat", &repeat, "--settle", "0s", "--measure", "1s"];
-    let output = lab.tare(&[&args[..], &["--out", text(&record)]].concat());
-    let said = crate::end_to_end::lab::said(&output);
-    lab.expect_clean();
+    let said = undisturbed(&lab, &[&args[..], &["--out", text(&record)]].concat(), &record);
     assert!(said.contains("the ladder from native to published"), "{said}");
     let read = lab.record(&record);
-    // Where others take CPU time from the generator a trial does not count, and its block is run again.
-    let spoilt = |trial: &&TrialData| match &trial.record.outcome {
-        Outcome::Invalid { why } => why.message.contains("generator"),
-        _ => false,
-    };
-    let blocks = if read.trials.iter().any(|trial| spoilt(&trial)) { blocks + 1 } else { blocks };
-    assert_eq!(output.status.code(), Some(i32::from(read.trials.iter().any(|trial| spoilt(&trial)))), "{said}");
     assert_eq!(read.trials.len(), blocks * 11, "nine rungs, the baseline and its control");
-    assert!(read.trials.iter().all(|trial| trial.record.outcome == Outcome::Measured || spoilt(&trial)), "{said}");
+    assert!(read.trials.iter().all(|trial| trial.record.outcome == Outcome::Measured));
     let json: Value = serde_json::from_str(&lab.expect(0, &["report", text(&record), "--format", "json"])).unwrap();
     let throughput = &json["analysis"]["ladder"]["metrics"][0];
     let rungs = throughput["rungs"].as_array().unwrap();
@@ -44,8 +53,7 @@ fn redis_is_weighed_natively_and_in_containers() {
     let Some(lab) = Lab::with_engine(&["mmdebstrap"]) else { return };
     let record = lab.path("record");
     let args = ["run", "--form", "container", "--form", "container-hostnet", "--repeat", "3", "--measure", "1s"];
-    let said = lab.expect(0, &[&args[..], &["--settle", "100ms", "--out", text(&record)]].concat());
-    lab.expect_clean();
+    let said = undisturbed(&lab, &[&args[..], &["--settle", "100ms", "--out", text(&record)]].concat(), &record);
     assert!(said.contains("report.html"), "{said}");
     let read = lab.record(&record);
     assert_eq!(read.trials.len(), 3 * 4, "three forms and the control, three times");
@@ -95,7 +103,7 @@ fn weighed_in_a_guest(form: &str) {
     let record = lab.path("record");
     let args = ["run", "--form", form, "--repeat", "1", "--measure", "2s", "--settle", "100ms", "--out", text(&record)];
     let output = lab.tare(&args);
-    let said = crate::end_to_end::lab::said(&output);
+    let said = said(&output);
     lab.expect_clean();
     let read = lab.record(&record);
     for trial in &read.trials {
