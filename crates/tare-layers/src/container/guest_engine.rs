@@ -15,6 +15,7 @@ use std::time::{Duration, Instant};
 use tare_core::bundle::{Bundle, BundleStore, Recipe, Source};
 use tare_core::fault::{Doing, Fault};
 use tare_core::host::Surroundings;
+use tare_core::workload::USUAL_PATH;
 
 /// Stands where this code runs in a guest that Tare made.
 const GUEST_MARKER: &str = "/run/tare/guest";
@@ -270,12 +271,7 @@ fn spawn(root: &Path) -> Result<[Child; 2], Fault> {
 fn program(path: &str, log: &File) -> Result<Command, Fault> {
     let log = || log.try_clone().doing("share the engine's log");
     let mut command = Command::new(path);
-    command
-        .env_clear()
-        .env("PATH", "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin")
-        .stdin(Stdio::null())
-        .stdout(log()?)
-        .stderr(log()?);
+    command.env_clear().env("PATH", USUAL_PATH).stdin(Stdio::null()).stdout(log()?).stderr(log()?);
     Ok(command)
 }
 
