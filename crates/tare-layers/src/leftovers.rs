@@ -239,6 +239,12 @@ pub fn live_runs() -> Vec<String> {
     alive.collect::<BTreeSet<_>>().into_iter().collect()
 }
 
+/// The runs whose owner lives no more.
+pub(crate) fn dead_runs() -> Vec<String> {
+    let dead = runs().into_iter().filter(|(_, _, owner)| !owner.lives()).map(|(run, ..)| run);
+    dead.collect::<BTreeSet<_>>().into_iter().collect()
+}
+
 /// The directories of all runs, alive or dead, here and on disks: those that carry a run's mark.
 fn directories() -> Vec<(String, PathBuf)> {
     let (mut all, _) = home::run_folders();

@@ -10,10 +10,13 @@ use crate::network;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
 use tare_core::fault::{Doing, Fault};
 
 /// The folder of the register in a run's directory.
 const FOLDER: &str = "made";
+/// The folder of what an engine is being asked to make.
+const ASKED: &str = "asked";
 
 /// What the kernel keeps under a name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -54,14 +57,57 @@ impl Kind {
 /// Where a thing is written down; `None` where there is no run's directory: in a guest, which goes as a whole.
 fn entry(run: &str, kind: Kind, name: &str) -> Option<PathBuf> {
     let folder = run_directory(run).join(FOLDER);
-    let escaped = name.replace('%', "%25").replace('/', "%2f");
-    folder.is_dir().then(|| folder.join(format!("{}:{escaped}", kind.word())))
+    folder.is_dir().then(|| folder.join(format!("{}:{}", kind.word(), escaped(name))))
+}
+
+fn escaped(name: &str) -> String {
+    name.replace('%', "%25").replace('/', "%2f")
+}
+
+fn unescaped(name: &str) -> String {
+    name.replace("%2f", "/").replace("%25", "%")
 }
 
 /// Makes the register of a run whose directory stands in `directory`.
 pub(crate) fn create(directory: &Path) -> Result<(), Fault> {
-    let folder = directory.join(FOLDER);
-    fs::create_dir(&folder).doing(format!("make {}", folder.display()))
+    for folder in [FOLDER, ASKED] {
+        let folder = directory.join(folder);
+        fs::create_dir(&folder).doing(format!("make {}", folder.display()))?;
+    }
+    Ok(())
+}
+
+/// Asks an engine to make something. Its name is written down until the engine has answered: if this process is killed
+/// meanwhile, the engine may go on and make it after others have looked for what the run left.
+pub(crate) fn asking<T>(run: &str, name: &str, ask: impl FnOnce() -> T) -> Result<T, Fault> {
+    let folder = run_directory(run).join(ASKED);
+    if folder.is_dir() {
+        fs::write(folder.join(escaped(name)), "").doing(format!("write down that '{name}' is being made"))?;
+    }
+    let answer = ask();
+    answered(run, name)?;
+    Ok(answer)
+}
+
+/// Writes down that an engine has made or refused what it was asked for.
+pub(crate) fn answered(run: &str, name: &str) -> Result<(), Fault> {
+    match fs::remove_file(run_directory(run).join(ASKED).join(escaped(name))) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+            Err(error).doing(format!("write down that '{name}' is no longer being made"))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// What a run was asking an engine for when it was last seen, and how long ago it had begun to ask.
+pub(crate) fn asked(run: &str) -> Vec<(String, Duration)> {
+    let entries = fs::read_dir(run_directory(run).join(ASKED)).into_iter().flatten().filter_map(Result::ok);
+    let parse = |entry: fs::DirEntry| {
+        let name = unescaped(entry.file_name().to_str()?);
+        let since = SystemTime::now().duration_since(entry.metadata().ok()?.modified().ok()?);
+        Some((name, since.unwrap_or_default()))
+    };
+    entries.filter_map(parse).collect()
 }
 
 /// Writes down that the run is about to make something, unless it stands there already: then it is the run's, as
@@ -130,7 +176,7 @@ pub(crate) fn standing(run: &str) -> Vec<(Kind, String)> {
         let text = entry.file_name().into_string().ok()?;
         let (word, escaped) = text.split_once(':')?;
         let kind = Kind::ALL.into_iter().find(|kind| kind.word() == word)?;
-        Some((kind, escaped.replace("%2f", "/").replace("%25", "%")))
+        Some((kind, unescaped(escaped)))
     };
     let mut all: Vec<(Kind, String)> = entries.filter_map(parse).collect();
     all.retain(|(kind, name)| is_made(run, *kind, name));

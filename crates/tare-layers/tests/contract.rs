@@ -35,6 +35,7 @@ fn main() -> ExitCode {
         ["resources"] => return service::resources(),
         ["tool", rest @ ..] => return service::tool(rest),
         ["doomed", run, options] => return crash::doomed(run, options),
+        ["owner", run] => return crash::owner(run),
         _ => {}
     }
     let all = checks::all().into_iter().chain(native::all()).chain(crash::all());

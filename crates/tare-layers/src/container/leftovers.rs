@@ -4,14 +4,22 @@ use super::engine::Engine;
 use super::link::remove_network;
 use super::run;
 use super::spec::{NAME_LABEL, RUN_LABEL};
+use crate::leftovers::dead_runs;
+use crate::register;
 use bollard::models::ContainerSummary;
 use bollard::query_parameters::{ListContainersOptionsBuilder, ListNetworksOptionsBuilder};
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
+use std::time::Duration;
 use tare_core::fault::Fault;
 use tare_core::host::Leftover;
 
 const CONTAINER: &str = "container";
 const NETWORK: &str = "container-network";
+
+/// How long an engine may take to make what it was asked for by a process that has been killed since.
+const MADE_WITHIN: Duration = Duration::from_secs(10);
+/// How long until it is asked again whether it has.
+const LOOK_AGAIN: Duration = Duration::from_millis(50);
 
 /// The containers and networks of any run. No engine, no leftovers.
 ///
@@ -19,6 +27,30 @@ const NETWORK: &str = "container-network";
 /// When an engine is there and does not answer.
 pub(crate) fn leftovers() -> Result<Vec<Leftover>, Fault> {
     let Some(engine) = Engine::find()? else { return Ok(Vec::new()) };
+    loop {
+        let mut asked = still_asked();
+        let found = standing(&engine)?;
+        for left in &found {
+            if asked.remove(&(left.run.clone(), left.name.clone())) {
+                register::answered(&left.run, &left.name)?;
+            }
+        }
+        if asked.is_empty() {
+            return Ok(found);
+        }
+        std::thread::sleep(LOOK_AGAIN);
+    }
+}
+
+/// Run and name of what dead runs have asked the engine for and it may still be making.
+fn still_asked() -> BTreeSet<(String, String)> {
+    let of = |run: String| register::asked(&run).into_iter().map(move |(name, since)| (run.clone(), name, since));
+    let asked = dead_runs().into_iter().flat_map(of);
+    asked.filter(|(.., since)| *since < MADE_WITHIN).map(|(run, name, _)| (run, name)).collect()
+}
+
+/// The containers and networks that stand now.
+fn standing(engine: &Engine) -> Result<Vec<Leftover>, Fault> {
     let filters = HashMap::from([("label", vec![RUN_LABEL, NAME_LABEL])]);
     let options = ListContainersOptionsBuilder::new().all(true).filters(&filters).build();
     let containers = engine.call(engine.docker().list_containers(Some(options)));
@@ -29,7 +61,7 @@ pub(crate) fn leftovers() -> Result<Vec<Leftover>, Fault> {
     let mut found = Vec::new();
     for container in containers {
         let Some(leftover) = labelled(&container) else { continue };
-        if !inherits(&engine, container.image_id.as_deref().unwrap_or_default())? {
+        if !inherits(engine, container.image_id.as_deref().unwrap_or_default())? {
             found.push(leftover);
         }
     }

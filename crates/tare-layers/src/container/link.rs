@@ -4,6 +4,7 @@ use super::engine::{CallError, Engine};
 use super::options::Network;
 use super::spec;
 use crate::network::{self, Forwarding};
+use crate::register;
 use bollard::models::{Ipam, IpamConfig, NetworkCreateRequest};
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr};
@@ -94,7 +95,8 @@ fn create(engine: &Engine, mode: Network, at: &Surroundings, name: &str, bridge:
             labels: Some(spec::labels(&at.run, name)),
             ..Default::default()
         };
-        match engine.call(engine.docker().create_network(request)) {
+        let create = || engine.call(engine.docker().create_network(request));
+        match register::asking(&at.run, name, create)? {
             Ok(_) => return Ok(gateway.into()),
             Err(CallError::Refused { status, message }) if is_taken(&message) => {
                 refusal = Some(CallError::Refused { status, message });

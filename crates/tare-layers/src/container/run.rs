@@ -4,6 +4,7 @@ use super::engine::{CALL_LIMIT, CallError, Engine};
 use super::spec::{self, Order};
 use crate::local::host::make_volumes;
 use crate::local::logs::{SHOWN_MAX, said};
+use crate::register;
 use bollard::models::{ContainerInspectResponse, ContainerState};
 use bollard::query_parameters::{
     CreateContainerOptionsBuilder, LogsOptionsBuilder, RemoveContainerOptionsBuilder, StopContainerOptionsBuilder,
@@ -38,7 +39,8 @@ pub(crate) fn launch(engine: &Engine, order: &Order, name: &str) -> Result<(), F
     make_volumes(&spec::volume_folders(order), order.start.service.user)?;
     let body = spec::container(order, name)?;
     let options = CreateContainerOptionsBuilder::new().name(name).build();
-    let created = engine.call(engine.docker().create_container(Some(options), body));
+    let create = || engine.call(engine.docker().create_container(Some(options), body));
+    let created = register::asking(&order.surroundings.run, name, create)?;
     created.map_err(|error| error.doing(&doing))?;
     start_created(engine, order, name).map_err(|error| {
         let fault = match error {

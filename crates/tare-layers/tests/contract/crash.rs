@@ -21,6 +21,7 @@ pub(crate) fn all() -> Vec<Check> {
         ("what_a_killed_crun_left_is_found_and_removed".to_owned(), true, || {
             killed_run("{by: runtime, runtime: crun}")
         }),
+        ("what_a_killed_run_was_having_made_is_waited_for".to_owned(), true, asked_for),
     ]
 }
 
@@ -113,4 +114,64 @@ fn killed_run(options: &str) {
     for leftover in &found {
         leftovers::remove(leftover).unwrap_or_else(|fault| panic!("gone already, but {leftover:?}: {fault}"));
     }
+}
+
+/// Has a run's directories, says so, and waits to be killed.
+pub(crate) fn owner(run: &str) -> ExitCode {
+    let _mark = RunMark::create(run).unwrap();
+    println!("made");
+    std::thread::sleep(Duration::from_secs(1000));
+    ExitCode::SUCCESS
+}
+
+/// An engine goes on with what it was asked for by a process that is killed.
+fn asked_for() {
+    let docker = |words: &[&str]| Command::new("docker").args(words).output().is_ok_and(|end| end.status.success());
+    if !docker(&["info"]) {
+        println!("skipped: no Docker Engine answers");
+        return;
+    }
+    let run = stage::run_id();
+    let mut owner = Command::new(std::env::current_exe().unwrap());
+    let mut owner = owner.args(["owner", &run]).stdout(Stdio::piped()).spawn().unwrap();
+    BufReader::new(owner.stdout.take().unwrap()).read_line(&mut String::new()).unwrap();
+    // As it stands when the process is killed while the engine makes the container.
+    let name = format!("tare-{run}-t1-one");
+    std::fs::write(leftovers::run_directory(&run).join("asked").join(&name), "").unwrap();
+    owner.kill().and_then(|()| owner.wait()).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let (archive, image) = (folder.path().join("empty.tar"), format!("tare-test-{run}"));
+    std::fs::write(&archive, [0_u8; 1024]).unwrap();
+    assert!(docker(&["import", archive.to_str().unwrap(), &image]));
+    let made = std::thread::spawn({
+        let (run, name, image) = (format!("tare.run={run}"), name.clone(), image.clone());
+        move || {
+            std::thread::sleep(Duration::from_secs(1));
+            let docker = Command::new("docker")
+                .args([
+                    "create",
+                    "--name",
+                    &name,
+                    "--label",
+                    &run,
+                    "--label",
+                    &format!("tare.name={name}"),
+                    &image,
+                    "/x",
+                ])
+                .output();
+            docker.is_ok_and(|end| end.status.success())
+        }
+    });
+    let found = left_of(&run);
+    assert!(made.join().unwrap(), "no container was made");
+    let container = |left: &Leftover| left.kind == "container" && left.name == name;
+    assert!(found.iter().any(container), "the look was over before the engine was: {found:#?}");
+    let asked = Instant::now();
+    for leftover in &found {
+        leftovers::remove(leftover).unwrap_or_else(|fault| panic!("{leftover:?}: {fault}"));
+    }
+    assert_eq!(left_of(&run), []);
+    assert!(asked.elapsed() < Duration::from_secs(8), "nobody waits for what has been made already");
+    assert!(docker(&["rmi", &image]));
 }
