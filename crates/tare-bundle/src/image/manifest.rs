@@ -96,6 +96,16 @@ struct Platform {
     architecture: String,
     #[serde(default)]
     os: String,
+    /// Of a processor: `v7`, or `v3` for newer ones of the same architecture.
+    #[serde(default)]
+    variant: String,
+}
+
+impl Platform {
+    /// Whether the image asks for no more than any processor of its architecture has.
+    fn is_plain(&self) -> bool {
+        matches!(self.variant.as_str(), "" | "v1") || (self.architecture == "arm64" && self.variant == "v8")
+    }
 }
 
 /// An index or a manifest: the one has `manifests`, the other `layers`.
@@ -183,6 +193,11 @@ fn choose(manifests: &[Descriptor]) -> Result<&Descriptor, Fault> {
         .collect();
     // One image under several names is listed once for each.
     images.dedup_by(|one, other| one.digest == other.digest);
+    // Beside one for every processor there may be more that ask for a newer one.
+    let plain = |one: &Descriptor| one.platform.as_ref().is_none_or(Platform::is_plain);
+    if images.iter().filter(|one| plain(one)).count() == 1 {
+        images.retain(|one| plain(one));
+    }
     match images[..] {
         [one] => Ok(one),
         [] => Err(Fault::new(format!("it holds no image for linux/{}", this_architecture()))
@@ -234,4 +249,31 @@ fn blob(digest: &str) -> Result<String, Fault> {
 fn parse<T: DeserializeOwned>(name: &str, bytes: &[u8]) -> Result<T, Fault> {
     serde_json::from_slice(bytes)
         .map_err(|error| Fault::from_error(format_args!("read its part '{}'", tree::shown(name.as_bytes())), &error))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn chosen(variants: &[&str]) -> Result<String, Fault> {
+        let one = |variant: &&str| Descriptor {
+            media_type: String::new(),
+            digest: format!("for {variant}"),
+            platform: Some(Platform {
+                architecture: this_architecture().to_owned(),
+                os: "linux".to_owned(),
+                variant: (*variant).to_owned(),
+            }),
+        };
+        let all: Vec<Descriptor> = variants.iter().map(one).collect();
+        choose(&all).map(|chosen| chosen.digest.clone())
+    }
+
+    #[test]
+    fn of_images_for_newer_processors_the_one_for_all_is_chosen() {
+        assert_eq!(chosen(&["v3", ""]).unwrap(), "for ");
+        assert_eq!(chosen(&["v1", "v2", "v3"]).unwrap(), "for v1");
+        assert_eq!(chosen(&["v3"]).unwrap(), "for v3");
+        assert!(chosen(&["", "v1"]).unwrap_err().message.contains("holds 2 images"));
+    }
 }

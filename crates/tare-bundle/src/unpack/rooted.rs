@@ -24,19 +24,17 @@ const MAX_DEPTH: usize = 200;
 /// How many links may be passed on the way to an entry: as many as the kernel follows.
 const MAX_LINKS: usize = 40;
 
-/// A path below a root: no empty part, no `.`, no `..`, no leading slash. Empty for the root itself.
+/// A path below a root: no empty part, no `.`, no `..`, no leading slash. Empty for the root itself. What archives write
+/// with a leading slash is meant from the tree's root, as every engine takes it.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct Below(Vec<u8>);
 
 impl Below {
-    /// Reads a path as archives write it: `./a/b`, `a/b/`, `a//b`.
+    /// Reads a path as archives write it: `./a/b`, `/a/b`, `a/b/`, `a//b`.
     pub(crate) fn parse(raw: &[u8]) -> Result<Below, Fault> {
         let refuse = |why: &str| Err(Fault::new(format!("entry '{}' {why}", shown(&raw[..raw.len().min(300)]))));
         if raw.is_empty() || raw.contains(&0) {
             return refuse("has no usable name");
-        }
-        if raw.starts_with(b"/") {
-            return refuse("has an absolute path");
         }
         if raw.len() > MAX_PATH {
             return refuse("has a longer path than a file system can hold");
