@@ -20,7 +20,7 @@ mod pull;
 mod run;
 mod rungs;
 mod runtime;
-mod socket;
+pub(crate) mod socket;
 mod spec;
 mod variants;
 

@@ -27,6 +27,22 @@ fn candidates_given(chosen: Option<String>) -> Result<Vec<PathBuf>, Fault> {
     }
 }
 
+/// Says that nothing listens where the user says that an engine does.
+pub(crate) fn nobody_at_choice() -> Option<Fault> {
+    nobody_at(crate::environment::docker_host()?)
+}
+
+fn nobody_at(chosen: String) -> Option<Fault> {
+    let path = candidates_given(Some(chosen)).ok()?.pop()?;
+    // One that may not be opened is told where it is used.
+    let error = std::os::unix::net::UnixStream::connect(&path).err()?;
+    if error.kind() == std::io::ErrorKind::PermissionDenied {
+        return None;
+    }
+    let message = format!("no container engine answers at {}, which DOCKER_HOST names: {error}", path.display());
+    Some(Fault::new(message).remedy("start it there, or unset DOCKER_HOST to look at the usual places"))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -36,6 +52,17 @@ mod tests {
         let chosen = candidates_given(Some("unix:///run/user/0/podman.sock".to_owned())).unwrap();
         assert_eq!(chosen, [PathBuf::from("/run/user/0/podman.sock")]);
         assert_eq!(candidates_given(None).unwrap().len(), 2);
+    }
+
+    #[test]
+    fn a_choice_where_nobody_listens_is_told() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("engine.sock");
+        let chosen = format!("unix://{}", path.display());
+        let fault = nobody_at(chosen.clone()).unwrap();
+        assert!(fault.message.contains("DOCKER_HOST") && fault.message.contains("engine.sock"), "{fault}");
+        let _listener = std::os::unix::net::UnixListener::bind(&path).unwrap();
+        assert!(nobody_at(chosen).is_none());
     }
 
     #[test]

@@ -30,6 +30,10 @@ pub(crate) fn clean(args: &CleanArgs) -> anyhow::Result<u8> {
     if let Err(fault) = home::look() {
         say(format!("{}; {}", fault.message, fault.remedy));
     }
+    if let Some(fault) = leftovers::unseen() {
+        note(&format!("what runs left in containers was not looked for: {fault}"));
+        failed = true;
+    }
     for thing in leftovers::left_alone() {
         say(format!("{thing} has a name like those of runs, but no mark of Tare's, and is left alone"));
     }
