@@ -34,7 +34,7 @@ pub(super) enum End {
 }
 
 /// A test that would hang is ended after this long. The longest of the gate take a minute or two.
-const LIMIT: Duration = Duration::from_secs(300);
+const LIMIT: Duration = Duration::from_secs(480);
 /// The same for `--thorough`: deployments, kills and simulations of many minutes.
 const THOROUGH_LIMIT: Duration = Duration::from_secs(3600);
 

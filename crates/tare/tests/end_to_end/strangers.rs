@@ -1,6 +1,7 @@
 //! A server that Tare has never seen: an image made elsewhere and a workload folder of twenty lines, no Rust.
 
 use crate::end_to_end::lab::{Lab, text};
+use std::path::Path;
 use std::process::Command;
 use tare_core::trial::Outcome;
 
@@ -60,12 +61,16 @@ fn an_image_made_elsewhere_runs_in_the_forms() {
     let Some(lab) = Lab::with_engine(&["mmdebstrap", "docker"]) else { return };
     lab.write("stranger/workload.yaml", WORKLOAD);
     let study = lab.write("strange.yaml", STUDY);
-    // Made by other means than Tare's own: a tree of packages, imported, then saved by the engine.
+    // Made by other means than Tare's own: a tree of packages, imported, then saved by the engine. Kept beside the built
+    // program, as bundles are.
+    let kept = Path::new(env!("CARGO_TARGET_TMPDIR")).join("stranger.tar.gz");
     shell(
-        "mmdebstrap --quiet --variant=extract --include=memcached \"$1\" - | \
-           docker import --change 'CMD [\"memcached\", \"-l\", \"0.0.0.0\"]' - stranger:e2e; \
-           mkdir \"$2\"; docker save stranger:e2e | gzip -1 > \"$2/stranger.tar.gz\"",
-        &[&codename(), text(&lab.path("images"))],
+        "[ -e \"$2\" ] || { \
+           mmdebstrap --quiet --variant=extract --include=memcached \"$1\" - | \
+             docker import --change 'CMD [\"memcached\", \"-l\", \"0.0.0.0\"]' - stranger:e2e; \
+           docker save stranger:e2e | gzip -1 > \"$2.part\"; mv \"$2.part\" \"$2\"; }; \
+         docker load --quiet --input \"$2\"; mkdir \"$3\"; cp \"$2\" \"$3\"",
+        &[&codename(), text(&kept), text(&lab.path("images"))],
     );
     let record = lab.path("record");
     lab.expect(0, &["check", text(&study)]);
