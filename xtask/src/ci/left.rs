@@ -33,6 +33,14 @@ const LEFT: &[(&str, &str)] = &[
         "a guest of two CPUs that never rest; vm:: sees where a guest's threads run, placing:: where services run",
     ),
     (
+        "planted::a_planted_cause_within_the_server_is_found",
+        "a run as long as that of planted::a_planted_cause_is_found; rules are held against recorded causes in tare-stats",
+    ),
+    (
+        "strangers::what_an_image_says_is_enough_to_run_it",
+        "an image is built and weighed; tare-bundle reads what images say, and strangers:: runs one by what it says",
+    ),
+    (
         "scaleout::servers_behind_a_proxy_share_the_keys_alike_in_containers_in_guests",
         "two guests with an engine each boot for minutes; vm::several_guests_are_one_host boots such, and the keys are \
          compared between processes and containers",

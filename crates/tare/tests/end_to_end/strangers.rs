@@ -1,7 +1,7 @@
 //! A server that Tare has never seen: an image made elsewhere and a workload folder of twenty lines, no Rust.
 
 use crate::end_to_end::lab::{Lab, text};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use tare_core::trial::Outcome;
 
@@ -56,22 +56,28 @@ fn shell(script: &str, arguments: &[&str]) {
     assert!(made.status.success(), "{script}: {}", String::from_utf8_lossy(&made.stderr));
 }
 
-#[test]
-fn an_image_made_elsewhere_runs_in_the_forms() {
-    let Some(lab) = Lab::with_engine(&["mmdebstrap", "docker"]) else { return };
-    lab.write("stranger/workload.yaml", WORKLOAD);
-    let study = lab.write("strange.yaml", STUDY);
-    // Made by other means than Tare's own: a tree of packages, imported, then saved by the engine. Kept beside the built
-    // program, as bundles are.
+/// Has the engine hold the image `stranger:e2e`, made by other means than Tare's own: a tree of packages, imported, then
+/// saved by the engine. It is kept beside the built program, as bundles are; tells where.
+fn have_the_image() -> PathBuf {
     let kept = Path::new(env!("CARGO_TARGET_TMPDIR")).join("stranger.tar.gz");
     shell(
         "[ -e \"$2\" ] || { \
            mmdebstrap --quiet --variant=extract --include=memcached \"$1\" - | \
              docker import --change 'CMD [\"memcached\", \"-l\", \"0.0.0.0\"]' - stranger:e2e; \
            docker save stranger:e2e | gzip -1 > \"$2.part\"; mv \"$2.part\" \"$2\"; }; \
-         docker load --quiet --input \"$2\"; mkdir \"$3\"; cp \"$2\" \"$3\"",
-        &[&codename(), text(&kept), text(&lab.path("images"))],
+         docker load --quiet --input \"$2\"",
+        &[&codename(), text(&kept)],
     );
+    kept
+}
+
+#[test]
+fn an_image_made_elsewhere_runs_in_the_forms() {
+    let Some(lab) = Lab::with_engine(&["mmdebstrap", "docker"]) else { return };
+    lab.write("stranger/workload.yaml", WORKLOAD);
+    let study = lab.write("strange.yaml", STUDY);
+    let kept = have_the_image();
+    lab.write("images/stranger.tar.gz", std::fs::read(kept).unwrap());
     let record = lab.path("record");
     lab.expect(0, &["check", text(&study)]);
     lab.expect(0, &["run", text(&study), "--out", text(&record)]);
@@ -82,11 +88,13 @@ fn an_image_made_elsewhere_runs_in_the_forms() {
         assert_eq!(trial.record.outcome, Outcome::Measured, "{}", trial.record.trial.arm());
         assert_eq!(trial.record.mapped, read.trials[0].record.mapped);
     }
-    what_an_image_says_is_enough(&lab);
     shell("docker rmi stranger:e2e", &[]);
 }
 
-fn what_an_image_says_is_enough(lab: &Lab) {
+#[test]
+fn what_an_image_says_is_enough_to_run_it() {
+    let Some(lab) = Lab::with_engine(&["mmdebstrap", "docker"]) else { return };
+    have_the_image();
     // A tag that no run here has seen, for the store remembers what it has fetched.
     let tag = format!("tare-told:e2e-{}", std::process::id());
     lab.write("told/workload.yaml", TOLD.replace("TAG", &tag));
@@ -122,7 +130,7 @@ fn what_an_image_says_is_enough(lab: &Lab) {
         assert_eq!(trial.record.outcome, Outcome::Measured, "{}", trial.record.trial.arm());
         assert_eq!(trial.record.mapped, read.trials[0].record.mapped);
     }
-    shell("docker rmi \"$1\"", &[&tag]);
+    shell("docker rmi \"$1\" stranger:e2e", &[&tag]);
 }
 
 fn codename() -> String {

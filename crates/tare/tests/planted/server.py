@@ -44,6 +44,9 @@ def main():
             connection.recv(4096)
             if fault == "sleeps":
                 time.sleep(amount / 1e6)
+            elif fault == "asks":
+                # Of somebody who answers late, as a name server does.
+                select.poll().poll(amount / 1e3)
             elif fault == "syncs":
                 os.write(log, BODY)
                 os.fsync(log)
