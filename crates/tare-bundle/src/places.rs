@@ -88,8 +88,12 @@ impl Places {
 
     /// Waits until no other process makes what `key` names, and keeps others waiting until the file is dropped.
     pub(crate) fn lock(&self, key: &str) -> Result<File, Fault> {
-        lock_file(&self.lock_place(key), FlockOperation::LockExclusive)
-            .doing(format_args!("wait for another build in {}", self.root.display()))
+        let locked = lock_file(&self.lock_place(key), FlockOperation::LockExclusive);
+        let refused = matches!(&locked, Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied);
+        locked.doing(format_args!("lock the bundles in {}", self.root.display())).map_err(|fault| match refused {
+            true => fault.remedy("run as the user who owns them, or set TARE_HOME to a folder of your own"),
+            false => fault,
+        })
     }
 
     /// The file that is locked while somebody makes what `key` names.

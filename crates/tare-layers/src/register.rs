@@ -10,7 +10,6 @@ use crate::network;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, SystemTime};
 use tare_core::fault::{Doing, Fault};
 
 /// The folder of the register in a run's directory.
@@ -99,15 +98,10 @@ pub(crate) fn answered(run: &str, name: &str) -> Result<(), Fault> {
     }
 }
 
-/// What a run was asking an engine for when it was last seen, and how long ago it had begun to ask.
-pub(crate) fn asked(run: &str) -> Vec<(String, Duration)> {
+/// The names of what a run was asking an engine for when it was last seen.
+pub(crate) fn asked(run: &str) -> Vec<String> {
     let entries = fs::read_dir(run_directory(run).join(ASKED)).into_iter().flatten().filter_map(Result::ok);
-    let parse = |entry: fs::DirEntry| {
-        let name = unescaped(entry.file_name().to_str()?);
-        let since = SystemTime::now().duration_since(entry.metadata().ok()?.modified().ok()?);
-        Some((name, since.unwrap_or_default()))
-    };
-    entries.filter_map(parse).collect()
+    entries.filter_map(|entry| Some(unescaped(entry.file_name().to_str()?))).collect()
 }
 
 /// Writes down that the run is about to make something, unless it stands there already: then it is the run's, as

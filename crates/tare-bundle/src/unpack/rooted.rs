@@ -24,8 +24,8 @@ const MAX_DEPTH: usize = 200;
 /// How many links may be passed on the way to an entry: as many as the kernel follows.
 const MAX_LINKS: usize = 40;
 
-/// A path below a root: no empty part, no `.`, no `..`, no leading slash. Empty for the root itself. What archives write
-/// with a leading slash is meant from the tree's root, as every engine takes it.
+/// A path below a root: no empty part, no `.`, no `..`, no leading slash. Empty for the root itself. What archives
+/// write with a leading slash is meant from the tree's root, as every engine takes it.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct Below(Vec<u8>);
 

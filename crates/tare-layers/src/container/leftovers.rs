@@ -8,8 +8,8 @@ use crate::leftovers::dead_runs;
 use crate::register;
 use bollard::models::ContainerSummary;
 use bollard::query_parameters::{ListContainersOptionsBuilder, ListNetworksOptionsBuilder};
-use std::collections::{BTreeSet, HashMap};
-use std::time::Duration;
+use std::collections::HashMap;
+use std::time::{Duration, Instant};
 use tare_core::fault::Fault;
 use tare_core::host::Leftover;
 
@@ -27,26 +27,27 @@ const LOOK_AGAIN: Duration = Duration::from_millis(50);
 /// When an engine is there and does not answer.
 pub(crate) fn leftovers() -> Result<Vec<Leftover>, Fault> {
     let Some(engine) = Engine::find()? else { return Ok(Vec::new()) };
+    let until = Instant::now() + MADE_WITHIN;
+    let mut asked: Vec<(String, String)> = dead_runs().into_iter().flat_map(asked).collect();
     loop {
-        let mut asked = still_asked();
         let found = standing(&engine)?;
-        for left in &found {
-            if asked.remove(&(left.run.clone(), left.name.clone())) {
-                register::answered(&left.run, &left.name)?;
-            }
+        let late = Instant::now() > until;
+        let (made, open): (Vec<_>, Vec<_>) =
+            asked.into_iter().partition(|(_, name)| late || found.iter().any(|left| left.name == *name));
+        for (run, name) in made {
+            register::answered(&run, &name)?;
         }
-        if asked.is_empty() {
+        if open.is_empty() {
             return Ok(found);
         }
+        asked = open;
         std::thread::sleep(LOOK_AGAIN);
     }
 }
 
-/// Run and name of what dead runs have asked the engine for and it may still be making.
-fn still_asked() -> BTreeSet<(String, String)> {
-    let of = |run: String| register::asked(&run).into_iter().map(move |(name, since)| (run.clone(), name, since));
-    let asked = dead_runs().into_iter().flat_map(of);
-    asked.filter(|(.., since)| *since < MADE_WITHIN).map(|(run, name, _)| (run, name)).collect()
+/// What a dead run has asked the engine for and it may still be making, each with the run.
+fn asked(run: String) -> Vec<(String, String)> {
+    register::asked(&run).into_iter().map(|name| (run.clone(), name)).collect()
 }
 
 /// The containers and networks that stand now.

@@ -319,6 +319,11 @@ fn command(args: &RunArgs, study: &Study, seed: u64) -> String {
     text
 }
 
+/// A study or a workload by its name, and what it says of itself if anything.
+pub(crate) fn named(what: &str, name: &str, about: &str) -> String {
+    if about.is_empty() { format!("{what} {name}") } else { format!("{what} {name}: {about}") }
+}
+
 /// What a run would do, in lines of at most `width` columns.
 fn dry_run(study: &Study, workload: &Workload, places: &Places, seed: u64, width: usize) -> String {
     let mut text = String::new();
@@ -328,8 +333,8 @@ fn dry_run(study: &Study, workload: &Workload, places: &Places, seed: u64, width
         LoadOrigin::Host => "the host's loopback",
         LoadOrigin::Inside => "inside each form, by a tool on the service's CPUs",
     };
-    say("", 2, &format!("study {}: {}", study.name, study.question));
-    say("", 2, &format!("workload {}: {}", workload.name, workload.about));
+    say("", 2, &named("study", &study.name, &study.question));
+    say("", 2, &named("workload", &workload.name, &workload.about));
     images::lines(workload).iter().for_each(|line| say("  ", 4, line));
     let generator = match study.from {
         LoadOrigin::Inside => String::new(),
@@ -371,17 +376,16 @@ fn outcome_of(study: &Study, pace: &Pace, seed: u64, fitted: Option<String>, wid
     fitted.iter().for_each(|fitted| say("", 2, fitted));
     say("", 2, &outlook.describe());
     outlook.too_short().iter().for_each(|warning| say("", 2, warning));
-    let emulated: Vec<String> = pace.emulated().iter().map(|form| whole(form)).collect();
-    let known = if emulated.is_empty() {
-        "whether a virtual machine is emulated here shows when the run starts".to_owned()
-    } else {
-        format!("emulated the last time: {}", emulated.join(", "))
-    };
-    let blocks = study.emulated_blocks;
-    say(
-        "",
-        2,
-        &format!("{known}; an emulated form takes part in the first {blocks} block(s) only. Nothing was started."),
-    );
+    if study.forms.iter().any(|form| form.layers.iter().any(|layer| layer.layer == "vm")) {
+        let emulated: Vec<String> = pace.emulated().iter().map(|form| whole(form)).collect();
+        let known = if emulated.is_empty() {
+            "whether a virtual machine is emulated here shows when the run starts".to_owned()
+        } else {
+            format!("emulated the last time: {}", emulated.join(", "))
+        };
+        let blocks = study.emulated_blocks;
+        say("", 2, &format!("{known}; an emulated form takes part in the first {blocks} block(s) only"));
+    }
+    say("", 2, "Nothing was started.");
     text
 }

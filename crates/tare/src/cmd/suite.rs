@@ -234,7 +234,7 @@ fn part_name(header: &Header) -> &str {
 /// What a run would do, part by part, in lines of at most `width` columns.
 fn dry_run(suite: &Suite, width: usize) -> String {
     let preset = suite.preset.as_ref().map(|preset| format!(", preset {preset}")).unwrap_or_default();
-    let mut text = paragraph("", 2, &format!("study {}{preset}: {}", suite.name, suite.question), width);
+    let mut text = paragraph("", 2, &run::named("study", &format!("{}{preset}", suite.name), &suite.question), width);
     let first = suite.parts.first().map(|(study, _)| study);
     let forms = first.iter().flat_map(|study| &study.forms).map(|form| whole(&form.name)).collect::<Vec<_>>();
     text.push_str(&paragraph("", 2, &format!("forms {}", forms.join(", ")), width));

@@ -56,8 +56,8 @@ fn shell(script: &str, arguments: &[&str]) {
     assert!(made.status.success(), "{script}: {}", String::from_utf8_lossy(&made.stderr));
 }
 
-/// Has the engine hold the image `stranger:e2e`, made by other means than Tare's own: a tree of packages, imported, then
-/// saved by the engine. It is kept beside the built program, as bundles are; tells where.
+/// Has the engine hold the image `stranger:e2e`, made by other means than Tare's own: a tree of packages, imported,
+/// then saved by the engine. It is kept beside the built program, as bundles are; tells where.
 fn have_the_image() -> PathBuf {
     let kept = Path::new(env!("CARGO_TARGET_TMPDIR")).join("stranger.tar.gz");
     shell(
