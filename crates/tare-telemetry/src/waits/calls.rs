@@ -26,6 +26,9 @@ pub(super) enum Call {
     Is(Doing),
     /// It waits for a disk if it cannot be interrupted, and does this if it can.
     Unless(Doing),
+    /// It writes to the file of this number: if it cannot be interrupted it waits for a disk, or for what it wrote to be
+    /// safe there where the file was opened so; else for whoever reads.
+    Writes(u32),
     /// What it did before goes on, after a signal or a freeze.
     Resumed,
 }
@@ -33,14 +36,31 @@ pub(super) enum Call {
 /// The meaning of a line of `/proc/<pid>/task/<tid>/syscall`; none for nonsense. Waiting outside of a call is for a
 /// page.
 pub(super) fn call(text: &[u8]) -> Option<Call> {
-    let first = text.split(u8::is_ascii_whitespace).next()?;
+    let mut words = text.split(u8::is_ascii_whitespace);
+    let first = words.next()?;
     match first {
         b"running" => Some(Call::Is(Doing::Running)),
         b"-1" => Some(Call::Unless(Doing::Other)),
-        _ => Some(by_number(crate::scan::number(first)?.try_into().ok()?)),
+        _ => {
+            let call = by_number(crate::scan::number(first)?.try_into().ok()?);
+            let file = |word| u32::from_str_radix(std::str::from_utf8(word).ok()?.strip_prefix("0x")?, 16).ok();
+            Some(match call {
+                Call::Writes(_) => words.next().and_then(file).map_or(Call::Unless(Doing::Net), Call::Writes),
+                call => call,
+            })
+        }
     }
 }
 
+/// Whether each write to a file waits until its data are safe on disk: it was opened with O_DSYNC, of which O_SYNC is
+/// more. By the text of `/proc/<pid>/fdinfo/<number>`, which tells the flags in octal.
+pub(super) fn writes_through(facts: &str) -> bool {
+    let flags = facts.lines().find_map(|line| line.strip_prefix("flags:"));
+    let flags = flags.and_then(|flags| i64::from_str_radix(flags.trim(), 8).ok());
+    flags.is_some_and(|flags| flags & i64::from(libc::O_DSYNC) != 0)
+}
+
+/// What a call is by its number alone; of one that writes, without the file.
 fn by_number(number: libc::c_long) -> Call {
     #[cfg(target_arch = "x86_64")]
     if let libc::SYS_poll | libc::SYS_select | libc::SYS_epoll_wait = number {
@@ -63,7 +83,7 @@ fn by_number(number: libc::c_long) -> Call {
             Call::Unless(Doing::Net)
         }
         libc::SYS_write | libc::SYS_writev | libc::SYS_pwrite64 | libc::SYS_pwritev | libc::SYS_pwritev2 => {
-            Call::Unless(Doing::Net)
+            Call::Writes(0)
         }
         libc::SYS_sendfile | libc::SYS_splice | libc::SYS_io_uring_enter => Call::Unless(Doing::Net),
         libc::SYS_restart_syscall => Call::Resumed,
@@ -134,6 +154,7 @@ mod tests {
             (libc::SYS_futex, Call::Is(Doing::Lock)),
             (libc::SYS_epoll_pwait, Call::Is(Doing::Net)),
             (libc::SYS_read, Call::Unless(Doing::Net)),
+            (libc::SYS_pwritev, Call::Writes(5)),
             (libc::SYS_ioctl, Call::Unless(Doing::Other)),
             (libc::SYS_restart_syscall, Call::Resumed),
         ] {
@@ -142,6 +163,17 @@ mod tests {
         assert_eq!(call(b"running\n"), Some(Call::Is(Doing::Running)));
         assert_eq!(call(b"-1 0x7ffd2c6f1e48 0x7f2b3c0f5a11\n"), Some(Call::Unless(Doing::Other)));
         assert_eq!((call(b""), call(b"0x5\n"), call(b"99999999999999999999\n")), (None, None, None));
+    }
+
+    #[test]
+    fn files_that_are_written_through_are_known_by_their_flags() {
+        let facts = |flags: &str| format!("pos:\t0\nflags:\t{flags}\nmnt_id:\t29\nino:\t7\n");
+        // O_WRONLY and O_CLOEXEC; the same with O_DSYNC, then with O_SYNC.
+        assert_eq!(
+            ["02000001", "02010001", "06010001"].map(|flags| writes_through(&facts(flags))),
+            [false, true, true]
+        );
+        assert!(!writes_through("") && !writes_through("flags:\tnone\n"));
     }
 
     /// Lines of Linux 6.18 on x86_64: `sleep`, a shell's `read` of a pipe, an event loop, a thread that waits for

@@ -1,6 +1,6 @@
 //! Looks at threads, some at a time, and adds up what the looks stand for.
 
-use super::calls::{Call, DOINGS, Doing, by_channel, call, state};
+use super::calls::{Call, DOINGS, Doing, by_channel, call, state, writes_through};
 use crate::proc::Members;
 use crate::root::{KeptFile, Root};
 use std::collections::{BTreeMap, HashSet};
@@ -93,7 +93,7 @@ impl Watch {
             let Some(thread) = self.threads.get_mut(self.next) else { return };
             let seen = &mut self.seen[thread.scope];
             seen[thread.last as usize] -= 1;
-            if thread.look(&mut self.buffer).is_some() {
+            if thread.look(&self.root, &mut self.buffer).is_some() {
                 seen[thread.last as usize] += 1;
                 self.next += 1;
             } else {
@@ -119,6 +119,8 @@ impl Watch {
 /// One thread.
 struct Thread {
     id: u32,
+    /// Its folder in `/proc`.
+    folder: String,
     scope: usize,
     asked: Asked,
     stat: KeptFile,
@@ -136,15 +138,17 @@ enum Asked {
 impl Thread {
     /// None when it is gone, or when what it does is told by neither file.
     fn open(root: &Root, tasks: &str, id: u32, scope: usize, buffer: &mut Vec<u8>) -> Option<Thread> {
-        let open = |name: &str| KeptFile::open(root.path(format!("{tasks}/{id}/{name}")));
+        let folder = format!("{tasks}/{id}");
+        let open = |name: &str| KeptFile::open(root.path(format!("{folder}/{name}")));
         // The file can always be opened: only reading it tells whether one may.
         let asked = open("syscall").filter(|file| file.read(buffer).and_then(call).is_some()).map(Asked::Call);
         let asked = asked.or_else(|| open("wchan").map(Asked::Channel))?;
-        let mut thread = Thread { id, scope, asked, stat: open("stat")?, last: Doing::Other };
-        thread.look(buffer).map(|_| thread)
+        let stat = open("stat")?;
+        let mut thread = Thread { id, folder, scope, asked, stat, last: Doing::Other };
+        thread.look(root, buffer).map(|_| thread)
     }
 
-    fn look(&mut self, buffer: &mut Vec<u8>) -> Option<Doing> {
+    fn look(&mut self, root: &Root, buffer: &mut Vec<u8>) -> Option<Doing> {
         self.last = match &self.asked {
             Asked::Call(file) => match call(file.read(buffer)?)? {
                 Call::Is(doing) => doing,
@@ -152,6 +156,13 @@ impl Thread {
                 Call::Unless(doing) => match state(self.stat.read(buffer)?)? {
                     b'D' => Doing::Disk,
                     _ => doing,
+                },
+                Call::Writes(file) => match state(self.stat.read(buffer)?)? {
+                    b'D' => {
+                        let facts = root.text(format!("{}/fdinfo/{file}", self.folder));
+                        if facts.is_some_and(|facts| writes_through(&facts)) { Doing::Sync } else { Doing::Disk }
+                    }
+                    _ => Doing::Net,
                 },
                 Call::Resumed => self.last,
             },
@@ -219,6 +230,25 @@ mod tests {
         watch.look(4 * SECOND);
         assert_eq!((of(&watch, 0, Doing::Net), of(&watch, 1, Doing::Lock)), (8.0, 3.0));
         assert_eq!(watch.threads.len(), 3, "who tells nothing any more is not asked again");
+    }
+
+    #[test]
+    fn a_write_to_a_file_that_is_opened_to_be_safe_waits_for_that() {
+        let keep = tempfile::tempdir().unwrap();
+        let line =
+            |file: u32| format!("{} {file:#x} 0x7f21d9f0 0x8 0x0 0x0 0x0 0x7ffd4c30 0x7f21da01\n", libc::SYS_write);
+        for (tid, file) in [(10, 5), (11, 6), (12, 7)] {
+            thread(keep.path(), 10, tid, 'D', "syscall", &line(file));
+        }
+        thread(keep.path(), 10, 13, 'S', "syscall", &line(5));
+        for tid in 10..14 {
+            write(keep.path(), &format!("proc/10/task/{tid}/fdinfo/5"), "pos:\t0\nflags:\t02010001\n");
+            write(keep.path(), &format!("proc/10/task/{tid}/fdinfo/6"), "pos:\t0\nflags:\t02000001\n");
+        }
+        let mut watch = Watch::new(&Root::at(keep.path()), &[scope(true, &[10], &[])], 0);
+        watch.look(SECOND);
+        let told = [Doing::Sync, Doing::Disk, Doing::Net].map(|doing| of(&watch, 0, doing));
+        assert_eq!(told, [1.0, 2.0, 1.0], "of a file that is closed already nothing is known");
     }
 
     #[test]
