@@ -33,6 +33,10 @@ pub enum Function {
     Update = 2,
     /// The number of the process that is running in the upper half, that of its thread in the lower.
     ProcessAndThread = 14,
+    /// The group of the running process in the upper half, its user in the lower, as the whole machine has them.
+    GroupAndUser = 15,
+    /// The number of the network namespace of the socket in `R1`; no other has it before the machine is started anew.
+    Network = 122,
 }
 
 /// One instruction, as the kernel takes it.
@@ -129,6 +133,11 @@ impl Instruction {
     /// Leaves out the next instructions when `register == number`.
     pub const fn skip_if_equal(register: Register, number: i32, instructions: i16) -> Instruction {
         Instruction::new(0x15, register, R0, instructions, number)
+    }
+
+    /// Leaves out the next instructions when `register == other`.
+    pub const fn skip_if_same(register: Register, other: Register, instructions: i16) -> Instruction {
+        Instruction::new(0x1d, register, other, instructions, 0)
     }
 
     /// `R0 = function(R1, R2, R3, R4, R5)`

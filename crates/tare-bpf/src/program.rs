@@ -13,6 +13,11 @@ pub enum Kind {
     Tracepoint,
     /// Where the socket of a packet is looked for that belongs to no connection yet; from Linux 5.9 on.
     SocketLookup,
+    /// Where a process of a cgroup has bound a socket to an address of IPv4, which it is denied where the answer is 0;
+    /// from Linux 4.17 on.
+    Bound4,
+    /// The same for IPv6.
+    Bound6,
 }
 
 impl Kind {
@@ -20,25 +25,30 @@ impl Kind {
         match self {
             Kind::Tracepoint => 17,
             Kind::SocketLookup => 30,
+            Kind::Bound4 | Kind::Bound6 => 9,
         }
     }
 
+    /// The kernel's number of the place where programs of the kind are attached.
     fn attaches(self) -> u32 {
         match self {
             Kind::Tracepoint => 0,
-            Kind::SocketLookup => SOCKET_LOOKUP,
+            Kind::SocketLookup => 36,
+            Kind::Bound4 => 12,
+            Kind::Bound6 => 13,
         }
     }
 }
 
-/// The place where programs that look up sockets are attached.
-const SOCKET_LOOKUP: u32 = 36;
 /// As many bytes of a program's name as the kernel keeps, with a zero at the end.
 const NAME: usize = 16;
 
 /// A program that the kernel has checked.
 #[derive(Debug)]
-pub struct Program(OwnedFd);
+pub struct Program {
+    descriptor: OwnedFd,
+    kind: Kind,
+}
 
 /// For as long as this is kept, the kernel runs the program.
 #[derive(Debug)]
@@ -68,7 +78,7 @@ impl Program {
             device: 0,
             attaches: kind.attaches(),
         };
-        make(Command::LoadProgram, &shape).map(Program)
+        Ok(Program { descriptor: make(Command::LoadProgram, &shape)?, kind })
     }
 
     /// Runs it at a place in the kernel's code, by that place's name (`sys_enter` is before each system call).
@@ -76,7 +86,7 @@ impl Program {
     /// # Errors
     /// When the kernel has no such place.
     pub fn attach_to_tracepoint(&self, place: &CStr) -> io::Result<Attached> {
-        let shape = Tracepoint { name: place.as_ptr() as u64, program: self.0.as_raw_fd(), unused: 0 };
+        let shape = Tracepoint { name: place.as_ptr() as u64, program: self.descriptor.as_raw_fd(), unused: 0 };
         Ok(Attached { _link: make(Command::OpenTracepoint, &shape)? })
     }
 
@@ -85,8 +95,21 @@ impl Program {
     /// # Errors
     /// When this process may not.
     pub fn attach_to_network(&self, namespace: impl AsFd) -> io::Result<Attached> {
-        let (program, target) = (self.0.as_raw_fd(), namespace.as_fd().as_raw_fd());
-        let shape = Link { program, target, attaches: SOCKET_LOOKUP, flags: 0 };
+        self.attach(namespace)
+    }
+
+    /// Runs it for the processes of a cgroup of version 2, and of those below it, beside what others have there; from
+    /// Linux 5.7 on.
+    ///
+    /// # Errors
+    /// When this process may not, or when what another has there stands alone.
+    pub fn attach_to_cgroup(&self, group: impl AsFd) -> io::Result<Attached> {
+        self.attach(group)
+    }
+
+    fn attach(&self, place: impl AsFd) -> io::Result<Attached> {
+        let (program, target) = (self.descriptor.as_raw_fd(), place.as_fd().as_raw_fd());
+        let shape = Link { program, target, attaches: self.kind.attaches(), flags: 0 };
         Ok(Attached { _link: make(Command::MakeLink, &shape)? })
     }
 
@@ -96,7 +119,7 @@ impl Program {
     /// When the kernel, before Linux 5.1, does not say.
     pub fn runs(&self) -> io::Result<u64> {
         // The table of descriptors is the thread's, as it may have left the process's.
-        let account = std::fs::read_to_string(format!("/proc/thread-self/fdinfo/{}", self.0.as_raw_fd()))?;
+        let account = std::fs::read_to_string(format!("/proc/thread-self/fdinfo/{}", self.descriptor.as_raw_fd()))?;
         let runs = account.lines().find_map(|line| line.strip_prefix("run_cnt:")?.trim().parse().ok());
         runs.ok_or_else(|| io::Error::from(io::ErrorKind::Unsupported))
     }

@@ -31,6 +31,7 @@ fn main() -> ExitCode {
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
     match words.as_slice() {
         ["serve", port, rest @ ..] => return service::serve(port.parse().expect("a port"), rest),
+        ["ask-by-datagram", place] => return service::ask_by_datagram(place),
         ["ask", place] => return service::ask(place),
         ["resources"] => return service::resources(),
         ["tool", rest @ ..] => return service::tool(rest),

@@ -296,10 +296,10 @@ impl Inner {
         let mut open = String::new();
         if self.options.network == Network::Host {
             network::allow_low_ports(&self.surroundings.run, start.service.ports.values().copied())?;
-            open = self.fenced.close(&self.surroundings.run, &start.service.ports);
+            open = self.fenced.close(&self.surroundings.run, start);
         }
         let container = spec::container_name(&self.surroundings, instance);
-        let warnings = self.launch(start, &container, None)?;
+        let warnings = self.launch(start, &container, None).inspect_err(|_| self.fenced.open(start))?;
         self.running.insert(instance.clone(), Running { container, start: start.clone(), command: None });
         self.confine_helpers(start)?;
         // A container that ended at once has no address any more; its state and its log then say more than this.
@@ -459,8 +459,9 @@ impl Host for ContainerHost {
         self.inner.pause(false)?;
         let running = self.inner.known(instance)?;
         run::stop(&self.inner.engine, &running.container, running.start.service.stop_within)?;
-        self.inner.fenced.open(&running.start.service.ports);
-        self.inner.running.remove(instance);
+        if let Some(stopped) = self.inner.running.remove(instance) {
+            self.inner.fenced.open(&stopped.start);
+        }
         Ok(())
     }
 

@@ -309,6 +309,11 @@ fn tops(run: &str) -> Result<Vec<PathBuf>, Fault> {
     Ok(hierarchies()?.into_iter().map(|hierarchy| hierarchy.root.join(leftovers::mark_name(run))).collect())
 }
 
+/// Where the hierarchy of version 2 is mounted.
+pub(crate) fn unified_root() -> Result<Option<PathBuf>, Fault> {
+    Ok(hierarchies()?.into_iter().find(|hierarchy| hierarchy.controllers.is_none()).map(|hierarchy| hierarchy.root))
+}
+
 /// Writes down that somebody is about to make the run's groups in its name, in the hierarchies that it chooses.
 pub(crate) fn intend(run: &str) -> Result<(), Fault> {
     tops(run)?.iter().try_for_each(|top| register::intend(run, Kind::Cgroup, &top.display().to_string()))

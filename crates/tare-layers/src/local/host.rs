@@ -269,7 +269,7 @@ impl Host for LocalHost {
         if self.room.is_none() {
             ports::check_free(&service.ports)?;
             network::allow_low_ports(&self.surroundings.run, service.ports.values().copied())?;
-            open = self.fenced.close(&self.surroundings.run, &service.ports);
+            open = self.fenced.close(&self.surroundings.run, start);
         }
         let cpus = Self::cpus(start)?;
         let (directory, root, mut group) = self.prepare(start, &start.instance)?;
@@ -294,6 +294,7 @@ impl Host for LocalHost {
         let child = match launch() {
             Ok(child) => child,
             Err(fault) => {
+                self.fenced.open(start);
                 // Report the first failure, not those of the repair.
                 let _ = group.remove();
                 let _ = fs::remove_dir_all(&directory);
@@ -356,7 +357,7 @@ impl Host for LocalHost {
     fn stop(&mut self, instance: &str) -> Result<(), Fault> {
         self.instance(instance)?.stop().map_err(|fault| fault.context(format!("stop '{instance}'")))?;
         if let Some(stopped) = self.running.remove(instance) {
-            self.fenced.open(&stopped.start.service.ports);
+            self.fenced.open(&stopped.start);
         }
         Ok(())
     }

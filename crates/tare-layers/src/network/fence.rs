@@ -3,8 +3,10 @@
 //! Such services commonly listen at every address, without a password. A program of BPF is asked where the kernel
 //! looks for the socket of a packet that belongs to no connection yet (`sk_lookup`), so packets of connections cost
 //! nothing more. It tells that nobody listens at a closed port, unless the packet came by the loopback or by the load's
-//! link. It hangs on descriptors of this process alone: however the process ends, the kernel takes it away.
+//! link. Closed are the ports that a workload declares, and whatever else its services bind ([`Doors`]). All of it
+//! hangs on descriptors of this process alone: however the process ends, the kernel takes it away.
 
+use super::doors::{CLOSED_MAX, Closed, Doors, TRANSPORTS, key};
 use super::seat::seat_link;
 use crate::leftovers;
 use rustix::net::netdevice::name_to_index;
@@ -14,49 +16,63 @@ use std::fs::File;
 use std::io;
 use tare_bpf::Register::{self, R0, R1, R2, R6, R7, R10};
 use tare_bpf::{Attached, Function, Instruction, Kind, Map, Program};
+use tare_core::host::ServiceStart;
 
 /// The index of the loopback in every network namespace.
 const LOOPBACK: u32 = 1;
-/// How many ports may be closed at once.
-const PORTS_MAX: u32 = 65_536;
 
-/// Where `struct bpf_sk_lookup` holds the local port and the index of the link that a packet came by.
+/// Where `struct bpf_sk_lookup` holds the protocol, the local port, and the index of the link that a packet came by.
+const PROTOCOL: i16 = 12;
 const LOCAL_PORT: i16 = 60;
 const CAME_BY: i16 = 64;
 
 /// The ports of a host's services on the machine's own network, closed to others as long as these services stand.
 #[derive(Debug, Default)]
-pub(crate) struct Fenced(Option<Fence>);
+pub(crate) struct Fenced {
+    fence: Option<Fence>,
+    /// The users of the services that stand, by instance.
+    users: BTreeMap<String, u32>,
+}
 
 impl Fenced {
-    /// Closes the ports of a service that is about to be started for `run`. In a guest there is no run's mark, and
-    /// nobody but the load.
+    /// Closes the ports of a service that is about to be started for `run`: those that it declares, and those that it
+    /// will bind. In a guest there is no run's mark, and nobody but the load.
     ///
     /// Where that cannot be had the service stands open, and the answer, which is for the record, says so.
-    pub(crate) fn close(&mut self, run: &str, ports: &BTreeMap<String, u16>) -> String {
+    pub(crate) fn close(&mut self, run: &str, start: &ServiceStart) -> String {
         if !leftovers::run_directory(run).is_dir() {
             return String::new();
         }
-        let mut close = || -> io::Result<()> {
-            let fence = match self.0.take() {
-                Some(fence) => fence,
-                None => Fence::put_up(&seat_link(run))?,
-            };
-            let closed = ports.values().try_for_each(|port| fence.close(*port));
-            self.0 = Some(fence);
-            closed
+        let user = start.service.user.0;
+        let mut close = || -> io::Result<Option<String>> {
+            if self.fence.is_none() {
+                self.fence = Some(Fence::put_up(&seat_link(run))?);
+            }
+            self.users.insert(start.instance.clone(), user);
+            let fence = self.fence.as_ref().expect("it was put up right before");
+            start.service.ports.values().try_for_each(|port| fence.close(*port, user))?;
+            match &fence.doors {
+                Ok(doors) => doors.watch(user).map(|()| None),
+                Err(error) => Ok(Some(error.to_string())),
+            }
         };
-        close()
-            .err()
-            .map_or_else(String::new, |error| format!("; open to other machines too, as no fence stands: {error}"))
+        match close() {
+            Ok(None) => String::new(),
+            Ok(Some(error)) => format!("; open to other machines too where it declares no port: {error}"),
+            Err(error) => format!("; open to other machines too, as no fence stands: {error}"),
+        }
     }
 
     /// Opens the ports of a service that has ended: whoever listens there next is not ours.
-    pub(crate) fn open(&self, ports: &BTreeMap<String, u16>) {
-        let Some(fence) = &self.0 else { return };
-        for port in ports.values() {
-            // One that was not closed is open.
-            let _ = fence.open(*port);
+    pub(crate) fn open(&mut self, start: &ServiceStart) {
+        let Some(fence) = &self.fence else { return };
+        for port in start.service.ports.values() {
+            fence.open(*port);
+        }
+        let user = self.users.remove(&start.instance);
+        // Where a workload states one user for several, the others' ports stay closed.
+        if let Some(user) = user.filter(|user| !self.users.values().any(|other| other == user)) {
+            fence.leave(user);
         }
     }
 }
@@ -64,12 +80,14 @@ impl Fenced {
 /// Ports of the network namespace that it was made in, closed to whoever is neither on this machine nor the load.
 #[derive(Debug)]
 struct Fence {
-    closed: Map<u32, u32>,
+    closed: Closed,
     /// Kept for the test that asks the kernel what it costs.
     #[cfg_attr(not(test), expect(dead_code, reason = "what is attached holds the program"))]
     program: Program,
     /// The program stands between packets and sockets for as long as this is kept.
     _between: Attached,
+    /// What closes undeclared ports, or why it cannot be had.
+    doors: io::Result<Doors>,
 }
 
 impl Fence {
@@ -83,19 +101,33 @@ impl Fence {
 
     /// The same for two links by their indices.
     fn open_to(loopback: u32, load: u32) -> io::Result<Fence> {
-        let closed = Map::new(PORTS_MAX)?;
+        let closed = Map::new(CLOSED_MAX)?;
         let program = Program::load(Kind::SocketLookup, "tare_fence", c"GPL", &code(&closed, loopback, load))?;
         // The thread's, which is not the process's where the thread has entered another.
         let between = program.attach_to_network(File::open("/proc/thread-self/ns/net")?)?;
-        Ok(Fence { closed, program, _between: between })
+        let doors = Doors::open(&closed);
+        Ok(Fence { closed, program, _between: between, doors })
     }
 
-    fn close(&self, port: u16) -> io::Result<()> {
-        self.closed.insert(port.into(), 1)
+    fn close(&self, port: u16, user: u32) -> io::Result<()> {
+        TRANSPORTS.iter().try_for_each(|transport| self.closed.insert(key(*transport, port), user))
     }
 
-    fn open(&self, port: u16) -> io::Result<()> {
-        self.closed.remove(port.into())
+    fn open(&self, port: u16) {
+        for transport in TRANSPORTS {
+            // One that was not closed is open.
+            let _ = self.closed.remove(key(transport, port));
+        }
+    }
+
+    /// Opens all that a user's services have bound.
+    fn leave(&self, user: u32) {
+        if let Ok(doors) = &self.doors {
+            doors.leave(user);
+        }
+        for (key, _) in self.closed.entries().into_iter().filter(|(_, owner)| *owner == user) {
+            let _ = self.closed.remove(key);
+        }
     }
 }
 
@@ -109,17 +141,20 @@ fn link_index(name: &str) -> io::Result<Option<u32>> {
 }
 
 /// Told in words, `packet` being what is asked about:
-/// `packet.came_by == loopback or packet.came_by == load or packet.local_port not in closed`.
-fn code(closed: &Map<u32, u32>, loopback: u32, load: u32) -> [Instruction; 16] {
+/// `packet.came_by == loopback or packet.came_by == load or key(packet.protocol, packet.local_port) not in closed`.
+fn code(closed: &Closed, loopback: u32, load: u32) -> [Instruction; 19] {
     const PACKET: Register = R6;
     const LINK: Register = R7;
     let [map1, map2] = Instruction::set_map(R1, closed);
     [
         Instruction::copy(PACKET, R1),
         Instruction::read_u32(LINK, PACKET, CAME_BY),
-        Instruction::skip_if_equal(LINK, loopback.cast_signed(), 11),
-        Instruction::skip_if_equal(LINK, load.cast_signed(), 10),
+        Instruction::skip_if_equal(LINK, loopback.cast_signed(), 14),
+        Instruction::skip_if_equal(LINK, load.cast_signed(), 13),
         Instruction::read_u32(R1, PACKET, LOCAL_PORT),
+        Instruction::read_u32(R2, PACKET, PROTOCOL),
+        Instruction::shift_left(R2, 16),
+        Instruction::or(R1, R2),
         // On the stack, for what is looked up is pointed to.
         Instruction::write_u32(R10, -4, R1),
         map1,
@@ -158,7 +193,7 @@ mod tests {
             let _counted = tare_bpf::count_runs().unwrap();
             let runs = || fence.program.runs().unwrap();
             let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-            fence.close(listener.local_addr().unwrap().port()).unwrap();
+            fence.close(listener.local_addr().unwrap().port(), 5).unwrap();
             let mut client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
             let mut server = listener.accept().unwrap().0;
             let connected = runs();
@@ -198,16 +233,16 @@ mod tests {
                     (TcpStream::connect(place(first)).is_ok(), datagrams.recv(&mut [0; 8]).is_ok())
                 };
                 assert_eq!(reached(), (true, true), "{to}: nothing is closed");
-                [first, second].iter().for_each(|port| fence.close(*port).unwrap());
+                [first, second].iter().for_each(|port| fence.close(*port, 5).unwrap());
                 assert_eq!(reached(), (false, false), "{to}: closed");
-                [first, second].iter().for_each(|port| fence.open(*port).unwrap());
+                [first, second].iter().for_each(|port| fence.open(*port));
                 assert_eq!(reached(), (true, true), "{to}: open again");
-                fence.close(first).unwrap();
+                fence.close(first, 5).unwrap();
                 assert!(TcpStream::connect(place(first)).is_err());
             }
             let listener = TcpListener::bind("127.0.0.1:0").unwrap();
             let place = listener.local_addr().unwrap();
-            fence.close(place.port()).unwrap();
+            fence.close(place.port(), 5).unwrap();
             assert!(TcpStream::connect(place).is_err());
             drop(fence);
             assert!(TcpStream::connect(place).is_ok(), "it goes with its owner");

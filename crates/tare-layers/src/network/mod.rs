@@ -1,6 +1,7 @@
 //! Links, addresses, forwarding and the namespace from which load comes. Everything made here is named after its
 //! run, so that it can be found and removed after a crash.
 
+mod doors;
 mod fence;
 mod forwarding;
 mod low_ports;

@@ -4,10 +4,12 @@ use crate::commands::printed;
 use crate::stage::{self, Stage, free_port, property, service};
 use rustix::fs::{CWD, FileType, Mode, makedev, mknodat};
 use std::io::Write;
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use tare_core::form::LayerUse;
 use tare_core::host::{Availability, Host, ResourceReport};
+use tare_core::workload::FIRST_OWN;
 
 /// Users that no service may have, however they got into its workload.
 pub(crate) fn refused_users(form: &str, host: &mut dyn Host) {
@@ -34,8 +36,8 @@ pub(crate) fn without_privileges(form: &str, host: &mut dyn Host, report: &Resou
     assert_eq!(property(report, "bounds"), "00000000a80425fb", "{form}: as Docker leaves it");
 }
 
-/// Nobody but the load and this machine reaches a service on the machine's own network, and nobody is kept from what
-/// listens at its port when it has ended.
+/// Nobody but the load and this machine reaches a service on the machine's own network, at ports that its workload
+/// declares or does not, and nobody is kept from what listens there when it has ended.
 pub(crate) fn kept_from_others() {
     let row = crate::checks::row("container");
     for options in [None, Some("{network: host}"), Some("{by: runtime}")] {
@@ -49,23 +51,32 @@ pub(crate) fn kept_from_others() {
         }
         // Another run's seat for load is a machine of the lab, on another link.
         let (stage, lab) = (Stage::open(|_| {}), Stage::open(|_| {}));
-        let mut start = service("one", free_port(), &[]);
+        // Its child listens at the next port, and it answers datagrams at the one after that: both undeclared.
+        let mut start = service("one", free_port(), &["child", "datagrams"]);
+        (start.service.user, start.service.own_user) = ((FIRST_OWN, FIRST_OWN), true);
         // As the first process of a container it does not hear that it is to end.
         start.service.stop_within = std::time::Duration::from_millis(200);
         let mut host = stage.host(std::slice::from_ref(&start), &layers);
         let instance = host.start(&start).unwrap();
-        let place = instance.endpoints["main"];
-        stage.ask(place);
-        let own = std::net::SocketAddr::from(([127, 0, 0, 1], place.port()));
-        assert!(std::net::TcpStream::connect(own).is_ok(), "{form}: this machine itself is kept out");
-        let at_lab = std::net::SocketAddr::new(lab.surroundings(&[], &[]).address, place.port());
-        for place in [place, at_lab] {
-            assert!(lab.try_ask(place).is_none(), "{form}: the lab reaches {place}, {}", instance.path);
+        let declared = instance.endpoints["main"];
+        let after = |place: SocketAddr, number| SocketAddr::new(place.ip(), place.port() + number);
+        let own = SocketAddr::from(([127, 0, 0, 1], declared.port()));
+        let at_lab = SocketAddr::new(lab.surroundings(&[], &[]).address, declared.port());
+        for number in [0, 1] {
+            stage.ask(after(declared, number));
+            assert!(TcpStream::connect(after(own, number)).is_ok(), "{form}: this machine itself is kept out");
+            for place in [declared, at_lab].map(|place| after(place, number)) {
+                assert!(lab.try_ask(place).is_none(), "{form}: the lab reaches {place}, {}", instance.path);
+            }
         }
+        assert!(stage.comes_back(after(declared, 2)), "{form}: the load's datagrams are kept out");
+        assert!(!lab.comes_back(after(at_lab, 2)), "{form}: the lab's datagrams reach it, {}", instance.path);
         host.stop("one").unwrap();
-        let other = std::net::TcpListener::bind(("0.0.0.0", place.port())).unwrap();
-        std::thread::spawn(move || other.accept().map(|(mut stream, _)| stream.write_all(b"{\"properties\": {}}")));
-        assert!(lab.try_ask(at_lab).is_some(), "{form}: another's service is kept from the lab");
+        for number in [0, 1] {
+            let other = TcpListener::bind(("0.0.0.0", declared.port() + number)).unwrap();
+            std::thread::spawn(move || other.accept().map(|(mut other, _)| other.write_all(b"{\"properties\": {}}")));
+            assert!(lab.try_ask(after(at_lab, number)).is_some(), "{form}: another's service is kept from the lab");
+        }
         host.close().unwrap();
         stage.close();
         lab.close();

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::net::{TcpListener, TcpStream, UdpSocket};
 use std::process::{Command, ExitCode, Stdio};
 use std::time::Duration;
 
@@ -22,6 +22,9 @@ pub(crate) fn serve(port: u16, rest: &[&str]) -> ExitCode {
         let hog = vec![1_u8; 256 << 20];
         println!("hogged {}", hog.iter().map(|byte| u64::from(*byte)).sum::<u64>());
     }
+    if rest.contains(&"datagrams") {
+        std::thread::spawn(move || answer_datagrams(port + 2));
+    }
     let listener = TcpListener::bind(("0.0.0.0", port)).expect("the port is free");
     println!("{} children, ready", children.len());
     for stream in listener.incoming() {
@@ -34,6 +37,23 @@ pub(crate) fn serve(port: u16, rest: &[&str]) -> ExitCode {
 fn stubborn_child(port: u16) -> std::process::Child {
     let own = std::env::current_exe().expect("the program knows its path");
     Command::new(own).args(["serve", &(port + 1).to_string(), "stubborn"]).spawn().expect("a child starts")
+}
+
+/// Sends back what comes by datagrams.
+fn answer_datagrams(port: u16) {
+    let socket = UdpSocket::bind(("0.0.0.0", port)).expect("the port is free");
+    let mut buffer = [0; 64];
+    while let Ok((length, from)) = socket.recv_from(&mut buffer) {
+        let _ = socket.send_to(&buffer[..length], from);
+    }
+}
+
+/// Asks for a datagram to be sent back; several times, for one may be lost.
+pub(crate) fn ask_by_datagram(place: &str) -> ExitCode {
+    let socket = UdpSocket::bind("0.0.0.0:0").expect("a port is free");
+    socket.set_read_timeout(Some(Duration::from_millis(200))).expect("a limit can be set");
+    let mut asked = (0..3).map(|_| socket.send_to(b"x", place).is_ok() && socket.recv_from(&mut [0; 8]).is_ok());
+    if asked.any(|answered| answered) { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
 /// Asks a service, prints the answer.

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Output};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -206,13 +206,22 @@ impl Stage {
     }
 
     pub(crate) fn try_ask(&self, place: SocketAddr) -> Option<ResourceReport> {
+        let output = self.asked("ask", place);
+        output.status.success().then(|| serde_json::from_slice(&output.stdout).unwrap())
+    }
+
+    /// Whether a datagram comes back to where load comes from.
+    pub(crate) fn comes_back(&self, place: SocketAddr) -> bool {
+        self.asked("ask-by-datagram", place).status.success()
+    }
+
+    fn asked(&self, how: &str, place: SocketAddr) -> Output {
         let mut command = Command::new(std::env::current_exe().unwrap());
-        command.args(["ask", &place.to_string()]);
+        command.args([how, &place.to_string()]);
         if let Some(seat) = &self.seat {
             seat.enter(&mut command);
         }
-        let output = command.output().unwrap();
-        output.status.success().then(|| serde_json::from_slice(&output.stdout).unwrap())
+        command.output().unwrap()
     }
 
     /// Closes all, and makes sure that nothing is left.

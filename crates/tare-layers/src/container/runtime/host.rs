@@ -112,12 +112,14 @@ impl Inner {
         assert!(!self.running.contains_key(instance), "instance '{instance}' was started twice");
         ports::check_free(&start.service.ports)?;
         network::allow_low_ports(&self.surroundings.run, start.service.ports.values().copied())?;
-        let open = self.fenced.close(&self.surroundings.run, &start.service.ports);
+        let open = self.fenced.close(&self.surroundings.run, start);
         let log = self.surroundings.scratch.join(format!("{instance}.log"));
         let file = create_log(&log, start.service.user).doing(format!("make the log {}", log.display()))?;
         let second = file.try_clone().doing("share the log")?;
         self.keeper.keep(file.try_clone().doing("share the log")?);
-        let (running, warnings) = self.launch(start, instance, (file, second), false).inspect_err(|_| {
+        let launched = self.launch(start, instance, (file, second), false);
+        let (running, warnings) = launched.inspect_err(|_| {
+            self.fenced.open(start);
             let _ = fs::remove_file(&log);
         })?;
         let cpus = running.cpus.clone();
@@ -141,7 +143,7 @@ impl Inner {
         let forgotten = forget(&self.program, &self.surroundings, instance, &log);
         stopped.and(forgotten)?;
         if let Some(stopped) = self.running.remove(instance) {
-            self.fenced.open(&stopped.start.service.ports);
+            self.fenced.open(&stopped.start);
         }
         Ok(())
     }
