@@ -9,6 +9,7 @@ mod environment;
 #[cfg(any(test, fuzzing))]
 pub mod fuzz;
 pub mod home;
+pub mod least;
 pub mod leftovers;
 pub mod local;
 pub mod lock;

@@ -26,4 +26,4 @@ mod serve;
 pub use endpoint::is_own as is_own_address;
 pub use peer::{Peer, PeerOptions, serve_peer};
 pub use protocol::{PROTOCOLS, ProtocolRow, check_needs};
-pub use serve::serve;
+pub use serve::{serve, serve_confined};

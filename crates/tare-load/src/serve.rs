@@ -18,7 +18,17 @@ const IN_FLIGHT_MAX: u64 = 10_000_000;
 /// or `Failed`. What follows the plan are [`LoadOrder`]s, one a line: every load can be told to end before its time; a
 /// guided one is told its levels as well, and ends when its orders do.
 /// The exit code is a success exactly when the last line is `Done`.
-pub fn serve(stdin: impl Read + Send + 'static, mut stdout: impl Write) -> ExitCode {
+pub fn serve(stdin: impl Read + Send + 'static, stdout: impl Write) -> ExitCode {
+    serve_confined(stdin, stdout, |_| Ok(()))
+}
+
+/// The same; when the plan is known and nothing was done yet, `confine` makes this process, which has one thread, what
+/// it has to be for it.
+pub fn serve_confined(
+    stdin: impl Read + Send + 'static,
+    mut stdout: impl Write,
+    confine: impl FnOnce(&LoadPlan) -> Result<(), Fault>,
+) -> ExitCode {
     let mut write = |line: LoadLine| -> Result<(), Fault> {
         let mut text = serde_json::to_vec(&line).expect("a line is plain data");
         text.push(b'\n');
@@ -26,6 +36,7 @@ pub fn serve(stdin: impl Read + Send + 'static, mut stdout: impl Write) -> ExitC
     };
     let mut stdin = BufReader::new(stdin);
     let result = read_plan(&mut stdin).and_then(|plan| {
+        confine(&plan)?;
         let orders = orders(stdin);
         carry_out(&plan, &mut Emit::new(&mut write, Some(orders)))
     });

@@ -117,6 +117,8 @@ impl<T: DeserializeOwned + Send + 'static> Running<T> {
     fn start(plan: &ProbePlan) -> Result<Running<T>, Fault> {
         let mut child = Command::new("/proc/self/exe")
             .arg("probe")
+            // It needs nothing of whoever has started Tare.
+            .env_clear()
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())

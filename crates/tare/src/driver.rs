@@ -1,5 +1,6 @@
 //! The load process: started, told, listened to, ended.
 
+use crate::paths;
 use rustix::process::{Pid, Signal, kill_process};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::process::CommandExt;
@@ -45,6 +46,8 @@ impl Driver {
     pub(crate) fn command() -> Command {
         let mut command = Command::new("/proc/self/exe");
         command.arg("drive").stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        // A workload's tools are found by it, and get nothing else of the user's environment.
+        command.env_clear().envs(paths::search_path().map(|path| ("PATH", path)));
         // A group of its own, so that Ctrl-C reaches Tare only, which then decides.
         command.process_group(0);
         command

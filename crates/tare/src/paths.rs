@@ -20,6 +20,11 @@ pub(crate) fn keep_current_directory_off_path() {
     }
 }
 
+/// Where programs are looked for.
+pub(crate) fn search_path() -> Option<OsString> {
+    std::env::var_os("PATH")
+}
+
 fn without_empty(path: &OsStr) -> OsString {
     let folders = std::env::split_paths(path).filter(|folder| !folder.as_os_str().is_empty());
     match std::env::join_paths(folders) {

@@ -85,20 +85,29 @@ impl Confinement {
 
 /// Gives up root and every capability, for good: no program that it starts gets any back. Plain system calls only.
 pub(crate) fn become_user(user: (u32, u32)) -> io::Result<()> {
+    become_user_with(user, 0)
+}
+
+/// The same for a process that keeps these capabilities, a bit for each; no program that it starts gets them.
+pub(crate) fn become_user_with(user: (u32, u32), kept: u64) -> io::Result<()> {
     rustix::process::umask(rustix::fs::Mode::from(0o022));
     drop_from_bounds()?;
     // The raw calls: the C library's would try to change the threads of the parent, which are not here.
     // SAFETY: an empty list of groups needs no memory; the other calls take plain numbers.
     unsafe {
+        if kept != 0 {
+            check(libc::prctl(libc::PR_SET_KEEPCAPS, 1, 0, 0, 0).into())?;
+        }
         check(libc::syscall(libc::SYS_setgroups, 0, std::ptr::null::<libc::gid_t>()))?;
         check(libc::syscall(libc::SYS_setresgid, user.1, user.1, user.1))?;
         check(libc::syscall(libc::SYS_setresuid, user.0, user.0, user.0))?;
         check(libc::prctl(libc::PR_CAP_AMBIENT, libc::PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0).into())?;
     }
-    // A change of user leaves the inheritable ones.
-    let (header, none) = ([CAPABILITY_VERSION, 0], [0_u32; 6]);
+    // A change of user leaves the inheritable ones. Effective, permitted and inheritable; the lower halves first.
+    let (low, high) = (kept as u32, (kept >> 32) as u32);
+    let (header, sets) = ([CAPABILITY_VERSION, 0], [low, low, 0, high, high, 0]);
     // SAFETY: a header of two numbers and two triples of sets, as this version has them, which outlive the call.
-    check(unsafe { libc::syscall(libc::SYS_capset, header.as_ptr(), none.as_ptr()) })?;
+    check(unsafe { libc::syscall(libc::SYS_capset, header.as_ptr(), sets.as_ptr()) })?;
     // SAFETY: plain numbers.
     check(unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) }.into())
 }

@@ -24,10 +24,13 @@ use anyhow::{Context, Result};
 use std::fmt;
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
+use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
 use tare_core::config::Problem;
 use tare_core::fault::Fault;
+use tare_core::load::{LoadPlan, LoadProfile};
 use tare_core::record::TrialMetric;
+use tare_layers::least::{self, Kept};
 use tare_report::{USUAL_WIDTH, flow, paragraph};
 
 /// The user's mistake: exit code 2, nothing was started.
@@ -113,6 +116,26 @@ fn show_problems(problems: &[Problem], width: usize) -> String {
 pub(crate) fn resources() -> Result<u8> {
     println!("{}", serde_json::to_string(&tare_telemetry::resource_report())?);
     Ok(EXIT_OK)
+}
+
+/// `tare drive`: carries out a plan, with the least that it needs.
+pub(crate) fn drive() -> ExitCode {
+    let confine = |plan: &LoadPlan| {
+        let trace = matches!(plan.profile.base(), LoadProfile::Replay { .. });
+        least::become_load(if trace { Kept::Reading } else { Kept::Nothing })
+    };
+    tare_load::serve_confined(std::io::stdin(), std::io::stdout().lock(), confine)
+}
+
+/// `tare probe`: samples, with the least that it needs.
+pub(crate) fn probe() -> ExitCode {
+    match least::become_sampler() {
+        Ok(()) => tare_telemetry::serve(std::io::stdin(), std::io::stdout().lock()),
+        Err(fault) => {
+            eprintln!("{fault}");
+            ExitCode::FAILURE
+        }
+    }
 }
 
 /// `tare peer`: serves until it is told to end.

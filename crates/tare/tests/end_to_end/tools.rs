@@ -1,6 +1,6 @@
 //! A tool of others inside the forms: the one that comes with Redis, in the bundle of its server.
 
-use crate::end_to_end::lab::{Lab, text};
+use crate::end_to_end::lab::{Lab, said, text};
 use tare_core::study::LoadOrigin;
 use tare_core::trial::Outcome;
 
@@ -59,4 +59,48 @@ fn a_tool_runs_inside_the_forms() {
             trial.metrics
         );
     }
+}
+
+const BESIDE: &str = r#"
+workload: nobody
+about: a tool beside the form that tells what it may do
+services:
+  redis:
+    bundle: {packages: [redis-server]}
+    command: [/usr/bin/redis-server, --bind, 0.0.0.0, --protected-mode, 'no', --dir, /data, --save, '']
+    ports: {redis: 6379}
+    volumes: {/data: 16MiB}
+load:
+  protocol:
+    exec:
+      parser: tare
+      command:
+        - /bin/sh
+        - -c
+        - |
+          printf '{"seconds": 1, "operations": {"request": {"count": 10, "errors": 0}}, "facts": {' &&
+          printf '"user": "%s", ' "$(id -u) $(id -G)" &&
+          printf '"rights": "%s", ' "$(grep -E '^(CapPrm|CapInh|CapAmb|NoNewPrivs):' /proc/self/status | tr -s '\n\t' '  ')" &&
+          printf '"secret": "%s", ' "$(env | grep -c SECRET)" &&
+          printf '"writes": "%s", ' "$(touch /etc/tare-was-here 2>/dev/null && echo yes || echo no)" &&
+          printf '"shadow": "%s"}}' "$(cat /etc/shadow >/dev/null && echo read || echo denied)"
+"#;
+
+/// A workload from elsewhere is no root shell.
+#[test]
+fn a_tool_beside_the_form_is_nobody() {
+    let Some(lab) = Lab::open(&["mmdebstrap"]) else { return };
+    lab.write("nobody/workload.yaml", BESIDE);
+    let study = STUDY.replace("./inner", "./nobody").replace(", container: [container]", "");
+    let (study, record) = (lab.write("beside.yaml", study), lab.path("record"));
+    let output = lab.command(&["run", text(&study), "--out", text(&record)]).env("SECRET", "s").output().unwrap();
+    assert!(output.status.success(), "{}", said(&output));
+    lab.expect_clean();
+    let read = lab.record(&record);
+    let facts = &read.trials[0].record.load.as_ref().unwrap().facts;
+    let user = tare_layers::least::LOAD_USER;
+    assert_eq!(facts["user"], format!("{user} {user}"));
+    assert_eq!(facts["rights"].matches("0000000000000000").count(), 3, "{facts:?}");
+    assert!(facts["rights"].contains("NoNewPrivs: 1"), "{facts:?}");
+    assert_eq!((facts["secret"].as_str(), facts["writes"].as_str(), facts["shadow"].as_str()), ("0", "no", "denied"));
 }

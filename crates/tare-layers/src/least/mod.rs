@@ -1,0 +1,211 @@
+//! Tare's own processes beside a form, with the least that each needs.
+//!
+//! The load process speaks to services, takes apart what they answer, and runs the tools that a workload names; the
+//! sampler reads what processes of others map. Neither is root while it does: each has a user that nothing else has, no
+//! way to gain privileges, and the capabilities that it cannot work without.
+//!
+//! Both give up root by themselves, in their only thread, before they look at anything of others. Where they were not
+//! started as root there is nothing to give up.
+
+mod filter;
+
+use crate::local::confinement::{become_user_with, leave_open_files};
+use rustix::process::{Resource, Rlimit, geteuid, getrlimit, setrlimit};
+use tare_core::fault::{Doing, Fault};
+
+/// The users of the load process with its tools, and of the sampler: the last before those of guests' QEMU.
+pub const LOAD_USER: u32 = 98_999;
+/// See [`LOAD_USER`].
+pub const SAMPLER_USER: u32 = 98_998;
+/// How many processes and threads the load process and its tools may be. Many more than any load tool starts, and few
+/// enough for the machine to stay usable.
+const LOAD_PROCESSES: u64 = 4096;
+/// How many files a process may have open where it says so itself: more than a machine has ports.
+const OPEN_FILES: u64 = 1 << 20;
+
+/// Capabilities, a bit for each, as `linux/capability.h` numbers them.
+const DAC_READ_SEARCH: u64 = 1 << 2;
+const IPC_LOCK: u64 = 1 << 14;
+const SYS_PTRACE: u64 = 1 << 19;
+const SYS_ADMIN: u64 = 1 << 21;
+const SYSLOG: u64 = 1 << 34;
+const PERFMON: u64 = 1 << 38;
+const BPF: u64 = 1 << 39;
+const CHECKPOINT_RESTORE: u64 = 1 << 40;
+
+/// What the load process keeps of root, for itself and not for the tools that it starts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kept {
+    /// Nothing.
+    Nothing,
+    /// It may read every file: for a trace that the user has named, which may be the user's alone.
+    Reading,
+}
+
+/// Makes this process the load process.
+///
+/// # Errors
+/// When the kernel refuses, so that it would stay root.
+pub fn become_load(kept: Kept) -> Result<(), Fault> {
+    if !geteuid().is_root() {
+        return Ok(());
+    }
+    let become_it = || -> std::io::Result<()> {
+        // It makes room for its connections when it knows how many they are.
+        allow_open_files();
+        let processes = Rlimit { current: Some(LOAD_PROCESSES), maximum: Some(LOAD_PROCESSES) };
+        setrlimit(Resource::Nproc, processes)?;
+        // For the tools that it starts.
+        leave_open_files()?;
+        let kept = if kept == Kept::Reading { DAC_READ_SEARCH } else { 0 };
+        become_user_with((LOAD_USER, LOAD_USER), kept)
+    };
+    become_it().doing("give up root for the load process")
+}
+
+/// Makes this process the sampler: it sees all processes and counters of the machine, and changes nothing.
+///
+/// # Errors
+/// See [`become_load`].
+pub fn become_sampler() -> Result<(), Fault> {
+    if !geteuid().is_root() {
+        return Ok(());
+    }
+    let become_it = || -> std::io::Result<()> {
+        allow_open_files();
+        // Before Linux 5.11 maps of BPF count as locked memory.
+        let _ = setrlimit(Resource::Memlock, Rlimit { current: None, maximum: None });
+        leave_open_files()?;
+        let sees = DAC_READ_SEARCH | SYS_PTRACE | SYSLOG | IPC_LOCK;
+        become_user_with((SAMPLER_USER, SAMPLER_USER), sees | watches())?;
+        filter::deny_all_that_changes()
+    };
+    become_it().doing("give up root for the sampler")
+}
+
+/// What counters, programs of BPF and the files that others map need: before Linux 5.9 it was a part of what
+/// administers the machine.
+fn watches() -> u64 {
+    // SAFETY: plain numbers; a capability that the kernel does not know is an error and nothing else.
+    let known = unsafe { libc::prctl(libc::PR_CAPBSET_READ, CHECKPOINT_RESTORE.trailing_zeros(), 0, 0, 0) } >= 0;
+    if known { PERFMON | BPF | CHECKPOINT_RESTORE } else { SYS_ADMIN }
+}
+
+/// Lifts the hard limit only: what a process has by itself stays as it is.
+fn allow_open_files() {
+    let limit = getrlimit(Resource::Nofile);
+    let maximum = limit.maximum.map(|maximum| maximum.max(OPEN_FILES));
+    // Where it may not, the process says so when it needs more.
+    let _ = setrlimit(Resource::Nofile, Rlimit { maximum, ..limit });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::{Read, Write};
+    use std::process::Command;
+
+    /// What `act` says in a child of this process, which then ends; the child's other threads are gone.
+    fn in_a_child(act: impl FnOnce() -> String) -> String {
+        let (mut reader, mut writer) = std::io::pipe().unwrap();
+        // SAFETY: the child has this thread alone, and ends without running what others have left to be run.
+        let child = unsafe { libc::fork() };
+        assert!(child >= 0);
+        if child == 0 {
+            drop(reader);
+            let said = std::panic::catch_unwind(std::panic::AssertUnwindSafe(act));
+            let _ = writer.write_all(said.unwrap_or_else(|_| "it panicked".to_owned()).as_bytes());
+            // SAFETY: it ends this child and nothing else.
+            unsafe { libc::_exit(0) };
+        }
+        drop(writer);
+        let mut said = String::new();
+        reader.read_to_string(&mut said).unwrap();
+        // SAFETY: it is a child of this process that nobody else waits for.
+        unsafe { libc::waitpid(child, std::ptr::null_mut(), 0) };
+        said
+    }
+
+    fn status(keys: &[&str]) -> String {
+        let text = std::fs::read_to_string("/proc/thread-self/status").unwrap();
+        let field = |key: &&str| text.lines().find_map(|line| line.strip_prefix(*key)).unwrap_or_default().trim();
+        keys.iter().map(field).collect::<Vec<_>>().join(" ").replace('\t', " ")
+    }
+
+    const NONE: &str = "0000000000000000";
+
+    #[test]
+    fn a_tool_of_a_workload_is_nobody() {
+        if !geteuid().is_root() {
+            return println!("skipped: it needs root");
+        }
+        let secret = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(secret.path(), "s").unwrap();
+        let reads = || std::fs::read_to_string(secret.path()).unwrap_or_else(|error| error.kind().to_string());
+        for (kept, wanted) in [(Kept::Nothing, "permission denied"), (Kept::Reading, "s")] {
+            let said = in_a_child(|| {
+                become_load(kept).unwrap();
+                let script = format!(
+                    "id -u; id -G; grep -E 'Cap(Inh|Prm|Amb)|NoNewPrivs' /proc/self/status; cat {0} 2>/dev/null || echo no; \
+                     echo x 2>/dev/null >/etc/tare-was-here || echo no; ls /proc/self/fd",
+                    secret.path().display()
+                );
+                let tool = Command::new("/bin/sh").args(["-c", &script]).output().unwrap();
+                format!("{}\n{}", reads(), String::from_utf8(tool.stdout).unwrap())
+            });
+            let words: Vec<&str> = said.split_whitespace().collect();
+            let (user, caps) = (LOAD_USER.to_string(), ["CapInh:", NONE, "CapPrm:", NONE, "CapAmb:", NONE]);
+            let told = [&[user.as_str(), user.as_str()][..], &caps, &["NoNewPrivs:", "1", "no", "no", "0", "1", "2"]];
+            assert!(said.starts_with(&format!("{wanted}\n")), "{kept:?}: {said}");
+            // The last one is the folder that is being read.
+            let skipped = wanted.split_whitespace().count();
+            assert_eq!(words[skipped..words.len() - 1], told.concat(), "{kept:?}: {said}");
+        }
+    }
+
+    #[test]
+    fn the_sampler_sees_all_and_changes_nothing() {
+        if !geteuid().is_root() {
+            return println!("skipped: it needs root");
+        }
+        let secret = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(secret.path(), "s").unwrap();
+        let own = std::process::id();
+        let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
+        let program = maps.lines().find(|line| line.contains(" /")).unwrap();
+        // The kernel writes bounds without leading zeros there.
+        let bounds = program.split(' ').next().unwrap().split('-').map(|bound| bound.trim_start_matches('0'));
+        let mapped = bounds.collect::<Vec<_>>().join("-");
+        let said = in_a_child(|| {
+            become_sampler().unwrap();
+            let said =
+                |result: std::io::Result<()>| result.map_or_else(|error| error.kind().to_string(), |()| "done".into());
+            let read = |path: String| std::fs::read(path).map(drop);
+            [
+                status(&["Uid:", "NoNewPrivs:", "Seccomp:"]),
+                said(read(secret.path().display().to_string())),
+                said(read(format!("/proc/{own}/maps"))),
+                said(read(format!("/proc/{own}/map_files/{mapped}"))),
+                said(std::fs::write(secret.path(), "x")),
+                said(std::fs::write("/etc/tare-was-here", "x")),
+                said(Command::new("/bin/true").status().map(drop)),
+                // SAFETY: plain numbers.
+                said(os(unsafe { libc::ptrace(libc::PTRACE_ATTACH, own.cast_signed(), 0, 0) })),
+                // SAFETY: plain numbers.
+                said(os(unsafe { libc::kill(own.cast_signed(), 0) }.into())),
+                // SAFETY: plain numbers.
+                said(os(unsafe { libc::unshare(libc::CLONE_NEWUSER) }.into())),
+            ]
+            .join("\n")
+        });
+        let user = format!("{SAMPLER_USER} {SAMPLER_USER} {SAMPLER_USER} {SAMPLER_USER} 1 2");
+        let denied = "permission denied";
+        let told = [user.as_str(), "done", "done", "done", denied, denied, denied, denied, denied, denied];
+        assert_eq!(said.lines().collect::<Vec<_>>(), told);
+        assert_eq!(std::fs::read_to_string(secret.path()).unwrap(), "s");
+    }
+
+    fn os(result: libc::c_long) -> std::io::Result<()> {
+        if result < 0 { Err(std::io::Error::last_os_error()) } else { Ok(()) }
+    }
+}
