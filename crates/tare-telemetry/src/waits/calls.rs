@@ -26,8 +26,8 @@ pub(super) enum Call {
     Is(Doing),
     /// It waits for a disk if it cannot be interrupted, and does this if it can.
     Unless(Doing),
-    /// It writes to the file of this number: if it cannot be interrupted it waits for a disk, or for what it wrote to be
-    /// safe there where the file was opened so; else for whoever reads.
+    /// It writes to the file of this number: if it cannot be interrupted it waits for a disk, or for what it wrote to
+    /// be safe there where the file was opened so; else for whoever reads.
     Writes(u32),
     /// What it did before goes on, after a signal or a freeze.
     Resumed,
