@@ -8,12 +8,21 @@ use std::fs::{File, OpenOptions};
 use std::io::{Read, Seek, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::SystemTime;
 use tare_core::fault::{Doing, Fault};
 
 /// The file that whoever weighs on this machine holds.
 const TURN: &str = "lock";
+
+/// How many locks this process holds.
+static HELD: AtomicUsize = AtomicUsize::new(0);
+
+/// Whether no other process of Tare's weighs on this machine, because this one does.
+pub(crate) fn is_held() -> bool {
+    HELD.load(Ordering::Relaxed) > 0
+}
 
 /// This machine to oneself: as long as it is held, no other process of Tare's weighs here.
 #[derive(Debug)]
@@ -53,7 +62,14 @@ fn take_at(path: &Path, what: &str) -> Result<Result<MachineLock, Holder>, Fault
     }
     file.set_len(0).and_then(|()| file.rewind()).doing(doing())?;
     writeln!(file, "process {}: {what}", std::process::id()).doing(doing())?;
+    HELD.fetch_add(1, Ordering::Relaxed);
     Ok(Ok(MachineLock { _file: file }))
+}
+
+impl Drop for MachineLock {
+    fn drop(&mut self) {
+        HELD.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 fn open(path: &Path) -> std::io::Result<File> {

@@ -5,7 +5,8 @@
 //! of our network namespace, it writes the port down as closed before anybody can be answered there. It costs two looks
 //! into tables a bind, and packets and connections nothing.
 //!
-//! It is told by users and not by cgroups: of a container of Docker's there is none before its first process runs.
+//! It is told by users and not by cgroups: of a container of Docker's there is none before its first process runs. So
+//! it is for whoever has this machine to oneself ([`crate::lock`]).
 
 use crate::local::cgroup;
 use rustix::net::{AddressFamily, SocketType};

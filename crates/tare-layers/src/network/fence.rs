@@ -8,7 +8,7 @@
 
 use super::doors::{CLOSED_MAX, Closed, Doors, TRANSPORTS, key};
 use super::seat::seat_link;
-use crate::leftovers;
+use crate::{leftovers, lock};
 use rustix::net::netdevice::name_to_index;
 use rustix::net::{AddressFamily, SocketType};
 use std::collections::BTreeMap;
@@ -52,6 +52,8 @@ impl Fenced {
             let fence = self.fence.as_ref().expect("it was put up right before");
             start.service.ports.values().try_for_each(|port| fence.close(*port, user))?;
             match &fence.doors {
+                // Services of another run could have the same user.
+                Ok(_) if !lock::is_held() => Ok(Some("this process has not locked the machine".to_owned())),
                 Ok(doors) => doors.watch(user).map(|()| None),
                 Err(error) => Ok(Some(error.to_string())),
             }

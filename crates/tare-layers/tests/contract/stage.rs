@@ -13,7 +13,7 @@ use tare_core::form::LayerUse;
 use tare_core::host::{Carrier, Host, PlacedBundle, ResourceReport, ServiceStart, Surroundings};
 use tare_core::telemetry::{Prober, Scope, TelemetryRow};
 use tare_core::units::CpuSet;
-use tare_core::workload::{Readiness, Resources, Service};
+use tare_core::workload::{FIRST_OWN, Readiness, Resources, Service};
 use tare_layers::leftovers::{self, RunMark};
 use tare_layers::local::LocalHost;
 use tare_layers::network::{GeneratorSeat, free_subnets};
@@ -23,6 +23,9 @@ pub(crate) type Check = (String, bool, fn());
 
 /// The user and group of the service.
 pub(crate) const USER: (u32, u32) = (65_534, 65_534);
+/// The first user of services that have one of their own: not those of a run that is under way beside these checks, for
+/// what such users bind is closed to all but that run.
+pub(crate) const OWN: u32 = FIRST_OWN + 1000;
 /// What the service may use.
 pub(crate) const MEMORY: u64 = 64 << 20;
 

@@ -2,12 +2,11 @@
 
 use crate::commands::printed;
 use crate::native::scope_of;
-use crate::stage::{self, Stage, free_port, property, service};
+use crate::stage::{self, OWN, Stage, free_port, property, service};
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
 use tare_core::form::LayerUse;
 use tare_core::host::{Availability, Host, ServiceStart};
-use tare_core::workload::FIRST_OWN;
 
 const PASSWD: &str = "root:x:0:0:root:/root:/bin/sh\nnobody:x:65534:65534:nobody:/nonexistent:/usr/sbin/nologin\n";
 const GROUP: &str = "root:x:0:\nnogroup:x:65534:\n";
@@ -17,7 +16,7 @@ const LEAST: &str = "{by: runtime, root: directory, namespaces: host, limits: af
 
 /// Two instances as a workload has them that is spelled out and states no user.
 fn two() -> [ServiceStart; 2] {
-    [("one", FIRST_OWN), ("two", FIRST_OWN + 1)].map(|(name, id)| {
+    [("one", OWN), ("two", OWN + 1)].map(|(name, id)| {
         let mut start = service(name, free_port(), &[]);
         (start.service.user, start.service.own_user) = ((id, id), true);
         // As the first process of a container it does not hear that it is to end.
@@ -52,7 +51,7 @@ pub(crate) fn apart() {
         let stage = Stage::open_numbered(2, usual);
         let starts = two();
         let mut host = stage.host(&starts, layers);
-        for (start, id) in starts.iter().zip(FIRST_OWN..) {
+        for (start, id) in starts.iter().zip(OWN..) {
             let instance = host.start(start).unwrap();
             assert_eq!(instance.warnings, [] as [String; 0], "{form}");
             let report = stage.ask(instance.endpoints["main"]);
@@ -99,16 +98,16 @@ pub(crate) fn named() {
         usual(tree);
         std::fs::create_dir(tree.join("lib")).unwrap();
         // Without an end of its last line, and with the name that is wanted.
-        std::fs::write(tree.join("lib/users"), "tare-65536:x:5:5::/:/x").unwrap();
+        std::fs::write(tree.join("lib/users"), "tare-66536:x:5:5::/:/x").unwrap();
         std::fs::remove_file(tree.join("etc/passwd")).unwrap();
         symlink("/lib/users", tree.join("etc/passwd")).unwrap();
     };
-    let line = |name: &str| format!("{name}:x:65536:65536::/nonexistent:/usr/sbin/nologin\n");
-    let group = "tare-65536:x:65536:\n";
+    let line = |name: &str| format!("{name}:x:66536:66536::/nonexistent:/usr/sbin/nologin\n");
+    let group = "tare-66536:x:66536:\n";
     let cases: [Case; 3] = [
-        (2, &usual, format!("{PASSWD}{}", line("tare-65536")), format!("{GROUP}{group}")),
-        (3, &nothing, line("tare-65536"), group.to_owned()),
-        (4, &linked, format!("tare-65536:x:5:5::/:/x\n{}", line("tare-65536-")), format!("{GROUP}{group}")),
+        (2, &usual, format!("{PASSWD}{}", line("tare-66536")), format!("{GROUP}{group}")),
+        (3, &nothing, line("tare-66536"), group.to_owned()),
+        (4, &linked, format!("tare-66536:x:5:5::/:/x\n{}", line("tare-66536-")), format!("{GROUP}{group}")),
     ];
     in_forms(&["{}", "{read_only: true}", "{by: runtime}"], |form, layers| {
         // A root that cannot be written to is another matter only where something is missing in it.
@@ -145,13 +144,13 @@ pub(crate) fn hostile() {
     let [start, _] = two();
     let mut host = stage.host(&[], &[]);
     let instance = host.start(&start).unwrap();
-    let wanted = ["/etc/passwd does not name the user 65536", "/etc/group does not name the user 65536"];
+    let wanted = ["/etc/passwd does not name the user 66536", "/etc/group does not name the user 66536"];
     assert!(instance.warnings.len() == 2, "{:?}", instance.warnings);
     for (warning, wanted) in instance.warnings.iter().zip(wanted) {
         assert!(warning.contains("service 'one'") && warning.contains(wanted), "{warning}");
     }
     let report = stage.ask(instance.endpoints["main"]);
-    assert_eq!(property(&report, "uid"), "65536 65536 65536 65536");
+    assert_eq!(property(&report, "uid"), "66536 66536 66536 66536");
     assert_eq!(printed(host.as_mut(), "one", "/bin/service", &["read", "/etc/passwd"]), "entity not found\n");
     host.close().unwrap();
     stage.close();
