@@ -4,6 +4,8 @@
 //! The service is this very program (see `service.rs`), which is statically linked: so a bundle is one file, and what
 //! a service really gets is told by the service itself. Hence no usual test harness.
 
+#[path = "contract/attempts.rs"]
+mod attempts;
 #[path = "contract/canaries.rs"]
 mod canaries;
 #[path = "contract/checks.rs"]
@@ -14,6 +16,8 @@ mod commands;
 mod confined;
 #[path = "contract/crash.rs"]
 mod crash;
+#[path = "contract/escapes.rs"]
+mod escapes;
 #[path = "contract/native.rs"]
 mod native;
 #[path = "contract/service.rs"]

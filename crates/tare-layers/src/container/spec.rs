@@ -123,11 +123,7 @@ fn host_config(order: &Order, ports: &[u16]) -> Result<HostConfig, Fault> {
         memory: Some(memory),
         // The sum of memory and swap: the same figure means no swap.
         memory_swap: Some(memory),
-        ulimits: Some(vec![ResourcesUlimits {
-            name: Some("nofile".to_owned()),
-            soft: Some(open_files),
-            hard: Some(open_files),
-        }]),
+        ulimits: Some(vec![ulimit("nofile", open_files), ulimit("nproc", local::PROCESSES.cast_signed())]),
         security_opt: Some(security(order.options)),
         cap_add: (order.options.capabilities == Capabilities::All).then(|| vec!["ALL".to_owned()]),
         pid_mode: shared.then(|| "host".to_owned()),
@@ -150,6 +146,10 @@ fn host_config(order: &Order, ports: &[u16]) -> Result<HostConfig, Fault> {
         init: Some(false),
         ..Default::default()
     })
+}
+
+fn ulimit(name: &str, most: i64) -> ResourcesUlimits {
+    ResourcesUlimits { name: Some(name.to_owned()), soft: Some(most), hard: Some(most) }
 }
 
 /// What lets a service listen below 1024 in a network of its own. Engines differ in whether they do so unasked.

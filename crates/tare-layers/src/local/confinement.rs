@@ -1,7 +1,7 @@
 //! What a process about to become a service's program does to itself between fork and exec: its limits, and all that
 //! it gives up.
 
-use super::OPEN_FILES;
+use super::{OPEN_FILES, PROCESSES};
 use std::ffi::CString;
 use std::fs::File;
 use std::io;
@@ -21,7 +21,7 @@ pub(super) const STEPS: [&str; 9] = [
     "leave behind what is open",
     "be bound to its CPUs",
     "have its memory bound to NUMA nodes",
-    "be allowed its open files",
+    "be allowed its open files and processes",
     "become its user",
     "enter its directory",
     "run its program",
@@ -69,9 +69,11 @@ impl Confinement {
             check(unsafe { libc::syscall(libc::SYS_set_mempolicy, libc::MPOL_BIND, nodes.as_ptr(), bits) })?;
         }
         begin();
-        let limit = libc::rlimit { rlim_cur: OPEN_FILES, rlim_max: OPEN_FILES };
-        // SAFETY: the limit is a valid rlimit that outlives the call.
-        check(unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &limit) }.into())?;
+        for (resource, most) in [(libc::RLIMIT_NOFILE, OPEN_FILES), (libc::RLIMIT_NPROC, PROCESSES)] {
+            let limit = libc::rlimit { rlim_cur: most, rlim_max: most };
+            // SAFETY: the limit is a valid rlimit that outlives the call.
+            check(unsafe { libc::setrlimit(resource, &limit) }.into())?;
+        }
         begin();
         become_user(self.user)?;
         begin();

@@ -25,3 +25,7 @@ pub use mapped::mapped_files;
 /// could allow more than its host, gives what the other forms give; low enough for hosts that allow few (20 000 is
 /// seen in hosted virtual machines), high enough for the 10 000 clients that servers commonly expect.
 pub const OPEN_FILES: u64 = 16_384;
+
+/// Processes and threads that a service's user may have, in every form: enough for a server with a thread for each of
+/// 10 000 clients, and few enough that no service takes all numbers of processes that a machine commonly has (32 768).
+pub const PROCESSES: u64 = 16_384;

@@ -1,7 +1,7 @@
 //! The contract of [`Host`], by table: the plain process and every layer that this machine can have.
 
 use crate::stage::{self, Check, Stage, left_of, property, service};
-use crate::{commands, confined, users};
+use crate::{commands, confined, escapes, users};
 use sha2::{Digest, Sha256};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -18,6 +18,8 @@ pub(crate) fn all() -> Vec<Check> {
         ("a_container_by_crun_keeps_the_contract".to_owned(), true, || by_a_runtime("crun")),
         ("the_mock_layer_keeps_the_contract_without_root".to_owned(), false, mock_without_root),
         ("no_service_is_reached_from_another_network".to_owned(), true, confined::kept_from_others),
+        ("a_hostile_program_is_refused_alike_in_every_form".to_owned(), true, escapes::alike),
+        ("what_a_hostile_program_may_do_is_told".to_owned(), false, escapes::told),
         ("instances_are_users_of_their_own".to_owned(), true, users::apart),
         ("instances_find_their_users_by_name".to_owned(), true, users::named),
         ("an_unknown_layer_closes_the_outer_host".to_owned(), false, unknown_layer),
@@ -149,6 +151,7 @@ fn reach_and_read(form: &str, stage: &Stage, host: &mut dyn Host, place: std::ne
     assert_eq!(property(&report, "capabilities"), "0000000000000000", "{form}");
     assert_eq!(property(&report, "cpus"), "0", "{form}");
     assert_eq!(property(&report, "open_files"), tare_layers::local::OPEN_FILES.to_string(), "{form}");
+    assert_eq!(property(&report, "processes"), tare_layers::local::PROCESSES.to_string(), "{form}");
     assert_eq!(property(&report, "directory"), "/data", "{form}");
     for path in ["/tmp", "/run", "/data", "/run/kept", "/dev/shm"] {
         assert_eq!(property(&report, &format!("write {path}")), "yes", "{form}: {path} in {report:?}");

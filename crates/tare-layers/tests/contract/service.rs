@@ -97,6 +97,13 @@ pub(crate) fn tool(words: &[&str]) -> ExitCode {
             Ok(_) => println!("read"),
             Err(error) => println!("{}", error.kind()),
         },
+        ["escape", pid, file, name, place] => crate::attempts::all(&crate::attempts::Others {
+            pid: pid.parse().expect("a number"),
+            file: (*file).to_owned(),
+            name: (*name).to_owned(),
+            place: place.parse().expect("an address"),
+        }),
+        ["fork-bomb"] => crate::attempts::fork_bomb(),
         ["print-file", path] => print!("{}", std::fs::read_to_string(path).expect("it can be read")),
         ["signal", pid] => {
             let pid = rustix::process::Pid::from_raw(pid.parse().expect("a number")).expect("a process");
@@ -162,7 +169,10 @@ fn given() -> String {
         Err(error) => error.kind().to_string(),
     };
     let limits = read("/proc/self/limits");
-    let files = limits.lines().find_map(|line| line.strip_prefix("Max open files")).unwrap_or_default();
+    let limit = |name: &str| {
+        let line = limits.lines().find_map(|line| line.strip_prefix(name)).unwrap_or_default();
+        line.split_whitespace().next().unwrap_or_default().to_owned()
+    };
     let environment: BTreeMap<String, String> = std::env::vars().collect();
     let mut names: Vec<String> =
         std::fs::read_dir("/").into_iter().flatten().filter_map(|e| e.ok()?.file_name().into_string().ok()).collect();
@@ -180,7 +190,8 @@ fn given() -> String {
         ("no new privileges", field("NoNewPrivs:")),
         ("open files", open_files()),
         ("umask", field("Umask:")),
-        ("open_files", files.split_whitespace().next().unwrap_or_default().to_owned()),
+        ("open_files", limit("Max open files")),
+        ("processes", limit("Max processes")),
         ("directory", std::env::current_dir().map(|path| path.display().to_string()).unwrap_or_default()),
         ("environment", format!("{environment:?}")),
         ("root", names.join(" ")),

@@ -3,6 +3,7 @@
 
 use super::super::options::{ContainerOptions, Limits, Namespaces};
 use super::super::spec::{PATH, QUOTA_PERIOD_US, cpu_quota, nodes};
+use crate::local::PROCESSES;
 use crate::local::confinement::BOUNDS;
 use crate::local::root::PROGRAM_INSIDE;
 use serde_json::{Value, json};
@@ -146,7 +147,10 @@ fn process(order: &Order) -> Value {
         "env": environment.iter().map(|(key, value)| format!("{key}={value}")).collect::<Vec<_>>(),
         "cwd": service.directory.as_deref().unwrap_or("/"),
         "capabilities": { "bounding": all, "effective": all, "permitted": all },
-        "rlimits": [{ "type": "RLIMIT_NOFILE", "soft": order.open_files, "hard": order.open_files }],
+        "rlimits": [
+            { "type": "RLIMIT_NOFILE", "soft": order.open_files, "hard": order.open_files },
+            { "type": "RLIMIT_NPROC", "soft": PROCESSES, "hard": PROCESSES },
+        ],
         "noNewPrivileges": true,
     })
 }
