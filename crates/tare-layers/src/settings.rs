@@ -1,7 +1,9 @@
 //! Settings of this machine that a run changes: written down before each is changed, and put back when the run is
 //! closed, or cleaned up after; unless somebody else has changed it since.
 
-use crate::leftovers::{boot, boot_of, run_directory};
+use crate::leftovers::{boot, boot_of, run_directory, run_of_mark};
+use crate::local::controllers;
+use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
 use tare_core::fault::{Doing, Fault};
@@ -34,16 +36,36 @@ pub(crate) fn change(run: &str, file: &Path, given: &str) -> Result<(), Fault> {
         let now = value(file).doing(doing())?;
         // The run may change it twice: before the first time counts.
         let before = read(&note).filter(|(_, given)| *given == now).map_or(now, |(before, _)| before);
-        let folder = run_directory(run).join(FOLDER);
-        let write = || {
-            fs::create_dir_all(&folder)?;
-            let partial = folder.join(".partial");
-            fs::write(&partial, format!("{before}\n{given}\n"))?;
-            fs::rename(&partial, &note)
-        };
-        write().doing(doing())?;
+        write_down(run, file, &before, given).doing(doing())?;
     }
     fs::write(file, given).doing(format!("write {given} to {}", file.display()))
+}
+
+fn write_down(run: &str, file: &Path, before: &str, given: &str) -> std::io::Result<()> {
+    let folder = run_directory(run).join(FOLDER);
+    fs::create_dir_all(&folder)?;
+    let partial = folder.join(".partial");
+    fs::write(&partial, format!("{before}\n{given}\n"))?;
+    fs::rename(&partial, note(run, file))
+}
+
+/// Writes down that a run is about to add words to a setting that is a list, which it may do several times. Lists of
+/// groups of the run's own go with their groups, and those of a guest with the guest.
+pub(crate) fn note_added(run: &str, file: &Path, added: &[&str]) -> Result<(), Fault> {
+    let own = file.parent().and_then(Path::file_name).and_then(OsStr::to_str).and_then(run_of_mark);
+    if own.is_some() || !run_directory(run).is_dir() {
+        return Ok(());
+    }
+    let earlier = read(&note(run, file)).map_or(String::new(), |(_, added)| added + " ");
+    write_down(run, file, "", &(earlier + &added.join(" ")))
+        .doing(format!("write down what is added to {}", file.display()))
+}
+
+/// Writes down that of the words of such a list only some were added.
+pub(crate) fn keep_added(run: &str, file: &Path, kept: impl Fn(&str) -> bool) -> Result<(), Fault> {
+    let Some((_, added)) = read(&note(run, file)) else { return Ok(()) };
+    let words: Vec<&str> = added.split(' ').filter(|word| kept(word)).collect();
+    write_down(run, file, "", &words.join(" ")).doing(format!("write down what was added to {}", file.display()))
 }
 
 /// Puts back what the run has changed, as far as it still is as the run left it.
@@ -57,7 +79,9 @@ pub(crate) fn restore(run: &str) -> Result<(), Fault> {
         let name = note.file_name().to_string_lossy().replace("%2f", "/").replace("%25", "%");
         let Some((before, given)) = read(&note.path()).filter(|_| name.starts_with('/')) else { continue };
         let file = Path::new(&name);
-        if value(file).is_ok_and(|now| now == given) {
+        if file.ends_with(controllers::HANDED_DOWN) {
+            controllers::take_back(file, &given.split(' ').collect::<Vec<_>>())?;
+        } else if value(file).is_ok_and(|now| now == given) {
             fs::write(file, &before).doing(format!("put {before} back into {name}"))?;
         }
         fs::remove_file(note.path()).doing(format!("forget the value of {name}"))?;

@@ -1,6 +1,6 @@
 //! Control groups, version 1 and 2, as far as limits, membership and removal go.
 
-use super::freeze;
+use super::{controllers, freeze};
 use crate::leftovers;
 use crate::register::{self, Kind};
 use rustix::process::{Pid, PidfdFlags, Signal};
@@ -147,13 +147,13 @@ impl Group {
 
     fn fill_unified(&mut self, root: &Path, path: &Path, resources: &Resources) -> Result<(), Fault> {
         let parent = path.parent().expect("the path was made of two parts");
-        let controllers = if resources.cpu_quota.is_some() { "+memory +cpu" } else { "+memory" };
+        let controllers = if resources.cpu_quota.is_some() { &["memory", "cpu"][..] } else { &["memory"] };
         make_top(&root.join(parent))?;
+        let run = parent.to_str().and_then(leftovers::run_of_mark).expect("a run's group is called after it");
         for above in [root.to_owned(), root.join(parent)] {
-            let file = above.join("cgroup.subtree_control");
-            fs::write(&file, controllers).doing(format!("hand controllers down in {}", file.display())).map_err(
-                |fault| fault.remedy("run Tare where it may use the root of the cgroup hierarchy, not in a container"),
-            )?;
+            controllers::hand_down(run, &above, controllers).map_err(|fault| {
+                fault.remedy("run Tare where it may use the root of the cgroup hierarchy, not in a container")
+            })?;
         }
         let directory = self.directory(root, path)?;
         set(&directory, "memory.max", resources.memory_bytes)?;
@@ -316,11 +316,17 @@ pub(crate) fn unified_root() -> Result<Option<PathBuf>, Fault> {
 
 /// Writes down that somebody is about to make the run's groups in its name, in the hierarchies that it chooses.
 pub(crate) fn intend(run: &str) -> Result<(), Fault> {
+    if let Some(root) = unified_root()? {
+        controllers::intend(run, &root)?;
+    }
     tops(run)?.iter().try_for_each(|top| register::intend(run, Kind::Cgroup, &top.display().to_string()))
 }
 
 /// Writes down which of them it has made.
 pub(crate) fn settle(run: &str) -> Result<(), Fault> {
+    if let Some(root) = unified_root()? {
+        controllers::settle(run, &root)?;
+    }
     tops(run)?.iter().try_for_each(|top| register::settle(run, Kind::Cgroup, &top.display().to_string()))
 }
 

@@ -6,6 +6,7 @@ pub(crate) mod cgroup;
 pub(crate) mod child;
 pub(crate) mod command;
 pub(crate) mod confinement;
+pub(crate) mod controllers;
 mod facts;
 mod freeze;
 pub(crate) mod host;

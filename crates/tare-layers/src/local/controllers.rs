@@ -1,0 +1,186 @@
+//! Controllers of cgroups of version 2: handed down from the machine's root for our groups, and taken back where
+//! nobody else has come to need them.
+//!
+//! A controller that is handed down costs whoever runs in a group of the machine, so it does not stay behind; one that
+//! is taken back takes the limits of all groups with it, so it stays where a group of somebody else's has any.
+
+use crate::settings;
+use std::fs;
+use std::io;
+use std::path::Path;
+use tare_core::fault::{Doing, Fault};
+
+/// The file of a group that says what is handed down to the groups below it.
+pub(crate) const HANDED_DOWN: &str = "cgroup.subtree_control";
+
+/// What a controller lets be set in a group, and the value of whoever has set nothing.
+const SETTINGS: [(&str, &str, &str); 14] = [
+    ("memory", "memory.max", "max"),
+    ("memory", "memory.high", "max"),
+    ("memory", "memory.min", "0"),
+    ("memory", "memory.low", "0"),
+    ("memory", "memory.oom.group", "0"),
+    ("memory", "memory.swap.max", "max"),
+    ("memory", "memory.swap.high", "max"),
+    ("memory", "memory.zswap.max", "max"),
+    ("cpu", "cpu.weight", "100"),
+    ("cpu", "cpu.max", "max 100000"),
+    ("cpu", "cpu.max.burst", "0"),
+    ("cpu", "cpu.idle", "0"),
+    ("cpu", "cpu.uclamp.min", "0.00"),
+    ("cpu", "cpu.uclamp.max", "max"),
+];
+
+fn handed_down(group: &Path) -> io::Result<Vec<String>> {
+    let text = fs::read_to_string(group.join(HANDED_DOWN))?;
+    Ok(text.split_whitespace().map(str::to_owned).collect())
+}
+
+/// Hands controllers of the machine's root down to the groups below it, in the name of a run.
+///
+/// # Errors
+/// When this process may not, or the root does not have them.
+pub(super) fn hand_down(run: &str, root: &Path, wanted: &[&str]) -> Result<(), Fault> {
+    let file = root.join(HANDED_DOWN);
+    let doing = || format!("hand controllers down in {}", file.display());
+    let now = handed_down(root).doing(doing())?;
+    let missing: Vec<&str> = wanted.iter().copied().filter(|name| !now.iter().any(|there| there == name)).collect();
+    if missing.is_empty() {
+        return Ok(());
+    }
+    settings::note_added(run, &file, &missing)?;
+    let words: Vec<String> = missing.iter().map(|name| format!("+{name}")).collect();
+    fs::write(&file, words.join(" ")).doing(doing())
+}
+
+/// Writes down that somebody is about to hand controllers down in the name of a run, and which it could be.
+///
+/// # Errors
+/// When nothing can be written down.
+pub(super) fn intend(run: &str, root: &Path) -> Result<(), Fault> {
+    let read = || -> io::Result<Vec<String>> {
+        let (all, now) = (fs::read_to_string(root.join("cgroup.controllers"))?, handed_down(root)?);
+        Ok(all.split_whitespace().filter(|name| !now.iter().any(|there| there == name)).map(str::to_owned).collect())
+    };
+    let missing = read().doing(format!("see what is handed down in {}", root.display()))?;
+    if missing.is_empty() {
+        return Ok(());
+    }
+    settings::note_added(run, &root.join(HANDED_DOWN), &missing.iter().map(String::as_str).collect::<Vec<_>>())
+}
+
+/// Writes down which of them it has handed down.
+///
+/// # Errors
+/// See [`intend`].
+pub(super) fn settle(run: &str, root: &Path) -> Result<(), Fault> {
+    let now = handed_down(root).doing(format!("see what is handed down in {}", root.display()))?;
+    settings::keep_added(run, &root.join(HANDED_DOWN), |name| now.iter().any(|there| there == name))
+}
+
+/// Takes back what a run has had handed down, by its file, as far as nobody else needs it.
+///
+/// # Errors
+/// When the kernel refuses for another reason than a need.
+pub(crate) fn take_back(file: &Path, added: &[&str]) -> Result<(), Fault> {
+    let Some(root) = file.parent().filter(|root| root.is_dir()) else { return Ok(()) };
+    let now = handed_down(root).doing(format!("read {}", file.display()))?;
+    for name in added.iter().filter(|name| now.iter().any(|there| there == *name) && !is_needed(root, name)) {
+        match fs::write(file, format!("-{name}")) {
+            // Somebody hands it further down.
+            Err(error) if error.raw_os_error() == Some(libc::EBUSY) => {}
+            written => written.doing(format!("take the controller {name} back in {}", file.display()))?,
+        }
+    }
+    Ok(())
+}
+
+/// Whether a group below has something set that only this controller keeps. What cannot be read is needed.
+fn is_needed(root: &Path, controller: &str) -> bool {
+    let Ok(entries) = fs::read_dir(root) else { return true };
+    let groups = entries.filter_map(Result::ok).filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
+    let settings = || SETTINGS.iter().filter(|(of, ..)| *of == controller);
+    let set = |group: &Path| {
+        settings().any(|(_, name, usual)| match fs::read_to_string(group.join(name)) {
+            Ok(value) => value.trim() != *usual,
+            Err(error) => error.kind() != io::ErrorKind::NotFound,
+        })
+    };
+    groups.map(|entry| entry.path()).any(|group| set(&group))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::leftovers::RunMark;
+    use crate::local::cgroup;
+
+    #[test]
+    fn a_controller_is_needed_where_a_group_has_a_limit() {
+        let folder = tempfile::tempdir().unwrap();
+        let group = folder.path().join("users.slice");
+        fs::create_dir(&group).unwrap();
+        fs::write(folder.path().join(HANDED_DOWN), "cpu memory\n").unwrap();
+        fs::write(group.join("memory.max"), "max\n").unwrap();
+        fs::write(group.join("cpu.weight"), "100\n").unwrap();
+        let needed = || ["memory", "cpu"].map(|name| is_needed(folder.path(), name));
+        assert_eq!(needed(), [false, false], "nothing is set");
+        fs::write(group.join("memory.max"), "1048576\n").unwrap();
+        assert_eq!(needed(), [true, false]);
+        fs::write(group.join("cpu.weight"), "50\n").unwrap();
+        assert_eq!(needed(), [true, true]);
+        take_back(&folder.path().join(HANDED_DOWN), &["memory", "cpu"]).unwrap();
+        assert_eq!(handed_down(folder.path()).unwrap(), ["cpu", "memory"], "both stay");
+        fs::remove_dir_all(&group).unwrap();
+        assert_eq!(needed(), [false, false]);
+    }
+
+    /// With a controller that the machine's root has to hand down, whichever it is.
+    #[test]
+    fn what_a_run_has_handed_down_is_taken_back_with_it() {
+        if !rustix::process::geteuid().is_root() {
+            return println!("skipped: it needs root");
+        }
+        let Some(root) = cgroup::unified_root().unwrap() else { return println!("skipped: no cgroups of version 2") };
+        let has = fs::read_to_string(root.join("cgroup.controllers")).unwrap();
+        let before = handed_down(&root).unwrap();
+        let Some(free) = has.split_whitespace().find(|name| !before.iter().any(|there| there == name)) else {
+            return println!("skipped: all of {has} is handed down already");
+        };
+        let mark = RunMark::create("cc00cc").unwrap();
+        hand_down(mark.run(), &root, &[free]).unwrap();
+        assert!(handed_down(&root).unwrap().iter().any(|there| there == free));
+        // A second service of the run.
+        hand_down(mark.run(), &root, &[free]).unwrap();
+        intend(mark.run(), &root).unwrap();
+        settle(mark.run(), &root).unwrap();
+        mark.close().unwrap();
+        assert_eq!(handed_down(&root).unwrap(), before);
+
+        // A runtime does it by itself; and before it has, somebody else might.
+        let mark = RunMark::create("cc00ce").unwrap();
+        intend(mark.run(), &root).unwrap();
+        settle(mark.run(), &root).unwrap();
+        fs::write(root.join(HANDED_DOWN), format!("+{free}")).unwrap();
+        mark.close().unwrap();
+        assert!(handed_down(&root).unwrap().iter().any(|there| there == free), "it is somebody else's");
+        fs::write(root.join(HANDED_DOWN), format!("-{free}")).unwrap();
+        let mark = RunMark::create("cc00cf").unwrap();
+        intend(mark.run(), &root).unwrap();
+        fs::write(root.join(HANDED_DOWN), format!("+{free}")).unwrap();
+        settle(mark.run(), &root).unwrap();
+        mark.close().unwrap();
+        assert_eq!(handed_down(&root).unwrap(), before, "it is the runtime's");
+
+        let mark = RunMark::create("cc00cd").unwrap();
+        hand_down(mark.run(), &root, &[free]).unwrap();
+        let group = root.join("somebody-else");
+        fs::create_dir(&group).unwrap();
+        fs::write(group.join(HANDED_DOWN), format!("+{free}")).unwrap();
+        mark.close().unwrap();
+        let stays = handed_down(&root).unwrap().iter().any(|there| there == free);
+        fs::remove_dir(&group).unwrap();
+        fs::write(root.join(HANDED_DOWN), format!("-{free}")).unwrap();
+        assert!(stays, "somebody else came to need it");
+    }
+}
