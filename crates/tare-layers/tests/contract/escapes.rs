@@ -23,8 +23,8 @@ const FORMS: [(&str, Option<&str>); 4] = [
     ("runtime", Some("{by: runtime}")),
 ];
 
-/// What may succeed, in which forms, and why. What is not named here is refused everywhere. It is a bound: what a machine
-/// or an engine refuses by itself is no mistake.
+/// What may succeed, in which forms, and why. What is not named here is refused everywhere. It is a bound: what a
+/// machine or an engine refuses by itself is no mistake.
 #[rustfmt::skip]
 const ALLOWED: &[(&str, &[&str], &str)] = &[
     ("connect to the machine", &["native", "container", "host network", "runtime"],
