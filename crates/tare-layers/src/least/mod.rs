@@ -205,6 +205,23 @@ mod tests {
         assert_eq!(std::fs::read_to_string(secret.path()).unwrap(), "s");
     }
 
+    /// Root of a container, which has what engines leave it.
+    #[test]
+    fn whoever_has_less_than_root_keeps_less() {
+        if !geteuid().is_root() {
+            return println!("skipped: it needs root");
+        }
+        let said = in_a_child(|| {
+            let (header, low) = ([0x2008_0522_u32, 0], crate::local::confinement::BOUNDS as u32);
+            let sets = [low, low, 0, 0, 0, 0];
+            // SAFETY: a header of two numbers and two triples of sets, as this version has them; both outlive the call.
+            os(unsafe { libc::syscall(libc::SYS_capset, header.as_ptr(), sets.as_ptr()) }).unwrap();
+            become_sampler().unwrap();
+            status(&["Uid:", "CapPrm:"])
+        });
+        assert_eq!(said, format!("{SAMPLER_USER} {SAMPLER_USER} {SAMPLER_USER} {SAMPLER_USER} {NONE}"));
+    }
+
     fn os(result: libc::c_long) -> std::io::Result<()> {
         if result < 0 { Err(std::io::Error::last_os_error()) } else { Ok(()) }
     }

@@ -106,8 +106,12 @@ pub(crate) fn become_user_with(user: (u32, u32), kept: u64) -> io::Result<()> {
         check(libc::prctl(libc::PR_CAP_AMBIENT, libc::PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0).into())?;
     }
     // A change of user leaves the inheritable ones. Effective, permitted and inheritable; the lower halves first.
-    let (low, high) = (kept as u32, (kept >> 32) as u32);
-    let (header, sets) = ([CAPABILITY_VERSION, 0], [low, low, 0, high, high, 0]);
+    let (mut header, mut had) = ([CAPABILITY_VERSION, 0], [0_u32; 6]);
+    // SAFETY: a header of two numbers and room for two triples of sets, as this version has them.
+    check(unsafe { libc::syscall(libc::SYS_capget, header.as_mut_ptr(), had.as_mut_ptr()) })?;
+    // Root of a container may have had less.
+    let (low, high) = (kept as u32 & had[1], (kept >> 32) as u32 & had[4]);
+    let sets = [low, low, 0, high, high, 0];
     // SAFETY: a header of two numbers and two triples of sets, as this version has them, which outlive the call.
     check(unsafe { libc::syscall(libc::SYS_capset, header.as_ptr(), sets.as_ptr()) })?;
     // SAFETY: plain numbers.
