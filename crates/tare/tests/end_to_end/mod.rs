@@ -2,6 +2,7 @@
 //! QEMU; says what it lacks otherwise. One test at a time, for a run refuses to share the machine with another.
 
 mod auction;
+mod canaries;
 mod kill;
 mod lab;
 mod own;
