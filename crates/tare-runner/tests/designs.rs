@@ -299,7 +299,7 @@ fn a_duet_loads_both_at_once_and_fails_both_when_one_breaks_off() {
     assert_eq!(words("plain").iter().filter(|word| **word == "skipped").count(), 3, "it was not to blame");
     let analysis = analyse(&read_record(&path).unwrap());
     let throughput = analysis.metrics.iter().find(|metric| metric.name == "throughput").unwrap();
-    assert_eq!(throughput.method, tare_stats::Method::PairsPooled);
+    assert_eq!(throughput.method, tare_stats::Method::OwnError);
     assert_eq!(throughput.ratios.iter().find(|ratio| ratio.arm == "box").unwrap().blocks.len(), 3);
 }
 

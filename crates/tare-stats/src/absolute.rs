@@ -79,7 +79,7 @@ mod tests {
             more_is_better: false,
             compared: true,
             nested: Nested::Whole,
-            method: Method::Dunnett,
+            method: Method::OwnError,
             noise_floor: None,
             control_differs: false,
             estimates: vec![estimate],

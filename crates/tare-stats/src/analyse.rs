@@ -14,7 +14,7 @@ use crate::levels::{load_response, service_costs};
 use crate::nested::{Nested, Rounds};
 use crate::paired::{BLOCKS_MIN, BlockLogs, Differences, Precision, sd};
 use crate::profile::profiles;
-use crate::quantile::{DunnettTable, student_quantile};
+use crate::quantile::student_quantile;
 use crate::same::{bits, resources};
 use crate::scale_out::scale_out;
 use crate::steady::never_steady;
@@ -51,7 +51,6 @@ pub fn analyse(record: &Record) -> Analysis {
         arms: &arms,
         one_level: one_level(study),
         compared: shown().filter(|metric| metric.compared).count(),
-        table: DunnettTable::default(),
     };
     let mut metrics: Vec<MetricAnalysis> = shown()
         .map(|metric| {
@@ -126,7 +125,6 @@ struct Comparison<'a> {
     one_level: bool,
     /// How many metrics are compared.
     compared: usize,
-    table: DunnettTable,
 }
 
 /// Whether a trial of the study stays at one level, so that its throughput should be steady and its windows are alike.
@@ -332,10 +330,11 @@ fn compare_arms(
     let nothing_real = arms.iter().any(|arm| arm.baseline && arm.emulated.is_some());
     let claimed = others().filter(|arm| !arm.control && arm.emulated.is_none() && !nothing_real);
     let forms: Vec<&BlockLogs> = claimed.filter_map(|arm| logs.get(arm.name.as_str())).collect();
-    let family = Family::choose(baseline, control, &forms, &mut comparison.table);
+    let family = Family::of(baseline, control, &forms);
     let control_differences = control.map(|control| Differences::of(control, baseline));
     let control_differences = control_differences.as_ref().filter(|_| !nothing_real);
-    let floor = control_differences.and_then(|d| Some(d.mean().abs() + family.floor(d)?.half_width()));
+    let of_floor = control_differences.and_then(|d| family.floor(d));
+    let floor = control_differences.zip(of_floor).map(|(d, precision)| d.mean().abs() + precision.half_width());
     let alarm = control_differences.and_then(|d| Some(family.alarm(d, compared)?.interval(d.mean())));
     let differs = alarm.is_some_and(|interval| !interval.contains(1.0));
     let mut ratios = Vec::new();
@@ -356,7 +355,7 @@ fn compare_arms(
             noise_floor: floor,
             emulated,
             withheld: withheld(arm, differs),
-            smallest_detectable: precision.map(|precision| smallest_detectable(arm, precision, floor)),
+            smallest_detectable: precision.map(|precision| smallest_detectable(arm, precision, floor.zip(of_floor))),
             blocks: differences.n(),
         };
         ratios.push(ratio(metric, arm, &differences, precision, &evidence));
@@ -400,10 +399,13 @@ fn ratio(
 }
 
 /// The smallest difference, as a share, that a run like this finds in four of five cases. A form's must also stand out
-/// of the noise floor, given on the log scale, to be called one.
-fn smallest_detectable(arm: &Arm, precision: Precision, floor: Option<f64>) -> f64 {
+/// of the noise floor, given on the log scale with the precision of the A/A control, to be called one.
+fn smallest_detectable(arm: &Arm, precision: Precision, floor: Option<(f64, Precision)>) -> f64 {
     let found = precision.smallest_detectable();
-    let log = if arm.control { found } else { found.max(precision.smallest_beyond_floor()).max(floor.unwrap_or(0.0)) };
+    let log = match floor.filter(|_| !arm.control) {
+        Some((floor, control)) => found.max(precision.smallest_beyond_floor(&control)).max(floor),
+        None => found,
+    };
     log.exp_m1()
 }
 

@@ -188,14 +188,8 @@ impl MetricAnalysis {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Method {
-    /// Simultaneous, by Dunnett's quantile and the error pooled over all arms (two-way analysis, block and arm).
-    Dunnett,
-    /// Each pair's own error, Student's t, the level shared out by Bonferroni: an arm is incomplete, or the arms differ
-    /// in spread (Levene p < 0.01).
-    PairedBonferroni,
-    /// Every arm was paired with baselines of its own (a duet): the error of the differences pooled over all arms,
-    /// Student's t, the level shared out by Bonferroni.
-    PairsPooled,
+    /// Each form's own differences inside blocks give its error, Student's t, the level shared out over the forms (Šidák).
+    OwnError,
     /// No interval: fewer than 3 blocks, or nothing to compare.
     None,
 }
@@ -204,14 +198,8 @@ impl Method {
     /// In words, for the report.
     pub fn describe(self) -> &'static str {
         match self {
-            Method::Dunnett => {
-                "paired within blocks on the log scale; simultaneous 95 % intervals for all forms (Dunnett, error pooled over arms)"
-            }
-            Method::PairedBonferroni => {
-                "paired within blocks on the log scale; each form's own error (Student's t), 95 % for all forms together (Bonferroni)"
-            }
-            Method::PairsPooled => {
-                "paired within duets on the log scale; error pooled over the pairs of all forms (Student's t), 95 % for all forms together (Bonferroni)"
+            Method::OwnError => {
+                "paired within blocks on the log scale; each form's own error (Student's t), 95 % for all forms together (Sidak)"
             }
             Method::None => "no intervals: fewer than 3 blocks with both forms",
         }

@@ -3,15 +3,14 @@
 //!
 //! A search for the best may end because of what it found, which [`crate::precise_enough`] never does. So it looks
 //! seldom, and each look pays for all of them: with k arms and L looks, the leader is called the best when its lead
-//! over each of the k - 1 others is beyond a one-sided Student quantile of 1 - 5 % / ((k - 1) L) (Bonferroni). Of two
-//! arms that are equally good it is thus called better than its equal in at most one of twenty searches, however many
-//! blocks these have.
+//! over each of the k - 1 others is beyond a one-sided Student quantile of 1 - 5 % / ((k - 1) L) (Bonferroni), with the
+//! error of these two arms' own differences. Of two arms that are equally good it is thus called better than its equal in
+//! at most one of twenty searches, however many blocks these have.
 
 use crate::analyse::{analyse, block_logs};
 use crate::analysis::{Analysis, Interval};
-use crate::family::{CONFIDENCE, pooled_error};
-use crate::paired::{BLOCKS_MIN, BlockLogs, Differences, Precision};
-use crate::quantile::student_quantile;
+use crate::family::CONFIDENCE;
+use crate::paired::{BlockLogs, Differences};
 use serde::Serialize;
 use tare_core::plan::{blocks, rounds_after};
 use tare_core::record::Record;
@@ -95,21 +94,9 @@ fn contest_of(analysis: &Analysis, metric: &str, looks: u32) -> Option<Contest> 
     let (leader, best) = *arms.iter().max_by(|a, b| score(&a.1).total_cmp(&score(&b.1)))?;
     let others: Vec<&&(&str, BlockLogs)> = arms.iter().filter(|(arm, _)| arm != leader).collect();
     let level = 1.0 - (1.0 - CONFIDENCE) / f64::from(others.len() as u32 * looks);
-    // The control takes part in saying how much equals differ.
-    let mut all: Vec<&BlockLogs> = arms.iter().map(|(_, logs)| logs).collect();
-    let control = of(&analysis.control);
-    all.extend(control.as_ref());
-    let complete = common.len() >= BLOCKS_MIN && all.iter().all(|arm| arm.keys().eq(best.keys()));
-    let pooled = complete.then(|| pooled_error(&all)).flatten();
     let lead = |(over, logs): &(&str, BlockLogs)| {
         let differences = Differences::of(best, logs);
-        let (error, degrees) = match pooled {
-            Some((error, degrees)) => (Some(error), f64::from(degrees)),
-            None => (differences.standard_error(), differences.n() as f64 - 1.0),
-        };
-        let error = error.filter(|_| differences.n() >= BLOCKS_MIN);
-        let quantile = || student_quantile(level, degrees);
-        let precision = error.map(|standard_error| Precision { standard_error, degrees, quantile: quantile() });
+        let precision = differences.precision(level);
         let (mean, floor) = (sign * differences.mean(), metric.noise_floor.map(f64::ln_1p));
         Lead {
             over: (*over).to_owned(),

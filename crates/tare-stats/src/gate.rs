@@ -320,7 +320,7 @@ mod tests {
                 more_is_better,
                 compared: true,
                 nested: Nested::Whole,
-                method: Method::Dunnett,
+                method: Method::OwnError,
                 noise_floor: Some(0.01),
                 control_differs: false,
                 estimates: Vec::new(),

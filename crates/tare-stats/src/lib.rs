@@ -69,7 +69,7 @@ pub use levels::{
 };
 pub use nested::Nested;
 pub use profile::{CallRow, Flame, FormProfile, TimeRow, flame};
-pub use quantile::{dunnett_quantile, student_quantile};
+pub use quantile::student_quantile;
 pub use scale_out::ScaleOut;
 pub use scaling::{
     FormScaling, Law, LawFit, LevelRow, LevelValue, Pairing, Parameter, Scaling, scaling, scaling_of_records,

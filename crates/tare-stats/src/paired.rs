@@ -113,14 +113,17 @@ impl Precision {
         (self.quantile + student_quantile(0.8, self.degrees)) * self.standard_error
     }
 
-    /// The log difference that would also lie beyond the noise floor in four of five such runs.
+    /// The log difference that would also lie beyond the noise floor, made of the A/A `control`'s precision, in four of
+    /// five such runs.
     ///
-    /// The floor of such a run is the A/A control's half-width and its own distance from 1, which is half a normal
-    /// deviate: .80 standard errors on average, with a standard deviation of .60. Form and control share the baseline,
-    /// but the sign of the control's deviation is lost in its distance, so the two variances add: sqrt(1 + .36) = 1.17.
-    pub(crate) fn smallest_beyond_floor(&self) -> f64 {
-        let own = student_quantile(0.975, self.degrees);
-        (own + 0.80 + 1.17 * student_quantile(0.8, self.degrees)) * self.standard_error
+    /// The floor of such a run is the control's half-width t s and its own distance from 1. That is half a normal
+    /// deviate: .80 standard errors on average, with a variance of .36. The half-width varies with s, by t^2 / (2 df).
+    /// Form and control share the baseline, but the sign of the control's deviation is lost in its distance, so the
+    /// variances add to the form's own.
+    pub(crate) fn smallest_beyond_floor(&self, control: &Precision) -> f64 {
+        let of_floor = 0.36 + 0.5 * control.quantile.powi(2) / control.degrees;
+        let spread = (self.standard_error.powi(2) + of_floor * control.standard_error.powi(2)).sqrt();
+        control.half_width() + 0.80 * control.standard_error + student_quantile(0.8, self.degrees) * spread
     }
 }
 

@@ -5,7 +5,7 @@ use super::table::{LawFit, LevelRow, Parameter};
 use crate::analysis::Interval;
 use crate::family::{CONFIDENCE, Family};
 use crate::paired::{BLOCKS_MIN, BlockLogs, Differences, sd};
-use crate::quantile::{DunnettTable, student_quantile};
+use crate::quantile::student_quantile;
 use crate::verdict::percent_text;
 use crate::welch::satterthwaite;
 use serde::Serialize;
@@ -67,10 +67,6 @@ pub struct Scaling {
 /// whose mean is the fit's, and Student's t on them gives the interval, whatever the levels inside a block have in
 /// common.
 pub fn scaling(values: &[LevelValue], pairing: Pairing) -> Scaling {
-    scaling_by(values, pairing, &mut DunnettTable::default())
-}
-
-fn scaling_by(values: &[LevelValue], pairing: Pairing, table: &mut DunnettTable) -> Scaling {
     let mut cautions = Vec::new();
     let mut logs = by_level(values);
     if pairing == Pairing::Blocks {
@@ -89,7 +85,7 @@ fn scaling_by(values: &[LevelValue], pairing: Pairing, table: &mut DunnettTable)
         cautions.push(format!("no intervals: {blocks} block(s) with every level, {BLOCKS_MIN} needed"));
     }
     let fitted = law.as_ref().filter(|law| law.fits).map(LawFit::law);
-    Scaling { pairing, blocks, levels: sweep.rows(fitted, table), law, cautions }
+    Scaling { pairing, blocks, levels: sweep.rows(fitted), law, cautions }
 }
 
 impl LawFit {
@@ -147,12 +143,12 @@ struct Sweep {
 }
 
 impl Sweep {
-    fn rows(&self, law: Option<Law>, table: &mut DunnettTable) -> Vec<LevelRow> {
+    fn rows(&self, law: Option<Law>) -> Vec<LevelRow> {
         if self.blocks == 0 {
             return Vec::new();
         }
         let others: Vec<&BlockLogs> = self.logs.iter().skip(1).collect();
-        let family = Family::choose(&self.logs[0], None, &others, table);
+        let family = Family::of(&self.logs[0], None, &others);
         let row = |(at, level): (usize, &f64)| {
             let log = self.means[at] - self.means[0];
             let half = if at == 0 { None } else { self.half_width(at, &family) };

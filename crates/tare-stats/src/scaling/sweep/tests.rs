@@ -31,10 +31,9 @@ fn lucky(share: f64, law: &Law, blocks: u32, noise: &mut Noise) -> Vec<LevelValu
 fn coverage(law: &Law, blocks: u32) -> [f64; 4] {
     const SWEEPS: u32 = 1_500;
     let mut noise = Noise(Xoshiro256PlusPlus::seed_from_u64(20_261));
-    let mut table = DunnettTable::default();
     let mut held = [0u32; 4];
     for _ in 0..SWEEPS {
-        let found = scaling_by(&sweep(law, blocks, &mut noise), Pairing::Blocks, &mut table);
+        let found = scaling(&sweep(law, blocks, &mut noise), Pairing::Blocks);
         let fit = found.law.as_ref().unwrap();
         let holds = |parameter: &Parameter, truth: f64| u32::from(parameter.interval.unwrap().contains(truth));
         held[0] += holds(&fit.lambda, law.lambda);
@@ -74,9 +73,9 @@ fn taking_levels_for_independent_would_be_noticed() {
     const SWEEPS: u32 = 400;
     let law = Law { lambda: 1_000.0, sigma: 0.04, kappa: 0.0005 };
     let mut noise = Noise(Xoshiro256PlusPlus::seed_from_u64(7));
-    let (mut held, mut table) = (0, DunnettTable::default());
+    let mut held = 0;
     for _ in 0..SWEEPS {
-        let fit = scaling_by(&lucky(0.03, &law, 8, &mut noise), Pairing::Independent, &mut table).law.unwrap();
+        let fit = scaling(&lucky(0.03, &law, 8, &mut noise), Pairing::Independent).law.unwrap();
         held += u32::from(fit.lambda.interval.unwrap().contains(law.lambda));
     }
     let share = f64::from(held) / f64::from(SWEEPS);
@@ -88,7 +87,7 @@ fn independent_levels_are_covered_when_they_are_independent() {
     const SWEEPS: u32 = 1_000;
     let law = Law { lambda: 1_000.0, sigma: 0.04, kappa: 0.0005 };
     let mut noise = Noise(Xoshiro256PlusPlus::seed_from_u64(8));
-    let (mut held, mut table) = ([0, 0], DunnettTable::default());
+    let mut held = [0, 0];
     for _ in 0..SWEEPS {
         let value = |(at, level): (usize, &f64)| {
             let spread = 0.01 + 0.001 * at as f64;
@@ -98,7 +97,7 @@ fn independent_levels_are_covered_when_they_are_independent() {
         let values: Vec<LevelValue> = LEVELS.iter().cycle().take(7 * 6).enumerate().map(value).collect();
         let values: Vec<LevelValue> =
             values.iter().enumerate().map(|(at, value)| LevelValue { block: at as u32 / 7, ..*value }).collect();
-        let fit = scaling_by(&values, Pairing::Independent, &mut table).law.unwrap();
+        let fit = scaling(&values, Pairing::Independent).law.unwrap();
         held[0] += u32::from(fit.sigma.interval.unwrap().contains(law.sigma));
         held[1] += u32::from(fit.kappa.interval.unwrap().contains(law.kappa));
     }
@@ -139,8 +138,7 @@ fn noise_alone_is_rarely_taken_for_a_misfit() {
     const SWEEPS: u32 = 500;
     let law = Law { lambda: 1_000.0, sigma: 0.04, kappa: 0.0005 };
     let mut noise = Noise(Xoshiro256PlusPlus::seed_from_u64(5));
-    let mut table = DunnettTable::default();
-    let mut fits = || scaling_by(&sweep(&law, 5, &mut noise), Pairing::Blocks, &mut table).law.unwrap().fits;
+    let mut fits = || scaling(&sweep(&law, 5, &mut noise), Pairing::Blocks).law.unwrap().fits;
     let void = (0..SWEEPS).filter(|_| !fits()).count();
     assert!(void <= 10, "{void} of {SWEEPS}");
 }
