@@ -62,6 +62,8 @@ mod tests {
             degrees: None,
             hodges_lehmann: ratio,
             sensitive: false,
+            trimmed: None,
+            trimming_differs: false,
             smallest_detectable: None,
             equivalent: None,
             blocks_needed: None,

@@ -17,6 +17,7 @@ use crate::profile::profiles;
 use crate::quantile::student_quantile;
 use crate::same::{bits, resources};
 use crate::scale_out::scale_out;
+use crate::stalls::{Stalls, stalls};
 use crate::steady::never_steady;
 use crate::verdict::{Evidence, judge, words};
 use crate::voids::{replaced_blocks, void_too_often};
@@ -28,6 +29,9 @@ use tare_core::record::{
 };
 use tare_core::study::Study;
 use tare_core::trial::{Outcome, Stage};
+
+/// Ratios that are nearer to each other than this, log scale, do not disagree, however exact they are.
+const TRIMMED_APART_MIN: f64 = 1e-3;
 
 /// Everything a report shows of a record. The order of the trials does not matter.
 pub fn analyse(record: &Record) -> Analysis {
@@ -47,7 +51,7 @@ pub fn analyse(record: &Record) -> Analysis {
     let is_shown =
         |metric: &&TrialMetric<'_>| (metric.name == PEAK_LOAD) == searched && (metric.name != FAIRNESS || several);
     let shown = || known.iter().filter(is_shown);
-    let mut comparison = Comparison {
+    let comparison = Comparison {
         arms: &arms,
         one_level: one_level(study),
         compared: shown().filter(|metric| metric.compared).count(),
@@ -55,7 +59,7 @@ pub fn analyse(record: &Record) -> Analysis {
     let mut metrics: Vec<MetricAnalysis> = shown()
         .map(|metric| {
             let asked = asked.filter(|_| metric.name == record.header.deciding_metric());
-            analyse_metric(&counted, metric, asked, &mut comparison)
+            analyse_metric(&counted, metric, asked, &comparison)
         })
         .collect();
     if let (Some(plan), Some(metric)) = (&study.peak, metrics.first_mut()) {
@@ -87,6 +91,7 @@ pub fn analyse(record: &Record) -> Analysis {
         metrics,
         bits: bits(record),
         resources: resources(record),
+        stalls: Vec::new(),
         warnings: Vec::new(),
     };
     let rungs = study.ladder.as_ref();
@@ -95,8 +100,16 @@ pub fn analyse(record: &Record) -> Analysis {
     analysis.advice = advice.map(|advice| win_back(advice, &analysis.arms, &analysis.metrics));
     explain(&mut analysis, record, &counted);
     declare(&mut analysis, study.design.margin());
+    analysis.stalls = stalls_that_decide(&analysis, &counted);
     analysis.warnings = warnings(record, &analysis);
     analysis
+}
+
+/// The stalls of forms whose ratio is another one without them, and the baseline's, which may be what makes it so.
+fn stalls_that_decide(analysis: &Analysis, counted: &[&TrialData]) -> Vec<Stalls> {
+    let ratios = || analysis.metrics.iter().flat_map(|metric| &metric.ratios);
+    let decide = |arm: &Arm| ratios().any(|r| r.trimming_differs && (r.arm == arm.name || arm.baseline));
+    analysis.arms.iter().filter(|arm| decide(arm)).filter_map(|arm| stalls(&arm.name, counted)).collect()
 }
 
 /// Adds what differs besides, and what differences come from.
@@ -252,13 +265,12 @@ fn analyse_metric(
     trials: &[&TrialData],
     metric: &TrialMetric<'_>,
     asked: Option<f64>,
-    comparison: &mut Comparison,
+    comparison: &Comparison,
 ) -> MetricAnalysis {
     let nested = Nested::of(trials, metric.name, comparison.one_level);
-    let rounds = Rounds::of(trials, metric.name);
-    let value = |trial: &TrialData| nested.value(trial, metric.name, &rounds);
+    let whole = |trial: &TrialData| trial.record.metrics.get(metric.name).copied();
     let estimates: Vec<Estimate> =
-        comparison.arms.iter().filter_map(|arm| estimate(trials, value, &arm.name)).collect();
+        comparison.arms.iter().filter_map(|arm| estimate(trials, whole, &arm.name)).collect();
     let mut analysis = MetricAnalysis {
         name: metric.name.to_owned(),
         title: metric.title.to_owned(),
@@ -273,9 +285,21 @@ fn analyse_metric(
         ratios: Vec::new(),
     };
     if metric.compared {
-        compare_arms(&mut analysis, metric, asked, comparison);
+        let trimmed = trimmed_logs(trials, metric.name, nested, comparison.arms);
+        compare_arms(&mut analysis, metric, &trimmed, asked, comparison);
     }
     analysis
+}
+
+/// By arm: the logs of its trials' trimmed values; empty where there is nothing to trim.
+fn trimmed_logs(trials: &[&TrialData], metric: &str, nested: Nested, arms: &[Arm]) -> BTreeMap<String, BlockLogs> {
+    if nested == Nested::Whole {
+        return BTreeMap::new();
+    }
+    let rounds = Rounds::of(trials, metric);
+    let value = |trial: &TrialData| nested.value(trial, metric, &rounds);
+    let logs = |arm: &Arm| Some((arm.name.clone(), block_logs(&estimate(trials, value, &arm.name)?)));
+    arms.iter().filter_map(logs).collect()
 }
 
 /// The trials of an arm, each with its value by `value_of`, together.
@@ -314,8 +338,9 @@ pub(crate) fn block_logs(estimate: &Estimate) -> BlockLogs {
 fn compare_arms(
     analysis: &mut MetricAnalysis,
     metric: &TrialMetric<'_>,
+    trimmed: &BTreeMap<String, BlockLogs>,
     asked: Option<f64>,
-    comparison: &mut Comparison,
+    comparison: &Comparison,
 ) {
     let (arms, compared) = (comparison.arms, comparison.compared);
     let logs: BTreeMap<&str, BlockLogs> =
@@ -323,6 +348,7 @@ fn compare_arms(
     let Some(baseline) = arms.iter().find(|arm| arm.baseline).and_then(|arm| logs.get(arm.name.as_str())) else {
         return;
     };
+    let trimmed_baseline = arms.iter().find(|arm| arm.baseline).and_then(|arm| trimmed.get(&arm.name));
     let others = || arms.iter().filter(|arm| !arm.baseline);
     let control = others().find(|arm| arm.control).and_then(|arm| logs.get(arm.name.as_str()));
     // A ratio to an emulated baseline says as little as one of an emulated form; nor do two emulated runs of the
@@ -358,7 +384,9 @@ fn compare_arms(
             smallest_detectable: precision.map(|precision| smallest_detectable(arm, precision, floor.zip(of_floor))),
             blocks: differences.n(),
         };
-        ratios.push(ratio(metric, arm, &differences, precision, &evidence));
+        let trimmed = trimmed.get(&arm.name).zip(trimmed_baseline).map(|(arm, base)| Differences::of(arm, base));
+        let trimmed = trimmed.filter(|trimmed| trimmed.n() > 0).map(|trimmed| trimmed.mean());
+        ratios.push(ratio(metric, arm, (&differences, trimmed), precision, &evidence));
     }
     analysis.method = family.method;
     analysis.noise_floor = floor.map(f64::exp_m1);
@@ -369,12 +397,13 @@ fn compare_arms(
 fn ratio(
     metric: &TrialMetric<'_>,
     arm: &Arm,
-    differences: &Differences,
+    (differences, trimmed): (&Differences, Option<f64>),
     precision: Option<Precision>,
     evidence: &Evidence,
 ) -> Ratio {
     let mean = evidence.mean;
     let hodges_lehmann = differences.hodges_lehmann();
+    let apart = |other: f64| precision.is_some_and(|p| (other - mean).abs() > 0.5 * p.half_width());
     let verdict = judge(metric, evidence);
     let words = match (arm.control, verdict) {
         // It cannot be within the floor that it sets.
@@ -389,7 +418,9 @@ fn ratio(
         standard_error: precision.map(|precision| precision.standard_error),
         degrees: precision.map(|precision| precision.degrees),
         hodges_lehmann: hodges_lehmann.exp(),
-        sensitive: precision.is_some_and(|p| (hodges_lehmann - mean).abs() > 0.5 * p.half_width()),
+        sensitive: apart(hodges_lehmann),
+        trimmed: trimmed.map(f64::exp),
+        trimming_differs: trimmed.is_some_and(|trimmed| apart(trimmed) && (trimmed - mean).abs() > TRIMMED_APART_MIN),
         smallest_detectable: evidence.smallest_detectable,
         equivalent: None,
         blocks_needed: None,

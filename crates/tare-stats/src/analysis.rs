@@ -8,6 +8,7 @@ use crate::levels::{LoadResponse, ServiceCosts};
 use crate::nested::Nested;
 use crate::profile::FormProfile;
 use crate::scale_out::ScaleOut;
+use crate::stalls::Stalls;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use tare_core::fault::Fault;
@@ -67,6 +68,10 @@ pub struct Analysis {
     pub resources: Vec<ServiceResources>,
     /// The apparatus' own cost and health.
     pub apparatus: Apparatus,
+    /// When arms stood still, of those whose ratio in some metric is another one without those times, and of the
+    /// baseline then.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub stalls: Vec<Stalls>,
     /// What a reader must know before believing a figure; gravest first.
     pub warnings: Vec<String>,
 }
@@ -159,7 +164,7 @@ pub struct MetricAnalysis {
     pub more_is_better: bool,
     /// Whether ratios and verdicts are made of it.
     pub compared: bool,
-    /// What a trial's value is made of.
+    /// What the check beside a trial's value is made of. The value itself is that of the whole time measured.
     pub nested: Nested,
     /// How the intervals of the forms' ratios were made.
     pub method: Method,
@@ -175,7 +180,7 @@ pub struct MetricAnalysis {
 }
 
 impl MetricAnalysis {
-    /// How its intervals were made, and what a trial's value is made of unless it is the whole trial, in words.
+    /// How its intervals were made, and what they are checked by, in words.
     pub fn describe_method(&self) -> String {
         match self.nested.describe() {
             Some(nested) => format!("{}; {nested}", self.method.describe()),
@@ -188,7 +193,8 @@ impl MetricAnalysis {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Method {
-    /// Each form's own differences inside blocks give its error, Student's t, the level shared out over the forms (Šidák).
+    /// Each form's own differences inside blocks give its error, Student's t, the level shared out over the forms
+    /// (Šidák).
     OwnError,
     /// No interval: fewer than 3 blocks, or nothing to compare.
     None,
@@ -270,6 +276,11 @@ pub struct Ratio {
     /// Whether the two disagree by more than half the interval's half-width: the blocks are not near-normal, look at
     /// them.
     pub sensitive: bool,
+    /// The same ratio by trimmed means of windows or slices ([`MetricAnalysis::nested`]); none where trials have none.
+    pub trimmed: Option<f64>,
+    /// Whether that differs from the ratio by more than half the interval's half-width: stalls or bursts decide, and
+    /// the form is not called equivalent.
+    pub trimming_differs: bool,
     /// The smallest difference, as a share, that a run like this finds in four of five cases.
     pub smallest_detectable: Option<f64>,
     /// Whether no difference beyond [`Analysis::margin`] is left to be found; none when nothing may be said.

@@ -200,6 +200,8 @@ mod tests {
             degrees: Some(n - 1.0),
             hodges_lehmann: 1.0,
             sensitive: false,
+            trimmed: None,
+            trimming_differs: false,
             smallest_detectable: None,
             equivalent: None,
             blocks_needed: None,

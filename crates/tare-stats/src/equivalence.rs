@@ -10,8 +10,9 @@ use crate::verdict::percent_text;
 const LEVEL: f64 = 0.05;
 
 /// Judges every form in every compared metric against `margin`, a share: a form is equivalent when the interval of its
-/// ratio at twice the level, 90 % for a single form, lies within 1 / (1 + margin) and 1 + margin. Where nothing was
-/// decided, says how many blocks would bring the interval down to the margin.
+/// ratio at twice the level, 90 % for a single form, lies within 1 / (1 + margin) and 1 + margin, around the ratio of
+/// operations over time and around that of trimmed means. Where nothing was decided, says how many blocks would bring
+/// the interval down to the margin.
 pub(crate) fn declare(analysis: &mut Analysis, margin: f64) {
     analysis.margin = margin;
     let control = analysis.control.clone();
@@ -29,8 +30,10 @@ fn judge(ratio: &mut Ratio, margin: f64, forms: usize) {
         return;
     }
     let Some((error, degrees)) = ratio.standard_error.zip(ratio.degrees) else { return };
-    let reach = ratio.ratio.ln().abs() + student_quantile(1.0 - LEVEL / forms.max(1) as f64, degrees) * error;
-    let equivalent = reach <= margin.ln_1p();
+    // Both estimates must say so: one that leaves out a form's stalls, or the other's, has no say against it.
+    let farther = ratio.trimmed.map_or(0.0, |trimmed| trimmed.ln().abs()).max(ratio.ratio.ln().abs());
+    let reach = farther + student_quantile(1.0 - LEVEL / forms.max(1) as f64, degrees) * error;
+    let equivalent = reach <= margin.ln_1p() && !ratio.trimming_differs;
     ratio.equivalent = Some(equivalent);
     match (decided, equivalent) {
         (true, true) => ratio.words.push_str(&format!(", within the margin of {}", percent_text(margin))),
@@ -80,6 +83,8 @@ mod tests {
             degrees: Some(n - 1.0),
             hodges_lehmann: mean.exp(),
             sensitive: false,
+            trimmed: None,
+            trimming_differs: false,
             smallest_detectable: None,
             equivalent: None,
             blocks_needed: None,

@@ -213,7 +213,11 @@ pub struct Evidence {
 /// The figures of a trial by name; `cpu_us_per_op:` and a scope's name for the CPU time of each. What cannot be known
 /// is absent.
 pub fn evidence(trial: &TrialData) -> BTreeMap<String, Evidence> {
-    let Some(load) = &trial.record.load else { return BTreeMap::new() };
+    trial.record.load.as_ref().map(|load| evidence_within(trial, load)).unwrap_or_default()
+}
+
+/// The same over the time and the operations that `load` says were measured.
+pub(crate) fn evidence_within(trial: &TrialData, load: &LoadSummary) -> BTreeMap<String, Evidence> {
     let operations: u64 = load.operations.values().map(|operation| operation.count).sum();
     let seconds = load.measure_end_ns.saturating_sub(load.measure_start_ns) as f64 / 1e9;
     if operations == 0 || seconds <= 0.0 {

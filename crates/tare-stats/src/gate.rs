@@ -286,6 +286,8 @@ mod tests {
             degrees: Some(1e6),
             hodges_lehmann: ratio,
             sensitive: false,
+            trimmed: None,
+            trimming_differs: false,
             smallest_detectable: None,
             equivalent: None,
             blocks_needed: None,
@@ -329,6 +331,7 @@ mod tests {
             bits: Vec::new(),
             resources: Vec::new(),
             apparatus: Apparatus::default(),
+            stalls: Vec::new(),
             warnings: Vec::new(),
         }
     }

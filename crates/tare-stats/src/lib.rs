@@ -37,6 +37,7 @@ mod scale_out;
 mod scaling;
 mod sequential;
 mod slices;
+mod stalls;
 mod steady;
 mod trial;
 mod verdict;
@@ -77,6 +78,7 @@ pub use scaling::{
 };
 pub use sequential::{is_look, precise_enough};
 pub use slices::{SliceLoad, Sliced, fairness, side_by_side, sliced};
+pub use stalls::{Counted, Stall, Stalls};
 pub use steady::has_settled;
 pub use trial::trial_metrics;
 pub use verdict::{percent_text, ratio_text};

@@ -1,4 +1,8 @@
-//! A trial's value from what is nested in it: windows of its time, or the slices in which it was loaded.
+//! A trial's value once more, from what is nested in it: windows of its time, or the slices in which it was loaded.
+//!
+//! What is quoted is operations over time, of the whole trial: time in which a service stood still is time. What is
+//! nested makes a second value beside it, a trimmed mean, which a few bad windows do not move. Where the two disagree
+//! such windows decide, and the report says so.
 //!
 //! Nothing nested is ever a unit of the statistics: windows and slices of one deployment share that deployment. They
 //! become one value per trial, and only trials have an error term.
@@ -12,7 +16,7 @@ use tare_core::record::TrialData;
 /// The least length of a window, s.
 const WINDOW_S: f64 = 15.0;
 
-/// A trial of fewer windows counts as a whole: trimming few values would throw away what it shall protect.
+/// A trial of fewer windows is not trimmed: of few values too many would be thrown away.
 const WINDOWS_MIN: usize = 10;
 
 /// The share of windows or slices that is left out at either end.
@@ -22,11 +26,11 @@ const TRIM: f64 = 0.2;
 /// are read from the merged histogram of the whole trial.
 const RATES: [&str; 3] = ["throughput", "cpu_us_per_op", "cpu_machine_us_per_op"];
 
-/// What a trial's value of a metric is made of.
+/// What the value is made of that stands beside a trial's own, to show whether a few windows decide.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Nested {
-    /// The whole time measured.
+    /// The whole time measured, as the trial's own: there is nothing to hold it against.
     Whole,
     /// The trimmed mean, on the log scale, of its windows of 15 s.
     Windows,
@@ -39,9 +43,9 @@ impl Nested {
     pub(crate) fn describe(self) -> Option<&'static str> {
         match self {
             Nested::Whole => None,
-            Nested::Windows => Some("a trial's value is the 20 % trimmed mean of its windows of 15 s"),
+            Nested::Windows => Some("checked by the 20 % trimmed mean of each trial's windows of 15 s"),
             Nested::Slices => {
-                Some("a trial's value is the 20 % trimmed mean of its slices of load, each to its round's mean")
+                Some("checked by the 20 % trimmed mean of each trial's slices of load, each to its round's mean")
             }
         }
     }

@@ -1,6 +1,7 @@
 //! What a reader must be told before the figures.
 
 use crate::analysis::{Analysis, Sameness, Verdict};
+use crate::stalls::{Counted, Stall, Stalls};
 use crate::voids::oftener;
 use std::collections::BTreeSet;
 use tare_core::record::{DECIDED, Record, TrialData};
@@ -45,6 +46,7 @@ pub(crate) fn warnings(record: &Record, analysis: &Analysis) -> Vec<String> {
             warnings.push(format!("unequal resources of service {service} may bias the comparison: {names}"));
         }
     }
+    warnings.extend(trimming_warnings(analysis));
     warnings.extend(unsteady_warning(analysis));
     for metric in &analysis.metrics {
         let odd = metric.ratios.iter().filter(|ratio| ratio.sensitive && ratio.verdict != Verdict::Emulated);
@@ -154,6 +156,42 @@ fn void_warnings(record: &Record, analysis: &Analysis) -> Vec<String> {
         warnings.push(format!("{blocks} with void trials, run again, did not come out whole either"));
     }
     warnings
+}
+
+/// Ratios that are others without the slowest and fastest windows, and when that was.
+fn trimming_warnings(analysis: &Analysis) -> Vec<String> {
+    let mut warnings = Vec::new();
+    for metric in &analysis.metrics {
+        let apart = metric.ratios.iter().filter(|ratio| ratio.trimming_differs && ratio.arm != analysis.control);
+        for (ratio, trimmed) in apart.filter_map(|ratio| Some((ratio, ratio.trimmed?))) {
+            let (arm, title) = (&ratio.arm, &metric.title);
+            let [all, most] = [ratio.ratio, trimmed].map(|ratio| format!("{ratio:.3}"));
+            warnings.push(format!(
+                "{arm}, {title}: {all} times the baseline over all of the time, {most} without the best and the worst fifth \
+                 of it: a few stalls or bursts make the difference, so the two are not called equivalent"
+            ));
+        }
+    }
+    warnings.extend(analysis.stalls.iter().map(stalled));
+    warnings
+}
+
+fn stalled(stalls: &Stalls) -> String {
+    let Stalls { arm, seconds, measured_s, spells, longest } = stalls;
+    let told: Vec<String> = longest.iter().map(spell).collect();
+    let (most, told) = (if *spells as usize > told.len() { "; the longest: " } else { ": " }, told.join(", "));
+    format!("{arm} did less than half of its usual rate for {seconds:.0} of {measured_s:.0} s{most}{told}")
+}
+
+/// `trial 3 for 12 s from 84 s on (time held back by a CPU quota 0.90 a second, on average 0.08)`.
+fn spell(stall: &Stall) -> String {
+    let counted = stall.counted.iter().map(|counted| {
+        let Counted { title, then, on_average } = counted;
+        format!("{title} {then:.2} a second, on average {on_average:.2}")
+    });
+    let counted: Vec<String> = counted.collect();
+    let counted = if counted.is_empty() { String::new() } else { format!(" ({})", counted.join("; ")) };
+    format!("trial {} for {:.0} s from {:.0} s on{counted}", stall.trial, stall.seconds, stall.from_s)
 }
 
 /// Which forms have trials that were never steady, in one warning. A trend in a form's trials matters when the other

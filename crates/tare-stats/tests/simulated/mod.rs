@@ -10,6 +10,7 @@ mod noise;
 use crate::records;
 mod search;
 mod spread;
+mod stalls;
 mod stopping;
 
 use experiment::Experiment;

@@ -1,0 +1,188 @@
+//! Where a service stood still: what trimming leaves out, named.
+//!
+//! A form that stands still for 12 s of every 150 s does 8 % less than it could, and no trimmed mean sees any of it. So
+//! the headline is operations over time, the trimmed mean stands beside it, and where the two disagree a reader gets
+//! the moments that make the difference.
+
+use crate::figures::evidence_within;
+use serde::Serialize;
+use tare_core::load::{LoadSummary, SecondRow};
+use tare_core::record::TrialData;
+
+/// A second with less than this share of the trial's median rate is one of a stall.
+const STALLED: f64 = 0.5;
+
+/// Spells that are told of an arm, the longest ones.
+const SPELLS_MAX: usize = 5;
+
+/// Counters that are told of a spell.
+const COUNTED_MAX: usize = 3;
+
+/// How many times as much as over the whole trial a counter must have gone up in a spell to be told of, and its least
+/// amount by second: a share of the time, or a count.
+const COUNTED_FACTOR: f64 = 2.0;
+const COUNTED_MIN: f64 = 0.05;
+
+/// When an arm stood still, over all its trials.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Stalls {
+    /// The arm.
+    pub arm: String,
+    /// How long it did less than half of what it usually did in the trial, s.
+    pub seconds: f64,
+    /// Of so many measured, s.
+    pub measured_s: f64,
+    /// In how many spells.
+    pub spells: u32,
+    /// The longest of them, at most five.
+    pub longest: Vec<Stall>,
+}
+
+/// A spell in which a trial did less than half of what it usually did.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Stall {
+    /// The trial.
+    pub trial: u32,
+    /// When it began, s after the trial began to be measured.
+    pub from_s: f64,
+    /// How long it lasted, s.
+    pub seconds: f64,
+    /// What the kernel counted meanwhile and hardly otherwise, by second; empty where nothing stands out or nothing
+    /// was sampled.
+    pub counted: Vec<Counted>,
+}
+
+/// A counter that went up faster in a stall.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Counted {
+    /// What is counted.
+    pub title: String,
+    /// By second of the stall.
+    pub then: f64,
+    /// By second of the whole trial.
+    pub on_average: f64,
+}
+
+/// The stalls of an arm in its `trials`; none where it never stood still, or no second is known.
+pub(crate) fn stalls(arm: &str, trials: &[&TrialData]) -> Option<Stalls> {
+    let (mut found, mut measured_s) = (Vec::new(), 0.0);
+    for trial in trials.iter().filter(|trial| trial.record.trial.arm() == arm) {
+        let rows: Vec<&SecondRow> = trial.seconds.iter().filter(|row| row.measured && row.seconds > 0.0).collect();
+        measured_s += rows.iter().map(|row| row.seconds).sum::<f64>();
+        found.extend(spells(&rows).into_iter().map(|spell| (spell, *trial)));
+    }
+    let length_s = |spell: &Spell| (spell.to_ns - spell.from_ns) as f64 / 1e9;
+    let (seconds, spells) = (found.iter().map(|(spell, _)| length_s(spell)).sum(), found.len() as u32);
+    found.sort_by(|(a, _), (b, _)| length_s(b).total_cmp(&length_s(a)));
+    found.truncate(SPELLS_MAX);
+    let told = |(spell, trial): &(Spell, &TrialData)| Stall {
+        trial: trial.record.trial.index,
+        from_s: (spell.from_ns - spell.first_ns) as f64 / 1e9,
+        seconds: length_s(spell),
+        counted: counted(spell, trial),
+    };
+    let longest = found.iter().map(told).collect();
+    (spells > 0).then(|| Stalls { arm: arm.to_owned(), seconds, measured_s, spells, longest })
+}
+
+/// A spell of a trial whose measured time began at `first_ns`.
+struct Spell {
+    first_ns: u64,
+    from_ns: u64,
+    to_ns: u64,
+}
+
+/// Seconds in a row in which a trial did less than half of its median.
+fn spells(rows: &[&SecondRow]) -> Vec<Spell> {
+    let begin = |row: &SecondRow| row.at_ns.saturating_sub((row.seconds * 1e9) as u64);
+    let mut rates: Vec<f64> = rows.iter().map(|row| row.operations as f64 / row.seconds).collect();
+    rates.sort_by(f64::total_cmp);
+    let (Some(median), Some(first)) = (rates.get(rates.len() / 2), rows.first()) else { return Vec::new() };
+    let (mut found, mut open): (Vec<Spell>, bool) = (Vec::new(), false);
+    for row in rows {
+        let stalled = (row.operations as f64 / row.seconds) < STALLED * median;
+        match found.last_mut().filter(|_| open) {
+            Some(spell) if stalled => spell.to_ns = row.at_ns,
+            _ if stalled => found.push(Spell { first_ns: begin(first), from_ns: begin(row), to_ns: row.at_ns }),
+            _ => {}
+        }
+        open = stalled;
+    }
+    found
+}
+
+/// What went up in a spell at least twice as fast as over the whole trial, the clearest first.
+fn counted(spell: &Spell, trial: &TrialData) -> Vec<Counted> {
+    let Some(load) = &trial.record.load else { return Vec::new() };
+    let span = LoadSummary { measure_start_ns: spell.from_ns, measure_end_ns: spell.to_ns, ..load.clone() };
+    let (then, on_average) = (evidence_within(trial, &span), evidence_within(trial, load));
+    // By operation nothing can be said of a time in which there were none.
+    let by_second = then.into_iter().filter(|(name, _)| name.ends_with("_share") || name.ends_with("_per_s"));
+    let mut stand_out: Vec<Counted> = by_second
+        .filter_map(|(name, figure)| {
+            let on_average = on_average.get(&name)?.value;
+            let stands_out = figure.value >= COUNTED_MIN && figure.value > COUNTED_FACTOR * on_average;
+            stands_out.then_some(Counted { title: figure.title, then: figure.value, on_average })
+        })
+        .collect();
+    let factor = |counted: &Counted| counted.then / counted.on_average.max(1e-9);
+    stand_out.sort_by(|a, b| factor(b).total_cmp(&factor(a)));
+    stand_out.truncate(COUNTED_MAX);
+    stand_out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeMap;
+    use tare_core::load::OperationSummary;
+    use tare_core::plan::PlannedTrial;
+    use tare_core::record::TrialRecord;
+    use tare_core::telemetry::{TelemetryRow, Vantage};
+    use tare_core::trial::Outcome;
+
+    /// A trial of 100 s after 5 s of settling, which does a tenth in the stalled seconds, held back meanwhile.
+    fn trial(stalled: fn(u64) -> bool) -> TrialData {
+        let planned =
+            PlannedTrial { index: 7, block: 0, form: "f".into(), control: false, again: None, profiled: false };
+        let mut record = TrialRecord::new(planned, String::new(), Outcome::Measured);
+        let second = 1_000_000_000;
+        let operations = BTreeMap::from([("get".to_owned(), OperationSummary { count: 1, ..Default::default() })]);
+        let (measure_start_ns, measure_end_ns) = (5 * second, 105 * second);
+        record.load = Some(LoadSummary { measure_start_ns, measure_end_ns, operations, ..LoadSummary::default() });
+        let row = |at: u64| SecondRow {
+            at_ns: (at + 1) * second,
+            measured: at >= 5,
+            seconds: 1.0,
+            operations: if at < 5 || stalled(at - 5) { 100 } else { 1000 },
+            ..SecondRow::default()
+        };
+        let mut held_s = 0.0;
+        let sample = |at: u64| {
+            held_s += if at > 5 && stalled(at - 6) { 0.9 } else { 0.01 };
+            let values = BTreeMap::from([("throttled_s".to_owned(), held_s), ("major_faults".to_owned(), at as f64)]);
+            TelemetryRow { at_ns: at * second, vantage: Vantage::Host, scope: "server".into(), serving: true, values }
+        };
+        TrialData { record, seconds: (0..105).map(row).collect(), telemetry: (0..=106).map(sample).collect() }
+    }
+
+    #[test]
+    fn a_stall_is_named_with_its_time_and_what_was_counted() {
+        let stalled = trial(|second| (40..52).contains(&second) || second == 80);
+        let found = stalls("f", &[&stalled]).unwrap();
+        assert_eq!((found.seconds, found.measured_s, found.spells), (13.0, 100.0, 2));
+        let [long, short] = found.longest.as_slice() else { panic!("{found:?}") };
+        assert_eq!((long.trial, long.from_s, long.seconds), (7, 40.0, 12.0));
+        assert_eq!((short.from_s, short.seconds), (80.0, 1.0));
+        let [held] = long.counted.as_slice() else { panic!("{long:?}") };
+        assert_eq!(held.title, "time held back by a CPU quota");
+        assert!((held.then - 0.9).abs() < 1e-9 && held.on_average < 0.2, "{held:?}");
+    }
+
+    #[test]
+    fn who_never_stood_still_has_none() {
+        assert_eq!(stalls("f", &[&trial(|_| false)]), None);
+        assert_eq!(stalls("other", &[&trial(|second| second == 9)]), None);
+        assert_eq!(stalls("f", &[&TrialData { seconds: Vec::new(), ..trial(|_| true) }]), None);
+    }
+}
