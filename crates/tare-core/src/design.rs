@@ -25,7 +25,7 @@ pub struct Design {
     /// share; none does the blocks that are planned, whatever they show.
     #[serde(default)]
     pub half_width: Option<f64>,
-    /// Blocks go on until one form is better than every other in this metric beyond doubt; no study can say so, a
+    /// Blocks go on until one form is better than every other in this metric beyond chance; no study can say so, a
     /// search for the best placement does.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub best_in: Option<String>,

@@ -395,7 +395,7 @@ pub const FITTED: &str = "fitted";
 /// [`End::how`] of a run that ended because its intervals were as narrow as the study wanted them.
 pub const PRECISE_ENOUGH: &str = "precise enough";
 
-/// [`End::how`] of a run that ended because one form was better than every other beyond doubt.
+/// [`End::how`] of a run that ended because one form was better than every other beyond chance.
 pub const DECIDED: &str = "decided";
 
 #[cfg(test)]

@@ -22,7 +22,7 @@ pub(crate) fn figure(figure: &Figure) -> String {
     format!("{} {} instead of {}", figure.title, value(figure.here), value(figure.there))
 }
 
-/// What goes with a rung, or with a form; nothing where nothing does beyond doubt.
+/// What goes with a rung, or with a form; nothing where nothing does beyond chance.
 pub(crate) fn of(analysis: &Analysis, form: &str) -> Option<String> {
     analysis.contrasts.iter().find(|contrast| contrast.form == form).map(sentence)
 }

@@ -47,7 +47,7 @@ fn sentence(analysis: &Analysis, costs: &ServiceCosts, arm: &ArmCosts) -> Option
         return None;
     }
     if clear.is_empty() {
-        return Some(format!("{who}: no service differs from {} beyond doubt", analysis.baseline));
+        return Some(format!("{who}: no service differs from {} beyond chance", analysis.baseline));
     }
     let told = clear.iter().enumerate().map(|(number, (part, ratio))| {
         let of = if number == 0 { format!(" the CPU time it takes in {}", analysis.baseline) } else { String::new() };

@@ -31,7 +31,7 @@ pub enum Ending {
     BudgetSpent,
     /// The intervals are as narrow as the study wanted them.
     PreciseEnough,
-    /// One form is better than every other beyond doubt.
+    /// One form is better than every other, beyond chance.
     Decided,
 }
 

@@ -99,7 +99,7 @@ fn a_run_ends_when_it_is_precise_enough_and_not_before() {
 }
 
 #[test]
-fn a_search_ends_when_one_form_leads_beyond_doubt_and_not_for_its_width() {
+fn a_search_ends_when_one_form_leads_beyond_chance_and_not_for_its_width() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("r");
     let mut header = header(&["plain", "box"], 40);

@@ -41,7 +41,7 @@ pub struct Gain {
     /// The variant by the form, its interval together with those of the metric's other variants.
     pub cost: Cost,
     /// How much of the way from the form to the baseline it goes, on the log scale: 1 is all of it, more is beyond.
-    /// None where the form and the baseline do not differ beyond doubt, or are the same.
+    /// None where the form and the baseline do not differ beyond interval and noise floor, or are the same.
     pub share: Option<f64>,
     /// Whether the interval excludes 1 and the ratio is beyond the noise floor.
     pub matters: bool,

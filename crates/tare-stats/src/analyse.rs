@@ -17,6 +17,7 @@ use crate::profile::profiles;
 use crate::quantile::student_quantile;
 use crate::same::{bits, resources};
 use crate::scale_out::scale_out;
+use crate::sequential::{Claim, ended_for_width, widened};
 use crate::stalls::{Stalls, stalls};
 use crate::steady::never_steady;
 use crate::verdict::{Evidence, judge, words};
@@ -24,9 +25,7 @@ use crate::voids::{replaced_blocks, void_too_often};
 use crate::warnings::warnings;
 use std::collections::{BTreeMap, BTreeSet};
 use tare_core::plan::{blocks, control_arm};
-use tare_core::record::{
-    CPU_PER_OP, End, FAIRNESS, NULL_COST, PEAK_LOAD, PRECISE_ENOUGH, Record, TrialData, TrialMetric,
-};
+use tare_core::record::{CPU_PER_OP, End, FAIRNESS, NULL_COST, PEAK_LOAD, Record, TrialData, TrialMetric};
 use tare_core::study::Study;
 use tare_core::trial::{Outcome, Stage};
 
@@ -41,9 +40,6 @@ pub fn analyse(record: &Record) -> Analysis {
     let replaced = replaced_blocks(record);
     let measured = measured(record);
     let counted = counted(record);
-    // A run that was ended for its width claims no more than the width that was asked for.
-    let precise = record.end.as_ref().is_some_and(|end| end.how == PRECISE_ENOUGH);
-    let asked = study.design.half_width.filter(|_| precise).map(f64::ln_1p);
     // A search for the peak measures one thing only, and nothing else measures that.
     let searched = study.peak.is_some();
     let known = record.header.metrics();
@@ -56,12 +52,14 @@ pub fn analyse(record: &Record) -> Analysis {
         one_level: one_level(study),
         compared: shown().filter(|metric| metric.compared).count(),
     };
-    let mut metrics: Vec<MetricAnalysis> = shown()
-        .map(|metric| {
-            let asked = asked.filter(|_| metric.name == record.header.deciding_metric());
-            analyse_metric(&counted, metric, asked, &comparison)
-        })
-        .collect();
+    let decides = |metric: &TrialMetric<'_>| metric.name == record.header.deciding_metric();
+    let deciding = shown().find(|metric| decides(metric));
+    let ended = ended_for_width(record).zip(deciding).map(|(asked, metric)| {
+        (asked, widened(&analyse_metric(&counted, metric, Claim::AsIs, &comparison), asked, &arms))
+    });
+    let claim = |metric: &TrialMetric<'_>| Claim::of(ended, decides(metric));
+    let mut metrics: Vec<MetricAnalysis> =
+        shown().map(|metric| analyse_metric(&counted, metric, claim(metric), &comparison)).collect();
     if let (Some(plan), Some(metric)) = (&study.peak, metrics.first_mut()) {
         metric.unit.clone_from(&plan.unit);
     }
@@ -264,7 +262,7 @@ fn reasons(trials: &[&TrialData]) -> Vec<Reason> {
 fn analyse_metric(
     trials: &[&TrialData],
     metric: &TrialMetric<'_>,
-    asked: Option<f64>,
+    claim: Claim,
     comparison: &Comparison,
 ) -> MetricAnalysis {
     let nested = Nested::of(trials, metric.name, comparison.one_level);
@@ -286,7 +284,7 @@ fn analyse_metric(
     };
     if metric.compared {
         let trimmed = trimmed_logs(trials, metric.name, nested, comparison.arms);
-        compare_arms(&mut analysis, metric, &trimmed, asked, comparison);
+        compare_arms(&mut analysis, metric, &trimmed, claim, comparison);
     }
     analysis
 }
@@ -339,7 +337,7 @@ fn compare_arms(
     analysis: &mut MetricAnalysis,
     metric: &TrialMetric<'_>,
     trimmed: &BTreeMap<String, BlockLogs>,
-    asked: Option<f64>,
+    claim: Claim,
     comparison: &Comparison,
 ) {
     let (arms, compared) = (comparison.arms, comparison.compared);
@@ -359,9 +357,11 @@ fn compare_arms(
     let family = Family::of(baseline, control, &forms);
     let control_differences = control.map(|control| Differences::of(control, baseline));
     let control_differences = control_differences.as_ref().filter(|_| !nothing_real);
-    let of_floor = control_differences.and_then(|d| family.floor(d));
+    // Of a run without forms it is the control's width that ended it.
+    let of_control = |precision: Precision| if forms.is_empty() { claim.on(precision) } else { precision };
+    let of_floor = control_differences.and_then(|d| family.floor(d)).map(of_control);
     let floor = control_differences.zip(of_floor).map(|(d, precision)| d.mean().abs() + precision.half_width());
-    let alarm = control_differences.and_then(|d| Some(family.alarm(d, compared)?.interval(d.mean())));
+    let alarm = control_differences.and_then(|d| Some(of_control(family.alarm(d, compared)?).interval(d.mean())));
     let differs = alarm.is_some_and(|interval| !interval.contains(1.0));
     let mut ratios = Vec::new();
     for arm in others() {
@@ -370,8 +370,8 @@ fn compare_arms(
             continue;
         }
         let precision = match arm.control {
-            true => family.alarm(&differences, compared),
-            false => family.claim(&differences).map(|precision| precision.at_least(asked.unwrap_or(0.0))),
+            true => family.alarm(&differences, compared).map(of_control),
+            false => family.claim(&differences).map(|precision| claim.on(precision)),
         };
         let emulated = nothing_real || arm.emulated.is_some();
         let precision = precision.filter(|_| !emulated);

@@ -3,9 +3,9 @@
 //!
 //! A search for the best may end because of what it found, which [`crate::precise_enough`] never does. So it looks
 //! seldom, and each look pays for all of them: with k arms and L looks, the leader is called the best when its lead
-//! over each of the k - 1 others is beyond a one-sided Student quantile of 1 - 5 % / ((k - 1) L) (Bonferroni), with the
-//! error of these two arms' own differences. Of two arms that are equally good it is thus called better than its equal in
-//! at most one of twenty searches, however many blocks these have.
+//! over each of the k - 1 others is beyond a one-sided Student quantile of 1 - 5 % / (k L) (Bonferroni), with the error
+//! of these two arms' own differences. Of equals any of the k may lead, and each one's lead over any other is as rare
+//! as that: so one of them is called the best in at most one of twenty searches, however many blocks these have.
 
 use crate::analyse::{analyse, block_logs};
 use crate::analysis::{Analysis, Interval};
@@ -22,7 +22,7 @@ pub struct Contest {
     pub metric: String,
     /// The form that did best.
     pub leader: String,
-    /// Whether it is better than every other beyond doubt.
+    /// Whether it is better than every other; of equals, one is called so in at most 1 of 20 searches.
     pub decided: bool,
     /// Why nothing may be said, whatever the figures.
     pub withheld: Option<String>,
@@ -44,7 +44,7 @@ pub struct Lead {
     /// Its interval, wide enough for all comparisons and looks together; none below 3 blocks.
     pub interval: Option<Interval>,
     /// Whether the leader is better, beyond interval and noise floor.
-    pub beyond_doubt: bool,
+    pub clear: bool,
     /// The difference, as a share, that a search like this would have been sure of in four of five cases.
     pub smallest_detectable: Option<f64>,
 }
@@ -61,7 +61,7 @@ fn looks(blocks: u32) -> u32 {
     (1..blocks).filter(|blocks| is_lead_look(*blocks)).count() as u32 + 1
 }
 
-/// Whether one form is better than every other beyond doubt, in the metric that the study's design names. False where
+/// Whether one form is better than every other, beyond chance, in the metric that the study's design names. False where
 /// it names none.
 pub fn decided(record: &Record) -> bool {
     let metric = record.header.study.design.best_in.as_deref();
@@ -93,7 +93,8 @@ fn contest_of(analysis: &Analysis, metric: &str, looks: u32) -> Option<Contest> 
     let score = |logs: &BlockLogs| sign * common.iter().map(|block| logs[block]).sum::<f64>();
     let (leader, best) = *arms.iter().max_by(|a, b| score(&a.1).total_cmp(&score(&b.1)))?;
     let others: Vec<&&(&str, BlockLogs)> = arms.iter().filter(|(arm, _)| arm != leader).collect();
-    let level = 1.0 - (1.0 - CONFIDENCE) / f64::from(others.len() as u32 * looks);
+    // The leader was chosen for its lead: any of the arms might have been.
+    let level = 1.0 - (1.0 - CONFIDENCE) / f64::from(arms.len() as u32 * looks);
     let lead = |(over, logs): &(&str, BlockLogs)| {
         let differences = Differences::of(best, logs);
         let precision = differences.precision(level);
@@ -102,7 +103,7 @@ fn contest_of(analysis: &Analysis, metric: &str, looks: u32) -> Option<Contest> 
             over: (*over).to_owned(),
             ratio: differences.mean().exp(),
             interval: precision.map(|precision| precision.interval(differences.mean())),
-            beyond_doubt: precision.zip(floor).is_some_and(|(p, floor)| mean > p.half_width() && mean > floor),
+            clear: precision.zip(floor).is_some_and(|(p, floor)| mean > p.half_width() && mean > floor),
             smallest_detectable: precision.map(|p| p.smallest_detectable().max(floor.unwrap_or(0.0)).exp_m1()),
         }
     };
@@ -111,7 +112,7 @@ fn contest_of(analysis: &Analysis, metric: &str, looks: u32) -> Option<Contest> 
     Some(Contest {
         metric: metric.name.clone(),
         leader: (*leader).to_owned(),
-        decided: withheld.is_none() && leads.iter().all(|lead| lead.beyond_doubt),
+        decided: withheld.is_none() && leads.iter().all(|lead| lead.clear),
         withheld,
         leads,
         left_out,

@@ -38,7 +38,7 @@ pub struct Contrast {
     pub form: String,
     /// The one that it is held against: the baseline, or the rung before it.
     pub against: String,
-    /// Figures that differ beyond doubt and beyond what equals differ by, the clearest first.
+    /// Figures that differ beyond chance and beyond what equals differ by, the clearest first.
     pub figures: Vec<Figure>,
 }
 
@@ -112,7 +112,7 @@ pub(crate) fn pairs(
     pairs.into_iter().filter(|(a, b)| real(a) && real(b)).collect()
 }
 
-/// Of every pair, what differs beyond doubt and beyond what equals differ by: those that equals differ in too are
+/// Of every pair, what differs beyond chance and beyond what equals differ by: those that equals differ in too are
 /// nobody's.
 pub(crate) fn contrasts(
     cells: &BTreeMap<String, Cell>,

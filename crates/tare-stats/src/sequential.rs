@@ -2,11 +2,13 @@
 //!
 //! Looking after every block whether a difference is significant, and ending when it is, finds one in every sixth A/A
 //! experiment of at most 20 blocks. The rule here looks at the *width* of the intervals only, after fixed numbers of
-//! blocks, and a run that it ended claims no more than the width that was asked for. The simulations in
+//! blocks, and a run that it ended claims no more than the width that was asked for, of any metric. The simulations in
 //! tests/simulated hold it to that.
 
 use crate::analyse::analyse;
-use tare_core::record::Record;
+use crate::analysis::{Arm, MetricAnalysis, Ratio};
+use crate::paired::Precision;
+use tare_core::record::{PRECISE_ENOUGH, Record};
 
 /// Blocks after which the width is looked at first: with fewer, the spread itself is known too badly.
 const FIRST_LOOK: u32 = 6;
@@ -35,4 +37,54 @@ pub fn precise_enough(record: &Record) -> bool {
     let mut deciding = metric.ratios.iter().filter(|ratio| claimed(&ratio.arm) == any_form).peekable();
     let narrow = |interval: crate::Interval| 0.5 * (interval.high / interval.low).ln() <= wanted.ln_1p();
     deciding.peek().is_some() && deciding.all(|ratio| ratio.interval.is_some_and(narrow))
+}
+
+/// What a run claims that may have been ended for the width of its intervals: it was narrow when it ended, and not
+/// always by being exact.
+#[derive(Clone, Copy)]
+pub(crate) enum Claim {
+    /// What its blocks say.
+    AsIs,
+    /// No less than the half-width that was asked for, log scale: of the metric whose width ended it.
+    AtLeast(f64),
+    /// Errors so many times as large: of the other metrics, which may go up and down with that one.
+    Times(f64),
+}
+
+impl Claim {
+    /// On a metric, of a run that may have `ended` for its width: what was asked for, and the factor for all metrics but
+    /// the one that decided.
+    pub(crate) fn of(ended: Option<(f64, f64)>, decides: bool) -> Claim {
+        match ended {
+            None => Claim::AsIs,
+            Some((asked, _)) if decides => Claim::AtLeast(asked),
+            Some((_, factor)) => Claim::Times(factor),
+        }
+    }
+
+    /// A precision, as it may be claimed.
+    pub(crate) fn on(self, precision: Precision) -> Precision {
+        match self {
+            Claim::AsIs => precision,
+            Claim::AtLeast(half_width) => precision.at_least(half_width),
+            Claim::Times(factor) => Precision { standard_error: factor * precision.standard_error, ..precision },
+        }
+    }
+}
+
+/// The half-width that was asked for, log scale, of a run that was ended for it.
+pub(crate) fn ended_for_width(record: &Record) -> Option<f64> {
+    let precise = record.end.as_ref().is_some_and(|end| end.how == PRECISE_ENOUGH);
+    record.header.study.design.half_width.filter(|_| precise).map(f64::ln_1p)
+}
+
+/// By how much the widest interval of the deciding metric is widened to reach as far as was asked for: that is the one
+/// which was waited for, so how narrow it happened to be is by how much it may flatter.
+pub(crate) fn widened(deciding: &MetricAnalysis, asked: f64, arms: &[Arm]) -> f64 {
+    let is_control = |ratio: &&Ratio| arms.iter().any(|arm| arm.control && arm.name == ratio.arm);
+    let alone = deciding.ratios.iter().all(|ratio| is_control(&ratio));
+    let claimed = deciding.ratios.iter().filter(|ratio| alone || !is_control(ratio));
+    let half_widths = claimed.filter_map(|ratio| ratio.interval.map(|i| 0.5 * (i.high / i.low).ln()));
+    let widest = half_widths.fold(0.0, f64::max);
+    if widest > 0.0 { (asked / widest).max(1.0) } else { 1.0 }
 }

@@ -131,7 +131,7 @@ impl Counted<'_> {
         [Some(arm), equal].into_iter().flatten().filter_map(|name| self.cells.get(name)).collect()
     }
 
-    /// The figures that differ beyond doubt, `here` being the slower arm.
+    /// The figures that differ beyond chance, `here` being the slower arm.
     fn clear(&self, slower: &str, faster: &str) -> Option<Vec<Figure>> {
         let figures = differences(self.cells.get(slower)?, self.cells.get(faster)?, level);
         let clear = |mut figure: Figure| {
@@ -290,7 +290,7 @@ fn tested(finding: &Finding, advice: &WinBack) -> Option<Tested> {
     Some(Tested { changes: gain.changes.clone(), metric: of.title.clone(), cost: gain.cost })
 }
 
-/// What the rules say of figures of which each differs beyond doubt, `here` being the slower form.
+/// What the rules say of figures of which each differs beyond chance, `here` being the slower form.
 fn findings(figures: &[Figure], operations_per_s: f64) -> Vec<Finding> {
     let mut found: Vec<Finding> = RULES.iter().filter_map(|rule| apply(rule, figures, operations_per_s)).collect();
     found.sort_by(|a, b| score(b).total_cmp(&score(a)));

@@ -85,7 +85,7 @@ impl ArmCosts {
         self.parts.iter().map(|part| part.estimate.mean).sum()
     }
 
-    /// The parts that have a ratio: those that differ beyond doubt first, the largest difference in CPU time before
+    /// The parts that have a ratio: those that differ beyond chance first, the largest difference in CPU time before
     /// the others.
     pub fn differing(&self) -> Vec<(&PartCost, CostRatio)> {
         let mut parts: Vec<(&PartCost, CostRatio)> =

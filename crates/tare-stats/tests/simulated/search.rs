@@ -3,6 +3,7 @@
 use crate::simulated::error;
 use crate::simulated::experiment::Experiment;
 use crate::simulated::noise::{Random, SETTINGS, SHARED};
+use crate::simulated::spread::{self, Luck};
 use tare_core::design::Arrangement;
 use tare_core::record::Record;
 use tare_stats::{contest, decided, is_lead_look};
@@ -35,6 +36,25 @@ fn of_equals_none_is_called_the_best() {
             eprintln!("{}, {} placements: {share} call one of equals the best", setting.name, effects.len() + 1);
             assert!(share <= 0.05 + error(0.05, f64::from(EXPERIMENTS)), "{}: {share}", setting.name);
         }
+    }
+}
+
+/// Whoever leads among equals was chosen for it: its interval must allow for all that might have led, noise floor or
+/// not.
+#[test]
+fn the_leads_of_equals_hold_none_as_often_as_promised() {
+    const EXPERIMENTS: u32 = 2_000;
+    for forms in [1, 3] {
+        let mut random = Random::new(94);
+        let clear = (0..EXPERIMENTS).filter(|_| {
+            let spreads = vec![1.0; forms + 2];
+            let record = spread::carry_out(Luck::Normal, &spreads, &vec![0.0; forms], 6, &mut random);
+            let contest = contest(&record, "throughput").expect("all were measured");
+            contest.leads.iter().all(|lead| lead.interval.is_some_and(|interval| interval.low > 1.0))
+        });
+        let share = clear.count() as f64 / f64::from(EXPERIMENTS);
+        eprintln!("of {} equals the leader's intervals exclude 1 in {share}", forms + 1);
+        assert!(share <= 0.05 + error(0.05, f64::from(EXPERIMENTS)), "{forms} forms: {share}");
     }
 }
 

@@ -11,7 +11,7 @@ use tare_stats::{Ratio, Verdict, analyse};
 
 /// How one deployment's luck falls out; on average nothing, in a normal stretch about one.
 #[derive(Debug, Clone, Copy, PartialEq)]
-enum Luck {
+pub(crate) enum Luck {
     Normal,
     /// Student's t with 3 degrees of freedom.
     Heavy,
@@ -34,7 +34,7 @@ impl Luck {
 
 /// A record of arms with noise of 1 % times their spread: the baseline, its second copy, the forms. `effects` are the
 /// forms' log ratios.
-fn carry_out(luck: Luck, spreads: &[f64], effects: &[f64], blocks: u32, random: &mut Random) -> Record {
+pub(crate) fn carry_out(luck: Luck, spreads: &[f64], effects: &[f64], blocks: u32, random: &mut Random) -> Record {
     let names: Vec<String> = (0..=effects.len()).map(|form| format!("f{form}")).collect();
     let study = records::study(&names.iter().map(String::as_str).collect::<Vec<_>>(), blocks);
     let plan = plan(&study, &[], (random.uniform() * 1e15) as u64);
@@ -61,8 +61,9 @@ struct Shares {
     last: f64,
     /// The A/A control's alarm is silent.
     silent: f64,
-    /// A form got a verdict, or the last one was called equivalent.
+    /// A form got a verdict.
     verdict: f64,
+    /// The last form was called equivalent.
     equivalent: f64,
 }
 

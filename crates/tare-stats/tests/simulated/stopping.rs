@@ -2,6 +2,7 @@
 
 use crate::simulated::experiment::Experiment;
 use crate::simulated::noise::{Random, SETTINGS, SHARED};
+use crate::simulated::spread::{self, Luck};
 use crate::simulated::{error, simulate};
 use tare_core::design::Arrangement;
 use tare_core::record::{PRECISE_ENOUGH, Record};
@@ -24,14 +25,15 @@ fn ratio(record: &Record) -> Ratio {
 
 /// As the runner does it: looks after fixed numbers of blocks, at the width.
 fn by_precision(whole: &Record) -> (Record, u32) {
-    for blocks in (1..BLOCKS_MAX).filter(|blocks| is_look(*blocks)) {
+    let most = whole.header.study.repeat;
+    for blocks in (1..most).filter(|blocks| is_look(*blocks)) {
         let mut record = first(whole, blocks);
         if precise_enough(&record) {
             record.end.as_mut().expect("there is an end").how = PRECISE_ENOUGH.to_owned();
             return (record, blocks);
         }
     }
-    (whole.clone(), BLOCKS_MAX)
+    (whole.clone(), most)
 }
 
 #[test]
@@ -57,6 +59,33 @@ fn ending_for_precision_keeps_what_is_promised() {
         assert!(called <= 0.05 + error(0.05, experiments), "{}: {called}", setting.name);
         assert!(f64::from(earlier) > 0.5 * experiments, "{}: the rule was hardly tested: {earlier}", setting.name);
     }
+}
+
+/// A metric that goes up when the deciding one goes down is as narrow as that when the run ends, for no better reason.
+#[test]
+fn ending_for_the_width_of_one_metric_flatters_no_other() {
+    const EXPERIMENTS: u32 = 1_500;
+    let (mut random, mut called, mut blocks_done) = (Random::new(83), [0, 0], 0);
+    for _ in 0..EXPERIMENTS {
+        let mut whole = spread::carry_out(Luck::Normal, &[1.0, 1.0, 1.0], &[0.0], 16, &mut random);
+        whole.header.study.design.half_width = Some(0.012);
+        for trial in &mut whole.trials {
+            let throughput = trial.record.metrics["throughput"];
+            trial.record.metrics.insert("p50_us".to_owned(), 1e8 / throughput);
+        }
+        let (record, blocks) = by_precision(&whole);
+        blocks_done += blocks;
+        for (metric, called) in analyse(&record).metrics.iter().zip(&mut called) {
+            let ratio = metric.ratios.iter().find(|ratio| ratio.arm == "f1").expect("the form was measured");
+            *called += u32::from(!ratio.interval.expect("six blocks make an interval").contains(1.0));
+        }
+    }
+    let experiments = f64::from(EXPERIMENTS);
+    let called = called.map(|called| f64::from(called) / experiments);
+    let mean = f64::from(blocks_done) / experiments;
+    eprintln!("two metrics that go together: called different {called:?}, mean {mean} blocks");
+    assert!(mean < 14.0, "the rule was hardly tested: {mean}");
+    assert!(called.iter().all(|called| *called <= 0.05 + error(0.05, experiments)), "{called:?}");
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! `tare place`: looks for the placement under which a study's services do best.
 //!
 //! A model ranks what could be done; the best few and what the kernel does by itself are measured beside each other, as
-//! forms of one study, until one is better than all others beyond doubt or the time is spent. What was found is read
+//! forms of one study, until one is better than all others, beyond chance, or the time is spent. What was found is read
 //! from the record alone, so a search that was interrupted is resumed as any run.
 
 mod args;

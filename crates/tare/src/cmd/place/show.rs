@@ -151,10 +151,10 @@ impl Choice {
         }
         let leader = &contest.leader;
         if contest.decided {
-            let words = format!("{} is better than every other that was measured, beyond doubt.", whole(leader));
+            let words = format!("{} is better than every other that was measured; of equals, a search says so in at most 1 of 20.", whole(leader));
             return Choice { name: leader.clone(), words };
         }
-        let open: Vec<&Lead> = contest.leads.iter().filter(|lead| !lead.beyond_doubt).collect();
+        let open: Vec<&Lead> = contest.leads.iter().filter(|lead| !lead.clear).collect();
         let names = open.iter().map(|lead| whole(&lead.over)).collect::<Vec<_>>().join(", ");
         let least = open.iter().filter_map(|lead| lead.smallest_detectable).fold(0.0, f64::max);
         let told =
@@ -166,7 +166,7 @@ impl Choice {
             whole(leader),
             percent_text(least)
         );
-        let beaten = contest.leads.iter().any(|lead| lead.over == free && lead.beyond_doubt);
+        let beaten = contest.leads.iter().any(|lead| lead.over == free && lead.clear);
         match beaten {
             true => {
                 let words = format!("{words}{} is better than what the kernel does by itself.", whole(leader));
@@ -204,8 +204,8 @@ impl Finding<'_> {
             let about = format!("{} by each other placement in {metric}, {} blocks:", contest.leader, contest.blocks);
             text += &format!("\n{}", paragraph("", 2, &about, width));
             for lead in &contest.leads {
-                let doubt = if lead.beyond_doubt { "better beyond doubt" } else { "no difference beyond doubt" };
-                let line = format!("{}  {doubt}", ratio_text(lead.ratio, lead.interval));
+                let word = if lead.clear { "better" } else { "may be as good" };
+                let line = format!("{}  {word}", ratio_text(lead.ratio, lead.interval));
                 text += &paragraph(&format!("  {:<9} ", lead.over), 12, &line, width);
             }
             for name in &contest.left_out {
