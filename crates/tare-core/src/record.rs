@@ -118,6 +118,10 @@ pub struct TrialRecord {
     pub stages: BTreeMap<Stage, f64>,
     /// How it ended.
     pub outcome: Outcome,
+    /// After how long its load was known to be steady, s, where it settled until it was: in the first block. Later ones
+    /// settle for the longest of these times.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub steady_after_s: Option<f64>,
     /// By service: the CPUs on which threads of it were seen while it was measured, as they are numbered where it runs.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub ran_on: BTreeMap<String, CpuSet>,
@@ -184,6 +188,7 @@ impl TrialRecord {
             started,
             stages: BTreeMap::new(),
             outcome,
+            steady_after_s: None,
             ran_on: BTreeMap::new(),
             warnings: Vec::new(),
             emulated: false,

@@ -1,7 +1,8 @@
 //! Profiled trials: one of each form that the study asks for, behind everything that counts. What is watched closely
 //! runs slower, so nothing of these goes into outcomes, expectations or the choice of blocks.
 
-use crate::run::{Doing, Progress, Run};
+use crate::progress::Progress;
+use crate::run::{Doing, Run};
 use std::time::Duration;
 use tare_core::fault::Fault;
 use tare_core::plan::{PlannedTrial, plan_profiles};

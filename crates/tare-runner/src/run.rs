@@ -1,12 +1,12 @@
 //! A run: the plan carried out, block by block.
 
-use crate::again::Outcomes;
 use crate::alternate::{Around, BlockInputs, run_alternate};
 use crate::duet::{halves, run_duet};
-use crate::pace::{Pace, Timed, end_of_round, fitting};
+use crate::pace::{Pace, end_of_round, fitting};
+use crate::progress::Progress;
 use crate::trial::{TrialInputs, run_trial};
 use crate::{Apparatus, Clock, Event, RecordDir, Stop, Subscriber, read_record};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::time::Duration;
 use tare_core::design::Arrangement;
 use tare_core::fault::Fault;
@@ -378,6 +378,7 @@ impl Run<'_> {
             probe_resources: !planned.profiled && !state.probed.contains(&planned.form),
             reference_bits: self.bits_by_service(state),
             known_peak: state.peaks.get(&planned.arm()).copied(),
+            settle_for: if planned.block == 0 { None } else { state.settle_for(header.study.design.steady_within) },
         }
     }
 
@@ -405,86 +406,4 @@ impl Run<'_> {
 fn skipped(planned: &PlannedTrial, why: &Fault, clock: &dyn Clock) -> TrialData {
     let record = TrialRecord::new(planned.clone(), clock.timestamp(), Outcome::Skipped { why: why.clone() });
     TrialData { record, seconds: Vec::new(), telemetry: Vec::new() }
-}
-
-/// What the trials so far have taught.
-#[derive(Default)]
-pub(crate) struct Progress {
-    /// How long trials took.
-    timed: Timed,
-    /// Forms whose resources were read.
-    probed: BTreeSet<String>,
-    /// The peak that the last search of each arm found. The control has its own: if baseline and control began where
-    /// the other one ended, their difference would no longer be what two independent searches differ by.
-    peaks: BTreeMap<String, f64>,
-    /// The form of the first measured trial, and what every instance had mapped in it.
-    bits: Option<(String, BTreeMap<String, Vec<MappedFile>>)>,
-    /// How the trials ended.
-    outcomes: Outcomes,
-    /// By block that runs another one again: that one.
-    again: BTreeMap<u32, u32>,
-}
-
-impl Progress {
-    fn from(done: &[TrialRecord]) -> Progress {
-        let mut progress = Progress::default();
-        for record in done {
-            let took = Duration::from_secs_f64(record.stages.values().sum::<f64>().max(0.0));
-            progress.note(record, took);
-        }
-        progress
-    }
-
-    fn note(&mut self, record: &TrialRecord, took: Duration) {
-        self.outcomes.note(record);
-        if let Some(of) = record.trial.again {
-            self.again.insert(record.trial.block, of);
-        }
-        if !matches!(record.outcome, Outcome::Skipped { .. }) {
-            self.timed.note(&record.trial.form, took);
-        }
-        if let Some(peak) = record.peak.as_ref().and_then(|outcome| outcome.peak) {
-            self.peaks.insert(record.trial.arm(), peak);
-        }
-        if !record.resources.is_empty() {
-            self.probed.insert(record.trial.form.clone());
-        }
-        if record.outcome == Outcome::Measured && self.bits.is_none() {
-            self.bits = Some((record.trial.form.clone(), record.mapped.clone()));
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use tare_core::peak::{PeakEnding, PeakOutcome, PeakRules};
-
-    #[test]
-    fn a_search_begins_near_the_last_peak_of_its_own_arm() {
-        let mut progress = Progress::default();
-        for (control, peak) in [(false, 900.0), (true, 950.0)] {
-            let trial =
-                PlannedTrial { index: 0, block: 0, form: "plain".into(), control, again: None, profiled: false };
-            let mut record = TrialRecord::new(trial, String::new(), Outcome::Measured);
-            record.peak = Some(PeakOutcome {
-                ending: PeakEnding::Found,
-                rules: PeakRules::Staircase,
-                unit: "op/s".into(),
-                criteria: Vec::new(),
-                peak: Some(peak),
-                low: None,
-                high: None,
-                slope: None,
-                binding: None,
-                curve: Vec::new(),
-                load_s: 1.0,
-                warnings: Vec::new(),
-                windows: Vec::new(),
-            });
-            progress.note(&record, Duration::ZERO);
-        }
-        let known = |arm: &str| progress.peaks.get(arm).copied();
-        assert_eq!((known("plain"), known("plain (A/A)")), (Some(900.0), Some(950.0)));
-    }
 }

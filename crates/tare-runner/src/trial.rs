@@ -11,7 +11,7 @@ use tare_core::fault::Fault;
 use tare_core::form::Form;
 use tare_core::host::{Host, Instance, InstanceState, MappedFile, OpenError, ServiceStart};
 use tare_core::instances::Replica;
-use tare_core::load::{Check, LoadPlan, LoadSummary, LoadTask, SecondRow};
+use tare_core::load::{Check, LoadPlan, LoadSummary, LoadTask};
 use tare_core::peak::PeakPlan;
 use tare_core::placement::Placement;
 use tare_core::plan::PlannedTrial;
@@ -26,9 +26,6 @@ use tare_core::workload::{Service, Workload};
 const POPULATE_LIMIT: Duration = Duration::from_secs(3600);
 /// What a load process may take beyond the time it was asked to load: connecting, draining, verifying.
 pub(crate) const DRIVE_SLACK: Duration = Duration::from_secs(60);
-/// How long the load runs at least between two looks at whether it is steady; its end is measured for form's sake.
-const SETTLE_STEP: Duration = Duration::from_secs(5);
-const SETTLE_LAST: Duration = Duration::from_secs(1);
 /// The share of failed operations above which a trial measures failures, not the service.
 const FAILED_SHARE_MAX: f64 = 0.01;
 /// How often telemetry is read.
@@ -53,6 +50,8 @@ pub(crate) struct TrialInputs<'a> {
     pub(crate) reference_bits: BTreeMap<String, Vec<MappedFile>>,
     /// The peak that the arm's last search found.
     pub(crate) known_peak: Option<f64>,
+    /// How long to settle until steady, where the first block has told; its own trials find out.
+    pub(crate) settle_for: Option<Duration>,
 }
 
 /// Why a trial ended early.
@@ -232,37 +231,6 @@ impl Trial<'_, '_> {
     /// Loads and measures, and waits as long as that may take.
     pub(crate) fn run(&mut self, host: &mut dyn Host, entry: &Entry, plan: &LoadPlan) -> Result<LoadSummary, Fault> {
         self.drive(host, entry, plan, plan.settle + plan.measure + plan.timeout + DRIVE_SLACK)
-    }
-
-    /// Loads until throughput does not change any more, or `within` is over. The seconds count as settling.
-    fn settle(&mut self, host: &mut dyn Host, entry: &Entry, within: Duration) -> Result<(), Fault> {
-        let (began, first) = (self.clock.now(), self.data.seconds.len());
-        let step = self.inputs.study.settle.max(SETTLE_STEP);
-        loop {
-            // Stretches of load follow each other; between two of them lies only the start of a process.
-            let plan = LoadPlan { settle: step, measure: SETTLE_LAST, ..self.load_plan(entry, LoadTask::Run) };
-            let summary = self.run_unmeasured(host, entry, &plan)?;
-            if tare_stats::has_settled(&self.data.seconds[first..]) {
-                return Ok(());
-            }
-            let over = self.clock.now().saturating_sub(began) + step > within;
-            if over || self.stop.raised() || summary.operations.is_empty() {
-                let within = tare_core::units::exact_duration(within);
-                self.data.record.warnings.push(format!("throughput was not steady within {within}"));
-                return Ok(());
-            }
-        }
-    }
-
-    fn run_unmeasured(&mut self, host: &mut dyn Host, entry: &Entry, plan: &LoadPlan) -> Result<LoadSummary, Fault> {
-        let limit = plan.settle + plan.measure + plan.timeout + DRIVE_SLACK;
-        let (tell, data) = (&mut *self.tell, &mut self.data);
-        let mut inside = inside(host, &entry.instance, self.stop);
-        self.apparatus.drive(plan, limit, self.stop, &mut inside, &mut |row| {
-            let row = SecondRow { measured: false, ..row.clone() };
-            data.seconds.push(row.clone());
-            tell(Event::Second { row });
-        })
     }
 
     pub(crate) fn drive(

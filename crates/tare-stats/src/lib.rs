@@ -79,7 +79,7 @@ pub use scaling::{
 pub use sequential::{is_look, precise_enough};
 pub use slices::{SliceLoad, Sliced, fairness, side_by_side, sliced};
 pub use stalls::{Counted, Stall, Stalls};
-pub use steady::has_settled;
+pub use steady::{has_settled, steady_looks};
 pub use trial::trial_metrics;
 pub use verdict::{percent_text, ratio_text};
 pub use warnings::missing;

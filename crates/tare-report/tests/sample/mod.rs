@@ -292,25 +292,18 @@ fn trial(planned: &PlannedTrial) -> TrialData {
         stage_s(Stage::Verify, 0.2),
         stage_s(Stage::Teardown, 0.5),
     ];
+    let started = format!("2026-03-05T10:{:02}:00Z", 14 + planned.index / 4);
     let record = TrialRecord {
-        trial: planned.clone(),
-        started: format!("2026-03-05T10:{:02}:00Z", 14 + planned.index / 4),
         stages: stages.into_iter().filter(|(stage, _)| ran || *stage <= Stage::Deploy).collect(),
-        outcome,
-        warnings: Vec::new(),
         emulated,
         load,
         mapped: if ran { [("redis".to_owned(), mapped())].into() } else { BTreeMap::new() },
         resources: if ran { [("redis".to_owned(), resources(&planned.form))].into() } else { BTreeMap::new() },
-        facts: BTreeMap::new(),
         path: path.into(),
         logs,
         ran_on: if ran { [("redis".to_owned(), CpuSet::new([0, 1]))].into() } else { BTreeMap::new() },
-        peak: None,
         metrics: metrics.unwrap_or_default(),
-        instances: BTreeMap::new(),
-        slices: Vec::new(),
-        profile: None,
+        ..TrialRecord::new(planned.clone(), started, outcome)
     };
     TrialData { record, seconds, telemetry }
 }

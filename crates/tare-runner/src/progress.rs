@@ -1,0 +1,127 @@
+//! What the trials so far have taught the ones to come.
+
+use crate::again::Outcomes;
+use crate::pace::Timed;
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+use tare_core::host::MappedFile;
+use tare_core::record::TrialRecord;
+use tare_core::trial::Outcome;
+
+/// What the trials so far have taught.
+#[derive(Default)]
+pub(crate) struct Progress {
+    /// How long trials took.
+    pub(crate) timed: Timed,
+    /// Forms whose resources were read.
+    pub(crate) probed: BTreeSet<String>,
+    /// The peak that the last search of each arm found. The control has its own: if baseline and control began where
+    /// the other one ended, their difference would no longer be what two independent searches differ by.
+    pub(crate) peaks: BTreeMap<String, f64>,
+    /// The form of the first measured trial, and what every instance had mapped in it.
+    pub(crate) bits: Option<(String, BTreeMap<String, Vec<MappedFile>>)>,
+    /// How the trials ended.
+    pub(crate) outcomes: Outcomes,
+    /// By block that runs another one again: that one.
+    pub(crate) again: BTreeMap<u32, u32>,
+    /// Of each measured trial of the first block: after how long it was steady, s, if it was.
+    pub(crate) steady_after_s: Vec<Option<f64>>,
+}
+
+impl Progress {
+    pub(crate) fn from(done: &[TrialRecord]) -> Progress {
+        let mut progress = Progress::default();
+        for record in done {
+            let took = Duration::from_secs_f64(record.stages.values().sum::<f64>().max(0.0));
+            progress.note(record, took);
+        }
+        progress
+    }
+
+    /// How long trials settle after the first block, where they do so until they are steady: the longest that any of
+    /// its trials took, or all the time allowed where one was not steady within. None while nothing is known.
+    pub(crate) fn settle_for(&self, within: Option<Duration>) -> Option<Duration> {
+        let within = within?;
+        let longest = |after_s: &Option<f64>| after_s.map_or(within, |after_s| Duration::from_secs_f64(after_s.max(0.0)));
+        self.steady_after_s.iter().map(longest).max()
+    }
+
+    pub(crate) fn note(&mut self, record: &TrialRecord, took: Duration) {
+        if record.trial.block == 0 && record.outcome == Outcome::Measured {
+            self.steady_after_s.push(record.steady_after_s);
+        }
+        self.outcomes.note(record);
+        if let Some(of) = record.trial.again {
+            self.again.insert(record.trial.block, of);
+        }
+        if !matches!(record.outcome, Outcome::Skipped { .. }) {
+            self.timed.note(&record.trial.form, took);
+        }
+        if let Some(peak) = record.peak.as_ref().and_then(|outcome| outcome.peak) {
+            self.peaks.insert(record.trial.arm(), peak);
+        }
+        if !record.resources.is_empty() {
+            self.probed.insert(record.trial.form.clone());
+        }
+        if record.outcome == Outcome::Measured && self.bits.is_none() {
+            self.bits = Some((record.trial.form.clone(), record.mapped.clone()));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tare_core::fault::Fault;
+    use tare_core::peak::{PeakEnding, PeakOutcome, PeakRules};
+    use tare_core::plan::PlannedTrial;
+
+    #[test]
+    fn all_forms_settle_for_as_long_as_the_slowest_did_in_the_first_block() {
+        let mut progress = Progress::default();
+        let within = Some(Duration::from_secs(60));
+        assert_eq!(progress.settle_for(within), None, "nothing is known yet");
+        let mut note = |block: u32, outcome: Outcome, after_s: Option<f64>| {
+            let (form, control, again) = ("plain".into(), false, None);
+            let trial = PlannedTrial { index: 0, block, form, control, again, profiled: false };
+            let mut record = TrialRecord::new(trial, String::new(), outcome);
+            record.steady_after_s = after_s;
+            progress.note(&record, Duration::ZERO);
+            progress.settle_for(within).map(|settle| settle.as_secs())
+        };
+        assert_eq!(note(0, Outcome::Invalid { why: Fault::new("void") }, None), None);
+        assert_eq!(note(0, Outcome::Measured, Some(18.0)), Some(18));
+        assert_eq!(note(0, Outcome::Measured, Some(42.0)), Some(42));
+        assert_eq!(note(1, Outcome::Measured, Some(50.0)), Some(42), "later blocks settle for a time that is known");
+        assert_eq!(note(0, Outcome::Measured, None), Some(60));
+        assert_eq!(progress.settle_for(None), None);
+    }
+
+    #[test]
+    fn a_search_begins_near_the_last_peak_of_its_own_arm() {
+        let mut progress = Progress::default();
+        for (control, peak) in [(false, 900.0), (true, 950.0)] {
+            let trial =
+                PlannedTrial { index: 0, block: 0, form: "plain".into(), control, again: None, profiled: false };
+            let mut record = TrialRecord::new(trial, String::new(), Outcome::Measured);
+            record.peak = Some(PeakOutcome {
+                ending: PeakEnding::Found,
+                rules: PeakRules::Staircase,
+                unit: "op/s".into(),
+                criteria: Vec::new(),
+                peak: Some(peak),
+                low: None,
+                high: None,
+                slope: None,
+                binding: None,
+                curve: Vec::new(),
+                load_s: 1.0,
+                warnings: Vec::new(),
+                windows: Vec::new(),
+            });
+            progress.note(&record, Duration::ZERO);
+        }
+        let known = |arm: &str| progress.peaks.get(arm).copied();
+        assert_eq!((known("plain"), known("plain (A/A)")), (Some(900.0), Some(950.0)));
+    }
+}
