@@ -9,19 +9,19 @@ use serde_json::json;
 use tare_core::fault::Fault;
 use tare_core::record::Record;
 use tare_stats::{
-    Analysis, Change, Difference, Verdict, analyse, changes, changes_explained, conditions, differences, missing,
-    percent_text, ratio_text,
+    Analysis, Change, Difference, MetricAnalysis, Occasions, Verdict, analyse, changes, changes_explained, conditions,
+    differences, missing, percent_text, ratio_text,
 };
 
 /// The version of the comparison's JSON. Fields may be added within a version.
 const COMPARE_SCHEMA: u32 = 1;
 
-/// The same as [`compare`], for programs: both records, what else differs between them, what is not sound, and every
-/// change.
+/// The same as [`compare`], for programs: both records, what else differs between them, what is not sound, every
+/// change, and what is known of occasions.
 ///
 /// # Errors
 /// When it cannot be written as JSON.
-pub fn compare_json(a: &Record, b: &Record) -> Result<String, Fault> {
+pub fn compare_json(a: &Record, b: &Record, occasions: &Occasions) -> Result<String, Fault> {
     let writing = |error: serde_json::Error| Fault::from_error("write JSON", &error);
     let (before, after) = (analyse(a), analyse(b));
     let value = json!({
@@ -31,15 +31,17 @@ pub fn compare_json(a: &Record, b: &Record) -> Result<String, Fault> {
         "differences": differences(&conditions(&a.header), &conditions(&b.header)),
         "warnings": not_whole(a, b).into_iter().chain(unsound(&before, &after)).collect::<Vec<_>>(),
         "explanations": finite(serde_json::to_value(changes_explained(a, b)).map_err(writing)?),
-        "changes": finite(serde_json::to_value(changes(&before, &after)).map_err(writing)?),
+        "changes": finite(serde_json::to_value(changes(&before, &after, occasions)).map_err(writing)?),
+        "occasions": finite(serde_json::to_value(occasions).map_err(writing)?),
     });
     Ok(serde_json::to_string_pretty(&value).map_err(writing)? + "\n")
 }
 
 /// Sets two records side by side, form by form and metric by metric: each run's ratio to its own baseline, and the
-/// second ratio over the first, in lines of at most `width` columns. The baselines' absolute values are not compared:
+/// second ratio over the first, in lines of at most `width` columns. `occasions` is what the machine's history says of
+/// how far apart equals lie from run to run. The baselines' absolute values are not compared:
 /// they say as much of the day as of the software.
-pub fn compare(a: &Record, b: &Record, width: usize) -> String {
+pub fn compare(a: &Record, b: &Record, occasions: &Occasions, width: usize) -> String {
     let (before, after) = (analyse(a), analyse(b));
     let mut text = String::new();
     let mut say = |label: &str, hanging: usize, line: &str| text.push_str(&paragraph(label, hanging, line, width));
@@ -66,7 +68,7 @@ pub fn compare(a: &Record, b: &Record, width: usize) -> String {
     let head = format!("{:12} {:20} {:20} after / before, changed?", "form, metric", "before", "after");
     say(&head, 0, "");
     let mut form = String::new();
-    let changes = in_forms(changes(&before, &after));
+    let changes = in_forms(changes(&before, &after, occasions));
     for change in &changes {
         if change.form != form {
             form.clone_from(&change.form);
@@ -95,7 +97,28 @@ pub fn compare(a: &Record, b: &Record, width: usize) -> String {
     let note = "Ratios are to each run's own baseline. Intervals of the change are 95 % for each pair alone: of twenty \
                 pairs that did not change, expect one YES.";
     say("", 0, note);
+    say("", 0, &between_occasions(&before, occasions));
     text
+}
+
+/// What intervals of a change hold of what two occasions differ by.
+fn between_occasions(analysis: &Analysis, occasions: &Occasions) -> String {
+    let of_metric = |metric: &MetricAnalysis| {
+        let occasion = occasions.get(&metric.name)?;
+        let (title, deviation) = (&metric.title, percent_text(occasion.deviation().exp_m1()));
+        Some(format!("{title} {deviation} ({} runs)", occasion.runs))
+    };
+    let known: Vec<String> = analysis.metrics.iter().filter_map(of_metric).collect();
+    if known.is_empty() {
+        return "What two occasions of the same thing differ by is in no interval: it is learned from the A/A controls of \
+                six runs of this workload in this machine's history, and there are fewer."
+            .to_owned();
+    }
+    format!(
+        "They hold what two occasions of the same thing differ by, as the A/A controls of this machine's history show it \
+         (standard deviation): {}.",
+        known.join(", ")
+    )
 }
 
 /// What is not in either of the two records, and was to be.

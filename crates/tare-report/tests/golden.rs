@@ -127,7 +127,7 @@ fn the_comparison_of_two_records() {
             *throughput *= 1.09;
         }
     }
-    let text = tare_report::compare(&before, &after, 80);
+    let text = tare_report::compare(&before, &after, &tare_stats::Occasions::new(), 80);
     assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
     insta::assert_snapshot!("compare", text);
 }

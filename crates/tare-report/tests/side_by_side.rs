@@ -8,7 +8,8 @@ use tare_core::load::{LoadProfile, WindowCounts, WindowRow};
 use tare_core::record::Record;
 use tare_report::{Gate, USUAL_WIDTH, compare_json, scaling_text, series_summary, series_text};
 use tare_stats::{
-    Bounds, GateOutcome, Interval, Series, SeriesPoint, analyse, conditions, gate, scaling_of_records, scaling_of_steps,
+    Bounds, GateOutcome, Interval, Occasions, Series, SeriesPoint, analyse, conditions, gate, scaling_of_records,
+    scaling_of_steps,
 };
 
 /// The sample with another kernel, and a form whose throughput is `factor` times what it was.
@@ -27,7 +28,7 @@ fn later(factor: f64) -> Record {
 
 /// Two records side by side in 80 columns.
 fn compare(before: &Record, after: &Record) -> String {
-    fitting(tare_report::compare(before, after, USUAL_WIDTH))
+    fitting(tare_report::compare(before, after, &Occasions::new(), USUAL_WIDTH))
 }
 
 /// What no terminal has to break.
@@ -44,7 +45,7 @@ fn with_gate<T>(new: &Record, inconclusive_as: Option<GateOutcome>, show: impl F
     let old = record();
     let forms: Vec<String> = ["container", "container-hostnet", "vm"].map(String::from).into();
     let (now, before) = (analyse(new), analyse(&old));
-    let checks = gate(&now, Some(&before), &forms, &["throughput".into()], &BOUNDS);
+    let checks = gate(&now, Some((&before, &Occasions::new())), &forms, &["throughput".into()], &BOUNDS);
     show(&Gate { record: new, baseline: Some(&old), bounds: &BOUNDS, checks: &checks, inconclusive_as })
 }
 
@@ -98,7 +99,7 @@ fn a_change_against_an_unsound_machine_comes_with_a_warning() {
     assert!(warnings.len() == 1 && warnings[0].starts_with("WARNING after:"), "{text}");
     let flat = text.split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(flat.contains("in throughput: that machine was not sound"), "{text}");
-    let read: Value = serde_json::from_str(&compare_json(&unsound, &record()).unwrap()).unwrap();
+    let read: Value = serde_json::from_str(&compare_json(&unsound, &record(), &Occasions::new()).unwrap()).unwrap();
     assert!(read["warnings"][0].as_str().unwrap().starts_with("before: the A/A control differs"), "{read}");
     assert!(!compare(&record(), &later(0.9)).contains("the A/A control differs"));
 }
@@ -112,7 +113,7 @@ fn what_is_gone_from_a_record_is_said_wherever_it_is_judged() {
         text.contains("WARNING after: the record is not whole: 1 trial") && !text.contains("before: the"),
         "{text}"
     );
-    let read: Value = serde_json::from_str(&compare_json(&cut, &record()).unwrap()).unwrap();
+    let read: Value = serde_json::from_str(&compare_json(&cut, &record(), &Occasions::new()).unwrap()).unwrap();
     assert!(read["warnings"][0].as_str().unwrap().starts_with("before: the record is not whole"), "{read}");
     assert!(!compare(&record(), &later(1.0)).contains("not whole"));
     with_gate(&cut, None, |gate| {
@@ -135,7 +136,7 @@ fn a_form_that_was_emulated_in_either_run_has_not_changed() {
 
 #[test]
 fn a_comparison_as_json() {
-    let text = compare_json(&record(), &later(0.9)).unwrap();
+    let text = compare_json(&record(), &later(0.9), &Occasions::new()).unwrap();
     let read: Value = serde_json::from_str(&text).unwrap();
     assert_eq!(read["differences"][0]["what"], "environment kernel");
     let of = |form: &str, metric: &str| {

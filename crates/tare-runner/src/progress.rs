@@ -42,7 +42,8 @@ impl Progress {
     /// its trials took, or all the time allowed where one was not steady within. None while nothing is known.
     pub(crate) fn settle_for(&self, within: Option<Duration>) -> Option<Duration> {
         let within = within?;
-        let longest = |after_s: &Option<f64>| after_s.map_or(within, |after_s| Duration::from_secs_f64(after_s.max(0.0)));
+        let longest =
+            |after_s: &Option<f64>| after_s.map_or(within, |after_s| Duration::from_secs_f64(after_s.max(0.0)));
         self.steady_after_s.iter().map(longest).max()
     }
 

@@ -1,8 +1,8 @@
 //! Two records side by side: whether a form's cost changed from one run to the other, and what else did.
 
 use crate::analysis::{Analysis, Interval, Ratio};
+use crate::occasion::{Occasions, error_of_change};
 use crate::quantile::student_quantile;
-use crate::welch::satterthwaite;
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -26,7 +26,8 @@ pub struct Change {
     pub after: Ratio,
     /// The second ratio over the first.
     pub change: f64,
-    /// Its 95 % interval (Welch: the two runs are independent), for this pair alone. None if either run had none.
+    /// Its 95 % interval (Welch: the two runs are independent), for this pair alone, with what occasions add as far as
+    /// it is known. None if either run had none.
     pub interval: Option<Interval>,
     /// Standard error of the change's log.
     pub standard_error: Option<f64>,
@@ -35,14 +36,16 @@ pub struct Change {
 }
 
 /// The changes of every form and compared metric that both analyses have a ratio of, in the order of `before`.
-pub fn changes(before: &Analysis, after: &Analysis) -> Vec<Change> {
+/// `occasions` is what the machine's A/A controls teach of how far apart two runs lie; where it has nothing of a
+/// metric, intervals leave that out.
+pub fn changes(before: &Analysis, after: &Analysis, occasions: &Occasions) -> Vec<Change> {
     let mut changes = Vec::new();
     for metric in before.metrics.iter().filter(|metric| metric.compared) {
         let Some(other) = after.metrics.iter().find(|other| other.name == metric.name) else { continue };
         for first in &metric.ratios {
             let Some(second) = other.ratios.iter().find(|second| second.arm == first.arm) else { continue };
             let log = second.ratio.ln() - first.ratio.ln();
-            let error = welch(first, second);
+            let error = error_of_change(first, second, occasions.get(&metric.name));
             let half = error.map(|(error, degrees)| {
                 // Two runs without any noise differ for certain.
                 if error == 0.0 { 0.0 } else { student_quantile(0.975, degrees) * error }
@@ -61,15 +64,6 @@ pub fn changes(before: &Analysis, after: &Analysis) -> Vec<Change> {
         }
     }
     changes
-}
-
-/// Welch and Satterthwaite: the standard error of a difference of independent means, and its degrees of freedom. None
-/// when either has no interval: then its standard error makes no claim.
-fn welch(a: &Ratio, b: &Ratio) -> Option<(f64, f64)> {
-    a.interval.and(b.interval)?;
-    let own = |ratio: &Ratio| Some((ratio.standard_error?.powi(2), ratio.degrees?));
-    let (variance, degrees) = satterthwaite([own(a)?, own(b)?]);
-    Some((variance.sqrt(), degrees))
 }
 
 /// Facts that always differ and mean nothing.
@@ -223,7 +217,7 @@ mod tests {
                 };
                 let before = ratio(&run(blocks.0, spread.0, -0.1));
                 let after = ratio(&run(blocks.1, spread.1, -0.13));
-                let (error, degrees) = welch(&before, &after).unwrap();
+                let (error, degrees) = error_of_change(&before, &after, None).unwrap();
                 let off = after.ratio.ln() - before.ratio.ln() + 0.03;
                 held += u32::from(off.abs() <= student_quantile(0.975, degrees) * error);
             }

@@ -3,6 +3,7 @@
 
 use crate::analysis::{Analysis, Interval, MetricAnalysis, Ratio, Verdict};
 use crate::compare::{Change, changes};
+use crate::occasion::Occasions;
 use crate::paired::blocks_needed;
 use crate::verdict::percent_text;
 use serde::Serialize;
@@ -87,16 +88,17 @@ pub struct GateCheck {
     pub why: String,
 }
 
-/// Judges every bound that is set on the given forms and metrics (by name), form by form. A form that `new` does not
+/// Judges every bound that is set on the given forms and metrics (by name), form by form, against the other record with
+/// what occasions add to the error between two. A form that `new` does not
 /// compare is inconclusive; a metric that it does not have is passed over.
 pub fn gate(
     new: &Analysis,
-    other: Option<&Analysis>,
+    other: Option<(&Analysis, &Occasions)>,
     forms: &[String],
     metrics: &[String],
     bounds: &Bounds,
 ) -> Vec<GateCheck> {
-    let changed = other.map(|other| changes(other, new)).unwrap_or_default();
+    let changed = other.map(|(other, occasions)| changes(other, new, occasions)).unwrap_or_default();
     let mut checks = Vec::new();
     for form in forms {
         for name in metrics {
@@ -105,7 +107,7 @@ pub fn gate(
             if let Some(bound) = bounds.max_overhead {
                 checks.push(overhead(new, metric, form, ratio, bound));
             }
-            if let (Some(bound), Some(other)) = (bounds.max_regression, other) {
+            if let (Some(bound), Some((other, _))) = (bounds.max_regression, other) {
                 let change = changed.iter().find(|change| change.form == *form && change.metric == *name);
                 checks.push(regression(new, other, metric, form, change, bound));
             }
@@ -337,6 +339,8 @@ mod tests {
     }
 
     fn one(new: &Analysis, other: Option<&Analysis>, bounds: Bounds) -> GateCheck {
+        let none = Occasions::new();
+        let other = other.map(|other| (other, &none));
         let mut checks = gate(new, other, &["box".into()], &["m".into()], &bounds);
         assert_eq!(checks.len(), 1);
         checks.remove(0)

@@ -28,6 +28,7 @@ mod kept;
 mod ladder;
 mod levels;
 mod nested;
+mod occasion;
 mod paired;
 pub mod peak;
 mod profile;
@@ -69,6 +70,7 @@ pub use levels::{
     ArmCosts, ArmLevels, CostRatio, LevelMetric, LevelState, LoadResponse, PartCost, Seen, ServiceCosts, level_figures,
 };
 pub use nested::Nested;
+pub use occasion::{Equals, Occasion, Occasions, equals};
 pub use profile::{CallRow, Flame, FormProfile, TimeRow, flame};
 pub use quantile::student_quantile;
 pub use scale_out::ScaleOut;

@@ -159,7 +159,8 @@ mod tests {
 
     #[test]
     fn looks_are_planned_and_get_rare() {
-        let looks = |within| steady_looks(Duration::from_secs(within)).iter().map(Duration::as_secs).collect::<Vec<_>>();
+        let looks =
+            |within| steady_looks(Duration::from_secs(within)).iter().map(Duration::as_secs).collect::<Vec<_>>();
         assert_eq!(looks(120), [18, 27, 40, 60, 91]);
         assert!(looks(17).is_empty());
     }
@@ -192,7 +193,8 @@ mod tests {
             for constant_s in [10.0, 30.0, 60.0, 120.0] {
                 for _ in 0..WARM_UPS {
                     let left = |second: f64| 0.3 * f64::exp(-second / constant_s);
-                    let mut rate = |second: u32| 1e5 * (1.0 - left(f64::from(second))) * (1.0 + scatter * noise.normal());
+                    let mut rate =
+                        |second: u32| 1e5 * (1.0 - left(f64::from(second))) * (1.0 + scatter * noise.normal());
                     let rows = seconds(&(0..120).map(|second| rate(second) as u64).collect::<Vec<_>>());
                     let first = looks.iter().find(|look| {
                         has_settled(&rows[..look.as_secs() as usize], Duration::from_secs(30), looks.len())

@@ -13,7 +13,7 @@ use tare_core::peak::{PeakPlan, PeakRules};
 use tare_core::plan::{plan, plan_again};
 use tare_core::record::{FormState, PEAK_LOAD, PRECISE_ENOUGH, Record, TrialData, TrialRecord};
 use tare_core::trial::Outcome;
-use tare_stats::{Analysis, Method, Nested, Ratio, Verdict, analyse, changes};
+use tare_stats::{Analysis, Method, Nested, Occasions, Ratio, Verdict, analyse, changes};
 
 /// A record in which `throughput(arm, block)` was measured.
 fn record(forms: &[&str], repeat: u32, throughput: impl Fn(&str, u32) -> Option<f64>) -> Record {
@@ -188,7 +188,8 @@ fn a_run_ended_for_its_width_claims_no_more_in_any_way() {
     assert_eq!((boxed.verdict, boxed.equivalent), (Verdict::NoDifference, Some(false)), "{}", boxed.words);
     // Against another run as well: the change of a ratio is known no better than the ratio.
     let width = |analysis: &Analysis| {
-        let change = changes(analysis, &whole).into_iter().find(|change| change.form == "box").unwrap();
+        let change =
+            changes(analysis, &whole, &Occasions::new()).into_iter().find(|change| change.form == "box").unwrap();
         let interval = change.interval.unwrap();
         0.5 * (interval.high / interval.low).ln()
     };
@@ -388,9 +389,9 @@ fn a_run_compared_to_itself_has_not_changed() {
     let slower = analyse(&record(&["plain", "box"], 5, |arm, block| {
         five_blocks(arm, block).map(|value| if arm == "box" { value * 0.8 } else { value })
     }));
-    let same = changes(&analysis, &analysis);
+    let same = changes(&analysis, &analysis, &Occasions::new());
     assert!(same.iter().all(|change| change.change == 1.0 && change.interval.unwrap().contains(1.0)));
-    let changed = changes(&analysis, &slower);
+    let changed = changes(&analysis, &slower, &Occasions::new());
     let boxed = changed.iter().find(|change| change.form == "box").unwrap();
     assert!((boxed.change - 0.8).abs() < 1e-9);
     assert!(!boxed.interval.unwrap().contains(1.0));

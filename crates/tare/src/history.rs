@@ -12,12 +12,13 @@ use tare_core::record::{PEAK_LOAD, Record};
 use tare_core::study::Study;
 use tare_core::workload::Workload;
 use tare_layers::home;
-use tare_stats::{Interval, Series, SeriesPoint};
+use tare_stats::{Equals, Interval, Occasion, Occasions, Series, SeriesPoint};
 
 /// The version of the tables.
-const VERSION: i64 = 3;
+const VERSION: i64 = 4;
 
-/// The tables of version 3: the ratios of every metric, what each record was made under, and how long trials of each
+/// The tables of version 4: the ratios of every metric, what each record was made under, how far apart equals were (the
+/// A/A control: `log` of its ratio, with the error of that and its degrees of freedom), and how long trials of each
 /// form took beyond settling and measuring; `stands` says what was deployed, in words.
 const TABLES: &str = "
     CREATE TABLE IF NOT EXISTS runs (
@@ -29,7 +30,10 @@ const TABLES: &str = "
         position INTEGER NOT NULL, ratio REAL, low REAL, high REAL, PRIMARY KEY (run, form, metric)) STRICT;
     CREATE TABLE IF NOT EXISTS times (
         run TEXT NOT NULL REFERENCES runs ON DELETE CASCADE, form TEXT NOT NULL, stands TEXT NOT NULL,
-        emulated INTEGER NOT NULL, overhead_s REAL NOT NULL, PRIMARY KEY (run, form)) STRICT;";
+        emulated INTEGER NOT NULL, overhead_s REAL NOT NULL, PRIMARY KEY (run, form)) STRICT;
+    CREATE TABLE IF NOT EXISTS equals (
+        run TEXT NOT NULL REFERENCES runs ON DELETE CASCADE, metric TEXT NOT NULL, log REAL NOT NULL,
+        error REAL NOT NULL, degrees REAL NOT NULL, PRIMARY KEY (run, metric)) STRICT;";
 
 /// From version 1, which kept the throughput's ratios only and no conditions.
 const FROM_VERSION_1: &str = "
@@ -41,6 +45,9 @@ const FROM_VERSION_1_KEPT: &str = "
 
 /// How many of the latest runs say how long a deployment takes: so few that a machine which changed is soon known.
 const TIMES_KEPT_IN_MIND: u32 = 5;
+
+/// How many of the latest runs say what occasions add: enough to know a variance, and none of another machine's life.
+const RUNS_KEPT_IN_MIND: usize = 40;
 
 /// A line of the history.
 #[derive(Debug, Serialize)]
@@ -85,7 +92,7 @@ fn open_at(path: &Path) -> Result<Connection> {
         let all = format!("BEGIN; {before} {TABLES} {after} PRAGMA user_version = {VERSION}; COMMIT;");
         db.execute_batch(&all).with_context(doing)?;
     }
-    if version == 1 {
+    if (1..VERSION).contains(&version) {
         read_again(&mut db)?;
     }
     Ok(db)
@@ -118,6 +125,7 @@ fn insert(db: &mut Connection, record: &Record, path: &Path) -> Result<()> {
     let transaction = db.transaction()?;
     transaction.execute("DELETE FROM ratios WHERE run = ?1", [&header.run])?;
     transaction.execute("DELETE FROM times WHERE run = ?1", [&header.run])?;
+    transaction.execute("DELETE FROM equals WHERE run = ?1", [&header.run])?;
     transaction.execute(
         "INSERT OR REPLACE INTO runs VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)",
         params![
@@ -140,6 +148,10 @@ fn insert(db: &mut Connection, record: &Record, path: &Path) -> Result<()> {
                 params![header.run, form.name, metric.name, position as i64, ratio, low, high],
             )?;
         }
+    }
+    for (metric, Equals { log, standard_error, degrees }) in tare_stats::equals(&analysis) {
+        let row = params![header.run, metric, log, standard_error, degrees];
+        transaction.execute("INSERT INTO equals VALUES (?1, ?2, ?3, ?4, ?5)", row)?;
     }
     let overheads = tare_runner::overheads(record);
     for form in &header.study.forms {
@@ -194,6 +206,31 @@ fn times_of(db: &Connection, study: &Study, workload: &Workload) -> Result<BTree
         times.insert(form.name.clone(), query.query_map(key, time)?.collect::<Result<_, _>>()?);
     }
     Ok(times)
+}
+
+/// By metric: what occasions add to the error between two runs of this workload, as the A/A controls of the latest runs
+/// of it on this machine show.
+pub(crate) fn occasions(workload: &str) -> Result<Occasions> {
+    if !paths::history().exists() {
+        return Ok(Occasions::new());
+    }
+    occasions_of(&open()?, workload)
+}
+
+fn occasions_of(db: &Connection, workload: &str) -> Result<Occasions> {
+    let mut query = db.prepare(
+        "SELECT metric, log, error, degrees FROM equals JOIN runs USING (run) WHERE workload = ?1
+         ORDER BY started DESC, run",
+    )?;
+    let mut equals: BTreeMap<String, Vec<Equals>> = BTreeMap::new();
+    let mut found = query.query([workload])?;
+    while let Some(row) = found.next()? {
+        let of_metric = equals.entry(row.get(0)?).or_default();
+        if of_metric.len() < RUNS_KEPT_IN_MIND {
+            of_metric.push(Equals { log: row.get(1)?, standard_error: row.get(2)?, degrees: row.get(3)? });
+        }
+    }
+    Ok(equals.into_iter().filter_map(|(metric, runs)| Some((metric, Occasion::learn(&runs)?))).collect())
 }
 
 /// How the run ended, and whether its record still says everything.
@@ -321,6 +358,23 @@ mod tests {
         let db = open_at(&path).unwrap();
         db.execute("INSERT INTO runs VALUES ('r', '2026', 's', 'w', '6.1', 9, 'fitted', 'x', '{}')", []).unwrap();
         db.execute("INSERT INTO times VALUES ('r', 'box', 'box; instances: 1', 0, 2.5)", []).unwrap();
+    }
+
+    #[test]
+    fn occasions_are_learned_from_the_equals_of_runs_of_the_same_workload() {
+        let db = open_at(Path::new(":memory:")).unwrap();
+        let put = |run: u32, workload: &str, log: f64| {
+            let insert = "INSERT INTO runs VALUES (?1, ?2, 's', ?3, '6.1', 9, 'complete', 'x', '{}')";
+            db.execute(insert, params![format!("{workload}{run}"), format!("2026-01-{run:02}"), workload]).unwrap();
+            let insert = "INSERT INTO equals VALUES (?1, 'throughput', ?2, 0.004, 4.0)";
+            db.execute(insert, params![format!("{workload}{run}"), log]).unwrap();
+        };
+        (0..6).for_each(|run| put(run, "w", 0.005));
+        (0..5).for_each(|run| put(run, "v", 0.005));
+        let learned = occasions_of(&db, "w").unwrap();
+        assert_eq!(learned["throughput"].runs, 6);
+        assert!((learned["throughput"].deviation() - 0.003).abs() < 1e-9, "{learned:?}");
+        assert!(occasions_of(&db, "v").unwrap().is_empty(), "five are too few");
     }
 
     #[test]

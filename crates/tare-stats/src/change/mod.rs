@@ -4,6 +4,7 @@
 //! records. METHODOLOGY.md has the method in words.
 
 mod detect;
+mod kinship;
 mod series;
 mod winsor;
 

@@ -2,8 +2,8 @@
 //! the steadiness of the others.
 
 use crate::records;
-use crate::simulated::{error, many};
 use crate::simulated::noise::Random;
+use crate::simulated::{error, many};
 use tare_core::plan::plan;
 use tare_core::record::{Record, TrialData, TrialRecord};
 use tare_core::trial::Outcome;

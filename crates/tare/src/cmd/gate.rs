@@ -3,7 +3,7 @@
 
 use crate::cli::{GateArgs, Inconclusive};
 use crate::cmd::{Mistake, columns, compared_metric, print, record_path, write_file};
-use crate::{EXIT_FAILED, EXIT_INCONCLUSIVE, EXIT_OK};
+use crate::{EXIT_FAILED, EXIT_INCONCLUSIVE, EXIT_OK, history};
 use anyhow::Result;
 use std::path::Path;
 use tare_core::fault::Fault;
@@ -40,7 +40,9 @@ pub(crate) fn gate(args: &GateArgs) -> Result<u8> {
     let before = baseline.as_ref().map(analyse);
     let metrics = metrics(&named, &analysis)?;
     bounds_make_sense(&bounds, &metrics)?;
-    let checks = tare_stats::gate(&analysis, before.as_ref(), &forms, &metrics, &bounds);
+    let occasions = history::occasions(&record.header.workload.name)?;
+    let other = before.as_ref().map(|before| (before, &occasions));
+    let checks = tare_stats::gate(&analysis, other, &forms, &metrics, &bounds);
     let gate = Gate {
         record: &record,
         baseline: baseline.as_ref(),

@@ -151,7 +151,10 @@ impl Choice {
         }
         let leader = &contest.leader;
         if contest.decided {
-            let words = format!("{} is better than every other that was measured; of equals, a search says so in at most 1 of 20.", whole(leader));
+            let words = format!(
+                "{} is better than every other that was measured; of equals, a search says so in at most 1 of 20.",
+                whole(leader)
+            );
             return Choice { name: leader.clone(), words };
         }
         let open: Vec<&Lead> = contest.leads.iter().filter(|lead| !lead.clear).collect();
