@@ -12,6 +12,9 @@ hostile::targets! {
     histogram { made: histograms, cases: 800, memory: 64 << 20, samples: &[
         // Counts that claim to be 1 GiB.
         b"\x1c\x84\x93\x13\x3f\xff\xff\xff\0\0\0\0\0\0\0\x03\0\0\0\0\0\0\0\x01\0\0\0\0\0\0\x10\0\x3f\xf0\0\0\0\0\0\0",
+        // As many empty buckets as a number can tell.
+        b"\x1c\x84\x93\x13\0\0\0\x09\0\0\0\0\0\0\0\x03\0\0\0\0\0\0\0\x01\0\0\0\0\0\0\x10\0\x3f\xf0\0\0\0\0\0\0\
+          \xff\xff\xff\xff\xff\xff\xff\xff\xff",
     ] }
 }
 

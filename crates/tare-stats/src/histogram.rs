@@ -72,8 +72,14 @@ fn inflated(bytes: &[u8]) -> Option<Vec<u8>> {
     let mut plain = Vec::new();
     ZlibDecoder::new(compressed).take(INFLATED_MAX).read_to_end(&mut plain).ok()?;
     let claimed = u32::from_be_bytes(*plain.get(4..)?.first_chunk()?);
-    (plain.len().checked_sub(HEAD)? >= claimed as usize).then_some(plain)
+    let counts = plain.get(HEAD..)?;
+    let bears = counts.len() >= claimed as usize && !counts.windows(MOST_EMPTY.len()).any(|part| part == MOST_EMPTY);
+    bears.then_some(plain)
 }
+
+/// As many empty buckets as a number can tell, which the library does not bear: it negates it. No real histogram holds
+/// a number of which this could be a part.
+const MOST_EMPTY: [u8; 9] = [0xff; 9];
 
 /// Two histograms as they are recorded, as one. Counts are added; an empty text is an empty histogram.
 pub(crate) fn add_recorded(text: &mut String, other: &str) -> Result<(), String> {

@@ -52,8 +52,8 @@ pub(crate) enum Claim {
 }
 
 impl Claim {
-    /// On a metric, of a run that may have `ended` for its width: what was asked for, and the factor for all metrics but
-    /// the one that decided.
+    /// On a metric, of a run that may have `ended` for its width: what was asked for, and the factor for all metrics
+    /// but the one that decided.
     pub(crate) fn of(ended: Option<(f64, f64)>, decides: bool) -> Claim {
         match ended {
             None => Claim::AsIs,
