@@ -31,10 +31,14 @@ pub enum Function {
     LookUp = 1,
     /// Sets the value of the key that `R2` points to in the map in `R1` to what `R3` points to; `R4` holds flags.
     Update = 2,
+    /// Removes the key that `R2` points to from the map in `R1`.
+    Delete = 3,
     /// The number of the process that is running in the upper half, that of its thread in the lower.
     ProcessAndThread = 14,
     /// The group of the running process in the upper half, its user in the lower, as the whole machine has them.
     GroupAndUser = 15,
+    /// The number of the socket in `R1`; no other has it before the machine is started anew.
+    Socket = 46,
     /// The number of the network namespace of the socket in `R1`; no other has it before the machine is started anew.
     Network = 122,
 }

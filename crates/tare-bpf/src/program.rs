@@ -18,6 +18,8 @@ pub enum Kind {
     Bound4,
     /// The same for IPv6.
     Bound6,
+    /// Where the last process that has a socket of IPv4 or IPv6 closes it; from Linux 5.9 on.
+    Closed,
 }
 
 impl Kind {
@@ -25,7 +27,7 @@ impl Kind {
         match self {
             Kind::Tracepoint => 17,
             Kind::SocketLookup => 30,
-            Kind::Bound4 | Kind::Bound6 => 9,
+            Kind::Bound4 | Kind::Bound6 | Kind::Closed => 9,
         }
     }
 
@@ -36,6 +38,7 @@ impl Kind {
             Kind::SocketLookup => 36,
             Kind::Bound4 => 12,
             Kind::Bound6 => 13,
+            Kind::Closed => 34,
         }
     }
 }

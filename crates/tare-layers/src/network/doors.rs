@@ -2,8 +2,10 @@
 //!
 //! A program of BPF runs whenever a process of this machine has bound a socket of IPv4 or IPv6 (`post_bind`, where the
 //! port is known even if the kernel chose it). Where the process has the user of one of our services, and the socket is
-//! of our network namespace, it writes the port down as closed before anybody can be answered there. It costs two looks
-//! into tables a bind, and packets and connections nothing.
+//! of our network namespace, it writes the port down as closed before anybody can be answered there. Another one runs
+//! where a socket is closed, and when it was the last that a service had bound to a port, opens that: the kernel gives
+//! such a number to somebody else next. They cost some looks into tables a bind, one a socket that is closed, and
+//! packets and what is said on connections nothing.
 //!
 //! It is told by users and not by cgroups: of a container of Docker's there is none before its first process runs. So
 //! it is for whoever has this machine to oneself ([`crate::lock`]).
@@ -13,11 +15,13 @@ use rustix::net::{AddressFamily, SocketType};
 use std::fs::File;
 use std::io;
 use std::os::fd::AsRawFd;
-use tare_bpf::Register::{self, R0, R1, R2, R3, R4, R6, R7, R8, R10};
-use tare_bpf::{Attached, Function, Instruction, Kind, Map, Program};
+use tare_bpf::Register::{self, R0, R1, R2, R3, R4, R6, R7, R10};
+use tare_bpf::{Attached, Function, Instruction, Kind, Map, Program, Word};
 
 /// How many ports may be closed at once: all, of both protocols.
 pub(super) const CLOSED_MAX: u32 = 2 * 65_536;
+/// How many sockets may be bound at once by watched users: four times as many as a process may have open.
+const BOUND_MAX: u32 = 65_536;
 /// How many users may be watched at once.
 const USERS_MAX: u32 = 4096;
 
@@ -46,6 +50,7 @@ pub(super) struct Doors {
     #[cfg_attr(not(test), expect(dead_code, reason = "what is attached holds the programs"))]
     programs: [Program; 2],
     _at_each_bind: [Attached; 2],
+    _at_each_close: Attached,
 }
 
 impl Doors {
@@ -58,11 +63,15 @@ impl Doors {
         let root = root.ok_or_else(|| io::Error::other("no cgroup hierarchy of version 2 is mounted"))?;
         let root = File::open(root)?;
         let users = Map::new(USERS_MAX)?;
-        let code = code(&users, closed);
-        let load = |kind| Program::load(kind, "tare_doors", c"GPL", &code);
+        let bound = Bound { sockets: Map::new(BOUND_MAX)?, counts: Map::new(BOUND_MAX)? };
+        let at_bind = at_bind(&users, &bound, closed);
+        let load = |kind| Program::load(kind, "tare_doors", c"GPL", &at_bind);
         let programs = [load(Kind::Bound4)?, load(Kind::Bound6)?];
-        let attached = [programs[0].attach_to_cgroup(&root)?, programs[1].attach_to_cgroup(&root)?];
-        Ok(Doors { users, network: this_network()?, programs, _at_each_bind: attached })
+        // First, so that no socket is forgotten that has been noted.
+        let at_close = Program::load(Kind::Closed, "tare_doors", c"GPL", &at_close(&bound, closed))?;
+        let closes = at_close.attach_to_cgroup(&root)?;
+        let binds = [programs[0].attach_to_cgroup(&root)?, programs[1].attach_to_cgroup(&root)?];
+        Ok(Doors { users, network: this_network()?, programs, _at_each_bind: binds, _at_each_close: closes })
     }
 
     /// From now on this user's ports are closed.
@@ -87,51 +96,128 @@ fn this_network() -> io::Result<u64> {
     if said == 0 { Ok(number) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Told in words: `if users[user] == socket.network { closed[key(socket.protocol, socket.bound_to)] = user }`, and the
-/// bind is denied where that finds no room.
-fn code(users: &Map<u32, u64>, closed: &Closed) -> [Instruction; 33] {
+/// What watched users have bound. Several sockets may have a port: one for each family or address, or one for each
+/// worker of a server.
+struct Bound {
+    /// By a socket's number, the [`key`] of its port.
+    sockets: Map<u64, u32>,
+    /// By the key of a port, how many sockets have it.
+    counts: Map<u32, u64>,
+}
+
+/// Where the programs keep on their stack what tables are asked for and told: a user, a port's key, a socket's number,
+/// and a count.
+const USER: i16 = -4;
+const KEY: i16 = -8;
+const NUMBER: i16 = -16;
+const COUNT: i16 = -24;
+
+/// `map.function(stack[key], stack[value])`, the value being for [`Function::Update`] alone.
+fn call<K: Word, V: Word>(function: Function, map: &Map<K, V>, key: i16, value: i16) -> [Instruction; 8] {
+    let [map1, map2] = Instruction::set_map(R1, map);
+    let [key, value] = [key, value].map(i32::from);
+    [
+        map1,
+        map2,
+        Instruction::copy(R2, R10),
+        Instruction::add(R2, key),
+        Instruction::copy(R3, R10),
+        Instruction::add(R3, value),
+        Instruction::set(R4, 0),
+        Instruction::call(function),
+    ]
+}
+
+/// Ends a program: what is asked about is allowed, or denied.
+const ALLOW: [Instruction; 2] = [Instruction::set(R0, 1), Instruction::end()];
+const DENY: [Instruction; 2] = [Instruction::set(R0, 0), Instruction::end()];
+/// Ends a program that has looked for a key and not found it.
+const UNLESS_FOUND: [Instruction; 4] = [Instruction::skip_if_equal(R0, 0, 1), Instruction::skip(2), ALLOW[0], ALLOW[1]];
+/// Ends a program that has put a key into a table without room.
+const UNLESS_PUT: [Instruction; 3] = [Instruction::skip_if_equal(R0, 0, 2), DENY[0], DENY[1]];
+
+/// Told in words:
+/// `if users[user] == socket.network { sockets[socket.number] = key; counts[key] += 1; closed[key] = user }`, `key`
+/// being that of `socket.protocol` and `socket.bound_to`. The bind is denied where one of the tables has no room.
+fn at_bind(users: &Map<u32, u64>, bound: &Bound, closed: &Closed) -> Vec<Instruction> {
     const SOCKET: Register = R6;
     const NETWORK: Register = R7;
-    const USER: Register = R8;
-    let [users1, users2] = Instruction::set_map(R1, users);
-    let [closed1, closed2] = Instruction::set_map(R1, closed);
-    [
+    let who = [
         Instruction::copy(SOCKET, R1),
         Instruction::call(Function::GroupAndUser),
-        Instruction::copy(USER, R0),
-        // On the stack, for what is looked up is pointed to.
-        Instruction::write_u32(R10, -4, USER),
-        users1,
-        users2,
-        Instruction::copy(R2, R10),
-        Instruction::add(R2, -4),
-        Instruction::call(Function::LookUp),
-        Instruction::skip_if_equal(R0, 0, 21),
+        Instruction::write_u32(R10, USER, R0),
+    ];
+    let what = [
         Instruction::read_u64(NETWORK, R0, 0),
         Instruction::copy(R1, SOCKET),
         Instruction::call(Function::Network),
-        Instruction::skip_if_same(R0, NETWORK, 1),
-        Instruction::skip(16),
+        Instruction::skip_if_same(R0, NETWORK, 2),
+        ALLOW[0],
+        ALLOW[1],
         Instruction::read_u32(R1, SOCKET, BOUND_TO),
         Instruction::read_u32(R2, SOCKET, PROTOCOL),
         Instruction::shift_left(R2, 16),
         Instruction::or(R1, R2),
-        Instruction::write_u32(R10, -8, R1),
-        closed1,
-        closed2,
-        Instruction::copy(R2, R10),
-        Instruction::add(R2, -8),
-        Instruction::copy(R3, R10),
-        Instruction::add(R3, -4),
-        Instruction::set(R4, 0),
-        Instruction::call(Function::Update),
-        Instruction::skip_if_equal(R0, 0, 2),
-        // Denied.
-        Instruction::set(R0, 0),
-        Instruction::end(),
-        Instruction::set(R0, 1),
-        Instruction::end(),
+        Instruction::write_u32(R10, KEY, R1),
+        Instruction::copy(R1, SOCKET),
+        Instruction::call(Function::Socket),
+        Instruction::write_u64(R10, NUMBER, R0),
+    ];
+    let (one, put) = (Instruction::write_number_u64(R10, COUNT, 1), call(Function::Update, &bound.counts, KEY, COUNT));
+    let first = [&[one][..], &put, &UNLESS_PUT].concat();
+    let behind = i16::try_from(first.len()).expect("it is short");
+    let count = [
+        // Where there is a count already, it is raised.
+        Instruction::skip_if_equal(R0, 0, 3),
+        Instruction::set(R1, 1),
+        Instruction::add_at_once_u64(R0, R1),
+        Instruction::skip(behind),
+    ];
+    [
+        &who[..],
+        &call(Function::LookUp, users, USER, USER),
+        &UNLESS_FOUND,
+        &what,
+        &call(Function::Update, &bound.sockets, NUMBER, KEY),
+        &UNLESS_PUT,
+        &call(Function::LookUp, &bound.counts, KEY, COUNT),
+        &count,
+        &first,
+        &call(Function::Update, closed, KEY, USER),
+        &UNLESS_PUT,
+        &ALLOW,
     ]
+    .concat()
+}
+
+/// Told in words:
+/// `if key = sockets.take(socket.number) { counts[key] -= 1; if counts[key] == 0 { closed.take(key) } }`.
+fn at_close(bound: &Bound, closed: &Closed) -> Vec<Instruction> {
+    let number = [Instruction::call(Function::Socket), Instruction::write_u64(R10, NUMBER, R0)];
+    let key = [Instruction::read_u32(R1, R0, 0), Instruction::write_u32(R10, KEY, R1)];
+    let count = [
+        Instruction::set(R1, -1),
+        Instruction::add_at_once_u64(R0, R1),
+        Instruction::read_u64(R1, R0, 0),
+        // Another socket has the port still.
+        Instruction::skip_if_equal(R1, 0, 2),
+        ALLOW[0],
+        ALLOW[1],
+    ];
+    [
+        &number[..],
+        &call(Function::LookUp, &bound.sockets, NUMBER, KEY),
+        &UNLESS_FOUND,
+        &key,
+        &call(Function::Delete, &bound.sockets, NUMBER, KEY),
+        &call(Function::LookUp, &bound.counts, KEY, COUNT),
+        &UNLESS_FOUND,
+        &count,
+        &call(Function::Delete, &bound.counts, KEY, COUNT),
+        &call(Function::Delete, closed, KEY, USER),
+        &ALLOW,
+    ]
+    .concat()
 }
 
 #[cfg(test)]
@@ -195,7 +281,45 @@ mod tests {
             doors.leave(USER);
             let after = as_user(USER, four);
             assert_eq!(closed.entries().len(), 4, "what is bound afterwards stays open");
-            drop((none, other, elsewhere, held, after));
+            drop((none, other, elsewhere, after));
+            assert_eq!(closed.entries().len(), 4, "others' sockets are closed");
+            drop(held);
+            assert_eq!(closed.entries(), [], "the kernel gives such a number to somebody else next");
+        };
+        scope(|scope| scope.spawn(inside).join().unwrap());
+    }
+
+    #[test]
+    fn a_port_stays_closed_until_the_last_socket_that_has_it() {
+        if !rustix::process::geteuid().is_root() {
+            return println!("skipped: it needs root");
+        }
+        let inside = || {
+            in_own_network();
+            let closed = Map::new(CLOSED_MAX).unwrap();
+            let doors = match Doors::open(&closed) {
+                Ok(doors) => doors,
+                Err(error) => return println!("skipped: {error}"),
+            };
+            doors.watch(USER).unwrap();
+            let at = |host, port| UdpSocket::bind((Ipv4Addr::from([127, 0, 0, host]), port)).unwrap();
+            let (first, second, connected) = as_user(USER, || {
+                let first = at(1, 0);
+                let port = first.local_addr().unwrap().port();
+                // What comes in at a listener has its port too, and was not bound.
+                let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+                let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+                let server = listener.accept().unwrap().0;
+                drop((client, server));
+                (first, at(2, port), listener)
+            });
+            assert_eq!(closed.entries().len(), 2);
+            drop(first);
+            assert_eq!(closed.entries().len(), 2, "another has the port still");
+            drop(second);
+            assert_eq!(closed.entries().len(), 1);
+            drop(connected);
+            assert_eq!(closed.entries(), []);
         };
         scope(|scope| scope.spawn(inside).join().unwrap());
     }
