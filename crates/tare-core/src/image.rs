@@ -2,6 +2,7 @@
 //! nothing else.
 
 use crate::config::{Place, Problems};
+use crate::users::why_not_stated;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -86,7 +87,8 @@ impl ImageUser {
         let (name, group) = user.split_once(':').unwrap_or((user, ""));
         match (name, name.parse(), group.parse()) {
             ("" | "root", ..) | (_, Ok(0), _) => ImageUser::Root,
-            (_, Ok(uid), Ok(gid)) => ImageUser::Numbers(uid, gid),
+            (_, Ok(uid), Ok(gid)) if why_not_stated((uid, gid)).is_none() => ImageUser::Numbers(uid, gid),
+            // What may not be is told where numbers are looked up.
             _ => ImageUser::Named(user.to_owned()),
         }
     }
@@ -96,8 +98,17 @@ impl ImageUser {
 /// engines: a number without an entry is itself, and its group then 0.
 ///
 /// # Errors
-/// Which name the files do not have.
+/// Which name the files do not have, or why no image may have these numbers.
 pub fn user_numbers(user: &str, passwd: &str, group: &str) -> Result<(u32, u32), String> {
+    let numbers = numbers_told(user, passwd, group)?;
+    // An image whose user is root is run as somebody else.
+    match why_not_stated(numbers).filter(|_| numbers.0 != 0) {
+        Some(why) => Err(format!("its numbers are {}:{}, and {why}", numbers.0, numbers.1)),
+        None => Ok(numbers),
+    }
+}
+
+fn numbers_told(user: &str, passwd: &str, group: &str) -> Result<(u32, u32), String> {
     let (name, group_name) = user.split_once(':').unwrap_or((user, ""));
     let number = |fields: &[&str], at: usize| fields.get(at)?.parse::<u32>().ok();
     let entry = find(passwd, name, 2);
@@ -236,6 +247,9 @@ mod tests {
         assert_eq!(found("65532"), Ok((7, 8)), "a name that looks like a number is a name first");
         assert!(found("mysql").unwrap_err().contains("no user 'mysql' in its /etc/passwd"));
         assert!(found("redis:mysql").unwrap_err().contains("no group 'mysql' in its /etc/group"));
+        for taken in ["98999", "99000:5", "5:65536"] {
+            assert!(found(taken).unwrap_err().contains("65536 to 99999"), "{taken}");
+        }
         assert!(found("bad").is_err() && user_numbers("redis", "", "").is_err());
     }
 
@@ -245,7 +259,7 @@ mod tests {
             assert_eq!(ImageUser::of(root), ImageUser::Root, "{root}");
         }
         assert_eq!(ImageUser::of("65532:65532"), ImageUser::Numbers(65532, 65532));
-        for named in ["redis", "65532", "redis:redis", "5:staff"] {
+        for named in ["redis", "65532", "redis:redis", "5:staff", "98999:98999"] {
             assert_eq!(ImageUser::of(named), ImageUser::Named(named.to_owned()));
         }
     }

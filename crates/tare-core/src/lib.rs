@@ -32,4 +32,5 @@ pub mod telemetry;
 pub mod topology;
 pub mod trial;
 pub mod units;
+mod users;
 pub mod workload;

@@ -23,34 +23,13 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+pub use crate::users::{FIRST_OWN, NOBODY, why_not_stated, why_not_user};
+
 /// The JSON Schema (draft 2020-12) of workload files, less the protocols, which [`Catalog`] knows.
 pub const FILE_SCHEMA: &str = include_str!("../assets/workload.schema.json");
 
 /// What container engines put into every environment that has no PATH; the same in every form.
 pub const USUAL_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
-
-/// The uid and gid of a service that states none, until it is spelled out: Debian's `nobody` and `nogroup`. As such it
-/// does not run, for daemons of the machine do: each instance gets a user of its own, from [`FIRST_OWN`] on.
-pub const NOBODY: u32 = 65_534;
-
-/// The first uid and gid of instances with users of their own.
-///
-/// From here to 99999 nothing hands out ids by itself: systemd's dynamic users end at 65519, and it calls 65536 to
-/// 524287 unused (<https://systemd.io/UIDS-GIDS/>); the subordinate ids of users begin at 100000 (`SUB_UID_MIN`,
-/// login.defs(5)). There are at most [`INSTANCES_MAX`](instances::INSTANCES_MAX) of them.
-pub const FIRST_OWN: u32 = 65_536;
-
-/// What the kernel takes for "leave it as it is" where a user or group is asked for.
-const NO_ID: u32 = u32::MAX;
-
-/// Why no service may run as this user and group; none when one may.
-pub fn why_not_user(user: (u32, u32)) -> Option<&'static str> {
-    match user {
-        (0, _) => Some("a service runs unprivileged, never as user 0"),
-        (NO_ID, _) | (_, NO_ID) => Some("4294967295 is no user and no group: asked for it, the kernel changes nothing"),
-        _ => None,
-    }
-}
 
 /// A workload, read from `workload.yaml` and checked.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

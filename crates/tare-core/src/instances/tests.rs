@@ -70,10 +70,14 @@ fn each_instance_has_a_user_of_its_own_the_same_in_every_form() {
     assert!(most.len() == INSTANCES_MAX as usize && most.iter().all(|(uid, _)| *uid < 100_000));
 
     // Who states a user shares it with its other instances, and with nobody else.
-    let stated = SHARDED.replace("    instances: 2", "    instances: 2\n    user: \"65536:65534\"");
-    assert_eq!(users(&stated, study, "a"), [(65_536, 65_534), (65_536, 65_534), (65_537, 65_537)]);
-    let nobody = stated.replace("65536:65534", "65534");
-    assert_eq!(users(&nobody, study, "a")[..2], [(65_534, 65_534); 2], "that too can be stated");
+    let stated = SHARDED.replace("    instances: 2", "    instances: 2\n    user: \"65534\"");
+    assert_eq!(users(&stated, study, "a"), [(65_534, 65_534), (65_534, 65_534), (65_536, 65_536)]);
+    // As an older record may have it.
+    let (read_study, mut older) = read(&stated, study).unwrap();
+    older.services[0].user = (65_536, 65_534);
+    let deployed = read_study.deployed(&older, &read_study.forms[0]);
+    let users: Vec<_> = deployed.services.iter().map(|service| service.user).collect();
+    assert_eq!(users, [(65_536, 65_534), (65_536, 65_534), (65_537, 65_537)]);
 }
 
 /// As it was before instances had users of their own.

@@ -1,7 +1,7 @@
 //! `services:` of a workload.
 
 use super::{
-    FILE_WANTED, NOBODY, OwnResources, Readiness, Resources, Service, ServiceOption, refuse_idle_quota, why_not_user,
+    FILE_WANTED, NOBODY, OwnResources, Readiness, Resources, Service, ServiceOption, refuse_idle_quota, why_not_stated,
 };
 use crate::build::{Build, read_packages};
 use crate::bundle::{ExtraFile, Recipe, Source};
@@ -225,7 +225,7 @@ fn read_user(node: &Node, problems: &mut Problems) -> Option<(u32, u32)> {
     let text = node.text(problems)?;
     let (uid, gid) = text.split_once(':').unwrap_or((&text, &text));
     match (uid.parse(), gid.parse()) {
-        (Ok(uid), Ok(gid)) => match why_not_user((uid, gid)) {
+        (Ok(uid), Ok(gid)) => match why_not_stated((uid, gid)) {
             None => Some((uid, gid)),
             Some(why) => {
                 problems.add(node.place, why, "name another uid, such as 999, or none: each instance then has its own");

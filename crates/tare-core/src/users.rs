@@ -1,0 +1,52 @@
+//! As whom services run: which numbers of users are whose.
+
+/// The uid and gid of a service that states none, until it is spelled out: Debian's `nobody` and `nogroup`. As such it
+/// does not run, for daemons of the machine do: each instance gets a user of its own, from [`FIRST_OWN`] on.
+pub const NOBODY: u32 = 65_534;
+
+/// The first uid and gid of instances with users of their own.
+///
+/// From here to 99999 nothing hands out ids by itself: systemd's dynamic users end at 65519, and it calls 65536 to
+/// 524287 unused (<https://systemd.io/UIDS-GIDS/>); the subordinate ids of users begin at 100000 (`SUB_UID_MIN`,
+/// login.defs(5)). There are at most [`INSTANCES_MAX`](crate::instances::INSTANCES_MAX) of them.
+pub const FIRST_OWN: u32 = 65_536;
+
+/// What the kernel takes for "leave it as it is" where a user or group is asked for.
+const NO_ID: u32 = u32::MAX;
+
+/// Why no service may run as this user and group; none when one may.
+pub fn why_not_user(user: (u32, u32)) -> Option<&'static str> {
+    match user {
+        (0, _) => Some("a service runs unprivileged, never as user 0"),
+        (NO_ID, _) | (_, NO_ID) => Some("4294967295 is no user and no group: asked for it, the kernel changes nothing"),
+        _ => None,
+    }
+}
+
+/// The last uid and gid that Tare gives out by itself: to instances, to its own processes beside a form, and to guests.
+const LAST_OWN: u32 = 99_999;
+
+/// Why no workload or image may state this user and group; none when one may.
+pub fn why_not_stated(user: (u32, u32)) -> Option<&'static str> {
+    let own = FIRST_OWN..=LAST_OWN;
+    if own.contains(&user.0) || own.contains(&user.1) {
+        return Some("65536 to 99999 are for users that Tare makes up: another service, the load, a guest may have it");
+    }
+    why_not_user(user)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_that_are_given_out_are_not_to_be_stated() {
+        for free in [(1, 1), (999, 1000), (NOBODY, NOBODY), (100_000, 100_000), (1_000_650_000, 1)] {
+            assert_eq!(why_not_stated(free), None, "{free:?}");
+        }
+        for taken in [(FIRST_OWN, 5), (5, 98_999), (99_000, 99_000), (LAST_OWN, 1), (0, 5), (NO_ID, 5), (5, NO_ID)] {
+            assert!(why_not_stated(taken).is_some(), "{taken:?}");
+        }
+        assert_eq!(why_not_user((FIRST_OWN, FIRST_OWN)), None, "Tare itself gives it out");
+    }
+}
