@@ -7,7 +7,7 @@ use crate::environment;
 use crate::leftovers::{boot, is_run};
 use std::fs::{self, File, OpenOptions};
 use std::io::{ErrorKind, Write};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use tare_core::fault::{Doing, Fault};
 
@@ -128,7 +128,8 @@ pub(crate) fn create_run_folder(run: &str) -> Result<(), Fault> {
     let unfinished = unfinished(&whole);
     let make = || -> std::io::Result<()> {
         fs::create_dir_all(home.join("scratch"))?;
-        fs::create_dir(&unfinished)?;
+        // Nobody else's business: volumes hold what services write, and guests' disks everything.
+        fs::DirBuilder::new().mode(0o700).create(&unfinished)?;
         let number = fs::symlink_metadata(&unfinished)?.ino();
         let mut mark = File::create_new(unfinished.join(RUN_MARK))?;
         writeln!(mark, "{run} {} {} {number}", boot(), machine())?;

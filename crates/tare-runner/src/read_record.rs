@@ -54,7 +54,16 @@ fn read_header(path: &Path) -> Result<Header, Fault> {
     if schema != u64::from(SCHEMA) {
         return Err(other_schema(path, &raw, schema).as_mistake());
     }
-    serde_json::from_value(raw).map_err(|error| damaged(file.display(), &error, HEADER_LOST))
+    let header: Header = serde_json::from_value(raw).map_err(|error| damaged(file.display(), &error, HEADER_LOST))?;
+    // Folders are called so when the run goes on, and the record may come from somebody else.
+    let plain = |name: &str| !name.is_empty() && !name.starts_with('.') && !name.contains(['/', '\0']);
+    match header.workload.services.iter().find(|service| !plain(&service.name)) {
+        None => Ok(header),
+        Some(service) => {
+            Err(Fault::new(format!("{}: '{}' is no name of a service", file.display(), service.name))
+                .remedy(HEADER_LOST))
+        }
+    }
 }
 
 fn other_schema(path: &Path, raw: &Value, schema: u64) -> Fault {

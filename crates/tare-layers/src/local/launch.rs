@@ -92,7 +92,9 @@ impl Launch<'_> {
         }
         let mut command = Command::new(program);
         command.args(arguments).env_clear().env("PATH", self.path()).envs(self.environment);
-        command.stdin(Stdio::null()).stdout(stdout).stderr(stderr);
+        // Opened here: in the service's root, which root enters before it forks, that name may lead anywhere.
+        let nothing = File::open("/dev/null").doing("open /dev/null")?;
+        command.stdin(nothing).stdout(stdout).stderr(stderr);
         let directory = self.directory.map(CString::new).transpose().doing("name the directory")?;
         let (cpus, user) = (self.cpus.map(cpu_mask), self.user);
         let nodes = (!self.memory.is_empty()).then(|| node_mask(self.memory));

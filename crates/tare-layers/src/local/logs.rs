@@ -8,6 +8,7 @@
 use rustix::fs::{FallocateFlags, fallocate};
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -18,13 +19,15 @@ use tare_core::units::show_bytes;
 pub(crate) const SHOWN_MAX: u64 = 64 << 10;
 /// How much of a log stays on the disk, bytes: as much as a container engine is told to keep of one.
 pub(crate) const KEPT_MAX: u64 = 16 << 20;
+/// In which the kernel counts what a file takes of the disk, bytes.
+const BLOCK: u64 = 512;
 /// How often logs are looked at.
 const LOOK_EVERY: Duration = Duration::from_millis(250);
 
 /// Keeps logs short until it is dropped.
 #[derive(Default)]
 pub(crate) struct Keeper {
-    logs: Arc<Mutex<Vec<(File, u64)>>>,
+    logs: Arc<Mutex<Vec<File>>>,
     /// The thread that looks, once there is something to look at, ends with this.
     looking: Option<Sender<()>>,
 }
@@ -32,7 +35,7 @@ pub(crate) struct Keeper {
 impl Keeper {
     /// Keeps this file short as well, of which this is a descriptor that may write. Without a thread it grows.
     pub(crate) fn keep(&mut self, log: File) {
-        self.logs.lock().unwrap_or_else(PoisonError::into_inner).push((log, 0));
+        self.logs.lock().unwrap_or_else(PoisonError::into_inner).push(log);
         if self.looking.is_some() {
             return;
         }
@@ -40,25 +43,21 @@ impl Keeper {
         let logs = self.logs.clone();
         let look = move || {
             while ended.recv_timeout(LOOK_EVERY) == Err(RecvTimeoutError::Timeout) {
-                for (log, gone) in logs.lock().unwrap_or_else(PoisonError::into_inner).iter_mut() {
-                    shorten(log, gone);
-                }
+                logs.lock().unwrap_or_else(PoisonError::into_inner).iter().for_each(shorten);
             }
         };
         self.looking = std::thread::Builder::new().name("logs".to_owned()).spawn(look).is_ok().then_some(sender);
     }
 }
 
-/// Gives back the beginning of a log that is too long; `gone` is where the last hole ended. What the file system cannot
-/// give back stays.
-fn shorten(log: &File, gone: &mut u64) {
-    let length = log.metadata().map_or(0, |facts| facts.len());
-    if length > *gone + KEPT_MAX {
-        let keep_from = length - KEPT_MAX / 2;
+/// Gives back the beginning of a log that takes too much of the disk: by its blocks, for whoever has made it long
+/// without writing, or writes at its beginning, has it as long as before. What the file system cannot give back stays.
+fn shorten(log: &File) {
+    let Ok(facts) = log.metadata() else { return };
+    if facts.blocks() * BLOCK > KEPT_MAX {
         let hole = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
-        if fallocate(log, hole, 0, keep_from).is_ok() {
-            *gone = keep_from;
-        }
+        // Some file systems cannot, and then it grows.
+        let _ = fallocate(log, hole, 0, facts.len().saturating_sub(KEPT_MAX / 2).max(1));
     }
 }
 

@@ -1,11 +1,14 @@
 //! Which files a running service has mapped executable, and what is in them: the proof that every form runs the
 //! same bits.
 
+use super::root::open_inside;
 use crate::local::processes;
+use rustix::fs::FileType;
 use sha2::{Digest, Sha256};
 use std::collections::{BTreeMap, HashMap};
 use std::fs::File;
-use std::io::Read;
+use std::io::{self, Read};
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{LazyLock, Mutex};
@@ -100,15 +103,12 @@ fn read_maps(pid: u32, found: &mut BTreeMap<String, String>, used: &mut Used) ->
         if found.contains_key(&inside) {
             continue;
         }
-        let by_mapping = File::open(process.join("map_files").join(range));
+        let by_mapping = File::open(process.join("map_files").join(name_of(range)));
         let mut file = match by_mapping {
             Ok(file) => file,
-            // Something else may stand there by now, and nobody waits for a pipe.
-            Err(_) => File::options()
-                .read(true)
-                .custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY)
-                .open(format!("/proc/{pid}/root{inside}"))
-                .doing(format!("read {inside}, which process {pid} has mapped"))?,
+            Err(_) => {
+                regular_inside(&process, &inside).doing(format!("read {inside}, which process {pid} has mapped"))?
+            }
         };
         let digest = digest_of(&mut file, used, found.len() + 1)
             .map_err(|fault| fault.context(format!("{inside}, which process {pid} has mapped")))?;
@@ -117,6 +117,22 @@ fn read_maps(pid: u32, found: &mut BTreeMap<String, String>, used: &mut Used) ->
         }
     }
     Ok(())
+}
+
+/// What `map_files` calls a range of addresses: without the zeros that `maps` puts before small ones.
+fn name_of(range: &str) -> String {
+    range.split('-').map(|bound| bound.trim_start_matches('0')).collect::<Vec<_>>().join("-")
+}
+
+/// Opens a file by its path in the root of a process. Something else may stand there by now, which the process has
+/// chosen: links are followed inside that root, and what is not a regular file is not opened.
+fn regular_inside(process: &Path, inside: &str) -> io::Result<File> {
+    let root = File::options().read(true).custom_flags(libc::O_PATH | libc::O_DIRECTORY).open(process.join("root"))?;
+    let found = open_inside(&root, inside.trim_start_matches('/'))?;
+    if FileType::from_raw_mode(rustix::fs::fstat(&found)?.st_mode) != FileType::RegularFile {
+        return Err(io::Error::other("it is no regular file"));
+    }
+    File::open(format!("/proc/self/fd/{}", found.as_raw_fd()))
 }
 
 /// The address range and the path of a line of `maps` that is executable and backed by a file.
@@ -171,6 +187,23 @@ fn digest_of(file: &mut File, used: &mut Used, files: usize) -> Result<Option<St
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_a_process_has_put_in_place_of_a_file_leads_nowhere() {
+        let folder = tempfile::tempdir().unwrap();
+        let (process, outside) = (folder.path().join("7"), folder.path().join("outside"));
+        std::fs::create_dir_all(process.join("root/lib")).unwrap();
+        std::fs::write(&outside, "secret").unwrap();
+        std::fs::write(process.join("root/lib/x"), "own").unwrap();
+        std::os::unix::fs::symlink(&outside, process.join("root/lib/out")).unwrap();
+        std::os::unix::fs::symlink("/lib/x", process.join("root/lib/in")).unwrap();
+        rustix::fs::mkfifoat(rustix::fs::CWD, process.join("root/lib/pipe"), 0o600.into()).unwrap();
+        let read = |path: &str| regular_inside(&process, path).and_then(io::read_to_string).ok();
+        assert_eq!(read("/lib/x").as_deref(), Some("own"));
+        assert_eq!(read("/lib/in").as_deref(), Some("own"), "its root is its own");
+        assert_eq!((read("/lib/out"), read("/lib/pipe")), (None, None));
+        assert_eq!(name_of("00400000-00452000"), "400000-452000");
+    }
 
     #[test]
     fn only_executable_mappings_of_files_count() {
