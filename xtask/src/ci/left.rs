@@ -33,11 +33,6 @@ const LEFT: &[(&str, &str)] = &[
         "a guest of two CPUs that never rest; vm:: sees where a guest's threads run, placing:: where services run",
     ),
     (
-        "tare-layers::container::by_a_runtime_",
-        "at times it does not answer in a whole gate, by itself it always does: why is to be found; contract:: has runc",
-    ),
-    ("tare-layers::container::rungs_differ_", "the same as container::by_a_runtime_"),
-    (
         "planted::a_planted_cause_within_the_server_is_found",
         "a run as long as that of planted::a_planted_cause_is_found; rules are held against recorded causes in tare-stats",
     ),

@@ -237,7 +237,8 @@ impl Stage {
     /// What is to be started: the service on a port that no other check uses at the same time.
     pub(crate) fn service(&self) -> ServiceStart {
         static PORTS: AtomicU32 = AtomicU32::new(0);
-        let base = 21_000 + std::process::id() % 4_000 * 10;
+        // Below those that the kernel gives to who connects: such a number is not free for a minute after it.
+        let base = 21_000 + std::process::id() % 1_170 * 10;
         let port = (base + PORTS.fetch_add(1, Ordering::Relaxed)) as u16;
         let service = Service {
             name: "echo".to_owned(),
