@@ -249,24 +249,27 @@ mod tests {
         (streamed.chain(sent).collect(), (streams, datagrams))
     }
 
-    fn in_own_network() {
-        // SAFETY: NEWNET gives this thread a network of its own; it ends with it.
-        unsafe { rustix::thread::unshare_unsafe(rustix::thread::UnshareFlags::NEWNET) }.unwrap();
-        crate::network::link_up("lo").unwrap();
-    }
-
-    #[test]
-    fn what_a_user_binds_is_closed_here_and_nowhere_else() {
+    /// Has a network of its own looked at, where so many ports may be closed; a machine that cannot do it says so.
+    fn with_doors(room: u32, check: impl FnOnce(&Doors, &Closed) + Send) {
         if !rustix::process::geteuid().is_root() {
             return println!("skipped: it needs root");
         }
         let inside = || {
-            in_own_network();
-            let closed = Map::new(CLOSED_MAX).unwrap();
-            let doors = match Doors::open(&closed) {
-                Ok(doors) => doors,
-                Err(error) => return println!("skipped: {error}"),
-            };
+            // SAFETY: NEWNET gives this thread a network of its own; it ends with it.
+            unsafe { rustix::thread::unshare_unsafe(rustix::thread::UnshareFlags::NEWNET) }.unwrap();
+            crate::network::link_up("lo").unwrap();
+            let closed = Map::new(room).unwrap();
+            match Doors::open(&closed) {
+                Ok(doors) => check(&doors, &closed),
+                Err(error) => println!("skipped: {error}"),
+            }
+        };
+        scope(|scope| scope.spawn(inside).join().unwrap());
+    }
+
+    #[test]
+    fn what_a_user_binds_is_closed_here_and_nowhere_else() {
+        with_doors(CLOSED_MAX, |doors, closed| {
             let none = as_user(USER, four);
             assert_eq!(closed.entries(), [], "nobody is watched");
             doors.watch(USER).unwrap();
@@ -285,22 +288,12 @@ mod tests {
             assert_eq!(closed.entries().len(), 4, "others' sockets are closed");
             drop(held);
             assert_eq!(closed.entries(), [], "the kernel gives such a number to somebody else next");
-        };
-        scope(|scope| scope.spawn(inside).join().unwrap());
+        });
     }
 
     #[test]
     fn a_port_stays_closed_until_the_last_socket_that_has_it() {
-        if !rustix::process::geteuid().is_root() {
-            return println!("skipped: it needs root");
-        }
-        let inside = || {
-            in_own_network();
-            let closed = Map::new(CLOSED_MAX).unwrap();
-            let doors = match Doors::open(&closed) {
-                Ok(doors) => doors,
-                Err(error) => return println!("skipped: {error}"),
-            };
+        with_doors(CLOSED_MAX, |doors, closed| {
             doors.watch(USER).unwrap();
             let at = |host, port| UdpSocket::bind((Ipv4Addr::from([127, 0, 0, host]), port)).unwrap();
             let (first, second, connected) = as_user(USER, || {
@@ -320,8 +313,7 @@ mod tests {
             assert_eq!(closed.entries().len(), 1);
             drop(connected);
             assert_eq!(closed.entries(), []);
-        };
-        scope(|scope| scope.spawn(inside).join().unwrap());
+        });
     }
 
     /// As root of a user namespace, which is how anybody may have a network of their own.
@@ -333,37 +325,18 @@ mod tests {
 
     #[test]
     fn a_port_for_which_there_is_no_room_is_denied() {
-        if !rustix::process::geteuid().is_root() {
-            return println!("skipped: it needs root");
-        }
-        let inside = || {
-            in_own_network();
-            let closed = Map::new(1).unwrap();
-            let doors = match Doors::open(&closed) {
-                Ok(doors) => doors,
-                Err(error) => return println!("skipped: {error}"),
-            };
+        with_doors(1, |doors, _| {
             doors.watch(USER).unwrap();
             let (first, second) = as_user(USER, || (TcpListener::bind("0.0.0.0:0"), TcpListener::bind("0.0.0.0:0")));
             assert!(first.is_ok());
             assert_eq!(second.unwrap_err().kind(), io::ErrorKind::PermissionDenied);
-        };
-        scope(|scope| scope.spawn(inside).join().unwrap());
+        });
     }
 
     /// They are run for each bind, and for nothing else.
     #[test]
     fn neither_connections_nor_what_is_said_on_them_pass_it() {
-        if !rustix::process::geteuid().is_root() {
-            return println!("skipped: it needs root");
-        }
-        let inside = || {
-            in_own_network();
-            let closed = Map::new(CLOSED_MAX).unwrap();
-            let doors = match Doors::open(&closed) {
-                Ok(doors) => doors,
-                Err(error) => return println!("skipped: {error}"),
-            };
+        with_doors(CLOSED_MAX, |doors, _| {
             doors.watch(USER).unwrap();
             let listener = as_user(USER, || TcpListener::bind("127.0.0.1:0").unwrap());
             let place = listener.local_addr().unwrap();
@@ -383,7 +356,6 @@ mod tests {
             let before = runs();
             as_user(USER, || drop(TcpListener::bind("127.0.0.1:0").unwrap()));
             assert!(runs() > before, "a bind passes it");
-        };
-        scope(|scope| scope.spawn(inside).join().unwrap());
+        });
     }
 }
