@@ -73,6 +73,7 @@ impl Profiler {
             buffer: Vec::new(),
         };
         profiler.look();
+        profiler.count();
         profiler
     }
 
@@ -93,12 +94,16 @@ impl Profiler {
         }
     }
 
-    /// Finds processes that were started since, and reads how often calls were made.
+    /// Finds processes that were started since.
     pub(crate) fn look(&mut self) {
         self.members.join_cgroups(&self.root, &self.scopes, &mut self.buffer);
         if let Some(listed) = self.members.listed(&self.root, &mut self.buffer) {
             self.owners.extend(self.members.settle(listed));
         }
+    }
+
+    /// Reads how often calls were made.
+    pub(crate) fn count(&mut self) {
         let Some(calls) = &self.calls else { return };
         let mut totals = Totals::new();
         let (at_ns, counts) = promptly(|| calls.read());
@@ -108,11 +113,13 @@ impl Profiler {
             }
         }
         self.totals.push((at_ns, totals));
+        thin(&mut self.totals);
     }
 
     /// What was seen between two moments, ns.
     pub(crate) fn end(mut self, from_ns: u64, to_ns: u64) -> Profile {
         self.look();
+        self.count();
         self.drain();
         let mut calls: BTreeMap<String, BTreeMap<String, f64>> = BTreeMap::new();
         let numbers = self.totals.last().map(|(_, totals)| totals.keys().copied().collect()).unwrap_or_default();
@@ -170,6 +177,19 @@ fn promptly<T>(mut read: impl FnMut() -> T) -> (u64, T) {
     (best.1, best.2)
 }
 
+/// Takes out every second of the older counts when they are many. While the load goes on, those that are left say as
+/// much; where it stopped is among the newer ones.
+fn thin(totals: &mut Vec<(u64, Totals)>) {
+    const MANY: usize = 4096;
+    if totals.len() > MANY {
+        let mut at = 0;
+        totals.retain(|_| {
+            at += 1;
+            at > MANY / 2 || at % 2 == 1
+        });
+    }
+}
+
 /// How often a call was made until a moment: on the line between the two looks around it.
 fn total_at(totals: &[(u64, Totals)], key: (usize, u32), at_ns: u64) -> f64 {
     let count = |at: usize| totals[at].1.get(&key).copied().unwrap_or(0) as f64;
@@ -196,6 +216,19 @@ mod tests {
             reads
         });
         assert!(what > 1 && at_ns >= before_ns + 200_000_000, "{what}, {} ns", at_ns - before_ns);
+    }
+
+    #[test]
+    fn of_many_counts_the_newer_half_and_the_first_are_kept() {
+        let mut totals: Vec<(u64, Totals)> = Vec::new();
+        for at_ns in 0..10_000 {
+            totals.push((at_ns, Totals::new()));
+            thin(&mut totals);
+            assert!(totals.len() <= 4096);
+        }
+        assert_eq!(totals[0].0, 0);
+        assert!(totals.iter().rev().zip((0..10_000).rev()).take(2048).all(|(count, at_ns)| count.0 == at_ns));
+        assert!(totals.is_sorted_by_key(|count| count.0));
     }
 
     #[test]
