@@ -55,8 +55,8 @@ const CLASSES: &[(&str, Class)] = &[
     ("tare::end_to_end::planted::", Class::Alone),
     ("tare::end_to_end::whole::a_published_port_is_explained", Class::Alone),
     ("tare::end_to_end::", Class::Runs),
-    // It measures how late sleepers wake.
-    ("tare::peak::", Class::Alone),
+    // A server that sleeps, and says so where sleepers wake too late.
+    ("tare::peak::", Class::Times),
     ("tare::load::", Class::Times),
     // They say otherwise while a run is under way.
     ("tare::cli::an_out_directory_that_cannot_be_written", Class::Runs),
@@ -79,7 +79,8 @@ const CLASSES: &[(&str, Class)] = &[
     ("tare-layers::local::", Class::Runs),
     ("tare-layers::network::", Class::Runs),
     // The longest by far.
-    ("tare-layers::vm::several_guests_", Class::Owns),
+    ("tare-layers::vm::a_container_", Class::Owns),
+    ("tare-layers::vm::containers_in_several_guests_", Class::Owns),
     ("tare-layers::vm::", Class::Owns),
     ("tare-layers::container::", Class::Owns),
     ("tare-layers::contract::", Class::Owns),

@@ -17,7 +17,15 @@ const LEFT: &[(&str, &str)] = &[
         "tare-bundle::packages::a_program_is_built_into_the_bundle_and_always_the_same",
         "a compiler is unpacked twice; tare::bundles:: builds the shipped workload that is compiled",
     ),
-    ("tare-layers::vm::a_container_runs_in_a_guest", "vm::several_guests_are_one_host has containers in guests"),
+    (
+        "tare-layers::vm::a_container_with_an_address_of_its_own_runs_in_a_guest",
+        "an engine boots in an emulated guest; vm::a_container_runs_in_a_guest reaches one through the guest's own address",
+    ),
+    (
+        "tare-layers::vm::containers_in_several_guests_are_on_one_host",
+        "two engines boot in emulated guests for minutes; vm::several_guests_are_one_host has two guests, and \
+         vm::a_container_runs_in_a_guest an engine in one",
+    ),
     (
         "dist::installed::the_package_is_installed_and_removed_without_a_trace",
         "a bare Debian is fetched to install into; dist::installed:: unpacks and runs the same tree from the tarball and \
@@ -42,8 +50,13 @@ const LEFT: &[(&str, &str)] = &[
     ),
     (
         "scaleout::servers_behind_a_proxy_share_the_keys_alike_in_containers_in_guests",
-        "two guests with an engine each boot for minutes; vm::several_guests_are_one_host boots such, and the keys are \
+        "two guests with an engine each boot for minutes; vm::several_guests_are_one_host boots two guests, and the keys are \
          compared between processes and containers",
+    ),
+    (
+        "searching::an_interrupted_search_is_on_disk_and_goes_on",
+        "a search twice over; searching:: runs one whole, whole:: and suites:: interrupt runs and go on, and the runner's \
+         tests keep searches in records",
     ),
     ("tare::end_to_end::secrets::", "two runs, one after the other; the runner's tests and the lock's hold each part"),
     (
@@ -52,12 +65,12 @@ const LEFT: &[(&str, &str)] = &[
     ),
     (
         "suites::the_microbenchmarks_finish_in_a_container_in_a_guest",
-        "suites:: runs the microbenchmarks in a container, and vm::several_guests_are_one_host containers in guests",
+        "suites:: runs the microbenchmarks in a container, and vm::a_container_runs_in_a_guest a container in a guest",
     ),
     (
         "whole::redis_is_weighed_in_a_container_in_a_guest",
         "an engine boots in an emulated guest for half a minute; whole:: weighs a guest, and \
-         vm::several_guests_are_one_host has containers in guests",
+         vm::a_container_runs_in_a_guest has a container in one",
     ),
 ];
 

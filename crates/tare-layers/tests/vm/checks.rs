@@ -21,8 +21,11 @@ pub(crate) const ALL: &[(&str, fn())] = &[
     ("a_service_runs_in_a_guest", service_in_guest),
     ("a_guests_threads_and_memory_are_where_they_were_put", placed),
     ("every_variant_boots", variants),
-    ("several_guests_are_one_host", several_guests),
-    ("a_container_runs_in_a_guest", container_in_guest),
+    ("several_guests_are_one_host", || several_guests(&[])),
+    ("containers_in_several_guests_are_on_one_host", || several_guests(&[container("bridge")])),
+    // The layer's own test has its networks; here are the two ways into the guest: its address, and a route through it.
+    ("a_container_runs_in_a_guest", || container_in_guest("published")),
+    ("a_container_with_an_address_of_its_own_runs_in_a_guest", || container_in_guest("bridge")),
     ("a_guest_that_dies_is_named_at_once", dying_guest),
     ("a_kernel_that_panics_is_quoted", panicking_guest),
     ("what_cannot_be_had_is_unavailable", unavailable),
@@ -242,90 +245,84 @@ impl Drop for LoopDevice {
     }
 }
 
-fn container_in_guest() {
+/// A container with this network.
+fn container(network: &str) -> LayerUse {
     let row = LAYERS.iter().find(|row| row.name == "container").unwrap();
-    let start = redis();
-    // The layer's own test has its networks; here are the two ways into the guest: its address, and a route through it.
-    for network in ["published", "bridge"] {
-        let text = format!("network: {network}");
-        let mut problems = Problems::new("study.yaml", &text);
-        let options = (row.options)(&parse(&text, &mut problems).unwrap(), &mut problems).unwrap();
-        let inner = LayerUse { layer: "container".to_owned(), options };
-        let stage = Stage::open(std::slice::from_ref(&start), std::slice::from_ref(&inner));
-        let began = Instant::now();
-        let guest = stage.guest(&vm(json!({})), &program()).unwrap();
-        println!("  the guest answers after {:.1} s", began.elapsed().as_secs_f64());
-        let mut host = guest.open(&inner, &stage.surroundings).unwrap();
-        println!("  an engine in a guest answers after {:.1} s", began.elapsed().as_secs_f64());
-        let instance = host.start(&start).unwrap();
-        println!("  {network}: {} at {:?}", instance.path, instance.endpoints);
-        assert!(stage.answers(instance.endpoints["main"]), "{network}: {}", host.log("redis").unwrap());
-        assert!(host.mapped_files("redis").unwrap().len() > 5);
-        commands(host.as_mut());
-        host.begin_probe(&[], Duration::from_millis(500)).unwrap();
-        assert!(host.end_probe().unwrap().iter().any(|row| row.vantage == Vantage::Guest));
-        host.stop("redis").unwrap();
-        host.close().unwrap();
-        stage.close();
-    }
+    let text = format!("network: {network}");
+    let mut problems = Problems::new("study.yaml", &text);
+    let options = (row.options)(&parse(&text, &mut problems).unwrap(), &mut problems).unwrap();
+    LayerUse { layer: "container".to_owned(), options }
+}
+
+fn container_in_guest(network: &str) {
+    let (start, inner) = (redis(), container(network));
+    let stage = Stage::open(std::slice::from_ref(&start), std::slice::from_ref(&inner));
+    let began = Instant::now();
+    let guest = stage.guest(&vm(json!({})), &program()).unwrap();
+    println!("  the guest answers after {:.1} s", began.elapsed().as_secs_f64());
+    let mut host = guest.open(&inner, &stage.surroundings).unwrap();
+    println!("  an engine in a guest answers after {:.1} s", began.elapsed().as_secs_f64());
+    let instance = host.start(&start).unwrap();
+    println!("  {network}: {} at {:?}", instance.path, instance.endpoints);
+    assert!(stage.answers(instance.endpoints["main"]), "{network}: {}", host.log("redis").unwrap());
+    assert!(host.mapped_files("redis").unwrap().len() > 5);
+    commands(host.as_mut());
+    host.begin_probe(&[], Duration::from_millis(500)).unwrap();
+    assert!(host.end_probe().unwrap().iter().any(|row| row.vantage == Vantage::Guest));
+    host.stop("redis").unwrap();
+    host.close().unwrap();
+    stage.close();
 }
 
 /// Two guests with a service each: as plain processes, and in containers by their own addresses, which is where guests
 /// could get in each other's way.
-fn several_guests() {
-    let row = LAYERS.iter().find(|row| row.name == "container").unwrap();
-    let text = "network: bridge";
-    let mut problems = Problems::new("study.yaml", text);
-    let options = (row.options)(&parse(text, &mut problems).unwrap(), &mut problems).unwrap();
-    let container = LayerUse { layer: "container".to_owned(), options };
+fn several_guests(inner: &[LayerUse]) {
     let two: Vec<ServiceStart> = (1..=2).map(numbered_redis).collect();
-    for inner in [vec![], vec![container]] {
-        let stage = Stage::open(&two, &inner);
-        let began = Instant::now();
-        let mut host = stage.guest(&vm(json!({"guests": 2})), &program()).unwrap();
-        println!("  two guests answer after {:.1} s", began.elapsed().as_secs_f64());
-        for layer in &inner {
-            host = host.open(layer, &stage.surroundings).unwrap();
-        }
-        let guests = left_of(&stage.run).into_iter().filter(|left| left.kind == "guest").count();
-        assert_eq!(guests, 2);
-        let facts = host.facts().unwrap();
-        let said = ["vm.guests", "vm.holds@1", "vm.holds@2"].map(|fact| facts[fact].as_str());
-        assert_eq!(said, ["2", "redis-1", "redis-2"], "{facts:#?}");
-        assert!(!host.beside(&two[1], "redis-1") && host.beside(&two[1], "redis-2"));
-
-        let mut places = Vec::new();
-        for start in &two {
-            let instance = host.start(start).unwrap();
-            assert!(instance.path.contains("into a guest, one of 2"), "{}", instance.path);
-            let place = instance.endpoints["main"];
-            assert!(stage.answers(place), "{place}: {}", host.log(&start.instance).unwrap());
-            places.push(place);
-        }
-        assert_ne!(places[0].ip(), places[1].ip());
-        // From one guest to the other.
-        let (address, port) = (places[0].ip().to_string(), places[0].port().to_string());
-        let command = ["redis-cli", "-h", &address, "-p", &port, "PING"].map(str::to_owned).to_vec();
-        let within = Duration::from_secs(120);
-        let asked = CommandStart { command, environment: BTreeMap::new(), directory: "/data".to_owned(), within };
-        host.begin_command("redis-2", &asked).unwrap();
-        let end = host.await_command("redis-2", within).unwrap().expect("it ends within its time");
-        assert_eq!((end.ended, end.stdout.as_str()), (Ended::Exit(0), "PONG\n"), "{end:?}");
-
-        host.begin_probe(&[], Duration::from_millis(500)).unwrap();
-        let rows = host.end_probe().unwrap();
-        for scope in ["one of guest 1", "one of guest 2"] {
-            assert!(rows.iter().any(|row| row.scope == scope && row.vantage == Vantage::Guest), "{scope}: {rows:#?}");
-        }
-        let killed = left_of(&stage.run).into_iter().rfind(|left| left.kind == "guest").unwrap();
-        assert!(killed.name.ends_with("-g2"), "{}", killed.name);
-        leftovers::remove(&killed).unwrap();
-        let fault = host.state("redis-2").unwrap_err();
-        assert!(fault.message.contains("guest 2") && fault.message.contains("QEMU ended (signal: 9"), "{fault}");
-        assert_eq!(host.state("redis-1").unwrap(), InstanceState::Running);
-        host.close().unwrap();
-        stage.close();
+    let stage = Stage::open(&two, inner);
+    let began = Instant::now();
+    let mut host = stage.guest(&vm(json!({"guests": 2})), &program()).unwrap();
+    println!("  two guests answer after {:.1} s", began.elapsed().as_secs_f64());
+    for layer in inner {
+        host = host.open(layer, &stage.surroundings).unwrap();
     }
+    let guests = left_of(&stage.run).into_iter().filter(|left| left.kind == "guest").count();
+    assert_eq!(guests, 2);
+    let facts = host.facts().unwrap();
+    let said = ["vm.guests", "vm.holds@1", "vm.holds@2"].map(|fact| facts[fact].as_str());
+    assert_eq!(said, ["2", "redis-1", "redis-2"], "{facts:#?}");
+    assert!(!host.beside(&two[1], "redis-1") && host.beside(&two[1], "redis-2"));
+
+    let mut places = Vec::new();
+    for start in &two {
+        let instance = host.start(start).unwrap();
+        assert!(instance.path.contains("into a guest, one of 2"), "{}", instance.path);
+        let place = instance.endpoints["main"];
+        assert!(stage.answers(place), "{place}: {}", host.log(&start.instance).unwrap());
+        places.push(place);
+    }
+    assert_ne!(places[0].ip(), places[1].ip());
+    // From one guest to the other.
+    let (address, port) = (places[0].ip().to_string(), places[0].port().to_string());
+    let command = ["redis-cli", "-h", &address, "-p", &port, "PING"].map(str::to_owned).to_vec();
+    let within = Duration::from_secs(120);
+    let asked = CommandStart { command, environment: BTreeMap::new(), directory: "/data".to_owned(), within };
+    host.begin_command("redis-2", &asked).unwrap();
+    let end = host.await_command("redis-2", within).unwrap().expect("it ends within its time");
+    assert_eq!((end.ended, end.stdout.as_str()), (Ended::Exit(0), "PONG\n"), "{end:?}");
+
+    host.begin_probe(&[], Duration::from_millis(500)).unwrap();
+    let rows = host.end_probe().unwrap();
+    for scope in ["one of guest 1", "one of guest 2"] {
+        assert!(rows.iter().any(|row| row.scope == scope && row.vantage == Vantage::Guest), "{scope}: {rows:#?}");
+    }
+    let killed = left_of(&stage.run).into_iter().rfind(|left| left.kind == "guest").unwrap();
+    assert!(killed.name.ends_with("-g2"), "{}", killed.name);
+    leftovers::remove(&killed).unwrap();
+    let fault = host.state("redis-2").unwrap_err();
+    assert!(fault.message.contains("guest 2") && fault.message.contains("QEMU ended (signal: 9"), "{fault}");
+    assert_eq!(host.state("redis-1").unwrap(), InstanceState::Running);
+    host.close().unwrap();
+    stage.close();
 }
 
 /// One of several, at a port of its own.
