@@ -1,5 +1,6 @@
 //! A connection to a container engine on which no call can hang.
 
+use super::guest_engine::is_guest;
 use super::socket;
 use bollard::models::{SystemInfo, SystemVersion};
 use bollard::{API_DEFAULT_VERSION, Docker, errors::Error};
@@ -10,13 +11,20 @@ use std::time::Duration;
 use tare_core::fault::{Doing, Fault};
 use tare_core::host::Facts;
 
-/// How long an engine may take for an ordinary call. Generous, for one inside an emulated guest is some fifteen times
-/// slower than a real one, and one that takes longer than this does not answer at all.
-pub(crate) const CALL_LIMIT: Duration = Duration::from_secs(60);
+/// How long an engine may take for an ordinary call. One that takes longer does not answer at all.
+const CALL_LIMIT: Duration = Duration::from_secs(60);
+/// The same of an engine in a guest, which may be an emulated one, and so some fifteen times slower; on a busy machine,
+/// slower still.
+const GUEST_CALL_LIMIT: Duration = Duration::from_secs(240);
 /// How long it may take to say its version: short, for it decides whether there is an engine.
 const HELLO_LIMIT: Duration = Duration::from_secs(10);
 /// How long the import of an image may take.
 pub(crate) const IMPORT_LIMIT: Duration = Duration::from_secs(600);
+
+/// How long the engine of this machine may take for an ordinary call.
+pub(crate) fn call_limit() -> Duration {
+    if is_guest() { GUEST_CALL_LIMIT } else { CALL_LIMIT }
+}
 
 /// The API version from which on a network can say that its addresses are reached directly (Docker 28).
 const GATEWAY_MODE_SINCE: (u32, u32) = (1, 48);
@@ -144,7 +152,7 @@ impl Engine {
 
     /// Makes a call within the usual limit.
     pub(crate) fn call<T>(&self, call: impl Future<Output = Result<T, Error>>) -> Result<T, CallError> {
-        self.call_within(CALL_LIMIT, call)
+        self.call_within(call_limit(), call)
     }
 
     /// Makes a call within a limit of its own.

@@ -1,6 +1,6 @@
 //! Bundles as images of the engine: imported once, then shared by every run.
 
-use super::engine::{CALL_LIMIT, CallError, Engine, IMPORT_LIMIT};
+use super::engine::{CallError, Engine, IMPORT_LIMIT, call_limit};
 use super::leftovers::labelled;
 use super::spec;
 use bollard::models::ContainerSummary;
@@ -205,7 +205,7 @@ pub fn remove_image(name: &str) -> Result<(), Fault> {
     }
     // By force: the containers of a run may still name it, and they are stopped or removed by their own name.
     let options = RemoveImageOptionsBuilder::new().force(true).build();
-    let removed = engine.call_within(CALL_LIMIT, engine.docker().remove_image(name, Some(options), None));
+    let removed = engine.call_within(call_limit(), engine.docker().remove_image(name, Some(options), None));
     match removed {
         Ok(_) => Ok(()),
         Err(error) if error.is_missing() => Ok(()),

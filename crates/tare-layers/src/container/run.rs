@@ -1,6 +1,6 @@
 //! One container, from its creation to its end.
 
-use super::engine::{CALL_LIMIT, CallError, Engine};
+use super::engine::{CallError, Engine, call_limit};
 use super::spec::{self, Order};
 use crate::local::host::make_volumes;
 use crate::local::logs::{SHOWN_MAX, said};
@@ -200,7 +200,7 @@ pub(crate) fn stop(engine: &Engine, name: &str, within: Duration) -> Result<(), 
     let options = StopContainerOptionsBuilder::new().t(seconds).build();
     let stopping = engine.docker().stop_container(name, Some(options));
     // Whatever went wrong here, the removal below kills what still runs; only its failure counts.
-    let _ = engine.call_within(within + CALL_LIMIT, stopping);
+    let _ = engine.call_within(within + call_limit(), stopping);
     remove(engine, name)
 }
 
