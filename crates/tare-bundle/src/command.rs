@@ -10,13 +10,9 @@ const LOG_LINES: usize = 20;
 ///
 /// `package` is what has to be installed when the program is not there.
 pub(crate) fn run(program: &str, package: &str, arguments: &[String]) -> Result<String, Fault> {
-    let path = std::env::var("PATH").unwrap_or_default();
-    // An empty entry would be the current directory.
-    let folders = path.split(':').filter(|folder| !folder.is_empty());
-    let path = folders.chain(["/usr/sbin", "/sbin", "/usr/bin", "/bin"]).collect::<Vec<_>>().join(":");
     let output = Command::new(program)
         .args(arguments)
-        .env("PATH", path)
+        .env("PATH", search_path())
         .env("LC_ALL", "C")
         .env("DEBIAN_FRONTEND", "noninteractive")
         .stdin(Stdio::null())
@@ -24,8 +20,7 @@ pub(crate) fn run(program: &str, package: &str, arguments: &[String]) -> Result<
     let output = match output {
         Ok(output) => output,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-            return Err(Fault::new(format!("{program} is not installed on this machine"))
-                .remedy(format!("apt-get install {package}")));
+            return Err(absent(program, package));
         }
         Err(error) => return Err(error).doing(format!("run {program}")),
     };
@@ -37,7 +32,28 @@ pub(crate) fn run(program: &str, package: &str, arguments: &[String]) -> Result<
     Err(Fault::new(format!("{program} ended with {}", output.status)).with_log(last_lines(&log)))
 }
 
-fn last_lines(text: &str) -> String {
+/// That a program is not there, and what has to be installed.
+pub(crate) fn absent(program: &str, package: &str) -> Fault {
+    Fault::new(format!("{program} is not installed on this machine")).remedy(format!("apt-get install {package}"))
+}
+
+/// A program that gets nothing of this process's environment.
+pub(crate) fn alone(program: &str) -> Command {
+    let mut command = Command::new(program);
+    command.env_clear().env("PATH", search_path()).env("LC_ALL", "C");
+    command
+}
+
+/// Where programs of the distribution are looked for.
+fn search_path() -> String {
+    let path = std::env::var("PATH").unwrap_or_default();
+    // An empty entry would be the current directory.
+    let folders = path.split(':').filter(|folder| !folder.is_empty());
+    folders.chain(["/usr/sbin", "/sbin", "/usr/bin", "/bin"]).collect::<Vec<_>>().join(":")
+}
+
+/// The end of what a program has said.
+pub(crate) fn last_lines(text: &str) -> String {
     let lines: Vec<&str> = text.lines().filter(|line| !line.trim().is_empty()).collect();
     lines[lines.len().saturating_sub(LOG_LINES)..].join("\n")
 }

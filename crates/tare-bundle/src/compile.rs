@@ -5,13 +5,15 @@
 //! network, with processes of its own that end with it, in an environment that is the same on every machine. What it
 //! says may depend on nothing but sources and packages, and so the same sources and packages make the same files.
 
-use crate::command;
 use crate::packages;
 use crate::tree::{Kind, Meta};
 use crate::unpack::layer::Assembly;
+use crate::unpack::room;
 use crate::unpack::rooted::{Below, Rooted};
+use crate::{bounded, command};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
+use std::time::Duration;
 use tare_core::build::Build;
 use tare_core::fault::{Doing, Fault};
 use tare_core::workload::NOBODY;
@@ -30,6 +32,16 @@ const ENVIRONMENT: [&str; 5] = [
     "SOURCE_DATE_EPOCH=1577836800",
 ];
 
+/// How long the command may take: many times what compilers need for a server, on an emulated machine too.
+const WITHIN: Duration = Duration::from_secs(3600);
+/// What the command may have: no dump of its memory, processes as the load has them, and bytes of a file.
+const LIMITS: [&str; 3] = ["--core=0", "--nproc=4096", "--fsize=8589934592"];
+/// The namespaces of its own. All that it starts is in one of processes, and goes with the first of them.
+const NAMESPACES: [&str; 7] = ["--mount", "--net", "--ipc", "--uts", "--pid", "--fork", "--kill-child"];
+/// What it gives up. A change of user takes back that it is to end with who has started it, so that is said anew.
+const GIVEN_UP: [&str; 6] =
+    ["--clear-groups", "--no-new-privs", "--bounding-set=-all", "--inh-caps=-all", "--pdeathsig", "KILL"];
+
 /// Carries out `build` in the directory `work` and puts what it installs into `assembly`, a bundle of the packages
 /// `own`. The build's root is removed.
 pub(crate) fn run(build: &Build, own: &[String], work: &Path, assembly: &mut Assembly) -> Result<(), Fault> {
@@ -40,7 +52,7 @@ pub(crate) fn run(build: &Build, own: &[String], work: &Path, assembly: &mut Ass
     let packages: Vec<String> = own.iter().chain(&build.packages).cloned().collect();
     packages::build(&packages, work, &mut inside)?;
     furnish(build, &mut inside)?;
-    command::run("unshare", "util-linux", &arguments(build, &root)).map_err(|fault| told(build, fault))?;
+    enter_and_build(build, &root, WITHIN)?;
     install(build, &inside, assembly)?;
     std::fs::remove_dir_all(&root).doing(format_args!("remove {}", root.display()))
 }
@@ -63,19 +75,43 @@ fn furnish(build: &Build, inside: &mut Assembly) -> Result<(), Fault> {
     Ok(())
 }
 
-/// The way from this process to the command: namespaces of its own, the root, then nobody without any privilege.
+/// Runs the command in the root, within bounds.
+fn enter_and_build(build: &Build, root: &Path, within: Duration) -> Result<(), Fault> {
+    let disk = std::fs::File::open(root).doing(format_args!("open {}", root.display()))?;
+    let mut command = command::alone("setpriv");
+    command.args(arguments(build, root));
+    let went = bounded::run(&mut command, "util-linux", within, &|| room::check(&disk, 0))?;
+    match went.status {
+        Some(status) if status.success() => Ok(()),
+        Some(status) => {
+            let fault = Fault::new(format!("unshare ended with {status}"));
+            Err(told(build, fault.with_log(command::last_lines(&went.log))))
+        }
+        None => {
+            let (command, most) = (build.command.join(" "), tare_core::units::show_duration(within));
+            Err(Fault::new(format!("the build command `{command}` of the workload did not end within {most}"))
+                .remedy("build less, or name what is built already as packages, an image or a folder")
+                .with_log(command::last_lines(&went.log))
+                .as_mistake())
+        }
+    }
+}
+
+/// The way from this process to the command: ending with this one, limits, namespaces of its own, the root, then nobody
+/// without any privilege.
 fn arguments(build: &Build, root: &Path) -> Vec<String> {
-    let mut arguments: Vec<String> = ["--mount", "--net", "--ipc", "--uts", "--pid", "--fork", "--kill-child"]
-        .map(str::to_owned)
-        .into_iter()
-        .chain([format!("--mount-proc={}", root.join("proc").display())])
-        .collect();
+    let words = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>();
+    let mut arguments = words(&["--pdeathsig", "KILL", "prlimit"]);
+    arguments.extend(words(&LIMITS));
+    arguments.push("unshare".to_owned());
+    arguments.extend(words(&NAMESPACES));
+    arguments.push(format!("--mount-proc={}", root.join("proc").display()));
     arguments.extend(["chroot".to_owned(), root.display().to_string(), "/usr/bin/setpriv".to_owned()]);
     arguments.extend([format!("--reuid={NOBODY}"), format!("--regid={NOBODY}")]);
-    arguments.extend(["--clear-groups", "--no-new-privs", "--bounding-set=-all", "--inh-caps=-all"].map(str::to_owned));
-    arguments.extend(["/usr/bin/env", "-i"].map(str::to_owned));
+    arguments.extend(words(&GIVEN_UP));
+    arguments.extend(words(&["/usr/bin/env", "-i"]));
     arguments.push(format!("--chdir=/{SOURCES}"));
-    arguments.extend(ENVIRONMENT.map(str::to_owned));
+    arguments.extend(words(&ENVIRONMENT));
     arguments.extend(build.command.iter().cloned());
     arguments
 }
@@ -100,8 +136,10 @@ fn below(name: &str) -> Result<Below, Fault> {
 /// What failed was the workload's own command; how it was started is no matter to who reads of it.
 fn told(build: &Build, fault: Fault) -> Fault {
     // What stands before the command speaks for itself: then it is the machine that lacks something.
-    let before =
-        fault.log.lines().any(|line| ["unshare: ", "chroot: ", "setpriv: "].iter().any(|p| line.starts_with(p)));
+    let before = fault
+        .log
+        .lines()
+        .any(|line| ["prlimit: ", "unshare: ", "chroot: ", "setpriv: "].iter().any(|p| line.starts_with(p)));
     if before || fault.log.is_empty() {
         let fault = fault.context("could not enter the root in which a workload's own source is built");
         return if fault.remedy.is_empty() {
@@ -165,7 +203,34 @@ mod tests {
         let arguments = arguments(&build(), Path::new("/root of it")).join("\n");
         assert!(arguments.ends_with("SOURCE_DATE_EPOCH=1577836800\ngcc\n-o\nx\nx.c"), "{arguments}");
         assert!(arguments.contains("--mount-proc=/root of it/proc\nchroot\n/root of it\n"), "{arguments}");
+        assert!(arguments.starts_with("--pdeathsig\nKILL\nprlimit\n--core=0\n"), "{arguments}");
         assert!(arguments.contains("--no-new-privs") && arguments.contains("/usr/bin/env\n-i\n"), "{arguments}");
+    }
+
+    /// On this machine's own root, whose programs stand for those of a build.
+    #[test]
+    fn what_a_build_has_started_ends_with_its_time() {
+        if !rustix::process::geteuid().is_root() {
+            return println!("skipped: it needs root");
+        }
+        let mark = format!("{}.25", 1000 + std::process::id());
+        let script = format!("(setsid sleep {mark} &) ; exec sleep {mark}");
+        let mut command = command::alone("setpriv");
+        command.args(["--pdeathsig", "KILL", "unshare"]).args(NAMESPACES);
+        command.args(["/usr/bin/setpriv", "--reuid=65534"]).args(GIVEN_UP).args(["sh", "-c", &script]);
+        let sleeping = || {
+            let processes = std::fs::read_dir("/proc").unwrap().filter_map(Result::ok);
+            let lines = processes.filter_map(|process| std::fs::read_to_string(process.path().join("cmdline")).ok());
+            lines.filter(|line| line.starts_with("sleep") && line.contains(&mark)).count()
+        };
+        let until_both_sleep = || if sleeping() < 2 { Ok(()) } else { Err(Fault::new("enough")) };
+        let fault = bounded::run(&mut command, "util-linux", Duration::from_secs(60), &until_both_sleep).unwrap_err();
+        assert_eq!(fault.message, "enough", "{fault}");
+        let patience = std::time::Instant::now() + Duration::from_secs(10);
+        while sleeping() > 0 {
+            assert!(std::time::Instant::now() < patience, "it outlives the build");
+            std::thread::sleep(Duration::from_millis(10));
+        }
     }
 
     #[test]

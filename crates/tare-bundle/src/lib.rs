@@ -15,6 +15,7 @@
 //! **Architecture invariant:** whatever stands under `bundles`, `kernels` and `prepared` is complete, because it gets
 //! there by a rename; and no path of an archive is ever opened by name, see [`unpack`].
 
+mod bounded;
 mod built;
 mod clock;
 mod command;
