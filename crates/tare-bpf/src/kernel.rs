@@ -13,6 +13,7 @@ pub(crate) enum Command {
     Delete = 3,
     NextKey = 4,
     LoadProgram = 5,
+    Pin = 6,
     OpenTracepoint = 17,
     MakeLink = 28,
     CountRuns = 32,

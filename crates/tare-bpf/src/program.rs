@@ -1,10 +1,12 @@
 //! Programs, and where the kernel runs them.
 
 use crate::code::Instruction;
-use crate::kernel::{Attributes, Command, make};
-use std::ffi::CStr;
+use crate::kernel::{Attributes, Command, ask, make};
+use std::ffi::{CStr, CString};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 
 /// When a program is run. The kernel checks it accordingly.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -56,7 +58,20 @@ pub struct Program {
 /// For as long as this is kept, the kernel runs the program.
 #[derive(Debug)]
 pub struct Attached {
-    _link: OwnedFd,
+    link: OwnedFd,
+}
+
+impl Attached {
+    /// Gives it a name in a file system of BPF's: the kernel runs the program until the file is removed, whatever
+    /// becomes of this process.
+    ///
+    /// # Errors
+    /// When the path is in no such file system, or taken; for tracepoints and counting.
+    pub fn pin(&self, path: &Path) -> io::Result<()> {
+        let path = CString::new(path.as_os_str().as_bytes())?;
+        let shape = Pinned { path: path.as_ptr() as u64, object: self.link.as_raw_fd(), flags: 0 };
+        ask(Command::Pin, &shape).map(drop)
+    }
 }
 
 impl Program {
@@ -90,7 +105,7 @@ impl Program {
     /// When the kernel has no such place.
     pub fn attach_to_tracepoint(&self, place: &CStr) -> io::Result<Attached> {
         let shape = Tracepoint { name: place.as_ptr() as u64, program: self.descriptor.as_raw_fd(), unused: 0 };
-        Ok(Attached { _link: make(Command::OpenTracepoint, &shape)? })
+        Ok(Attached { link: make(Command::OpenTracepoint, &shape)? })
     }
 
     /// Runs it where sockets are looked for in a network namespace.
@@ -113,7 +128,7 @@ impl Program {
     fn attach(&self, place: impl AsFd) -> io::Result<Attached> {
         let (program, target) = (self.descriptor.as_raw_fd(), place.as_fd().as_raw_fd());
         let shape = Link { program, target, attaches: self.kind.attaches(), flags: 0 };
-        Ok(Attached { _link: make(Command::MakeLink, &shape)? })
+        Ok(Attached { link: make(Command::MakeLink, &shape)? })
     }
 
     /// How often it was run while [`count_runs`] held.
@@ -134,7 +149,14 @@ impl Program {
 /// # Errors
 /// When the kernel does not know how, or does not let this process ask.
 pub fn count_runs() -> io::Result<Attached> {
-    Ok(Attached { _link: make(Command::CountRuns, &Counting { what: 0 })? })
+    Ok(Attached { link: make(Command::CountRuns, &Counting { what: 0 })? })
+}
+
+#[repr(C)]
+struct Pinned {
+    path: u64,
+    object: i32,
+    flags: u32,
 }
 
 #[repr(C)]
@@ -172,6 +194,8 @@ struct Link {
     flags: u32,
 }
 
+// SAFETY: these are the fields of `BPF_OBJ_PIN`, made by `Attached` alone.
+unsafe impl Attributes for Pinned {}
 // SAFETY: this is the field of `BPF_ENABLE_STATS`.
 unsafe impl Attributes for Counting {}
 // SAFETY: these are the fields of `BPF_PROG_LOAD`, made by `Program` alone.

@@ -281,6 +281,7 @@ fn remove_own(leftover: &Leftover) -> Result<(), Fault> {
     let Leftover { run, kind, name } = leftover;
     match kind.as_str() {
         PROCESS => end_process(name),
+        MOUNT if network::is_pinned(Path::new(name)) => take_fence_down(run, name),
         MOUNT => match rustix::mount::unmount(name.as_str(), UnmountFlags::DETACH) {
             Ok(()) | Err(rustix::io::Errno::INVAL | rustix::io::Errno::NOENT) => Ok(()),
             Err(error) => Err(error).doing(format!("unmount {name}")),
@@ -296,6 +297,27 @@ fn remove_own(leftover: &Leftover) -> Result<(), Fault> {
         DIRECTORY => remove_whole(Path::new(name), home::remove_marked),
         other => unreachable!("remove() hands over the kinds of this module only, not '{other}'"),
     }
+}
+
+/// Opens the ports of a run's services to others, when no service is left.
+fn take_fence_down(run: &str, name: &str) -> Result<(), Fault> {
+    let refuse_before = |is_process: bool| -> Result<(), Fault> {
+        let found = leftovers()?;
+        let mut runs = found.iter().take_while(|left| left.kind != MOUNT).filter(|left| left.run == run);
+        let Some(Leftover { kind, name: what, .. }) = runs.find(|left| (left.kind == PROCESS) == is_process) else {
+            return Ok(());
+        };
+        let fault =
+            Fault::new(format!("{name} keeps others from the services of run {run}, and {kind} {what} is left"));
+        Err(fault.remedy("remove what is left of it, then: tare clean"))
+    };
+    refuse_before(false)?;
+    // Processes that were started since others were looked for.
+    for (_, group) in register::standing(run).iter().filter(|(kind, _)| *kind == Kind::Cgroup) {
+        cgroup::remove_tree(Path::new(group))?;
+    }
+    refuse_before(true)?;
+    network::take_down(Path::new(name)).doing(format!("take down {name}"))
 }
 
 /// Kills the process that a leftover's name tells, unless its id has passed to another, and waits until it is gone.

@@ -49,8 +49,8 @@ pub(super) struct Doors {
     /// Kept for the test that asks the kernel what they cost.
     #[cfg_attr(not(test), expect(dead_code, reason = "what is attached holds the programs"))]
     programs: [Program; 2],
-    _at_each_bind: [Attached; 2],
-    _at_each_close: Attached,
+    at_each_bind: [Attached; 2],
+    at_each_close: Attached,
 }
 
 impl Doors {
@@ -71,7 +71,12 @@ impl Doors {
         let at_close = Program::load(Kind::Closed, "tare_doors", c"GPL", &at_close(&bound, closed))?;
         let closes = at_close.attach_to_cgroup(&root)?;
         let binds = [programs[0].attach_to_cgroup(&root)?, programs[1].attach_to_cgroup(&root)?];
-        Ok(Doors { users, network: this_network()?, programs, _at_each_bind: binds, _at_each_close: closes })
+        Ok(Doors { users, network: this_network()?, programs, at_each_bind: binds, at_each_close: closes })
+    }
+
+    /// What the kernel runs.
+    pub(super) fn attached(&self) -> impl Iterator<Item = &Attached> {
+        self.at_each_bind.iter().chain([&self.at_each_close])
     }
 
     /// From now on this user's ports are closed.

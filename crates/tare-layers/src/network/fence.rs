@@ -3,10 +3,11 @@
 //! Such services commonly listen at every address, without a password. A program of BPF is asked where the kernel
 //! looks for the socket of a packet that belongs to no connection yet (`sk_lookup`), so packets of connections cost
 //! nothing more. It tells that nobody listens at a closed port, unless the packet came by the loopback or by the load's
-//! link. Closed are the ports that a workload declares, and whatever else its services bind ([`Doors`]). All of it
-//! hangs on descriptors of this process alone: however the process ends, the kernel takes it away.
+//! link. Closed are the ports that a workload declares, and whatever else its services bind ([`Doors`]). Where this
+//! process is killed, services live on, and so does all of it ([`Pinned`]) until the run is cleaned up after.
 
 use super::doors::{CLOSED_MAX, Closed, Doors, TRANSPORTS, key};
+use super::pinned::Pinned;
 use super::seat::seat_link;
 use crate::{leftovers, lock};
 use rustix::net::netdevice::name_to_index;
@@ -14,6 +15,7 @@ use rustix::net::{AddressFamily, SocketType};
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io;
+use std::path::Path;
 use tare_bpf::Register::{self, R0, R1, R2, R6, R7, R10};
 use tare_bpf::{Attached, Function, Instruction, Kind, Map, Program};
 use tare_core::host::ServiceStart;
@@ -44,25 +46,26 @@ impl Fenced {
             return String::new();
         }
         let user = start.service.user.0;
-        let mut close = || -> io::Result<Option<String>> {
+        let mut close = || -> io::Result<String> {
             if self.fence.is_none() {
-                self.fence = Some(Fence::put_up(&seat_link(run))?);
+                self.fence = Some(Fence::put_up(&seat_link(run), &Pinned::folder(run))?);
             }
             self.users.insert(start.instance.clone(), user);
             let fence = self.fence.as_ref().expect("it was put up right before");
             start.service.ports.values().try_for_each(|port| fence.close(*port, user))?;
-            match &fence.doors {
+            let undeclared = match &fence.doors {
                 // Services of another run could have the same user.
-                Ok(_) if !lock::is_held() => Ok(Some("this process has not locked the machine".to_owned())),
-                Ok(doors) => doors.watch(user).map(|()| None),
-                Err(error) => Ok(Some(error.to_string())),
-            }
+                Ok(_) if !lock::is_held() => Some("this process has not locked the machine".to_owned()),
+                Ok(doors) => doors.watch(user).map(|()| None)?,
+                Err(error) => Some(error.to_string()),
+            };
+            let undeclared =
+                undeclared.map(|error| format!("; open to other machines too where it declares no port: {error}"));
+            let killed = fence.pinned.as_ref().err();
+            let killed = killed.map(|error| format!("; open to other machines too if this process is killed: {error}"));
+            Ok(undeclared.unwrap_or_default() + &killed.unwrap_or_default())
         };
-        match close() {
-            Ok(None) => String::new(),
-            Ok(Some(error)) => format!("; open to other machines too where it declares no port: {error}"),
-            Err(error) => format!("; open to other machines too, as no fence stands: {error}"),
-        }
+        close().unwrap_or_else(|error| format!("; open to other machines too, as no fence stands: {error}"))
     }
 
     /// Opens the ports of a service that has ended: whoever listens there next is not ours.
@@ -90,25 +93,30 @@ struct Fence {
     _between: Attached,
     /// What closes undeclared ports, or why it cannot be had.
     doors: io::Result<Doors>,
+    /// What keeps all of it when this process is killed, or why it cannot be had.
+    pinned: io::Result<Pinned>,
 }
 
 impl Fence {
     /// Puts one up around no port yet. Load comes by the link of this name, or by none where there is no such link.
+    /// What outlives this process is named in `folder`, which is made.
     ///
     /// # Errors
     /// When the kernel knows no such programs, as before Linux 5.17, or does not let this process have one.
-    fn put_up(load_link: &str) -> io::Result<Fence> {
-        Fence::open_to(LOOPBACK, link_index(load_link)?.unwrap_or(LOOPBACK))
+    fn put_up(load_link: &str, folder: &Path) -> io::Result<Fence> {
+        Fence::open_to(LOOPBACK, link_index(load_link)?.unwrap_or(LOOPBACK), folder)
     }
 
     /// The same for two links by their indices.
-    fn open_to(loopback: u32, load: u32) -> io::Result<Fence> {
+    fn open_to(loopback: u32, load: u32, folder: &Path) -> io::Result<Fence> {
         let closed = Map::new(CLOSED_MAX)?;
         let program = Program::load(Kind::SocketLookup, "tare_fence", c"GPL", &code(&closed, loopback, load))?;
         // The thread's, which is not the process's where the thread has entered another.
         let between = program.attach_to_network(File::open("/proc/thread-self/ns/net")?)?;
         let doors = Doors::open(&closed);
-        Ok(Fence { closed, program, _between: between, doors })
+        let attached = doors.iter().flat_map(Doors::attached).chain([&between]).collect::<Vec<_>>();
+        let pinned = Pinned::put_up(folder, &attached);
+        Ok(Fence { closed, program, _between: between, doors, pinned })
     }
 
     fn close(&self, port: u16, user: u32) -> io::Result<()> {
@@ -191,7 +199,8 @@ mod tests {
             // SAFETY: NEWNET gives this thread a network of its own; it ends with this closure.
             unsafe { rustix::thread::unshare_unsafe(rustix::thread::UnshareFlags::NEWNET) }.unwrap();
             crate::network::link_up("lo").unwrap();
-            let fence = Fence::put_up("none").unwrap();
+            let folder = tempfile::tempdir().unwrap();
+            let fence = Fence::put_up("none", &folder.path().join("fence")).unwrap();
             let _counted = tare_bpf::count_runs().unwrap();
             let runs = || fence.program.runs().unwrap();
             let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -223,7 +232,8 @@ mod tests {
             unsafe { rustix::thread::unshare_unsafe(rustix::thread::UnshareFlags::NEWNET) }.unwrap();
             crate::network::link_up("lo").unwrap();
             // Links that are not there, so that the loopback is none of the two.
-            let fence = Fence::open_to(78, 77).unwrap();
+            let folder = tempfile::tempdir().unwrap();
+            let fence = Fence::open_to(78, 77, &folder.path().join("fence")).unwrap();
             for (any, to) in [("0.0.0.0:0", "127.0.0.1"), ("[::]:0", "[::1]")] {
                 let (stream, datagrams) = (TcpListener::bind(any).unwrap(), UdpSocket::bind(any).unwrap());
                 datagrams.set_read_timeout(Some(Duration::from_millis(100))).unwrap();
@@ -248,6 +258,38 @@ mod tests {
             assert!(TcpStream::connect(place).is_err());
             drop(fence);
             assert!(TcpStream::connect(place).is_ok(), "it goes with its owner");
+            assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0, "and so does what it was named in");
+        };
+        std::thread::scope(|scope| scope.spawn(inside).join().unwrap());
+    }
+
+    /// What is left when the kernel has closed all descriptors of a process, which is how a kill ends it.
+    #[test]
+    fn it_outlives_its_process_until_it_is_taken_down() {
+        if !rustix::process::geteuid().is_root() {
+            return println!("skipped: it needs root");
+        }
+        let inside = || {
+            // SAFETY: NEWNET gives this thread a network of its own; it ends with this closure.
+            unsafe { rustix::thread::unshare_unsafe(rustix::thread::UnshareFlags::NEWNET) }.unwrap();
+            crate::network::link_up("lo").unwrap();
+            let folder = tempfile::tempdir().unwrap();
+            let names = folder.path().join("fence");
+            let mut fence = Fence::open_to(78, 77, &names).unwrap();
+            let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+            let place = listener.local_addr().unwrap();
+            fence.close(place.port(), 5).unwrap();
+            match std::mem::replace(&mut fence.pinned, Err(io::ErrorKind::Other.into())) {
+                Ok(pinned) => std::mem::forget(pinned),
+                Err(error) => return println!("skipped: {error}"),
+            }
+            let doors = fence.doors.is_ok();
+            drop(fence);
+            assert!(TcpStream::connect(place).is_err(), "the fence fell with its process");
+            assert_eq!(super::super::pinned::names(&names).unwrap().len(), if doors { 4 } else { 1 });
+            crate::network::take_down(&names).unwrap();
+            assert!(TcpStream::connect(place).is_ok(), "it was taken down");
+            assert_eq!(std::fs::read_dir(&names).unwrap().count(), 0, "its file system is not mounted any more");
         };
         std::thread::scope(|scope| scope.spawn(inside).join().unwrap());
     }

@@ -2,16 +2,17 @@
 
 use crate::canaries::Canaries;
 use crate::checks;
-use crate::stage::{self, Check, free_port, left_of, service};
+use crate::stage::{self, Check, Stage, free_port, left_of, service};
 use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader};
-use std::net::Ipv4Addr;
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::process::{Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
 use tare_core::host::{Availability, Host, Leftover, Surroundings};
 use tare_core::units::CpuSet;
 use tare_layers::leftovers::{self, RunMark};
 use tare_layers::local::LocalHost;
+use tare_layers::lock::MachineLock;
 use tare_layers::network::{self, GeneratorSeat};
 
 pub(crate) fn all() -> Vec<Check> {
@@ -24,6 +25,9 @@ pub(crate) fn all() -> Vec<Check> {
         ("what_a_killed_run_was_having_made_is_waited_for".to_owned(), true, asked_for),
     ]
 }
+
+/// A user that no other check has.
+const DOOMED: u32 = stage::OWN + 600;
 
 /// Makes one of everything, with the service in a container where there are `options` for one, says so, and waits to be
 /// killed.
@@ -62,10 +66,14 @@ pub(crate) fn doomed(run: &str, options: &str) -> ExitCode {
     if !options.is_empty() {
         host = host.open(&checks::layer(checks::row("container"), options), &surroundings).unwrap();
     }
-    let place = host.start(&service("one", free_port(), &["child"])).unwrap().endpoints["main"];
-    println!("made: {place}");
+    // What a service binds without a word is closed for whoever has the machine.
+    let machine = MachineLock::take("a check of Tare's").unwrap();
+    let mut start = service("one", free_port(), &["child"]);
+    (start.service.user, start.service.own_user) = ((DOOMED, DOOMED), true);
+    let instance = host.start(&start).unwrap();
+    println!("made: {} {} {}", instance.endpoints["main"], machine.is_ok(), instance.path);
     std::thread::sleep(Duration::from_secs(1000));
-    drop((load, forwarding));
+    drop((load, forwarding, machine));
     ExitCode::SUCCESS
 }
 
@@ -101,6 +109,7 @@ fn killed_run(options: &str) {
     let wanted = ["cgroup", "directory", "forwarding rules", "link", "mount", "network namespace", "process"];
     assert_eq!(kinds.into_iter().collect::<Vec<_>>(), wanted, "{found:#?}");
     assert_eq!(processes_of(&found), 3, "the load, the service and its child: {found:#?}");
+    kept_from_the_lab(line.trim_end());
     // They have names of their own, so one check has them.
     let mut canaries = options.is_empty().then(|| Canaries::beside(&run, &leftovers::scratch_directory(&run)));
     canaries.iter().for_each(Canaries::expect_unlisted);
@@ -114,6 +123,28 @@ fn killed_run(options: &str) {
     for leftover in &found {
         leftovers::remove(leftover).unwrap_or_else(|fault| panic!("gone already, but {leftover:?}: {fault}"));
     }
+}
+
+/// A service that outlives its run, which has said how it stands, is not reached from another network.
+fn kept_from_the_lab(made: &str) {
+    let words: Vec<&str> = made.split(' ').collect();
+    let declared: SocketAddr = words[1].parse().unwrap();
+    let ports = if words[2] == "true" { vec![0, 1] } else { vec![0] };
+    if ["as no fence stands", "if this process is killed"].iter().any(|open| made.contains(open)) {
+        return println!("skipped: whether it is kept from others: {made}");
+    }
+    // Another run's seat for load is a machine of the lab, on another link.
+    let lab = Stage::open(|_| {});
+    for port in ports.into_iter().map(|number| declared.port() + number) {
+        let until = Instant::now() + Duration::from_secs(20);
+        while TcpStream::connect(("127.0.0.1", port)).is_err() {
+            assert!(Instant::now() < until, "nobody serves at {port}: {made}");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        let place = SocketAddr::new(lab.surroundings(&[], &[]).address, port);
+        assert!(lab.try_ask(place).is_none(), "the lab reaches {place}, whose run was killed: {made}");
+    }
+    lab.close();
 }
 
 /// Has a run's directories, says so, and waits to be killed.

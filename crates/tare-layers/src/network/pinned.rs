@@ -1,0 +1,80 @@
+//! What outlives the process that had it attached: names for the kernel's programs.
+//!
+//! Services live on when the process of their run is killed, and so must what keeps others from them. The names stand
+//! in a file system of BPF's that is mounted in the run's directory, so that whoever cleans up after the run finds it
+//! as one of the run's mounts; with the names, the programs go.
+
+use crate::leftovers;
+use rustix::fs::FsWord;
+use rustix::mount::{MountFlags, UnmountFlags};
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
+use tare_bpf::Attached;
+
+/// `BPF_FS_MAGIC`.
+const BPF: FsWord = 0xcafe_4a11;
+
+/// Programs that stay attached until this is dropped, or what is at its folder is taken down by another process.
+#[derive(Debug)]
+pub(super) struct Pinned {
+    folder: PathBuf,
+}
+
+impl Pinned {
+    /// A folder for the names of one fence of a run's.
+    pub(super) fn folder(run: &str) -> PathBuf {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        leftovers::run_directory(run).join(format!("fence-{}", COUNT.fetch_add(1, Ordering::Relaxed)))
+    }
+
+    /// Gives a name to each, in `folder`, which is made.
+    ///
+    /// # Errors
+    /// When the kernel has no file system of BPF's, or this process may not mount it.
+    pub(super) fn put_up(folder: &Path, attached: &[&Attached]) -> io::Result<Pinned> {
+        fs::create_dir(folder)?;
+        // From here on, what is half done is taken down.
+        let pinned = Pinned { folder: folder.to_owned() };
+        let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
+        rustix::mount::mount("tare", folder, "bpf", flags, Some(c"mode=0700"))?;
+        for (number, attached) in attached.iter().enumerate() {
+            attached.pin(&folder.join(number.to_string()))?;
+        }
+        Ok(pinned)
+    }
+}
+
+impl Drop for Pinned {
+    fn drop(&mut self) {
+        // What is left of it is found by its mount.
+        let _ = take_down(&self.folder).and_then(|()| fs::remove_dir(&self.folder));
+    }
+}
+
+/// Whether programs are named at this place.
+pub(crate) fn is_pinned(folder: &Path) -> bool {
+    rustix::fs::statfs(folder).is_ok_and(|facts| facts.f_type == BPF)
+}
+
+/// The names of programs at this place. What the kernel itself has put there has a dot in its name, and stays.
+pub(super) fn names(folder: &Path) -> io::Result<Vec<PathBuf>> {
+    let entries = fs::read_dir(folder)?.map(|entry| Ok(entry?.path())).collect::<io::Result<Vec<_>>>()?;
+    Ok(entries.into_iter().filter(|path| path.extension().is_none()).collect())
+}
+
+/// Removes the names at this place, and what they stand in. One by one: another mount namespace may have a copy of the
+/// mount, and would keep the programs attached with it.
+///
+/// # Errors
+/// When the kernel does not let this process.
+pub(crate) fn take_down(folder: &Path) -> io::Result<()> {
+    if !is_pinned(folder) {
+        return Ok(());
+    }
+    for name in names(folder)? {
+        fs::remove_file(name)?;
+    }
+    Ok(rustix::mount::unmount(folder, UnmountFlags::DETACH)?)
+}
