@@ -2,7 +2,7 @@
 //! is a hierarchy of its own that not every machine mounts.
 
 use super::processes;
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::Signal;
 use std::fs;
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -31,10 +31,11 @@ pub(super) fn by_signal(members: &dyn Fn() -> Vec<u32>, frozen: bool) -> Result<
     wait(word, || {
         let astray: Vec<u32> =
             members().into_iter().filter(|pid| processes::is_stopped(*pid) == Some(!frozen)).collect();
-        for pid in astray.iter().filter_map(|pid| Pid::from_raw(pid.cast_signed())) {
-            // It may have ended in between; whether all are stopped is seen on the next turn.
-            let _ = kill_process(pid, signal);
-        }
+        processes::signal_those(&astray, signal, |held| {
+            let still = members();
+            held.into_iter().filter(|pid| still.contains(pid)).collect()
+        });
+        // Whether all are stopped is seen on the next turn.
         astray.is_empty()
     })
 }

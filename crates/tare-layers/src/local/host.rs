@@ -229,13 +229,14 @@ pub(crate) fn create_log(path: &Path, user: (u32, u32)) -> std::io::Result<File>
 
 /// Waits for the resource probe and reads what it wrote.
 fn wait_for_report(child: Child) -> Result<ResourceReport, Fault> {
+    // By a descriptor: the waiter may collect it at the moment at which it is given up.
     let pid = rustix::process::Pid::from_child(&child);
+    let process = rustix::process::pidfd_open(pid, rustix::process::PidfdFlags::empty()).doing("watch the probe")?;
     let (sender, receiver) = std::sync::mpsc::channel();
     let waiter = std::thread::spawn(move || sender.send(child.wait_with_output()));
     let in_time = receiver.recv_timeout(PROBE_WITHIN);
     if in_time.is_err() {
-        // The waiter still holds the child, so its id has not passed to another.
-        let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
+        let _ = rustix::process::pidfd_send_signal(&process, rustix::process::Signal::KILL);
     }
     waiter.join().expect("waiting for a process does not panic").ok();
     let late = || Fault::new(format!("the resource probe has not answered for {} s", PROBE_WITHIN.as_secs()));

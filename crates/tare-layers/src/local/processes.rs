@@ -1,13 +1,16 @@
 //! What `/proc` says about processes.
 
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use std::collections::BTreeMap;
+use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 use tare_core::fault::Fault;
 
 /// How long killed processes may take to be gone.
 const GONE_WITHIN: Duration = Duration::from_secs(10);
 const LOOK_EVERY: Duration = Duration::from_millis(2);
+/// How many processes are held by descriptors at once: a process may commonly have 1024.
+const HELD: usize = 256;
 
 /// The ids of all processes this process can see.
 pub(crate) fn all() -> Vec<u32> {
@@ -74,14 +77,28 @@ fn of_command(leader: u32, members: Vec<u32>) -> Vec<u32> {
     members.into_iter().filter(|pid| start_time(*pid).is_some()).filter(ours).collect()
 }
 
+/// Sends a signal to those of `pids` that `meant` picks out, and to nobody else: each is held by a descriptor before it
+/// is looked at, so that a number that passes to another process meanwhile leads to nobody. How many were picked out.
+pub(crate) fn signal_those(pids: &[u32], signal: Signal, meant: impl Fn(Vec<u32>) -> Vec<u32>) -> usize {
+    let hold = |pid: &u32| {
+        let id = Pid::from_raw(pid.cast_signed())?;
+        Some((*pid, pidfd_open(id, PidfdFlags::empty()).ok()?))
+    };
+    let each = |some: &[u32]| {
+        let held: BTreeMap<u32, OwnedFd> = some.iter().filter_map(hold).collect();
+        let picked = meant(held.keys().copied().collect());
+        for process in picked.iter().filter_map(|pid| held.get(pid)) {
+            // It may have ended in between.
+            let _ = pidfd_send_signal(process, signal);
+        }
+        picked.len()
+    };
+    pids.chunks(HELD).map(each).sum()
+}
+
 /// Sends a signal to all processes of a command that are among `members`; how many there are.
 pub(crate) fn signal_command(leader: u32, members: Vec<u32>, signal: Signal) -> usize {
-    let ours = of_command(leader, members);
-    for pid in ours.iter().filter_map(|pid| Pid::from_raw(pid.cast_signed())) {
-        // It may have ended in between.
-        let _ = kill_process(pid, signal);
-    }
-    ours.len()
+    signal_those(&members, signal, |held| of_command(leader, held))
 }
 
 /// Kills all processes of a command that are among `members`, and waits until they are gone. As long as its first
@@ -118,6 +135,47 @@ mod tests {
         child.kill().unwrap();
         child.wait().unwrap();
         assert_eq!(start_time(child.id()), None);
+    }
+
+    #[test]
+    fn a_number_that_has_passed_to_another_process_leads_to_nobody() {
+        let last = "/proc/sys/kernel/ns_last_pid";
+        let sleep = || std::process::Command::new("sleep").arg("60").spawn().unwrap();
+        let mut first = sleep();
+        let number = first.id();
+        let other = std::cell::RefCell::new(None);
+        let picked = signal_those(&[number], Signal::KILL, |held| {
+            assert_eq!(held, [number]);
+            first_ends(number);
+            for _ in 0..200 {
+                if std::fs::write(last, (number - 1).to_string()).is_err() {
+                    break;
+                }
+                let mut next = sleep();
+                if next.id() == number {
+                    other.replace(Some(next));
+                    return held;
+                }
+                next.kill().and_then(|()| next.wait()).unwrap();
+            }
+            held
+        });
+        assert_eq!(picked, 1);
+        // It was collected by its number; what std thinks of it does not matter.
+        let _ = first.try_wait();
+        let Some(mut other) = other.into_inner() else {
+            return println!("skipped: no process could be given a number that another had");
+        };
+        std::thread::sleep(Duration::from_millis(50));
+        assert!(other.try_wait().unwrap().is_none(), "it was killed for another");
+        other.kill().and_then(|()| other.wait()).unwrap();
+    }
+
+    /// Ends and collects a child of this process.
+    fn first_ends(number: u32) {
+        let child = super::super::child::OwnChild::adopted(number).unwrap();
+        child.signal(Signal::KILL);
+        child.wait().unwrap();
     }
 
     #[test]
