@@ -1,6 +1,7 @@
 //! A connection to a container engine on which no call can hang.
 
 use super::guest_engine::is_guest;
+use super::options::ContainerOptions;
 use super::socket;
 use bollard::models::{SystemInfo, SystemVersion};
 use bollard::{API_DEFAULT_VERSION, Docker, errors::Error};
@@ -188,6 +189,18 @@ impl Engine {
             limit.as_secs()
         );
         Fault::new(message).remedy("look at its log (journalctl -u docker), then restart it")
+    }
+
+    /// The engine of this machine, if it can be asked for such containers.
+    ///
+    /// # Errors
+    /// See [`Engine::find`]; why it cannot be asked.
+    pub(crate) fn find_for(options: &ContainerOptions) -> Result<Option<Engine>, Fault> {
+        let found = Engine::find()?;
+        match found.as_ref().and_then(|engine| options.refused_by(engine.is_podman())) {
+            Some(fault) => Err(fault),
+            None => Ok(found),
+        }
     }
 
     /// Whether it is Podman behind Docker's API.

@@ -87,7 +87,7 @@ struct Running {
 
 impl Inner {
     fn open(carrier: Arc<Carrier>, options: ContainerOptions, surroundings: &Surroundings) -> Result<Inner, OpenError> {
-        let (engine, guest_engine) = match Engine::find().map_err(OpenError::Unavailable)? {
+        let (engine, guest_engine) = match Engine::find_for(&options).map_err(OpenError::Unavailable)? {
             Some(engine) => (engine, None),
             None if guest_engine::is_guest() => {
                 let (own, engine) = GuestEngine::start(carrier.bundles.as_ref(), surroundings)?;

@@ -62,12 +62,14 @@ pub const ROW: LayerRow = LayerRow {
 const ENGINE_MEMORY_BYTES: u64 = 320 << 20;
 
 fn probe(options: &serde_json::Value, _: &Carrier) -> Availability {
-    if let Ok(options) = ContainerOptions::from_value(options)
+    let options = ContainerOptions::from_value(options);
+    if let Ok(options) = &options
         && options.by == By::Runtime
     {
-        return runtime::probe(&options);
+        return runtime::probe(options);
     }
-    let asked = Engine::find().and_then(|found| found.as_ref().map(Engine::facts).transpose());
+    let found = options.map_or_else(|_| Engine::find(), |options| Engine::find_for(&options));
+    let asked = found.and_then(|found| found.as_ref().map(Engine::facts).transpose());
     match asked {
         Ok(Some(facts)) => Availability::Ready(facts),
         Ok(None) => Availability::Unavailable(no_engine()),

@@ -165,6 +165,16 @@ impl ContainerOptions {
         }
     }
 
+    /// Why an engine cannot be asked for such a container: what Podman gives to a container, it hands on to a user who
+    /// is not root as well (ambient capabilities), and a service has none in any form.
+    pub(super) fn refused_by(&self, is_podman: bool) -> Option<Fault> {
+        let hands_on = is_podman && self.by == By::Engine && self.capabilities == Capabilities::All;
+        hands_on.then(|| {
+            Fault::new("Podman gives 'capabilities: all' to the service itself, which is unprivileged in every form")
+                .remedy("leave it out, or have Docker Engine answer (DOCKER_HOST)")
+        })
+    }
+
     /// Whether the service's ports are published on an address of the host.
     pub(crate) fn publishes(&self) -> bool {
         matches!(self.network, Network::Published | Network::Translated)
@@ -299,6 +309,15 @@ mod tests {
             Some(value) if problems.is_empty() => Ok(ContainerOptions::from_value(&value).unwrap()),
             _ => Err(problems.into_vec().iter().map(ToString::to_string).collect()),
         }
+    }
+
+    #[test]
+    fn no_engine_is_asked_to_give_services_capabilities() {
+        let all = ContainerOptions { capabilities: Capabilities::All, ..ContainerOptions::default() };
+        assert!(all.refused_by(true).unwrap().message.contains("Podman"));
+        assert!(all.refused_by(false).is_none() && ContainerOptions::default().refused_by(true).is_none());
+        // Which sets them itself.
+        assert!(ContainerOptions::usual(By::Runtime).refused_by(true).is_none());
     }
 
     #[test]
