@@ -8,13 +8,14 @@ use tare_core::host::{Host, InstanceState, ServiceStart};
 use tare_core::units::CpuSet;
 
 pub(crate) fn all() -> Vec<Check> {
-    let checks: [(&str, fn()); 15] = [
+    let checks: [(&str, fn()); 16] = [
         ("a_service_gets_exactly_what_it_is_given", exactly_what_is_given),
         ("a_hostile_bundle_gains_no_privileges", crate::confined::hostile_bundle),
         ("a_hostile_bundle_names_no_user", crate::users::hostile),
         ("memory_comes_from_the_nodes_that_are_named", bound_memory),
         ("the_bundle_is_bound_as_it_is_when_it_lacks_nothing", complete_bundle),
         ("volumes_are_mounted_where_links_lead", linked_volumes),
+        ("what_root_opens_for_a_service_is_the_machine_s", own_devices),
         ("why_a_program_cannot_be_run_is_told_at_once", cannot_run),
         ("a_taken_port_is_told_before_the_start", taken_port),
         ("a_service_may_listen_at_a_low_port_and_the_bound_is_put_back", low_port),
@@ -136,6 +137,30 @@ fn linked_volumes() {
         let data = std::fs::metadata(stage.folder().join("tree/var/lib")).unwrap();
         assert_eq!(data.permissions().mode() & 0o777, 0o711);
     });
+}
+
+/// Where a root has a /dev of its own making, of which nothing is to be opened by root.
+fn own_devices() {
+    with_host(
+        |_| {},
+        |stage, host| {
+            let mut start = service("one", free_port(), &[]);
+            start.service.volumes.insert("/dev".to_owned(), 1 << 20);
+            let place = host.start(&start).unwrap().endpoints["main"];
+            stage.ask(place);
+            let pid = scope_of(host, "one").pids[0];
+            let input = std::fs::metadata(format!("/proc/{pid}/fd/0")).unwrap();
+            assert_eq!(std::os::unix::fs::MetadataExt::rdev(&input), rustix::fs::makedev(1, 3), "its input");
+            let volumes = host.volumes(&start).unwrap();
+            let planted = volumes.iter().find(|volume| volume.ends_with("1")).unwrap().join("null");
+            // What the service has made there, in the place of which comes what root alone could read.
+            std::fs::remove_file(&planted).unwrap();
+            std::fs::write(&planted, "planted").unwrap();
+            std::fs::set_permissions(&planted, std::fs::Permissions::from_mode(0o600)).unwrap();
+            let said = crate::commands::printed(host, "one", "/bin/service", &["read", "/proc/self/fd/0"]);
+            assert_eq!(said, "read\n", "what a command beside it has for its input");
+        },
+    );
 }
 
 fn cannot_run() {
