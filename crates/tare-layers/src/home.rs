@@ -4,6 +4,7 @@
 //! nothing in it is written or removed.
 
 use crate::environment;
+use crate::hands::foreign;
 use crate::leftovers::{boot, is_run};
 use std::fs::{self, File, OpenOptions};
 use std::io::{ErrorKind, Write};
@@ -18,19 +19,21 @@ const HOME_TEXT: &str = "Tare keeps its bundles, guests and history here.\n";
 /// The file that marks the folder of a run, with the run, the boot, the machine and the folder's own number in it: a
 /// copy of the folder, or one of another machine that shares the disk, is told apart.
 const RUN_MARK: &str = ".tare-run";
+/// Below the home: the folders of runs.
+const SCRATCH: &str = "scratch";
 /// Below a run's folder: what is made for it.
 const WORK: &str = "work";
 /// In front of the name of a run's folder that is not whole.
 const UNFINISHED: &str = ".unfinished-";
 
 /// What Tare puts into its home, and versions before the mark did.
-const OURS: [&str; 5] = ["bundles", "guest", "scratch", "history.db", "kvm.json"];
+const OURS: [&str; 5] = ["bundles", "guest", SCRATCH, "history.db", "kvm.json"];
 
 /// The home, made sure to be Tare's: one that is missing or empty is marked now, and so is one of a version that wrote
 /// no mark.
 ///
 /// # Errors
-/// When it holds somebody else's things, or cannot be written.
+/// When it holds somebody else's things, is in somebody else's hands, or cannot be written.
 pub fn claim() -> Result<PathBuf, Fault> {
     let home = environment::home();
     claim_at(&home)?;
@@ -40,7 +43,7 @@ pub fn claim() -> Result<PathBuf, Fault> {
 /// Whether the home is Tare's or would be on being used. Nothing is written.
 ///
 /// # Errors
-/// When it holds somebody else's things.
+/// When it holds somebody else's things, or is in somebody else's hands.
 pub fn look() -> Result<PathBuf, Fault> {
     let home = environment::home();
     look_at(&home).map(|_| home)
@@ -50,8 +53,12 @@ fn claim_at(home: &Path) -> Result<(), Fault> {
     if look_at(home)? {
         return Ok(());
     }
+    let make = || fs::DirBuilder::new().recursive(true).mode(0o755).create(home);
+    let doing = || format!("mark {} as Tare's", home.display());
+    make().doing(doing()).map_err(|fault| fault.remedy(NAME_A_FOLDER))?;
+    // Another may have been faster where everybody may make folders.
+    check_hands(home)?;
     let write = || {
-        fs::create_dir_all(home)?;
         let mut new = OpenOptions::new();
         match new.write(true).create_new(true).mode(0o644).open(home.join(HOME_MARK)) {
             Ok(mut mark) => mark.write_all(HOME_TEXT.as_bytes()),
@@ -60,7 +67,38 @@ fn claim_at(home: &Path) -> Result<(), Fault> {
             Err(error) => Err(error),
         }
     };
-    write().doing(format!("mark {} as Tare's", home.display())).map_err(|fault| fault.remedy(NAME_A_FOLDER))
+    write().doing(doing()).map_err(|fault| fault.remedy(NAME_A_FOLDER))
+}
+
+/// Refuses, as root, a home that another user could have put something into, or could put another in the place of: what
+/// is kept there is run, mounted and removed with root's right.
+fn check_hands(home: &Path) -> Result<(), Fault> {
+    let own = rustix::process::geteuid();
+    if !own.is_root() {
+        return Ok(());
+    }
+    let kept = fs::read_dir(home).into_iter().flatten().filter_map(Result::ok);
+    let kept = kept.filter(|entry| entry.file_name().to_str().is_some_and(is_ours)).map(|entry| entry.path());
+    for path in std::iter::once(home.to_owned()).chain(kept) {
+        let found = foreign(&path, own.as_raw()).doing(format!("see in whose hands {} is", path.display()))?;
+        let Some(found) = found else { continue };
+        let message = format!(
+            "Tare keeps in {} what it runs as root, and {} {}: something else could be put in its place",
+            home.display(),
+            found.path.display(),
+            found.why
+        );
+        return Err(Fault::new(message).remedy(format!(
+            "set TARE_HOME to a folder that only root may write to, as all folders above it, such as {}",
+            environment::USUAL_HOME
+        )));
+    }
+    Ok(())
+}
+
+/// Whether Tare, or a version before, calls something in its home so.
+fn is_ours(name: &str) -> bool {
+    OURS.contains(&name) || name.starts_with("history.db-") || name == HOME_MARK
 }
 
 /// What to do about a home that cannot be used at all.
@@ -68,6 +106,7 @@ const NAME_A_FOLDER: &str = "name a folder that can be written in TARE_HOME";
 
 /// Whether a home is marked already; an error when it is somebody else's.
 fn look_at(home: &Path) -> Result<bool, Fault> {
+    check_hands(home)?;
     if home.join(HOME_MARK).symlink_metadata().is_ok_and(|facts| facts.is_file()) {
         return Ok(true);
     }
@@ -97,18 +136,17 @@ fn look_at(home: &Path) -> Result<bool, Fault> {
 /// Whether a version that wrote no mark has made a home: nothing is in it but what Tare puts there, and something that
 /// nobody else makes is.
 fn is_old_home(home: &Path, names: &[String]) -> bool {
-    let known = |name: &String| OURS.contains(&name.as_str()) || name.starts_with("history.db-");
     let store = ["bundles", "recipes", "locks", "building"].iter().all(|part| home.join("bundles").join(part).is_dir());
     let text = fs::read(home.join("kvm.json")).unwrap_or_default();
     let finding = serde_json::from_slice::<serde_json::Value>(&text)
         .is_ok_and(|found| ["boot", "qemu", "kernel", "outcome"].iter().all(|field| found.get(field).is_some()));
     // The usual place is called by Tare's name.
-    names.iter().all(known) && (store || finding || home == Path::new(environment::USUAL_HOME))
+    names.iter().all(|name| is_ours(name)) && (store || finding || home == Path::new(environment::USUAL_HOME))
 }
 
 /// Where runs keep what must be on a disk: volumes of services and the like.
 fn scratch_root() -> PathBuf {
-    environment::home().join("scratch")
+    environment::home().join(SCRATCH)
 }
 
 /// The folder of a run on a disk, which carries its mark.
@@ -127,7 +165,7 @@ pub(crate) fn create_run_folder(run: &str) -> Result<(), Fault> {
     let whole = run_folder(run);
     let unfinished = unfinished(&whole);
     let make = || -> std::io::Result<()> {
-        fs::create_dir_all(home.join("scratch"))?;
+        fs::create_dir_all(home.join(SCRATCH))?;
         // Nobody else's business: volumes hold what services write, and guests' disks everything.
         fs::DirBuilder::new().mode(0o700).create(&unfinished)?;
         let number = fs::symlink_metadata(&unfinished)?.ino();
@@ -160,25 +198,30 @@ pub(crate) fn run_of_folder(folder: &Path) -> Option<String> {
 /// The marked folders of runs in the home, whole or not, and what else stands among them under a name like theirs.
 pub(crate) fn run_folders() -> (Vec<(String, PathBuf)>, Vec<PathBuf>) {
     let (mut marked, mut strange) = (Vec::new(), Vec::new());
-    for entry in fs::read_dir(scratch_root()).into_iter().flatten().filter_map(Result::ok) {
+    let home = environment::home();
+    // Where others may write, no mark says anything.
+    if check_hands(&home).is_err() {
+        return (marked, strange);
+    }
+    for entry in fs::read_dir(home.join(SCRATCH)).into_iter().flatten().filter_map(Result::ok) {
         let (path, name) = (entry.path(), entry.file_name().to_string_lossy().into_owned());
-        match (run_of_folder(&path), name.strip_prefix(UNFINISHED)) {
-            (Some(run), _) => marked.push((run, path)),
-            // What was killed before it could write its mark.
-            (None, Some(run)) if is_run(run) && look().is_ok() && is_empty(&path) => {
-                marked.push((run.to_owned(), path))
-            }
-            _ if is_run(&name) => strange.push(path),
-            _ => {}
+        match run_of_folder(&path) {
+            Some(run) => marked.push((run, path)),
+            None if is_run(name.strip_prefix(UNFINISHED).unwrap_or(&name)) => strange.push(path),
+            None => {}
         }
     }
     (marked, strange)
 }
 
-/// The marked folder of a run at this path, whole or not.
-pub(crate) fn marked_at(folder: &Path) -> Option<(String, PathBuf)> {
-    let both = [folder.to_owned(), unfinished(folder)];
-    both.into_iter().find_map(|path| Some((run_of_folder(&path)?, path)))
+/// The folder of a run, whole or not, where the run's own directory says that it is: marked, or empty as a run leaves
+/// it that is killed before it can write the mark.
+pub(crate) fn noted_at(folder: &Path) -> Option<(String, PathBuf)> {
+    let unfinished = unfinished(folder);
+    let marked = |path: &Path| Some((run_of_folder(path)?, path.to_owned()));
+    let unmarked = || Some((folder.file_name()?.to_str()?.to_owned(), unfinished.clone()));
+    let unmarked = || unmarked().filter(|(run, path)| is_run(run) && is_empty(path));
+    marked(folder).or_else(|| marked(&unfinished)).or_else(unmarked)
 }
 
 fn is_empty(folder: &Path) -> bool {
@@ -269,6 +312,57 @@ mod tests {
             fs::write(own.join(RUN_MARK), other).unwrap();
             assert_eq!(run_of_folder(&own), None);
         }
+    }
+
+    #[test]
+    fn an_empty_folder_is_a_run_s_where_the_run_says_so() {
+        let folder = tempfile::tempdir().unwrap();
+        let (noted, unfinished) = (folder.path().join("abc123"), folder.path().join(".unfinished-abc123"));
+        assert_eq!(noted_at(&noted), None);
+        fs::create_dir(&unfinished).unwrap();
+        assert_eq!(noted_at(&noted), Some(("abc123".to_owned(), unfinished.clone())));
+        fs::write(unfinished.join("thesis"), "").unwrap();
+        assert_eq!(noted_at(&noted), None, "it is not empty");
+        fs::create_dir(&noted).unwrap();
+        assert_eq!(noted_at(&noted), None, "whole and without a mark");
+        fs::create_dir(folder.path().join(".unfinished-notes")).unwrap();
+        assert_eq!(noted_at(&folder.path().join("notes")), None, "no run is called so");
+    }
+
+    #[test]
+    fn a_home_that_another_may_change_is_refused_as_root() {
+        if !rustix::process::geteuid().is_root() {
+            return println!("skipped: it needs root");
+        }
+        let folder = tempfile::tempdir().unwrap();
+        let home = folder.path().join("way/home");
+        claim_at(&home).unwrap();
+        let refused = |path: &Path| {
+            let fault = claim_at(&home).expect_err("it was taken");
+            assert!(fault.message.contains(&path.display().to_string()), "{fault}");
+            assert!(fault.remedy.contains("TARE_HOME"), "{fault}");
+            assert!(look_at(&home).is_err());
+        };
+        // Itself, what it is in, and what is in it.
+        fs::create_dir(home.join("bundles")).unwrap();
+        for path in [home.clone(), folder.path().join("way"), home.join("bundles")] {
+            std::os::unix::fs::lchown(&path, Some(4242), None).unwrap();
+            refused(&path);
+            std::os::unix::fs::lchown(&path, Some(0), None).unwrap();
+            fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o775)).unwrap();
+            refused(&path);
+            fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+            claim_at(&home).unwrap();
+        }
+        // Where everybody may make folders, as in /tmp, one that is there is somebody's.
+        let shared = folder.path().join("shared");
+        fs::create_dir(&shared).unwrap();
+        fs::set_permissions(&shared, std::os::unix::fs::PermissionsExt::from_mode(0o1777)).unwrap();
+        claim_at(&shared.join("ours")).unwrap();
+        fs::create_dir(shared.join("planted")).unwrap();
+        std::os::unix::fs::lchown(shared.join("planted"), Some(4242), None).unwrap();
+        claim_at(&shared.join("planted")).unwrap_err();
+        claim_at(&shared).unwrap_err();
     }
 
     #[test]

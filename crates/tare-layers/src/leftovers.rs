@@ -108,7 +108,7 @@ fn directories() -> Vec<(String, PathBuf)> {
     for (run, directory, _) in runs() {
         // It may have been started with another home.
         let noted = fs::read_to_string(directory.join(SCRATCH_NOTE)).unwrap_or_default();
-        all.extend(home::marked_at(Path::new(noted.trim_end_matches('\n'))));
+        all.extend(home::noted_at(Path::new(noted.trim_end_matches('\n'))));
         all.push((run, directory));
     }
     all.sort();

@@ -8,6 +8,7 @@ pub mod container;
 mod environment;
 #[cfg(any(test, fuzzing))]
 pub mod fuzz;
+pub mod hands;
 pub mod home;
 pub mod least;
 pub mod leftovers;

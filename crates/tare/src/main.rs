@@ -24,6 +24,7 @@ mod within;
 
 use clap::Parser;
 use cli::{Cli, Verb};
+use rustix::fs::Mode;
 use std::process::ExitCode;
 
 /// It was done.
@@ -37,12 +38,20 @@ pub(crate) const EXIT_INCONCLUSIVE: u8 = 3;
 /// The user interrupted it.
 pub(crate) const EXIT_INTERRUPTED: u8 = 130;
 
+/// What is made from here on is nobody else's to write to, whatever the user's shell says: it is used as root again.
+fn keep_others_from_writing() {
+    let others = Mode::WGRP | Mode::WOTH;
+    let before = rustix::process::umask(others);
+    rustix::process::umask(before | others);
+}
+
 fn main() -> ExitCode {
     // In a guest the kernel adds arguments of its own behind this one, and there is nobody to read usage errors.
     if std::env::args_os().nth(1).is_some_and(|verb| verb == "agent") {
         tare_layers::agent::run_guest(tare_telemetry::process_prober);
     }
     paths::keep_current_directory_off_path();
+    keep_others_from_writing();
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(wrong) => return refuse(&wrong),

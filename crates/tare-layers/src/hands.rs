@@ -1,0 +1,134 @@
+//! Whose hands what stands at a path is in: on a machine that people share, root must not use what another user could
+//! have put there.
+
+use std::collections::VecDeque;
+use std::ffi::OsString;
+use std::fs;
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Component, Path, PathBuf};
+
+/// How many links a path may lead through, as the kernel has it.
+const LINKS_MAX: usize = 40;
+/// The bits of a mode by which the group and others may write.
+const OTHERS_WRITE: u32 = 0o022;
+/// The bit by which only its owner may remove or rename what stands in a folder.
+const STICKY: u32 = 0o1000;
+
+/// Something on the way to a path that another user may change.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Foreign {
+    /// What it is.
+    pub(crate) path: PathBuf,
+    /// Why another may: "belongs to user 1000".
+    pub(crate) why: String,
+}
+
+/// The first thing on the way from the root to `path` that another than root and `own` may put something else in the
+/// place of; `None` when there is none. What does not exist yet is in the hands of whoever may make it.
+///
+/// # Errors
+/// When the way cannot be looked at.
+pub(crate) fn foreign(path: &Path, own: u32) -> io::Result<Option<Foreign>> {
+    let mut ahead: VecDeque<OsString> = parts(path);
+    let (mut at, mut links) = (PathBuf::from("/"), 0);
+    loop {
+        let facts = match fs::symlink_metadata(&at) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            other => other?,
+        };
+        let found = |why: String| Ok(Some(Foreign { path: at.clone(), why }));
+        if facts.uid() != 0 && facts.uid() != own {
+            return found(format!("belongs to user {}", facts.uid()));
+        }
+        if facts.is_symlink() {
+            links += 1;
+            if links > LINKS_MAX {
+                return Err(io::Error::other(format!("{} leads through more than {LINKS_MAX} links", path.display())));
+            }
+            let target = fs::read_link(&at)?;
+            at = if target.is_absolute() { PathBuf::from("/") } else { at.parent().unwrap_or(&at).to_owned() };
+            for part in parts(&target).into_iter().rev() {
+                ahead.push_front(part);
+            }
+        } else if facts.mode() & OTHERS_WRITE != 0 && (ahead.is_empty() || facts.mode() & STICKY == 0) {
+            let who = if facts.mode() & 0o002 != 0 { "everybody".to_owned() } else { format!("group {}", facts.gid()) };
+            return found(format!("may be written to by {who}"));
+        }
+        match ahead.pop_front() {
+            None => return Ok(None),
+            Some(part) if part == ".." => drop(at.pop()),
+            Some(part) => at.push(part),
+        }
+    }
+}
+
+/// Whether nobody but root, and `behind`, who has become root, could have put what stands at `path`, or could put
+/// something there. A user who is not root may use whatever there is.
+pub fn is_own(path: &Path, behind: Option<u32>) -> bool {
+    if !rustix::process::geteuid().is_root() {
+        return true;
+    }
+    let whole = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+    let there = whole.ancestors().find(|place| place.symlink_metadata().is_ok()).unwrap_or(&whole);
+    foreign(there, behind.unwrap_or(0)).is_ok_and(|found| found.is_none())
+}
+
+/// What a path is made of below the root, links not resolved.
+fn parts(path: &Path) -> VecDeque<OsString> {
+    let part = |part: Component| match part {
+        Component::Normal(name) => Some(name.to_owned()),
+        Component::ParentDir => Some("..".into()),
+        Component::RootDir | Component::CurDir | Component::Prefix(_) => None,
+    };
+    path.components().filter_map(part).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::{PermissionsExt, lchown, symlink};
+
+    const OTHER: u32 = 4242;
+
+    #[test]
+    fn nothing_on_the_way_may_be_in_another_s_hands() {
+        if !rustix::process::geteuid().is_root() {
+            return println!("skipped: it needs root");
+        }
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path().canonicalize().unwrap();
+        let mode = |path: &Path, mode| fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+        let why = |path: &Path| foreign(path, 0).unwrap().map(|found| (found.path, found.why));
+        let (way, home) = (root.join("way"), root.join("way/home"));
+        fs::create_dir_all(&home).unwrap();
+        assert_eq!(why(&home), None);
+        assert_eq!(why(&home.join("not/there")), None);
+        // By its owner, who is nobody else's in the place of the user.
+        lchown(&way, Some(OTHER), None).unwrap();
+        assert_eq!(why(&home), Some((way.clone(), format!("belongs to user {OTHER}"))));
+        assert_eq!(foreign(&home, OTHER).unwrap(), None);
+        lchown(&way, Some(0), None).unwrap();
+        // By who may write: a sticky folder is as good as another on the way, and not at its end.
+        mode(&way, 0o777);
+        assert_eq!(why(&home), Some((way.clone(), "may be written to by everybody".to_owned())));
+        mode(&way, 0o770);
+        assert_eq!(why(&home).unwrap().1, "may be written to by group 0");
+        mode(&way, 0o1777);
+        assert_eq!(why(&home), None);
+        assert_eq!(why(&way).unwrap().0, way);
+        assert!(!is_own(&way.join("missing"), None) && is_own(&home.join("missing"), None));
+        // By a link of somebody's, to somewhere good; and by one of ours, to somewhere else.
+        let (theirs, ours) = (way.join("theirs"), way.join("ours"));
+        symlink("home", &theirs).unwrap();
+        assert_eq!(why(&theirs.join("x")), None);
+        lchown(&theirs, Some(OTHER), None).unwrap();
+        assert_eq!(why(&theirs.join("x")).unwrap().0, theirs);
+        fs::create_dir(root.join("bad")).unwrap();
+        lchown(root.join("bad"), Some(OTHER), None).unwrap();
+        symlink("../bad", &ours).unwrap();
+        assert_eq!(why(&ours.join("x")).unwrap().0, root.join("bad"));
+        symlink("loop", way.join("loop")).unwrap();
+        assert!(foreign(&way.join("loop"), 0).unwrap_err().to_string().contains("links"));
+    }
+}
