@@ -325,9 +325,10 @@ fn mode_of(recipe: &Recipe) -> u32 {
     if recipe.files.is_empty() && recipe.build.is_none() { 0o644 } else { 0o600 }
 }
 
-/// Whether an image is named by a path rather than by a reference.
+/// Whether an image is named by a path rather than by a reference, no part of which begins with a dot. A file of a
+/// reference's name may lie in whatever folder Tare is started in, and anybody may have put it there.
 fn is_path(image: &str) -> bool {
-    image.starts_with(['/', '.']) || image.contains("/./") || image.contains("/../") || Path::new(image).exists()
+    image.starts_with(['/', '.']) || image.contains("/.")
 }
 
 /// What a recipe is remembered by: everything that decides what comes out, as far as it can be seen without building.

@@ -207,9 +207,10 @@ fn missing_sources(workload: &Workload, folder: &Path, text: &str, problems: &mu
     }
 }
 
-/// Whether an image is a file or folder of this machine, and no reference of a registry.
+/// Whether an image is a file or folder of this machine, and no reference of a registry: no part of one begins with a
+/// dot.
 fn is_path(image: &str) -> bool {
-    image.starts_with(['/', '.']) || image.contains("/./") || image.contains("/../")
+    image.starts_with(['/', '.']) || image.contains("/.")
 }
 
 /// An image by one name: a path without detours, or the reference as it stands.
@@ -229,13 +230,11 @@ pub(crate) fn files_of(folder: &Path) -> impl Fn(&str) -> Result<Vec<u8>, String
 /// Reads a workload by its file, its folder or its name, all mistakes in the error.
 pub(crate) fn find_workload(name: &str, workloads: Option<&Path>) -> Result<Workload> {
     let files = workload_files(name, None, workloads);
-    let found = std::iter::once(PathBuf::from(name)).chain(files.clone()).find(|file| file.is_file());
-    let Some(file) = found else {
+    let typed = Some(PathBuf::from(name)).filter(|_| is_typed_path(name));
+    let Some(file) = typed.into_iter().chain(files.clone()).find(|file| file.is_file()) else {
         let mut text = format!("{}\n  there are: ", no_workload(name, &files));
         text += &known_workloads(None, workloads).join(", ");
-        if Path::new(name).join(WORKLOAD_FILE).is_file() {
-            text += &format!("\n  to do: to mean the folder here, write ./{name}");
-        }
+        text += &meant_here(name, "workloads", Path::new(name).join(WORKLOAD_FILE).is_file()).unwrap_or_default();
         return Err(Mistake::new(text).into());
     };
     read_workload(&file, &Parameters::new())?.map_err(|found| Mistake::in_files(found).into())
@@ -243,7 +242,7 @@ pub(crate) fn find_workload(name: &str, workloads: Option<&Path>) -> Result<Work
 
 fn find_study(name: &str) -> Result<PathBuf> {
     let direct = PathBuf::from(name);
-    if direct.is_file() {
+    if is_typed_path(name) && direct.is_file() {
         return Ok(direct);
     }
     let file_name = format!("{name}.yaml");
@@ -255,11 +254,34 @@ fn find_study(name: &str) -> Result<PathBuf> {
     known.sort();
     known.dedup();
     let hint = if known.is_empty() {
-        "there is no folder studies/ here; go to where Tare's source stands, or name a file".to_owned()
+        "there is no folder studies/ beside this program; go to where Tare's source stands, or name a file".to_owned()
     } else {
         format!("there are: {}", known.join(", "))
     };
+    let hint = hint + &meant_here(name, &format!("studies/{file_name}"), false).unwrap_or_default();
     Err(Mistake::new(format!("there is no study '{name}'; {hint}")).into())
+}
+
+/// Whether a path was typed. Any other word is a name, and what lies here under that name is not meant: here may be
+/// anybody's folder.
+fn is_typed_path(typed: &str) -> bool {
+    typed.contains('/') || [".yaml", ".yml"].iter().any(|end| typed.ends_with(end))
+}
+
+/// How to mean what lies here under a name, if it does: in a file, in a folder (`is_folder`), or in `among`.
+fn meant_here(name: &str, among: &str, is_folder: bool) -> Option<String> {
+    if is_typed_path(name) {
+        return None;
+    }
+    let (file, folder) = (Path::new(among), Path::new(among).join(name));
+    let places = [
+        (is_folder, "folder", format!("./{name}")),
+        (Path::new(name).is_file(), "file", format!("./{name}")),
+        (file.is_file(), "file", format!("./{among}")),
+        (folder.join(WORKLOAD_FILE).is_file(), "folder", format!("./{among}/{name}")),
+    ];
+    let (_, what, path) = places.into_iter().find(|(there, ..)| *there)?;
+    Some(format!("\n  to do: to mean the {what} here, write {path}"))
 }
 
 /// The file of a workload in its folder; other files of the kind there are its variants.

@@ -3,6 +3,7 @@
 use std::ffi::{OsStr, OsString};
 use std::path::{Component, Path, PathBuf};
 use tare_core::workload::USUAL_PATH;
+use tare_layers::hands;
 
 /// Where bundles, guests' parts and the history live: `$TARE_HOME`, else `/var/lib/tare`.
 pub(crate) fn home() -> PathBuf {
@@ -49,10 +50,21 @@ pub(crate) fn records() -> PathBuf {
     PathBuf::from("records")
 }
 
-/// Folders in which shipped studies and workloads may stand: here, and where they come along with the program.
+/// Folders in which studies and workloads are looked for by name: where they come along with the program, and here,
+/// unless it is root who looks and another user could have put them here.
 pub(crate) fn data_folders(kind: &str) -> Vec<PathBuf> {
     let program = std::env::current_exe().unwrap_or_default();
-    std::iter::once(PathBuf::from(kind)).chain(folders_of(&program, kind)).collect()
+    let here = PathBuf::from(kind);
+    let mut folders = folders_of(&program, kind);
+    if hands::is_own(&here, behind_sudo()) {
+        folders.push(here);
+    }
+    folders
+}
+
+/// The user who has become root by sudo(8).
+fn behind_sudo() -> Option<u32> {
+    std::env::var("SUDO_UID").ok()?.parse().ok()
 }
 
 /// Above the program, for one that was built in its source tree and is called from elsewhere; and in `share/tare` of

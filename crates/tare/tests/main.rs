@@ -10,4 +10,5 @@ mod peak;
 mod records;
 #[path = "../../tare-report/tests/sample/mod.rs"]
 mod sample;
+mod strange;
 mod toy;

@@ -1,6 +1,6 @@
 //! `tare bundle`: the root filesystems of services.
 
-use crate::cmd::{clean, columns, print, tell};
+use crate::cmd::{clean, columns, note, print, tell};
 use crate::{EXIT_OK, files, machine, paths, session};
 use anyhow::Result;
 use clap::{Args, Subcommand, ValueEnum};
@@ -91,6 +91,9 @@ fn build(args: &BundleBuildArgs) -> Result<()> {
         let workload = files::find_workload(name, None)?;
         recipes.extend(workload.services.into_iter().map(|service| service.recipe));
     } else if let Some(image) = &args.image {
+        if !image.contains('/') && std::path::Path::new(image).exists() {
+            note(&format!("'{image}' is fetched from a registry; to mean the file here, write ./{image}"));
+        }
         recipes.push(plain(Source::Image(image.clone())));
     } else if let Some(folder) = &args.folder {
         recipes.push(plain(Source::Folder(folder.canonicalize().unwrap_or_else(|_| folder.clone()))));

@@ -103,7 +103,7 @@ impl System {
             fs::create_dir_all(tree.join("root").join(test.folder.strip_prefix(root).unwrap_or(&test.folder)))?;
         }
         let data = ["workloads", "studies"].map(|folder| root.join(folder));
-        run(Command::new("cp").arg("-a").args(data).arg(tree.join("root")))?;
+        run(Command::new("cp").args(["-a", "--no-preserve=ownership"]).args(data).arg(tree.join("root")))?;
         run(Command::new("cp").arg("-a").arg(&home).arg(tree.join("home")))?;
         // The workspace is where it is here: the tests were built for that place.
         let above = root.parent().context("the workspace is no root directory")?;

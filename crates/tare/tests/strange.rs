@@ -1,0 +1,59 @@
+//! What strangers leave for Tare to take: files in the folder that it is started in.
+
+use crate::toy;
+
+use assert_cmd::Command;
+use std::os::unix::fs::lchown;
+use std::path::Path;
+use toy::WORKLOAD;
+
+/// What `tare` says in `folder`, and its exit code.
+fn said(folder: &Path, args: &[&str]) -> (Option<i32>, String) {
+    let mut command = Command::cargo_bin("tare").unwrap();
+    let output = command.current_dir(folder).env_remove("SUDO_UID").args(args).output().unwrap();
+    let text = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
+    (output.status.code(), text.split_whitespace().collect::<Vec<_>>().join(" "))
+}
+
+fn write(path: &Path, text: &str) {
+    std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+    std::fs::write(path, text).unwrap();
+}
+
+const STUDY: &str = "study: planted\nworkload: toy\nload: {closed: {}}\nforms: {native: []}\n";
+
+#[test]
+fn a_name_is_not_that_of_a_file_which_lies_here() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    for planted in ["canonical", "studies/canonical.yaml", "mine", "studies/other.yaml"] {
+        write(&folder.join(planted), STUDY);
+    }
+    for planted in ["redis", "workloads/toy/workload.yaml"] {
+        write(&folder.join(planted), WORKLOAD);
+    }
+    for verb in [&["run", "--dry-run", "canonical"][..], &["run", "--dry-run"], &["check", "canonical"]] {
+        let (code, text) = said(folder, verb);
+        assert!(code == Some(0) && text.contains("study canonical") && !text.contains("planted"), "{verb:?}: {text}");
+    }
+    let (code, text) = said(folder, &["run", "--dry-run", "mine"]);
+    assert!(code == Some(2) && text.contains("to mean the file here, write ./mine"), "{text}");
+    let (code, text) = said(folder, &["run", "--dry-run", "./mine"]);
+    assert!(code == Some(0) && text.contains("study planted"), "{text}");
+    let (_, text) = said(folder, &["check", "redis"]);
+    assert!(!text.contains("workload toy"), "{text}");
+    // What is looked for by name here is root's to mean, or the user's own.
+    assert_eq!(said(folder, &["run", "--dry-run", "other"]).0, Some(0));
+    if !rustix::process::geteuid().is_root() {
+        return println!("skipped: whose folder it is, which needs root");
+    }
+    lchown(folder.join("studies"), Some(4242), None).unwrap();
+    let (code, text) = said(folder, &["run", "--dry-run", "other"]);
+    assert!(code == Some(2) && text.contains("to mean the file here, write ./studies/other.yaml"), "{text}");
+    lchown(folder.join("workloads"), Some(4242), None).unwrap();
+    let (code, text) = said(folder, &["run", "--dry-run", "./studies/other.yaml", "--workloads", "nowhere"]);
+    // Beside a study that was typed, a workload is found by its name.
+    assert!(code == Some(0), "{text}");
+    let (code, text) = said(folder, &["peak", "--dry-run", "--workload", "toy", "--p99", "9ms"]);
+    assert!(code == Some(2) && text.contains("no workload 'toy'"), "{text}");
+}
