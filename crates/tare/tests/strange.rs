@@ -1,10 +1,11 @@
-//! What strangers leave for Tare to take: files in the folder that it is started in.
+//! What strangers leave for Tare to take: files in the folder that it is started in, and records.
 
-use crate::toy;
+use crate::{sample, toy};
 
 use assert_cmd::Command;
 use std::os::unix::fs::lchown;
 use std::path::Path;
+use tare_runner::RecordDir;
 use toy::WORKLOAD;
 
 /// What `tare` says in `folder`, and its exit code.
@@ -56,4 +57,24 @@ fn a_name_is_not_that_of_a_file_which_lies_here() {
     assert!(code == Some(0), "{text}");
     let (code, text) = said(folder, &["peak", "--dry-run", "--workload", "toy", "--p99", "9ms"]);
     assert!(code == Some(2) && text.contains("no workload 'toy'"), "{text}");
+}
+
+#[test]
+fn a_record_whose_services_are_called_by_paths_is_not_resumed() {
+    let folder = tempfile::tempdir().unwrap();
+    for (number, name) in ["../../escaped", "/escaped", "a/b", ".volumes", "..", ".", ""].into_iter().enumerate() {
+        let mut record = sample::record();
+        name.clone_into(&mut record.header.workload.services[0].name);
+        let path = folder.path().join(format!("record-{number}"));
+        RecordDir::create(&path, &record.header).unwrap();
+        for verb in ["resume", "report"] {
+            let (code, text) = said(folder.path(), &[verb, path.to_str().unwrap()]);
+            assert_eq!(code, Some(1), "{name}: {text}");
+            assert!(text.contains(&format!("'{name}' is no name of a service")), "{verb} {name}: {text}");
+        }
+    }
+    // By its name alone: the record is one that can be resumed.
+    let path = folder.path().join("sound");
+    RecordDir::create(&path, &sample::record().header).unwrap();
+    assert!(!said(folder.path(), &["report", path.to_str().unwrap()]).1.contains("no name of a service"));
 }
