@@ -14,7 +14,7 @@ use tare_core::load::{LoadOrder, LoadPlan, LoadSummary, SecondRow, WindowRow};
 use tare_core::study::Catalog;
 use tare_core::units::CpuSet;
 use tare_layers::leftovers;
-use tare_layers::local::LocalHost;
+use tare_layers::local::{LoadGroup, LocalHost};
 use tare_layers::network::{GeneratorSeat, free_subnets};
 use tare_runner::{Apparatus, DataSet, Restored, RunInside, Stop};
 
@@ -174,7 +174,7 @@ impl Machine {
         if let Some(seat) = &self.seat {
             seat.enter(&mut command);
         }
-        Driver::start(command, plan)
+        Driver::start(command, LoadGroup::make(&self.run)?, plan)
     }
 
     /// A load process that is told nothing, unless it has commands run inside the form.

@@ -10,6 +10,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use tare_core::fault::{Doing, Fault};
 use tare_core::load::{LoadLine, LoadOrder, LoadPlan, LoadSummary, LoadTask, SecondRow, WindowRow};
+use tare_layers::local::LoadGroup;
 use tare_runner::{RunInside, Stop};
 
 /// How often it is looked whether the user wants an end.
@@ -39,6 +40,8 @@ pub(crate) struct Driver {
     told: Option<ChildStdin>,
     lines: Receiver<Result<LoadLine, Fault>>,
     stderr: Option<JoinHandle<String>>,
+    /// Goes last, with what the tools have left.
+    _group: Option<LoadGroup>,
 }
 
 impl Driver {
@@ -53,11 +56,14 @@ impl Driver {
         command
     }
 
-    /// Starts it with a plan.
+    /// Starts it with a plan, in a group of a run's if there is one.
     ///
     /// # Errors
     /// When it could not be started.
-    pub(crate) fn start(mut command: Command, plan: &LoadPlan) -> Result<Driver, Fault> {
+    pub(crate) fn start(mut command: Command, group: Option<LoadGroup>, plan: &LoadPlan) -> Result<Driver, Fault> {
+        if let Some(group) = &group {
+            group.take_in(&mut command)?;
+        }
         let mut child = command.spawn().doing("start the load process")?;
         let mut stdin = child.stdin.take().expect("standard input is piped");
         let stdout = child.stdout.take().expect("standard output is piped");
@@ -82,7 +88,7 @@ impl Driver {
             let kept = text.len().saturating_sub(STDERR_KEPT);
             String::from_utf8_lossy(&text[kept..]).into_owned()
         });
-        Ok(Driver { child, told: Some(stdin), lines, stderr: Some(stderr) })
+        Ok(Driver { child, told: Some(stdin), lines, stderr: Some(stderr), _group: group })
     }
 
     /// Hands on an order; after the last one the input is closed. A load process that is gone says so itself.

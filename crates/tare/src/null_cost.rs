@@ -32,7 +32,7 @@ pub(crate) fn measure(cpus: &CpuSet) -> Option<f64> {
         allowed: Vec::new(),
         inside: None,
     };
-    let mut driver = Driver::start(Driver::command(), &plan).ok()?;
+    let mut driver = Driver::start(Driver::command(), None, &plan).ok()?;
     let asked = Asked { each_second: &mut |_| {}, next: None, inside: None };
     let summary = driver.wait(plan.task, LIMIT, &Stop::default(), asked).ok()?;
     cost(&summary)

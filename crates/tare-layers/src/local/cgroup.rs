@@ -8,7 +8,7 @@ use std::ffi::OsStr;
 use std::fs;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use tare_core::fault::{Doing, Fault};
 use tare_core::workload::Resources;
@@ -148,7 +148,10 @@ impl Group {
     fn fill_unified(&mut self, root: &Path, path: &Path, resources: &Resources) -> Result<(), Fault> {
         let parent = path.parent().expect("the path was made of two parts");
         let controllers = if resources.cpu_quota.is_some() { &["memory", "cpu"][..] } else { &["memory"] };
-        make_top(&root.join(parent))?;
+        {
+            let _one = one_at_a_time();
+            make_top(&root.join(parent))?;
+        }
         let run = parent.to_str().and_then(leftovers::run_of_mark).expect("a run's group is called after it");
         for above in [root.to_owned(), root.join(parent)] {
             controllers::hand_down(run, &above, controllers).map_err(|fault| {
@@ -169,8 +172,7 @@ impl Group {
 
     fn directory(&mut self, root: &Path, path: &Path) -> Result<PathBuf, Fault> {
         let directory = root.join(path);
-        make_top(&root.join(path.parent().expect("the path was made of two parts")))?;
-        fs::create_dir_all(&directory).doing(format!("make the cgroup {}", directory.display()))?;
+        make_below_top(&directory)?;
         self.directories.push(directory.clone());
         Ok(directory)
     }
@@ -212,9 +214,7 @@ impl Group {
     /// instance.
     pub(crate) fn remove(&mut self) -> Result<(), Fault> {
         for directory in &self.directories {
-            remove_tree(directory)?;
-            // The run's group stays while another instance is in it, and that is no failure.
-            let _ = directory.parent().map(fs::remove_dir);
+            remove_below_top(directory)?;
         }
         self.directories.clear();
         Ok(())
@@ -330,11 +330,31 @@ pub(crate) fn settle(run: &str) -> Result<(), Fault> {
     tops(run)?.iter().try_for_each(|top| register::settle(run, Kind::Cgroup, &top.display().to_string()))
 }
 
+/// Held while a run's own groups come and go: one that has just been made must not go with what was last in it. What
+/// the lock guards is the kernel's, so that a panic leaves nothing half done in it.
+fn one_at_a_time() -> MutexGuard<'static, ()> {
+    static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+    ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Makes a group in a run's own one, which is made if the run has none in this hierarchy.
+pub(super) fn make_below_top(directory: &Path) -> Result<(), Fault> {
+    let _one = one_at_a_time();
+    make_top(directory.parent().expect("it is below the run's own"))?;
+    fs::create_dir_all(directory).doing(format!("make the cgroup {}", directory.display()))
+}
+
+/// Kills what is in a group in a run's own one, and removes it; the run's own goes with its last.
+pub(super) fn remove_below_top(directory: &Path) -> Result<(), Fault> {
+    remove_tree(directory)?;
+    let _one = one_at_a_time();
+    // It stays while there is another in it, and that is no failure.
+    let _ = directory.parent().map(fs::remove_dir);
+    Ok(())
+}
+
 /// Makes a run's own group in a hierarchy, unless the run has it; somebody else's is not taken for it.
 fn make_top(top: &Path) -> Result<(), Fault> {
-    static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
-    // What the lock guards is the kernel's: a panic has left nothing half done in it.
-    let _one = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
     let name = top.display().to_string();
     let run = top.file_name().and_then(OsStr::to_str).and_then(leftovers::run_of_mark);
     let run = run.ok_or_else(|| Fault::new(format!("the cgroup {name} is not called as a run's is")))?;

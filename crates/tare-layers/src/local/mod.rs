@@ -2,6 +2,7 @@
 //! inside a guest.
 
 pub(crate) mod accounts;
+mod beside;
 pub(crate) mod cgroup;
 pub(crate) mod child;
 pub(crate) mod command;
@@ -18,6 +19,7 @@ pub(crate) mod processes;
 pub(crate) mod root;
 pub(crate) mod running;
 
+pub use beside::LoadGroup;
 pub use cgroup::mount_unified;
 pub use host::LocalHost;
 pub use mapped::mapped_files;

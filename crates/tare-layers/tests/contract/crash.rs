@@ -6,12 +6,13 @@ use crate::stage::{self, Check, Stage, free_port, left_of, service};
 use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
+use std::path::Path;
 use std::process::{Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
 use tare_core::host::{Availability, Host, Leftover, Surroundings};
 use tare_core::units::CpuSet;
 use tare_layers::leftovers::{self, RunMark};
-use tare_layers::local::LocalHost;
+use tare_layers::local::{LoadGroup, LocalHost};
 use tare_layers::lock::MachineLock;
 use tare_layers::network::{self, GeneratorSeat};
 
@@ -23,6 +24,7 @@ pub(crate) fn all() -> Vec<Check> {
             killed_run("{by: runtime, runtime: crun}")
         }),
         ("what_a_killed_run_was_having_made_is_waited_for".to_owned(), true, asked_for),
+        ("a_tool_that_leaves_its_session_ends_with_the_load".to_owned(), true, escaped_tool),
     ]
 }
 
@@ -44,9 +46,13 @@ pub(crate) fn doomed(run: &str, options: &str) -> ExitCode {
     let mount = leftovers::run_directory(run).join("mounted");
     std::fs::create_dir(&mount).unwrap();
     rustix::mount::mount("tmpfs", &mount, "tmpfs", rustix::mount::MountFlags::empty(), None).unwrap();
-    let mut load = Command::new("sleep");
-    leftovers::mark_process(run, load.arg("1000").stdout(Stdio::null()));
+    // With a tool that leaves its session and forgets whose it is.
+    let mut load = Command::new("sh");
+    let script = "setsid env -i sleep 1000 & exec sleep 1000";
+    leftovers::mark_process(run, load.args(["-c", script]).stdin(Stdio::null()).stdout(Stdio::null()));
     seat.enter(&mut load);
+    let group = LoadGroup::make(run).unwrap().unwrap();
+    group.take_in(&mut load).unwrap();
     let load = load.spawn().unwrap();
     let surroundings = Surroundings {
         run: run.to_owned(),
@@ -73,7 +79,7 @@ pub(crate) fn doomed(run: &str, options: &str) -> ExitCode {
     let instance = host.start(&start).unwrap();
     println!("made: {} {} {}", instance.endpoints["main"], machine.is_ok(), instance.path);
     std::thread::sleep(Duration::from_secs(1000));
-    drop((load, forwarding, machine));
+    drop((load, group, forwarding, machine));
     ExitCode::SUCCESS
 }
 
@@ -101,14 +107,14 @@ fn killed_run(options: &str) {
     let processes_of = |found: &[Leftover]| found.iter().filter(|leftover| leftover.kind == "process").count();
     let until = Instant::now() + Duration::from_secs(20);
     let mut found = left_of(&run);
-    while processes_of(&found) < 3 && Instant::now() < until {
+    while processes_of(&found) < 4 && Instant::now() < until {
         std::thread::sleep(Duration::from_millis(20));
         found = left_of(&run);
     }
     let kinds: BTreeSet<&str> = found.iter().map(|leftover| leftover.kind.as_str()).collect();
     let wanted = ["cgroup", "directory", "forwarding rules", "link", "mount", "network namespace", "process"];
     assert_eq!(kinds.into_iter().collect::<Vec<_>>(), wanted, "{found:#?}");
-    assert_eq!(processes_of(&found), 3, "the load, the service and its child: {found:#?}");
+    assert_eq!(processes_of(&found), 4, "the load, its tool, the service and its child: {found:#?}");
     kept_from_the_lab(line.trim_end());
     // They have names of their own, so one check has them.
     let mut canaries = options.is_empty().then(|| Canaries::beside(&run, &leftovers::scratch_directory(&run)));
@@ -145,6 +151,26 @@ fn kept_from_the_lab(made: &str) {
         assert!(lab.try_ask(place).is_none(), "the lab reaches {place}, whose run was killed: {made}");
     }
     lab.close();
+}
+
+/// A tool that starts another one in a session of its own, and ends.
+fn escaped_tool() {
+    let stage = Stage::open(|_| {});
+    let group = LoadGroup::make(&stage.run).unwrap().unwrap();
+    let mut load = Command::new("sh");
+    load.args(["-c", "setsid sh -c 'echo $$; exec sleep 1000' & wait"]).stdin(Stdio::null()).stdout(Stdio::piped());
+    group.take_in(&mut load).unwrap();
+    let mut load = load.spawn().unwrap();
+    let mut line = String::new();
+    BufReader::new(load.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    load.kill().and_then(|()| load.wait()).unwrap();
+    let tool = Path::new("/proc").join(line.trim());
+    // What is dead and waits for being collected by the machine's first process is gone.
+    let lives = || std::fs::read_to_string(tool.join("status")).is_ok_and(|status| !status.contains("State:\tZ"));
+    assert!(lives(), "it is not the load process that is to end it");
+    drop(group);
+    assert!(!lives(), "{} outlives the load", tool.display());
+    stage.close();
 }
 
 /// Has a run's directories, says so, and waits to be killed.

@@ -93,7 +93,7 @@ fn wait(
     ending: Duration,
     each_second: &mut dyn FnMut(&SecondRow),
 ) -> Result<Option<Box<LoadSummary>>, Fault> {
-    let mut driver = Driver::start(Driver::command(), plan)?;
+    let mut driver = Driver::start(Driver::command(), None, plan)?;
     let mut told: Option<Instant> = None;
     loop {
         if stop.raised() {
