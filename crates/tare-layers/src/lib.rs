@@ -16,6 +16,7 @@ pub mod local;
 pub mod lock;
 pub mod mock;
 pub mod network;
+pub mod numbers;
 mod register;
 mod settings;
 pub mod vm;

@@ -7,6 +7,7 @@ use crate::cmd::{note, print, write_file};
 use crate::progress::Progress;
 use crate::{EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, history, outlook, paths};
 use anyhow::Result;
+use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -22,6 +23,7 @@ use tare_layers::home;
 use tare_layers::leftovers::{self, RunMark};
 use tare_layers::lock::MachineLock;
 use tare_layers::network::{GeneratorSeat, free_subnets};
+use tare_layers::numbers;
 use tare_runner::{Clock, Ending, RecordDir, Run, Stop, SystemClock};
 
 /// The keys of [`Header::placement`].
@@ -113,6 +115,7 @@ pub(crate) fn conduct(session: Session) -> Result<Ending> {
     let cpus = |key: &str| CpuSet::parse(header.placement.get(key).map_or("", String::as_str));
     let generator_cpus = cpus(GENERATOR).map_err(Fault::new)?;
     let service_cpus = cpus(SERVICES).map_err(Fault::new)?;
+    numbers::check_free(&own_numbers(header))?;
     let mark = RunMark::create(&header.run)?;
     let sets = [service_cpus, cpus(HYPERVISOR).map_err(Fault::new)?];
     let opened = open_machine(header, carrier, sets, mark.scratch());
@@ -130,6 +133,13 @@ pub(crate) fn conduct(session: Session) -> Result<Ending> {
     let ending = ran?;
     unmarked?;
     Ok(ending)
+}
+
+/// The users that services of any form are given.
+fn own_numbers(header: &Header) -> BTreeSet<u32> {
+    let forms = header.study.forms.iter();
+    let services = forms.flat_map(|form| header.study.deployed(&header.workload, form).services);
+    services.filter(|service| service.own_user).map(|service| service.user.0).collect()
 }
 
 fn open_machine(header: &Header, carrier: Arc<Carrier>, sets: [CpuSet; 2], scratch: PathBuf) -> Result<Machine, Fault> {

@@ -19,7 +19,7 @@ use tare_core::fault::{Doing, Fault};
 pub(super) const SANDBOX: &str = "on,obsolete=deny,elevateprivileges=deny,spawn=deny,resourcecontrol=deny";
 /// The user of the first guest's QEMU; the next guest's is one higher, for one guest is not to reach into another. They
 /// are the last below those that `useradd` gives away to users for their own containers.
-const FIRST_USER: u32 = 99_000;
+pub(crate) const FIRST_USER: u32 = 99_000;
 /// Where KVM is found.
 const KVM: &str = "/dev/kvm";
 

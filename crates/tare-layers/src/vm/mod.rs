@@ -7,7 +7,7 @@
 mod accelerator;
 mod block;
 mod boot;
-mod confinement;
+pub(crate) mod confinement;
 mod cpio;
 mod dealing;
 mod disks;
