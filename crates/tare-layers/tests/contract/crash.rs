@@ -121,6 +121,7 @@ fn killed_run(options: &str) {
     canaries.iter().for_each(Canaries::expect_unlisted);
     let beside = left_of(&run);
     assert_eq!(beside, found, "what somebody else calls by the run's name is not the run's");
+    fence_goes_last(line.trim_end(), &found);
     for leftover in &found {
         leftovers::remove(leftover).unwrap_or_else(|fault| panic!("{leftover:?}: {fault}"));
     }
@@ -151,6 +152,16 @@ fn kept_from_the_lab(made: &str) {
         assert!(lab.try_ask(place).is_none(), "the lab reaches {place}, whose run was killed: {made}");
     }
     lab.close();
+}
+
+/// Whoever removes first what keeps others from a service ends the service by it.
+fn fence_goes_last(made: &str, found: &[Leftover]) {
+    let place: SocketAddr = made.split(' ').nth(1).unwrap().parse().unwrap();
+    let fence = found.iter().find(|left| left.kind == "mount" && left.name.contains("/fence-"));
+    let Some(fence) = fence else { return println!("skipped: whether services end before their fence: {made}") };
+    assert!(TcpStream::connect(("127.0.0.1", place.port())).is_ok(), "nobody serves: {made}");
+    leftovers::remove(fence).unwrap();
+    assert!(TcpStream::connect(("127.0.0.1", place.port())).is_err(), "it stands without a fence: {made}");
 }
 
 /// A tool that starts another one in a session of its own, and ends.
