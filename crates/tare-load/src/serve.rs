@@ -1,13 +1,14 @@
 //! The load process: a plan in, lines out; further orders in.
 
 use crate::endpoint;
+use crate::engine::{Turns as Seats, open_files};
 use crate::protocol::{Emit, PROTOCOLS};
 use serde::Deserialize;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::process::ExitCode;
 use std::sync::mpsc::{Receiver, channel};
 use tare_core::fault::{Doing, Fault};
-use tare_core::load::{LoadLine, LoadOrder, LoadPlan, LoadProfile, LoadSummary};
+use tare_core::load::{LoadLine, LoadOrder, LoadPlan, LoadProfile, LoadSummary, Turns};
 
 /// A plan longer than this is not a plan: 16 MiB.
 const PLAN_MAX: u64 = 16 << 20;
@@ -38,7 +39,11 @@ pub fn serve_confined(
     let result = read_plan(&mut stdin).and_then(|plan| {
         confine(&plan)?;
         let orders = orders(stdin);
-        carry_out(&plan, &mut Emit::new(&mut write, Some(orders)))
+        let emit = Emit::new(&mut write, Some(orders));
+        match &plan.turns {
+            Some(turns) => take_turns(&plan, turns, emit),
+            None => carry_out(&plan, &mut { emit }),
+        }
     });
     let last = match result {
         Ok(summary) => LoadLine::Done(Box::new(summary)),
@@ -78,6 +83,34 @@ fn orders(mut stdin: impl BufRead + Send + 'static) -> Receiver<LoadOrder> {
     orders
 }
 
+/// Carries out loads that take turns, each in threads of its own. What one comes to is no matter of the others'.
+fn take_turns(plan: &LoadPlan, turns: &Turns, emit: Emit<'_>) -> Result<LoadSummary, Fault> {
+    let plans: Vec<&LoadPlan> = std::iter::once(plan).chain(&turns.beside).collect();
+    let connections = plans.iter().map(|plan| match plan.profile {
+        LoadProfile::Closed { connections, .. } => u64::from(connections),
+        _ => 0,
+    });
+    open_files(connections.sum())?;
+    let mut seats = Seats::seats(plans.len(), plan.settle, plan.measure, turns.slice, plan.seed).into_iter();
+    let (Some(own), Some((first, others))) = (seats.next(), plans.split_first()) else {
+        unreachable!("the plan itself is among them")
+    };
+    let by_load = std::thread::scope(|scope| {
+        let beside: Vec<_> = others
+            .iter()
+            .zip(seats)
+            .map(|(plan, seat)| {
+                scope.spawn(move || carry_out(plan, &mut Emit::new(&mut |_| Ok(()), None).seated(seat)))
+            })
+            .collect();
+        let own = carry_out(first, &mut emit.seated(own));
+        let panicked = |_| Err(Fault::new("a load stopped at a broken invariant; this is a defect of tare"));
+        let beside = beside.into_iter().map(|load| load.join().unwrap_or_else(panicked));
+        std::iter::once(own).chain(beside).collect()
+    });
+    Ok(LoadSummary { by_load, ..LoadSummary::default() })
+}
+
 fn carry_out(plan: &LoadPlan, emit: &mut Emit<'_>) -> Result<LoadSummary, Fault> {
     let row = PROTOCOLS.iter().find(|row| row.name == plan.protocol).ok_or_else(|| {
         let known: Vec<_> = PROTOCOLS.iter().map(|row| row.name).collect();
@@ -91,11 +124,19 @@ fn carry_out(plan: &LoadPlan, emit: &mut Emit<'_>) -> Result<LoadSummary, Fault>
             format!("{connections} connections of {pipeline} operations are more than {IN_FLIGHT_MAX} in flight");
         return Err(Fault::new(message).remedy("lower 'connections' or 'pipeline'"));
     }
+    if emit.takes_turns() && !row.tells_seconds {
+        let message = format!("protocol '{}' runs a tool, which cannot take turns with others", plan.protocol);
+        return Err(Fault::new(message).remedy("use `design: blocks`").as_mistake());
+    }
     // A tool inside the form may need no port; nothing is then driven from here.
     if plan.endpoint != LoadPlan::NOWHERE || !(row.runs_inside)(&plan.options) {
         for endpoint in std::iter::once(&plan.endpoint).chain(&plan.also).chain(plan.services.values().flatten()) {
             endpoint::check(*endpoint, &plan.allowed)?;
         }
     }
-    (row.drive)(plan, emit)
+    let summary = (row.drive)(plan, emit)?;
+    if emit.takes_turns() {
+        return Err(Fault::new(format!("protocol '{}' does not take turns with others", plan.protocol)).as_mistake());
+    }
+    Ok(summary)
 }

@@ -120,6 +120,7 @@ operations:
         limits: BTreeMap::new(),
         services: Default::default(),
         hdr_log: None,
+        turns: None,
         allowed: Vec::new(),
         inside: None,
     };

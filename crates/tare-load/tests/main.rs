@@ -8,3 +8,4 @@ mod databases;
 mod nginx;
 mod peer;
 mod truth;
+mod turns;

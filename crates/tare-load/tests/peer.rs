@@ -33,6 +33,7 @@ fn plan(options: &str, endpoint: SocketAddr, connections: u32) -> LoadPlan {
         limits: BTreeMap::new(),
         services: Default::default(),
         hdr_log: None,
+        turns: None,
         allowed: Vec::new(),
         inside: None,
     }

@@ -137,6 +137,7 @@ fn plan(protocol: &str, options: &str, endpoint: SocketAddr, profile: LoadProfil
         limits: BTreeMap::new(),
         services: Default::default(),
         hdr_log: None,
+        turns: None,
         allowed: Vec::new(),
         inside: None,
     }

@@ -204,6 +204,7 @@ impl Trial<'_, '_> {
             cpus: self.inputs.generator_cpus.clone(),
             limits: study.qos.as_ref().map(Qos::longest).unwrap_or_default(),
             hdr_log: None,
+            turns: None,
             allowed: Vec::new(),
             inside: service.map(|service| Inside { cpus: service.resources.cpus }),
         }

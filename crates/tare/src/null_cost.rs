@@ -29,6 +29,7 @@ pub(crate) fn measure(cpus: &CpuSet) -> Option<f64> {
         limits: Default::default(),
         services: Default::default(),
         hdr_log: None,
+        turns: None,
         allowed: Vec::new(),
         inside: None,
     };

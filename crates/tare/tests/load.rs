@@ -172,6 +172,7 @@ fn held_up(protocol: &str, options: serde_json::Value) -> (Vec<SecondRow>, LoadS
         limits: BTreeMap::new(),
         services: Default::default(),
         hdr_log: None,
+        turns: None,
         allowed: Vec::new(),
         inside: None,
     };

@@ -107,6 +107,7 @@ fn load_plan(endpoint: SocketAddr, search: &PeakPlan, limit: Duration) -> LoadPl
         limits: BTreeMap::from([(EVERY_OPERATION.to_owned(), limit)]),
         services: Default::default(),
         hdr_log: None,
+        turns: None,
         allowed: Vec::new(),
         inside: None,
     }

@@ -81,11 +81,37 @@ pub struct LoadPlan {
     /// What a command finds that is run inside the form; none where there is no form to run one in.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub inside: Option<Inside>,
+    /// The loads that this one takes turns with; none has the time for itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub turns: Option<Box<Turns>>,
 }
 
 impl LoadPlan {
     /// The endpoint of a load that goes to no port.
     pub const NOWHERE: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
+}
+
+/// Closed loops that take turns: each holds its connections, and one at a time is at work. Of a plan with turns,
+/// `settle` is the time in which all of them warm up by turns, and `measure` how long each is at work after that.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Turns {
+    /// How long a turn is, from its first start until nothing is started any more; none leaves it to the load, which
+    /// takes ten response times of the slowest loop.
+    pub slice: Option<Duration>,
+    /// The plans of the others.
+    pub beside: Vec<LoadPlan>,
+}
+
+/// What the turns of one load came to.
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
+pub struct TurnsSummary {
+    /// How many there were that count.
+    pub turns: u32,
+    /// How long each was meant to be on average, ns.
+    pub slice_ns: u64,
+    /// How long all of them took together, each from its first start to its last answer, ns: the time over which
+    /// operations are counted.
+    pub active_ns: u64,
 }
 
 /// What a command finds inside the form.
@@ -304,6 +330,12 @@ pub struct LoadSummary {
     /// What a tool used that ran inside the form; none when the load came from elsewhere.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub inside: Option<InsideUse>,
+    /// What its turns came to; none where it had the time for itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub turns: Option<TurnsSummary>,
+    /// Of a plan with turns: what each of its loads came to, its own first. All else is then empty.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub by_load: Vec<Result<LoadSummary, Fault>>,
 }
 
 /// What a tool inside the form used.

@@ -16,7 +16,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
 use tare_core::fault::Fault;
 use tare_core::load::{
-    Check, GeneratorHealth, LoadLine, LoadPlan, LoadSummary, OperationSummary, SecondRow, WindowRow,
+    Check, GeneratorHealth, LoadLine, LoadPlan, LoadSummary, OperationSummary, SecondRow, TurnsSummary, WindowRow,
 };
 
 /// One worker, seen from the gatherer.
@@ -299,11 +299,13 @@ impl Gather {
     }
 
     /// The summary. `verified` is what the server's own counts gave.
-    pub(crate) fn finish(self, plan: &LoadPlan, verified: Verified) -> LoadSummary {
+    pub(crate) fn finish(self, plan: &LoadPlan, verified: Verified, turns: Option<TurnsSummary>) -> LoadSummary {
         let awaited =
             |of: &[u64]| of.iter().zip(&self.lingers).map(|(count, lingers)| count * u64::from(!lingers)).sum();
         let (sent, answered): (u64, u64) = (awaited(&self.ledger.sent), awaited(&self.ledger.answered));
-        let measured = Duration::from_nanos(self.span.1 - self.span.0);
+        // By turns a worker is at work for a part of the time only.
+        let measured_ns = turns.map_or(self.span.1 - self.span.0, |turns| turns.active_ns);
+        let measured = Duration::from_nanos(measured_ns);
         let busy: Vec<f64> = self.crew.iter().map(|crew| crew.effort.busy(measured)).collect();
         let mut failures = self.planned.as_ref().map_or(&self.failures, |planned| &planned.failures).clone();
         let outcomes = || self.planned.iter().flat_map(|planned| &planned.outcomes);
@@ -350,6 +352,8 @@ impl Gather {
             inside: None,
             health: Some(self.health(busy)),
             windows: self.rows,
+            turns,
+            by_load: Vec::new(),
         }
     }
 
@@ -447,6 +451,7 @@ mod tests {
             limits: BTreeMap::new(),
             services: Default::default(),
             hdr_log: None,
+            turns: None,
             allowed: Vec::new(),
             inside: None,
         };

@@ -14,15 +14,17 @@ mod starts;
 mod talk;
 mod tally;
 mod timeline;
+mod turns;
 mod window;
 mod worker;
 mod workers;
 
 pub(crate) use gather::Gather;
 pub(crate) use layout::Layout;
-pub(crate) use limits::pin;
+pub(crate) use limits::{open_files, pin};
 pub(crate) use tally::{Ledger, Recorder};
 pub(crate) use timeline::Timeline;
+pub(crate) use turns::{Seat, Turns};
 pub(crate) use workers::Workers;
 
 use crate::clock;
@@ -80,6 +82,11 @@ fn run<P: Protocol>(protocol: &P, plan: &LoadPlan, emit: &mut Emit<'_>) -> Resul
             Target::Tcp(all, protocol.socket_options())
         }
     };
+    let seat = emit.seat();
+    if seat.is_some() && layout.manner != layout::Manner::Closed {
+        let message = "only a closed loop whose connections stay can take turns with others";
+        return Err(Fault::new(message).remedy("use another design than `chop`").as_mistake());
+    }
     limits::open_files(layout.connections * (1 + layout.beside))?;
     let log = plan.hdr_log.as_deref().map(HdrLog::create).transpose()?;
     pin(plan.cpus.cpus())?;
@@ -91,12 +98,20 @@ fn run<P: Protocol>(protocol: &P, plan: &LoadPlan, emit: &mut Emit<'_>) -> Resul
             let (start, begin) = channel::<Arc<Timeline>>();
             starts.push(start);
             let (target, timeout_ns) = (target.clone(), clock::span_ns(plan.timeout));
-            let orders = Orders { plan, layout: crew.layout, share, target, timeout_ns, stop: &crew.stop };
+            let (stop, seat) = (&crew.stop, seat.as_ref());
+            let orders = Orders { plan, layout: crew.layout, share, target, timeout_ns, stop, seat };
             move |recorder| Worker::new(protocol, orders, recorder)?.run(&begin)
         });
         let result = gather.await_connected(starts.len(), &reports).and_then(|()| {
             let before = protocol.before(plan)?;
-            let timeline = Arc::new(layout.timeline(plan));
+            let timeline = Arc::new(match &seat {
+                Some(seat) => {
+                    let in_flight = layout.connections * layout.pipeline;
+                    let start_ns = seat.join(crew.cpus.len(), in_flight).ok_or_else(|| Fault::new("interrupted"))?;
+                    Timeline::new(start_ns, seat.settle(), Duration::MAX)
+                }
+                None => layout.timeline(plan),
+            });
             for start in &starts {
                 // A worker that is gone has reported why.
                 let _ = start.send(Arc::clone(&timeline));
@@ -114,7 +129,7 @@ fn run<P: Protocol>(protocol: &P, plan: &LoadPlan, emit: &mut Emit<'_>) -> Resul
         true => Verified::default(),
         false => closing_checks(protocol, plan, &before, gather.ledger()),
     };
-    Ok(gather.finish(plan, checks))
+    Ok(gather.finish(plan, checks, seat.map(|seat| seat.summary())))
 }
 
 /// The server's own counts against ours. A server that does not tell any more is a check that failed, not a failed

@@ -55,6 +55,10 @@ impl<P: Protocol> Worker<'_, P> {
     #[inline]
     pub(super) fn activate(&mut self, now_ns: u64) {
         let Source::Closed(levels) = &self.source else { return };
+        // By turns all are kept busy, or none.
+        if self.orders.seat.is_some() {
+            return;
+        }
         if !self.orders.layout.levels && self.active == self.connections.len() {
             return;
         }
@@ -67,7 +71,7 @@ impl<P: Protocol> Worker<'_, P> {
     }
 
     /// The first operations of a connection that was idle.
-    fn begin(&mut self, index: usize) {
+    pub(super) fn begin(&mut self, index: usize) {
         let mut outgoing = std::mem::take(&mut self.outgoing);
         self.refill(index, &mut outgoing, clock::monotonic_ns());
         self.send(index, &mut outgoing);
@@ -257,6 +261,8 @@ impl<P: Protocol> Worker<'_, P> {
     #[inline]
     pub(super) fn count(&mut self, now_ns: u64, flight: &Flight, reply: Reply) {
         self.replies += 1;
+        self.answered += 1;
+        self.last_answer_ns = now_ns;
         match reply.failure() {
             Some(failure) if failure.may_refuse() && self.source.has_ended(flight.user) => {
                 self.recorder.after_end(now_ns, flight)

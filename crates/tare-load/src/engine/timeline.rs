@@ -2,7 +2,7 @@
 
 use crate::clock::{self, SECOND_NS, span_ns};
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 use tare_core::load::Hold;
 
@@ -50,6 +50,8 @@ pub(crate) struct Timeline {
     pub guide: Option<Guide>,
     // When it was told to end; `u64::MAX` while it was not.
     told_end_ns: AtomicU64,
+    // Whether it has come to its end by itself, which nobody knew beforehand.
+    closed: AtomicBool,
 }
 
 impl Timeline {
@@ -57,8 +59,8 @@ impl Timeline {
     pub(crate) fn new(start_ns: u64, settle: Duration, measure: Duration) -> Self {
         let measure_start_ns = start_ns + span_ns(settle);
         let measure_end_ns = measure_start_ns.saturating_add(span_ns(measure));
-        let told_end_ns = AtomicU64::new(u64::MAX);
-        Timeline { start_ns, measure_start_ns, measure_end_ns, spans: Vec::new(), guide: None, told_end_ns }
+        let (told_end_ns, closed) = (AtomicU64::new(u64::MAX), AtomicBool::new(false));
+        Timeline { start_ns, measure_start_ns, measure_end_ns, spans: Vec::new(), guide: None, told_end_ns, closed }
     }
 
     /// What its guide was told after the first `known` turns.
@@ -72,6 +74,14 @@ impl Timeline {
         self.told_end_ns.fetch_min(clock::monotonic_ns() + notice_ns, Ordering::Release);
     }
 
+    /// Everything has come to its end: nothing is in flight, and nothing more is started.
+    pub(crate) fn close(&self) {
+        if self.told_end_ns() == u64::MAX {
+            self.closed.store(true, Ordering::Release);
+        }
+        self.told_end_ns.fetch_min(clock::monotonic_ns(), Ordering::Release);
+    }
+
     /// When it was told to end; `u64::MAX` while nobody has said.
     pub(crate) fn told_end_ns(&self) -> u64 {
         self.told_end_ns.load(Ordering::Acquire)
@@ -79,7 +89,7 @@ impl Timeline {
 
     /// Whether somebody wanted an end of it; that of a guided one is always told.
     pub(crate) fn told(&self) -> bool {
-        self.guide.is_none() && self.told_end_ns() != u64::MAX
+        self.guide.is_none() && self.told_end_ns() != u64::MAX && !self.closed.load(Ordering::Acquire)
     }
 
     /// When it ends, by plan or because it was told.

@@ -4,6 +4,7 @@ use super::connection::{Connection, State, Target, failure_of};
 use super::layout::{Layout, Manner};
 use super::tally::{Ledger, Recorder};
 use super::timeline::Timeline;
+use super::turns::{Seat, Worked};
 use crate::clock::{self, SECOND_NS};
 use crate::profile::{Share, Source, Spoken, Start};
 use crate::protocol::{Draw, Failure, Mix, Protocol};
@@ -50,6 +51,8 @@ pub(crate) struct Orders<'a> {
     pub timeout_ns: u64,
     /// Raised when everything is to end.
     pub stop: &'a AtomicBool,
+    /// Where the load takes turns with others.
+    pub seat: Option<&'a Seat>,
 }
 
 /// A worker at work.
@@ -94,6 +97,10 @@ pub(crate) struct Worker<'a, P: Protocol> {
     pub(super) incoming: Vec<u8>,
     pub(super) outgoing: Vec<u8>,
     pub(super) replies: u64,
+    // Where turns are taken: whether one is coming to its end, and when what was answered in it first and last.
+    pub(super) parking: bool,
+    pub(super) answered: u64,
+    pub(super) last_answer_ns: u64,
 }
 
 impl<'a, P: Protocol> Worker<'a, P> {
@@ -137,6 +144,9 @@ impl<'a, P: Protocol> Worker<'a, P> {
             incoming: vec![0; INCOMING],
             outgoing: Vec::with_capacity(64 * 1024),
             replies: 0,
+            parking: false,
+            answered: 0,
+            last_answer_ns: 0,
             orders,
         })
     }
@@ -162,6 +172,9 @@ impl<'a, P: Protocol> Worker<'a, P> {
             self.active = 0;
             self.activate(timeline.start_ns);
         }
+        if let Some(seat) = self.orders.seat {
+            self.take_turns(seat, &timeline, &mut events)?;
+        }
         let pace_ns = (self.orders.timeout_ns / 10).clamp(SECOND_NS / 1000, SECOND_NS / 10).min(layout.news_ns());
         while self.recorder.sending() && !self.stopped() {
             self.round(&mut events, pace_ns)?;
@@ -175,6 +188,45 @@ impl<'a, P: Protocol> Worker<'a, P> {
             self.part();
         }
         Ok(self.recorder.finish(timeline.end_ns()))
+    }
+
+    /// Is at work whenever it is this load's turn; ends when there is none any more, with nothing in flight.
+    fn take_turns(
+        &mut self,
+        seat: &Seat,
+        timeline: &Timeline,
+        events: &mut [MaybeUninit<epoll::Event>],
+    ) -> Result<(), Fault> {
+        let (stop, mut seen) = (self.orders.stop, 0);
+        while let Some(turn) = seat.next(seen, || stop.load(Ordering::Relaxed) || timeline.told()) {
+            seen = turn.number;
+            let early_ns = turn.from_ns.saturating_sub(clock::monotonic_ns());
+            std::thread::sleep(std::time::Duration::from_nanos(early_ns));
+            (self.answered, self.parking) = (0, false);
+            let start_ns = clock::monotonic_ns();
+            self.recorder.advance(start_ns);
+            (self.last_answer_ns, self.alive_ns) = (start_ns, start_ns);
+            self.active = self.connections.len();
+            for index in 0..self.active {
+                self.begin(index);
+            }
+            let (until_ns, mut now_ns) = (start_ns + turn.length_ns, clock::monotonic_ns());
+            while now_ns < until_ns && !self.stopped() {
+                self.round(events, until_ns - now_ns)?;
+                now_ns = clock::monotonic_ns();
+            }
+            (self.active, self.parking) = (0, true);
+            let deadline_ns = until_ns.saturating_add(self.orders.timeout_ns);
+            while self.live > 0 && clock::monotonic_ns() < deadline_ns && !self.stopped() {
+                self.round(events, SECOND_NS / 1000)?;
+            }
+            // What was not answered is waited for as long as the turn lasts.
+            let end_ns = if self.live > 0 || self.answered == 0 { clock::monotonic_ns() } else { self.last_answer_ns };
+            seat.done(turn, Worked { start_ns, end_ns, answers: self.answered });
+        }
+        timeline.close();
+        self.recorder.listen(&mut self.source);
+        Ok(())
     }
 
     /// Makes the connections that must stand before anything starts.
@@ -290,7 +342,7 @@ impl<'a, P: Protocol> Worker<'a, P> {
             }
             self.recorder.round(woke_ns, now_ns, self.replies, self.source.next_ns());
             self.recorder.advance(now_ns);
-            if !self.recorder.sending() {
+            if !self.recorder.sending() || self.parking && self.live == 0 {
                 // Connecting or draining: what the caller waits for may have come.
                 break;
             }

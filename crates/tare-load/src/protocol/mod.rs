@@ -25,7 +25,7 @@ pub(crate) mod chew;
 pub(crate) use draw::{Draw, Mix};
 pub(crate) use failure::{Failure, Failures};
 
-use crate::engine::Ledger;
+use crate::engine::{Ledger, Seat};
 use crate::link::Link;
 use crate::script::{Slot, ValueRef};
 use rustix::fd::OwnedFd;
@@ -46,6 +46,7 @@ pub(crate) const REPLY_MAX: u64 = 64 << 20;
 pub(crate) struct Emit<'a> {
     write: &'a mut dyn FnMut(LoadLine) -> Result<(), Fault>,
     orders: Option<Receiver<LoadOrder>>,
+    seat: Option<Seat>,
 }
 
 impl<'a> Emit<'a> {
@@ -54,7 +55,22 @@ impl<'a> Emit<'a> {
         write: &'a mut dyn FnMut(LoadLine) -> Result<(), Fault>,
         orders: Option<Receiver<LoadOrder>>,
     ) -> Self {
-        Emit { write, orders }
+        Emit { write, orders, seat: None }
+    }
+
+    /// For a load that takes turns with others.
+    pub(crate) fn seated(self, seat: Seat) -> Self {
+        Emit { seat: Some(seat), ..self }
+    }
+
+    /// Whether the load takes turns with others, and has not begun.
+    pub(crate) fn takes_turns(&self) -> bool {
+        self.seat.is_some()
+    }
+
+    /// Where the load takes turns with others; none after the first time.
+    pub(crate) fn seat(&mut self) -> Option<Seat> {
+        self.seat.take()
     }
 
     /// Writes a line.

@@ -152,6 +152,7 @@ fn plan(protocol: &str, options: &str, endpoint: SocketAddr) -> LoadPlan {
         limits: BTreeMap::new(),
         services: Default::default(),
         hdr_log: None,
+        turns: None,
         allowed: Vec::new(),
         inside: None,
     }

@@ -113,6 +113,7 @@ fn plan(protocol: &str, options: &str, endpoint: SocketAddr, task: LoadTask) -> 
         limits: Default::default(),
         services: Default::default(),
         hdr_log: None,
+        turns: None,
         allowed: Vec::new(),
         inside: None,
     }

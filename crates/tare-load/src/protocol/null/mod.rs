@@ -65,7 +65,7 @@ fn drive(plan: &LoadPlan, emit: &mut Emit<'_>) -> Result<LoadSummary, Fault> {
         crew.follow(scope, &timeline, (&mut gather, &reports), emit)
     })?;
     gather.own_cpu();
-    Ok(gather.finish(plan, Verified::default()))
+    Ok(gather.finish(plan, Verified::default(), None))
 }
 
 /// Does the next operation that is due at `due_ns`; whether there was one.

@@ -459,6 +459,7 @@ mod tests {
                 limits: Default::default(),
                 services: Default::default(),
                 hdr_log: None,
+                turns: None,
                 allowed: Vec::new(),
                 inside: None,
             };

@@ -160,6 +160,7 @@ impl LoadArgs {
             limits: Default::default(),
             services: Default::default(),
             hdr_log: self.hdr.as_ref().map(std::path::absolute).transpose()?,
+            turns: None,
             allowed,
             inside: None,
         };

@@ -1,0 +1,412 @@
+//! Loads that take turns: each holds its connections to a deployment of its own, and one at a time is at work, for
+//! milliseconds. Whatever else the machine does lasts longer than that, so it falls on all of them alike.
+//!
+//! A turn is counted whole, from its first start to its last answer, so that nothing is cut off at its ends. Within a
+//! round every load has one turn of the same length; lengths vary by a tenth from round to round, so that they keep in
+//! step with nothing. The order of rounds is such that each load comes after each other load equally often (Williams
+//! 1949, Australian Journal of Scientific Research A 2): what one leaves behind falls on all the others.
+
+use crate::clock::{self, SECOND_NS, span_ns};
+use std::collections::VecDeque;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+use tare_core::load::TurnsSummary;
+
+/// So many response times of the slowest load make a turn, where none was asked for: the start and the end of a turn,
+/// when fewer operations are in flight, are then a small part of it.
+const RESPONSES: u64 = 10;
+/// The shortest and the longest turn that is taken by itself, ns.
+const SHORTEST_NS: u64 = SECOND_NS / 100;
+const LONGEST_NS: u64 = SECOND_NS;
+/// A turn while loads warm up and their response times are not known, ns.
+const WARMING_NS: u64 = SECOND_NS / 20;
+/// Each load warms up for so many turns at least.
+const WARMING_TURNS: u64 = 3;
+/// Who waits for a turn looks so often whether there will be one.
+const LOOK: Duration = Duration::from_millis(20);
+
+/// What several loads share.
+pub(crate) struct Turns {
+    settle_ns: u64,
+    measure_ns: u64,
+    slice_ns: Option<u64>,
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+struct State {
+    loads: Vec<Load>,
+    // When the first turn began; none while not all are connected.
+    start_ns: Option<u64>,
+    turn: Option<Turn>,
+    // Workers that have not come to the end of the turn under way, and what the others brought.
+    working: usize,
+    span: Option<Worked>,
+    number: u64,
+    // Of the round under way: how long its turns are, and whose are left.
+    length_ns: u64,
+    round: VecDeque<usize>,
+    rounds: Vec<Vec<usize>>,
+    measuring: bool,
+    ended: bool,
+    random: u64,
+}
+
+#[derive(Default)]
+struct Load {
+    // None while it connects.
+    workers: Option<usize>,
+    in_flight: u64,
+    gone: bool,
+    warming: Sum,
+    measured: Sum,
+}
+
+/// Turns added up.
+#[derive(Default, Clone, Copy)]
+struct Sum {
+    turns: u32,
+    meant_ns: u64,
+    active_ns: u64,
+    answers: u64,
+}
+
+/// A turn of one load.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Turn {
+    /// Counted over all loads, from 1.
+    pub number: u64,
+    /// Nothing is started before this moment.
+    pub from_ns: u64,
+    /// How long operations are started.
+    pub length_ns: u64,
+    load: usize,
+}
+
+/// What a worker did in a turn.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Worked {
+    /// Its first start.
+    pub start_ns: u64,
+    /// Its last answer.
+    pub end_ns: u64,
+    /// Replies that it read.
+    pub answers: u64,
+}
+
+/// A load's place among those that take turns. Dropped, it has no more turns, and the others go on without it.
+pub(crate) struct Seat {
+    turns: Arc<Turns>,
+    load: usize,
+}
+
+impl Turns {
+    /// Seats for `loads` loads that warm up for `settle` together, and are at work for `measure` each after that.
+    pub(crate) fn seats(
+        loads: usize,
+        settle: Duration,
+        measure: Duration,
+        slice: Option<Duration>,
+        seed: u64,
+    ) -> Vec<Seat> {
+        let slice_ns = slice.map(span_ns);
+        let least_ns = loads as u64 * WARMING_TURNS * 2 * slice_ns.unwrap_or(WARMING_NS);
+        let turns = Arc::new(Turns {
+            settle_ns: span_ns(settle).max(least_ns),
+            measure_ns: span_ns(measure),
+            slice_ns,
+            state: Mutex::new(State {
+                loads: (0..loads).map(|_| Load::default()).collect(),
+                start_ns: None,
+                turn: None,
+                working: 0,
+                span: None,
+                number: 0,
+                length_ns: slice_ns.unwrap_or(WARMING_NS),
+                round: VecDeque::new(),
+                rounds: Vec::new(),
+                measuring: false,
+                ended: false,
+                random: seed | 1,
+            }),
+            changed: Condvar::new(),
+        });
+        (0..loads).map(|load| Seat { turns: Arc::clone(&turns), load }).collect()
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Begins when everybody is there who will be, and gives the first turn.
+    fn begin(&self, state: &mut State) {
+        let waited_for = state.loads.iter().any(|load| load.workers.is_none() && !load.gone);
+        if state.start_ns.is_none() && !waited_for {
+            let now_ns = clock::monotonic_ns();
+            state.start_ns = Some(now_ns);
+            self.pass(state, now_ns);
+        }
+        self.changed.notify_all();
+    }
+
+    /// The next turn, or the end.
+    fn pass(&self, state: &mut State, now_ns: u64) {
+        state.turn = None;
+        let Some(start_ns) = state.start_ns else { return };
+        if state.loads.iter().all(|load| load.gone) {
+            state.ended = true;
+        }
+        let measure_start_ns = start_ns + self.settle_ns;
+        let mut from_ns = now_ns;
+        // A turn that warms up does not reach into what is measured.
+        if !state.measuring && now_ns + 2 * state.length_ns > measure_start_ns {
+            state.measuring = true;
+            state.round.clear();
+            from_ns = measure_start_ns.max(now_ns);
+        }
+        let load = loop {
+            if state.ended {
+                return;
+            }
+            match state.round.pop_front() {
+                Some(load) if state.loads[load].gone => {}
+                Some(load) => break load,
+                None if state.measuring && self.enough(state, now_ns, measure_start_ns) => state.ended = true,
+                None => self.next_round(state),
+            }
+        };
+        state.number += 1;
+        state.working = state.loads[load].workers.unwrap_or(0);
+        state.span = None;
+        state.turn = Some(Turn { number: state.number, from_ns, length_ns: state.length_ns, load });
+    }
+
+    /// Whether everybody has been at work for as long as was asked, or never will be.
+    fn enough(&self, state: &State, now_ns: u64, measure_start_ns: u64) -> bool {
+        let there = || state.loads.iter().filter(|load| !load.gone);
+        let patience_ns = there().count() as u64 * (2 * self.measure_ns + 5 * SECOND_NS);
+        there().all(|load| load.measured.active_ns >= self.measure_ns)
+            || now_ns.saturating_sub(measure_start_ns) > patience_ns
+    }
+
+    fn next_round(&self, state: &mut State) {
+        let slice_ns = self.slice_ns.unwrap_or_else(|| if state.measuring { state.slice_ns() } else { WARMING_NS });
+        let share = (state.random() % 2001) as i64 - 1000;
+        state.length_ns = slice_ns.saturating_add_signed(slice_ns as i64 / 10 * share / 1000);
+        if state.rounds.is_empty() {
+            let mut there: Vec<usize> = (0..state.loads.len()).filter(|load| !state.loads[*load].gone).collect();
+            state.shuffle(&mut there);
+            let mut rounds = balanced(there.len());
+            state.shuffle(&mut rounds);
+            let named = |round: Vec<usize>| round.into_iter().map(|at| there[at]).collect();
+            state.rounds = rounds.into_iter().map(named).collect();
+        }
+        state.round = state.rounds.pop().unwrap_or_default().into();
+    }
+}
+
+impl State {
+    /// A turn of ten response times of the slowest load, as they were while it warmed up: operations in flight by
+    /// operations a second (Little 1961).
+    fn slice_ns(&self) -> u64 {
+        let response_ns = |load: &Load| match load.warming.answers {
+            0 => 0,
+            answers => (u128::from(load.warming.active_ns) * u128::from(load.in_flight) / u128::from(answers)) as u64,
+        };
+        let slowest_ns = self.loads.iter().filter(|load| !load.gone).map(response_ns).max().unwrap_or(0);
+        slowest_ns.saturating_mul(RESPONSES).clamp(SHORTEST_NS, LONGEST_NS)
+    }
+
+    /// Xorshift: good enough to keep in step with nobody.
+    fn random(&mut self) -> u64 {
+        self.random ^= self.random << 13;
+        self.random ^= self.random >> 7;
+        self.random ^= self.random << 17;
+        self.random
+    }
+
+    fn shuffle<T>(&mut self, things: &mut [T]) {
+        for at in (1..things.len()).rev() {
+            let other = (self.random() % (at as u64 + 1)) as usize;
+            things.swap(at, other);
+        }
+    }
+}
+
+/// Orders of `count` things in which each comes directly after each other one equally often: once in `count` orders
+/// where that is even, twice in as many again where it is odd.
+fn balanced(count: usize) -> Vec<Vec<usize>> {
+    let zigzag = |at: usize| if at % 2 == 1 { at.div_ceil(2) } else { (count - at / 2) % count };
+    let order = |shift: usize| -> Vec<usize> { (0..count).map(|at| (zigzag(at) + shift) % count).collect() };
+    let mut orders: Vec<Vec<usize>> = (0..count).map(order).collect();
+    if count % 2 == 1 {
+        let turned: Vec<Vec<usize>> = orders.iter().map(|order| order.iter().rev().copied().collect()).collect();
+        orders.extend(turned);
+    }
+    orders
+}
+
+impl Seat {
+    /// How long loads warm up together.
+    pub(crate) fn settle(&self) -> Duration {
+        Duration::from_nanos(self.turns.settle_ns)
+    }
+
+    /// The load is connected, with so many workers, and would keep so many operations in flight. Waits for all others;
+    /// tells when the first turn begins. None when there will be none.
+    pub(crate) fn join(&self, workers: usize, in_flight: u64) -> Option<u64> {
+        let mut state = self.turns.state();
+        let load = &mut state.loads[self.load];
+        (load.workers, load.in_flight) = (Some(workers), in_flight);
+        self.turns.begin(&mut state);
+        while state.start_ns.is_none() && !state.ended {
+            state = self.turns.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+        state.start_ns
+    }
+
+    /// The load's next turn after number `seen`. Waits for it; none when there will be none, or when `over` says so,
+    /// which ends it for all.
+    pub(crate) fn next(&self, seen: u64, over: impl Fn() -> bool) -> Option<Turn> {
+        let mut state = self.turns.state();
+        loop {
+            if over() {
+                state.ended = true;
+                self.turns.changed.notify_all();
+            }
+            if state.ended {
+                return None;
+            }
+            if let Some(turn) = state.turn.filter(|turn| turn.load == self.load && turn.number > seen) {
+                return Some(turn);
+            }
+            let waited = self.turns.changed.wait_timeout(state, LOOK);
+            state = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+
+    /// A worker has come to the end of the turn; the last one of the load hands over to the next load.
+    pub(crate) fn done(&self, turn: Turn, worked: Worked) {
+        let mut state = self.turns.state();
+        if state.turn != Some(turn) {
+            return;
+        }
+        let span = state.span.get_or_insert(Worked { answers: 0, ..worked });
+        span.start_ns = span.start_ns.min(worked.start_ns);
+        span.end_ns = span.end_ns.max(worked.end_ns);
+        span.answers += worked.answers;
+        let span = *span;
+        state.working = state.working.saturating_sub(1);
+        if state.working > 0 {
+            return;
+        }
+        let measuring = state.measuring;
+        let load = &mut state.loads[self.load];
+        let sum = if measuring { &mut load.measured } else { &mut load.warming };
+        sum.turns += 1;
+        sum.meant_ns += turn.length_ns;
+        sum.active_ns += span.end_ns - span.start_ns;
+        sum.answers += span.answers;
+        self.turns.pass(&mut state, clock::monotonic_ns());
+        self.turns.changed.notify_all();
+    }
+
+    /// What its turns came to.
+    pub(crate) fn summary(&self) -> TurnsSummary {
+        let sum = self.turns.state().loads[self.load].measured;
+        let slice_ns = sum.meant_ns / u64::from(sum.turns).max(1);
+        TurnsSummary { turns: sum.turns, slice_ns, active_ns: sum.active_ns }
+    }
+}
+
+impl Drop for Seat {
+    fn drop(&mut self) {
+        let mut state = self.turns.state();
+        state.loads[self.load].gone = true;
+        if state.turn.is_some_and(|turn| turn.load == self.load) {
+            self.turns.pass(&mut state, clock::monotonic_ns());
+        }
+        self.turns.begin(&mut state);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeMap;
+
+    #[test]
+    fn each_comes_after_each_other_equally_often() {
+        for count in 1..9 {
+            let mut after: BTreeMap<(usize, usize), usize> = BTreeMap::new();
+            for order in balanced(count) {
+                let mut sorted = order.clone();
+                sorted.sort_unstable();
+                assert!(sorted.iter().copied().eq(0..count), "{order:?}");
+                order.windows(2).for_each(|pair| *after.entry((pair[0], pair[1])).or_default() += 1);
+            }
+            let times = after.values().next().copied().unwrap_or(0);
+            assert_eq!(after.len(), count * (count - 1), "{after:?}");
+            assert!(after.values().all(|of| *of == times), "{after:?}");
+        }
+    }
+
+    /// Loads whose operations take so long, one at a time; what each came to.
+    fn played(each: &[Duration], slice: Option<Duration>, leaves: Option<usize>) -> Vec<TurnsSummary> {
+        let (settle, measure) = (Duration::from_millis(100), Duration::from_millis(200));
+        let at_work = Mutex::new(());
+        let play = |(load, (seat, each)): (usize, (Seat, Duration))| {
+            seat.join(1, 1).unwrap();
+            let mut seen = 0;
+            while let Some(turn) = seat.next(seen, || false) {
+                let alone = at_work.try_lock().expect("one at a time is at work");
+                seen = turn.number;
+                while clock::monotonic_ns() < turn.from_ns {}
+                let start_ns = clock::monotonic_ns();
+                let mut answers = 0;
+                while clock::monotonic_ns() < start_ns + turn.length_ns {
+                    std::thread::sleep(each);
+                    answers += 1;
+                }
+                drop(alone);
+                if leaves == Some(load) && seen > 10 {
+                    break;
+                }
+                seat.done(turn, Worked { start_ns, end_ns: clock::monotonic_ns(), answers });
+            }
+            seat.summary()
+        };
+        std::thread::scope(|scope| {
+            let seats = Turns::seats(each.len(), settle, measure, slice, 7).into_iter();
+            let threads: Vec<_> =
+                seats.zip(each.iter().copied()).enumerate().map(|part| scope.spawn(move || play(part))).collect();
+            threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+        })
+    }
+
+    #[test]
+    fn everybody_is_at_work_for_as_long_as_was_asked() {
+        let millis = Duration::from_millis;
+        let summaries = played(&[millis(1), millis(2), millis(1)], Some(millis(10)), None);
+        for summary in &summaries {
+            assert!(summary.active_ns >= 200_000_000, "{summary:?}");
+            assert!((9_000_000..=11_000_000).contains(&summary.slice_ns), "{summary:?}");
+            assert_eq!(summary.turns, summaries[0].turns);
+        }
+    }
+
+    #[test]
+    fn a_turn_is_ten_response_times_of_the_slowest() {
+        let summaries = played(&[Duration::from_millis(1), Duration::from_millis(4)], None, None);
+        // A sleep of 4 ms takes 4.1 ms, on a busy machine a few more; lengths vary by a tenth.
+        assert!(summaries.iter().all(|summary| (36_000_000..100_000_000).contains(&summary.slice_ns)), "{summaries:?}");
+    }
+
+    #[test]
+    fn whoever_leaves_is_not_waited_for() {
+        let millis = Duration::from_millis;
+        let summaries = played(&[millis(1), millis(1), millis(1)], Some(millis(10)), Some(1));
+        assert!(summaries[1].active_ns < 200_000_000, "{summaries:?}");
+        assert!(summaries[0].active_ns >= 200_000_000 && summaries[2].active_ns >= 200_000_000, "{summaries:?}");
+    }
+}

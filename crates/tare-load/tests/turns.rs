@@ -1,0 +1,167 @@
+//! Loads that take turns: one at a time is at work, each for as long as was asked, and what is reported is what servers
+//! of known speed can do.
+
+use crate::asked;
+
+use std::collections::BTreeMap;
+use std::io::{Cursor, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+use tare_core::fault::Fault;
+use tare_core::load::{LoadLine, LoadPlan, LoadProfile, LoadSummary, LoadTask, Turns};
+use tare_core::units::CpuSet;
+
+/// A server with one thread that works for so long for each request.
+struct Worker {
+    address: SocketAddr,
+    served: Arc<AtomicU64>,
+    /// When it answered, since a moment that all share.
+    answered: Arc<Mutex<Vec<Duration>>>,
+}
+
+fn worker(work: Duration, began: Instant) -> Worker {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let (served, answered) = (Arc::new(AtomicU64::new(0)), Arc::new(Mutex::new(Vec::new())));
+    let (count, moments) = (Arc::clone(&served), Arc::clone(&answered));
+    std::thread::spawn(move || {
+        listener.set_nonblocking(true).unwrap();
+        let (mut peers, mut request) = (Vec::new(), [0; 4096]);
+        loop {
+            while let Ok((peer, _)) = listener.accept() {
+                peer.set_nodelay(true).unwrap();
+                peer.set_nonblocking(true).unwrap();
+                peers.push(peer);
+            }
+            let mut idle = true;
+            peers.retain_mut(|peer: &mut TcpStream| match peer.read(&mut request) {
+                Ok(0) => false,
+                Ok(_) => {
+                    idle = false;
+                    // By sleeping, so that two of them do the same on any number of CPUs.
+                    std::thread::sleep(work);
+                    count.fetch_add(1, Ordering::Relaxed);
+                    moments.lock().unwrap().push(began.elapsed());
+                    peer.write_all(b"+PONG\r\n").is_ok()
+                }
+                Err(error) => error.kind() == std::io::ErrorKind::WouldBlock,
+            });
+            if idle {
+                std::thread::sleep(Duration::from_micros(100));
+            }
+        }
+    });
+    Worker { address, served, answered }
+}
+
+fn plan(endpoint: SocketAddr, settle: Duration) -> LoadPlan {
+    LoadPlan {
+        task: LoadTask::Run,
+        protocol: "redis".to_owned(),
+        options: asked::options("redis", "{mix: {ping: 1}, verify: false}"),
+        endpoint,
+        also: Vec::new(),
+        profile: LoadProfile::Closed { connections: 4, pipeline: 1 },
+        settle,
+        measure: Duration::from_millis(500),
+        timeout: Duration::from_secs(3),
+        seed: 1,
+        cpus: CpuSet::new([]),
+        limits: BTreeMap::new(),
+        services: Default::default(),
+        hdr_log: None,
+        turns: None,
+        allowed: Vec::new(),
+        inside: None,
+    }
+}
+
+fn by_turns(endpoints: &[SocketAddr], slice: Option<Duration>) -> Vec<Result<LoadSummary, Fault>> {
+    let settle = Duration::from_millis(300);
+    let mut plans: Vec<LoadPlan> = endpoints.iter().map(|endpoint| plan(*endpoint, settle)).collect();
+    let mut first = plans.remove(0);
+    first.turns = Some(Box::new(Turns { slice, beside: plans }));
+    let mut out = Vec::new();
+    let _ = tare_load::serve(Cursor::new(serde_json::to_vec(&first).unwrap()), &mut out);
+    let last = out.split(|byte| *byte == b'\n').rfind(|line| !line.is_empty()).unwrap();
+    match serde_json::from_slice(last).unwrap() {
+        LoadLine::Done(summary) => summary.by_load,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn rate(summary: &LoadSummary) -> f64 {
+    let operations: u64 = summary.operations.values().map(|operation| operation.count).sum();
+    operations as f64 / (summary.turns.unwrap().active_ns as f64 / 1e9)
+}
+
+#[test]
+fn one_at_a_time_is_at_work_and_all_get_their_due() {
+    let began = Instant::now();
+    let (fast, slow) = (worker(Duration::from_millis(1), began), worker(Duration::from_millis(2), began));
+    let summaries = by_turns(&[fast.address, slow.address, fast.address], Some(Duration::from_millis(40)));
+    let summaries: Vec<LoadSummary> = summaries.into_iter().map(Result::unwrap).collect();
+    for summary in &summaries {
+        let turns = summary.turns.unwrap();
+        // Each turn is counted to its last answer, so somewhat more than was asked for.
+        assert!((500_000_000..900_000_000).contains(&turns.active_ns), "{turns:?}");
+        assert!((36_000_000..=44_000_000).contains(&turns.slice_ns), "{turns:?}");
+        assert!(summary.failures.is_empty() && summary.checks.iter().all(|check| check.passed), "{summary:?}");
+    }
+    let ratio = rate(&summaries[1]) / rate(&summaries[0]);
+    assert!((0.4..0.65).contains(&ratio), "{ratio}: a sleep of 2 ms, and one of 1 ms, each somewhat longer");
+    let equal = rate(&summaries[2]) / rate(&summaries[0]);
+    assert!((0.85..1.18).contains(&equal), "{equal}: the same server");
+    // In the time of one nothing was asked of the other.
+    let (fast, slow) = (fast.answered.lock().unwrap(), slow.answered.lock().unwrap());
+    let mut both: Vec<(Duration, usize)> =
+        fast.iter().map(|at| (*at, 0)).chain(slow.iter().map(|at| (*at, 1))).collect();
+    both.sort_unstable();
+    let changes = both.windows(2).filter(|pair| pair[0].1 != pair[1].1).count() as u32;
+    let turns: u32 = summaries.iter().map(|summary| summary.turns.unwrap().turns).sum();
+    // While they warm up there are turns as well: three for each, twice that time at most.
+    assert!(changes <= turns + 20, "{changes} changes in {turns} turns");
+}
+
+#[test]
+fn everything_that_was_asked_is_counted() {
+    let began = Instant::now();
+    let (one, other) = (worker(Duration::from_micros(300), began), worker(Duration::from_micros(300), began));
+    let summaries = by_turns(&[one.address, other.address], None);
+    for (server, summary) in [one, other].iter().zip(summaries) {
+        let summary = summary.unwrap();
+        let asked = summary.checks.iter().find(|check| check.name == "every request was answered").unwrap();
+        let served = server.served.load(Ordering::Relaxed);
+        assert!(asked.passed && asked.detail.starts_with(&format!("{served} sent, {served} answered")), "{asked:?}");
+        let operations: u64 = summary.operations.values().map(|operation| operation.count).sum();
+        assert!(operations > 0 && operations < served, "{operations} of {served}: what warmed up does not count");
+        // Ten response times of a loop of four, of 0.4 ms or somewhat more each.
+        let slice_ms = summary.turns.unwrap().slice_ns as f64 / 1e6;
+        assert!((9.0..60.0).contains(&slice_ms), "{slice_ms}");
+    }
+}
+
+#[test]
+fn a_load_that_cannot_begin_is_named_and_the_others_go_on() {
+    let server = worker(Duration::from_millis(1), Instant::now());
+    let nobody = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let summaries = by_turns(&[nobody, server.address], Some(Duration::from_millis(20)));
+    let fault = summaries[0].as_ref().unwrap_err();
+    assert!(fault.message.contains(&nobody.to_string()), "{fault}");
+    assert!(summaries[1].as_ref().unwrap().turns.unwrap().active_ns >= 500_000_000);
+}
+
+#[test]
+fn what_is_planned_by_the_clock_takes_no_turns() {
+    let server = worker(Duration::from_millis(1), Instant::now());
+    let mut open = plan(server.address, Duration::ZERO);
+    let arrivals = tare_core::load::Arrivals::Constant;
+    open.profile = LoadProfile::Open { rate: 10.0, arrivals, connections: 1, in_flight: 10 };
+    open.turns = Some(Box::new(Turns { slice: None, beside: Vec::new() }));
+    let mut out = Vec::new();
+    let _ = tare_load::serve(Cursor::new(serde_json::to_vec(&open).unwrap()), &mut out);
+    let text = String::from_utf8(out).unwrap();
+    assert!(text.contains("only a closed loop"), "{text}");
+}
