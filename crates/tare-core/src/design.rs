@@ -58,6 +58,12 @@ impl Design {
                 let settle = exact_duration(slices.settle);
                 format!("side by side, load alternating in slices of {slice}, the first {settle} of each to settle")
             }
+            Arrangement::Chop(Chop { slice: Some(slice), .. }) => {
+                format!("side by side, load chopped into slices of {}", exact_duration(*slice))
+            }
+            Arrangement::Chop(Chop { slice: None, .. }) => {
+                "side by side, load chopped into slices of ten response times".to_owned()
+            }
             Arrangement::Duet => "duets, two forms loaded at the same moment on disjoint CPUs".to_owned(),
         };
         match self.half_width {
@@ -85,6 +91,24 @@ pub enum Arrangement {
     Alternate(Slices),
     /// Two at a time, loaded at the same moment on disjoint CPUs.
     Duet,
+    /// Deployed together; one generator holds connections to all of them, and moves a closed loop from one to the other
+    /// every few milliseconds, faster than the machine's other work comes and goes.
+    Chop(Chop),
+}
+
+/// How a load is chopped.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Chop {
+    /// How long the load stays with a form; none is ten response times of the slowest, from 10 ms to 1 s.
+    pub slice: Option<Duration>,
+    /// Forms that cannot stand beside all others, and so have blocks of their own, with the baseline.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub apart: Vec<String>,
+}
+
+impl Chop {
+    /// Slices that may be asked for. Below, a slice holds too few operations; above, `alternate` does the same.
+    pub const SLICES: (Duration, Duration) = (Duration::from_millis(5), Duration::from_secs(1));
 }
 
 /// The slices in which load alternates between deployments.
@@ -146,9 +170,10 @@ pub(crate) fn read_margin(fields: &mut Fields, problems: &mut Problems) -> f64 {
     share
 }
 
-/// Reads `design: blocks`, `design: alternate`, `design: {alternate: {slice: 10s, settle: 2s}}` or `design: duet`.
+/// Reads `design: blocks`, `design: alternate`, `design: {alternate: {slice: 10s, settle: 2s}}`, `design: chop`,
+/// `design: {chop: {slice: 20ms}}` or `design: duet`.
 pub(crate) fn read_arrangement(node: &Node, problems: &mut Problems) -> Option<Arrangement> {
-    const KNOWN: [&str; 3] = ["blocks", "alternate", "duet"];
+    const KNOWN: [&str; 4] = ["blocks", "alternate", "chop", "duet"];
     let nothing = Node { place: node.place, kind: NodeKind::Map(Vec::new()) };
     let plain = node.text(&mut Problems::default());
     let (name, place, options) = match &plain {
@@ -163,10 +188,24 @@ pub(crate) fn read_arrangement(node: &Node, problems: &mut Problems) -> Option<A
     let arrangement = match name {
         "blocks" => Arrangement::Blocks,
         "duet" => Arrangement::Duet,
+        "chop" => Arrangement::Chop(read_chop(&mut fields, problems)?),
         _ => Arrangement::Alternate(read_slices(&mut fields, problems)?),
     };
     fields.finish(problems);
     Some(arrangement)
+}
+
+fn read_chop(fields: &mut Fields, problems: &mut Problems) -> Option<Chop> {
+    let place = fields.place();
+    let slice = fields.duration("slice", problems);
+    let (shortest, longest) = Chop::SLICES;
+    if slice.is_some_and(|slice| slice < shortest || slice > longest) {
+        let message =
+            format!("slices of a chopped load last {} to {}", exact_duration(shortest), exact_duration(longest));
+        problems.add(place, message, "write for example {slice: 20ms}, or leave it away and it is found by the run");
+        return None;
+    }
+    Some(Chop { slice, apart: Vec::new() })
 }
 
 fn read_slices(fields: &mut Fields, problems: &mut Problems) -> Option<Slices> {
@@ -210,6 +249,10 @@ mod tests {
         assert_eq!(arrangement("blocks"), Ok(Arrangement::Blocks));
         assert_eq!(arrangement("duet"), Ok(Arrangement::Duet));
         assert_eq!(arrangement("alternate"), Ok(Arrangement::Alternate(Slices::default())));
+        assert_eq!(arrangement("chop"), Ok(Arrangement::Chop(Chop::default())));
+        let slice = Some(Duration::from_millis(20));
+        assert_eq!(arrangement("{chop: {slice: 20ms}}"), Ok(Arrangement::Chop(Chop { slice, ..Chop::default() })));
+        assert!(arrangement("{chop: {slice: 2s}}").unwrap_err().contains("slices of a chopped load last 5 ms to 1 s"));
         let seconds = Duration::from_secs;
         let slices = Slices { settle: seconds(1), measure: seconds(4) };
         assert_eq!(arrangement("{alternate: {slice: 5s, settle: 1s}}"), Ok(Arrangement::Alternate(slices)));

@@ -1,6 +1,6 @@
 //! What will be done, in which order: randomised complete blocks, a pure function of the study and the seed.
 
-use crate::design::Arrangement;
+use crate::design::{Arrangement, Chop};
 use crate::study::Study;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -42,6 +42,9 @@ pub fn control_arm(baseline: &str) -> String {
 /// In a duet every pair of a form and the baseline is a block of its own, and so is that of the baseline and its
 /// control; of these, [`Study::repeat`] rounds are made. Where the baseline itself is emulated, nothing is left to pair
 /// with after the rounds that it takes part in, and no more are made.
+///
+/// Where load is chopped, forms that cannot stand beside all others have a block each in a round, with the baseline,
+/// and so have the emulated ones together; what they take of the machine falls on nobody else.
 pub fn plan(study: &Study, emulated: &[String], seed: u64) -> Vec<PlannedTrial> {
     let mut trials: Vec<PlannedTrial> = Vec::new();
     for round in 0..study.repeat {
@@ -56,7 +59,15 @@ pub fn plan(study: &Study, emulated: &[String], seed: u64) -> Vec<PlannedTrial> 
         if with_baseline {
             arms.push((&study.baseline, true));
         }
-        if study.design.arrangement == Arrangement::Duet {
+        if let Arrangement::Chop(chop) = &study.design.arrangement {
+            let mut groups = if with_baseline { groups(&arms, chop, emulated, &study.baseline) } else { Vec::new() };
+            draws.shuffle(&mut groups);
+            for mut group in groups {
+                draws.shuffle(&mut group);
+                let block = trials.last().map_or(0, |trial| trial.block + 1);
+                push_block(&mut trials, block, &group);
+            }
+        } else if study.design.arrangement == Arrangement::Duet {
             arms.retain(|(form, control)| with_baseline && (*control || *form != study.baseline));
             draws.shuffle(&mut arms);
             for arm in arms {
@@ -71,6 +82,25 @@ pub fn plan(study: &Study, emulated: &[String], seed: u64) -> Vec<PlannedTrial> 
         }
     }
     trials
+}
+
+/// Those of a round that stand side by side, each time with the baseline: most of them with its control, those that
+/// cannot stand beside all others each by itself, and the emulated ones together.
+fn groups<'a>(
+    arms: &[(&'a str, bool)],
+    chop: &Chop,
+    emulated: &[String],
+    baseline: &'a str,
+) -> Vec<Vec<(&'a str, bool)>> {
+    let of_baseline = |form: &str| form == baseline;
+    let apart = |form: &str| !of_baseline(form) && chop.apart.iter().any(|apart| apart == form);
+    let slow = |form: &str| !of_baseline(form) && emulated.iter().any(|emulated| emulated == form);
+    let with_baseline = |group: Vec<(&'a str, bool)>| [vec![(baseline, false)], group].concat();
+    let together = arms.iter().filter(|(form, _)| !apart(form) && !slow(form)).copied().collect();
+    let alone = arms.iter().filter(|(form, _)| apart(form) && !slow(form)).map(|arm| with_baseline(vec![*arm]));
+    let slow: Vec<_> = arms.iter().filter(|(form, _)| slow(form)).copied().collect();
+    let slow = (!slow.is_empty()).then(|| with_baseline(slow));
+    std::iter::once(together).chain(alone).chain(slow).collect()
 }
 
 fn push_block(trials: &mut Vec<PlannedTrial>, block: u32, arms: &[(&str, bool)]) {
@@ -102,7 +132,7 @@ pub fn blocks(plan: &[PlannedTrial]) -> u32 {
 /// How many rounds are complete when `block` is: in each of them every arm that takes part was measured once. 0 in the
 /// midst of one, as it is between the pairs of a duet.
 pub fn rounds_after(plan: &[PlannedTrial], study: &Study, block: u32) -> u32 {
-    // In a duet the baseline is in every block of a round, its control in one of them.
+    // The baseline may be in every block of a round, as in a duet; its control is in one of them.
     let counts = |trial: &&PlannedTrial| trial.control || trial.form != study.baseline;
     let mut arms: BTreeMap<String, (u32, u32)> = BTreeMap::new();
     for trial in plan.iter().filter(counts) {
@@ -219,6 +249,30 @@ mod tests {
                 prop_assert_eq!(arms, wanted);
             }
         }
+    }
+
+    #[test]
+    fn chopped_each_group_of_a_round_has_the_baseline_and_one_its_control() {
+        let mut study = study(5, 3);
+        study.design.arrangement = Arrangement::Chop(Chop { slice: None, apart: vec!["f2".to_owned()] });
+        let trials = plan(&study, &["f3".to_owned(), "f4".to_owned()], 5);
+        let mut found: Vec<Vec<String>> = (0..blocks(&trials))
+            .map(|block| {
+                let mut arms: Vec<String> =
+                    trials.iter().filter(|trial| trial.block == block).map(PlannedTrial::arm).collect();
+                arms.sort();
+                arms
+            })
+            .collect();
+        found.sort();
+        let of = |arms: &[&str]| arms.iter().map(|arm| (*arm).to_owned()).collect::<Vec<_>>();
+        let (together, alone) = (of(&["f0", "f0 (A/A)", "f1"]), of(&["f0", "f2"]));
+        let slow = of(&["f0", "f3", "f4"]);
+        let wanted = [&together, &together, &together, &alone, &alone, &alone, &slow];
+        assert_eq!(found, wanted.map(Clone::clone));
+        // The emulated ones take part in the first round only, which is whole after three blocks.
+        let rounds: Vec<u32> = (0..7).map(|block| rounds_after(&trials, &study, block)).collect();
+        assert_eq!(rounds, [0, 0, 1, 0, 2, 0, 3]);
     }
 
     #[test]

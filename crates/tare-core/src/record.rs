@@ -160,6 +160,10 @@ pub struct TrialRecord {
     /// The slices of load it was measured in, where load alternated between deployments; else empty.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub slices: Vec<Slice>,
+    /// A short load that had the machine to itself, after one that took turns with others: what the whole machine
+    /// counted in its time is this form's doing. It counts for no metric.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub alone: Option<LoadSummary>,
     /// What profilers saw, in a trial that is profiled.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub profile: Option<Profile>,
@@ -202,6 +206,7 @@ impl TrialRecord {
             metrics: BTreeMap::new(),
             instances: BTreeMap::new(),
             slices: Vec::new(),
+            alone: None,
             profile: None,
         }
     }

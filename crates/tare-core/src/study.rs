@@ -236,6 +236,7 @@ impl Study {
         }
         fields.finish(problems);
         let (mut study, workload) = read.filter(|_| problems.len() == before)?;
+        study.set_apart(catalog);
         (study.parameters, study.part) = (chosen, part);
         Some((study, workload))
     }

@@ -49,7 +49,7 @@ pub(crate) fn run_alternate(inputs: &BlockInputs, around: &mut Around) -> Option
         inputs.trials.iter().map(|inputs| Standing::new(inputs, around.clock.timestamp())).collect();
     for (at, deployment) in standing.iter_mut().enumerate() {
         if !around.stop.raised() {
-            deployment.stand_up(at as u8 + 1, around);
+            deployment.stand_up(at as u8 + 1, true, around);
         }
     }
     let block = inputs.trials.first().map_or(0, |inputs| inputs.planned.block);
@@ -89,8 +89,8 @@ impl<'a, 'b> Standing<'a, 'b> {
         Trial { inputs, apparatus: &mut **apparatus, clock: *clock, stop, tell: &mut **tell, data, stage, stage_began }
     }
 
-    /// Deploys it, and freezes it until its turn has come.
-    pub(crate) fn stand_up(&mut self, place: u8, around: &mut Around) {
+    /// Deploys it, and freezes it until its turn has come where that is wanted.
+    pub(crate) fn stand_up(&mut self, place: u8, freeze: bool, around: &mut Around) {
         let mut trial = Self::trial(self.inputs, &mut self.data, Stage::Provision, around);
         let starts = starts(trial.inputs);
         let label = format!("t{}", self.inputs.planned.index);
@@ -100,7 +100,8 @@ impl<'a, 'b> Standing<'a, 'b> {
             Err(OpenError::Failed(why)) => return trial.end(Early::Failed(why)),
         };
         let stood = trial.stand_up(host.as_mut(), &starts, &mut self.started);
-        match stood.and_then(|entries| host.freeze().map(|()| entries).map_err(Early::Failed)) {
+        let rest = |host: &mut dyn Host| if freeze { host.freeze() } else { Ok(()) };
+        match stood.and_then(|entries| rest(host.as_mut()).map(|()| entries).map_err(Early::Failed)) {
             Ok(entries) => self.entry = entries.into_iter().next(),
             Err(early) => {
                 trial.keep_logs(host.as_mut(), &self.started);

@@ -26,7 +26,7 @@ pub(crate) fn run_duet(inputs: &[TrialInputs], around: &mut Around) -> Option<Ve
     let mut pair: Vec<Standing> = inputs.iter().map(|inputs| Standing::new(inputs, around.clock.timestamp())).collect();
     for (at, deployment) in pair.iter_mut().enumerate() {
         if !around.stop.raised() {
-            deployment.stand_up(at as u8 + 1, around);
+            deployment.stand_up(at as u8 + 1, true, around);
         }
     }
     let stands = |deployment: &Standing| deployment.entry.is_some();

@@ -1,6 +1,7 @@
 //! A run: the plan carried out, block by block.
 
 use crate::alternate::{Around, BlockInputs, run_alternate};
+use crate::chop::run_chopped;
 use crate::duet::{halves, run_duet};
 use crate::pace::{Pace, end_of_round, fitting};
 use crate::progress::Progress;
@@ -305,6 +306,9 @@ impl Run<'_> {
         if let Arrangement::Alternate(slices) = self.header.study.design.arrangement {
             return run_alternate(&BlockInputs { trials: &inputs, slices, seed: self.header.seed }, &mut around);
         }
+        if let Arrangement::Chop(chop) = &self.header.study.design.arrangement {
+            return run_chopped(&inputs, chop.slice, self.looks_alone(open), &mut around);
+        }
         let why = match (open.len(), self.service_cpus.len()) {
             (2, 2..) => None,
             (2, _) => {
@@ -321,6 +325,19 @@ impl Run<'_> {
             (inputs.service_cpus, inputs.generator_cpus) = (service, generator);
         }
         run_duet(&inputs, &mut around)
+    }
+
+    /// Whether the deployments of a block are loaded alone as well, so that what the whole machine counts can be told
+    /// to be their doing: in the first blocks of each form they are.
+    fn looks_alone(&self, block: &[&PlannedTrial]) -> bool {
+        const LOOKS: usize = 3;
+        let earlier = |planned: &PlannedTrial| {
+            let of_form = self.header.plan.iter().filter(|trial| trial.form == planned.form && !trial.control);
+            of_form.filter(|trial| trial.block < planned.again.unwrap_or(planned.block)).count()
+        };
+        // The baseline is in every block.
+        let others = block.iter().filter(|planned| planned.form != self.header.study.baseline);
+        others.map(|planned| earlier(planned)).min().unwrap_or(usize::MAX) < LOOKS
     }
 
     pub(crate) fn announce(&mut self, planned: &PlannedTrial, left: Duration, doing: &mut Doing) -> Result<(), Fault> {

@@ -5,7 +5,7 @@ use crate::stage;
 use stage::{Trouble, header, outcomes, run, run_with};
 use std::path::Path;
 use std::time::Duration;
-use tare_core::design::{Arrangement, FIRST_LOOK, Slices};
+use tare_core::design::{Arrangement, Chop, FIRST_LOOK, Slices};
 use tare_core::record::{Header, Record};
 use tare_core::trial::Outcome;
 use tare_runner::{Ending, read_record};
@@ -229,6 +229,63 @@ fn side_by_side_all_but_the_one_under_load_are_frozen() {
     }
     places.sort_unstable();
     assert_eq!(places, (0..9).collect::<Vec<_>>());
+}
+
+fn chopped(forms: &[&str], repeat: u32) -> Header {
+    let mut header = header(forms, repeat);
+    header.study.design.arrangement = Arrangement::Chop(Chop::default());
+    header
+}
+
+#[test]
+fn chopped_all_stand_unfrozen_and_one_process_loads_them() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("r");
+    let ran = run(&path, &chopped(&["plain", "box"], 2), &[], None);
+    assert_eq!(ran.ending, Ending::Complete);
+    assert!(!ran.log.iter().any(|line| line.starts_with("freeze")), "{:?}", ran.log);
+    let at = |what: &str| ran.log.iter().position(|line| line.starts_with(what)).unwrap();
+    let first: Vec<&str> = ran.log[..at("close")].iter().map(String::as_str).collect();
+    let opened = first.iter().filter(|line| line.starts_with("open")).count();
+    let loads: Vec<usize> = (0..first.len()).filter(|at| first[*at] == "drive Run").collect();
+    // Three by turns, and each once more alone.
+    assert_eq!((opened, loads.len()), (3, 6), "{first:?}");
+    assert!(loads[2] - loads[0] == 2, "nothing happens between turns: {first:?}");
+    assert!(loads[3..].iter().all(|at| (first[at - 1], first[at + 1]) == ("begin probe", "end probe")), "{first:?}");
+    for trial in &read_record(&path).unwrap().trials {
+        assert_eq!(trial.record.outcome, Outcome::Measured);
+        let alone = trial.record.alone.as_ref().unwrap();
+        assert!(trial.record.load.as_ref().unwrap().turns.unwrap().active_ns > 0 && alone.turns.is_none());
+        assert!(trial.record.metrics["throughput"] > 0.0 && trial.seconds.is_empty());
+    }
+}
+
+#[test]
+fn chopped_one_that_fails_leaves_the_others() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("r");
+    let troubles = [("dies", Trouble::DiesUnderLoad), ("shut", Trouble::Open), ("odd", Trouble::NeverReady)];
+    let ran = run(&path, &chopped(&["plain", "dies", "shut", "odd"], 2), &troubles, None);
+    assert_eq!(ran.ending, Ending::Complete);
+    let outcomes = outcomes(&path);
+    for arm in ["plain", "plain (A/A)"] {
+        assert_eq!(outcomes[arm], [Outcome::Measured, Outcome::Measured]);
+    }
+    for arm in ["dies", "shut", "odd"] {
+        assert!(outcomes[arm].iter().all(|outcome| outcome.word() == "failed"), "{arm}: {outcomes:?}");
+    }
+}
+
+#[test]
+fn chopped_an_interrupted_block_leaves_no_row() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("r");
+    let header = chopped(&["plain", "box"], 2);
+    let first = run(&path, &header, &[], Some(8));
+    assert_eq!(first.ending, Ending::Interrupted);
+    assert_eq!(read_record(&path).unwrap().trials.len(), 3);
+    assert_eq!(run(&path, &header, &[], None).ending, Ending::Complete);
+    assert_eq!(read_record(&path).unwrap().trials.len(), 6);
 }
 
 #[test]

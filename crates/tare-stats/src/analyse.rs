@@ -20,6 +20,7 @@ use crate::scale_out::scale_out;
 use crate::sequential::{Claim, ended_for_width, widened};
 use crate::stalls::{Stalls, stalls};
 use crate::steady::never_steady;
+use crate::trial::window_ns;
 use crate::verdict::{Evidence, judge, words};
 use crate::voids::{replaced_blocks, void_too_often};
 use crate::warnings::warnings;
@@ -459,9 +460,9 @@ fn apparatus(record: &Record, measured: &[&TrialData], metrics: &[MetricAnalysis
     let operations = || loads().flat_map(|load| load.operations.values());
     let busy = measured.iter().filter_map(|trial| {
         let load = trial.record.load.as_ref().filter(|load| load.generator_cpus > 0)?;
-        // Between slices the generator rests.
+        // Between slices the generator rests; by turns it works for others.
         let slices = trial.record.slices.iter().map(|slice| slice.end_ns.saturating_sub(slice.start_ns));
-        let whole_ns = load.measure_end_ns.saturating_sub(load.measure_start_ns);
+        let whole_ns = window_ns(load);
         let window_ns = if trial.record.slices.is_empty() { whole_ns } else { slices.sum() };
         Some(load.generator_cpu_s / (window_ns as f64 / 1e9 * f64::from(load.generator_cpus)))
     });

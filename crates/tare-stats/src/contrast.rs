@@ -71,16 +71,18 @@ pub struct Figure {
 /// An arm's figures by block.
 pub(crate) type Cell = BTreeMap<u32, BTreeMap<String, Evidence>>;
 
-/// The figures of every arm, where each has the machine to itself, one after the other; else nothing.
+/// The figures of every arm from when it had the machine to itself; nothing where none ever had.
 pub(crate) fn cells(record: &Record, counted: &[&TrialData]) -> BTreeMap<String, Cell> {
     let study = &record.header.study;
-    if study.design.arrangement != Arrangement::Blocks || study.peak.is_some() {
+    if !matches!(study.design.arrangement, Arrangement::Blocks | Arrangement::Chop(_)) || study.peak.is_some() {
         return BTreeMap::new();
     }
     let mut cells: BTreeMap<String, Cell> = BTreeMap::new();
     for trial in counted {
-        let planned = &trial.record.trial;
-        cells.entry(planned.arm()).or_default().insert(planned.block, evidence(trial));
+        let (planned, figures) = (&trial.record.trial, evidence(trial));
+        if !figures.is_empty() {
+            cells.entry(planned.arm()).or_default().insert(planned.block, figures);
+        }
     }
     cells
 }

@@ -44,6 +44,10 @@ pub(crate) fn cpu_total_s(row: &TelemetryRow) -> Option<f64> {
 
 /// CPU time, s, that all CPUs of the machine were busy while measuring, less the generator's.
 pub(crate) fn machine_cpu_s(load: &LoadSummary, telemetry: &[TelemetryRow]) -> Option<f64> {
+    // Of loads that took turns it is the time of all: whose, nobody knows.
+    if load.turns.is_some() {
+        return None;
+    }
     let of_machine = |row: &&TelemetryRow| row.vantage == Vantage::Host && row.scope == WHOLE_MACHINE;
     let rows: Vec<&TelemetryRow> = telemetry.iter().filter(of_machine).collect();
     let busy = |row: &TelemetryRow| {

@@ -2,7 +2,7 @@
 
 use crate::cpu::{machine_cpu_s, serving_cpu_s};
 use crate::histogram::add_recorded;
-use crate::trial::{RATE, Spent, figures, trial_metrics};
+use crate::trial::{RATE, Spent, figures, trial_metrics, window_ns};
 use std::collections::BTreeMap;
 use tare_core::load::{GeneratorHealth, LoadSummary};
 use tare_core::telemetry::TelemetryRow;
@@ -34,7 +34,7 @@ pub fn sliced(slices: &[SliceLoad]) -> Result<Sliced, String> {
     let by_slice: Result<Vec<BTreeMap<String, f64>>, String> =
         slices.iter().map(|(load, telemetry)| trial_metrics(load, telemetry)).collect();
     let spent = Spent {
-        window_ns: slices.iter().map(|(load, _)| load.measure_end_ns.saturating_sub(load.measure_start_ns)).sum(),
+        window_ns: slices.iter().map(|(load, _)| window_ns(load)).sum(),
         serving_cpu_s: slices.iter().map(|(load, telemetry)| serving_cpu_s(load, telemetry)).sum(),
         machine_cpu_s: slices.iter().map(|(load, telemetry)| machine_cpu_s(load, telemetry)).sum(),
     };

@@ -30,11 +30,16 @@ pub(crate) const RATE: &str = "throughput";
 /// When nothing was measured, or a histogram cannot be read.
 pub fn trial_metrics(load: &LoadSummary, telemetry: &[TelemetryRow]) -> Result<BTreeMap<String, f64>, String> {
     let spent = Spent {
-        window_ns: load.measure_end_ns.saturating_sub(load.measure_start_ns),
+        window_ns: window_ns(load),
         serving_cpu_s: serving_cpu_s(load, telemetry),
         machine_cpu_s: machine_cpu_s(load, telemetry),
     };
     figures(load, &spent)
+}
+
+/// The time over which operations are counted, ns. Of a load that took turns it is that of its own turns.
+pub(crate) fn window_ns(load: &LoadSummary) -> u64 {
+    load.turns.map_or(load.measure_end_ns.saturating_sub(load.measure_start_ns), |turns| turns.active_ns)
 }
 
 /// What a load took, apart from what it brought.

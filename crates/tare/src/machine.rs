@@ -99,7 +99,9 @@ fn memory_at_once(study: &Study, workload: &Workload) -> (u64, &'static str) {
     let forms = study.forms.iter().map(of);
     match study.design.arrangement {
         Arrangement::Blocks => (forms.max().unwrap_or(0), "the services and what they stand in ask"),
-        Arrangement::Alternate(_) => (forms.sum::<u64>() + baseline, "all forms and the control, side by side, ask"),
+        Arrangement::Alternate(_) | Arrangement::Chop(_) => {
+            (forms.sum::<u64>() + baseline, "all forms and the control, side by side, ask")
+        }
         Arrangement::Duet => (baseline + forms.max().unwrap_or(0), "the two forms of a duet ask"),
     }
 }

@@ -55,7 +55,7 @@ pub(crate) fn fit(study: &mut Study, pace: &Pace, typed: bool) -> Option<String>
         said.push("emulated forms take part in one block only".to_owned());
     }
     let fixed = typed || study.peak.is_some() || study.load.span().is_some();
-    let sliced = matches!(study.design.arrangement, Arrangement::Alternate(_));
+    let sliced = matches!(study.design.arrangement, Arrangement::Alternate(_) | Arrangement::Chop(_));
     if !fixed && !sliced && allowed(study) < needed {
         let (asked, least) = (study.measure, MEASURE_MIN.max(study.measure.mul_f64(MEASURE_SHARE_MIN)));
         let whole_seconds = (least.as_secs_f64().ceil() as u64..asked.as_secs_f64().ceil() as u64).rev();

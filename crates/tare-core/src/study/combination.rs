@@ -34,6 +34,7 @@ impl Study {
             Arrangement::Blocks => (false, false),
             Arrangement::Alternate(_) => (true, true),
             Arrangement::Duet => (true, false),
+            Arrangement::Chop(_) => (true, true),
         };
         let steady = self.design.steady_within.is_some();
         let (steps, search) = (self.load.span().is_some(), self.peak.is_some());
@@ -80,9 +81,36 @@ impl Study {
             let hint = "raise 'blocks' of 'until' (or --repeat) to 6 or more, or write 'repeat' instead of 'until'";
             found.push(Conflict { field: "until", message, hint });
         }
+        found.extend(self.not_chopped(workload));
         found.extend(self.several_loaded(workload, catalog));
         found.extend(self.ports_taken_twice(catalog));
         found
+    }
+
+    /// What cannot be where load is chopped.
+    fn not_chopped(&self, workload: &Workload) -> Vec<Conflict> {
+        if !matches!(self.design.arrangement, Arrangement::Chop(_)) {
+            return Vec::new();
+        }
+        let planned = !matches!(self.load, LoadProfile::Closed { .. } | LoadProfile::Steps { .. });
+        let quota = |form: &Form| {
+            let services = self.deployed(workload, form).services;
+            services.iter().any(|service| service.resources.cpu_quota.is_some())
+        };
+        let all = [
+            (
+                planned && self.peak.is_none(),
+                "only a closed loop can be chopped: what is planned by the clock would queue up between slices",
+                "use `design: alternate` or `design: blocks`",
+            ),
+            (
+                self.forms.iter().any(quota),
+                "a quota lasts for a tenth of a second at a time: in shorter slices it might never be used up",
+                "use `design: blocks`, or leave 'cpu_quota' away",
+            ),
+        ];
+        let holding = all.into_iter().filter(|(applies, ..)| *applies);
+        holding.map(|(_, message, hint)| Conflict { field: "design", message: message.to_owned(), hint }).collect()
     }
 
     /// What cannot be where several instances are loaded at once.
@@ -125,13 +153,26 @@ impl Study {
         holding.map(|(_, field, message, hint)| Conflict { field, message: message.to_owned(), hint }).collect()
     }
 
+    /// Finds which forms cannot stand beside all others, where that is for the study to find.
+    pub fn set_apart(&mut self, catalog: &dyn Catalog) {
+        let where_listens = |form: &Form| (form.name.clone(), listens(form, catalog));
+        let all: Vec<(String, Listens)> = self.forms.iter().map(where_listens).collect();
+        let Arrangement::Chop(chop) = &mut self.design.arrangement else { return };
+        let everywhere = all.iter().filter(|(name, listens)| *listens == Listens::Everywhere && *name != self.baseline);
+        let everywhere: Vec<String> = everywhere.map(|(name, _)| name.clone()).collect();
+        let in_the_way = all.iter().filter(|(_, listens)| *listens != Listens::Apart).count();
+        chop.apart = if in_the_way > 1 { everywhere } else { Vec::new() };
+    }
+
     /// Forms of one block that would listen at the same addresses of this machine.
     fn ports_taken_twice(&self, catalog: &dyn Catalog) -> Option<Conflict> {
         if self.design.arrangement == Arrangement::Blocks {
             return None;
         }
+        let mut arranged = Study { repeat: 1, emulated_blocks: 1, ..self.clone() };
+        arranged.set_apart(catalog);
         // Which forms meet is the plan's to say; one round has every block there is.
-        let round = plan(&Study { repeat: 1, emulated_blocks: 1, ..self.clone() }, &[], 0);
+        let round = plan(&arranged, &[], 0);
         let where_listens = |name: &str| {
             let form = self.forms.iter().find(|form| form.name == name);
             form.map_or(Listens::Apart, |form| listens(form, catalog))
@@ -158,6 +199,7 @@ fn listens(form: &Form, catalog: &dyn Catalog) -> Listens {
 
 #[cfg(test)]
 mod tests {
+    use crate::design::{Arrangement, Chop};
     use crate::study::tests::{TextOf, read};
 
     /// What is said of a study with these lines in place of, or besides, the usual ones.
@@ -177,6 +219,10 @@ mod tests {
         let cases: &[(&str, &str, &str, &str)] = &[
             (PEAK, "design: alternate", "a peak is searched in blocks", "s.yaml:6"),
             (PEAK, "design: duet", "a peak is searched in blocks", "s.yaml:6"),
+            (PEAK, "design: chop", "a peak is searched in blocks", "s.yaml:6"),
+            (STEPS, "design: chop", "slices would cut them", "s.yaml:5"),
+            ("{open: {rate: 10}}", "design: chop", "only a closed loop can be chopped", "s.yaml:5"),
+            (CLOSED, "design: chop\nresources: {cpu_quota: 0.5}", "a quota lasts for a tenth of a second", "s.yaml:5"),
             (CLOSED, "design: duet\nfrom: host", "which the loopback has not", "s.yaml:5"),
             (CLOSED, &format!("design: duet\n{STEADY}"), "has the machine to itself", "s.yaml:5"),
             (STEPS, "design: alternate", "slices would cut them", "s.yaml:5"),
@@ -200,6 +246,7 @@ mod tests {
             (CLOSED, STEADY),
             (CLOSED, "until: {half_width: 2%, blocks: 6}"),
             (CLOSED, "design: alternate"),
+            (CLOSED, "design: chop"),
         ] {
             assert_eq!(said(load, more), "nothing", "{load}, {more}");
         }
@@ -237,6 +284,13 @@ mod tests {
         // Pairs of a duet have the baseline in them, not each other.
         assert!(read(&text("plain", both, "duet")).is_ok());
         assert!(read(&text("placed", both, "duet")).is_err());
+        // Chopped, the one that is in the way has blocks of its own, and the baseline is in these too.
+        let (study, _) = read(&text("plain", both, "chop")).unwrap();
+        let apart = vec!["shared".to_owned()];
+        assert_eq!(study.design.arrangement, Arrangement::Chop(Chop { slice: None, apart }));
+        let (study, _) = read(&text("plain", "{plain: [], shared: [{cage: {lid: false}}]}", "chop")).unwrap();
+        assert_eq!(study.design.arrangement, Arrangement::Chop(Chop::default()));
+        assert!(read(&text("placed", both, "chop")).is_err() && read(&text("shared", both, "chop")).is_err());
         // The control is the baseline a second time.
         let twice = "{shared: [{cage: {lid: false}}], plain: []}";
         let found = read(&text("shared", twice, "duet")).unwrap_err().join("\n");

@@ -23,7 +23,9 @@ use tare_core::form::{Form, LayerUse};
 use tare_core::host::{
     Facts, Host, Instance, InstanceState, MappedFile, OpenError, Property, ResourceReport, ServiceStart, Surroundings,
 };
-use tare_core::load::{Check, LoadPlan, LoadProfile, LoadSummary, LoadTask, OperationSummary, SecondRow};
+use tare_core::load::{
+    Check, LoadPlan, LoadProfile, LoadSummary, LoadTask, OperationSummary, SecondRow, Turns, TurnsSummary,
+};
 use tare_core::plan::plan;
 use tare_core::profile::{Profile, Stack};
 use tare_core::record::{FormState, Header, SCHEMA};
@@ -282,11 +284,23 @@ impl Apparatus for TestApparatus<'_> {
     fn drive(
         &mut self,
         plan: &LoadPlan,
-        _: Duration,
+        limit: Duration,
         stop: &Stop,
         inside: &mut RunInside,
         each_second: &mut dyn FnMut(&SecondRow),
     ) -> Result<LoadSummary, Fault> {
+        let needed = if plan.task == LoadTask::Run { plan.settle + plan.measure } else { Duration::ZERO };
+        assert!(limit >= needed, "it is given the time that it needs");
+        if let Some(turns) = plan.turns.as_ref().filter(|turns| !turns.beside.is_empty()) {
+            let plans: Vec<LoadPlan> = std::iter::once(plan).chain(&turns.beside).cloned().collect();
+            assert!(plans.iter().all(|other| other.seed == plan.seed), "all are asked the same things");
+            let mut by_load = Vec::new();
+            for plan in plans {
+                let alone = Some(Box::new(Turns { slice: None, beside: Vec::new() }));
+                by_load.push(self.drive(&LoadPlan { turns: alone, ..plan }, limit, stop, inside, each_second));
+            }
+            return Ok(LoadSummary { by_load, ..LoadSummary::default() });
+        }
         self.log.lock().unwrap().push(format!("drive {:?}", plan.task));
         if plan.task != LoadTask::Run {
             return Ok(LoadSummary::default());
@@ -319,7 +333,15 @@ impl Apparatus for TestApparatus<'_> {
         // No two measurements are the same: one per cent up or down.
         let unlike = i64::from(self.runs * 7919 % 21) - 10 + if *trouble == Trouble::Slow { 100 } else { 0 };
         let (measure_start_ns, measure_end_ns) = (1, (1_000_000_001 + unlike * 1_000_000).cast_unsigned());
-        Ok(LoadSummary { measure_start_ns, measure_end_ns, operations, checks: vec![check], ..LoadSummary::default() })
+        let active_ns = measure_end_ns - measure_start_ns;
+        Ok(LoadSummary {
+            measure_start_ns,
+            measure_end_ns,
+            operations,
+            checks: vec![check],
+            turns: plan.turns.as_ref().map(|_| TurnsSummary { turns: 1, slice_ns: active_ns, active_ns }),
+            ..LoadSummary::default()
+        })
     }
     fn drive_all(
         &mut self,

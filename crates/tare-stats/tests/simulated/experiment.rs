@@ -58,6 +58,7 @@ impl Experiment {
                 let slice_s = (slices.settle + slices.measure).as_secs_f64();
                 self.start_up_s + (arms - 1.0) * FURTHER_S + arms * rounds * slice_s
             }
+            Arrangement::Chop(_) => self.start_up_s + (arms - 1.0) * FURTHER_S + arms * self.measure_s,
         }
     }
 
@@ -78,6 +79,7 @@ impl Experiment {
             Arrangement::Blocks => self.in_turn(&plan, &environment, random),
             Arrangement::Duet => self.duet(&plan, &environment, random),
             Arrangement::Alternate(slices) => self.alternate(&plan, slices, seed, &environment, random),
+            Arrangement::Chop(_) => self.chop(&plan, &environment, random),
         };
         records::record(study, plan, trials)
     }
@@ -167,6 +169,22 @@ impl Experiment {
             let slices = trial.record.slices.iter();
             let mean = slices.map(|slice| slice.metrics["throughput"]).sum::<f64>() / f64::from(rounds);
             trial.record.metrics.insert("throughput".into(), mean);
+        }
+        trials
+    }
+
+    /// The load moves faster than anything changes: what the machine does meanwhile falls on all forms alike.
+    fn chop(&self, plan: &[PlannedTrial], environment: &Environment, random: &mut Random) -> Vec<TrialData> {
+        let arms = self.effects.len() + 2;
+        let mut trials: Vec<TrialData> = plan.iter().map(empty).collect();
+        for (block, trials) in trials.chunks_mut(arms).enumerate() {
+            let first_s = block as f64 * self.block_s() + self.start_up_s + (arms - 1) as f64 * FURTHER_S;
+            let of_all = environment.mean(first_s, first_s + arms as f64 * self.measure_s);
+            for trial in trials {
+                let own = self.own(&trial.record.trial, random);
+                let throughput = RATE * (of_all + own + self.setting.measurement(random, self.measure_s)).exp();
+                trial.record.metrics.insert("throughput".into(), throughput);
+            }
         }
         trials
     }

@@ -16,7 +16,7 @@ mod stopping;
 use experiment::Experiment;
 use noise::{QUIET, Random, SETTINGS, SHARED, Setting};
 use std::time::Duration;
-use tare_core::design::{Arrangement, Slices};
+use tare_core::design::{Arrangement, Chop, Slices};
 use tare_core::record::Record;
 use tare_stats::{Ratio, Verdict, analyse};
 
@@ -155,6 +155,11 @@ fn alternating_equals_are_called_different_as_rarely_as_promised() {
 }
 
 #[test]
+fn chopped_equals_are_called_different_as_rarely_as_promised() {
+    aa_of(&Arrangement::Chop(Chop::default()), 8.0, 14);
+}
+
+#[test]
 fn duets_of_equals_are_called_different_as_rarely_as_promised() {
     aa_of(&Arrangement::Duet, 120.0, 13);
 }
@@ -162,7 +167,7 @@ fn duets_of_equals_are_called_different_as_rarely_as_promised() {
 #[test]
 fn a_true_difference_is_covered_in_every_design() {
     for setting in SETTINGS {
-        for arrangement in [Arrangement::Blocks, slices(2, 8), Arrangement::Duet] {
+        for arrangement in [Arrangement::Blocks, slices(2, 8), Arrangement::Chop(Chop::default()), Arrangement::Duet] {
             for blocks in [6, 16] {
                 let experiment = Experiment::new(setting, arrangement.clone(), blocks, 160.0).effects(&[-0.02]);
                 let covered = simulate(&experiment, 400, 21).covered;

@@ -222,6 +222,8 @@ pub(crate) fn ready(
     bundles: BTreeMap<String, String>,
     environment: Option<Facts>,
 ) -> Result<Ready> {
+    let mut study = study;
+    study.set_apart(&Tables);
     let places = places::places(&study, &workload)?;
     let environment = environment.unwrap_or_else(|| {
         let mut environment = tare_telemetry::environment();
