@@ -89,10 +89,20 @@ pub(crate) fn headlines(won: &WinBack, analysis: &Analysis) -> Vec<Headline> {
     };
     let mut lines: Vec<Headline> = rows.iter().take(count).map(line).collect();
     if lines.is_empty() {
-        let sentence = format!("No variant of {} wins anything back that shows.", won.of);
+        let sentence = match withheld(won) {
+            Some(why) => format!("What variants of {} win back is withheld: {why}.", won.of),
+            None => format!("No variant of {} wins anything back that shows.", won.of),
+        };
         lines.push(Headline { sentence, rest: String::new() });
     }
     lines
+}
+
+/// Why nothing is said of any variant by the first metric; none where something is said of one.
+fn withheld(won: &WinBack) -> Option<&'static str> {
+    let mut reasons = won.metrics.first()?.variants.iter().map(|gain| gain.withheld);
+    let first = reasons.next()??;
+    reasons.all(|reason| reason.is_some()).then(|| first.words())
 }
 
 /// What was left out, in words; nothing where nothing was.
@@ -111,7 +121,8 @@ pub(crate) fn show(page: &mut Page, analysis: &Analysis, columns: usize) {
     page.row("variant", Ink::Dim, &titles);
     for (at, row) in rows.iter().enumerate() {
         if at == wins {
-            page.paragraph(0, 2, "nothing won back that shows:", Ink::Dim);
+            let why = withheld(won).map(|why| format!("withheld, {why}:"));
+            page.paragraph(0, 2, why.as_deref().unwrap_or("nothing won back that shows:"), Ink::Dim);
         }
         let shown = || row.cells.iter().take(columns);
         let missing = || ("-".to_owned(), Ink::Dim);

@@ -68,9 +68,18 @@ pub(crate) fn headlines(climb: &Climb, analysis: &Analysis) -> Vec<Headline> {
     };
     let mut lines: Vec<Headline> = rows.iter().take(count).map(line).collect();
     if lines.is_empty() {
-        lines.push(Headline { sentence: "No rung shows a difference of its own.".to_owned(), rest: String::new() });
+        let withheld = withheld(climb).map(|why| format!("What rungs cost is withheld: {why}."));
+        let none = || "No rung shows a difference of its own.".to_owned();
+        lines.push(Headline { sentence: withheld.unwrap_or_else(none), rest: String::new() });
     }
     lines
+}
+
+/// Why nothing is said of any rung by the first metric; none where something is said of one.
+fn withheld(climb: &Climb) -> Option<&'static str> {
+    let mut reasons = climb.metrics.first()?.rungs.iter().map(|rung| rung.withheld);
+    let first = reasons.next()??;
+    reasons.all(|reason| reason.is_some()).then(|| first.words())
 }
 
 fn cell(rung: &RungCost, metric: &MetricClimb, analysis: &Analysis) -> Cell {
@@ -124,7 +133,8 @@ pub(crate) fn show(page: &mut Page, analysis: &Analysis, columns: usize) {
     page.row("rung", Ink::Dim, &titles);
     for (at, row) in rows.iter().enumerate() {
         if at == matter {
-            page.paragraph(0, 2, "no difference that shows:", Ink::Dim);
+            let why = withheld(climb).map(|why| format!("withheld, {why}:"));
+            page.paragraph(0, 2, why.as_deref().unwrap_or("no difference that shows:"), Ink::Dim);
         }
         let shown = || row.cells.iter().take(columns);
         let missing = || ("-".to_owned(), Ink::Dim);

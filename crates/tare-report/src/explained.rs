@@ -41,6 +41,7 @@ fn title(explanation: &Explanation) -> String {
         Differs::BeyondNoise => "is slower than",
         Differs::InEveryTrial => "is slower in every trial than",
         Differs::NotDetectably => "ran into a limit and is not detectably slower than",
+        Differs::Withheld => "ran into a limit; this run cannot say whether it is slower than",
     };
     format!("{slower} {how} {faster}: {metric} of {form} {ratio} times")
 }
@@ -107,6 +108,7 @@ fn subject(explanation: &Explanation) -> String {
     let Explanation { form, slower, differs, .. } = explanation;
     match differs {
         Differs::NotDetectably => format!("{slower}, not detectably slower"),
+        Differs::Withheld => format!("{slower}, slower or not"),
         _ if slower == form => form.clone(),
         _ => format!("{form} is faster. {slower}"),
     }

@@ -27,7 +27,10 @@ pub(crate) fn lines(analysis: &Analysis) -> Vec<String> {
         let is = |name: &str| analysis.arms.iter().any(|arm| arm.name == name && arm.emulated.is_some());
         is(&row.form) || is(&row.against)
     };
-    let line = |row: &ScaleOut| format!("{}{}", sentence(row), if emulated(row) { " (EMULATED)" } else { "" });
+    let line = |row: &ScaleOut| {
+        let withheld = row.withheld.map(|why| format!(" (withheld: {})", why.words())).unwrap_or_default();
+        format!("{}{withheld}{}", sentence(row), if emulated(row) { " (EMULATED)" } else { "" })
+    };
     analysis.scale_out.iter().map(line).collect()
 }
 
@@ -88,6 +91,7 @@ mod tests {
             speed_up_interval: Some(Interval { low: 4.0, high: 4.84 }),
             efficiency: 0.55,
             efficiency_interval: Some(Interval { low: 0.5, high: 0.605 }),
+            withheld: None,
             fairness: None,
         };
         let told = "eight: 4.40 [4.00, 4.84] times what one does, with 8 times the instances (redis 8 for 1): efficiency \

@@ -34,7 +34,8 @@ pub fn absolute_difference(metric: &MetricAnalysis, baseline: &str, arm: &str) -
 }
 
 /// An arm's value by that of another one that need not be the baseline, inside blocks, with its 95 % interval for this
-/// pair alone (Student's t); none where no block has both. The interval needs three blocks.
+/// pair alone (Student's t), no narrower than a run may claim that its width ended; none where no block has both. The
+/// interval needs three blocks.
 pub fn ratio_to(metric: &MetricAnalysis, arm: &str, reference: &str) -> Option<(f64, Option<Interval>)> {
     let logs = |name: &str| metric.estimates.iter().find(|estimate| estimate.arm == name).map(block_logs);
     let differences = Differences::of(&logs(arm)?, &logs(reference)?);
@@ -43,7 +44,7 @@ pub fn ratio_to(metric: &MetricAnalysis, arm: &str, reference: &str) -> Option<(
         return None;
     }
     let precision = differences.precision(0.5 * (1.0 + CONFIDENCE)).filter(|_| arm != reference);
-    Some((mean.exp(), precision.map(|precision| precision.interval(mean))))
+    Some((mean.exp(), precision.map(|precision| metric.claim.elsewhere(precision).interval(mean))))
 }
 
 #[cfg(test)]
@@ -51,6 +52,7 @@ mod tests {
     use super::*;
     use crate::analysis::{Estimate, Method, Verdict};
     use crate::nested::Nested;
+    use crate::sequential::Claim;
 
     fn ratio(ratio: f64, interval: Option<(f64, f64)>) -> Ratio {
         Ratio {
@@ -84,6 +86,7 @@ mod tests {
             method: Method::OwnError,
             noise_floor: None,
             control_differs: false,
+            claim: Claim::AS_IS,
             estimates: vec![estimate],
             ratios,
         }

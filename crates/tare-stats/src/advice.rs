@@ -1,7 +1,8 @@
 //! What each variant of a form wins back of what the form costs.
 
-use crate::analysis::{Arm, MetricAnalysis};
-use crate::ladder::{Cost, cost};
+use crate::analysis::{Arm, MetricAnalysis, Verdict};
+use crate::ladder::Cost;
+use crate::pair::{Pair, Withheld};
 use serde::Serialize;
 use tare_core::advice::{Advice, Variant};
 
@@ -41,10 +42,13 @@ pub struct Gain {
     /// The variant by the form, its interval together with those of the metric's other variants.
     pub cost: Cost,
     /// How much of the way from the form to the baseline it goes, on the log scale: 1 is all of it, more is beyond.
-    /// None where the form and the baseline do not differ beyond interval and noise floor, or are the same.
+    /// None where the form and the baseline do not differ beyond interval and noise floor, or nothing is said of it.
     pub share: Option<f64>,
-    /// Whether the interval excludes 1 and the ratio is beyond the noise floor.
+    /// Whether the interval excludes 1, the ratio is beyond the noise floor, and nothing withholds it.
     pub matters: bool,
+    /// Why nothing is said of it, whatever its figures.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub withheld: Option<Withheld>,
     /// Whether the variant does better than the form, by the ratio alone.
     pub better: bool,
 }
@@ -61,24 +65,21 @@ pub(crate) fn win_back(advice: &Advice, arms: &[Arm], metrics: &[MetricAnalysis]
 fn of_metric(advice: &Advice, arms: &[Arm], metric: &MetricAnalysis) -> MetricWinBack {
     let has = |variant: &&Variant| metric.estimates.iter().any(|estimate| estimate.arm == variant.form);
     let family = advice.variants.iter().filter(has).count();
-    let floor = metric.noise_floor.unwrap_or(0.0).ln_1p();
-    let beyond = |cost: Cost| {
-        let excludes = cost.interval.is_some_and(|interval| !interval.contains(1.0));
-        // When equals differ, nobody knows what a difference says.
-        excludes && cost.ratio.ln().abs() > floor && !metric.control_differs
-    };
+    // What a variant goes a part of must itself be certain.
     let whole = metric.ratios.iter().find(|ratio| ratio.arm == advice.of);
-    let whole = whole.map(|ratio| Cost { ratio: ratio.ratio, interval: ratio.interval }).filter(|cost| beyond(*cost));
+    let whole = whole.filter(|whole| matches!(whole.verdict, Verdict::Better | Verdict::Worse));
     let gain = |variant: &Variant| {
-        let cost = cost(&variant.form, &advice.of, family, arms, metric)?;
+        let pair = Pair::of(&variant.form, &advice.of, arms, metric)?;
+        let cost = Cost::of(&pair, family);
         Some(Gain {
             form: variant.form.clone(),
             variant: variant.name.clone(),
             changes: variant.changes.clone(),
             trades: variant.trades.clone(),
             cost,
-            share: whole.map(|whole| -cost.ratio.ln() / whole.ratio.ln()),
-            matters: beyond(cost),
+            share: whole.filter(|_| pair.withheld.is_none()).map(|whole| -cost.ratio.ln() / whole.ratio.ln()),
+            matters: pair.stands(cost.interval),
+            withheld: pair.withheld,
             better: (cost.ratio > 1.0) == metric.more_is_better,
         })
     };

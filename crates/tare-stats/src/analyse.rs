@@ -12,6 +12,7 @@ use crate::kept::qos_kept;
 use crate::ladder::climb;
 use crate::levels::{load_response, service_costs};
 use crate::nested::{Nested, Rounds};
+use crate::pair::Withheld;
 use crate::paired::{BLOCKS_MIN, BlockLogs, Differences, Precision, sd};
 use crate::profile::profiles;
 use crate::quantile::student_quantile;
@@ -56,7 +57,7 @@ pub fn analyse(record: &Record) -> Analysis {
     let decides = |metric: &TrialMetric<'_>| metric.name == record.header.deciding_metric();
     let deciding = shown().find(|metric| decides(metric));
     let ended = ended_for_width(record).zip(deciding).map(|(asked, metric)| {
-        (asked, widened(&analyse_metric(&counted, metric, Claim::AsIs, &comparison), asked, &arms))
+        (asked, widened(&analyse_metric(&counted, metric, Claim::AS_IS, &comparison), asked, &arms))
     });
     let claim = |metric: &TrialMetric<'_>| Claim::of(ended, decides(metric));
     let mut metrics: Vec<MetricAnalysis> =
@@ -78,10 +79,10 @@ pub fn analyse(record: &Record) -> Analysis {
         trials_lost: record.lost(),
         blocks_measured: of_baseline.map(|trial| trial.record.trial.block).collect::<BTreeSet<_>>().len() as u32,
         apparatus: apparatus(record, &measured, &metrics),
-        costs: service_costs(record, &counted, &arms),
+        costs: service_costs(record, &counted, &arms, &metrics),
         response: load_response(record, &counted, &arms, &metrics),
+        scale_out: scale_out(record, &arms, &metrics),
         arms,
-        scale_out: scale_out(record, &metrics),
         ladder: None,
         advice: None,
         contrasts: Vec::new(),
@@ -280,6 +281,7 @@ fn analyse_metric(
         method: Method::None,
         noise_floor: None,
         control_differs: false,
+        claim,
         estimates,
         ratios: Vec::new(),
     };
@@ -358,8 +360,10 @@ fn compare_arms(
     let family = Family::of(baseline, control, &forms);
     let control_differences = control.map(|control| Differences::of(control, baseline));
     let control_differences = control_differences.as_ref().filter(|_| !nothing_real);
-    // Of a run without forms it is the control's width that ended it.
-    let of_control = |precision: Precision| if forms.is_empty() { claim.on(precision) } else { precision };
+    // Of a run without forms it is the control's width that ended it. Beside forms the control is as narrow as they are
+    // for no better reason.
+    let of_control =
+        |precision: Precision| if forms.is_empty() { claim.on(precision) } else { claim.elsewhere(precision) };
     let of_floor = control_differences.and_then(|d| family.floor(d)).map(of_control);
     let floor = control_differences.zip(of_floor).map(|(d, precision)| d.mean().abs() + precision.half_width());
     let alarm = control_differences.and_then(|d| Some(of_control(family.alarm(d, compared)?).interval(d.mean())));
@@ -381,7 +385,7 @@ fn compare_arms(
             interval: precision.map(|precision| precision.interval(differences.mean())),
             noise_floor: floor,
             emulated,
-            withheld: withheld(arm, differs),
+            withheld: withheld(arm, arms, differs),
             smallest_detectable: precision.map(|precision| smallest_detectable(arm, precision, floor.zip(of_floor))),
             blocks: differences.n(),
         };
@@ -441,15 +445,11 @@ fn smallest_detectable(arm: &Arm, precision: Precision, floor: Option<(f64, Prec
     log.exp_m1()
 }
 
-/// Why nothing may be said of an arm, whatever its figures.
-fn withheld(arm: &Arm, control_differs: bool) -> Option<&'static str> {
-    if arm.control {
-        return None;
-    }
-    if control_differs {
-        return Some("the A/A control differs");
-    }
-    arm.void_p.map(|_| "its trials are void more often than the others")
+/// Why nothing may be said of an arm by the baseline, whatever its figures. The A/A control is what others are judged
+/// by.
+fn withheld(arm: &Arm, arms: &[Arm], control_differs: bool) -> Option<Withheld> {
+    let baseline = arms.iter().find(|arm| arm.baseline).filter(|_| !arm.control)?;
+    Withheld::of(arm, baseline, control_differs)
 }
 
 fn apparatus(record: &Record, measured: &[&TrialData], metrics: &[MetricAnalysis]) -> Apparatus {

@@ -8,6 +8,7 @@ use crate::levels::{LoadResponse, ServiceCosts};
 use crate::nested::Nested;
 use crate::profile::FormProfile;
 use crate::scale_out::ScaleOut;
+use crate::sequential::Claim;
 use crate::stalls::Stalls;
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -173,6 +174,9 @@ pub struct MetricAnalysis {
     pub noise_floor: Option<f64>,
     /// Whether the interval of the A/A control excludes 1: the machine or the harness treats equals differently.
     pub control_differs: bool,
+    /// What of its precision may be claimed, of a run that its width ended.
+    #[serde(skip)]
+    pub(crate) claim: Claim,
     /// By arm that was measured: its values.
     pub estimates: Vec<Estimate>,
     /// By arm that was measured in a block together with the baseline: its ratio; empty unless `compared`.

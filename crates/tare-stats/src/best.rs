@@ -97,7 +97,7 @@ fn contest_of(analysis: &Analysis, metric: &str, looks: u32) -> Option<Contest> 
     let level = 1.0 - (1.0 - CONFIDENCE) / f64::from(arms.len() as u32 * looks);
     let lead = |(over, logs): &(&str, BlockLogs)| {
         let differences = Differences::of(best, logs);
-        let precision = differences.precision(level);
+        let precision = differences.precision(level).map(|precision| metric.claim.elsewhere(precision));
         let (mean, floor) = (sign * differences.mean(), metric.noise_floor.map(f64::ln_1p));
         Lead {
             over: (*over).to_owned(),

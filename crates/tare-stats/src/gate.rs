@@ -275,6 +275,7 @@ mod tests {
     use crate::nested::Nested;
     use crate::paired::sd;
     use crate::quantile::student_quantile;
+    use crate::sequential::Claim;
     use rand_core::SeedableRng;
     use rand_xoshiro::Xoshiro256PlusPlus;
 
@@ -327,6 +328,7 @@ mod tests {
                 method: Method::OwnError,
                 noise_floor: Some(0.01),
                 control_differs: false,
+                claim: Claim::AS_IS,
                 estimates: Vec::new(),
                 ratios: vec![ratio],
             }],

@@ -1,9 +1,8 @@
 //! What each rung of a ladder costs, and whether the rungs add up to the whole.
 
-use crate::analyse::block_logs;
 use crate::analysis::{Arm, Interval, MetricAnalysis};
 use crate::family::CONFIDENCE;
-use crate::paired::Differences;
+use crate::pair::{Pair, Withheld};
 use serde::Serialize;
 use tare_core::ladder::Ladder;
 
@@ -57,8 +56,11 @@ pub struct RungCost {
     pub against: String,
     /// This form by that one.
     pub cost: Cost,
-    /// Whether its interval excludes 1 and the ratio is beyond the noise floor.
+    /// Whether its interval excludes 1, the ratio is beyond the noise floor, and nothing withholds it.
     pub matters: bool,
+    /// Why nothing is said of it, whatever its figures.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub withheld: Option<Withheld>,
 }
 
 /// The cost of each rung, by every metric that is compared.
@@ -76,33 +78,31 @@ fn metric_climb(ladder: &Ladder, baseline: &str, arms: &[Arm], metric: &MetricAn
     let (mut before, mut adds, mut rungs) = (baseline.to_owned(), Vec::new(), Vec::new());
     for rung in &ladder.rungs {
         adds.push(rung.adds.clone());
-        let Some(cost) = cost(&rung.form, &before, count, arms, metric) else { continue };
-        let floor = metric.noise_floor.unwrap_or(0.0).ln_1p();
-        let excludes = cost.interval.is_some_and(|interval| !interval.contains(1.0));
-        // When equals differ, nobody knows what a difference says.
-        let matters = excludes && cost.ratio.ln().abs() > floor && !metric.control_differs;
+        let Some(pair) = Pair::of(&rung.form, &before, arms, metric) else { continue };
+        let cost = Cost::of(&pair, count);
         let against = std::mem::replace(&mut before, rung.form.clone());
-        rungs.push(RungCost { form: rung.form.clone(), adds: std::mem::take(&mut adds), against, cost, matters });
+        rungs.push(RungCost {
+            form: rung.form.clone(),
+            adds: std::mem::take(&mut adds),
+            against,
+            cost,
+            matters: pair.stands(cost.interval),
+            withheld: pair.withheld,
+        });
     }
     let together = rungs.iter().map(|rung| rung.cost.ratio).product();
     let control = arms.iter().find(|arm| arm.control).map(|arm| arm.name.as_str());
-    let whole = control.and_then(|control| cost(&ladder.to, control, 1, arms, metric));
+    let whole = control.and_then(|control| Pair::of(&ladder.to, control, arms, metric));
+    let whole = whole.map(|pair| Cost::of(&pair, 1));
     let adds_up = whole.and_then(|whole| whole.interval).map(|interval| interval.contains(together));
     let (name, title) = (metric.name.clone(), metric.title.clone());
     (!rungs.is_empty()).then_some(MetricClimb { name, title, rungs, together, whole, adds_up })
 }
 
-/// One form by another, with an interval that holds together with those of `family` such costs; none where they were
-/// never measured in one block.
-pub(crate) fn cost(form: &str, against: &str, family: usize, arms: &[Arm], metric: &MetricAnalysis) -> Option<Cost> {
-    let logs = |name: &str| metric.estimates.iter().find(|estimate| estimate.arm == name).map(block_logs);
-    let differences = Differences::of(&logs(form)?, &logs(against)?);
-    if differences.n() == 0 {
-        return None;
+impl Cost {
+    /// Of two arms, with an interval that holds together with those of `family` such costs.
+    pub(crate) fn of(pair: &Pair<'_>, family: usize) -> Cost {
+        let level = 1.0 - 0.5 * (1.0 - CONFIDENCE) / family.max(1) as f64;
+        Cost { ratio: pair.log().exp(), interval: pair.interval(level) }
     }
-    let emulated = arms.iter().any(|arm| (arm.name == form || arm.name == against) && arm.emulated.is_some());
-    let mean = differences.mean();
-    let level = 1.0 - 0.5 * (1.0 - CONFIDENCE) / family.max(1) as f64;
-    let precision = differences.precision(level).filter(|_| !emulated);
-    Some(Cost { ratio: mean.exp(), interval: precision.map(|precision| precision.interval(mean)) })
 }

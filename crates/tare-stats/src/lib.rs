@@ -29,6 +29,7 @@ mod ladder;
 mod levels;
 mod nested;
 mod occasion;
+mod pair;
 mod paired;
 pub mod peak;
 mod profile;
@@ -71,6 +72,7 @@ pub use levels::{
 };
 pub use nested::Nested;
 pub use occasion::{Equals, Occasion, Occasions, equals};
+pub use pair::Withheld;
 pub use profile::{CallRow, Flame, FormProfile, TimeRow, flame};
 pub use quantile::student_quantile;
 pub use scale_out::ScaleOut;

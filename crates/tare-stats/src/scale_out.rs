@@ -1,9 +1,8 @@
 //! How much more several instances do than fewer.
 
-use crate::analyse::block_logs;
-use crate::analysis::{Interval, MetricAnalysis};
+use crate::analysis::{Arm, Interval, MetricAnalysis};
 use crate::family::CONFIDENCE;
-use crate::paired::Differences;
+use crate::pair::{Pair, Withheld};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use tare_core::form::Form;
@@ -24,12 +23,15 @@ pub struct ScaleOut {
     pub times: f64,
     /// The form's throughput, or peak load, by the other's; paired within blocks, geometric mean.
     pub speed_up: f64,
-    /// 95 % interval of it, by Student's t, for this pair alone; none below 3 blocks.
+    /// 95 % interval of it, by Student's t, for this pair alone; none below 3 blocks and of what ran emulated.
     pub speed_up_interval: Option<Interval>,
     /// The speed-up by [`ScaleOut::times`]: 1 is linear.
     pub efficiency: f64,
     /// 95 % interval of it.
     pub efficiency_interval: Option<Interval>,
+    /// Why nothing is said of the two, whatever their figures.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub withheld: Option<Withheld>,
     /// Throughput of the slowest instance by the mean of all, mean of the trials; where several are loaded.
     pub fairness: Option<f64>,
 }
@@ -57,11 +59,10 @@ fn growth(more: &BTreeMap<String, u32>, fewer: &BTreeMap<String, u32>) -> Option
 
 /// Each form that has more instances than another one of the same layers, against the one with the fewest: of those,
 /// one with as many guests and the same placement, where there is one. By the metric that decides.
-pub(crate) fn scale_out(record: &Record, metrics: &[MetricAnalysis]) -> Vec<ScaleOut> {
+pub(crate) fn scale_out(record: &Record, arms: &[Arm], metrics: &[MetricAnalysis]) -> Vec<ScaleOut> {
     let (study, workload) = (&record.header.study, &record.header.workload);
     let metric = metrics.iter().find(|metric| metric.name == record.header.deciding_metric());
     let Some(metric) = metric.filter(|metric| metric.more_is_better) else { return Vec::new() };
-    let estimate = |form: &Form| metric.estimates.iter().find(|estimate| estimate.arm == form.name);
     let mut found = Vec::new();
     for form in &study.forms {
         let own = counts(study, workload, form);
@@ -77,16 +78,11 @@ pub(crate) fn scale_out(record: &Record, metrics: &[MetricAnalysis]) -> Vec<Scal
             a.total_cmp(b).then(alike(one).cmp(&alike(other)))
         });
         let Some((against, what, times)) = best else { continue };
-        let (Some(here), Some(there)) = (estimate(form), estimate(against)) else { continue };
-        let differences = Differences::of(&block_logs(here), &block_logs(there));
-        if differences.n() == 0 {
-            continue;
-        }
-        let precision = differences.precision(0.5 * (1.0 + CONFIDENCE));
-        let interval = precision.map(|precision| precision.interval(differences.mean()));
+        let Some(pair) = Pair::of(&form.name, &against.name, arms, metric) else { continue };
+        let interval = pair.interval(0.5 * (1.0 + CONFIDENCE));
         let fairness = metrics.iter().find(|metric| metric.name == FAIRNESS);
         let fairness = fairness.and_then(|metric| metric.estimates.iter().find(|estimate| estimate.arm == form.name));
-        let speed_up = differences.mean().exp();
+        let speed_up = pair.log().exp();
         found.push(ScaleOut {
             form: form.name.clone(),
             against: against.name.clone(),
@@ -96,6 +92,7 @@ pub(crate) fn scale_out(record: &Record, metrics: &[MetricAnalysis]) -> Vec<Scal
             speed_up_interval: interval,
             efficiency: speed_up / times,
             efficiency_interval: interval.map(|i| Interval { low: i.low / times, high: i.high / times }),
+            withheld: pair.withheld,
             fairness: fairness.map(|estimate| estimate.mean),
         });
     }

@@ -41,34 +41,39 @@ pub fn precise_enough(record: &Record) -> bool {
 
 /// What a run claims that may have been ended for the width of its intervals: it was narrow when it ended, and not
 /// always by being exact.
-#[derive(Clone, Copy)]
-pub(crate) enum Claim {
-    /// What its blocks say.
-    AsIs,
-    /// No less than the half-width that was asked for, log scale: of the metric whose width ended it.
-    AtLeast(f64),
-    /// Errors so many times as large: of the other metrics, which may go up and down with that one.
-    Times(f64),
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Claim {
+    /// The least half-width of the ratios that were waited for, log scale.
+    asked: Option<f64>,
+    /// So many times as large are all other errors, which may go up and down with those.
+    factor: f64,
 }
 
 impl Claim {
-    /// On a metric, of a run that may have `ended` for its width: what was asked for, and the factor for all metrics
-    /// but the one that decided.
+    /// What blocks say, of a run that its width did not end.
+    pub(crate) const AS_IS: Claim = Claim { asked: None, factor: 1.0 };
+
+    /// On a metric, of a run that may have `ended` for its width: what was asked for, and the factor for all that did
+    /// not decide.
     pub(crate) fn of(ended: Option<(f64, f64)>, decides: bool) -> Claim {
-        match ended {
-            None => Claim::AsIs,
-            Some((asked, _)) if decides => Claim::AtLeast(asked),
-            Some((_, factor)) => Claim::Times(factor),
-        }
+        let Some((asked, factor)) = ended else { return Claim::AS_IS };
+        Claim { asked: Some(asked).filter(|_| decides), factor }
     }
 
-    /// A precision, as it may be claimed.
+    /// The precision of a ratio to the baseline, as it may be claimed: of the metric that decided no less than was
+    /// asked for.
     pub(crate) fn on(self, precision: Precision) -> Precision {
-        match self {
-            Claim::AsIs => precision,
-            Claim::AtLeast(half_width) => precision.at_least(half_width),
-            Claim::Times(factor) => Precision { standard_error: factor * precision.standard_error, ..precision },
-        }
+        self.asked.map_or_else(|| self.elsewhere(precision), |half_width| precision.at_least(half_width))
+    }
+
+    /// The same of what was not waited for: the A/A control beside forms, a rung, a variant.
+    pub(crate) fn elsewhere(self, precision: Precision) -> Precision {
+        Precision { standard_error: self.factor * precision.standard_error, ..precision }
+    }
+
+    /// How many times as large errors are of what was not waited for.
+    pub(crate) fn factor(self) -> f64 {
+        self.factor
     }
 }
 

@@ -1,6 +1,7 @@
 //! What may be said of a ratio, and in which words.
 
 use crate::analysis::{Interval, Verdict};
+use crate::pair::Withheld;
 use tare_core::record::TrialMetric;
 
 /// What decides.
@@ -12,7 +13,7 @@ pub(crate) struct Evidence {
     pub(crate) noise_floor: Option<f64>,
     pub(crate) emulated: bool,
     /// Why nothing may be said, whatever the figures.
-    pub(crate) withheld: Option<&'static str>,
+    pub(crate) withheld: Option<Withheld>,
     /// As a share.
     pub(crate) smallest_detectable: Option<f64>,
     pub(crate) blocks: usize,
@@ -51,7 +52,9 @@ pub(crate) fn words(metric: &TrialMetric<'_>, verdict: Verdict, evidence: &Evide
         Verdict::WithinNoise => {
             format!("within the noise floor of {}", percent_text(evidence.noise_floor.unwrap_or(f64::NAN).exp_m1()))
         }
-        Verdict::Withheld => format!("verdict withheld: {}", evidence.withheld.unwrap_or("the run is not sound")),
+        Verdict::Withheld => {
+            format!("verdict withheld: {}", evidence.withheld.map_or("the run is not sound", Withheld::words))
+        }
         Verdict::TooFewBlocks => {
             let blocks = if evidence.blocks == 1 { "1 block" } else { &format!("{} blocks", evidence.blocks) };
             format!("no verdict: {blocks} measured, 3 needed")
@@ -134,7 +137,7 @@ mod tests {
     #[test]
     fn what_is_withheld_says_why_and_nothing_else() {
         let mut evidence = evidence(0.5, 0.01, Some(0.01));
-        evidence.withheld = Some("the A/A control differs");
+        evidence.withheld = Some(Withheld::ControlDiffers);
         assert_eq!(said(0, &evidence), "verdict withheld: the A/A control differs");
     }
 

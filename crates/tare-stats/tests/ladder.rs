@@ -2,9 +2,11 @@
 
 use crate::records;
 
+use tare_core::fault::Fault;
 use tare_core::ladder::{Ladder, Rung};
-use tare_core::record::Record;
-use tare_stats::{Climb, RungCost, analyse};
+use tare_core::record::{PRECISE_ENOUGH, Record};
+use tare_core::trial::Outcome;
+use tare_stats::{Climb, RungCost, Withheld, analyse};
 
 const FORMS: [&str; 4] = ["plain", "box.root", "box.net", "box"];
 
@@ -71,4 +73,33 @@ fn what_besides_the_rungs_changed_is_seen() {
     let climb = climb(&record(8, |form| costly(form).map(|share| if form.ends_with("(A/A)") { 1.2 } else { share })));
     assert_eq!(climb.metrics[0].adds_up, Some(false));
     assert!(climb.metrics[0].rungs.iter().all(|rung| !rung.matters), "nothing is claimed where equals differ");
+}
+
+#[test]
+fn what_the_report_does_not_stand_by_is_no_cost_of_a_rung() {
+    // Most trials of the net are void: those that are left are not its usual ones.
+    let mut voided = record(12, costly);
+    let of_net = voided.trials.iter_mut().filter(|trial| trial.record.trial.form == "box.net");
+    for trial in of_net.take(8) {
+        trial.record.outcome = Outcome::Invalid { why: Fault::new("too many failed") };
+    }
+    let rungs = &climb(&voided).metrics[0].rungs;
+    let reasons: Vec<Option<Withheld>> = rungs.iter().map(|rung| rung.withheld).collect();
+    assert_eq!(reasons, [None, Some(Withheld::VoidTooOften), Some(Withheld::OtherVoidTooOften)]);
+    assert!(rungs.iter().all(|rung| !rung.matters && rung.cost.interval.is_some()), "{rungs:?}");
+    // Without equals nobody knows what the machine makes of them.
+    let floorless = record(8, |form| costly(form).filter(|_| !form.ends_with("(A/A)")));
+    assert!(climb(&floorless).metrics[0].rungs.iter().all(|rung| !rung.matters));
+}
+
+#[test]
+fn a_run_that_its_width_ended_claims_no_more_of_rungs() {
+    let width = |how: &str| {
+        let mut record = record(8, costly);
+        record.header.study.design.half_width = Some(0.05);
+        record.end.as_mut().unwrap().how = how.to_owned();
+        let interval = climb(&record).metrics[0].rungs[1].cost.interval.unwrap();
+        (interval.high / interval.low).ln()
+    };
+    assert!(width(PRECISE_ENOUGH) > 1.5 * width("complete"), "{} {}", width(PRECISE_ENOUGH), width("complete"));
 }

@@ -2,7 +2,7 @@
 
 use super::{Differs, Explanation, findings, is_clear, level, throughput};
 use crate::analyse::{analyse, counted};
-use crate::analysis::{Analysis, Interval, MetricAnalysis};
+use crate::analysis::{Analysis, Arm, Interval, MetricAnalysis};
 use crate::contrast::{Cell, Estimate, Figure, Values, cells, compared, equals};
 use crate::paired::{BLOCKS_MIN, sd};
 use crate::quantile::student_quantile;
@@ -11,14 +11,16 @@ use std::collections::BTreeMap;
 use tare_core::record::Record;
 
 /// An explanation for every form, the baselines too, that was measured in three trials of both runs and whose
-/// performance differs between them: beyond the interval (Welch, 99 %) and the noise floors of both. The runs are
-/// not interleaved, so whatever else changed on the machine is in it. The slower one is called `before` or `after`.
+/// performance differs between them: beyond the interval (Welch, 99 %) and the noise floors of both, in a metric on
+/// which neither run withholds its verdicts. The runs are not interleaved, so whatever else changed on the machine is
+/// in it. The slower one is called `before` or `after`.
 pub fn changes_explained(before: &Record, after: &Record) -> Vec<Explanation> {
     let runs = [before, after].map(Run::of);
     let [before, after] = &runs;
-    let arms = after.analysis.arms.iter().filter(|arm| !arm.control && arm.emulated.is_none());
-    let both =
-        arms.filter(|arm| before.analysis.arms.iter().any(|other| other.name == arm.name && other.emulated.is_none()));
+    let arms = after.analysis.arms.iter().filter(|arm| !arm.control);
+    let real = |other: &Arm| other.emulated.is_none() && other.void_p.is_none();
+    let both = arms.filter(|arm| before.analysis.arms.iter().any(|other| other.name == arm.name && real(other)));
+    let both = both.filter(|arm| real(arm));
     both.filter_map(|arm| explained(&arm.name, before, after)).collect()
 }
 
@@ -73,7 +75,11 @@ fn differs<'m>(
         let estimate = metric.estimates.iter().find(|estimate| estimate.arm == arm)?;
         Some(estimate.values.iter().map(|value| value.value.ln()).collect())
     };
-    let Estimate { difference, half_width, .. } = apart(&logs(after)?, &logs(before)?)?;
+    if before.control_differs || after.control_differs {
+        return None;
+    }
+    let factors = [after.claim.factor(), before.claim.factor()];
+    let Estimate { difference, half_width, .. } = apart(&logs(after)?, &logs(before)?, factors)?;
     let floor = before.noise_floor?.max(after.noise_floor?).ln_1p();
     let interval = Interval { low: (difference - half_width).exp(), high: (difference + half_width).exp() };
     let is_clear = difference.is_finite() && !interval.contains(1.0) && difference.abs() > floor;
@@ -83,17 +89,20 @@ fn differs<'m>(
 /// Every figure that both sides have in three trials.
 fn unpaired(here: &Cell, there: &Cell) -> Vec<Figure> {
     let plain = |values: &Values| values.values().copied().collect::<Vec<f64>>();
-    compared(here, there, |here, there, _| apart(&plain(here), &plain(there)))
+    compared(here, there, |here, there, _| apart(&plain(here), &plain(there), [1.0, 1.0]))
 }
 
-/// The difference of two independent means (Welch). None below three values on a side.
-fn apart(here: &[f64], there: &[f64]) -> Option<Estimate> {
+/// The difference of two independent means (Welch), the error of each so many times as large as its values say. None
+/// below three values on a side.
+fn apart(here: &[f64], there: &[f64], factors: [f64; 2]) -> Option<Estimate> {
     if here.len().min(there.len()) < BLOCKS_MIN {
         return None;
     }
     let mean = |values: &[f64]| values.iter().sum::<f64>() / values.len() as f64;
-    let own = |values: &[f64]| Some((sd(values)?.powi(2) / values.len() as f64, values.len() as f64 - 1.0));
-    let (variance, degrees) = satterthwaite([own(here)?, own(there)?]);
+    let own = |values: &[f64], factor: f64| {
+        Some(((factor * sd(values)?).powi(2) / values.len() as f64, values.len() as f64 - 1.0))
+    };
+    let (variance, degrees) = satterthwaite([own(here, factors[0])?, own(there, factors[1])?]);
     let (here, there) = (mean(here), mean(there));
     let spread = variance.sqrt();
     let half_width = spread * student_quantile(level(1), degrees);

@@ -14,10 +14,11 @@ pub use between::changes_explained;
 pub use rule::Confidence;
 
 use crate::advice::WinBack;
-use crate::analysis::{Arm, Interval, MetricAnalysis};
+use crate::analysis::{Arm, Interval, MetricAnalysis, Verdict};
 use crate::contrast::{Cell, Figure, apart, differences, equals, floor, gap};
 use crate::figures::is_by_operation;
 use crate::ladder::{Climb, Cost};
+use crate::pair::is_given;
 use rule::{Condition, RULES, Rule};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
@@ -65,6 +66,8 @@ pub enum Differs {
     InEveryTrial,
     /// Not detectably: the explanation is told because of a limit that one of the two ran into, `slower`.
     NotDetectably,
+    /// Whether they do, this run cannot say, whatever its figures; the explanation is told because of such a limit.
+    Withheld,
 }
 
 /// A cause that the figures of two forms speak for.
@@ -206,7 +209,7 @@ fn limited(counted: &Counted, metrics: &[MetricAnalysis], form: &str, against: &
             form: form.to_owned(),
             against: against.to_owned(),
             slower: slower.to_owned(),
-            differs: Differs::NotDetectably,
+            differs: if is_given(ratio.verdict) { Differs::NotDetectably } else { Differs::Withheld },
             metric: metric.title.clone(),
             ratio: ratio.ratio,
             interval: ratio.interval?,
@@ -232,13 +235,13 @@ fn is_clear(figure: &Figure, equal: &[Figure]) -> bool {
     !figure.interval.contains(0.0) && figure.difference.abs() > floor(equal, &figure.name)
 }
 
-/// The metrics in which the form differs from the baseline, beyond interval and noise floor or in every trial.
+/// The metrics in which the form differs from the baseline, beyond interval and noise floor or in every trial. None in
+/// which the report gives no verdict: it must not name a cause of what it does not stand by.
 fn differs_from_baseline(metrics: &[MetricAnalysis], form: &str, counted: &Counted) -> Vec<Difference> {
     let compared = metrics.iter().filter(|metric| metric.compared);
     let difference = |metric: &MetricAnalysis| {
-        let ratio = metric.ratios.iter().find(|ratio| ratio.arm == form)?;
-        let beyond = ratio.interval.filter(|interval| !interval.contains(1.0));
-        let beyond = beyond.filter(|_| metric.noise_floor.is_some_and(|floor| ratio.ratio.ln().abs() > floor.ln_1p()));
+        let ratio = metric.ratios.iter().find(|ratio| ratio.arm == form).filter(|ratio| is_given(ratio.verdict))?;
+        let beyond = ratio.interval.filter(|_| matches!(ratio.verdict, Verdict::Better | Verdict::Worse));
         let (differs, interval) = match beyond {
             Some(interval) => (Differs::BeyondNoise, interval),
             None => (Differs::InEveryTrial, in_every_trial(metric, form, counted)?),
@@ -286,7 +289,7 @@ fn differs_by_variant(advice: &WinBack, metrics: &[MetricAnalysis], form: &str) 
 fn tested(finding: &Finding, advice: &WinBack) -> Option<Tested> {
     let of = advice.metrics.first()?;
     let gain = |name: &String| of.variants.iter().find(|gain| gain.variant == *name);
-    let gain = finding.variants.iter().find_map(gain)?;
+    let gain = finding.variants.iter().find_map(gain).filter(|gain| gain.withheld.is_none())?;
     Some(Tested { changes: gain.changes.clone(), metric: of.title.clone(), cost: gain.cost })
 }
 

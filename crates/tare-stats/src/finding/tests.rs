@@ -189,6 +189,25 @@ fn every_rule_fires_where_it_should_and_not_where_it_nearly_should() {
     }
 }
 
+#[test]
+fn a_cause_is_told_only_of_what_the_report_stands_by() {
+    let mut run = dealt(&recorded("equals"), 5, 7);
+    let plain = run["plain"].clone();
+    run.values_mut().for_each(|arm| arm.clone_from(&plain));
+    let rule = RULES.iter().find(|rule| rule.name == "user-work").unwrap();
+    let mut run = made(&run, rule, 1.1);
+    let told = |run: &Run| {
+        let explained = explained(run, &["plain", "same"]);
+        explained.iter().any(|told| [Differs::BeyondNoise, Differs::InEveryTrial].contains(&told.differs))
+    };
+    assert!(told(&run));
+    // Equals that lie apart by 30 %, in every block: verdicts are withheld, and so is what they would come from.
+    for seen in run.get_mut(&control_arm("plain")).unwrap().values_mut() {
+        seen.metrics.values_mut().for_each(|value| *value *= 1.3);
+    }
+    assert!(!told(&run));
+}
+
 /// A planted cause in so many of its blocks.
 fn in_blocks(run: &Run, form: &str, blocks: &[u32]) -> Run {
     let arms = ["plain".to_owned(), control_arm("plain"), form.to_owned()];

@@ -6,15 +6,17 @@
 
 use super::{answered, level_figure, levels_of, only, window};
 use crate::analyse::{block_logs, estimate};
-use crate::analysis::{Arm, Estimate, Interval};
+use crate::analysis::{Arm, Estimate, Interval, MetricAnalysis};
 use crate::cpu::{cpu_total_s, spent};
 use crate::family::CONFIDENCE;
+use crate::pair::Withheld;
 use crate::paired::Differences;
+use crate::sequential::Claim;
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 use tare_core::design::Arrangement;
 use tare_core::load::LoadSummary;
-use tare_core::record::{Record, TrialData};
+use tare_core::record::{CPU_PER_OP, Record, TrialData};
 use tare_core::telemetry::{TelemetryRow, Vantage};
 
 /// What each service costs at one load.
@@ -66,7 +68,7 @@ pub struct CostRatio {
     /// The ratio, inside blocks.
     pub ratio: f64,
     /// Its interval: those of all parts and forms at this load hold together (Student's t, Bonferroni, 95 %). None
-    /// below three blocks.
+    /// below three blocks, and where the report withholds its verdict on the form's CPU time by operation.
     pub interval: Option<Interval>,
     /// The difference that this is at the baseline's mean, us by operation.
     pub difference_us: f64,
@@ -104,7 +106,12 @@ type Costs = BTreeMap<Part, f64>;
 
 /// What each service costs, at each level or at the one load; nothing where trials of a block run at the same time,
 /// where a search chose the load, and where no arm has more than one part beside what its hypervisors used.
-pub(crate) fn service_costs(record: &Record, counted: &[&TrialData], arms: &[Arm]) -> Vec<ServiceCosts> {
+pub(crate) fn service_costs(
+    record: &Record,
+    counted: &[&TrialData],
+    arms: &[Arm],
+    metrics: &[MetricAnalysis],
+) -> Vec<ServiceCosts> {
     let study = &record.header.study;
     if study.design.arrangement != Arrangement::Blocks || study.peak.is_some() {
         return Vec::new();
@@ -115,12 +122,13 @@ pub(crate) fn service_costs(record: &Record, counted: &[&TrialData], arms: &[Arm
         None => vec![None],
     };
     let level = |number: usize| levels_of(&study.load).map(|(_, levels)| levels[number]);
+    let whole = metrics.iter().find(|metric| metric.name == CPU_PER_OP);
     let of_step = |step: &Option<usize>| {
         let by_trial: BTreeMap<u32, Costs> = counted
             .iter()
             .filter_map(|trial| Some((trial.record.trial.index, costs(trial, *step, &services)?)))
             .collect();
-        ServiceCosts { level: step.and_then(level), arms: compared(counted, &by_trial, arms) }
+        ServiceCosts { level: step.and_then(level), arms: compared(counted, &by_trial, arms, whole) }
     };
     let all: Vec<ServiceCosts> = steps.iter().map(of_step).collect();
     // With one service and nothing else that works for it, there is nothing to be told apart.
@@ -187,8 +195,13 @@ fn part_of(scope: &str, services: &[&str]) -> (usize, String) {
     found.map_or_else(|| (services.len(), name()), |(place, service)| (place, (*service).to_owned()))
 }
 
-/// The costs of every arm, with their ratios to the baseline's.
-fn compared(counted: &[&TrialData], by_trial: &BTreeMap<u32, Costs>, arms: &[Arm]) -> Vec<ArmCosts> {
+/// The costs of every arm, with their ratios to the baseline's: parts of the `whole`, which say no more than it may.
+fn compared(
+    counted: &[&TrialData],
+    by_trial: &BTreeMap<u32, Costs>,
+    arms: &[Arm],
+    whole: Option<&MetricAnalysis>,
+) -> Vec<ArmCosts> {
     let of_arm = |arm: &Arm| -> Vec<(Part, Estimate)> {
         let trials = counted.iter().filter(|trial| trial.record.trial.arm() == arm.name);
         let costs = trials.filter_map(|trial| by_trial.get(&trial.record.trial.index));
@@ -203,10 +216,15 @@ fn compared(counted: &[&TrialData], by_trial: &BTreeMap<u32, Costs>, arms: &[Arm
     let is_claimed = |arm: &Arm| !arm.baseline && !arm.control && arm.emulated.is_none();
     let claims = all.iter().filter(|(arm, _)| is_claimed(arm)).flat_map(|(_, parts)| parts);
     let family = claims.filter(|((_, name, _), _)| there(name).is_some()).count().max(1);
+    let claim = whole.map_or(Claim::AS_IS, |whole| whole.claim);
+    let differs = whole.is_some_and(|whole| whole.control_differs);
     let costs = |(arm, parts): &(&Arm, Vec<(Part, Estimate)>)| {
+        let withheld = baseline.and_then(|(baseline, _)| Withheld::of(arm, baseline, differs));
         let part = |((_, name, seen), estimate): &(Part, Estimate)| {
             let base = there(name).filter(|_| !arm.baseline && arm.emulated.is_none() && *seen != Seen::Rest);
-            let ratio = base.and_then(|(_, base)| ratio(estimate, base, family));
+            let ratio = base.and_then(|(_, base)| ratio(estimate, base, family, claim));
+            let ratio =
+                ratio.map(|ratio| CostRatio { interval: ratio.interval.filter(|_| withheld.is_none()), ..ratio });
             PartCost { name: name.clone(), seen: *seen, estimate: estimate.clone(), ratio }
         };
         ArmCosts { arm: arm.name.clone(), parts: parts.iter().map(part).collect() }
@@ -214,14 +232,14 @@ fn compared(counted: &[&TrialData], by_trial: &BTreeMap<u32, Costs>, arms: &[Arm
     all.iter().map(costs).filter(|costs| !costs.parts.is_empty()).collect()
 }
 
-fn ratio(here: &Estimate, there: &Estimate, family: usize) -> Option<CostRatio> {
+fn ratio(here: &Estimate, there: &Estimate, family: usize, claim: Claim) -> Option<CostRatio> {
     let differences = Differences::of(&block_logs(here), &block_logs(there));
     if differences.n() == 0 {
         return None;
     }
     let mean = differences.mean();
     let level = 1.0 - 0.5 * (1.0 - CONFIDENCE) / family as f64;
-    let interval = differences.precision(level).map(|precision| precision.interval(mean));
+    let interval = differences.precision(level).map(|precision| claim.elsewhere(precision).interval(mean));
     let base = there.geometric_mean.unwrap_or(there.mean);
     Some(CostRatio { ratio: mean.exp(), interval, difference_us: base * (mean.exp() - 1.0) })
 }
@@ -297,13 +315,15 @@ mod tests {
             }
         };
         let (here, there) = (of([150.0, 76.0, 298.0]), of([100.0, 50.0, 200.0]));
-        let alone = ratio(&here, &there, 1).unwrap();
+        let alone = ratio(&here, &there, 1, Claim::AS_IS).unwrap();
         assert!((alone.ratio - 1.503).abs() < 1e-3 && (alone.difference_us - 50.3).abs() < 0.1, "{alone:?}");
         assert!(
-            alone.is_clear() && ratio(&here, &there, 30).unwrap().interval.unwrap().high > alone.interval.unwrap().high
+            alone.is_clear()
+                && ratio(&here, &there, 30, Claim::AS_IS).unwrap().interval.unwrap().high
+                    > alone.interval.unwrap().high
         );
         let mut short = here;
         short.values.pop();
-        assert_eq!(ratio(&short, &there, 1).unwrap().interval, None, "two blocks make none");
+        assert_eq!(ratio(&short, &there, 1, Claim::AS_IS).unwrap().interval, None, "two blocks make none");
     }
 }

@@ -1,0 +1,99 @@
+//! Two arms in one metric: how they compare, with which error, and whether the report stands by what comes of it.
+//!
+//! Verdicts are not all that a report says of two arms. What a rung costs, what a variant wins back, what more
+//! instances do and what a difference comes from rest on ratios, too, and a reason that withholds a verdict withholds
+//! these. All of them ask here.
+
+use crate::analyse::block_logs;
+use crate::analysis::{Arm, Interval, MetricAnalysis, Verdict};
+use crate::paired::{Differences, Precision};
+use serde::Serialize;
+
+/// Why a run says nothing of two arms, whatever their figures.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Withheld {
+    /// The A/A control differs from its equal in this metric: nobody knows what a difference says here.
+    ControlDiffers,
+    /// The arm's trials are void or failed more often than the others': those that are left are not its usual ones.
+    VoidTooOften,
+    /// The same of the arm that it is held against.
+    OtherVoidTooOften,
+}
+
+impl Withheld {
+    /// Of an arm held against another one, in a metric whose A/A control differs or not.
+    pub(crate) fn of(arm: &Arm, against: &Arm, control_differs: bool) -> Option<Withheld> {
+        match () {
+            () if control_differs => Some(Withheld::ControlDiffers),
+            () if arm.void_p.is_some() => Some(Withheld::VoidTooOften),
+            () if against.void_p.is_some() => Some(Withheld::OtherVoidTooOften),
+            () => None,
+        }
+    }
+
+    /// In words, for the report.
+    pub fn words(self) -> &'static str {
+        match self {
+            Withheld::ControlDiffers => "the A/A control differs",
+            Withheld::VoidTooOften => "its trials are void more often than the others",
+            Withheld::OtherVoidTooOften => "the trials that it is held against are void more often than the others",
+        }
+    }
+}
+
+/// Two arms that were measured in one block at least, in one metric.
+pub(crate) struct Pair<'a> {
+    metric: &'a MetricAnalysis,
+    differences: Differences,
+    emulated: bool,
+    /// Why nothing is said of the two.
+    pub(crate) withheld: Option<Withheld>,
+}
+
+impl<'a> Pair<'a> {
+    /// Of two arms by name. None where there is no such arm, or no block in which both were measured.
+    pub(crate) fn of(arm: &str, against: &str, arms: &[Arm], metric: &'a MetricAnalysis) -> Option<Pair<'a>> {
+        let logs = |name: &str| metric.estimates.iter().find(|estimate| estimate.arm == name).map(block_logs);
+        let differences = Differences::of(&logs(arm)?, &logs(against)?);
+        let known = |name: &str| arms.iter().find(|known| known.name == name);
+        let (arm, against) = (known(arm)?, known(against)?);
+        (differences.n() > 0).then(|| Pair {
+            emulated: arm.emulated.is_some() || against.emulated.is_some(),
+            withheld: Withheld::of(arm, against, metric.control_differs),
+            differences,
+            metric,
+        })
+    }
+
+    /// The mean of the differences inside blocks, log scale.
+    pub(crate) fn log(&self) -> f64 {
+        self.differences.mean()
+    }
+
+    /// How exactly that is known, at a one-sided `level` of Student's t, as far as the run may claim it; none below
+    /// three blocks and of what ran emulated.
+    pub(crate) fn precision(&self, level: f64) -> Option<Precision> {
+        let precision = self.differences.precision(level).filter(|_| !self.emulated)?;
+        Some(self.metric.claim.elsewhere(precision))
+    }
+
+    /// The interval of the ratio that comes of it.
+    pub(crate) fn interval(&self, level: f64) -> Option<Interval> {
+        Some(self.precision(level)?.interval(self.log()))
+    }
+
+    /// Whether the report stands by the difference: the interval excludes 1, the ratio is beyond a noise floor that is
+    /// known, and nothing withholds it.
+    pub(crate) fn stands(&self, interval: Option<Interval>) -> bool {
+        let excludes = interval.is_some_and(|interval| !interval.contains(1.0));
+        let beyond = self.metric.noise_floor.is_some_and(|floor| self.log().abs() > floor.ln_1p());
+        excludes && beyond && self.withheld.is_none()
+    }
+}
+
+/// Whether a verdict is one that the report gives of the figures: not withheld, not of an emulated form, and not one
+/// for want of a noise floor.
+pub(crate) fn is_given(verdict: Verdict) -> bool {
+    !matches!(verdict, Verdict::Withheld | Verdict::Emulated | Verdict::NoNoiseFloor)
+}
