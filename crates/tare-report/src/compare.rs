@@ -105,13 +105,14 @@ pub fn compare(a: &Record, b: &Record, occasions: &Occasions, width: usize) -> S
 fn between_occasions(analysis: &Analysis, occasions: &Occasions) -> String {
     let of_metric = |metric: &MetricAnalysis| {
         let occasion = occasions.get(&metric.name)?;
-        let (title, deviation) = (&metric.title, percent_text(occasion.deviation().exp_m1()));
-        Some(format!("{title} {deviation} ({} runs)", occasion.runs))
+        let [deviation, at_most] =
+            [occasion.deviation, occasion.deviation_at_most].map(|log| percent_text(log.exp_m1()));
+        Some(format!("{} {deviation}, at most {at_most} ({} runs)", metric.title, occasion.runs))
     };
     let known: Vec<String> = analysis.metrics.iter().filter_map(of_metric).collect();
     if known.is_empty() {
         return "What two occasions of the same thing differ by is in no interval: it is learned from the A/A controls of \
-                six runs of this workload in this machine's history, and there are fewer."
+                three runs arranged like these two in this machine's history, and there are fewer."
             .to_owned();
     }
     format!(

@@ -2,7 +2,6 @@
 
 use crate::analysis::{Analysis, Interval, Ratio};
 use crate::occasion::{Occasions, error_of_change};
-use crate::quantile::student_quantile;
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -31,8 +30,11 @@ pub struct Change {
     pub interval: Option<Interval>,
     /// Standard error of the change's log.
     pub standard_error: Option<f64>,
-    /// Its degrees of freedom, by Satterthwaite.
+    /// Its degrees of freedom: Student's t with so many makes the interval.
     pub degrees: Option<f64>,
+    /// The standard deviation that occasions add to each of the two runs, log scale, as far as it is known: then it is
+    /// in the error and the interval.
+    pub occasions: Option<f64>,
 }
 
 /// The changes of every form and compared metric that both analyses have a ratio of, in the order of `before`.
@@ -45,11 +47,9 @@ pub fn changes(before: &Analysis, after: &Analysis, occasions: &Occasions) -> Ve
         for first in &metric.ratios {
             let Some(second) = other.ratios.iter().find(|second| second.arm == first.arm) else { continue };
             let log = second.ratio.ln() - first.ratio.ln();
-            let error = error_of_change(first, second, occasions.get(&metric.name));
-            let half = error.map(|(error, degrees)| {
-                // Two runs without any noise differ for certain.
-                if error == 0.0 { 0.0 } else { student_quantile(0.975, degrees) * error }
-            });
+            let occasion = occasions.get(&metric.name);
+            let error = error_of_change(first, second, occasion);
+            let half = error.map(|error| error.half_width);
             changes.push(Change {
                 form: first.arm.clone(),
                 metric: metric.name.clone(),
@@ -58,8 +58,9 @@ pub fn changes(before: &Analysis, after: &Analysis, occasions: &Occasions) -> Ve
                 after: second.clone(),
                 change: log.exp(),
                 interval: half.map(|half| Interval { low: (log - half).exp(), high: (log + half).exp() }),
-                standard_error: error.map(|(error, _)| error),
-                degrees: error.map(|(_, degrees)| degrees),
+                standard_error: error.map(|error| error.standard_error),
+                degrees: error.map(|error| error.degrees),
+                occasions: occasion.map(|occasion| occasion.deviation),
             });
         }
     }
@@ -217,9 +218,9 @@ mod tests {
                 };
                 let before = ratio(&run(blocks.0, spread.0, -0.1));
                 let after = ratio(&run(blocks.1, spread.1, -0.13));
-                let (error, degrees) = error_of_change(&before, &after, None).unwrap();
+                let error = error_of_change(&before, &after, None).unwrap();
                 let off = after.ratio.ln() - before.ratio.ln() + 0.03;
-                held += u32::from(off.abs() <= student_quantile(0.975, degrees) * error);
+                held += u32::from(off.abs() <= error.half_width);
             }
             let share = f64::from(held) / f64::from(PAIRS);
             assert!((0.93..=0.975).contains(&share), "{blocks:?} blocks, noise {spread:?}: {share}");

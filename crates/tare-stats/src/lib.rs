@@ -71,7 +71,7 @@ pub use levels::{
     ArmCosts, ArmLevels, CostRatio, LevelMetric, LevelState, LoadResponse, PartCost, Seen, ServiceCosts, level_figures,
 };
 pub use nested::Nested;
-pub use occasion::{Equals, Occasion, Occasions, equals};
+pub use occasion::{Equals, Occasion, Occasions, are_alike, equals};
 pub use pair::Withheld;
 pub use profile::{CallRow, Flame, FormProfile, TimeRow, flame};
 pub use quantile::student_quantile;

@@ -3,14 +3,28 @@
 //! Blocks say how exactly a ratio was measured on this occasion. On another one, after another boot and in other
 //! memory, equals lie apart in another way, and no number of blocks in one run shows by how much. The A/A controls of
 //! many runs do: their ratio is known to be 1, so what they lie off beyond their own errors is the occasions'.
+//!
+//! Few runs say little of that: three equals that happen to lie together do not make it nothing. So what is learned is
+//! not one figure but how likely which are, and an interval of a change is made over all of them.
 
 use crate::analysis::{Analysis, Ratio};
+use crate::quantile::{chi_squared_quantile, student_quantile};
 use crate::welch::satterthwaite;
 use serde::Serialize;
+use statrs::function::erf::erf;
 use std::collections::BTreeMap;
 
 /// Runs below which nothing is learned.
-const RUNS_MIN: usize = 6;
+const RUNS_MIN: usize = 3;
+
+/// So many equally likely values stand for what is known of a variance.
+const LIKELY: usize = 64;
+
+/// So many stand for what is known of the two runs' own.
+const LIKELY_OWN: usize = 16;
+
+/// The probability of an interval of a change, and that of the upper limit of what occasions add.
+const CONFIDENCE: f64 = 0.95;
 
 /// How far apart equals were in one run, in one metric.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -19,7 +33,7 @@ pub struct Equals {
     pub log: f64,
     /// Its standard error, by the run's own blocks.
     pub standard_error: f64,
-    /// The degrees of freedom of that.
+    /// The degrees of freedom of that, one less than there are blocks.
     pub degrees: f64,
 }
 
@@ -35,119 +49,208 @@ pub fn equals(analysis: &Analysis) -> BTreeMap<String, Equals> {
 }
 
 /// What occasions add to the error of a ratio, in one metric, as the A/A controls of past runs show it.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Occasion {
     /// Of so many runs.
     pub runs: usize,
-    /// The mean square of the controls' log ratios, whose truth is 0.
-    squares: f64,
-    /// The mean of their own squared errors, and its degrees of freedom.
-    within: f64,
-    within_degrees: f64,
+    /// The standard deviation from occasion to occasion, log scale: the one with which the controls lie as far off as
+    /// should be expected; 0 where they lie no farther off than their blocks explain.
+    pub deviation: f64,
+    /// It is no larger than this with a probability of 95 %.
+    pub deviation_at_most: f64,
+    /// Equally likely variances.
+    #[serde(skip)]
+    likely: Vec<f64>,
 }
 
 /// By metric.
 pub type Occasions = BTreeMap<String, Occasion>;
 
 impl Occasion {
-    /// From the A/A controls of past runs; none when they are fewer than six.
+    /// From the A/A controls of past runs; none when they are fewer than three.
+    ///
+    /// With m the log of a control's ratio, whose truth is 0, n its blocks and s² their spread, which all runs share,
+    /// the sum of m² / (tau² + s²/n) is chi-squared with a degree of freedom a run. Solved for tau² at its expectation,
+    /// that is the estimate of R. C. Paule and J. Mandel, J. Research of the NBS 87 (1982); at each of its quantiles,
+    /// the generalised pivotal quantity of S. Weerahandi, JASA 88 (1993).
     pub fn learn(runs: &[Equals]) -> Option<Occasion> {
         if runs.len() < RUNS_MIN {
             return None;
         }
-        let k = runs.len() as f64;
-        let squares = runs.iter().map(|run| run.log.powi(2)).sum::<f64>() / k;
-        let own = runs.iter().map(|run| (run.standard_error.powi(2) / k, run.degrees));
-        let (within, within_degrees) = satterthwaite(own);
-        Some(Occasion { runs: runs.len(), squares, within, within_degrees })
+        let blocks = |run: &Equals| run.degrees + 1.0;
+        let degrees: f64 = runs.iter().map(|run| run.degrees).sum();
+        let squares: f64 = runs.iter().map(|run| run.degrees * blocks(run) * run.standard_error.powi(2)).sum();
+        let tau2 = |spread: f64, sum: f64| {
+            let terms: Vec<(f64, f64)> = runs.iter().map(|run| (run.log.powi(2), spread / blocks(run))).collect();
+            solved(&terms, sum)
+        };
+        let count = runs.len() as f64;
+        let mut likely: Vec<f64> = (0..LIKELY)
+            .map(|at| {
+                let (sum, spread) = (middle(at, LIKELY), scattered(at, LIKELY));
+                tau2(squares / chi_squared_quantile(spread, degrees), chi_squared_quantile(sum, count))
+            })
+            .collect();
+        likely.sort_by(f64::total_cmp);
+        Some(Occasion {
+            runs: runs.len(),
+            deviation: tau2(squares / degrees, count).sqrt(),
+            deviation_at_most: likely[(CONFIDENCE * LIKELY as f64) as usize].sqrt(),
+            likely,
+        })
     }
 
-    /// The standard deviation from occasion to occasion, log scale; 0 where the controls lie apart as far as blocks
-    /// explain.
-    pub fn deviation(&self) -> f64 {
-        (self.squares - self.within).max(0.0).sqrt()
-    }
-
-    /// The variance of the difference of two runs' log ratios and its degrees of freedom: their own variances, each
-    /// with its degrees, and twice what occasions add. Satterthwaite's degrees hold for differences of mean squares as
-    /// well: F. E. Satterthwaite, Biometrics Bulletin 2 (1946).
-    fn of_difference(&self, own: [(f64, f64); 2]) -> (f64, f64) {
-        if self.squares <= self.within {
-            return satterthwaite(own);
-        }
-        let variance = own[0].0 + own[1].0 + 2.0 * (self.squares - self.within);
-        let below: f64 = own.iter().map(|(own, degrees)| own * own / degrees).sum();
-        let below =
-            below + 4.0 * self.squares.powi(2) / self.runs as f64 + 4.0 * self.within.powi(2) / self.within_degrees;
-        (variance, variance * variance / below)
+    /// How well the difference of two runs' log ratios is known by their own variances, each with its degrees, and by
+    /// what occasions add to both.
+    fn of_difference(&self, own: [(f64, f64); 2]) -> ChangeError {
+        let (variance, degrees) = satterthwaite(own);
+        let spread = Spread::of(variance, degrees, &self.likely);
+        // What occasions add makes no interval narrower.
+        let alone = student_quantile(0.5 * (1.0 + CONFIDENCE), degrees) * variance.sqrt();
+        let half_width = spread.half_width().max(alone);
+        let standard_error = (variance + 2.0 * self.deviation.powi(2)).sqrt();
+        ChangeError::reaching(half_width, standard_error)
     }
 }
 
-/// The standard error of the difference of two runs' log ratios and its degrees of freedom, after Welch and
-/// Satterthwaite. None when either has no interval: then its standard error makes no claim.
-pub(crate) fn error_of_change(before: &Ratio, after: &Ratio, occasion: Option<&Occasion>) -> Option<(f64, f64)> {
+/// The middle of one of so many equal parts of 0 to 1.
+fn middle(at: usize, parts: usize) -> f64 {
+    (at as f64 + 0.5) / parts as f64
+}
+
+/// The same, in an order that has nothing to do with the parts' own: multiples of the golden ratio.
+fn scattered(at: usize, parts: usize) -> f64 {
+    let turned = (at as f64 * 0.618_033_988_749_894_9).fract();
+    ((turned * parts as f64).floor() + 0.5) / parts as f64
+}
+
+/// The t >= 0 at which the sum of m² / (t + v) comes down to `sum`; 0 where it is no larger there. Newton's steps come
+/// from the left and never go too far: the sum falls ever more slowly.
+fn solved(terms: &[(f64, f64)], sum: f64) -> f64 {
+    let mut t = 0.0;
+    for _ in 0..60 {
+        let at = |&(square, own): &(f64, f64)| {
+            // Equals without any error of their own.
+            let below = (t + own).max(f64::MIN_POSITIVE.sqrt());
+            (square / below, square / (below * below))
+        };
+        let (value, slope) = terms.iter().map(at).fold((0.0, 0.0), |all, one| (all.0 + one.0, all.1 + one.1));
+        if value <= sum * (1.0 + 1e-9) {
+            break;
+        }
+        t += (value - sum) / slope;
+    }
+    t
+}
+
+/// Equally likely variances of a difference.
+struct Spread(Vec<f64>);
+
+impl Spread {
+    /// Of the runs' own variance with its degrees, and twice what occasions add.
+    fn of(own: f64, degrees: f64, likely: &[f64]) -> Spread {
+        let own = (0..LIKELY_OWN)
+            .map(|at| own * degrees / chi_squared_quantile(middle(at, LIKELY_OWN), degrees))
+            .collect::<Vec<f64>>();
+        Spread(own.iter().flat_map(|own| likely.iter().map(move |tau2| own + 2.0 * tau2)).collect())
+    }
+
+    /// The probability that the difference is off by at most so much.
+    fn within(&self, half_width: f64) -> f64 {
+        let share = |variance: &f64| if *variance > 0.0 { erf(half_width / (2.0 * variance).sqrt()) } else { 1.0 };
+        self.0.iter().map(share).sum::<f64>() / self.0.len() as f64
+    }
+
+    /// How far the difference is off with 95 % at most, found by halving.
+    fn half_width(&self) -> f64 {
+        let (mut low, mut high) = (0.0, 1e-3);
+        while self.within(high) < CONFIDENCE && high < 1e3 {
+            (low, high) = (high, 2.0 * high);
+        }
+        for _ in 0..40 {
+            let half = 0.5 * (low + high);
+            if self.within(half) < CONFIDENCE { low = half } else { high = half }
+        }
+        if self.0.iter().all(|variance| *variance == 0.0) { 0.0 } else { high }
+    }
+}
+
+/// How well a change is known, log scale.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct ChangeError {
+    pub(crate) standard_error: f64,
+    /// Student's t with so many makes the interval of it.
+    pub(crate) degrees: f64,
+    pub(crate) half_width: f64,
+}
+
+impl ChangeError {
+    /// What has this standard error and reaches so far: of as many degrees of freedom as that takes, one at least.
+    fn reaching(half_width: f64, standard_error: f64) -> ChangeError {
+        let reach = |degrees: f64| student_quantile(0.5 * (1.0 + CONFIDENCE), degrees);
+        let (mut low, mut high) = (1.0_f64, 1e6_f64);
+        if half_width >= reach(low) * standard_error {
+            let standard_error = half_width / reach(low);
+            return ChangeError { standard_error, degrees: low, half_width };
+        }
+        for _ in 0..50 {
+            let degrees = (low * high).sqrt();
+            if reach(degrees) * standard_error > half_width { low = degrees } else { high = degrees }
+        }
+        ChangeError { standard_error, degrees: high, half_width }
+    }
+}
+
+/// How well the difference of two runs' log ratios is known, by their own errors after Welch and Satterthwaite, and by
+/// what is known of occasions. None when either has no interval: then its standard error makes no claim.
+pub(crate) fn error_of_change(before: &Ratio, after: &Ratio, occasion: Option<&Occasion>) -> Option<ChangeError> {
     before.interval.and(after.interval)?;
     let own = |ratio: &Ratio| Some((ratio.standard_error?.powi(2), ratio.degrees?));
     let own = [own(before)?, own(after)?];
-    let (variance, degrees) = occasion.map_or_else(|| satterthwaite(own), |occasion| occasion.of_difference(own));
-    Some((variance.sqrt(), degrees))
+    if let Some(occasion) = occasion {
+        return Some(occasion.of_difference(own));
+    }
+    let (variance, degrees) = satterthwaite(own);
+    let standard_error = variance.sqrt();
+    // Two runs without any noise differ for certain.
+    let half_width = student_quantile(0.5 * (1.0 + CONFIDENCE), degrees) * standard_error;
+    Some(ChangeError { standard_error, degrees, half_width })
+}
+
+/// Conditions of a run by which equals lie apart as they do, beside those of the baseline itself and the options.
+const DECIDE: [&str; 13] = [
+    "the workload",
+    "the baseline",
+    "the load",
+    "the load's origin",
+    "the protocol",
+    "the design",
+    "the time to settle",
+    "the time measured",
+    "the search's rules",
+    "the search's window",
+    "environment cpu.model",
+    "environment cpu.logical",
+    "environment memory.total",
+];
+
+/// Whether the equals of a run under the conditions `past` say how far those of one under `now` lie apart: the same
+/// machine, load and design, and the same baseline, for it is two copies of this one that they compare. What other
+/// forms the study has and how its software is versioned does not matter. A condition that older records do not state
+/// is taken for the same.
+pub fn are_alike(past: &BTreeMap<String, String>, now: &BTreeMap<String, String>) -> bool {
+    let Some(baseline) = now.get("the baseline") else { return false };
+    let form = format!("form {baseline}");
+    let of_form = |what: &str| {
+        let rest = what.strip_prefix(&form);
+        rest.is_some_and(|rest| ["", ", instances", ", options", ", resources"].contains(&rest))
+    };
+    let of_service = |what: &str| what.starts_with("service ") && what.ends_with(", resources");
+    let decides =
+        |what: &str| DECIDE.contains(&what) || what.starts_with("option ") || of_form(what) || of_service(what);
+    let same = |(what, value): (&String, &String)| past.get(what).is_none_or(|before| before == value);
+    past.contains_key("the baseline") && now.iter().filter(|(what, _)| decides(what)).all(same)
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::family::tests::Noise;
-    use crate::paired::sd;
-    use crate::quantile::student_quantile;
-    use rand_core::SeedableRng;
-    use rand_xoshiro::Xoshiro256PlusPlus;
-
-    /// A run of equals: five blocks of 1 % each, on an occasion of its own.
-    fn run(between: f64, noise: &mut Noise) -> Equals {
-        let occasion = between * noise.normal();
-        let values: Vec<f64> = (0..5).map(|_| occasion + 0.01 * noise.normal()).collect();
-        let log = values.iter().sum::<f64>() / 5.0;
-        Equals { log, standard_error: sd(&values).unwrap() / 5_f64.sqrt(), degrees: 4.0 }
-    }
-
-    /// Of 2000 pairs of runs that differ in nothing but their occasions, the share whose interval holds no change: by
-    /// what twenty runs before them taught, and by nothing but their own blocks.
-    fn coverage(between: f64) -> (f64, f64) {
-        const PAIRS: u32 = 2_000;
-        let mut noise = Noise(Xoshiro256PlusPlus::seed_from_u64(41));
-        let (mut learned, mut alone) = (0, 0);
-        for _ in 0..PAIRS {
-            let past: Vec<Equals> = (0..20).map(|_| run(between, &mut noise)).collect();
-            let pair = [run(between, &mut noise), run(between, &mut noise)];
-            let own = pair.map(|run| (run.standard_error.powi(2), run.degrees));
-            let holds = |(variance, degrees): (f64, f64)| {
-                (pair[1].log - pair[0].log).abs() <= student_quantile(0.975, degrees) * variance.sqrt()
-            };
-            learned += u32::from(holds(Occasion::learn(&past).unwrap().of_difference(own)));
-            alone += u32::from(holds(satterthwaite(own)));
-        }
-        (f64::from(learned) / f64::from(PAIRS), f64::from(alone) / f64::from(PAIRS))
-    }
-
-    // 2000 pairs at 95 % have a standard error of 0.5 %.
-    #[test]
-    fn what_occasions_add_is_learned_from_equals() {
-        for between in [0.0, 0.003, 0.0055, 0.02] {
-            let (learned, alone) = coverage(between);
-            eprintln!("{between} between occasions: {learned} hold, {alone} by their own blocks");
-            // What is estimated is never below 0, so where it is 0 intervals are somewhat too wide.
-            assert!((0.93..=0.975).contains(&learned), "{between}: {learned}");
-            assert!(between < 0.005 || alone < 0.9, "{between}: the occasions are too alike to test anything: {alone}");
-        }
-    }
-
-    #[test]
-    fn few_runs_teach_nothing_and_calm_ones_nothing_to_add() {
-        let equals = Equals { log: 0.001, standard_error: 0.004, degrees: 4.0 };
-        assert_eq!(Occasion::learn(&[equals; 5]), None);
-        let calm = Occasion::learn(&[equals; 6]).unwrap();
-        assert_eq!((calm.deviation(), calm.of_difference([(1.0, 4.0), (1.0, 4.0)])), (0.0, (2.0, 8.0)));
-        let apart = Occasion::learn(&[Equals { log: 0.005, ..equals }; 6]).unwrap();
-        assert!((apart.deviation() - 0.003).abs() < 1e-9, "{apart:?}");
-    }
-}
+mod tests;

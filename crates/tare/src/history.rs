@@ -8,18 +8,19 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
 use tare_core::form::Form;
-use tare_core::record::{PEAK_LOAD, Record};
+use tare_core::record::{Header, PEAK_LOAD, Record};
 use tare_core::study::Study;
 use tare_core::workload::Workload;
 use tare_layers::home;
 use tare_stats::{Equals, Interval, Occasion, Occasions, Series, SeriesPoint};
 
 /// The version of the tables.
-const VERSION: i64 = 4;
+const VERSION: i64 = 5;
 
-/// The tables of version 4: the ratios of every metric, what each record was made under, how far apart equals were (the
+/// The tables of version 5: the ratios of every metric, what each record was made under, how far apart equals were (the
 /// A/A control: `log` of its ratio, with the error of that and its degrees of freedom), and how long trials of each
-/// form took beyond settling and measuring; `stands` says what was deployed, in words.
+/// form took beyond settling and measuring; `stands` says what was deployed, in words. `unread` holds the records that
+/// an older version took in, and kept less of, until they have been read again.
 const TABLES: &str = "
     CREATE TABLE IF NOT EXISTS runs (
         run TEXT PRIMARY KEY, started TEXT NOT NULL, study TEXT NOT NULL, workload TEXT NOT NULL,
@@ -33,7 +34,9 @@ const TABLES: &str = "
         emulated INTEGER NOT NULL, overhead_s REAL NOT NULL, PRIMARY KEY (run, form)) STRICT;
     CREATE TABLE IF NOT EXISTS equals (
         run TEXT NOT NULL REFERENCES runs ON DELETE CASCADE, metric TEXT NOT NULL, log REAL NOT NULL,
-        error REAL NOT NULL, degrees REAL NOT NULL, PRIMARY KEY (run, metric)) STRICT;";
+        error REAL NOT NULL, degrees REAL NOT NULL, PRIMARY KEY (run, metric)) STRICT;
+    CREATE TABLE IF NOT EXISTS unread (path TEXT PRIMARY KEY) STRICT;
+    INSERT OR IGNORE INTO unread SELECT path FROM runs;";
 
 /// From version 1, which kept the throughput's ratios only and no conditions.
 const FROM_VERSION_1: &str = "
@@ -92,20 +95,20 @@ fn open_at(path: &Path) -> Result<Connection> {
         let all = format!("BEGIN; {before} {TABLES} {after} PRAGMA user_version = {VERSION}; COMMIT;");
         db.execute_batch(&all).with_context(doing)?;
     }
-    if (1..VERSION).contains(&version) {
-        read_again(&mut db)?;
-    }
+    read_again(&mut db)?;
     Ok(db)
 }
 
-/// Takes in again the records that are still where they were: an older version kept less of them.
+/// Takes in again the records that are still where they were. Who is killed meanwhile leaves the rest for the next one
+/// to open the history.
 fn read_again(db: &mut Connection) -> Result<()> {
     let paths: Vec<String> =
-        db.prepare("SELECT path FROM runs")?.query_map([], |row| row.get(0))?.collect::<Result<_, _>>()?;
+        db.prepare("SELECT path FROM unread")?.query_map([], |row| row.get(0))?.collect::<Result<_, _>>()?;
     for path in paths {
         if let Ok(record) = tare_runner::read_record(Path::new(&path)) {
             insert(db, &record, Path::new(&path))?;
         }
+        db.execute("DELETE FROM unread WHERE path = ?1", [&path])?;
     }
     Ok(())
 }
@@ -208,25 +211,27 @@ fn times_of(db: &Connection, study: &Study, workload: &Workload) -> Result<BTree
     Ok(times)
 }
 
-/// By metric: what occasions add to the error between two runs of this workload, as the A/A controls of the latest runs
-/// of it on this machine show.
-pub(crate) fn occasions(workload: &str) -> Result<Occasions> {
-    if !paths::history().exists() {
+/// By metric: what occasions add to the error between two runs, as the A/A controls of the latest runs on this machine
+/// show that are arranged like both of them. Nothing where the two are not arranged alike.
+pub(crate) fn occasions(before: &Header, after: &Header) -> Result<Occasions> {
+    let [before, after] = [before, after].map(tare_stats::conditions);
+    if !tare_stats::are_alike(&before, &after) || !paths::history().exists() {
         return Ok(Occasions::new());
     }
-    occasions_of(&open()?, workload)
+    occasions_of(&open()?, &after)
 }
 
-fn occasions_of(db: &Connection, workload: &str) -> Result<Occasions> {
+fn occasions_of(db: &Connection, conditions: &BTreeMap<String, String>) -> Result<Occasions> {
     let mut query = db.prepare(
-        "SELECT metric, log, error, degrees FROM equals JOIN runs USING (run) WHERE workload = ?1
+        "SELECT metric, log, error, degrees, conditions FROM equals JOIN runs USING (run) WHERE workload = ?1
          ORDER BY started DESC, run",
     )?;
     let mut equals: BTreeMap<String, Vec<Equals>> = BTreeMap::new();
-    let mut found = query.query([workload])?;
+    let mut found = query.query([conditions.get("the workload")])?;
     while let Some(row) = found.next()? {
+        let past: BTreeMap<String, String> = serde_json::from_str(&row.get::<_, String>(4)?).unwrap_or_default();
         let of_metric = equals.entry(row.get(0)?).or_default();
-        if of_metric.len() < RUNS_KEPT_IN_MIND {
+        if of_metric.len() < RUNS_KEPT_IN_MIND && tare_stats::are_alike(&past, conditions) {
             of_metric.push(Equals { log: row.get(1)?, standard_error: row.get(2)?, degrees: row.get(3)? });
         }
     }
@@ -361,20 +366,47 @@ mod tests {
     }
 
     #[test]
-    fn occasions_are_learned_from_the_equals_of_runs_of_the_same_workload() {
+    fn what_an_older_version_took_in_is_read_again_until_it_was() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("history.db");
+        let db = open_at(&path).unwrap();
+        db.execute("INSERT INTO runs VALUES ('r', '2026', 's', 'w', '6.1', 9, 'fitted', 'gone', '{}')", []).unwrap();
+        // As one leaves it that was killed after the tables were made, and before anything was read.
+        db.execute("INSERT INTO unread VALUES ('gone')", []).unwrap();
+        drop(db);
+        let unread =
+            |db: &Connection| -> i64 { db.query_row("SELECT count(*) FROM unread", [], |row| row.get(0)).unwrap() };
+        assert_eq!(unread(&open_at(&path).unwrap()), 0);
+        Connection::open(&path).unwrap().execute_batch("DROP TABLE unread; PRAGMA user_version = 4;").unwrap();
+        let mut db = Connection::open(&path).unwrap();
+        db.execute_batch(&format!("BEGIN; {TABLES} PRAGMA user_version = {VERSION}; COMMIT;")).unwrap();
+        assert_eq!(unread(&db), 1, "what version 4 knew is to be read");
+        read_again(&mut db).unwrap();
+        assert_eq!(unread(&db), 0);
+    }
+
+    #[test]
+    fn occasions_are_learned_from_the_equals_of_runs_arranged_alike() {
         let db = open_at(Path::new(":memory:")).unwrap();
-        let put = |run: u32, workload: &str, log: f64| {
-            let insert = "INSERT INTO runs VALUES (?1, ?2, 's', ?3, '6.1', 9, 'complete', 'x', '{}')";
-            db.execute(insert, params![format!("{workload}{run}"), format!("2026-01-{run:02}"), workload]).unwrap();
-            let insert = "INSERT INTO equals VALUES (?1, 'throughput', ?2, 0.004, 4.0)";
-            db.execute(insert, params![format!("{workload}{run}"), log]).unwrap();
+        let conditions = |workload: &str, load: &str| -> BTreeMap<String, String> {
+            let all = [("the workload", workload), ("the baseline", "plain"), ("the load", load)];
+            all.map(|(what, value)| (what.to_owned(), value.to_owned())).into()
         };
-        (0..6).for_each(|run| put(run, "w", 0.005));
-        (0..5).for_each(|run| put(run, "v", 0.005));
-        let learned = occasions_of(&db, "w").unwrap();
-        assert_eq!(learned["throughput"].runs, 6);
-        assert!((learned["throughput"].deviation() - 0.003).abs() < 1e-9, "{learned:?}");
-        assert!(occasions_of(&db, "v").unwrap().is_empty(), "five are too few");
+        let put = |run: u32, workload: &str, load: &str, log: f64| {
+            let name = format!("{workload}{load}{run}");
+            let kept = serde_json::to_string(&conditions(workload, load)).unwrap();
+            let insert = "INSERT INTO runs VALUES (?1, ?2, 's', ?3, '6.1', 9, 'complete', 'x', ?4)";
+            db.execute(insert, params![name, format!("2026-01-{run:02}"), workload, kept]).unwrap();
+            let insert = "INSERT INTO equals VALUES (?1, 'throughput', ?2, 0.004, 4.0)";
+            db.execute(insert, params![name, log]).unwrap();
+        };
+        (0..6).for_each(|run| put(run, "w", "closed 1", 0.005));
+        (0..6).for_each(|run| put(run, "w", "closed 50", 0.5));
+        (0..2).for_each(|run| put(run, "v", "closed 1", 0.005));
+        let learned = occasions_of(&db, &conditions("w", "closed 1")).unwrap();
+        assert_eq!(learned["throughput"].runs, 6, "another load is another matter");
+        assert!((learned["throughput"].deviation - 0.003).abs() < 1e-9, "{learned:?}");
+        assert!(occasions_of(&db, &conditions("v", "closed 1")).unwrap().is_empty(), "two are too few");
     }
 
     #[test]

@@ -13,7 +13,7 @@ use tare_core::record::{Record, TRIAL_METRICS};
 use tare_core::study::Study;
 use tare_core::units::exact_duration;
 use tare_report::Gate;
-use tare_stats::{Analysis, Bounds, GateOutcome, analyse};
+use tare_stats::{Analysis, Bounds, GateOutcome, Occasions, analyse};
 
 /// What to do about a bound of 100 % and more.
 const HIGH_BOUND: &str = "name a lower bound, or the --metric that it is for";
@@ -40,7 +40,10 @@ pub(crate) fn gate(args: &GateArgs) -> Result<u8> {
     let before = baseline.as_ref().map(analyse);
     let metrics = metrics(&named, &analysis)?;
     bounds_make_sense(&bounds, &metrics)?;
-    let occasions = history::occasions(&record.header.workload.name)?;
+    let occasions = match &baseline {
+        Some(baseline) => history::occasions(&baseline.header, &record.header)?,
+        None => Occasions::new(),
+    };
     let other = before.as_ref().map(|before| (before, &occasions));
     let checks = tare_stats::gate(&analysis, other, &forms, &metrics, &bounds);
     let gate = Gate {
