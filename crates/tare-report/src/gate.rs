@@ -74,6 +74,12 @@ impl Gate<'_> {
             let figures = whole(&figures(check));
             say(&outcome, WHY, &format!("{}, {} {}: {figures}", check.form, check.title, check.bounded.word()));
             say(&" ".repeat(WHY), WHY, &check.why);
+            if let Some(deviation) = check.occasions {
+                let deviation = percent_text(deviation.exp_m1());
+                let text =
+                    format!("with what occasions add by this machine's history, {deviation} (standard deviation)");
+                say(&" ".repeat(WHY), WHY, &text);
+            }
         }
         if self.checks.is_empty() {
             say("", 0, NOTHING_TO_JUDGE);
