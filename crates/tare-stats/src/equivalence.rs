@@ -11,29 +11,38 @@ const LEVEL: f64 = 0.05;
 
 /// Judges every form in every compared metric against `margin`, a share: a form is equivalent when the interval of its
 /// ratio at twice the level, 90 % for a single form, lies within 1 / (1 + margin) and 1 + margin, around the ratio of
-/// operations over time and around that of trimmed means. Where nothing was decided, says how many blocks would bring
-/// the interval down to the margin.
+/// operations over time and around that of trimmed means, and when the A/A control is found equivalent by the same
+/// test: where equals may differ by more than the margin, that two forms do not is luck. Where nothing was decided,
+/// says how many blocks would bring the interval down to the margin.
 pub(crate) fn declare(analysis: &mut Analysis, margin: f64) {
     analysis.margin = margin;
     let control = analysis.control.clone();
     for metric in analysis.metrics.iter_mut().filter(|metric| metric.compared) {
         let forms = metric.ratios.iter().filter(|ratio| ratio.arm != control && ratio.interval.is_some()).count();
+        let equals = metric.ratios.iter().find(|ratio| ratio.arm == control);
+        let equals_are = !metric.control_differs && equals.is_some_and(|equals| is_within(equals, margin, 1));
         for ratio in metric.ratios.iter_mut().filter(|ratio| ratio.arm != control) {
-            judge(ratio, margin, forms);
+            judge(ratio, margin, forms, equals_are);
         }
     }
 }
 
-fn judge(ratio: &mut Ratio, margin: f64, forms: usize) {
+/// Whether the interval of one of so many forms lies within the margin. Both estimates must say so: one that leaves out
+/// a form's stalls, or the other's, has no say against it. What has no interval is not.
+fn is_within(ratio: &Ratio, margin: f64, forms: usize) -> bool {
+    let Some((error, degrees)) = ratio.standard_error.zip(ratio.degrees) else { return false };
+    let farther = ratio.trimmed.map_or(0.0, |trimmed| trimmed.ln().abs()).max(ratio.ratio.ln().abs());
+    let reach = farther + student_quantile(1.0 - LEVEL / forms.max(1) as f64, degrees) * error;
+    reach <= margin.ln_1p() && !ratio.trimming_differs
+}
+
+fn judge(ratio: &mut Ratio, margin: f64, forms: usize, equals_are: bool) {
     let decided = matches!(ratio.verdict, Verdict::Better | Verdict::Worse);
     if !decided && !matches!(ratio.verdict, Verdict::NoDifference | Verdict::WithinNoise) {
         return;
     }
-    let Some((error, degrees)) = ratio.standard_error.zip(ratio.degrees) else { return };
-    // Both estimates must say so: one that leaves out a form's stalls, or the other's, has no say against it.
-    let farther = ratio.trimmed.map_or(0.0, |trimmed| trimmed.ln().abs()).max(ratio.ratio.ln().abs());
-    let reach = farther + student_quantile(1.0 - LEVEL / forms.max(1) as f64, degrees) * error;
-    let equivalent = reach <= margin.ln_1p() && !ratio.trimming_differs;
+    let within = is_within(ratio, margin, forms);
+    let equivalent = within && equals_are;
     ratio.equivalent = Some(equivalent);
     match (decided, equivalent) {
         (true, true) => ratio.words.push_str(&format!(", within the margin of {}", percent_text(margin))),
@@ -46,8 +55,10 @@ fn judge(ratio: &mut Ratio, margin: f64, forms: usize) {
                 let half_width = 0.5 * (interval.high / interval.low).ln();
                 blocks_needed(ratio.blocks.len(), half_width, margin.ln_1p(), 0.0)
             });
-            if let Some(blocks) = ratio.blocks_needed {
-                let margin = percent_text(margin);
+            let margin = percent_text(margin);
+            if within {
+                ratio.words.push_str(&format!("; equals may differ by more than the margin of {margin}"));
+            } else if let Some(blocks) = ratio.blocks_needed {
                 ratio.words.push_str(&format!("; about {blocks} blocks for an interval of +-{margin}"));
             }
         }
@@ -99,7 +110,7 @@ mod tests {
         let mut noise = Noise(Xoshiro256PlusPlus::seed_from_u64(u64::from(blocks)));
         let called = (0..EXPERIMENTS).filter(|_| {
             let mut ratio = measured(truth, blocks, &mut noise);
-            judge(&mut ratio, MARGIN, 1);
+            judge(&mut ratio, MARGIN, 1, true);
             ratio.equivalent == Some(true)
         });
         called.count() as f64 / f64::from(EXPERIMENTS)
@@ -123,9 +134,23 @@ mod tests {
     }
 
     #[test]
+    fn where_equals_may_differ_by_more_nobody_is_called_equivalent() {
+        let mut noise = Noise(Xoshiro256PlusPlus::seed_from_u64(4));
+        let mut ratio = measured(1.0, 400, &mut noise);
+        judge(&mut ratio, MARGIN, 1, false);
+        assert_eq!((ratio.equivalent, ratio.verdict), (Some(false), Verdict::NoDifference));
+        assert_eq!(ratio.words, "words; equals may differ by more than the margin of 1.0 %");
+        // Five blocks of equals reach beyond 1 %, four hundred do not; nor do those that lie 2 % off, but differ.
+        assert!(!is_within(&measured(1.0, 5, &mut noise), MARGIN, 1));
+        assert!(is_within(&measured(1.0, 400, &mut noise), MARGIN, 1));
+        assert!(!is_within(&measured(1.02, 400, &mut noise), MARGIN, 1));
+        assert!(!is_within(&Ratio { standard_error: None, ..measured(1.0, 400, &mut noise) }, MARGIN, 1));
+    }
+
+    #[test]
     fn real_and_negligible_can_both_hold() {
         let mut ratio = measured(0.997, 400, &mut Noise(Xoshiro256PlusPlus::seed_from_u64(1)));
-        judge(&mut ratio, MARGIN, 1);
+        judge(&mut ratio, MARGIN, 1, true);
         assert_eq!((ratio.verdict, ratio.equivalent), (Verdict::Worse, Some(true)));
         assert_eq!(ratio.words, "words, within the margin of 1.0 %");
     }
@@ -135,7 +160,7 @@ mod tests {
         let mut noise = Noise(Xoshiro256PlusPlus::seed_from_u64(2));
         let undecided = (0..20).find_map(|_| {
             let mut ratio = measured(1.0, 4, &mut noise);
-            judge(&mut ratio, MARGIN, 1);
+            judge(&mut ratio, MARGIN, 1, true);
             Some((ratio.blocks_needed?, ratio.words))
         });
         let (blocks, words) = undecided.unwrap();
@@ -151,7 +176,7 @@ mod tests {
         let mut noise = Noise(Xoshiro256PlusPlus::seed_from_u64(3));
         for verdict in [Verdict::Emulated, Verdict::Withheld, Verdict::TooFewBlocks, Verdict::NoNoiseFloor] {
             let mut ratio = Ratio { verdict, ..measured(1.0, 100, &mut noise) };
-            judge(&mut ratio, MARGIN, 1);
+            judge(&mut ratio, MARGIN, 1, true);
             assert_eq!((ratio.equivalent, ratio.verdict), (None, verdict));
         }
     }

@@ -19,7 +19,8 @@ pub(crate) struct Evidence {
     pub(crate) blocks: usize,
 }
 
-/// A verdict needs an interval that excludes 1 and an effect beyond the noise floor.
+/// A difference needs an interval that excludes 1 and an effect beyond the noise floor; that there is none needs a
+/// noise floor, too.
 pub(crate) fn judge(metric: &TrialMetric<'_>, evidence: &Evidence) -> Verdict {
     if evidence.emulated {
         return Verdict::Emulated;
@@ -28,10 +29,11 @@ pub(crate) fn judge(metric: &TrialMetric<'_>, evidence: &Evidence) -> Verdict {
     if evidence.withheld.is_some() {
         return Verdict::Withheld;
     }
+    // How small a difference would have been found is not known either.
+    let Some(floor) = evidence.noise_floor else { return Verdict::NoNoiseFloor };
     if interval.contains(1.0) {
         return Verdict::NoDifference;
     }
-    let Some(floor) = evidence.noise_floor else { return Verdict::NoNoiseFloor };
     if evidence.mean.abs() <= floor {
         return Verdict::WithinNoise;
     }
@@ -132,6 +134,8 @@ mod tests {
         assert_eq!(said(0, &evidence(0.98, 0.004, Some(0.021))), "within the noise floor of 2.1 %");
         assert_eq!(said(0, &evidence(0.98, 0.004, Some(0.01))), "slower: 0.980 [0.976, 0.984]");
         assert!(said(0, &evidence(0.5, 0.01, None)).starts_with("no verdict"));
+        let holds_one = judge(&TRIAL_METRICS[0], &evidence(0.995, 0.01, None));
+        assert_eq!(holds_one, Verdict::NoNoiseFloor, "nobody knows what would have been found");
     }
 
     #[test]
