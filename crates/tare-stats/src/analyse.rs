@@ -286,21 +286,34 @@ fn analyse_metric(
         ratios: Vec::new(),
     };
     if metric.compared {
-        let trimmed = trimmed_logs(trials, metric.name, nested, comparison.arms);
+        let trimmed = Trimmed::of(trials, metric.name, nested, comparison.arms);
         compare_arms(&mut analysis, metric, &trimmed, claim, comparison);
     }
     analysis
 }
 
-/// By arm: the logs of its trials' trimmed values; empty where there is nothing to trim.
-fn trimmed_logs(trials: &[&TrialData], metric: &str, nested: Nested, arms: &[Arm]) -> BTreeMap<String, BlockLogs> {
-    if nested == Nested::Whole {
-        return BTreeMap::new();
+/// What trials come to without their best and worst windows or slices.
+#[derive(Default)]
+struct Trimmed {
+    /// By arm: the logs of its trials' trimmed values.
+    logs: BTreeMap<String, BlockLogs>,
+    /// Arms with a trial in which more stood still than is left out.
+    still: BTreeSet<String>,
+}
+
+impl Trimmed {
+    /// Empty where there is nothing to trim.
+    fn of(trials: &[&TrialData], metric: &str, nested: Nested, arms: &[Arm]) -> Trimmed {
+        if nested == Nested::Whole {
+            return Trimmed::default();
+        }
+        let rounds = Rounds::of(trials, metric);
+        let value = |trial: &TrialData| nested.value(trial, metric, &rounds);
+        let logs = |arm: &Arm| Some((arm.name.clone(), block_logs(&estimate(trials, value, &arm.name)?)));
+        // `Nested::of` has seen that each of them has windows or slices.
+        let still = trials.iter().filter(|trial| value(trial).is_none()).map(|trial| trial.record.trial.arm());
+        Trimmed { logs: arms.iter().filter_map(logs).collect(), still: still.collect() }
     }
-    let rounds = Rounds::of(trials, metric);
-    let value = |trial: &TrialData| nested.value(trial, metric, &rounds);
-    let logs = |arm: &Arm| Some((arm.name.clone(), block_logs(&estimate(trials, value, &arm.name)?)));
-    arms.iter().filter_map(logs).collect()
 }
 
 /// The trials of an arm, each with its value by `value_of`, together.
@@ -339,7 +352,7 @@ pub(crate) fn block_logs(estimate: &Estimate) -> BlockLogs {
 fn compare_arms(
     analysis: &mut MetricAnalysis,
     metric: &TrialMetric<'_>,
-    trimmed: &BTreeMap<String, BlockLogs>,
+    trimmed: &Trimmed,
     claim: Claim,
     comparison: &Comparison,
 ) {
@@ -349,7 +362,7 @@ fn compare_arms(
     let Some(baseline) = arms.iter().find(|arm| arm.baseline).and_then(|arm| logs.get(arm.name.as_str())) else {
         return;
     };
-    let trimmed_baseline = arms.iter().find(|arm| arm.baseline).and_then(|arm| trimmed.get(&arm.name));
+    let baseline_name = arms.iter().find(|arm| arm.baseline).map_or("", |arm| arm.name.as_str());
     let others = || arms.iter().filter(|arm| !arm.baseline);
     let control = others().find(|arm| arm.control).and_then(|arm| logs.get(arm.name.as_str()));
     // A ratio to an emulated baseline says as little as one of an emulated form; nor do two emulated runs of the
@@ -389,9 +402,11 @@ fn compare_arms(
             smallest_detectable: precision.map(|precision| smallest_detectable(arm, precision, floor.zip(of_floor))),
             blocks: differences.n(),
         };
-        let trimmed = trimmed.get(&arm.name).zip(trimmed_baseline).map(|(arm, base)| Differences::of(arm, base));
-        let trimmed = trimmed.filter(|trimmed| trimmed.n() > 0).map(|trimmed| trimmed.mean());
-        ratios.push(ratio(metric, arm, (&differences, trimmed), precision, &evidence));
+        let still = [baseline_name, &arm.name].iter().any(|name| trimmed.still.contains(*name));
+        let without = trimmed.logs.get(&arm.name).zip(trimmed.logs.get(baseline_name));
+        let without = without.map(|(arm, base)| Differences::of(arm, base)).filter(|without| without.n() > 0);
+        let without = without.filter(|_| !still).map(|without| without.mean());
+        ratios.push(ratio(metric, arm, (&differences, without, still), precision, &evidence));
     }
     analysis.method = family.method;
     analysis.noise_floor = floor.map(f64::exp_m1);
@@ -402,13 +417,14 @@ fn compare_arms(
 fn ratio(
     metric: &TrialMetric<'_>,
     arm: &Arm,
-    (differences, trimmed): (&Differences, Option<f64>),
+    (differences, trimmed, still): (&Differences, Option<f64>, bool),
     precision: Option<Precision>,
     evidence: &Evidence,
 ) -> Ratio {
     let mean = evidence.mean;
     let hodges_lehmann = differences.hodges_lehmann();
     let apart = |other: f64| precision.is_some_and(|p| (other - mean).abs() > 0.5 * p.half_width());
+    let differs = |trimmed: f64| apart(trimmed) && (trimmed - mean).abs() > TRIMMED_APART_MIN;
     let verdict = judge(metric, evidence);
     let words = match (arm.control, verdict) {
         // It cannot be within the floor that it sets.
@@ -425,7 +441,7 @@ fn ratio(
         hodges_lehmann: hodges_lehmann.exp(),
         sensitive: apart(hodges_lehmann),
         trimmed: trimmed.map(f64::exp),
-        trimming_differs: trimmed.is_some_and(|trimmed| apart(trimmed) && (trimmed - mean).abs() > TRIMMED_APART_MIN),
+        trimming_differs: still || trimmed.is_some_and(differs),
         smallest_detectable: evidence.smallest_detectable,
         equivalent: None,
         blocks_needed: None,

@@ -282,8 +282,9 @@ pub struct Ratio {
     pub sensitive: bool,
     /// The same ratio by trimmed means of windows or slices ([`MetricAnalysis::nested`]); none where trials have none.
     pub trimmed: Option<f64>,
-    /// Whether that differs from the ratio by more than half the interval's half-width: stalls or bursts decide, and
-    /// the form is not called equivalent.
+    /// Whether that differs from the ratio by more than half the interval's half-width, or there is none because a
+    /// trial stood still for more windows than are left out: stalls or bursts decide, and the form is not called
+    /// equivalent.
     pub trimming_differs: bool,
     /// The smallest difference, as a share, that a run like this finds in four of five cases.
     pub smallest_detectable: Option<f64>,

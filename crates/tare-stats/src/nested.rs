@@ -68,11 +68,12 @@ impl Nested {
         }
     }
 
-    /// The trial's value of the metric; `rounds` are those of all trials. None when it has none.
+    /// The trial's value of the metric; `rounds` are those of all trials. None when it has none, and where more windows
+    /// or slices stood still than are left out.
     pub(crate) fn value(self, trial: &TrialData, metric: &str, rounds: &Rounds) -> Option<f64> {
         match self {
             Nested::Whole => trial.record.metrics.get(metric).copied(),
-            Nested::Windows => window_logs(trial, metric).map(|mut logs| trimmed_mean(&mut logs).exp()),
+            Nested::Windows => finite(trimmed_mean(&mut window_logs(trial, metric)?)),
             Nested::Slices => {
                 let logs = slice_logs(trial, metric)?;
                 let block = rounds.0.get(&trial.record.trial.block);
@@ -80,7 +81,7 @@ impl Nested {
                 let slices = trial.record.slices.iter().zip(logs);
                 let mut levelled: Vec<f64> = slices.map(|(slice, log)| log - mean_of(slice.round)).collect();
                 let mut means: Vec<f64> = trial.record.slices.iter().map(|slice| mean_of(slice.round)).collect();
-                Some((trimmed_mean(&mut means) + trimmed_mean(&mut levelled)).exp())
+                finite(trimmed_mean(&mut means) + trimmed_mean(&mut levelled))
             }
         }
     }
@@ -94,7 +95,8 @@ impl Nested {
 pub(crate) struct Rounds(BTreeMap<u32, BTreeMap<u32, f64>>);
 
 impl Rounds {
-    /// The rounds of a metric. A block in which not every deployment has a value in every round has none.
+    /// The rounds of a metric. A block in which not every deployment has a value in every round, or one of them stood
+    /// still in one, has none.
     pub(crate) fn of(trials: &[&TrialData], metric: &str) -> Rounds {
         let mut blocks: BTreeMap<u32, Vec<&TrialData>> = BTreeMap::new();
         for trial in trials.iter().filter(|trial| !trial.record.slices.is_empty()) {
@@ -108,7 +110,8 @@ impl Rounds {
                 }
             }
             let mean = |logs: &Vec<f64>| logs.iter().sum::<f64>() / logs.len() as f64;
-            let whole = rounds.values().all(|logs| logs.len() == trials.len());
+            let is_whole = |logs: &Vec<f64>| logs.len() == trials.len() && logs.iter().all(|log| log.is_finite());
+            let whole = rounds.values().all(is_whole);
             whole.then(|| rounds.iter().map(|(round, logs)| (*round, mean(logs))).collect())
         };
         Rounds(blocks.iter().filter_map(|(block, trials)| Some((*block, means(trials)?))).collect())
@@ -124,20 +127,26 @@ pub(crate) fn trimmed_mean(values: &mut [f64]) -> f64 {
     kept.iter().sum::<f64>() / kept.len() as f64
 }
 
-/// The logs of a metric by slice. None unless every slice has one above zero.
+/// The logs of a metric by slice; of one without an operation it is infinite. None unless every slice has a value.
 fn slice_logs(trial: &TrialData, metric: &str) -> Option<Vec<f64>> {
     let logs = trial.record.slices.iter().map(|slice| slice.metrics.get(metric).and_then(|value| log(*value)));
     logs.collect::<Option<Vec<f64>>>().filter(|logs| !logs.is_empty())
 }
 
-/// The logs of a metric by window; a rest that is shorter than a window is left out. None unless every window has a
-/// value above zero.
+/// The logs of a metric by window; of one without an operation it is infinite. A rest that is shorter than a window is
+/// left out. None unless every window has a value.
 fn window_logs(trial: &TrialData, metric: &str) -> Option<Vec<f64>> {
     windows(&trial.seconds).iter().map(|window| log(window_value(window, trial, metric)?)).collect()
 }
 
+/// A service that stood still for all of a window did nothing in it, at an infinite cost by operation: the worst there
+/// is, and no reason not to look.
 fn log(value: f64) -> Option<f64> {
-    (value > 0.0 && value.is_finite()).then(|| value.ln())
+    (value >= 0.0).then(|| value.ln())
+}
+
+fn finite(log: f64) -> Option<f64> {
+    log.is_finite().then(|| log.exp())
 }
 
 /// The measured seconds in windows of at least [`WINDOW_S`].
@@ -163,7 +172,8 @@ fn window_value(window: &[&SecondRow], trial: &TrialData, metric: &str) -> Optio
         measure_end_ns: last.at_ns,
         ..LoadSummary::default()
     };
-    let cpu_us = |seconds: Option<f64>| seconds.map(|seconds| seconds * 1e6 / operations as f64);
+    let by_operation = |seconds: f64| if operations == 0 { f64::INFINITY } else { seconds * 1e6 / operations as f64 };
+    let cpu_us = |seconds: Option<f64>| seconds.map(by_operation);
     match metric {
         "throughput" => Some(operations as f64 / window.iter().map(|row| row.seconds).sum::<f64>()),
         "cpu_us_per_op" => cpu_us(serving_cpu_s(&span, &trial.telemetry)),
@@ -251,8 +261,26 @@ mod tests {
         assert!((value - (90.0 * 100.0 * 100.0_f64).cbrt()).abs() < 1e-9, "{value}");
         sliced.record.slices[2].metrics.clear();
         assert_eq!(Nested::of(&[&sliced], "throughput", true), Nested::Whole);
-        let stalled = trial(150, |second| u64::from(second < 60) * 100);
-        assert_eq!(Nested::of(&[&stalled], "throughput", true), Nested::Whole, "zero has no logarithm");
+    }
+
+    #[test]
+    fn who_stood_still_for_whole_windows_is_looked_at_too() {
+        let value = |still: std::ops::Range<u64>| {
+            let trial = trial(150, |second| u64::from(!still.contains(&second)) * 100);
+            assert_eq!(Nested::of(&[&trial], "throughput", true), Nested::Windows);
+            Nested::Windows.value(&trial, "throughput", &Rounds::default())
+        };
+        assert!((value(30..60).unwrap() - 100.0).abs() < 1e-9, "two of ten windows are left out");
+        assert_eq!(value(60..150), None, "six of ten are more than that");
+        let mut sliced = trial(8, |_| 100);
+        for round in 0..5 {
+            let metrics = BTreeMap::from([("throughput".to_owned(), if round == 2 { 0.0 } else { 100.0 })]);
+            sliced.record.slices.push(Slice { round, place: round, start_ns: 0, end_ns: 0, metrics });
+        }
+        assert_eq!(Nested::of(&[&sliced], "throughput", true), Nested::Slices);
+        let rounds = Rounds::of(&[&sliced], "throughput");
+        let value = Nested::Slices.value(&sliced, "throughput", &rounds).unwrap();
+        assert!((value - 100.0).abs() < 1e-9, "{value}");
     }
 
     /// Two deployments, one a tenth slower, on a machine that gets slower from round to round and was disturbed once in

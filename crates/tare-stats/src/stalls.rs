@@ -12,6 +12,9 @@ use tare_core::record::TrialData;
 /// A second with less than this share of the trial's median rate is one of a stall.
 const STALLED: f64 = 0.5;
 
+/// Seconds that lie farther apart than this are of two visits of the load, ns.
+const TURN_NS: u64 = 500_000_000;
+
 /// Spells that are told of an arm, the longest ones.
 const SPELLS_MAX: usize = 5;
 
@@ -98,10 +101,15 @@ fn spells(rows: &[&SecondRow]) -> Vec<Spell> {
     let mut rates: Vec<f64> = rows.iter().map(|row| row.operations as f64 / row.seconds).collect();
     rates.sort_by(f64::total_cmp);
     let (Some(median), Some(first)) = (rates.get(rates.len() / 2), rows.first()) else { return Vec::new() };
+    // Who stood still for most of the time has no other usual rate than that of the rest.
+    let moving = &rates[rates.partition_point(|rate| *rate <= 0.0)..];
+    let usual = if *median > 0.0 { *median } else { moving.get(moving.len() / 2).copied().unwrap_or_default() };
     let (mut found, mut open): (Vec<Spell>, bool) = (Vec::new(), false);
     for row in rows {
-        let stalled = (row.operations as f64 / row.seconds) < STALLED * median;
-        match found.last_mut().filter(|_| open) {
+        let stalled = (row.operations as f64 / row.seconds) < STALLED * usual;
+        // Where forms take turns, what lies between two visits of the load is nobody's stall.
+        let follows = |spell: &&mut Spell| open && begin(row) <= spell.to_ns + TURN_NS;
+        match found.last_mut().filter(follows) {
             Some(spell) if stalled => spell.to_ns = row.at_ns,
             _ if stalled => found.push(Spell { first_ns: begin(first), from_ns: begin(row), to_ns: row.at_ns }),
             _ => {}
@@ -177,6 +185,27 @@ mod tests {
         let [held] = long.counted.as_slice() else { panic!("{long:?}") };
         assert_eq!(held.title, "time held back by a CPU quota");
         assert!((held.then - 0.9).abs() < 1e-9 && held.on_average < 0.2, "{held:?}");
+    }
+
+    #[test]
+    fn who_stood_still_for_most_of_the_time_did_stand_still() {
+        let mut still = trial(|_| false);
+        for row in still.seconds.iter_mut().filter(|row| row.measured).skip(30) {
+            row.operations = 0;
+        }
+        let found = stalls("f", &[&still]).unwrap();
+        assert_eq!((found.seconds, found.spells, found.longest[0].from_s), (70.0, 1, 30.0));
+    }
+
+    #[test]
+    fn what_lies_between_two_visits_of_the_load_is_no_stall() {
+        let mut sliced = trial(|second| (10..20).contains(&second));
+        // The load was elsewhere for ten seconds from the middle of the stall on.
+        for row in &mut sliced.seconds[20..] {
+            row.at_ns += 10_000_000_000;
+        }
+        let found = stalls("f", &[&sliced]).unwrap();
+        assert_eq!((found.seconds, found.spells), (10.0, 2));
     }
 
     #[test]

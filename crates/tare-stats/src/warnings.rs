@@ -163,12 +163,14 @@ fn trimming_warnings(analysis: &Analysis) -> Vec<String> {
     let mut warnings = Vec::new();
     for metric in &analysis.metrics {
         let apart = metric.ratios.iter().filter(|ratio| ratio.trimming_differs && ratio.arm != analysis.control);
-        for (ratio, trimmed) in apart.filter_map(|ratio| Some((ratio, ratio.trimmed?))) {
+        for ratio in apart {
             let (arm, title) = (&ratio.arm, &metric.title);
-            let [all, most] = [ratio.ratio, trimmed].map(|ratio| format!("{ratio:.3}"));
+            let all = format!("{arm}, {title}: {:.3} times the baseline over all of the time", ratio.ratio);
+            let most = ratio.trimmed.map(|most| format!("{most:.3} without the best and the worst fifth of it"));
+            let still = || "and one of the two stood still for more than a fifth of it in a trial".to_owned();
             warnings.push(format!(
-                "{arm}, {title}: {all} times the baseline over all of the time, {most} without the best and the worst fifth \
-                 of it: a few stalls or bursts make the difference, so the two are not called equivalent"
+                "{all}, {}: a few stalls or bursts make the difference, so the two are not called equivalent",
+                most.unwrap_or_else(still)
             ));
         }
     }

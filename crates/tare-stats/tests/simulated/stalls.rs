@@ -85,6 +85,19 @@ fn the_moments_are_named() {
 }
 
 #[test]
+fn standing_still_for_whole_windows_is_seen() {
+    // 40 s are two windows of 15 s without a single operation.
+    let mut random = Random::new(115);
+    for _ in 0..50 {
+        let analysis = analyse(&carry_out((1.0, 0), (1.0, 40), 5, &mut random));
+        assert_eq!(analysis.metrics[0].nested, Nested::Windows);
+        let ratio = of_form(&analysis);
+        assert!(ratio.trimming_differs && ratio.equivalent != Some(true), "{ratio:?}");
+        assert!(analysis.stalls.iter().any(|stalls| stalls.arm == "f1"), "{:?}", analysis.stalls);
+    }
+}
+
+#[test]
 fn who_is_slower_and_who_stands_still_are_not_equivalent() {
     // 4 % slower all the time, against 4 % less time: as much over all, and not the same.
     let (mut random, mut equal, mut alike) = (Random::new(114), 0, 0);
