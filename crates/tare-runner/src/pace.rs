@@ -85,9 +85,12 @@ impl Pace {
     }
 }
 
-/// How long a trial of the study is under load. A search for the peak states its own length, which is no promise.
+/// How long a trial of the study is under load, at most where it settles until it is steady. A search for the peak
+/// states its own length, which is no promise.
 fn load(study: &Study) -> Duration {
-    let Arrangement::Alternate(slices) = study.design.arrangement else { return study.settle + study.measure };
+    let Arrangement::Alternate(slices) = study.design.arrangement else {
+        return study.settle.max(study.design.steady_within.unwrap_or_default()) + study.measure;
+    };
     study.settle + slices.rounds(study.measure) * (slices.settle + slices.measure)
 }
 

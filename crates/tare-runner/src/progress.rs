@@ -48,7 +48,10 @@ impl Progress {
     }
 
     pub(crate) fn note(&mut self, record: &TrialRecord, took: Duration) {
-        if record.trial.block == 0 && record.outcome == Outcome::Measured {
+        // A void trial settled, too, and its form will be run again; of one that does not know when, only a measured
+        // one says that it took longer than there was time.
+        let settled = record.outcome == Outcome::Measured || record.steady_after_s.is_some();
+        if record.trial.block == 0 && settled {
             self.steady_after_s.push(record.steady_after_s);
         }
         self.outcomes.note(record);
@@ -92,6 +95,7 @@ mod tests {
         };
         assert_eq!(note(0, Outcome::Invalid { why: Fault::new("void") }, None), None);
         assert_eq!(note(0, Outcome::Measured, Some(18.0)), Some(18));
+        assert_eq!(note(0, Outcome::Invalid { why: Fault::new("void") }, Some(27.0)), Some(27), "it settled, too");
         assert_eq!(note(0, Outcome::Measured, Some(42.0)), Some(42));
         assert_eq!(note(1, Outcome::Measured, Some(50.0)), Some(42), "later blocks settle for a time that is known");
         assert_eq!(note(0, Outcome::Measured, None), Some(60));

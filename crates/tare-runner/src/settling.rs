@@ -36,7 +36,7 @@ impl Trial<'_, '_> {
             let due = looks.iter().filter(|look| **look <= spent).count();
             if due > looked && steady.is_none() {
                 let measure = self.inputs.study.measure;
-                steady = has_settled(&self.data.seconds[first..], measure, looks.len()).then_some(spent);
+                steady = has_settled(&self.data.seconds[first..], measure, within).then_some(spent);
             }
             looked = due;
             if spent + length > within || self.stop.raised() || summary.operations.is_empty() {

@@ -98,6 +98,15 @@ fn what_only_the_first_trial_takes_is_learnt_or_known() {
 }
 
 #[test]
+fn what_settling_until_steady_may_take_is_foreseen() {
+    let mut study = within(60).study;
+    let pace = Pace::new([].into());
+    let fixed = pace.of_trial(&study, "plain");
+    study.design.steady_within = Some(study.settle + Duration::from_secs(60));
+    assert_eq!(pace.of_trial(&study, "plain"), fixed + Duration::from_secs(60));
+}
+
+#[test]
 fn a_round_that_was_begun_is_carried_out() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("r");
