@@ -4,8 +4,9 @@ use crate::explained;
 use crate::gate::identity;
 use crate::json::finite;
 use crate::lines::paragraph;
+use crate::verdict::Said;
 use crate::words::{machine, same_bits};
-use serde_json::json;
+use serde_json::{Value, json};
 use tare_core::fault::Fault;
 use tare_core::record::Record;
 use tare_stats::{
@@ -31,10 +32,25 @@ pub fn compare_json(a: &Record, b: &Record, occasions: &Occasions) -> Result<Str
         "differences": differences(&conditions(&a.header), &conditions(&b.header)),
         "warnings": not_whole(a, b).into_iter().chain(unsound(&before, &after)).collect::<Vec<_>>(),
         "explanations": finite(serde_json::to_value(changes_explained(a, b)).map_err(writing)?),
-        "changes": finite(serde_json::to_value(changes(&before, &after, occasions)).map_err(writing)?),
+        "changes": finite(changes_json(&before, &after, occasions).map_err(writing)?),
         "occasions": finite(serde_json::to_value(occasions).map_err(writing)?),
     });
     Ok(serde_json::to_string_pretty(&value).map_err(writing)? + "\n")
+}
+
+/// Every change, each of its ratios with its verdict in words.
+fn changes_json(before: &Analysis, after: &Analysis, occasions: &Occasions) -> serde_json::Result<Value> {
+    let all = changes(before, after, occasions);
+    let mut value = serde_json::to_value(&all)?;
+    for (at, change) in all.iter().enumerate() {
+        for (side, analysis, ratio) in [("before", before, &change.before), ("after", after, &change.after)] {
+            let metric = analysis.metrics.iter().find(|metric| metric.name == change.metric);
+            if let Some(metric) = metric {
+                value[at][side]["words"] = Said::of(analysis, metric, ratio).whole().into();
+            }
+        }
+    }
+    Ok(value)
 }
 
 /// Sets two records side by side, form by form and metric by metric: each run's ratio to its own baseline, and the

@@ -1,5 +1,6 @@
 //! JSON: the header's facts and the whole analysis. Its schema is published: `assets/report.schema.json`.
 
+use crate::verdict::Said;
 use crate::{Style, words};
 use serde_json::{Value, json};
 use tare_core::fault::Fault;
@@ -50,9 +51,15 @@ pub(crate) fn headlines(analysis: &Analysis) -> Value {
     words::headlines(analysis).iter().map(words::Headline::line).collect()
 }
 
-/// The whole analysis.
+/// The whole analysis, each ratio with its verdict in words.
 pub(crate) fn analysed(analysis: &Analysis) -> Result<Value, Fault> {
-    Ok(finite(serde_json::to_value(analysis).map_err(|error| Fault::from_error("write JSON", &error))?))
+    let mut value = serde_json::to_value(analysis).map_err(|error| Fault::from_error("write JSON", &error))?;
+    for (at, metric) in analysis.metrics.iter().enumerate() {
+        for (number, ratio) in metric.ratios.iter().enumerate() {
+            value["metrics"][at]["ratios"][number]["words"] = Said::of(analysis, metric, ratio).whole().into();
+        }
+    }
+    Ok(finite(value))
 }
 
 /// Indented, with a line feed at its end.

@@ -26,6 +26,7 @@ mod suite;
 mod svg;
 mod terminal;
 mod topology;
+mod verdict;
 mod words;
 
 pub use compare::{compare, compare_json};

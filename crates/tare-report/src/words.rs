@@ -3,6 +3,7 @@
 use crate::advised;
 use crate::climbed;
 use crate::figures::{difference_text, plain_quantity};
+use crate::verdict::{Said, Way};
 use tare_core::design::Arrangement;
 use tare_core::plan::rounds_after;
 use tare_core::record::{End, FITTED, PEAK_LOAD, Record};
@@ -150,7 +151,8 @@ fn headline(analysis: &Analysis, arm: &Arm) -> Headline {
         Some(metric) if metric.name != "throughput" => (metric.name.as_str(), "has", metric.title.as_str()),
         _ => ("throughput", "serves", "operations per second"),
     };
-    let Some(throughput) = ratio(analysis, metric, name) else {
+    let of_metric = analysis.metrics.iter().find(|known| known.name == metric);
+    let Some((of_metric, throughput)) = of_metric.zip(ratio(analysis, metric, name)) else {
         let why = arm.reasons.first();
         let why = why.map_or_else(|| "no trial was measured beside the baseline".into(), |r| r.why.message.clone());
         return alone(format!("{name} was not measured: {why}."));
@@ -166,7 +168,7 @@ fn headline(analysis: &Analysis, arm: &Arm) -> Headline {
         Verdict::Better | Verdict::Worse => {
             format!("{name} {verb} {figure} times {baseline}'s {what}.")
         }
-        _ => format!("{name}, {what}: {}.", throughput.words),
+        _ => format!("{name}, {what}: {}.", Said::of(analysis, of_metric, throughput).whole()),
     };
     let rest: Vec<String> = compared(analysis).skip(1).filter_map(|metric| clause(metric, name)).collect();
     let rest = if rest.is_empty() { String::new() } else { format!("Also certain: {}.", rest.join(", ")) };
@@ -182,28 +184,29 @@ fn clause(metric: &MetricAnalysis, arm: &str) -> Option<String> {
 
 /// Verdicts of an arm over all compared metrics; equal ones said once.
 pub(crate) fn verdicts(analysis: &Analysis, arm: &str) -> String {
-    let mut said: Vec<(String, Vec<&str>)> = Vec::new();
+    let mut said: Vec<(String, Said, Vec<&str>)> = Vec::new();
     for metric in compared(analysis) {
         let Some(ratio) = metric.ratios.iter().find(|ratio| ratio.arm == arm) else { continue };
-        let words = match ratio.verdict {
-            // The figures stand in the row above.
-            Verdict::Better | Verdict::Worse => ratio.words.split(": ").next().unwrap_or_default().to_owned(),
-            _ => ratio.words.clone(),
-        };
-        match said.iter_mut().find(|(text, _)| *text == words) {
-            Some((_, metrics)) => metrics.push(&metric.title),
-            None => said.push((words, vec![&metric.title])),
+        let verdict = Said::of(analysis, metric, ratio);
+        // The figures stand in the row above.
+        let words = if verdict.is_certain() { verdict.beside_figures() } else { verdict.whole() };
+        match said.iter_mut().find(|(text, ..)| *text == words) {
+            Some((.., metrics)) => metrics.push(&metric.title),
+            None => said.push((words, verdict, vec![&metric.title])),
         }
     }
     let one = said.len() == 1 && compared(analysis).count() > 1;
-    let parts = said.iter().map(|(words, metrics)| match (words.as_str(), metrics.as_slice()) {
-        (words, _) if one => words.to_owned(),
-        ("slower" | "faster", _) => words.clone(),
-        (words @ ("longer" | "shorter"), metrics) => format!("{} {words}", metrics.join(", ")),
-        (words, metrics) if words.starts_with("costs") => {
-            format!("{} {}", metrics.join(", "), words.trim_start_matches("costs "))
+    let parts = said.iter().map(|(words, verdict, metrics)| {
+        let metrics = metrics.join(", ");
+        match verdict.way() {
+            _ if one => words.clone(),
+            Some(Way::Rate) => words.clone(),
+            Some(Way::Time) => format!("{metrics} {words}"),
+            Some(Way::Cost { more }) => {
+                format!("{metrics} {}{}", if more { "more" } else { "less" }, verdict.negligible())
+            }
+            _ => format!("{metrics}: {words}"),
         }
-        (words, metrics) => format!("{}: {words}", metrics.join(", ")),
     });
     parts.collect::<Vec<_>>().join("; ")
 }

@@ -8,3 +8,4 @@ mod schema;
 mod searched;
 mod side_by_side;
 mod suite;
+mod verdicts;

@@ -70,7 +70,8 @@ mod tests {
             equivalent: None,
             blocks_needed: None,
             verdict: Verdict::Worse,
-            words: String::new(),
+            equals_beyond_margin: false,
+            withheld: None,
         }
     }
 

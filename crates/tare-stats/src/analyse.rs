@@ -2,7 +2,7 @@
 
 use crate::advice::win_back;
 use crate::analysis::{
-    Analysis, Apparatus, Arm, BlockValue, Estimate, Interval, Method, MetricAnalysis, QosKept, Ratio, Reason, Verdict,
+    Analysis, Apparatus, Arm, BlockValue, Estimate, Interval, Method, MetricAnalysis, QosKept, Ratio, Reason,
 };
 use crate::contrast::{cells, contrasts, pairs};
 use crate::equivalence::declare;
@@ -22,7 +22,7 @@ use crate::sequential::{Claim, ended_for_width, widened};
 use crate::stalls::{Stalls, stalls};
 use crate::steady::never_steady;
 use crate::trial::window_ns;
-use crate::verdict::{Evidence, judge, words};
+use crate::verdict::{Evidence, judge};
 use crate::voids::{replaced_blocks, void_too_often};
 use crate::warnings::warnings;
 use std::collections::{BTreeMap, BTreeSet};
@@ -400,7 +400,6 @@ fn compare_arms(
             emulated,
             withheld: withheld(arm, arms, differs),
             smallest_detectable: precision.map(|precision| smallest_detectable(arm, precision, floor.zip(of_floor))),
-            blocks: differences.n(),
         };
         let still = [baseline_name, &arm.name].iter().any(|name| trimmed.still.contains(*name));
         let without = trimmed.logs.get(&arm.name).zip(trimmed.logs.get(baseline_name));
@@ -426,11 +425,6 @@ fn ratio(
     let apart = |other: f64| precision.is_some_and(|p| (other - mean).abs() > 0.5 * p.half_width());
     let differs = |trimmed: f64| apart(trimmed) && (trimmed - mean).abs() > TRIMMED_APART_MIN;
     let verdict = judge(metric, evidence);
-    let words = match (arm.control, verdict) {
-        // It cannot be within the floor that it sets.
-        (true, Verdict::WithinNoise) => "differs from its equal, and so raises the noise floor".to_owned(),
-        _ => words(metric, verdict, evidence),
-    };
     Ratio {
         arm: arm.name.clone(),
         blocks: differences.blocks.clone(),
@@ -445,8 +439,9 @@ fn ratio(
         smallest_detectable: evidence.smallest_detectable,
         equivalent: None,
         blocks_needed: None,
+        equals_beyond_margin: false,
         verdict,
-        words,
+        withheld: evidence.withheld,
     }
 }
 

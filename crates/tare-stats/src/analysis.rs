@@ -6,6 +6,7 @@ use crate::finding::Explanation;
 use crate::ladder::Climb;
 use crate::levels::{LoadResponse, ServiceCosts};
 use crate::nested::Nested;
+use crate::pair::Withheld;
 use crate::profile::FormProfile;
 use crate::scale_out::ScaleOut;
 use crate::sequential::Claim;
@@ -292,10 +293,15 @@ pub struct Ratio {
     pub equivalent: Option<bool>,
     /// Where no difference was found: blocks, in all, that would narrow the interval down to the margin.
     pub blocks_needed: Option<u32>,
+    /// Whether its own interval lies within the margin, but the A/A control's does not: then it is not called
+    /// equivalent.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub equals_beyond_margin: bool,
     /// What may be said.
     pub verdict: Verdict,
-    /// The same in words.
-    pub words: String,
+    /// Why nothing is said, whatever the figures.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub withheld: Option<Withheld>,
 }
 
 /// What may be said of a ratio.

@@ -201,7 +201,8 @@ mod tests {
             equivalent: None,
             blocks_needed: None,
             verdict: Verdict::NoDifference,
-            words: String::new(),
+            equals_beyond_margin: false,
+            withheld: None,
         }
     }
 

@@ -4,7 +4,6 @@
 use crate::analysis::{Analysis, Ratio, Verdict};
 use crate::paired::blocks_needed;
 use crate::quantile::student_quantile;
-use crate::verdict::percent_text;
 
 /// The level of each of the two tests, shared out over the forms.
 const LEVEL: f64 = 0.05;
@@ -44,25 +43,15 @@ fn judge(ratio: &mut Ratio, margin: f64, forms: usize, equals_are: bool) {
     let within = is_within(ratio, margin, forms);
     let equivalent = within && equals_are;
     ratio.equivalent = Some(equivalent);
-    match (decided, equivalent) {
-        (true, true) => ratio.words.push_str(&format!(", within the margin of {}", percent_text(margin))),
-        (false, true) => {
-            ratio.verdict = Verdict::Equivalent;
-            ratio.words = format!("equivalent: within {} of the baseline", percent_text(margin));
-        }
-        (false, false) if ratio.verdict == Verdict::NoDifference => {
-            ratio.blocks_needed = ratio.interval.and_then(|interval| {
-                let half_width = 0.5 * (interval.high / interval.low).ln();
-                blocks_needed(ratio.blocks.len(), half_width, margin.ln_1p(), 0.0)
-            });
-            let margin = percent_text(margin);
-            if within {
-                ratio.words.push_str(&format!("; equals may differ by more than the margin of {margin}"));
-            } else if let Some(blocks) = ratio.blocks_needed {
-                ratio.words.push_str(&format!("; about {blocks} blocks for an interval of +-{margin}"));
-            }
-        }
-        _ => {}
+    ratio.equals_beyond_margin = within && !equals_are;
+    if !decided && equivalent {
+        ratio.verdict = Verdict::Equivalent;
+    }
+    if ratio.verdict == Verdict::NoDifference {
+        ratio.blocks_needed = ratio.interval.and_then(|interval| {
+            let half_width = 0.5 * (interval.high / interval.low).ln();
+            blocks_needed(ratio.blocks.len(), half_width, margin.ln_1p(), 0.0)
+        });
     }
 }
 
@@ -100,7 +89,8 @@ mod tests {
             equivalent: None,
             blocks_needed: None,
             verdict: if interval.contains(1.0) { Verdict::NoDifference } else { Verdict::Worse },
-            words: "words".into(),
+            equals_beyond_margin: false,
+            withheld: None,
         }
     }
 
@@ -139,7 +129,7 @@ mod tests {
         let mut ratio = measured(1.0, 400, &mut noise);
         judge(&mut ratio, MARGIN, 1, false);
         assert_eq!((ratio.equivalent, ratio.verdict), (Some(false), Verdict::NoDifference));
-        assert_eq!(ratio.words, "words; equals may differ by more than the margin of 1.0 %");
+        assert!(ratio.equals_beyond_margin);
         // Five blocks of equals reach beyond 1 %, four hundred do not; nor do those that lie 2 % off, but differ.
         assert!(!is_within(&measured(1.0, 5, &mut noise), MARGIN, 1));
         assert!(is_within(&measured(1.0, 400, &mut noise), MARGIN, 1));
@@ -152,7 +142,6 @@ mod tests {
         let mut ratio = measured(0.997, 400, &mut Noise(Xoshiro256PlusPlus::seed_from_u64(1)));
         judge(&mut ratio, MARGIN, 1, true);
         assert_eq!((ratio.verdict, ratio.equivalent), (Verdict::Worse, Some(true)));
-        assert_eq!(ratio.words, "words, within the margin of 1.0 %");
     }
 
     #[test]
@@ -161,10 +150,9 @@ mod tests {
         let undecided = (0..20).find_map(|_| {
             let mut ratio = measured(1.0, 4, &mut noise);
             judge(&mut ratio, MARGIN, 1, true);
-            Some((ratio.blocks_needed?, ratio.words))
+            ratio.blocks_needed
         });
-        let (blocks, words) = undecided.unwrap();
-        assert_eq!(words, format!("words; about {blocks} blocks for an interval of +-1.0 %"));
+        let blocks = undecided.unwrap();
         // An experiment of so many has an interval that reaches about as far as the margin, or less far: Student's t
         // of more blocks is smaller.
         let Interval { low, high } = measured(1.0, blocks, &mut noise).interval.unwrap();

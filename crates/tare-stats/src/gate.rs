@@ -4,6 +4,7 @@
 use crate::analysis::{Analysis, Interval, MetricAnalysis, Ratio, Verdict};
 use crate::compare::{Change, changes};
 use crate::occasion::Occasions;
+use crate::pair::Withheld;
 use crate::paired::blocks_needed;
 use crate::verdict::percent_text;
 use serde::Serialize;
@@ -273,7 +274,10 @@ fn unusable(metric: &MetricAnalysis, ratio: &Ratio, which: &str) -> Option<Strin
         _ if metric.control_differs => {
             Some(format!("the A/A control of {which} differs from its equal: the machine is not sound"))
         }
-        Verdict::Withheld => Some(format!("{} (in {which})", ratio.words)),
+        Verdict::Withheld => {
+            let why = ratio.withheld.map_or("the run is not sound", Withheld::words);
+            Some(format!("verdict withheld: {why} (in {which})"))
+        }
         // Too few blocks for an interval say so themselves.
         verdict if verdict == Verdict::NoNoiseFloor || metric.noise_floor.is_none() && ratio.interval.is_some() => {
             Some(format!(

@@ -1,4 +1,4 @@
-//! What may be said of a ratio, and in which words.
+//! What may be said of a ratio, and how figures are written.
 
 use crate::analysis::{Interval, Verdict};
 use crate::pair::Withheld;
@@ -16,7 +16,6 @@ pub(crate) struct Evidence {
     pub(crate) withheld: Option<Withheld>,
     /// As a share.
     pub(crate) smallest_detectable: Option<f64>,
-    pub(crate) blocks: usize,
 }
 
 /// A difference needs an interval that excludes 1 and an effect beyond the noise floor; that there is none needs a
@@ -38,53 +37,6 @@ pub(crate) fn judge(metric: &TrialMetric<'_>, evidence: &Evidence) -> Verdict {
         return Verdict::WithinNoise;
     }
     if (evidence.mean > 0.0) == metric.more_is_better { Verdict::Better } else { Verdict::Worse }
-}
-
-/// The verdict in words: `slower: 0.87 [0.85, 0.89]`.
-pub(crate) fn words(metric: &TrialMetric<'_>, verdict: Verdict, evidence: &Evidence) -> String {
-    let figures = || ratio_text(evidence.mean.exp(), evidence.interval);
-    let detectable = || match evidence.smallest_detectable {
-        Some(share) => format!("; smallest detectable {}", percent_text(share)),
-        None => String::new(),
-    };
-    match verdict {
-        Verdict::Better | Verdict::Worse => format!("{}: {}", direction(metric, evidence.mean > 0.0), figures()),
-        // What is equivalent is found among these afterwards.
-        Verdict::NoDifference | Verdict::Equivalent => format!("no difference detectable{}", detectable()),
-        Verdict::WithinNoise => {
-            format!("within the noise floor of {}", percent_text(evidence.noise_floor.unwrap_or(f64::NAN).exp_m1()))
-        }
-        Verdict::Withheld => {
-            format!("verdict withheld: {}", evidence.withheld.map_or("the run is not sound", Withheld::words))
-        }
-        Verdict::TooFewBlocks => {
-            let blocks = if evidence.blocks == 1 { "1 block" } else { &format!("{} blocks", evidence.blocks) };
-            format!("no verdict: {blocks} measured, 3 needed")
-        }
-        Verdict::NoNoiseFloor => "no verdict: the A/A control was not measured in 3 blocks".to_owned(),
-        Verdict::Emulated => "EMULATED: not a claim about the real thing".to_owned(),
-    }
-}
-
-/// Which way, in a word that fits the metric.
-fn direction(metric: &TrialMetric<'_>, up: bool) -> &'static str {
-    match (metric.unit, up) {
-        ("op/s", true) => "faster",
-        ("op/s", false) => "slower",
-        _ if metric.name.starts_with("cpu") => {
-            if up {
-                "costs more"
-            } else {
-                "costs less"
-            }
-        }
-        ("load", true) => "carries more",
-        ("load", false) => "carries less",
-        ("us", true) => "longer",
-        ("us", false) => "shorter",
-        (_, up) if up == metric.more_is_better => "better",
-        _ => "worse",
-    }
 }
 
 /// `0.87 [0.85, 0.89]`; three decimals when the interval is narrower than 0.01, or when with two an end would look like
@@ -113,46 +65,44 @@ mod tests {
     use super::*;
     use tare_core::record::TRIAL_METRICS;
 
-    fn evidence(ratio: f64, half: f64, floor: Option<f64>) -> Evidence {
+    fn evidence(ratio: f64, half: f64, noise_floor: Option<f64>) -> Evidence {
         let mean = ratio.ln();
         let interval = Some(Interval { low: (mean - half).exp(), high: (mean + half).exp() });
-        let smallest_detectable = Some(0.018);
-        Evidence { mean, interval, noise_floor: floor, emulated: false, withheld: None, smallest_detectable, blocks: 5 }
+        Evidence { mean, interval, noise_floor, emulated: false, withheld: None, smallest_detectable: Some(0.018) }
     }
 
-    fn said(metric: usize, evidence: &Evidence) -> String {
-        let metric = &TRIAL_METRICS[metric];
-        words(metric, judge(metric, evidence), evidence)
+    fn said(metric: usize, evidence: &Evidence) -> Verdict {
+        judge(&TRIAL_METRICS[metric], evidence)
     }
 
     #[test]
     fn a_verdict_needs_the_interval_and_the_floor() {
-        assert_eq!(said(0, &evidence(0.87, 0.023, Some(0.02))), "slower: 0.87 [0.85, 0.89]");
-        assert_eq!(said(2, &evidence(1.4, 0.1, Some(0.02))), "longer: 1.40 [1.27, 1.55]");
-        assert_eq!(said(3, &evidence(0.9, 0.02, Some(0.02))), "costs less: 0.90 [0.88, 0.92]");
-        assert_eq!(said(0, &evidence(0.995, 0.01, Some(0.02))), "no difference detectable; smallest detectable 1.8 %");
-        assert_eq!(said(0, &evidence(0.98, 0.004, Some(0.021))), "within the noise floor of 2.1 %");
-        assert_eq!(said(0, &evidence(0.98, 0.004, Some(0.01))), "slower: 0.980 [0.976, 0.984]");
-        assert!(said(0, &evidence(0.5, 0.01, None)).starts_with("no verdict"));
-        let holds_one = judge(&TRIAL_METRICS[0], &evidence(0.995, 0.01, None));
-        assert_eq!(holds_one, Verdict::NoNoiseFloor, "nobody knows what would have been found");
+        assert_eq!(said(0, &evidence(0.87, 0.023, Some(0.02))), Verdict::Worse);
+        assert_eq!(said(2, &evidence(1.4, 0.1, Some(0.02))), Verdict::Worse);
+        assert_eq!(said(3, &evidence(0.9, 0.02, Some(0.02))), Verdict::Better);
+        assert_eq!(said(0, &evidence(0.995, 0.01, Some(0.02))), Verdict::NoDifference);
+        assert_eq!(said(0, &evidence(0.98, 0.004, Some(0.021))), Verdict::WithinNoise);
+        assert_eq!(said(0, &evidence(0.98, 0.004, Some(0.01))), Verdict::Worse);
+        assert_eq!(said(0, &evidence(0.5, 0.01, None)), Verdict::NoNoiseFloor);
+        let holds_one = evidence(0.995, 0.01, None);
+        assert_eq!(said(0, &holds_one), Verdict::NoNoiseFloor, "nobody knows what would have been found");
     }
 
     #[test]
-    fn what_is_withheld_says_why_and_nothing_else() {
-        let mut evidence = evidence(0.5, 0.01, Some(0.01));
-        evidence.withheld = Some(Withheld::ControlDiffers);
-        assert_eq!(said(0, &evidence), "verdict withheld: the A/A control differs");
+    fn what_is_withheld_emulated_or_too_short_makes_no_claim() {
+        let clear = || evidence(0.5, 0.01, Some(0.01));
+        let withheld = Evidence { withheld: Some(Withheld::ControlDiffers), ..clear() };
+        assert_eq!(said(0, &withheld), Verdict::Withheld);
+        assert_eq!(said(0, &Evidence { emulated: true, ..withheld }), Verdict::Emulated);
+        assert_eq!(said(0, &Evidence { interval: None, ..clear() }), Verdict::TooFewBlocks);
     }
 
     #[test]
-    fn emulation_and_few_blocks_make_no_claim() {
-        let mut evidence = evidence(0.05, 0.01, Some(0.01));
-        evidence.emulated = true;
-        assert!(said(0, &evidence).starts_with("EMULATED"));
-        evidence.emulated = false;
-        evidence.interval = None;
-        evidence.blocks = 1;
-        assert_eq!(said(0, &evidence), "no verdict: 1 block measured, 3 needed");
+    fn an_end_that_would_look_like_one_has_three_decimals() {
+        let text = |low, high| ratio_text(0.98, Some(Interval { low, high }));
+        assert_eq!(text(0.976, 0.984), "0.980 [0.976, 0.984]");
+        assert_eq!(text(0.96, 0.997), "0.980 [0.960, 0.997]");
+        assert_eq!(text(0.95, 0.99), "0.98 [0.95, 0.99]");
+        assert_eq!(ratio_text(23.4, None), "23.4");
     }
 }

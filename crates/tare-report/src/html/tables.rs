@@ -2,6 +2,7 @@
 
 use crate::figures::{digits, quantity};
 use crate::svg::Look;
+use crate::verdict::Said;
 use crate::words;
 use serde_json::{Value, json};
 use tare_core::record::Record;
@@ -52,11 +53,12 @@ pub(super) fn ratios(analysis: &Analysis, looks: &[Look]) -> Vec<Value> {
                     Verdict::Worse => "worse",
                     _ => "",
                 };
+                let said = Said::of(analysis, metric, ratio);
                 let words = match ratio.verdict {
-                    Verdict::Better | Verdict::Worse => ratio.words.split(": ").next().unwrap_or_default(),
+                    Verdict::Better | Verdict::Worse => said.beside_figures(),
                     // The row is marked as a whole.
-                    Verdict::Emulated => "",
-                    _ => &ratio.words,
+                    Verdict::Emulated => String::new(),
+                    _ => said.whole(),
                 };
                 let difference = words::difference(analysis, metric, &arm.name);
                 json!({

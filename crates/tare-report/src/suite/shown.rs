@@ -1,10 +1,11 @@
 //! What is shown of each part: which metrics, and of every form its ratio, or why there is none.
 
 use super::AnalysedPart;
+use crate::verdict::Said;
 use crate::words;
 use tare_core::record::{Record, SuiteHeader};
 use tare_core::study::Published;
-use tare_stats::{Analysis, Arm, MetricAnalysis, Ratio, Reason, Verdict, percent_text, ratio_text};
+use tare_stats::{Analysis, Arm, MetricAnalysis, Ratio, Reason, percent_text};
 
 /// A part, as it is shown.
 pub(super) struct ShownPart<'a> {
@@ -152,8 +153,11 @@ impl<'a> ShownPart<'a> {
     fn row(&self, metric: &'a MetricAnalysis, arm: &'a Arm) -> Row<'a> {
         let ratio = metric.ratios.iter().find(|ratio| ratio.arm == arm.name);
         let verdict = match ratio {
-            Some(ratio) if arm.control => control_words(metric, ratio),
-            Some(ratio) => verdict_words(ratio),
+            // The figures stand beside it.
+            Some(ratio) => {
+                let said = Said::of(self.analysis, metric, ratio);
+                control_words(metric).filter(|_| arm.control).unwrap_or_else(|| said.beside_figures())
+            }
             None => self.why_none(metric, arm),
         };
         Row {
@@ -196,20 +200,10 @@ pub(super) fn reason_words(reason: &Reason) -> String {
     format!("{}{stage}: {}", reason.outcome.to_uppercase(), reason.why.message)
 }
 
-/// The verdict without the figures, which stand beside it, and without what to do about it.
-fn verdict_words(ratio: &Ratio) -> String {
-    let words = ratio.words.split("; about ").next().unwrap_or_default();
-    if !matches!(ratio.verdict, Verdict::Better | Verdict::Worse) {
-        return words.to_owned();
-    }
-    let figures = format!(": {}", ratio_text(ratio.ratio, ratio.interval));
-    words.replacen(&figures, "", 1)
-}
-
-fn control_words(metric: &MetricAnalysis, ratio: &Ratio) -> String {
+/// What is said of the A/A control; none where it has no noise floor.
+fn control_words(metric: &MetricAnalysis) -> Option<String> {
     match (metric.noise_floor, metric.control_differs) {
-        (_, true) => "the A/A control DIFFERS: no verdicts".to_owned(),
-        (Some(floor), _) => format!("A/A control: noise floor {}", percent_text(floor)),
-        (None, _) => verdict_words(ratio),
+        (_, true) => Some("the A/A control DIFFERS: no verdicts".to_owned()),
+        (floor, _) => floor.map(|floor| format!("A/A control: noise floor {}", percent_text(floor))),
     }
 }

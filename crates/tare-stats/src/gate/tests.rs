@@ -26,7 +26,8 @@ fn ratio(ratio: f64, half: f64, blocks: u32) -> Ratio {
         equivalent: None,
         blocks_needed: None,
         verdict: Verdict::Worse,
-        words: String::new(),
+        equals_beyond_margin: false,
+        withheld: None,
     }
 }
 
@@ -135,8 +136,8 @@ fn what_must_not_be_used_is_inconclusive_and_says_why() {
     assert!(check.outcome == GateOutcome::Inconclusive && check.why.starts_with("EMULATED"), "{check:?}");
     // Certain either way by their intervals, and still not to be judged.
     for value in [0.5, 0.99] {
-        let words = "verdict withheld: its trials are void more often than the others".to_owned();
-        let withheld = Ratio { verdict: Verdict::Withheld, words, ..ratio(value, 0.001, 5) };
+        let why = Some(Withheld::VoidTooOften);
+        let withheld = Ratio { verdict: Verdict::Withheld, withheld: why, ..ratio(value, 0.001, 5) };
         let check = one(&analysis(withheld.clone(), true), None, bounds);
         assert!(check.outcome == GateOutcome::Inconclusive && check.why.contains("are void more often"), "{check:?}");
         let against = Bounds { max_overhead: None, max_regression: Some(0.03) };

@@ -1,0 +1,131 @@
+//! Verdicts in words. Here and nowhere else data become sentences about ratios; nobody reads them back.
+
+use tare_core::record::PEAK_LOAD;
+use tare_stats::{MetricAnalysis, Ratio, Verdict, percent_text, ratio_text};
+
+/// What words of a ratio need to know.
+#[derive(Clone, Copy)]
+pub(crate) struct Said<'a> {
+    metric: &'a MetricAnalysis,
+    ratio: &'a Ratio,
+    control: bool,
+    margin: f64,
+}
+
+impl<'a> Said<'a> {
+    /// Of a ratio in a metric of an analysis.
+    pub(crate) fn of(analysis: &tare_stats::Analysis, metric: &'a MetricAnalysis, ratio: &'a Ratio) -> Said<'a> {
+        Said { metric, ratio, control: ratio.arm == analysis.control, margin: analysis.margin }
+    }
+
+    /// Whether a difference is certain, so that figures belong beside it.
+    pub(crate) fn is_certain(self) -> bool {
+        matches!(self.ratio.verdict, Verdict::Better | Verdict::Worse)
+    }
+
+    /// What it differs in, where a difference is certain.
+    pub(crate) fn way(self) -> Option<Way> {
+        self.is_certain().then(|| way(self.metric, self.ratio.ratio > 1.0))
+    }
+
+    /// The verdict without the ratio's figures and without what to do: `slower`, `no difference detectable; smallest
+    /// detectable 1.8 %`.
+    pub(crate) fn verdict(self) -> String {
+        let (metric, ratio) = (self.metric, self.ratio);
+        let margin = percent_text(self.margin);
+        match ratio.verdict {
+            Verdict::Better | Verdict::Worse => direction(metric, ratio.ratio > 1.0).to_owned(),
+            Verdict::Equivalent => format!("equivalent: within {margin} of the baseline"),
+            Verdict::NoDifference => {
+                let smallest = ratio.smallest_detectable.map(percent_text);
+                let smallest = smallest.map(|share| format!("; smallest detectable {share}")).unwrap_or_default();
+                let equals = format!("; equals may differ by more than the margin of {margin}");
+                let equals = if ratio.equals_beyond_margin { &equals } else { "" };
+                format!("no difference detectable{smallest}{equals}")
+            }
+            // It cannot be within the floor that it sets.
+            Verdict::WithinNoise if self.control => "differs from its equal, and so raises the noise floor".to_owned(),
+            Verdict::WithinNoise => {
+                format!("within the noise floor of {}", percent_text(metric.noise_floor.unwrap_or(f64::NAN)))
+            }
+            Verdict::Withheld => {
+                let why = ratio.withheld.map_or("the run is not sound", tare_stats::Withheld::words);
+                format!("verdict withheld: {why}")
+            }
+            Verdict::TooFewBlocks => {
+                let blocks = ratio.blocks.len();
+                let blocks = if blocks == 1 { "1 block" } else { &format!("{blocks} blocks") };
+                format!("no verdict: {blocks} measured, 3 needed")
+            }
+            Verdict::NoNoiseFloor => "no verdict: the A/A control was not measured in 3 blocks".to_owned(),
+            Verdict::Emulated => "EMULATED: not a claim about the real thing".to_owned(),
+        }
+    }
+
+    /// What is to be added of a difference that is certain: `, within the margin of 1.0 %`; else nothing.
+    pub(crate) fn negligible(self) -> String {
+        let is = self.is_certain() && self.ratio.equivalent == Some(true);
+        if is { format!(", within the margin of {}", percent_text(self.margin)) } else { String::new() }
+    }
+
+    /// Both, for where the figures stand beside it.
+    pub(crate) fn beside_figures(self) -> String {
+        self.verdict() + &self.negligible()
+    }
+
+    /// All of it: `slower: 0.87 [0.85, 0.89]`, `no difference detectable; ...; about 20 blocks for an interval of +-1.0
+    /// %`.
+    pub(crate) fn whole(self) -> String {
+        let figures = ratio_text(self.ratio.ratio, self.ratio.interval);
+        let figures = if self.is_certain() { format!(": {figures}") } else { String::new() };
+        let margin = percent_text(self.margin);
+        let more = self.ratio.blocks_needed.map(|n| format!("; about {n} blocks for an interval of +-{margin}"));
+        format!("{}{figures}{}{}", self.verdict(), self.negligible(), more.unwrap_or_default())
+    }
+}
+
+/// What a metric is about, and so which words fit a difference in it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Way {
+    /// Operations a second.
+    Rate,
+    /// The peak load.
+    Load,
+    /// CPU time.
+    Cost {
+        /// Whether there is more of it.
+        more: bool,
+    },
+    /// A time.
+    Time,
+    /// Anything else.
+    Other,
+}
+
+/// By metric, for a difference upwards or not.
+fn way(metric: &MetricAnalysis, up: bool) -> Way {
+    match metric.name.as_str() {
+        "throughput" => Way::Rate,
+        PEAK_LOAD => Way::Load,
+        name if name.starts_with("cpu") => Way::Cost { more: up },
+        _ if metric.unit == "op/s" => Way::Rate,
+        _ if metric.unit == "us" => Way::Time,
+        _ => Way::Other,
+    }
+}
+
+/// Which way, in a word that fits the metric.
+fn direction(metric: &MetricAnalysis, up: bool) -> &'static str {
+    match (way(metric, up), up) {
+        (Way::Rate, true) => "faster",
+        (Way::Rate, false) => "slower",
+        (Way::Load, true) => "carries more",
+        (Way::Load, false) => "carries less",
+        (Way::Cost { .. }, true) => "costs more",
+        (Way::Cost { .. }, false) => "costs less",
+        (Way::Time, true) => "longer",
+        (Way::Time, false) => "shorter",
+        (Way::Other, up) if up == metric.more_is_better => "better",
+        (Way::Other, _) => "worse",
+    }
+}
