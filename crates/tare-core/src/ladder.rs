@@ -23,6 +23,30 @@ pub struct Ladder {
     pub to: String,
     /// The rungs in their order, from the first after the baseline.
     pub rungs: Vec<Rung>,
+    /// Forms that have a rung's feature in another place than the ladder. Records of earlier versions have none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub turned: Vec<Turned>,
+}
+
+/// A form with a rung's feature in another place.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Turned {
+    /// The form.
+    pub form: String,
+    /// The form of the rung whose feature it is.
+    pub rung: String,
+    /// Where it has it.
+    pub place: Place,
+}
+
+/// Where a feature stands among the others.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Place {
+    /// By itself: the form is the baseline with this feature alone.
+    Alone,
+    /// Last: the form has all features but this one.
+    Last,
 }
 
 /// A rung of a [`Ladder`].
@@ -83,7 +107,7 @@ impl Study {
         }
         assert!(rungs.last().is_some_and(|rung| rung.form == to), "the last rung of a layer is the whole layer");
         self.forms = forms;
-        self.ladder = Some(Ladder { to: to.to_owned(), rungs });
+        self.ladder = Some(Ladder { to: to.to_owned(), rungs, turned: Vec::new() });
         Ok(())
     }
 }

@@ -5,7 +5,7 @@ use crate::explained;
 use crate::terminal::{Ink, Page, verdict_ink};
 use crate::words::Headline;
 use serde::Serialize;
-use tare_stats::{Analysis, Climb, Cost, MetricClimb, RungCost, Verdict, ratio_text};
+use tare_stats::{Analysis, Climb, Cost, MetricClimb, Orders, RungCost, Verdict, ratio_text};
 
 /// A rung with its costs by metric.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -100,19 +100,43 @@ fn parts(cost: Cost) -> (String, String) {
     (ratio.to_owned(), interval.to_owned())
 }
 
-/// Whether the rungs add up, by the first metric: `together 0.69; container by native again 0.70 [0.66, 0.74]: they add
-/// up`.
+/// What the rungs come to by the first metric, and the whole measured once more: `together 0.69; container by native
+/// again 0.70 [0.66, 0.74], the same again`.
 pub(crate) fn sum(climb: &Climb, analysis: &Analysis) -> Option<String> {
     let first = climb.metrics.first()?;
     let together = format!("together the rungs make {} of the {}", ratio_text(first.together, None), first.title);
     let Some(whole) = first.whole else { return Some(together) };
     let verdict = match first.adds_up {
-        Some(true) => ": they add up",
-        Some(false) => ": they do NOT add up, something besides the rungs changed",
+        Some(true) => ", the same again",
+        Some(false) => ": NOT the same, something besides the rungs changed",
         None => "",
     };
     let whole = ratio_text(whole.ratio, whole.interval);
     Some(format!("{together}; measured apart from them, {} by {}, it is {whole}{verdict}", climb.to, analysis.control))
+}
+
+/// Whether rungs cost the same in another order, by the first metric: a line for each of which it is known that they do
+/// not, with its share as a range, or that nothing is known of it.
+pub(crate) fn orders(climb: &Climb) -> Vec<String> {
+    let Some(first) = climb.metrics.first() else { return Vec::new() };
+    let known: Vec<(&RungCost, &Orders)> =
+        first.rungs.iter().filter_map(|rung| Some((rung, rung.orders.as_ref()?))).collect();
+    if known.is_empty() {
+        return vec!["what a rung costs is what it adds where it stands; no other order was measured".to_owned()];
+    }
+    let depends = known.iter().filter(|(_, orders)| orders.depends).filter_map(|(rung, orders)| {
+        let (interaction, share) = (orders.interaction?, orders.share?);
+        let ratio = ratio_text(interaction.ratio, interaction.interval);
+        let [low, high] = [share.low, share.high].map(|share| format!("{:.0}", 100.0 * share));
+        let adds = rung.adds.join("; ");
+        Some(format!("{adds}: {ratio} times as much when it comes last; {low} to {high} % of the whole by the order"))
+    });
+    let mut lines: Vec<String> = depends.collect();
+    if lines.is_empty() {
+        let none = "in another order shows a cost that is another than on the ladder";
+        lines.push(format!("none of the {} rungs that were measured {none}", known.len()));
+    }
+    lines
 }
 
 /// What was left out, in words; nothing where nothing was.
@@ -153,7 +177,7 @@ pub(crate) fn show(page: &mut Page, analysis: &Analysis, columns: usize) {
             page.paragraph(2, 4, &text, Ink::Dim);
         }
     }
-    for text in sum(climb, analysis).into_iter().chain(left_out(climb)) {
+    for text in sum(climb, analysis).into_iter().chain(orders(climb)).chain(left_out(climb)) {
         page.paragraph(0, 2, &text, Ink::Plain);
     }
 }

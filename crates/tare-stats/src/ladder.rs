@@ -2,6 +2,7 @@
 
 use crate::analysis::{Arm, Interval, MetricAnalysis};
 use crate::family::CONFIDENCE;
+use crate::orders::{Orders, orders};
 use crate::pair::{Pair, Withheld};
 use serde::Serialize;
 use tare_core::ladder::Ladder;
@@ -31,7 +32,9 @@ pub struct MetricClimb {
     /// The form by the second copy of the baseline, the A/A control, with which no rung has anything to do: the whole,
     /// measured once more. None where it was not measured.
     pub whole: Option<Cost>,
-    /// Whether the rungs together lie in the interval of the whole; none where there is no interval.
+    /// Whether the rungs together lie in the interval of the whole; none where there is no interval. The product of
+    /// rungs is the whole by arithmetic, so this says whether the whole is the same measured again, and nothing of how
+    /// rungs depend on each other: that is in [`RungCost::orders`].
     pub adds_up: Option<bool>,
 }
 
@@ -61,6 +64,9 @@ pub struct RungCost {
     /// Why nothing is said of it, whatever its figures.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub withheld: Option<Withheld>,
+    /// What its feature costs in other places, where that was measured.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub orders: Option<Orders>,
 }
 
 /// The cost of each rung, by every metric that is compared.
@@ -88,8 +94,11 @@ fn metric_climb(ladder: &Ladder, baseline: &str, arms: &[Arm], metric: &MetricAn
             cost,
             matters: pair.stands(cost.interval),
             withheld: pair.withheld,
+            orders: None,
         });
     }
+    let found = orders(ladder, baseline, &rungs, arms, metric);
+    rungs.iter_mut().zip(found).for_each(|(rung, orders)| rung.orders = orders);
     let together = rungs.iter().map(|rung| rung.cost.ratio).product();
     let control = arms.iter().find(|arm| arm.control).map(|arm| arm.name.as_str());
     let whole = control.and_then(|control| Pair::of(&ladder.to, control, arms, metric));

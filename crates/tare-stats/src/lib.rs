@@ -29,6 +29,7 @@ mod ladder;
 mod levels;
 mod nested;
 mod occasion;
+mod orders;
 mod pair;
 mod paired;
 pub mod peak;
@@ -72,6 +73,7 @@ pub use levels::{
 };
 pub use nested::Nested;
 pub use occasion::{Equals, Occasion, Occasions, are_alike, equals};
+pub use orders::Orders;
 pub use pair::Withheld;
 pub use profile::{CallRow, Flame, FormProfile, TimeRow, flame};
 pub use quantile::student_quantile;

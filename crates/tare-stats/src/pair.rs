@@ -66,6 +66,18 @@ impl<'a> Pair<'a> {
         })
     }
 
+    /// By how much this difference is another one than `other`, in the blocks that have both; none where none has. It
+    /// is withheld where either is.
+    pub(crate) fn less(&self, other: &Pair<'a>) -> Option<Pair<'a>> {
+        let differences = self.differences.less(&other.differences);
+        (differences.n() > 0).then(|| Pair {
+            metric: self.metric,
+            differences,
+            emulated: self.emulated || other.emulated,
+            withheld: self.withheld.or(other.withheld),
+        })
+    }
+
     /// The mean of the differences inside blocks, log scale.
     pub(crate) fn log(&self) -> f64 {
         self.differences.mean()

@@ -25,6 +25,13 @@ impl Differences {
         Differences { blocks, values }
     }
 
+    /// By how much these differ from others, in the blocks that both have.
+    pub(crate) fn less(&self, other: &Differences) -> Differences {
+        let logs =
+            |of: &Differences| -> BlockLogs { of.blocks.iter().copied().zip(of.values.iter().copied()).collect() };
+        Differences::of(&logs(self), &logs(other))
+    }
+
     pub(crate) fn n(&self) -> usize {
         self.values.len()
     }

@@ -50,6 +50,7 @@ pub(super) fn ladder(analysis: &Analysis) -> Value {
         rows => super::plain(rows),
         matter => matter,
         sum => super::plain(climbed::sum(climb, analysis)),
+        orders => super::plain(climbed::orders(climb)),
         left_out => super::plain(climbed::left_out(climb)),
     }
 }

@@ -106,7 +106,7 @@ pub(crate) fn climbed() -> Record {
         rung("container.missing", "a thing that this machine does not have"),
         rung("container", "network namespace, veth and bridge"),
     ];
-    record.header.study.ladder = Some(Ladder { to: "container".into(), rungs });
+    record.header.study.ladder = Some(Ladder { to: "container".into(), rungs, turned: Vec::new() });
     record
 }
 

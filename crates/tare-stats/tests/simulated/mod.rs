@@ -6,7 +6,7 @@
 
 mod controls;
 mod experiment;
-mod noise;
+pub(crate) mod noise;
 use crate::records;
 mod search;
 mod spread;

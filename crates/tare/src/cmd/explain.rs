@@ -12,7 +12,8 @@ const HELP: &str = "\
 Of the options above, --form names the one form that is explained; else it is the first one besides the baseline. It is \
 climbed to in rungs, each with one feature more than the one before: first the baseline, then what makes a plain process a \
 container, or what a guest loses against the best guest. All rungs run interleaved, in blocks. The report says what each \
-rung costs, those that matter first, and whether they add up. `ladder: FORM` in a study asks for the same.
+rung costs where it stands, those that matter first, and whether the whole comes out the same again. `ladder: FORM` in a \
+study asks for the same.
 
 Exit codes: as of `tare run`.
 

@@ -1,0 +1,79 @@
+//! What a rung's feature costs in other places than its own: by itself on the baseline, and last, on all the others.
+//!
+//! The product of a ladder's rungs is the form by the baseline whatever the rungs do to each other: that it comes out
+//! says nothing of them. Two features may cost more together than each does (a filter of system calls, and a network
+//! that makes more of them), and then what the ladder says of either is what it costs in that order. A feature taken
+//! away from the whole form, or put alone on the baseline, is measured in the same blocks, so that the difference of
+//! the two costs, the interaction, has an error of its own: in each block four deployments make one value.
+
+use crate::analysis::{Arm, Interval, MetricAnalysis};
+use crate::ladder::{Cost, RungCost};
+use crate::pair::Pair;
+use serde::Serialize;
+use tare_core::ladder::{Ladder, Place};
+
+/// What a feature costs in several places.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Orders {
+    /// By itself on the baseline, with an interval as the rung's own; none where that was not measured.
+    pub alone: Option<Cost>,
+    /// Last, on all the others.
+    pub last: Option<Cost>,
+    /// How many times as much the feature makes of a figure when it comes last as when it comes first, by itself or,
+    /// where that was not measured, as the rung that it is. 1 when it costs the same. The intervals of a metric's rungs
+    /// hold together (Student's t over blocks, Bonferroni).
+    pub interaction: Option<Cost>,
+    /// Whether the interaction's interval excludes 1, it is beyond the noise floor, and nothing withholds it: then what
+    /// the feature costs depends on what stands beside it.
+    pub depends: bool,
+    /// Its share of the whole difference, log scale, from the least to the greatest of these places and the rung's own.
+    pub share: Option<Interval>,
+}
+
+/// The places of each rung's feature; none of a rung that was measured in its own only.
+pub(crate) fn orders(
+    ladder: &Ladder,
+    baseline: &str,
+    rungs: &[RungCost],
+    arms: &[Arm],
+    metric: &MetricAnalysis,
+) -> Vec<Option<Orders>> {
+    let turned = |rung: &RungCost, place: Place| {
+        let turned = ladder.turned.iter().find(|turned| turned.rung == rung.form && turned.place == place)?;
+        metric.estimates.iter().any(|estimate| estimate.arm == turned.form).then_some(turned.form.as_str())
+    };
+    // A rung that stands for several, because some were not measured, is no single feature.
+    let single = |rung: &RungCost| rung.adds.len() == 1;
+    let has =
+        |rung: &RungCost| single(rung) && (turned(rung, Place::Alone).is_some() || turned(rung, Place::Last).is_some());
+    let family = rungs.iter().filter(|rung| has(rung)).count();
+    let whole = Pair::of(&ladder.to, baseline, arms, metric).map(|pair| pair.log());
+    let of_rung = |rung: &RungCost| {
+        let pair = |arm: &str, against: &str| Pair::of(arm, against, arms, metric);
+        let own = pair(&rung.form, &rung.against)?;
+        let alone = turned(rung, Place::Alone).and_then(|form| pair(form, baseline));
+        let last = turned(rung, Place::Last).and_then(|form| pair(&ladder.to, form));
+        let both = last.as_ref().and_then(|last| last.less(alone.as_ref().unwrap_or(&own)));
+        // Without a last place there is the rung's own against it by itself.
+        let both = both.or_else(|| own.less(alone.as_ref().filter(|_| last.is_none())?));
+        let interaction = both.as_ref().map(|both| Cost::of(both, family));
+        let logs = [Some(&own), alone.as_ref(), last.as_ref()].into_iter().flatten().map(Pair::log);
+        Some(Orders {
+            alone: alone.as_ref().map(|pair| Cost::of(pair, family)),
+            last: last.as_ref().map(|pair| Cost::of(pair, family)),
+            depends: both.is_some_and(|both| both.stands(interaction.and_then(|cost| cost.interval))),
+            interaction,
+            share: whole.and_then(|whole| range(logs.map(|log| log / whole))),
+        })
+    };
+    rungs.iter().map(|rung| Some(rung).filter(|rung| has(rung)).and_then(of_rung)).collect()
+}
+
+/// From the least to the greatest; none where one is no number.
+fn range(values: impl Iterator<Item = f64>) -> Option<Interval> {
+    let ends = values.fold((f64::MAX, f64::MIN), |(low, high), value| {
+        if value.is_finite() { (low.min(value), high.max(value)) } else { (f64::NAN, f64::NAN) }
+    });
+    let (low, high) = ends;
+    (low <= high).then_some(Interval { low, high })
+}
