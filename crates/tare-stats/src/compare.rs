@@ -1,6 +1,7 @@
 //! Two records side by side: whether a form's cost changed from one run to the other, and what else did.
 
 use crate::analysis::{Analysis, Interval, Ratio};
+use crate::condition;
 use crate::occasion::{Occasions, error_of_change};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
@@ -80,15 +81,15 @@ fn arrangement(study: &Study) -> Vec<(&'static str, String)> {
     let within = study.design.steady_within.map(|within| format!(" until steady, {} at most", exact_duration(within)));
     let mut all = vec![
         ("the QoS", study.qos.as_ref().map_or_else(|| "none".to_owned(), Qos::describe)),
-        ("the design", json(&study.design.arrangement)),
-        ("the time to settle", exact_duration(study.settle) + &within.unwrap_or_default()),
-        ("the time measured", exact_duration(study.measure)),
+        (condition::DESIGN, json(&study.design.arrangement)),
+        (condition::SETTLE, exact_duration(study.settle) + &within.unwrap_or_default()),
+        (condition::MEASURE, exact_duration(study.measure)),
         ("the time that an operation may take", exact_duration(study.timeout)),
     ];
     if let Some(plan) = &study.peak {
         all.extend([
-            ("the search's rules", json(&plan.rules)),
-            ("the search's window", exact_duration(plan.window)),
+            (condition::SEARCH_RULES, json(&plan.rules)),
+            (condition::SEARCH_WINDOW, exact_duration(plan.window)),
             ("the search's number of windows", plan.windows.to_string()),
             ("the search's time to warm up", exact_duration(plan.warm)),
             ("the search's time to settle", exact_duration(plan.settle)),
@@ -102,11 +103,11 @@ fn arrangement(study: &Study) -> Vec<(&'static str, String)> {
 pub fn conditions(header: &Header) -> BTreeMap<String, String> {
     let study = &header.study;
     let mut all: BTreeMap<String, String> = [
-        ("the workload", header.workload.name.clone()),
-        ("the baseline", study.baseline.clone()),
-        ("the load", json(&study.load)),
-        ("the load's origin", json(&study.from)),
-        ("the protocol", json(&header.workload.protocol)),
+        (condition::WORKLOAD, header.workload.name.clone()),
+        (condition::BASELINE, study.baseline.clone()),
+        (condition::LOAD, json(&study.load)),
+        (condition::ORIGIN, json(&study.from)),
+        (condition::PROTOCOL, json(&header.workload.protocol)),
         ("the version of Tare", header.tare.clone()),
     ]
     .map(|(what, value)| (what.to_owned(), value))
@@ -114,13 +115,13 @@ pub fn conditions(header: &Header) -> BTreeMap<String, String> {
     all.extend(arrangement(study).into_iter().map(|(what, value)| (what.to_owned(), value)));
     for service in &study.resolved(&header.workload).services {
         let name = &service.name;
-        all.insert(format!("service {name}, resources"), json(&service.resources));
+        all.insert(condition::of_service(name, condition::RESOURCES), json(&service.resources));
         // With the arguments of the options that were chosen, or hold by default.
-        all.insert(format!("service {name}, command"), service.command.join(" "));
-        all.insert(format!("service {name}, environment"), json(&service.environment));
-        all.extend(service.directory.iter().map(|path| (format!("service {name}, directory"), path.clone())));
+        all.insert(condition::of_service(name, "command"), service.command.join(" "));
+        all.insert(condition::of_service(name, "environment"), json(&service.environment));
+        all.extend(service.directory.iter().map(|path| (condition::of_service(name, "directory"), path.clone())));
     }
-    all.extend(study.options.iter().map(|(option, level)| (format!("option {option}"), level.clone())));
+    all.extend(study.options.iter().map(|(option, level)| (condition::option(option), level.clone())));
     for (what, facts) in
         [("bundle", &header.bundles), ("environment", &header.environment), ("placement", &header.placement)]
     {
@@ -128,17 +129,17 @@ pub fn conditions(header: &Header) -> BTreeMap<String, String> {
         all.extend(lasting.map(|(key, value)| (format!("{what} {key}"), value.clone())));
     }
     for form in &study.forms {
-        all.insert(format!("form {}", form.name), json(&form.layers));
-        all.insert(format!("form {}, instances", form.name), json(&form.instances.over(&study.instances)));
+        all.insert(condition::form(&form.name), json(&form.layers));
+        all.insert(condition::of_form(&form.name, condition::INSTANCES), json(&form.instances.over(&study.instances)));
         let told =
             form.options.iter().map(|(option, level)| format!("{option}={level}")).collect::<Vec<_>>().join(", ");
-        for (what, own) in [("options", told), ("resources", form.resources.words().join(", "))] {
+        for (what, own) in [(condition::OPTIONS, told), (condition::RESOURCES, form.resources.words().join(", "))] {
             if !own.is_empty() {
-                all.insert(format!("form {}, {what}", form.name), own);
+                all.insert(condition::of_form(&form.name, what), own);
             }
         }
         let facts = header.forms.get(&form.name).into_iter().flat_map(|state| &state.facts);
-        all.extend(facts.map(|(key, value)| (format!("form {}, {key}", form.name), value.clone())));
+        all.extend(facts.map(|(key, value)| (condition::of_form(&form.name, key), value.clone())));
     }
     all
 }
@@ -164,9 +165,8 @@ impl fmt::Display for Difference {
 pub fn differences(before: &BTreeMap<String, String>, after: &BTreeMap<String, String>) -> Vec<Difference> {
     let keys: BTreeSet<&String> = before.keys().chain(after.keys()).collect();
     let lone = |key: &str| {
-        let form = key.strip_prefix("form ").and_then(|rest| rest.split(", ").next());
-        form.is_some_and(|form| {
-            let form = format!("form {form}");
+        condition::form_of(key).is_some_and(|form| {
+            let form = condition::form(form);
             before.contains_key(&form) != after.contains_key(&form)
         })
     };

@@ -13,6 +13,7 @@ mod analysis;
 mod best;
 mod change;
 mod compare;
+pub mod condition;
 mod contrast;
 mod counts;
 mod cpu;

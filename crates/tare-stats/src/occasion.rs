@@ -8,6 +8,7 @@
 //! not one figure but how likely which are, and an interval of a change is made over all of them.
 
 use crate::analysis::{Analysis, Ratio};
+use crate::condition;
 use crate::quantile::{chi_squared_quantile, student_quantile};
 use crate::welch::satterthwaite;
 use serde::Serialize;
@@ -219,19 +220,19 @@ pub(crate) fn error_of_change(before: &Ratio, after: &Ratio, occasion: Option<&O
 
 /// Conditions of a run by which equals lie apart as they do, beside those of the baseline itself and the options.
 const DECIDE: [&str; 13] = [
-    "the workload",
-    "the baseline",
-    "the load",
-    "the load's origin",
-    "the protocol",
-    "the design",
-    "the time to settle",
-    "the time measured",
-    "the search's rules",
-    "the search's window",
-    "environment cpu.model",
-    "environment cpu.logical",
-    "environment memory.total",
+    condition::WORKLOAD,
+    condition::BASELINE,
+    condition::LOAD,
+    condition::ORIGIN,
+    condition::PROTOCOL,
+    condition::DESIGN,
+    condition::SETTLE,
+    condition::MEASURE,
+    condition::SEARCH_RULES,
+    condition::SEARCH_WINDOW,
+    condition::CPU_MODEL,
+    condition::CPUS,
+    condition::MEMORY,
 ];
 
 /// Whether the equals of a run under the conditions `past` say how far those of one under `now` lie apart: the same
@@ -239,17 +240,16 @@ const DECIDE: [&str; 13] = [
 /// forms the study has and how its software is versioned does not matter. A condition that older records do not state
 /// is taken for the same.
 pub fn are_alike(past: &BTreeMap<String, String>, now: &BTreeMap<String, String>) -> bool {
-    let Some(baseline) = now.get("the baseline") else { return false };
-    let form = format!("form {baseline}");
-    let of_form = |what: &str| {
-        let rest = what.strip_prefix(&form);
-        rest.is_some_and(|rest| ["", ", instances", ", options", ", resources"].contains(&rest))
+    let Some(baseline) = now.get(condition::BASELINE) else { return false };
+    let own = [condition::INSTANCES, condition::OPTIONS, condition::RESOURCES];
+    let own = own.map(|what| condition::of_form(baseline, what));
+    let of_baseline = |name: &String| *name == condition::form(baseline) || own.contains(name);
+    let decides = |name: &String| {
+        let given = condition::is_of_a_service(name, condition::RESOURCES) || condition::is_option(name);
+        DECIDE.contains(&name.as_str()) || given || of_baseline(name)
     };
-    let of_service = |what: &str| what.starts_with("service ") && what.ends_with(", resources");
-    let decides =
-        |what: &str| DECIDE.contains(&what) || what.starts_with("option ") || of_form(what) || of_service(what);
-    let same = |(what, value): (&String, &String)| past.get(what).is_none_or(|before| before == value);
-    past.contains_key("the baseline") && now.iter().filter(|(what, _)| decides(what)).all(same)
+    let same = |(name, value): (&String, &String)| past.get(name).is_none_or(|before| before == value);
+    past.contains_key(condition::BASELINE) && now.iter().filter(|(name, _)| decides(name)).all(same)
 }
 
 #[cfg(test)]

@@ -214,20 +214,21 @@ fn times_of(db: &Connection, study: &Study, workload: &Workload) -> Result<BTree
 /// By metric: what occasions add to the error between two runs, as the A/A controls of the latest runs on this machine
 /// show that are arranged like both of them. Nothing where the two are not arranged alike.
 pub(crate) fn occasions(before: &Header, after: &Header) -> Result<Occasions> {
+    let workload = after.workload.name.clone();
     let [before, after] = [before, after].map(tare_stats::conditions);
     if !tare_stats::are_alike(&before, &after) || !paths::history().exists() {
         return Ok(Occasions::new());
     }
-    occasions_of(&open()?, &after)
+    occasions_of(&open()?, &workload, &after)
 }
 
-fn occasions_of(db: &Connection, conditions: &BTreeMap<String, String>) -> Result<Occasions> {
+fn occasions_of(db: &Connection, workload: &str, conditions: &BTreeMap<String, String>) -> Result<Occasions> {
     let mut query = db.prepare(
         "SELECT metric, log, error, degrees, conditions FROM equals JOIN runs USING (run) WHERE workload = ?1
          ORDER BY started DESC, run",
     )?;
     let mut equals: BTreeMap<String, Vec<Equals>> = BTreeMap::new();
-    let mut found = query.query([conditions.get("the workload")])?;
+    let mut found = query.query([workload])?;
     while let Some(row) = found.next()? {
         let past: BTreeMap<String, String> = serde_json::from_str(&row.get::<_, String>(4)?).unwrap_or_default();
         let of_metric = equals.entry(row.get(0)?).or_default();
@@ -304,7 +305,7 @@ fn series_of(db: &Connection, metric: &str) -> Result<Vec<Series>> {
         let conditions: String = row.get(5)?;
         let conditions: BTreeMap<String, String> = serde_json::from_str(&conditions).unwrap_or_default();
         // Taken in by an older version, and gone since: nobody knows any more to what its ratios were.
-        let Some(baseline) = conditions.get("the baseline").cloned() else { continue };
+        let Some(baseline) = conditions.get(tare_stats::condition::BASELINE).cloned() else { continue };
         let key = [row.get(0)?, row.get(1)?, baseline, row.get(2)?];
         if !order.contains(&key) {
             order.push(key.clone());
@@ -403,10 +404,10 @@ mod tests {
         (0..6).for_each(|run| put(run, "w", "closed 1", 0.005));
         (0..6).for_each(|run| put(run, "w", "closed 50", 0.5));
         (0..2).for_each(|run| put(run, "v", "closed 1", 0.005));
-        let learned = occasions_of(&db, &conditions("w", "closed 1")).unwrap();
+        let learned = occasions_of(&db, "w", &conditions("w", "closed 1")).unwrap();
         assert_eq!(learned["throughput"].runs, 6, "another load is another matter");
         assert!((learned["throughput"].deviation - 0.003).abs() < 1e-9, "{learned:?}");
-        assert!(occasions_of(&db, &conditions("v", "closed 1")).unwrap().is_empty(), "two are too few");
+        assert!(occasions_of(&db, "v", &conditions("v", "closed 1")).unwrap().is_empty(), "two are too few");
     }
 
     #[test]
