@@ -154,6 +154,14 @@ pub struct TrialRecord {
     /// What each metric came to in this trial; only in a measured one. Names and units: [`TRIAL_METRICS`].
     #[serde(default)]
     pub metrics: BTreeMap<String, f64>,
+    /// By metric that is a quantile among operations that failed: what it is at least, in its unit. Whoever waits for
+    /// an answer that never comes waits longer than everybody who got one.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub at_least: BTreeMap<String, f64>,
+    /// The service that ended by itself while it was loaded, if one did: what a failed trial then failed of is an
+    /// outcome of the form.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub service_ended: Option<String>,
     /// By instance that was loaded, where there were several: what each metric came to at it alone.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub instances: BTreeMap<String, BTreeMap<String, f64>>,
@@ -204,6 +212,8 @@ impl TrialRecord {
             logs: BTreeMap::new(),
             peak: None,
             metrics: BTreeMap::new(),
+            at_least: BTreeMap::new(),
+            service_ended: None,
             instances: BTreeMap::new(),
             slices: Vec::new(),
             alone: None,
@@ -276,11 +286,15 @@ pub const PEAK_LOAD: &str = "peak_load";
 /// The name of the throughput of the slowest instance by the mean of all, where several were loaded.
 pub const FAIRNESS: &str = "fairness";
 
+/// The name of the share of operations that were not answered correctly, dropped ones included.
+pub const FAILED_SHARE: &str = "failed_share";
+
 /// The name of the CPU time that serving took, by operation.
 pub const CPU_PER_OP: &str = "cpu_us_per_op";
 
 /// The figures of a trial. Times are response times, from the planned start, as a user waits for an answer; service
-/// times, from the actual send, stand beside them where starts are planned.
+/// times, from the actual send, stand beside them where starts are planned. In a quantile operations that failed rank
+/// last; mean and largest are those of the answered ones.
 pub const TRIAL_METRICS: &[TrialMetric<'static>] = &[
     metric("throughput", "throughput", "op/s", true, true),
     metric("p50_us", "p50", "us", false, true),
@@ -294,7 +308,7 @@ pub const TRIAL_METRICS: &[TrialMetric<'static>] = &[
     metric("service_p99_us", "p99 of service times", "us", false, false),
     metric("cpu_machine_us_per_op", "CPU per op, whole machine but the generator", "us", false, false),
     metric("generator_cpu_us_per_op", "generator's CPU per op", "us", false, false),
-    metric("failed_share", "failed operations", "share", false, false),
+    metric(FAILED_SHARE, "failed operations", "share", false, false),
     metric(FAIRNESS, "fairness", "least by mean", true, false),
     metric(PEAK_LOAD, "peak load", "load", true, true),
 ];

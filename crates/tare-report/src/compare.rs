@@ -147,7 +147,7 @@ fn not_whole(before: &Record, after: &Record) -> Vec<String> {
 /// One metric of a form in one line. The last two columns are one: where there is no interval, the reason takes its
 /// place.
 fn row(change: &Change) -> String {
-    let figure = |ratio: &tare_stats::Ratio| ratio_text(ratio.ratio, ratio.interval);
+    let figure = |ratio: &tare_stats::Ratio| ratio.text();
     let emulated = || [&change.before, &change.after].iter().any(|ratio| ratio.verdict == Verdict::Emulated);
     let ratio = ratio_text(change.change, change.interval);
     let changed = match change.interval {

@@ -8,6 +8,7 @@ mod contrasted;
 mod costs;
 mod csv;
 mod explained;
+mod failed;
 mod figures;
 #[cfg(any(test, fuzzing))]
 pub mod fuzz;

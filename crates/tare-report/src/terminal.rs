@@ -182,7 +182,9 @@ fn baseline_row(page: &mut Page, arm: &Arm, metrics: &[&MetricAnalysis]) {
     let absolute = |metric: &&MetricAnalysis| {
         let estimate = metric.estimates.iter().find(|estimate| estimate.arm == arm.name);
         let value = estimate.map(|estimate| estimate.geometric_mean.unwrap_or(estimate.mean));
-        (value.map_or_else(|| "-".to_owned(), |value| plain_quantity(value, &metric.unit)), Ink::Plain)
+        let sign = if estimate.is_some_and(|estimate| !estimate.at_least.is_empty()) { ">=" } else { "" };
+        let text = value.map_or_else(|| "-".to_owned(), |value| plain_quantity(value, &metric.unit));
+        (format!("{sign}{text}"), Ink::Plain)
     };
     let cells: Vec<(String, Ink)> = metrics.iter().map(absolute).collect();
     page.row(&arm.name, Ink::Bold, &cells);
@@ -205,7 +207,7 @@ fn form_row(page: &mut Page, analysis: &Analysis, arm: &Arm, metrics: &[&MetricA
     }
     let upper = ratios.iter().map(|ratio| {
         let Some(ratio) = ratio else { return ("-".to_owned(), Ink::Dim) };
-        let text = ratio_text(ratio.ratio, ratio.interval);
+        let text = ratio.text();
         let text = text.split(" [").next().unwrap_or_default().to_owned();
         let mark = if analysis.emulated(arm) { " EMULATED" } else { "" };
         (format!("{text}{mark}"), verdict_ink(ratio.verdict))
@@ -280,6 +282,10 @@ fn footing(page: &mut Page, record: &Record, analysis: &Analysis) {
     line("A/A", &control, Ink::Plain);
     for reason in analysis.arms.iter().filter(|arm| arm.control).flat_map(|arm| &arm.reasons) {
         line("", &outcome(reason), Ink::Warning);
+    }
+    for (number, (text, certain)) in crate::failed::lines(analysis).iter().enumerate() {
+        let ink = if *certain { Ink::Warning } else { Ink::Plain };
+        line(if number == 0 { "failed" } else { "" }, text, ink);
     }
     let why = if analysis.ladder.is_some() { Vec::new() } else { crate::explained::lines(analysis) };
     for (number, text) in why.iter().enumerate() {

@@ -1,7 +1,7 @@
 //! Verdicts in words. Here and nowhere else data become sentences about ratios; nobody reads them back.
 
 use tare_core::record::PEAK_LOAD;
-use tare_stats::{MetricAnalysis, Ratio, Verdict, percent_text, ratio_text};
+use tare_stats::{Bound, BoundCause, MetricAnalysis, Ratio, Verdict, percent_text};
 
 /// What words of a ratio need to know.
 #[derive(Clone, Copy)]
@@ -49,7 +49,8 @@ impl<'a> Said<'a> {
                 format!("within the noise floor of {}", percent_text(metric.noise_floor.unwrap_or(f64::NAN)))
             }
             Verdict::Withheld => {
-                let why = ratio.withheld.map_or("the run is not sound", tare_stats::Withheld::words);
+                let why = ratio.withheld.map(tare_stats::Withheld::words).or(ratio.bound.map(bound));
+                let why = why.unwrap_or("the run is not sound");
                 format!("verdict withheld: {why}")
             }
             Verdict::TooFewBlocks => {
@@ -76,11 +77,18 @@ impl<'a> Said<'a> {
     /// All of it: `slower: 0.87 [0.85, 0.89]`, `no difference detectable; ...; about 20 blocks for an interval of +-1.0
     /// %`.
     pub(crate) fn whole(self) -> String {
-        let figures = ratio_text(self.ratio.ratio, self.ratio.interval);
+        let figures = self.ratio.text();
         let figures = if self.is_certain() { format!(": {figures}") } else { String::new() };
         let margin = percent_text(self.margin);
         let more = self.ratio.blocks_needed.map(|n| format!("; about {n} blocks for an interval of +-{margin}"));
         format!("{}{figures}{}{}", self.verdict(), self.negligible(), more.unwrap_or_default())
+    }
+}
+
+/// Why no more than a bound is known.
+fn bound(bound: Bound) -> &'static str {
+    match bound.cause {
+        BoundCause::Failures => "only a bound is known, because operations failed",
     }
 }
 

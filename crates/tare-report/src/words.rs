@@ -157,7 +157,7 @@ fn headline(analysis: &Analysis, arm: &Arm) -> Headline {
         let why = why.map_or_else(|| "no trial was measured beside the baseline".into(), |r| r.why.message.clone());
         return alone(format!("{name} was not measured: {why}."));
     };
-    let figure = ratio_text(throughput.ratio, throughput.interval);
+    let figure = throughput.text();
     if analysis.emulated(arm) {
         let who = if arm.emulated.is_some() { name } else { &format!("{baseline}, the baseline of {name},") };
         return alone(format!(
@@ -179,7 +179,7 @@ fn headline(analysis: &Analysis, arm: &Arm) -> Headline {
 fn clause(metric: &MetricAnalysis, arm: &str) -> Option<String> {
     let ratio = metric.ratios.iter().find(|ratio| ratio.arm == arm)?;
     let certain = matches!(ratio.verdict, Verdict::Better | Verdict::Worse);
-    certain.then(|| format!("{} {} times", metric.title, ratio_text(ratio.ratio, ratio.interval)))
+    certain.then(|| format!("{} {} times", metric.title, ratio.text()))
 }
 
 /// Verdicts of an arm over all compared metrics; equal ones said once.

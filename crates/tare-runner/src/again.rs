@@ -1,4 +1,5 @@
-//! Which blocks are run again: those with a trial that does not count. Decided by outcomes only, never by a figure.
+//! Which blocks are run again: those with a trial that does not count. Decided by outcomes only, never by a figure. A
+//! service that ended under load is what that form came to: run again it would be away.
 
 use std::collections::{BTreeMap, BTreeSet};
 use tare_core::record::TrialRecord;
@@ -30,10 +31,10 @@ impl Outcomes {
             Outcome::Measured => {
                 self.measured.insert(arm);
             }
-            Outcome::Invalid { .. } | Outcome::Failed { .. } => {
+            Outcome::Invalid { .. } | Outcome::Failed { .. } if record.service_ended.is_none() => {
                 self.void.entry(block).or_default().insert(arm);
             }
-            Outcome::Skipped { .. } => {}
+            Outcome::Invalid { .. } | Outcome::Failed { .. } | Outcome::Skipped { .. } => {}
         }
         match record.trial.again {
             Some(of) => {
@@ -93,6 +94,22 @@ mod tests {
         assert_eq!(many.next(), Some(7));
         note(&mut many, 11, "plain", true, Some(7));
         assert_eq!(many.next(), None, "two of ten, and a second run is not run again");
+    }
+
+    #[test]
+    fn a_service_that_ended_under_load_is_not_repeated_away() {
+        let mut outcomes = outcomes(5, &[]);
+        let trial =
+            PlannedTrial { index: 0, block: 5, form: "box".into(), control: false, again: None, profiled: false };
+        let why = Fault::new("service redis ended under load");
+        let failed = Outcome::Failed { stage: tare_core::trial::Stage::Measure, why };
+        let mut record = TrialRecord::new(trial, String::new(), failed);
+        record.service_ended = Some("redis".into());
+        outcomes.note(&record);
+        assert_eq!(outcomes.next(), None);
+        record.service_ended = None;
+        outcomes.note(&record);
+        assert_eq!(outcomes.next(), Some(5), "the load broke off, nobody knows why");
     }
 
     #[test]

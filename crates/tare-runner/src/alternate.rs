@@ -185,15 +185,15 @@ fn one_slice(trial: &mut Trial, host: &mut dyn Host, entry: &Entry, plan: &LoadP
 }
 
 fn verify(trial: &mut Trial, host: &mut dyn Host, started: &[Instance], parts: Vec<SliceLoad>) -> Result<(), Early> {
-    let (load, metrics) = match tare_stats::sliced(&parts) {
+    let (load, figures) = match tare_stats::sliced(&parts) {
         Ok(sliced) => {
             for (slice, metrics) in trial.data.record.slices.iter_mut().zip(sliced.by_slice) {
                 slice.metrics = metrics;
             }
-            (sliced.load, Ok(sliced.metrics))
+            (sliced.load, Ok(sliced.figures))
         }
         Err(why) => (parts.first().map(|(load, _)| load.clone()).unwrap_or_default(), Err(why)),
     };
     trial.data.telemetry = parts.into_iter().flat_map(|(_, telemetry)| telemetry).collect();
-    trial.verify(host, started, load, metrics)
+    trial.verify(host, started, load, figures)
 }

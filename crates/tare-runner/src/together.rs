@@ -64,7 +64,7 @@ impl Trial<'_, '_> {
             }
             load.saturated = load.saturated.map(|why| format!("{why} (at {name})"));
             let metrics = tare_stats::trial_metrics(&load, &[]);
-            let metrics = metrics.map_err(|why| Fault::new(format!("instance {name}: {why}")))?;
+            let metrics = metrics.map_err(|why| Fault::new(format!("instance {name}: {why}")))?.metrics;
             let kept = KEPT.iter().filter_map(|metric| Some(((*metric).to_owned(), *metrics.get(*metric)?)));
             self.data.record.instances.insert(name.clone(), kept.collect());
             loads.push(load);

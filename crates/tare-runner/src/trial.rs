@@ -11,23 +11,24 @@ use tare_core::fault::Fault;
 use tare_core::form::Form;
 use tare_core::host::{Host, Instance, InstanceState, MappedFile, OpenError, ServiceStart};
 use tare_core::instances::Replica;
-use tare_core::load::{Check, LoadPlan, LoadSummary, LoadTask};
+use tare_core::load::{Check, LoadPlan, LoadSummary, LoadTask, NO_LOCAL_PORT};
 use tare_core::peak::PeakPlan;
 use tare_core::placement::Placement;
 use tare_core::plan::PlannedTrial;
-use tare_core::record::{PEAK_LOAD, TrialData, TrialRecord};
+use tare_core::record::{FAILED_SHARE, PEAK_LOAD, TrialData, TrialRecord};
 use tare_core::study::Study;
 use tare_core::trial::{Outcome, Stage};
 use tare_core::units::CpuSet;
 use tare_core::workload::{Service, Workload};
+use tare_stats::TrialFigures;
 
 /// How long populating may take before it is given up: hundreds of millions of keys take long. That nothing answers any
 /// more is seen much sooner by who waits for the answer.
 const POPULATE_LIMIT: Duration = Duration::from_secs(3600);
 /// What a load process may take beyond the time it was asked to load: connecting, draining, verifying.
 pub(crate) const DRIVE_SLACK: Duration = Duration::from_secs(60);
-/// The share of failed operations above which a trial measures failures, not the service.
-const FAILED_SHARE_MAX: f64 = 0.01;
+/// The share of operations that may fail for the generator's own reasons; more say nothing of the service.
+const OWN_SHARE_MAX: f64 = 0.01;
 /// How often telemetry is read.
 pub(crate) const PROBE_PERIOD: Duration = Duration::from_secs(1);
 
@@ -192,8 +193,8 @@ impl Trial<'_, '_> {
             self.data.record.profile = Some(profile);
         }
         self.enter(Stage::Verify);
-        let metrics = tare_stats::trial_metrics(&load, &self.data.telemetry);
-        self.verify(host, started, load, metrics)
+        let figures = tare_stats::trial_metrics(&load, &self.data.telemetry);
+        self.verify(host, started, load, figures)
     }
 
     /// Looks for the peak: the load is guided until the search is content.
@@ -262,6 +263,7 @@ impl Trial<'_, '_> {
                 Ok(InstanceState::Ended(how)) => {
                     let log = host.log(&instance.instance).unwrap_or_default();
                     let what = format!("service {} ended under load: {how}", instance.instance);
+                    self.data.record.service_ended = Some(instance.instance.clone());
                     return Fault::new(format!("{what} (the load says: {})", fault.message)).with_log(log);
                 }
                 Ok(InstanceState::Running) => {}
@@ -271,19 +273,21 @@ impl Trial<'_, '_> {
         fault
     }
 
-    /// Sees whether what was measured may be used. `metrics` is what it comes to, or why it comes to nothing.
+    /// Sees whether what was measured may be used. `figures` is what it comes to, or why it comes to nothing. What the
+    /// service failed at is what it came to; only what the apparatus failed at, and what nobody can vouch for, voids.
     pub(crate) fn verify(
         &mut self,
         host: &mut dyn Host,
         started: &[Instance],
         load: LoadSummary,
-        metrics: Result<BTreeMap<String, f64>, String>,
+        figures: Result<TrialFigures, String>,
     ) -> Result<(), Early> {
         let mut voids = Vec::new();
         for instance in started {
             let name = &instance.instance;
             if let InstanceState::Ended(how) = host.state(name)? {
                 let fault = Fault::new(format!("service {name} ended under load: {how}"));
+                self.data.record.service_ended = Some(name.clone());
                 return Err(fault.with_log(host.log(name).unwrap_or_default()).into());
             }
             let mapped = host.mapped_files(name)?;
@@ -305,23 +309,22 @@ impl Trial<'_, '_> {
         }
         voids.extend(load.saturated.iter().map(|why| format!("the generator was the limit: {why}")));
         let failed = load.checks.iter().filter(|check| !check.passed);
-        voids.extend(failed.map(|check| format!("check '{}' failed: {}", check.name, check.detail)));
-        match metrics {
-            Ok(metrics) => self.data.record.metrics = metrics,
+        let (outcomes, broken): (Vec<_>, Vec<_>) = failed.partition(|check| check.outcome);
+        let say = |check: &&Check| format!("check '{}' failed: {}", check.name, check.detail);
+        voids.extend(broken.iter().map(say));
+        self.data.record.warnings.extend(outcomes.iter().map(say));
+        match figures {
+            Ok(figures) => (self.data.record.metrics, self.data.record.at_least) = (figures.metrics, figures.at_least),
             Err(why) => voids.push(why),
         }
-        let failed_share = self.data.record.metrics.get("failed_share").copied().unwrap_or(0.0);
-        let kinds: Vec<String> = load.failures.iter().map(|(kind, n)| format!("{n} x {kind}")).collect();
-        let (percent, kinds) = (failed_share * 100.0, kinds.join(", "));
-        if failed_share > FAILED_SHARE_MAX {
-            voids.push(format!("{percent:.1} % of the operations failed: {kinds}"));
-        } else if failed_share > 0.0 {
-            self.data.record.warnings.push(format!("{percent:.4} % of the operations failed: {kinds}"));
-        }
+        let (own, failed) = failures(&load, self.data.record.metrics.get(FAILED_SHARE).copied());
+        voids.extend(own);
+        self.data.record.warnings.extend(failed);
         self.data.record.load = Some(load);
         if !voids.is_empty() {
             self.data.record.outcome = Outcome::Invalid { why: Fault::new(voids.join("; ")) };
             self.data.record.metrics.clear();
+            self.data.record.at_least.clear();
         }
         Ok(())
     }
@@ -356,6 +359,7 @@ impl Trial<'_, '_> {
 
     pub(crate) fn end(&mut self, early: Early) {
         self.data.record.metrics.clear();
+        self.data.record.at_least.clear();
         self.data.record.outcome = match early {
             Early::Failed(why) => Outcome::Failed { stage: self.stage, why },
             Early::Unavailable(why) => Outcome::Skipped { why },
@@ -379,6 +383,22 @@ impl Trial<'_, '_> {
         spend(self.data, self.stage, now.saturating_sub(self.stage_began));
         self.stage_began = now;
     }
+}
+
+/// What voids of the operations that failed, which are this share, and what is only said.
+fn failures(load: &LoadSummary, share: Option<f64>) -> (Option<String>, Option<String>) {
+    let Some(share) = share.filter(|share| *share > 0.0) else { return (None, None) };
+    let mut kinds: Vec<String> = load.failures.iter().map(|(kind, n)| format!("{n} x {kind}")).collect();
+    if load.dropped > 0 {
+        kinds.push(format!("{} x dropped", load.dropped));
+    }
+    let said = format!("{:.4} % of the operations failed: {}", share * 100.0, kinds.join(", "));
+    let begun: u64 = load.operations.values().map(|operation| operation.count + operation.errors).sum();
+    let own = load.failures.get(NO_LOCAL_PORT).copied().unwrap_or(0);
+    let own = (own as f64 > OWN_SHARE_MAX * begun as f64).then(|| {
+        format!("{own} of {begun} operations failed because the generator had {NO_LOCAL_PORT}: let connections be kept")
+    });
+    (own, Some(said))
 }
 
 /// What of the failed checks voids a search, and what is only said.
@@ -416,6 +436,7 @@ fn differ(reference: &[MappedFile], seen: &[MappedFile]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use tare_core::load::OperationSummary;
 
     #[test]
     fn what_must_hold_always_voids_a_search_too() {
@@ -424,6 +445,7 @@ mod tests {
             passed,
             detail: "3, not 4".into(),
             always,
+            outcome: false,
         };
         let checks = [
             check("counts", false, false),
@@ -434,5 +456,18 @@ mod tests {
         let (broken, strained) = failed_beyond_peak(&checks);
         assert_eq!(broken, ["check 'bids' failed: 3, not 4"]);
         assert_eq!(strained, ["check 'counts' failed beyond the peak: 3, not 4"]);
+    }
+
+    #[test]
+    fn only_what_the_generator_failed_at_voids() {
+        let load = |kind: &str, errors: u64| LoadSummary {
+            failures: [(kind.to_owned(), errors)].into(),
+            operations: [("get".to_owned(), OperationSummary { count: 90, errors, ..Default::default() })].into(),
+            ..LoadSummary::default()
+        };
+        let (own, said) = failures(&load("timed out", 10), Some(0.1));
+        assert_eq!((own, said.as_deref()), (None, Some("10.0000 % of the operations failed: 10 x timed out")));
+        assert!(failures(&load(NO_LOCAL_PORT, 10), Some(0.1)).0.unwrap().contains("10 of 100"));
+        assert_eq!(failures(&load(NO_LOCAL_PORT, 0), Some(0.0)), (None, None));
     }
 }

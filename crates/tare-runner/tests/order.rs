@@ -78,6 +78,29 @@ fn every_trouble_is_a_row_and_the_other_trials_go_on() {
 }
 
 #[test]
+fn what_a_service_fails_at_is_measured_and_not_repeated_away() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("r");
+    let troubles = [("refuses", Trouble::Refuses)];
+    run(&path, &header(&["plain", "refuses"], 3), &troubles, None);
+    let record = read_record(&path).unwrap();
+    assert_eq!(record.trials.len(), 9, "no block is run again");
+    for trial in record.trials.iter().map(|trial| &trial.record).filter(|trial| trial.trial.form == "refuses") {
+        assert_eq!((&trial.outcome, trial.metrics["failed_share"]), (&Outcome::Measured, 0.75), "{trial:?}");
+        assert!(!trial.metrics.contains_key("p50_us") && trial.at_least["p50_us"] > 99.0, "{trial:?}");
+        assert!(trial.warnings.iter().any(|said| said.contains("75.0000 %")), "{:?}", trial.warnings);
+        assert!(trial.warnings.iter().any(|said| said.contains("could be reached")), "{:?}", trial.warnings);
+    }
+    // A service that dies under load has died, and a second run of the block would not undo it.
+    let path = folder.path().join("dies");
+    run(&path, &header(&["plain", "dies"], 3), &[("dies", Trouble::DiesUnderLoad)], None);
+    let record = read_record(&path).unwrap();
+    assert_eq!(record.trials.len(), 9, "no block is run again");
+    let dead = record.trials.iter().filter(|trial| trial.record.service_ended.as_deref() == Some("toy")).count();
+    assert_eq!(dead, 3);
+}
+
+#[test]
 fn what_a_load_wants_run_inside_runs_beside_the_service_of_its_form() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("r");

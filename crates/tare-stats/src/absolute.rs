@@ -59,6 +59,7 @@ mod tests {
             arm: "box".into(),
             blocks: vec![0, 1, 2],
             ratio,
+            bound: None,
             interval: interval.map(|(low, high)| Interval { low, high }),
             standard_error: None,
             degrees: None,
@@ -76,7 +77,14 @@ mod tests {
     }
 
     fn metric(geometric_mean: Option<f64>, ratios: Vec<Ratio>) -> MetricAnalysis {
-        let estimate = Estimate { arm: "bare".into(), values: Vec::new(), mean: 41.0, geometric_mean, interval: None };
+        let estimate = Estimate {
+            arm: "bare".into(),
+            values: Vec::new(),
+            at_least: Vec::new(),
+            mean: 41.0,
+            geometric_mean,
+            interval: None,
+        };
         MetricAnalysis {
             name: "p50_us".into(),
             title: "p50".into(),
@@ -125,7 +133,8 @@ mod tests {
         let of = |arm: &str, values: [f64; 3]| {
             let value = |(block, value)| crate::analysis::BlockValue { block, trial: block, value };
             let values = (0..).zip(values).map(value).collect();
-            Estimate { arm: arm.into(), values, mean: 0.0, geometric_mean: None, interval: None }
+            let at_least = Vec::new();
+            Estimate { arm: arm.into(), values, at_least, mean: 0.0, geometric_mean: None, interval: None }
         };
         let mut metric = metric(None, Vec::new());
         metric.estimates = vec![of("box", [80.0, 41.0, 158.0]), of("crate", [100.0, 50.0, 200.0])];

@@ -4,8 +4,10 @@ use crate::advice::win_back;
 use crate::analysis::{
     Analysis, Apparatus, Arm, BlockValue, Estimate, Interval, Method, MetricAnalysis, QosKept, Ratio, Reason,
 };
+use crate::bound::{Bound, Lean};
 use crate::contrast::{cells, contrasts, pairs};
 use crate::equivalence::declare;
+use crate::failures::{failed_shares, leans};
 use crate::family::{CONFIDENCE, Family};
 use crate::finding::explanations;
 use crate::kept::qos_kept;
@@ -52,6 +54,7 @@ pub fn analyse(record: &Record) -> Analysis {
     let comparison = Comparison {
         arms: &arms,
         one_level: one_level(study),
+        leans: leans(record, &counted, &arms),
         compared: shown().filter(|metric| metric.compared).count(),
     };
     let decides = |metric: &TrialMetric<'_>| metric.name == record.header.deciding_metric();
@@ -78,6 +81,7 @@ pub fn analyse(record: &Record) -> Analysis {
         blocks_replaced: replaced.into_iter().collect(),
         trials_lost: record.lost(),
         blocks_measured: of_baseline.map(|trial| trial.record.trial.block).collect::<BTreeSet<_>>().len() as u32,
+        failed: failed_shares(record, &counted, &arms),
         apparatus: apparatus(record, &measured, &metrics),
         costs: service_costs(record, &counted, &arms, &metrics),
         response: load_response(record, &counted, &arms, &metrics),
@@ -136,6 +140,8 @@ struct Comparison<'a> {
     arms: &'a [Arm],
     /// Whether trials stay at one level of load.
     one_level: bool,
+    /// By arm: where the truth of all its figures lies.
+    leans: BTreeMap<String, Lean>,
     /// How many metrics are compared.
     compared: usize,
 }
@@ -268,9 +274,15 @@ fn analyse_metric(
     comparison: &Comparison,
 ) -> MetricAnalysis {
     let nested = Nested::of(trials, metric.name, comparison.one_level);
-    let whole = |trial: &TrialData| trial.record.metrics.get(metric.name).copied();
-    let estimates: Vec<Estimate> =
-        comparison.arms.iter().filter_map(|arm| estimate(trials, whole, &arm.name)).collect();
+    let known = |trial: &TrialData| trial.record.metrics.get(metric.name).copied();
+    let at_least = |trial: &TrialData| trial.record.at_least.get(metric.name).copied();
+    let of_arm = |arm: &Arm| {
+        let mut all = estimate(trials, |trial| known(trial).or_else(|| at_least(trial)), &arm.name)?;
+        let bounds = trials.iter().filter(|trial| trial.record.trial.arm() == arm.name && at_least(trial).is_some());
+        all.at_least = bounds.map(|trial| trial.record.trial.index).collect();
+        Some(all)
+    };
+    let estimates: Vec<Estimate> = comparison.arms.iter().filter_map(of_arm).collect();
     let mut analysis = MetricAnalysis {
         name: metric.name.to_owned(),
         title: metric.title.to_owned(),
@@ -340,7 +352,8 @@ pub(crate) fn estimate(
         let half = student_quantile(0.5 * (1.0 + CONFIDENCE), n - 1.0) * sd(&logs)? / n.sqrt();
         Some(Interval { low: (log_mean? - half).exp(), high: (log_mean? + half).exp() })
     });
-    Some(Estimate { arm: arm.to_owned(), values, mean, geometric_mean: log_mean.map(f64::exp), interval })
+    let at_least = Vec::new();
+    Some(Estimate { arm: arm.to_owned(), values, at_least, mean, geometric_mean: log_mean.map(f64::exp), interval })
 }
 
 /// The log of a metric by block.
@@ -381,6 +394,12 @@ fn compare_arms(
     let floor = control_differences.zip(of_floor).map(|(d, precision)| d.mean().abs() + precision.half_width());
     let alarm = control_differences.and_then(|d| Some(of_control(family.alarm(d, compared)?).interval(d.mean())));
     let differs = alarm.is_some_and(|interval| !interval.contains(1.0));
+    let lean = |arm: &Arm| {
+        let of_arm = analysis.estimates.iter().find(|estimate| estimate.arm == arm.name);
+        let bounds = of_arm.is_some_and(|estimate| !estimate.at_least.is_empty());
+        Lean { worse: bounds || comparison.leans.get(&arm.name).is_some_and(|lean| lean.worse) }
+    };
+    let of_baseline = arms.iter().find(|arm| arm.baseline).map(lean).unwrap_or_default();
     let mut ratios = Vec::new();
     for arm in others() {
         let Some(differences) = logs.get(arm.name.as_str()).map(|arm| Differences::of(arm, baseline)) else { continue };
@@ -399,6 +418,7 @@ fn compare_arms(
             noise_floor: floor,
             emulated,
             withheld: withheld(arm, arms, differs),
+            bound: Bound::of(lean(arm), of_baseline, metric.more_is_better),
             smallest_detectable: precision.map(|precision| smallest_detectable(arm, precision, floor.zip(of_floor))),
         };
         let still = [baseline_name, &arm.name].iter().any(|name| trimmed.still.contains(*name));
@@ -429,6 +449,7 @@ fn ratio(
         arm: arm.name.clone(),
         blocks: differences.blocks.clone(),
         ratio: mean.exp(),
+        bound: evidence.bound,
         interval: evidence.interval,
         standard_error: precision.map(|precision| precision.standard_error),
         degrees: precision.map(|precision| precision.degrees),

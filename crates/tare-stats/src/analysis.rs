@@ -1,7 +1,9 @@
 //! What an analysis holds: everything a report shows, already worked out. It is serialised as part of the JSON report.
 
 use crate::advice::WinBack;
+use crate::bound::Bound;
 use crate::contrast::Contrast;
+use crate::failures::FailedShare;
 use crate::finding::Explanation;
 use crate::ladder::Climb;
 use crate::levels::{LoadResponse, ServiceCosts};
@@ -11,6 +13,7 @@ use crate::profile::FormProfile;
 use crate::scale_out::ScaleOut;
 use crate::sequential::Claim;
 use crate::stalls::Stalls;
+use crate::verdict::ratio_text;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use tare_core::fault::Fault;
@@ -68,6 +71,9 @@ pub struct Analysis {
     pub bits: Vec<ServiceBits>,
     /// By service: whether the forms had the same resources.
     pub resources: Vec<ServiceResources>,
+    /// What failed of the arms' operations; empty where nothing did.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub failed: Vec<FailedShare>,
     /// The apparatus' own cost and health.
     pub apparatus: Apparatus,
     /// When arms stood still, of those whose ratio in some metric is another one without those times, and of the
@@ -224,6 +230,9 @@ pub struct Estimate {
     pub arm: String,
     /// By measured trial, in their order.
     pub values: Vec<BlockValue>,
+    /// Trials whose value is only what it is at least: it lies among operations that failed.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub at_least: Vec<u32>,
     /// The mean of the trials.
     pub mean: f64,
     /// The geometric mean of the trials; none when a value is zero or less.
@@ -269,6 +278,9 @@ pub struct Ratio {
     pub blocks: Vec<u32>,
     /// `exp(mean log difference)`.
     pub ratio: f64,
+    /// On which side of it the truth lies, where no more is known. The interval is that of the ratio that is given.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub bound: Option<Bound>,
     /// The interval to quote: by [`MetricAnalysis::method`] for forms, Student's t for the A/A control. None below 3
     /// blocks, and where the form or the baseline is emulated.
     pub interval: Option<Interval>,
@@ -302,6 +314,14 @@ pub struct Ratio {
     /// Why nothing is said, whatever the figures.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub withheld: Option<Withheld>,
+}
+
+impl Ratio {
+    /// `0.87 [0.85, 0.89]`, with `<=` or `>=` before it where it is a bound.
+    pub fn text(&self) -> String {
+        let sign = self.bound.map_or("", |bound| bound.side.sign());
+        format!("{sign}{}", ratio_text(self.ratio, self.interval))
+    }
 }
 
 /// What may be said of a ratio.

@@ -27,7 +27,7 @@ pub struct Change {
     /// The second ratio over the first.
     pub change: f64,
     /// Its 95 % interval (Welch: the two runs are independent), for this pair alone, with what occasions add as far as
-    /// it is known. None if either run had none.
+    /// it is known. None if either run had none, or a ratio that is only a bound.
     pub interval: Option<Interval>,
     /// Standard error of the change's log.
     pub standard_error: Option<f64>,
@@ -48,8 +48,9 @@ pub fn changes(before: &Analysis, after: &Analysis, occasions: &Occasions) -> Ve
         for first in &metric.ratios {
             let Some(second) = other.ratios.iter().find(|second| second.arm == first.arm) else { continue };
             let log = second.ratio.ln() - first.ratio.ln();
+            let known = first.bound.is_none() && second.bound.is_none();
             let occasion = occasions.get(&metric.name);
-            let error = error_of_change(first, second, occasion);
+            let error = error_of_change(first, second, occasion).filter(|_| known);
             let half = error.map(|error| error.half_width);
             changes.push(Change {
                 form: first.arm.clone(),
@@ -190,6 +191,7 @@ mod tests {
             arm: "box".into(),
             blocks: (0..values.len() as u32).collect(),
             ratio: (values.iter().sum::<f64>() / n).exp(),
+            bound: None,
             interval: Some(Interval { low: 0.0, high: 2.0 }),
             standard_error: Some(sd(values).unwrap() / n.sqrt()),
             degrees: Some(n - 1.0),

@@ -40,6 +40,11 @@ fn judge(ratio: &mut Ratio, margin: f64, forms: usize, equals_are: bool) {
     if !decided && !matches!(ratio.verdict, Verdict::NoDifference | Verdict::WithinNoise) {
         return;
     }
+    if ratio.bound.is_some() {
+        // The truth lies farther off, nobody knows how far.
+        ratio.equivalent = Some(false);
+        return;
+    }
     let within = is_within(ratio, margin, forms);
     let equivalent = within && equals_are;
     ratio.equivalent = Some(equivalent);
@@ -78,6 +83,7 @@ mod tests {
             arm: "box".into(),
             blocks: (0..blocks).collect(),
             ratio: mean.exp(),
+            bound: None,
             interval: Some(interval),
             standard_error: Some(error),
             degrees: Some(n - 1.0),

@@ -278,6 +278,10 @@ fn unusable(metric: &MetricAnalysis, ratio: &Ratio, which: &str) -> Option<Strin
             let why = ratio.withheld.map_or("the run is not sound", Withheld::words);
             Some(format!("verdict withheld: {why} (in {which})"))
         }
+        // A loss that is a bound may be any larger one.
+        Verdict::Worse if ratio.bound.is_some() => {
+            Some(format!("only a bound is known: {} (in {which})", ratio.text()))
+        }
         // Too few blocks for an interval say so themselves.
         verdict if verdict == Verdict::NoNoiseFloor || metric.noise_floor.is_none() && ratio.interval.is_some() => {
             Some(format!(

@@ -96,17 +96,43 @@ pub(crate) fn add_recorded(text: &mut String, other: &str) -> Result<(), String>
     Ok(())
 }
 
-/// The quantile in us; none when fewer than ten operations lie beyond it, i.e. below `10 / (1 - quantile)` operations.
-pub(crate) fn quantile_us(times: &Histogram<u64>, quantile: f64) -> Option<f64> {
-    let beyond = times.len() as f64 * (1.0 - quantile);
-    (beyond >= BEYOND_MIN - 1e-6).then(|| interpolated_ns(times, quantile) / 1e3)
+/// A quantile of operations of which some failed, us.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) enum Ranked {
+    /// So many.
+    Known(f64),
+    /// It lies among those that failed: at least as long as the longest time of those that did not.
+    AtLeast(f64),
 }
 
-/// The quantile, ns, on a straight line through its bucket: the times of a bucket are taken to lie evenly in it. A
-/// bucket of three digits is 0.05 to 0.1 % wide, and two forms of which one is 0.05 % slower would else have the same
-/// median or medians a whole bucket apart.
-fn interpolated_ns(times: &Histogram<u64>, quantile: f64) -> f64 {
-    let (wanted, mut before) = (quantile * times.len() as f64, 0.0);
+/// The quantile of these times and of `failed` operations besides, which rank behind all of them: who waits for an
+/// answer that never comes waits longest. None when fewer than ten operations lie beyond it, i.e. below
+/// `10 / (1 - quantile)` operations.
+pub(crate) fn ranked_us(times: &Histogram<u64>, failed: u64, quantile: f64) -> Option<Ranked> {
+    let all = times.len() as f64 + failed as f64;
+    if all * (1.0 - quantile) < BEYOND_MIN - 1e-6 {
+        return None;
+    }
+    let rank = quantile * all;
+    Some(match rank <= times.len() as f64 {
+        true => Ranked::Known(interpolated_ns(times, rank) / 1e3),
+        false => Ranked::AtLeast(times.max() as f64 / 1e3),
+    })
+}
+
+/// The same where it is known.
+pub(crate) fn quantile_us(times: &Histogram<u64>, failed: u64, quantile: f64) -> Option<f64> {
+    match ranked_us(times, failed, quantile)? {
+        Ranked::Known(us) => Some(us),
+        Ranked::AtLeast(_) => None,
+    }
+}
+
+/// The time that `wanted` of the times do not exceed, ns, on a straight line through its bucket: the times of a bucket
+/// are taken to lie evenly in it. A bucket of three digits is 0.05 to 0.1 % wide, and two forms of which one is 0.05 %
+/// slower would else have the same median or medians a whole bucket apart.
+fn interpolated_ns(times: &Histogram<u64>, wanted: f64) -> f64 {
+    let mut before = 0.0;
     for bucket in times.iter_recorded() {
         let (value, count) = (bucket.value_iterated_to(), bucket.count_at_value() as f64);
         if before + count >= wanted - 1e-6 {
@@ -137,35 +163,43 @@ pub struct Percentiles {
     pub max_us: Option<f64>,
 }
 
-/// The percentiles of several exported histograms together; empty texts are none.
+/// Operations that failed or were never sent for want of room, but for those that linger: none of them has a time.
+pub(crate) fn without_time(load: &LoadSummary) -> u64 {
+    let awaited = load.operations.values().filter(|operation| !operation.lingers);
+    awaited.map(|operation| operation.errors).sum::<u64>() + load.dropped
+}
+
+/// The percentiles of several exported histograms together, and of `failed` operations that have no time and rank
+/// last; empty texts are none. One that lies among these is absent; mean and largest are of those with a time.
 ///
 /// # Errors
 /// When one of them cannot be read.
-pub fn percentiles<'a>(exported: impl IntoIterator<Item = &'a str>) -> Result<Percentiles, String> {
+pub fn percentiles<'a>(exported: impl IntoIterator<Item = &'a str>, failed: u64) -> Result<Percentiles, String> {
     let mut merged = Histogram::new(3).map_err(|error| format!("no histogram could be made: {error}"))?;
     for text in exported.into_iter().filter(|text| !text.is_empty()) {
         merged.add(&decode(text)?).map_err(|error| error.to_string())?;
     }
     let timed = !merged.is_empty();
     Ok(Percentiles {
-        p50_us: quantile_us(&merged, 0.5),
-        p90_us: quantile_us(&merged, 0.9),
-        p99_us: quantile_us(&merged, 0.99),
-        p999_us: quantile_us(&merged, 0.999),
+        p50_us: quantile_us(&merged, failed, 0.5),
+        p90_us: quantile_us(&merged, failed, 0.9),
+        p99_us: quantile_us(&merged, failed, 0.99),
+        p999_us: quantile_us(&merged, failed, 0.999),
         mean_us: timed.then(|| merged.mean() / 1e3),
         max_us: timed.then(|| merged.max() as f64 / 1e3),
     })
 }
 
 /// Response time over percentile, of several trials merged, from the fastest tenth on: 20 points for each factor of ten
-/// towards 1, as far as ten operations lie beyond.
+/// towards 1, as far as ten operations lie beyond and none of those before failed.
 ///
 /// # Errors
 /// When a histogram cannot be read.
 pub fn latency_curve<'a>(loads: impl IntoIterator<Item = &'a LoadSummary>) -> Result<Vec<CurvePoint>, String> {
     const POINTS_PER_DECADE: u32 = 20;
-    let mut merged: Option<Histogram<u64>> = None;
+    let (mut merged, mut failed): (Option<Histogram<u64>>, u64) = (None, 0);
     for load in loads {
+        failed += without_time(load);
         let times = response_times(load)?;
         match &mut merged {
             Some(all) => all.add(&times).map_err(|error| error.to_string())?,
@@ -176,7 +210,7 @@ pub fn latency_curve<'a>(loads: impl IntoIterator<Item = &'a LoadSummary>) -> Re
     let mut points = Vec::new();
     for step in 1..=7 * POINTS_PER_DECADE {
         let quantile = 1.0 - 10_f64.powf(-f64::from(step) / f64::from(POINTS_PER_DECADE));
-        let Some(us) = quantile_us(&merged, quantile) else { break };
+        let Some(us) = quantile_us(&merged, failed, quantile) else { break };
         points.push(CurvePoint { quantile, us });
     }
     Ok(points)
@@ -214,7 +248,7 @@ pub(crate) mod tests {
         load.operations.insert("get".into(), operation((0..9_900).map(|n| 10_000 + n)));
         load.operations.insert("set".into(), operation((0..100).map(|_| 1_000_000)));
         let times = response_times(&load).unwrap();
-        let p99 = quantile_us(&times, 0.99).unwrap();
+        let p99 = quantile_us(&times, 0, 0.99).unwrap();
         assert!((p99 / 19.9 - 1.0).abs() < 0.002, "{p99}");
     }
 
@@ -224,7 +258,7 @@ pub(crate) mod tests {
         let p50 = |from_ns: u64| {
             let times = (0..10_001).map(|n| from_ns + 100 * n);
             let load = LoadSummary { operations: [("get".into(), operation(times))].into(), ..Default::default() };
-            quantile_us(&response_times(&load).unwrap(), 0.5).unwrap()
+            quantile_us(&response_times(&load).unwrap(), 0, 0.5).unwrap()
         };
         for step in 0..20 {
             let from_ns = 1_000_000 + 100 * step;
@@ -239,9 +273,9 @@ pub(crate) mod tests {
         let mut load = LoadSummary::default();
         load.operations.insert("get".into(), operation((1..=999).map(|n| n * 1_000)));
         let times = response_times(&load).unwrap();
-        assert_eq!(quantile_us(&times, 0.99), None);
+        assert_eq!(quantile_us(&times, 0, 0.99), None);
         load.operations.insert("set".into(), operation([1_000]));
-        assert!(quantile_us(&response_times(&load).unwrap(), 0.99).is_some());
+        assert!(quantile_us(&response_times(&load).unwrap(), 0, 0.99).is_some());
     }
 
     #[test]
@@ -262,8 +296,8 @@ pub(crate) mod tests {
         let shorter = operation((1..=1_000).map(|n| n * 500));
         load.operations.get_mut("get").unwrap().service_time = shorter.service_time;
         let service = service_times(&load).unwrap().unwrap();
-        assert!((quantile_us(&service, 0.5).unwrap() / 250.0 - 1.0).abs() < 0.002);
-        assert!((quantile_us(&response_times(&load).unwrap(), 0.5).unwrap() / 500.0 - 1.0).abs() < 0.002);
+        assert!((quantile_us(&service, 0, 0.5).unwrap() / 250.0 - 1.0).abs() < 0.002);
+        assert!((quantile_us(&response_times(&load).unwrap(), 0, 0.5).unwrap() / 500.0 - 1.0).abs() < 0.002);
     }
 
     #[test]

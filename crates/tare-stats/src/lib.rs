@@ -11,6 +11,7 @@ mod advice;
 mod analyse;
 mod analysis;
 mod best;
+mod bound;
 mod change;
 mod compare;
 pub mod condition;
@@ -18,6 +19,7 @@ mod contrast;
 mod counts;
 mod cpu;
 mod equivalence;
+mod failures;
 mod family;
 mod figures;
 mod finding;
@@ -57,12 +59,14 @@ pub use analysis::{
     Ratio, Reason, ResourceRow, Sameness, ServiceBits, ServiceResources, Verdict, ratio_of,
 };
 pub use best::{Contest, Lead, contest, decided, is_lead_look};
+pub use bound::{Bound, BoundCause, Side};
 pub use change::{
     CHANGE_P, CHANGE_SHARE, CHANGE_VALUES_MIN, CHANGE_WINDOW, ChangePoint, Series, SeriesChange, SeriesPoint,
     change_points,
 };
 pub use compare::{Change, Difference, changes, conditions, differences};
 pub use contrast::{Contrast, Figure};
+pub use failures::{FailedShare, MoreFailed};
 pub use figures::{Evidence, evidence};
 pub use finding::{Confidence, Differs, Explanation, Finding, Tested, changes_explained, variants_of_rules};
 pub use gate::{Bounded, Bounds, GateCheck, GateOutcome, gate, gate_outcome};
@@ -87,6 +91,6 @@ pub use sequential::{is_look, precise_enough};
 pub use slices::{SliceLoad, Sliced, fairness, side_by_side, sliced};
 pub use stalls::{Counted, Stall, Stalls};
 pub use steady::{has_settled, steady_looks};
-pub use trial::trial_metrics;
+pub use trial::{TrialFigures, trial_metrics};
 pub use verdict::{percent_text, ratio_text};
 pub use warnings::missing;

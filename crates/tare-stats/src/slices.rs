@@ -2,7 +2,7 @@
 
 use crate::cpu::{machine_cpu_s, serving_cpu_s};
 use crate::histogram::add_recorded;
-use crate::trial::{RATE, Spent, figures, trial_metrics, window_ns};
+use crate::trial::{RATE, Spent, TrialFigures, figures, trial_metrics, window_ns};
 use std::collections::BTreeMap;
 use tare_core::load::{GeneratorHealth, LoadSummary};
 use tare_core::telemetry::TelemetryRow;
@@ -16,7 +16,7 @@ pub struct Sliced {
     /// Their loads as one: counts and histograms added, from the start of the first to the end of the last.
     pub load: LoadSummary,
     /// The figures of all of them together, over the time that was measured.
-    pub metrics: BTreeMap<String, f64>,
+    pub figures: TrialFigures,
     /// The figures of each.
     pub by_slice: Vec<BTreeMap<String, f64>>,
 }
@@ -32,13 +32,13 @@ pub fn sliced(slices: &[SliceLoad]) -> Result<Sliced, String> {
         add(&mut load, other)?;
     }
     let by_slice: Result<Vec<BTreeMap<String, f64>>, String> =
-        slices.iter().map(|(load, telemetry)| trial_metrics(load, telemetry)).collect();
+        slices.iter().map(|(load, telemetry)| Ok(trial_metrics(load, telemetry)?.metrics)).collect();
     let spent = Spent {
         window_ns: slices.iter().map(|(load, _)| window_ns(load)).sum(),
         serving_cpu_s: slices.iter().map(|(load, telemetry)| serving_cpu_s(load, telemetry)).sum(),
         machine_cpu_s: slices.iter().map(|(load, telemetry)| machine_cpu_s(load, telemetry)).sum(),
     };
-    Ok(Sliced { metrics: figures(&load, &spent)?, by_slice: by_slice?, load })
+    Ok(Sliced { figures: figures(&load, &spent)?, by_slice: by_slice?, load })
 }
 
 /// Loads of several instances at the same moment as one: counts and histograms added, over the mean of their windows.
@@ -161,7 +161,13 @@ mod tests {
             measure_start_ns: start_s * 1_000_000_000,
             measure_end_ns: (start_s + 2) * 1_000_000_000,
             generator_cpu_s: 0.1,
-            checks: vec![Check { always: false, name: "counts".into(), passed: true, detail: String::new() }],
+            checks: vec![Check {
+                always: false,
+                outcome: false,
+                name: "counts".into(),
+                passed: true,
+                detail: String::new(),
+            }],
             ..LoadSummary::default()
         };
         load.operations.insert("get".into(), operation((0..count).map(|_| us * 1_000)));
@@ -181,11 +187,11 @@ mod tests {
         let slices = [slice(10, 3_000, 100), slice(100, 1_000, 900)];
         let sliced = sliced(&slices).unwrap();
         let near = |value: f64, wanted: f64| assert!((value / wanted - 1.0).abs() < 0.002, "{value}, not {wanted}");
-        near(sliced.metrics["throughput"], 1_000.0);
-        near(sliced.metrics["p50_us"], 100.0);
-        near(sliced.metrics["p90_us"], 900.0);
-        near(sliced.metrics["cpu_us_per_op"], 20.0);
-        near(sliced.metrics["generator_cpu_us_per_op"], 50.0);
+        near(sliced.figures.metrics["throughput"], 1_000.0);
+        near(sliced.figures.metrics["p50_us"], 100.0);
+        near(sliced.figures.metrics["p90_us"], 900.0);
+        near(sliced.figures.metrics["cpu_us_per_op"], 20.0);
+        near(sliced.figures.metrics["generator_cpu_us_per_op"], 50.0);
         near(sliced.by_slice[0]["throughput"], 1_500.0);
         near(sliced.by_slice[1]["p50_us"], 900.0);
         assert_eq!(sliced.load.operations["get"].count, 4_000);
@@ -213,7 +219,7 @@ mod tests {
         let all = both.health.as_ref().unwrap();
         assert_eq!((all.busy.clone(), all.late_max_us), (vec![0.2, 0.9], 9.0), "a worker each");
         assert_eq!((both.measure_start_ns, both.measure_end_ns), (10_010_000_000, 12_010_000_000));
-        let metrics = trial_metrics(&both, &[]).unwrap();
+        let metrics = trial_metrics(&both, &[]).unwrap().metrics;
         assert!((metrics["throughput"] - 2_000.0).abs() < 1e-6, "{metrics:?}");
         assert!((both.generator_cpu_s - 0.2).abs() < 1e-9);
         assert!(side_by_side(&[]).is_err());
@@ -227,7 +233,7 @@ mod tests {
                 ..LoadSummary::default()
             }
         };
-        let metrics = trial_metrics(&side_by_side(&[tool(7.0), tool(8.0)]).unwrap(), &[]).unwrap();
+        let metrics = trial_metrics(&side_by_side(&[tool(7.0), tool(8.0)]).unwrap(), &[]).unwrap().metrics;
         assert!(metrics["throughput"] == 15.0 && !metrics.contains_key("p99_us"), "{metrics:?}");
         assert_eq!(fairness(&[3.0, 1.0]), Some(0.5));
         assert_eq!((fairness(&[]), fairness(&[0.0])), (None, None));

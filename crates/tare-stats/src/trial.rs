@@ -1,13 +1,24 @@
 //! The figures of one trial.
 
 use crate::cpu::{machine_cpu_s, serving_cpu_s};
-use crate::histogram::{quantile_us, response_times, service_times};
+use crate::histogram::{Ranked, ranked_us, response_times, service_times, without_time};
 use std::collections::BTreeMap;
 use tare_core::load::LoadSummary;
+use tare_core::record::FAILED_SHARE;
 use tare_core::telemetry::TelemetryRow;
 
-/// What is taken from a tool's own report where there is no histogram.
-const REPORTED: [&str; 6] = ["p50_us", "p90_us", "p99_us", "p999_us", "mean_us", "max_us"];
+/// The quantiles of response times.
+const QUANTILES: [(&str, f64); 4] = [("p50_us", 0.5), ("p90_us", 0.9), ("p99_us", 0.99), ("p999_us", 0.999)];
+
+/// The same of service times.
+const OF_SERVICE: [(&str, f64); 2] = [("service_p50_us", 0.5), ("service_p99_us", 0.99)];
+
+/// What else is taken from a tool's own report where there is no histogram.
+const REPORTED: [&str; 2] = ["mean_us", "max_us"];
+
+/// A tool's own quantile leaves failed operations out. It stands as long as these are less than this share of those
+/// beyond it.
+const FAILED_OF_BEYOND: f64 = 0.1;
 
 /// What is taken from a tool's own report wherever it says it.
 pub(crate) const RATE: &str = "throughput";
@@ -16,19 +27,24 @@ pub(crate) const RATE: &str = "throughput";
 /// a percentile of too few operations, CPU time without telemetry.
 ///
 /// - `throughput`: correct operations a second of the time measured.
-/// - `p50_us` ... `max_us`: response times of all operations together, from merged histograms: from the planned start,
-///   which in a closed loop is the send. `service_p50_us`, `service_p99_us`: the same from the send, where that is
-///   another moment. Most tools of others have no histogram; then these are what it reported, and `throughput` of any
-///   tool is, over the time that it measured itself.
+/// - `p50_us` ... `p999_us`: response times of all operations together, from merged histograms: from the planned start,
+///   which in a closed loop is the send. Operations that failed or were dropped rank behind all others; a quantile
+///   among them is known by what it is at least. `service_p50_us`, `service_p99_us`: the same from the send, where
+///   that is another moment. Most tools of others have no histogram; then these are what it reported, and
+///   `throughput` of any tool is, over the time that it measured itself.
+/// - `mean_us`, `max_us`: response times of the answered ones.
 /// - `cpu_us_per_op`: CPU time of the serving processes, by correct operation; `cpu_machine_us_per_op`: of the whole
 ///   machine but the generator. The kernel's work in software interrupts is charged to whatever task was running, so
 ///   the first is attributed and the second an upper bound.
-/// - `failed_share`: operations not answered correctly, by all operations.
+/// - `failed_share`: operations not answered correctly or dropped, by all operations.
 /// - What the load has of its own, as it says it.
+///
+/// A load of which not one operation succeeded has a throughput of 0 and a failed share of 1: that is what the service
+/// did.
 ///
 /// # Errors
 /// When nothing was measured, or a histogram cannot be read.
-pub fn trial_metrics(load: &LoadSummary, telemetry: &[TelemetryRow]) -> Result<BTreeMap<String, f64>, String> {
+pub fn trial_metrics(load: &LoadSummary, telemetry: &[TelemetryRow]) -> Result<TrialFigures, String> {
     let spent = Spent {
         window_ns: window_ns(load),
         serving_cpu_s: serving_cpu_s(load, telemetry),
@@ -42,6 +58,15 @@ pub(crate) fn window_ns(load: &LoadSummary) -> u64 {
     load.turns.map_or(load.measure_end_ns.saturating_sub(load.measure_start_ns), |turns| turns.active_ns)
 }
 
+/// What a trial came to.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct TrialFigures {
+    /// The figures.
+    pub metrics: BTreeMap<String, f64>,
+    /// By quantile among operations that failed: what it is at least, us.
+    pub at_least: BTreeMap<String, f64>,
+}
+
 /// What a load took, apart from what it brought.
 pub(crate) struct Spent {
     pub(crate) window_ns: u64,
@@ -50,44 +75,68 @@ pub(crate) struct Spent {
 }
 
 /// See [`trial_metrics`].
-pub(crate) fn figures(load: &LoadSummary, spent: &Spent) -> Result<BTreeMap<String, f64>, String> {
+pub(crate) fn figures(load: &LoadSummary, spent: &Spent) -> Result<TrialFigures, String> {
     if spent.window_ns == 0 {
         return Err("the time measured is empty".to_owned());
     }
     let correct: u64 = load.operations.values().map(|operation| operation.count).sum();
     let errors: u64 = load.operations.values().map(|operation| operation.errors).sum();
-    if correct == 0 {
-        return Err(format!("not one operation was answered correctly ({errors} were not)"));
+    let failed = errors + load.dropped;
+    if correct + failed == 0 {
+        return Err("not one operation was begun".to_owned());
     }
     let times = response_times(load)?;
-    let service = service_times(load)?;
-    let of_service = |quantile| service.as_ref().and_then(|times| quantile_us(times, quantile));
     let operations = correct as f64;
-    let per_operation_us = |seconds: f64| seconds * 1e6 / operations;
+    let failed_share = failed as f64 / (operations + failed as f64);
+    let per_operation_us = |seconds: f64| (correct > 0).then_some(seconds * 1e6 / operations);
     let timed = !times.is_empty();
     let figures = [
         ("throughput", Some(operations / (spent.window_ns as f64 / 1e9))),
-        ("p50_us", quantile_us(&times, 0.5)),
-        ("p90_us", quantile_us(&times, 0.9)),
-        ("p99_us", quantile_us(&times, 0.99)),
-        ("p999_us", quantile_us(&times, 0.999)),
         ("mean_us", timed.then(|| times.mean() / 1e3)),
         ("max_us", timed.then(|| times.max() as f64 / 1e3)),
-        ("service_p50_us", of_service(0.5)),
-        ("service_p99_us", of_service(0.99)),
-        ("cpu_us_per_op", spent.serving_cpu_s.map(per_operation_us)),
-        ("cpu_machine_us_per_op", spent.machine_cpu_s.map(per_operation_us)),
-        ("generator_cpu_us_per_op", Some(per_operation_us(load.generator_cpu_s))),
-        ("failed_share", Some(errors as f64 / (operations + errors as f64))),
+        ("cpu_us_per_op", spent.serving_cpu_s.and_then(per_operation_us)),
+        ("cpu_machine_us_per_op", spent.machine_cpu_s.and_then(per_operation_us)),
+        ("generator_cpu_us_per_op", per_operation_us(load.generator_cpu_s)),
+        (FAILED_SHARE, Some(failed_share)),
     ];
-    let mut metrics: BTreeMap<String, f64> =
-        figures.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))).collect();
-    metrics.extend(load.metrics.iter().map(|(name, value)| (name.clone(), *value)));
+    let mut all = TrialFigures::default();
+    all.metrics.extend(figures.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))));
+    all.metrics.extend(load.metrics.iter().map(|(name, value)| (name.clone(), *value)));
+    let of_histogram = |times, quantile| ranked_us(times, without_time(load), quantile);
+    if timed {
+        all.rank(QUANTILES.iter().map(|(name, quantile)| (*name, of_histogram(&times, *quantile))));
+    } else {
+        all.rank(QUANTILES.iter().map(|(name, quantile)| (*name, reported(load, name, *quantile, failed_share))));
+    }
+    if let Some(times) = service_times(load)? {
+        all.rank(OF_SERVICE.iter().map(|(name, quantile)| (*name, of_histogram(&times, *quantile))));
+    }
     // A tool's rate is over the time that it measured itself, whether or not it brings a histogram.
     let holds = |name: &str| name == RATE || (!timed && REPORTED.contains(&name));
     let known = load.reported.iter().filter(|(name, _)| holds(name));
-    metrics.extend(known.map(|(name, value)| (name.clone(), *value)));
-    Ok(metrics)
+    all.metrics.extend(known.map(|(name, value)| (name.clone(), *value)));
+    Ok(all)
+}
+
+/// A quantile that a tool reports, of those of its operations that did not fail.
+fn reported(load: &LoadSummary, name: &str, quantile: f64, failed_share: f64) -> Option<Ranked> {
+    let us = *load.reported.get(name)?;
+    let few = failed_share <= FAILED_OF_BEYOND * (1.0 - quantile);
+    Some(if few { Ranked::Known(us) } else { Ranked::AtLeast(us) })
+}
+
+impl TrialFigures {
+    /// Takes quantiles for what is known of them.
+    fn rank<'n>(&mut self, quantiles: impl IntoIterator<Item = (&'n str, Option<Ranked>)>) {
+        for (name, ranked) in quantiles {
+            match ranked {
+                Some(Ranked::Known(us)) => self.metrics.insert(name.to_owned(), us),
+                // Where nothing was answered, nobody knows how long anybody waited.
+                Some(Ranked::AtLeast(us)) if us > 0.0 => self.at_least.insert(name.to_owned(), us),
+                _ => None,
+            };
+        }
+    }
 }
 
 #[cfg(test)]
@@ -105,7 +154,13 @@ mod tests {
             ..Default::default()
         };
         load.operations.insert("get".into(), operation((1..=20_000).map(|n| n * 50)));
-        load.operations.get_mut("get").unwrap().errors = 5_000;
+        load
+    }
+
+    /// The same, of which so many failed besides.
+    fn failing(errors: u64) -> LoadSummary {
+        let mut load = load();
+        load.operations.get_mut("get").unwrap().errors = errors;
         load
     }
 
@@ -120,7 +175,7 @@ mod tests {
                 values: [("cpu_total_s".to_owned(), 0.04 * second as f64)].into(),
             })
             .collect();
-        let metrics = trial_metrics(&load(), &telemetry).unwrap();
+        let metrics = trial_metrics(&load(), &telemetry).unwrap().metrics;
         let near = |name: &str, wanted: f64| {
             let value = metrics[name];
             assert!((value / wanted - 1.0).abs() < 0.002, "{name}: {value}, not {wanted}");
@@ -133,7 +188,7 @@ mod tests {
         near("mean_us", 500.0);
         near("cpu_us_per_op", 20.0);
         near("generator_cpu_us_per_op", 25.0);
-        near("failed_share", 0.2);
+        assert_eq!(metrics["failed_share"], 0.0);
         assert!(!metrics.contains_key("cpu_machine_us_per_op"), "the machine was not sampled");
         assert!(metrics.keys().all(|name| TRIAL_METRICS.iter().any(|metric| metric.name == name)));
     }
@@ -143,10 +198,10 @@ mod tests {
         let mut load = load();
         let reported = [("throughput", 2_100.0), ("p99_us", 77.0), ("cpu_us_per_op", 1.0)];
         load.reported = reported.map(|(name, value)| (name.to_owned(), value)).into();
-        let own = trial_metrics(&load, &[]).unwrap();
+        let own = trial_metrics(&load, &[]).unwrap().metrics;
         assert!(own["throughput"] == 2_100.0 && own["p99_us"] != 77.0, "a histogram is better than a report of times");
         load.operations.get_mut("get").unwrap().response_time.clear();
-        let metrics = trial_metrics(&load, &[]).unwrap();
+        let metrics = trial_metrics(&load, &[]).unwrap().metrics;
         assert_eq!((metrics["throughput"], metrics["p99_us"]), (2_100.0, 77.0));
         assert_eq!(metrics["generator_cpu_us_per_op"], 25.0);
         assert!(!metrics.contains_key("p50_us") && !metrics.contains_key("cpu_us_per_op"), "nobody reported them");
@@ -160,5 +215,42 @@ mod tests {
         let mut load = load();
         load.operations.clear();
         assert!(trial_metrics(&load, &[]).unwrap_err().contains("not one operation"));
+    }
+
+    #[test]
+    fn who_failed_waited_longest() {
+        // The n-th of those that were answered took n times 50 ns.
+        let few = trial_metrics(&failing(150), &[]).unwrap();
+        assert!((few.metrics["p99_us"] / (20_150.0 * 0.99 * 0.05) - 1.0).abs() < 1e-3, "{few:?}");
+        assert!((few.metrics["p50_us"] / (20_150.0 * 0.50 * 0.05) - 1.0).abs() < 1e-3, "{few:?}");
+        let many = trial_metrics(&failing(5_000), &[]).unwrap();
+        assert_eq!(many.metrics["failed_share"], 0.2);
+        assert!((many.metrics["p50_us"] / 625.0 - 1.0).abs() < 1e-3, "{many:?}");
+        for name in ["p90_us", "p99_us", "p999_us"] {
+            assert!(!many.metrics.contains_key(name), "{name} is one that failed: {many:?}");
+            assert!((many.at_least[name] / 1000.0 - 1.0).abs() < 1e-3, "at least the longest: {many:?}");
+        }
+        let dropped = LoadSummary { dropped: 5_000, ..failing(0) };
+        assert_eq!(trial_metrics(&dropped, &[]).unwrap(), many, "nor does anybody get an answer to what was dropped");
+        let none = trial_metrics(&LoadSummary { operations: [("get".into(), none(7))].into(), ..load() }, &[]).unwrap();
+        assert_eq!((none.metrics["throughput"], none.metrics["failed_share"]), (0.0, 1.0));
+        assert!(none.at_least.is_empty() && !none.metrics.contains_key("p50_us"), "{none:?}");
+    }
+
+    /// An operation of which all failed.
+    fn none(errors: u64) -> tare_core::load::OperationSummary {
+        tare_core::load::OperationSummary { errors, ..Default::default() }
+    }
+
+    #[test]
+    fn a_tools_quantile_is_a_bound_where_failures_could_decide_it() {
+        let reported: BTreeMap<String, f64> = [("p50_us".to_owned(), 50.0), ("p99_us".to_owned(), 99.0)].into();
+        let of = |errors| {
+            let mut load = LoadSummary { reported: reported.clone(), ..failing(errors) };
+            load.operations.get_mut("get").unwrap().response_time.clear();
+            trial_metrics(&load, &[]).unwrap()
+        };
+        assert_eq!((of(2).metrics["p99_us"], of(2).at_least.len()), (99.0, 0));
+        assert_eq!((of(100).metrics["p50_us"], of(100).at_least["p99_us"]), (50.0, 99.0));
     }
 }

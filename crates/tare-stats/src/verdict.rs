@@ -1,6 +1,7 @@
 //! What may be said of a ratio, and how figures are written.
 
 use crate::analysis::{Interval, Verdict};
+use crate::bound::Bound;
 use crate::pair::Withheld;
 use tare_core::record::TrialMetric;
 
@@ -14,6 +15,8 @@ pub(crate) struct Evidence {
     pub(crate) emulated: bool,
     /// Why nothing may be said, whatever the figures.
     pub(crate) withheld: Option<Withheld>,
+    /// What is known of the ratio, where it is not the ratio.
+    pub(crate) bound: Option<Bound>,
     /// As a share.
     pub(crate) smallest_detectable: Option<f64>,
 }
@@ -30,6 +33,15 @@ pub(crate) fn judge(metric: &TrialMetric<'_>, evidence: &Evidence) -> Verdict {
     }
     // How small a difference would have been found is not known either.
     let Some(floor) = evidence.noise_floor else { return Verdict::NoNoiseFloor };
+    let verdict = by_figures(metric, evidence, interval, floor);
+    match &evidence.bound {
+        Some(bound) if !bound.leaves(verdict, evidence.mean) => Verdict::Withheld,
+        _ => verdict,
+    }
+}
+
+/// What the figures say by themselves.
+fn by_figures(metric: &TrialMetric<'_>, evidence: &Evidence, interval: Interval, floor: f64) -> Verdict {
     if interval.contains(1.0) {
         return Verdict::NoDifference;
     }
@@ -68,7 +80,8 @@ mod tests {
     fn evidence(ratio: f64, half: f64, noise_floor: Option<f64>) -> Evidence {
         let mean = ratio.ln();
         let interval = Some(Interval { low: (mean - half).exp(), high: (mean + half).exp() });
-        Evidence { mean, interval, noise_floor, emulated: false, withheld: None, smallest_detectable: Some(0.018) }
+        let (emulated, withheld, bound) = (false, None, None);
+        Evidence { mean, interval, noise_floor, emulated, withheld, bound, smallest_detectable: Some(0.018) }
     }
 
     fn said(metric: usize, evidence: &Evidence) -> Verdict {

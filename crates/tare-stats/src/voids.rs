@@ -22,12 +22,14 @@ pub(crate) fn replaced_blocks(record: &Record) -> BTreeSet<u32> {
 }
 
 /// The p of an arm being void or failed as often as it was, against all the other arms together. None when that is
-/// what chance does, or when the others are.
+/// what chance does, or when the others are. A service that ended under load is no void trial but what the form came
+/// to.
 pub(crate) fn void_too_often(record: &Record, arm: &str) -> Option<f64> {
     let (mut own, mut others) = ((0, 0), (0, 0));
     for trial in &record.trials {
         let counts = if trial.record.trial.arm() == arm { &mut own } else { &mut others };
         match trial.record.outcome {
+            _ if trial.record.service_ended.is_some() => counts.1 += 1,
             Outcome::Measured => counts.1 += 1,
             Outcome::Invalid { .. } | Outcome::Failed { .. } => {
                 counts.0 += 1;

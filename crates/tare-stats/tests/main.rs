@@ -4,6 +4,7 @@ mod advice;
 mod analysis;
 mod contrast;
 mod evidence;
+mod failures;
 mod ladder;
 mod peak;
 mod records;

@@ -232,9 +232,9 @@ pub struct WindowTimes {
     pub count: u64,
     /// Their mean, us.
     pub mean_us: f64,
-    /// Median, us.
+    /// Median, us. Operations that failed rank last; one that lies among them is the largest of the others.
     pub p50_us: f64,
-    /// 99th percentile, us.
+    /// 99th percentile, us, of the same.
     pub p99_us: f64,
 }
 
@@ -376,6 +376,9 @@ fn is_zero(count: &u64) -> bool {
     *count == 0
 }
 
+/// The name of the one failure that is the generator's own: all of its machine's ports for connections are in use.
+pub const NO_LOCAL_PORT: &str = "no free local port";
+
 /// A check that the work was really done.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Check {
@@ -388,4 +391,8 @@ pub struct Check {
     /// Whether it holds beyond what the service carries as well, where counts may be off.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub always: bool,
+    /// Whether the service's failing is all that it says: an outcome, which voids nothing. Any other check that failed
+    /// says that the figures are not what they seem.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub outcome: bool,
 }

@@ -78,6 +78,8 @@ pub(crate) struct Ledger {
     pub sent: Vec<u64>,
     /// Requests answered, rightly or not.
     pub answered: Vec<u64>,
+    /// Operations that came to no answer and were counted as failed, also those that were never sent.
+    pub lost: Vec<u64>,
     /// Answers that said that there is nothing.
     pub empty: Vec<u64>,
     /// The longest time in which a worker had no connection although it wanted one, ns, and what connecting came to.
@@ -87,7 +89,8 @@ pub(crate) struct Ledger {
 impl Ledger {
     /// An empty one.
     pub(crate) fn new(operations: usize) -> Self {
-        Ledger { sent: vec![0; operations], answered: vec![0; operations], empty: vec![0; operations], away: None }
+        let none = || vec![0; operations];
+        Ledger { sent: none(), answered: none(), lost: none(), empty: none(), away: None }
     }
 
     /// Adds another worker's.
@@ -95,6 +98,7 @@ impl Ledger {
         let add = |to: &mut [u64], from: &[u64]| to.iter_mut().zip(from).for_each(|(to, from)| *to += from);
         add(&mut self.sent, &other.sent);
         add(&mut self.answered, &other.answered);
+        add(&mut self.lost, &other.lost);
         add(&mut self.empty, &other.empty);
         self.away = [self.away, other.away].into_iter().flatten().max_by_key(|away| away.0);
     }
@@ -327,6 +331,7 @@ impl Recorder {
     /// Counts an operation that will not be answered any more.
     pub(crate) fn lost(&mut self, now_ns: u64, planned_ns: u64, operation: u16, failure: Failure) {
         self.advance(now_ns);
+        self.ledger.lost[usize::from(operation)] += 1;
         self.tally.errors[usize::from(operation)] += 1;
         self.tally.failures.count(failure);
         if let Some(windows) = &mut self.windows {

@@ -89,7 +89,7 @@ impl Failure {
             Failure::Closed => "closed by server",
             Failure::TimedOut => "timed out",
             Failure::Unreachable => "host unreachable",
-            Failure::NoPort => "no free local port",
+            Failure::NoPort => tare_core::load::NO_LOCAL_PORT,
             Failure::Connection => "connection failed",
             Failure::Tls => "TLS failed",
             Failure::Certificate => "certificate refused",

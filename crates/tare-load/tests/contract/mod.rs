@@ -412,7 +412,11 @@ fn a_peer_that_goes_away_and_comes_back_shows_as_failures() {
     let plan = plan("redis", DIALECTS[0].options, address);
     let summary = drive(&plan).1.unwrap();
     assert!(summary.operations["ping"].count > 0 && summary.operations["ping"].errors > 0, "{summary:?}");
-    assert!(summary.checks.iter().any(|check| !check.passed), "lost answers must not pass unseen");
+    assert!(
+        summary.failures.values().sum::<u64>() >= summary.operations["ping"].errors,
+        "each has a name: {summary:?}"
+    );
+    assert!(summary.checks.iter().all(|check| check.passed || check.outcome), "they void nothing: {summary:?}");
 }
 
 #[test]

@@ -41,12 +41,13 @@ pub(super) fn ratios(analysis: &Analysis, looks: &[Look]) -> Vec<Value> {
                     let estimate = metric.estimates.iter().find(|estimate| estimate.arm == arm.name);
                     let value = estimate.map(|estimate| estimate.geometric_mean.unwrap_or(estimate.mean));
                     let text = value.map_or_else(|| "\u{2013}".to_owned(), |value| quantity(value, &metric.unit));
-                    return json!({ "ratio": text, "class": "absolute" });
+                    let sign = if estimate.is_some_and(|estimate| !estimate.at_least.is_empty()) { ">=" } else { "" };
+                    return json!({ "ratio": format!("{sign}{text}"), "class": "absolute" });
                 }
                 let Some(ratio) = metric.ratios.iter().find(|ratio| ratio.arm == arm.name) else {
                     return json!({ "ratio": "\u{2013}" });
                 };
-                let text = ratio_text(ratio.ratio, ratio.interval);
+                let text = ratio.text();
                 let (figure, interval) = text.split_once(' ').unwrap_or((&text, ""));
                 let class = match ratio.verdict {
                     Verdict::Better => "better",

@@ -12,7 +12,7 @@ use minijinja::{Value, context};
 use serde_json::json;
 use tare_core::fault::Fault;
 use tare_core::record::SuiteHeader;
-use tare_stats::{MetricAnalysis, Verdict, ratio_text};
+use tare_stats::{MetricAnalysis, Verdict};
 
 /// Renders the page.
 pub(crate) fn render(header: &SuiteHeader, parts: &[AnalysedPart<'_>], _: &Style) -> Result<String, Fault> {
@@ -153,7 +153,7 @@ fn table(part: &ShownPart<'_>, metric: &MetricAnalysis, among: usize, forms: &[&
     let base = part.base(metric).map(|value| quantity(value, &metric.unit));
     let rows = part.rows(metric).into_iter().map(|row| {
         let look = looks.iter().find(|look| look.name == row.arm.name);
-        let text = row.ratio.map(|ratio| ratio_text(ratio.ratio, ratio.interval));
+        let text = row.ratio.map(tare_stats::Ratio::text);
         let text = text.or_else(|| row.value.map(|value| quantity(value, &metric.unit)));
         let text = text.unwrap_or_else(|| "\u{2013}".to_owned());
         let absolute = row.ratio.is_none();

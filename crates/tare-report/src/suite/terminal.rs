@@ -12,7 +12,7 @@ use crate::{Style, words};
 use std::collections::BTreeSet;
 use tare_core::fault::Fault;
 use tare_core::record::SuiteHeader;
-use tare_stats::{Analysis, MetricAnalysis, ratio_text};
+use tare_stats::{Analysis, MetricAnalysis};
 
 /// Columns of a form's name.
 const NAME: usize = 22;
@@ -92,7 +92,7 @@ fn metric_lines<'a>(
 /// A form beside the baseline; `again` when its reason was said before.
 fn form_line(page: &mut Page, row: &Row<'_>, metric: &MetricAnalysis, again: bool) {
     let figure = match (row.ratio, row.value) {
-        (Some(ratio), _) => ratio_text(ratio.ratio, ratio.interval),
+        (Some(ratio), _) => ratio.text(),
         (None, Some(value)) => plain_quantity(value, &metric.unit),
         (None, None) => "-".to_owned(),
     };

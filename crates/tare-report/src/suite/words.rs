@@ -1,7 +1,7 @@
 //! The answer in sentences: which panel costs which form how much. Nothing is said here that no verdict says.
 
 use super::shown::{Row, ShownPart, forms, panels};
-use tare_stats::{MetricAnalysis, Verdict, percent_text, ratio_text};
+use tare_stats::{MetricAnalysis, Verdict, percent_text};
 
 /// So many costs are named with their figures in the headline; more would not be read.
 const FIGURES_MAX: usize = 3;
@@ -97,7 +97,7 @@ fn finding(parts: &[&ShownPart<'_>], form: &str) -> Finding {
 
 /// `rr p50 longer: +9.3 us [8.1, 10.4]`, of what is no time the ratio.
 fn figure(label: &str, row: &Row<'_>) -> String {
-    let ratio = row.ratio.map(|ratio| ratio_text(ratio.ratio, ratio.interval)).unwrap_or_default();
+    let ratio = row.ratio.map(tare_stats::Ratio::text).unwrap_or_default();
     format!("{label} {}: {}", row.verdict, row.difference.clone().unwrap_or(ratio))
 }
 

@@ -2,7 +2,7 @@
 
 use super::scale::Scale;
 use super::{Anchor, Canvas, Look, PANEL_WIDTH};
-use tare_stats::{MetricAnalysis, Ratio, Verdict, ratio_text};
+use tare_stats::{MetricAnalysis, Ratio, Verdict};
 
 const MARGIN: f64 = 12.0;
 const ROW: f64 = 40.0;
@@ -52,7 +52,7 @@ fn row(canvas: &mut Canvas, scale: &Scale, top: f64, look: &Look, ratio: &Ratio)
     canvas.text(MARGIN, top + 14.0, Anchor::Start, "label", &look.label());
     let strong = matches!(ratio.verdict, Verdict::Better | Verdict::Worse);
     let class = if strong { "value strong" } else { "value" };
-    canvas.text(PANEL_WIDTH - MARGIN, top + 14.0, Anchor::End, class, &ratio_text(ratio.ratio, ratio.interval));
+    canvas.text(PANEL_WIDTH - MARGIN, top + 14.0, Anchor::End, class, &ratio.text());
     let y = top + 27.0;
     let colour = look.class();
     if let Some(interval) = ratio.interval {

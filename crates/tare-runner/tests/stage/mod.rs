@@ -61,6 +61,8 @@ pub(crate) enum Trouble {
     Start,
     NeverReady,
     DiesUnderLoad,
+    /// It refuses some operations.
+    Refuses,
     WrongAnswers,
     OtherBits,
     /// As many answers take a tenth longer.
@@ -327,9 +329,15 @@ impl Apparatus for TestApparatus<'_> {
             return Err(Fault::new("connection reset"));
         }
         let passed = *trouble != Trouble::WrongAnswers;
-        let check =
-            Check { always: false, name: "counts".to_owned(), passed, detail: "10 sent, 10 counted".to_owned() };
-        let operations = BTreeMap::from([("GET".to_owned(), operation())]);
+        let detail = "10 sent, 10 counted".to_owned();
+        let mut checks = vec![Check { always: false, outcome: false, name: "counts".to_owned(), passed, detail }];
+        let errors = if *trouble == Trouble::Refuses { 30 } else { 0 };
+        if errors > 0 {
+            let (name, detail) = ("the service could be reached".to_owned(), "connection refused".to_owned());
+            checks.push(Check { always: false, outcome: true, name, passed: false, detail });
+        }
+        let operations = BTreeMap::from([("GET".to_owned(), OperationSummary { errors, ..operation() })]);
+        let failures = BTreeMap::from([("connection refused".to_owned(), errors)]);
         // No two measurements are the same: one per cent up or down.
         let unlike = i64::from(self.runs * 7919 % 21) - 10 + if *trouble == Trouble::Slow { 100 } else { 0 };
         let (measure_start_ns, measure_end_ns) = (1, (1_000_000_001 + unlike * 1_000_000).cast_unsigned());
@@ -338,7 +346,8 @@ impl Apparatus for TestApparatus<'_> {
             measure_start_ns,
             measure_end_ns,
             operations,
-            checks: vec![check],
+            checks,
+            failures,
             turns: plan.turns.as_ref().map(|_| TurnsSummary { turns: 1, slice_ns: active_ns, active_ns }),
             ..LoadSummary::default()
         })

@@ -309,6 +309,7 @@ mod tests {
             Estimate {
                 arm: String::new(),
                 values: values.collect(),
+                at_least: Vec::new(),
                 mean: 0.0,
                 geometric_mean: Some(100.0),
                 interval: None,

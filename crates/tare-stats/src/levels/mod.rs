@@ -18,10 +18,10 @@ use serde::Serialize;
 use tare_core::load::{LoadProfile, LoadSummary, WindowRow};
 use tare_core::peak::{Count, Criterion};
 use tare_core::qos::Qos;
-use tare_core::record::{CPU_PER_OP, Record, TrialData};
+use tare_core::record::{CPU_PER_OP, FAILED_SHARE, Record, TrialData};
 
 /// What a window has a figure of, by the names of a trial's metrics.
-const KNOWN: [&str; 6] = ["throughput", "mean_us", "p50_us", "p99_us", CPU_PER_OP, "failed_share"];
+const KNOWN: [&str; 6] = ["throughput", "mean_us", "p50_us", "p99_us", CPU_PER_OP, FAILED_SHARE];
 
 /// How a load in steps was answered, level by level.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -175,7 +175,8 @@ pub fn level_figures(trial: &TrialData, response: &LoadResponse) -> Vec<(String,
 }
 
 /// A figure of one trial at one level. What cannot be known is absent, as it is of whole trials: a percentile of too
-/// few operations, CPU time without telemetry, and all of a window in which the generator may have been the limit.
+/// few operations or among those that failed, CPU time without telemetry, and all of a window in which the generator
+/// may have been the limit.
 fn level_figure(name: &str, trial: &TrialData, window: &WindowRow) -> Option<f64> {
     if window.saturated.is_some() {
         return None;
@@ -185,20 +186,22 @@ fn level_figure(name: &str, trial: &TrialData, window: &WindowRow) -> Option<f64
     if seconds <= 0.0 || answered == 0.0 {
         return None;
     }
-    let enough = |count: u64, quantile: f64| count as f64 * (1.0 - quantile) >= BEYOND_MIN - 1e-6;
+    let failed = window.operations.values().map(|counts| counts.failed + counts.unanswered).sum::<u64>() as f64;
+    // Among operations that failed there is no time to be read.
+    let known = |count: u64, quantile: f64| {
+        let all = count as f64 + failed;
+        all * (1.0 - quantile) >= BEYOND_MIN - 1e-6 && failed <= all * (1.0 - quantile)
+    };
     match name {
         "throughput" => Some(answered / seconds),
         "mean_us" => window.times.map(|times| times.mean_us),
-        "p50_us" => percentiles(window).filter(|(count, ..)| enough(*count, 0.5)).map(|(_, p50_us, _)| p50_us),
-        "p99_us" => percentiles(window).filter(|(count, ..)| enough(*count, 0.99)).map(|(.., p99_us)| p99_us),
+        "p50_us" => percentiles(window).filter(|(count, ..)| known(*count, 0.5)).map(|(_, p50_us, _)| p50_us),
+        "p99_us" => percentiles(window).filter(|(count, ..)| known(*count, 0.99)).map(|(.., p99_us)| p99_us),
         CPU_PER_OP => {
             let load = only(trial.record.load.as_ref()?, window)?;
             Some(serving_cpu_s(&load, &trial.telemetry)? * 1e6 / answered)
         }
-        "failed_share" => {
-            let failed: u64 = window.operations.values().map(|counts| counts.failed + counts.unanswered).sum();
-            Some(failed as f64 / (failed as f64 + answered))
-        }
+        FAILED_SHARE => Some(failed / (failed + answered)),
         _ => None,
     }
 }

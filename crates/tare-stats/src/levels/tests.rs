@@ -81,6 +81,7 @@ fn equals_are_as_far_apart_as_where_they_are_farthest() {
     let estimate = |arm: &str, mean: f64| Estimate {
         arm: arm.into(),
         values: Vec::new(),
+        at_least: Vec::new(),
         mean,
         geometric_mean: Some(mean),
         interval: None,

@@ -169,7 +169,13 @@ impl<'a, 'e> Tool<'a, 'e> {
             let outcome = self.succeed(command, options.within.unwrap_or(POPULATE))?;
             let name = format!("populated by {}", program_of(&command[0]));
             let took = tare_core::units::show_duration(outcome.took);
-            summary.checks.push(Check { always: false, name, passed: true, detail: format!("it succeeded in {took}") });
+            summary.checks.push(Check {
+                always: false,
+                outcome: false,
+                name,
+                passed: true,
+                detail: format!("it succeeded in {took}"),
+            });
         }
         Ok(summary)
     }
@@ -266,7 +272,7 @@ impl<'a, 'e> Tool<'a, 'e> {
                 .insert(options.operation.clone(), OperationSummary { count, errors, ..OperationSummary::default() });
         }
         let passed = self.judge(outcome, false).is_ok();
-        let ended = Check { always: false, name: format!("{name} ended well"), passed, detail };
+        let ended = Check { always: false, outcome: false, name: format!("{name} ended well"), passed, detail };
         // What is not counted is no part of the time measured either, nor is the CPU time it took.
         let unmeasured = concluded.unmeasured.min(outcome.took);
         let measured_share = 1.0 - unmeasured.as_secs_f64() / wall_s;

@@ -20,7 +20,7 @@ pub(super) fn ask(question: &Question, endpoints: &[SocketAddr]) -> Check {
     let name = format!("{} says that all is well at {}", question.service, question.path);
     if endpoints.is_empty() {
         let detail = format!("the deployment gives no address for '{}'; write it as service.port", question.service);
-        return Check { always: true, name, passed: false, detail };
+        return Check { always: true, outcome: false, name, passed: false, detail };
     }
     let began = Instant::now();
     loop {
@@ -28,10 +28,10 @@ pub(super) fn ask(question: &Question, endpoints: &[SocketAddr]) -> Check {
             endpoints.iter().map(|endpoint| get(*endpoint, &question.path, question.within)).collect();
         let wrong = answers.iter().find(|answer| !matches!(answer, Ok((200, _))));
         let Some(wrong) = wrong else {
-            return Check { always: true, name, passed: true, detail: told(&answers[0]) };
+            return Check { always: true, outcome: false, name, passed: true, detail: told(&answers[0]) };
         };
         if began.elapsed() >= question.within {
-            return Check { always: true, name, passed: false, detail: told(wrong) };
+            return Check { always: true, outcome: false, name, passed: false, detail: told(wrong) };
         }
         std::thread::sleep(PAUSE);
     }

@@ -58,6 +58,7 @@ fn invariants(ask: &mut impl Ask, verify: &VerifySpec) -> Result<Vec<Check>, Fau
         let (name, wanted) = (invariant.name.clone(), &invariant.is);
         checks.push(Check {
             always: false,
+            outcome: false,
             name,
             passed: found == *wanted,
             detail: format!("the server says {found}, right is {wanted}"),
@@ -113,6 +114,7 @@ pub(crate) fn after(
         let grown = now - before;
         checks.push(Check {
             always: false,
+            outcome: false,
             name: growth.name.clone(),
             passed: (i128::from(done)..=i128::from(done + lost)).contains(&i128::from(grown)),
             detail: format!("grown by {grown}; {done} operations were completed, {lost} were not answered"),

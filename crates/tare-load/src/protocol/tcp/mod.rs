@@ -284,6 +284,7 @@ impl Protocol for Tcp {
             let detail = "it was answered as expected".to_owned();
             verified.checks.push(Check {
                 always: false,
+                outcome: false,
                 name: format!("populated with {}", operation.name),
                 passed: true,
                 detail,

@@ -108,6 +108,7 @@ pub(super) fn compare(before: Counts, after: Counts, totals: &Totals, ledger: &L
     let (sent, received) = totals.bytes();
     let check = |name: &str, sent: u64, received: u64| Check {
         always: false,
+        outcome: false,
         name: name.to_owned(),
         passed: if lost == 0 { sent == received } else { received <= sent },
         detail: format!("{sent} bytes sent, {received} received, {lost} operations lost"),

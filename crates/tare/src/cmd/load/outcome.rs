@@ -34,7 +34,7 @@ pub(super) struct Measured {
     pub(super) dropped: u64,
     /// By name.
     pub(super) failures: BTreeMap<String, u64>,
-    /// From the planned start to the answer.
+    /// From the planned start to the answer; operations that failed rank last.
     pub(super) response: Percentiles,
     /// From the actual start to the answer.
     pub(super) service: Percentiles,
@@ -67,20 +67,21 @@ impl Measured {
     pub(super) fn new(plan: &LoadPlan, summary: &LoadSummary) -> Result<Self, Fault> {
         let seconds = summary.measure_end_ns.saturating_sub(summary.measure_start_ns) as f64 / 1e9;
         let all = || summary.operations.values();
-        let read = |texts: Vec<&str>| percentiles(texts).map_err(Fault::new);
+        let read = |texts: Vec<&str>, failed| percentiles(texts, failed).map_err(Fault::new);
+        let failed = all().map(|operation| operation.errors).sum::<u64>() + summary.dropped;
         let mut measured = Measured {
             seconds,
             operations: all().map(|operation| operation.count).sum(),
             errors: all().map(|operation| operation.errors).sum(),
             dropped: summary.dropped,
             failures: summary.failures.clone(),
-            response: read(all().map(|operation| operation.response_time.as_str()).collect())?,
-            service: read(all().map(|operation| operation.service_time.as_str()).collect())?,
+            response: read(all().map(|operation| operation.response_time.as_str()).collect(), failed)?,
+            service: read(all().map(|operation| operation.service_time.as_str()).collect(), failed)?,
             generator: Some((summary.generator_cpu_s, summary.generator_cpus)),
             ..Measured::default()
         };
-        for (name, OperationSummary { response_time, service_time, .. }) in &summary.operations {
-            let both = (read(vec![response_time])?, read(vec![service_time])?);
+        for (name, OperationSummary { response_time, service_time, errors, .. }) in &summary.operations {
+            let both = (read(vec![response_time], *errors)?, read(vec![service_time], *errors)?);
             measured.by_operation.insert(name.clone(), both);
         }
         measured.throughput = if seconds > 0.0 { measured.operations as f64 / seconds } else { 0.0 };
@@ -270,7 +271,7 @@ mod tests {
         let saturated = LoadSummary { saturated: Some("busy".into()), ..summary() };
         assert!(Measured::new(&plan(), &saturated).unwrap().limited);
         let wrong = LoadSummary {
-            checks: vec![Check { always: false, name: "a".into(), passed: false, detail: "b".into() }],
+            checks: vec![Check { always: false, outcome: false, name: "a".into(), passed: false, detail: "b".into() }],
             ..summary()
         };
         assert!(Measured::new(&plan(), &wrong).unwrap().failed);

@@ -54,7 +54,7 @@ pub(super) fn all(body: &Body, counters: Option<&Counters>) -> Vec<Check> {
 }
 
 fn check(name: &str, passed: bool, detail: String) -> Check {
-    Check { always: false, name: name.to_owned(), passed, detail }
+    Check { always: false, outcome: false, name: name.to_owned(), passed, detail }
 }
 
 fn errors(body: &Body) -> Check {

@@ -1,0 +1,102 @@
+//! Ratios of which only one side is known: a figure that looks better than what it stands for makes a ratio that looks
+//! better, or worse, than the true one.
+
+use crate::analysis::Verdict;
+use serde::Serialize;
+
+/// Where the truth lies, seen from the ratio that is given.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Side {
+    /// It is that or more.
+    AtLeast,
+    /// It is that or less.
+    AtMost,
+    /// Nobody knows on which side of it.
+    Either,
+}
+
+/// Why no more is known.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum BoundCause {
+    /// Operations failed: a quantile lies among them, or nothing was left of a trial to make a figure of.
+    Failures,
+}
+
+/// What is known of a ratio instead of the ratio.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct Bound {
+    /// Where the truth lies.
+    pub side: Side,
+    /// Why it is not known.
+    pub cause: BoundCause,
+}
+
+/// In which direction the truth of an arm's figure may lie, seen from the figure.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Lean {
+    /// The arm may be worse than its figure.
+    pub(crate) worse: bool,
+}
+
+impl Bound {
+    /// Of the ratio of an arm to the baseline; none where both figures are what they seem.
+    pub(crate) fn of(arm: Lean, baseline: Lean, more_is_better: bool) -> Option<Bound> {
+        let (better, worse) = (baseline.worse, arm.worse);
+        let side = match (better, worse) {
+            (false, false) => return None,
+            (true, true) => Side::Either,
+            (better, _) if better == more_is_better => Side::AtLeast,
+            _ => Side::AtMost,
+        };
+        Some(Bound { side, cause: BoundCause::Failures })
+    }
+
+    /// Whether a verdict on the ratio that is given, whose log is `mean`, holds for the true one all the more.
+    pub(crate) fn leaves(&self, verdict: Verdict, mean: f64) -> bool {
+        let farther = match self.side {
+            Side::AtLeast => mean > 0.0,
+            Side::AtMost => mean < 0.0,
+            Side::Either => false,
+        };
+        farther && matches!(verdict, Verdict::Better | Verdict::Worse)
+    }
+}
+
+impl Side {
+    /// What stands before the ratio that is given.
+    pub fn sign(self) -> &'static str {
+        match self {
+            Side::AtLeast => ">=",
+            Side::AtMost => "<=",
+            Side::Either => "?",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_truth_lies_where_the_flattered_one_loses() {
+        let (flattered, honest) = (Lean { worse: true }, Lean::default());
+        let side = |arm, baseline, more| Bound::of(arm, baseline, more).map(|bound| bound.side);
+        assert_eq!(side(honest, honest, true), None);
+        assert_eq!(side(flattered, honest, true), Some(Side::AtMost), "throughput");
+        assert_eq!(side(flattered, honest, false), Some(Side::AtLeast), "times");
+        assert_eq!(side(honest, flattered, true), Some(Side::AtLeast));
+        assert_eq!(side(honest, flattered, false), Some(Side::AtMost));
+        assert_eq!(side(flattered, flattered, false), Some(Side::Either));
+    }
+
+    #[test]
+    fn only_what_holds_all_the_more_is_left_of_a_verdict() {
+        let bound = |side| Bound { side, cause: BoundCause::Failures };
+        assert!(bound(Side::AtLeast).leaves(Verdict::Worse, 0.3));
+        assert!(!bound(Side::AtLeast).leaves(Verdict::Better, -0.3));
+        assert!(!bound(Side::AtLeast).leaves(Verdict::NoDifference, 0.01));
+        assert!(!bound(Side::Either).leaves(Verdict::Worse, 0.3));
+    }
+}
