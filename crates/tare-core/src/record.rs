@@ -23,6 +23,10 @@ pub const SCHEMA: u32 = 1;
 /// The fact of the environment that says what an operation of the null protocol cost before the run, us of CPU.
 pub const NULL_COST: &str = "generator.null_cpu_us_per_op";
 
+/// The fact of the environment that says whether the kernel accounts for interrupts apart from the tasks that they
+/// interrupt: "yes" or "no".
+pub const INTERRUPTS_APART: &str = "cpu.interrupts_apart";
+
 /// What stands before a source's name in the facts of the environment that say why its counters were not read.
 pub const NOT_COUNTED: &str = "not_counted.";
 
@@ -193,6 +197,12 @@ pub struct Slice {
 }
 
 impl TrialRecord {
+    /// The load that had the machine to itself, so that what the machine counted in its time is its doing; none where
+    /// the trial has only taken turns with others.
+    pub fn load_alone(&self) -> Option<&LoadSummary> {
+        self.alone.as_ref().or(self.load.as_ref().filter(|load| load.turns.is_none()))
+    }
+
     /// The record of a trial that has just started: nothing is known of it yet.
     pub fn new(trial: PlannedTrial, started: String, outcome: Outcome) -> TrialRecord {
         TrialRecord {
@@ -249,7 +259,8 @@ impl Header {
     pub fn metrics(&self) -> Vec<TrialMetric<'_>> {
         let own = &self.workload.protocol.metrics;
         let usual = TRIAL_METRICS.iter().map(|metric| TrialMetric {
-            compared: metric.compared && (own.is_empty() || [CPU_PER_OP, PEAK_LOAD].contains(&metric.name)),
+            compared: metric.compared
+                && (own.is_empty() || [BUSY_PER_OP, CPU_PER_OP, PEAK_LOAD].contains(&metric.name)),
             ..*metric
         });
         own.iter().map(OwnMetric::metric).chain(usual).collect()
@@ -289,8 +300,11 @@ pub const FAIRNESS: &str = "fairness";
 /// The name of the share of operations that were not answered correctly, dropped ones included.
 pub const FAILED_SHARE: &str = "failed_share";
 
-/// The name of the CPU time that serving took, by operation.
+/// The name of the CPU time that serving took, by operation, as the kernel charged it to whoever ran.
 pub const CPU_PER_OP: &str = "cpu_us_per_op";
+
+/// The name of the CPU time that all of the machine took, by operation, the generator included: whoever was charged.
+pub const BUSY_PER_OP: &str = "cpu_busy_us_per_op";
 
 /// The figures of a trial. Times are response times, from the planned start, as a user waits for an answer; service
 /// times, from the actual send, stand beside them where starts are planned. In a quantile operations that failed rank
@@ -299,14 +313,14 @@ pub const TRIAL_METRICS: &[TrialMetric<'static>] = &[
     metric("throughput", "throughput", "op/s", true, true),
     metric("p50_us", "p50", "us", false, true),
     metric("p99_us", "p99", "us", false, true),
-    metric(CPU_PER_OP, "CPU per op", "us", false, true),
+    metric(BUSY_PER_OP, "CPU per op", "us", false, true),
+    metric(CPU_PER_OP, "CPU per op, attributed", "us", false, true),
     metric("p90_us", "p90", "us", false, false),
     metric("p999_us", "p99.9", "us", false, false),
     metric("mean_us", "mean", "us", false, false),
     metric("max_us", "max", "us", false, false),
     metric("service_p50_us", "p50 of service times", "us", false, false),
     metric("service_p99_us", "p99 of service times", "us", false, false),
-    metric("cpu_machine_us_per_op", "CPU per op, whole machine but the generator", "us", false, false),
     metric("generator_cpu_us_per_op", "generator's CPU per op", "us", false, false),
     metric(FAILED_SHARE, "failed operations", "share", false, false),
     metric(FAIRNESS, "fairness", "least by mean", true, false),
@@ -317,7 +331,7 @@ impl TrialMetric<'static> {
     /// The metric that a user calls so: by its name, by its name without the unit (`p99`), by its title, or by a word
     /// for the usual one of its kind (`cpu`, `peak`).
     pub fn called(name: &str) -> Option<&'static TrialMetric<'static>> {
-        const WORDS: [(&str, &str); 2] = [("cpu", CPU_PER_OP), ("peak", PEAK_LOAD)];
+        const WORDS: [(&str, &str); 2] = [("cpu", BUSY_PER_OP), ("peak", PEAK_LOAD)];
         let wanted = WORDS.iter().find(|(word, _)| *word == name).map_or(name, |(_, metric)| *metric);
         let is = |metric: &&TrialMetric<'_>| {
             metric.name == wanted
@@ -437,7 +451,7 @@ mod tests {
             ("p99", "p99_us"),
             ("p999", "p999_us"),
             ("p99.9", "p999_us"),
-            ("cpu", "cpu_us_per_op"),
+            ("cpu", "cpu_busy_us_per_op"),
             ("peak", PEAK_LOAD),
             ("mean", "mean_us"),
         ] {

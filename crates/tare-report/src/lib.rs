@@ -23,6 +23,7 @@ mod response;
 mod scaled;
 mod scaling;
 mod series;
+mod spent;
 mod suite;
 mod svg;
 mod terminal;

@@ -287,6 +287,9 @@ fn footing(page: &mut Page, record: &Record, analysis: &Analysis) {
         let ink = if *certain { Ink::Warning } else { Ink::Plain };
         line(if number == 0 { "failed" } else { "" }, text, ink);
     }
+    for (number, text) in crate::spent::lines(record, analysis).iter().enumerate() {
+        line(if number == 0 { "CPU" } else { "" }, text, Ink::Plain);
+    }
     let why = if analysis.ladder.is_some() { Vec::new() } else { crate::explained::lines(analysis) };
     for (number, text) in why.iter().enumerate() {
         line(if number == 0 { "why" } else { "" }, text, Ink::Plain);

@@ -6,12 +6,12 @@ use crate::trial::{Early, PROBE_PERIOD, Trial, TrialInputs};
 use crate::{Apparatus, Clock, Event, Stop};
 use std::collections::BTreeMap;
 use std::time::Duration;
-use tare_core::design::Slices;
+use tare_core::design::{Arrangement, Slices};
 use tare_core::fault::Fault;
 use tare_core::host::{Host, Instance, OpenError};
 use tare_core::load::{LoadPlan, LoadTask};
 use tare_core::plan::slice_order;
-use tare_core::record::{Slice, TrialData, TrialRecord};
+use tare_core::record::{BUSY_PER_OP, Slice, TrialData, TrialRecord};
 use tare_core::trial::{Outcome, Stage};
 use tare_stats::SliceLoad;
 
@@ -186,7 +186,12 @@ fn one_slice(trial: &mut Trial, host: &mut dyn Host, entry: &Entry, plan: &LoadP
 
 fn verify(trial: &mut Trial, host: &mut dyn Host, started: &[Instance], parts: Vec<SliceLoad>) -> Result<(), Early> {
     let (load, figures) = match tare_stats::sliced(&parts) {
-        Ok(sliced) => {
+        Ok(mut sliced) => {
+            // Two forms share the machine, and what it did is neither's.
+            if trial.inputs.study.design.arrangement == Arrangement::Duet {
+                let all = sliced.by_slice.iter_mut().chain([&mut sliced.figures.metrics]);
+                all.for_each(|metrics| _ = metrics.remove(BUSY_PER_OP));
+            }
             for (slice, metrics) in trial.data.record.slices.iter_mut().zip(sliced.by_slice) {
                 slice.metrics = metrics;
             }

@@ -1,9 +1,11 @@
 //! A whole record, analysed.
 
+use crate::account::accounts;
 use crate::advice::win_back;
 use crate::analysis::{
-    Analysis, Apparatus, Arm, BlockValue, Estimate, Interval, Method, MetricAnalysis, QosKept, Ratio, Reason,
+    Analysis, Arm, BlockValue, Estimate, Interval, Method, MetricAnalysis, QosKept, Ratio, Reason,
 };
+use crate::apparatus::apparatus;
 use crate::bound::{Bound, Lean};
 use crate::contrast::{cells, contrasts, pairs};
 use crate::equivalence::declare;
@@ -23,13 +25,12 @@ use crate::scale_out::scale_out;
 use crate::sequential::{Claim, ended_for_width, widened};
 use crate::stalls::{Stalls, stalls};
 use crate::steady::never_steady;
-use crate::trial::window_ns;
 use crate::verdict::{Evidence, judge};
 use crate::voids::{replaced_blocks, void_too_often};
 use crate::warnings::warnings;
 use std::collections::{BTreeMap, BTreeSet};
 use tare_core::plan::{blocks, control_arm};
-use tare_core::record::{CPU_PER_OP, End, FAIRNESS, NULL_COST, PEAK_LOAD, Record, TrialData, TrialMetric};
+use tare_core::record::{BUSY_PER_OP, CPU_PER_OP, End, FAIRNESS, PEAK_LOAD, Record, TrialData, TrialMetric};
 use tare_core::study::Study;
 use tare_core::trial::{Outcome, Stage};
 
@@ -46,7 +47,7 @@ pub fn analyse(record: &Record) -> Analysis {
     let counted = counted(record);
     // A search for the peak measures one thing only, and nothing else measures that.
     let searched = study.peak.is_some();
-    let known = record.header.metrics();
+    let known = known_metrics(record, &measured);
     let several = measured.iter().any(|trial| trial.record.metrics.contains_key(FAIRNESS));
     let is_shown =
         |metric: &&TrialMetric<'_>| (metric.name == PEAK_LOAD) == searched && (metric.name != FAIRNESS || several);
@@ -65,12 +66,7 @@ pub fn analyse(record: &Record) -> Analysis {
     let claim = |metric: &TrialMetric<'_>| Claim::of(ended, decides(metric));
     let mut metrics: Vec<MetricAnalysis> =
         shown().map(|metric| analyse_metric(&counted, metric, claim(metric), &comparison)).collect();
-    if let (Some(plan), Some(metric)) = (&study.peak, metrics.first_mut()) {
-        metric.unit.clone_from(&plan.unit);
-    }
-    if let Some(unit) = &record.header.workload.protocol.unit {
-        metrics.iter_mut().for_each(|metric| name_operation(metric, unit));
-    }
+    name_units(record, &mut metrics);
     let of_baseline = measured.iter().filter(|trial| trial.record.trial.arm() == study.baseline);
     let mut analysis = Analysis {
         confidence: CONFIDENCE,
@@ -82,6 +78,7 @@ pub fn analyse(record: &Record) -> Analysis {
         trials_lost: record.lost(),
         blocks_measured: of_baseline.map(|trial| trial.record.trial.block).collect::<BTreeSet<_>>().len() as u32,
         failed: failed_shares(record, &counted, &arms),
+        cpu: accounts(record, &counted, &arms),
         apparatus: apparatus(record, &measured, &metrics),
         costs: service_costs(record, &counted, &arms, &metrics),
         response: load_response(record, &counted, &arms, &metrics),
@@ -126,11 +123,31 @@ fn explain(analysis: &mut Analysis, record: &Record, counted: &[&TrialData]) {
     analysis.contrasts = contrasts(&cells, &pairs, &baseline, &analysis.arms);
 }
 
+/// The record's metrics. What was charged to whom is no comparison where the sum is known: see the module `cpu`.
+fn known_metrics<'a>(record: &'a Record, measured: &[&TrialData]) -> Vec<TrialMetric<'a>> {
+    let mut known = record.header.metrics();
+    if measured.iter().any(|trial| trial.record.metrics.contains_key(BUSY_PER_OP)) {
+        known.iter_mut().filter(|metric| metric.name == CPU_PER_OP).for_each(|metric| metric.compared = false);
+    }
+    known
+}
+
+/// Says what levels and operations are counted in.
+fn name_units(record: &Record, metrics: &mut [MetricAnalysis]) {
+    if let (Some(plan), Some(metric)) = (&record.header.study.peak, metrics.first_mut()) {
+        metric.unit.clone_from(&plan.unit);
+    }
+    if let Some(unit) = &record.header.workload.protocol.unit {
+        metrics.iter_mut().for_each(|metric| name_operation(metric, unit));
+    }
+}
+
 /// Says what an operation is where it counts something of a unit.
 fn name_operation(metric: &mut MetricAnalysis, unit: &str) {
     match metric.name.as_str() {
         "throughput" => metric.unit = format!("{unit}/s"),
-        CPU_PER_OP => metric.title = format!("CPU per {unit}"),
+        BUSY_PER_OP => metric.title = format!("CPU per {unit}"),
+        CPU_PER_OP => metric.title = format!("CPU per {unit}, attributed"),
         _ => {}
     }
 }
@@ -482,28 +499,4 @@ fn smallest_detectable(arm: &Arm, precision: Precision, floor: Option<(f64, Prec
 fn withheld(arm: &Arm, arms: &[Arm], control_differs: bool) -> Option<Withheld> {
     let baseline = arms.iter().find(|arm| arm.baseline).filter(|_| !arm.control)?;
     Withheld::of(arm, baseline, control_differs)
-}
-
-fn apparatus(record: &Record, measured: &[&TrialData], metrics: &[MetricAnalysis]) -> Apparatus {
-    let baseline = &record.header.study.baseline;
-    let generator = metrics.iter().find(|metric| metric.name == "generator_cpu_us_per_op");
-    let of_baseline = generator.and_then(|metric| metric.estimates.iter().find(|e| e.arm == *baseline));
-    let loads = || measured.iter().filter_map(|trial| trial.record.load.as_ref());
-    let operations = || loads().flat_map(|load| load.operations.values());
-    let busy = measured.iter().filter_map(|trial| {
-        let load = trial.record.load.as_ref().filter(|load| load.generator_cpus > 0)?;
-        // Between slices the generator rests; by turns it works for others.
-        let slices = trial.record.slices.iter().map(|slice| slice.end_ns.saturating_sub(slice.start_ns));
-        let whole_ns = window_ns(load);
-        let window_ns = if trial.record.slices.is_empty() { whole_ns } else { slices.sum() };
-        Some(load.generator_cpu_s / (window_ns as f64 / 1e9 * f64::from(load.generator_cpus)))
-    });
-    Apparatus {
-        generator_cpu_us_per_op: of_baseline.and_then(|estimate| estimate.geometric_mean),
-        null_cpu_us_per_op: record.header.environment.get(NULL_COST).and_then(|us| us.parse().ok()),
-        generator_busy_max: busy.filter(|share| share.is_finite()).reduce(f64::max),
-        dropped: loads().map(|load| load.dropped).sum(),
-        errors: operations().map(|operation| operation.errors).sum(),
-        operations: operations().map(|operation| operation.count).sum(),
-    }
 }

@@ -1,5 +1,6 @@
 //! What an analysis holds: everything a report shows, already worked out. It is serialised as part of the JSON report.
 
+use crate::account::CpuAccount;
 use crate::advice::WinBack;
 use crate::bound::Bound;
 use crate::contrast::Contrast;
@@ -74,6 +75,9 @@ pub struct Analysis {
     /// What failed of the arms' operations; empty where nothing did.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub failed: Vec<FailedShare>,
+    /// Where the CPU time of the machine went; empty of duets and where the machine was not sampled.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub cpu: Vec<CpuAccount>,
     /// The apparatus' own cost and health.
     pub apparatus: Apparatus,
     /// When arms stood still, of those whose ratio in some metric is another one without those times, and of the

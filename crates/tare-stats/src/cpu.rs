@@ -1,18 +1,18 @@
 //! CPU time per operation, two ways.
 //!
+//! *Of the whole machine*: the busy time of all CPUs, the generator's included. It holds all the work of the kernel,
+//! whomever it was charged to, and also whatever else the machine did, which it does beside every form alike. This is
+//! what forms are compared by.
+//!
 //! *Attributed*: the CPU time of every process that serves the request (services, port proxies, hypervisors), as the
 //! kernel charged it. Work that the kernel does in software interrupts (most of receiving a packet) is charged to
 //! whichever task happened to run, so part of it lands in this figure, part on the generator, and part on nobody.
-//!
-//! *Whole machine*: every CPU's busy time less the generator's. It holds all the work of the kernel, wherever it was
-//! charged, and also whatever else the machine did: an upper bound.
 //!
 //! A tool that runs inside the form is no process of the service's, and has ended before its last second is read.
 //! What it used counts to the attributed time, for it is the form that spends it: the service's control group has it
 //! where it counts CPU time, else the host that ran the tool tells it.
 //!
-//! The truth lies between the two. Both take counters at the first and the last moment measured, interpolated between
-//! the two samples around each.
+//! Both take counters at the first and the last moment measured, interpolated between the two samples around each.
 
 use std::collections::BTreeMap;
 use tare_core::load::LoadSummary;
@@ -42,20 +42,31 @@ pub(crate) fn cpu_total_s(row: &TelemetryRow) -> Option<f64> {
     row.values.get("cpu_total_s").copied().or_else(two)
 }
 
-/// CPU time, s, that all CPUs of the machine were busy while measuring, less the generator's.
-pub(crate) fn machine_cpu_s(load: &LoadSummary, telemetry: &[TelemetryRow]) -> Option<f64> {
-    // Of loads that took turns it is the time of all: whose, nobody knows.
+/// CPU time, s, that all CPUs of the machine were busy while measuring: the time that passed less that in which they
+/// were idle, waiting for disks included, or taken away by a hypervisor. How long a CPU was idle the kernel knows
+/// exactly where ticks stop meanwhile; what else it did it samples by the tick. Where single CPUs are not told apart,
+/// the sum of what they were charged with, guests included. Of loads that took turns it is the time of all, so nobody's.
+pub(crate) fn busy_cpu_s(load: &LoadSummary, telemetry: &[TelemetryRow]) -> Option<f64> {
     if load.turns.is_some() {
         return None;
     }
     let of_machine = |row: &&TelemetryRow| row.vantage == Vantage::Host && row.scope == WHOLE_MACHINE;
     let rows: Vec<&TelemetryRow> = telemetry.iter().filter(of_machine).collect();
-    let busy = |row: &TelemetryRow| {
+    let cpus = |row: &&TelemetryRow| row.values.keys().filter(|key| key.starts_with("cpu_idle_s@")).count();
+    let online = rows.first().map(cpus).filter(|online| *online > 0 && rows.iter().all(|row| cpus(row) == *online));
+    if let Some(online) = online
+        && let Some(idle) = spent(&rows, |row| all_cpus(row, "cpu_idle_s"), load)
+    {
+        let passed = load.measure_end_ns.saturating_sub(load.measure_start_ns) as f64 / 1e9 * online as f64;
+        let stolen = spent(&rows, |row| all_cpus(row, "cpu_steal_s"), load).unwrap_or(0.0);
+        return Some((passed - idle - stolen).max(0.0));
+    }
+    let charged = |row: &TelemetryRow| {
         let (user, system) = (all_cpus(row, "cpu_user_s")?, all_cpus(row, "cpu_system_s")?);
-        let softirq = all_cpus(row, "cpu_softirq_s").unwrap_or(0.0);
-        Some(user + system + softirq + all_cpus(row, "cpu_irq_s").unwrap_or(0.0))
+        let others = ["cpu_softirq_s", "cpu_irq_s", "cpu_guest_s"];
+        Some(user + system + others.iter().filter_map(|metric| all_cpus(row, metric)).sum::<f64>())
     };
-    Some((spent(&rows, busy, load)? - load.generator_cpu_s).max(0.0))
+    spent(&rows, charged, load)
 }
 
 /// A metric of the whole machine: its own value, else the sum over its CPUs.
@@ -143,23 +154,42 @@ mod tests {
         assert_eq!(used(Some(InsideUse { cpu_s: None })), None);
     }
 
+    /// A machine of two CPUs that does this every second.
+    fn machine(each_second: &[(&str, f64)]) -> Vec<TelemetryRow> {
+        let at = |second: i32| {
+            let values: Vec<(&str, f64)> =
+                each_second.iter().map(|(name, value)| (*name, value * f64::from(second))).collect();
+            row(f64::from(second), Vantage::Host, WHOLE_MACHINE, false, &values)
+        };
+        (0..=10).map(at).collect()
+    }
+
     #[test]
-    fn the_machine_counts_interrupts_and_leaves_the_generator_out() {
-        let rows: Vec<TelemetryRow> = (0..=10)
-            .map(|second| {
-                let at = f64::from(second);
-                let values = [
-                    ("cpu_user_s@0", 0.3 * at),
-                    ("cpu_user_s@1", 0.2 * at),
-                    ("cpu_system_s@0", 0.1 * at),
-                    ("cpu_softirq_s@0", 0.2 * at),
-                ];
-                row(at, Vantage::Host, WHOLE_MACHINE, false, &values)
-            })
-            .collect();
+    fn the_machine_is_busy_with_whatever_it_does_guests_and_the_generator_included() {
+        let rows = machine(&[
+            ("cpu_user_s@0", 0.3),
+            ("cpu_user_s@1", 0.2),
+            ("cpu_system_s@0", 0.1),
+            ("cpu_softirq_s@0", 0.2),
+            ("cpu_guest_s@1", 0.5),
+            ("cpu_steal_s@0", 0.1),
+        ]);
         let load = LoadSummary { generator_cpu_s: 3.0, ..window(0.0, 10.0) };
-        let spent = machine_cpu_s(&load, &rows).unwrap();
-        assert!((spent - 5.0).abs() < 1e-9, "{spent}");
+        let busy = busy_cpu_s(&load, &rows).unwrap();
+        assert!((busy - 13.0).abs() < 1e-9, "{busy}");
+    }
+
+    #[test]
+    fn what_is_neither_idle_nor_stolen_is_busy_whatever_the_ticks_saw() {
+        let rows = machine(&[
+            ("cpu_user_s@0", 0.9),
+            ("cpu_system_s@1", 0.9),
+            ("cpu_idle_s@0", 0.4),
+            ("cpu_idle_s@1", 0.3),
+            ("cpu_steal_s@1", 0.2),
+        ]);
+        let busy = busy_cpu_s(&window(1.5, 9.5), &rows).unwrap();
+        assert!((busy - 8.0 * 1.1).abs() < 1e-9, "{busy}");
     }
 
     #[test]

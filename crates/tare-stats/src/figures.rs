@@ -213,10 +213,7 @@ pub struct Evidence {
 /// The figures of a trial by name; `cpu_us_per_op:` and a scope's name for the CPU time of each. What cannot be known
 /// is absent.
 pub fn evidence(trial: &TrialData) -> BTreeMap<String, Evidence> {
-    // While it took turns with others, the machine's counters were theirs too.
-    let of_turns = trial.record.load.as_ref().filter(|load| load.turns.is_none());
-    let load = trial.record.alone.as_ref().or(of_turns);
-    load.map(|load| evidence_within(trial, load)).unwrap_or_default()
+    trial.record.load_alone().map(|load| evidence_within(trial, load)).unwrap_or_default()
 }
 
 /// The same over the time and the operations that `load` says were measured.

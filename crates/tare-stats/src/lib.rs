@@ -7,9 +7,11 @@
 //! inside blocks only, on the log scale, so that what the machine did to a whole block cancels.
 
 mod absolute;
+mod account;
 mod advice;
 mod analyse;
 mod analysis;
+mod apparatus;
 mod best;
 mod bound;
 mod change;
@@ -52,6 +54,7 @@ mod warnings;
 mod welch;
 
 pub use absolute::{AbsoluteDifference, absolute_difference, difference_at, ratio_to};
+pub use account::{CpuAccount, CpuPart, CpuUser, SoftInterrupts, interrupts_apart};
 pub use advice::{Gain, MetricWinBack, WinBack};
 pub use analyse::analyse;
 pub use analysis::{

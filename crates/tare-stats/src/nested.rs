@@ -7,11 +7,11 @@
 //! Nothing nested is ever a unit of the statistics: windows and slices of one deployment share that deployment. They
 //! become one value per trial, and only trials have an error term.
 
-use crate::cpu::{machine_cpu_s, serving_cpu_s};
+use crate::cpu::{busy_cpu_s, serving_cpu_s};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use tare_core::load::{LoadSummary, SecondRow};
-use tare_core::record::TrialData;
+use tare_core::record::{BUSY_PER_OP, CPU_PER_OP, TrialData};
 
 /// The least length of a window, s.
 const WINDOW_S: f64 = 15.0;
@@ -24,7 +24,7 @@ const TRIM: f64 = 0.2;
 
 /// The metrics that are rates over time, so that a window or a slice has a value of its own. Quantiles are not: they
 /// are read from the merged histogram of the whole trial.
-const RATES: [&str; 3] = ["throughput", "cpu_us_per_op", "cpu_machine_us_per_op"];
+const RATES: [&str; 3] = ["throughput", BUSY_PER_OP, CPU_PER_OP];
 
 /// What the value is made of that stands beside a trial's own, to show whether a few windows decide.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -176,15 +176,8 @@ fn window_value(window: &[&SecondRow], trial: &TrialData, metric: &str) -> Optio
     let cpu_us = |seconds: Option<f64>| seconds.map(by_operation);
     match metric {
         "throughput" => Some(operations as f64 / window.iter().map(|row| row.seconds).sum::<f64>()),
-        "cpu_us_per_op" => cpu_us(serving_cpu_s(&span, &trial.telemetry)),
-        // The generator's own time is known for the whole trial only; its share of this window is taken from that.
-        "cpu_machine_us_per_op" => {
-            let load = trial.record.load.as_ref()?;
-            let whole_s = load.measure_end_ns.saturating_sub(load.measure_start_ns) as f64 / 1e9;
-            let span_s = (span.measure_end_ns - span.measure_start_ns) as f64 / 1e9;
-            let generator_cpu_s = load.generator_cpu_s * span_s / whole_s;
-            cpu_us(machine_cpu_s(&LoadSummary { generator_cpu_s, ..span }, &trial.telemetry))
-        }
+        BUSY_PER_OP => cpu_us(busy_cpu_s(&span, &trial.telemetry)),
+        CPU_PER_OP => cpu_us(serving_cpu_s(&span, &trial.telemetry)),
         _ => None,
     }
 }

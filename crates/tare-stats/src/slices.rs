@@ -1,6 +1,6 @@
 //! A trial that was loaded in slices: their figures one by one, and together.
 
-use crate::cpu::{machine_cpu_s, serving_cpu_s};
+use crate::cpu::{busy_cpu_s, serving_cpu_s};
 use crate::histogram::add_recorded;
 use crate::trial::{RATE, Spent, TrialFigures, figures, trial_metrics, window_ns};
 use std::collections::BTreeMap;
@@ -36,7 +36,7 @@ pub fn sliced(slices: &[SliceLoad]) -> Result<Sliced, String> {
     let spent = Spent {
         window_ns: slices.iter().map(|(load, _)| window_ns(load)).sum(),
         serving_cpu_s: slices.iter().map(|(load, telemetry)| serving_cpu_s(load, telemetry)).sum(),
-        machine_cpu_s: slices.iter().map(|(load, telemetry)| machine_cpu_s(load, telemetry)).sum(),
+        busy_cpu_s: slices.iter().map(|(load, telemetry)| busy_cpu_s(load, telemetry)).sum(),
     };
     Ok(Sliced { figures: figures(&load, &spent)?, by_slice: by_slice?, load })
 }

@@ -1,10 +1,10 @@
 //! The figures of one trial.
 
-use crate::cpu::{machine_cpu_s, serving_cpu_s};
+use crate::cpu::{busy_cpu_s, serving_cpu_s};
 use crate::histogram::{Ranked, ranked_us, response_times, service_times, without_time};
 use std::collections::BTreeMap;
 use tare_core::load::LoadSummary;
-use tare_core::record::FAILED_SHARE;
+use tare_core::record::{BUSY_PER_OP, CPU_PER_OP, FAILED_SHARE};
 use tare_core::telemetry::TelemetryRow;
 
 /// The quantiles of response times.
@@ -33,9 +33,9 @@ pub(crate) const RATE: &str = "throughput";
 ///   that is another moment. Most tools of others have no histogram; then these are what it reported, and
 ///   `throughput` of any tool is, over the time that it measured itself.
 /// - `mean_us`, `max_us`: response times of the answered ones.
-/// - `cpu_us_per_op`: CPU time of the serving processes, by correct operation; `cpu_machine_us_per_op`: of the whole
-///   machine but the generator. The kernel's work in software interrupts is charged to whatever task was running, so
-///   the first is attributed and the second an upper bound.
+/// - `cpu_busy_us_per_op`: busy time of all CPUs by correct operation, the generator's included; `cpu_us_per_op`: what
+///   of it was charged to the serving processes. The kernel's work in software interrupts is charged to whatever task
+///   was running, so part of it is the generator's.
 /// - `failed_share`: operations not answered correctly or dropped, by all operations.
 /// - What the load has of its own, as it says it.
 ///
@@ -48,7 +48,7 @@ pub fn trial_metrics(load: &LoadSummary, telemetry: &[TelemetryRow]) -> Result<T
     let spent = Spent {
         window_ns: window_ns(load),
         serving_cpu_s: serving_cpu_s(load, telemetry),
-        machine_cpu_s: machine_cpu_s(load, telemetry),
+        busy_cpu_s: busy_cpu_s(load, telemetry),
     };
     figures(load, &spent)
 }
@@ -71,7 +71,7 @@ pub struct TrialFigures {
 pub(crate) struct Spent {
     pub(crate) window_ns: u64,
     pub(crate) serving_cpu_s: Option<f64>,
-    pub(crate) machine_cpu_s: Option<f64>,
+    pub(crate) busy_cpu_s: Option<f64>,
 }
 
 /// See [`trial_metrics`].
@@ -94,8 +94,8 @@ pub(crate) fn figures(load: &LoadSummary, spent: &Spent) -> Result<TrialFigures,
         ("throughput", Some(operations / (spent.window_ns as f64 / 1e9))),
         ("mean_us", timed.then(|| times.mean() / 1e3)),
         ("max_us", timed.then(|| times.max() as f64 / 1e3)),
-        ("cpu_us_per_op", spent.serving_cpu_s.and_then(per_operation_us)),
-        ("cpu_machine_us_per_op", spent.machine_cpu_s.and_then(per_operation_us)),
+        (BUSY_PER_OP, spent.busy_cpu_s.and_then(per_operation_us)),
+        (CPU_PER_OP, spent.serving_cpu_s.and_then(per_operation_us)),
         ("generator_cpu_us_per_op", per_operation_us(load.generator_cpu_s)),
         (FAILED_SHARE, Some(failed_share)),
     ];
@@ -189,7 +189,7 @@ mod tests {
         near("cpu_us_per_op", 20.0);
         near("generator_cpu_us_per_op", 25.0);
         assert_eq!(metrics["failed_share"], 0.0);
-        assert!(!metrics.contains_key("cpu_machine_us_per_op"), "the machine was not sampled");
+        assert!(!metrics.contains_key(BUSY_PER_OP), "the machine was not sampled");
         assert!(metrics.keys().all(|name| TRIAL_METRICS.iter().any(|metric| metric.name == name)));
     }
 

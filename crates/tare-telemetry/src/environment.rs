@@ -2,6 +2,7 @@
 //! serial number, no user, no kernel command line.
 
 use crate::SOURCES;
+use crate::accounting::accounting;
 use crate::root::Root;
 use crate::source::SourceState;
 use crate::topology::topology_at;
@@ -37,6 +38,9 @@ pub fn environment_at(root: &Root) -> Facts {
         fact("cpu.numa_nodes", counted(topology.nodes.len()));
         fact("cpu.last_level_caches", counted(topology.last_level().len()));
         fact("cpu.offline", Some(topology.offline.to_string()));
+    }
+    for (name, value) in accounting(root) {
+        fact(name, Some(value));
     }
     fact("cpu.isolated", root.text("sys/devices/system/cpu/isolated"));
     fact("cpu.governor", governor(root));

@@ -4,6 +4,7 @@
 //! **Architecture invariant:** a source knows no deployment form and no layer; it is handed process ids and cgroup
 //! directories. What cannot be read is absent, never zero.
 
+mod accounting;
 pub mod cgroup;
 pub mod conntrack;
 pub mod disks;

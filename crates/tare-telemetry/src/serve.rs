@@ -48,7 +48,7 @@ fn run(stdin: impl Read + Send + 'static, stdout: impl Write) -> Result<(), Faul
     if plan.profile {
         return profile(&plan.scopes, &ended, stdout);
     }
-    let mut sampler = Sampler::new(&Root::machine(), &plan.scopes)?;
+    let mut sampler = Sampler::new(&Root::machine(), &[plan.scopes, vec![own_scope()]].concat())?;
     let mut out = BufWriter::new(stdout);
     let period = Duration::from_millis(plan.period_ms.max(1));
     let mut due = Instant::now();
@@ -67,6 +67,12 @@ fn run(stdin: impl Read + Send + 'static, stdout: impl Write) -> Result<(), Faul
             return Ok(());
         }
     }
+}
+
+/// The sampler itself, which is part of what the machine does.
+fn own_scope() -> Scope {
+    let (name, pids) = ("probe".to_owned(), vec![std::process::id()]);
+    Scope { name, serving: false, pids, cgroups: Vec::new() }
 }
 
 /// How often calls are counted. A load that stops between two counts is spread over the time between them, which takes

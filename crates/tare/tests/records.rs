@@ -424,7 +424,9 @@ fn a_metric_is_known_by_its_short_name() {
     let desk = Desk::new();
     let old = desk.record("old", |_| {});
     desk.says(0, &["history", "--add", &old]);
-    for (word, name) in [("p50", "p50_us"), ("p99", "p99_us"), ("throughput", "throughput"), ("cpu", "cpu_us_per_op")] {
+    for (word, name) in
+        [("p50", "p50_us"), ("p99", "p99_us"), ("throughput", "throughput"), ("cpu", "cpu_busy_us_per_op")]
+    {
         let args = ["gate", "--record", &old, "--max-overhead", "90%", "--form", HOSTNET, "--json", "--metric", word];
         let read: Value = serde_json::from_str(&desk.says(0, &args)).unwrap();
         assert_eq!(read["checks"][0]["metric"], name);
@@ -435,7 +437,7 @@ fn a_metric_is_known_by_its_short_name() {
     for (word, hint) in [("p95", "which there is not"), ("p999", "which is shown only")] {
         for args in [&["gate", "--record", &old, "--max-overhead", "90%"][..], &["history", "canonical"]] {
             let said = desk.says(2, &[args, &["--metric", word]].concat());
-            assert!(said.contains(hint) && said.contains("throughput, p50_us, p99_us, cpu_us_per_op"), "{said}");
+            assert!(said.contains(hint) && said.contains("throughput, p50_us, p99_us, cpu_busy_us_per_op"), "{said}");
         }
     }
 }

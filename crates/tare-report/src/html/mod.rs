@@ -71,6 +71,8 @@ pub(crate) fn render(record: &Record, analysis: &Analysis, _: &Style) -> Result<
         arms => plain(tables::arms(record, analysis, &looks)),
         trial_columns => plain(columns.iter().map(|column| &column.title).collect::<Vec<_>>()),
         trials => plain(tables::trials(record, &columns)),
+        spent => plain(crate::spent::lines(record, analysis)),
+        spent_bars => crate::spent::bars(analysis).map(safe),
         failed => plain(crate::failed::lines(analysis).into_iter().map(|(text, _)| text).collect::<Vec<_>>()),
         apparatus => plain(words::apparatus(analysis)),
         environment => plain(header.environment.iter().collect::<Vec<_>>()),

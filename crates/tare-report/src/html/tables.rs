@@ -10,7 +10,7 @@ use tare_stats::{Analysis, Verdict, percent_text, ratio_text};
 
 /// The figures shown of a trial where they were measured, behind the load's own.
 const TRIAL_COLUMNS: &[&str] =
-    &["throughput", "p50_us", "p99_us", "p999_us", "cpu_us_per_op", "cpu_machine_us_per_op", "peak_load"];
+    &["throughput", "p50_us", "p99_us", "p999_us", "cpu_busy_us_per_op", "cpu_us_per_op", "peak_load"];
 
 /// A column of the table of trials.
 pub(super) struct TrialColumn<'a> {

@@ -68,6 +68,7 @@ fn analysis(ratio: Ratio, more_is_better: bool) -> Analysis {
         bits: Vec::new(),
         resources: Vec::new(),
         failed: Vec::new(),
+        cpu: Vec::new(),
         apparatus: Apparatus::default(),
         stalls: Vec::new(),
         warnings: Vec::new(),

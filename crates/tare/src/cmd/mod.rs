@@ -167,7 +167,8 @@ pub(crate) fn compared_metric(name: &str) -> Result<&'static str> {
             let known = TrialMetric::compared_names();
             let what = if shown.is_some() { "which is shown only" } else { "which there is not" };
             let text = format!("no ratios are made of a metric '{name}', {what}; of these they are: {known}");
-            let hint = "name one of these; a time may be written without its unit, as p99, and cpu_us_per_op as cpu";
+            let hint =
+                "name one of these; a time may be written without its unit, as p99, and cpu_busy_us_per_op as cpu";
             Err(Mistake::new(format!("{text}\n  to do: {hint}")).into())
         }
     }

@@ -1,0 +1,95 @@
+//! Where the CPU time of the whole machine went, in words and bars.
+
+use crate::figures::plain_quantity;
+use crate::svg::{self, Stack};
+use tare_core::record::Record;
+use tare_stats::{Analysis, CpuAccount, CpuPart, CpuUser, interrupts_apart};
+
+/// Parts smaller than this share of the whole are told together with the rest.
+const TOLD_SHARE: f64 = 0.02;
+
+/// A line for each arm but the control, then what the kernel's own accounting makes of them.
+pub(crate) fn lines(record: &Record, analysis: &Analysis) -> Vec<String> {
+    let told = analysis.cpu.iter().filter(|account| account.arm != analysis.control);
+    let mut lines: Vec<String> = told.map(line).collect();
+    if !lines.is_empty() {
+        lines.push(kernel(record));
+    }
+    lines
+}
+
+/// `native: 27.6 us of all CPUs by op: generator 12.1 us, redis 11.9 us, rest 3.6 us; of it 6.1 us in soft interrupts,
+/// 4.9 us of them on the generator's CPUs`.
+fn line(account: &CpuAccount) -> String {
+    let us = |us: f64| plain_quantity(us, "us");
+    let parts: Vec<String> = parts(account).iter().map(|(name, size)| format!("{name} {}", us(*size))).collect();
+    let mut text = format!("{}: {} of all CPUs by op: {}", account.arm, us(account.busy_us), parts.join(", "));
+    if let Some(soft) = &account.soft {
+        let all = us(soft.generator_us + soft.others_us);
+        text += &format!("; of it {all} in soft interrupts, {} of them on the generator's CPUs", us(soft.generator_us));
+    }
+    if account.steal_us > TOLD_SHARE * account.busy_us {
+        text += &format!("; a hypervisor took {} besides", us(account.steal_us));
+    }
+    text
+}
+
+/// The parts worth a name; what is small is part of the rest.
+fn parts(account: &CpuAccount) -> Vec<(String, f64)> {
+    let is_told = |part: &&CpuPart| part.user != CpuUser::Rest && part.us >= TOLD_SHARE * account.busy_us;
+    let mut told: Vec<(String, f64)> =
+        account.parts.iter().filter(is_told).map(|part| (name(&part.user).to_owned(), part.us)).collect();
+    let rest = account.busy_us - told.iter().map(|(_, us)| us).sum::<f64>();
+    told.push((name(&CpuUser::Rest).to_owned(), rest));
+    told
+}
+
+fn name(user: &CpuUser) -> &str {
+    match user {
+        CpuUser::Scope(name) => name,
+        CpuUser::Tool => "tool inside",
+        CpuUser::Generator => "generator",
+        CpuUser::Interrupts => "interrupts",
+        CpuUser::Rest => "rest",
+    }
+}
+
+/// What the kernel's accounting means for the parts.
+fn kernel(record: &Record) -> String {
+    let hz = record.header.environment.get("cpu.tick_hz").and_then(|hz| hz.parse::<f64>().ok());
+    let ticks = hz.map_or_else(|| "ticks".to_owned(), |hz| format!("ticks of {} ms", 1e3 / hz));
+    let apart = interrupts_apart(record);
+    if apart == Some(true) {
+        return "this kernel accounts for interrupts apart (IRQ_TIME_ACCOUNTING): they are in no task's time"
+            .to_owned();
+    }
+    let what = match apart {
+        None => "whether this kernel accounts for interrupts apart (IRQ_TIME_ACCOUNTING) is not known".to_owned(),
+        Some(_) => format!(
+            "this kernel charges interrupts to the task that they interrupt (no IRQ_TIME_ACCOUNTING), and samples them \
+             by {ticks}"
+        ),
+    };
+    format!("{what}: forms are compared by the sum, not by a part")
+}
+
+/// The bars, a stack for each arm; none where there is nothing to draw.
+pub(crate) fn bars(analysis: &Analysis) -> Option<String> {
+    let told = || analysis.cpu.iter().map(|account| (account, parts(account)));
+    let mut names: Vec<String> = Vec::new();
+    for (name, _) in told().flat_map(|(_, parts)| parts) {
+        if !names.contains(&name) {
+            names.push(name);
+        }
+    }
+    let colour = |name: &String| names.iter().position(|known| known == name).unwrap_or(0);
+    let emulated = |arm: &str| analysis.arms.iter().any(|known| known.name == arm && analysis.emulated(known));
+    let stack = |(account, parts): (&CpuAccount, Vec<(String, f64)>)| Stack {
+        name: account.arm.clone(),
+        total: crate::figures::quantity(account.busy_us, "us"),
+        hatched: emulated(&account.arm),
+        parts: parts.into_iter().map(|(name, us)| (colour(&name), name, us.max(0.0))).collect(),
+    };
+    let stacks: Vec<Stack> = told().map(stack).collect();
+    (!stacks.is_empty()).then(|| svg::stacks("CPU time of the whole machine by operation", &stacks))
+}

@@ -1,0 +1,276 @@
+//! Where the CPU time of the whole machine goes, by operation: to each scope that was sampled, to the generator, to
+//! interrupts where the kernel keeps them apart, and to the rest.
+//!
+//! The parts do not overlap and add up to the machine's busy time. The kernel knows exactly how long each task ran, and
+//! how long each CPU was idle. Work in interrupts and software interrupts, most of receiving a packet, is part of the
+//! time of the task that they interrupted, whoever that was, unless the kernel accounts for them apart
+//! (`IRQ_TIME_ACCOUNTING`); what interrupts an idle CPU is in the rest. So two forms are compared by the sum, and the
+//! parts say where to look. How much of it was soft interrupts, and on whose CPUs, the ticks tell.
+
+use crate::analysis::Arm;
+use crate::cpu::{all_cpus, busy_cpu_s, cpu_total_s, spent};
+use serde::Serialize;
+use std::collections::{BTreeMap, BTreeSet};
+use tare_core::design::Arrangement;
+use tare_core::load::LoadSummary;
+use tare_core::record::{INTERRUPTS_APART, Record, TrialData};
+use tare_core::telemetry::{TelemetryRow, Vantage, WHOLE_MACHINE};
+use tare_core::units::CpuSet;
+
+/// Whose time it was.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum CpuUser {
+    /// Processes that were sampled together, by the scope's name; what ran in a guest is its hypervisor's.
+    Scope(String),
+    /// A tool that ran inside the form and is in no scope.
+    Tool,
+    /// The load process, with what the kernel did in its name.
+    Generator,
+    /// Interrupts and software interrupts, where they are in no task's time.
+    Interrupts,
+    /// Everything else: other processes, threads of the kernel, interrupts of idle CPUs.
+    Rest,
+}
+
+/// A part of the busy time.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct CpuPart {
+    /// Whose.
+    pub user: CpuUser,
+    /// By operation, us. Of the rest it may be a little less than nothing, for ticks and moments are not exact.
+    pub us: f64,
+}
+
+/// Interrupts and software interrupts on some CPUs, by operation, us.
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize)]
+pub struct SoftInterrupts {
+    /// On the CPUs of the generator, which most of them interrupt there.
+    pub generator_us: f64,
+    /// On all others.
+    pub others_us: f64,
+}
+
+/// Where the CPU time of an arm went: the means of its trials.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct CpuAccount {
+    /// The arm.
+    pub arm: String,
+    /// All CPUs' busy time by operation, us.
+    pub busy_us: f64,
+    /// Its parts, which add up to it, the largest first and the rest last.
+    pub parts: Vec<CpuPart>,
+    /// How much of it was interrupts and software interrupts; none where they were not counted.
+    pub soft: Option<SoftInterrupts>,
+    /// What a hypervisor took away from the machine meanwhile, by operation, us. It is no part of the busy time.
+    pub steal_us: f64,
+}
+
+/// Whether the kernel accounts for interrupts apart from the tasks that they interrupt; none where that is not known.
+pub fn interrupts_apart(record: &Record) -> Option<bool> {
+    record.header.environment.get(INTERRUPTS_APART).map(|told| told == "yes")
+}
+
+/// The accounts of all arms. None of duets, in which two forms share the machine.
+pub(crate) fn accounts(record: &Record, counted: &[&TrialData], arms: &[Arm]) -> Vec<CpuAccount> {
+    if record.header.study.design.arrangement == Arrangement::Duet {
+        return Vec::new();
+    }
+    let apart = interrupts_apart(record) == Some(true);
+    let generator = record.header.placement.get("generator").and_then(|cpus| CpuSet::parse(cpus).ok());
+    let of_arm = |arm: &Arm| {
+        let trials = counted.iter().filter(|trial| trial.record.trial.arm() == arm.name);
+        let spent: Vec<Spent> = trials.filter_map(|trial| Spent::of(trial, apart, generator.as_ref())).collect();
+        mean(&arm.name, &spent)
+    };
+    arms.iter().filter_map(of_arm).collect()
+}
+
+/// What a trial took, by operation, us.
+struct Spent {
+    busy_us: f64,
+    parts: BTreeMap<CpuUser, f64>,
+    soft: Option<SoftInterrupts>,
+    steal_us: f64,
+}
+
+impl Spent {
+    fn of(trial: &TrialData, apart: bool, generator: Option<&CpuSet>) -> Option<Spent> {
+        let load = trial.record.load_alone()?;
+        let operations: u64 = load.operations.values().map(|operation| operation.count).sum();
+        let by_operation = |seconds: f64| seconds * 1e6 / operations as f64;
+        let windows = windows(trial, load);
+        let busy_s: f64 = windows.iter().map(|window| busy_cpu_s(window, &trial.telemetry)).sum::<Option<f64>>()?;
+        let rows = |scope: &str| -> Vec<&TelemetryRow> {
+            trial.telemetry.iter().filter(|row| row.vantage == Vantage::Host && row.scope == scope).collect()
+        };
+        let went = |rows: &[&TelemetryRow], read: &dyn Fn(&TelemetryRow) -> Option<f64>| -> Option<f64> {
+            windows.iter().map(|window| spent(rows, read, window)).sum()
+        };
+        let machine = rows(WHOLE_MACHINE);
+        let mut parts = BTreeMap::new();
+        let scopes: BTreeSet<&str> = trial.telemetry.iter().map(|row| row.scope.as_str()).collect();
+        for scope in scopes.into_iter().filter(|scope| *scope != WHOLE_MACHINE) {
+            let used = went(&rows(scope), &cpu_total_s);
+            parts.extend(used.map(|used| (CpuUser::Scope(scope.to_owned()), by_operation(used))));
+        }
+        let tool = load.inside.and_then(|inside| inside.cpu_s).filter(|used| *used > 0.0);
+        parts.extend(tool.map(|used| (CpuUser::Tool, by_operation(used))));
+        parts.insert(CpuUser::Generator, by_operation(load.generator_cpu_s));
+        let soft = soft_s(&|cpus| went(&machine, &|row| interrupts_s(row, cpus)), generator);
+        let soft =
+            soft.map(|(on, all)| SoftInterrupts { generator_us: by_operation(on), others_us: by_operation(all - on) });
+        if let Some(soft) = soft.filter(|_| apart) {
+            parts.insert(CpuUser::Interrupts, soft.generator_us + soft.others_us);
+        }
+        let rest = by_operation(busy_s) - parts.values().sum::<f64>();
+        parts.insert(CpuUser::Rest, rest);
+        let steal_us = by_operation(went(&machine, &|row| all_cpus(row, "cpu_steal_s")).unwrap_or(0.0));
+        (operations > 0).then(|| Spent { busy_us: by_operation(busy_s), parts, soft, steal_us })
+    }
+}
+
+/// When load was counted: between the ends of slices others may have had the machine.
+fn windows(trial: &TrialData, load: &LoadSummary) -> Vec<LoadSummary> {
+    let window =
+        |from_ns, to_ns| LoadSummary { measure_start_ns: from_ns, measure_end_ns: to_ns, ..Default::default() };
+    match trial.record.slices.as_slice() {
+        [] => vec![window(load.measure_start_ns, load.measure_end_ns)],
+        slices => slices.iter().map(|slice| window(slice.start_ns, slice.end_ns)).collect(),
+    }
+}
+
+/// Interrupts on the generator's CPUs and on all CPUs, s; the former 0 where these are not known.
+fn soft_s(went: &dyn Fn(Option<&CpuSet>) -> Option<f64>, generator: Option<&CpuSet>) -> Option<(f64, f64)> {
+    let all = went(None)?;
+    let on = generator.and_then(|cpus| went(Some(cpus))).unwrap_or(0.0);
+    Some((on, all))
+}
+
+/// What a row says of interrupts and software interrupts, on some CPUs or on all of them, s.
+fn interrupts_s(row: &TelemetryRow, cpus: Option<&CpuSet>) -> Option<f64> {
+    let of = |metric: &str| match cpus {
+        None => all_cpus(row, metric),
+        Some(cpus) => {
+            let values = cpus.cpus().iter().filter_map(|cpu| row.values.get(&format!("{metric}@{cpu}")).copied());
+            values.reduce(|sum, value| sum + value)
+        }
+    };
+    Some(of("cpu_softirq_s")? + of("cpu_irq_s").unwrap_or(0.0))
+}
+
+fn mean(arm: &str, trials: &[Spent]) -> Option<CpuAccount> {
+    let n = trials.len() as f64;
+    let mean = |of: &dyn Fn(&Spent) -> f64| trials.iter().map(of).sum::<f64>() / n;
+    let users: BTreeSet<&CpuUser> = trials.iter().flat_map(|trial| trial.parts.keys()).collect();
+    let part = |user: &CpuUser| {
+        let us = mean(&|trial| trial.parts.get(user).copied().unwrap_or(0.0));
+        CpuPart { user: user.clone(), us }
+    };
+    let mut parts: Vec<CpuPart> = users.into_iter().map(part).collect();
+    let last = |part: &CpuPart| part.user == CpuUser::Rest;
+    parts.sort_by(|a, b| last(a).cmp(&last(b)).then(b.us.total_cmp(&a.us)));
+    let soft = trials.iter().all(|trial| trial.soft.is_some()).then(|| SoftInterrupts {
+        generator_us: mean(&|trial| trial.soft.map_or(0.0, |soft| soft.generator_us)),
+        others_us: mean(&|trial| trial.soft.map_or(0.0, |soft| soft.others_us)),
+    });
+    (n > 0.0).then(|| CpuAccount {
+        arm: arm.to_owned(),
+        busy_us: mean(&|trial| trial.busy_us),
+        parts,
+        soft,
+        steal_us: mean(&|trial| trial.steal_us),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tare_core::load::OperationSummary;
+    use tare_core::plan::PlannedTrial;
+    use tare_core::record::TrialRecord;
+    use tare_core::trial::Outcome;
+
+    const SECOND: u64 = 1_000_000_000;
+
+    /// What a second of ten brings: two CPUs, of which the second is the generator's.
+    fn trial(machine: &[(&str, f64)]) -> TrialData {
+        let planned =
+            PlannedTrial { index: 0, block: 0, form: "f".into(), control: false, again: None, profiled: false };
+        let mut record = TrialRecord::new(planned, String::new(), Outcome::Measured);
+        let operation = OperationSummary { count: 1_000_000, ..OperationSummary::default() };
+        record.load = Some(LoadSummary {
+            measure_start_ns: SECOND,
+            measure_end_ns: 11 * SECOND,
+            generator_cpu_s: 6.0,
+            operations: [("get".to_owned(), operation)].into(),
+            ..LoadSummary::default()
+        });
+        let row = |second: u64, vantage: Vantage, scope: &str, each: &[(&str, f64)]| TelemetryRow {
+            at_ns: second * SECOND,
+            vantage,
+            scope: scope.into(),
+            serving: scope == "redis",
+            values: each.iter().map(|(name, value)| ((*name).to_owned(), value * second as f64)).collect(),
+        };
+        let rows = |second| {
+            [
+                row(second, Vantage::Host, WHOLE_MACHINE, machine),
+                row(second, Vantage::Host, "redis", &[("cpu_total_s", 0.4)]),
+                row(second, Vantage::Host, "container engine", &[("cpu_total_s", 0.05)]),
+                row(second, Vantage::Guest, "redis", &[("cpu_total_s", 0.3)]),
+            ]
+        };
+        TrialData { record, seconds: Vec::new(), telemetry: (0..=12).flat_map(rows).collect() }
+    }
+
+    const IDLE: [(&str, f64); 6] = [
+        ("cpu_idle_s@0", 0.5),
+        ("cpu_idle_s@1", 0.25),
+        ("cpu_steal_s@0", 0.05),
+        ("cpu_softirq_s@0", 0.03),
+        ("cpu_softirq_s@1", 0.1),
+        ("cpu_irq_s@1", 0.02),
+    ];
+
+    fn account(apart: bool) -> CpuAccount {
+        let generator = CpuSet::new([1]);
+        mean("f", &[Spent::of(&trial(&IDLE), apart, Some(&generator)).unwrap()]).unwrap()
+    }
+
+    fn us(account: &CpuAccount, user: &CpuUser) -> Option<f64> {
+        account.parts.iter().find(|part| part.user == *user).map(|part| part.us)
+    }
+
+    #[test]
+    fn the_parts_add_up_to_the_busy_time_and_leave_steal_out() {
+        for apart in [false, true] {
+            let account = account(apart);
+            assert!((account.busy_us - 12.0).abs() < 1e-9, "1.2 s a second, 100,000 operations: {account:?}");
+            let sum: f64 = account.parts.iter().map(|part| part.us).sum();
+            assert!((sum - account.busy_us).abs() < 1e-9, "{account:?}");
+            assert!((account.steal_us - 0.5).abs() < 1e-9, "{account:?}");
+            let scope = |name: &str| us(&account, &CpuUser::Scope(name.to_owned())).unwrap();
+            assert!((scope("redis") - 4.0).abs() < 1e-9, "as the host sees it: {account:?}");
+            assert!((scope("container engine") - 0.5).abs() < 1e-9, "who serves nothing is told as well: {account:?}");
+            assert_eq!(account.parts.first().map(|part| &part.user), Some(&CpuUser::Generator));
+            assert_eq!(account.parts.last().map(|part| &part.user), Some(&CpuUser::Rest));
+        }
+    }
+
+    #[test]
+    fn interrupts_are_a_part_only_where_no_task_has_them() {
+        let (within, apart) = (account(false), account(true));
+        assert_eq!(us(&within, &CpuUser::Interrupts), None);
+        assert!((us(&within, &CpuUser::Rest).unwrap() - 1.5).abs() < 1e-9, "{within:?}");
+        assert!((us(&apart, &CpuUser::Interrupts).unwrap() - 1.5).abs() < 1e-9, "{apart:?}");
+        assert!(us(&apart, &CpuUser::Rest).unwrap().abs() < 1e-9, "{apart:?}");
+        let soft = within.soft.unwrap();
+        assert!((soft.generator_us - 1.2).abs() < 1e-9 && (soft.others_us - 0.3).abs() < 1e-9, "{soft:?}");
+    }
+
+    #[test]
+    fn without_the_machine_there_is_no_account() {
+        assert!(Spent::of(&trial(&[]), false, None).is_none());
+    }
+}
