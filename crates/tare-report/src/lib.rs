@@ -2,6 +2,7 @@
 //! the report. No form, workload or protocol is known by name here.
 
 mod advised;
+mod ceiling;
 mod climbed;
 mod compare;
 mod contrasted;

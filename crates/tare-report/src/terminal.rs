@@ -324,7 +324,7 @@ fn footing(page: &mut Page, record: &Record, analysis: &Analysis) {
         let text = if single { method } else { format!("{}: {method}", metrics.join(", ")) };
         line(label, &text, Ink::Dim);
     }
-    for warning in &analysis.warnings {
+    for warning in analysis.warnings.iter().chain(&crate::ceiling::warning(analysis)) {
         line("WARNING", warning, Ink::Warning);
     }
 }

@@ -89,6 +89,7 @@ impl<'a> Said<'a> {
 fn bound(bound: Bound) -> &'static str {
     match bound.cause {
         BoundCause::Failures => "only a bound is known, because operations failed",
+        BoundCause::Generator => "only a bound is known, because the generator was the limit",
     }
 }
 

@@ -283,6 +283,7 @@ pub(crate) fn apparatus(analysis: &Analysis) -> String {
     if let Some(share) = apparatus.generator_busy_max {
         parts.push(format!("at most {} busy", percent_text(share)));
     }
+    parts.extend(crate::ceiling::shares(analysis));
     parts.push(format!("dropped {}", grouped(apparatus.dropped as f64)));
     parts.push(format!("failed operations {}", grouped(apparatus.errors as f64)));
     parts.join(", ")

@@ -7,6 +7,7 @@ use crate::analysis::{
 };
 use crate::apparatus::apparatus;
 use crate::bound::{Bound, Lean};
+use crate::ceiling::{Ceilings, ceilings};
 use crate::contrast::{cells, contrasts, pairs};
 use crate::equivalence::declare;
 use crate::failures::{failed_shares, leans};
@@ -56,6 +57,7 @@ pub fn analyse(record: &Record) -> Analysis {
         arms: &arms,
         one_level: one_level(study),
         leans: leans(record, &counted, &arms),
+        ceilings: ceilings(record, &counted, &arms),
         compared: shown().filter(|metric| metric.compared).count(),
     };
     let decides = |metric: &TrialMetric<'_>| metric.name == record.header.deciding_metric();
@@ -79,6 +81,7 @@ pub fn analyse(record: &Record) -> Analysis {
         blocks_measured: of_baseline.map(|trial| trial.record.trial.block).collect::<BTreeSet<_>>().len() as u32,
         failed: failed_shares(record, &counted, &arms),
         cpu: accounts(record, &counted, &arms),
+        ceilings: comparison.ceilings.clone(),
         apparatus: apparatus(record, &measured, &metrics),
         costs: service_costs(record, &counted, &arms, &metrics),
         response: load_response(record, &counted, &arms, &metrics),
@@ -159,6 +162,8 @@ struct Comparison<'a> {
     one_level: bool,
     /// By arm: where the truth of all its figures lies.
     leans: BTreeMap<String, Lean>,
+    /// Where the generator was the limit.
+    ceilings: Option<Ceilings>,
     /// How many metrics are compared.
     compared: usize,
 }
@@ -414,7 +419,8 @@ fn compare_arms(
     let lean = |arm: &Arm| {
         let of_arm = analysis.estimates.iter().find(|estimate| estimate.arm == arm.name);
         let bounds = of_arm.is_some_and(|estimate| !estimate.at_least.is_empty());
-        Lean { worse: bounds || comparison.leans.get(&arm.name).is_some_and(|lean| lean.worse) }
+        let better = comparison.ceilings.as_ref().is_some_and(|all| all.holds_back(&arm.name, metric.name));
+        Lean { worse: bounds || comparison.leans.get(&arm.name).is_some_and(|lean| lean.worse), better }
     };
     let of_baseline = arms.iter().find(|arm| arm.baseline).map(lean).unwrap_or_default();
     let mut ratios = Vec::new();

@@ -3,6 +3,7 @@
 use crate::account::CpuAccount;
 use crate::advice::WinBack;
 use crate::bound::Bound;
+use crate::ceiling::Ceilings;
 use crate::contrast::Contrast;
 use crate::failures::FailedShare;
 use crate::finding::Explanation;
@@ -78,6 +79,9 @@ pub struct Analysis {
     /// Where the CPU time of the machine went; empty of duets and where the machine was not sampled.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub cpu: Vec<CpuAccount>,
+    /// How much of a closed loop's time was the generator's.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ceilings: Option<Ceilings>,
     /// The apparatus' own cost and health.
     pub apparatus: Apparatus,
     /// When arms stood still, of those whose ratio in some metric is another one without those times, and of the

@@ -22,6 +22,8 @@ pub enum Side {
 pub enum BoundCause {
     /// Operations failed: a quantile lies among them, or nothing was left of a trial to make a figure of.
     Failures,
+    /// The generator of a closed loop was the limit in one of the two forms, or in both.
+    Generator,
 }
 
 /// What is known of a ratio instead of the ratio.
@@ -36,21 +38,24 @@ pub struct Bound {
 /// In which direction the truth of an arm's figure may lie, seen from the figure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Lean {
-    /// The arm may be worse than its figure.
+    /// The arm may be worse than its figure, for part of what it failed at is not in it.
     pub(crate) worse: bool,
+    /// The arm may be better, for the figure is the generator's.
+    pub(crate) better: bool,
 }
 
 impl Bound {
     /// Of the ratio of an arm to the baseline; none where both figures are what they seem.
     pub(crate) fn of(arm: Lean, baseline: Lean, more_is_better: bool) -> Option<Bound> {
-        let (better, worse) = (baseline.worse, arm.worse);
+        let (better, worse) = (arm.better || baseline.worse, arm.worse || baseline.better);
         let side = match (better, worse) {
             (false, false) => return None,
             (true, true) => Side::Either,
             (better, _) if better == more_is_better => Side::AtLeast,
             _ => Side::AtMost,
         };
-        Some(Bound { side, cause: BoundCause::Failures })
+        let failed = arm.worse || baseline.worse;
+        Some(Bound { side, cause: if failed { BoundCause::Failures } else { BoundCause::Generator } })
     }
 
     /// Whether a verdict on the ratio that is given, whose log is `mean`, holds for the true one all the more.
@@ -81,7 +86,7 @@ mod tests {
 
     #[test]
     fn the_truth_lies_where_the_flattered_one_loses() {
-        let (flattered, honest) = (Lean { worse: true }, Lean::default());
+        let (flattered, honest) = (Lean { worse: true, ..Lean::default() }, Lean::default());
         let side = |arm, baseline, more| Bound::of(arm, baseline, more).map(|bound| bound.side);
         assert_eq!(side(honest, honest, true), None);
         assert_eq!(side(flattered, honest, true), Some(Side::AtMost), "throughput");
@@ -89,6 +94,17 @@ mod tests {
         assert_eq!(side(honest, flattered, true), Some(Side::AtLeast));
         assert_eq!(side(honest, flattered, false), Some(Side::AtMost));
         assert_eq!(side(flattered, flattered, false), Some(Side::Either));
+    }
+
+    #[test]
+    fn who_was_held_back_may_be_better() {
+        let (held, free) = (Lean { better: true, ..Lean::default() }, Lean::default());
+        let side = |arm, baseline, more| Bound::of(arm, baseline, more).map(|bound| bound.side);
+        assert_eq!(side(free, held, true), Some(Side::AtMost), "the baseline would do more");
+        assert_eq!(side(free, held, false), Some(Side::AtLeast));
+        assert_eq!(side(held, free, true), Some(Side::AtLeast));
+        assert_eq!(side(held, held, true), Some(Side::Either), "nobody knows which would do more");
+        assert_eq!(Bound::of(held, free, true).map(|bound| bound.cause), Some(BoundCause::Generator));
     }
 
     #[test]

@@ -61,7 +61,8 @@ pub(crate) fn ended(record: &Record) -> Vec<&TrialData> {
 pub(crate) fn leans(record: &Record, counted: &[&TrialData], arms: &[Arm]) -> BTreeMap<String, Lean> {
     let nothing = |trial: &&&TrialData| trial.record.metrics.get(FAILED_SHARE) == Some(&1.0);
     let silent: Vec<&TrialData> = counted.iter().filter(nothing).copied().chain(ended(record)).collect();
-    let lean = |arm: &Arm| Lean { worse: silent.iter().any(|trial| trial.record.trial.arm() == arm.name) };
+    let worse = |arm: &Arm| silent.iter().any(|trial| trial.record.trial.arm() == arm.name);
+    let lean = |arm: &Arm| Lean { worse: worse(arm), better: false };
     arms.iter().map(|arm| (arm.name.clone(), lean(arm))).collect()
 }
 

@@ -14,6 +14,7 @@ mod analysis;
 mod apparatus;
 mod best;
 mod bound;
+mod ceiling;
 mod change;
 mod compare;
 pub mod condition;
@@ -63,6 +64,7 @@ pub use analysis::{
 };
 pub use best::{Contest, Lead, contest, decided, is_lead_look};
 pub use bound::{Bound, BoundCause, Side};
+pub use ceiling::{Ceiling, Ceilings, Remedy};
 pub use change::{
     CHANGE_P, CHANGE_SHARE, CHANGE_VALUES_MIN, CHANGE_WINDOW, ChangePoint, Series, SeriesChange, SeriesPoint,
     change_points,

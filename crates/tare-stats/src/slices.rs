@@ -31,6 +31,12 @@ pub fn sliced(slices: &[SliceLoad]) -> Result<Sliced, String> {
     for (other, _) in rest {
         add(&mut load, other)?;
     }
+    // Whether the generator was the limit of a trial is asked of all of it.
+    let awake: Option<Vec<&Vec<f64>>> = slices.iter().map(|(load, _)| Some(&load.health.as_ref()?.awake)).collect();
+    if let (Some(health), Some(slices)) = (&mut load.health, awake) {
+        let mean = |worker| slices.iter().filter_map(|awake| awake.get(worker)).sum::<f64>() / slices.len() as f64;
+        health.awake = (0..health.awake.len()).map(mean).collect();
+    }
     let by_slice: Result<Vec<BTreeMap<String, f64>>, String> =
         slices.iter().map(|(load, telemetry)| Ok(trial_metrics(load, telemetry)?.metrics)).collect();
     let spent = Spent {
@@ -56,7 +62,9 @@ pub fn side_by_side(loads: &[LoadSummary]) -> Result<LoadSummary, String> {
     }
     // Their workers are not the same ones.
     if let Some(health) = &mut load.health {
-        health.busy = loads.iter().filter_map(|load| load.health.as_ref()).flat_map(|h| h.busy.clone()).collect();
+        let all = || loads.iter().filter_map(|load| load.health.as_ref());
+        health.busy = all().flat_map(|health| health.busy.clone()).collect();
+        health.awake = all().flat_map(|health| health.awake.clone()).collect();
     }
     // Of what tools of others say, rates add up; percentiles without a histogram do not.
     let rates: Option<Vec<f64>> = loads.iter().map(|load| load.reported.get(RATE).copied()).collect();

@@ -268,6 +268,9 @@ pub struct WindowCounts {
 pub struct GeneratorHealth {
     /// Share of its CPU that each worker used.
     pub busy: Vec<f64>,
+    /// Share of the time in which each worker was not idle: it had something to do, whether it had a CPU for it or not.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub awake: Vec<f64>,
     /// How late operations were started by the generator's own fault, waiting for a connection not included: median,
     /// us. Nothing is planned in a closed loop, so nothing is late there.
     pub late_p50_us: f64,

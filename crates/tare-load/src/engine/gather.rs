@@ -255,6 +255,7 @@ impl Gather {
         self.lag.merge(&tally.lag);
         let effort = &mut self.crew[worker].effort;
         effort.cpu_ns += tally.cpu_ns;
+        effort.idle_ns += tally.idle_ns;
         effort.replies += tally.replies;
         effort.crowd += tally.crowd;
     }
@@ -354,7 +355,7 @@ impl Gather {
             reported: BTreeMap::new(),
             metrics: BTreeMap::new(),
             inside: None,
-            health: Some(self.health(busy)),
+            health: Some(self.health(busy, measured)),
             windows: self.rows,
             turns,
             by_load: Vec::new(),
@@ -403,11 +404,12 @@ impl Gather {
         saturation::planned(&planned.late, &response(planned, &self.lingers), busiest)
     }
 
-    fn health(&self, busy: Vec<f64>) -> GeneratorHealth {
+    fn health(&self, busy: Vec<f64>, measured: Duration) -> GeneratorHealth {
         let empty = Histogram::new();
         let late = self.planned.as_ref().map_or(&empty, |planned| &planned.late);
         GeneratorHealth {
             busy,
+            awake: self.crew.iter().map(|crew| crew.effort.awake(measured)).collect(),
             late_p50_us: us(late.quantile(0.5)),
             late_p99_us: us(late.quantile(0.99)),
             late_max_us: us(late.longest()),
@@ -463,7 +465,7 @@ mod tests {
         let mut gather = Gather::new(&[OperationRow { name: "x".into(), weight: 1, lingers: false }], true, None);
         let _spares = gather.worker(layout.closed_loop(Share { worker: 0, workers: 1 }));
         let mut window = Window::new(Span { number: 0, level, from_ns: 0, to_ns: SECOND_NS }, 1);
-        window.effort = Effort { cpu_ns: SECOND_NS, replies: 1000, crowd: 1000 * crowd };
+        window.effort = Effort { cpu_ns: SECOND_NS, idle_ns: 0, replies: 1000, crowd: 1000 * crowd };
         gather.take_window(0, window).unwrap().saturated
     }
 

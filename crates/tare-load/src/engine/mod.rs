@@ -6,6 +6,7 @@
 
 mod connection;
 mod gather;
+mod idle;
 mod layout;
 mod limits;
 mod rows;

@@ -6,11 +6,12 @@
 //! work, so a good part of the operations is with it whenever the generator looks; a server that starves has given
 //! nearly all of them back already. So a worker is called saturated only when both hold over the whole time measured:
 //!
-//! - it used more than 98 % of a CPU, so it hardly ever waited for the server, and
+//! - it was idle for less than 2 % of the time, so it hardly ever waited for the server, and
 //! - a reply found, on average, more than 80 % of the worker's operations answered and waiting together with itself.
 //!
 //! A burst after a pause of the server crowds replies too, but then the worker rested during the pause. Two stations
-//! of equal speed hold half each. A worker that has to share its CPU uses less than 98 % of it and is not accused here.
+//! of equal speed hold half each. What counts is the time in which it had nothing to do, not the CPU time that it was
+//! charged: a worker whose CPU others take away from it, or a hypervisor does, is as much of a limit as a slow one.
 //!
 //! **Where starts are planned** the plan itself is the witness: the generator is at fault when it comes to its starts
 //! too late. What an operation then waits for a connection is the service's doing and is not counted as late. Late
@@ -33,6 +34,8 @@ const LATE_SHARE: f64 = 0.25;
 pub(crate) struct Effort {
     /// CPU time, ns.
     pub cpu_ns: u64,
+    /// Time in which it waited and nothing was there to be read, ns.
+    pub idle_ns: u64,
     /// Replies read.
     pub replies: u64,
     /// Over all replies, how many were read in the same round of the event loop.
@@ -44,6 +47,11 @@ impl Effort {
     pub(crate) fn busy(&self, measured: Duration) -> f64 {
         if measured.is_zero() { 0.0 } else { self.cpu_ns as f64 / measured.as_nanos() as f64 }
     }
+
+    /// The share of the time measured in which it was not idle.
+    pub(crate) fn awake(&self, measured: Duration) -> f64 {
+        if measured.is_zero() { 0.0 } else { (1.0 - self.idle_ns as f64 / measured.as_nanos() as f64).max(0.0) }
+    }
 }
 
 /// Why the worker may have been the limit; none when it was not. `in_flight` is how many operations it keeps going.
@@ -51,15 +59,15 @@ pub(crate) fn closed(effort: Effort, measured: Duration, in_flight: u64) -> Opti
     if effort.replies == 0 || measured.is_zero() {
         return None;
     }
-    let busy = effort.busy(measured);
+    let awake = effort.awake(measured);
     let crowded = effort.crowd as f64 / effort.replies as f64 / in_flight.max(1) as f64;
-    if busy <= BUSY || crowded <= CROWDED {
+    if awake <= BUSY || crowded <= CROWDED {
         return None;
     }
     Some(format!(
-        "a load worker used {:.0} % of its CPU, and {:.0} % of its operations were answered and waiting for it: the \
-         generator, not the service, set the pace; give the load more CPUs",
-        busy * 100.0,
+        "a load worker was not idle for {:.0} % of the time, and {:.0} % of its operations were answered and waiting \
+         for it: the generator, not the service, set the pace; give the load more CPUs",
+        awake * 100.0,
         crowded.min(1.0) * 100.0
     ))
 }
@@ -89,7 +97,9 @@ mod tests {
     use super::*;
 
     fn judge(busy: f64, crowd_each: f64, in_flight: u64) -> bool {
-        let effort = Effort { cpu_ns: (busy * 1e10) as u64, replies: 1000, crowd: (crowd_each * 1000.0) as u64 };
+        let idle_ns = ((1.0 - busy) * 1e10) as u64;
+        // What it was charged does not count: a hypervisor may have had the CPU in between.
+        let effort = Effort { cpu_ns: 5_000_000_000, idle_ns, replies: 1000, crowd: (crowd_each * 1000.0) as u64 };
         closed(effort, Duration::from_secs(10), in_flight).is_some()
     }
 

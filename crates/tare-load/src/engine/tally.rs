@@ -30,6 +30,8 @@ pub(crate) struct Tally {
     pub dropped: u64,
     /// CPU time the worker took, ns.
     pub cpu_ns: u64,
+    /// Time in which it waited and nothing was there to be read, ns.
+    pub idle_ns: u64,
     /// Replies that were read.
     pub replies: u64,
     /// Over all replies, how many were read in the same round of the event loop. Divided by `replies`: how many
@@ -52,6 +54,7 @@ impl Tally {
             started: 0,
             dropped: 0,
             cpu_ns: 0,
+            idle_ns: 0,
             replies: 0,
             crowd: 0,
             lag: Histogram::new(),
@@ -65,7 +68,7 @@ impl Tally {
         self.empty.fill(0);
         self.failures.clear();
         (self.offered, self.started, self.dropped) = (0, 0, 0);
-        (self.cpu_ns, self.replies, self.crowd) = (0, 0, 0);
+        (self.cpu_ns, self.idle_ns, self.replies, self.crowd) = (0, 0, 0, 0);
         self.lag.clear();
     }
 }
@@ -358,15 +361,16 @@ impl Recorder {
         }
     }
 
-    /// Counts a round of the event loop from `woke_ns` to `now_ns` in which `replies` were read. The next start is due
-    /// at `next_ns`: if that is past already, its window is not over.
+    /// Counts a round of the event loop from `woke_ns` to `now_ns` in which `replies` were read, after it had been idle
+    /// for `idle_ns`. The next start is due at `next_ns`: if that is past already, its window is not over.
     #[inline]
-    pub(crate) fn round(&mut self, woke_ns: u64, now_ns: u64, replies: u64, next_ns: u64) {
+    pub(crate) fn round(&mut self, (woke_ns, now_ns): (u64, u64), idle_ns: u64, replies: u64, next_ns: u64) {
+        self.tally.idle_ns += idle_ns;
         self.tally.replies += replies;
         self.tally.crowd += replies * replies;
         self.tally.lag.record(now_ns - woke_ns);
         if let Some(windows) = &mut self.windows {
-            windows.round(now_ns, replies);
+            windows.round(now_ns, replies, idle_ns);
             while let Some(window) = windows.complete(now_ns.min(next_ns)) {
                 let _ = self.out.send(Report::Window { worker: self.worker, window });
             }

@@ -201,11 +201,12 @@ impl Windows {
         }
     }
 
-    /// A round of the event loop is over in which `replies` were read.
+    /// A round of the event loop is over in which `replies` were read, after `idle_ns` without anything to do.
     #[inline]
-    pub(crate) fn round(&mut self, now_ns: u64, replies: u64) {
+    pub(crate) fn round(&mut self, now_ns: u64, replies: u64, idle_ns: u64) {
         for window in &mut self.open {
             if now_ns >= window.span.from_ns && now_ns < window.span.to_ns {
+                window.effort.idle_ns += idle_ns;
                 window.effort.replies += replies;
                 window.effort.crowd += replies * replies;
                 if window.cpu_mark_ns.is_none() {
@@ -245,7 +246,7 @@ impl Windows {
 
     /// The next window that was over at `now_ns`, complete or not.
     pub(crate) fn rest(&mut self, now_ns: u64) -> Option<Box<Window>> {
-        self.round(now_ns, 0);
+        self.round(now_ns, 0, 0);
         let over = self.open.front().is_some_and(|first| now_ns >= first.span.to_ns);
         if over { self.close() } else { None }
     }

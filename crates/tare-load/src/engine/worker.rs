@@ -1,6 +1,7 @@
 //! A worker: one thread, one epoll, its share of the connections and of the starts.
 
 use super::connection::{Connection, State, Target, failure_of};
+use super::idle::Idle;
 use super::layout::{Layout, Manner};
 use super::tally::{Ledger, Recorder};
 use super::timeline::Timeline;
@@ -93,6 +94,7 @@ pub(crate) struct Worker<'a, P: Protocol> {
     // When a connection was last up, or none was wanted; and whether an attempt takes long.
     pub(super) alive_ns: u64,
     slow: bool,
+    idle: Idle,
     pub(super) last_failure: Failure,
     pub(super) incoming: Vec<u8>,
     pub(super) outgoing: Vec<u8>,
@@ -140,6 +142,7 @@ impl<'a, P: Protocol> Worker<'a, P> {
             lingers: protocol.operations().iter().map(|operation| operation.lingers).collect(),
             alive_ns: clock::monotonic_ns(),
             slow: false,
+            idle: Idle::measured(),
             last_failure: Failure::TimedOut,
             incoming: vec![0; INCOMING],
             outgoing: Vec::with_capacity(64 * 1024),
@@ -311,6 +314,7 @@ impl<'a, P: Protocol> Worker<'a, P> {
                 until_ns = until_ns.min(self.source.next_ns());
             }
             let wait = clock::timespec(until_ns.saturating_sub(now_ns));
+            let asked_ns = now_ns;
             let ready = match epoll::wait(&self.epoll, &mut *events, Some(&wait)) {
                 Ok((ready, _)) => ready,
                 Err(Errno::INTR) => &mut [],
@@ -340,7 +344,12 @@ impl<'a, P: Protocol> Worker<'a, P> {
             {
                 self.start_overdue(end_ns);
             }
-            self.recorder.round(woke_ns, now_ns, self.replies, self.source.next_ns());
+            self.recorder.round(
+                (woke_ns, now_ns),
+                self.idle.of(asked_ns, woke_ns),
+                self.replies,
+                self.source.next_ns(),
+            );
             self.recorder.advance(now_ns);
             if !self.recorder.sending() || self.parking && self.live == 0 {
                 // Connecting or draining: what the caller waits for may have come.

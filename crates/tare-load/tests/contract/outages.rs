@@ -87,6 +87,24 @@ fn a_failed_connection_does_not_hold_up_the_others() {
 }
 
 #[test]
+fn a_worker_that_waits_for_answers_is_idle() {
+    let slow = each_connection(|_, mut stream| {
+        let mut request = [0; 4096];
+        while stream.read(&mut request).is_ok_and(|received| received > 0) {
+            std::thread::sleep(Duration::from_millis(5));
+            let _ = stream.write_all(PONG);
+        }
+    });
+    let mut plan = plan("redis", DIALECTS[0].options, slow);
+    (plan.profile, plan.measure) = (LoadProfile::Closed { connections: 1, pipeline: 1 }, Duration::from_secs(1));
+    let summary = drive(&plan).1.unwrap();
+    let awake = summary.health.unwrap().awake;
+    println!("  not idle for {:.1} % of the time", awake[0] * 100.0);
+    // Some 20 to 100 us of work for each 5 ms; a busy machine may take the CPU away in between.
+    assert!(awake.len() == 1 && awake[0] < 0.5, "{awake:?}");
+}
+
+#[test]
 fn an_answer_that_nobody_asked_for_is_not_the_next_ones() {
     let twice = each_connection(|_, mut stream| {
         let mut request = [0; 4096];

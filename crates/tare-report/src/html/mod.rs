@@ -34,7 +34,7 @@ pub(crate) fn render(record: &Record, analysis: &Analysis, _: &Style) -> Result<
         question => plain(&header.study.question),
         headline => plain(headlines.next()),
         headlines => plain(headlines.collect::<Vec<_>>()),
-        warnings => plain(&analysis.warnings),
+        warnings => plain(analysis.warnings.iter().chain(&crate::ceiling::warning(analysis)).collect::<Vec<_>>()),
         baseline => plain(&analysis.baseline),
         control => plain(&analysis.control),
         workload => plain(&header.workload.name),

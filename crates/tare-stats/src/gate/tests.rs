@@ -69,6 +69,7 @@ fn analysis(ratio: Ratio, more_is_better: bool) -> Analysis {
         resources: Vec::new(),
         failed: Vec::new(),
         cpu: Vec::new(),
+        ceilings: None,
         apparatus: Apparatus::default(),
         stalls: Vec::new(),
         warnings: Vec::new(),

@@ -104,7 +104,7 @@ fn spin(mut recorder: Recorder, mut source: Source, timeline: &Arc<Timeline>, st
             }
             now_ns = clock::monotonic_ns();
         }
-        recorder.round(woke_ns, now_ns, done, source.next_ns());
+        recorder.round((woke_ns, now_ns), 0, done, source.next_ns());
         recorder.advance(now_ns);
         recorder.listen(&mut source);
     }

@@ -1,0 +1,37 @@
+//! The generator's part in a closed load, in words.
+
+use tare_stats::{Analysis, Ceiling, Remedy, percent_text};
+
+/// How busy it was in each form: `not idle for 74 % of the time in native, 71 % in container`; none where the load
+/// does not wait for answers.
+pub(crate) fn shares(analysis: &Analysis) -> Option<String> {
+    let all = analysis.ceilings.as_ref()?;
+    let said = |ceiling: &Ceiling| format!("{} in {}", percent_text(ceiling.awake), ceiling.arm);
+    let told: Vec<String> = all.arms.iter().filter(|ceiling| ceiling.arm != analysis.control).map(said).collect();
+    (!told.is_empty()).then(|| format!("not idle for {} of the time", told.join(", ")))
+}
+
+/// What a reader must know and can do where it was the limit of some form.
+pub(crate) fn warning(analysis: &Analysis) -> Option<String> {
+    let all = analysis.ceilings.as_ref()?;
+    let limited: Vec<&str> = all.arms.iter().filter(|arm| arm.limited).map(|arm| arm.arm.as_str()).collect();
+    if limited.is_empty() {
+        return None;
+    }
+    let of_which = limited.join(", ");
+    let what = match all.straddle() {
+        true => "a service that is faster than the generator looks as fast as it, so ratios to the others are bounds",
+        false => "what was measured is the generator's speed, and no form can be told from another",
+    };
+    let remedies: Vec<&str> = all.remedies.iter().map(|remedy| words(*remedy)).collect();
+    Some(format!("the generator was hardly ever idle in {of_which}: {what}. To do: {}", remedies.join(", or ")))
+}
+
+fn words(remedy: Remedy) -> &'static str {
+    match remedy {
+        Remedy::AnotherCpu => "give the load another CPU (placement: {aside: {generator: 2}})",
+        Remedy::FixedRate => {
+            "ask at a fixed rate that every form carries (load: {open: {rate: ...}}) and compare times and CPU"
+        }
+    }
+}
