@@ -32,6 +32,9 @@ pub enum Vantage {
 /// The scope name under which the machine as a whole is sampled.
 pub const WHOLE_MACHINE: &str = "machine";
 
+/// The scope name under which the sampler itself is sampled, here and in guests.
+pub const PROBE: &str = "probe";
+
 /// The counters of one scope at one moment. Counters are cumulative; gauges are as read. A metric that cannot be read
 /// is absent, never zero. Names and units: [`METRICS`].
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

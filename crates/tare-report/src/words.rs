@@ -284,6 +284,10 @@ pub(crate) fn apparatus(analysis: &Analysis) -> String {
         parts.push(format!("at most {} busy", percent_text(share)));
     }
     parts.extend(crate::ceiling::shares(analysis));
+    if let Some(share) = apparatus.probe_share_max {
+        let guests = apparatus.guest_probe_share_max.map(|share| format!(", in guests {}", percent_text(share)));
+        parts.push(format!("probe at most {} of a CPU{}", percent_text(share), guests.unwrap_or_default()));
+    }
     parts.push(format!("dropped {}", grouped(apparatus.dropped as f64)));
     parts.push(format!("failed operations {}", grouped(apparatus.errors as f64)));
     parts.join(", ")

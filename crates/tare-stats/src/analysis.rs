@@ -440,6 +440,10 @@ pub struct Apparatus {
     pub null_cpu_us_per_op: Option<f64>,
     /// The largest share of its CPUs that the generator used in any measured trial.
     pub generator_busy_max: Option<f64>,
+    /// The largest share of a CPU that the probe used in any measured trial.
+    pub probe_share_max: Option<f64>,
+    /// The same in guests, on CPUs that may be the service's.
+    pub guest_probe_share_max: Option<f64>,
     /// Operations planned but never started, in all measured trials.
     pub dropped: u64,
     /// Operations not answered correctly, in all measured trials.

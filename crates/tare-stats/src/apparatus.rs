@@ -1,8 +1,11 @@
 //! What measuring itself cost, and whether it kept up.
 
 use crate::analysis::{Apparatus, MetricAnalysis};
+use crate::cpu::{cpu_total_s, spent};
 use crate::trial::window_ns;
+use std::collections::BTreeMap;
 use tare_core::record::{NULL_COST, Record, TrialData};
+use tare_core::telemetry::{PROBE, TelemetryRow, Vantage};
 
 /// The apparatus' own cost and health over all measured trials.
 pub(crate) fn apparatus(record: &Record, measured: &[&TrialData], metrics: &[MetricAnalysis]) -> Apparatus {
@@ -23,8 +26,64 @@ pub(crate) fn apparatus(record: &Record, measured: &[&TrialData], metrics: &[Met
         generator_cpu_us_per_op: of_baseline.and_then(|estimate| estimate.geometric_mean),
         null_cpu_us_per_op: record.header.environment.get(NULL_COST).and_then(|us| us.parse().ok()),
         generator_busy_max: busy.filter(|share| share.is_finite()).reduce(f64::max),
+        probe_share_max: probe_share_max(measured, Vantage::Host),
+        guest_probe_share_max: probe_share_max(measured, Vantage::Guest),
         dropped: loads().map(|load| load.dropped).sum(),
         errors: operations().map(|operation| operation.errors).sum(),
         operations: operations().map(|operation| operation.count).sum(),
+    }
+}
+
+/// The largest share of a CPU that the sampler used in any trial, on one side; of several guests together. None where
+/// it was not sampled itself, as in older records.
+fn probe_share_max(measured: &[&TrialData], vantage: Vantage) -> Option<f64> {
+    let share = |trial: &&TrialData| {
+        let load = trial.record.load.as_ref()?;
+        let seconds = load.measure_end_ns.saturating_sub(load.measure_start_ns) as f64 / 1e9;
+        let is_probe = |row: &&TelemetryRow| row.vantage == vantage && row.scope.split(' ').next() == Some(PROBE);
+        let mut scopes: BTreeMap<&str, Vec<&TelemetryRow>> = BTreeMap::new();
+        for row in trial.telemetry.iter().filter(is_probe) {
+            scopes.entry(&row.scope).or_default().push(row);
+        }
+        let used = scopes.values().filter_map(|rows| spent(rows, cpu_total_s, load)).reduce(|sum, used| sum + used);
+        used.map(|used| used / seconds).filter(|share| share.is_finite())
+    };
+    measured.iter().filter(|trial| trial.record.slices.is_empty()).filter_map(share).reduce(f64::max)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tare_core::load::LoadSummary;
+    use tare_core::plan::PlannedTrial;
+    use tare_core::record::TrialRecord;
+    use tare_core::trial::Outcome;
+
+    #[test]
+    fn what_the_probe_used_is_told_of_either_side() {
+        let planned =
+            PlannedTrial { index: 0, block: 0, form: "f".into(), control: false, again: None, profiled: false };
+        let mut record = TrialRecord::new(planned, String::new(), Outcome::Measured);
+        record.load = Some(LoadSummary { measure_end_ns: 2_000_000_000, ..LoadSummary::default() });
+        let row = |second: u64, vantage: Vantage, scope: &str, each_s: f64| TelemetryRow {
+            at_ns: second * 1_000_000_000,
+            vantage,
+            scope: scope.into(),
+            serving: false,
+            values: [("cpu_total_s".to_owned(), each_s * second as f64)].into(),
+        };
+        let rows = |second| {
+            [
+                row(second, Vantage::Host, "probe", 0.003),
+                row(second, Vantage::Guest, "probe of guest 1", 0.01),
+                row(second, Vantage::Guest, "probe of guest 2", 0.02),
+                row(second, Vantage::Host, "prober", 0.9),
+            ]
+        };
+        let trial = TrialData { record, seconds: Vec::new(), telemetry: (0..3).flat_map(rows).collect() };
+        let share = |vantage| probe_share_max(&[&trial], vantage).unwrap();
+        assert!((share(Vantage::Host) - 0.003).abs() < 1e-12 && (share(Vantage::Guest) - 0.03).abs() < 1e-12);
+        let unsampled = TrialData { telemetry: Vec::new(), ..trial.clone() };
+        assert_eq!(probe_share_max(&[&unsampled], Vantage::Host), None);
     }
 }

@@ -5,6 +5,7 @@
 //! directories. What cannot be read is absent, never zero.
 
 mod accounting;
+mod away;
 pub mod cgroup;
 pub mod conntrack;
 pub mod disks;

@@ -1,6 +1,7 @@
 //! The sampler as a process: a plan on standard input, rows on standard output until standard input ends. The profiler
 //! likewise; what it hands over at the end is of the span of time that stands behind the plan.
 
+use crate::away::away;
 use crate::profile::Profiler;
 use crate::root::Root;
 use crate::sampler::Sampler;
@@ -10,7 +11,7 @@ use std::process::ExitCode;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 use tare_core::fault::{Doing, Fault};
-use tare_core::telemetry::Scope;
+use tare_core::telemetry::{PROBE, Scope};
 use tare_core::units::CpuSet;
 
 /// What the sampler shall do: one JSON document.
@@ -20,7 +21,7 @@ pub struct ProbePlan {
     pub scopes: Vec<Scope>,
     /// How often, ms.
     pub period_ms: u64,
-    /// CPUs for the sampler itself; empty leaves it as it is.
+    /// CPUs for the sampler itself; empty keeps it away from those that services are bound to, where there are others.
     #[serde(default)]
     pub cpus: CpuSet,
     /// Whether the scopes are to be profiled, instead of sampled.
@@ -43,7 +44,8 @@ pub fn serve(stdin: impl Read + Send + 'static, stdout: impl Write) -> ExitCode 
 
 fn run(stdin: impl Read + Send + 'static, stdout: impl Write) -> Result<(), Fault> {
     let (plan, ended) = read_plan(stdin)?;
-    confine(&plan.cpus)?;
+    let away = if plan.cpus.is_empty() { away(&Root::machine(), &plan.scopes) } else { Some(plan.cpus.clone()) };
+    confine(&away.clone().unwrap_or_default())?;
     allow_many_files();
     if plan.profile {
         return profile(&plan.scopes, &ended, stdout);
@@ -71,7 +73,7 @@ fn run(stdin: impl Read + Send + 'static, stdout: impl Write) -> Result<(), Faul
 
 /// The sampler itself, which is part of what the machine does.
 fn own_scope() -> Scope {
-    let (name, pids) = ("probe".to_owned(), vec![std::process::id()]);
+    let (name, pids) = (PROBE.to_owned(), vec![std::process::id()]);
     Scope { name, serving: false, pids, cgroups: Vec::new() }
 }
 

@@ -10,6 +10,7 @@
 mod calls;
 mod watch;
 
+use crate::away::is_among;
 use crate::pace::Pace;
 use crate::root::Root;
 use crate::sampler::monotonic_ns;
@@ -25,7 +26,7 @@ use watch::{Totals, Watch};
 /// The row of [`crate::SOURCES`].
 pub const ROW: SourceRow = SourceRow {
     name: "waits",
-    about: "what threads of services wait for, looked at fifty times a second",
+    about: "what threads of services wait for, looked at up to fifty times a second",
     metrics: &NAMES,
     probe,
     reader: |root, scopes| Box::new(WaitsReader::new(root, scopes)),
@@ -44,6 +45,9 @@ fn probe(root: &Root) -> SourceState {
 
 /// Shortest and longest pause between looks, ms. One fixed pause would beat with servers that wake at a fixed rate.
 const PAUSES_MS: (u64, u64) = (15, 25);
+
+/// So many times as long are the pauses where the services' CPUs are the only ones: each look takes one away from them.
+const SELDOMER: u64 = 5;
 
 /// The shares of a CPU that looking, and looking for new threads, may take.
 const LOOKING: f64 = 0.002;
@@ -64,7 +68,8 @@ impl WaitsReader {
         let totals = Arc::new(Mutex::new(watch.totals().to_vec()));
         let (stop, stopped) = channel();
         let told = Arc::clone(&totals);
-        let looks = move || keep_looking(watch, &told, &stopped);
+        let times = if is_among(root, scopes) { SELDOMER } else { 1 };
+        let looks = move || keep_looking(watch, &told, &stopped, times);
         // Without the thread there are no such metrics, as on a machine that does not tell.
         match std::thread::Builder::new().name("waits".to_owned()).spawn(looks) {
             Ok(thread) => WaitsReader { totals, running: Some((stop, thread)) },
@@ -73,7 +78,7 @@ impl WaitsReader {
     }
 }
 
-fn keep_looking(mut watch: Watch, told: &Mutex<Vec<Totals>>, stopped: &Receiver<()>) {
+fn keep_looking(mut watch: Watch, told: &Mutex<Vec<Totals>>, stopped: &Receiver<()>, times: u64) {
     let (mut looking, mut finding) = (Pace::new(LOOKING), Pace::new(FINDING));
     let mut seed = monotonic_ns() | 1;
     loop {
@@ -81,7 +86,7 @@ fn keep_looking(mut watch: Watch, told: &Mutex<Vec<Totals>>, stopped: &Receiver<
         seed ^= seed << 13;
         seed ^= seed >> 7;
         seed ^= seed << 17;
-        let pause = Duration::from_millis(PAUSES_MS.0 + seed % (PAUSES_MS.1 - PAUSES_MS.0 + 1));
+        let pause = Duration::from_millis(times * (PAUSES_MS.0 + seed % (PAUSES_MS.1 - PAUSES_MS.0 + 1)));
         finding.keep(Duration::from_secs(1), || watch.find(monotonic_ns()));
         looking.keep(pause, || {
             watch.look(monotonic_ns());
