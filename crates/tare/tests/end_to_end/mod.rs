@@ -3,6 +3,7 @@
 
 mod auction;
 mod canaries;
+mod chopped;
 mod kill;
 mod lab;
 mod own;

@@ -1,0 +1,48 @@
+//! A real server in two forms side by side, under one load that moves between them every few milliseconds.
+
+use crate::end_to_end::lab::{Lab, text};
+use tare_core::trial::Outcome;
+
+const STUDY: &str = "\
+study: chopped
+workload: redis
+repeat: 1
+design: chop
+load: {closed: {connections: 10, pipeline: 1}}
+time: {settle: 200ms, measure: 1s}
+forms: {plain: [], boxed: [container: {}]}
+";
+
+#[test]
+fn two_forms_and_the_control_take_turns_under_one_load() {
+    let Some(lab) = Lab::with_engine(&["mmdebstrap"]) else { return };
+    let (study, out) = (lab.write("chopped.yaml", STUDY), lab.path("record"));
+    let said = lab.expect(0, &["run", text(&study), "--out", text(&out)]);
+    lab.expect_clean();
+    let record = lab.record(&out);
+    let mut rates = std::collections::BTreeMap::new();
+    for trial in record.trials.iter().map(|trial| &trial.record) {
+        let arm = trial.trial.arm();
+        assert_eq!(trial.outcome, Outcome::Measured, "{arm}");
+        let load = trial.load.as_ref().unwrap();
+        let turns = load.turns.unwrap();
+        // Turns of 10 ms, or ten response times where that is more.
+        assert!(turns.turns >= 5 && turns.active_ns >= 1_000_000_000, "{arm}: {turns:?}");
+        assert!(
+            load.measure_end_ns - load.measure_start_ns > 2 * turns.active_ns,
+            "{arm}: it rested in the others' turns"
+        );
+        assert!(load.checks.iter().all(|check| check.passed), "{arm}: {:?}", load.checks);
+        let operations: u64 = load.operations.values().map(|operation| operation.count).sum();
+        let rate = operations as f64 / (turns.active_ns as f64 / 1e9);
+        assert!((rate / trial.metrics["throughput"] - 1.0).abs() < 1e-9, "{arm}: {rate}");
+        assert!(trial.alone.as_ref().is_some_and(|alone| alone.turns.is_none()), "{arm}");
+        assert!(trial.metrics["cpu_us_per_op"] > 0.0, "{arm}: {:?}", trial.metrics);
+        rates.insert(arm, rate);
+    }
+    // The same server twice, met by whatever else the machine does at the same moments.
+    let equal = rates["plain (A/A)"] / rates["plain"];
+    assert!((0.8..1.25).contains(&equal), "{rates:?}");
+    assert!(rates["boxed"] < rates["plain"], "a published port costs much: {rates:?}");
+    assert!(said.contains("load chopped into") && said.lines().all(|line| line.chars().count() <= 80), "{said}");
+}
