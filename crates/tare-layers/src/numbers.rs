@@ -1,8 +1,7 @@
 //! Whether the numbers of users that Tare gives out are nobody's on this machine: a directory service may have given
-//! one to a person, and a container of somebody's may run as one.
+//! one to a person, or a range with it to somebody's containers.
 
 use crate::least::{LOAD_USER, SAMPLER_USER};
-use crate::local::processes;
 use crate::vm::confinement;
 use std::collections::BTreeSet;
 use std::fs;
@@ -15,12 +14,12 @@ const GUESTS: u32 = 16;
 /// Refuses to give out numbers that somebody has: those of services, and of Tare's own processes beside a form.
 ///
 /// # Errors
-/// When an account, a range of subordinate ids or a process has one of them.
+/// When an account or a range of subordinate ids has one of them.
 pub fn check_free(services: &BTreeSet<u32>) -> Result<(), Fault> {
     let mut all = services.clone();
     all.extend([LOAD_USER, SAMPLER_USER]);
     all.extend(confinement::FIRST_USER..confinement::FIRST_USER + GUESTS);
-    let found = account(&all).or_else(|| subordinate(&all)).or_else(|| running(services));
+    let found = account(&all).or_else(|| subordinate(&all));
     let Some((number, whose)) = found else { return Ok(()) };
     let message = format!("user or group {number}, which Tare gives to what must be nobody's, is {whose}");
     Err(Fault::new(message).remedy(
@@ -71,16 +70,6 @@ fn of_range(text: &str, numbers: &BTreeSet<u32>) -> Option<(u32, String)> {
     })
 }
 
-/// A process that runs as one of the numbers, whoever has started it.
-fn running(numbers: &BTreeSet<u32>) -> Option<(u32, String)> {
-    processes::all().into_iter().find_map(|pid| {
-        let text = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
-        let ids = text.lines().find_map(|line| line.strip_prefix("Uid:"))?;
-        let number = ids.split_whitespace().filter_map(|id| id.parse().ok()).find(|id| numbers.contains(id))?;
-        Some((number, format!("that of process {pid} ({})", processes::name(pid))))
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -95,9 +84,8 @@ mod tests {
         assert_eq!(of_range(ranges, &numbers(&[65_536])), Some((65_536, "bob".to_owned())));
         assert_eq!(of_range(ranges, &numbers(&[70_000, 99_999])), None);
         assert_eq!(of_range("x:5:0\n", &numbers(&[5])), None);
-        // This machine: root has an account and processes.
+        // This machine: root has an account.
         let root = check_free(&numbers(&[0])).unwrap_err();
         assert!(root.message.contains("user or group 0") && root.message.contains("'root'"), "{root}");
-        assert!(running(&numbers(&[rustix::process::getuid().as_raw()])).is_some());
     }
 }
