@@ -2,9 +2,7 @@
 
 use crate::account::accounts;
 use crate::advice::win_back;
-use crate::analysis::{
-    Analysis, Arm, BlockValue, Estimate, Interval, Method, MetricAnalysis, QosKept, Ratio, Reason,
-};
+use crate::analysis::{Analysis, Arm, BlockValue, Estimate, Interval, Method, MetricAnalysis, QosKept, Ratio, Reason};
 use crate::apparatus::apparatus;
 use crate::bound::{Bound, Lean};
 use crate::ceiling::{Ceilings, ceilings};
@@ -440,7 +438,7 @@ fn compare_arms(
             interval: precision.map(|precision| precision.interval(differences.mean())),
             noise_floor: floor,
             emulated,
-            withheld: withheld(arm, arms, differs),
+            withheld: Withheld::by_baseline(arm, arms, differs),
             bound: Bound::of(lean(arm), of_baseline, metric.more_is_better),
             smallest_detectable: precision.map(|precision| smallest_detectable(arm, precision, floor.zip(of_floor))),
         };
@@ -498,11 +496,4 @@ fn smallest_detectable(arm: &Arm, precision: Precision, floor: Option<(f64, Prec
         None => found,
     };
     log.exp_m1()
-}
-
-/// Why nothing may be said of an arm by the baseline, whatever its figures. The A/A control is what others are judged
-/// by.
-fn withheld(arm: &Arm, arms: &[Arm], control_differs: bool) -> Option<Withheld> {
-    let baseline = arms.iter().find(|arm| arm.baseline).filter(|_| !arm.control)?;
-    Withheld::of(arm, baseline, control_differs)
 }

@@ -45,7 +45,8 @@ pub(crate) fn cpu_total_s(row: &TelemetryRow) -> Option<f64> {
 /// CPU time, s, that all CPUs of the machine were busy while measuring: the time that passed less that in which they
 /// were idle, waiting for disks included, or taken away by a hypervisor. How long a CPU was idle the kernel knows
 /// exactly where ticks stop meanwhile; what else it did it samples by the tick. Where single CPUs are not told apart,
-/// the sum of what they were charged with, guests included. Of loads that took turns it is the time of all, so nobody's.
+/// the sum of what they were charged with, guests included. Of loads that took turns it is the time of all, and so of
+/// none.
 pub(crate) fn busy_cpu_s(load: &LoadSummary, telemetry: &[TelemetryRow]) -> Option<f64> {
     if load.turns.is_some() {
         return None;

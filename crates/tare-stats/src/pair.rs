@@ -32,6 +32,12 @@ impl Withheld {
         }
     }
 
+    /// Of an arm by the baseline among `arms`. The A/A control is what others are judged by.
+    pub(crate) fn by_baseline(arm: &Arm, arms: &[Arm], control_differs: bool) -> Option<Withheld> {
+        let baseline = arms.iter().find(|arm| arm.baseline).filter(|_| !arm.control)?;
+        Withheld::of(arm, baseline, control_differs)
+    }
+
     /// In words, for the report.
     pub fn words(self) -> &'static str {
         match self {
