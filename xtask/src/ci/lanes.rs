@@ -62,6 +62,7 @@ const CLASSES: &[(&str, Class)] = &[
     ("tare::cli::an_out_directory_that_cannot_be_written", Class::Runs),
     ("tare::cli::what_would_be_removed_of_what_is_kept", Class::Runs),
     ("tare-load::truth::", Class::Times),
+    ("tare-load::turns::", Class::Times),
     // Visits a second are counted by kind.
     ("tare-load::nginx::", Class::Alone),
     ("tare-telemetry::probe_process::", Class::Alone),
