@@ -14,6 +14,7 @@ use crate::finding::explanations;
 use crate::kept::qos_kept;
 use crate::ladder::climb;
 use crate::levels::{load_response, service_costs};
+use crate::metrics::{known_metrics, name_units};
 use crate::nested::{Nested, Rounds};
 use crate::pair::Withheld;
 use crate::paired::{BLOCKS_MIN, BlockLogs, Differences, Precision, sd};
@@ -29,7 +30,7 @@ use crate::voids::{replaced_blocks, void_too_often};
 use crate::warnings::warnings;
 use std::collections::{BTreeMap, BTreeSet};
 use tare_core::plan::{blocks, control_arm};
-use tare_core::record::{BUSY_PER_OP, CPU_PER_OP, End, FAIRNESS, PEAK_LOAD, Record, TrialData, TrialMetric};
+use tare_core::record::{End, FAIRNESS, PEAK_LOAD, Record, TrialData, TrialMetric};
 use tare_core::study::Study;
 use tare_core::trial::{Outcome, Stage};
 
@@ -122,35 +123,6 @@ fn explain(analysis: &mut Analysis, record: &Record, counted: &[&TrialData]) {
     let by_experiment = (ladder, advice);
     analysis.explanations = explanations(&cells, &pairs, &baseline, &analysis.arms, &analysis.metrics, by_experiment);
     analysis.contrasts = contrasts(&cells, &pairs, &baseline, &analysis.arms);
-}
-
-/// The record's metrics. What was charged to whom is no comparison where the sum is known: see the module `cpu`.
-fn known_metrics<'a>(record: &'a Record, measured: &[&TrialData]) -> Vec<TrialMetric<'a>> {
-    let mut known = record.header.metrics();
-    if measured.iter().any(|trial| trial.record.metrics.contains_key(BUSY_PER_OP)) {
-        known.iter_mut().filter(|metric| metric.name == CPU_PER_OP).for_each(|metric| metric.compared = false);
-    }
-    known
-}
-
-/// Says what levels and operations are counted in.
-fn name_units(record: &Record, metrics: &mut [MetricAnalysis]) {
-    if let (Some(plan), Some(metric)) = (&record.header.study.peak, metrics.first_mut()) {
-        metric.unit.clone_from(&plan.unit);
-    }
-    if let Some(unit) = &record.header.workload.protocol.unit {
-        metrics.iter_mut().for_each(|metric| name_operation(metric, unit));
-    }
-}
-
-/// Says what an operation is where it counts something of a unit.
-fn name_operation(metric: &mut MetricAnalysis, unit: &str) {
-    match metric.name.as_str() {
-        "throughput" => metric.unit = format!("{unit}/s"),
-        BUSY_PER_OP => metric.title = format!("CPU per {unit}"),
-        CPU_PER_OP => metric.title = format!("CPU per {unit}, attributed"),
-        _ => {}
-    }
 }
 
 /// What all metrics of a record are compared by.

@@ -33,6 +33,7 @@ mod histogram;
 mod kept;
 mod ladder;
 mod levels;
+mod metrics;
 mod nested;
 mod occasion;
 mod orders;

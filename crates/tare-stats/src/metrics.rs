@@ -1,0 +1,77 @@
+//! The metrics of a record, which of them are compared, and what they are called there.
+
+use crate::analysis::MetricAnalysis;
+use tare_core::record::{BUSY_PER_OP, CPU_PER_OP, Record, TrialData, TrialMetric};
+
+/// The record's metrics. What was charged to whom is no comparison where the sum is known: see the module `cpu`.
+pub(crate) fn known_metrics<'a>(record: &'a Record, measured: &[&TrialData]) -> Vec<TrialMetric<'a>> {
+    let mut known = record.header.metrics();
+    prefer_what_is_known(&mut known, measured);
+    known
+}
+
+/// What is charged to the services stands in where nobody knows what the machine did for a form: in duets, by turns,
+/// and in older records.
+fn prefer_what_is_known(metrics: &mut [TrialMetric<'_>], measured: &[&TrialData]) {
+    let any = |name: &str| measured.iter().any(|trial| trial.record.metrics.contains_key(name));
+    let lesser = match (any(BUSY_PER_OP), any(CPU_PER_OP)) {
+        (true, _) => CPU_PER_OP,
+        (false, true) => BUSY_PER_OP,
+        (false, false) => return,
+    };
+    metrics.iter_mut().filter(|metric| metric.name == lesser).for_each(|metric| metric.compared = false);
+}
+
+/// Says what levels and operations are counted in.
+pub(crate) fn name_units(record: &Record, metrics: &mut [MetricAnalysis]) {
+    if let (Some(plan), Some(metric)) = (&record.header.study.peak, metrics.first_mut()) {
+        metric.unit.clone_from(&plan.unit);
+    }
+    if let Some(unit) = &record.header.workload.protocol.unit {
+        metrics.iter_mut().for_each(|metric| name_operation(metric, unit));
+    }
+}
+
+/// Says what an operation is where it counts something of a unit.
+fn name_operation(metric: &mut MetricAnalysis, unit: &str) {
+    match metric.name.as_str() {
+        "throughput" => metric.unit = format!("{unit}/s"),
+        BUSY_PER_OP => metric.title = format!("CPU per {unit}"),
+        CPU_PER_OP => metric.title = format!("CPU per {unit}, attributed"),
+        _ => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tare_core::plan::PlannedTrial;
+    use tare_core::record::TrialRecord;
+    use tare_core::trial::Outcome;
+
+    /// The names of those that are compared, of trials that brought these.
+    fn compared(brought: &[&str]) -> Vec<&'static str> {
+        let planned =
+            PlannedTrial { index: 0, block: 0, form: "f".into(), control: false, again: None, profiled: false };
+        let mut trial = TrialRecord::new(planned, String::new(), Outcome::Measured);
+        trial.metrics = brought.iter().map(|name| ((*name).to_owned(), 1.0)).collect();
+        let data = TrialData { record: trial, seconds: Vec::new(), telemetry: Vec::new() };
+        let mut known = tare_core::record::TRIAL_METRICS.to_vec();
+        prefer_what_is_known(&mut known, &[&data]);
+        let names = [BUSY_PER_OP, CPU_PER_OP];
+        known
+            .iter()
+            .filter(|metric| metric.compared && names.contains(&metric.name))
+            .map(|metric| metric.name)
+            .collect()
+    }
+
+    #[test]
+    fn one_figure_of_cpu_time_is_compared() {
+        assert_eq!(compared(&[BUSY_PER_OP, CPU_PER_OP]), [BUSY_PER_OP]);
+        assert_eq!(compared(&[BUSY_PER_OP]), [BUSY_PER_OP]);
+        // By turns, in duets, and in older records.
+        assert_eq!(compared(&[CPU_PER_OP]), [CPU_PER_OP]);
+        assert_eq!(compared(&[]), [BUSY_PER_OP, CPU_PER_OP]);
+    }
+}
