@@ -55,25 +55,8 @@ mod tests {
     use crate::sequential::Claim;
 
     fn ratio(ratio: f64, interval: Option<(f64, f64)>) -> Ratio {
-        Ratio {
-            arm: "box".into(),
-            blocks: vec![0, 1, 2],
-            ratio,
-            bound: None,
-            interval: interval.map(|(low, high)| Interval { low, high }),
-            standard_error: None,
-            degrees: None,
-            hodges_lehmann: ratio,
-            sensitive: false,
-            trimmed: None,
-            trimming_differs: false,
-            smallest_detectable: None,
-            equivalent: None,
-            blocks_needed: None,
-            verdict: Verdict::Worse,
-            equals_beyond_margin: false,
-            withheld: None,
-        }
+        let interval = interval.map(|(low, high)| Interval { low, high });
+        Ratio { interval, ..Ratio::of_box(ratio, 3, Verdict::Worse) }
     }
 
     fn metric(geometric_mean: Option<f64>, ratios: Vec<Ratio>) -> MetricAnalysis {

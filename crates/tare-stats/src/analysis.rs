@@ -325,6 +325,30 @@ pub struct Ratio {
 }
 
 impl Ratio {
+    /// Of an arm called box, in these blocks, of which nothing but the ratio is known and said: for tests.
+    #[cfg(test)]
+    pub(crate) fn of_box(ratio: f64, blocks: u32, verdict: Verdict) -> Ratio {
+        Ratio {
+            arm: "box".into(),
+            blocks: (0..blocks).collect(),
+            ratio,
+            bound: None,
+            interval: None,
+            standard_error: None,
+            degrees: None,
+            hodges_lehmann: ratio,
+            sensitive: false,
+            trimmed: None,
+            trimming_differs: false,
+            smallest_detectable: None,
+            equivalent: None,
+            blocks_needed: None,
+            verdict,
+            equals_beyond_margin: false,
+            withheld: None,
+        }
+    }
+
     /// `0.87 [0.85, 0.89]`, with `<=` or `>=` before it where it is a bound.
     pub fn text(&self) -> String {
         let sign = self.bound.map_or("", |bound| bound.side.sign());

@@ -188,23 +188,10 @@ mod tests {
     fn ratio(values: &[f64]) -> Ratio {
         let n = values.len() as f64;
         Ratio {
-            arm: "box".into(),
-            blocks: (0..values.len() as u32).collect(),
-            ratio: (values.iter().sum::<f64>() / n).exp(),
-            bound: None,
             interval: Some(Interval { low: 0.0, high: 2.0 }),
             standard_error: Some(sd(values).unwrap() / n.sqrt()),
             degrees: Some(n - 1.0),
-            hodges_lehmann: 1.0,
-            sensitive: false,
-            trimmed: None,
-            trimming_differs: false,
-            smallest_detectable: None,
-            equivalent: None,
-            blocks_needed: None,
-            verdict: Verdict::NoDifference,
-            equals_beyond_margin: false,
-            withheld: None,
+            ..Ratio::of_box((values.iter().sum::<f64>() / n).exp(), values.len() as u32, Verdict::NoDifference)
         }
     }
 

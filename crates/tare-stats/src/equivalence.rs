@@ -79,24 +79,12 @@ mod tests {
         let error = sd(&values).unwrap() / n.sqrt();
         let half = student_quantile(0.975, n - 1.0) * error;
         let interval = Interval { low: (mean - half).exp(), high: (mean + half).exp() };
+        let verdict = if interval.contains(1.0) { Verdict::NoDifference } else { Verdict::Worse };
         Ratio {
-            arm: "box".into(),
-            blocks: (0..blocks).collect(),
-            ratio: mean.exp(),
-            bound: None,
             interval: Some(interval),
             standard_error: Some(error),
             degrees: Some(n - 1.0),
-            hodges_lehmann: mean.exp(),
-            sensitive: false,
-            trimmed: None,
-            trimming_differs: false,
-            smallest_detectable: None,
-            equivalent: None,
-            blocks_needed: None,
-            verdict: if interval.contains(1.0) { Verdict::NoDifference } else { Verdict::Worse },
-            equals_beyond_margin: false,
-            withheld: None,
+            ..Ratio::of_box(mean.exp(), blocks, verdict)
         }
     }
 

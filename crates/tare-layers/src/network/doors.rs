@@ -228,6 +228,7 @@ fn at_close(bound: &Bound, closed: &Closed) -> Vec<Instruction> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::network::in_own_network;
     use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
     use std::thread::scope;
 
@@ -256,20 +257,13 @@ mod tests {
 
     /// Has a network of its own looked at, where so many ports may be closed; a machine that cannot do it says so.
     fn with_doors(room: u32, check: impl FnOnce(&Doors, &Closed) + Send) {
-        if !rustix::process::geteuid().is_root() {
-            return println!("skipped: it needs root");
-        }
-        let inside = || {
-            // SAFETY: NEWNET gives this thread a network of its own; it ends with it.
-            unsafe { rustix::thread::unshare_unsafe(rustix::thread::UnshareFlags::NEWNET) }.unwrap();
-            crate::network::link_up("lo").unwrap();
+        in_own_network(|| {
             let closed = Map::new(room).unwrap();
             match Doors::open(&closed) {
                 Ok(doors) => check(&doors, &closed),
                 Err(error) => println!("skipped: {error}"),
             }
-        };
-        scope(|scope| scope.spawn(inside).join().unwrap());
+        });
     }
 
     #[test]

@@ -185,6 +185,7 @@ fn code(closed: &Closed, loopback: u32, load: u32) -> [Instruction; 19] {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::network::in_own_network;
     use std::io::{Read, Write};
     use std::net::{TcpListener, TcpStream, UdpSocket};
     use std::time::Duration;
@@ -192,13 +193,7 @@ mod tests {
     /// How often the program was run: for connections, and not for what is said on them.
     #[test]
     fn what_is_said_on_a_connection_does_not_pass_it() {
-        if !rustix::process::geteuid().is_root() {
-            return println!("skipped: it needs root");
-        }
-        let inside = || {
-            // SAFETY: NEWNET gives this thread a network of its own; it ends with this closure.
-            unsafe { rustix::thread::unshare_unsafe(rustix::thread::UnshareFlags::NEWNET) }.unwrap();
-            crate::network::link_up("lo").unwrap();
+        in_own_network(|| {
             let folder = tempfile::tempdir().unwrap();
             let fence = Fence::put_up("none", &folder.path().join("fence")).unwrap();
             let _counted = tare_bpf::count_runs().unwrap();
@@ -217,20 +212,13 @@ mod tests {
                 client.read_exact(&mut byte).unwrap();
             }
             assert_eq!(runs(), connected);
-        };
-        std::thread::scope(|scope| scope.spawn(inside).join().unwrap());
+        });
     }
 
     /// Both families, streams and datagrams, in a namespace of its own in which the loopback is a link like others.
     #[test]
     fn what_comes_by_another_link_finds_nobody() {
-        if !rustix::process::geteuid().is_root() {
-            return println!("skipped: it needs root");
-        }
-        let inside = || {
-            // SAFETY: NEWNET gives this thread a network of its own; it ends with this closure.
-            unsafe { rustix::thread::unshare_unsafe(rustix::thread::UnshareFlags::NEWNET) }.unwrap();
-            crate::network::link_up("lo").unwrap();
+        in_own_network(|| {
             // Links that are not there, so that the loopback is none of the two.
             let folder = tempfile::tempdir().unwrap();
             let fence = Fence::open_to(78, 77, &folder.path().join("fence")).unwrap();
@@ -259,20 +247,13 @@ mod tests {
             drop(fence);
             assert!(TcpStream::connect(place).is_ok(), "it goes with its owner");
             assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0, "and so does what it was named in");
-        };
-        std::thread::scope(|scope| scope.spawn(inside).join().unwrap());
+        });
     }
 
     /// What is left when the kernel has closed all descriptors of a process, which is how a kill ends it.
     #[test]
     fn it_outlives_its_process_until_it_is_taken_down() {
-        if !rustix::process::geteuid().is_root() {
-            return println!("skipped: it needs root");
-        }
-        let inside = || {
-            // SAFETY: NEWNET gives this thread a network of its own; it ends with this closure.
-            unsafe { rustix::thread::unshare_unsafe(rustix::thread::UnshareFlags::NEWNET) }.unwrap();
-            crate::network::link_up("lo").unwrap();
+        in_own_network(|| {
             let folder = tempfile::tempdir().unwrap();
             let names = folder.path().join("fence");
             let mut fence = Fence::open_to(78, 77, &names).unwrap();
@@ -290,7 +271,6 @@ mod tests {
             crate::network::take_down(&names).unwrap();
             assert!(TcpStream::connect(place).is_ok(), "it was taken down");
             assert_eq!(std::fs::read_dir(&names).unwrap().count(), 0, "its file system is not mounted any more");
-        };
-        std::thread::scope(|scope| scope.spawn(inside).join().unwrap());
+        });
     }
 }

@@ -174,6 +174,21 @@ fn choose_subnets(used: &[Range], claim: impl Fn(u8) -> bool) -> Option<(u8, u8)
     (0..=127).rev().map(|half| half * 2).find(|second| is_free(*second) && claim(*second)).map(|second| (10, second))
 }
 
+/// Has `check` run in a network of its own, in which the loopback is up; where that cannot be had, says so.
+#[cfg(test)]
+pub(crate) fn in_own_network(check: impl FnOnce() + Send) {
+    if !rustix::process::geteuid().is_root() {
+        return println!("skipped: it needs root");
+    }
+    let inside = || {
+        // SAFETY: NEWNET gives this thread a network of its own; it ends with this closure.
+        unsafe { rustix::thread::unshare_unsafe(rustix::thread::UnshareFlags::NEWNET) }.unwrap();
+        link_up("lo").unwrap();
+        check();
+    };
+    std::thread::scope(|scope| scope.spawn(inside).join().unwrap());
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

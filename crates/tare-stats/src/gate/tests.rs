@@ -12,23 +12,10 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 
 fn ratio(ratio: f64, half: f64, blocks: u32) -> Ratio {
     Ratio {
-        arm: "box".into(),
-        blocks: (0..blocks).collect(),
-        ratio,
-        bound: None,
         interval: Some(Interval { low: ratio * (-half).exp(), high: ratio * half.exp() }),
         standard_error: Some(half / 2.0),
         degrees: Some(1e6),
-        hodges_lehmann: ratio,
-        sensitive: false,
-        trimmed: None,
-        trimming_differs: false,
-        smallest_detectable: None,
-        equivalent: None,
-        blocks_needed: None,
-        verdict: Verdict::Worse,
-        equals_beyond_margin: false,
-        withheld: None,
+        ..Ratio::of_box(ratio, blocks, Verdict::Worse)
     }
 }
 
