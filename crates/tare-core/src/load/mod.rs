@@ -112,6 +112,9 @@ pub struct TurnsSummary {
     /// How long all of them took together, each from its first start to its last answer, ns: the time over which
     /// operations are counted.
     pub active_ns: u64,
+    /// The longest of them, ns.
+    #[serde(default)]
+    pub longest_ns: u64,
 }
 
 /// What a command finds inside the form.

@@ -68,6 +68,7 @@ struct Sum {
     turns: u32,
     meant_ns: u64,
     active_ns: u64,
+    longest_ns: u64,
     answers: u64,
 }
 
@@ -305,7 +306,9 @@ impl Seat {
         let sum = if measuring { &mut load.measured } else { &mut load.warming };
         sum.turns += 1;
         sum.meant_ns += turn.length_ns;
-        sum.active_ns += span.end_ns - span.start_ns;
+        let took_ns = span.end_ns - span.start_ns;
+        sum.active_ns += took_ns;
+        sum.longest_ns = sum.longest_ns.max(took_ns);
         sum.answers += span.answers;
         self.turns.pass(&mut state, clock::monotonic_ns());
         self.turns.changed.notify_all();
@@ -315,7 +318,7 @@ impl Seat {
     pub(crate) fn summary(&self) -> TurnsSummary {
         let sum = self.turns.state().loads[self.load].measured;
         let slice_ns = sum.meant_ns / u64::from(sum.turns).max(1);
-        TurnsSummary { turns: sum.turns, slice_ns, active_ns: sum.active_ns }
+        TurnsSummary { turns: sum.turns, slice_ns, active_ns: sum.active_ns, longest_ns: sum.longest_ns }
     }
 }
 

@@ -348,7 +348,12 @@ impl Apparatus for TestApparatus<'_> {
             operations,
             checks,
             failures,
-            turns: plan.turns.as_ref().map(|_| TurnsSummary { turns: 1, slice_ns: active_ns, active_ns }),
+            turns: plan.turns.as_ref().map(|_| TurnsSummary {
+                turns: 1,
+                slice_ns: active_ns,
+                active_ns,
+                longest_ns: active_ns,
+            }),
             ..LoadSummary::default()
         })
     }
