@@ -2,14 +2,13 @@
 
 use crate::asked;
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::HashSet;
 use std::io::{BufRead, BufReader, Cursor, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
-use tare_core::load::{LoadLine, LoadPlan, LoadSummary, LoadTask};
-use tare_core::units::CpuSet;
+use tare_core::load::{LoadLine, LoadPlan, LoadSummary};
 
 /// How long a poll is held while there is no news.
 const HELD: Duration = Duration::from_millis(30);
@@ -106,23 +105,8 @@ operations:
         "connections": "own", "ramp": {"secs": 0, "nanos": 0},
     }});
     let plan = LoadPlan {
-        task: LoadTask::Run,
-        protocol: "http".to_owned(),
-        options: asked::options("http", script),
-        endpoint,
-        also: Vec::new(),
-        profile: serde_json::from_value(profile).unwrap(),
-        settle: Duration::ZERO,
-        measure: Duration::from_secs(1),
         timeout: Duration::from_secs(3),
-        seed: 1,
-        cpus: CpuSet::new([]),
-        limits: BTreeMap::new(),
-        services: Default::default(),
-        hdr_log: None,
-        turns: None,
-        allowed: Vec::new(),
-        inside: None,
+        ..LoadPlan::of("http", asked::options("http", script), endpoint, serde_json::from_value(profile).unwrap())
     };
     let mut out = Vec::new();
     let _ = tare_load::serve(Cursor::new(serde_json::to_vec(&plan).unwrap()), &mut out);

@@ -8,7 +8,6 @@ use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 use tare_core::fault::Fault;
 use tare_core::load::{LoadLine, LoadPlan, LoadProfile, LoadSummary, LoadTask};
-use tare_core::units::CpuSet;
 use tare_load::{Peer, PeerOptions};
 
 fn peer(threads: u32) -> SocketAddr {
@@ -19,23 +18,14 @@ fn peer(threads: u32) -> SocketAddr {
 
 fn plan(options: &str, endpoint: SocketAddr, connections: u32) -> LoadPlan {
     LoadPlan {
-        task: LoadTask::Run,
-        protocol: "tcp".to_owned(),
-        options: asked::options("tcp", options),
-        endpoint,
-        also: Vec::new(),
-        profile: LoadProfile::Closed { connections, pipeline: 1 },
         settle: Duration::from_millis(100),
         measure: Duration::from_millis(400),
-        timeout: Duration::from_secs(10),
-        seed: 1,
-        cpus: CpuSet::new([]),
-        limits: BTreeMap::new(),
-        services: Default::default(),
-        hdr_log: None,
-        turns: None,
-        allowed: Vec::new(),
-        inside: None,
+        ..LoadPlan::of(
+            "tcp",
+            asked::options("tcp", options),
+            endpoint,
+            LoadProfile::Closed { connections, pipeline: 1 },
+        )
     }
 }
 

@@ -18,10 +18,8 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use tare_core::load::{
-    Arrivals, Behaviour, Distribution, LoadLine, LoadPlan, LoadProfile, LoadSummary, LoadTask, Pause, UserConnections,
-    WarmUp,
+    Arrivals, Behaviour, Distribution, LoadLine, LoadPlan, LoadProfile, LoadSummary, Pause, UserConnections, WarmUp,
 };
-use tare_core::units::CpuSet;
 
 const PERIOD: Duration = Duration::from_millis(500);
 const FROZEN: Duration = Duration::from_millis(100);
@@ -123,23 +121,10 @@ const DIALECTS: [Dialect; 5] = [
 
 fn plan(protocol: &str, options: &str, endpoint: SocketAddr, profile: LoadProfile) -> LoadPlan {
     LoadPlan {
-        task: LoadTask::Run,
-        protocol: protocol.to_owned(),
-        options: asked::options(protocol, options),
-        endpoint,
-        also: Vec::new(),
-        profile,
         settle: PERIOD,
         measure: 6 * PERIOD,
         timeout: Duration::from_secs(3),
-        seed: 1,
-        cpus: CpuSet::new([]),
-        limits: BTreeMap::new(),
-        services: Default::default(),
-        hdr_log: None,
-        turns: None,
-        allowed: Vec::new(),
-        inside: None,
+        ..LoadPlan::of(protocol, asked::options(protocol, options), endpoint, profile)
     }
 }
 

@@ -3,15 +3,13 @@
 
 use crate::asked;
 
-use std::collections::BTreeMap;
 use std::io::{Cursor, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use tare_core::fault::Fault;
-use tare_core::load::{LoadLine, LoadPlan, LoadProfile, LoadSummary, LoadTask, Turns};
-use tare_core::units::CpuSet;
+use tare_core::load::{LoadLine, LoadPlan, LoadProfile, LoadSummary, Turns};
 
 /// A server with one thread that works for so long for each request.
 struct Worker {
@@ -58,23 +56,15 @@ fn worker(work: Duration, began: Instant) -> Worker {
 
 fn plan(endpoint: SocketAddr, settle: Duration) -> LoadPlan {
     LoadPlan {
-        task: LoadTask::Run,
-        protocol: "redis".to_owned(),
-        options: asked::options("redis", "{mix: {ping: 1}, verify: false}"),
-        endpoint,
-        also: Vec::new(),
-        profile: LoadProfile::Closed { connections: 4, pipeline: 1 },
         settle,
         measure: Duration::from_millis(500),
         timeout: Duration::from_secs(3),
-        seed: 1,
-        cpus: CpuSet::new([]),
-        limits: BTreeMap::new(),
-        services: Default::default(),
-        hdr_log: None,
-        turns: None,
-        allowed: Vec::new(),
-        inside: None,
+        ..LoadPlan::of(
+            "redis",
+            asked::options("redis", "{mix: {ping: 1}, verify: false}"),
+            endpoint,
+            LoadProfile::Closed { connections: 4, pipeline: 1 },
+        )
     }
 }
 

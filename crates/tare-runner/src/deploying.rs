@@ -190,23 +190,22 @@ impl Trial<'_, '_> {
         let service = self.inputs.workload.services.iter().find(|service| service.role() == spoken.service);
         LoadPlan {
             task,
-            protocol: spoken.protocol.clone(),
-            options: spoken.options.clone(),
-            endpoint: entry.endpoint,
             also: entry.also.clone(),
             services: entry.services.clone(),
-            // What answers once or fills the data set needs no guidance.
-            profile: if task == LoadTask::Run { study.load.clone() } else { study.load.base().clone() },
             settle: study.settle,
             measure: study.measure,
             timeout: if self.inputs.emulated { study.timeout * EMULATED_SLOWDOWN } else { study.timeout },
             seed: self.inputs.seed,
             cpus: self.inputs.generator_cpus.clone(),
             limits: study.qos.as_ref().map(Qos::longest).unwrap_or_default(),
-            hdr_log: None,
-            turns: None,
-            allowed: Vec::new(),
             inside: service.map(|service| Inside { cpus: service.resources.cpus }),
+            // What answers once or fills the data set needs no guidance.
+            ..LoadPlan::of(
+                &spoken.protocol,
+                spoken.options.clone(),
+                entry.endpoint,
+                if task == LoadTask::Run { study.load.clone() } else { study.load.base().clone() },
+            )
         }
     }
 }

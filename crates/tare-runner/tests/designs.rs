@@ -261,22 +261,6 @@ fn chopped_all_stand_unfrozen_and_one_process_loads_them() {
 }
 
 #[test]
-fn chopped_one_that_fails_leaves_the_others() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("r");
-    let troubles = [("dies", Trouble::DiesUnderLoad), ("shut", Trouble::Open), ("odd", Trouble::NeverReady)];
-    let ran = run(&path, &chopped(&["plain", "dies", "shut", "odd"], 2), &troubles, None);
-    assert_eq!(ran.ending, Ending::Complete);
-    let outcomes = outcomes(&path);
-    for arm in ["plain", "plain (A/A)"] {
-        assert_eq!(outcomes[arm], [Outcome::Measured, Outcome::Measured]);
-    }
-    for arm in ["dies", "shut", "odd"] {
-        assert!(outcomes[arm].iter().all(|outcome| outcome.word() == "failed"), "{arm}: {outcomes:?}");
-    }
-}
-
-#[test]
 fn chopped_an_interrupted_block_leaves_no_row() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("r");
@@ -290,20 +274,23 @@ fn chopped_an_interrupted_block_leaves_no_row() {
 
 #[test]
 fn side_by_side_one_that_fails_leaves_the_others() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("r");
-    let troubles = [("dies", Trouble::DiesUnderLoad), ("shut", Trouble::Open), ("odd", Trouble::NeverReady)];
-    let ran = run(&path, &alternating(&["plain", "dies", "shut", "odd"], 2, 2), &troubles, None);
-    assert_eq!(ran.ending, Ending::Complete);
-    let outcomes = outcomes(&path);
-    for arm in ["plain", "plain (A/A)"] {
-        assert_eq!(outcomes[arm], [Outcome::Measured, Outcome::Measured]);
+    let forms = ["plain", "dies", "shut", "odd"];
+    for header in [alternating(&forms, 2, 2), chopped(&forms, 2)] {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("r");
+        let troubles = [("dies", Trouble::DiesUnderLoad), ("shut", Trouble::Open), ("odd", Trouble::NeverReady)];
+        let ran = run(&path, &header, &troubles, None);
+        assert_eq!(ran.ending, Ending::Complete);
+        let outcomes = outcomes(&path);
+        for arm in ["plain", "plain (A/A)"] {
+            assert_eq!(outcomes[arm], [Outcome::Measured, Outcome::Measured]);
+        }
+        for arm in ["dies", "shut", "odd"] {
+            assert!(outcomes[arm].iter().all(|outcome| outcome.word() == "failed"), "{arm}: {outcomes:?}");
+        }
+        let count = |what: &str| ran.log.iter().filter(|line| line.starts_with(what)).count();
+        assert_eq!(count("open"), count("close") + 2, "what was opened was closed");
     }
-    for arm in ["dies", "shut", "odd"] {
-        assert!(outcomes[arm].iter().all(|outcome| outcome.word() == "failed"), "{arm}: {outcomes:?}");
-    }
-    let count = |what: &str| ran.log.iter().filter(|line| line.starts_with(what)).count();
-    assert_eq!(count("open"), count("close") + 2, "what was opened was closed");
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use crate::driver::{Asked, Driver};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
-use tare_core::load::{LoadPlan, LoadProfile, LoadSummary, LoadTask};
+use tare_core::load::{LoadPlan, LoadProfile, LoadSummary};
 use tare_core::units::CpuSet;
 use tare_runner::Stop;
 
@@ -15,23 +15,16 @@ const LIMIT: Duration = Duration::from_secs(10);
 /// that it could not be had is no reason not to run.
 pub(crate) fn measure(cpus: &CpuSet) -> Option<f64> {
     let plan = LoadPlan {
-        task: LoadTask::Run,
-        protocol: "null".to_owned(),
-        options: serde_json::json!({}),
-        endpoint: SocketAddr::from((Ipv4Addr::LOCALHOST, 9)),
-        also: Vec::new(),
-        profile: LoadProfile::Closed { connections: 1, pipeline: 1 },
         settle: Duration::from_millis(50),
         measure: MEASURE,
         timeout: Duration::from_secs(1),
-        seed: 1,
         cpus: cpus.clone(),
-        limits: Default::default(),
-        services: Default::default(),
-        hdr_log: None,
-        turns: None,
-        allowed: Vec::new(),
-        inside: None,
+        ..LoadPlan::of(
+            "null",
+            serde_json::json!({}),
+            SocketAddr::from((Ipv4Addr::LOCALHOST, 9)),
+            LoadProfile::Closed { connections: 1, pipeline: 1 },
+        )
     };
     let mut driver = Driver::start(Driver::command(), None, &plan).ok()?;
     let asked = Asked { each_second: &mut |_| {}, next: None, inside: None };

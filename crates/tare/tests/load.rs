@@ -2,12 +2,10 @@
 
 use assert_cmd::cargo::CommandCargoExt as _;
 use rustix::process::{Pid, Signal, kill_process};
-use std::collections::BTreeMap;
 use std::io::{Read as _, Write as _};
 use std::process::{Command, Stdio};
 use std::time::Duration;
-use tare_core::load::{Arrivals, LoadLine, LoadPlan, LoadProfile, LoadSummary, LoadTask, SecondRow};
-use tare_core::units::CpuSet;
+use tare_core::load::{Arrivals, LoadLine, LoadPlan, LoadProfile, LoadSummary, SecondRow};
 
 /// Starts a load of a minute, interrupts it after some seconds, and returns what it printed.
 fn interrupted(load: &[&str], after: Duration) -> serde_json::Value {
@@ -157,25 +155,7 @@ fn replies_of_another_status_are_counted_under_it() {
 fn held_up(protocol: &str, options: serde_json::Value) -> (Vec<SecondRow>, LoadSummary) {
     let profile =
         LoadProfile::Open { rate: 10_000.0, arrivals: Arrivals::Constant, connections: 50, in_flight: 10_000 };
-    let plan = LoadPlan {
-        task: LoadTask::Run,
-        protocol: protocol.to_owned(),
-        options,
-        endpoint: answers_from(0),
-        also: Vec::new(),
-        profile,
-        settle: Duration::ZERO,
-        measure: Duration::from_secs(1),
-        timeout: Duration::from_secs(10),
-        seed: 1,
-        cpus: CpuSet::new([]),
-        limits: BTreeMap::new(),
-        services: Default::default(),
-        hdr_log: None,
-        turns: None,
-        allowed: Vec::new(),
-        inside: None,
-    };
+    let plan = LoadPlan::of(protocol, options, answers_from(0), profile);
     let mut command = Command::cargo_bin("tare").unwrap();
     let mut child = command.arg("drive").stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
     let mut input = child.stdin.take().unwrap();

@@ -9,10 +9,9 @@ use std::process::{Command, Stdio};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use tare_core::config::{Problems, parse};
-use tare_core::load::{Arrivals, Hold, LoadLine, LoadOrder, LoadPlan, LoadProfile, LoadTask, WindowRow};
+use tare_core::load::{Arrivals, Hold, LoadLine, LoadOrder, LoadPlan, LoadProfile, WindowRow};
 use tare_core::peak::{PeakOutcome, PeakPlan};
 use tare_core::qos::{EVERY_OPERATION, Qos, QuantileLimit};
-use tare_core::units::CpuSet;
 use tare_load::PROTOCOLS;
 use tare_stats::peak::{Action, Asked, peak_search};
 
@@ -93,23 +92,14 @@ fn load_plan(endpoint: SocketAddr, search: &PeakPlan, limit: Duration) -> LoadPl
     let options = (row.options)(&node, &mut problems).unwrap_or_else(|| panic!("{:?}", problems.into_vec()));
     let base = LoadProfile::Open { rate: 1.0, arrivals: Arrivals::Poisson, connections: 200, in_flight: 10_000 };
     LoadPlan {
-        task: LoadTask::Run,
-        protocol: "tcp".to_owned(),
-        options,
-        endpoint,
-        also: Vec::new(),
-        profile: LoadProfile::Guided { of: Box::new(search.highest(&base)), start: search.start },
-        settle: Duration::ZERO,
         measure: search.expected(),
-        timeout: Duration::from_secs(10),
-        seed: 1,
-        cpus: CpuSet::new([]),
         limits: BTreeMap::from([(EVERY_OPERATION.to_owned(), limit)]),
-        services: Default::default(),
-        hdr_log: None,
-        turns: None,
-        allowed: Vec::new(),
-        inside: None,
+        ..LoadPlan::of(
+            "tcp",
+            options,
+            endpoint,
+            LoadProfile::Guided { of: Box::new(search.highest(&base)), start: search.start },
+        )
     }
 }
 

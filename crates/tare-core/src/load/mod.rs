@@ -89,6 +89,30 @@ pub struct LoadPlan {
 impl LoadPlan {
     /// The endpoint of a load that goes to no port.
     pub const NOWHERE: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
+
+    /// A run of a second without settling, from whatever CPUs the kernel gives, with ten seconds for each operation and
+    /// seed 1. `options` are those of the protocol, as [`LoadPlan::options`] has them.
+    pub fn of(protocol: &str, options: serde_json::Value, endpoint: SocketAddr, profile: LoadProfile) -> LoadPlan {
+        LoadPlan {
+            task: LoadTask::Run,
+            protocol: protocol.to_owned(),
+            options,
+            endpoint,
+            also: Vec::new(),
+            services: BTreeMap::new(),
+            profile,
+            settle: Duration::ZERO,
+            measure: Duration::from_secs(1),
+            timeout: Duration::from_secs(10),
+            seed: 1,
+            cpus: CpuSet::default(),
+            limits: BTreeMap::new(),
+            hdr_log: None,
+            allowed: Vec::new(),
+            inside: None,
+            turns: None,
+        }
+    }
 }
 
 /// Closed loops that take turns: each holds its connections, and one at a time is at work. Of a plan with turns,

@@ -430,7 +430,7 @@ mod tests {
     use super::super::timeline::Span;
     use super::*;
     use crate::profile::Share;
-    use tare_core::load::{Arrivals, LoadProfile, LoadTask};
+    use tare_core::load::{Arrivals, LoadProfile};
 
     /// The verdict on a second at a level, of a worker that never rested and found so many replies at once.
     fn verdict(of: LoadProfile, level: f64, crowd: u64) -> Option<String> {
@@ -443,23 +443,8 @@ mod tests {
             measure: Duration::from_secs(1),
         };
         let plan = LoadPlan {
-            task: LoadTask::Run,
-            protocol: "null".into(),
-            options: serde_json::Value::Null,
-            endpoint: ([127, 0, 0, 1], 1).into(),
-            also: Vec::new(),
-            profile: steps,
-            settle: Duration::ZERO,
-            measure: Duration::from_secs(1),
             timeout: Duration::from_secs(1),
-            seed: 1,
-            cpus: tare_core::units::CpuSet::new([]),
-            limits: BTreeMap::new(),
-            services: Default::default(),
-            hdr_log: None,
-            turns: None,
-            allowed: Vec::new(),
-            inside: None,
+            ..LoadPlan::of("null", serde_json::Value::Null, ([127, 0, 0, 1], 1).into(), steps)
         };
         let layout = Layout::new(&plan, &[], false).unwrap();
         let mut gather = Gather::new(&[OperationRow { name: "x".into(), weight: 1, lingers: false }], true, None);

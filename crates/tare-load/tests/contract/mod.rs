@@ -5,7 +5,6 @@ mod ends;
 mod outages;
 mod secured;
 
-use std::collections::BTreeMap;
 use std::io::{Cursor, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::time::{Duration, Instant};
@@ -14,7 +13,6 @@ use tare_core::load::{
     Arrivals, Behaviour, Distribution, LoadLine, LoadPlan, LoadProfile, LoadSummary, LoadTask, Pause, SecondRow,
     UserConnections,
 };
-use tare_core::units::CpuSet;
 use tare_load::PROTOCOLS;
 
 /// How a protocol's peer talks.
@@ -138,23 +136,15 @@ fn talk(stream: &mut Box<dyn Wire>, manner: Manner) {
 
 fn plan(protocol: &str, options: &str, endpoint: SocketAddr) -> LoadPlan {
     LoadPlan {
-        task: LoadTask::Run,
-        protocol: protocol.to_owned(),
-        options: asked::options(protocol, options),
-        endpoint,
-        also: Vec::new(),
-        profile: LoadProfile::Closed { connections: 3, pipeline: 1 },
         settle: Duration::from_millis(100),
         measure: Duration::from_millis(400),
         timeout: Duration::from_secs(3),
-        seed: 1,
-        cpus: CpuSet::new([]),
-        limits: BTreeMap::new(),
-        services: Default::default(),
-        hdr_log: None,
-        turns: None,
-        allowed: Vec::new(),
-        inside: None,
+        ..LoadPlan::of(
+            protocol,
+            asked::options(protocol, options),
+            endpoint,
+            LoadProfile::Closed { connections: 3, pipeline: 1 },
+        )
     }
 }
 

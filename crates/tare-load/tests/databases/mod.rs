@@ -14,7 +14,6 @@ use std::time::{Duration, Instant};
 use tare_core::config::{Problems, parse};
 use tare_core::fault::Fault;
 use tare_core::load::{LoadLine, LoadPlan, LoadProfile, LoadSummary, LoadTask};
-use tare_core::units::CpuSet;
 use tare_load::PROTOCOLS;
 
 /// Debian's `nobody` and `nogroup`: database servers refuse to run as root.
@@ -100,22 +99,10 @@ fn plan(protocol: &str, options: &str, endpoint: SocketAddr, task: LoadTask) -> 
     let options = (row.options)(&node, &mut problems).unwrap_or_else(|| panic!("{:?}", problems.into_vec()));
     LoadPlan {
         task,
-        protocol: protocol.to_owned(),
-        options,
-        endpoint,
-        also: Vec::new(),
-        profile: LoadProfile::Closed { connections: 4, pipeline: 1 },
         settle: Duration::from_millis(100),
         measure: Duration::from_millis(900),
         timeout: Duration::from_secs(20),
-        seed: 1,
-        cpus: CpuSet::new([]),
-        limits: Default::default(),
-        services: Default::default(),
-        hdr_log: None,
-        turns: None,
-        allowed: Vec::new(),
-        inside: None,
+        ..LoadPlan::of(protocol, options, endpoint, LoadProfile::Closed { connections: 4, pipeline: 1 })
     }
 }
 

@@ -450,22 +450,15 @@ mod tests {
             .unwrap();
             let plan = LoadPlan {
                 task: LoadTask::Populate,
-                protocol: "redis".to_owned(),
-                options: serde_json::Value::Null,
-                endpoint,
-                also: Vec::new(),
-                profile: LoadProfile::Closed { connections: 1, pipeline: 1 },
-                settle: Duration::ZERO,
                 measure: Duration::ZERO,
                 timeout: Duration::ZERO,
-                seed: 1,
                 cpus: CpuSet::new(0..cpus),
-                limits: Default::default(),
-                services: Default::default(),
-                hdr_log: None,
-                turns: None,
-                allowed: Vec::new(),
-                inside: None,
+                ..LoadPlan::of(
+                    "redis",
+                    serde_json::Value::Null,
+                    endpoint,
+                    LoadProfile::Closed { connections: 1, pipeline: 1 },
+                )
             };
             let done = populate(&options, &Value::new(64), &plan).unwrap();
             assert_eq!(done.facts["populated.keys"], keys.to_string());

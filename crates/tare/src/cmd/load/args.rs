@@ -9,7 +9,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use tare_core::config::{Node, Problems, parse};
-use tare_core::load::{Arrivals, Behaviour, Distribution, LoadPlan, LoadProfile, LoadTask, Pause, UserConnections};
+use tare_core::load::{Arrivals, Behaviour, Distribution, LoadPlan, LoadProfile, Pause, UserConnections};
 use tare_core::units::{CpuSet, parse_duration};
 use tare_load::{PROTOCOLS, ProtocolRow};
 
@@ -146,23 +146,14 @@ impl LoadArgs {
             return Err(Mistake::new("--for is at least 1s and --timeout above 0").into());
         }
         let plan = LoadPlan {
-            task: LoadTask::Run,
-            protocol: row.name.to_owned(),
-            options,
-            endpoint,
-            also: Vec::new(),
-            profile: self.profile(),
             settle: self.settle,
             measure: self.measure,
             timeout: self.timeout,
             seed: self.seed,
             cpus: self.cpus.clone().unwrap_or_default(),
-            limits: Default::default(),
-            services: Default::default(),
             hdr_log: self.hdr.as_ref().map(std::path::absolute).transpose()?,
-            turns: None,
             allowed,
-            inside: None,
+            ..LoadPlan::of(row.name, options, endpoint, self.profile())
         };
         Ok(Wish { plan, target })
     }
