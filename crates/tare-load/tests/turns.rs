@@ -11,22 +11,34 @@ use std::time::{Duration, Instant};
 use tare_core::fault::Fault;
 use tare_core::load::{LoadLine, LoadPlan, LoadProfile, LoadSummary, Turns};
 
+/// Who was asked nothing for so long starts cold.
+const RESTED: Duration = Duration::from_millis(10);
+
 /// A server with one thread that works for so long for each request.
 struct Worker {
     address: SocketAddr,
     served: Arc<AtomicU64>,
     /// When it answered, since a moment that all share.
     answered: Arc<Mutex<Vec<Duration>>>,
+    /// It answers so many requests, and then none.
+    silent_after: Arc<AtomicU64>,
 }
 
 fn worker(work: Duration, began: Instant) -> Worker {
+    colder(work, Duration::ZERO, began)
+}
+
+/// The same, whose first answer after a rest takes so much longer.
+fn colder(work: Duration, cold: Duration, began: Instant) -> Worker {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     let (served, answered) = (Arc::new(AtomicU64::new(0)), Arc::new(Mutex::new(Vec::new())));
     let (count, moments) = (Arc::clone(&served), Arc::clone(&answered));
+    let silent_after = Arc::new(AtomicU64::new(u64::MAX));
+    let silent = Arc::clone(&silent_after);
     std::thread::spawn(move || {
         listener.set_nonblocking(true).unwrap();
-        let (mut peers, mut request) = (Vec::new(), [0; 4096]);
+        let (mut peers, mut request, mut rested) = (Vec::new(), [0; 4096], Instant::now());
         loop {
             while let Ok((peer, _)) = listener.accept() {
                 peer.set_nodelay(true).unwrap();
@@ -39,7 +51,11 @@ fn worker(work: Duration, began: Instant) -> Worker {
                 Ok(_) => {
                     idle = false;
                     // By sleeping, so that two of them do the same on any number of CPUs.
-                    std::thread::sleep(work);
+                    std::thread::sleep(if rested.elapsed() > RESTED { work + cold } else { work });
+                    rested = Instant::now();
+                    if count.load(Ordering::Relaxed) >= silent.load(Ordering::Relaxed) {
+                        return true;
+                    }
                     count.fetch_add(1, Ordering::Relaxed);
                     moments.lock().unwrap().push(began.elapsed());
                     peer.write_all(b"+PONG\r\n").is_ok()
@@ -51,7 +67,7 @@ fn worker(work: Duration, began: Instant) -> Worker {
             }
         }
     });
-    Worker { address, served, answered }
+    Worker { address, served, answered, silent_after }
 }
 
 fn plan(endpoint: SocketAddr, settle: Duration) -> LoadPlan {
@@ -70,7 +86,10 @@ fn plan(endpoint: SocketAddr, settle: Duration) -> LoadPlan {
 
 fn by_turns(endpoints: &[SocketAddr], slice: Option<Duration>) -> Vec<Result<LoadSummary, Fault>> {
     let settle = Duration::from_millis(300);
-    let mut plans: Vec<LoadPlan> = endpoints.iter().map(|endpoint| plan(*endpoint, settle)).collect();
+    carried_out(endpoints.iter().map(|endpoint| plan(*endpoint, settle)).collect(), slice)
+}
+
+fn carried_out(mut plans: Vec<LoadPlan>, slice: Option<Duration>) -> Vec<Result<LoadSummary, Fault>> {
     let mut first = plans.remove(0);
     first.turns = Some(Box::new(Turns { slice, beside: plans }));
     let mut out = Vec::new();
@@ -83,8 +102,27 @@ fn by_turns(endpoints: &[SocketAddr], slice: Option<Duration>) -> Vec<Result<Loa
 }
 
 fn rate(summary: &LoadSummary) -> f64 {
+    rate_in(summary, summary.turns.unwrap().active_ns)
+}
+
+fn rate_in(summary: &LoadSummary, ns: u64) -> f64 {
     let operations: u64 = summary.operations.values().map(|operation| operation.count).sum();
-    operations as f64 / (summary.turns.unwrap().active_ns as f64 / 1e9)
+    operations as f64 / (ns as f64 / 1e9)
+}
+
+#[test]
+fn a_cold_start_after_each_rest_is_the_cost_of_the_move() {
+    let (work, cold, began) = (Duration::from_millis(1), Duration::from_millis(8), Instant::now());
+    let (plain, colder) = (worker(work, began), colder(work, cold, began));
+    let summaries = by_turns(&[plain.address, colder.address], Some(Duration::from_millis(40)));
+    let [plain, colder] = [0, 1].map(|at: usize| summaries[at].clone().unwrap());
+    let moves_ms = [&plain, &colder].map(|summary| summary.turns.unwrap().move_ns.unwrap() as f64 / 1e6);
+    let dearer_ms = moves_ms[1] - moves_ms[0];
+    assert!((6.0..10.0).contains(&dearer_ms), "{moves_ms:?}: 8 ms more in one turn");
+    assert!(rate(&colder) / rate(&plain) < 0.92, "a fifth of a turn goes by before its first answer");
+    let steady = |summary: &LoadSummary| rate_in(summary, summary.turns.unwrap().steady_ns());
+    let ratio = steady(&colder) / steady(&plain);
+    assert!((0.94..1.06).contains(&ratio), "{ratio}: amid a turn they are the same");
 }
 
 #[test]
@@ -113,6 +151,36 @@ fn one_at_a_time_is_at_work_and_all_get_their_due() {
     let turns: u32 = summaries.iter().map(|summary| summary.turns.unwrap().turns).sum();
     // While they warm up there are turns as well: three for each, twice that time at most.
     assert!(changes <= turns + 20, "{changes} changes in {turns} turns");
+}
+
+#[test]
+fn a_ruler_counts_so_many_answers_less() {
+    let (began, settle) = (Instant::now(), Duration::from_millis(300));
+    let (one, other) = (worker(Duration::from_micros(300), began), worker(Duration::from_micros(300), began));
+    let weighed = LoadPlan { weight: Some(0.5), ..plan(other.address, settle) };
+    let summaries = carried_out(vec![plan(one.address, settle), weighed], None);
+    let [plain, weighed] = [0, 1].map(|at: usize| summaries[at].clone().unwrap());
+    let ratio = rate(&weighed) / rate(&plain);
+    assert!((0.57..0.77).contains(&ratio), "{ratio}: two of three answers count");
+    assert!(weighed.checks.iter().all(|check| check.passed), "{:?}", weighed.checks);
+    assert!(weighed.failures.is_empty());
+}
+
+#[test]
+fn a_server_that_falls_silent_takes_its_time_and_no_more_turns() {
+    let began = Instant::now();
+    let (well, silent) =
+        (worker(Duration::from_millis(1), began), colder(Duration::from_millis(1), Duration::ZERO, began));
+    silent.silent_after.store(150, Ordering::Relaxed);
+    let settle = Duration::from_millis(200);
+    let patient = |endpoint| LoadPlan { timeout: Duration::from_millis(1500), ..plan(endpoint, settle) };
+    let summaries = carried_out(vec![patient(well.address), patient(silent.address)], Some(Duration::from_millis(20)));
+    let [well, silent] = [0, 1].map(|at: usize| summaries[at].clone().unwrap());
+    let (well_turns, silent_turns) = (well.turns.unwrap(), silent.turns.unwrap());
+    assert!(silent_turns.longest_ns >= 1_400_000_000, "what it did not answer was waited for: {silent_turns:?}");
+    assert!(silent_turns.active_ns < 5_000_000_000, "and not again and again: {silent_turns:?}");
+    assert!(well_turns.active_ns >= 500_000_000 && well.checks.iter().all(|check| check.passed), "{well:?}");
+    assert!(silent.operations.values().any(|operation| operation.errors > 0), "{silent:?}");
 }
 
 #[test]

@@ -84,6 +84,9 @@ pub struct LoadPlan {
     /// The loads that this one takes turns with; none has the time for itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub turns: Option<Box<Turns>>,
+    /// Of a ruler, in a closed loop: how many right answers are left uncounted for each that counts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub weight: Option<f64>,
 }
 
 impl LoadPlan {
@@ -111,6 +114,7 @@ impl LoadPlan {
             allowed: Vec::new(),
             inside: None,
             turns: None,
+            weight: None,
         }
     }
 }
@@ -139,6 +143,22 @@ pub struct TurnsSummary {
     /// The longest of them, ns.
     #[serde(default)]
     pub longest_ns: u64,
+    /// How much longer a turn took than its operations take in its midst, where all connections are at work: what it
+    /// costs to start a loop that has rested and to wait for its last answers. The mean of
+    /// turns, ns, but for the tenth that is lowest and the one that is highest; none where
+    /// turns hold too few operations to tell.
+    #[serde(default)]
+    pub move_ns: Option<i64>,
+}
+
+impl TurnsSummary {
+    /// The time of the turns without what the moves cost, ns: what a loop that never rests would have taken for the
+    /// same operations. Stalls are in it, whole.
+    pub fn steady_ns(&self) -> u64 {
+        let moves_ns = self.move_ns.unwrap_or(0).saturating_mul(i64::from(self.turns));
+        // A turn is never mostly move, unless the figure is nonsense.
+        self.active_ns.saturating_add_signed(-moves_ns).clamp(self.active_ns / 2, self.active_ns.saturating_mul(2))
+    }
 }
 
 /// What a command finds inside the form.

@@ -5,6 +5,7 @@ use super::rows::{response, row, second};
 use super::saturation::{self, Effort};
 use super::tally::{Ledger, Report, Tally};
 use super::timeline::{Cut, Timeline};
+use super::turns;
 use super::window::{Outcomes, Window};
 use super::worker::NOBODY_NS;
 use crate::clock::{self, SECOND_NS};
@@ -58,6 +59,7 @@ pub(crate) struct Gather {
     rest: Vec<Histogram>,
     errors: Vec<u64>,
     empty: Vec<u64>,
+    rested: Vec<u64>,
     failures: Failures,
     offered: u64,
     started: u64,
@@ -100,6 +102,7 @@ impl Gather {
             rest: histograms(count),
             errors: vec![0; count],
             empty: vec![0; count],
+            rested: vec![0; count],
             failures: Failures::default(),
             offered: 0,
             started: 0,
@@ -248,6 +251,7 @@ impl Gather {
         merge(&mut self.times, &tally.times);
         self.errors.iter_mut().zip(&tally.errors).for_each(|(to, from)| *to += from);
         self.empty.iter_mut().zip(&tally.empty).for_each(|(to, from)| *to += from);
+        self.rested.iter_mut().zip(&tally.rested).for_each(|(to, from)| *to += from);
         self.failures.merge(&tally.failures);
         self.offered += tally.offered;
         self.started += tally.started;
@@ -333,6 +337,7 @@ impl Gather {
             passed: false,
             detail: format!("there was no connection for {:.1} s: {}", away_ns as f64 / SECOND_NS as f64, why.name()),
         }));
+        checks.extend(turns.and_then(|turns| turns::too_short(&turns, plan.measure, gone > 0)));
         checks.extend(verified.checks);
         let workers_ns: u64 = self.crew.iter().map(|crew| crew.effort.cpu_ns).sum();
         let counted = self.planned.as_ref().map_or((self.offered, self.started, self.dropped), |planned| {
@@ -364,7 +369,8 @@ impl Gather {
 
     fn summaries(&self) -> BTreeMap<String, OperationSummary> {
         let summary = |at: usize| {
-            let (count, empty, lingers) = (self.times[at].total(), self.empty[at], self.lingers[at]);
+            let (count, empty) = (self.times[at].total() + self.rested[at], self.empty[at]);
+            let lingers = self.lingers[at];
             let Some(planned) = &self.planned else {
                 let mut times = self.times[at].clone();
                 times.merge(&self.rest[at]);

@@ -16,6 +16,7 @@ mod talk;
 mod tally;
 mod timeline;
 mod turns;
+mod waves;
 mod window;
 mod worker;
 mod workers;

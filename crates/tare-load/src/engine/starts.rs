@@ -261,14 +261,25 @@ impl<P: Protocol> Worker<'_, P> {
     #[inline]
     pub(super) fn count(&mut self, now_ns: u64, flight: &Flight, reply: Reply) {
         self.replies += 1;
-        self.answered += 1;
-        self.last_answer_ns = now_ns;
+        self.waves.answered(now_ns);
         match reply.failure() {
             Some(failure) if failure.may_refuse() && self.source.has_ended(flight.user) => {
                 self.recorder.after_end(now_ns, flight)
             }
+            None if self.is_weight() => self.recorder.uncounted(now_ns, flight, reply),
+            None if self.waves.is_rested() => self.recorder.rested(now_ns, flight, reply),
             _ => self.recorder.answered(now_ns, flight, reply),
         }
+    }
+
+    /// Whether the operation that was just answered is a ruler's weight: of so many that it makes, in even steps.
+    #[inline]
+    fn is_weight(&mut self) -> bool {
+        let Some(share) = self.orders.plan.weight else { return false };
+        self.due += share / (1.0 + share);
+        let is = self.due >= 1.0;
+        self.due -= f64::from(u8::from(is));
+        is
     }
 
     /// A user's operation was answered: what goes on beside it begins with a right answer, and what a companion has

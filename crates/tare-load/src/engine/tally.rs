@@ -20,6 +20,8 @@ pub(crate) struct Tally {
     pub errors: Vec<u64>,
     /// Right answers that said that there is nothing, by operation.
     pub empty: Vec<u64>,
+    /// Right answers that count, and whose times do not: those of a service that has rested, by operation.
+    pub rested: Vec<u64>,
     /// What went wrong, by kind; broken connections without an operation in flight are here only.
     pub failures: Failures,
     /// Operations that came due.
@@ -49,6 +51,7 @@ impl Tally {
             counted: histograms(counted),
             errors: vec![0; operations],
             empty: vec![0; operations],
+            rested: vec![0; operations],
             failures: Failures::default(),
             offered: 0,
             started: 0,
@@ -66,6 +69,7 @@ impl Tally {
         self.times.iter_mut().chain(&mut self.counted).for_each(Histogram::clear);
         self.errors.fill(0);
         self.empty.fill(0);
+        self.rested.fill(0);
         self.failures.clear();
         (self.offered, self.started, self.dropped) = (0, 0, 0);
         (self.cpu_ns, self.idle_ns, self.replies, self.crowd) = (0, 0, 0, 0);
@@ -329,6 +333,27 @@ impl Recorder {
         if let Some(windows) = &mut self.windows {
             windows.after_end(flight.planned_ns, flight.operation);
         }
+    }
+
+    /// Counts a right answer of a service that has rested: its time is not that of one that never rests.
+    pub(crate) fn rested(&mut self, now_ns: u64, flight: &Flight, reply: Reply) {
+        self.uncounted(now_ns, flight, reply);
+        let operation = usize::from(flight.operation);
+        self.tally.rested[operation] += 1;
+        self.tally.empty[operation] += u64::from(reply == Reply::Empty);
+    }
+
+    /// How many operations have failed without an answer so far.
+    pub(crate) fn lost_so_far(&self) -> u64 {
+        self.ledger.lost.iter().sum()
+    }
+
+    /// Takes note of an answer that is only a weight: it was made and answered, and stands in no figure.
+    pub(crate) fn uncounted(&mut self, now_ns: u64, flight: &Flight, reply: Reply) {
+        self.advance(now_ns);
+        let operation = usize::from(flight.operation);
+        self.ledger.answered[operation] += 1;
+        self.ledger.empty[operation] += u64::from(reply == Reply::Empty);
     }
 
     /// Counts an operation that will not be answered any more.

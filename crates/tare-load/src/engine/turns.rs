@@ -10,7 +10,7 @@ use crate::clock::{self, SECOND_NS, span_ns};
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
-use tare_core::load::TurnsSummary;
+use tare_core::load::{Check, TurnsSummary};
 
 /// So many response times of the slowest load make a turn, where none was asked for: the start and the end of a turn,
 /// when fewer operations are in flight, are then a small part of it.
@@ -20,10 +20,29 @@ const SHORTEST_NS: u64 = SECOND_NS / 100;
 const LONGEST_NS: u64 = SECOND_NS;
 /// A turn while loads warm up and their response times are not known, ns.
 const WARMING_NS: u64 = SECOND_NS / 20;
+/// From so many response times of the slowest load on, a turn can do without the times of its first answers.
+const RESPONSES_MIN: u64 = 5;
 /// Each load warms up for so many turns at least.
 const WARMING_TURNS: u64 = 3;
 /// Who waits for a turn looks so often whether there will be one.
 const LOOK: Duration = Duration::from_millis(20);
+
+/// The check that fails where a load was at work for less than half of what was asked of it: another one has taken the
+/// time, or, where operations of its own were `lost`, its own service.
+pub(crate) fn too_short(turns: &TurnsSummary, asked: Duration, lost: bool) -> Option<Check> {
+    let active = Duration::from_nanos(turns.active_ns);
+    (active < asked / 2).then(|| Check {
+        always: true,
+        outcome: lost,
+        name: "the load was at work for as long as was asked".into(),
+        passed: false,
+        detail: format!(
+            "{:.2} of {:.2} s: what takes turns with it stood still",
+            active.as_secs_f64(),
+            asked.as_secs_f64()
+        ),
+    })
+}
 
 /// What several loads share.
 pub(crate) struct Turns {
@@ -42,13 +61,18 @@ struct State {
     // Workers that have not come to the end of the turn under way, and what the others brought.
     working: usize,
     span: Option<Worked>,
+    moves_ns: Vec<i64>,
     number: u64,
     // Of the round under way: how long its turns are, and whose are left.
     length_ns: u64,
     round: VecDeque<usize>,
     rounds: Vec<Vec<usize>>,
+    // Whose turn ends the round under way.
+    last: Option<usize>,
     measuring: bool,
     ended: bool,
+    // By how much a turn that warmed up was longer than it was meant to be, at most.
+    overrun_ns: u64,
     random: u64,
 }
 
@@ -60,6 +84,8 @@ struct Load {
     gone: bool,
     warming: Sum,
     measured: Sum,
+    // What each measured turn took beyond its operations.
+    moves_ns: Vec<i64>,
 }
 
 /// Turns added up.
@@ -81,6 +107,8 @@ pub(crate) struct Turn {
     pub from_ns: u64,
     /// How long operations are started.
     pub length_ns: u64,
+    /// Whether it holds so few response times that those of its first answers count as well.
+    pub first_counts: bool,
     load: usize,
 }
 
@@ -93,6 +121,8 @@ pub(crate) struct Worked {
     pub end_ns: u64,
     /// Replies that it read.
     pub answers: u64,
+    /// What the turn took beyond its operations, as its waves tell.
+    pub move_ns: Option<i64>,
 }
 
 /// A load's place among those that take turns. Dropped, it has no more turns, and the others go on without it.
@@ -122,12 +152,15 @@ impl Turns {
                 turn: None,
                 working: 0,
                 span: None,
+                moves_ns: Vec::new(),
                 number: 0,
                 length_ns: slice_ns.unwrap_or(WARMING_NS),
                 round: VecDeque::new(),
                 rounds: Vec::new(),
+                last: None,
                 measuring: false,
                 ended: false,
+                overrun_ns: 0,
                 random: seed | 1,
             }),
             changed: Condvar::new(),
@@ -160,7 +193,7 @@ impl Turns {
         let measure_start_ns = start_ns + self.settle_ns;
         let mut from_ns = now_ns;
         // A turn that warms up does not reach into what is measured.
-        if !state.measuring && now_ns + 2 * state.length_ns > measure_start_ns {
+        if !state.measuring && now_ns + 2 * state.length_ns + state.overrun_ns > measure_start_ns {
             state.measuring = true;
             state.round.clear();
             from_ns = measure_start_ns.max(now_ns);
@@ -179,7 +212,9 @@ impl Turns {
         state.number += 1;
         state.working = state.loads[load].workers.unwrap_or(0);
         state.span = None;
-        state.turn = Some(Turn { number: state.number, from_ns, length_ns: state.length_ns, load });
+        state.moves_ns.clear();
+        let first_counts = state.length_ns < RESPONSES_MIN * state.slowest_ns();
+        state.turn = Some(Turn { number: state.number, from_ns, length_ns: state.length_ns, first_counts, load });
     }
 
     /// Whether everybody has been at work for as long as was asked, or never will be.
@@ -202,7 +237,13 @@ impl Turns {
             let named = |round: Vec<usize>| round.into_iter().map(|at| there[at]).collect();
             state.rounds = rounds.into_iter().map(named).collect();
         }
-        state.round = state.rounds.pop().unwrap_or_default().into();
+        let mut round = state.rounds.pop().unwrap_or_default();
+        // Who has two turns in a row does not rest before the second.
+        if round.first() == state.last.as_ref() {
+            round.reverse();
+        }
+        state.last = round.last().copied();
+        state.round = round.into();
     }
 }
 
@@ -210,12 +251,16 @@ impl State {
     /// A turn of ten response times of the slowest load, as they were while it warmed up: operations in flight by
     /// operations a second (Little 1961).
     fn slice_ns(&self) -> u64 {
+        self.slowest_ns().saturating_mul(RESPONSES).clamp(SHORTEST_NS, LONGEST_NS)
+    }
+
+    /// The response time of the slowest load; 0 while none is known.
+    fn slowest_ns(&self) -> u64 {
         let response_ns = |load: &Load| match load.warming.answers {
             0 => 0,
             answers => (u128::from(load.warming.active_ns) * u128::from(load.in_flight) / u128::from(answers)) as u64,
         };
-        let slowest_ns = self.loads.iter().filter(|load| !load.gone).map(response_ns).max().unwrap_or(0);
-        slowest_ns.saturating_mul(RESPONSES).clamp(SHORTEST_NS, LONGEST_NS)
+        self.loads.iter().filter(|load| !load.gone).map(response_ns).max().unwrap_or(0)
     }
 
     /// Xorshift: good enough to keep in step with nobody.
@@ -232,6 +277,15 @@ impl State {
             things.swap(at, other);
         }
     }
+}
+
+/// The mean without the tenth that is lowest and the tenth that is highest: a stall is no cost of moves. There is a
+/// value.
+fn trimmed_mean(values: &mut [i64]) -> i64 {
+    values.sort_unstable();
+    let cut = values.len() / 10;
+    let kept = &values[cut..values.len() - cut];
+    kept.iter().sum::<i64>() / kept.len() as i64
 }
 
 /// Orders of `count` things in which each comes directly after each other one equally often: once in `count` orders
@@ -266,16 +320,16 @@ impl Seat {
         state.start_ns
     }
 
-    /// The load's next turn after number `seen`. Waits for it; none when there will be none, or when `over` says so,
-    /// which ends it for all.
-    pub(crate) fn next(&self, seen: u64, over: impl Fn() -> bool) -> Option<Turn> {
+    /// The load's next turn after number `seen`. Waits for it; none when there will be none, when the load `leaves`, or
+    /// when all is `over`, which ends it for the others too.
+    pub(crate) fn next(&self, seen: u64, leaves: impl Fn() -> bool, over: impl Fn() -> bool) -> Option<Turn> {
         let mut state = self.turns.state();
         loop {
             if over() {
                 state.ended = true;
                 self.turns.changed.notify_all();
             }
-            if state.ended {
+            if state.ended || state.loads[self.load].gone || leaves() {
                 return None;
             }
             if let Some(turn) = state.turn.filter(|turn| turn.load == self.load && turn.number > seen) {
@@ -292,6 +346,7 @@ impl Seat {
         if state.turn != Some(turn) {
             return;
         }
+        state.moves_ns.extend(worked.move_ns);
         let span = state.span.get_or_insert(Worked { answers: 0, ..worked });
         span.start_ns = span.start_ns.min(worked.start_ns);
         span.end_ns = span.end_ns.max(worked.end_ns);
@@ -302,7 +357,12 @@ impl Seat {
             return;
         }
         let measuring = state.measuring;
+        // A mean over the workers; a turn of which one cannot tell is left to the others.
+        let moves_ns = std::mem::take(&mut state.moves_ns);
         let load = &mut state.loads[self.load];
+        if measuring && !moves_ns.is_empty() {
+            load.moves_ns.push(moves_ns.iter().sum::<i64>() / moves_ns.len() as i64);
+        }
         let sum = if measuring { &mut load.measured } else { &mut load.warming };
         sum.turns += 1;
         sum.meant_ns += turn.length_ns;
@@ -310,15 +370,24 @@ impl Seat {
         sum.active_ns += took_ns;
         sum.longest_ns = sum.longest_ns.max(took_ns);
         sum.answers += span.answers;
+        // Whoever answers nothing in all this time would take it from the others again and again.
+        load.gone |= span.answers == 0 && took_ns > turn.length_ns + SECOND_NS;
+        if !measuring {
+            state.overrun_ns = state.overrun_ns.max(took_ns.saturating_sub(turn.length_ns));
+        }
         self.turns.pass(&mut state, clock::monotonic_ns());
         self.turns.changed.notify_all();
     }
 
     /// What its turns came to.
     pub(crate) fn summary(&self) -> TurnsSummary {
-        let sum = self.turns.state().loads[self.load].measured;
-        let slice_ns = sum.meant_ns / u64::from(sum.turns).max(1);
-        TurnsSummary { turns: sum.turns, slice_ns, active_ns: sum.active_ns, longest_ns: sum.longest_ns }
+        let mut state = self.turns.state();
+        let load = &mut state.loads[self.load];
+        let Sum { turns, meant_ns, active_ns, longest_ns, .. } = load.measured;
+        let told = load.moves_ns.len();
+        // None where most turns could not tell.
+        let move_ns = (told > 0 && 2 * told as u64 >= u64::from(turns)).then(|| trimmed_mean(&mut load.moves_ns));
+        TurnsSummary { turns, slice_ns: meant_ns / u64::from(turns).max(1), active_ns, longest_ns, move_ns }
     }
 }
 
@@ -354,6 +423,14 @@ mod tests {
         }
     }
 
+    #[test]
+    fn a_stall_is_no_cost_of_moves() {
+        let mut values = vec![100; 19];
+        values.push(1_000_000);
+        assert_eq!(trimmed_mean(&mut values), 100);
+        assert_eq!(trimmed_mean(&mut [1, 3]), 2);
+    }
+
     /// Loads whose operations take so long, one at a time; what each came to.
     fn played(each: &[Duration], slice: Option<Duration>, leaves: Option<usize>) -> Vec<TurnsSummary> {
         let (settle, measure) = (Duration::from_millis(100), Duration::from_millis(200));
@@ -361,7 +438,7 @@ mod tests {
         let play = |(load, (seat, each)): (usize, (Seat, Duration))| {
             seat.join(1, 1).unwrap();
             let mut seen = 0;
-            while let Some(turn) = seat.next(seen, || false) {
+            while let Some(turn) = seat.next(seen, || false, || false) {
                 let alone = at_work.try_lock().expect("one at a time is at work");
                 seen = turn.number;
                 while clock::monotonic_ns() < turn.from_ns {}
@@ -375,7 +452,7 @@ mod tests {
                 if leaves == Some(load) && seen > 10 {
                     break;
                 }
-                seat.done(turn, Worked { start_ns, end_ns: clock::monotonic_ns(), answers });
+                seat.done(turn, Worked { start_ns, end_ns: clock::monotonic_ns(), answers, move_ns: None });
             }
             seat.summary()
         };

@@ -6,6 +6,7 @@ use super::layout::{Layout, Manner};
 use super::tally::{Ledger, Recorder};
 use super::timeline::Timeline;
 use super::turns::{Seat, Worked};
+use super::waves::Waves;
 use crate::clock::{self, SECOND_NS};
 use crate::profile::{Share, Source, Spoken, Start};
 use crate::protocol::{Draw, Failure, Mix, Protocol};
@@ -99,10 +100,11 @@ pub(crate) struct Worker<'a, P: Protocol> {
     pub(super) incoming: Vec<u8>,
     pub(super) outgoing: Vec<u8>,
     pub(super) replies: u64,
-    // Where turns are taken: whether one is coming to its end, and when what was answered in it first and last.
+    // Where turns are taken: whether one is coming to its end, and what was answered in it when.
     pub(super) parking: bool,
-    pub(super) answered: u64,
-    pub(super) last_answer_ns: u64,
+    pub(super) waves: Waves,
+    // Of a ruler: how much of an operation is due as its weight.
+    pub(super) due: f64,
 }
 
 impl<'a, P: Protocol> Worker<'a, P> {
@@ -148,8 +150,8 @@ impl<'a, P: Protocol> Worker<'a, P> {
             outgoing: Vec::with_capacity(64 * 1024),
             replies: 0,
             parking: false,
-            answered: 0,
-            last_answer_ns: 0,
+            waves: Waves::default(),
+            due: 0.0,
             orders,
         })
     }
@@ -200,16 +202,20 @@ impl<'a, P: Protocol> Worker<'a, P> {
         timeline: &Timeline,
         events: &mut [MaybeUninit<epoll::Event>],
     ) -> Result<(), Fault> {
-        let (stop, mut seen) = (self.orders.stop, 0);
-        while let Some(turn) = seat.next(seen, || stop.load(Ordering::Relaxed) || timeline.told()) {
+        let (stop, mut seen, mut away_ns) = (self.orders.stop, 0, 0);
+        while let Some(turn) = seat.next(seen, || stop.load(Ordering::Relaxed), || timeline.told()) {
             seen = turn.number;
             let early_ns = turn.from_ns.saturating_sub(clock::monotonic_ns());
             std::thread::sleep(std::time::Duration::from_nanos(early_ns));
-            (self.answered, self.parking) = (0, false);
+            self.parking = false;
+            // What was closed while the load rested is no failure of an operation that is sent into it.
+            self.round(events, 1)?;
             let start_ns = clock::monotonic_ns();
             self.recorder.advance(start_ns);
-            (self.last_answer_ns, self.alive_ns) = (start_ns, start_ns);
+            let lost = self.recorder.lost_so_far();
+            self.alive_ns = start_ns - away_ns;
             self.active = self.connections.len();
+            self.waves = Waves::begin(self.active * self.pipeline, start_ns, turn.first_counts);
             for index in 0..self.active {
                 self.begin(index);
             }
@@ -219,13 +225,19 @@ impl<'a, P: Protocol> Worker<'a, P> {
                 now_ns = clock::monotonic_ns();
             }
             (self.active, self.parking) = (0, true);
+            self.waves.ebb();
             let deadline_ns = until_ns.saturating_add(self.orders.timeout_ns);
             while self.live > 0 && clock::monotonic_ns() < deadline_ns && !self.stopped() {
                 self.round(events, SECOND_NS / 1000)?;
             }
-            // What was not answered is waited for as long as the turn lasts.
-            let end_ns = if self.live > 0 || self.answered == 0 { clock::monotonic_ns() } else { self.last_answer_ns };
-            seat.done(turn, Worked { start_ns, end_ns, answers: self.answered });
+            // What was not answered was waited for as long as the turn lasted.
+            let now_ns = clock::monotonic_ns();
+            let left = self.live > 0 || self.waves.answers() == 0 || self.recorder.lost_so_far() > lost;
+            let end_ns = if left { now_ns } else { self.waves.last_ns() };
+            let move_ns = self.waves.move_ns(end_ns - start_ns);
+            // Without a connection at the end of one turn, it has been without one for as long at the next.
+            away_ns = if self.up > 0 { 0 } else { now_ns - self.alive_ns };
+            seat.done(turn, Worked { start_ns, end_ns, answers: self.waves.answers(), move_ns });
         }
         timeline.close();
         self.recorder.listen(&mut self.source);
