@@ -10,6 +10,7 @@ mod closed;
 mod freeze;
 mod http;
 mod ours;
+mod precision;
 mod process;
 mod ratio;
 mod redis;
@@ -33,6 +34,8 @@ use workshop::Workshop;
 enum Comparison {
     /// The load generator: its cost and its truthfulness, beside bare clients and other tools. Needs root and two CPUs.
     Load(Options),
+    /// The scale itself: half-widths of intervals by design, slice length and time. Needs root and two CPUs.
+    Precision(precision::Options),
 }
 
 /// How it is compared.
@@ -74,8 +77,11 @@ const PARTS: &[Part] = &[
 ];
 
 fn main() -> ExitCode {
-    let Comparison::Load(options) = Comparison::parse();
-    match run(&root(), &options) {
+    let done = match Comparison::parse() {
+        Comparison::Load(options) => run(&root(), &options),
+        Comparison::Precision(options) => precision::run(&root(), &options).map(|()| true),
+    };
+    match done {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::FAILURE,
         Err(error) => {

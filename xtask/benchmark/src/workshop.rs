@@ -235,13 +235,18 @@ fn build_drive(root: &Path) -> Result<PathBuf> {
     if let Some(path) = std::env::var_os("TARE_DRIVE") {
         return Ok(path.into());
     }
+    release(root, &["--package", "tare-load", "--example", "drive"])
+}
+
+/// Builds a program as it is released: where it is then.
+pub(crate) fn release(root: &Path, which: &[&str]) -> Result<PathBuf> {
     let mut build = Command::new("cargo");
-    build.args(["build", "--release", "--locked", "--package", "tare-load", "--example", "drive"]);
+    build.args(["build", "--release", "--locked"]).args(which);
     build.arg("--message-format=json-render-diagnostics").current_dir(root).stderr(Stdio::inherit());
     let built = build.output().context("could not run cargo")?;
-    ensure!(built.status.success(), "the load process does not build");
+    ensure!(built.status.success(), "cargo could not build {}", which.join(" "));
     let told = String::from_utf8_lossy(&built.stdout);
     let made = told.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
     let mut programs = made.filter_map(|message| message["executable"].as_str().map(PathBuf::from));
-    programs.next_back().context("cargo built the load process, but does not say where it put it")
+    programs.next_back().context("cargo does not say where it put what it built")
 }
