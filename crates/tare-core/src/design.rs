@@ -1,6 +1,7 @@
 //! How the trials of a study are arranged, how they settle, and when there are enough of them.
 
 use crate::config::{Fields, Node, NodeKind, Problems};
+use crate::form::percent;
 use crate::units::exact_duration;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
@@ -62,15 +63,13 @@ impl Design {
                 format!("side by side, load chopped into slices of {}", exact_duration(*slice))
             }
             Arrangement::Chop(Chop { slice: None, .. }) => {
-                "side by side, load chopped into slices of ten response times".to_owned()
+                "side by side, load chopped into slices of ten response times or 10 ms".to_owned()
             }
             Arrangement::Duet => "duets, two forms loaded at the same moment on disjoint CPUs".to_owned(),
         };
         match self.half_width {
             Some(share) => {
-                // 0.07 * 100 is 7.000000000000001; nobody wants to read that.
-                let percent = (share * 1e6).round() / 1e4;
-                format!("{arrangement}, until intervals reach {percent} % either way")
+                format!("{arrangement}, until intervals reach {} % either way", percent(share))
             }
             None => match &self.best_in {
                 Some(metric) => format!("{arrangement}, until one form is better in {metric} than every other"),
@@ -94,6 +93,24 @@ pub enum Arrangement {
     /// Deployed together; one generator holds connections to all of them, and moves a closed loop from one to the other
     /// every few milliseconds, faster than the machine's other work comes and goes.
     Chop(Chop),
+}
+
+impl Arrangement {
+    /// All there are, each with what it says where nothing else is said.
+    pub fn all() -> [Arrangement; 4] {
+        let (alternate, chop) = (Arrangement::Alternate(Slices::default()), Arrangement::Chop(Chop::default()));
+        [Arrangement::Blocks, alternate, chop, Arrangement::Duet]
+    }
+
+    /// As studies and commands name it.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Arrangement::Blocks => "blocks",
+            Arrangement::Alternate(_) => "alternate",
+            Arrangement::Chop(_) => "chop",
+            Arrangement::Duet => "duet",
+        }
+    }
 }
 
 /// How a load is chopped.
@@ -173,15 +190,15 @@ pub(crate) fn read_margin(fields: &mut Fields, problems: &mut Problems) -> f64 {
 /// Reads `design: blocks`, `design: alternate`, `design: {alternate: {slice: 10s, settle: 2s}}`, `design: chop`,
 /// `design: {chop: {slice: 20ms}}` or `design: duet`.
 pub(crate) fn read_arrangement(node: &Node, problems: &mut Problems) -> Option<Arrangement> {
-    const KNOWN: [&str; 4] = ["blocks", "alternate", "chop", "duet"];
+    let known = Arrangement::all().map(|arrangement| arrangement.name());
     let nothing = Node { place: node.place, kind: NodeKind::Map(Vec::new()) };
     let plain = node.text(&mut Problems::default());
     let (name, place, options) = match &plain {
         Some(name) => (name.as_str(), node.place, &nothing),
         None => node.kind("design", problems)?,
     };
-    if !KNOWN.contains(&name) {
-        Node::unknown(name, place, "design", &KNOWN, problems);
+    if !known.contains(&name) {
+        Node::unknown(name, place, "design", &known, problems);
         return None;
     }
     let mut fields = Fields::of(options, format!("design '{name}'"), problems)?;

@@ -25,6 +25,9 @@ pub struct Form {
     /// What services get in this form; what it leaves open is the study's.
     #[serde(default, skip_serializing_if = "OwnResources::is_empty")]
     pub resources: OwnResources,
+    /// Of a ruler: how many operations are made beside each that counts. What they take is a weight that is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub weight: Option<f64>,
 }
 
 /// One layer of a form, with its options.
@@ -79,8 +82,14 @@ impl Form {
     /// A text about its layers, and behind it what else is its own: what services are told and given.
     pub fn with_own(&self, layers: String) -> String {
         let told = self.options.iter().map(|(option, level)| format!("{option}={level}"));
-        [layers].into_iter().chain(told).chain(self.resources.words()).collect::<Vec<_>>().join(", ")
+        let weight = self.weight.map(|share| format!("{} % more operations than count", percent(share)));
+        [layers].into_iter().chain(told).chain(self.resources.words()).chain(weight).collect::<Vec<_>>().join(", ")
     }
+}
+
+/// 0.01 as 1, without what binary fractions add.
+pub(crate) fn percent(share: f64) -> f64 {
+    (share * 1e6).round() / 1e4
 }
 
 #[cfg(test)]

@@ -143,11 +143,7 @@ impl Instances {
     /// here, with the names of such ports: the instances would all listen at the same one.
     pub fn fixed_ports(&self, workload: &Workload) -> Vec<(String, Vec<String>)> {
         let several = |service: &&Service| self.tiles.unwrap_or(1) * self.of(service) > 1;
-        let fixed = |service: &Service| {
-            let taken: BTreeSet<String> = texts(service).flat_map(mentions).collect();
-            let fixed = service.ports.keys().filter(|port| !taken.contains(&format!("port.{port}")));
-            (service.name.clone(), fixed.cloned().collect::<Vec<_>>())
-        };
+        let fixed = |service: &Service| (service.name.clone(), fixed_ports(service).cloned().collect::<Vec<_>>());
         workload.services.iter().filter(several).map(fixed).filter(|(_, ports)| !ports.is_empty()).collect()
     }
 
@@ -161,11 +157,17 @@ impl Instances {
     /// command; with a user of its own too, unless one is stated. Of the references only those to addresses are left.
     /// More than [`INSTANCES_MAX`] in all, which are refused where a study is read, are not spelled out.
     pub fn spell_out(&self, workload: &Workload) -> Workload {
+        self.spell_out_beside(workload, &mut Ports::default())
+    }
+
+    /// The same for a deployment beside others of the workload on one machine: at ports that none of those has, which
+    /// were spelled out with the same `ports`. Only a workload whose [ports can move](has_movable_ports) listens there.
+    pub fn spell_out_beside(&self, workload: &Workload, ports: &mut Ports) -> Workload {
         if self.total(workload) > INSTANCES_MAX {
             return workload.clone();
         }
         let tiles = self.tiles.unwrap_or(1);
-        let mut ports = Ports::of(workload);
+        let first = ports.begin(workload);
         let mut users = own_users(workload);
         let mut services = Vec::new();
         for tile in 1..=tiles {
@@ -182,7 +184,8 @@ impl Instances {
                     let replica = Replica { of: service.name.clone(), number, tile };
                     instance.replica = (tiles > 1 || count > 1).then_some(replica);
                     let order = (tile - 1) * count + number - 1;
-                    instance.ports = ports.of_instance(service, order);
+                    instance.ports =
+                        if first && order == 0 { service.ports.clone() } else { ports.near(service, order) };
                     if instance.own_user {
                         instance.user = users.next().map_or(service.user, |id| (id, id));
                     }
@@ -203,21 +206,36 @@ fn own_users(workload: &Workload) -> impl Iterator<Item = u32> {
     (FIRST_OWN..).filter(move |id| !stated.contains(id))
 }
 
+/// The ports of a service that its command does not take from here: it always listens there.
+fn fixed_ports(service: &Service) -> impl Iterator<Item = &String> {
+    let taken: BTreeSet<String> = texts(service).flat_map(mentions).collect();
+    service.ports.keys().filter(move |port| !taken.contains(&format!("port.{port}")))
+}
+
+/// Whether every service listens where it is told to, so that the workload can stand several times on one network.
+pub fn has_movable_ports(workload: &Workload) -> bool {
+    workload.services.iter().all(|service| !service.awaits_ports() && fixed_ports(service).next().is_none())
+}
+
 /// Ports that are given away.
-struct Ports {
+#[derive(Debug, Default)]
+pub struct Ports {
     taken: BTreeSet<u16>,
 }
 
 impl Ports {
-    /// The first instance of each service has the ports that the workload names.
-    fn of(workload: &Workload) -> Ports {
-        Ports { taken: workload.services.iter().flat_map(|service| service.ports.values().copied()).collect() }
+    /// Of the first deployment, the first instance of each service has the ports that the workload names: whether this
+    /// is the first.
+    fn begin(&mut self, workload: &Workload) -> bool {
+        let first = self.taken.is_empty();
+        self.taken.extend(workload.services.iter().flat_map(|service| service.ports.values().copied()));
+        first
     }
 
-    /// For the instance with this number from 0: its service's ports, or as near above them as is free.
-    fn of_instance(&mut self, service: &Service, order: u32) -> BTreeMap<String, u16> {
+    /// For the instance with this number from 0: ports as near above its service's as are free.
+    fn near(&mut self, service: &Service, order: u32) -> BTreeMap<String, u16> {
         let mut ports = service.ports.clone();
-        for port in ports.values_mut().filter(|_| order > 0) {
+        for port in ports.values_mut() {
             let above = (*port).saturating_add(u16::try_from(order).unwrap_or(u16::MAX));
             let free = (above..=u16::MAX).chain(FIRST_PORT..above).find(|port| !self.taken.contains(port));
             // Without one, the second to listen there is refused, and the trial says so.

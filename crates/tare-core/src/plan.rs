@@ -97,8 +97,8 @@ fn groups<'a>(
     let slow = |form: &str| !of_baseline(form) && emulated.iter().any(|emulated| emulated == form);
     let with_baseline = |group: Vec<(&'a str, bool)>| [vec![(baseline, false)], group].concat();
     let together = arms.iter().filter(|(form, _)| !apart(form) && !slow(form)).copied().collect();
-    let alone = arms.iter().filter(|(form, _)| apart(form) && !slow(form)).map(|arm| with_baseline(vec![*arm]));
-    let slow: Vec<_> = arms.iter().filter(|(form, _)| slow(form)).copied().collect();
+    let alone = arms.iter().filter(|(form, _)| apart(form)).map(|arm| with_baseline(vec![*arm]));
+    let slow: Vec<_> = arms.iter().filter(|(form, _)| slow(form) && !apart(form)).copied().collect();
     let slow = (!slow.is_empty()).then(|| with_baseline(slow));
     std::iter::once(together).chain(alone).chain(slow).collect()
 }
@@ -228,6 +228,7 @@ mod tests {
             parameters: Default::default(),
             seed: None,
             part: None,
+            ruler: None,
             ladder: None,
             advice: None,
             profile: None,

@@ -176,6 +176,10 @@ pub struct TrialRecord {
     /// counted in its time is this form's doing. It counts for no metric.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub alone: Option<LoadSummary>,
+    /// How much CPU time its services used while others were loaded alone, as a share of one CPU: work of its own,
+    /// which falls into the others' turns.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub resting_cpu: Option<f64>,
     /// What profilers saw, in a trial that is profiled.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub profile: Option<Profile>,
@@ -227,6 +231,7 @@ impl TrialRecord {
             instances: BTreeMap::new(),
             slices: Vec::new(),
             alone: None,
+            resting_cpu: None,
             profile: None,
         }
     }

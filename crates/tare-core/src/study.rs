@@ -5,11 +5,13 @@ mod deployment;
 mod forms;
 mod overlay;
 mod published;
+mod ruler;
 mod services;
 mod suite;
 
 pub use combination::Conflict;
 pub use published::{Published, PublishedValues};
+pub use ruler::{RULER, check as check_ruler};
 pub use suite::{FindWorkload, Part, Suite};
 
 use crate::advice::{Advice, LayerVariant};
@@ -149,6 +151,9 @@ pub struct Study {
     pub emulated_blocks: u32,
     /// The forms, in the order of the file.
     pub forms: Vec<Form>,
+    /// The weight of a ruler that is measured beside the forms: the baseline with so many operations more than count.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ruler: Option<f64>,
     /// What the forms are rungs of, where the study asks which part of a form costs what.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ladder: Option<Ladder>,
@@ -236,7 +241,7 @@ impl Study {
         }
         fields.finish(problems);
         let (mut study, workload) = read.filter(|_| problems.len() == before)?;
-        study.set_apart(catalog);
+        study.set_apart(&workload, catalog);
         (study.parameters, study.part) = (chosen, part);
         Some((study, workload))
     }
@@ -254,6 +259,7 @@ impl Study {
         let (repeat, at_most, half_width) = read_length(fields, problems);
         let arrangement = fields.get("design").and_then(|node| read_arrangement(node, problems)).unwrap_or_default();
         let margin = read_margin(fields, problems);
+        let ruler = fields.get("ruler").and_then(|node| ruler::read(node, problems));
         let origin = read_origin(fields, workload.as_ref(), catalog, problems);
         let names = workload.as_ref().map(|workload| names(workload, catalog)).unwrap_or_default();
         let sets = workload.as_ref().map(|workload| &workload.qos_sets);
@@ -299,6 +305,7 @@ impl Study {
             timeout: times.timeout,
             emulated_blocks,
             forms,
+            ruler,
             ladder: None,
             advice: None,
             profile: None,

@@ -3,7 +3,7 @@
 use crate::deploying::Entry;
 use crate::placing::starts;
 use crate::trial::{Early, PROBE_PERIOD, Trial, TrialInputs};
-use crate::{Apparatus, Clock, Event, Stop};
+use crate::{Apparatus, Clock, Event, Place, Stop};
 use std::collections::BTreeMap;
 use std::time::Duration;
 use tare_core::design::{Arrangement, Slices};
@@ -90,10 +90,11 @@ impl<'a, 'b> Standing<'a, 'b> {
     }
 
     /// Deploys it, and freezes it until its turn has come where that is wanted.
-    pub(crate) fn stand_up(&mut self, place: u8, freeze: bool, around: &mut Around) {
+    pub(crate) fn stand_up(&mut self, number: u8, freeze: bool, around: &mut Around) {
         let mut trial = Self::trial(self.inputs, &mut self.data, Stage::Provision, around);
         let starts = starts(trial.inputs);
         let label = format!("t{}", self.inputs.planned.index);
+        let place = Place { number, own_ports: self.inputs.own_ports };
         let host = match trial.apparatus.open_beside(&label, place, self.inputs.form, &starts) {
             Ok(host) => self.host.insert(host),
             Err(OpenError::Unavailable(why)) => return trial.end(Early::Unavailable(why)),
@@ -140,6 +141,12 @@ impl<'a, 'b> Standing<'a, 'b> {
                 self.fail(fault, around);
             }
         }
+    }
+
+    /// Starts sampling it while it is not loaded; whether that can be had.
+    pub(crate) fn begin_rest(&mut self) -> bool {
+        let there = self.entry.is_some();
+        self.host.as_mut().is_some_and(|host| there && host.begin_probe(&[], PROBE_PERIOD).is_ok())
     }
 
     /// Ends it under load: what broke off, or what that came from.

@@ -38,6 +38,15 @@ pub enum Restored {
     Unkept,
 }
 
+/// Where a form stands beside others.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Place {
+    /// From 1 on.
+    pub number: u8,
+    /// Whether its services listen at ports that no other form's have, so that all may be on this machine's network.
+    pub own_ports: bool,
+}
+
 /// The outside world, as far as a run needs it.
 pub trait Apparatus {
     /// Opens every layer of `form` for the trial called `label`, and hands over the innermost host.
@@ -46,14 +55,14 @@ pub trait Apparatus {
     /// [`OpenError::Unavailable`] when this machine cannot have the form. On any error nothing is left open.
     fn open_form(&mut self, label: &str, form: &Form, services: &[ServiceStart]) -> Result<Box<dyn Host>, OpenError>;
 
-    /// The same for a form that is to stand beside others, at `place`, from 1 on.
+    /// The same for a form that is to stand beside others, at `place`.
     ///
     /// # Errors
     /// See [`Apparatus::open_form`].
     fn open_beside(
         &mut self,
         label: &str,
-        place: u8,
+        place: Place,
         form: &Form,
         services: &[ServiceStart],
     ) -> Result<Box<dyn Host>, OpenError> {

@@ -5,12 +5,14 @@
 use crate::Event;
 use crate::alternate::{Around, Standing};
 use crate::trial::{DRIVE_SLACK, PROBE_PERIOD, TrialInputs};
+use std::ops::Add;
 use std::time::Duration;
 use tare_core::fault::Fault;
 use tare_core::load::{LoadPlan, LoadSummary, LoadTask, Turns};
 use tare_core::record::TrialData;
 use tare_core::telemetry::TelemetryRow;
 use tare_core::trial::Stage;
+use tare_stats::resting_share;
 
 /// How long a form is loaded alone, before it counts and while it does.
 const ALONE: (Duration, Duration) = (Duration::from_millis(300), Duration::from_secs(2));
@@ -33,10 +35,15 @@ pub(crate) fn run_chopped(
     if !around.stop.raised() {
         load(&mut standing, inputs, slice, around);
     }
-    for (deployment, inputs) in standing.iter_mut().zip(inputs) {
-        if alone && !around.stop.raised() {
-            load_alone(deployment, inputs, around);
+    let mut resting = vec![Vec::new(); standing.len()];
+    for at in (0..standing.len()).filter(|_| alone) {
+        if !around.stop.raised() {
+            load_alone(&mut standing, at, &inputs[at], &mut resting, around);
         }
+    }
+    for (deployment, shares) in standing.iter_mut().zip(resting) {
+        let count = shares.len() as f64;
+        deployment.data.record.resting_cpu = shares.into_iter().reduce(f64::add).map(|sum| sum / count);
     }
     let stopped = around.stop.raised();
     for deployment in &mut standing {
@@ -59,9 +66,13 @@ fn load(standing: &mut [Standing], inputs: &[TrialInputs], slice: Option<Duratio
         loaded.push((at, LoadPlan { seed: inputs[0].seed, ..trial.load_plan(entry, LoadTask::Run) }));
     }
     let plans: Vec<LoadPlan> = loaded.iter().map(|(_, plan)| plan.clone()).collect();
-    let driven = by_turns(plans, slice, around);
+    let began = around.clock.now();
+    let mut driven = by_turns(plans, slice, around);
+    let share = around.clock.now().saturating_sub(began) / loaded.len().max(1) as u32;
+    same_for_all(&mut driven);
     for ((at, _), driven) in loaded.iter().zip(driven) {
         let deployment = &mut standing[*at];
+        *deployment.data.record.stages.entry(Stage::Measure).or_default() += share.as_secs_f64();
         let probed = deployment.host.as_mut().map_or_else(|| Ok(Vec::new()), |host| host.end_probe());
         match keep(driven, probed) {
             Ok(part) => deployment.parts.push(part),
@@ -70,27 +81,54 @@ fn load(standing: &mut [Standing], inputs: &[TrialInputs], slice: Option<Duratio
     }
 }
 
-/// Loads one form while all others rest, for what the whole machine counts meanwhile.
-fn load_alone(deployment: &mut Standing, inputs: &TrialInputs, around: &mut Around) {
-    if deployment.parts.is_empty() {
+/// Loads the form `at` this place while all others rest, for what the whole machine counts meanwhile; tells what each
+/// of the others uses then.
+fn load_alone(
+    standing: &mut [Standing],
+    at: usize,
+    inputs: &TrialInputs,
+    resting: &mut [Vec<f64>],
+    around: &mut Around,
+) {
+    if standing[at].parts.is_empty() || standing[at].entry.is_none() {
         return;
     }
-    let (Some(entry), Some(host)) = (&deployment.entry, &mut deployment.host) else { return };
+    // What cannot be sampled beside is not known, which is no fault of any form.
+    let sampled: Vec<bool> =
+        (standing.iter_mut().enumerate()).map(|(other, deployment)| other != at && deployment.begin_rest()).collect();
+    let load = load_one(&mut standing[at], inputs, around);
+    for (other, deployment) in standing.iter_mut().enumerate().filter(|(other, _)| sampled[*other]) {
+        let rows = deployment.host.as_mut().and_then(|host| host.end_probe().ok());
+        resting[other].extend(load.as_ref().zip(rows).and_then(|(load, rows)| resting_share(load, &rows)));
+    }
+}
+
+/// Loads one form, and keeps what it came to.
+fn load_one(deployment: &mut Standing, inputs: &TrialInputs, around: &mut Around) -> Option<LoadSummary> {
+    let (Some(entry), Some(host)) = (&deployment.entry, &mut deployment.host) else { return None };
     let trial = Standing::trial(inputs, &mut deployment.data, Stage::Measure, around);
     let (settle, measure) = ALONE;
     let plan = LoadPlan { settle, measure, ..trial.load_plan(entry, LoadTask::Run) };
     let limit = settle + measure + plan.timeout + DRIVE_SLACK;
+    let began = around.clock.now();
     let alone = host.begin_probe(&[], PROBE_PERIOD).and_then(|()| {
         let driven = around.apparatus.drive(&plan, limit, around.stop, &mut |_| Err(no_tool()), &mut |_| {});
         keep(driven, host.end_probe())
     });
+    let took = around.clock.now().saturating_sub(began);
+    *deployment.data.record.stages.entry(Stage::Measure).or_default() += took.as_secs_f64();
     match (alone, deployment.parts.first_mut()) {
         (Ok((load, telemetry)), Some((_, rows))) => {
             rows.extend(telemetry);
-            deployment.data.record.alone = Some(load);
+            deployment.data.record.alone = Some(load.clone());
+            Some(load)
         }
-        (Err(fault), _) => deployment.fail(fault, around),
-        (Ok(_), None) => {}
+        // What it came to by turns stays true; a service that is gone is found where its end is looked for.
+        (Err(fault), _) => {
+            deployment.data.record.warnings.push(format!("not loaded alone, so nothing is explained: {fault}"));
+            None
+        }
+        (Ok(_), None) => None,
     }
 }
 
@@ -101,17 +139,29 @@ fn keep(
     Ok((driven?, probed?))
 }
 
+/// What moves cost is taken off all loads of a block or off none: where one cannot tell, the others' is not known to be
+/// a difference.
+fn same_for_all(driven: &mut [Result<LoadSummary, Fault>]) {
+    let turns = |load: &Result<LoadSummary, Fault>| load.as_ref().ok().and_then(|load| load.turns);
+    if driven.iter().filter_map(turns).all(|turns| turns.move_ns.is_some()) {
+        return;
+    }
+    let turns = driven.iter_mut().flatten().filter_map(|load| load.turns.as_mut());
+    turns.for_each(|turns| turns.move_ns = None);
+}
+
 /// What each of these loads came to that one process carries out by turns.
 fn by_turns(mut plans: Vec<LoadPlan>, slice: Option<Duration>, around: &mut Around) -> Vec<Result<LoadSummary, Fault>> {
     let count = plans.len();
     if plans.is_empty() {
         return Vec::new();
     }
+    let timeout = plans.iter().map(|plan| plan.timeout).max().unwrap_or_default();
     let mut first = plans.remove(0);
     // Each warms up, and is measured, for as long as one would that has the time for itself.
     first.settle *= count as u32;
     first.turns = Some(Box::new(Turns { slice, beside: plans }));
-    let limit = first.settle + (2 * first.measure + PATIENCE) * count as u32 + first.timeout + DRIVE_SLACK;
+    let limit = first.settle + (2 * first.measure + PATIENCE + timeout) * count as u32 + DRIVE_SLACK;
     let mut measuring = false;
     let tell = &mut *around.tell;
     let driven = around.apparatus.drive(&first, limit, around.stop, &mut |_| Err(no_tool()), &mut |row| {
@@ -119,7 +169,7 @@ fn by_turns(mut plans: Vec<LoadPlan>, slice: Option<Duration>, around: &mut Arou
             measuring = true;
             tell(Event::StageStarted { stage: Stage::Measure });
         }
-        tell(Event::Second { row: row.clone() });
+        // A second of one load that had only turns of it would be taken for its rate.
     });
     match driven {
         Ok(all) if all.by_load.len() == count => all.by_load,

@@ -199,6 +199,8 @@ impl Trial<'_, '_> {
             cpus: self.inputs.generator_cpus.clone(),
             limits: study.qos.as_ref().map(Qos::longest).unwrap_or_default(),
             inside: service.map(|service| Inside { cpus: service.resources.cpus }),
+            // Data are filled in whole.
+            weight: self.inputs.form.weight.filter(|_| task == LoadTask::Run),
             // What answers once or fills the data set needs no guidance.
             ..LoadPlan::of(
                 &spoken.protocol,

@@ -29,7 +29,7 @@ mod suite_dir;
 mod together;
 mod trial;
 
-pub use apparatus::{Apparatus, DataSet, Restored, RunInside, Stop};
+pub use apparatus::{Apparatus, DataSet, Place, Restored, RunInside, Stop};
 pub use clock::{Clock, SystemClock};
 pub use event::{Event, Subscriber};
 pub use pace::{FormPace, Pace, overheads};

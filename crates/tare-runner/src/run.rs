@@ -12,6 +12,7 @@ use std::time::Duration;
 use tare_core::design::Arrangement;
 use tare_core::fault::Fault;
 use tare_core::host::MappedFile;
+use tare_core::instances::{Ports, has_movable_ports};
 use tare_core::plan::{PlannedTrial, blocks, plan_again, rounds_after};
 use tare_core::record::{COMPLETE, DECIDED, End, FITTED, Header, PRECISE_ENOUGH, TrialData, TrialRecord};
 use tare_core::secrets::take_out;
@@ -300,6 +301,14 @@ impl Run<'_> {
 
     fn stand_together(&self, open: &[&PlannedTrial], state: &Progress, doing: &mut Doing) -> Option<Vec<TrialData>> {
         let mut inputs: Vec<TrialInputs> = open.iter().map(|planned| self.inputs(planned, state)).collect();
+        let Header { study, workload, .. } = self.header;
+        if has_movable_ports(workload) {
+            let mut ports = Ports::default();
+            inputs.iter_mut().for_each(|trial| {
+                trial.workload = study.deployed_beside(workload, trial.form, &mut ports);
+                trial.own_ports = true;
+            });
+        }
         let subscriber = &mut *doing.subscriber;
         let mut tell = |event| subscriber(&event);
         let mut around = Around { apparatus: doing.apparatus, clock: doing.clock, stop: doing.stop, tell: &mut tell };
@@ -307,6 +316,10 @@ impl Run<'_> {
             return run_alternate(&BlockInputs { trials: &inputs, slices, seed: self.header.seed }, &mut around);
         }
         if let Arrangement::Chop(chop) = &self.header.study.design.arrangement {
+            if let [alone] = open {
+                let why = Fault::new("the form that it was to be measured beside is not there");
+                return Some(vec![skipped(alone, &why, around.clock)]);
+            }
             return run_chopped(&inputs, chop.slice, self.looks_alone(open), &mut around);
         }
         let why = match (open.len(), self.service_cpus.len()) {
@@ -332,11 +345,11 @@ impl Run<'_> {
     fn looks_alone(&self, block: &[&PlannedTrial]) -> bool {
         const LOOKS: usize = 3;
         let earlier = |planned: &PlannedTrial| {
-            let of_form = self.header.plan.iter().filter(|trial| trial.form == planned.form && !trial.control);
+            let of_form = self.header.plan.iter().filter(|trial| trial.arm() == planned.arm());
             of_form.filter(|trial| trial.block < planned.again.unwrap_or(planned.block)).count()
         };
         // The baseline is in every block.
-        let others = block.iter().filter(|planned| planned.form != self.header.study.baseline);
+        let others = block.iter().filter(|planned| planned.control || planned.form != self.header.study.baseline);
         others.map(|planned| earlier(planned)).min().unwrap_or(usize::MAX) < LOOKS
     }
 
@@ -384,6 +397,7 @@ impl Run<'_> {
         TrialInputs {
             study: &header.study,
             workload: header.study.deployed(&header.workload, form),
+            own_ports: false,
             form,
             planned,
             emulated: header.forms[&planned.form].emulated.is_some(),

@@ -37,6 +37,8 @@ pub(crate) struct TrialInputs<'a> {
     pub(crate) study: &'a Study,
     /// As it is deployed in this form: every instance a service of its own.
     pub(crate) workload: Workload,
+    /// Whether it listens at ports that no other form of its block has.
+    pub(crate) own_ports: bool,
     pub(crate) form: &'a Form,
     pub(crate) planned: &'a PlannedTrial,
     pub(crate) emulated: bool,

@@ -109,6 +109,25 @@ fn a_form_says_more_than_the_study_and_the_study_more_than_the_workload() {
 }
 
 #[test]
+fn deployments_beside_each_other_share_no_port() {
+    let (study, workload) = read(SHARDED, "forms: {a: [], b: {layers: [], instances: {shard: 3}}, c: []}").unwrap();
+    assert!(has_movable_ports(&workload));
+    let mut ports = Ports::default();
+    let beside: Vec<Workload> =
+        study.forms.iter().map(|form| study.deployed_beside(&workload, form, &mut ports)).collect();
+    assert_eq!(beside[0], study.deployed(&workload, &study.forms[0]), "the first one listens where it always does");
+    let all: Vec<u16> =
+        beside.iter().flat_map(|one| &one.services).flat_map(|one| one.ports.values().copied()).collect();
+    assert_eq!(all.len(), 4 + 5 + 4);
+    assert_eq!(all.iter().collect::<BTreeSet<_>>().len(), all.len(), "{all:?}");
+    for service in beside.iter().flat_map(|one| &one.services).filter(|service| service.role() == "shard") {
+        assert_eq!(service.command[1], service.ports["main"].to_string());
+    }
+    let (_, fixed) = read(&SHARDED.replace("${{port.admin}}", "7100"), "forms: {a: []}").unwrap();
+    assert!(!has_movable_ports(&fixed));
+}
+
+#[test]
 fn an_instance_is_told_the_addresses_of_its_own_tile() {
     let tiles = deployed(SHARDED, "instances: 2\nforms: {a: []}", "a");
     let mut running: Vec<(&Service, Instance)> = Vec::new();

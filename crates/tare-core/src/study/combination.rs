@@ -5,6 +5,7 @@ use super::{Catalog, LoadOrigin, Study};
 use crate::design::{Arrangement, FIRST_LOOK};
 use crate::form::Form;
 use crate::host::Listens;
+use crate::instances::has_movable_ports;
 use crate::load::LoadProfile;
 use crate::plan::plan;
 use crate::workload::Workload;
@@ -81,9 +82,13 @@ impl Study {
             let hint = "raise 'blocks' of 'until' (or --repeat) to 6 or more, or write 'repeat' instead of 'until'";
             found.push(Conflict { field: "until", message, hint });
         }
+        if let Some(why) = self.no_ruler(told_nothing) {
+            let (message, hint) = (format!("no ruler can lie beside these forms: {why}"), "leave it away");
+            found.push(Conflict { field: "ruler", message, hint });
+        }
         found.extend(self.not_chopped(workload));
         found.extend(self.several_loaded(workload, catalog));
-        found.extend(self.ports_taken_twice(catalog));
+        found.extend(self.ports_taken_twice(workload, catalog));
         found
     }
 
@@ -154,23 +159,24 @@ impl Study {
     }
 
     /// Finds which forms cannot stand beside all others, where that is for the study to find.
-    pub fn set_apart(&mut self, catalog: &dyn Catalog) {
+    pub fn set_apart(&mut self, workload: &Workload, catalog: &dyn Catalog) {
         let where_listens = |form: &Form| (form.name.clone(), listens(form, catalog));
         let all: Vec<(String, Listens)> = self.forms.iter().map(where_listens).collect();
         let Arrangement::Chop(chop) = &mut self.design.arrangement else { return };
         let everywhere = all.iter().filter(|(name, listens)| *listens == Listens::Everywhere && *name != self.baseline);
         let everywhere: Vec<String> = everywhere.map(|(name, _)| name.clone()).collect();
         let in_the_way = all.iter().filter(|(_, listens)| *listens != Listens::Apart).count();
-        chop.apart = if in_the_way > 1 { everywhere } else { Vec::new() };
+        // Whose ports can move gets in nobody's way.
+        chop.apart = if in_the_way > 1 && !has_movable_ports(workload) { everywhere } else { Vec::new() };
     }
 
     /// Forms of one block that would listen at the same addresses of this machine.
-    fn ports_taken_twice(&self, catalog: &dyn Catalog) -> Option<Conflict> {
-        if self.design.arrangement == Arrangement::Blocks {
+    fn ports_taken_twice(&self, workload: &Workload, catalog: &dyn Catalog) -> Option<Conflict> {
+        if self.design.arrangement == Arrangement::Blocks || has_movable_ports(workload) {
             return None;
         }
         let mut arranged = Study { repeat: 1, emulated_blocks: 1, ..self.clone() };
-        arranged.set_apart(catalog);
+        arranged.set_apart(workload, catalog);
         // Which forms meet is the plan's to say; one round has every block there is.
         let round = plan(&arranged, &[], 0);
         let where_listens = |name: &str| {
@@ -185,7 +191,9 @@ impl Study {
                 trial.arm(),
                 other.arm()
             );
-            return Some(Conflict { field: "design", message, hint: "use `design: blocks`, or leave that form away" });
+            let hint = "use `design: blocks`, leave that form away, or let the workload's commands take each port from \
+                        ${{port.NAME}}";
+            return Some(Conflict { field: "design", message, hint });
         }
         None
     }
@@ -193,14 +201,14 @@ impl Study {
 
 /// Where a form listens when it stands beside others: its outermost layer is what stands on this machine.
 fn listens(form: &Form, catalog: &dyn Catalog) -> Listens {
-    // A plain process beside others gets a network of its own.
+    // A plain process that cannot have ports of its own beside others gets a network of its own.
     form.layers.first().map_or(Listens::Apart, |layer| catalog.layer_listens(layer))
 }
 
 #[cfg(test)]
 mod tests {
     use crate::design::{Arrangement, Chop};
-    use crate::study::tests::{TextOf, read};
+    use crate::study::tests::{TextOf, WORKLOAD, read, read_toy};
 
     /// What is said of a study with these lines in place of, or besides, the usual ones.
     fn said(load: &str, more: &str) -> String {
@@ -297,5 +305,10 @@ mod tests {
         assert!(found.contains("'shared (A/A)'"), "{found}");
         assert!(read(&text("plain", twice, "alternate")).is_ok());
         assert!(read(&text("plain", both, "blocks")).is_ok());
+        // Whose command takes its port from here has one of its own.
+        let movable = WORKLOAD.replace("[/usr/bin/toy]", "[/usr/bin/toy, '${{port.main}}']");
+        assert!(read_toy(&text("placed", both, "alternate"), &movable).is_ok());
+        let (study, _) = read_toy(&text("shared", both, "chop"), &movable).unwrap();
+        assert_eq!(study.design.arrangement, Arrangement::Chop(Chop::default()));
     }
 }

@@ -48,7 +48,8 @@ pub(super) fn read_forms(
                     problems.add(*place, message, "a list of values makes a form of each, named by it; rename one");
                 }
                 let (layers, placement, instances) = (layers.clone(), placement.clone(), instances.clone());
-                forms.push(Form { name, layers, placement, instances, options: options.clone(), resources });
+                let (options, weight) = (options.clone(), None);
+                forms.push(Form { name, layers, placement, instances, options, resources, weight });
             }
         }
     }

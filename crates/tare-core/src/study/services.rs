@@ -3,6 +3,7 @@
 use super::Study;
 use crate::config::{Fields, Node, Problems};
 use crate::form::Form;
+use crate::instances::Ports;
 use crate::workload::{OwnResources, Workload, refuse_idle_quota};
 use std::collections::BTreeMap;
 
@@ -10,13 +11,19 @@ impl Study {
     /// The workload as it is deployed in a form: told and given what the form's own options and resources say, where
     /// there are any, else the study's; every instance a service of its own.
     pub fn deployed(&self, workload: &Workload, form: &Form) -> Workload {
+        self.deployed_beside(workload, form, &mut Ports::default())
+    }
+
+    /// The same beside other forms on one machine, whose workloads were made with the same `ports`: see
+    /// [`Instances::spell_out_beside`](crate::instances::Instances::spell_out_beside).
+    pub fn deployed_beside(&self, workload: &Workload, form: &Form, ports: &mut Ports) -> Workload {
         let mut levels = self.options.clone();
         levels.extend(form.options.clone());
         let mut told = resolved(workload, &levels);
         for service in &mut told.services {
             service.resources = form.resources.over(service.resources);
         }
-        form.instances.over(&self.instances).spell_out(&told)
+        form.instances.over(&self.instances).spell_out_beside(&told, ports)
     }
 
     /// The workload with the arguments of its options in the commands, as it is where a form says nothing else.

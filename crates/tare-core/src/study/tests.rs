@@ -62,7 +62,7 @@ impl fmt::Display for TextOf<'_> {
     }
 }
 
-const WORKLOAD: &str = "\
+pub(crate) const WORKLOAD: &str = "\
 workload: toy
 services:
   toy:

@@ -353,6 +353,7 @@ impl Apparatus for TestApparatus<'_> {
                 slice_ns: active_ns,
                 active_ns,
                 longest_ns: active_ns,
+                move_ns: None,
             }),
             ..LoadSummary::default()
         })
@@ -460,6 +461,7 @@ pub(crate) fn study(forms: &[&str], repeat: u32) -> (Study, Workload) {
         parameters: Default::default(),
         seed: Some(7),
         part: None,
+        ruler: None,
         ladder: None,
         advice: None,
         profile: None,
