@@ -2,6 +2,7 @@
 //! the report. No form, workload or protocol is known by name here.
 
 mod advised;
+mod brief;
 mod ceiling;
 mod climbed;
 mod compare;
@@ -21,6 +22,8 @@ mod peaks;
 mod placed;
 mod profiled;
 mod response;
+mod resting;
+mod ruler;
 mod scaled;
 mod scaling;
 mod series;
@@ -29,6 +32,7 @@ mod suite;
 mod svg;
 mod terminal;
 mod topology;
+mod turned;
 mod verdict;
 mod words;
 
@@ -53,11 +57,13 @@ pub struct Style {
     pub color: bool,
     /// Columns of the terminal.
     pub width: usize,
+    /// Whether a terminal shows all that there is, not only what a reader wants first.
+    pub verbose: bool,
 }
 
 impl Default for Style {
     fn default() -> Self {
-        Style { color: false, width: USUAL_WIDTH }
+        Style { color: false, width: USUAL_WIDTH, verbose: false }
     }
 }
 

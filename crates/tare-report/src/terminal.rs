@@ -2,9 +2,9 @@
 
 use crate::Style;
 use crate::advised;
+use crate::brief;
 use crate::climbed;
 use crate::costs;
-use crate::figures::plain_quantity;
 use crate::lines::{clean, wrap};
 use crate::peaks::peaks;
 use crate::response;
@@ -25,6 +25,10 @@ pub(crate) const WIDTH_MIN: usize = NAME + 2 * COLUMN;
 /// Renders for a terminal.
 pub(crate) fn render(record: &Record, analysis: &Analysis, style: &Style) -> Result<String, Fault> {
     let mut page = Page { text: String::new(), style: Style { width: style.width.max(WIDTH_MIN), ..*style } };
+    if !style.verbose && brief::is_enough(record, analysis) {
+        brief::show(&mut page, record, analysis);
+        return Ok(page.text);
+    }
     heading(&mut page, record);
     table(&mut page, analysis);
     let columns = shown(analysis, page.style.width).len();
@@ -129,7 +133,7 @@ impl Page {
     }
 }
 
-fn heading(page: &mut Page, record: &Record) {
+pub(crate) fn heading(page: &mut Page, record: &Record) {
     let header = &record.header;
     page.paragraph(0, 2, &format!("{}: {}", header.study.name, header.study.question), Ink::Bold);
     page.paragraph(0, 2, &format!("{}; {}", header.workload.name, words::load(record)), Ink::Plain);
@@ -151,7 +155,7 @@ fn shown(analysis: &Analysis, width: usize) -> Vec<&MetricAnalysis> {
 fn table(page: &mut Page, analysis: &Analysis) {
     let metrics = shown(analysis, page.style.width);
     page.blank();
-    let titles: Vec<(String, Ink)> = metrics.iter().map(|metric| (metric.title.clone(), Ink::Dim)).collect();
+    let titles: Vec<(String, Ink)> = metrics.iter().map(|metric| (above(metric).to_owned(), Ink::Dim)).collect();
     page.row("ratio to baseline", Ink::Dim, &titles);
     for arm in analysis.arms.iter().filter(|arm| !arm.control) {
         if arm.baseline {
@@ -160,6 +164,13 @@ fn table(page: &mut Page, analysis: &Analysis) {
             form_row(page, analysis, arm, &metrics);
         }
     }
+}
+
+/// What stands above a metric's column: its title, without what is said of it where that is too long.
+fn above(metric: &MetricAnalysis) -> &str {
+    let title = metric.title.as_str();
+    let short = title.split_once(", ").map_or(title, |(short, _)| short);
+    if title.chars().count() < COLUMN { title } else { short }
 }
 
 /// The peaks in absolute terms, where they were searched.
@@ -179,13 +190,7 @@ fn peak_loads(page: &mut Page, record: &Record, analysis: &Analysis) {
 }
 
 fn baseline_row(page: &mut Page, arm: &Arm, metrics: &[&MetricAnalysis]) {
-    let absolute = |metric: &&MetricAnalysis| {
-        let estimate = metric.estimates.iter().find(|estimate| estimate.arm == arm.name);
-        let value = estimate.map(|estimate| estimate.geometric_mean.unwrap_or(estimate.mean));
-        let sign = if estimate.is_some_and(|estimate| !estimate.at_least.is_empty()) { ">=" } else { "" };
-        let text = value.map_or_else(|| "-".to_owned(), |value| plain_quantity(value, &metric.unit));
-        (format!("{sign}{text}"), Ink::Plain)
-    };
+    let absolute = |metric: &&MetricAnalysis| (words::level(metric, &arm.name), Ink::Plain);
     let cells: Vec<(String, Ink)> = metrics.iter().map(absolute).collect();
     page.row(&arm.name, Ink::Bold, &cells);
     page.paragraph(2, 2, &format!("baseline: {}", facts(arm)), Ink::Dim);
@@ -267,6 +272,13 @@ pub(crate) fn outcome(reason: &Reason) -> String {
     format!("{trials}{}{stage}: {}", reason.outcome.to_uppercase(), advice(&reason.why))
 }
 
+/// What a reader must know before believing a figure; gravest first.
+pub(crate) fn warnings(record: &Record, analysis: &Analysis) -> Vec<String> {
+    let of_turns = crate::turned::warnings(record, analysis).into_iter().chain(crate::resting::lines(analysis));
+    let others = analysis.warnings.iter().cloned().chain(crate::ceiling::warning(analysis));
+    others.chain(of_turns).collect()
+}
+
 fn advice(why: &Fault) -> String {
     if why.remedy.is_empty() { why.message.clone() } else { format!("{}. To do: {}", why.message, why.remedy) }
 }
@@ -280,6 +292,9 @@ fn footing(page: &mut Page, record: &Record, analysis: &Analysis) {
     let control =
         if control.is_empty() { "not measured: no noise floor, no verdicts".to_owned() } else { control.join("; ") };
     line("A/A", &control, Ink::Plain);
+    if let Some(text) = crate::ruler::line(analysis) {
+        line("ruler", &text, Ink::Plain);
+    }
     for reason in analysis.arms.iter().filter(|arm| arm.control).flat_map(|arm| &arm.reasons) {
         line("", &outcome(reason), Ink::Warning);
     }
@@ -313,6 +328,9 @@ fn footing(page: &mut Page, record: &Record, analysis: &Analysis) {
     for service in &analysis.resources {
         line("resources", &format!("{}: {}", service.service, words::resources(service)), Ink::Plain);
     }
+    for (number, text) in crate::turned::lines(record, analysis).iter().enumerate() {
+        line(if number == 0 { "turns" } else { "" }, text, Ink::Plain);
+    }
     for (number, text) in crate::placed::lines(record).iter().enumerate() {
         line(if number == 0 { "placement" } else { "" }, text, Ink::Plain);
     }
@@ -324,7 +342,7 @@ fn footing(page: &mut Page, record: &Record, analysis: &Analysis) {
         let text = if single { method } else { format!("{}: {method}", metrics.join(", ")) };
         line(label, &text, Ink::Dim);
     }
-    for warning in analysis.warnings.iter().chain(&crate::ceiling::warning(analysis)) {
-        line("WARNING", warning, Ink::Warning);
+    for warning in warnings(record, analysis) {
+        line("WARNING", &warning, Ink::Warning);
     }
 }

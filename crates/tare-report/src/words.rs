@@ -93,6 +93,14 @@ pub(crate) fn difference(analysis: &Analysis, metric: &MetricAnalysis, arm: &str
     Some(difference_text(&difference, &metric.unit))
 }
 
+/// What an arm came to, not compared with anything: `98,500 op/s`.
+pub(crate) fn level(metric: &MetricAnalysis, arm: &str) -> String {
+    let estimate = metric.estimates.iter().find(|estimate| estimate.arm == arm);
+    let value = estimate.map(|estimate| estimate.geometric_mean.unwrap_or(estimate.mean));
+    let sign = if estimate.is_some_and(|estimate| !estimate.at_least.is_empty()) { ">=" } else { "" };
+    value.map_or_else(|| "-".to_owned(), |value| format!("{sign}{}", plain_quantity(value, &metric.unit)))
+}
+
 /// The metrics that ratios are made of.
 pub(crate) fn compared(analysis: &Analysis) -> impl Iterator<Item = &MetricAnalysis> {
     analysis.metrics.iter().filter(|metric| metric.compared)
@@ -135,7 +143,7 @@ pub(crate) fn headlines(analysis: &Analysis) -> Vec<Headline> {
     let is_told = |arm: &&Arm| {
         climb.is_none_or(|climb| climb.to == arm.form) && advice.is_none_or(|advice| advice.of == arm.form)
     };
-    let forms = analysis.arms.iter().filter(|arm| !arm.baseline && !arm.control).filter(is_told);
+    let forms = analysis.forms().filter(|arm| !arm.baseline).filter(is_told);
     let rungs = climb.map(|climb| climbed::headlines(climb, analysis)).unwrap_or_default();
     let variants = advice.map(|advice| advised::headlines(advice, analysis)).unwrap_or_default();
     forms.map(|arm| headline(analysis, arm)).chain(rungs).chain(variants).collect()

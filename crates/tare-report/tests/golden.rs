@@ -14,7 +14,7 @@ fn render(name: &str, record: &Record, style: &Style) -> String {
 
 #[test]
 fn terminal() {
-    let text = render("terminal", &record(), &Style { color: false, width: 80 });
+    let text = render("terminal", &record(), &Style { color: false, width: 80, verbose: true });
     for line in text.lines() {
         assert!(line.chars().count() <= 80, "longer than 80 columns: {line}");
         assert_eq!(line.trim_end(), line, "trailing blanks: {line:?}");
@@ -24,8 +24,34 @@ fn terminal() {
 }
 
 #[test]
+fn where_cpu_time_is_attributed_the_table_is_as_wide() {
+    let mut record = record();
+    for trial in &mut record.trials {
+        trial.record.metrics.remove("cpu_busy_us_per_op");
+    }
+    for verbose in [false, true] {
+        let text = render("terminal", &record, &Style { verbose, ..Style::default() });
+        assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
+        assert!(text.contains("CPU per op") || text.contains("CPU/op"), "{text}");
+    }
+}
+
+#[test]
+fn in_brief() {
+    for width in [48, 60, 80, 120] {
+        let text = render("terminal", &record(), &Style { width, ..Style::default() });
+        for line in text.lines() {
+            assert!(line.chars().count() <= width, "longer than {width} columns: {line}");
+            assert_eq!(line.trim_end(), line, "trailing blanks: {line:?}");
+        }
+        assert!(text.is_ascii() && text.lines().count() < 60, "{text}");
+    }
+    insta::assert_snapshot!("brief", render("terminal", &record(), &Style::default()));
+}
+
+#[test]
 fn a_ladder_says_which_part_costs_what() {
-    let text = render("terminal", &sample::climbed(), &Style { color: false, width: 80 });
+    let text = render("terminal", &sample::climbed(), &Style { color: false, width: 80, verbose: true });
     assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
     let from = text.find("the ladder from").expect("it has a part of its own");
     let to = from + text[from..].find("\nA/A").expect("the footing follows");
@@ -34,7 +60,7 @@ fn a_ladder_says_which_part_costs_what() {
 
 #[test]
 fn profiles_say_what_differs_most() {
-    let text = render("terminal", &sample::watched::profiled(), &Style { color: false, width: 80 });
+    let text = render("terminal", &sample::watched::profiled(), &Style { color: false, width: 80, verbose: true });
     assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
     let from = text.find("\nprofile ").expect("it has lines of its own") + 1;
     let to = from + text[from..].find("\nsame bits").expect("more of the footing follows");
@@ -54,7 +80,7 @@ fn what_is_profiled_changes_no_figure() {
 
 #[test]
 fn advice_says_what_would_win_it_back() {
-    let text = render("terminal", &sample::advised(), &Style { color: false, width: 80 });
+    let text = render("terminal", &sample::advised(), &Style { color: false, width: 80, verbose: true });
     assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
     let to = text.find("\nA/A").expect("the footing follows");
     insta::assert_snapshot!("advice", &text[..to]);
@@ -62,9 +88,16 @@ fn advice_says_what_would_win_it_back() {
 
 #[test]
 fn colour_changes_nothing_but_escape_sequences() {
-    let plain = render("terminal", &record(), &Style { color: false, width: 80 });
-    let coloured = render("terminal", &record(), &Style { color: true, width: 80 });
+    let plain = render("terminal", &record(), &Style { color: false, width: 80, verbose: true });
+    let coloured = render("terminal", &record(), &Style { color: true, width: 80, verbose: true });
     assert_ne!(plain, coloured);
+    assert_eq!(bare(&coloured), plain);
+    let brief = render("terminal", &record(), &Style { color: true, ..Style::default() });
+    assert_eq!(bare(&brief), render("terminal", &record(), &Style::default()));
+}
+
+/// Text without escape sequences.
+fn bare(coloured: &str) -> String {
     let mut bare = String::new();
     let mut inside = false;
     for c in coloured.chars() {
@@ -75,13 +108,13 @@ fn colour_changes_nothing_but_escape_sequences() {
             _ => {}
         }
     }
-    assert_eq!(bare, plain);
+    bare
 }
 
 #[test]
 fn terminals_of_any_width_hold_the_lines() {
     for width in [60, 72, 100, 120] {
-        let text = render("terminal", &record(), &Style { color: false, width });
+        let text = render("terminal", &record(), &Style { color: false, width, verbose: true });
         assert!(text.lines().all(|line| line.chars().count() <= width), "at {width} columns:\n{text}");
     }
 }
@@ -91,7 +124,7 @@ fn a_load_from_inside_the_form_is_said_to_be() {
     let mut record = record();
     record.header.study.from = tare_core::study::LoadOrigin::Inside;
     for format in ["terminal", "html"] {
-        let text = render(format, &record, &Style { color: false, width: 120 });
+        let text = render(format, &record, &Style { color: false, width: 120, verbose: true });
         assert!(text.contains("from inside the form, by a tool"), "{format}: {text}");
     }
 }
@@ -102,7 +135,7 @@ fn a_control_that_was_void_is_a_row_as_well() {
     let control = record.trials.iter_mut().find(|trial| trial.record.trial.control).expect("the sample has a control");
     let why = tare_core::fault::Fault::new("the control's generator was the limit");
     control.record.outcome = tare_core::trial::Outcome::Invalid { why };
-    let text = render("terminal", &record, &Style { color: false, width: 80 });
+    let text = render("terminal", &record, &Style { color: false, width: 80, verbose: true });
     assert!(text.contains("INVALID: the control's generator was the limit"), "{text}");
 }
 
@@ -142,7 +175,7 @@ fn an_emulated_baseline_is_no_measure_for_any_form() {
     let mut emulated = record();
     let vm = emulated.header.forms["vm"].emulated.clone();
     emulated.header.forms.get_mut("native").unwrap().emulated = vm;
-    let text = render("terminal", &emulated, &Style { color: false, width: 100 });
+    let text = render("terminal", &emulated, &Style { color: false, width: 100, verbose: true });
     for wanted in ["WARNING    the baseline native ran EMULATED", "0.87 EMULATED", "emulated: no guest booted"] {
         assert!(text.contains(wanted), "{wanted} is missing in:\n{text}");
     }
@@ -175,7 +208,7 @@ fn a_run_that_was_made_to_fit_its_time_says_how_many_blocks_that_were() {
     let mut record = record();
     record.header.study.at_most = Some(std::time::Duration::from_secs(300));
     let blocks = |record: &Record| {
-        let text = render("terminal", record, &Style { color: false, width: 80 });
+        let text = render("terminal", record, &Style { color: false, width: 80, verbose: true });
         text.lines().find(|line| line.contains("s measured after")).map(str::to_owned).expect("the design is shown")
     };
     assert!(blocks(&record).starts_with("5 blocks, 10 s measured"), "{}", blocks(&record));

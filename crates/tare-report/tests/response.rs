@@ -12,7 +12,8 @@ use tare_stats::analyse;
 
 fn render(format: &str, record: &Record, width: usize) -> String {
     let row = FORMATS.iter().find(|row| row.name == format).expect("the format is in the table");
-    (row.render)(record, &analyse(record), &Style { color: false, width }).expect("the sample can be rendered")
+    (row.render)(record, &analyse(record), &Style { color: false, width, verbose: true })
+        .expect("the sample can be rendered")
 }
 
 /// The same as the only part of a suite.

@@ -63,7 +63,7 @@ fn searched() -> Record {
 
 fn terminal(record: &Record) -> String {
     let row = FORMATS.iter().find(|row| row.name == "terminal").unwrap();
-    (row.render)(record, &analyse(record), &Style { color: false, width: 120 }).unwrap()
+    (row.render)(record, &analyse(record), &Style { color: false, width: 120, verbose: true }).unwrap()
 }
 
 #[test]

@@ -109,7 +109,7 @@ fn three() -> [Record; 3] {
 #[test]
 fn terminal() {
     for width in [60, 80, 120] {
-        let text = rendered("terminal", &three(), &Style { color: false, width });
+        let text = rendered("terminal", &three(), &Style { color: false, width, verbose: true });
         assert!(text.lines().all(|line| line.chars().count() <= width), "at {width} columns:\n{text}");
         assert!(text.lines().all(|line| line.trim_end() == line) && text.is_ascii(), "{text}");
     }
@@ -226,13 +226,13 @@ fn the_headline_claims_nothing_without_a_verdict() {
         let mut verdicts = analysis.metrics.iter().flat_map(|metric| &metric.ratios).map(|ratio| ratio.verdict);
         assert!(!verdicts.any(|verdict| matches!(verdict, Verdict::Better | Verdict::Worse)));
     }
-    let text = rendered("terminal", &records[1..], &Style { color: false, width: 200 });
+    let text = rendered("terminal", &records[1..], &Style { color: false, width: 200, verbose: true });
     assert!(text.contains("No verdict on network.") && !text.contains("pays in"), "{text}");
 }
 
 #[test]
 fn a_part_that_was_not_begun_is_missed() {
-    let text = rendered("terminal", &three()[..1], &Style { color: false, width: 200 });
+    let text = rendered("terminal", &three()[..1], &Style { color: false, width: 200, verbose: true });
     assert!(text.contains("WARNING    part round-trip was not begun"), "{text}");
     assert!(!rendered("terminal", &three(), &Style::default()).contains("not begun"));
     for format in FORMATS.iter().filter(|format| format.name != "none") {
@@ -268,7 +268,7 @@ fn referred(relative_to: &str) -> Record {
 #[test]
 fn published_figures_stand_beside_ours_relative_to_the_same_form() {
     let records = [solve(), referred("container-hostnet"), connect()];
-    let text = rendered("terminal", &records, &Style { color: false, width: 200 });
+    let text = rendered("terminal", &records, &Style { color: false, width: 200, verbose: true });
     let wanted = "p50 as published on another machine, relative to container-hostnet: container 0.77, elsewhere 0.90";
     assert!(text.contains(wanted), "{text}");
     assert!(text.contains("p50 here, relative to container-hostnet: native 0.97") && text.contains("[0."), "{text}");
@@ -282,6 +282,6 @@ fn published_figures_stand_beside_ours_relative_to_the_same_form() {
         (analysis.metrics, analysis.warnings)
     };
     assert_eq!(without(&referred("container-hostnet")), without(&round_trip()), "no verdict knows of it");
-    let emulated = rendered("terminal", &[referred("vm")], &Style { color: false, width: 200 });
+    let emulated = rendered("terminal", &[referred("vm")], &Style { color: false, width: 200, verbose: true });
     assert!(emulated.contains("not shown, vm ran EMULATED here"), "{emulated}");
 }

@@ -20,6 +20,7 @@ use crate::pair::Withheld;
 use crate::paired::{BLOCKS_MIN, BlockLogs, Differences, Precision, sd};
 use crate::profile::profiles;
 use crate::quantile::student_quantile;
+use crate::resting::resting;
 use crate::same::{bits, resources};
 use crate::scale_out::scale_out;
 use crate::sequential::{Claim, ended_for_width, widened};
@@ -79,6 +80,7 @@ pub fn analyse(record: &Record) -> Analysis {
         trials_lost: record.lost(),
         blocks_measured: of_baseline.map(|trial| trial.record.trial.block).collect::<BTreeSet<_>>().len() as u32,
         failed: failed_shares(record, &counted, &arms),
+        resting: resting(&measured, &study.baseline),
         cpu: accounts(record, &counted, &arms),
         ceilings: comparison.ceilings.clone(),
         apparatus: apparatus(record, &measured, &metrics),
@@ -195,6 +197,7 @@ fn arm(record: &Record, name: &str, form: &str, baseline: bool) -> Arm {
         describe: state.map(|state| state.describe.clone()).or_else(in_words).unwrap_or_default(),
         baseline,
         control: false,
+        weight: record.header.study.forms.iter().find(|known| known.name == form).and_then(|known| known.weight),
         emulated,
         planned: planned(record, name),
         void_p: void_too_often(record, name),
@@ -373,7 +376,8 @@ fn compare_arms(
     // A ratio to an emulated baseline says as little as one of an emulated form; nor do two emulated runs of the
     // baseline say how far apart equals lie on the real thing.
     let nothing_real = arms.iter().any(|arm| arm.baseline && arm.emulated.is_some());
-    let claimed = others().filter(|arm| !arm.control && arm.emulated.is_none() && !nothing_real);
+    let asked = |arm: &&Arm| !arm.control && arm.weight.is_none() && arm.emulated.is_none();
+    let claimed = others().filter(|arm| asked(arm) && !nothing_real);
     let forms: Vec<&BlockLogs> = claimed.filter_map(|arm| logs.get(arm.name.as_str())).collect();
     let family = Family::of(baseline, control, &forms);
     let control_differences = control.map(|control| Differences::of(control, baseline));
@@ -401,6 +405,8 @@ fn compare_arms(
         }
         let precision = match arm.control {
             true => family.alarm(&differences, compared).map(of_control),
+            // It stands for itself: nobody chose it among others.
+            false if arm.weight.is_some() => family.floor(&differences).map(|precision| claim.elsewhere(precision)),
             false => family.claim(&differences).map(|precision| claim.on(precision)),
         };
         let emulated = nothing_real || arm.emulated.is_some();

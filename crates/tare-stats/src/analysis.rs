@@ -12,6 +12,7 @@ use crate::levels::{LoadResponse, ServiceCosts};
 use crate::nested::Nested;
 use crate::pair::Withheld;
 use crate::profile::FormProfile;
+use crate::resting::Resting;
 use crate::scale_out::ScaleOut;
 use crate::sequential::Claim;
 use crate::stalls::Stalls;
@@ -76,6 +77,9 @@ pub struct Analysis {
     /// What failed of the arms' operations; empty where nothing did.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub failed: Vec<FailedShare>,
+    /// Forms that work while others are loaded, where load takes turns.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub resting: Vec<Resting>,
     /// Where the CPU time of the machine went; empty of duets and where the machine was not sampled.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub cpu: Vec<CpuAccount>,
@@ -93,6 +97,11 @@ pub struct Analysis {
 }
 
 impl Analysis {
+    /// The forms that the study asks about, and the baseline: no control, no ruler.
+    pub fn forms(&self) -> impl Iterator<Item = &Arm> {
+        self.arms.iter().filter(|arm| !arm.control && arm.weight.is_none())
+    }
+
     /// Whether the ratio of `arm` says nothing about the real thing: it or the baseline ran under emulation.
     pub fn emulated(&self, arm: &Arm) -> bool {
         arm.emulated.is_some() || self.emulated_baseline().is_some()
@@ -117,6 +126,10 @@ pub struct Arm {
     pub baseline: bool,
     /// Whether it is the A/A control.
     pub control: bool,
+    /// Of a ruler, which is the baseline with a weight that is known: how many operations it made beside each that
+    /// counts.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub weight: Option<f64>,
     /// Why its figures say nothing about the real thing, if they do not.
     pub emulated: Option<Fault>,
     /// Trials planned.

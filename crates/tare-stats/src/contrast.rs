@@ -107,7 +107,7 @@ pub(crate) fn pairs(
             pairs.into_iter().collect()
         }
         None => {
-            let forms = arms.iter().filter(|arm| !arm.baseline && !arm.control);
+            let forms = arms.iter().filter(|arm| !arm.baseline && !arm.control && arm.weight.is_none());
             forms.map(|arm| (arm.name.clone(), varied(&arm.name))).collect()
         }
     };

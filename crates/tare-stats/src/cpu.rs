@@ -36,6 +36,15 @@ pub(crate) fn serving_cpu_s(load: &LoadSummary, telemetry: &[TelemetryRow]) -> O
     Some(serving? + tool?)
 }
 
+/// How much CPU time services used, as a share of one CPU, during a load that was not theirs; `telemetry` is of their
+/// own host. None where it was not sampled.
+pub fn resting_share(others: &LoadSummary, telemetry: &[TelemetryRow]) -> Option<f64> {
+    let length_s = others.measure_end_ns.saturating_sub(others.measure_start_ns) as f64 / 1e9;
+    // A tool inside is the loaded form's, not this one's.
+    let others = LoadSummary { inside: None, ..others.clone() };
+    Some(serving_cpu_s(&others, telemetry)? / length_s).filter(|share| share.is_finite())
+}
+
 /// The CPU time of a scope so far, s.
 pub(crate) fn cpu_total_s(row: &TelemetryRow) -> Option<f64> {
     let two = || Some(row.values.get("cpu_user_s")? + row.values.get("cpu_system_s")?);
@@ -45,11 +54,11 @@ pub(crate) fn cpu_total_s(row: &TelemetryRow) -> Option<f64> {
 /// CPU time, s, that all CPUs of the machine were busy while measuring: the time that passed less that in which they
 /// were idle, waiting for disks included, or taken away by a hypervisor. How long a CPU was idle the kernel knows
 /// exactly where ticks stop meanwhile; what else it did it samples by the tick. Where single CPUs are not told apart,
-/// the sum of what they were charged with, guests included. Of loads that took turns it is the time of all, and so of
-/// none.
+/// the sum of what they were charged with, guests included. Of loads that took turns that is the time of all; theirs is
+/// what services and generator were charged with, in whose time the interrupts of their packets are.
 pub(crate) fn busy_cpu_s(load: &LoadSummary, telemetry: &[TelemetryRow]) -> Option<f64> {
     if load.turns.is_some() {
-        return None;
+        return Some(serving_cpu_s(load, telemetry)? + load.generator_cpu_s);
     }
     let of_machine = |row: &&TelemetryRow| row.vantage == Vantage::Host && row.scope == WHOLE_MACHINE;
     let rows: Vec<&TelemetryRow> = telemetry.iter().filter(of_machine).collect();

@@ -42,6 +42,7 @@ mod paired;
 pub mod peak;
 mod profile;
 mod quantile;
+mod resting;
 mod same;
 mod scale_out;
 mod scaling;
@@ -72,6 +73,7 @@ pub use change::{
 };
 pub use compare::{Change, Difference, changes, conditions, differences};
 pub use contrast::{Contrast, Figure};
+pub use cpu::resting_share;
 pub use failures::{FailedShare, MoreFailed};
 pub use figures::{Evidence, evidence};
 pub use finding::{Confidence, Differs, Explanation, Finding, Tested, changes_explained, variants_of_rules};
@@ -88,6 +90,7 @@ pub use orders::Orders;
 pub use pair::Withheld;
 pub use profile::{CallRow, Flame, FormProfile, TimeRow, flame};
 pub use quantile::student_quantile;
+pub use resting::Resting;
 pub use scale_out::ScaleOut;
 pub use scaling::{
     FormScaling, Law, LawFit, LevelRow, LevelValue, Pairing, Parameter, Scaling, scaling, scaling_of_records,

@@ -10,8 +10,8 @@ pub(crate) fn known_metrics<'a>(record: &'a Record, measured: &[&TrialData]) -> 
     known
 }
 
-/// What is charged to the services stands in where nobody knows what the machine did for a form: in duets, by turns,
-/// and in older records.
+/// What is charged to the services stands in where nobody knows what the machine did for a form: in duets, and in older
+/// records.
 fn prefer_what_is_known(metrics: &mut [TrialMetric<'_>], measured: &[&TrialData]) {
     let any = |name: &str| measured.iter().any(|trial| trial.record.metrics.contains_key(name));
     let lesser = match (any(BUSY_PER_OP), any(CPU_PER_OP)) {

@@ -31,7 +31,7 @@ pub fn precise_enough(record: &Record) -> bool {
     };
     let claimed = |arm: &str| {
         let arm = analysis.arms.iter().find(|candidate| candidate.name == arm);
-        arm.is_some_and(|arm| !arm.control && !analysis.emulated(arm))
+        arm.is_some_and(|arm| !arm.control && arm.weight.is_none() && !analysis.emulated(arm))
     };
     let any_form = metric.ratios.iter().any(|ratio| claimed(&ratio.arm));
     let mut deciding = metric.ratios.iter().filter(|ratio| claimed(&ratio.arm) == any_form).peekable();

@@ -53,9 +53,10 @@ pub fn trial_metrics(load: &LoadSummary, telemetry: &[TelemetryRow]) -> Result<T
     figures(load, &spent)
 }
 
-/// The time over which operations are counted, ns. Of a load that took turns it is that of its own turns.
+/// The time over which operations are counted, ns. Of a load that took turns it is that of its own turns, without what
+/// the moves cost.
 pub(crate) fn window_ns(load: &LoadSummary) -> u64 {
-    load.turns.map_or(load.measure_end_ns.saturating_sub(load.measure_start_ns), |turns| turns.active_ns)
+    load.turns.map_or(load.measure_end_ns.saturating_sub(load.measure_start_ns), |turns| turns.steady_ns())
 }
 
 /// What a trial came to.

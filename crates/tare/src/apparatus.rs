@@ -16,7 +16,7 @@ use tare_core::units::CpuSet;
 use tare_layers::leftovers;
 use tare_layers::local::{LoadGroup, LocalHost};
 use tare_layers::network::{GeneratorSeat, free_subnets};
-use tare_runner::{Apparatus, DataSet, Restored, RunInside, Stop};
+use tare_runner::{Apparatus, DataSet, Place, Restored, RunInside, Stop};
 
 /// How long a connection may take to be accepted when readiness is asked for.
 const CONNECT_LIMIT: Duration = Duration::from_millis(500);
@@ -47,7 +47,7 @@ impl Apparatus for Machine {
     fn open_beside(
         &mut self,
         label: &str,
-        place: u8,
+        place: Place,
         form: &Form,
         services: &[ServiceStart],
     ) -> Result<Box<dyn Host>, OpenError> {
@@ -55,14 +55,15 @@ impl Apparatus for Machine {
             let fault = Fault::new("forms cannot stand side by side when load comes from the host's loopback");
             return Err(OpenError::Unavailable(fault.remedy("use `from: outside` or `design: blocks`")));
         };
-        let around = Surroundings { place, ..self.surroundings(label, services) };
-        if form.layers.is_empty() {
+        let Place { number, own_ports } = place;
+        let around = Surroundings { place: number, ..self.surroundings(label, services) };
+        if form.layers.is_empty() && !own_ports {
             // A plain process listens at every address, so that its ports would be taken twice.
-            let host = LocalHost::in_room(self.carrier.clone(), around, seat.room(place)?)?;
+            let host = LocalHost::in_room(self.carrier.clone(), around, seat.room(number)?)?;
             return Ok(Box::new(host));
         }
         // What stands already has taken the subnets before.
-        let around = Surroundings { address: seat.address_beside(place)?, subnets: free_subnets()?, ..around };
+        let around = Surroundings { address: seat.address_beside(number)?, subnets: free_subnets()?, ..around };
         let host = LocalHost::new(self.carrier.clone(), Surroundings { inner: form.layers.clone(), ..around.clone() })?;
         open_layers(Box::new(host), form, &around)
     }

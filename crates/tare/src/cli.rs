@@ -1,9 +1,11 @@
 //! What a user may type.
 
 use crate::version::VERSION;
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::path::PathBuf;
 use std::time::Duration;
+use tare_core::design::Arrangement;
 use tare_core::units::typed_duration;
 
 /// A scale for deployment forms: runs the same bits as plain processes, in containers, in virtual machines and in
@@ -88,6 +90,12 @@ pub(crate) struct RunArgs {
     /// How many blocks, instead of what the study says
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub(crate) repeat: Option<u32>,
+    /// How the forms of a block stand beside each other, instead of what the study says
+    #[arg(long, value_name = "NAME", value_parser = designs())]
+    pub(crate) design: Option<Arrangement>,
+    /// Weigh a known weight as well, such as 1%: the baseline with so many operations more than count
+    #[arg(long, value_name = "SHARE", value_parser = ruler)]
+    pub(crate) ruler: Option<f64>,
     /// Only these forms, besides the baseline; may be repeated
     #[arg(long = "form", value_name = "NAME")]
     pub(crate) forms: Vec<String>,
@@ -115,6 +123,9 @@ pub(crate) struct RunArgs {
     /// Print the report as JSON; progress goes to standard error
     #[arg(long)]
     pub(crate) json: bool,
+    /// End with the whole report: causes, CPU time, resources, methods
+    #[arg(long, short)]
+    pub(crate) verbose: bool,
     /// Wait until a run that is under way on this machine has ended
     #[arg(long)]
     pub(crate) wait: bool,
@@ -129,6 +140,8 @@ impl RunArgs {
         let options = [
             ("form", self.forms.first().cloned()),
             ("preset", self.preset.clone()),
+            ("design", self.design.as_ref().map(|design| design.name().to_owned())),
+            ("ruler", self.ruler.map(|share| format!("{}%", share * 100.0))),
             ("settle", self.settle.map(typed_duration)),
             ("measure", self.measure.map(typed_duration)),
             ("at-most", self.at_most.map(typed_duration)),
@@ -228,6 +241,9 @@ pub(crate) struct ResumeArgs {
     /// Print the report as JSON; progress goes to standard error
     #[arg(long)]
     pub(crate) json: bool,
+    /// End with the whole report: causes, CPU time, resources, methods
+    #[arg(long, short)]
+    pub(crate) verbose: bool,
 }
 
 #[derive(Debug, Args)]
@@ -270,6 +286,9 @@ pub(crate) struct ReportArgs {
     /// How to render it
     #[arg(long, value_enum, default_value = "terminal")]
     pub(crate) format: Format,
+    /// All that there is, on a terminal: causes, CPU time, resources, methods
+    #[arg(long, short)]
+    pub(crate) verbose: bool,
     /// Write it to this file instead of printing it
     #[arg(long, value_name = "FILE")]
     pub(crate) out: Option<PathBuf>,
@@ -429,6 +448,18 @@ pub(crate) struct ManArgs {
 
 fn duration(text: &str) -> Result<Duration, String> {
     tare_core::units::parse_duration(text)
+}
+
+fn ruler(text: &str) -> Result<f64, String> {
+    let share = tare_core::units::parse_percent(text)?;
+    tare_core::study::check_ruler(share).map(|()| share)
+}
+
+fn designs() -> impl TypedValueParser<Value = Arrangement> {
+    PossibleValuesParser::new(Arrangement::all().map(|design| design.name())).map(|name| {
+        let design = Arrangement::all().into_iter().find(|design| design.name() == name);
+        design.expect("only names of designs are possible")
+    })
 }
 
 fn buffer(text: &str) -> Result<Buffer, String> {

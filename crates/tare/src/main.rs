@@ -19,6 +19,7 @@ mod places;
 mod progress;
 mod schema;
 mod session;
+mod so_far;
 mod version;
 mod within;
 

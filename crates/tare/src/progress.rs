@@ -1,6 +1,7 @@
 //! What a run looks like while it runs: a live line on a terminal, plain lines elsewhere.
 
 use crate::cmd::columns;
+use crate::so_far::SoFar;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::io::{IsTerminal, Write};
 use std::time::Duration;
@@ -27,6 +28,7 @@ pub(crate) struct Progress {
     /// What a search came to, in words.
     found: Option<String>,
     ends_in: Duration,
+    so_far: SoFar,
     /// Columns of a line.
     width: usize,
     began: std::time::Instant,
@@ -35,7 +37,8 @@ pub(crate) struct Progress {
 impl Progress {
     /// For a person at a terminal, or for a log; to standard error when standard output carries a report for a
     /// program.
-    pub(crate) fn new(to_stderr: bool) -> Progress {
+    /// Ratios are to `baseline`.
+    pub(crate) fn new(to_stderr: bool, baseline: &str) -> Progress {
         let live = if to_stderr { std::io::stderr().is_terminal() } else { std::io::stdout().is_terminal() };
         let bar = ProgressBar::new(1);
         let drawn = match (live, to_stderr) {
@@ -50,7 +53,9 @@ impl Progress {
         let (stage, ends_in) = (Stage::Provision, Duration::ZERO);
         let out: Box<dyn Write> = if to_stderr { Box::new(std::io::stderr()) } else { Box::new(std::io::stdout()) };
         let width = if to_stderr { columns(std::io::stderr()) } else { columns(std::io::stdout()) };
-        Progress { bar, live, out, trial: None, stage, last: None, held: None, found: None, ends_in, width, began }
+        let so_far = SoFar::against(baseline);
+        let (trial, last, held, found) = (None, None, None, None);
+        Progress { bar, live, out, trial, stage, last, held, found, ends_in, so_far, width, began }
     }
 
     /// Shows one event.
@@ -69,6 +74,9 @@ impl Progress {
                 self.line(&format!("{most} allow {blocks} of {of} blocks here: another one takes about {round}"));
             }
             Event::TrialStarted { trial, blocks, left } => {
+                if self.trial.as_ref().is_some_and(|(last, _)| last.block != trial.block) {
+                    self.say_so_far();
+                }
                 self.trial = Some((trial.clone(), *blocks));
                 self.ends_in = *left;
                 self.began = std::time::Instant::now();
@@ -98,6 +106,7 @@ impl Progress {
                 self.bar.inc(1);
                 let line = self.ended(trial, outcome, *throughput, *p99_us);
                 self.line(&line);
+                self.so_far.note(trial, *throughput);
             }
             Event::RunEnded { how } => {
                 if ![COMPLETE, FITTED].contains(&how.as_str()) {
@@ -147,6 +156,13 @@ impl Progress {
             }
         };
         paragraph(&label, 4, &text, self.width)
+    }
+
+    fn say_so_far(&mut self) {
+        if let Some(text) = self.so_far.line() {
+            let text = paragraph("so far  ", 8, &text, self.width);
+            self.line(&text);
+        }
     }
 
     /// A reader that went away (`| head`) must not end the run: what stands on the machine has to be taken down.
@@ -207,7 +223,8 @@ mod tests {
     #[test]
     fn how_a_trial_ended_keeps_to_eighty_columns() {
         let seen = Rc::new(RefCell::new(Vec::new()));
-        let mut progress = Progress { live: false, out: Box::new(Head(seen.clone(), 99)), ..Progress::new(false) };
+        let mut progress =
+            Progress { live: false, out: Box::new(Head(seen.clone(), 99)), ..Progress::new(false, "native") };
         let (form, control) = ("container-hostnet".to_owned(), false);
         let trial = PlannedTrial { index: 0, block: 0, form, control, again: None, profiled: false };
         let mut ended = |outcome, throughput: Option<f64>| {
@@ -229,7 +246,8 @@ mod tests {
     #[test]
     fn a_reader_that_goes_away_ends_nothing() {
         let seen = Rc::new(RefCell::new(Vec::new()));
-        let mut progress = Progress { live: false, out: Box::new(Head(seen.clone(), 1)), ..Progress::new(false) };
+        let mut progress =
+            Progress { live: false, out: Box::new(Head(seen.clone(), 1)), ..Progress::new(false, "native") };
         for done in 1..4 {
             progress.show(&Event::RunStarted { trials: 9, done });
         }

@@ -24,6 +24,7 @@ use tare_layers::leftovers::{self, RunMark};
 use tare_layers::lock::MachineLock;
 use tare_layers::network::{GeneratorSeat, free_subnets};
 use tare_layers::numbers;
+use tare_report::Style;
 use tare_runner::{Clock, Ending, RecordDir, Run, Stop, SystemClock};
 
 /// The keys of [`Header::placement`].
@@ -122,7 +123,7 @@ pub(crate) fn conduct(session: Session) -> Result<Ending> {
     let ran = opened.and_then(|mut machine| {
         let pace = outlook::pace(&header.study, &header.workload, Some(&header.forms));
         let run = Run { header, generator_cpus, service_cpus: machine.cpus.clone(), record, done, pace };
-        let mut progress = Progress::new(json);
+        let mut progress = Progress::new(json, &header.study.baseline);
         let ran = run.carry_out(&mut machine, &SystemClock::new(), &stop, &mut |event| progress.show(event));
         progress.end();
         let closed = close_machine(machine);
@@ -174,10 +175,10 @@ pub(crate) fn say_where(page: &Path, record: &Path) {
 ///
 /// # Errors
 /// When the record cannot be read, or its page not be written.
-pub(crate) fn show_end(path: &Path, ending: Ending, json: bool) -> Result<u8> {
+pub(crate) fn show_end(path: &Path, ending: Ending, json: bool, verbose: bool) -> Result<u8> {
     let record = tare_runner::read_record(path)?;
     let html = keep_report(path, &record)?;
-    let style = if json { plain_style() } else { terminal_style() };
+    let style = if json { plain_style() } else { Style { verbose, ..terminal_style() } };
     print(&render(&record, if json { Format::Json } else { Format::Terminal }, &style)?);
     if !json {
         say_where(&html, path);

@@ -11,7 +11,7 @@ pub(crate) use costs::costs;
 pub(crate) use response::response;
 
 use crate::svg::{COLOURS, Look};
-use crate::{Style, words};
+use crate::{Style, brief, words};
 use minijinja::syntax::SyntaxConfig;
 use minijinja::value::Serde;
 use minijinja::{AutoEscape, Environment, Value, context};
@@ -26,7 +26,14 @@ pub(crate) fn render(record: &Record, analysis: &Analysis, _: &Style) -> Result<
     let looks = looks(record, analysis);
     let columns = tables::trial_columns(record, analysis);
     let headline = |line: words::Headline| json!({ "sentence": line.sentence, "rest": line.rest });
-    let mut headlines = words::headlines(analysis).into_iter().map(headline);
+    let aloud = |(said, line): (String, words::Headline)| json!({ "sentence": said, "rest": line.line() });
+    let lines = words::headlines(analysis).into_iter();
+    let headlines: Vec<serde_json::Value> = if brief::is_enough(record, analysis) {
+        brief::sentences(analysis).zip(lines).map(aloud).collect()
+    } else {
+        lines.map(headline).collect()
+    };
+    let mut headlines = headlines.into_iter();
     let page = context! {
         style => safe(include_str!("../../assets/report.css").to_owned()),
         title => plain(format!("{}: {}", header.study.name, header.workload.name)),
@@ -34,7 +41,7 @@ pub(crate) fn render(record: &Record, analysis: &Analysis, _: &Style) -> Result<
         question => plain(&header.study.question),
         headline => plain(headlines.next()),
         headlines => plain(headlines.collect::<Vec<_>>()),
-        warnings => plain(analysis.warnings.iter().chain(&crate::ceiling::warning(analysis)).collect::<Vec<_>>()),
+        warnings => plain(crate::terminal::warnings(record, analysis)),
         baseline => plain(&analysis.baseline),
         control => plain(&analysis.control),
         workload => plain(&header.workload.name),

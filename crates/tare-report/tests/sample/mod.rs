@@ -145,6 +145,7 @@ fn study() -> Study {
         parameters: Default::default(),
         seed: None,
         part: None,
+        ruler: None,
         ladder: None,
         advice: None,
         profile: None,

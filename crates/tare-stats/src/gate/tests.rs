@@ -55,6 +55,7 @@ fn analysis(ratio: Ratio, more_is_better: bool) -> Analysis {
         bits: Vec::new(),
         resources: Vec::new(),
         failed: Vec::new(),
+        resting: Vec::new(),
         cpu: Vec::new(),
         ceilings: None,
         apparatus: Apparatus::default(),

@@ -37,6 +37,7 @@ pub(crate) fn study(forms: &[&str], repeat: u32) -> Study {
         parameters: Default::default(),
         seed: Some(1),
         part: None,
+        ruler: None,
         ladder: None,
         advice: None,
         profile: None,

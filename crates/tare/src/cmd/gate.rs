@@ -89,7 +89,8 @@ fn read(path: &Path) -> Result<Record> {
 /// The forms that are named, else all that are not the baseline, not emulated and not left out.
 fn forms(args: &GateArgs, record: &Record) -> Result<Vec<String>> {
     let header = &record.header;
-    let others = header.study.forms.iter().map(|form| &form.name).filter(|name| **name != header.study.baseline);
+    let asked = header.study.forms.iter().filter(|form| form.weight.is_none());
+    let others = asked.map(|form| &form.name).filter(|name| **name != header.study.baseline);
     if args.forms.is_empty() {
         let usable = |name: &&String| {
             header.forms.get(*name).is_none_or(|state| state.emulated.is_none() && state.unavailable.is_none())

@@ -15,6 +15,7 @@ pub(crate) fn report(args: &ReportArgs) -> Result<u8> {
     }
     let path = record_path(args.record.as_deref())?;
     let style = if args.out.is_some() { plain_style() } else { terminal_style() };
+    let style = Style { verbose: args.verbose, ..style };
     let text = if tare_runner::is_suite(&path) {
         suite::render(&tare_runner::read_suite(&path)?, args.format, &style)?
     } else {
@@ -38,7 +39,7 @@ pub(crate) fn render(record: &Record, format: Format, style: &Style) -> Result<S
 /// How a person at this terminal wants it.
 pub(crate) fn terminal_style() -> Style {
     let stdout = std::io::stdout();
-    Style { color: stdout.is_terminal() && paths::colour_wanted(), width: columns(stdout) }
+    Style { color: stdout.is_terminal() && paths::colour_wanted(), width: columns(stdout), verbose: false }
 }
 
 /// How a file wants it.

@@ -50,5 +50,5 @@ pub(crate) fn resume(args: &ResumeArgs) -> Result<u8> {
     if header.study.design.best_in.is_some() {
         return place::finish(&path, ending, None, args.json);
     }
-    session::show_end(&path, ending, args.json)
+    session::show_end(&path, ending, args.json, args.verbose)
 }

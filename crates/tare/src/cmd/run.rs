@@ -43,6 +43,7 @@ pub(crate) fn prepare(args: &RunArgs, study: &mut Study, workload: &Workload) ->
     check_times(args, study)?;
     apply(args, study)?;
     check_whole(study, workload)?;
+    study.lay_ruler();
     places::places(study, workload).map(drop)
 }
 
@@ -66,7 +67,7 @@ pub(crate) fn check_times(args: &RunArgs, study: &Study) -> Result<()> {
 
 /// Carries out what was read. `command` is what repeats it, where that is not `tare run`; the rest is added to it.
 pub(crate) fn start(args: &RunArgs, study: Study, workload: Workload, repeat: Option<String>) -> Result<u8> {
-    start_and(args, study, workload, repeat, |path, ending| session::show_end(path, ending, args.json))
+    start_and(args, study, workload, repeat, |path, ending| session::show_end(path, ending, args.json, args.verbose))
 }
 
 /// The same, with another end than the report: `finish` is handed the record and how the run ended.
@@ -79,6 +80,7 @@ pub(crate) fn start_and(
 ) -> Result<u8> {
     apply(args, &mut study)?;
     check_whole(&study, &workload)?;
+    study.lay_ruler();
     let places = places::places(&study, &workload)?;
     let seed = study.seed.unwrap_or_else(new_seed);
     if args.dry_run {
@@ -131,6 +133,10 @@ fn apply(args: &RunArgs, study: &mut Study) -> Result<()> {
         let baseline = study.baseline.clone();
         study.forms.retain(|form| form.name == baseline || args.forms.contains(&form.name));
     }
+    // The same one again keeps what the study says of it, such as its slices.
+    if let Some(design) = args.design.clone().filter(|design| design.name() != study.design.arrangement.name()) {
+        study.design.arrangement = design;
+    }
     study.repeat = args.repeat.unwrap_or(study.repeat);
     study.at_most = args.at_most.or(study.at_most);
     if study.peak.is_none() {
@@ -138,6 +144,7 @@ fn apply(args: &RunArgs, study: &mut Study) -> Result<()> {
         study.measure = args.measure.unwrap_or(study.measure);
     }
     study.seed = args.seed.or(study.seed);
+    study.ruler = args.ruler.or(study.ruler);
     if args.profile {
         study.profile.get_or_insert(Profiled::All);
     }
@@ -223,7 +230,7 @@ pub(crate) fn ready(
     environment: Option<Facts>,
 ) -> Result<Ready> {
     let mut study = study;
-    study.set_apart(&Tables);
+    study.set_apart(&workload, &Tables);
     let places = places::places(&study, &workload)?;
     let environment = environment.unwrap_or_else(|| {
         let mut environment = tare_telemetry::environment();
@@ -307,6 +314,12 @@ fn command(args: &RunArgs, study: &Study, seed: u64) -> String {
     }
     if let Some(preset) = &args.preset {
         let _ = write!(text, " --preset {preset}");
+    }
+    if let Some(share) = args.ruler {
+        let _ = write!(text, " --ruler {}%", share * 100.0);
+    }
+    if let Some(design) = &args.design {
+        let _ = write!(text, " --design {}", design.name());
     }
     let _ = write!(text, " --settle {} --measure {}", typed_duration(study.settle), typed_duration(study.measure));
     if let Some(most) = study.at_most {

@@ -47,7 +47,7 @@ fn what_is_a_forms_own_holds_there_and_nowhere_else() {
     let throughput = |form: &str| first(form).metrics["throughput"];
     assert!(throughput("squeezed") < 0.7 * throughput("native"), "{:?}", first("squeezed").metrics);
     assert!(throughput("durable") < throughput("native"), "{:?}", first("durable").metrics);
-    let shown = lab.expect(0, &["report", text(&out)]);
+    let shown = lab.expect(0, &["report", text(&out), "--verbose"]);
     let shown = shown.split_whitespace().collect::<Vec<_>>().join(" ");
     let asked = "as the study asks: memory_limit_bytes (in squeezed)";
     assert!(shown.contains(asked) && shown.matches("memory_limit_bytes").count() == 1, "{shown}");

@@ -91,7 +91,7 @@ fn on_their_own_cpus(lab: &Lab, form: &str, layers: &str) {
     }
     let places = &record.header.forms[form].placement.as_ref().unwrap().services;
     assert_eq!((places["left"].cpus.clone(), places["right"].cpus.clone()), (set("1"), set("0")));
-    let shown = lab.expect(0, &["report", text(&lab.path("record"))]);
+    let shown = lab.expect(0, &["report", text(&lab.path("record")), "--verbose"]);
     assert!(shown.contains("left: CPUs 1") && shown.contains("right: CPUs 0"), "{shown}");
 }
 

@@ -100,6 +100,6 @@ fn are_found(causes: &[Cause]) {
     let right = found.iter().filter(|(_, rule, first)| first.as_deref() == Some(**rule)).count();
     // A machine that others use too may hide one of them in its noise.
     assert!(right + 1 >= causes.len(), "{found:#?}");
-    let shown = lab.expect(0, &["report", text(&out)]);
+    let shown = lab.expect(0, &["report", text(&out), "--verbose"]);
     assert!(shown.contains("To do:") && shown.lines().all(|line| line.chars().count() <= 80), "{shown}");
 }

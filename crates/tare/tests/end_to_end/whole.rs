@@ -83,7 +83,7 @@ fn redis_is_weighed_natively_and_in_containers() {
     assert!(lab.expect(0, &["history"]).contains(&read.header.run));
     let compared = lab.expect(0, &["compare", text(&record), text(&record)]);
     assert!(compared.contains("throughput"), "{compared}");
-    let table = lab.expect(0, &["report", text(&record)]);
+    let table = lab.expect(0, &["report", text(&record), "--verbose"]);
     assert!(table.lines().all(|line| line.chars().count() <= 80), "{table}");
     assert!(table.contains("same bits  redis: yes"), "{table}");
 }
@@ -119,7 +119,7 @@ fn weighed_in_a_guest(form: &str) {
         assert_eq!(trial.record.mapped, read.trials[0].record.mapped, "the guest runs the same files");
     }
     assert_eq!(output.status.code(), Some(0), "{said}");
-    let table = lab.expect(0, &["report", text(&record)]);
+    let table = lab.expect(0, &["report", text(&record), "--verbose"]);
     let emulated = read.header.forms[form].emulated.is_some();
     assert_eq!(table.contains("EMULATED"), emulated, "{table}");
 }

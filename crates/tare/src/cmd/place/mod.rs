@@ -36,6 +36,10 @@ pub(crate) fn place(args: &PlaceArgs) -> Result<u8> {
     let (topology, aside) = places::machine(&study)?;
     let asked = args.asked(&study, &workload, &topology)?;
     run::check_times(&args.run, &study)?;
+    if args.run.design.is_some() {
+        let text = "--design would change nothing: deployments on each other's CPUs are measured in blocks";
+        return Err(Mistake::new(format!("{text}\n  to do: leave it away")).into());
+    }
     let ranked = candidates(&asked.deployed.services, aside, &topology, &asked.demand).map_err(|reasons| {
         let list: String = reasons.iter().map(|why| format!("\n  - {why}")).collect();
         let remedy = "lower 'cpus' of 'resources', or what 'placement' of the study keeps aside";

@@ -1,0 +1,82 @@
+//! What a run has come to so far: each arm's throughput against the baseline's, block by block.
+
+use std::collections::BTreeMap;
+use tare_core::plan::PlannedTrial;
+use tare_stats::{Interval, ratio_text, student_quantile};
+
+/// Fewer blocks have no interval.
+const BLOCKS_MIN: usize = 3;
+
+/// Throughputs of the trials that were measured.
+#[derive(Debug, Default)]
+pub(crate) struct SoFar {
+    baseline: String,
+    /// By block, or by the one that it repeats: by arm.
+    blocks: BTreeMap<u32, BTreeMap<String, f64>>,
+}
+
+impl SoFar {
+    /// Nothing yet, against this form.
+    pub(crate) fn against(baseline: &str) -> SoFar {
+        SoFar { baseline: baseline.to_owned(), blocks: BTreeMap::new() }
+    }
+
+    /// Takes note of a trial.
+    pub(crate) fn note(&mut self, trial: &PlannedTrial, throughput: Option<f64>) {
+        let Some(rate) = throughput.filter(|rate| *rate > 0.0 && !trial.profiled) else { return };
+        self.blocks.entry(trial.again.unwrap_or(trial.block)).or_default().insert(trial.arm(), rate);
+    }
+
+    /// `container 0.65 [0.64, 0.66]; plain (A/A) 1.00 [0.99, 1.01]`: 95 % intervals of each arm by itself (Student's t
+    /// of the log ratios within blocks). None while there are too few blocks.
+    pub(crate) fn line(&self) -> Option<String> {
+        let mut logs: BTreeMap<&str, Vec<f64>> = BTreeMap::new();
+        for block in self.blocks.values() {
+            let Some(baseline) = block.get(&self.baseline) else { continue };
+            for (arm, rate) in block.iter().filter(|(arm, _)| **arm != self.baseline) {
+                logs.entry(arm).or_default().push((rate / baseline).ln());
+            }
+        }
+        let arms = logs.iter().filter(|(_, logs)| logs.len() >= BLOCKS_MIN);
+        let texts: Vec<String> = arms.map(|(arm, logs)| format!("{arm} {}", ratio(logs))).collect();
+        (!texts.is_empty()).then(|| texts.join("; "))
+    }
+}
+
+fn ratio(logs: &[f64]) -> String {
+    let n = logs.len() as f64;
+    let mean = logs.iter().sum::<f64>() / n;
+    let variance = logs.iter().map(|log| (log - mean).powi(2)).sum::<f64>() / (n - 1.0);
+    let half = student_quantile(0.975, n - 1.0) * (variance / n).sqrt();
+    ratio_text(mean.exp(), Some(Interval { low: (mean - half).exp(), high: (mean + half).exp() }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_interval_shrinks_with_the_blocks() {
+        let mut so_far = SoFar::against("plain");
+        let trial = |block, form: &str, again| PlannedTrial {
+            index: 0,
+            block,
+            form: form.to_owned(),
+            control: false,
+            again,
+            profiled: false,
+        };
+        for block in 0..3 {
+            assert_eq!(so_far.line(), None);
+            let drift = 100.0 + 10.0 * f64::from(block);
+            so_far.note(&trial(block, "plain", None), Some(drift));
+            so_far.note(&trial(block, "box", None), Some(drift * if block == 1 { 0.82 } else { 0.80 }));
+            so_far.note(&trial(block, "dead", None), None);
+        }
+        assert_eq!(so_far.line().unwrap(), "box 0.81 [0.78, 0.84]");
+        // Run again, a block counts once.
+        so_far.note(&trial(7, "plain", Some(1)), Some(110.0));
+        so_far.note(&trial(7, "box", Some(1)), Some(88.0));
+        assert_eq!(so_far.line().unwrap(), "box 0.800 [0.800, 0.800]");
+    }
+}
