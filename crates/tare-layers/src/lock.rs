@@ -1,4 +1,5 @@
-//! Locks between processes of Tare on one machine: one run at a time, and networks that no other process has chosen.
+//! Locks between processes of Tare on one machine: one run at a time, and networks and users that no other process has
+//! chosen.
 //!
 //! The kernel gives a lock back when its holder dies, however it dies.
 
@@ -102,6 +103,18 @@ pub(crate) fn claim_networks(second: u8) -> bool {
         CLAIMS.lock().unwrap_or_else(PoisonError::into_inner).push(file);
     }
     claimed
+}
+
+/// Claims a number of a user for as long as the answer is kept: no other process of Tare's, and nothing else of this
+/// one's, gets it meanwhile. `None` when it is taken.
+///
+/// # Errors
+/// When the lock's file cannot be made.
+pub(crate) fn claim_user(number: u32) -> Result<Option<File>, Fault> {
+    let path = Path::new(RUN_ROOT).join(format!("user-{number}"));
+    let doing = || format!("lock {}", path.display());
+    let file = open(&path).doing(doing())?;
+    Ok(locked(&file).doing(doing())?.then_some(file))
 }
 
 #[cfg(test)]

@@ -8,9 +8,6 @@ use std::fs;
 use std::process::{Command, Stdio};
 use tare_core::fault::Fault;
 
-/// Of how many guests' QEMU the numbers are looked up: more than a form commonly has.
-const GUESTS: u32 = 16;
-
 /// Refuses to give out numbers that somebody has: those of services, and of Tare's own processes beside a form.
 ///
 /// # Errors
@@ -18,7 +15,7 @@ const GUESTS: u32 = 16;
 pub fn check_free(services: &BTreeSet<u32>) -> Result<(), Fault> {
     let mut all = services.clone();
     all.extend([LOAD_USER, SAMPLER_USER]);
-    all.extend(confinement::FIRST_USER..confinement::FIRST_USER + GUESTS);
+    all.extend(confinement::FIRST_USER..confinement::FIRST_USER + confinement::USERS);
     let found = account(&all).or_else(|| subordinate(&all));
     let Some((number, whose)) = found else { return Ok(()) };
     let message = format!("user or group {number}, which Tare gives to what must be nobody's, is {whose}");

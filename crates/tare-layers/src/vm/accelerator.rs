@@ -213,7 +213,7 @@ impl Tiny<'_> {
         let outcome = self
             .arguments(cpu, &console, &mut handed)
             .and_then(|arguments| {
-                let cell = Cell::new(0, true, &handed, None);
+                let cell = Cell::new(true, &handed, None)?;
                 Process::start(self.qemu.command(), &arguments, cell, &console, &own_log)
             })
             .and_then(|guest| self.watch(guest));

@@ -266,7 +266,7 @@ fn launch(wish: &Wish, own: Own, wiring: &Wiring, plug: &Plug, at: usize) -> Res
     let own_log = surroundings.scratch.join(OWN_LOG);
     let mut qemu = wish.qemu.command();
     leftovers::mark(&surroundings.run, &mut qemu);
-    let cell = Cell::new(at, wish.accelerator.engine == Engine::Kvm, &handed, Some(on));
+    let cell = Cell::new(wish.accelerator.engine == Engine::Kvm, &handed, Some(on))?;
     let process = Process::start(qemu, &machine.arguments(), cell, &console, &own_log)?;
     // QEMU's ends are its own, so that a broken line is seen as such.
     drop(handed);

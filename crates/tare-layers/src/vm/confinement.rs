@@ -3,6 +3,7 @@
 //! and a filter of system calls.
 
 use crate::local::confinement::{become_user, leave_open_files};
+use crate::lock;
 use rustix::fs::{CWD, Dev, FileType, Mode, makedev};
 use rustix::mount::{MountFlags, MountPropagationFlags};
 use rustix::process::{Pid, Resource, Rlimit, Signal, setrlimit};
@@ -12,14 +13,18 @@ use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
+use std::sync::Arc;
 use tare_core::fault::{Doing, Fault};
 
 /// QEMU's own filter: no system calls that it does not need, no other user, no child, no change of priorities. Where
 /// QEMU was built without it, the rest must do.
 pub(super) const SANDBOX: &str = "on,obsolete=deny,elevateprivileges=deny,spawn=deny,resourcecontrol=deny";
-/// The user of the first guest's QEMU; the next guest's is one higher, for one guest is not to reach into another. They
-/// are the last below those that `useradd` gives away to users for their own containers.
+/// The first of the users of guests' QEMU: each has one that no other has, for one guest is not to reach into another,
+/// be it of the same form or of one beside it. They are the last below those that `useradd` gives away to users for
+/// their own containers.
 pub(crate) const FIRST_USER: u32 = 99_000;
+/// How many of them there are: more guests than stand beside each other on a machine.
+pub(crate) const USERS: u32 = 256;
 /// Where KVM is found.
 const KVM: &str = "/dev/kvm";
 
@@ -64,11 +69,30 @@ pub(super) fn as_it_is(number: RawFd) -> (String, String) {
     (format!("/dev/fdset/{number}"), format!("fd={number},set={number}"))
 }
 
+/// The user of one guest's QEMU: nobody else's for as long as this is kept, in whatever process of Tare's.
+#[derive(Debug, Clone)]
+pub(super) struct OwnUser {
+    number: u32,
+    _claim: Arc<File>,
+}
+
+impl OwnUser {
+    fn take() -> Result<OwnUser, Fault> {
+        for number in FIRST_USER..FIRST_USER + USERS {
+            if let Some(claim) = lock::claim_user(number)? {
+                return Ok(OwnUser { number, _claim: Arc::new(claim) });
+            }
+        }
+        let message = format!("all {USERS} users that there are for guests are taken by guests of this machine");
+        Err(Fault::new(message).remedy("wait until others have ended, or ask for fewer guests"))
+    }
+}
+
 /// What a child does to itself before it becomes QEMU.
 #[derive(Debug)]
 pub(super) struct Cell {
     parent: Pid,
-    user: u32,
+    user: OwnUser,
     /// The device, where guests run on the processor itself.
     kvm: Option<Dev>,
     handed: Vec<RawFd>,
@@ -76,16 +100,24 @@ pub(super) struct Cell {
 }
 
 impl Cell {
-    /// For the QEMU of the guest with this number from 0, which keeps `handed`, on these CPUs if any are named.
-    pub(super) fn new(guest: usize, kvm: bool, handed: &Handed, cpus: Option<rustix::thread::CpuSet>) -> Cell {
+    /// For the QEMU of a guest, which keeps `handed`, on these CPUs if any are named.
+    ///
+    /// # Errors
+    /// When no user is left for it.
+    pub(super) fn new(kvm: bool, handed: &Handed, cpus: Option<rustix::thread::CpuSet>) -> Result<Cell, Fault> {
         let device = || std::fs::metadata(KVM).ok().map(|facts| facts.rdev());
-        Cell {
+        Ok(Cell {
             parent: rustix::process::getpid(),
-            user: FIRST_USER + guest as u32,
+            user: OwnUser::take()?,
             kvm: if kvm { device() } else { None },
             handed: handed.0.iter().map(AsRawFd::as_raw_fd).collect(),
             cpus,
-        }
+        })
+    }
+
+    /// The user that it is in this cell, to be kept until it has ended.
+    pub(super) fn user(&self) -> OwnUser {
+        self.user.clone()
     }
 
     /// Runs in the child, between fork and exec: plain system calls only.
@@ -107,7 +139,7 @@ impl Cell {
         self.keep_three_devices()?;
         // Before Linux 5.12 what io_uring shares with the kernel counts, for all but root.
         let _ = setrlimit(Resource::Memlock, Rlimit { current: None, maximum: None });
-        become_user((self.user, self.user))?;
+        become_user((self.user.number, self.user.number))?;
         // Killed when the thread that started it ends: nothing stays when Tare itself is killed. It is asked for here,
         // as a change of user takes it back.
         rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?;
@@ -145,8 +177,7 @@ mod tests {
     use std::os::unix::process::CommandExt;
     use std::process::Command;
 
-    fn inside(handed: &Handed, script: &str) -> String {
-        let cell = Cell::new(1, false, handed, None);
+    fn inside(cell: Cell, script: &str) -> String {
         let mut shell = Command::new("/bin/bash");
         shell.args(["-c", script]);
         // SAFETY: `enter` makes plain system calls.
@@ -173,8 +204,10 @@ mod tests {
              cat /etc/shadow; cat {}/disk; echo hello >&{number}",
             folder.path().display()
         );
-        let said = inside(&handed, &script);
-        let user = FIRST_USER + 1;
+        let cell = Cell::new(false, &handed, None).unwrap();
+        let user = cell.user().number;
+        assert!((FIRST_USER..FIRST_USER + USERS).contains(&user));
+        let said = inside(cell, &script);
         for line in [
             format!("Uid: {user} {user} {user} {user}"),
             format!("Gid: {user} {user} {user} {user}"),
@@ -197,6 +230,28 @@ mod tests {
         assert_eq!(written, "hello\n");
     }
 
+    #[test]
+    fn no_two_guests_of_this_machine_are_the_same_user() {
+        if !rustix::process::geteuid().is_root() {
+            return println!("skipped: it needs root");
+        }
+        let cell = || Cell::new(false, &Handed::default(), None).unwrap();
+        let (first, second) = (cell(), cell());
+        assert_ne!(first.user().number, second.user().number);
+        // What has become of the cell counts no less than the cell.
+        let kept = first.user();
+        drop(first);
+        assert_ne!(cell().user().number, kept.number);
+        let freed = kept.number;
+        drop(kept);
+        // Other tests take some too.
+        let deadline = std::time::Instant::now() + std::time::Duration::from_secs(30);
+        while lock::claim_user(freed).unwrap().is_none() {
+            assert!(std::time::Instant::now() < deadline, "{freed} is not given back");
+            std::thread::sleep(std::time::Duration::from_millis(10));
+        }
+    }
+
     /// As a kernel may be.
     #[test]
     fn a_file_that_root_alone_may_read_is_handed_over_as_a_copy() {
@@ -210,7 +265,7 @@ mod tests {
             std::fs::set_permissions(&path, std::fs::Permissions::from_mode(mode)).unwrap();
             let mut handed = Handed::default();
             let number = handed.add_readable(&path).unwrap();
-            let said = inside(&handed, &format!("cat {}", again(number)));
+            let said = inside(Cell::new(false, &handed, None).unwrap(), &format!("cat {}", again(number)));
             assert_eq!(said, format!("kernel {mode:o}"));
         }
     }

@@ -1,6 +1,6 @@
 //! QEMU as a child process, and what it and the guest's console tell about its end.
 
-use super::confinement::Cell;
+use super::confinement::{Cell, OwnUser};
 use crate::agent::Peer;
 use crate::local::logs::{self, Keeper};
 use std::fs::{self, File};
@@ -24,6 +24,8 @@ pub(super) struct Process {
     console: PathBuf,
     own_log: PathBuf,
     _keeper: Keeper,
+    /// Another guest's when this one has ended.
+    _user: OwnUser,
 }
 
 /// A QEMU that several owners look at.
@@ -59,10 +61,12 @@ impl Process {
         let log = File::options().create(true).append(true).open(own_log).doing("make QEMU's log")?;
         keeper.keep(log.try_clone().doing("share QEMU's log")?);
         command.args(arguments).stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
+        let user = cell.user();
         // SAFETY: what runs between fork and exec makes system calls only; it neither allocates nor takes locks.
         unsafe { command.pre_exec(move || cell.enter()) };
         let child = command.spawn().doing(format!("start {}", command.get_program().display()))?;
-        Ok(Process { child, console: console.to_owned(), own_log: own_log.to_owned(), _keeper: keeper })
+        let (console, own_log) = (console.to_owned(), own_log.to_owned());
+        Ok(Process { child, console, own_log, _keeper: keeper, _user: user })
     }
 
     /// QEMU's process id.
@@ -171,7 +175,7 @@ mod tests {
         let arguments = ["-c".to_owned(), script.to_owned()];
         let console = folder.join("console");
         File::create(&console).unwrap();
-        let cell = Cell::new(0, false, &Handed::default(), None);
+        let cell = Cell::new(false, &Handed::default(), None).unwrap();
         Process::start(Command::new("/bin/sh"), &arguments, cell, &console, &folder.join("log")).unwrap()
     }
 
