@@ -103,6 +103,7 @@ fn allow_open_files() {
 mod tests {
     use super::*;
     use std::io::{Read, Write};
+    use std::os::unix::process::CommandExt;
     use std::process::Command;
 
     /// What `act` says in a child of this process, which then ends; the child's other threads are gone.
@@ -203,6 +204,51 @@ mod tests {
         let told = [user.as_str(), "done", "done", "done", denied, denied, denied, denied, denied, denied];
         assert_eq!(said.lines().collect::<Vec<_>>(), told);
         assert_eq!(std::fs::read_to_string(secret.path()).unwrap(), "s");
+    }
+
+    /// It has threads, and may end itself; it makes no process, and reaches none that is the same user.
+    #[test]
+    fn the_sampler_starts_nothing_and_signals_nobody() {
+        if !geteuid().is_root() {
+            return println!("skipped: it needs root");
+        }
+        let said = in_a_child(|| {
+            // Ends when this child does.
+            let mut other = Command::new("/bin/cat");
+            let mut other = other.uid(SAMPLER_USER).stdin(std::process::Stdio::piped()).spawn().unwrap();
+            become_sampler().unwrap();
+            let said = |answer: libc::c_long| match os(answer) {
+                Ok(()) => "done".to_owned(),
+                Err(error) => error.raw_os_error().unwrap().to_string(),
+            };
+            let thread = std::thread::spawn(|| "thread".to_owned()).join().unwrap();
+            // SAFETY: plain numbers. A process that is made after all ends at once.
+            let call = |number: libc::c_long, arguments: [libc::c_long; 3]| unsafe {
+                let made = libc::syscall(number, arguments[0], arguments[1], arguments[2], 0, 0);
+                if made == 0 && number == libc::SYS_clone {
+                    libc::_exit(0);
+                }
+                said(made)
+            };
+            let (own, others) = (std::process::id().into(), other.id().into());
+            let said = [
+                thread,
+                call(libc::SYS_clone, [libc::SIGCHLD.into(), 0, 0]),
+                call(libc::SYS_clone, [(libc::CLONE_NEWUSER | libc::SIGCHLD).into(), 0, 0]),
+                call(libc::SYS_clone3, [0, 0, 0]),
+                call(libc::SYS_tgkill, [own, own, 0]),
+                call(libc::SYS_tgkill, [others, others, 0]),
+                call(libc::SYS_tkill, [others, 0, 0]),
+                call(libc::SYS_mount_setattr, [-1, 0, 0]),
+                call(libc::SYS_fsmount, [-1, 0, 0]),
+            ];
+            drop(other.stdin.take());
+            other.wait().unwrap();
+            said.join(" ")
+        });
+        let (denied, unknown) = (libc::EPERM, libc::ENOSYS);
+        let told = format!("thread {denied} {denied} {unknown} done {denied} {denied} {denied} {denied}");
+        assert_eq!(said, told);
     }
 
     /// Root of a container, which has what engines leave it.
