@@ -314,20 +314,33 @@ pub(crate) fn unified_root() -> Result<Option<PathBuf>, Fault> {
     Ok(hierarchies()?.into_iter().find(|hierarchy| hierarchy.controllers.is_none()).map(|hierarchy| hierarchy.root))
 }
 
-/// Writes down that somebody is about to make the run's groups in its name, in the hierarchies that it chooses.
-pub(crate) fn intend(run: &str) -> Result<(), Fault> {
+/// Makes the run's own group in every hierarchy, for a runtime that is about to make groups below it in those that it
+/// chooses. Made here, the kernel's number of each stands in the register, and a name alone is nobody's mark.
+///
+/// # Errors
+/// When one cannot be made, or is somebody else's.
+pub(crate) fn make_tops(run: &str) -> Result<(), Fault> {
     if let Some(root) = unified_root()? {
         controllers::intend(run, &root)?;
     }
-    tops(run)?.iter().try_for_each(|top| register::intend(run, Kind::Cgroup, &top.display().to_string()))
+    let _one = one_at_a_time();
+    tops(run)?.iter().try_for_each(|top| make_top(top))
 }
 
-/// Writes down which of them it has made.
-pub(crate) fn settle(run: &str) -> Result<(), Fault> {
-    if let Some(root) = unified_root()? {
-        controllers::settle(run, &root)?;
+/// Removes those that the runtime has not chosen, and writes down what it has handed down for the others.
+///
+/// # Errors
+/// When that cannot be written down.
+pub(crate) fn keep_tops_in_use(run: &str) -> Result<(), Fault> {
+    let all = tops(run)?;
+    {
+        let _one = one_at_a_time();
+        for top in all.iter().filter(|top| register::is_made(run, Kind::Cgroup, &top.display().to_string())) {
+            // It stays while there is another in it, and that is no failure.
+            let _ = fs::remove_dir(top);
+        }
     }
-    tops(run)?.iter().try_for_each(|top| register::settle(run, Kind::Cgroup, &top.display().to_string()))
+    unified_root()?.map_or(Ok(()), |root| controllers::settle(run, &root))
 }
 
 /// Held while a run's own groups come and go: one that has just been made must not go with what was last in it. What
@@ -399,5 +412,32 @@ mod tests {
     fn a_quota_is_a_share_of_its_period() {
         assert_eq!(quota_us(0.5), 50_000);
         assert_eq!(quota_us(2.0), 200_000);
+    }
+
+    #[test]
+    fn the_groups_above_a_runtime_s_are_known_by_more_than_a_name() {
+        if !rustix::process::geteuid().is_root() {
+            return println!("skipped: it needs root");
+        }
+        let mark = leftovers::RunMark::create("c60001").unwrap();
+        make_tops(mark.run()).unwrap();
+        let all = tops(mark.run()).unwrap();
+        let ours = |top: &PathBuf| register::is_made(mark.run(), Kind::Cgroup, &top.display().to_string());
+        assert!(!all.is_empty() && all.iter().all(ours));
+        // As a runtime does, in the one that it has chosen.
+        let [chosen, ..] = &all[..] else { panic!("there is one at least") };
+        fs::create_dir(chosen.join("instance")).unwrap();
+        keep_tops_in_use(mark.run()).unwrap();
+        assert_eq!(all.iter().filter(|top| top.is_dir()).collect::<Vec<_>>(), [chosen]);
+        // Somebody else's in its place.
+        fs::remove_dir(chosen.join("instance")).unwrap();
+        fs::remove_dir(chosen).unwrap();
+        fs::create_dir(chosen).unwrap();
+        let (is_ours, made) = (ours(chosen), make_tops(mark.run()));
+        keep_tops_in_use(mark.run()).unwrap();
+        let stays = chosen.is_dir();
+        fs::remove_dir(chosen).unwrap();
+        assert!(!is_ours && made.is_err() && stays, "{is_ours} {made:?} {stays}");
+        mark.close().unwrap();
     }
 }

@@ -106,11 +106,13 @@ impl Launch<'_> {
             command.arg("create").arg("--bundle").arg(directory).arg("--pid-file").arg(&pid).arg(self.id());
             command.stdout(Stdio::from(stdout)).stderr(Stdio::from(stderr));
             let doing = format!("make the container of '{}'", self.start.instance);
-            // The runtime makes the run's cgroups too, in the hierarchies that it chooses.
-            cgroup::intend(&self.surroundings.run)?;
-            let created = adopting(|| self.program.run(&mut command, &log, &doing));
-            cgroup::settle(&self.surroundings.run)?;
-            created?;
+            // The runtime makes its cgroups below, in the hierarchies that it chooses.
+            let run = &self.surroundings.run;
+            adopting(|| {
+                let made = cgroup::make_tops(run).and_then(|()| self.program.run(&mut command, &log, &doing));
+                let kept = cgroup::keep_tops_in_use(run);
+                made.and(kept)
+            })?;
             let text = fs::read_to_string(&pid).doing(format!("read {}", pid.display()))?;
             let child = text.trim().parse().ok().and_then(OwnChild::adopted);
             child.ok_or_else(|| Fault::new(format!("{} names no process: '{text}'", pid.display())))
