@@ -5,17 +5,20 @@
 //! network, with processes of its own that end with it, in an environment that is the same on every machine. What it
 //! says may depend on nothing but sources and packages, and so the same sources and packages make the same files.
 
+use crate::bounded::{self, Went};
+use crate::command;
 use crate::packages;
 use crate::tree::{Kind, Meta};
 use crate::unpack::layer::Assembly;
 use crate::unpack::room;
 use crate::unpack::rooted::{Below, Rooted};
-use crate::{bounded, command};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
+use std::process::Command;
 use std::time::Duration;
 use tare_core::build::Build;
 use tare_core::fault::{Doing, Fault};
+use tare_core::units::{show_bytes, show_duration};
 use tare_core::workload::NOBODY;
 
 /// The directory of the sources in the root. The same everywhere, because compilers write it down.
@@ -42,9 +45,36 @@ const NAMESPACES: [&str; 7] = ["--mount", "--net", "--ipc", "--uts", "--pid", "-
 const GIVEN_UP: [&str; 6] =
     ["--clear-groups", "--no-new-privs", "--bounding-set=-all", "--inh-caps=-all", "--pdeathsig", "KILL"];
 
+/// Bounds what builds may use of the machine as a whole.
+pub trait BoundBuilds: Send + Sync {
+    /// Makes room for one build.
+    ///
+    /// # Errors
+    /// When its use cannot be bounded here.
+    fn make_room(&self) -> Result<Box<dyn BuildRoom>, Fault>;
+}
+
+/// What one build has: all that is in it ends with this.
+pub trait BuildRoom {
+    /// Has a command that is about to be started begin in it.
+    ///
+    /// # Errors
+    /// When that cannot be had.
+    fn take_in(&self, command: &mut Command) -> Result<(), Fault>;
+
+    /// How much memory there is in it, bytes, if something in it was killed for want of more.
+    fn ran_out_of(&self) -> Option<u64>;
+}
+
 /// Carries out `build` in the directory `work` and puts what it installs into `assembly`, a bundle of the packages
-/// `own`. The build's root is removed.
-pub(crate) fn run(build: &Build, own: &[String], work: &Path, assembly: &mut Assembly) -> Result<(), Fault> {
+/// `own`. The build's root is removed. `bounds` bounds its memory and its turn at the CPUs.
+pub(crate) fn run(
+    build: &Build,
+    own: &[String],
+    work: &Path,
+    assembly: &mut Assembly,
+    bounds: Option<&dyn BoundBuilds>,
+) -> Result<(), Fault> {
     let root = work.join("build-root");
     let what = || format!("build in {}", root.display());
     std::fs::DirBuilder::new().mode(0o755).create(&root).doing(what())?;
@@ -52,7 +82,7 @@ pub(crate) fn run(build: &Build, own: &[String], work: &Path, assembly: &mut Ass
     let packages: Vec<String> = own.iter().chain(&build.packages).cloned().collect();
     packages::build(&packages, work, &mut inside)?;
     furnish(build, &mut inside)?;
-    enter_and_build(build, &root, WITHIN)?;
+    enter_and_build(build, &root, bounds)?;
     install(build, &inside, assembly)?;
     std::fs::remove_dir_all(&root).doing(format_args!("remove {}", root.display()))
 }
@@ -76,22 +106,35 @@ fn furnish(build: &Build, inside: &mut Assembly) -> Result<(), Fault> {
 }
 
 /// Runs the command in the root, within bounds.
-fn enter_and_build(build: &Build, root: &Path, within: Duration) -> Result<(), Fault> {
+fn enter_and_build(build: &Build, root: &Path, bounds: Option<&dyn BoundBuilds>) -> Result<(), Fault> {
     let disk = std::fs::File::open(root).doing(format_args!("open {}", root.display()))?;
     let mut command = command::alone("setpriv");
     command.args(arguments(build, root));
-    let went = bounded::run(&mut command, "util-linux", within, &|| room::check(&disk, 0))?;
-    match went.status {
-        Some(status) if status.success() => Ok(()),
-        Some(status) => {
-            let fault = Fault::new(format!("unshare ended with {status}"));
-            Err(told(build, fault.with_log(command::last_lines(&went.log))))
+    let room = bounds.map(BoundBuilds::make_room).transpose()?;
+    room.iter().try_for_each(|room| room.take_in(&mut command))?;
+    let went = bounded::run(&mut command, "util-linux", WITHIN, &|| room::check(&disk, 0))?;
+    judge(build, &went, room.and_then(|room| room.ran_out_of()))
+}
+
+/// Whether it has done what it was to do; `memory` is what it had of that, bytes, if it was too little.
+fn judge(build: &Build, went: &Went, memory: Option<u64>) -> Result<(), Fault> {
+    let (command, log) = (build.command.join(" "), command::last_lines(&went.log));
+    match (went.status, memory) {
+        // What it has done without is its own affair; a file that it has not made is missed below.
+        (Some(status), _) if status.success() => Ok(()),
+        (_, Some(memory)) => {
+            let most = show_bytes(memory);
+            Err(Fault::new(format!("the build command `{command}` of the workload ran out of {most} of memory"))
+                .remedy("have it do less at once (as by `make -j2`), or build on a machine with more memory")
+                .with_log(log)
+                .as_mistake())
         }
-        None => {
-            let (command, most) = (build.command.join(" "), tare_core::units::show_duration(within));
+        (Some(status), None) => Err(told(build, Fault::new(format!("unshare ended with {status}")).with_log(log))),
+        (None, None) => {
+            let most = show_duration(WITHIN);
             Err(Fault::new(format!("the build command `{command}` of the workload did not end within {most}"))
                 .remedy("build less, or name what is built already as packages, an image or a folder")
-                .with_log(command::last_lines(&went.log))
+                .with_log(log)
                 .as_mistake())
         }
     }
@@ -165,6 +208,8 @@ fn missing(build: &Build, name: &str) -> Fault {
 mod tests {
     use super::*;
     use std::collections::BTreeMap;
+    use std::os::unix::process::ExitStatusExt;
+    use std::process::ExitStatus;
 
     fn assembly(folder: &Path) -> Assembly {
         std::fs::create_dir(folder).unwrap();
@@ -231,6 +276,18 @@ mod tests {
             assert!(std::time::Instant::now() < patience, "it outlives the build");
             std::thread::sleep(Duration::from_millis(10));
         }
+    }
+
+    #[test]
+    fn a_command_that_needs_more_memory_than_it_has_is_told_so() {
+        let went = |code: i32| Went { status: Some(ExitStatus::from_raw(code << 8)), log: "Killed".to_owned() };
+        judge(&build(), &went(0), None).unwrap();
+        judge(&build(), &went(0), Some(1 << 30)).unwrap();
+        let fault = judge(&build(), &went(1), Some(1 << 30)).unwrap_err();
+        assert!(fault.mistake && fault.message.ends_with("`gcc -o x x.c` of the workload ran out of 1 GiB of memory"));
+        let over = Went { status: None, log: String::new() };
+        assert!(judge(&build(), &over, None).unwrap_err().message.ends_with("did not end within 1h 00m"));
+        assert!(judge(&build(), &went(1), None).unwrap_err().message.ends_with("failed"));
     }
 
     #[test]

@@ -36,5 +36,6 @@ mod tree;
 mod unpack;
 
 pub use built::{BundleInfo, BundleListing, ListedFile};
+pub use compile::{BoundBuilds, BuildRoom};
 pub use prepared::DataSets;
 pub use store::{PullImage, Store, image_says};

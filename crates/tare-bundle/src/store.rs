@@ -1,6 +1,7 @@
 //! The store: finds a recipe's bundle or makes it.
 
 use crate::built::{self, Built, BundleInfo, BundleListing, Facts};
+use crate::compile::BoundBuilds;
 use crate::places::{self, Places};
 use crate::tree::{self, Kind, Meta};
 use crate::unpack::layer::Assembly;
@@ -38,6 +39,7 @@ pub trait PullImage: Send + Sync {
 pub struct Store {
     places: Places,
     puller: Option<Box<dyn PullImage>>,
+    bounds: Option<Box<dyn BoundBuilds>>,
     /// What this process has asked for. Kept so that what a service runs from is in use until the process ends.
     known: Mutex<HashMap<String, Arc<Built>>>,
 }
@@ -96,13 +98,20 @@ impl Store {
     /// # Errors
     /// When the directory cannot be made or written to.
     pub fn open(root: &Path) -> Result<Store, Fault> {
-        Ok(Store { places: Places::open(root)?, puller: None, known: Mutex::default() })
+        Ok(Store { places: Places::open(root)?, puller: None, bounds: None, known: Mutex::default() })
     }
 
     /// Lets images that are named by a reference be fetched by `puller`.
     #[must_use]
     pub fn with_puller(mut self, puller: Box<dyn PullImage>) -> Self {
         self.puller = Some(puller);
+        self
+    }
+
+    /// Has builds of workloads' own source use no more of the machine than `bounds` lets them.
+    #[must_use]
+    pub fn with_bounds(mut self, bounds: Box<dyn BoundBuilds>) -> Self {
+        self.bounds = Some(bounds);
         self
     }
 
@@ -236,7 +245,7 @@ impl Store {
             let Source::Packages(own) = &recipe.source else {
                 return Err(Fault::new("only a bundle of packages takes programs built for it").as_mistake());
             };
-            compile::run(build, own, &work.path, &mut assembly)?;
+            compile::run(build, own, &work.path, &mut assembly, self.bounds.as_deref())?;
         }
         for file in &recipe.files {
             let relative = file.path.strip_prefix('/').unwrap_or(&file.path);

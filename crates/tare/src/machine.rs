@@ -6,8 +6,9 @@ use crate::{images, paths};
 use anyhow::Result;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::sync::Arc;
-use tare_bundle::{PullImage, Store};
+use tare_bundle::{BoundBuilds, BuildRoom, PullImage, Store};
 use tare_core::bundle::{Bundle, BundleStore};
 use tare_core::config::{Node, NodeKind, Place, Problems};
 use tare_core::design::Arrangement;
@@ -18,6 +19,7 @@ use tare_core::record::FormState;
 use tare_core::study::Study;
 use tare_core::workload::{Service, Workload};
 use tare_layers::LAYERS;
+use tare_layers::local::BuildGroup;
 
 /// Whether there are CPUs and memory for what stands at once: a message for each mistake. `memory` is the machine's,
 /// bytes, 0 when it is not known.
@@ -106,6 +108,14 @@ fn memory_at_once(study: &Study, workload: &Workload) -> (u64, &'static str) {
     }
 }
 
+/// A new run id: six letters and digits, not the id of anything that stands here.
+pub(crate) fn new_run_id() -> String {
+    const ALPHABET: &[u8; 32] = b"abcdefghijklmnopqrstuvwxyz234567";
+    let random = uuid::Uuid::now_v7();
+    // The last bytes of a version 7 UUID are random.
+    random.as_bytes()[10..].iter().map(|byte| char::from(ALPHABET[usize::from(byte & 31)])).collect()
+}
+
 pub(crate) fn memory_bytes() -> u64 {
     let info = rustix::system::sysinfo();
     info.totalram * u64::from(info.mem_unit)
@@ -114,7 +124,7 @@ pub(crate) fn memory_bytes() -> u64 {
 /// What the layers are supplied with on this machine.
 pub(crate) fn carrier() -> Result<Arc<Carrier>> {
     tare_layers::home::claim()?;
-    let store = Store::open(&paths::bundles())?.with_puller(Box::new(ByEngine));
+    let store = Store::open(&paths::bundles())?.with_puller(Box::new(ByEngine)).with_bounds(Box::new(ByGroup));
     let program = std::env::current_exe().unwrap_or_else(|_| PathBuf::from("/proc/self/exe"));
     Ok(Arc::new(Carrier { bundles: Arc::new(store), prober: tare_telemetry::process_prober, program }))
 }
@@ -129,6 +139,27 @@ impl PullImage for ByEngine {
             return Err(fault.remedy("save the image to a file, and name that"));
         };
         pull(reference, into)
+    }
+}
+
+/// Bounds builds by a control group each.
+struct ByGroup;
+
+impl BoundBuilds for ByGroup {
+    fn make_room(&self) -> Result<Box<dyn BuildRoom>, Fault> {
+        Ok(Box::new(Grouped(BuildGroup::make(&new_run_id())?)))
+    }
+}
+
+struct Grouped(BuildGroup);
+
+impl BuildRoom for Grouped {
+    fn take_in(&self, command: &mut Command) -> Result<(), Fault> {
+        self.0.take_in(command)
+    }
+
+    fn ran_out_of(&self) -> Option<u64> {
+        self.0.ran_out_of()
     }
 }
 

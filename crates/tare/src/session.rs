@@ -228,14 +228,6 @@ pub(crate) fn stop_on_signals() -> Result<Stop> {
     Ok(stop)
 }
 
-/// A new run id: six letters and digits, not the id of anything that stands here.
-pub(crate) fn new_run_id() -> String {
-    const ALPHABET: &[u8; 32] = b"abcdefghijklmnopqrstuvwxyz234567";
-    let random = uuid::Uuid::now_v7();
-    // The last bytes of a version 7 UUID are random.
-    random.as_bytes()[10..].iter().map(|byte| char::from(ALPHABET[usize::from(byte & 31)])).collect()
-}
-
 /// Seconds of the wall clock as the record's folder has them: `20260131-235959`.
 pub(crate) fn folder_stamp() -> String {
     let stamp = SystemClock::new().timestamp();

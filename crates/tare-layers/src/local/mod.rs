@@ -3,6 +3,7 @@
 
 pub(crate) mod accounts;
 mod beside;
+mod building;
 pub(crate) mod cgroup;
 pub(crate) mod child;
 pub(crate) mod command;
@@ -20,6 +21,7 @@ pub(crate) mod root;
 pub(crate) mod running;
 
 pub use beside::LoadGroup;
+pub use building::BuildGroup;
 pub use cgroup::mount_unified;
 pub use host::LocalHost;
 pub use mapped::mapped_files;

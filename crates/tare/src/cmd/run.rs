@@ -255,7 +255,7 @@ impl Ready {
         Header {
             schema: SCHEMA,
             tare: VERSION.clone(),
-            run: session::new_run_id(),
+            run: machine::new_run_id(),
             started: SystemClock::new().timestamp(),
             command: String::new(),
             seed,
