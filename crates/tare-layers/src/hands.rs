@@ -3,10 +3,11 @@
 
 use std::collections::VecDeque;
 use std::ffi::OsString;
-use std::fs;
+use std::fs::{self, DirBuilder};
 use std::io;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Component, Path, PathBuf};
+use tare_core::fault::{Doing, Fault};
 
 /// How many links a path may lead through, as the kernel has it.
 const LINKS_MAX: usize = 40;
@@ -74,6 +75,31 @@ pub fn is_own(path: &Path, behind: Option<u32>) -> bool {
     foreign(there, behind.unwrap_or(0)).is_ok_and(|found| found.is_none())
 }
 
+/// Makes a folder, unless it is there, that nobody but root, and `behind`, who has become root, can put something into,
+/// or put another in the place of. A user who is not root makes what may be made.
+///
+/// # Errors
+/// When it cannot be made, or another could.
+pub fn make_own(path: &Path, behind: Option<u32>) -> Result<(), Fault> {
+    let doing = || format!("make the folder {}", path.display());
+    let whole = std::path::absolute(path).doing(doing())?;
+    let look = || {
+        if !rustix::process::geteuid().is_root() {
+            return Ok(());
+        }
+        let Some(found) = foreign(&whole, behind.unwrap_or(0)).doing(doing())? else { return Ok(()) };
+        let (path, place) = (path.display(), found.path.display());
+        let why = format!("{place} {}, who could have what root writes there go elsewhere", found.why);
+        Err(Fault::new(format!("{path} is in the hands of others: {why}")))
+    };
+    // Before, so that nothing is made at another's place; and afterwards, for another may have been first.
+    look()?;
+    match DirBuilder::new().mode(0o755).create(&whole) {
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(error).doing(doing()),
+        _ => look(),
+    }
+}
+
 /// What a path is made of below the root, links not resolved.
 fn parts(path: &Path) -> VecDeque<OsString> {
     let part = |part: Component| match part {
@@ -130,5 +156,33 @@ mod tests {
         assert_eq!(why(&ours.join("x")).unwrap().0, root.join("bad"));
         symlink("loop", way.join("loop")).unwrap();
         assert!(foreign(&way.join("loop"), 0).unwrap_err().to_string().contains("links"));
+    }
+
+    #[test]
+    fn a_folder_is_made_where_nobody_else_has_a_hand() {
+        if !rustix::process::geteuid().is_root() {
+            return println!("skipped: it needs root");
+        }
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path().canonicalize().unwrap();
+        let made = root.join("records");
+        make_own(&made, None).unwrap();
+        make_own(&made, None).unwrap();
+        lchown(&made, Some(OTHER), None).unwrap();
+        let fault = make_own(&made, None).unwrap_err();
+        assert!(fault.message.contains(&format!("records belongs to user {OTHER}, who")), "{fault}");
+        make_own(&made, Some(OTHER)).unwrap();
+        // One who is there first where all may make something.
+        let all = root.join("all");
+        fs::create_dir(&all).unwrap();
+        fs::set_permissions(&all, fs::Permissions::from_mode(0o1777)).unwrap();
+        make_own(&all.join("ours"), None).unwrap();
+        symlink(&root, all.join("theirs")).unwrap();
+        lchown(all.join("theirs"), Some(OTHER), None).unwrap();
+        assert!(make_own(&all.join("theirs"), None).unwrap_err().message.contains("all/theirs belongs to user"));
+        // Where the group may change what stands there, nothing is made.
+        fs::set_permissions(&all, fs::Permissions::from_mode(0o775)).unwrap();
+        let fault = make_own(&all.join("new"), None).unwrap_err();
+        assert!(fault.message.contains("all may be written to by group") && !all.join("new").exists(), "{fault}");
     }
 }

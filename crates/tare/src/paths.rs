@@ -63,7 +63,7 @@ pub(crate) fn data_folders(kind: &str) -> Vec<PathBuf> {
 }
 
 /// The user who has become root by sudo(8).
-fn behind_sudo() -> Option<u32> {
+pub(crate) fn behind_sudo() -> Option<u32> {
     std::env::var("SUDO_UID").ok()?.parse().ok()
 }
 

@@ -3,7 +3,7 @@
 use crate::{sample, toy};
 
 use assert_cmd::Command;
-use std::os::unix::fs::lchown;
+use std::os::unix::fs::{PermissionsExt, lchown};
 use std::path::Path;
 use tare_runner::RecordDir;
 use toy::WORKLOAD;
@@ -57,6 +57,38 @@ fn a_name_is_not_that_of_a_file_which_lies_here() {
     assert!(code == Some(0), "{text}");
     let (code, text) = said(folder, &["peak", "--dry-run", "--workload", "toy", "--p99", "9ms"]);
     assert!(code == Some(2) && text.contains("no workload 'toy'"), "{text}");
+}
+
+/// Where root starts Tare in a folder of somebody else's, and says nothing of where the record goes.
+#[test]
+fn records_go_nowhere_that_another_user_leads() {
+    if !rustix::process::geteuid().is_root() {
+        return println!("skipped: whose folder it is, which needs root");
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let (here, elsewhere) = (folder.path().join("here"), folder.path().join("elsewhere"));
+    std::fs::create_dir_all(&elsewhere).unwrap();
+    write(&here.join("study.yaml"), STUDY);
+    write(&here.join("workloads/toy/workload.yaml"), WORKLOAD);
+    let refused = |why: &str| {
+        for verb in [&["run", "./study.yaml"][..], &["resume"]] {
+            let (code, text) = said(&here, verb);
+            assert!(code == Some(2) && text.contains("records go to records/ here, but"), "{why}, {verb:?}: {text}");
+            assert!(text.contains(why) && text.contains("--out"), "{why}, {verb:?}: {text}");
+        }
+        assert_eq!(std::fs::read_dir(&elsewhere).unwrap().count(), 0, "{why}");
+    };
+    let records = here.join("records");
+    std::os::unix::fs::symlink(&elsewhere, &records).unwrap();
+    lchown(&records, Some(4242), None).unwrap();
+    refused("records belongs to user 4242");
+    std::fs::remove_file(&records).unwrap();
+    std::fs::create_dir(&records).unwrap();
+    lchown(&records, Some(4242), None).unwrap();
+    refused("records belongs to user 4242");
+    lchown(&records, Some(0), None).unwrap();
+    std::fs::set_permissions(&here, std::fs::Permissions::from_mode(0o775)).unwrap();
+    refused("here may be written to by group");
 }
 
 #[test]

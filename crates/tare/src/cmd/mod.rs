@@ -30,6 +30,7 @@ use tare_core::config::Problem;
 use tare_core::fault::Fault;
 use tare_core::load::{LoadPlan, LoadProfile};
 use tare_core::record::TrialMetric;
+use tare_layers::hands;
 use tare_layers::least::{self, Kept};
 use tare_report::{USUAL_WIDTH, flow, paragraph};
 
@@ -157,6 +158,18 @@ pub(crate) fn record_path(named: Option<&Path>) -> Result<PathBuf> {
     // Names start with the date, so the greatest is the latest.
     let latest = entries.filter(|path| path.join("record.json").is_file() || tare_runner::is_suite(path)).max();
     latest.ok_or_else(|| Mistake::new("there is no record in ./records; name one, or `tare run` first").into())
+}
+
+/// Makes ./records for who does not say where a record is to go. Root writes there only where no other user could have
+/// it write elsewhere.
+pub(crate) fn claim_records() -> Result<()> {
+    let folder = paths::records();
+    let refused = |fault: Fault| {
+        let text = format!("records go to {}/ here, but {}", folder.display(), fault.message);
+        let hint = "name a directory with --out (or the record), or start Tare in a folder where you alone may write";
+        Mistake::new(format!("{text}\n  to do: {hint}"))
+    };
+    Ok(hands::make_own(&folder, paths::behind_sudo()).map_err(refused)?)
 }
 
 /// The name of the metric that is called `name`, if ratios are made of it.

@@ -1,15 +1,18 @@
 //! `tare resume`: goes on with a run that was interrupted or killed.
 
 use crate::cli::ResumeArgs;
-use crate::cmd::{clean, note, place, record_path, run, suite, tell};
+use crate::cmd::{claim_records, clean, note, place, record_path, run, suite, tell};
 use crate::session::{self, Session};
-use crate::{EXIT_OK, machine};
+use crate::{EXIT_OK, machine, paths};
 use anyhow::Result;
 use tare_core::plan::plan_profiles;
 use tare_core::record::{DECIDED, End, FITTED, PRECISE_ENOUGH, Record};
 use tare_runner::RecordDir;
 
 pub(crate) fn resume(args: &ResumeArgs) -> Result<u8> {
+    if args.record.is_none() && paths::records().exists() {
+        claim_records()?;
+    }
     let path = record_path(args.record.as_deref())?;
     if tare_runner::is_suite(&path) {
         return suite::resume(&path, args, &mut |header| clean::remove_of_run(&header.run).map(|_| ()));

@@ -2,7 +2,7 @@
 
 use crate::catalog::Tables;
 use crate::cli::RunArgs;
-use crate::cmd::{Mistake, columns, note, peak, print, suite, tell};
+use crate::cmd::{Mistake, claim_records, columns, note, peak, print, suite, tell};
 use crate::machine;
 use crate::outlook::{self, Outlook, Total};
 use crate::places::{self, Places};
@@ -91,6 +91,9 @@ pub(crate) fn start_and(
         return Ok(EXIT_OK);
     }
     session::require_root("run")?;
+    if args.out.is_none() {
+        claim_records()?;
+    }
     let _machine = session::take_machine(&format!("tare run {}", study.name), args.wait)?;
     session::require_clean_host()?;
     tare_load::check_needs(&workload.protocol.protocol, &workload.protocol.options)?;

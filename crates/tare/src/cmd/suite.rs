@@ -3,7 +3,7 @@
 use crate::cli::{Format, ResumeArgs, RunArgs};
 use crate::cmd::report::{plain_style, terminal_style};
 use crate::cmd::run::{self, Ready};
-use crate::cmd::{Mistake, columns, note, print, tell, write_file};
+use crate::cmd::{Mistake, claim_records, columns, note, print, tell, write_file};
 use crate::outlook::{self, Outlook, Total};
 use crate::session::{self, Session};
 use crate::version::VERSION;
@@ -33,6 +33,9 @@ pub(crate) fn run(args: &RunArgs, mut suite: Suite) -> Result<u8> {
         return Ok(EXIT_OK);
     }
     session::require_root("run")?;
+    if args.out.is_none() {
+        claim_records()?;
+    }
     let _machine = session::take_machine(&format!("tare run {}", suite.name), args.wait)?;
     session::require_clean_host()?;
     for (_, workload) in &suite.parts {
