@@ -39,6 +39,9 @@ pub enum Function {
     GroupAndUser = 15,
     /// The number of the socket in `R1`; no other has it before the machine is started anew.
     Socket = 46,
+    /// Copies `R2` bytes of the kernel's memory from `R3` on to where `R1` points to. The answer is not 0 when there is
+    /// none.
+    ReadKernel = 113,
     /// The number of the network namespace of the socket in `R1`; no other has it before the machine is started anew.
     Network = 122,
 }
@@ -84,6 +87,16 @@ impl Instruction {
         Instruction::new(0x07, to, R0, 0, number)
     }
 
+    /// `to &= number`
+    pub const fn and_number(to: Register, number: i32) -> Instruction {
+        Instruction::new(0x57, to, R0, 0, number)
+    }
+
+    /// `to |= number`
+    pub const fn or_number(to: Register, number: i32) -> Instruction {
+        Instruction::new(0x47, to, R0, 0, number)
+    }
+
     /// `to |= from`
     pub const fn or(to: Register, from: Register) -> Instruction {
         Instruction::new(0x4f, to, from, 0, 0)
@@ -119,6 +132,11 @@ impl Instruction {
         Instruction::new(0x7b, to, from, offset, 0)
     }
 
+    /// `*(u32 *)(to + offset) = number`
+    pub const fn write_number_u32(to: Register, offset: i16, number: i32) -> Instruction {
+        Instruction::new(0x62, to, R0, offset, number)
+    }
+
     /// `*(u64 *)(to + offset) = number`
     pub const fn write_number_u64(to: Register, offset: i16, number: i32) -> Instruction {
         Instruction::new(0x7a, to, R0, offset, number)
@@ -142,6 +160,22 @@ impl Instruction {
     /// Leaves out the next instructions when `register == other`.
     pub const fn skip_if_same(register: Register, other: Register, instructions: i16) -> Instruction {
         Instruction::new(0x1d, register, other, instructions, 0)
+    }
+
+    /// `if register == number { block }`
+    pub fn if_equal(register: Register, number: i32, block: &[Instruction]) -> Vec<Instruction> {
+        Instruction::guarded(Instruction::new(0x55, register, R0, 0, number), block)
+    }
+
+    /// `if register != number { block }`
+    pub fn unless_equal(register: Register, number: i32, block: &[Instruction]) -> Vec<Instruction> {
+        Instruction::guarded(Instruction::skip_if_equal(register, number, 0), block)
+    }
+
+    /// A block that `skip` leaves out.
+    fn guarded(skip: Instruction, block: &[Instruction]) -> Vec<Instruction> {
+        let offset = i16::try_from(block.len()).expect("blocks written by hand are short");
+        [&[Instruction { offset, ..skip }][..], block].concat()
     }
 
     /// `R0 = function(R1, R2, R3, R4, R5)`

@@ -9,12 +9,14 @@ mod sealed {
     pub trait Sealed {}
     impl Sealed for u32 {}
     impl Sealed for u64 {}
+    impl Sealed for [u32; 5] {}
 }
 
-/// A key or value: a number, so that whatever a program writes is one.
+/// A key or value: a number or several, so that whatever a program writes is one.
 pub trait Word: Copy + Default + PartialEq + sealed::Sealed {}
 impl Word for u32 {}
 impl Word for u64 {}
+impl Word for [u32; 5] {}
 
 /// Values by key, in no order.
 #[derive(Debug)]

@@ -3,6 +3,7 @@
 use super::guest_engine::is_guest;
 use super::options::ContainerOptions;
 use super::socket;
+use crate::network::UserHere;
 use bollard::models::{SystemInfo, SystemVersion};
 use bollard::{API_DEFAULT_VERSION, Docker, errors::Error};
 use futures_util::{Stream, StreamExt};
@@ -216,6 +217,16 @@ impl Engine {
             Some((major.parse::<u32>().ok()?, minor.parse::<u32>().ok()?))
         });
         !self.is_podman() && api.is_some_and(|api| api >= GATEWAY_MODE_SINCE)
+    }
+
+    /// Which user of this machine a container's user is.
+    ///
+    /// # Errors
+    /// When the engine does not answer.
+    pub(crate) fn user_here(&self) -> Result<UserHere, Fault> {
+        let facts = self.facts()?;
+        let maps = |security: &String| security.contains("name=rootless") || security.contains("name=userns");
+        Ok(if facts.get("engine.security").is_some_and(maps) { UserHere::Another } else { UserHere::Same })
     }
 
     /// What the engine is.

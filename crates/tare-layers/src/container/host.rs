@@ -296,7 +296,7 @@ impl Inner {
         let mut open = String::new();
         if self.options.network == Network::Host {
             network::allow_low_ports(&self.surroundings.run, start.service.ports.values().copied())?;
-            open = self.fenced.close(&self.surroundings.run, start);
+            open = self.fenced.close(&self.surroundings.run, start, self.engine.user_here()?);
         }
         let container = spec::container_name(&self.surroundings, instance);
         let warnings = self.launch(start, &container, None).inspect_err(|_| self.fenced.open(start))?;

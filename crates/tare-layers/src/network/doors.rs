@@ -2,43 +2,43 @@
 //!
 //! A program of BPF runs whenever a process of this machine has bound a socket of IPv4 or IPv6 (`post_bind`, where the
 //! port is known even if the kernel chose it). Where the process has the user of one of our services, and the socket is
-//! of our network namespace, it writes the port down as closed before anybody can be answered there. Another one runs
-//! where a socket is closed, and when it was the last that a service had bound to a port, opens that: the kernel gives
-//! such a number to somebody else next. They cost some looks into tables a bind, one a socket that is closed, and
-//! packets and what is said on connections nothing.
+//! of our network namespace, it writes protocol, address and port down as closed before anybody can be answered there:
+//! the same number of another protocol or address may be somebody else's. Another one runs where a socket is closed,
+//! and when it was the last that a service had bound there, opens that: the kernel gives such a number to somebody else
+//! next. They cost some looks into tables a bind, one a socket that is closed, and packets and what is said on
+//! connections nothing.
 //!
 //! It is told by users and not by cgroups: of a container of Docker's there is none before its first process runs. So
 //! it is for whoever has this machine to oneself ([`crate::lock`]).
 
+use super::closed::{Closed, KEY, KEY_PORT, Key, call, mark_ipv6_alone, put_ipv4, put_ipv6};
 use crate::local::cgroup;
 use rustix::net::{AddressFamily, SocketType};
 use std::fs::File;
 use std::io;
 use std::os::fd::AsRawFd;
-use tare_bpf::Register::{self, R0, R1, R2, R3, R4, R6, R7, R10};
-use tare_bpf::{Attached, Function, Instruction, Kind, Map, Program, Word};
+use tare_bpf::Register::{self, R0, R1, R2, R3, R6, R7, R10};
+use tare_bpf::{Attached, Function, Instruction, Kind, Map, Program};
 
-/// How many ports may be closed at once: all, of both protocols.
-pub(super) const CLOSED_MAX: u32 = 2 * 65_536;
 /// How many sockets may be bound at once by watched users: four times as many as a process may have open.
 const BOUND_MAX: u32 = 65_536;
 /// How many users may be watched at once.
 const USERS_MAX: u32 = 4096;
 
-/// Closed ports, by [`key`], and the user for whom each is.
-pub(super) type Closed = Map<u32, u32>;
-
-/// The protocols whose ports are closed, by the kernel's numbers: TCP and UDP.
-pub(super) const TRANSPORTS: [u32; 2] = [6, 17];
-
-/// A port of a protocol.
-pub(super) fn key(transport: u32, port: u16) -> u32 {
-    transport << 16 | u32::from(port)
-}
-
-/// Where `struct bpf_sock` holds the protocol and the port that the socket was bound to.
+/// Where `struct bpf_sock` holds the protocol, the address and the port that the socket was bound to.
 const PROTOCOL: i16 = 12;
+const BOUND_TO_IPV4: i16 = 24;
+const BOUND_TO_IPV6: i16 = 28;
 const BOUND_TO: i16 = 44;
+
+/// Where the kernel's `struct sock` holds what `bpf_sock` leaves out: two bytes of the family, one of the state, and
+/// one of bits, among them that the socket is of IPv6 alone. They have stood there since Linux 3.13.
+const FAMILY_AND_BITS: i32 = 16;
+/// What the first three of them are while a socket of IPv6 is being bound. Where they are not, the place has moved.
+const IPV6_UNCONNECTED: i32 = libc::AF_INET6 | UNCONNECTED << 16;
+const UNCONNECTED: i32 = 7;
+/// The bit, in the last of them.
+const OF_IPV6_ALONE: i32 = 1 << 5;
 
 /// Has ports closed as they are bound.
 #[derive(Debug)]
@@ -64,8 +64,7 @@ impl Doors {
         let root = File::open(root)?;
         let users = Map::new(USERS_MAX)?;
         let bound = Bound { sockets: Map::new(BOUND_MAX)?, counts: Map::new(BOUND_MAX)? };
-        let at_bind = at_bind(&users, &bound, closed);
-        let load = |kind| Program::load(kind, "tare_doors", c"GPL", &at_bind);
+        let load = |kind| Program::load(kind, "tare_doors", c"GPL", &at_bind(kind, &users, &bound, closed));
         let programs = [load(Kind::Bound4)?, load(Kind::Bound6)?];
         // First, so that no socket is forgotten that has been noted.
         let at_close = Program::load(Kind::Closed, "tare_doors", c"GPL", &at_close(&bound, closed))?;
@@ -101,37 +100,20 @@ fn this_network() -> io::Result<u64> {
     if said == 0 { Ok(number) } else { Err(io::Error::last_os_error()) }
 }
 
-/// What watched users have bound. Several sockets may have a port: one for each family or address, or one for each
-/// worker of a server.
+/// What watched users have bound. Several sockets may have a port: one for each worker of a server.
 struct Bound {
-    /// By a socket's number, the [`key`] of its port.
-    sockets: Map<u64, u32>,
+    /// By a socket's number, the key of its port.
+    sockets: Map<u64, Key>,
     /// By the key of a port, how many sockets have it.
-    counts: Map<u32, u64>,
+    counts: Map<Key, u64>,
 }
 
-/// Where the programs keep on their stack what tables are asked for and told: a user, a port's key, a socket's number,
-/// and a count.
-const USER: i16 = -4;
-const KEY: i16 = -8;
-const NUMBER: i16 = -16;
-const COUNT: i16 = -24;
-
-/// `map.function(stack[key], stack[value])`, the value being for [`Function::Update`] alone.
-fn call<K: Word, V: Word>(function: Function, map: &Map<K, V>, key: i16, value: i16) -> [Instruction; 8] {
-    let [map1, map2] = Instruction::set_map(R1, map);
-    let [key, value] = [key, value].map(i32::from);
-    [
-        map1,
-        map2,
-        Instruction::copy(R2, R10),
-        Instruction::add(R2, key),
-        Instruction::copy(R3, R10),
-        Instruction::add(R3, value),
-        Instruction::set(R4, 0),
-        Instruction::call(function),
-    ]
-}
+/// Where the programs keep on their stack what tables are asked for and told, beside the key of a port: a socket's
+/// number, a count, a user, and a part of the kernel's memory.
+const NUMBER: i16 = -32;
+const COUNT: i16 = -40;
+const USER: i16 = -48;
+const PART: i16 = -56;
 
 /// Ends a program: what is asked about is allowed, or denied.
 const ALLOW: [Instruction; 2] = [Instruction::set(R0, 1), Instruction::end()];
@@ -143,8 +125,9 @@ const UNLESS_PUT: [Instruction; 3] = [Instruction::skip_if_equal(R0, 0, 2), DENY
 
 /// Told in words:
 /// `if users[user] == socket.network { sockets[socket.number] = key; counts[key] += 1; closed[key] = user }`, `key`
-/// being that of `socket.protocol` and `socket.bound_to`. The bind is denied where one of the tables has no room.
-fn at_bind(users: &Map<u32, u64>, bound: &Bound, closed: &Closed) -> Vec<Instruction> {
+/// being that of `socket.protocol` and of where it was bound to. The bind is denied where one of the tables has no
+/// room.
+fn at_bind(family: Kind, users: &Map<u32, u64>, bound: &Bound, closed: &Closed) -> Vec<Instruction> {
     const SOCKET: Register = R6;
     const NETWORK: Register = R7;
     let who = [
@@ -152,22 +135,30 @@ fn at_bind(users: &Map<u32, u64>, bound: &Bound, closed: &Closed) -> Vec<Instruc
         Instruction::call(Function::GroupAndUser),
         Instruction::write_u32(R10, USER, R0),
     ];
-    let what = [
+    let here = [
         Instruction::read_u64(NETWORK, R0, 0),
         Instruction::copy(R1, SOCKET),
         Instruction::call(Function::Network),
         Instruction::skip_if_same(R0, NETWORK, 2),
         ALLOW[0],
         ALLOW[1],
+    ];
+    let what = [
         Instruction::read_u32(R1, SOCKET, BOUND_TO),
         Instruction::read_u32(R2, SOCKET, PROTOCOL),
         Instruction::shift_left(R2, 16),
         Instruction::or(R1, R2),
-        Instruction::write_u32(R10, KEY, R1),
+        Instruction::write_u32(R10, KEY_PORT, R1),
         Instruction::copy(R1, SOCKET),
         Instruction::call(Function::Socket),
         Instruction::write_u64(R10, NUMBER, R0),
     ];
+    let place = if family == Kind::Bound4 {
+        put_ipv4(SOCKET, BOUND_TO_IPV4).to_vec()
+    } else {
+        [put_ipv6(SOCKET, BOUND_TO_IPV6), where_every_address(&where_of_ipv6_alone(SOCKET, &mark_ipv6_alone()))]
+            .concat()
+    };
     let (one, put) = (Instruction::write_number_u64(R10, COUNT, 1), call(Function::Update, &bound.counts, KEY, COUNT));
     let first = [&[one][..], &put, &UNLESS_PUT].concat();
     let behind = i16::try_from(first.len()).expect("it is short");
@@ -182,7 +173,9 @@ fn at_bind(users: &Map<u32, u64>, bound: &Bound, closed: &Closed) -> Vec<Instruc
         &who[..],
         &call(Function::LookUp, users, USER, USER),
         &UNLESS_FOUND,
+        &here,
         &what,
+        &place,
         &call(Function::Update, &bound.sockets, NUMBER, KEY),
         &UNLESS_PUT,
         &call(Function::LookUp, &bound.counts, KEY, COUNT),
@@ -195,11 +188,48 @@ fn at_bind(users: &Map<u32, u64>, bound: &Bound, closed: &Closed) -> Vec<Instruc
     .concat()
 }
 
+/// `if stack[KEY].address == [::] { block }`
+fn where_every_address(block: &[Instruction]) -> Vec<Instruction> {
+    let half = |half, block: &[Instruction]| {
+        [&[Instruction::read_u64(R1, R10, KEY + half)][..], &Instruction::if_equal(R1, 0, block)].concat()
+    };
+    half(0, &half(8, block))
+}
+
+/// `if socket is of IPv6 alone { block }`. Where that cannot be told, it is not.
+fn where_of_ipv6_alone(socket: Register, block: &[Instruction]) -> Vec<Instruction> {
+    let bits = [
+        &[
+            Instruction::read_u32(R1, R10, PART),
+            Instruction::shift_right(R1, 24),
+            Instruction::and_number(R1, OF_IPV6_ALONE),
+        ][..],
+        &Instruction::unless_equal(R1, 0, block),
+    ]
+    .concat();
+    [
+        &[
+            Instruction::copy(R1, R10),
+            Instruction::add(R1, i32::from(PART)),
+            Instruction::set(R2, 4),
+            Instruction::copy(R3, socket),
+            Instruction::add(R3, FAMILY_AND_BITS),
+            Instruction::call(Function::ReadKernel),
+            Instruction::read_u32(R1, R10, PART),
+            Instruction::and_number(R1, 0x00ff_ffff),
+        ][..],
+        &Instruction::if_equal(R1, IPV6_UNCONNECTED, &bits),
+    ]
+    .concat()
+}
+
 /// Told in words:
 /// `if key = sockets.take(socket.number) { counts[key] -= 1; if counts[key] == 0 { closed.take(key) } }`.
 fn at_close(bound: &Bound, closed: &Closed) -> Vec<Instruction> {
     let number = [Instruction::call(Function::Socket), Instruction::write_u64(R10, NUMBER, R0)];
-    let key = [Instruction::read_u32(R1, R0, 0), Instruction::write_u32(R10, KEY, R1)];
+    let word =
+        |number: i16| [Instruction::read_u32(R1, R0, 4 * number), Instruction::write_u32(R10, KEY + 4 * number, R1)];
+    let key: Vec<Instruction> = (0..5).flat_map(word).collect();
     let count = [
         Instruction::set(R1, -1),
         Instruction::add_at_once_u64(R0, R1),
@@ -228,30 +258,22 @@ fn at_close(bound: &Bound, closed: &Closed) -> Vec<Instruction> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::network::in_own_network;
+    use crate::network::closed::{CLOSED_MAX, IPV6_ALONE, TRANSPORTS, key};
+    use crate::network::{as_user, bind_ipv6_alone, in_own_network};
     use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
+    use std::os::fd::OwnedFd;
     use std::thread::scope;
 
     /// A user that nobody is.
     const USER: u32 = 95_001;
 
-    /// What `act` gives as a user, in a thread that ends with it.
-    fn as_user<T: Send>(user: u32, act: impl FnOnce() -> T + Send) -> T {
-        let inside = || {
-            // SAFETY: the raw call changes this thread alone, which ends here.
-            assert_eq!(unsafe { libc::syscall(libc::SYS_setresuid, user, user, user) }, 0);
-            act()
-        };
-        scope(|scope| scope.spawn(inside).join().unwrap())
-    }
-
     /// Ports of both protocols and both families that the kernel has chosen, as keys, with what holds them.
-    fn four() -> (Vec<u32>, impl Send) {
+    fn four() -> (Vec<Key>, impl Send) {
         let places = [SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0)), SocketAddr::from((Ipv6Addr::UNSPECIFIED, 0))];
         let streams = places.map(|place| TcpListener::bind(place).unwrap());
         let datagrams = places.map(|place| UdpSocket::bind(place).unwrap());
-        let streamed = streams.iter().map(|socket| key(TRANSPORTS[0], socket.local_addr().unwrap().port()));
-        let sent = datagrams.iter().map(|socket| key(TRANSPORTS[1], socket.local_addr().unwrap().port()));
+        let streamed = streams.iter().map(|socket| key(TRANSPORTS[0], socket.local_addr().unwrap()));
+        let sent = datagrams.iter().map(|socket| key(TRANSPORTS[1], socket.local_addr().unwrap()));
         (streamed.chain(sent).collect(), (streams, datagrams))
     }
 
@@ -294,16 +316,14 @@ mod tests {
     fn a_port_stays_closed_until_the_last_socket_that_has_it() {
         with_doors(CLOSED_MAX, |doors, closed| {
             doors.watch(USER).unwrap();
-            let at = |host, port| UdpSocket::bind((Ipv4Addr::from([127, 0, 0, host]), port)).unwrap();
             let (first, second, connected) = as_user(USER, || {
-                let first = at(1, 0);
-                let port = first.local_addr().unwrap().port();
+                let (first, second) = sharing("127.0.0.1:0".parse().unwrap());
                 // What comes in at a listener has its port too, and was not bound.
                 let listener = TcpListener::bind("127.0.0.1:0").unwrap();
                 let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
                 let server = listener.accept().unwrap().0;
                 drop((client, server));
-                (first, at(2, port), listener)
+                (first, second, listener)
             });
             assert_eq!(closed.entries().len(), 2);
             drop(first);
@@ -315,8 +335,43 @@ mod tests {
         });
     }
 
+    /// Two sockets for datagrams at the same place.
+    fn sharing(place: SocketAddr) -> (OwnedFd, OwnedFd) {
+        let bind = |place: SocketAddr| {
+            let socket = rustix::net::socket(AddressFamily::INET, SocketType::DGRAM, None).unwrap();
+            rustix::net::sockopt::set_socket_reuseport(&socket, true).unwrap();
+            rustix::net::bind(&socket, &place).unwrap();
+            socket
+        };
+        let first = bind(place);
+        let taken: SocketAddr = rustix::net::getsockname(&first).unwrap().try_into().unwrap();
+        (first, bind(taken))
+    }
+
+    #[test]
+    fn it_is_closed_in_its_protocol_and_at_its_address() {
+        with_doors(CLOSED_MAX, |doors, closed| {
+            doors.watch(USER).unwrap();
+            let (tcp, udp) = (TRANSPORTS[0], TRANSPORTS[1]);
+            let noted = |wanted: Key, why: &str| assert_eq!(closed.entries(), [(wanted, USER)], "{why}");
+            for place in ["127.0.0.2:0", "0.0.0.0:0", "[::1]:0", "[::]:0", "[::ffff:127.0.0.1]:0"] {
+                let held = as_user(USER, || TcpListener::bind(place).unwrap());
+                noted(key(tcp, held.local_addr().unwrap()), place);
+                drop(held);
+                let held = as_user(USER, || UdpSocket::bind(place).unwrap());
+                noted(key(udp, held.local_addr().unwrap()), place);
+            }
+            for (kind, transport) in [(SocketType::STREAM, tcp), (SocketType::DGRAM, udp)] {
+                let (held, place) = as_user(USER, || bind_ipv6_alone(kind, 0));
+                let [a, b, c, d, port] = key(transport, place);
+                noted([a, b, c, d, port | IPV6_ALONE], "IPv6 alone");
+                drop(held);
+            }
+        });
+    }
+
     /// As root of a user namespace, which is how anybody may have a network of their own.
-    fn in_other_network() -> Option<(Vec<u32>, impl Send)> {
+    fn in_other_network() -> Option<(Vec<Key>, impl Send)> {
         let flags = rustix::thread::UnshareFlags::NEWNET | rustix::thread::UnshareFlags::NEWUSER;
         // SAFETY: this thread alone is moved, and ends with it.
         unsafe { rustix::thread::unshare_unsafe(flags) }.ok().map(|()| four())

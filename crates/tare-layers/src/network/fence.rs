@@ -3,10 +3,12 @@
 //! Such services commonly listen at every address, without a password. A program of BPF is asked where the kernel
 //! looks for the socket of a packet that belongs to no connection yet (`sk_lookup`), so packets of connections cost
 //! nothing more. It tells that nobody listens at a closed port, unless the packet came by the loopback or by the load's
-//! link. Closed are the ports that a workload declares, and whatever else its services bind ([`Doors`]). Where this
-//! process is killed, services live on, and so does all of it ([`Pinned`]) until the run is cleaned up after.
+//! link. Closed is what services bind, in their own protocol and at their own address ([`Doors`]); where that cannot be
+//! told, the ports that a workload declares, whole. Where this process is killed, services live on, and so does all of it
+//! ([`Pinned`]) until the run is cleaned up after.
 
-use super::doors::{CLOSED_MAX, Closed, Doors, TRANSPORTS, key};
+use super::closed::{CLOSED_MAX, Closed, KEY_PORT, Key, TRANSPORTS, key, put_ipv4, put_ipv6, where_closed};
+use super::doors::Doors;
 use super::pinned::Pinned;
 use super::seat::seat_link;
 use crate::{leftovers, lock};
@@ -15,18 +17,32 @@ use rustix::net::{AddressFamily, SocketType};
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io;
+use std::net::{Ipv6Addr, SocketAddr};
 use std::path::Path;
-use tare_bpf::Register::{self, R0, R1, R2, R6, R7, R10};
-use tare_bpf::{Attached, Function, Instruction, Kind, Map, Program};
+use tare_bpf::Register::{self, R0, R1, R2, R6, R7, R8, R10};
+use tare_bpf::{Attached, Instruction, Kind, Map, Program};
 use tare_core::host::ServiceStart;
 
 /// The index of the loopback in every network namespace.
 const LOOPBACK: u32 = 1;
 
-/// Where `struct bpf_sk_lookup` holds the protocol, the local port, and the index of the link that a packet came by.
+/// Where `struct bpf_sk_lookup` holds the family, the protocol, the local address and port, and the index of the link
+/// that a packet came by.
+const FAMILY: i16 = 8;
 const PROTOCOL: i16 = 12;
+const LOCAL_IPV4: i16 = 40;
+const LOCAL_IPV6: i16 = 44;
 const LOCAL_PORT: i16 = 60;
 const CAME_BY: i16 = 64;
+
+/// Which user of this machine a service's processes are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum UserHere {
+    /// The service's own.
+    Same,
+    /// One that its engine has instead, in a user namespace.
+    Another,
+}
 
 /// The ports of a host's services on the machine's own network, closed to others as long as these services stand.
 #[derive(Debug, Default)]
@@ -37,35 +53,43 @@ pub(crate) struct Fenced {
 }
 
 impl Fenced {
-    /// Closes the ports of a service that is about to be started for `run`: those that it declares, and those that it
-    /// will bind. In a guest there is no run's mark, and nobody but the load.
+    /// Closes the ports of a service that is about to be started for `run`: those that it will bind, by the user that
+    /// it has here, or else, and where its engine gives it another one that nobody knows, those that it declares. In a
+    /// guest there is no run's mark, and nobody but the load.
     ///
     /// Where that cannot be had the service stands open, and the answer, which is for the record, says so.
-    pub(crate) fn close(&mut self, run: &str, start: &ServiceStart) -> String {
+    pub(crate) fn close(&mut self, run: &str, start: &ServiceStart, user: UserHere) -> String {
         if !leftovers::run_directory(run).is_dir() {
             return String::new();
         }
+        self.put_up_and_close(run, start, user)
+            .unwrap_or_else(|error| format!("; open to other machines too, as no fence stands: {error}"))
+    }
+
+    fn put_up_and_close(&mut self, run: &str, start: &ServiceStart, here: UserHere) -> io::Result<String> {
+        if self.fence.is_none() {
+            self.fence = Some(Fence::put_up(&seat_link(run), &Pinned::folder(run))?);
+        }
+        let fence = self.fence.as_ref().expect("it was put up right before");
         let user = start.service.user.0;
-        let mut close = || -> io::Result<String> {
-            if self.fence.is_none() {
-                self.fence = Some(Fence::put_up(&seat_link(run), &Pinned::folder(run))?);
-            }
-            self.users.insert(start.instance.clone(), user);
-            let fence = self.fence.as_ref().expect("it was put up right before");
-            start.service.ports.values().try_for_each(|port| fence.close(*port, user))?;
-            let undeclared = match &fence.doors {
-                // Services of another run could have the same user.
-                Ok(_) if !lock::is_held() => Some("this process has not locked the machine".to_owned()),
-                Ok(doors) => doors.watch(user).map(|()| None)?,
-                Err(error) => Some(error.to_string()),
-            };
-            let undeclared =
-                undeclared.map(|error| format!("; open to other machines too where it declares no port: {error}"));
-            let killed = fence.pinned.as_ref().err();
-            let killed = killed.map(|error| format!("; open to other machines too if this process is killed: {error}"));
-            Ok(undeclared.unwrap_or_default() + &killed.unwrap_or_default())
+        self.users.insert(start.instance.clone(), user);
+        let undeclared = match &fence.doors {
+            Ok(_) if here == UserHere::Another => Some("its engine gives it another user".to_owned()),
+            // Services of another run could have the same user.
+            Ok(_) if !lock::is_held() => Some("this process has not locked the machine".to_owned()),
+            Ok(doors) => doors.watch(user).map(|()| None)?,
+            Err(error) => Some(error.to_string()),
         };
-        close().unwrap_or_else(|error| format!("; open to other machines too, as no fence stands: {error}"))
+        if undeclared.is_some() {
+            start.service.ports.values().try_for_each(|port| fence.close(*port, user))?;
+        }
+        let killed = fence.pinned.as_ref().err();
+        let open = "; open to other machines too";
+        let said = [
+            undeclared.map(|error| format!("{open} where it declares no port: {error}")),
+            killed.map(|error| format!("{open} if this process is killed: {error}")),
+        ];
+        Ok(said.into_iter().flatten().collect())
     }
 
     /// Opens the ports of a service that has ended: whoever listens there next is not ours.
@@ -119,14 +143,15 @@ impl Fence {
         Ok(Fence { closed, program, _between: between, doors, pinned })
     }
 
+    /// Closes a port of both protocols at every address.
     fn close(&self, port: u16, user: u32) -> io::Result<()> {
-        TRANSPORTS.iter().try_for_each(|transport| self.closed.insert(key(*transport, port), user))
+        everywhere(port).into_iter().try_for_each(|key| self.closed.insert(key, user))
     }
 
     fn open(&self, port: u16) {
-        for transport in TRANSPORTS {
+        for key in everywhere(port) {
             // One that was not closed is open.
-            let _ = self.closed.remove(key(transport, port));
+            let _ = self.closed.remove(key);
         }
     }
 
@@ -141,6 +166,11 @@ impl Fence {
     }
 }
 
+/// A port of each protocol at every address.
+fn everywhere(port: u16) -> [Key; 2] {
+    TRANSPORTS.map(|transport| key(transport, SocketAddr::from((Ipv6Addr::UNSPECIFIED, port))))
+}
+
 fn link_index(name: &str) -> io::Result<Option<u32>> {
     let socket = rustix::net::socket(AddressFamily::INET, SocketType::DGRAM, None)?;
     match name_to_index(&socket, name) {
@@ -151,41 +181,40 @@ fn link_index(name: &str) -> io::Result<Option<u32>> {
 }
 
 /// Told in words, `packet` being what is asked about:
-/// `packet.came_by == loopback or packet.came_by == load or key(packet.protocol, packet.local_port) not in closed`.
-fn code(closed: &Closed, loopback: u32, load: u32) -> [Instruction; 19] {
+/// `packet.came_by != loopback and packet.came_by != load and key(packet.protocol, packet.local) in closed`
+/// finds no socket, and all else is as without this program.
+fn code(closed: &Closed, loopback: u32, load: u32) -> Vec<Instruction> {
     const PACKET: Register = R6;
     const LINK: Register = R7;
-    let [map1, map2] = Instruction::set_map(R1, closed);
+    const IS_IPV4: Register = R8;
+    const AS_EVER: [Instruction; 2] = [Instruction::set(R0, 1), Instruction::end()];
+    const NOBODY: [Instruction; 2] = [Instruction::set(R0, 0), Instruction::end()];
     [
-        Instruction::copy(PACKET, R1),
-        Instruction::read_u32(LINK, PACKET, CAME_BY),
-        Instruction::skip_if_equal(LINK, loopback.cast_signed(), 14),
-        Instruction::skip_if_equal(LINK, load.cast_signed(), 13),
-        Instruction::read_u32(R1, PACKET, LOCAL_PORT),
-        Instruction::read_u32(R2, PACKET, PROTOCOL),
-        Instruction::shift_left(R2, 16),
-        Instruction::or(R1, R2),
-        // On the stack, for what is looked up is pointed to.
-        Instruction::write_u32(R10, -4, R1),
-        map1,
-        map2,
-        Instruction::copy(R2, R10),
-        Instruction::add(R2, -4),
-        Instruction::call(Function::LookUp),
-        Instruction::skip_if_equal(R0, 0, 2),
-        // No socket is found.
-        Instruction::set(R0, 0),
-        Instruction::end(),
-        // As without this program.
-        Instruction::set(R0, 1),
-        Instruction::end(),
+        &[Instruction::copy(PACKET, R1), Instruction::read_u32(LINK, PACKET, CAME_BY)][..],
+        &Instruction::if_equal(LINK, loopback.cast_signed(), &AS_EVER),
+        &Instruction::if_equal(LINK, load.cast_signed(), &AS_EVER),
+        &[
+            Instruction::read_u32(R1, PACKET, LOCAL_PORT),
+            Instruction::read_u32(R2, PACKET, PROTOCOL),
+            Instruction::shift_left(R2, 16),
+            Instruction::or(R1, R2),
+            Instruction::write_u32(R10, KEY_PORT, R1),
+            Instruction::set(IS_IPV4, 0),
+            Instruction::read_u32(R1, PACKET, FAMILY),
+        ],
+        &Instruction::if_equal(R1, libc::AF_INET, &[Instruction::set(IS_IPV4, 1)]),
+        &Instruction::if_equal(IS_IPV4, 1, &put_ipv4(PACKET, LOCAL_IPV4)),
+        &Instruction::if_equal(IS_IPV4, 0, &put_ipv6(PACKET, LOCAL_IPV6)),
+        &where_closed(closed, IS_IPV4, &NOBODY),
+        &AS_EVER,
     ]
+    .concat()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::network::in_own_network;
+    use crate::network::{as_user, bind_ipv6_alone, in_own_network};
     use std::io::{Read, Write};
     use std::net::{TcpListener, TcpStream, UdpSocket};
     use std::time::Duration;
@@ -247,6 +276,40 @@ mod tests {
             drop(fence);
             assert!(TcpStream::connect(place).is_ok(), "it goes with its owner");
             assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0, "and so does what it was named in");
+        });
+    }
+
+    /// What strangers have at the number of a service's port, in another protocol or at another address.
+    #[test]
+    fn the_same_number_of_somebody_else_s_stays_open() {
+        const USER: u32 = 95_003;
+        in_own_network(|| {
+            let folder = tempfile::tempdir().unwrap();
+            let fence = Fence::open_to(78, 77, &folder.path().join("fence")).unwrap();
+            let Ok(doors) = &fence.doors else { return println!("skipped: {:?}", fence.doors) };
+            doors.watch(USER).unwrap();
+            let reached = |place: &str, port: u16| TcpStream::connect(format!("{place}:{port}")).is_ok();
+
+            let (_ours, place) = as_user(USER, || bind_ipv6_alone(SocketType::STREAM, 0));
+            let port = place.port();
+            let _other = TcpListener::bind(("0.0.0.0", port)).unwrap();
+            assert_eq!((reached("[::1]", port), reached("127.0.0.1", port)), (false, true), "another family");
+            let datagrams = UdpSocket::bind(("127.0.0.1", port)).unwrap();
+            datagrams.set_read_timeout(Some(Duration::from_millis(500))).unwrap();
+            UdpSocket::bind("127.0.0.1:0").unwrap().send_to(b"x", ("127.0.0.1", port)).unwrap();
+            assert!(datagrams.recv(&mut [0; 8]).is_ok(), "another protocol");
+
+            let ours = as_user(USER, || TcpListener::bind("127.0.0.1:0").unwrap());
+            let port = ours.local_addr().unwrap().port();
+            let _other = TcpListener::bind(("127.0.0.2", port)).unwrap();
+            assert_eq!((reached("127.0.0.1", port), reached("127.0.0.2", port)), (false, true), "another address");
+
+            for every in ["0.0.0.0:0", "[::]:0"] {
+                let ours = as_user(USER, || TcpListener::bind(every).unwrap());
+                let port = ours.local_addr().unwrap().port();
+                assert!(!reached("127.0.0.1", port) && !reached("127.0.0.2", port), "{every}");
+                assert!(!reached("[::1]", port), "{every}");
+            }
         });
     }
 

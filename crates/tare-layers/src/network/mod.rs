@@ -1,6 +1,7 @@
 //! Links, addresses, forwarding and the namespace from which load comes. Everything made here is named after its
 //! run, so that it can be found and removed after a crash.
 
+mod closed;
 mod doors;
 mod fence;
 mod forwarding;
@@ -11,7 +12,7 @@ mod room;
 mod seat;
 mod tap;
 
-pub(crate) use fence::Fenced;
+pub(crate) use fence::{Fenced, UserHere};
 pub use forwarding::{Forwarding, allow_forwarding};
 pub(crate) use forwarding::{remove_rules, runs_with_rules};
 pub(crate) use low_ports::{USUAL_BOUND, allow_all_ports, allow_low_ports};
@@ -26,7 +27,11 @@ use crate::lock::claim_networks;
 use crate::register::{self, Kind};
 use netlink::{Netlink, Range};
 use std::net::Ipv4Addr;
+#[cfg(test)]
+use std::net::{Ipv6Addr, SocketAddr};
 use std::os::fd::BorrowedFd;
+#[cfg(test)]
+use std::os::fd::OwnedFd;
 use tare_core::fault::{Doing, Fault};
 
 /// The longest name a link can have, in bytes.
@@ -187,6 +192,30 @@ pub(crate) fn in_own_network(check: impl FnOnce() + Send) {
         check();
     };
     std::thread::scope(|scope| scope.spawn(inside).join().unwrap());
+}
+
+/// What `act` gives as a user, in a thread that ends with it.
+#[cfg(test)]
+pub(crate) fn as_user<T: Send>(user: u32, act: impl FnOnce() -> T + Send) -> T {
+    let inside = || {
+        // SAFETY: the raw call changes this thread alone, which ends here.
+        assert_eq!(unsafe { libc::syscall(libc::SYS_setresuid, user, user, user) }, 0);
+        act()
+    };
+    std::thread::scope(|scope| scope.spawn(inside).join().unwrap())
+}
+
+/// A socket that hears at a port of every address of IPv6, and of none of IPv4; and its place. Port 0 is any.
+#[cfg(test)]
+pub(crate) fn bind_ipv6_alone(kind: rustix::net::SocketType, port: u16) -> (OwnedFd, SocketAddr) {
+    let socket = rustix::net::socket(rustix::net::AddressFamily::INET6, kind, None).unwrap();
+    rustix::net::sockopt::set_ipv6_v6only(&socket, true).unwrap();
+    rustix::net::bind(&socket, &SocketAddr::from((Ipv6Addr::UNSPECIFIED, port))).unwrap();
+    if kind == rustix::net::SocketType::STREAM {
+        rustix::net::listen(&socket, 16).unwrap();
+    }
+    let place = rustix::net::getsockname(&socket).unwrap().try_into().unwrap();
+    (socket, place)
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@ use crate::commands::printed;
 use crate::stage::{self, Stage, free_port, property, service};
 use rustix::fs::{CWD, FileType, Mode, makedev, mknodat};
 use std::io::Write;
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use tare_core::form::LayerUse;
@@ -85,6 +85,10 @@ pub(crate) fn kept_from_others() {
         }
         assert!(stage.comes_back(after(declared, 2)), "{form}: the load's datagrams are kept out");
         assert!(!lab.comes_back(after(at_lab, 2)), "{form}: the lab's datagrams reach it, {}", instance.path);
+        // The service has the number for connections alone.
+        let other = UdpSocket::bind(("0.0.0.0", declared.port())).unwrap();
+        std::thread::spawn(move || other.recv_from(&mut [0; 8]).map(|(_, from)| other.send_to(b"x", from)));
+        assert!(lab.comes_back(at_lab), "{form}: another's datagrams are kept from the lab");
         host.stop("one").unwrap();
         for number in [0, 1] {
             let other = TcpListener::bind(("0.0.0.0", declared.port() + number)).unwrap();
