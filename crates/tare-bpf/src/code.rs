@@ -39,6 +39,9 @@ pub enum Function {
     GroupAndUser = 15,
     /// The number of the socket in `R1`; no other has it before the machine is started anew.
     Socket = 46,
+    /// Copies `R4` bytes of the packet in `R1` to where `R3` points to, from byte `R2` on: of its frame where `R5` is
+    /// 0, of what its link carries where it is 1. The answer is not 0 when the packet is shorter.
+    Bytes = 68,
     /// Copies `R2` bytes of the kernel's memory from `R3` on to where `R1` points to. The answer is not 0 when there is
     /// none.
     ReadKernel = 113,
@@ -87,6 +90,11 @@ impl Instruction {
         Instruction::new(0x07, to, R0, 0, number)
     }
 
+    /// `to += from`
+    pub const fn add_register(to: Register, from: Register) -> Instruction {
+        Instruction::new(0x0f, to, from, 0, 0)
+    }
+
     /// `to &= number`
     pub const fn and_number(to: Register, number: i32) -> Instruction {
         Instruction::new(0x57, to, R0, 0, number)
@@ -110,6 +118,21 @@ impl Instruction {
     /// `to >>= bits`, filled with zeros.
     pub const fn shift_right(to: Register, bits: i32) -> Instruction {
         Instruction::new(0x77, to, R0, 0, bits)
+    }
+
+    /// `to = (u16)to`, with its two bytes exchanged where this machine's order of them is not the network's.
+    pub const fn order_of_network_u16(to: Register) -> Instruction {
+        Instruction::new(0xdc, to, R0, 0, 16)
+    }
+
+    /// `to = *(u8 *)(from + offset)`
+    pub const fn read_u8(to: Register, from: Register, offset: i16) -> Instruction {
+        Instruction::new(0x71, to, from, offset, 0)
+    }
+
+    /// `to = *(u16 *)(from + offset)`
+    pub const fn read_u16(to: Register, from: Register, offset: i16) -> Instruction {
+        Instruction::new(0x69, to, from, offset, 0)
     }
 
     /// `to = *(u32 *)(from + offset)`
@@ -170,6 +193,11 @@ impl Instruction {
     /// `if register != number { block }`
     pub fn unless_equal(register: Register, number: i32, block: &[Instruction]) -> Vec<Instruction> {
         Instruction::guarded(Instruction::skip_if_equal(register, number, 0), block)
+    }
+
+    /// `if register > number { block }`, neither of them having a sign.
+    pub fn if_above(register: Register, number: i32, block: &[Instruction]) -> Vec<Instruction> {
+        Instruction::guarded(Instruction::new(0xb5, register, R0, 0, number), block)
     }
 
     /// A block that `skip` leaves out.

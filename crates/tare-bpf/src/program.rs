@@ -22,6 +22,8 @@ pub enum Kind {
     Bound6,
     /// Where the last process that has a socket of IPv4 or IPv6 closes it; from Linux 5.9 on.
     Closed,
+    /// Where a packet has come in by a link, before anything else is done with it; from Linux 6.6 on.
+    CameIn,
 }
 
 impl Kind {
@@ -29,6 +31,7 @@ impl Kind {
         match self {
             Kind::Tracepoint => 17,
             Kind::SocketLookup => 30,
+            Kind::CameIn => 3,
             Kind::Bound4 | Kind::Bound6 | Kind::Closed => 9,
         }
     }
@@ -41,6 +44,7 @@ impl Kind {
             Kind::Bound4 => 12,
             Kind::Bound6 => 13,
             Kind::Closed => 34,
+            Kind::CameIn => 46,
         }
     }
 }
@@ -113,7 +117,15 @@ impl Program {
     /// # Errors
     /// When this process may not.
     pub fn attach_to_network(&self, namespace: impl AsFd) -> io::Result<Attached> {
-        self.attach(namespace)
+        self.attach(namespace.as_fd().as_raw_fd())
+    }
+
+    /// Runs it for what comes in by the link of this number, behind what others have there.
+    ///
+    /// # Errors
+    /// When there is no such link, or this process may not.
+    pub fn attach_to_link(&self, index: u32) -> io::Result<Attached> {
+        self.attach(index.cast_signed())
     }
 
     /// Runs it for the processes of a cgroup of version 2, and of those below it, beside what others have there; from
@@ -122,11 +134,12 @@ impl Program {
     /// # Errors
     /// When this process may not, or when what another has there stands alone.
     pub fn attach_to_cgroup(&self, group: impl AsFd) -> io::Result<Attached> {
-        self.attach(group)
+        self.attach(group.as_fd().as_raw_fd())
     }
 
-    fn attach(&self, place: impl AsFd) -> io::Result<Attached> {
-        let (program, target) = (self.descriptor.as_raw_fd(), place.as_fd().as_raw_fd());
+    /// `target` is the number of a descriptor or a link.
+    fn attach(&self, target: i32) -> io::Result<Attached> {
+        let program = self.descriptor.as_raw_fd();
         let shape = Link { program, target, attaches: self.kind.attaches(), flags: 0 };
         Ok(Attached { link: make(Command::MakeLink, &shape)? })
     }

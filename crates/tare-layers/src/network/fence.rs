@@ -4,14 +4,16 @@
 //! looks for the socket of a packet that belongs to no connection yet (`sk_lookup`), so packets of connections cost
 //! nothing more. It tells that nobody listens at a closed port, unless the packet came by the loopback or by the load's
 //! link. Closed is what services bind, in their own protocol and at their own address ([`Doors`]); where that cannot be
-//! told, the ports that a workload declares, whole. Where this process is killed, services live on, and so does all of it
-//! ([`Pinned`]) until the run is cleaned up after.
+//! told, the ports that a workload declares, whole. What is sent to all is kept off elsewhere ([`ToAll`]). Where this
+//! process is killed, services live on, and so does all of it ([`Pinned`]) until the run is cleaned up after.
 
 use super::closed::{CLOSED_MAX, Closed, KEY_PORT, Key, TRANSPORTS, key, put_ipv4, put_ipv6, where_closed};
 use super::doors::Doors;
+use super::netlink::Link;
 use super::pinned::Pinned;
 use super::seat::seat_link;
-use crate::{leftovers, lock};
+use super::to_all::ToAll;
+use crate::{leftovers, lock, register};
 use rustix::net::netdevice::name_to_index;
 use rustix::net::{AddressFamily, SocketType};
 use std::collections::BTreeMap;
@@ -70,7 +72,7 @@ impl Fenced {
         if self.fence.is_none() {
             self.fence = Some(Fence::put_up(&seat_link(run), &Pinned::folder(run))?);
         }
-        let fence = self.fence.as_ref().expect("it was put up right before");
+        let fence = self.fence.as_mut().expect("it was put up right before");
         let user = start.service.user.0;
         self.users.insert(start.instance.clone(), user);
         let undeclared = match &fence.doors {
@@ -83,10 +85,12 @@ impl Fenced {
         if undeclared.is_some() {
             start.service.ports.values().try_for_each(|port| fence.close(*port, user))?;
         }
+        let to_all = fence.cover(&|link| register::is_made(run, register::Kind::Link, &link.name)).err();
         let killed = fence.pinned.as_ref().err();
         let open = "; open to other machines too";
         let said = [
             undeclared.map(|error| format!("{open} where it declares no port: {error}")),
+            to_all.map(|error| format!("{open} for what is sent to all: {error}")),
             killed.map(|error| format!("{open} if this process is killed: {error}")),
         ];
         Ok(said.into_iter().flatten().collect())
@@ -110,6 +114,8 @@ impl Fenced {
 #[derive(Debug)]
 struct Fence {
     closed: Closed,
+    /// The links by which what comes in is nobody's concern: the loopback and the load's.
+    inner: [u32; 2],
     /// Kept for the test that asks the kernel what it costs.
     #[cfg_attr(not(test), expect(dead_code, reason = "what is attached holds the program"))]
     program: Program,
@@ -117,6 +123,8 @@ struct Fence {
     _between: Attached,
     /// What closes undeclared ports, or why it cannot be had.
     doors: io::Result<Doors>,
+    /// What keeps off what is sent to all, or why it cannot be had.
+    to_all: io::Result<ToAll>,
     /// What keeps all of it when this process is killed, or why it cannot be had.
     pinned: io::Result<Pinned>,
 }
@@ -140,7 +148,19 @@ impl Fence {
         let doors = Doors::open(&closed);
         let attached = doors.iter().flat_map(Doors::attached).chain([&between]).collect::<Vec<_>>();
         let pinned = Pinned::put_up(folder, &attached);
-        Ok(Fence { closed, program, _between: between, doors, pinned })
+        let (inner, to_all) = ([loopback, load], ToAll::new(&closed));
+        Ok(Fence { closed, inner, program, _between: between, doors, to_all, pinned })
+    }
+
+    /// Watches the links that have come since it was last done for what is sent to all; `own` tells the run's.
+    fn cover(&mut self, own: &dyn Fn(&Link) -> bool) -> io::Result<()> {
+        let (inner, pinned) = (self.inner, &mut self.pinned);
+        // What cannot be pinned is told of anyway.
+        let keep = |attached: &Attached| pinned.as_mut().map_or(Ok(()), |pinned| pinned.add(attached));
+        match &mut self.to_all {
+            Ok(to_all) => to_all.cover(&|link| inner.contains(&link.index) || own(link), keep),
+            Err(error) => Err(io::Error::other(error.to_string())),
+        }
     }
 
     /// Closes a port of both protocols at every address.

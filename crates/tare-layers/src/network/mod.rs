@@ -1,6 +1,7 @@
 //! Links, addresses, forwarding and the namespace from which load comes. Everything made here is named after its
 //! run, so that it can be found and removed after a crash.
 
+mod came_in;
 mod closed;
 mod doors;
 mod fence;
@@ -11,6 +12,7 @@ mod pinned;
 mod room;
 mod seat;
 mod tap;
+mod to_all;
 
 pub(crate) use fence::{Fenced, UserHere};
 pub use forwarding::{Forwarding, allow_forwarding};
@@ -192,6 +194,28 @@ pub(crate) fn in_own_network(check: impl FnOnce() + Send) {
         check();
     };
     std::thread::scope(|scope| scope.spawn(inside).join().unwrap());
+}
+
+/// Another network, which is there for as long as this is kept.
+#[cfg(test)]
+pub(crate) fn other_network() -> std::fs::File {
+    let make = || {
+        // SAFETY: NEWNET gives this thread a network of its own; it ends with this closure.
+        unsafe { rustix::thread::unshare_unsafe(rustix::thread::UnshareFlags::NEWNET) }.unwrap();
+        std::fs::File::open("/proc/thread-self/ns/net").unwrap()
+    };
+    std::thread::scope(|scope| scope.spawn(make).join().unwrap())
+}
+
+/// What `act` gives in a network, in a thread that ends with it.
+#[cfg(test)]
+pub(crate) fn as_inside<T: Send>(network: &std::fs::File, act: impl FnOnce() -> T + Send) -> T {
+    let inside = || {
+        let kind = Some(rustix::thread::LinkNameSpaceType::Network);
+        rustix::thread::move_into_link_name_space(std::os::fd::AsFd::as_fd(network), kind).unwrap();
+        act()
+    };
+    std::thread::scope(|scope| scope.spawn(inside).join().unwrap())
 }
 
 /// What `act` gives as a user, in a thread that ends with it.

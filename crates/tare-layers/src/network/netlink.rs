@@ -33,6 +33,7 @@ const IFLA_IFALIAS: u16 = 20;
 const IFLA_NET_NS_FD: u16 = 28;
 const IFLA_INFO_KIND: u16 = 1;
 const IFLA_INFO_DATA: u16 = 2;
+const IFLA_INFO_SLAVE_KIND: u16 = 4;
 const VETH_INFO_PEER: u16 = 1;
 const IFA_ADDRESS: u16 = 1;
 const IFA_LOCAL: u16 = 2;
@@ -97,6 +98,8 @@ pub(crate) struct Link {
     pub(crate) index: u32,
     /// Its name.
     pub(crate) name: String,
+    /// Whether it is a port of something that takes what comes in by it for its own, such as a bridge.
+    pub(crate) is_port: bool,
 }
 
 /// A range of IPv4 addresses.
@@ -170,11 +173,13 @@ impl Netlink {
     pub(crate) fn links(&self) -> io::Result<Vec<Link>> {
         let answers = self.ask(Message::new(RTM_GETLINK, NLM_F_DUMP).link(0, 0, 0))?;
         let parse = |(_, payload): &(u16, Vec<u8>)| {
-            let text = |wanted| {
-                let value = attributes(payload, 16).find(|(kind, _)| *kind == wanted)?.1;
-                Some(CStr::from_bytes_until_nul(value).ok()?.to_str().ok()?.to_owned())
-            };
-            Some(Link { index: word(payload, 4), name: text(IFLA_IFNAME)? })
+            let find = |wanted| attributes(payload, 16).find(|(kind, _)| *kind == wanted).map(|(_, value)| value);
+            let info = find(IFLA_LINKINFO).unwrap_or_default();
+            // What comes in by the link of a routing domain (VRF) stays its own.
+            let routed = attributes(info, 0).any(|(kind, value)| kind == IFLA_INFO_SLAVE_KIND && value == b"vrf\0");
+            let is_port = find(IFLA_MASTER).is_some() && !routed;
+            let name = CStr::from_bytes_until_nul(find(IFLA_IFNAME)?).ok()?.to_str().ok()?.to_owned();
+            Some(Link { index: word(payload, 4), name, is_port })
         };
         Ok(answers.iter().filter_map(parse).collect())
     }
@@ -262,6 +267,19 @@ impl Netlink {
             message = message.attribute(RTA_DST, &to.address.octets());
         }
         self.ask(message.attribute(RTA_GATEWAY, &via.octets())).map(drop)
+    }
+
+    /// The addresses of IPv4 that mean all who are in a network of this machine's.
+    pub(crate) fn broadcasts(&self) -> io::Result<Vec<Ipv4Addr>> {
+        const BROADCAST: u8 = 3;
+        let mut request = Message::new(RTM_GETROUTE, NLM_F_DUMP);
+        request.0.extend([AF_INET, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
+        let parse = |(_, payload): &(u16, Vec<u8>)| {
+            let value = attributes(payload, 12).find(|(kind, _)| *kind == RTA_DST)?.1;
+            let octets: [u8; 4] = value.get(..4)?.try_into().ok()?;
+            (*payload.get(7)? == BROADCAST).then(|| octets.into())
+        };
+        Ok(self.ask(request)?.iter().filter_map(parse).collect())
     }
 
     /// Every range of IPv4 addresses that an address or a route of this machine covers, the default route left out.

@@ -20,6 +20,8 @@ const BPF: FsWord = 0xcafe_4a11;
 #[derive(Debug)]
 pub(super) struct Pinned {
     folder: PathBuf,
+    /// How many names have been given.
+    names: usize,
 }
 
 impl Pinned {
@@ -36,13 +38,21 @@ impl Pinned {
     pub(super) fn put_up(folder: &Path, attached: &[&Attached]) -> io::Result<Pinned> {
         fs::create_dir(folder)?;
         // From here on, what is half done is taken down.
-        let pinned = Pinned { folder: folder.to_owned() };
+        let mut pinned = Pinned { folder: folder.to_owned(), names: 0 };
         let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
         rustix::mount::mount("tare", folder, "bpf", flags, Some(c"mode=0700"))?;
-        for (number, attached) in attached.iter().enumerate() {
-            attached.pin(&folder.join(number.to_string()))?;
-        }
+        attached.iter().try_for_each(|attached| pinned.add(attached))?;
         Ok(pinned)
+    }
+
+    /// Gives a name to another.
+    ///
+    /// # Errors
+    /// When the kernel refuses.
+    pub(super) fn add(&mut self, attached: &Attached) -> io::Result<()> {
+        attached.pin(&self.folder.join(self.names.to_string()))?;
+        self.names += 1;
+        Ok(())
     }
 }
 

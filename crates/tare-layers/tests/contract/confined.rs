@@ -85,6 +85,12 @@ pub(crate) fn kept_from_others() {
         }
         assert!(stage.comes_back(after(declared, 2)), "{form}: the load's datagrams are kept out");
         assert!(!lab.comes_back(after(at_lab, 2)), "{form}: the lab's datagrams reach it, {}", instance.path);
+        // To all who hear at that port, in whatever network.
+        let all = SocketAddr::from(([224, 0, 0, 1], declared.port() + 2));
+        assert!(stage.comes_back(all), "{form}: what the load sends to all is kept out");
+        if !instance.path.contains("what is sent to all") {
+            assert!(!lab.comes_back(all), "{form}: what the lab sends to all reaches it, {}", instance.path);
+        }
         // The service has the number for connections alone.
         let other = UdpSocket::bind(("0.0.0.0", declared.port())).unwrap();
         std::thread::spawn(move || other.recv_from(&mut [0; 8]).map(|(_, from)| other.send_to(b"x", from)));
