@@ -150,6 +150,10 @@ fn open_machine(header: &Header, carrier: Arc<Carrier>, sets: [CpuSet; 2], scrat
         LoadOrigin::Outside | LoadOrigin::Inside => {
             let seat = GeneratorSeat::open(&header.run, subnets)?;
             let address = seat.host_address();
+            if let Some(why) = seat.reached_by_others() {
+                let text = "other machines could reach published ports, containers and guests, by sending to their";
+                note(&format!("{text} addresses by way of this one, for what would drop that cannot be had: {why}"));
+            }
             (Some(seat), address)
         }
         LoadOrigin::Host => (None, IpAddr::V4(Ipv4Addr::LOCALHOST)),

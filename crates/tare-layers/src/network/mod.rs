@@ -9,6 +9,7 @@ mod forwarding;
 mod low_ports;
 mod netlink;
 mod pinned;
+mod private;
 mod room;
 mod seat;
 mod tap;

@@ -2,12 +2,14 @@
 //! every form is reached over the same first hop.
 
 use super::netlink::{Netlink, Range};
+use super::private::Private;
 use super::{accept_any_path, link_delete, set_up};
 use crate::leftovers;
 use crate::register::{self, Kind};
 use rustix::mount::UnmountFlags;
 use rustix::thread::UnshareFlags;
 use std::fs::File;
+use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::os::unix::process::CommandExt;
@@ -25,6 +27,8 @@ pub struct GeneratorSeat {
     run: String,
     subnets: (u8, u8),
     namespace: Arc<File>,
+    /// What keeps others from the run's networks, or why it cannot be had.
+    private: io::Result<Private>,
 }
 
 /// This machine's end of a run's link to its load.
@@ -41,9 +45,13 @@ impl GeneratorSeat {
     pub fn open(run: &str, subnets: (u8, u8)) -> Result<GeneratorSeat, Fault> {
         leftovers::check_run(run)?;
         let namespace = create_namespace(run)?;
-        let seat = GeneratorSeat { run: run.to_owned(), subnets, namespace: Arc::new(namespace) };
+        let private = Err(io::ErrorKind::NotConnected.into());
+        let mut seat = GeneratorSeat { run: run.to_owned(), subnets, namespace: Arc::new(namespace), private };
         match seat.connect() {
-            Ok(()) => Ok(seat),
+            Ok(()) => {
+                seat.private = Private::open(run, subnets);
+                Ok(seat)
+            }
             Err(fault) => {
                 // Report the first failure, not that of the repair.
                 let _ = seat.close();
@@ -83,6 +91,11 @@ impl GeneratorSeat {
         self.generator().into()
     }
 
+    /// Why other machines reach what stands in the run's networks too, where they do.
+    pub fn reached_by_others(&self) -> Option<&io::Error> {
+        self.private.as_ref().err()
+    }
+
     /// This machine's end of the link.
     pub fn host_interface(&self) -> String {
         seat_link(&self.run)
@@ -109,7 +122,7 @@ impl GeneratorSeat {
         let move_in = move || {
             // SAFETY: the descriptor is kept open by this closure; setns changes nothing but this child's namespace.
             if unsafe { libc::setns(namespace.as_raw_fd(), libc::CLONE_NEWNET) } != 0 {
-                return Err(std::io::Error::last_os_error());
+                return Err(io::Error::last_os_error());
             }
             Ok(())
         };
@@ -121,7 +134,7 @@ impl GeneratorSeat {
     ///
     /// # Errors
     /// When nothing accepts it within `limit`.
-    pub fn reach(&self, endpoint: SocketAddr, limit: Duration) -> std::io::Result<TcpStream> {
+    pub fn reach(&self, endpoint: SocketAddr, limit: Duration) -> io::Result<TcpStream> {
         let connect = || {
             rustix::thread::move_into_link_name_space(
                 self.namespace.as_fd(),
@@ -159,7 +172,7 @@ fn create_namespace(run: &str) -> Result<File, Fault> {
 fn mount_namespace(path: &Path) -> Result<File, Fault> {
     let doing = || format!("make the network namespace {}", path.display());
     File::create_new(path).doing(doing())?;
-    let make = || -> std::io::Result<()> {
+    let make = || -> io::Result<()> {
         // SAFETY: only the network namespace of this short-lived thread changes; no descriptor table is unshared.
         unsafe { rustix::thread::unshare_unsafe(UnshareFlags::NEWNET)? };
         let own = format!("/proc/self/task/{}/ns/net", rustix::thread::gettid().as_raw_nonzero());
@@ -198,7 +211,7 @@ pub(crate) fn remove_namespace(path: &Path) -> Result<(), Fault> {
         Err(error) => return Err(error).doing(format!("detach the network namespace {}", path.display())),
     }
     match std::fs::remove_file(path) {
-        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => {
             Err(error).doing(format!("remove the network namespace {}", path.display()))
         }
         _ => Ok(()),

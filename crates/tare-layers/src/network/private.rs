@@ -1,0 +1,119 @@
+//! Keeps a run's own networks private: ports that an engine publishes, containers' own addresses, guests.
+//!
+//! They have addresses that nobody else on this machine uses, and yet another machine that sends to one of them by way
+//! of this one would be answered: an address is reached by whatever link, and engines translate whatever comes for it.
+//! So what comes in by other links than the run's own and is for one of its networks is dropped there ([`CameIn`]). The
+//! load and this machine itself do not pass it.
+
+use super::came_in::{CameIn, DROP, IPV4, NEXT, PACKET, PROTOCOL, begin};
+use super::pinned::Pinned;
+use crate::leftovers::run_directory;
+use crate::register::{self, Kind};
+use std::io;
+use tare_bpf::Register::{R1, R2, R3, R4, R5, R10};
+use tare_bpf::{Function, Instruction};
+
+/// The number of the loopback in every network namespace.
+const LOOPBACK: u32 = 1;
+/// Where an address of IPv4 stands in its header that the packet goes to.
+const TO: i32 = 16;
+/// Where the program keeps it on its stack.
+const ADDRESS: i16 = -8;
+/// The bits that addresses of the run's two neighbouring networks have in common.
+const COMMON: u32 = u32::from_ne_bytes([255, 254, 0, 0]);
+
+/// The networks of a run, private for as long as this is kept, or until the run is cleaned up after.
+#[derive(Debug)]
+pub(super) struct Private {
+    _came_in: CameIn,
+    _pinned: Option<Pinned>,
+}
+
+impl Private {
+    /// Closes the run's networks to what comes in by the links that there are by now.
+    ///
+    /// # Errors
+    /// When the kernel does not know how, as before Linux 6.6, or does not let this process.
+    pub(super) fn open(run: &str, subnets: (u8, u8)) -> io::Result<Private> {
+        let mut came_in = CameIn::load("tare_private", &code(subnets))?;
+        let folder = run_directory(run);
+        let mut pinned = folder.is_dir().then(|| Pinned::put_up(&folder.join("private"), &[])).transpose()?;
+        let own = |name: &str| register::is_made(run, Kind::Link, name);
+        came_in.cover(&|link| link.index == LOOPBACK || own(&link.name), |attached| {
+            pinned.as_mut().map_or(Ok(()), |pinned| pinned.add(attached))
+        })?;
+        Ok(Private { _came_in: came_in, _pinned: pinned })
+    }
+}
+
+/// Told in words: `if packet is of IPv4 and packet.to in networks { drop }`.
+fn code(subnets: (u8, u8)) -> Vec<Instruction> {
+    let networks = u32::from_ne_bytes([subnets.0, subnets.1, 0, 0]) & COMMON;
+    let read = [
+        Instruction::copy(R1, PACKET),
+        Instruction::set(R2, TO),
+        Instruction::copy(R3, R10),
+        Instruction::add(R3, i32::from(ADDRESS)),
+        Instruction::set(R4, 4),
+        Instruction::set(R5, 1),
+        Instruction::call(Function::Bytes),
+    ];
+    [
+        &begin()[..],
+        &[Instruction::read_u32(R1, PACKET, PROTOCOL)],
+        &Instruction::unless_equal(R1, IPV4, &NEXT),
+        // What is too short for an address stays 0, which is none of these.
+        &[Instruction::write_number_u64(R10, ADDRESS, 0)],
+        &read,
+        &[Instruction::read_u32(R1, R10, ADDRESS), Instruction::and_number(R1, COMMON.cast_signed())],
+        &Instruction::if_equal(R1, networks.cast_signed(), &DROP),
+        &NEXT,
+    ]
+    .concat()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::network::{as_inside, in_own_network, link_up_with_address, other_network, route_add, veth_create};
+    use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+    use std::os::fd::AsFd;
+    use std::time::Duration;
+
+    #[test]
+    fn the_lab_does_not_reach_a_run_s_own_networks() {
+        const LINK: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 1);
+        in_own_network(|| {
+            let lab = other_network();
+            veth_create("ours", "theirs", lab.as_fd()).unwrap();
+            link_up_with_address("ours", LINK, 24).unwrap();
+            as_inside(&lab, || {
+                link_up_with_address("theirs", Ipv4Addr::new(192, 0, 2, 2), 24).unwrap();
+                route_add(Ipv4Addr::new(10, 0, 0, 0), 8, LINK).unwrap();
+            });
+            // The run's two networks, and one on either side of them.
+            let private = [[10, 252, 0, 1], [10, 253, 7, 1]].map(Ipv4Addr::from);
+            let beside = [[10, 251, 0, 1], [10, 254, 0, 1]].map(Ipv4Addr::from);
+            for address in private.into_iter().chain(beside) {
+                link_up_with_address("lo", address, 32).unwrap();
+            }
+            let listener = TcpListener::bind("0.0.0.0:0").unwrap();
+            let port = listener.local_addr().unwrap().port();
+            let reached = |address: Ipv4Addr| {
+                let place = SocketAddr::new(IpAddr::V4(address), port);
+                TcpStream::connect_timeout(&place, Duration::from_millis(500)).is_ok()
+            };
+            let from_lab = |address: Ipv4Addr| as_inside(&lab, || reached(address));
+            assert!(private.into_iter().chain(beside).all(from_lab), "nothing is closed");
+            let closed = match Private::open("none00", (10, 252)) {
+                Ok(closed) => closed,
+                Err(error) => return println!("skipped: {error}"),
+            };
+            assert_eq!(private.map(from_lab), [false, false]);
+            assert!(beside.into_iter().chain([LINK]).all(from_lab), "others' networks are closed");
+            assert!(private.into_iter().all(reached), "this machine is kept out");
+            drop(closed);
+            assert!(private.into_iter().all(from_lab), "it goes with its owner");
+        });
+    }
+}
