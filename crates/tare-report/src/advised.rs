@@ -1,6 +1,7 @@
 //! What would win it back, in words: a form's variants by what each of them does better, the best first.
 
 use crate::terminal::{Ink, Page, verdict_ink};
+use crate::verdict;
 use crate::words::Headline;
 use serde::Serialize;
 use tare_stats::{Analysis, Gain, Verdict, WinBack, percent_text, ratio_text};
@@ -102,7 +103,7 @@ pub(crate) fn headlines(won: &WinBack, analysis: &Analysis) -> Vec<Headline> {
 fn withheld(won: &WinBack) -> Option<&'static str> {
     let mut reasons = won.metrics.first()?.variants.iter().map(|gain| gain.withheld);
     let first = reasons.next()??;
-    reasons.all(|reason| reason.is_some()).then(|| first.words())
+    reasons.all(|reason| reason.is_some()).then(|| verdict::withheld(first))
 }
 
 /// What was left out, in words; nothing where nothing was.

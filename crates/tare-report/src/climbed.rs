@@ -3,6 +3,7 @@
 use crate::contrasted;
 use crate::explained;
 use crate::terminal::{Ink, Page, verdict_ink};
+use crate::verdict;
 use crate::words::Headline;
 use serde::Serialize;
 use tare_stats::{Analysis, Climb, Cost, MetricClimb, Orders, RungCost, Verdict, ratio_text};
@@ -79,7 +80,7 @@ pub(crate) fn headlines(climb: &Climb, analysis: &Analysis) -> Vec<Headline> {
 fn withheld(climb: &Climb) -> Option<&'static str> {
     let mut reasons = climb.metrics.first()?.rungs.iter().map(|rung| rung.withheld);
     let first = reasons.next()??;
-    reasons.all(|reason| reason.is_some()).then(|| first.words())
+    reasons.all(|reason| reason.is_some()).then(|| verdict::withheld(first))
 }
 
 fn cell(rung: &RungCost, metric: &MetricClimb, analysis: &Analysis) -> Cell {

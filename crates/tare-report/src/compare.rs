@@ -5,13 +5,14 @@ use crate::gate::identity;
 use crate::json::finite;
 use crate::lines::paragraph;
 use crate::verdict::Said;
+use crate::warned::missing;
 use crate::words::{machine, same_bits};
 use serde_json::{Value, json};
 use tare_core::fault::Fault;
 use tare_core::record::Record;
 use tare_stats::{
     Analysis, Change, Difference, MetricAnalysis, Occasions, Verdict, analyse, changes, changes_explained, conditions,
-    differences, missing, percent_text, ratio_text,
+    differences, percent_text, ratio_text,
 };
 
 /// The version of the comparison's JSON. Fields may be added within a version.

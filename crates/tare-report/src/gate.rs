@@ -2,12 +2,15 @@
 
 use crate::json::finite;
 use crate::lines::{paragraph, whole};
+use crate::verdict::{ratio_figure, withheld};
+use crate::warned::missing;
 use serde_json::json;
 use std::fmt::Write;
 use tare_core::fault::Fault;
 use tare_core::record::Record;
 use tare_stats::{
-    Bounds, Difference, GateCheck, GateOutcome, conditions, differences, gate_outcome, missing, percent_text,
+    Bounds, Difference, GateCheck, GateOutcome, GateReason, WhichRecord, conditions, differences, gate_outcome,
+    percent_text,
 };
 
 /// The version of the gate's JSON. Fields may be added within a version.
@@ -73,7 +76,7 @@ impl Gate<'_> {
             let outcome = format!("{:WHY$}", check.outcome.word().to_uppercase());
             let figures = whole(&figures(check));
             say(&outcome, WHY, &format!("{}, {} {}: {figures}", check.form, check.title, check.bounded.word()));
-            say(&" ".repeat(WHY), WHY, &check.why);
+            say(&" ".repeat(WHY), WHY, &why(check));
             if let Some(deviation) = check.occasions {
                 let deviation = percent_text(deviation.exp_m1());
                 let text =
@@ -103,13 +106,17 @@ impl Gate<'_> {
     /// When it cannot be written as JSON.
     pub fn json(&self) -> Result<String, Fault> {
         let writing = |error: serde_json::Error| Fault::from_error("write JSON", &error);
+        let mut checks = serde_json::to_value(self.checks).map_err(writing)?;
+        for (at, check) in self.checks.iter().enumerate() {
+            checks[at]["why"] = why(check).into();
+        }
         let value = json!({
             "gate_schema": GATE_SCHEMA,
             "outcome": self.outcome(),
             "record": identity(self.record),
             "baseline": self.baseline.map(identity),
             "bounds": self.bounds,
-            "checks": finite(serde_json::to_value(self.checks).map_err(writing)?),
+            "checks": finite(checks),
             "differences": self.differences(),
             "warnings": self.warnings(),
         });
@@ -163,7 +170,7 @@ impl Gate<'_> {
             let name = escaped(&format!("{} {}", check.title, check.bounded.word()));
             let figures = escaped(&figures(check));
             let open = format!("    <testcase classname=\"{class}\" name=\"{name}\"");
-            let why = escaped(&check.why);
+            let why = escaped(&why(check));
             match verdict(check.outcome) {
                 "" => say(format!("{open}>\n      <system-out>{figures}; {why}</system-out>\n    </testcase>")),
                 "skipped" => say(format!("{open}>\n      <skipped message=\"{why}\"/>\n    </testcase>")),
@@ -181,6 +188,61 @@ impl Gate<'_> {
         say("  </testsuite>".to_owned());
         say("</testsuites>".to_owned());
         text
+    }
+}
+
+/// Why a check came out as it did, in a sentence.
+fn why(check: &GateCheck) -> String {
+    let bound = percent_text(check.bound);
+    let named = |which: WhichRecord| match which {
+        WhichRecord::This => "this record",
+        WhichRecord::Other => "the other record",
+    };
+    match &check.why {
+        GateReason::Within => format!("certainly within the bound of {bound}"),
+        GateReason::Beyond => format!("certainly beyond the bound of {bound}"),
+        GateReason::WithinFloor { floor } => {
+            let floor = percent_text(*floor);
+            format!("beyond the bound of {bound}, but within this machine's noise floor of {floor}")
+        }
+        GateReason::WithinByFewWindows => format!(
+            "within the bound of {bound} over all of the time, but not without the best and the worst fifth of it: a few \
+             stalls or bursts decide"
+        ),
+        GateReason::HoldsBound { of_both } => {
+            let advice = match check.blocks_needed {
+                Some(blocks) => format!("about {blocks} blocks would tell, there are {}", check.blocks),
+                None if *of_both => "more blocks of both records would tell, or another bound".to_owned(),
+                None => "it lies so near the bound that no reasonable number of blocks would tell".to_owned(),
+            };
+            format!("the interval holds the bound of {bound}; {advice}")
+        }
+        GateReason::NotMeasured { which, why } => {
+            let at = if *which == WhichRecord::Other { "in the other record " } else { "" };
+            let why = why.as_deref().unwrap_or("no trial was measured beside the baseline");
+            format!("{at}not measured: {why}")
+        }
+        GateReason::Emulated { which } => {
+            format!("EMULATED in {}: not a claim about the real thing", named(*which))
+        }
+        GateReason::ControlDiffers { which } => {
+            format!("the A/A control of {} differs from its equal: the machine is not sound", named(*which))
+        }
+        GateReason::Withheld { which, why } => {
+            let why = why.map_or("the run is not sound", withheld);
+            format!("verdict withheld: {why} (in {})", named(*which))
+        }
+        GateReason::OnlyBound { which, bound, ratio, interval } => {
+            let figure = ratio_figure(Some(*bound), *ratio, *interval);
+            format!("only a bound is known: {figure} (in {})", named(*which))
+        }
+        GateReason::NoNoiseFloor { which } => format!(
+            "the A/A control of {} was not measured in 3 blocks: without a noise floor nobody knows what this machine \
+             makes of equals",
+            named(*which)
+        ),
+        GateReason::TooFewBlocks { blocks } => format!("no interval: {blocks} block(s) measured, 3 needed"),
+        GateReason::NoInterval => "there is no interval".to_owned(),
     }
 }
 

@@ -1,7 +1,7 @@
 //! JSON: the header's facts and the whole analysis. Its schema is published: `assets/report.schema.json`.
 
 use crate::verdict::Said;
-use crate::{Style, words};
+use crate::{Style, kept, scaled, warned, words};
 use serde_json::{Value, json};
 use tare_core::fault::Fault;
 use tare_core::record::Record;
@@ -51,13 +51,30 @@ pub(crate) fn headlines(analysis: &Analysis) -> Value {
     words::headlines(analysis).iter().map(words::Headline::line).collect()
 }
 
-/// The whole analysis, each ratio with its verdict in words.
+/// The whole analysis, with words beside the data: verdicts of ratios, warnings, what of a QoS was broken.
 pub(crate) fn analysed(analysis: &Analysis) -> Result<Value, Fault> {
     let mut value = serde_json::to_value(analysis).map_err(|error| Fault::from_error("write JSON", &error))?;
     for (at, metric) in analysis.metrics.iter().enumerate() {
         for (number, ratio) in metric.ratios.iter().enumerate() {
             value["metrics"][at]["ratios"][number]["words"] = Said::of(analysis, metric, ratio).whole().into();
         }
+    }
+    value["warnings"] = warned::lines(analysis).into();
+    for (at, arm) in analysis.arms.iter().enumerate() {
+        if let Some(qos) = &arm.qos {
+            value["arms"][at]["qos"]["broken"] = qos.broken.as_ref().map(kept::broken).into();
+        }
+    }
+    for (at, fared) in analysis.response.iter().flat_map(|response| &response.fared).enumerate() {
+        for (level, state) in fared.levels.iter().enumerate() {
+            if let Some(qos) = &state.qos {
+                value["response"]["fared"][at]["levels"][level]["qos"]["broken"] =
+                    qos.broken.as_ref().map(kept::broken).into();
+            }
+        }
+    }
+    for (at, row) in analysis.scale_out.iter().enumerate() {
+        value["scale_out"][at]["what"] = scaled::what(&row.what).into();
     }
     Ok(finite(value))
 }

@@ -1,5 +1,6 @@
 //! The peak loads of a record, in absolute terms, for every format.
 
+use crate::noted;
 use tare_core::peak::PeakOutcome;
 use tare_core::record::Record;
 use tare_stats::{Analysis, Arm, Interval};
@@ -65,107 +66,14 @@ impl Peaks<'_> {
         }
     }
 
-    /// What the searches warned of, a kind each once: how many of them said so, and figures from the least to the
-    /// greatest that was said.
+    /// What is to be known of the searches, a kind each once: of how many of them, and figures from the least to the
+    /// greatest.
     pub(crate) fn warnings(&self) -> Vec<String> {
-        let mut kinds: Vec<Vec<Vec<Piece>>> = Vec::new();
-        for warning in self.searches.iter().flat_map(|search| &search.warnings) {
-            let said = pieces(warning);
-            match kinds.iter_mut().find(|kind| is_alike(&kind[0], &said)) {
-                Some(kind) => kind.push(said),
-                None => kinds.push(vec![said]),
-            }
-        }
         let all = self.searches.len();
-        let of_all = |kind: &Vec<Vec<Piece<'_>>>| match all {
-            1 => merged(kind),
-            _ => format!("{} of {all} searches: {}", kind.len(), merged(kind)),
+        let of_all = |(count, words): (usize, String)| match all {
+            1 => words,
+            _ => format!("{count} of {all} searches: {words}"),
         };
-        kinds.iter().map(of_all).collect()
-    }
-}
-
-/// A piece of a sentence.
-#[derive(Clone, Copy)]
-enum Piece<'a> {
-    /// As it is read.
-    Words(&'a str),
-    /// As it is read, and its value.
-    Figure(&'a str, f64),
-}
-
-/// What stands within figures, and after them.
-const PUNCTUATION: [char; 2] = ['.', ','];
-
-/// A sentence in words and unsigned decimal figures.
-fn pieces(sentence: &str) -> Vec<Piece<'_>> {
-    let mut pieces = Vec::new();
-    let mut rest = sentence;
-    while !rest.is_empty() {
-        let words = rest.find(|c: char| c.is_ascii_digit()).unwrap_or(rest.len());
-        pieces.push(Piece::Words(&rest[..words]));
-        rest = &rest[words..];
-        let of_figure = rest.find(|c: char| !c.is_ascii_digit() && !PUNCTUATION.contains(&c)).unwrap_or(rest.len());
-        let figure = rest[..of_figure].trim_end_matches(PUNCTUATION);
-        rest = &rest[figure.len()..];
-        pieces.push(figure.replace(',', "").parse().map_or(Piece::Words(figure), |value| Piece::Figure(figure, value)));
-    }
-    pieces
-}
-
-/// Whether two sentences say the same but for figures.
-fn is_alike(one: &[Piece<'_>], other: &[Piece<'_>]) -> bool {
-    let same = |pair: (&Piece<'_>, &Piece<'_>)| match pair {
-        (Piece::Words(one), Piece::Words(other)) => one == other,
-        (Piece::Figure(..), Piece::Figure(..)) => true,
-        _ => false,
-    };
-    one.len() == other.len() && one.iter().zip(other).all(same)
-}
-
-/// One sentence for several that are alike.
-fn merged(kind: &[Vec<Piece<'_>>]) -> String {
-    let piece = |at: usize| {
-        let figures = kind.iter().filter_map(|said| match said[at] {
-            Piece::Figure(text, value) => Some((text, value)),
-            Piece::Words(_) => None,
-        });
-        let least = figures.clone().min_by(|one, other| one.1.total_cmp(&other.1));
-        let greatest = figures.max_by(|one, other| one.1.total_cmp(&other.1));
-        match (kind[0][at], least, greatest) {
-            (Piece::Figure(..), Some((least, low)), Some((greatest, high))) if low < high => {
-                format!("{least} to {greatest}")
-            }
-            (Piece::Figure(text, _) | Piece::Words(text), ..) => text.to_owned(),
-        }
-    };
-    (0..kind[0].len()).map(piece).collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn said(sentences: &[&str]) -> String {
-        merged(&sentences.iter().map(|sentence| pieces(sentence)).collect::<Vec<_>>())
-    }
-
-    #[test]
-    fn sentences_that_differ_in_figures_become_one() {
-        assert_eq!(said(&["wide, 9 % of it.", "wide, 66 % of it.", "wide, 10.5 % of it."]), "wide, 9 to 66 % of it.");
-        assert_eq!(said(&["2 of 19 windows", "3 of 19 windows"]), "2 to 3 of 19 windows");
-        assert_eq!(said(&["up to 1,262, then 9"; 2]), "up to 1,262, then 9");
-        assert_eq!(said(&["up to 998, then 9", "up to 1,262, then 9"]), "up to 998 to 1,262, then 9");
-        assert_eq!(said(&["ends in 7."]), "ends in 7.");
-        assert_eq!(said(&["1.2.3 and 4", "1.2.3 and 5"]), "1.2.3 and 4 to 5");
-    }
-
-    #[test]
-    fn sentences_that_differ_in_words_stay_apart() {
-        let alike = |one, other| is_alike(&pieces(one), &pieces(other));
-        assert!(alike("the mix: 5 % of it", "the mix: 17 % of it"));
-        assert!(!alike("a cliff", "a slope"));
-        assert!(!alike("the mix: join 5 %", "the mix: leave 5 %"));
-        assert!(!alike("the mix: 5 %", "the mix: 5"));
+        noted::lines(&self.searches).into_iter().map(of_all).collect()
     }
 }

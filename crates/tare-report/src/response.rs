@@ -109,7 +109,7 @@ fn notes_of(response: &LoadResponse, arm: &str) -> Vec<String> {
     if let Some((number, state)) = states.iter().find(|(_, state)| broken(state))
         && let Some(qos) = &state.qos
     {
-        let what = qos.broken.as_ref().map(|what| format!(": {what}")).unwrap_or_default();
+        let what = qos.broken.as_ref().map(|what| format!(": {}", crate::kept::broken(what))).unwrap_or_default();
         let (count, all) = (of(&broken).len(), states.len());
         notes.push(format!(
             "{arm} broke the QoS at {count} of {all} levels, first at {} in {} of {} trials{what}",

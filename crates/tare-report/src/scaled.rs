@@ -1,11 +1,12 @@
 //! Several instances: what more of them do, and what each of them did.
 
 use crate::figures::plain_quantity;
+use crate::verdict;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use tare_core::record::Record;
 use tare_core::trial::Outcome;
-use tare_stats::{Analysis, ScaleOut, ratio_text};
+use tare_stats::{Analysis, Grown, Growth, ScaleOut, ratio_text};
 
 /// `2.11 [1.90, 2.34] times what one does with 2 times the instances (redis 2 for 1): efficiency 1.05 [0.95, 1.17]`.
 fn sentence(row: &ScaleOut) -> String {
@@ -16,9 +17,17 @@ fn sentence(row: &ScaleOut) -> String {
         ratio_text(row.speed_up, row.speed_up_interval),
         row.against,
         row.times,
-        row.what,
+        what(&row.what),
         ratio_text(row.efficiency, row.efficiency_interval),
     )
+}
+
+/// What there is more of: `redis 8 for 1, guests 2 for 1`.
+pub(crate) fn what(growth: &Growth) -> String {
+    let services =
+        growth.services.iter().map(|Grown { service, instances, of }| format!("{service} {instances} for {of}"));
+    let guests = growth.guests.map(|(own, other)| format!("guests {own} for {other}"));
+    services.chain(guests).collect::<Vec<_>>().join(", ")
 }
 
 /// A sentence for each form that has more instances than another one.
@@ -28,7 +37,7 @@ pub(crate) fn lines(analysis: &Analysis) -> Vec<String> {
         is(&row.form) || is(&row.against)
     };
     let line = |row: &ScaleOut| {
-        let withheld = row.withheld.map(|why| format!(" (withheld: {})", why.words())).unwrap_or_default();
+        let withheld = row.withheld.map(|why| format!(" (withheld: {})", verdict::withheld(why))).unwrap_or_default();
         format!("{}{withheld}{}", sentence(row), if emulated(row) { " (EMULATED)" } else { "" })
     };
     analysis.scale_out.iter().map(line).collect()
@@ -85,7 +94,7 @@ mod tests {
         let mut row = ScaleOut {
             form: "eight".into(),
             against: "one".into(),
-            what: "redis 8 for 1".into(),
+            what: Growth { services: vec![Grown { service: "redis".into(), instances: 8, of: 1 }], guests: None },
             times: 8.0,
             speed_up: 4.4,
             speed_up_interval: Some(Interval { low: 4.0, high: 4.84 }),

@@ -2,7 +2,9 @@
 
 use crate::figures::{digits, plain_quantity};
 use crate::lines::{paragraph, whole};
-use tare_stats::{FormScaling, LawFit, LevelRow, Parameter, Scaling, percent_text, ratio_text};
+use serde_json::Value;
+use tare_core::fault::Fault;
+use tare_stats::{Caution, FormScaling, LawFit, LevelRow, Parameter, Scaling, percent_text, ratio_text};
 
 /// Columns of a level, and of its heading.
 const LEVEL: usize = 11;
@@ -23,7 +25,7 @@ pub fn scaling_text(all: &[FormScaling], width: usize) -> String {
         for (label, line) in law.iter().filter(|law| law.fits).flat_map(|law| law_lines(law, of)) {
             say(&format!("  {label:15} "), 18, &line);
         }
-        cautions.iter().for_each(|caution| say("  CAUTION ", 4, caution));
+        cautions.iter().for_each(|caution| say("  CAUTION ", 4, &words(caution)));
         say("", 0, "");
     }
     let note = "Speed-up is throughput over that of the lowest level, efficiency is speed-up over what the level grew \
@@ -31,6 +33,48 @@ pub fn scaling_text(all: &[FormScaling], width: usize) -> String {
                 maximum: that is what a peak search is for.";
     say("", 0, note);
     text
+}
+
+/// The same for programs: every sweep, its cautions as data and in words.
+///
+/// # Errors
+/// When it cannot be written as JSON.
+pub fn scaling_json(all: &[FormScaling]) -> Result<Value, Fault> {
+    let mut value = serde_json::to_value(all).map_err(|error| Fault::from_error("write JSON", &error))?;
+    for (at, form) in all.iter().enumerate() {
+        value[at]["scaling"]["cautions"] = form.scaling.cautions.iter().map(words).collect();
+    }
+    Ok(value)
+}
+
+fn words(caution: &Caution) -> String {
+    match caution {
+        Caution::LevelsApart => {
+            "the levels were measured apart from each other: what the machine did meanwhile is in them".to_owned()
+        }
+        Caution::NoIntervals { blocks, needed } => {
+            format!("no intervals: {blocks} block(s) with every level, {needed} needed")
+        }
+        Caution::LevelsLeftOut { levels } => format!("{levels} level(s) left out: measured in too few blocks"),
+        Caution::BlocksLeftOut { blocks } => format!("{blocks} block(s) left out: a level is missing there"),
+        Caution::TooFewLevels { levels, needed } => format!("no law fitted: {levels} level(s), {needed} needed"),
+        Caution::NarrowRange { times, needed } => format!(
+            "no law fitted: the highest level is {times:.1} times the lowest, {needed} times is needed to tell contention \
+             from coherence"
+        ),
+        Caution::Undetermined => "no law fitted: the levels do not determine one".to_owned(),
+        Caution::Misfit { off } => {
+            let off = percent_text(*off);
+            format!("the law does not describe these levels: one is {off} off; its coefficients mean nothing here")
+        }
+        Caution::FasterAtFirst => {
+            "throughput grows faster than the level at first, which the law cannot say".to_owned()
+        }
+        Caution::RecordsTogether { records, level, of } => format!(
+            "{records} records with {level} {of}: their blocks count together, and what changed between the records is in \
+             the spread of that level"
+        ),
+    }
 }
 
 fn row(row: &LevelRow) -> String {

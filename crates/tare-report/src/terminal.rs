@@ -275,7 +275,7 @@ pub(crate) fn outcome(reason: &Reason) -> String {
 /// What a reader must know before believing a figure; gravest first.
 pub(crate) fn warnings(record: &Record, analysis: &Analysis) -> Vec<String> {
     let of_turns = crate::turned::warnings(record, analysis).into_iter().chain(crate::resting::lines(analysis));
-    let others = analysis.warnings.iter().cloned().chain(crate::ceiling::warning(analysis));
+    let others = crate::warned::lines(analysis).into_iter().chain(crate::ceiling::warning(analysis));
     others.chain(of_turns).collect()
 }
 

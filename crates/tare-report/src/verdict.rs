@@ -1,7 +1,7 @@
 //! Verdicts in words. Here and nowhere else data become sentences about ratios; nobody reads them back.
 
 use tare_core::record::PEAK_LOAD;
-use tare_stats::{Bound, BoundCause, MetricAnalysis, Ratio, Verdict, percent_text};
+use tare_stats::{Bound, BoundCause, Interval, MetricAnalysis, Ratio, Verdict, Withheld, percent_text, ratio_text};
 
 /// What words of a ratio need to know.
 #[derive(Clone, Copy)]
@@ -49,7 +49,7 @@ impl<'a> Said<'a> {
                 format!("within the noise floor of {}", percent_text(metric.noise_floor.unwrap_or(f64::NAN)))
             }
             Verdict::Withheld => {
-                let why = ratio.withheld.map(tare_stats::Withheld::words).or(ratio.bound.map(bound));
+                let why = ratio.withheld.map(withheld).or(ratio.bound.map(bound));
                 let why = why.unwrap_or("the run is not sound");
                 format!("verdict withheld: {why}")
             }
@@ -83,6 +83,21 @@ impl<'a> Said<'a> {
         let more = self.ratio.blocks_needed.map(|n| format!("; about {n} blocks for an interval of +-{margin}"));
         format!("{}{figures}{}{}", self.verdict(), self.negligible(), more.unwrap_or_default())
     }
+}
+
+/// Why nothing is said of a ratio, whatever the figures.
+pub(crate) fn withheld(why: Withheld) -> &'static str {
+    match why {
+        Withheld::ControlDiffers => "the A/A control differs",
+        Withheld::VoidTooOften => "its trials are void more often than the others",
+        Withheld::OtherVoidTooOften => "the trials that it is held against are void more often than the others",
+    }
+}
+
+/// `0.87 [0.85, 0.89]`, with `<=` or `>=` before it where it is a bound.
+pub(crate) fn ratio_figure(bound: Option<Bound>, ratio: f64, interval: Option<Interval>) -> String {
+    let sign = bound.map_or("", |bound| bound.side.sign());
+    format!("{sign}{}", ratio_text(ratio, interval))
 }
 
 /// Why no more than a bound is known.

@@ -3,6 +3,7 @@
 use crate::advised;
 use crate::climbed;
 use crate::figures::{difference_text, plain_quantity};
+use crate::kept;
 use crate::verdict::{Said, Way};
 use tare_core::design::Arrangement;
 use tare_core::plan::rounds_after;
@@ -10,7 +11,8 @@ use tare_core::record::{End, FITTED, PEAK_LOAD, Record};
 use tare_core::study::LoadOrigin;
 use tare_core::units::{exact_duration, grouped};
 use tare_stats::{
-    Analysis, Arm, MetricAnalysis, QosKept, Ratio, ServiceBits, Verdict, absolute_difference, percent_text, ratio_text,
+    Analysis, Arm, Method, MetricAnalysis, Nested, QosKept, Ratio, ServiceBits, Verdict, absolute_difference,
+    percent_text, ratio_text,
 };
 
 /// The load in words: `closed load: 50 connections, pipeline 1, from outside`.
@@ -110,13 +112,30 @@ pub(crate) fn compared(analysis: &Analysis) -> impl Iterator<Item = &MetricAnaly
 pub(crate) fn methods(analysis: &Analysis) -> Vec<(String, Vec<&str>)> {
     let mut methods: Vec<(String, Vec<&str>)> = Vec::new();
     for metric in compared(analysis) {
-        let text = metric.describe_method();
+        let text = method(metric);
         match methods.iter_mut().find(|(known, _)| *known == text) {
             Some((_, metrics)) => metrics.push(&metric.title),
             None => methods.push((text, vec![&metric.title])),
         }
     }
     methods
+}
+
+/// How a metric's intervals were made, and what they are checked by.
+fn method(metric: &MetricAnalysis) -> String {
+    let method = match metric.method {
+        Method::OwnError => {
+            "paired within blocks on the log scale; each form's own error (Student's t), 95 % for all forms together (Sidak)"
+        }
+        Method::None => "no intervals: fewer than 3 blocks with both forms",
+    };
+    match metric.nested {
+        Nested::Whole => method.to_owned(),
+        Nested::Windows => format!("{method}; checked by the 20 % trimmed mean of each trial's windows of 15 s"),
+        Nested::Slices => format!(
+            "{method}; checked by the 20 % trimmed mean of each trial's slices of load, each to its round's mean"
+        ),
+    }
 }
 
 /// What a form costs, or why that is not known.
@@ -221,7 +240,7 @@ pub(crate) fn verdicts(analysis: &Analysis, arm: &str) -> String {
 
 /// How a form's trials kept the QoS: "QoS kept in 5 of 5 trials".
 pub(crate) fn qos(kept: &QosKept) -> String {
-    let broken = kept.broken.as_ref().map(|what| format!("; broken: {what}")).unwrap_or_default();
+    let broken = kept.broken.as_ref().map(|what| format!("; broken: {}", kept::broken(what))).unwrap_or_default();
     format!("QoS kept in {} of {} trials{broken}", kept.kept, kept.of)
 }
 

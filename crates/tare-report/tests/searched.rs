@@ -25,6 +25,7 @@ fn outcome(peak: f64) -> PeakOutcome {
         binding: None,
         curve: Vec::new(),
         load_s: 1200.0,
+        notes: Vec::new(),
         warnings: Vec::new(),
         windows: Vec::new(),
     }

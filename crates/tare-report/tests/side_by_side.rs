@@ -8,8 +8,8 @@ use tare_core::load::{LoadProfile, WindowCounts, WindowRow};
 use tare_core::record::Record;
 use tare_report::{Gate, USUAL_WIDTH, compare_json, scaling_text, series_summary, series_text};
 use tare_stats::{
-    Bounds, GateOutcome, Interval, Occasions, Series, SeriesPoint, analyse, conditions, gate, scaling_of_records,
-    scaling_of_steps,
+    Bounds, Caution, GateOutcome, Interval, Occasions, Series, SeriesPoint, analyse, conditions, gate,
+    scaling_of_records, scaling_of_steps,
 };
 
 /// The sample with another kernel, and a form whose throughput is `factor` times what it was.
@@ -242,7 +242,7 @@ fn records_of_several_numbers_of_instances_make_a_sweep() {
     assert_eq!((native.of.as_str(), native.scaling.blocks), ("instances", 5));
     assert!((native.scaling.levels[3].efficiency - 8f64.powf(-0.1)).abs() < 1e-9);
     assert!(native.scaling.levels[3].efficiency_interval.unwrap().high < 1.0);
-    assert!(native.scaling.cautions[0].contains("apart from each other"));
+    assert_eq!(native.scaling.cautions[0], Caution::LevelsApart);
 }
 
 #[test]
@@ -267,6 +267,8 @@ fn two_records_of_one_number_are_two_observations_and_said_to_be() {
         (interval.high / interval.low).ln()
     };
     assert!(width(&both) > 1.2 * width(&single), "{} {}", width(&both), width(&single));
-    let caution = |scaling: &tare_stats::Scaling| scaling.cautions.iter().any(|text| text.contains("2 records with 2"));
+    let caution = |scaling: &tare_stats::Scaling| {
+        scaling.cautions.contains(&Caution::RecordsTogether { records: 2, level: 2.0, of: "instances".into() })
+    };
     assert!(caution(&both) && !caution(&single), "{:?}", both.cautions);
 }

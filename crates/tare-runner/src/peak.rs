@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 use tare_core::load::{Hold, LoadOrder, WindowRow};
-use tare_core::peak::{PeakOutcome, PeakPlan, PeakRules, PeakWindow};
+use tare_core::peak::{PeakNote, PeakOutcome, PeakPlan, PeakRules, PeakWindow};
 use tare_core::qos::Qos;
 use tare_stats::peak::{Action, Asked, PeakSearch, peak_search};
 
@@ -97,10 +97,7 @@ impl Guiding {
     pub(crate) fn outcome(self) -> Option<PeakOutcome> {
         let mut outcome = self.outcome?;
         if self.doubtful > 0 {
-            let doubtful = self.doubtful;
-            outcome
-                .warnings
-                .push(format!("windows in which the generator may have been the limit, not the service: {doubtful}"));
+            outcome.notes.push(PeakNote::GeneratorDoubtful { windows: self.doubtful });
         }
         Some(outcome)
     }

@@ -121,6 +121,7 @@ mod tests {
                 binding: None,
                 curve: Vec::new(),
                 load_s: 1.0,
+                notes: Vec::new(),
                 warnings: Vec::new(),
                 windows: Vec::new(),
             });

@@ -12,7 +12,7 @@ use tare_core::form::Form;
 use tare_core::host::{Host, Instance, InstanceState, MappedFile, OpenError, ServiceStart};
 use tare_core::instances::Replica;
 use tare_core::load::{Check, LoadPlan, LoadSummary, LoadTask, NO_LOCAL_PORT};
-use tare_core::peak::PeakPlan;
+use tare_core::peak::{PeakNote, PeakPlan};
 use tare_core::placement::Placement;
 use tare_core::plan::PlannedTrial;
 use tare_core::record::{FAILED_SHARE, PEAK_LOAD, TrialData, TrialRecord};
@@ -20,7 +20,7 @@ use tare_core::study::Study;
 use tare_core::trial::{Outcome, Stage};
 use tare_core::units::CpuSet;
 use tare_core::workload::{Service, Workload};
-use tare_stats::TrialFigures;
+use tare_stats::{OffShare, TrialFigures};
 
 /// How long populating may take before it is given up: hundreds of millions of keys take long. That nothing answers any
 /// more is seen much sooner by who waits for the answer.
@@ -224,8 +224,9 @@ impl Trial<'_, '_> {
             },
         )?;
         let mut outcome = guiding.outcome().ok_or_else(|| Fault::new("the load ended before the search did"))?;
-        let off = tare_stats::off_shares(qos, &summary);
-        outcome.warnings.extend(off.into_iter().map(|(asked, had)| format!("the mix was off: {asked}, had {had}")));
+        let off = tare_stats::off_shares(qos, &summary).into_iter();
+        let note = |OffShare { operation, asked, had }| PeakNote::MixOff { operation, asked, had };
+        outcome.notes.extend(off.map(note));
         tell.borrow_mut()(Event::Searched { words: outcome.describe() });
         data.record.peak = Some(outcome);
         Ok(summary)

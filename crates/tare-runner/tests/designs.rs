@@ -9,7 +9,11 @@ use tare_core::design::{Arrangement, Chop, FIRST_LOOK, Slices};
 use tare_core::record::{Header, Record};
 use tare_core::trial::Outcome;
 use tare_runner::{Ending, read_record};
-use tare_stats::{analyse, contest, is_lead_look, is_look};
+use tare_stats::{Missing, Warning, analyse, contest, is_lead_look, is_look};
+
+fn is_unfinished(warning: &Warning) -> bool {
+    matches!(warning, Warning::Missing { what: Missing::Unfinished { .. } })
+}
 
 fn alternating(forms: &[&str], repeat: u32, rounds: u64) -> Header {
     let mut header = header(forms, repeat);
@@ -91,7 +95,7 @@ fn a_run_ends_when_it_is_precise_enough_and_not_before() {
     let interval = throughput.ratios.iter().find(|ratio| ratio.arm == "box").unwrap().interval.unwrap();
     let half_width = 0.5 * (interval.high / interval.low).ln();
     assert!((half_width - 1.02_f64.ln()).abs() < 1e-9, "it claims what was asked for: {half_width}");
-    assert!(!analysis.warnings.iter().any(|warning| warning.contains("not complete")), "{:?}", analysis.warnings);
+    assert!(!analysis.warnings.iter().any(is_unfinished), "{:?}", analysis.warnings);
     let path = folder.path().join("exact");
     header.study.design.half_width = Some(1e-6);
     header.plan.truncate(24);
@@ -111,8 +115,8 @@ fn a_search_ends_when_one_form_leads_beyond_chance_and_not_for_its_width() {
     let contest = contest(&record, "throughput").unwrap();
     assert!(contest.decided && is_lead_look(contest.blocks), "{contest:?}");
     let warnings = analyse(&record).warnings;
-    assert!(warnings.iter().any(|warning| warning.contains("lean away from 1")), "{warnings:?}");
-    assert!(!warnings.iter().any(|warning| warning.contains("not complete")), "{warnings:?}");
+    assert!(warnings.contains(&Warning::EndedByFinding), "{warnings:?}");
+    assert!(!warnings.iter().any(is_unfinished), "{warnings:?}");
     // Having ended by itself, it is not measured on.
     let trials = record.trials.len();
     assert_eq!(run(&path, &header, &[("box", Trouble::Slow)], None).ending, Ending::Decided);

@@ -10,7 +10,7 @@ use tare_core::plan::plan;
 use tare_core::profile::Profiled;
 use tare_core::record::{Header, Record};
 use tare_runner::{Ending, Event, FormPace, Pace, overheads, read_record};
-use tare_stats::analyse;
+use tare_stats::{Missing, Warning, analyse};
 
 /// A plain process, whose trials take 2 s, and a box, in five blocks within `most` seconds.
 fn within(most: u64) -> Header {
@@ -59,7 +59,14 @@ fn as_many_whole_blocks_as_fit_are_a_complete_run() {
     let end = record.end.as_ref().unwrap();
     assert!(end.how == "fitted" && end.is_whole());
     let analysis = analyse(&record);
-    assert!(!analysis.warnings.iter().any(|warning| warning.contains("complete")), "{:?}", analysis.warnings);
+    assert!(
+        !analysis
+            .warnings
+            .iter()
+            .any(|warning| matches!(warning, Warning::Missing { what: Missing::Unfinished { .. } })),
+        "{:?}",
+        analysis.warnings
+    );
     assert!(analysis.arms.iter().all(|arm| (arm.measured, arm.planned) == (3, 3)), "{:?}", analysis.arms);
     // Nothing is left to run.
     let again = run(&path, &header, &takes, None);

@@ -2,7 +2,7 @@
 
 use crate::account::accounts;
 use crate::advice::win_back;
-use crate::analysis::{Analysis, Arm, BlockValue, Estimate, Interval, Method, MetricAnalysis, QosKept, Ratio, Reason};
+use crate::analysis::{Analysis, Arm, BlockValue, Estimate, Interval, Method, MetricAnalysis, Ratio, Reason};
 use crate::apparatus::apparatus;
 use crate::bound::{Bound, Lean};
 use crate::ceiling::{Ceilings, ceilings};
@@ -11,7 +11,7 @@ use crate::equivalence::declare;
 use crate::failures::{failed_shares, leans};
 use crate::family::{CONFIDENCE, Family};
 use crate::finding::explanations;
-use crate::kept::qos_kept;
+use crate::kept::{QosKept, qos_kept};
 use crate::ladder::climb;
 use crate::levels::{load_response, service_costs};
 use crate::metrics::{known_metrics, name_units};

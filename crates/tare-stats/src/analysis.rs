@@ -7,6 +7,7 @@ use crate::ceiling::Ceilings;
 use crate::contrast::Contrast;
 use crate::failures::FailedShare;
 use crate::finding::Explanation;
+use crate::kept::QosKept;
 use crate::ladder::Climb;
 use crate::levels::{LoadResponse, ServiceCosts};
 use crate::nested::Nested;
@@ -17,6 +18,7 @@ use crate::scale_out::ScaleOut;
 use crate::sequential::Claim;
 use crate::stalls::Stalls;
 use crate::verdict::ratio_text;
+use crate::warnings::Warning;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use tare_core::fault::Fault;
@@ -93,7 +95,8 @@ pub struct Analysis {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub stalls: Vec<Stalls>,
     /// What a reader must know before believing a figure; gravest first.
-    pub warnings: Vec<String>,
+    #[serde(rename = "warnings_data")]
+    pub warnings: Vec<Warning>,
 }
 
 impl Analysis {
@@ -156,17 +159,6 @@ pub struct Arm {
     pub qos: Option<QosKept>,
 }
 
-/// How trials under a given load kept the QoS.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct QosKept {
-    /// So many kept all of it.
-    pub kept: u32,
-    /// Of so many that were measured.
-    pub of: u32,
-    /// What was broken most often, and what was seen instead.
-    pub broken: Option<String>,
-}
-
 /// Why trials were not measured.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Reason {
@@ -211,16 +203,6 @@ pub struct MetricAnalysis {
     pub ratios: Vec<Ratio>,
 }
 
-impl MetricAnalysis {
-    /// How its intervals were made, and what they are checked by, in words.
-    pub fn describe_method(&self) -> String {
-        match self.nested.describe() {
-            Some(nested) => format!("{}; {nested}", self.method.describe()),
-            None => self.method.describe().to_owned(),
-        }
-    }
-}
-
 /// How the intervals of a family of forms were made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
@@ -230,18 +212,6 @@ pub enum Method {
     OwnError,
     /// No interval: fewer than 3 blocks, or nothing to compare.
     None,
-}
-
-impl Method {
-    /// In words, for the report.
-    pub fn describe(self) -> &'static str {
-        match self {
-            Method::OwnError => {
-                "paired within blocks on the log scale; each form's own error (Student's t), 95 % for all forms together (Sidak)"
-            }
-            Method::None => "no intervals: fewer than 3 blocks with both forms",
-        }
-    }
 }
 
 /// An arm's values of one metric.

@@ -25,13 +25,29 @@ pub struct Contest {
     /// Whether it is better than every other; of equals, one is called so in at most 1 of 20 searches.
     pub decided: bool,
     /// Why nothing may be said, whatever the figures.
-    pub withheld: Option<String>,
+    #[serde(rename = "withheld_data")]
+    pub withheld: Option<NoContest>,
     /// The leader against each other form, in the order of the study.
     pub leads: Vec<Lead>,
     /// Forms that were not measured often enough to take part.
     pub left_out: Vec<String>,
     /// In how many blocks all were measured.
     pub blocks: u32,
+}
+
+/// Why a contest decides nothing.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(tag = "kind", rename_all = "kebab-case")]
+pub enum NoContest {
+    /// Forms were measured under emulation, which says nothing of the real thing.
+    Emulated,
+    /// The A/A control differs: the machine was not the same from trial to trial.
+    ControlDiffers,
+    /// The trials of a form are void more often than the others'.
+    VoidTooOften {
+        /// The form.
+        arm: String,
+    },
 }
 
 /// The leader against one other form.
@@ -120,16 +136,15 @@ fn contest_of(analysis: &Analysis, metric: &str, looks: u32) -> Option<Contest> 
     })
 }
 
-/// Why a contest decides nothing.
-fn withheld(analysis: &Analysis, control_differs: bool) -> Option<String> {
+fn withheld(analysis: &Analysis, control_differs: bool) -> Option<NoContest> {
     if analysis.arms.iter().any(|arm| analysis.emulated(arm)) {
-        return Some("forms were measured under emulation, which says nothing of the real thing".to_owned());
+        return Some(NoContest::Emulated);
     }
     if control_differs {
-        return Some("the A/A control differs: this machine was not the same from trial to trial".to_owned());
+        return Some(NoContest::ControlDiffers);
     }
     let voided = analysis.arms.iter().find(|arm| arm.void_p.is_some());
-    voided.map(|arm| format!("the trials of {} are void more often than the others'", arm.name))
+    voided.map(|arm| NoContest::VoidTooOften { arm: arm.name.clone() })
 }
 
 #[cfg(test)]

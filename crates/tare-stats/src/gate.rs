@@ -2,11 +2,11 @@
 //! whole interval lies beyond it, kept when the whole interval lies within, and otherwise nobody knows yet.
 
 use crate::analysis::{Analysis, Interval, MetricAnalysis, Ratio, Verdict};
+use crate::bound::Bound;
 use crate::compare::{Change, changes};
 use crate::occasion::Occasions;
 use crate::pair::Withheld;
 use crate::paired::blocks_needed;
-use crate::verdict::percent_text;
 use serde::Serialize;
 
 /// The bounds, as shares: 0.05 allows a throughput of 0.95 times and a time of 1.05 times what it is compared with.
@@ -89,8 +89,89 @@ pub struct GateCheck {
     pub occasions: Option<f64>,
     /// What became of it.
     pub outcome: GateOutcome,
-    /// Why, in words.
-    pub why: String,
+    /// Why.
+    #[serde(rename = "why_data")]
+    pub why: GateReason,
+}
+
+/// Why a check came out as it did.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(tag = "kind", rename_all = "kebab-case")]
+pub enum GateReason {
+    /// The whole interval lies within the bound.
+    Within,
+    /// The whole interval lies beyond the bound.
+    Beyond,
+    /// It does, but the machine's equals may lie as far apart.
+    WithinFloor {
+        /// The noise floor, as a share.
+        floor: f64,
+    },
+    /// It lies within the bound over all of the time, but not without the best and the worst fifth of it.
+    WithinByFewWindows,
+    /// The interval holds the bound.
+    HoldsBound {
+        /// Whether a part of the interval is the other record's, or of what occasions add, so that it takes more
+        /// blocks of both.
+        of_both: bool,
+    },
+    /// Nothing was measured that could be judged.
+    NotMeasured {
+        /// In which record.
+        which: WhichRecord,
+        /// What its trials say; none where no trial was measured beside the baseline.
+        why: Option<String>,
+    },
+    /// It was measured under emulation.
+    Emulated {
+        /// In which record.
+        which: WhichRecord,
+    },
+    /// The A/A control differs from its equal.
+    ControlDiffers {
+        /// Of which record.
+        which: WhichRecord,
+    },
+    /// The report withholds its verdict.
+    Withheld {
+        /// In which record.
+        which: WhichRecord,
+        /// Why, where one reason says it.
+        why: Option<Withheld>,
+    },
+    /// A loss is known by a bound only, so that it may be any larger one.
+    OnlyBound {
+        /// In which record.
+        which: WhichRecord,
+        /// The bound.
+        bound: Bound,
+        /// The ratio that is one.
+        ratio: f64,
+        /// Its interval.
+        interval: Option<Interval>,
+    },
+    /// The A/A control was not measured in 3 blocks.
+    NoNoiseFloor {
+        /// Of which record.
+        which: WhichRecord,
+    },
+    /// Too few blocks for an interval.
+    TooFewBlocks {
+        /// So many.
+        blocks: usize,
+    },
+    /// There is no interval of the change.
+    NoInterval,
+}
+
+/// One of the records of a gate.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum WhichRecord {
+    /// The one that is judged.
+    This,
+    /// The one that it is compared with.
+    Other,
 }
 
 /// Judges every bound that is set on the given forms and metrics (by name), form by form, against the other record with
@@ -140,8 +221,9 @@ struct Known {
 
 fn overhead(analysis: &Analysis, metric: &MetricAnalysis, form: &str, ratio: Option<&Ratio>, bound: f64) -> GateCheck {
     let check = blank(metric, form, Bounded::Overhead, bound, ratio.map_or(0, |ratio| ratio.blocks.len()));
-    let Some(ratio) = ratio else { return GateCheck { why: unmeasured(analysis, form), ..check } };
-    if let Some(why) = unusable(metric, ratio, "this record") {
+    let this = WhichRecord::This;
+    let Some(ratio) = ratio else { return GateCheck { why: unmeasured(analysis, form, this), ..check } };
+    if let Some(why) = unusable(metric, ratio, this) {
         return GateCheck { why, ..check };
     }
     let check = with_ratio(check, metric, ratio.ratio, ratio.interval);
@@ -164,12 +246,13 @@ fn regression(
     let check = blank(metric, form, Bounded::Regression, bound, blocks);
     let Some(change) = change else {
         let here = metric.ratios.iter().any(|ratio| ratio.arm == form);
-        let why = if here { format!("in the other record {}", unmeasured(other, form)) } else { unmeasured(new, form) };
+        let (of, which) = if here { (other, WhichRecord::Other) } else { (new, WhichRecord::This) };
+        let why = unmeasured(of, form, which);
         return GateCheck { why, ..check };
     };
     let before = other.metrics.iter().find(|before| before.name == metric.name);
-    let doubt = unusable(metric, &change.after, "this record")
-        .or_else(|| unusable(before?, &change.before, "the other record"))
+    let doubt = unusable(metric, &change.after, WhichRecord::This)
+        .or_else(|| unusable(before?, &change.before, WhichRecord::Other))
         .or_else(|| [&change.after, &change.before].into_iter().find(|r| r.interval.is_none()).map(too_few));
     if let Some(why) = doubt {
         return GateCheck { why, ..check };
@@ -178,7 +261,7 @@ fn regression(
     let (Some(interval), Some(error), Some(after)) =
         (change.interval, change.standard_error, change.after.standard_error)
     else {
-        return GateCheck { why: "there is no interval".into(), ..check };
+        return check;
     };
     // More blocks of this record make only its own share smaller: not the other's, and not what occasions add.
     let fixed = if error > 0.0 { (1.0 - (after / error).powi(2)).max(0.0) } else { 0.0 };
@@ -202,7 +285,7 @@ fn blank(metric: &MetricAnalysis, form: &str, bounded: Bounded, bound: f64, bloc
         blocks_needed: None,
         occasions: None,
         outcome: GateOutcome::Inconclusive,
-        why: String::new(),
+        why: GateReason::NoInterval,
     }
 }
 
@@ -224,77 +307,56 @@ fn judge(check: GateCheck, metric: &MetricAnalysis, known: &Known) -> GateCheck 
     let as_loss = |log: f64| if metric.more_is_better { -log } else { log };
     let limit = if metric.more_is_better { -(-check.bound).ln_1p() } else { check.bound.ln_1p() };
     let loss = as_loss(known.log);
-    let bound = percent_text(check.bound);
     if loss - known.half_width > limit {
         if loss <= known.floor {
-            let floor = percent_text(known.floor.exp_m1());
-            let why = format!("beyond the bound of {bound}, but within this machine's noise floor of {floor}");
-            return GateCheck { why, ..check };
+            return GateCheck { why: GateReason::WithinFloor { floor: known.floor.exp_m1() }, ..check };
         }
-        return GateCheck {
-            outcome: GateOutcome::Fail,
-            why: format!("certainly beyond the bound of {bound}"),
-            ..check
-        };
+        return GateCheck { outcome: GateOutcome::Fail, why: GateReason::Beyond, ..check };
     }
     if loss + known.half_width <= limit {
         // Who is within the bound by luck of a few stalls, or bursts, may be beyond it without them.
         let without = known.trimmed.map(|trimmed| trimmed.map_or(f64::INFINITY, as_loss));
         if without.is_some_and(|loss| loss + known.half_width > limit) {
-            let why = format!(
-                "within the bound of {bound} over all of the time, but not without the best and the worst fifth of it: a few \
-                 stalls or bursts decide"
-            );
-            return GateCheck { why, ..check };
+            return GateCheck { why: GateReason::WithinByFewWindows, ..check };
         }
-        let why = format!("certainly within the bound of {bound}");
-        return GateCheck { outcome: GateOutcome::Pass, why, ..check };
+        return GateCheck { outcome: GateOutcome::Pass, why: GateReason::Within, ..check };
     }
     let blocks_needed = blocks_needed(check.blocks, known.half_width, (loss - limit).abs(), known.fixed);
-    let advice = match blocks_needed {
-        Some(blocks) => format!("about {blocks} blocks would tell, there are {}", check.blocks),
-        None if known.fixed > 0.0 => "more blocks of both records would tell, or another bound".to_owned(),
-        None => "it lies so near the bound that no reasonable number of blocks would tell".to_owned(),
-    };
-    GateCheck { blocks_needed, why: format!("the interval holds the bound of {bound}; {advice}"), ..check }
+    GateCheck { blocks_needed, why: GateReason::HoldsBound { of_both: known.fixed > 0.0 }, ..check }
 }
 
-fn unmeasured(analysis: &Analysis, form: &str) -> String {
+fn unmeasured(analysis: &Analysis, form: &str, which: WhichRecord) -> GateReason {
     let arm = analysis.arms.iter().find(|arm| arm.name == form);
     let reason = arm.and_then(|arm| arm.reasons.first());
-    let why = reason.map_or("no trial was measured beside the baseline", |reason| reason.why.message.as_str());
-    format!("not measured: {why}")
+    GateReason::NotMeasured { which, why: reason.map(|reason| reason.why.message.clone()) }
 }
 
 /// Why a ratio that is there must not be used: a gate judges nothing that the report refuses to judge. A report may
 /// find no difference without a noise floor, a gate that lets a form pass vouches for it.
-fn unusable(metric: &MetricAnalysis, ratio: &Ratio, which: &str) -> Option<String> {
+fn unusable(metric: &MetricAnalysis, ratio: &Ratio, which: WhichRecord) -> Option<GateReason> {
+    let only = ratio.bound.map(|bound| {
+        let Ratio { ratio, interval, .. } = *ratio;
+        GateReason::OnlyBound { which, bound, ratio, interval }
+    });
     match ratio.verdict {
-        Verdict::Emulated => Some(format!("EMULATED in {which}: not a claim about the real thing")),
-        _ if metric.control_differs => {
-            Some(format!("the A/A control of {which} differs from its equal: the machine is not sound"))
-        }
+        Verdict::Emulated => Some(GateReason::Emulated { which }),
+        _ if metric.control_differs => Some(GateReason::ControlDiffers { which }),
         Verdict::Withheld => {
-            let why = ratio.withheld.map_or("the run is not sound", Withheld::words);
-            Some(format!("verdict withheld: {why} (in {which})"))
+            let why = ratio.withheld;
+            only.filter(|_| why.is_none()).or(Some(GateReason::Withheld { which, why }))
         }
         // A loss that is a bound may be any larger one.
-        Verdict::Worse if ratio.bound.is_some() => {
-            Some(format!("only a bound is known: {} (in {which})", ratio.text()))
-        }
+        Verdict::Worse if only.is_some() => only,
         // Too few blocks for an interval say so themselves.
         verdict if verdict == Verdict::NoNoiseFloor || metric.noise_floor.is_none() && ratio.interval.is_some() => {
-            Some(format!(
-                "the A/A control of {which} was not measured in 3 blocks: without a noise floor nobody knows what this \
-                 machine makes of equals"
-            ))
+            Some(GateReason::NoNoiseFloor { which })
         }
         _ => None,
     }
 }
 
-fn too_few(ratio: &Ratio) -> String {
-    format!("no interval: {} block(s) measured, 3 needed", ratio.blocks.len())
+fn too_few(ratio: &Ratio) -> GateReason {
+    GateReason::TooFewBlocks { blocks: ratio.blocks.len() }
 }
 
 #[cfg(test)]

@@ -61,10 +61,10 @@ pub use account::{CpuAccount, CpuPart, CpuUser, SoftInterrupts, interrupts_apart
 pub use advice::{Gain, MetricWinBack, WinBack};
 pub use analyse::analyse;
 pub use analysis::{
-    Analysis, Apparatus, Arm, BitsDifference, BlockValue, Cell, Estimate, Interval, Method, MetricAnalysis, QosKept,
-    Ratio, Reason, ResourceRow, Sameness, ServiceBits, ServiceResources, Verdict, ratio_of,
+    Analysis, Apparatus, Arm, BitsDifference, BlockValue, Cell, Estimate, Interval, Method, MetricAnalysis, Ratio,
+    Reason, ResourceRow, Sameness, ServiceBits, ServiceResources, Verdict, ratio_of,
 };
-pub use best::{Contest, Lead, contest, decided, is_lead_look};
+pub use best::{Contest, Lead, NoContest, contest, decided, is_lead_look};
 pub use bound::{Bound, BoundCause, Side};
 pub use ceiling::{Ceiling, Ceilings, Remedy};
 pub use change::{
@@ -77,9 +77,9 @@ pub use cpu::resting_share;
 pub use failures::{FailedShare, MoreFailed};
 pub use figures::{Evidence, evidence};
 pub use finding::{Confidence, Differs, Explanation, Finding, Tested, changes_explained, variants_of_rules};
-pub use gate::{Bounded, Bounds, GateCheck, GateOutcome, gate, gate_outcome};
+pub use gate::{Bounded, Bounds, GateCheck, GateOutcome, GateReason, WhichRecord, gate, gate_outcome};
 pub use histogram::{CurvePoint, Percentiles, latency_curve, percentiles};
-pub use kept::off_shares;
+pub use kept::{Breach, Broken, OffShare, QosKept, SeenInstead, off_shares};
 pub use ladder::{Climb, Cost, MetricClimb, RungCost};
 pub use levels::{
     ArmCosts, ArmLevels, CostRatio, LevelMetric, LevelState, LoadResponse, PartCost, Seen, ServiceCosts, level_figures,
@@ -91,9 +91,9 @@ pub use pair::Withheld;
 pub use profile::{CallRow, Flame, FormProfile, TimeRow, flame};
 pub use quantile::student_quantile;
 pub use resting::Resting;
-pub use scale_out::ScaleOut;
+pub use scale_out::{Grown, Growth, ScaleOut};
 pub use scaling::{
-    FormScaling, Law, LawFit, LevelRow, LevelValue, Pairing, Parameter, Scaling, scaling, scaling_of_records,
+    Caution, FormScaling, Law, LawFit, LevelRow, LevelValue, Pairing, Parameter, Scaling, scaling, scaling_of_records,
     scaling_of_steps,
 };
 pub use sequential::{is_look, precise_enough};
@@ -102,4 +102,4 @@ pub use stalls::{Counted, Stall, Stalls};
 pub use steady::{has_settled, steady_looks};
 pub use trial::{TrialFigures, trial_metrics};
 pub use verdict::{percent_text, ratio_text};
-pub use warnings::missing;
+pub use warnings::{Machine, Missing, Unfinished, Unsteady, Warning, missing};

@@ -39,17 +39,6 @@ pub enum Nested {
 }
 
 impl Nested {
-    /// In words, for the report; none when there is nothing to say.
-    pub(crate) fn describe(self) -> Option<&'static str> {
-        match self {
-            Nested::Whole => None,
-            Nested::Windows => Some("checked by the 20 % trimmed mean of each trial's windows of 15 s"),
-            Nested::Slices => {
-                Some("checked by the 20 % trimmed mean of each trial's slices of load, each to its round's mean")
-            }
-        }
-    }
-
     /// What holds for a metric over all `trials`: every trial's value must be made in the same way. Windows are alike
     /// only where the load stays at one level; trimming those of steps would leave out the lowest and the highest.
     pub(crate) fn of(trials: &[&TrialData], metric: &str, one_level: bool) -> Nested {

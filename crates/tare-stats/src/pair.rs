@@ -37,15 +37,6 @@ impl Withheld {
         let baseline = arms.iter().find(|arm| arm.baseline).filter(|_| !arm.control)?;
         Withheld::of(arm, baseline, control_differs)
     }
-
-    /// In words, for the report.
-    pub fn words(self) -> &'static str {
-        match self {
-            Withheld::ControlDiffers => "the A/A control differs",
-            Withheld::VoidTooOften => "its trials are void more often than the others",
-            Withheld::OtherVoidTooOften => "the trials that it is held against are void more often than the others",
-        }
-    }
 }
 
 /// Two arms that were measured in one block at least, in one metric.

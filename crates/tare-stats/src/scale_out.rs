@@ -17,8 +17,9 @@ pub struct ScaleOut {
     pub form: String,
     /// The form with fewer.
     pub against: String,
-    /// What there is more of: `redis 8 for 1`.
-    pub what: String,
+    /// What there is more of.
+    #[serde(rename = "what_data")]
+    pub what: Growth,
     /// How many times as many instances.
     pub times: f64,
     /// The form's throughput, or peak load, by the other's; paired within blocks, geometric mean.
@@ -36,6 +37,26 @@ pub struct ScaleOut {
     pub fairness: Option<f64>,
 }
 
+/// What there is more of in one form than in another.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Growth {
+    /// The services of which there are more instances.
+    pub services: Vec<Grown>,
+    /// Guests of the one and of the other, where that is another number.
+    pub guests: Option<(u64, u64)>,
+}
+
+/// A service of which there are more instances.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Grown {
+    /// The service.
+    pub service: String,
+    /// So many instances.
+    pub instances: u32,
+    /// For so many.
+    pub of: u32,
+}
+
 /// By service: how many instances of it a form has.
 fn counts(study: &Study, workload: &Workload, form: &Form) -> BTreeMap<String, u32> {
     let mut counts = BTreeMap::new();
@@ -46,15 +67,15 @@ fn counts(study: &Study, workload: &Workload, form: &Form) -> BTreeMap<String, u
 }
 
 /// What there is more of in the first, and how many times; none unless there is more of something and less of nothing.
-fn growth(more: &BTreeMap<String, u32>, fewer: &BTreeMap<String, u32>) -> Option<(String, f64)> {
+fn growth(more: &BTreeMap<String, u32>, fewer: &BTreeMap<String, u32>) -> Option<(Vec<Grown>, f64)> {
     let pairs = || more.iter().filter_map(|(service, n)| Some((service, *n, *fewer.get(service)?)));
     let grown: Vec<(&String, u32, u32)> = pairs().filter(|(_, n, of)| n > of).collect();
     if grown.is_empty() || pairs().any(|(_, n, of)| n < of) {
         return None;
     }
     let times = grown.iter().map(|(_, n, of)| f64::from(*n) / f64::from(*of)).fold(1.0, f64::max);
-    let words: Vec<String> = grown.iter().map(|(service, n, of)| format!("{service} {n} for {of}")).collect();
-    Some((words.join(", "), times))
+    let grown = grown.into_iter().map(|(service, instances, of)| Grown { service: service.clone(), instances, of });
+    Some((grown.collect(), times))
 }
 
 /// Each form that has more instances than another one of the same layers, against the one with the fewest: of those,
@@ -67,11 +88,9 @@ pub(crate) fn scale_out(record: &Record, arms: &[Arm], metrics: &[MetricAnalysis
     for form in &study.forms {
         let own = counts(study, workload, form);
         let fewer = study.forms.iter().filter(|other| other.is_like(form)).filter_map(|other| {
-            let (mut what, times) = growth(&own, &counts(study, workload, other))?;
-            if form.guests() != other.guests() {
-                what = format!("{what}, guests {} for {}", form.guests(), other.guests());
-            }
-            Some((other, what, times))
+            let (services, times) = growth(&own, &counts(study, workload, other))?;
+            let guests = Some((form.guests(), other.guests())).filter(|(own, other)| own != other);
+            Some((other, Growth { services, guests }, times))
         });
         let best = fewer.max_by(|(one, _, a), (other, _, b)| {
             let alike = |other: &Form| (other.guests() == form.guests(), other.placement == form.placement);
@@ -112,7 +131,8 @@ mod tests {
                 .collect()
         };
         let grown = growth(&counts("redis=8 proxy=8 balancer=1"), &counts("redis=1 proxy=1 balancer=1")).unwrap();
-        assert_eq!(grown, ("proxy 8 for 1, redis 8 for 1".to_owned(), 8.0));
+        let eight = |service: &str| Grown { service: service.into(), instances: 8, of: 1 };
+        assert_eq!(grown, (vec![eight("proxy"), eight("redis")], 8.0));
         assert_eq!(growth(&counts("redis=4 proxy=1"), &counts("redis=2 proxy=1")).unwrap().1, 2.0);
         assert_eq!(growth(&counts("redis=4 proxy=1"), &counts("redis=2 proxy=2")), None);
         assert_eq!(growth(&counts("redis=4"), &counts("redis=4")), None);

@@ -1,8 +1,9 @@
-//! What a reader must be told before the figures.
+//! What a reader must be told before the figures. Words are made of it where reports are made.
 
 use crate::analysis::{Analysis, Sameness, Verdict};
-use crate::stalls::{Counted, Stall, Stalls};
+use crate::stalls::Stalls;
 use crate::voids::oftener;
+use serde::Serialize;
 use std::collections::BTreeSet;
 use tare_core::record::{DECIDED, Record, TrialData};
 use tare_core::trial::Outcome;
@@ -10,27 +11,172 @@ use tare_core::trial::Outcome;
 /// Below this p a form's trend is its own: noise alone flags some trials of every form.
 const UNSTEADY_P: f64 = 0.01;
 
+/// Something to know before believing a figure.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(tag = "kind", rename_all = "kebab-case")]
+pub enum Warning {
+    /// Something of the run is not in its record.
+    Missing {
+        /// What.
+        what: Missing,
+    },
+    /// The baseline was measured under emulation: no ratio says anything of the real thing.
+    EmulatedBaseline {
+        /// The baseline.
+        baseline: String,
+    },
+    /// The A/A control differs from the baseline: this machine treats equals differently.
+    EqualsDiffer {
+        /// In which metric, for readers.
+        metric: String,
+        /// How far equals may lie apart, as a share: effects below are noise.
+        floor: f64,
+        /// The machine, by the facts that it tells of itself: its processor and its kernel.
+        machine: Machine,
+    },
+    /// An arm's trials are void or failed more often than the others'.
+    VoidTooOften {
+        /// The arm.
+        arm: String,
+        /// So many void or failed.
+        void: u32,
+        /// Of so many that were carried out.
+        ran: u32,
+        /// Fisher's p.
+        p: f64,
+    },
+    /// Blocks with void trials that were run again and did not come out whole either.
+    BlocksNotWhole {
+        /// How many.
+        blocks: usize,
+    },
+    /// The forms did not run the same files.
+    OtherBits {
+        /// Of which service.
+        service: String,
+        /// The first file that differs.
+        path: String,
+        /// How many more do.
+        more: usize,
+    },
+    /// The forms did not have the same resources.
+    UnequalResources {
+        /// Of which service.
+        service: String,
+        /// Which resources.
+        properties: Vec<String>,
+    },
+    /// A ratio is another one without the slowest and fastest windows.
+    TrimmedApart {
+        /// The arm.
+        arm: String,
+        /// The metric, for readers.
+        metric: String,
+        /// The ratio over all of the time.
+        ratio: f64,
+        /// The same without the best and the worst fifth of it; none where a trial stood still for longer than that.
+        trimmed: Option<f64>,
+    },
+    /// When that was.
+    StoodStill {
+        /// The arm, and its stalls.
+        stalls: Stalls,
+    },
+    /// Throughput changed while it was measured.
+    NeverSteady {
+        /// In which arms.
+        arms: Vec<Unsteady>,
+    },
+    /// The mean and the Hodges-Lehmann estimate disagree: blocks are not near-normal.
+    NotNearNormal {
+        /// The arm.
+        arm: String,
+        /// The metric, for readers.
+        metric: String,
+    },
+    /// The run ended because of what it had found: ratios lean away from 1.
+    EndedByFinding,
+}
+
+/// What a machine says of itself, as far as it does.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Machine {
+    /// Its processor's model.
+    pub cpu: Option<String>,
+    /// Its kernel's release.
+    pub kernel: Option<String>,
+}
+
+/// An arm with trials that were never steady.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Unsteady {
+    /// The arm.
+    pub arm: String,
+    /// So many trials.
+    pub trials: u32,
+    /// Of so many measured.
+    pub measured: u32,
+    /// Fisher's p, where that is more often than in the others.
+    pub p: Option<f64>,
+}
+
+/// What of a run is not in its record.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(tag = "kind", rename_all = "kebab-case")]
+pub enum Missing {
+    /// Trials that were never run.
+    Unfinished {
+        /// Why.
+        why: Unfinished,
+        /// Trials that are there.
+        there: usize,
+        /// Of so many planned.
+        planned: usize,
+    },
+    /// Trials that were run and are gone: a ratio from what is left may be another one, above all if somebody chose
+    /// what to remove.
+    TrialsLost {
+        /// Which.
+        trials: Vec<u32>,
+        /// Of so many planned.
+        planned: usize,
+    },
+    /// Trials that measured something, without any row of what the others have rows of.
+    Emptied {
+        /// The file that is empty.
+        file: String,
+        /// Which trials.
+        trials: Vec<u32>,
+    },
+}
+
+/// Why a run has fewer trials than it planned.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Unfinished {
+    /// The record has no end: the run goes on, or was killed.
+    NoEnd,
+    /// It was interrupted.
+    Interrupted,
+    /// Its time was spent.
+    BudgetSpent,
+}
+
 /// What a reader must know before believing a figure; gravest first.
-pub(crate) fn warnings(record: &Record, analysis: &Analysis) -> Vec<String> {
-    let mut warnings = Vec::new();
+pub(crate) fn warnings(record: &Record, analysis: &Analysis) -> Vec<Warning> {
+    let mut warnings: Vec<Warning> = missing(record).into_iter().map(|what| Warning::Missing { what }).collect();
     if analysis.emulated_baseline().is_some() {
-        let baseline = &analysis.baseline;
-        warnings.push(format!("the baseline {baseline} ran EMULATED: no ratio to it is a claim about the real thing"));
+        warnings.push(Warning::EmulatedBaseline { baseline: analysis.baseline.clone() });
     }
     for metric in analysis.metrics.iter().filter(|metric| metric.control_differs) {
-        let (floor, title) = (metric.noise_floor.unwrap_or_default() * 100.0, &metric.title);
-        warnings.push(format!(
-            "the A/A arm differs from the baseline in {title} (by chance alone in at most 1 of 20 runs): {} treats equals \
-             differently. Verdicts on {title} are withheld; treat effects below {floor:.1} % as noise",
-            host(record)
-        ));
+        let floor = metric.noise_floor.unwrap_or_default();
+        warnings.push(Warning::EqualsDiffer { metric: metric.title.clone(), floor, machine: machine(record) });
     }
     warnings.extend(void_warnings(record, analysis));
     for bits in &analysis.bits {
         if let Some(first) = bits.differences.first() {
-            let more = bits.differences.len() - 1;
-            let others = if more == 0 { String::new() } else { format!(" and {more} more") };
-            warnings.push(format!("not the same bits: service {} has another {}{others}", bits.service, first.path));
+            let (service, path) = (bits.service.clone(), first.path.clone());
+            warnings.push(Warning::OtherBits { service, path, more: bits.differences.len() - 1 });
         }
     }
     for service in &analysis.resources {
@@ -40,177 +186,97 @@ pub(crate) fn warnings(record: &Record, analysis: &Analysis) -> Vec<String> {
             let mut cells = row.cells.iter().zip(&service.forms);
             row.matters && cells.any(|(cell, form)| cell.sameness == Sameness::Differs && !emulated(form))
         });
-        let names: Vec<&str> = unequal.map(|row| row.property.as_str()).collect();
-        if !names.is_empty() {
-            let (service, names) = (&service.service, names.join(", "));
-            warnings.push(format!("unequal resources of service {service} may bias the comparison: {names}"));
+        let properties: Vec<String> = unequal.map(|row| row.property.clone()).collect();
+        if !properties.is_empty() {
+            warnings.push(Warning::UnequalResources { service: service.service.clone(), properties });
         }
     }
     warnings.extend(trimming_warnings(analysis));
     warnings.extend(unsteady_warning(analysis));
     for metric in &analysis.metrics {
         let odd = metric.ratios.iter().filter(|ratio| ratio.sensitive && ratio.verdict != Verdict::Emulated);
-        for ratio in odd {
-            let (arm, title) = (&ratio.arm, &metric.title);
-            warnings.push(format!("{arm}, {title}: blocks are not near-normal; look at the trials, not at the mean"));
-        }
+        let warning = |arm: &String| Warning::NotNearNormal { arm: arm.clone(), metric: metric.title.clone() };
+        warnings.extend(odd.map(|ratio| warning(&ratio.arm)));
     }
     if record.end.as_ref().is_some_and(|end| end.how == DECIDED) {
-        warnings.push(
-            "the run ended because of what it had found: its ratios lean away from 1, and their intervals do not allow \
-             for the looks that were taken; the search's own comparison does"
-                .to_owned(),
-        );
+        warnings.push(Warning::EndedByFinding);
     }
-    let mut all = missing(record);
-    all.append(&mut warnings);
-    all
+    warnings
 }
 
 /// What of a run is not in its record: trials that were never run, and what was measured and is gone. A comparison of
 /// several records says it of each.
-pub fn missing(record: &Record) -> Vec<String> {
+pub fn missing(record: &Record) -> Vec<Missing> {
     let seconds = emptied(record, "seconds.jsonl", |trial| trial.seconds.is_empty());
     let telemetry = emptied(record, "telemetry.jsonl", |trial| trial.telemetry.is_empty());
     [incomplete(record), lost(record), seconds, telemetry].into_iter().flatten().collect()
 }
 
-/// Trials that were run and are gone: a ratio from what is left may be another one, above all if somebody chose what
-/// to remove.
-fn lost(record: &Record) -> Option<String> {
-    let lost = record.lost();
-    let (of, count) = (record.header.plan.len(), lost.len());
-    let (trials, are) = if count == 1 { ("trial", "is") } else { ("trials", "are") };
-    (count > 0).then(|| {
-        format!(
-            "the record is not whole: {count} {trials} that the run carried out {are} gone from it ({} of the {of} planned). \
-             Put their folders below 'trials' back, or let `tare resume` run them again",
-            numbers(&lost)
-        )
-    })
+fn lost(record: &Record) -> Option<Missing> {
+    let (trials, planned) = (record.lost(), record.header.plan.len());
+    (!trials.is_empty()).then_some(Missing::TrialsLost { trials, planned })
 }
 
-/// Measured trials without any row of what the others have rows of.
-fn emptied(record: &Record, file: &str, is_empty: fn(&TrialData) -> bool) -> Option<String> {
+fn emptied(record: &Record, file: &str, is_empty: fn(&TrialData) -> bool) -> Option<Missing> {
     let measured = record.trials.iter().filter(|trial| trial.record.outcome == Outcome::Measured);
     let (without, with): (Vec<&TrialData>, Vec<&TrialData>) = measured.partition(|trial| is_empty(trial));
-    let without: Vec<u32> = without.iter().map(|trial| trial.record.trial.index).collect();
-    (!with.is_empty() && !without.is_empty()).then(|| {
-        format!(
-            "the record is not whole: {file} is empty in {}, which measured something; only what trial.json says of it is \
-             left",
-            numbers(&without)
-        )
-    })
-}
-
-/// `trial 3`, `trials 3, 4 and 17`, `trials 3, 4, 17 and 9 more`.
-fn numbers(trials: &[u32]) -> String {
-    const SHOWN: usize = 8;
-    let mut shown: Vec<String> = trials.iter().take(SHOWN).map(u32::to_string).collect();
-    let last = match trials.len() {
-        0 | 1 => None,
-        2..=SHOWN => shown.pop(),
-        all => Some(format!("{} more", all - SHOWN)),
-    };
-    let word = if trials.len() == 1 { "trial" } else { "trials" };
-    format!("{word} {}{}", shown.join(", "), last.map(|last| format!(" and {last}")).unwrap_or_default())
+    let trials: Vec<u32> = without.iter().map(|trial| trial.record.trial.index).collect();
+    (!with.is_empty() && !trials.is_empty()).then(|| Missing::Emptied { file: file.to_owned(), trials })
 }
 
 /// Whether trials were never run, and why.
-fn incomplete(record: &Record) -> Option<String> {
-    let reached = record.end.as_ref().map_or("it has no end: it still runs, or was killed", |end| match &*end.how {
-        _ if end.is_whole() => "",
-        "interrupted" => "it was interrupted",
-        _ => "its time budget was spent",
-    });
+fn incomplete(record: &Record) -> Option<Missing> {
+    let why = match &record.end {
+        None => Unfinished::NoEnd,
+        Some(end) if end.is_whole() => return None,
+        Some(end) if end.how == "interrupted" => Unfinished::Interrupted,
+        Some(_) => Unfinished::BudgetSpent,
+    };
     // Blocks that were run again come on top of the plan.
     let there = record.trials.iter().filter(|trial| trial.record.trial.again.is_none()).count();
-    let planned = record.header.plan.len();
-    (!reached.is_empty()).then(|| format!("the run is not complete, {reached}: {there} of {planned} trials"))
+    Some(Missing::Unfinished { why, there, planned: record.header.plan.len() })
 }
 
-/// The machine, as far as it says what it is: whose A/A control fails must be named.
-fn host(record: &Record) -> String {
+/// Whose A/A control fails must be named.
+fn machine(record: &Record) -> Machine {
     let fact = |key: &str| record.header.environment.get(key).cloned();
-    let kernel = fact("kernel").map(|kernel| format!("Linux {kernel}"));
-    let known: Vec<String> = [fact("cpu.model"), kernel].into_iter().flatten().collect();
-    if known.is_empty() { "this host".to_owned() } else { format!("this host ({})", known.join(", ")) }
+    Machine { cpu: fact("cpu.model"), kernel: fact("kernel") }
 }
 
-fn void_warnings(record: &Record, analysis: &Analysis) -> Vec<String> {
-    let mut warnings = Vec::new();
-    for arm in &analysis.arms {
-        if let Some(p) = arm.void_p {
-            let (name, void, ran) = (&arm.name, arm.invalid + arm.failed, arm.invalid + arm.failed + arm.measured);
-            warnings.push(format!(
-                "{name}: {void} of {ran} trials are void or failed, more than in the other forms (Fisher p = {p:.4}): \
-                 it makes its own trouble, so its verdicts are withheld"
-            ));
-        }
-    }
+fn void_warnings(record: &Record, analysis: &Analysis) -> Vec<Warning> {
+    let of_arm = analysis.arms.iter().filter_map(|arm| {
+        let (void, ran) = (arm.invalid + arm.failed, arm.invalid + arm.failed + arm.measured);
+        Some(Warning::VoidTooOften { arm: arm.name.clone(), void, ran, p: arm.void_p? })
+    });
     let again: BTreeSet<u32> = record.trials.iter().filter_map(|trial| trial.record.trial.again).collect();
-    let kept = again.len() - analysis.blocks_replaced.len();
-    if kept > 0 {
-        let blocks = if kept == 1 { "1 block".to_owned() } else { format!("{kept} blocks") };
-        warnings.push(format!("{blocks} with void trials, run again, did not come out whole either"));
-    }
-    warnings
+    let blocks = again.len() - analysis.blocks_replaced.len();
+    of_arm.chain((blocks > 0).then_some(Warning::BlocksNotWhole { blocks })).collect()
 }
 
 /// Ratios that are others without the slowest and fastest windows, and when that was.
-fn trimming_warnings(analysis: &Analysis) -> Vec<String> {
-    let mut warnings = Vec::new();
-    for metric in &analysis.metrics {
+fn trimming_warnings(analysis: &Analysis) -> Vec<Warning> {
+    let of_metric = analysis.metrics.iter().flat_map(|metric| {
         let apart = metric.ratios.iter().filter(|ratio| ratio.trimming_differs && ratio.arm != analysis.control);
-        for ratio in apart {
-            let (arm, title) = (&ratio.arm, &metric.title);
-            let all = format!("{arm}, {title}: {:.3} times the baseline over all of the time", ratio.ratio);
-            let most = ratio.trimmed.map(|most| format!("{most:.3} without the best and the worst fifth of it"));
-            let still = || "and one of the two stood still for more than a fifth of it in a trial".to_owned();
-            warnings.push(format!(
-                "{all}, {}: a few stalls or bursts make the difference, so the two are not called equivalent",
-                most.unwrap_or_else(still)
-            ));
-        }
-    }
-    warnings.extend(analysis.stalls.iter().map(stalled));
-    warnings
-}
-
-fn stalled(stalls: &Stalls) -> String {
-    let Stalls { arm, seconds, measured_s, spells, longest } = stalls;
-    let told: Vec<String> = longest.iter().map(spell).collect();
-    let (most, told) = (if *spells as usize > told.len() { "; the longest: " } else { ": " }, told.join(", "));
-    format!("{arm} did less than half of its usual rate for {seconds:.0} of {measured_s:.0} s{most}{told}")
-}
-
-/// `trial 3 for 12 s from 84 s on (time held back by a CPU quota 0.90 a second, on average 0.08)`.
-fn spell(stall: &Stall) -> String {
-    let counted = stall.counted.iter().map(|counted| {
-        let Counted { title, then, on_average } = counted;
-        format!("{title} {then:.2} a second, on average {on_average:.2}")
+        apart.map(|ratio| Warning::TrimmedApart {
+            arm: ratio.arm.clone(),
+            metric: metric.title.clone(),
+            ratio: ratio.ratio,
+            trimmed: ratio.trimmed,
+        })
     });
-    let counted: Vec<String> = counted.collect();
-    let counted = if counted.is_empty() { String::new() } else { format!(" ({})", counted.join("; ")) };
-    format!("trial {} for {:.0} s from {:.0} s on{counted}", stall.trial, stall.seconds, stall.from_s)
+    of_metric.chain(analysis.stalls.iter().map(|stalls| Warning::StoodStill { stalls: stalls.clone() })).collect()
 }
 
 /// Which forms have trials that were never steady, in one warning. A trend in a form's trials matters when the other
 /// forms show none.
-fn unsteady_warning(analysis: &Analysis) -> Option<String> {
-    let (mut counts, mut oftener_than_others) = (Vec::new(), String::new());
-    for arm in analysis.arms.iter().filter(|arm| !arm.never_steady.is_empty()) {
-        let (name, unsteady, measured) = (&arm.name, arm.never_steady.len() as u32, arm.measured);
-        counts.push(format!("{name} {unsteady} of {measured}"));
-        let others = analysis.arms.iter().filter(|other| other.name != *name);
+fn unsteady_warning(analysis: &Analysis) -> Option<Warning> {
+    let unsteady = |arm: &crate::analysis::Arm| {
+        let (trials, measured) = (arm.never_steady.len() as u32, arm.measured);
+        let others = analysis.arms.iter().filter(|other| other.name != arm.name);
         let others = others.fold((0, 0), |sum, arm| (sum.0 + arm.never_steady.len() as u32, sum.1 + arm.measured));
-        if let Some(p) = oftener((unsteady, measured), others, UNSTEADY_P) {
-            oftener_than_others += &format!(
-                "; {name} more often than the others (Fisher p = {p:.4}): its ratios depend on how long it ran"
-            );
-        }
-    }
-    let counts = (!counts.is_empty()).then(|| counts.join(", "))?;
-    Some(format!("never steady (throughput changes by more than 3 %): {counts} trials{oftener_than_others}"))
+        let p = oftener((trials, measured), others, UNSTEADY_P);
+        Unsteady { arm: arm.name.clone(), trials, measured, p }
+    };
+    let arms: Vec<Unsteady> = analysis.arms.iter().filter(|arm| !arm.never_steady.is_empty()).map(unsteady).collect();
+    (!arms.is_empty()).then_some(Warning::NeverSteady { arms })
 }

@@ -13,7 +13,10 @@ use tare_core::peak::{PeakPlan, PeakRules};
 use tare_core::plan::{plan, plan_again};
 use tare_core::record::{FormState, PEAK_LOAD, PRECISE_ENOUGH, Record, TrialData, TrialRecord};
 use tare_core::trial::Outcome;
-use tare_stats::{Analysis, Method, Nested, Occasions, Ratio, Verdict, Withheld, analyse, changes};
+use tare_stats::{
+    Analysis, Method, Missing, Nested, Occasions, Ratio, Unfinished, Unsteady, Verdict, Warning, Withheld, analyse,
+    changes,
+};
 
 /// A record in which `throughput(arm, block)` was measured.
 fn record(forms: &[&str], repeat: u32, throughput: impl Fn(&str, u32) -> Option<f64>) -> Record {
@@ -115,12 +118,13 @@ fn an_aa_arm_that_differs_names_the_host_and_withholds_verdicts() {
     };
     let analysis = analyse(&record(&["plain", "box", "net"], 5, value));
     assert!(analysis.metrics[0].control_differs);
-    assert!(analysis.warnings[0].contains("the A/A arm differs"), "{:?}", analysis.warnings);
+    assert!(matches!(analysis.warnings[0], Warning::EqualsDiffer { .. }), "{:?}", analysis.warnings);
     for form in ["net", "box"] {
         assert_eq!(ratio(&analysis, form).verdict, Verdict::Withheld);
         assert_eq!(ratio(&analysis, form).withheld, Some(Withheld::ControlDiffers));
     }
-    assert!(analysis.warnings[0].contains("this host (a slow one, Linux 6) treats equals differently"));
+    let Warning::EqualsDiffer { machine, .. } = &analysis.warnings[0] else { panic!("{:?}", analysis.warnings) };
+    assert_eq!((machine.cpu.as_deref(), machine.kernel.as_deref()), (Some("a slow one"), Some("6")));
 }
 
 #[test]
@@ -159,7 +163,11 @@ fn nothing_is_claimed_against_an_emulated_baseline() {
     }
     let throughput = &analysis.metrics[0];
     assert_eq!((throughput.noise_floor, throughput.control_differs), (None, false));
-    assert!(analysis.warnings[0].starts_with("the baseline plain ran EMULATED"), "{:?}", analysis.warnings);
+    assert!(
+        matches!(&analysis.warnings[0], Warning::EmulatedBaseline { baseline } if baseline == "plain"),
+        "{:?}",
+        analysis.warnings
+    );
     // The same where only the trials say it.
     let mut by_trial = record(&["plain", "box"], 5, five_blocks);
     by_trial
@@ -215,19 +223,24 @@ fn rising(blocks: u32) -> Record {
     record
 }
 
+fn is_unsteady(warning: &Warning) -> bool {
+    matches!(warning, Warning::NeverSteady { .. })
+}
+
 #[test]
 fn what_was_never_steady_is_one_warning_that_names_the_forms() {
-    let warned = |record: &Record| -> Vec<String> {
-        analyse(record).warnings.into_iter().filter(|warning| warning.contains("never steady")).collect()
-    };
-    let begin = "never steady (throughput changes by more than 3 %): ";
+    let warned =
+        |record: &Record| -> Vec<Warning> { analyse(record).warnings.into_iter().filter(is_unsteady).collect() };
+    let all_of = |arm: &str, p| Unsteady { arm: arm.into(), trials: 4, measured: 4, p };
     let mut record = rising(4);
-    assert_eq!(warned(&record), [format!("{begin}plain 4 of 4, plain (A/A) 4 of 4, box 4 of 4 trials")]);
+    let arms = ["plain", "plain (A/A)", "box"].map(|arm| all_of(arm, None)).into();
+    assert_eq!(warned(&record), [Warning::NeverSteady { arms }]);
     let others = record.trials.iter_mut().filter(|trial| trial.record.trial.form != "box");
     others.for_each(|trial| trial.seconds.clear());
     // By hand: four of twelve, all in one form of four trials: 1 of 495.
-    let why = "; box more often than the others (Fisher p = 0.0020): its ratios depend on how long it ran";
-    assert_eq!(warned(&record), [format!("{begin}box 4 of 4 trials{why}")]);
+    let [Warning::NeverSteady { arms }] = &warned(&record)[..] else { panic!("{:?}", warned(&record)) };
+    let p = arms[0].p.unwrap();
+    assert!((p - 1.0 / 495.0).abs() < 1e-9 && arms == &[all_of("box", Some(p))], "{arms:?}");
 }
 
 #[test]
@@ -235,7 +248,7 @@ fn a_load_that_changes_by_itself_is_not_asked_to_be_steady() {
     let unsteady = |record: &Record| {
         let analysis = analyse(record);
         let arms = analysis.arms.iter().map(|arm| arm.never_steady.len()).sum::<usize>();
-        (arms, analysis.metrics[0].nested, analysis.warnings.iter().any(|warning| warning.contains("never steady")))
+        (arms, analysis.metrics[0].nested, analysis.warnings.iter().any(is_unsteady))
     };
     let mut record = rising(3);
     assert_eq!(unsteady(&record), (9, Nested::Windows, true));
@@ -322,7 +335,8 @@ fn blocks_run_again_do_not_make_a_run_look_complete() {
     record.trials.extend(trials);
     record.end.as_mut().unwrap().how = "interrupted".into();
     let warnings = analyse(&record).warnings;
-    assert!(warnings[0].ends_with("it was interrupted: 7 of 9 trials"), "{warnings:?}");
+    let what = Missing::Unfinished { why: Unfinished::Interrupted, there: 7, planned: 9 };
+    assert_eq!(warnings[0], Warning::Missing { what });
 }
 
 #[test]
@@ -330,20 +344,24 @@ fn trials_that_are_gone_from_a_record_are_said_to_be() {
     let whole = record(&["plain", "box"], 5, five_blocks);
     let said = |record: &Record| {
         let analysis = analyse(record);
-        (analysis.trials_lost, analysis.warnings.first().cloned().unwrap_or_default())
+        let missing = analysis.warnings.into_iter().find_map(|warning| match warning {
+            Warning::Missing { what } => Some(what),
+            _ => None,
+        });
+        (analysis.trials_lost, missing)
     };
-    assert!(said(&whole).0.is_empty() && !said(&whole).1.contains("not whole"), "{:?}", said(&whole));
+    assert_eq!(said(&whole), (Vec::new(), None));
     let mut without = whole.clone();
     without.trials.retain(|trial| ![4, 7, 13].contains(&trial.record.trial.index));
-    let (lost, warning) = said(&without);
-    assert_eq!(lost, [4, 7, 13]);
-    assert!(warning.contains("3 trials") && warning.contains("trials 4, 7 and 13 of the 15 planned"), "{warning}");
+    let lost = vec![4, 7, 13];
+    assert_eq!(said(&without), (lost.clone(), Some(Missing::TrialsLost { trials: lost, planned: 15 })));
     // The last one, too, of a run that says that it is complete; of one that was interrupted it was never run.
     let mut short = whole.clone();
     short.trials.truncate(14);
     assert_eq!(said(&short).0, [14]);
     short.end.as_mut().unwrap().how = "interrupted".into();
-    assert!(said(&short).0.is_empty() && said(&short).1.ends_with("14 of 15 trials"), "{:?}", said(&short));
+    let what = Missing::Unfinished { why: Unfinished::Interrupted, there: 14, planned: 15 };
+    assert_eq!(said(&short), (Vec::new(), Some(what)));
     without.end = None;
     assert_eq!(said(&without).0, [4, 7], "13 is of the last block, which may not have been whole");
     // A run that was precise enough had every block up to its last, and none after it.
@@ -360,10 +378,12 @@ fn trials_that_are_gone_from_a_record_are_said_to_be() {
 #[test]
 fn rows_that_are_gone_from_a_record_are_said_to_be() {
     let mut record = rising(3);
-    assert!(!analyse(&record).warnings.iter().any(|warning| warning.contains("not whole")));
+    let is_missing = |warning: &Warning| matches!(warning, Warning::Missing { .. });
+    assert!(!analyse(&record).warnings.iter().any(is_missing));
     record.trials[2].seconds.clear();
     let warnings = analyse(&record).warnings;
-    assert!(warnings[0].contains("seconds.jsonl is empty in trial 2"), "{warnings:?}");
+    let what = Missing::Emptied { file: "seconds.jsonl".into(), trials: vec![2] };
+    assert_eq!(warnings[0], Warning::Missing { what });
 }
 
 #[test]

@@ -1,8 +1,10 @@
 //! The peak load: what a search for it is told, and what it found. The search itself is in `tare-stats`, the load in a
 //! process of its own; these are the words between them and the record.
 
+mod note;
 mod read;
 
+pub use note::PeakNote;
 pub use read::PeakAsked;
 
 use crate::units::grouped;
@@ -221,7 +223,11 @@ pub struct PeakOutcome {
     pub curve: Vec<PassRate>,
     /// Time under load, s.
     pub load_s: f64,
-    /// What a reader must know.
+    /// What a reader must know. Records of earlier versions have it in words, as `warnings`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub notes: Vec<PeakNote>,
+    /// The same in the words of an earlier version; empty in records of this one.
+    #[serde(default)]
     pub warnings: Vec<String>,
     /// Every window, in order.
     pub windows: Vec<PeakWindow>,

@@ -81,7 +81,8 @@ fn interval(metric: &LevelMetric, estimate: &Estimate) -> Option<String> {
 fn qos(response: &LoadResponse, names: &[&str]) -> Option<Vec<serde_json::Value>> {
     let kept = |number: usize, name: &&str| {
         let qos = response.state(name, number)?.qos.as_ref()?;
-        Some(json!({ "text": format!("{} of {}", qos.kept, qos.of), "bad": qos.kept < qos.of, "why": qos.broken }))
+        let why = qos.broken.as_ref().map(crate::kept::broken);
+        Some(json!({ "text": format!("{} of {}", qos.kept, qos.of), "bad": qos.kept < qos.of, "why": why }))
     };
     let row = |(number, level): (usize, &f64)| {
         let cells: Vec<_> = names.iter().map(|name| kept(number, name)).collect();

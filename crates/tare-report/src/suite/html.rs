@@ -209,7 +209,7 @@ fn card(part: &ShownPart<'_>) -> serde_json::Value {
             .collect::<Vec<_>>(),
         "resources": part.analysis.resources.iter()
             .map(|service| format!("{}: {}", service.service, words::resources(service))).collect::<Vec<_>>(),
-        "warnings": part.analysis.warnings,
+        "warnings": crate::warned::lines(part.analysis),
     })
 }
 

@@ -144,7 +144,7 @@ fn footing(page: &mut Page, header: &SuiteHeader, parts: &[ShownPart<'_>]) {
     let mut warn = |text: &str| page.labelled(&format!("{:LABEL$}", "WARNING"), Ink::Warning, text, Ink::Warning);
     warnings(header, parts).iter().for_each(|warning| warn(warning));
     for part in parts {
-        part.analysis.warnings.iter().for_each(|warning| warn(&format!("{}: {warning}", part.name)));
+        crate::warned::lines(part.analysis).iter().for_each(|warning| warn(&format!("{}: {warning}", part.name)));
     }
 }
 

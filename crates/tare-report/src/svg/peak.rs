@@ -89,6 +89,7 @@ mod tests {
             binding: None,
             curve: Vec::new(),
             load_s: 60.0,
+            notes: Vec::new(),
             warnings: Vec::new(),
             windows: (0..30).map(window).collect(),
         }

@@ -83,11 +83,11 @@ fn the_interval_decides_and_not_the_estimate() {
     assert_eq!(overhead_of(0.90, 0.01).outcome, GateOutcome::Fail);
     let near = overhead_of(0.94, 0.02);
     assert_eq!((near.outcome, near.blocks_needed), (GateOutcome::Inconclusive, Some(18)), "{near:?}");
-    assert!(near.why.contains("about 18 blocks would tell, there are 5"), "{}", near.why);
+    assert_eq!(near.why, GateReason::HoldsBound { of_both: false });
     let (low, high) = (near.interval.unwrap().low, near.interval.unwrap().high);
     assert!(low < near.worse_by.unwrap() && near.worse_by.unwrap() < high, "{near:?}");
     let on_it = overhead_of(0.95, 0.02);
-    assert!(on_it.blocks_needed.is_none() && on_it.why.contains("no reasonable number"), "{on_it:?}");
+    assert!(on_it.blocks_needed.is_none() && on_it.why == near.why, "{on_it:?}");
 }
 
 // 4000 runs at 2.5 % have a standard error of 0.25 %.
@@ -121,24 +121,39 @@ fn less_can_be_better() {
 
 #[test]
 fn what_must_not_be_used_is_inconclusive_and_says_why() {
+    let floorless_here = GateReason::NoNoiseFloor { which: WhichRecord::This };
     let bounds = Bounds { max_overhead: Some(0.05), max_regression: None };
     let mut emulated = ratio(0.1, 0.01, 5);
     emulated.verdict = Verdict::Emulated;
     let check = one(&analysis(emulated, true), None, bounds);
-    assert!(check.outcome == GateOutcome::Inconclusive && check.why.starts_with("EMULATED"), "{check:?}");
+    assert!(
+        check.outcome == GateOutcome::Inconclusive && check.why == GateReason::Emulated { which: WhichRecord::This },
+        "{check:?}"
+    );
     // Certain either way by their intervals, and still not to be judged.
     for value in [0.5, 0.99] {
         let why = Some(Withheld::VoidTooOften);
         let withheld = Ratio { verdict: Verdict::Withheld, withheld: why, ..ratio(value, 0.001, 5) };
         let check = one(&analysis(withheld.clone(), true), None, bounds);
-        assert!(check.outcome == GateOutcome::Inconclusive && check.why.contains("are void more often"), "{check:?}");
+        assert!(
+            check.outcome == GateOutcome::Inconclusive
+                && matches!(
+                    check.why,
+                    GateReason::Withheld { which: WhichRecord::This, why: Some(Withheld::VoidTooOften) }
+                ),
+            "{check:?}"
+        );
         let against = Bounds { max_overhead: None, max_regression: Some(0.03) };
         let (here, there) = (analysis(ratio(0.9, 0.001, 5), true), analysis(withheld, true));
         let check = one(&here, Some(&there), against);
-        assert!(check.outcome == GateOutcome::Inconclusive && check.why.contains("the other record"), "{check:?}");
+        assert!(
+            check.outcome == GateOutcome::Inconclusive
+                && matches!(check.why, GateReason::Withheld { which: WhichRecord::Other, .. }),
+            "{check:?}"
+        );
         let floorless = Ratio { verdict: Verdict::NoNoiseFloor, ..ratio(value, 0.001, 5) };
         let check = one(&analysis(floorless, true), None, bounds);
-        assert!(check.outcome == GateOutcome::Inconclusive && check.why.contains("noise floor"), "{check:?}");
+        assert!(check.outcome == GateOutcome::Inconclusive && check.why == floorless_here, "{check:?}");
     }
     // An interval that holds 1, well within the bound: without a noise floor that is no reason to pass.
     let alike = Ratio { verdict: Verdict::NoDifference, ..ratio(1.0, 0.001, 5) };
@@ -146,26 +161,44 @@ fn what_must_not_be_used_is_inconclusive_and_says_why() {
     assert_eq!(one(&floorless, None, bounds).outcome, GateOutcome::Pass);
     floorless.metrics[0].noise_floor = None;
     let check = one(&floorless, None, bounds);
-    assert!(check.outcome == GateOutcome::Inconclusive && check.why.contains("control of this record"), "{check:?}");
+    assert!(check.outcome == GateOutcome::Inconclusive && check.why == floorless_here, "{check:?}");
     let against = Bounds { max_overhead: None, max_regression: Some(0.03) };
     let check = one(&analysis(alike, true), Some(&floorless), against);
-    assert!(check.outcome == GateOutcome::Inconclusive && check.why.contains("of the other record"), "{check:?}");
+    assert!(
+        check.outcome == GateOutcome::Inconclusive
+            && check.why == GateReason::NoNoiseFloor { which: WhichRecord::Other },
+        "{check:?}"
+    );
     let mut few = ratio(0.5, 0.01, 2);
     few.interval = None;
     let check = one(&analysis(few, true), None, bounds);
-    assert!(check.outcome == GateOutcome::Inconclusive && check.why.contains("2 block(s)"), "{check:?}");
+    assert!(
+        check.outcome == GateOutcome::Inconclusive && check.why == GateReason::TooFewBlocks { blocks: 2 },
+        "{check:?}"
+    );
     let mut unsound = analysis(ratio(0.5, 0.01, 5), true);
     unsound.metrics[0].control_differs = true;
     let check = one(&unsound, None, bounds);
-    assert!(check.outcome == GateOutcome::Inconclusive && check.why.contains("A/A control"), "{check:?}");
+    assert!(
+        check.outcome == GateOutcome::Inconclusive
+            && check.why == GateReason::ControlDiffers { which: WhichRecord::This },
+        "{check:?}"
+    );
     let mut noisy = analysis(ratio(0.90, 0.01, 5), true);
     noisy.metrics[0].noise_floor = Some(0.2);
     let check = one(&noisy, None, bounds);
-    assert!(check.outcome == GateOutcome::Inconclusive && check.why.contains("noise floor"), "{check:?}");
+    assert!(
+        check.outcome == GateOutcome::Inconclusive && matches!(check.why, GateReason::WithinFloor { .. }),
+        "{check:?}"
+    );
     let mut absent = analysis(ratio(0.90, 0.01, 5), true);
     absent.metrics[0].ratios.clear();
     let check = one(&absent, None, bounds);
-    assert!(check.outcome == GateOutcome::Inconclusive && check.why.contains("not measured"), "{check:?}");
+    assert!(
+        check.outcome == GateOutcome::Inconclusive
+            && matches!(check.why, GateReason::NotMeasured { which: WhichRecord::This, why: None }),
+        "{check:?}"
+    );
 }
 
 #[test]
@@ -179,7 +212,7 @@ fn a_regression_is_a_change_of_the_ratio_not_the_ratio() {
     // A baseline so vague that no new block helps.
     let vague = one(&at(0.485, 0.005), Some(&at(0.5, 0.1)), bounds);
     assert!(vague.outcome == GateOutcome::Inconclusive && vague.blocks_needed.is_none(), "{vague:?}");
-    assert!(vague.why.contains("of both records"), "{}", vague.why);
+    assert_eq!(vague.why, GateReason::HoldsBound { of_both: true });
 }
 
 #[test]

@@ -10,9 +10,10 @@ pub(crate) use cost::service_costs;
 pub use cost::{ArmCosts, CostRatio, PartCost, Seen, ServiceCosts};
 
 use crate::analyse::estimate;
-use crate::analysis::{Arm, Estimate, MetricAnalysis, QosKept};
+use crate::analysis::{Arm, Estimate, MetricAnalysis};
 use crate::cpu::serving_cpu_s;
 use crate::histogram::BEYOND_MIN;
+use crate::kept::{Broken, QosKept};
 use crate::peak::Asked;
 use serde::Serialize;
 use tare_core::load::{LoadProfile, LoadSummary, WindowRow};
@@ -233,7 +234,7 @@ fn state(record: &Record, counted: &[&TrialData], arm: &str, level: usize) -> Le
     let count = |is: &dyn Fn(&WindowRow) -> bool| windows.iter().filter(|window| is(window)).count() as u32;
     let used: Vec<&&WindowRow> = windows.iter().filter(|window| window.saturated.is_none()).collect();
     let qos = record.header.study.qos.as_ref().filter(|_| !used.is_empty()).map(|qos| {
-        let broken: Vec<Option<String>> = used.iter().map(|window| broken(qos, window)).collect();
+        let broken: Vec<Option<Broken>> = used.iter().map(|window| broken(qos, window)).collect();
         let first = broken.iter().flatten().next().cloned();
         let kept = broken.iter().filter(|broken| broken.is_none()).count() as u32;
         QosKept { kept, of: used.len() as u32, broken: first }
@@ -247,7 +248,7 @@ fn state(record: &Record, counted: &[&TrialData], arm: &str, level: usize) -> Le
 }
 
 /// What of a QoS a window broke most, by what a search judges windows by; none where it kept all of it.
-fn broken(qos: &Qos, window: &WindowRow) -> Option<String> {
+fn broken(qos: &Qos, window: &WindowRow) -> Option<Broken> {
     let operations: Vec<String> = window.operations.keys().cloned().collect();
     let asked = Asked::of(qos, &operations);
     let counts = asked.counts(window);
@@ -256,7 +257,7 @@ fn broken(qos: &Qos, window: &WindowRow) -> Option<String> {
         (share > criterion.allowed).then(|| (share / criterion.allowed, share, criterion.name.clone()))
     };
     let worst = asked.criteria().iter().zip(&counts).filter_map(off).max_by(|a, b| a.0.total_cmp(&b.0));
-    worst.map(|(_, share, name)| format!("{name}: not kept by {} %", (share * 1e4).round() / 1e2))
+    worst.map(|(_, share, criterion)| Broken::InWindow { criterion, share })
 }
 
 #[cfg(test)]

@@ -73,7 +73,7 @@ fn a_window_breaks_a_qos_by_its_worst() {
     get.over_limit = 10;
     assert_eq!(broken(&qos, &window), None, "one in a hundred may be late");
     window.operations.get_mut("get").unwrap().over_limit = 40;
-    assert_eq!(broken(&qos, &window).unwrap(), "get p99 within 5 ms: not kept by 4 %");
+    assert_eq!(broken(&qos, &window), Some(Broken::InWindow { criterion: "get p99 within 5 ms".into(), share: 0.04 }));
 }
 
 #[test]

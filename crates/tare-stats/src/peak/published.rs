@@ -193,6 +193,7 @@ impl Published {
             binding: None,
             curve: pass_curve(&self.windows),
             load_s: self.load_s,
+            notes: Vec::new(),
             warnings: Vec::new(),
             windows: self.windows.clone(),
         }

@@ -2,7 +2,7 @@
 
 use super::estimate::Fit;
 use super::window::worst_multiple;
-use tare_core::peak::{PeakEnding, PeakOutcome, PeakWindow};
+use tare_core::peak::{PeakEnding, PeakNote, PeakOutcome, PeakWindow};
 
 /// A fall of so much, log scale, over so many windows that broke the QoS is no search any more: more than two of the
 /// staircase's longest steps.
@@ -23,16 +23,12 @@ const DISTURBED_SHARE: f64 = 0.1;
 /// windows.
 const CLIFF: (f64, f64) = (0.2, 20.0);
 
-/// Judges the shape of what was found, and says so in `outcome`. Levels differ by `least`, if by anything.
+/// Judges the shape of what was found, and notes so in `outcome`. Levels differ by `least`, if by anything.
 pub(super) fn judge(outcome: &mut PeakOutcome, used: &[PeakWindow], fit: &Fit, least: f64) {
     if let Some((tips, recovers)) = memory(&outcome.windows, least) {
         outcome.ending = PeakEnding::Hysteresis { tips, recovers };
         (outcome.peak, outcome.low, outcome.high) = (Some(recovers), None, None);
-        outcome.warnings.push(
-            "it has a memory: coming from below it keeps the QoS up to a load at which, once broken, it does not \
-             recover; the peak given is the one from which it recovers"
-                .to_owned(),
-        );
+        outcome.notes.push(PeakNote::Memory);
         return;
     }
     let multiples: Vec<f64> = used.iter().map(|window| worst_multiple(&window.counts, &outcome.criteria)).collect();
@@ -40,38 +36,24 @@ pub(super) fn judge(outcome: &mut PeakOutcome, used: &[PeakWindow], fit: &Fit, l
     let between = multiples.iter().filter(|multiple| (CLIFF.0..CLIFF.1).contains(*multiple)).count() as f64;
     let over = multiples.iter().filter(|multiple| **multiple >= CLIFF.1).count();
     if between / n < 0.1 && over >= 3 {
-        outcome
-            .warnings
-            .push("a cliff: windows either kept the QoS with ease or lost it altogether; the peak is its edge".into());
+        outcome.notes.push(PeakNote::Cliff);
     }
     if fit.slope < GENTLE {
-        let percent = 100.0 / fit.slope;
-        outcome.warnings.push(format!(
-            "a gentle slope: {percent:.0} % more load only doubles the share over the limit; the peak hangs \
-             on the limit that was chosen"
-        ));
+        outcome.notes.push(PeakNote::GentleSlope { doubles_at: fit.slope.recip() });
     }
     let peak = fit.log_peak.exp();
     let disturbed =
         used.iter().zip(&multiples).filter(|(window, m)| **m > DISTURBED.0 && window.level < DISTURBED.1 * peak);
     let disturbed = disturbed.count();
     if disturbed as f64 > DISTURBED_SHARE * n {
-        outcome.warnings.push(format!(
-            "disturbed: {disturbed} of {n} windows below the peak had more than {:.0} times the allowed share over \
-             the limit; something else used the machine, or the service pauses",
-            DISTURBED.0
-        ));
+        let (windows, of) = (disturbed as u32, used.len() as u32);
+        outcome.notes.push(PeakNote::Disturbed { windows, of, times: DISTURBED.0 });
     }
     if fit.mean_score.abs() > ASTRAY {
-        outcome
-            .warnings
-            .push("the staircase never came to stand around one load; believe the windows, not the peak".into());
+        outcome.notes.push(PeakNote::Astray);
     }
     if fit.half_width > WIDE {
-        outcome.warnings.push(format!(
-            "the interval is wide, {:.0} % to either side: more windows, or a quieter machine",
-            100.0 * fit.half_width
-        ));
+        outcome.notes.push(PeakNote::Wide { half_width: fit.half_width });
     }
 }
 

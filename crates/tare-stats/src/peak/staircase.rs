@@ -291,6 +291,7 @@ impl Staircase {
             binding: None,
             curve: pass_curve(&self.windows),
             load_s: self.load_s,
+            notes: Vec::new(),
             warnings: Vec::new(),
             windows: self.windows.clone(),
         };

@@ -1,5 +1,6 @@
 //! Sweeps out of records: the levels of one record's load, or a record for each number of instances.
 
+use super::caution::Caution;
 use super::sweep::{LevelValue, Pairing, Scaling, scaling};
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -82,15 +83,12 @@ fn blocks_in(record: &Record) -> u32 {
 }
 
 /// Of which numbers there are several records.
-fn together(records: &[(f64, Record)], of: &str) -> Vec<String> {
+fn together(records: &[(f64, Record)], of: &str) -> Vec<Caution> {
     let mut several = Vec::new();
     for (at, (level, _)) in records.iter().enumerate() {
         let count = records.iter().filter(|(other, _)| other == level).count();
         if count > 1 && !records[..at].iter().any(|(other, _)| other == level) {
-            several.push(format!(
-                "{count} records with {level} {of}: their blocks count together, and what changed between the records is in \
-                 the spread of that level"
-            ));
+            several.push(Caution::RecordsTogether { records: count, level: *level, of: of.to_owned() });
         }
     }
     several

@@ -1,12 +1,12 @@
 //! From the throughput at several levels to speed-up, efficiency and the law.
 
+use super::caution::Caution;
 use super::law::{Influence, Law, fit, influence};
 use super::table::{LawFit, LevelRow, Parameter};
 use crate::analysis::Interval;
 use crate::family::{CONFIDENCE, Family};
 use crate::paired::{BLOCKS_MIN, BlockLogs, Differences, sd};
 use crate::quantile::student_quantile;
-use crate::verdict::percent_text;
 use crate::welch::satterthwaite;
 use serde::Serialize;
 use statrs::distribution::{ContinuousCDF, FisherSnedecor};
@@ -57,7 +57,8 @@ pub struct Scaling {
     /// The law; none when the levels do not allow one.
     pub law: Option<LawFit>,
     /// What a reader must know before believing it.
-    pub cautions: Vec<String>,
+    #[serde(rename = "cautions_data")]
+    pub cautions: Vec<Caution>,
 }
 
 /// Analyses a sweep. Values that are not positive and finite are left out; so are, with [`Pairing::Blocks`], levels
@@ -72,8 +73,7 @@ pub fn scaling(values: &[LevelValue], pairing: Pairing) -> Scaling {
     if pairing == Pairing::Blocks {
         complete(&mut logs, &mut cautions);
     } else {
-        cautions
-            .push("the levels were measured apart from each other: what the machine did meanwhile is in them".into());
+        cautions.push(Caution::LevelsApart);
     }
     let blocks = logs.iter().map(|(_, logs)| logs.len()).min().unwrap_or_default();
     let levels: Vec<f64> = logs.iter().map(|(level, _)| *level).collect();
@@ -82,7 +82,7 @@ pub fn scaling(values: &[LevelValue], pairing: Pairing) -> Scaling {
     let sweep = Sweep { pairing, levels, logs, means, blocks };
     let law = sweep.law(&mut cautions);
     if blocks < BLOCKS_MIN {
-        cautions.push(format!("no intervals: {blocks} block(s) with every level, {BLOCKS_MIN} needed"));
+        cautions.push(Caution::NoIntervals { blocks, needed: BLOCKS_MIN });
     }
     let fitted = law.as_ref().filter(|law| law.fits).map(LawFit::law);
     Scaling { pairing, blocks, levels: sweep.rows(fitted), law, cautions }
@@ -117,17 +117,17 @@ fn by_level(values: &[LevelValue]) -> Vec<(f64, BlockLogs)> {
 }
 
 /// Leaves levels and blocks that make a whole table.
-fn complete(logs: &mut Vec<(f64, BlockLogs)>, cautions: &mut Vec<String>) {
+fn complete(logs: &mut Vec<(f64, BlockLogs)>, cautions: &mut Vec<Caution>) {
     let all: BTreeSet<u32> = logs.iter().flat_map(|(_, logs)| logs.keys().copied()).collect();
     let before = logs.len();
     logs.retain(|(_, logs)| 3 * logs.len() >= 2 * all.len());
     if logs.len() < before {
-        cautions.push(format!("{} level(s) left out: measured in too few blocks", before - logs.len()));
+        cautions.push(Caution::LevelsLeftOut { levels: before - logs.len() });
     }
     let whole = |block: &u32| logs.iter().all(|(_, logs)| logs.contains_key(block));
     let kept: BTreeSet<u32> = all.iter().copied().filter(whole).collect();
     if kept.len() < all.len() {
-        cautions.push(format!("{} block(s) left out: a level is missing there", all.len() - kept.len()));
+        cautions.push(Caution::BlocksLeftOut { blocks: all.len() - kept.len() });
     }
     for (_, logs) in logs {
         logs.retain(|block, _| kept.contains(block));
@@ -199,23 +199,21 @@ impl Sweep {
         Some((variance.sqrt(), degrees))
     }
 
-    fn law(&self, cautions: &mut Vec<String>) -> Option<LawFit> {
+    fn law(&self, cautions: &mut Vec<Caution>) -> Option<LawFit> {
         let range = self.levels.last().zip(self.levels.first()).map_or(0.0, |(high, low)| high / low);
         if self.blocks == 0 || self.levels.len() < LEVELS_MIN {
             let levels = if self.blocks == 0 { 0 } else { self.levels.len() };
-            cautions.push(format!("no law fitted: {levels} level(s), {LEVELS_MIN} needed"));
+            cautions.push(Caution::TooFewLevels { levels, needed: LEVELS_MIN });
             return None;
         }
         if range < RANGE_MIN {
-            cautions.push(format!(
-                "no law fitted: the highest level is {range:.1} times the lowest, {RANGE_MIN} times is needed to tell contention from coherence"
-            ));
+            cautions.push(Caution::NarrowRange { times: range, needed: RANGE_MIN });
             return None;
         }
         let free = fit(&self.levels, &self.means, [true, true]);
         let answers = free.and_then(|free| influence(&self.levels, &free));
         let Some(((free, answers), estimate)) = free.zip(answers).zip(free.and_then(|free| self.feasible(free))) else {
-            cautions.push("no law fitted: the levels do not determine one".into());
+            cautions.push(Caution::Undetermined);
             return None;
         };
         let misfit = self.levels.iter().zip(&self.means).map(|(n, mean)| (mean - estimate.at(*n).ln()).abs());
@@ -224,15 +222,12 @@ impl Sweep {
         let beyond_noise = misfit_p.map_or(misfit > 0.5 * MISFIT_ALWAYS, |p| p < MISFIT_P && misfit > MISFIT_MAX);
         let fits = !beyond_noise && misfit <= MISFIT_ALWAYS;
         if !fits {
-            cautions.push(format!(
-                "the law does not describe these levels: one is {} off; its coefficients mean nothing here",
-                percent_text(misfit)
-            ));
+            cautions.push(Caution::Misfit { off: misfit });
         }
         let sigma = self.parameter(estimate.sigma, free.sigma, &answers[1]);
         let kappa = self.parameter(estimate.kappa, free.kappa, &answers[2]);
         if sigma.interval.is_some_and(|interval| interval.high <= 0.0) {
-            cautions.push("throughput grows faster than the level at first, which the law cannot say".into());
+            cautions.push(Caution::FasterAtFirst);
         }
         let bend = if fits { self.bend(&free, &answers, &kappa) } else { None };
         let lambda = self.lambda(&estimate, &free, &answers);

@@ -3,14 +3,14 @@
 use crate::peak::noise::{BAD, NEIGHBOUR, NONE, Noise, QUIET, SHARED};
 use crate::peak::searches::{many, search, staircase, thorough};
 use crate::peak::system::{Kind, Make};
-use tare_core::peak::{PeakEnding, PeakOutcome, PeakPlan};
+use tare_core::peak::{PeakEnding, PeakNote, PeakOutcome, PeakPlan};
 
 fn of(kind: Kind) -> Make {
     Make { kind, ..Make::reference() }
 }
 
-fn warned(outcome: &PeakOutcome, word: &str) -> bool {
-    outcome.warnings.iter().any(|warning| warning.contains(word))
+fn noted(outcome: &PeakOutcome, is: fn(&PeakNote) -> bool) -> bool {
+    outcome.notes.iter().any(is)
 }
 
 /// Of ten searches, how many say so.
@@ -51,7 +51,7 @@ fn memories(make: &Make, noise: &Noise, start: f64) -> (u64, u64, u64) {
     let n = if thorough() { 100 } else { 10 };
     let found = many(n, |seed| search(make, noise, 9_000 + seed, staircase(make, start), None));
     let named = |o: &&PeakOutcome| matches!(o.ending, PeakEnding::Hysteresis { tips, recovers } if recovers < tips);
-    let silent = found.0.iter().filter(|outcome| outcome.warnings.is_empty()).count();
+    let silent = found.0.iter().filter(|outcome| outcome.notes.is_empty()).count();
     (n, found.0.iter().filter(named).count() as u64, silent as u64)
 }
 
@@ -90,17 +90,22 @@ fn nothing_else_is_taken_for_a_memory() {
 #[test]
 fn the_edge_of_a_cliff_is_found() {
     let make = of(Kind::Cliff { at: 1000.0 });
-    let near = |o: &PeakOutcome| o.peak.is_some_and(|peak| (peak / 1000.0 - 1.0).abs() < 0.05) && warned(o, "cliff");
+    let near = |o: &PeakOutcome| {
+        o.peak.is_some_and(|peak| (peak / 1000.0 - 1.0).abs() < 0.05) && noted(o, |note| *note == PeakNote::Cliff)
+    };
     let seen = say_so(&make, near);
     assert!(seen >= 8, "{seen} of 10");
-    let plain = say_so(&Make::reference(), |o| !warned(o, "cliff"));
+    let plain = say_so(&Make::reference(), |o| !noted(o, |note| *note == PeakNote::Cliff));
     assert!(plain >= 9, "{plain} of 10");
 }
 
 #[test]
 fn a_gentle_slope_is_called_one() {
     let make = of(Kind::Slope { at: 1000.0, power: 4.0 });
-    let seen = say_so(&make, |o| warned(o, "gentle") && o.peak.is_some_and(|peak| (peak / 1000.0 - 1.0).abs() < 0.2));
+    let seen = say_so(&make, |o| {
+        noted(o, |note| matches!(note, PeakNote::GentleSlope { .. }))
+            && o.peak.is_some_and(|peak| (peak / 1000.0 - 1.0).abs() < 0.2)
+    });
     assert!(seen >= 8, "{seen} of 10");
 }
 
@@ -108,6 +113,6 @@ fn a_gentle_slope_is_called_one() {
 fn a_bad_neighbour_is_suspected() {
     let make = Make::reference();
     let outcomes = (0..10).map(|seed| search(&make, &NEIGHBOUR, 900 + seed, staircase(&make, 200.0), None));
-    let seen = outcomes.filter(|o| !o.warnings.is_empty()).count();
+    let seen = outcomes.filter(|o| !o.notes.is_empty()).count();
     assert!(seen >= 8, "{seen} of 10");
 }

@@ -7,7 +7,7 @@ use tare_core::load::SecondRow;
 use tare_core::plan::{PlannedTrial, plan};
 use tare_core::record::{Record, TrialData, TrialRecord};
 use tare_core::trial::Outcome;
-use tare_stats::{Analysis, Nested, Ratio, Verdict, analyse};
+use tare_stats::{Analysis, Nested, Ratio, Verdict, Warning, analyse};
 
 /// How long a trial is measured, s, and after how long a service stands still again.
 const MEASURED_S: u64 = 300;
@@ -73,9 +73,7 @@ fn the_moments_are_named() {
     let [stalls] = analysis.stalls.as_slice() else { panic!("{:?}", analysis.stalls) };
     assert_eq!((stalls.arm.as_str(), stalls.seconds, stalls.measured_s), ("f1", 120.0, 1500.0));
     assert!(stalls.longest.iter().all(|stall| stall.seconds == 12.0), "{stalls:?}");
-    let warned = analysis.warnings.iter().any(|warning| {
-        warning.starts_with("f1 did less than half of its usual rate for 120 of 1500 s; the longest: trial ")
-    });
+    let warned = analysis.warnings.contains(&Warning::StoodStill { stalls: stalls.clone() });
     assert!(warned, "{:?}", analysis.warnings);
     // Nobody stands still, or both do alike: nothing to name.
     for still_s in [0, 12] {

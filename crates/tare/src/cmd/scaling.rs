@@ -22,7 +22,7 @@ pub(crate) fn scaling(args: &ScalingArgs) -> Result<u8> {
         }
     }
     if args.json {
-        let value = json!({ "scaling_schema": SCALING_SCHEMA, "forms": all });
+        let value = json!({ "scaling_schema": SCALING_SCHEMA, "forms": tare_report::scaling_json(&all)? });
         print(&serde_json::to_string_pretty(&value)?);
     } else {
         print(&tare_report::scaling_text(&all, columns(std::io::stdout())));
@@ -42,7 +42,7 @@ fn of_steps(args: &ScalingArgs) -> Result<Vec<FormScaling>> {
 /// Reads a record and says what is missing in it.
 fn read(path: &Path) -> Result<Record> {
     let record = tare_runner::read_record(path)?;
-    for what in tare_stats::missing(&record) {
+    for what in tare_report::missing(&record) {
         note(&format!("warning: {}: {what}", path.display()));
     }
     Ok(record)

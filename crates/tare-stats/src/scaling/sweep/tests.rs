@@ -129,7 +129,7 @@ fn a_cliff_is_no_law() {
     let found = scaling(&values, Pairing::Blocks);
     let fit = found.law.unwrap();
     assert!(!fit.fits && fit.bend.is_none(), "{fit:?}");
-    assert!(found.cautions.iter().any(|caution| caution.contains("does not describe")), "{:?}", found.cautions);
+    assert!(found.cautions.iter().any(|caution| matches!(caution, Caution::Misfit { .. })), "{:?}", found.cautions);
     assert!(found.levels.iter().all(|row| row.fitted.is_none()));
 }
 
@@ -151,13 +151,21 @@ fn too_little_is_said_to_be_too_little() {
         (0..blocks).flat_map(of_block).collect()
     };
     let few = scaling(&values(&[1.0, 2.0, 4.0], 5), Pairing::Blocks);
-    assert!(few.law.is_none() && few.cautions[0].contains("3 level(s), 4 needed"), "{:?}", few.cautions);
+    assert!(
+        few.law.is_none() && few.cautions[0] == Caution::TooFewLevels { levels: 3, needed: 4 },
+        "{:?}",
+        few.cautions
+    );
     let narrow = scaling(&values(&[10.0, 12.0, 14.0, 16.0, 18.0], 5), Pairing::Blocks);
-    assert!(narrow.law.is_none() && narrow.cautions[0].contains("1.8 times the lowest"), "{:?}", narrow.cautions);
+    assert!(
+        narrow.law.is_none() && matches!(narrow.cautions[0], Caution::NarrowRange { times: 1.75..1.85, .. }),
+        "{:?}",
+        narrow.cautions
+    );
     let once = scaling(&values(&LEVELS, 1), Pairing::Blocks);
     let fit = once.law.unwrap();
     assert!((fit.sigma.value - 0.04).abs() < 1e-6 && fit.sigma.interval.is_none(), "{fit:?}");
-    assert!(once.cautions[0].contains("no intervals: 1 block(s)"), "{:?}", once.cautions);
+    assert!(once.cautions[0] == Caution::NoIntervals { blocks: 1, needed: 3 }, "{:?}", once.cautions);
     assert!(once.levels.iter().all(|row| row.speed_up_interval.is_none()));
     let nothing = scaling(&[], Pairing::Blocks);
     assert!(nothing.levels.is_empty() && nothing.law.is_none());
@@ -171,10 +179,7 @@ fn holes_are_left_out_and_said() {
     values.retain(|value| !lost(value));
     let found = scaling(&values, Pairing::Blocks);
     assert_eq!((found.blocks, found.levels.len()), (5, 6));
-    assert_eq!(
-        found.cautions,
-        ["1 level(s) left out: measured in too few blocks", "1 block(s) left out: a level is missing there"]
-    );
+    assert_eq!(found.cautions, [Caution::LevelsLeftOut { levels: 1 }, Caution::BlocksLeftOut { blocks: 1 }]);
 }
 
 #[test]
@@ -189,7 +194,7 @@ fn faster_than_linear_is_named() {
         .collect();
     let found = scaling(&values, Pairing::Blocks);
     assert_eq!(found.law.as_ref().unwrap().sigma.value, 0.0);
-    assert!(found.cautions.iter().any(|caution| caution.contains("faster than the level")), "{found:?}");
+    assert!(found.cautions.contains(&Caution::FasterAtFirst), "{found:?}");
 }
 
 proptest! {

@@ -10,7 +10,7 @@ use tare_core::record::Record;
 use tare_core::study::Study;
 use tare_core::units::CpuSet;
 use tare_core::workload::Workload;
-use tare_report::{paragraph, whole};
+use tare_report::{paragraph, whole, why_undecided};
 use tare_runner::Ending;
 use tare_stats::{Contest, Lead, percent_text, ratio_text};
 
@@ -143,7 +143,7 @@ impl Choice {
             return none("fewer than two placements were measured in the same block");
         };
         if let Some(why) = &contest.withheld {
-            return none(why);
+            return none(&why_undecided(why));
         }
         if contest.leads.iter().any(|lead| lead.interval.is_none()) {
             let why = format!("{} block(s) were measured, and intervals need 3", contest.blocks);
@@ -180,6 +180,13 @@ impl Choice {
             }
         }
     }
+}
+
+/// A contest for a program, with why it decides nothing in words beside the data.
+fn in_words(contest: &Contest) -> Value {
+    let mut value = json!(contest);
+    value["withheld"] = contest.withheld.as_ref().map(why_undecided).into();
+    value
 }
 
 /// What a search came to.
@@ -254,7 +261,7 @@ impl Finding<'_> {
             "workload": self.workload.name,
             "metric": self.study.design.best_in,
             "ranking": ranking,
-            "contest": self.contest,
+            "contest": self.contest.map(in_words),
             "choice": { "name": self.choice.name, "words": self.choice.words.replace('\u{a0}', " ") },
             "settings": settings,
             "record": record,

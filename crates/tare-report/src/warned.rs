@@ -1,0 +1,180 @@
+//! What a reader must be told before the figures, in words.
+
+use tare_core::record::Record;
+use tare_stats::{Analysis, Counted, Machine, Missing, Stall, Stalls, Unfinished, Unsteady, Warning};
+
+/// Every warning of an analysis, gravest first.
+pub(crate) fn lines(analysis: &Analysis) -> Vec<String> {
+    analysis.warnings.iter().map(words).collect()
+}
+
+/// What of a run is not in its record, a sentence each: trials that were never run, and what was measured and is gone.
+pub fn missing(record: &Record) -> Vec<String> {
+    tare_stats::missing(record).iter().map(missing_words).collect()
+}
+
+fn words(warning: &Warning) -> String {
+    match warning {
+        Warning::Missing { what } => missing_words(what),
+        Warning::EmulatedBaseline { baseline } => {
+            format!("the baseline {baseline} ran EMULATED: no ratio to it is a claim about the real thing")
+        }
+        Warning::EqualsDiffer { metric, floor, machine } => format!(
+            "the A/A arm differs from the baseline in {metric} (by chance alone in at most 1 of 20 runs): {} treats \
+             equals differently. Verdicts on {metric} are withheld; treat effects below {:.1} % as noise",
+            host(machine),
+            floor * 100.0
+        ),
+        Warning::VoidTooOften { arm, void, ran, p } => format!(
+            "{arm}: {void} of {ran} trials are void or failed, more than in the other forms (Fisher p = {p:.4}): it makes \
+             its own trouble, so its verdicts are withheld"
+        ),
+        Warning::BlocksNotWhole { blocks } => {
+            let blocks = if *blocks == 1 { "1 block".to_owned() } else { format!("{blocks} blocks") };
+            format!("{blocks} with void trials, run again, did not come out whole either")
+        }
+        Warning::OtherBits { service, path, more } => {
+            let others = if *more == 0 { String::new() } else { format!(" and {more} more") };
+            format!("not the same bits: service {service} has another {path}{others}")
+        }
+        Warning::UnequalResources { service, properties } => {
+            format!("unequal resources of service {service} may bias the comparison: {}", properties.join(", "))
+        }
+        Warning::TrimmedApart { arm, metric, ratio, trimmed } => {
+            let most = trimmed.map(|most| format!("{most:.3} without the best and the worst fifth of it"));
+            let still = || "and one of the two stood still for more than a fifth of it in a trial".to_owned();
+            format!(
+                "{arm}, {metric}: {ratio:.3} times the baseline over all of the time, {}: a few stalls or bursts make the \
+                 difference, so the two are not called equivalent",
+                most.unwrap_or_else(still)
+            )
+        }
+        Warning::StoodStill { stalls } => stalled(stalls),
+        Warning::NeverSteady { arms } => unsteady(arms),
+        Warning::NotNearNormal { arm, metric } => {
+            format!("{arm}, {metric}: blocks are not near-normal; look at the trials, not at the mean")
+        }
+        Warning::EndedByFinding => {
+            "the run ended because of what it had found: its ratios lean away from 1, and their \
+                                    intervals do not allow for the looks that were taken; the search's own comparison \
+                                    does"
+                .to_owned()
+        }
+    }
+}
+
+fn missing_words(missing: &Missing) -> String {
+    match missing {
+        Missing::Unfinished { why, there, planned } => {
+            let why = match why {
+                Unfinished::NoEnd => "it has no end: it still runs, or was killed",
+                Unfinished::Interrupted => "it was interrupted",
+                Unfinished::BudgetSpent => "its time budget was spent",
+            };
+            format!("the run is not complete, {why}: {there} of {planned} trials")
+        }
+        Missing::TrialsLost { trials, planned } => {
+            let (count, one) = (trials.len(), trials.len() == 1);
+            let (word, are) = if one { ("trial", "is") } else { ("trials", "are") };
+            format!(
+                "the record is not whole: {count} {word} that the run carried out {are} gone from it ({} of the {planned} \
+                 planned). Put their folders below 'trials' back, or let `tare resume` run them again",
+                numbers(trials)
+            )
+        }
+        Missing::Emptied { file, trials } => format!(
+            "the record is not whole: {file} is empty in {}, which measured something; only what trial.json says of it \
+             is left",
+            numbers(trials)
+        ),
+    }
+}
+
+/// `trial 3`, `trials 3, 4 and 17`, `trials 3, 4, 17 and 9 more`.
+fn numbers(trials: &[u32]) -> String {
+    const SHOWN: usize = 8;
+    let mut shown: Vec<String> = trials.iter().take(SHOWN).map(u32::to_string).collect();
+    let last = match trials.len() {
+        0 | 1 => None,
+        2..=SHOWN => shown.pop(),
+        all => Some(format!("{} more", all - SHOWN)),
+    };
+    let word = if trials.len() == 1 { "trial" } else { "trials" };
+    format!("{word} {}{}", shown.join(", "), last.map(|last| format!(" and {last}")).unwrap_or_default())
+}
+
+/// `this host (a processor, Linux 6.12)`.
+fn host(machine: &Machine) -> String {
+    let kernel = machine.kernel.as_ref().map(|kernel| format!("Linux {kernel}"));
+    let known: Vec<String> = [machine.cpu.clone(), kernel].into_iter().flatten().collect();
+    if known.is_empty() { "this host".to_owned() } else { format!("this host ({})", known.join(", ")) }
+}
+
+fn stalled(stalls: &Stalls) -> String {
+    let Stalls { arm, seconds, measured_s, spells, longest } = stalls;
+    let told: Vec<String> = longest.iter().map(spell).collect();
+    let (most, told) = (if *spells as usize > told.len() { "; the longest: " } else { ": " }, told.join(", "));
+    format!("{arm} did less than half of its usual rate for {seconds:.0} of {measured_s:.0} s{most}{told}")
+}
+
+/// `trial 3 for 12 s from 84 s on (time held back by a CPU quota 0.90 a second, on average 0.08)`.
+fn spell(stall: &Stall) -> String {
+    let counted = stall.counted.iter().map(|counted| {
+        let Counted { title, then, on_average } = counted;
+        format!("{title} {then:.2} a second, on average {on_average:.2}")
+    });
+    let counted: Vec<String> = counted.collect();
+    let counted = if counted.is_empty() { String::new() } else { format!(" ({})", counted.join("; ")) };
+    format!("trial {} for {:.0} s from {:.0} s on{counted}", stall.trial, stall.seconds, stall.from_s)
+}
+
+fn unsteady(arms: &[Unsteady]) -> String {
+    let counts: Vec<String> =
+        arms.iter().map(|Unsteady { arm, trials, measured, .. }| format!("{arm} {trials} of {measured}")).collect();
+    let oftener = arms.iter().filter_map(|Unsteady { arm, p, .. }| {
+        Some(format!(
+            "; {arm} more often than the others (Fisher p = {:.4}): its ratios depend on how long it ran",
+            (*p)?
+        ))
+    });
+    format!(
+        "never steady (throughput changes by more than 3 %): {} trials{}",
+        counts.join(", "),
+        oftener.collect::<String>()
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn trials_are_counted_up_and_then_only_counted() {
+        assert_eq!(numbers(&[3]), "trial 3");
+        assert_eq!(numbers(&[3, 4, 17]), "trials 3, 4 and 17");
+        assert_eq!(numbers(&[1, 2, 3, 4, 5, 6, 7, 8, 9, 10]), "trials 1, 2, 3, 4, 5, 6, 7, 8 and 2 more");
+    }
+
+    #[test]
+    fn who_is_never_steady_is_said_in_one_sentence() {
+        let unsteady = |arm: &str, p| Unsteady { arm: arm.into(), trials: 4, measured: 4, p };
+        let begin = "never steady (throughput changes by more than 3 %): ";
+        let all = Warning::NeverSteady { arms: ["plain", "box"].map(|arm| unsteady(arm, None)).into() };
+        assert_eq!(words(&all), format!("{begin}plain 4 of 4, box 4 of 4 trials"));
+        let one = Warning::NeverSteady { arms: vec![unsteady("box", Some(0.00202))] };
+        let why = "; box more often than the others (Fisher p = 0.0020): its ratios depend on how long it ran";
+        assert_eq!(words(&one), format!("{begin}box 4 of 4 trials{why}"));
+    }
+
+    #[test]
+    fn the_machine_that_treats_equals_differently_is_named() {
+        let of = |cpu: Option<&str>, kernel: Option<&str>| {
+            let machine = Machine { cpu: cpu.map(str::to_owned), kernel: kernel.map(str::to_owned) };
+            words(&Warning::EqualsDiffer { metric: "throughput".into(), floor: 0.0213, machine })
+        };
+        let named = of(Some("a slow one"), Some("6"));
+        assert!(named.contains("this host (a slow one, Linux 6) treats equals differently"), "{named}");
+        assert!(named.ends_with("Verdicts on throughput are withheld; treat effects below 2.1 % as noise"), "{named}");
+        assert!(of(None, None).contains("runs): this host treats"));
+    }
+}
