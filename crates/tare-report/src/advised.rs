@@ -1,10 +1,10 @@
 //! What would win it back, in words: a form's variants by what each of them does better, the best first.
 
 use crate::terminal::{Ink, Page, verdict_ink};
-use crate::verdict;
+use crate::verdict::{self, ratio_figure};
 use crate::words::Headline;
 use serde::Serialize;
-use tare_stats::{Analysis, Gain, Verdict, WinBack, percent_text, ratio_text};
+use tare_stats::{Analysis, Gain, Verdict, WinBack, percent_text};
 
 /// A variant with what it wins back by metric.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -57,7 +57,7 @@ fn cell(gain: &Gain) -> Cell {
         (true, true) => (Verdict::Better, "better"),
         (true, false) => (Verdict::Worse, "worse"),
     };
-    let text = ratio_text(gain.cost.ratio, gain.cost.interval);
+    let text = ratio_figure(gain.cost.bound, gain.cost.ratio, gain.cost.interval);
     let (ratio, interval) = text.split_once(' ').unwrap_or((&text, ""));
     let share = share(gain).map_or_else(String::new, |share| format!("{share} back"));
     Cell { ratio: ratio.to_owned(), interval: interval.to_owned(), share, class, verdict }
@@ -79,7 +79,10 @@ pub(crate) fn headlines(won: &WinBack, analysis: &Analysis) -> Vec<Headline> {
         });
         let figures: Vec<String> = gains
             .clone()
-            .map(|(metric, gain)| format!("{} {} times", metric.title, ratio_text(gain.cost.ratio, gain.cost.interval)))
+            .map(|(metric, gain)| {
+                let ratio = ratio_figure(gain.cost.bound, gain.cost.ratio, gain.cost.interval);
+                format!("{} {ratio} times", metric.title)
+            })
             .collect();
         let back = gains.clone().next().and_then(|(metric, gain)| Some((metric, share(gain)?)));
         let way =
@@ -101,9 +104,10 @@ pub(crate) fn headlines(won: &WinBack, analysis: &Analysis) -> Vec<Headline> {
 
 /// Why nothing is said of any variant by the first metric; none where something is said of one.
 fn withheld(won: &WinBack) -> Option<&'static str> {
-    let mut reasons = won.metrics.first()?.variants.iter().map(|gain| gain.withheld);
+    let unsaid = |gain: &Gain| verdict::unsaid(gain.withheld, gain.matters, gain.cost.bound);
+    let mut reasons = won.metrics.first()?.variants.iter().map(unsaid);
     let first = reasons.next()??;
-    reasons.all(|reason| reason.is_some()).then(|| verdict::withheld(first))
+    reasons.all(|reason| reason.is_some()).then_some(first)
 }
 
 /// What was left out, in words; nothing where nothing was.

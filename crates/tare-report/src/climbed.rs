@@ -3,10 +3,10 @@
 use crate::contrasted;
 use crate::explained;
 use crate::terminal::{Ink, Page, verdict_ink};
-use crate::verdict;
+use crate::verdict::{self, ratio_figure};
 use crate::words::Headline;
 use serde::Serialize;
-use tare_stats::{Analysis, Climb, Cost, MetricClimb, Orders, RungCost, Verdict, ratio_text};
+use tare_stats::{Analysis, Climb, Cost, MetricClimb, Orders, RungCost, Verdict};
 
 /// A rung with its costs by metric.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -38,7 +38,12 @@ pub(crate) fn rows(climb: &Climb, analysis: &Analysis) -> (Vec<Row>, usize) {
     let matters = |rung: &&RungCost| climb.metrics.iter().any(|m| of(m, &rung.form).is_some_and(|rung| rung.matters));
     let size = |rung: &RungCost| rung.cost.ratio.ln().abs();
     let (mut some, none): (Vec<&RungCost>, Vec<&RungCost>) = first.rungs.iter().partition(matters);
-    some.sort_by(|a, b| b.matters.cmp(&a.matters).then(size(b).total_cmp(&size(a))));
+    // A bound may be any larger one: it has no rank among the others.
+    let is_bound = |rung: &RungCost| rung.cost.bound.is_some();
+    let by_rank = |a: &&RungCost, b: &&RungCost| {
+        b.matters.cmp(&a.matters).then(is_bound(a).cmp(&is_bound(b))).then(size(b).total_cmp(&size(a)))
+    };
+    some.sort_by(by_rank);
     let count = some.len();
     let row = |rung: &RungCost| {
         let cell = |metric: &MetricClimb| of(metric, &rung.form).map(|rung| cell(&rung, metric, analysis));
@@ -54,12 +59,13 @@ pub(crate) fn headlines(climb: &Climb, analysis: &Analysis) -> Vec<Headline> {
     let Some(first) = climb.metrics.first() else { return Vec::new() };
     let line = |row: &Row| {
         let rung = |metric: &MetricClimb| metric.rungs.iter().find(|rung| rung.form == row.form).cloned();
-        let share =
-            rung(first).filter(|rung| rung.matters).map(|rung| rung.cost.ratio.ln() / first.together.ln() * 100.0);
+        // A part of what is only a bound is none, nor is a bound a part.
+        let own = rung(first).filter(|rung| rung.matters && rung.cost.bound.or(first.bound).is_none());
+        let share = own.map(|rung| rung.cost.ratio.ln() / first.together.ln() * 100.0);
         let share = share.filter(|share| share.is_finite() && (1.0..=100.0).contains(share));
         let figures = climb.metrics.iter().filter_map(|metric| {
             let rung = rung(metric).filter(|rung| rung.matters)?;
-            Some(format!("{} {} times", metric.title, ratio_text(rung.cost.ratio, rung.cost.interval)))
+            Some(format!("{} {} times", metric.title, cost_text(rung.cost)))
         });
         let rest = match share {
             Some(share) if count > 1 => format!("{share:.0} % of the difference in {}.", first.title),
@@ -78,9 +84,18 @@ pub(crate) fn headlines(climb: &Climb, analysis: &Analysis) -> Vec<Headline> {
 
 /// Why nothing is said of any rung by the first metric; none where something is said of one.
 fn withheld(climb: &Climb) -> Option<&'static str> {
-    let mut reasons = climb.metrics.first()?.rungs.iter().map(|rung| rung.withheld);
+    let mut reasons = climb.metrics.first()?.rungs.iter().map(unsaid);
     let first = reasons.next()??;
-    reasons.all(|reason| reason.is_some()).then(|| verdict::withheld(first))
+    reasons.all(|reason| reason.is_some()).then_some(first)
+}
+
+fn unsaid(rung: &RungCost) -> Option<&'static str> {
+    verdict::unsaid(rung.withheld, rung.matters, rung.cost.bound)
+}
+
+/// `<=0.85 [0.80, 0.90]`.
+fn cost_text(cost: Cost) -> String {
+    ratio_figure(cost.bound, cost.ratio, cost.interval)
 }
 
 fn cell(rung: &RungCost, metric: &MetricClimb, analysis: &Analysis) -> Cell {
@@ -96,7 +111,7 @@ fn cell(rung: &RungCost, metric: &MetricClimb, analysis: &Analysis) -> Cell {
 
 /// `0.85` and `[0.80, 0.90]`.
 fn parts(cost: Cost) -> (String, String) {
-    let text = ratio_text(cost.ratio, cost.interval);
+    let text = cost_text(cost);
     let (ratio, interval) = text.split_once(' ').unwrap_or((&text, ""));
     (ratio.to_owned(), interval.to_owned())
 }
@@ -105,14 +120,15 @@ fn parts(cost: Cost) -> (String, String) {
 /// again 0.70 [0.66, 0.74], the same again`.
 pub(crate) fn sum(climb: &Climb, analysis: &Analysis) -> Option<String> {
     let first = climb.metrics.first()?;
-    let together = format!("together the rungs make {} of the {}", ratio_text(first.together, None), first.title);
+    let together =
+        format!("together the rungs make {} of the {}", ratio_figure(first.bound, first.together, None), first.title);
     let Some(whole) = first.whole else { return Some(together) };
     let verdict = match first.adds_up {
         Some(true) => ", the same again",
         Some(false) => ": NOT the same, something besides the rungs changed",
-        None => "",
+        None => &first.bound.or(whole.bound).map(|why| format!("; {}", verdict::bound(why))).unwrap_or_default(),
     };
-    let whole = ratio_text(whole.ratio, whole.interval);
+    let whole = cost_text(whole);
     Some(format!("{together}; measured apart from them, {} by {}, it is {whole}{verdict}", climb.to, analysis.control))
 }
 
@@ -125,14 +141,21 @@ pub(crate) fn orders(climb: &Climb) -> Vec<String> {
     if known.is_empty() {
         return vec!["what a rung costs is what it adds where it stands; no other order was measured".to_owned()];
     }
+    let of_bounds = |orders: &Orders| orders.interaction.is_some_and(|cost| cost.bound.is_some()) && !orders.depends;
+    let (unsaid, known): (Vec<_>, Vec<_>) = known.into_iter().partition(|(_, orders)| of_bounds(orders));
     let depends = known.iter().filter(|(_, orders)| orders.depends).filter_map(|(rung, orders)| {
-        let (interaction, share) = (orders.interaction?, orders.share?);
-        let ratio = ratio_text(interaction.ratio, interaction.interval);
-        let [low, high] = [share.low, share.high].map(|share| format!("{:.0}", 100.0 * share));
-        let adds = rung.adds.join("; ");
-        Some(format!("{adds}: {ratio} times as much when it comes last; {low} to {high} % of the whole by the order"))
+        let (ratio, adds) = (cost_text(orders.interaction?), rung.adds.join("; "));
+        let share = orders.share.map(|share| {
+            let [low, high] = [share.low, share.high].map(|share| format!("{:.0}", 100.0 * share));
+            format!("; {low} to {high} % of the whole by the order")
+        });
+        Some(format!("{adds}: {ratio} times as much when it comes last{}", share.unwrap_or_default()))
     });
     let mut lines: Vec<String> = depends.collect();
+    if let Some((_, Orders { interaction: Some(Cost { bound: Some(bound), .. }), .. })) = unsaid.first() {
+        let (count, why) = (unsaid.len(), verdict::bound(*bound));
+        lines.push(format!("whether {count} of the rungs cost the same in another order cannot be said: {why}"));
+    }
     if lines.is_empty() {
         let none = "in another order shows a cost that is another than on the ladder";
         lines.push(format!("none of the {} rungs that were measured {none}", known.len()));
@@ -144,6 +167,12 @@ pub(crate) fn orders(climb: &Climb) -> Vec<String> {
 pub(crate) fn left_out(climb: &Climb) -> Option<String> {
     let some = (!climb.left_out.is_empty()).then(|| climb.left_out.join(", "))?;
     Some(format!("not measured: {some}; what they add is in the rung that follows"))
+}
+
+/// Why nothing can be said of a rung whose cost by a metric is only a bound.
+fn of_bound(metric: &MetricClimb, form: &str) -> Option<&'static str> {
+    let rung = metric.rungs.iter().find(|rung| rung.form == form && rung.withheld.is_none())?;
+    unsaid(rung)
 }
 
 /// The ladder's part of a page for the terminal.
@@ -172,6 +201,9 @@ pub(crate) fn show(page: &mut Page, analysis: &Analysis, columns: usize) {
             page.row("", Ink::Plain, &lower);
         }
         page.paragraph(2, 2, &format!("adds {}", row.adds), Ink::Plain);
+        if let Some(why) = climb.metrics.iter().find_map(|metric| of_bound(metric, &row.form)) {
+            page.paragraph(2, 4, &format!("nothing is said of it: {why}"), Ink::Dim);
+        }
         let finding = explained::of_rung(analysis, &row.form).map(|finding| format!("finding: {finding}"));
         let besides = || contrasted::of(analysis, &row.form).map(|with| format!("with it: {with}"));
         if let Some(text) = finding.or_else(besides) {

@@ -153,6 +153,7 @@ fn row(change: &Change) -> String {
     let ratio = ratio_text(change.change, change.interval);
     let changed = match change.interval {
         None if emulated() => format!("{ratio} EMULATED"),
+        None if change.before.bound.or(change.after.bound).is_some() => format!("{ratio} of a bound"),
         None => format!("{ratio} no interval"),
         Some(interval) => format!("{ratio:20} {}", if interval.contains(1.0) { "no" } else { "YES" }),
     };

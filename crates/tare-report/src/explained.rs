@@ -2,9 +2,10 @@
 
 use crate::contrasted::{difference, figure};
 use crate::lines::whole;
+use crate::verdict::ratio_figure;
 use serde::Serialize;
 use tare_core::record::{NOT_COUNTED, Record};
-use tare_stats::{Analysis, Confidence, Differs, Explanation, Figure, Finding, ratio_text};
+use tare_stats::{Analysis, Confidence, Differs, Explanation, Figure, Finding};
 
 /// Findings that are said where there is little room.
 const SAID: usize = 2;
@@ -34,9 +35,9 @@ struct Item {
 
 /// `container is slower than native: throughput 0.72 [0.67, 0.78] times`.
 fn title(explanation: &Explanation) -> String {
-    let Explanation { form, against, slower, differs, metric, ratio, interval, .. } = explanation;
+    let Explanation { form, against, slower, differs, metric, ratio, bound, interval, .. } = explanation;
     let faster = if slower == form { against } else { form };
-    let ratio = ratio_text(*ratio, Some(*interval));
+    let ratio = ratio_figure(*bound, *ratio, Some(*interval));
     let how = match differs {
         Differs::BeyondNoise => "is slower than",
         Differs::InEveryTrial => "is slower in every trial than",
@@ -70,7 +71,7 @@ fn sentence(finding: &Finding) -> String {
 /// What a variant without the cause does: `tested: with the host's network, throughput 3.26 [2.82, 3.90] times`.
 fn tested(finding: &Finding) -> Option<String> {
     let tested = finding.tested.as_ref()?;
-    let ratio = ratio_text(tested.cost.ratio, tested.cost.interval);
+    let ratio = ratio_figure(tested.cost.bound, tested.cost.ratio, tested.cost.interval);
     Some(format!("tested: with {}, {} {ratio} times", tested.changes, tested.metric))
 }
 
@@ -163,8 +164,8 @@ pub(crate) fn next(record: &Record, analysis: &Analysis) -> Option<String> {
 
 /// What changed from one run to another: a line for the change, then one for each finding.
 pub(crate) fn changed(explanation: &Explanation) -> Vec<String> {
-    let Explanation { form, slower, metric, ratio, interval, .. } = explanation;
-    let ratio = ratio_text(*ratio, Some(*interval));
+    let Explanation { form, slower, metric, ratio, bound, interval, .. } = explanation;
+    let ratio = ratio_figure(*bound, *ratio, Some(*interval));
     let mut lines = vec![format!("{form} was slower {slower}: {metric} after by before {ratio}")];
     if explanation.findings.is_empty() {
         lines.push("no rule fits what was counted".to_owned());
@@ -188,13 +189,14 @@ mod tests {
                 differs,
                 metric: "throughput".into(),
                 ratio: 0.9,
+                bound: None,
                 interval: Interval { low: 0.7, high: 1.1 },
                 one_feature: false,
                 findings: Vec::new(),
             };
             (title(&explanation), subject(&explanation))
         };
-        let ratio = ratio_text(0.9, Some(Interval { low: 0.7, high: 1.1 }));
+        let ratio = ratio_figure(None, 0.9, Some(Interval { low: 0.7, high: 1.1 }));
         let title = |how: &str| format!("small {how} plain: throughput of small {ratio} times");
         assert_eq!(said(Differs::BeyondNoise, "small"), (title("is slower than"), "small".to_owned()));
         assert_eq!(said(Differs::InEveryTrial, "small"), (title("is slower in every trial than"), "small".to_owned()));

@@ -50,6 +50,7 @@ pub use scaling::{scaling_json, scaling_text};
 pub use series::{series_summary, series_text};
 pub use suite::{AnalysedPart, render_suite};
 pub use topology::topology_text;
+pub use verdict::ratio_figure;
 pub use warned::missing;
 
 use tare_core::fault::Fault;

@@ -1,12 +1,12 @@
 //! Several instances: what more of them do, and what each of them did.
 
 use crate::figures::plain_quantity;
-use crate::verdict;
+use crate::verdict::{self, ratio_figure};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use tare_core::record::Record;
 use tare_core::trial::Outcome;
-use tare_stats::{Analysis, Grown, Growth, ScaleOut, ratio_text};
+use tare_stats::{Analysis, Grown, Growth, ScaleOut};
 
 /// `2.11 [1.90, 2.34] times what one does with 2 times the instances (redis 2 for 1): efficiency 1.05 [0.95, 1.17]`.
 fn sentence(row: &ScaleOut) -> String {
@@ -14,11 +14,11 @@ fn sentence(row: &ScaleOut) -> String {
     format!(
         "{}: {} times what {} does, with {} times the instances ({}): efficiency {}{fairness}",
         row.form,
-        ratio_text(row.speed_up, row.speed_up_interval),
+        ratio_figure(row.bound, row.speed_up, row.speed_up_interval),
         row.against,
         row.times,
         what(&row.what),
-        ratio_text(row.efficiency, row.efficiency_interval),
+        ratio_figure(row.bound, row.efficiency, row.efficiency_interval),
     )
 }
 
@@ -37,8 +37,10 @@ pub(crate) fn lines(analysis: &Analysis) -> Vec<String> {
         is(&row.form) || is(&row.against)
     };
     let line = |row: &ScaleOut| {
-        let withheld = row.withheld.map(|why| format!(" (withheld: {})", verdict::withheld(why))).unwrap_or_default();
-        format!("{}{withheld}{}", sentence(row), if emulated(row) { " (EMULATED)" } else { "" })
+        let withheld = row.withheld.map(|why| format!(" (withheld: {})", verdict::withheld(why)));
+        let bound = row.bound.map(|why| format!(" ({})", verdict::bound(why)));
+        let why = withheld.or(bound).unwrap_or_default();
+        format!("{}{why}{}", sentence(row), if emulated(row) { " (EMULATED)" } else { "" })
     };
     analysis.scale_out.iter().map(line).collect()
 }
@@ -97,6 +99,7 @@ mod tests {
             what: Growth { services: vec![Grown { service: "redis".into(), instances: 8, of: 1 }], guests: None },
             times: 8.0,
             speed_up: 4.4,
+            bound: None,
             speed_up_interval: Some(Interval { low: 4.0, high: 4.84 }),
             efficiency: 0.55,
             efficiency_interval: Some(Interval { low: 0.5, high: 0.605 }),

@@ -95,13 +95,19 @@ pub(crate) fn withheld(why: Withheld) -> &'static str {
 }
 
 /// `0.87 [0.85, 0.89]`, with `<=` or `>=` before it where it is a bound.
-pub(crate) fn ratio_figure(bound: Option<Bound>, ratio: f64, interval: Option<Interval>) -> String {
+pub fn ratio_figure(bound: Option<Bound>, ratio: f64, interval: Option<Interval>) -> String {
     let sign = bound.map_or("", |bound| bound.side.sign());
     format!("{sign}{}", ratio_text(ratio, interval))
 }
 
+/// Why nothing can be said of a cost, where that is so: it is withheld, or it is a bound and the truth may be no
+/// difference, or another one.
+pub(crate) fn unsaid(why: Option<Withheld>, matters: bool, only: Option<Bound>) -> Option<&'static str> {
+    why.map(withheld).or(only.filter(|_| !matters).map(bound))
+}
+
 /// Why no more than a bound is known.
-fn bound(bound: Bound) -> &'static str {
+pub(crate) fn bound(bound: Bound) -> &'static str {
     match bound.cause {
         BoundCause::Failures => "only a bound is known, because operations failed",
         BoundCause::Generator => "only a bound is known, because the generator was the limit",

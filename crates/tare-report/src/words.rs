@@ -12,7 +12,7 @@ use tare_core::study::LoadOrigin;
 use tare_core::units::{exact_duration, grouped};
 use tare_stats::{
     Analysis, Arm, Method, MetricAnalysis, Nested, QosKept, Ratio, ServiceBits, Verdict, absolute_difference,
-    percent_text, ratio_text,
+    percent_text,
 };
 
 /// The load in words: `closed load: 50 connections, pipeline 1, from outside`.
@@ -92,7 +92,8 @@ pub(crate) fn difference(analysis: &Analysis, metric: &MetricAnalysis, arm: &str
         return None;
     }
     let difference = absolute_difference(metric, &analysis.baseline, arm)?;
-    Some(difference_text(&difference, &metric.unit))
+    let sign = metric.bound(arm, &analysis.baseline).map_or("", |bound| bound.side.sign());
+    Some(format!("{sign}{}", difference_text(&difference, &metric.unit)))
 }
 
 /// What an arm came to, not compared with anything: `98,500 op/s`.
@@ -325,5 +326,5 @@ pub(crate) fn control(metric: &MetricAnalysis, control: &str) -> Option<String> 
     let ratio = metric.ratios.iter().find(|ratio| ratio.arm == control)?;
     let floor = metric.noise_floor.map(|floor| format!(", floor {}", percent_text(floor))).unwrap_or_default();
     let differs = if metric.control_differs { " DIFFERS" } else { "" };
-    Some(format!("{} {}{floor}{differs}", metric.title, ratio_text(ratio.ratio, ratio.interval)))
+    Some(format!("{} {}{floor}{differs}", metric.title, ratio.text()))
 }

@@ -78,6 +78,7 @@ mod tests {
             method: Method::OwnError,
             noise_floor: None,
             control_differs: false,
+            leans: Default::default(),
             claim: Claim::AS_IS,
             estimates: vec![estimate],
             ratios,

@@ -24,7 +24,8 @@ pub struct MetricWinBack {
     pub name: String,
     /// For readers.
     pub title: String,
-    /// The variants, those first that win back most.
+    /// The variants, those first that win back most; behind them those of which only a bound is known, for a bound has
+    /// no rank.
     pub variants: Vec<Gain>,
 }
 
@@ -42,9 +43,11 @@ pub struct Gain {
     /// The variant by the form, its interval together with those of the metric's other variants.
     pub cost: Cost,
     /// How much of the way from the form to the baseline it goes, on the log scale: 1 is all of it, more is beyond.
-    /// None where the form and the baseline do not differ beyond interval and noise floor, or nothing is said of it.
+    /// None where the form and the baseline do not differ beyond interval and noise floor, nothing is said of it, or
+    /// either is only a bound.
     pub share: Option<f64>,
-    /// Whether the interval excludes 1, the ratio is beyond the noise floor, and nothing withholds it.
+    /// Whether the interval excludes 1, the ratio is beyond the noise floor, nothing withholds it, and where it is only
+    /// a bound the truth lies farther off still.
     pub matters: bool,
     /// Why nothing is said of it, whatever its figures.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -77,7 +80,9 @@ fn of_metric(advice: &Advice, arms: &[Arm], metric: &MetricAnalysis) -> MetricWi
             changes: variant.changes.clone(),
             trades: variant.trades.clone(),
             cost,
-            share: whole.filter(|_| pair.withheld.is_none()).map(|whole| -cost.ratio.ln() / whole.ratio.ln()),
+            share: whole
+                .filter(|whole| pair.withheld.is_none() && pair.bound.or(whole.bound).is_none())
+                .map(|whole| -cost.ratio.ln() / whole.ratio.ln()),
             matters: pair.stands(cost.interval),
             withheld: pair.withheld,
             better: (cost.ratio > 1.0) == metric.more_is_better,
@@ -85,6 +90,7 @@ fn of_metric(advice: &Advice, arms: &[Arm], metric: &MetricAnalysis) -> MetricWi
     };
     let mut variants: Vec<Gain> = advice.variants.iter().filter_map(gain).collect();
     let won = |gain: &Gain| if metric.more_is_better { gain.cost.ratio.ln() } else { -gain.cost.ratio.ln() };
-    variants.sort_by(|a, b| won(b).total_cmp(&won(a)));
+    let is_bound = |gain: &Gain| gain.cost.bound.is_some();
+    variants.sort_by(|a, b| is_bound(a).cmp(&is_bound(b)).then(won(b).total_cmp(&won(a))));
     MetricWinBack { name: metric.name.clone(), title: metric.title.clone(), variants }
 }

@@ -4,7 +4,7 @@ use crate::account::accounts;
 use crate::advice::win_back;
 use crate::analysis::{Analysis, Arm, BlockValue, Estimate, Interval, Method, MetricAnalysis, Ratio, Reason};
 use crate::apparatus::apparatus;
-use crate::bound::{Bound, Lean};
+use crate::bound::Lean;
 use crate::ceiling::{Ceilings, ceilings};
 use crate::contrast::{cells, contrasts, pairs};
 use crate::equivalence::declare;
@@ -288,6 +288,7 @@ fn analyse_metric(
         method: Method::None,
         noise_floor: None,
         control_differs: false,
+        leans: BTreeMap::new(),
         claim,
         estimates,
         ratios: Vec::new(),
@@ -396,7 +397,8 @@ fn compare_arms(
         let better = comparison.ceilings.as_ref().is_some_and(|all| all.holds_back(&arm.name, metric.name));
         Lean { worse: bounds || comparison.leans.get(&arm.name).is_some_and(|lean| lean.worse), better }
     };
-    let of_baseline = arms.iter().find(|arm| arm.baseline).map(lean).unwrap_or_default();
+    let leans = arms.iter().map(|arm| (arm.name.clone(), lean(arm)));
+    analysis.leans = leans.filter(|(_, lean)| *lean != Lean::default()).collect();
     let mut ratios = Vec::new();
     for arm in others() {
         let Some(differences) = logs.get(arm.name.as_str()).map(|arm| Differences::of(arm, baseline)) else { continue };
@@ -417,7 +419,7 @@ fn compare_arms(
             noise_floor: floor,
             emulated,
             withheld: Withheld::by_baseline(arm, arms, differs),
-            bound: Bound::of(lean(arm), of_baseline, metric.more_is_better),
+            bound: analysis.bound(&arm.name, baseline_name),
             smallest_detectable: precision.map(|precision| smallest_detectable(arm, precision, floor.zip(of_floor))),
         };
         let still = [baseline_name, &arm.name].iter().any(|name| trimmed.still.contains(*name));

@@ -2,7 +2,7 @@
 
 use crate::account::CpuAccount;
 use crate::advice::WinBack;
-use crate::bound::Bound;
+use crate::bound::{Bound, Lean};
 use crate::ceiling::Ceilings;
 use crate::contrast::Contrast;
 use crate::failures::FailedShare;
@@ -194,6 +194,9 @@ pub struct MetricAnalysis {
     pub noise_floor: Option<f64>,
     /// Whether the interval of the A/A control excludes 1: the machine or the harness treats equals differently.
     pub control_differs: bool,
+    /// By arm whose figures are not what they seem: where the truth lies.
+    #[serde(skip)]
+    pub(crate) leans: BTreeMap<String, Lean>,
     /// What of its precision may be claimed, of a run that its width ended.
     #[serde(skip)]
     pub(crate) claim: Claim,
@@ -201,6 +204,14 @@ pub struct MetricAnalysis {
     pub estimates: Vec<Estimate>,
     /// By arm that was measured in a block together with the baseline: its ratio; empty unless `compared`.
     pub ratios: Vec<Ratio>,
+}
+
+impl MetricAnalysis {
+    /// What is known of the ratio of two arms, where it is not the ratio.
+    pub fn bound(&self, arm: &str, against: &str) -> Option<Bound> {
+        let lean = |arm: &str| self.leans.get(arm).copied().unwrap_or_default();
+        Bound::of(lean(arm), lean(against), self.more_is_better)
+    }
 }
 
 /// How the intervals of a family of forms were made.
@@ -459,11 +470,9 @@ pub struct Apparatus {
     pub operations: u64,
 }
 
-/// An arm's ratio to the baseline in one compared metric and the ends of its interval, as far as there are any; for
-/// tables that hold one figure. The baseline itself has none.
-pub fn ratio_of(analysis: &Analysis, arm: &str, metric: &str) -> (Option<f64>, Option<f64>, Option<f64>) {
-    let metric = analysis.metrics.iter().find(|candidate| candidate.name == metric);
-    let ratio = metric.and_then(|metric| metric.ratios.iter().find(|ratio| ratio.arm == arm));
-    let interval = ratio.and_then(|ratio| ratio.interval);
-    (ratio.map(|ratio| ratio.ratio), interval.map(|interval| interval.low), interval.map(|interval| interval.high))
+/// An arm's ratio to the baseline in one compared metric; for tables that hold one figure. The baseline itself has
+/// none.
+pub fn ratio_of<'a>(analysis: &'a Analysis, arm: &str, metric: &str) -> Option<&'a Ratio> {
+    let metric = analysis.metrics.iter().find(|candidate| candidate.name == metric)?;
+    metric.ratios.iter().find(|ratio| ratio.arm == arm)
 }

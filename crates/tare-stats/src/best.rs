@@ -9,6 +9,7 @@
 
 use crate::analyse::{analyse, block_logs};
 use crate::analysis::{Analysis, Interval};
+use crate::bound::Bound;
 use crate::family::CONFIDENCE;
 use crate::paired::{BlockLogs, Differences};
 use serde::Serialize;
@@ -57,11 +58,16 @@ pub struct Lead {
     pub over: String,
     /// The leader's metric by the other's.
     pub ratio: f64,
+    /// Where the truth lies, where the ratio is only a bound.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub bound: Option<Bound>,
     /// Its interval, wide enough for all comparisons and looks together; none below 3 blocks.
     pub interval: Option<Interval>,
-    /// Whether the leader is better, beyond interval and noise floor.
+    /// Whether the leader is better, beyond interval and noise floor; of a bound, whether the truth lies farther off
+    /// still.
     pub clear: bool,
-    /// The difference, as a share, that a search like this would have been sure of in four of five cases.
+    /// The difference, as a share, that a search like this would have been sure of in four of five cases; none of a
+    /// bound.
     pub smallest_detectable: Option<f64>,
 }
 
@@ -115,12 +121,17 @@ fn contest_of(analysis: &Analysis, metric: &str, looks: u32) -> Option<Contest> 
         let differences = Differences::of(best, logs);
         let precision = differences.precision(level).map(|precision| metric.claim.elsewhere(precision));
         let (mean, floor) = (sign * differences.mean(), metric.noise_floor.map(f64::ln_1p));
+        let bound = metric.bound(leader, over);
+        let carried = bound.is_none_or(|bound| bound.carries(differences.mean()));
         Lead {
             over: (*over).to_owned(),
             ratio: differences.mean().exp(),
+            bound,
             interval: precision.map(|precision| precision.interval(differences.mean())),
-            clear: precision.zip(floor).is_some_and(|(p, floor)| mean > p.half_width() && mean > floor),
-            smallest_detectable: precision.map(|p| p.smallest_detectable().max(floor.unwrap_or(0.0)).exp_m1()),
+            clear: carried && precision.zip(floor).is_some_and(|(p, floor)| mean > p.half_width() && mean > floor),
+            smallest_detectable: precision
+                .filter(|_| bound.is_none())
+                .map(|p| p.smallest_detectable().max(floor.unwrap_or(0.0)).exp_m1()),
         }
     };
     let leads: Vec<Lead> = others.iter().map(|other| lead(other)).collect();

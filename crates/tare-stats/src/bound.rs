@@ -2,10 +2,10 @@
 //! better, or worse, than the true one.
 
 use crate::analysis::Verdict;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// Where the truth lies, seen from the ratio that is given.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Side {
     /// It is that or more.
@@ -58,14 +58,36 @@ impl Bound {
         Some(Bound { side, cause: if failed { BoundCause::Failures } else { BoundCause::Generator } })
     }
 
-    /// Whether a verdict on the ratio that is given, whose log is `mean`, holds for the true one all the more.
-    pub(crate) fn leaves(&self, verdict: Verdict, mean: f64) -> bool {
-        let farther = match self.side {
+    /// Of a ratio of two ratios, each of which may be a bound.
+    pub(crate) fn of_quotient(over: Option<Bound>, under: Option<Bound>) -> Option<Bound> {
+        let turned = under.map(|bound| {
+            let side = match bound.side {
+                Side::AtLeast => Side::AtMost,
+                Side::AtMost => Side::AtLeast,
+                Side::Either => Side::Either,
+            };
+            Bound { side, ..bound }
+        });
+        match (over, turned) {
+            (None, bound) | (bound, None) => bound,
+            (Some(one), Some(other)) if one.side == other.side => Some(one),
+            (Some(one), Some(_)) => Some(Bound { side: Side::Either, ..one }),
+        }
+    }
+
+    /// Whether the true ratio lies no nearer to 1 than the one that is given, whose log is `mean`: what is said of the
+    /// one holds for the other all the more.
+    pub(crate) fn carries(&self, mean: f64) -> bool {
+        match self.side {
             Side::AtLeast => mean > 0.0,
             Side::AtMost => mean < 0.0,
             Side::Either => false,
-        };
-        farther && matches!(verdict, Verdict::Better | Verdict::Worse)
+        }
+    }
+
+    /// Whether a verdict on the ratio that is given, whose log is `mean`, holds for the true one all the more.
+    pub(crate) fn leaves(&self, verdict: Verdict, mean: f64) -> bool {
+        self.carries(mean) && matches!(verdict, Verdict::Better | Verdict::Worse)
     }
 }
 
@@ -105,6 +127,18 @@ mod tests {
         assert_eq!(side(held, free, true), Some(Side::AtLeast));
         assert_eq!(side(held, held, true), Some(Side::Either), "nobody knows which would do more");
         assert_eq!(Bound::of(held, free, true).map(|bound| bound.cause), Some(BoundCause::Generator));
+    }
+
+    #[test]
+    fn a_ratio_of_two_bounds_is_known_on_one_side_where_both_say_the_same() {
+        let bound = |side| Some(Bound { side, cause: BoundCause::Generator });
+        let side = |over, under| Bound::of_quotient(over, under).map(|bound| bound.side);
+        assert_eq!(side(None, None), None);
+        assert_eq!(side(bound(Side::AtLeast), None), Some(Side::AtLeast));
+        assert_eq!(side(None, bound(Side::AtLeast)), Some(Side::AtMost));
+        assert_eq!(side(bound(Side::AtLeast), bound(Side::AtMost)), Some(Side::AtLeast));
+        assert_eq!(side(bound(Side::AtLeast), bound(Side::AtLeast)), Some(Side::Either));
+        assert_eq!(side(None, bound(Side::Either)), Some(Side::Either));
     }
 
     #[test]

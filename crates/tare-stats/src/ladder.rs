@@ -1,6 +1,7 @@
 //! What each rung of a ladder costs, and whether the rungs add up to the whole.
 
 use crate::analysis::{Arm, Interval, MetricAnalysis};
+use crate::bound::Bound;
 use crate::family::CONFIDENCE;
 use crate::orders::{Orders, orders};
 use crate::pair::{Pair, Withheld};
@@ -29,12 +30,16 @@ pub struct MetricClimb {
     pub rungs: Vec<RungCost>,
     /// The product of their ratios.
     pub together: f64,
+    /// Where the truth of that lies, where it is only a bound.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub bound: Option<Bound>,
     /// The form by the second copy of the baseline, the A/A control, with which no rung has anything to do: the whole,
     /// measured once more. None where it was not measured.
     pub whole: Option<Cost>,
-    /// Whether the rungs together lie in the interval of the whole; none where there is no interval. The product of
-    /// rungs is the whole by arithmetic, so this says whether the whole is the same measured again, and nothing of how
-    /// rungs depend on each other: that is in [`RungCost::orders`].
+    /// Whether the rungs together lie in the interval of the whole; none where there is no interval, and where either
+    /// is only a bound: two bounds that are alike say nothing of what they bound. The product of rungs is the whole by
+    /// arithmetic, so this says whether the whole is the same measured again, and nothing of how rungs depend on each
+    /// other: that is in [`RungCost::orders`].
     pub adds_up: Option<bool>,
 }
 
@@ -43,6 +48,9 @@ pub struct MetricClimb {
 pub struct Cost {
     /// Paired within blocks, geometric mean.
     pub ratio: f64,
+    /// Where the truth lies, where the ratio is only a bound.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub bound: Option<Bound>,
     /// 95 % interval by Student's t; of rungs, all of a metric hold together (Bonferroni). None below 3 blocks and of
     /// what ran emulated.
     pub interval: Option<Interval>,
@@ -59,7 +67,8 @@ pub struct RungCost {
     pub against: String,
     /// This form by that one.
     pub cost: Cost,
-    /// Whether its interval excludes 1, the ratio is beyond the noise floor, and nothing withholds it.
+    /// Whether its interval excludes 1, the ratio is beyond the noise floor, nothing withholds it, and where it is only
+    /// a bound the truth lies farther off still.
     pub matters: bool,
     /// Why nothing is said of it, whatever its figures.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -103,15 +112,17 @@ fn metric_climb(ladder: &Ladder, baseline: &str, arms: &[Arm], metric: &MetricAn
     let control = arms.iter().find(|arm| arm.control).map(|arm| arm.name.as_str());
     let whole = control.and_then(|control| Pair::of(&ladder.to, control, arms, metric));
     let whole = whole.map(|pair| Cost::of(&pair, 1));
-    let adds_up = whole.and_then(|whole| whole.interval).map(|interval| interval.contains(together));
+    let bound = metric.bound(&before, baseline);
+    let known = whole.filter(|whole| bound.is_none() && whole.bound.is_none());
+    let adds_up = known.and_then(|whole| whole.interval).map(|interval| interval.contains(together));
     let (name, title) = (metric.name.clone(), metric.title.clone());
-    (!rungs.is_empty()).then_some(MetricClimb { name, title, rungs, together, whole, adds_up })
+    (!rungs.is_empty()).then_some(MetricClimb { name, title, rungs, together, bound, whole, adds_up })
 }
 
 impl Cost {
     /// Of two arms, with an interval that holds together with those of `family` such costs.
     pub(crate) fn of(pair: &Pair<'_>, family: usize) -> Cost {
         let level = 1.0 - 0.5 * (1.0 - CONFIDENCE) / family.max(1) as f64;
-        Cost { ratio: pair.log().exp(), interval: pair.interval(level) }
+        Cost { ratio: pair.log().exp(), bound: pair.bound, interval: pair.interval(level) }
     }
 }

@@ -26,7 +26,8 @@ pub struct Orders {
     /// Whether the interaction's interval excludes 1, it is beyond the noise floor, and nothing withholds it: then what
     /// the feature costs depends on what stands beside it.
     pub depends: bool,
-    /// Its share of the whole difference, log scale, from the least to the greatest of these places and the rung's own.
+    /// Its share of the whole difference, log scale, from the least to the greatest of these places and the rung's own;
+    /// none where one of them is only a bound.
     pub share: Option<Interval>,
 }
 
@@ -47,7 +48,9 @@ pub(crate) fn orders(
     let has =
         |rung: &RungCost| single(rung) && (turned(rung, Place::Alone).is_some() || turned(rung, Place::Last).is_some());
     let family = rungs.iter().filter(|rung| has(rung)).count();
-    let whole = Pair::of(&ladder.to, baseline, arms, metric).map(|pair| pair.log());
+    // A share of what is only a bound is none.
+    let known = |pair: &Pair<'_>| pair.bound.is_none();
+    let whole = Pair::of(&ladder.to, baseline, arms, metric).filter(known).map(|pair| pair.log());
     let of_rung = |rung: &RungCost| {
         let pair = |arm: &str, against: &str| Pair::of(arm, against, arms, metric);
         let own = pair(&rung.form, &rung.against)?;
@@ -57,13 +60,14 @@ pub(crate) fn orders(
         // Without a last place there is the rung's own against it by itself.
         let both = both.or_else(|| own.less(alone.as_ref().filter(|_| last.is_none())?));
         let interaction = both.as_ref().map(|both| Cost::of(both, family));
-        let logs = [Some(&own), alone.as_ref(), last.as_ref()].into_iter().flatten().map(Pair::log);
+        let places = || [Some(&own), alone.as_ref(), last.as_ref()].into_iter().flatten();
+        let whole = whole.filter(|_| places().all(known));
         Some(Orders {
             alone: alone.as_ref().map(|pair| Cost::of(pair, family)),
             last: last.as_ref().map(|pair| Cost::of(pair, family)),
             depends: both.is_some_and(|both| both.stands(interaction.and_then(|cost| cost.interval))),
             interaction,
-            share: whole.and_then(|whole| range(logs.map(|log| log / whole))),
+            share: whole.and_then(|whole| range(places().map(|pair| pair.log() / whole))),
         })
     };
     rungs.iter().map(|rung| Some(rung).filter(|rung| has(rung)).and_then(of_rung)).collect()

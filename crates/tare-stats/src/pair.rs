@@ -6,6 +6,7 @@
 
 use crate::analyse::block_logs;
 use crate::analysis::{Arm, Interval, MetricAnalysis, Verdict};
+use crate::bound::Bound;
 use crate::paired::{Differences, Precision};
 use serde::Serialize;
 
@@ -44,6 +45,8 @@ pub(crate) struct Pair<'a> {
     metric: &'a MetricAnalysis,
     differences: Differences,
     emulated: bool,
+    /// What is known of their ratio, where it is not the ratio.
+    pub(crate) bound: Option<Bound>,
     /// Why nothing is said of the two.
     pub(crate) withheld: Option<Withheld>,
 }
@@ -58,6 +61,7 @@ impl<'a> Pair<'a> {
         (differences.n() > 0).then(|| Pair {
             emulated: arm.emulated.is_some() || against.emulated.is_some(),
             withheld: Withheld::of(arm, against, metric.control_differs),
+            bound: metric.bound(&arm.name, &against.name),
             differences,
             metric,
         })
@@ -72,6 +76,7 @@ impl<'a> Pair<'a> {
             differences,
             emulated: self.emulated || other.emulated,
             withheld: self.withheld.or(other.withheld),
+            bound: Bound::of_quotient(self.bound, other.bound),
         })
     }
 
@@ -93,11 +98,12 @@ impl<'a> Pair<'a> {
     }
 
     /// Whether the report stands by the difference: the interval excludes 1, the ratio is beyond a noise floor that is
-    /// known, and nothing withholds it.
+    /// known, nothing withholds it, and where it is only a bound the truth lies farther off still.
     pub(crate) fn stands(&self, interval: Option<Interval>) -> bool {
         let excludes = interval.is_some_and(|interval| !interval.contains(1.0));
         let beyond = self.metric.noise_floor.is_some_and(|floor| self.log().abs() > floor.ln_1p());
-        excludes && beyond && self.withheld.is_none()
+        let carried = self.bound.is_none_or(|bound| bound.carries(self.log()));
+        excludes && beyond && carried && self.withheld.is_none()
     }
 }
 

@@ -1,6 +1,7 @@
 //! How much more several instances do than fewer.
 
 use crate::analysis::{Arm, Interval, MetricAnalysis};
+use crate::bound::Bound;
 use crate::family::CONFIDENCE;
 use crate::pair::{Pair, Withheld};
 use serde::Serialize;
@@ -24,6 +25,9 @@ pub struct ScaleOut {
     pub times: f64,
     /// The form's throughput, or peak load, by the other's; paired within blocks, geometric mean.
     pub speed_up: f64,
+    /// Where the truth of it and of the efficiency lies, where they are only bounds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub bound: Option<Bound>,
     /// 95 % interval of it, by Student's t, for this pair alone; none below 3 blocks and of what ran emulated.
     pub speed_up_interval: Option<Interval>,
     /// The speed-up by [`ScaleOut::times`]: 1 is linear.
@@ -108,6 +112,7 @@ pub(crate) fn scale_out(record: &Record, arms: &[Arm], metrics: &[MetricAnalysis
             what,
             times,
             speed_up,
+            bound: pair.bound,
             speed_up_interval: interval,
             efficiency: speed_up / times,
             efficiency_interval: interval.map(|i| Interval { low: i.low / times, high: i.high / times }),

@@ -2,6 +2,7 @@
 
 mod advice;
 mod analysis;
+mod bounds;
 mod ceiling;
 mod contrast;
 mod evidence;

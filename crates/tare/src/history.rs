@@ -12,12 +12,13 @@ use tare_core::record::{Header, PEAK_LOAD, Record};
 use tare_core::study::Study;
 use tare_core::workload::Workload;
 use tare_layers::home;
-use tare_stats::{Equals, Interval, Occasion, Occasions, Series, SeriesPoint};
+use tare_stats::{Equals, Interval, Occasion, Occasions, Ratio, Series, SeriesPoint, Side};
 
 /// The version of the tables.
-const VERSION: i64 = 5;
+const VERSION: i64 = 6;
 
-/// The tables of version 5: the ratios of every metric, what each record was made under, how far apart equals were (the
+/// The tables of version 6: the ratios of every metric (without an interval where one is only a bound, and then with
+/// the side of it on which the truth lies), what each record was made under, how far apart equals were (the
 /// A/A control: `log` of its ratio, with the error of that and its degrees of freedom), and how long trials of each
 /// form took beyond settling and measuring; `stands` says what was deployed, in words. `unread` holds the records that
 /// an older version took in, and kept less of, until they have been read again.
@@ -28,7 +29,8 @@ const TABLES: &str = "
         conditions TEXT NOT NULL DEFAULT '{}') STRICT;
     CREATE TABLE IF NOT EXISTS ratios (
         run TEXT NOT NULL REFERENCES runs ON DELETE CASCADE, form TEXT NOT NULL, metric TEXT NOT NULL,
-        position INTEGER NOT NULL, ratio REAL, low REAL, high REAL, PRIMARY KEY (run, form, metric)) STRICT;
+        position INTEGER NOT NULL, ratio REAL, low REAL, high REAL, bound TEXT,
+        PRIMARY KEY (run, form, metric)) STRICT;
     CREATE TABLE IF NOT EXISTS times (
         run TEXT NOT NULL REFERENCES runs ON DELETE CASCADE, form TEXT NOT NULL, stands TEXT NOT NULL,
         emulated INTEGER NOT NULL, overhead_s REAL NOT NULL, PRIMARY KEY (run, form)) STRICT;
@@ -43,8 +45,11 @@ const FROM_VERSION_1: &str = "
     ALTER TABLE runs ADD COLUMN conditions TEXT NOT NULL DEFAULT '{}';
     ALTER TABLE ratios RENAME TO ratios_1;";
 const FROM_VERSION_1_KEPT: &str = "
-    INSERT INTO ratios SELECT run, form, 'throughput', position, ratio, low, high FROM ratios_1;
+    INSERT INTO ratios SELECT run, form, 'throughput', position, ratio, low, high, NULL FROM ratios_1;
     DROP TABLE ratios_1;";
+
+/// From version 2 to 5, which took bounds for ratios.
+const FROM_VERSION_2: &str = "ALTER TABLE ratios ADD COLUMN bound TEXT;";
 
 /// How many of the latest runs say how long a deployment takes: so few that a machine which changed is soon known.
 const TIMES_KEPT_IN_MIND: u32 = 5;
@@ -74,6 +79,9 @@ pub(crate) struct FormRatio {
     pub(crate) ratio: Option<f64>,
     pub(crate) low: Option<f64>,
     pub(crate) high: Option<f64>,
+    /// Where the truth lies, where the ratio is only a bound.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) bound: Option<Side>,
 }
 
 fn open() -> Result<Connection> {
@@ -91,7 +99,11 @@ fn open_at(path: &Path) -> Result<Connection> {
     let version: i64 = db.query_row("PRAGMA user_version", [], |row| row.get(0)).with_context(doing)?;
     anyhow::ensure!(version <= VERSION, "{}: a newer Tare wrote the history {}", doing(), path.display());
     if version < VERSION {
-        let (before, after) = if version == 1 { (FROM_VERSION_1, FROM_VERSION_1_KEPT) } else { ("", "") };
+        let (before, after) = match version {
+            1 => (FROM_VERSION_1, FROM_VERSION_1_KEPT),
+            2.. => (FROM_VERSION_2, ""),
+            _ => ("", ""),
+        };
         let all = format!("BEGIN; {before} {TABLES} {after} PRAGMA user_version = {VERSION}; COMMIT;");
         db.execute_batch(&all).with_context(doing)?;
     }
@@ -145,10 +157,12 @@ fn insert(db: &mut Connection, record: &Record, path: &Path) -> Result<()> {
     )?;
     for (position, form) in header.study.forms.iter().enumerate() {
         for metric in header.metrics().into_iter().filter(|metric| metric.compared) {
-            let (ratio, low, high) = tare_stats::ratio_of(&analysis, &form.name, metric.name);
+            let Kept { ratio, interval, side } = Kept::of(tare_stats::ratio_of(&analysis, &form.name, metric.name));
+            let (low, high) = (interval.map(|interval| interval.low), interval.map(|interval| interval.high));
+            let side = side.map(|side| serde_json::to_string(&side)).transpose()?;
             transaction.execute(
-                "INSERT INTO ratios VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
-                params![header.run, form.name, metric.name, position as i64, ratio, low, high],
+                "INSERT INTO ratios VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
+                params![header.run, form.name, metric.name, position as i64, ratio, low, high, side],
             )?;
         }
     }
@@ -173,6 +187,23 @@ fn insert(db: &mut Connection, record: &Record, path: &Path) -> Result<()> {
     }
     transaction.commit()?;
     Ok(())
+}
+
+/// What is kept of a ratio.
+#[derive(Debug, PartialEq)]
+struct Kept {
+    ratio: Option<f64>,
+    interval: Option<Interval>,
+    side: Option<Side>,
+}
+
+impl Kept {
+    /// Of a bound there is no interval: that of its figure is none of what is followed from run to run.
+    fn of(ratio: Option<&Ratio>) -> Kept {
+        let side = ratio.and_then(|ratio| ratio.bound).map(|bound| bound.side);
+        let interval = ratio.filter(|_| side.is_none()).and_then(|ratio| ratio.interval);
+        Kept { ratio: ratio.map(|ratio| ratio.ratio), interval, side }
+    }
 }
 
 /// What is deployed in a form, in words: a deployment of the same takes as long.
@@ -258,7 +289,7 @@ pub(crate) fn list() -> Result<Vec<Entry>> {
     let mut runs = db
         .prepare("SELECT started, run, study, workload, kernel, trials, ended, path FROM runs ORDER BY started, run")?;
     let mut ratios = db.prepare(
-        "SELECT form, max(ratio), max(low), max(high) FROM ratios WHERE run = ?1 AND metric IN ('throughput', ?2)
+        "SELECT form, max(ratio), max(low), max(high), max(bound) FROM ratios WHERE run = ?1 AND metric IN ('throughput', ?2)
          GROUP BY form ORDER BY position",
     )?;
     let rows = runs.query_map([], |row| {
@@ -277,7 +308,9 @@ pub(crate) fn list() -> Result<Vec<Entry>> {
     let mut entries: Vec<Entry> = rows.collect::<Result<_, _>>()?;
     for entry in &mut entries {
         let forms = ratios.query_map([entry.run.as_str(), PEAK_LOAD], |row| {
-            Ok(FormRatio { form: row.get(0)?, ratio: row.get(1)?, low: row.get(2)?, high: row.get(3)? })
+            let side: Option<String> = row.get(4)?;
+            let bound = side.and_then(|side| serde_json::from_str(&side).ok());
+            Ok(FormRatio { form: row.get(0)?, ratio: row.get(1)?, low: row.get(2)?, high: row.get(3)?, bound })
         })?;
         entry.forms = forms.collect::<Result<_, _>>()?;
     }
@@ -327,121 +360,4 @@ fn series_of(db: &Connection, metric: &str) -> Result<Vec<Series>> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_history_of_the_first_version_is_taken_over() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("history.db");
-        let old = Connection::open(&path).unwrap();
-        old.execute_batch(
-            "CREATE TABLE runs (run TEXT PRIMARY KEY, started TEXT NOT NULL, study TEXT NOT NULL, workload TEXT NOT NULL,
-                kernel TEXT NOT NULL, trials INTEGER NOT NULL, ended TEXT NOT NULL, path TEXT NOT NULL) STRICT;
-             CREATE TABLE ratios (run TEXT NOT NULL REFERENCES runs ON DELETE CASCADE, form TEXT NOT NULL,
-                position INTEGER NOT NULL, ratio REAL, low REAL, high REAL, PRIMARY KEY (run, form)) STRICT;
-             INSERT INTO runs VALUES ('abc123', '2026-01-01T00:00:00Z', 's', 'w', '6.1', 9, 'complete', 'gone');
-             INSERT INTO ratios VALUES ('abc123', 'box', 1, 0.9, 0.89, 0.91);
-             PRAGMA user_version = 1;",
-        )
-        .unwrap();
-        drop(old);
-        let db = open_at(&path).unwrap();
-        let kept: (String, f64) =
-            db.query_row("SELECT metric, ratio FROM ratios", [], |row| Ok((row.get(0)?, row.get(1)?))).unwrap();
-        assert_eq!(kept, ("throughput".to_owned(), 0.9));
-        // Its record is gone, so nobody knows its baseline: it is listed, but no part of a series.
-        assert!(series_of(&db, "throughput").unwrap().is_empty());
-        drop(db);
-        open_at(&path).unwrap();
-    }
-
-    #[test]
-    fn a_history_of_the_second_version_gets_room_for_times() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("history.db");
-        open_at(&path).unwrap().execute_batch("DROP TABLE times; PRAGMA user_version = 2;").unwrap();
-        let db = open_at(&path).unwrap();
-        db.execute("INSERT INTO runs VALUES ('r', '2026', 's', 'w', '6.1', 9, 'fitted', 'x', '{}')", []).unwrap();
-        db.execute("INSERT INTO times VALUES ('r', 'box', 'box; instances: 1', 0, 2.5)", []).unwrap();
-    }
-
-    #[test]
-    fn what_an_older_version_took_in_is_read_again_until_it_was() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("history.db");
-        let db = open_at(&path).unwrap();
-        db.execute("INSERT INTO runs VALUES ('r', '2026', 's', 'w', '6.1', 9, 'fitted', 'gone', '{}')", []).unwrap();
-        // As one leaves it that was killed after the tables were made, and before anything was read.
-        db.execute("INSERT INTO unread VALUES ('gone')", []).unwrap();
-        drop(db);
-        let unread =
-            |db: &Connection| -> i64 { db.query_row("SELECT count(*) FROM unread", [], |row| row.get(0)).unwrap() };
-        assert_eq!(unread(&open_at(&path).unwrap()), 0);
-        Connection::open(&path).unwrap().execute_batch("DROP TABLE unread; PRAGMA user_version = 4;").unwrap();
-        let mut db = Connection::open(&path).unwrap();
-        db.execute_batch(&format!("BEGIN; {TABLES} PRAGMA user_version = {VERSION}; COMMIT;")).unwrap();
-        assert_eq!(unread(&db), 1, "what version 4 knew is to be read");
-        read_again(&mut db).unwrap();
-        assert_eq!(unread(&db), 0);
-    }
-
-    #[test]
-    fn occasions_are_learned_from_the_equals_of_runs_arranged_alike() {
-        let db = open_at(Path::new(":memory:")).unwrap();
-        let conditions = |workload: &str, load: &str| -> BTreeMap<String, String> {
-            let all = [("the workload", workload), ("the baseline", "plain"), ("the load", load)];
-            all.map(|(what, value)| (what.to_owned(), value.to_owned())).into()
-        };
-        let put = |run: u32, workload: &str, load: &str, log: f64| {
-            let name = format!("{workload}{load}{run}");
-            let kept = serde_json::to_string(&conditions(workload, load)).unwrap();
-            let insert = "INSERT INTO runs VALUES (?1, ?2, 's', ?3, '6.1', 9, 'complete', 'x', ?4)";
-            db.execute(insert, params![name, format!("2026-01-{run:02}"), workload, kept]).unwrap();
-            let insert = "INSERT INTO equals VALUES (?1, 'throughput', ?2, 0.004, 4.0)";
-            db.execute(insert, params![name, log]).unwrap();
-        };
-        (0..6).for_each(|run| put(run, "w", "closed 1", 0.005));
-        (0..6).for_each(|run| put(run, "w", "closed 50", 0.5));
-        (0..2).for_each(|run| put(run, "v", "closed 1", 0.005));
-        let learned = occasions_of(&db, "w", &conditions("w", "closed 1")).unwrap();
-        assert_eq!(learned["throughput"].runs, 6, "another load is another matter");
-        assert!((learned["throughput"].deviation - 0.003).abs() < 1e-9, "{learned:?}");
-        assert!(occasions_of(&db, "v", &conditions("v", "closed 1")).unwrap().is_empty(), "two are too few");
-    }
-
-    #[test]
-    fn series_are_told_apart_by_study_workload_baseline_and_form() {
-        let db = open_at(Path::new(":memory:")).unwrap();
-        for (n, (run, study, baseline)) in
-            [("r1", "s", "plain"), ("r2", "s", "plain"), ("r3", "s", "bare"), ("r4", "t", "plain")].iter().enumerate()
-        {
-            let conditions = serde_json::json!({ "the baseline": baseline }).to_string();
-            db.execute(
-                "INSERT INTO runs VALUES (?1, ?2, ?3, 'w', '6.1', 9, 'complete', 'x', ?4)",
-                params![run, format!("2026-01-0{}T00:00:00Z", n + 1), study, conditions],
-            )
-            .unwrap();
-            for form in ["box", "net"] {
-                let low = if *run == "r2" && form == "net" { None } else { Some(0.89) };
-                let insert = "INSERT INTO ratios VALUES (?1, ?2, 'throughput', 0, 0.9, ?3, 0.91)";
-                db.execute(insert, params![run, form, low]).unwrap();
-            }
-        }
-        let found = series_of(&db, "throughput").unwrap();
-        let named: Vec<(&str, &str, &str, usize)> = found
-            .iter()
-            .map(|series| (series.study.as_str(), series.baseline.as_str(), series.form.as_str(), series.points.len()))
-            .collect();
-        let wanted = [
-            ("s", "plain", "box", 2),
-            ("s", "plain", "net", 1),
-            ("s", "bare", "box", 1),
-            ("s", "bare", "net", 1),
-            ("t", "plain", "box", 1),
-            ("t", "plain", "net", 1),
-        ];
-        assert_eq!(named, wanted);
-        assert!(series_of(&db, "p50_us").unwrap().is_empty());
-    }
-}
+mod tests;

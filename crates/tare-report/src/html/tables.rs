@@ -6,7 +6,7 @@ use crate::verdict::Said;
 use crate::words;
 use serde_json::{Value, json};
 use tare_core::record::Record;
-use tare_stats::{Analysis, Verdict, percent_text, ratio_text};
+use tare_stats::{Analysis, Verdict, percent_text};
 
 /// The figures shown of a trial where they were measured, behind the load's own.
 const TRIAL_COLUMNS: &[&str] =
@@ -93,7 +93,7 @@ pub(super) fn floors(analysis: &Analysis) -> Vec<Value> {
         let ratio = metric.ratios.iter().find(|ratio| ratio.arm == analysis.control);
         json!({
             "title": metric.title,
-            "ratio": ratio.map(|ratio| ratio_text(ratio.ratio, ratio.interval)),
+            "ratio": ratio.map(tare_stats::Ratio::text),
             "floor": metric.noise_floor.map(percent_text),
             "differs": metric.control_differs,
         })

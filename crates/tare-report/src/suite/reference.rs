@@ -3,10 +3,11 @@
 use super::shown::ShownPart;
 use crate::html::{looks_beside, plain, safe};
 use crate::svg::{self, Beside, Look};
+use crate::verdict::ratio_figure;
 use minijinja::{Value, context};
 use serde_json::json;
 use tare_core::study::PublishedValues;
-use tare_stats::{Interval, MetricAnalysis, ratio_text, ratio_to};
+use tare_stats::{Interval, MetricAnalysis, ratio_to};
 
 /// A metric of a part that has published figures that say what they are relative to.
 pub(super) struct Reference<'a> {
@@ -50,6 +51,11 @@ fn reference<'a>(part: &ShownPart<'a>, metric: &'a MetricAnalysis, values: &'a P
 }
 
 impl Reference<'_> {
+    /// A ratio of ours, with `<=` or `>=` before it where it is only a bound.
+    fn ratio_text(&self, form: &str, ratio: f64, interval: Option<Interval>) -> String {
+        ratio_figure(self.metric.bound(form, &self.values.relative_to), ratio, interval)
+    }
+
     /// Two lines: what was published, and ours beside it.
     pub(super) fn lines(&self) -> [String; 2] {
         let to = &self.values.relative_to;
@@ -57,7 +63,7 @@ impl Reference<'_> {
         let published: Vec<String> = others.map(|(form, ratio)| format!("{form} {ratio:.2}")).collect();
         let of = |(form, ratio, interval, emulated): &(String, f64, Option<Interval>, bool)| {
             let mark = if *emulated { " EMULATED" } else { "" };
-            crate::whole(&format!("{form} {}{mark}", ratio_text(*ratio, *interval)))
+            crate::whole(&format!("{form} {}{mark}", self.ratio_text(form, *ratio, *interval)))
         };
         let ours: Vec<String> = self.ours.iter().filter(|(form, ..)| form != to).map(of).collect();
         let ours = match &self.why_none {
@@ -103,7 +109,7 @@ impl Reference<'_> {
         });
         let ours = self.ours.iter().map(|(form, ratio, interval, emulated)| {
             let look = looks.iter().find(|look| look.name == *form).cloned().unwrap_or_else(|| plain_look(form));
-            let figure = ratio_text(*ratio, *interval);
+            let figure = self.ratio_text(form, *ratio, *interval);
             Beside {
                 look: Look { hatched: *emulated, ..look },
                 ratio: *ratio,

@@ -2,7 +2,8 @@
 
 use super::scale::Scale;
 use super::{Anchor, Canvas, PANEL_WIDTH};
-use tare_stats::{MetricClimb, ratio_text};
+use crate::verdict::ratio_figure;
+use tare_stats::MetricClimb;
 
 const MARGIN: f64 = 12.0;
 const ROW: f64 = 40.0;
@@ -45,7 +46,7 @@ pub(crate) fn waterfall(climb: &MetricClimb, baseline: &str, more_is_better: boo
         let (from, to) = (scale.place(reached[at]), scale.place(reached[at + 1]));
         canvas.text(MARGIN, top + 14.0, Anchor::Start, "label", &shortened(&rung.adds.join("; ")));
         let class = if rung.matters { "value strong" } else { "value" };
-        let figure = ratio_text(rung.cost.ratio, rung.cost.interval);
+        let figure = ratio_figure(rung.cost.bound, rung.cost.ratio, rung.cost.interval);
         canvas.text(PANEL_WIDTH - MARGIN, top + 14.0, Anchor::End, class, &figure);
         let fall = match (rung.matters, (rung.cost.ratio > 1.0) == more_is_better) {
             (false, _) => "even",
@@ -60,7 +61,7 @@ pub(crate) fn waterfall(climb: &MetricClimb, baseline: &str, more_is_better: boo
     let top = TOP + climb.rungs.len() as f64 * ROW;
     let (one, end) = (scale.place(1.0), scale.place(climb.together));
     canvas.text(MARGIN, top + 14.0, Anchor::Start, "label", "together");
-    let figure = ratio_text(climb.together, None);
+    let figure = ratio_figure(climb.bound, climb.together, None);
     canvas.text(PANEL_WIDTH - MARGIN, top + 14.0, Anchor::End, "value strong", &figure);
     canvas.rect((one.min(end), top + 20.0), ((one - end).abs().max(BAR_MIN), BAR), "step whole", "");
     canvas.finish(&format!("What each rung adds to or takes from {}", climb.title))

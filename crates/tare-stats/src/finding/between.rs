@@ -3,6 +3,7 @@
 use super::{Differs, Explanation, findings, is_clear, level, throughput};
 use crate::analyse::{analyse, counted};
 use crate::analysis::{Analysis, Arm, Interval, MetricAnalysis};
+use crate::bound::Bound;
 use crate::contrast::{Cell, Estimate, Figure, Values, cells, compared, equals};
 use crate::paired::{BLOCKS_MIN, sd};
 use crate::quantile::student_quantile;
@@ -46,7 +47,7 @@ impl Run {
 
 fn explained(arm: &str, before: &Run, after: &Run) -> Option<Explanation> {
     let compared = after.analysis.metrics.iter().filter(|metric| metric.compared);
-    let (metric, ratio, interval) =
+    let (metric, ratio, bound, interval) =
         compared.filter_map(|metric| differs(arm, before.metric(&metric.name)?, metric)).next()?;
     let slower = metric.more_is_better == (ratio < 1.0);
     let (here, there) = if slower { (after, before) } else { (before, after) };
@@ -59,6 +60,7 @@ fn explained(arm: &str, before: &Run, after: &Run) -> Option<Explanation> {
         differs: Differs::BeyondNoise,
         metric: metric.title.clone(),
         ratio,
+        bound,
         interval,
         one_feature: false,
         findings: findings(&figures, throughput(&here.analysis.metrics, arm)),
@@ -70,7 +72,7 @@ fn differs<'m>(
     arm: &str,
     before: &MetricAnalysis,
     after: &'m MetricAnalysis,
-) -> Option<(&'m MetricAnalysis, f64, Interval)> {
+) -> Option<(&'m MetricAnalysis, f64, Option<Bound>, Interval)> {
     let logs = |metric: &MetricAnalysis| -> Option<Vec<f64>> {
         let estimate = metric.estimates.iter().find(|estimate| estimate.arm == arm)?;
         Some(estimate.values.iter().map(|value| value.value.ln()).collect())
@@ -83,7 +85,11 @@ fn differs<'m>(
     let floor = before.noise_floor?.max(after.noise_floor?).ln_1p();
     let interval = Interval { low: (difference - half_width).exp(), high: (difference + half_width).exp() };
     let is_clear = difference.is_finite() && !interval.contains(1.0) && difference.abs() > floor;
-    is_clear.then(|| (after, difference.exp(), interval))
+    // Either run's own figure may be the generator's, or of those that were left of what failed.
+    let lean = |metric: &MetricAnalysis| metric.leans.get(arm).copied().unwrap_or_default();
+    let bound = Bound::of(lean(after), lean(before), after.more_is_better);
+    let carried = bound.is_none_or(|bound| bound.carries(difference));
+    (is_clear && carried).then(|| (after, difference.exp(), bound, interval))
 }
 
 /// Every figure that both sides have in three trials.

@@ -15,6 +15,7 @@ pub use rule::Confidence;
 
 use crate::advice::WinBack;
 use crate::analysis::{Arm, Interval, MetricAnalysis, Verdict};
+use crate::bound::Bound;
 use crate::contrast::{Cell, Figure, apart, differences, equals, floor, gap};
 use crate::figures::is_by_operation;
 use crate::ladder::{Climb, Cost};
@@ -48,6 +49,9 @@ pub struct Explanation {
     pub metric: String,
     /// Form by the other one.
     pub ratio: f64,
+    /// Where the truth lies, where the ratio is only a bound.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub bound: Option<Bound>,
     /// Its interval; where they differ in every trial, from the least to the greatest ratio of any two trials.
     pub interval: Interval,
     /// Whether the two differ in one feature only, so that the ratio is what that feature costs.
@@ -115,6 +119,7 @@ struct Difference {
     differs: Differs,
     metric: String,
     ratio: f64,
+    bound: Option<Bound>,
     interval: Interval,
     slower: bool,
 }
@@ -176,9 +181,9 @@ pub(crate) fn explanations(
             let of_form = advice.filter(|advice| *form == advice.of && form == slower);
             findings.iter_mut().for_each(|finding| finding.tested = of_form.and_then(|of| tested(finding, of)));
             let (form, against, slower) = (form.clone(), against.clone(), slower.clone());
-            let Difference { differs, metric, ratio, interval, .. } = difference;
+            let Difference { differs, metric, ratio, bound, interval, .. } = difference;
             let one_feature = ladder.is_some() || varies.is_some();
-            Some(Explanation { form, against, slower, differs, metric, ratio, interval, one_feature, findings })
+            Some(Explanation { form, against, slower, differs, metric, ratio, bound, interval, one_feature, findings })
         });
         // The first difference that is explained; else a limit; else that no rule fits, which within the noise is no
         // news.
@@ -212,6 +217,7 @@ fn limited(counted: &Counted, metrics: &[MetricAnalysis], form: &str, against: &
             differs: if is_given(ratio.verdict) { Differs::NotDetectably } else { Differs::Withheld },
             metric: metric.title.clone(),
             ratio: ratio.ratio,
+            bound: ratio.bound,
             interval: ratio.interval?,
             one_feature: false,
             findings,
@@ -247,7 +253,14 @@ fn differs_from_baseline(metrics: &[MetricAnalysis], form: &str, counted: &Count
             None => (Differs::InEveryTrial, in_every_trial(metric, form, counted)?),
         };
         let slower = metric.more_is_better == (ratio.ratio < 1.0);
-        Some(Difference { differs, metric: metric.title.clone(), ratio: ratio.ratio, interval, slower })
+        Some(Difference {
+            differs,
+            metric: metric.title.clone(),
+            ratio: ratio.ratio,
+            bound: ratio.bound,
+            interval,
+            slower,
+        })
     };
     compared.filter_map(difference).collect()
 }
@@ -269,8 +282,8 @@ fn differs_on_rung(climb: &Climb, metrics: &[MetricAnalysis], form: &str, agains
         let rung = of.rungs.iter().find(|rung| rung.form == form && rung.against == against && rung.matters)?;
         let metric = metrics.iter().find(|metric| metric.name == of.name)?;
         let slower = metric.more_is_better == (rung.cost.ratio < 1.0);
-        let (ratio, interval) = (rung.cost.ratio, rung.cost.interval?);
-        Some(Difference { differs: Differs::BeyondNoise, metric: metric.title.clone(), ratio, interval, slower })
+        let (metric, Cost { ratio, bound, interval }) = (metric.title.clone(), rung.cost);
+        Some(Difference { differs: Differs::BeyondNoise, metric, ratio, bound, interval: interval?, slower })
     })
 }
 
@@ -279,9 +292,9 @@ fn differs_by_variant(advice: &WinBack, metrics: &[MetricAnalysis], form: &str) 
     advice.metrics.iter().find_map(|of| {
         let gain = of.variants.iter().find(|gain| gain.form == form && gain.matters)?;
         let metric = metrics.iter().find(|metric| metric.name == of.name)?;
-        let (ratio, interval) = (gain.cost.ratio, gain.cost.interval?);
+        let Cost { ratio, bound, interval } = gain.cost;
         let (metric, slower) = (metric.title.clone(), !gain.better);
-        Some(Difference { differs: Differs::BeyondNoise, metric, ratio, interval, slower })
+        Some(Difference { differs: Differs::BeyondNoise, metric, ratio, bound, interval: interval?, slower })
     })
 }
 

@@ -48,6 +48,7 @@ fn analysis(ratio: Ratio, more_is_better: bool) -> Analysis {
             method: Method::OwnError,
             noise_floor: Some(0.01),
             control_differs: false,
+            leans: Default::default(),
             claim: Claim::AS_IS,
             estimates: Vec::new(),
             ratios: vec![ratio],

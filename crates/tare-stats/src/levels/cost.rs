@@ -220,11 +220,12 @@ fn compared(
     let differs = whole.is_some_and(|whole| whole.control_differs);
     let costs = |(arm, parts): &(&Arm, Vec<(Part, Estimate)>)| {
         let withheld = baseline.and_then(|(baseline, _)| Withheld::of(arm, baseline, differs));
+        let bound = baseline.zip(whole).and_then(|((baseline, _), whole)| whole.bound(&arm.name, &baseline.name));
+        let is_said = withheld.is_none() && bound.is_none();
         let part = |((_, name, seen), estimate): &(Part, Estimate)| {
             let base = there(name).filter(|_| !arm.baseline && arm.emulated.is_none() && *seen != Seen::Rest);
             let ratio = base.and_then(|(_, base)| ratio(estimate, base, family, claim));
-            let ratio =
-                ratio.map(|ratio| CostRatio { interval: ratio.interval.filter(|_| withheld.is_none()), ..ratio });
+            let ratio = ratio.map(|ratio| CostRatio { interval: ratio.interval.filter(|_| is_said), ..ratio });
             PartCost { name: name.clone(), seen: *seen, estimate: estimate.clone(), ratio }
         };
         ArmCosts { arm: arm.name.clone(), parts: parts.iter().map(part).collect() }

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use tare_core::fault::Fault;
 use tare_core::record::PEAK_LOAD;
 use tare_report::{paragraph, whole};
-use tare_stats::{CHANGE_P, CHANGE_SHARE, CHANGE_VALUES_MIN, CHANGE_WINDOW, Series};
+use tare_stats::{CHANGE_P, CHANGE_SHARE, CHANGE_VALUES_MIN, CHANGE_WINDOW, Series, Side};
 
 /// The version of the series' JSON. Fields may be added within a version.
 const HISTORY_SCHEMA: u32 = 1;
@@ -152,9 +152,9 @@ fn show(entry: &Entry, width: usize) -> String {
     let ratios: Vec<String> = entry
         .forms
         .iter()
-        .filter_map(|FormRatio { form, ratio, low, high }| match (ratio, low, high) {
+        .filter_map(|FormRatio { form, ratio, low, high, bound }| match (ratio, low, high) {
             (Some(ratio), Some(low), Some(high)) => Some(format!("{form} {ratio:.3} [{low:.3}, {high:.3}]")),
-            (Some(ratio), ..) => Some(format!("{form} {ratio:.3}")),
+            (Some(ratio), ..) => Some(format!("{form} {}{ratio:.3}", bound.map_or("", Side::sign))),
             _ => None,
         })
         .map(|ratio| whole(&ratio))

@@ -10,9 +10,9 @@ use tare_core::record::Record;
 use tare_core::study::Study;
 use tare_core::units::CpuSet;
 use tare_core::workload::Workload;
-use tare_report::{paragraph, whole, why_undecided};
+use tare_report::{paragraph, ratio_figure, whole, why_undecided};
 use tare_runner::Ending;
-use tare_stats::{Contest, Lead, percent_text, ratio_text};
+use tare_stats::{Contest, Lead, percent_text};
 
 /// The version of the JSON. Fields may be added within a version.
 const PLACE_SCHEMA: u32 = 1;
@@ -159,16 +159,23 @@ impl Choice {
         }
         let open: Vec<&Lead> = contest.leads.iter().filter(|lead| !lead.clear).collect();
         let names = open.iter().map(|lead| whole(&lead.over)).collect::<Vec<_>>().join(", ");
-        let least = open.iter().filter_map(|lead| lead.smallest_detectable).fold(0.0, f64::max);
+        let least = open.iter().filter_map(|lead| lead.smallest_detectable).reduce(f64::max);
+        let found = least.map(|least| {
+            format!("a difference of {} would have been found in four of five such searches", percent_text(least))
+        });
+        let bounded = open.iter().any(|lead| lead.bound.is_some());
+        let bounded = bounded.then(|| {
+            "where only a bound is known, because the generator was the limit or operations failed, more blocks do not help"
+                .to_owned()
+        });
+        let notes: Vec<String> = found.into_iter().chain(bounded).collect();
+        // Who is first among bounds may not be first.
+        let first = if open.iter().any(|lead| lead.bound.is_some()) { "has the best figure" } else { "did best" };
         let told =
             if contest.leads.len() == open.len() { "None can be told apart" } else { "Not all can be told apart" };
         let spent = if ending == Ending::BudgetSpent { "The time is spent" } else { "All blocks are done" };
-        let words = format!(
-            "{told}: {} did best, and {names} may be as good. {spent}; a difference of {} would have been found in four \
-             of five such searches. ",
-            whole(leader),
-            percent_text(least)
-        );
+        let words =
+            format!("{told}: {} {first}, and {names} may be as good. {spent}; {}. ", whole(leader), notes.join("; "));
         let beaten = contest.leads.iter().any(|lead| lead.over == free && lead.clear);
         match beaten {
             true => {
@@ -215,7 +222,7 @@ impl Finding<'_> {
             text += &format!("\n{}", paragraph("", 2, &about, width));
             for lead in &contest.leads {
                 let word = if lead.clear { "better" } else { "may be as good" };
-                let line = format!("{}  {word}", ratio_text(lead.ratio, lead.interval));
+                let line = format!("{}  {word}", ratio_figure(lead.bound, lead.ratio, lead.interval));
                 text += &paragraph(&format!("  {:<9} ", lead.over), 12, &line, width);
             }
             for name in &contest.left_out {

@@ -1,0 +1,163 @@
+//! The history in files that were made up.
+
+use super::*;
+use tare_stats::{Bound, BoundCause, Verdict};
+
+#[test]
+fn a_history_of_the_first_version_is_taken_over() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("history.db");
+    let old = Connection::open(&path).unwrap();
+    old.execute_batch(
+        "CREATE TABLE runs (run TEXT PRIMARY KEY, started TEXT NOT NULL, study TEXT NOT NULL, workload TEXT NOT NULL,
+            kernel TEXT NOT NULL, trials INTEGER NOT NULL, ended TEXT NOT NULL, path TEXT NOT NULL) STRICT;
+         CREATE TABLE ratios (run TEXT NOT NULL REFERENCES runs ON DELETE CASCADE, form TEXT NOT NULL,
+            position INTEGER NOT NULL, ratio REAL, low REAL, high REAL, PRIMARY KEY (run, form)) STRICT;
+         INSERT INTO runs VALUES ('abc123', '2026-01-01T00:00:00Z', 's', 'w', '6.1', 9, 'complete', 'gone');
+         INSERT INTO ratios VALUES ('abc123', 'box', 1, 0.9, 0.89, 0.91);
+         PRAGMA user_version = 1;",
+    )
+    .unwrap();
+    drop(old);
+    let db = open_at(&path).unwrap();
+    let kept: (String, f64) =
+        db.query_row("SELECT metric, ratio FROM ratios", [], |row| Ok((row.get(0)?, row.get(1)?))).unwrap();
+    assert_eq!(kept, ("throughput".to_owned(), 0.9));
+    // Its record is gone, so nobody knows its baseline: it is listed, but no part of a series.
+    assert!(series_of(&db, "throughput").unwrap().is_empty());
+    drop(db);
+    open_at(&path).unwrap();
+}
+
+#[test]
+fn a_history_of_the_second_version_gets_room_for_times() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("history.db");
+    open_at(&path)
+        .unwrap()
+        .execute_batch("DROP TABLE times; ALTER TABLE ratios DROP COLUMN bound; PRAGMA user_version = 2;")
+        .unwrap();
+    let db = open_at(&path).unwrap();
+    db.execute("INSERT INTO runs VALUES ('r', '2026', 's', 'w', '6.1', 9, 'fitted', 'x', '{}')", []).unwrap();
+    db.execute("INSERT INTO times VALUES ('r', 'box', 'box; instances: 1', 0, 2.5)", []).unwrap();
+}
+
+#[test]
+fn a_bound_is_kept_with_its_side_and_without_an_interval() {
+    let interval = Interval { low: 0.85, high: 0.89 };
+    let mut ratio = Ratio {
+        arm: "box".into(),
+        blocks: vec![0, 1, 2],
+        ratio: 0.87,
+        bound: None,
+        interval: Some(interval),
+        standard_error: None,
+        degrees: None,
+        hodges_lehmann: 0.87,
+        sensitive: false,
+        trimmed: None,
+        trimming_differs: false,
+        smallest_detectable: None,
+        equivalent: None,
+        blocks_needed: None,
+        equals_beyond_margin: false,
+        verdict: Verdict::Worse,
+        withheld: None,
+    };
+    assert_eq!(Kept::of(Some(&ratio)), Kept { ratio: Some(0.87), interval: Some(interval), side: None });
+    ratio.bound = Some(Bound { side: Side::AtMost, cause: BoundCause::Generator });
+    assert_eq!(Kept::of(Some(&ratio)), Kept { ratio: Some(0.87), interval: None, side: Some(Side::AtMost) });
+}
+
+#[test]
+fn versions_that_took_bounds_for_ratios_get_room_for_the_side() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("history.db");
+    let old = open_at(&path).unwrap();
+    old.execute("INSERT INTO runs VALUES ('r', '2026', 's', 'w', '6.1', 9, 'fitted', 'gone', '{}')", []).unwrap();
+    old.execute("INSERT INTO ratios VALUES ('r', 'box', 'throughput', 0, 0.9, 0.8, 1.0, NULL)", []).unwrap();
+    old.execute_batch("ALTER TABLE ratios DROP COLUMN bound; PRAGMA user_version = 5;").unwrap();
+    drop(old);
+    let db = open_at(&path).unwrap();
+    let side: Option<String> = db.query_row("SELECT bound FROM ratios", [], |row| row.get(0)).unwrap();
+    assert_eq!(side, None);
+}
+
+#[test]
+fn what_an_older_version_took_in_is_read_again_until_it_was() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("history.db");
+    let db = open_at(&path).unwrap();
+    db.execute("INSERT INTO runs VALUES ('r', '2026', 's', 'w', '6.1', 9, 'fitted', 'gone', '{}')", []).unwrap();
+    // As one leaves it that was killed after the tables were made, and before anything was read.
+    db.execute("INSERT INTO unread VALUES ('gone')", []).unwrap();
+    drop(db);
+    let unread =
+        |db: &Connection| -> i64 { db.query_row("SELECT count(*) FROM unread", [], |row| row.get(0)).unwrap() };
+    assert_eq!(unread(&open_at(&path).unwrap()), 0);
+    Connection::open(&path).unwrap().execute_batch("DROP TABLE unread; PRAGMA user_version = 4;").unwrap();
+    let mut db = Connection::open(&path).unwrap();
+    db.execute_batch(&format!("BEGIN; {TABLES} PRAGMA user_version = {VERSION}; COMMIT;")).unwrap();
+    assert_eq!(unread(&db), 1, "what version 4 knew is to be read");
+    read_again(&mut db).unwrap();
+    assert_eq!(unread(&db), 0);
+}
+
+#[test]
+fn occasions_are_learned_from_the_equals_of_runs_arranged_alike() {
+    let db = open_at(Path::new(":memory:")).unwrap();
+    let conditions = |workload: &str, load: &str| -> BTreeMap<String, String> {
+        let all = [("the workload", workload), ("the baseline", "plain"), ("the load", load)];
+        all.map(|(what, value)| (what.to_owned(), value.to_owned())).into()
+    };
+    let put = |run: u32, workload: &str, load: &str, log: f64| {
+        let name = format!("{workload}{load}{run}");
+        let kept = serde_json::to_string(&conditions(workload, load)).unwrap();
+        let insert = "INSERT INTO runs VALUES (?1, ?2, 's', ?3, '6.1', 9, 'complete', 'x', ?4)";
+        db.execute(insert, params![name, format!("2026-01-{run:02}"), workload, kept]).unwrap();
+        let insert = "INSERT INTO equals VALUES (?1, 'throughput', ?2, 0.004, 4.0)";
+        db.execute(insert, params![name, log]).unwrap();
+    };
+    (0..6).for_each(|run| put(run, "w", "closed 1", 0.005));
+    (0..6).for_each(|run| put(run, "w", "closed 50", 0.5));
+    (0..2).for_each(|run| put(run, "v", "closed 1", 0.005));
+    let learned = occasions_of(&db, "w", &conditions("w", "closed 1")).unwrap();
+    assert_eq!(learned["throughput"].runs, 6, "another load is another matter");
+    assert!((learned["throughput"].deviation - 0.003).abs() < 1e-9, "{learned:?}");
+    assert!(occasions_of(&db, "v", &conditions("v", "closed 1")).unwrap().is_empty(), "two are too few");
+}
+
+#[test]
+fn series_are_told_apart_by_study_workload_baseline_and_form() {
+    let db = open_at(Path::new(":memory:")).unwrap();
+    for (n, (run, study, baseline)) in
+        [("r1", "s", "plain"), ("r2", "s", "plain"), ("r3", "s", "bare"), ("r4", "t", "plain")].iter().enumerate()
+    {
+        let conditions = serde_json::json!({ "the baseline": baseline }).to_string();
+        db.execute(
+            "INSERT INTO runs VALUES (?1, ?2, ?3, 'w', '6.1', 9, 'complete', 'x', ?4)",
+            params![run, format!("2026-01-0{}T00:00:00Z", n + 1), study, conditions],
+        )
+        .unwrap();
+        for form in ["box", "net"] {
+            let low = if *run == "r2" && form == "net" { None } else { Some(0.89) };
+            let insert = "INSERT INTO ratios VALUES (?1, ?2, 'throughput', 0, 0.9, ?3, 0.91, NULL)";
+            db.execute(insert, params![run, form, low]).unwrap();
+        }
+    }
+    let found = series_of(&db, "throughput").unwrap();
+    let named: Vec<(&str, &str, &str, usize)> = found
+        .iter()
+        .map(|series| (series.study.as_str(), series.baseline.as_str(), series.form.as_str(), series.points.len()))
+        .collect();
+    let wanted = [
+        ("s", "plain", "box", 2),
+        ("s", "plain", "net", 1),
+        ("s", "bare", "box", 1),
+        ("s", "bare", "net", 1),
+        ("t", "plain", "box", 1),
+        ("t", "plain", "net", 1),
+    ];
+    assert_eq!(named, wanted);
+    assert!(series_of(&db, "p50_us").unwrap().is_empty());
+}
