@@ -132,35 +132,38 @@ pub(crate) fn sum(climb: &Climb, analysis: &Analysis) -> Option<String> {
     Some(format!("{together}; measured apart from them, {} by {}, it is {whole}{verdict}", climb.to, analysis.control))
 }
 
-/// Whether rungs cost the same in another order, by the first metric: a line for each of which it is known that they do
-/// not, with its share as a range, or that nothing is known of it.
+/// What rungs cost in other places, by the first metric: a line for each that was measured in any, or that nothing is
+/// known of it. `seccomp filter: 6 to 11 % of the whole by where it stands; last 0.94 [0.92, 0.96] times as much as
+/// first, so it depends on the others`.
 pub(crate) fn orders(climb: &Climb) -> Vec<String> {
     let Some(first) = climb.metrics.first() else { return Vec::new() };
     let known: Vec<(&RungCost, &Orders)> =
         first.rungs.iter().filter_map(|rung| Some((rung, rung.orders.as_ref()?))).collect();
     if known.is_empty() {
-        return vec!["what a rung costs is what it adds where it stands; no other order was measured".to_owned()];
+        return vec![
+            "what a rung costs is what it adds where it stands; no other order was measured (`tare explain --orders` does)"
+                .to_owned(),
+        ];
     }
-    let of_bounds = |orders: &Orders| orders.interaction.is_some_and(|cost| cost.bound.is_some()) && !orders.depends;
-    let (unsaid, known): (Vec<_>, Vec<_>) = known.into_iter().partition(|(_, orders)| of_bounds(orders));
-    let depends = known.iter().filter(|(_, orders)| orders.depends).filter_map(|(rung, orders)| {
-        let (ratio, adds) = (cost_text(orders.interaction?), rung.adds.join("; "));
-        let share = orders.share.map(|share| {
-            let [low, high] = [share.low, share.high].map(|share| format!("{:.0}", 100.0 * share));
-            format!("; {low} to {high} % of the whole by the order")
-        });
-        Some(format!("{adds}: {ratio} times as much when it comes last{}", share.unwrap_or_default()))
+    known.into_iter().map(|(rung, orders)| format!("{}: {}", rung.adds.join("; "), elsewhere(orders))).collect()
+}
+
+/// What a feature costs in several places.
+fn elsewhere(orders: &Orders) -> String {
+    let share = orders.share.map(|share| {
+        let [low, high] = [share.low, share.high].map(|share| format!("{:.0}", 100.0 * share));
+        let range = if low == high { low } else { format!("{low} to {high}") };
+        format!("{range} % of the whole by where it stands")
     });
-    let mut lines: Vec<String> = depends.collect();
-    if let Some((_, Orders { interaction: Some(Cost { bound: Some(bound), .. }), .. })) = unsaid.first() {
-        let (count, why) = (unsaid.len(), verdict::bound(*bound));
-        lines.push(format!("whether {count} of the rungs cost the same in another order cannot be said: {why}"));
-    }
-    if lines.is_empty() {
-        let none = "in another order shows a cost that is another than on the ladder";
-        lines.push(format!("none of the {} rungs that were measured {none}", known.len()));
-    }
-    lines
+    let interaction = orders.interaction.map(|cost| {
+        let so = match cost.bound.filter(|_| !orders.depends) {
+            _ if orders.depends => "so it depends on the others",
+            Some(why) => verdict::bound(why),
+            None => "no difference that shows",
+        };
+        format!("last {} times as much as first, {so}", cost_text(cost))
+    });
+    share.into_iter().chain(interaction).collect::<Vec<_>>().join("; ")
 }
 
 /// What was left out, in words; nothing where nothing was.
@@ -212,5 +215,36 @@ pub(crate) fn show(page: &mut Page, analysis: &Analysis, columns: usize) {
     }
     for text in sum(climb, analysis).into_iter().chain(orders(climb)).chain(left_out(climb)) {
         page.paragraph(0, 2, &text, Ink::Plain);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tare_stats::{Bound, BoundCause, Interval, Side};
+
+    #[test]
+    fn a_feature_s_share_is_a_range_over_its_places() {
+        let cost = |ratio: f64, bound| Cost {
+            ratio,
+            bound,
+            interval: Some(Interval { low: 0.98 * ratio, high: 1.02 * ratio }),
+        };
+        let mut orders = Orders {
+            first: Some(cost(0.9, None)),
+            last: Some(cost(0.8, None)),
+            interaction: Some(cost(0.88, None)),
+            depends: true,
+            share: Some(Interval { low: 0.104, high: 0.22 }),
+        };
+        let share = "10 to 22 % of the whole by where it stands";
+        let told = format!("{share}; last 0.88 [0.86, 0.90] times as much as first, so it depends on the others");
+        assert_eq!(elsewhere(&orders), told);
+        orders.depends = false;
+        assert!(elsewhere(&orders).ends_with("as much as first, no difference that shows"));
+        let bound = Some(Bound { side: Side::AtMost, cause: BoundCause::Generator });
+        orders = Orders { interaction: Some(cost(0.88, bound)), share: None, ..orders };
+        let told = elsewhere(&orders);
+        assert!(told.starts_with("last <=0.88") && told.ends_with("the generator was the limit"), "{told}");
     }
 }

@@ -1,9 +1,10 @@
-//! What a rung's feature costs in other places than its own: by itself on the baseline, and last, on all the others.
+//! What a rung's feature costs in other places than its own: first, on as few others as it can be had with, and last,
+//! on all of them.
 //!
 //! The product of a ladder's rungs is the form by the baseline whatever the rungs do to each other: that it comes out
 //! says nothing of them. Two features may cost more together than each does (a filter of system calls, and a network
 //! that makes more of them), and then what the ladder says of either is what it costs in that order. A feature taken
-//! away from the whole form, or put alone on the baseline, is measured in the same blocks, so that the difference of
+//! away from the whole form, or put in before the others, is measured in the same blocks, so that the difference of
 //! the two costs, the interaction, has an error of its own: in each block four deployments make one value.
 
 use crate::analysis::{Arm, Interval, MetricAnalysis};
@@ -15,13 +16,14 @@ use tare_core::ladder::{Ladder, Place};
 /// What a feature costs in several places.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Orders {
-    /// By itself on the baseline, with an interval as the rung's own; none where that was not measured.
-    pub alone: Option<Cost>,
+    /// First, on as few others as it can be had with; its interval is one of this feature's alone. None where that was
+    /// not measured.
+    pub first: Option<Cost>,
     /// Last, on all the others.
     pub last: Option<Cost>,
-    /// How many times as much the feature makes of a figure when it comes last as when it comes first, by itself or,
-    /// where that was not measured, as the rung that it is. 1 when it costs the same. The intervals of a metric's rungs
-    /// hold together (Student's t over blocks, Bonferroni).
+    /// How many times as much the feature makes of a figure when it comes last as when it comes first or, where that
+    /// was not measured, as the rung that it is. 1 when it costs the same. The intervals of a metric's rungs hold
+    /// together (Student's t over blocks, Bonferroni).
     pub interaction: Option<Cost>,
     /// Whether the interaction's interval excludes 1, it is beyond the noise floor, and nothing withholds it: then what
     /// the feature costs depends on what stands beside it.
@@ -41,12 +43,14 @@ pub(crate) fn orders(
 ) -> Vec<Option<Orders>> {
     let turned = |rung: &RungCost, place: Place| {
         let turned = ladder.turned.iter().find(|turned| turned.rung == rung.form && turned.place == place)?;
-        metric.estimates.iter().any(|estimate| estimate.arm == turned.form).then_some(turned.form.as_str())
+        let against = turned.against.as_deref().unwrap_or(baseline);
+        let form = turned.form.as_str();
+        metric.estimates.iter().any(|estimate| estimate.arm == form).then_some((form, against))
     };
     // A rung that stands for several, because some were not measured, is no single feature.
     let single = |rung: &RungCost| rung.adds.len() == 1;
     let has =
-        |rung: &RungCost| single(rung) && (turned(rung, Place::Alone).is_some() || turned(rung, Place::Last).is_some());
+        |rung: &RungCost| single(rung) && (turned(rung, Place::First).is_some() || turned(rung, Place::Last).is_some());
     let family = rungs.iter().filter(|rung| has(rung)).count();
     // A share of what is only a bound is none.
     let known = |pair: &Pair<'_>| pair.bound.is_none();
@@ -54,16 +58,16 @@ pub(crate) fn orders(
     let of_rung = |rung: &RungCost| {
         let pair = |arm: &str, against: &str| Pair::of(arm, against, arms, metric);
         let own = pair(&rung.form, &rung.against)?;
-        let alone = turned(rung, Place::Alone).and_then(|form| pair(form, baseline));
-        let last = turned(rung, Place::Last).and_then(|form| pair(&ladder.to, form));
-        let both = last.as_ref().and_then(|last| last.less(alone.as_ref().unwrap_or(&own)));
-        // Without a last place there is the rung's own against it by itself.
-        let both = both.or_else(|| own.less(alone.as_ref().filter(|_| last.is_none())?));
+        let first = turned(rung, Place::First).and_then(|(form, against)| pair(form, against));
+        let last = turned(rung, Place::Last).and_then(|(form, _)| pair(&ladder.to, form));
+        let both = last.as_ref().and_then(|last| last.less(first.as_ref().unwrap_or(&own)));
+        // Without a last place there is the rung's own against the first.
+        let both = both.or_else(|| own.less(first.as_ref().filter(|_| last.is_none())?));
         let interaction = both.as_ref().map(|both| Cost::of(both, family));
-        let places = || [Some(&own), alone.as_ref(), last.as_ref()].into_iter().flatten();
+        let places = || [Some(&own), first.as_ref(), last.as_ref()].into_iter().flatten();
         let whole = whole.filter(|_| places().all(known));
         Some(Orders {
-            alone: alone.as_ref().map(|pair| Cost::of(pair, family)),
+            first: first.as_ref().map(|pair| Cost::of(pair, family)),
             last: last.as_ref().map(|pair| Cost::of(pair, family)),
             depends: both.is_some_and(|both| both.stands(interaction.and_then(|cost| cost.interval))),
             interaction,

@@ -34,11 +34,11 @@ fn ladder(limited_arms: &[&str]) -> Climb {
     const FORMS: [&str; 6] = ["plain", "root", "net", "box", "net alone", "all but net"];
     let mut study = records::study(&FORMS, 12);
     let rung = |form: &str| Rung { form: form.into(), adds: form.into() };
-    let turn = |form: &str, place| Turned { form: form.into(), rung: "net".into(), place };
+    let turn = |form: &str, place| Turned { form: form.into(), rung: "net".into(), place, against: None };
     study.ladder = Some(Ladder {
         to: "box".into(),
         rungs: ["root", "net", "box"].map(rung).into(),
-        turned: vec![turn("net alone", Place::Alone), turn("all but net", Place::Last)],
+        turned: vec![turn("net alone", Place::First), turn("all but net", Place::Last)],
     });
     let of = |arm: &str| {
         Some(match arm {

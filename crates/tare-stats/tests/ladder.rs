@@ -112,11 +112,11 @@ fn turned(blocks: u32, factor: f64, random: &mut Random) -> RungCost {
     const FORMS: [&str; 5] = ["plain", "one", "both", "two alone", "all but two"];
     let mut study = records::study(&FORMS, blocks);
     let rung = |form: &str| Rung { form: form.into(), adds: String::new() };
-    let turn = |form: &str, place| Turned { form: form.into(), rung: "both".into(), place };
+    let turn = |form: &str, place| Turned { form: form.into(), rung: "both".into(), place, against: None };
     study.ladder = Some(Ladder {
         to: "both".into(),
         rungs: vec![rung("one"), rung("both")],
-        turned: vec![turn("two alone", Place::Alone), turn("all but two", Place::Last)],
+        turned: vec![turn("two alone", Place::First), turn("all but two", Place::Last)],
     });
     let plan = plan(&study, &[], 1);
     let machine: Vec<f64> = (0..blocks).map(|_| 0.03 * random.normal()).collect();
@@ -164,7 +164,7 @@ fn a_share_is_a_range_over_the_places_a_feature_was_measured_in() {
     for (end, truth) in [(share.low, 0.9_f64), (share.high, 0.9 * 0.93)] {
         assert!((end - truth.ln() / whole).abs() < 0.03, "{share:?}");
     }
-    assert!(orders.alone.unwrap().interval.unwrap().contains(0.9));
+    assert!(orders.first.unwrap().interval.unwrap().contains(0.9));
     assert!(orders.last.unwrap().interval.unwrap().contains(0.9 * 0.93));
     // A ladder as earlier versions recorded it was turned round by nobody.
     let old: Ladder = serde_json::from_str(r#"{"to": "box", "rungs": [{"form": "box", "adds": "all"}]}"#).unwrap();

@@ -5,6 +5,7 @@ use crate::history;
 use std::collections::BTreeMap;
 use std::time::Duration;
 use tare_core::design::Arrangement;
+use tare_core::form::Form;
 use tare_core::plan::{PlannedTrial, blocks, plan, plan_profiles, rounds_after};
 use tare_core::record::FormState;
 use tare_core::study::Study;
@@ -180,6 +181,21 @@ impl Outlook<'_> {
             "warning: {most} is time for about {begun} of {all} blocks{first}; intervals need {ROUNDS_MIN}{enough}"
         ))
     }
+}
+
+/// What the forms take in which a rung's feature stands elsewhere: `of all blocks about 4m 10s are for 5 forms with
+/// rungs in other places`. None where there are none.
+pub(crate) fn of_orders(study: &Study, pace: &Pace, seed: u64) -> Option<String> {
+    let ladder = study.ladder.as_ref().filter(|ladder| !ladder.turned.is_empty())?;
+    let is_turned = |name: &str| ladder.turned.iter().any(|turned| turned.form == name);
+    let is_extra = |form: &Form| is_turned(&form.name) && !ladder.rungs.iter().any(|rung| rung.form == form.name);
+    let extra = study.forms.iter().filter(|form| is_extra(form)).count() as u32;
+    let kept: Vec<Form> = study.forms.iter().filter(|form| !is_extra(form)).cloned().collect();
+    let plain = Study { forms: kept, ..study.clone() };
+    // What a time limit leaves of either is another matter: this is what one block more or less takes.
+    let time = |study: &Study| pace.of_trials(study, &plan(study, &pace.emulated(), seed));
+    let more = whole(&show_duration(time(study).saturating_sub(time(&plain))));
+    Some(format!("of all blocks about {more} are for {} with rungs in other places", plural(extra, "form")))
 }
 
 /// What the runs of several parts come to.

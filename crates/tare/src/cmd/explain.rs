@@ -15,16 +15,25 @@ container, or what a guest loses against the best guest. All rungs run interleav
 rung costs where it stands, those that matter first, and whether the whole comes out the same again. `ladder: FORM` in a \
 study asks for the same.
 
+What a rung costs may depend on what stands below it. --orders adds forms in which a feature stands elsewhere, where the \
+layers can have it there: first, with as few others as it needs, and last, as the whole form without it. The report then \
+gives each feature's share as a range over its places, and by how much it costs more last than first. --dry-run says what \
+that takes.
+
 Exit codes: as of `tare run`.
 
 Examples:
   tare explain canonical --form container
-  tare explain loopback --form published --repeat 10 --measure 5s";
+  tare explain loopback --form published --repeat 10 --measure 5s
+  tare explain canonical --form container --orders --dry-run";
 
 /// See `Verb::Explain`.
 #[derive(Debug, Args)]
 #[command(after_help = HELP)]
 pub(crate) struct ExplainArgs {
+    /// Each feature in other places too, as far as it can be had there: first, and last
+    #[arg(long)]
+    orders: bool,
     #[command(flatten)]
     run: RunArgs,
 }
@@ -38,8 +47,15 @@ pub(crate) fn explain(args: &ExplainArgs) -> Result<u8> {
     }
     run::check_times(typed, &study)?;
     climb(&mut study, &typed.forms)?;
+    if args.orders {
+        study.turn(&Tables).map_err(refused)?;
+    }
     let rest = RunArgs { forms: Vec::new(), ..typed.clone() };
-    run::start(&rest, study, workload, Some(command(typed)))
+    run::start(&rest, study, workload, Some(command(args)))
+}
+
+fn refused((message, hint): (String, String)) -> Mistake {
+    Mistake::new(format!("{message}\n  to do: {hint}"))
 }
 
 /// Makes the study one of the ladder to the form that was typed.
@@ -62,7 +78,6 @@ fn climb(study: &mut Study, forms: &[String]) -> Result<()> {
                     format!("study '{}' has no form besides its baseline: there is nothing to explain", study.name);
                 return Err(Mistake::new(text).into());
             };
-            let refused = |(message, hint): (String, String)| Mistake::new(format!("{message}\n  to do: {hint}"));
             study.climb(&to, &Tables).map_err(refused)?;
             study.question = format!("What does each part of {to} cost {}?", study.workload);
             study.name = format!("{}-explain", study.name);
@@ -72,8 +87,9 @@ fn climb(study: &mut Study, forms: &[String]) -> Result<()> {
 }
 
 /// The command that repeats it; how many blocks and the seed are added by who knows them.
-fn command(run: &RunArgs) -> String {
-    format!("tare explain {}{}", run.study, run.typed())
+fn command(args: &ExplainArgs) -> String {
+    let orders = if args.orders { " --orders" } else { "" };
+    format!("tare explain {}{}{orders}", args.run.study, args.run.typed())
 }
 
 #[cfg(test)]
@@ -95,6 +111,24 @@ mod tests {
         let forms: Vec<String> = forms.iter().map(|form| (*form).to_owned()).collect();
         climb(&mut study, &forms).map_err(|error| error.to_string())?;
         Ok(study.forms.into_iter().map(|form| form.name).collect())
+    }
+
+    #[test]
+    fn features_stand_elsewhere_where_the_layers_can_have_them_there() {
+        let mut boxed = study("");
+        climb(&mut boxed, &[]).unwrap();
+        boxed.turn(&Tables).unwrap();
+        let turned = boxed.ladder.unwrap().turned;
+        let told: Vec<(&str, Option<&str>)> =
+            turned.iter().map(|turned| (turned.form.as_str(), turned.against.as_deref())).collect();
+        let wanted = [
+            ("boxed.namespaces-first", Some("boxed.group")),
+            ("boxed.no-namespaces", None),
+            ("boxed.root-first", Some("boxed.group")),
+            ("boxed.no-confined", None),
+            ("boxed.bridge-first", Some("boxed.engine")),
+        ];
+        assert_eq!(told, wanted);
     }
 
     #[test]

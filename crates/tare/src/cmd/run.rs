@@ -393,6 +393,7 @@ fn outcome_of(study: &Study, pace: &Pace, seed: u64, fitted: Option<String>, wid
     say("", 0, "");
     fitted.iter().for_each(|fitted| say("", 2, fitted));
     say("", 2, &outlook.describe());
+    outlook::of_orders(study, pace, seed).iter().for_each(|text| say("", 2, text));
     outlook.too_short().iter().for_each(|warning| say("", 2, warning));
     if study.forms.iter().any(|form| form.layers.iter().any(|layer| layer.layer == "vm")) {
         let emulated: Vec<String> = pace.emulated().iter().map(|form| whole(form)).collect();
