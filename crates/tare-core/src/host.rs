@@ -10,7 +10,7 @@ use crate::form::LayerUse;
 use crate::ladder::LayerRung;
 use crate::profile::Profile;
 use crate::study::LoadOrigin;
-use crate::telemetry::{Prober, Scope, TelemetryRow};
+use crate::telemetry::{Prober, Rest, Scope, TelemetryRow};
 use crate::units::CpuSet;
 use crate::workload::Service;
 use serde::{Deserialize, Serialize};
@@ -257,6 +257,14 @@ pub trait Host: Send {
     /// # Errors
     /// When nothing can be sampled.
     fn begin_probe(&mut self, outside: &[Scope], period: Duration) -> Result<(), Fault>;
+
+    /// Has every sampler that was begun rest in these stretches from now on.
+    ///
+    /// # Errors
+    /// When a sampler died, or none was begun.
+    fn rest_probe(&mut self, _rests: &[Rest]) -> Result<(), Fault> {
+        Ok(())
+    }
 
     /// Ends sampling and hands over the rows of every vantage.
     ///

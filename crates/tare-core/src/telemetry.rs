@@ -154,6 +154,18 @@ metrics! {
     "wait_other_s" 'c' "thread-seconds waiting in any other way, such as for a child, or in a halted CPU of a guest"
 }
 
+/// A stretch in which a sampler does nothing, so that what it costs can be told from the stretches beside it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Rest {
+    /// How long after it was told.
+    pub after: Duration,
+    /// How long it lasts.
+    pub lasts: Duration,
+}
+
+/// In rows of the sampler itself: how long it rested so far, s. Only there once it has.
+pub const RESTED: &str = "rested_s";
+
 /// Samples scopes at a period, on the machine where it lives, at below one per cent of a core.
 pub trait Prober: Send {
     /// Starts sampling the whole machine and `scopes`, once a `period`.
@@ -161,6 +173,14 @@ pub trait Prober: Send {
     /// # Errors
     /// When nothing can be sampled.
     fn begin(&mut self, scopes: &[Scope], period: Duration) -> Result<(), Fault>;
+
+    /// Has the sampler rest in these stretches from now on; in their order, and apart from each other.
+    ///
+    /// # Errors
+    /// When the sampler died.
+    fn rest(&mut self, _rests: &[Rest]) -> Result<(), Fault> {
+        Ok(())
+    }
 
     /// Ends sampling and hands over what was read.
     ///

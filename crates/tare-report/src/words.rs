@@ -4,15 +4,15 @@ use crate::advised;
 use crate::climbed;
 use crate::figures::{difference_text, plain_quantity};
 use crate::kept;
-use crate::verdict::{Said, Way};
+use crate::verdict::{Said, Way, ratio_figure};
 use tare_core::design::Arrangement;
 use tare_core::plan::rounds_after;
 use tare_core::record::{End, FITTED, PEAK_LOAD, Record};
 use tare_core::study::LoadOrigin;
 use tare_core::units::{exact_duration, grouped};
 use tare_stats::{
-    Analysis, Arm, Method, MetricAnalysis, Nested, QosKept, Ratio, ServiceBits, Verdict, absolute_difference,
-    percent_text,
+    Analysis, Arm, Method, MetricAnalysis, Nested, ProbeCost, QosKept, Ratio, ServiceBits, Verdict,
+    absolute_difference, percent_text,
 };
 
 /// The load in words: `closed load: 50 connections, pipeline 1, from outside`.
@@ -316,9 +316,17 @@ pub(crate) fn apparatus(analysis: &Analysis) -> String {
         let guests = apparatus.guest_probe_share_max.map(|share| format!(", in guests {}", percent_text(share)));
         parts.push(format!("probe at most {} of a CPU{}", percent_text(share), guests.unwrap_or_default()));
     }
+    parts.extend(apparatus.probe_cost.map(probe_cost));
     parts.push(format!("dropped {}", grouped(apparatus.dropped as f64)));
     parts.push(format!("failed operations {}", grouped(apparatus.errors as f64)));
     parts.join(", ")
+}
+
+/// `throughput 0.998 [0.995, 1.001] times with the probe at work as while it rests (24 rests)`.
+fn probe_cost(cost: ProbeCost) -> String {
+    let ratio = ratio_figure(None, cost.ratio, cost.interval);
+    let rests = if cost.rests == 1 { "1 rest".to_owned() } else { format!("{} rests", cost.rests) };
+    format!("throughput {ratio} times with the probe at work as while it rests ({rests})")
 }
 
 /// The A/A control in a line: how far equals lie apart, and the noise floor.

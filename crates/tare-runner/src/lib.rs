@@ -19,6 +19,7 @@ mod pace;
 mod peak;
 mod placing;
 mod preparing;
+mod probe_rests;
 mod profiling;
 mod progress;
 mod read_record;

@@ -4,6 +4,7 @@ use crate::deploying::Entry;
 use crate::inside::inside;
 use crate::peak::Guiding;
 use crate::placing::{ran_on, starts, strayed};
+use crate::probe_rests::probe_rests;
 use crate::{Apparatus, Clock, Event, Stop};
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -176,6 +177,9 @@ impl Trial<'_, '_> {
             self.settle(host, entry, within).map_err(|fault| self.blame(host, started, fault))?;
         }
         host.begin_probe(&[], PROBE_PERIOD)?;
+        if let rests @ [_, ..] = probe_rests(self.inputs.study, self.inputs.planned).as_slice() {
+            host.rest_probe(rests)?;
+        }
         if self.inputs.planned.profiled {
             host.begin_profile(&[])?;
         }

@@ -5,6 +5,8 @@ use crate::stage;
 
 use stage::{Trouble, header, outcomes, run};
 use std::time::Duration;
+use tare_core::load::LoadProfile;
+use tare_core::study::{LoadOrigin, Study};
 use tare_core::trial::{Outcome, Stage};
 use tare_runner::{Ending, Event, RecordDir, read_record};
 
@@ -37,6 +39,36 @@ fn a_trial_goes_through_its_stages_in_order_and_leaves_nothing_open() {
     use Stage::{Deploy, Measure, Populate, Provision, Settle, Teardown, Verify};
     assert_eq!(stages[..7], [Provision, Deploy, Populate, Settle, Measure, Verify, Teardown]);
     assert!(read_record(&path).unwrap().end.is_some_and(|end| end.how == "complete"));
+}
+
+#[test]
+fn the_samplers_rest_while_a_closed_load_runs_long_enough_and_never_at_its_ends() {
+    let folder = tempfile::tempdir().unwrap();
+    let rests = |name: &str, change: &dyn Fn(&mut Study)| -> Vec<String> {
+        let mut header = header(&["plain"], 1);
+        change(&mut header.study);
+        let ran = run(&folder.path().join(name), &header, &[], None);
+        assert_eq!(ran.ending, Ending::Complete);
+        let at = |step: &str| ran.log.iter().position(|said| said.starts_with(step));
+        if let (Some(rest), Some(begun), Some(driven)) = (at("rest"), at("begin probe"), at("drive Run")) {
+            assert!(begun < rest && rest < driven, "{:?}", ran.log);
+        }
+        ran.log.into_iter().filter(|step| step.starts_with("rest")).collect()
+    };
+    let closed = LoadProfile::Closed { connections: 1, pipeline: 1 };
+    let of = |seconds: u64| {
+        let (load, measure) = (closed.clone(), Duration::from_secs(seconds));
+        move |study: &mut Study| (study.load, study.measure) = (load.clone(), measure)
+    };
+    // After a second of settling; the control's trial is the second one.
+    assert_eq!(rests("short", &of(9)), Vec::<String>::new());
+    assert_eq!(rests("usual", &of(10)), ["rest at 5s for 2s"; 2]);
+    assert_eq!(rests("long", &of(40)), ["rest at 10s for 2s, 30s for 2s"; 2]);
+    let beside = |study: &mut Study| {
+        of(40)(study);
+        study.from = LoadOrigin::Inside;
+    };
+    assert_eq!(rests("inside", &beside), Vec::<String>::new());
 }
 
 #[test]

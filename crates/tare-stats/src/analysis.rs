@@ -12,6 +12,7 @@ use crate::ladder::Climb;
 use crate::levels::{LoadResponse, ServiceCosts};
 use crate::nested::Nested;
 use crate::pair::Withheld;
+use crate::probe_cost::ProbeCost;
 use crate::profile::FormProfile;
 use crate::resting::Resting;
 use crate::scale_out::ScaleOut;
@@ -462,6 +463,9 @@ pub struct Apparatus {
     pub probe_share_max: Option<f64>,
     /// The same in guests, on CPUs that may be the service's.
     pub guest_probe_share_max: Option<f64>,
+    /// What sampling takes from a closed load, where samplers rested while it ran.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub probe_cost: Option<ProbeCost>,
     /// Operations planned but never started, in all measured trials.
     pub dropped: u64,
     /// Operations not answered correctly, in all measured trials.

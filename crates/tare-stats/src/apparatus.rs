@@ -2,6 +2,7 @@
 
 use crate::analysis::{Apparatus, MetricAnalysis};
 use crate::cpu::{cpu_total_s, spent};
+use crate::probe_cost::probe_cost;
 use crate::trial::window_ns;
 use std::collections::BTreeMap;
 use tare_core::record::{NULL_COST, Record, TrialData};
@@ -28,6 +29,7 @@ pub(crate) fn apparatus(record: &Record, measured: &[&TrialData], metrics: &[Met
         generator_busy_max: busy.filter(|share| share.is_finite()).reduce(f64::max),
         probe_share_max: probe_share_max(measured, Vantage::Host),
         guest_probe_share_max: probe_share_max(measured, Vantage::Guest),
+        probe_cost: probe_cost(measured),
         dropped: loads().map(|load| load.dropped).sum(),
         errors: operations().map(|operation| operation.errors).sum(),
         operations: operations().map(|operation| operation.count).sum(),

@@ -9,7 +9,7 @@ use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 use tare_core::fault::{Doing, Fault};
 use tare_core::profile::Profile;
-use tare_core::telemetry::{Prober, Scope, TelemetryRow};
+use tare_core::telemetry::{Prober, Rest, Scope, TelemetryRow};
 use tare_core::units::CpuSet;
 
 /// How long the sampler may take to write its first rows, and its last.
@@ -57,6 +57,16 @@ impl Prober for ProcessProber {
         }
         self.running = Some(running);
         Ok(())
+    }
+
+    fn rest(&mut self, rests: &[Rest]) -> Result<(), Fault> {
+        let Some(running) = &mut self.running else {
+            return Err(Fault::new("sampling was to rest but never begun"));
+        };
+        let text = serde_json::to_string(rests).expect("times are numbers");
+        let stdin = running.child.stdin.as_mut().expect("it was kept when it was started");
+        let told = stdin.write_all(text.as_bytes()).and_then(|()| stdin.flush());
+        told.map_err(|error| running.fail(&format!("the sampler did not take when to rest: {error}")))
     }
 
     fn end(&mut self) -> Result<Vec<TelemetryRow>, Fault> {

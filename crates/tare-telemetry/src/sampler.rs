@@ -38,6 +38,11 @@ impl Sampler {
         Ok(Sampler { scopes: scopes.to_vec(), readers, reading: Reading::new(scopes.len()) })
     }
 
+    /// Has what sources do between readings rest, or go on.
+    pub fn rest(&mut self, rests: bool) {
+        self.readers.iter_mut().for_each(|reader| reader.rest(rests));
+    }
+
     /// Reads everything once. The machine's row comes first; a scope of which nothing can be read has none.
     pub fn sample(&mut self) -> Vec<TelemetryRow> {
         self.reading.start();

@@ -39,6 +39,9 @@ pub enum SourceState {
 pub trait SourceReader: Send {
     /// Reads the source and puts what could be read.
     fn read(&mut self, into: &mut Reading);
+
+    /// Has what it does between readings rest, or go on.
+    fn rest(&mut self, _rests: bool) {}
 }
 
 /// What the values are of.

@@ -11,7 +11,7 @@ use tare_core::form::LayerUse;
 use tare_core::host::{
     Facts, Host, Instance, InstanceState, MappedFile, OpenError, ResourceReport, ServiceStart, Surroundings,
 };
-use tare_core::telemetry::{Scope, TelemetryRow};
+use tare_core::telemetry::{Rest, Scope, TelemetryRow};
 use tare_core::units::show_bytes;
 
 /// How much an agent may send in its life, which is a trial, bytes: a log that is asked for fifty times a second, for
@@ -314,6 +314,10 @@ impl Host for AgentHost {
 
     fn begin_probe(&mut self, outside: &[Scope], period: Duration) -> Result<(), Fault> {
         self.call(Call::BeginProbe(outside.to_vec(), period), "begin sampling", Limits::SHORT)
+    }
+
+    fn rest_probe(&mut self, rests: &[Rest]) -> Result<(), Fault> {
+        self.call(Call::RestProbe(rests.to_vec()), "let the sampler rest", Limits::SHORT)
     }
 
     fn end_probe(&mut self) -> Result<Vec<TelemetryRow>, Fault> {

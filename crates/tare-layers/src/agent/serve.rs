@@ -60,6 +60,7 @@ fn answer(slot: &mut Option<Box<dyn Host>>, call: Call) -> Outcome {
         Call::Freeze => Outcome::of(host.freeze()),
         Call::Thaw => Outcome::of(host.thaw()),
         Call::BeginProbe(outside, period) => Outcome::of(host.begin_probe(&outside, period)),
+        Call::RestProbe(rests) => Outcome::of(host.rest_probe(&rests)),
         Call::EndProbe => Outcome::of(host.end_probe()),
         Call::Open(layer, surroundings) => {
             let opened = slot.take().map(|host| host.open(&layer, &surroundings));

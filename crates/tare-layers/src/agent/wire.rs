@@ -8,7 +8,7 @@ use tare_core::command::{COMMAND_ERRORS_MAX, COMMAND_OUTPUT_MAX, CommandStart};
 use tare_core::fault::Fault;
 use tare_core::form::LayerUse;
 use tare_core::host::{OpenError, ServiceStart, Surroundings};
-use tare_core::telemetry::Scope;
+use tare_core::telemetry::{Rest, Scope};
 
 /// The longest message, in bytes. An hour of telemetry of a large guest stays below it; what is longer is garbage.
 pub(super) const MESSAGE_MAX: usize = 64 << 20;
@@ -42,6 +42,7 @@ pub(super) enum Call {
     Freeze,
     Thaw,
     BeginProbe(Vec<Scope>, Duration),
+    RestProbe(Vec<Rest>),
     EndProbe,
     Open(LayerUse, Box<Surroundings>),
     Close,

@@ -5,10 +5,8 @@ use super::engine::Engine;
 use super::guest_engine::{self, GuestEngine};
 use super::link::Link;
 use super::options::{By, ContainerOptions, Network, Storage};
-use super::run;
-use super::runtime;
 use super::spec::{self, Order};
-use super::{image, observe};
+use super::{image, observe, run, runtime};
 use crate::local::{self, accounts::Accounts};
 use crate::network::{self, Fenced};
 use bollard::models::ContainerInspectResponse;
@@ -26,7 +24,7 @@ use tare_core::host::{
     Surroundings,
 };
 use tare_core::profile::Profile;
-use tare_core::telemetry::{Scope, TelemetryRow};
+use tare_core::telemetry::{Rest, Scope, TelemetryRow};
 
 /// How long the resource probe may take; it spins for a moment and writes a little.
 const PROBE_WITHIN: Duration = Duration::from_secs(180);
@@ -466,9 +464,12 @@ impl Host for ContainerHost {
     }
 
     fn begin_probe(&mut self, outside: &[Scope], period: Duration) -> Result<(), Fault> {
-        let mut scopes = outside.to_vec();
-        scopes.extend(self.inner.scopes()?);
+        let scopes = [outside, &self.inner.scopes()?].concat();
         self.outer.begin_probe(&scopes, period)
+    }
+
+    fn rest_probe(&mut self, rests: &[Rest]) -> Result<(), Fault> {
+        self.outer.rest_probe(rests)
     }
 
     fn end_probe(&mut self) -> Result<Vec<TelemetryRow>, Fault> {
@@ -476,8 +477,7 @@ impl Host for ContainerHost {
     }
 
     fn begin_profile(&mut self, outside: &[Scope]) -> Result<(), Fault> {
-        let mut scopes = outside.to_vec();
-        scopes.extend(self.inner.scopes()?);
+        let scopes = [outside, &self.inner.scopes()?].concat();
         self.outer.begin_profile(&scopes)
     }
 

@@ -26,7 +26,7 @@ use tare_core::host::{
     Surroundings,
 };
 use tare_core::profile::Profile;
-use tare_core::telemetry::{Prober, Scope, TelemetryRow};
+use tare_core::telemetry::{Prober, Rest, Scope, TelemetryRow};
 use tare_core::units::CpuSet;
 
 /// How long the resource probe may take; an emulated guest is some fifteen times slower than this machine.
@@ -397,6 +397,11 @@ impl Host for LocalHost {
         prober.begin(&self.scopes(outside), period)?;
         self.prober = Some(prober);
         Ok(())
+    }
+
+    fn rest_probe(&mut self, rests: &[Rest]) -> Result<(), Fault> {
+        let prober = self.prober.as_mut();
+        prober.ok_or_else(|| Fault::new("this host is not being sampled"))?.rest(rests)
     }
 
     fn end_probe(&mut self) -> Result<Vec<TelemetryRow>, Fault> {

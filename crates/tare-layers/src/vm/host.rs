@@ -13,7 +13,7 @@ use tare_core::host::{
     Facts, Host, Instance, InstanceState, MappedFile, OpenError, ResourceReport, ServiceStart, Surroundings,
 };
 use tare_core::profile::Profile;
-use tare_core::telemetry::{Scope, TelemetryRow, Vantage};
+use tare_core::telemetry::{Rest, Scope, TelemetryRow, Vantage};
 
 /// Round trips for one reading of the guest's clock; the shortest of them counts.
 const CLOCK_TRIES: u32 = 8;
@@ -203,6 +203,11 @@ impl Host for VmHost {
         })?;
         let scopes = self.scopes();
         self.outer().begin_probe(&scopes, period)
+    }
+
+    fn rest_probe(&mut self, rests: &[Rest]) -> Result<(), Fault> {
+        on_each(&mut self.guests, |guest| guest.agent.rest_probe(rests))?;
+        self.outer().rest_probe(rests)
     }
 
     fn end_probe(&mut self) -> Result<Vec<TelemetryRow>, Fault> {

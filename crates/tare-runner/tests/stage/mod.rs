@@ -30,7 +30,7 @@ use tare_core::plan::plan;
 use tare_core::profile::{Profile, Stack};
 use tare_core::record::{FormState, Header, SCHEMA};
 use tare_core::study::{LoadOrigin, Study};
-use tare_core::telemetry::{Scope, TelemetryRow};
+use tare_core::telemetry::{Rest, Scope, TelemetryRow};
 use tare_core::workload::{ProtocolUse, Readiness, Resources, Service, Workload};
 use tare_runner::{Apparatus, Clock, DataSet, Restored, RunInside, Stop};
 
@@ -191,6 +191,11 @@ impl Host for LoggingHost {
     }
     fn begin_probe(&mut self, _: &[Scope], _: Duration) -> Result<(), Fault> {
         self.say("begin probe");
+        Ok(())
+    }
+    fn rest_probe(&mut self, rests: &[Rest]) -> Result<(), Fault> {
+        let told = |rest: &Rest| format!("{:?} for {:?}", rest.after, rest.lasts);
+        self.say(&format!("rest at {}", rests.iter().map(told).collect::<Vec<_>>().join(", ")));
         Ok(())
     }
     fn end_probe(&mut self) -> Result<Vec<TelemetryRow>, Fault> {

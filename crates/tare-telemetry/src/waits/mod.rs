@@ -55,8 +55,8 @@ const FINDING: f64 = 0.0005;
 
 struct WaitsReader {
     totals: Arc<Mutex<Vec<Totals>>>,
-    /// Dropped, it ends the thread.
-    running: Option<(Sender<()>, JoinHandle<()>)>,
+    /// Told true, the thread rests until it is told false; dropped, it ends it.
+    running: Option<(Sender<bool>, JoinHandle<()>)>,
 }
 
 impl WaitsReader {
@@ -66,19 +66,19 @@ impl WaitsReader {
         }
         let watch = Watch::new(root, scopes, monotonic_ns());
         let totals = Arc::new(Mutex::new(watch.totals().to_vec()));
-        let (stop, stopped) = channel();
+        let (tell, told_to) = channel();
         let told = Arc::clone(&totals);
         let times = if is_among(root, scopes) { SELDOMER } else { 1 };
-        let looks = move || keep_looking(watch, &told, &stopped, times);
+        let looks = move || keep_looking(watch, &told, &told_to, times);
         // Without the thread there are no such metrics, as on a machine that does not tell.
         match std::thread::Builder::new().name("waits".to_owned()).spawn(looks) {
-            Ok(thread) => WaitsReader { totals, running: Some((stop, thread)) },
+            Ok(thread) => WaitsReader { totals, running: Some((tell, thread)) },
             Err(_) => WaitsReader { totals: Arc::default(), running: None },
         }
     }
 }
 
-fn keep_looking(mut watch: Watch, told: &Mutex<Vec<Totals>>, stopped: &Receiver<()>, times: u64) {
+fn keep_looking(mut watch: Watch, told: &Mutex<Vec<Totals>>, told_to: &Receiver<bool>, times: u64) {
     let (mut looking, mut finding) = (Pace::new(LOOKING), Pace::new(FINDING));
     let mut seed = monotonic_ns() | 1;
     loop {
@@ -93,9 +93,15 @@ fn keep_looking(mut watch: Watch, told: &Mutex<Vec<Totals>>, stopped: &Receiver<
             told.lock().unwrap_or_else(PoisonError::into_inner).copy_from_slice(watch.totals());
         });
         let wait = Duration::from_nanos(looking.due_ns().saturating_sub(monotonic_ns()).max(1_000_000));
-        match stopped.recv_timeout(wait) {
-            Err(RecvTimeoutError::Timeout) => {}
-            Ok(()) | Err(RecvTimeoutError::Disconnected) => return,
+        match told_to.recv_timeout(wait) {
+            Ok(false) | Err(RecvTimeoutError::Timeout) => {}
+            // What was seen last stands for the rest, too.
+            Ok(true) => {
+                if told_to.iter().all(|rests| rests) {
+                    return;
+                }
+            }
+            Err(RecvTimeoutError::Disconnected) => return,
         }
     }
 }
@@ -108,12 +114,19 @@ impl SourceReader for WaitsReader {
             }
         }
     }
+
+    fn rest(&mut self, rests: bool) {
+        if let Some((told_to, _)) = &self.running {
+            // A thread that is gone looks at nothing.
+            let _ = told_to.send(rests);
+        }
+    }
 }
 
 impl Drop for WaitsReader {
     fn drop(&mut self) {
-        if let Some((stop, thread)) = self.running.take() {
-            drop(stop);
+        if let Some((tell, thread)) = self.running.take() {
+            drop(tell);
             let _ = thread.join();
         }
     }
@@ -156,6 +169,33 @@ mod tests {
             println!("  {name}: {ratio:.3} of the time");
             assert!((0.5..2.0).contains(&ratio), "{name} rose by {ratio} s a second");
         }
+    }
+
+    #[test]
+    fn who_rests_looks_at_nothing_and_goes_on_behind_it() {
+        if let SourceState::Unavailable { why, .. } = probe(&Root::machine()) {
+            println!("skipped: {why}");
+            return;
+        }
+        let mut sleeper = Command::new("sleep").arg("60").spawn().unwrap();
+        let scope = Scope { name: "s".to_owned(), serving: true, pids: vec![sleeper.id()], cgroups: Vec::new() };
+        let mut reader = WaitsReader::new(&Root::machine(), &[scope]);
+        std::thread::sleep(Duration::from_millis(150));
+        reader.rest(true);
+        // A look that was going on is over.
+        std::thread::sleep(Duration::from_millis(150));
+        let at_rest = values(&mut reader);
+        std::thread::sleep(Duration::from_millis(400));
+        let still = values(&mut reader);
+        reader.rest(false);
+        std::thread::sleep(Duration::from_millis(300));
+        let after = values(&mut reader);
+        drop(reader);
+        sleeper.kill().unwrap();
+        sleeper.wait().unwrap();
+        assert_eq!(at_rest, still);
+        let grown = after["wait_sleep_s"] - still["wait_sleep_s"];
+        assert!(grown > 0.4, "the last look stands for the rest: {grown}");
     }
 
     #[test]

@@ -23,7 +23,7 @@ use tare_core::host::{
     Carrier, Facts, Host, Instance, InstanceState, LocalOuter, MappedFile, OpenError, ResourceReport, ServiceStart,
     Surroundings,
 };
-use tare_core::telemetry::{Scope, TelemetryRow};
+use tare_core::telemetry::{Rest, Scope, TelemetryRow};
 
 /// Opens the layer by a runtime; the contract is that of [`Host::open`].
 pub(in super::super) fn open(
@@ -287,6 +287,10 @@ impl Host for RuntimeHost {
         let mut scopes = outside.to_vec();
         scopes.extend(self.inner.scopes());
         self.outer.begin_probe(&scopes, period)
+    }
+
+    fn rest_probe(&mut self, rests: &[Rest]) -> Result<(), Fault> {
+        self.outer.rest_probe(rests)
     }
 
     fn end_probe(&mut self) -> Result<Vec<TelemetryRow>, Fault> {
