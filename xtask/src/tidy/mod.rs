@@ -50,6 +50,7 @@ const RULES: &[Rule] = &[
     size::trailing_space,
     words::module_names,
     words::refused_words,
+    words::sentences,
     words::unfinished,
     words::machine_paths,
     crates::dependencies,

@@ -71,6 +71,38 @@ pub(super) fn refused_words(tree: &Tree) -> Vec<Finding> {
     findings
 }
 
+/// Where results are worked out: they are types there, and become words in reports.
+const RESULTS: &str = "crates/tare-stats/src/";
+
+/// Files of these that hold other texts: titles of figures, names of conditions, errors of what cannot be read.
+const TEXTS: &[&str] =
+    &["compare.rs", "condition.rs", "figures.rs", "finding/rule.rs", "histogram.rs", "scaling/records.rs", "slices.rs"];
+
+/// A text of so many words is a sentence, or a part of one.
+const SENTENCE: usize = 5;
+
+/// Words are made in one place, from data: what was worked out is no sentence, which others would have to read back.
+pub(super) fn sentences(tree: &Tree) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for (file, source) in tree.rust() {
+        if file.path.strip_prefix(RESULTS).is_none_or(|name| TEXTS.contains(&name)) {
+            continue;
+        }
+        let is_word = |word: &&str| word.chars().all(|c| c.is_alphabetic() || c == '\'');
+        let is_sentence = |text: &String| {
+            text.split([' ', ',', ':', ';', '.']).filter(is_word).filter(|word| !word.is_empty()).count() >= SENTENCE
+        };
+        for (at, line) in source.product() {
+            let is_own = ["expect(", "assert", "Fault::new("].iter().any(|call| line.code.contains(call));
+            if !is_own && line.texts.iter().any(is_sentence) {
+                let advice = "this is a sentence; make it a type, and its words in tare-report";
+                findings.push(Finding::new(&file.path, at, "sentence", advice));
+            }
+        }
+    }
+    findings
+}
+
 /// The words of a line in lower case: names are split at `_` and where capitals begin.
 fn words_of(text: &str) -> impl Iterator<Item = String> {
     let mut words = vec![String::new()];
@@ -146,6 +178,17 @@ mod tests {
         assert_eq!(found(refused_words, &[("a.rs", bad)]).len(), 3);
         let good = "// as redis-benchmark does\nlet benchmark = \"scenario\";\n";
         assert!(found(refused_words, &[("a.rs", good)]).is_empty());
+    }
+
+    #[test]
+    fn sentences_are_found_where_results_are_worked_out() {
+        let bad = "fn f() -> String { format!(\"{arm}: nothing of this is to be believed\") }\n";
+        let [stats, report] = ["crates/tare-stats/src/a.rs", "crates/tare-report/src/a.rs"];
+        assert_eq!(found(sentences, &[(stats, bad), (report, bad)]).len(), 1);
+        let good = "let name = \"the time to settle\"; x.expect(\"a level was pushed if there was none\");\n";
+        assert!(found(sentences, &[(stats, good)]).is_empty());
+        let tested = format!("#[cfg(test)]\nmod tests {{\n{bad}}}\n");
+        assert!(found(sentences, &[(stats, &tested)]).is_empty());
     }
 
     #[test]
