@@ -156,6 +156,12 @@ fn what_must_not_be_used_is_inconclusive_and_says_why() {
         let check = one(&analysis(floorless, true), None, bounds);
         assert!(check.outcome == GateOutcome::Inconclusive && check.why == floorless_here, "{check:?}");
     }
+}
+
+#[test]
+fn without_a_noise_floor_or_an_interval_nothing_is_judged() {
+    let floorless_here = GateReason::NoNoiseFloor { which: WhichRecord::This };
+    let bounds = Bounds { max_overhead: Some(0.05), max_regression: None };
     // An interval that holds 1, well within the bound: without a noise floor that is no reason to pass.
     let alike = Ratio { verdict: Verdict::NoDifference, ..ratio(1.0, 0.001, 5) };
     let mut floorless = analysis(alike.clone(), true);
