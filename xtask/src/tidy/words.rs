@@ -93,7 +93,7 @@ pub(super) fn sentences(tree: &Tree) -> Vec<Finding> {
             text.split([' ', ',', ':', ';', '.']).filter(is_word).filter(|word| !word.is_empty()).count() >= SENTENCE
         };
         for (at, line) in source.product() {
-            let is_own = ["expect(", "assert", "Fault::new("].iter().any(|call| line.code.contains(call));
+            let is_own = ["expect(", "assert", "Fault::new(", "Err("].iter().any(|call| line.code.contains(call));
             if !is_own && line.texts.iter().any(is_sentence) {
                 let advice = "this is a sentence; make it a type, and its words in tare-report";
                 findings.push(Finding::new(&file.path, at, "sentence", advice));
