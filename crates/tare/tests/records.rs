@@ -6,6 +6,7 @@ use assert_cmd::Command;
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
+use tare_core::design::{Arrangement, Chop};
 use tare_core::load::LoadProfile;
 use tare_core::peak::{PeakPlan, PeakRules};
 use tare_core::qos::{Qos, QuantileLimit};
@@ -150,6 +151,8 @@ fn what_a_gate_cannot_judge_by_is_a_mistake_with_a_hint() {
     let desk = Desk::new();
     let old = desk.record("old", |_| {});
     let other = desk.record("other", |record| record.header.workload.name = "nginx".into());
+    let chop = Arrangement::Chop(Chop::default());
+    let chopped = desk.record("chopped", |record| record.header.study.design.arrangement = chop);
     let damaged = desk.record("damaged", |_| {});
     std::fs::write(Path::new(&damaged).join("record.json"), "{").unwrap();
     let wrong: &[(&[&str], &str)] = &[
@@ -163,6 +166,7 @@ fn what_a_gate_cannot_judge_by_is_a_mistake_with_a_hint() {
         (&["--max-overhead", "5%"], "no record in ./records"),
         (&["--record", &old, "--baseline", "nowhere"], "no such directory"),
         (&["--record", &old, "--baseline", &other], "the workload is 'redis' in the one and 'nginx' in the other"),
+        (&["--record", &old, "--baseline", &chopped], "the design is 'blocks' in the one and 'chop' in the other"),
         (&["--record", &old, "--max-overhead", "5%", "--form", "kontainer"], "container-hostnet"),
         (&["--record", &old, "--max-overhead", "5%", "--form", "native"], "is the baseline"),
         (&["--record", &old, "--max-overhead", "5%", "--metric", "max_us"], "of these they are: throughput"),
@@ -445,12 +449,10 @@ fn a_metric_is_known_by_its_short_name() {
 #[test]
 fn a_dry_run_knows_how_long_trials_took_on_this_machine() {
     let desk = Desk::new();
-    // The study that comes along, one form after the other.
-    let text = std::fs::read_to_string("../../studies/canonical.yaml").unwrap();
-    let times = "time: {settle: 1s, measure: 8s}";
-    let text = text.replace("design: chop", "design: blocks").replace("repeat: 6", "repeat: 5");
-    let blocks = desk.folder.path().join("blocks.yaml");
-    std::fs::write(&blocks, text.replace("time: {settle: 500ms, measure: 5s}", times)).unwrap();
+    let (chopped, blocks) = ("../../studies/canonical.yaml", desk.path("blocks.yaml"));
+    let text = std::fs::read_to_string(chopped).unwrap().replace("design: chop", "design: blocks");
+    let text = text.replace("repeat: 6", "repeat: 5").replace("500ms, measure: 5s", "1s, measure: 8s");
+    std::fs::write(&blocks, text).unwrap();
     let dry = |more: &[&str]| {
         let said = desk.says(0, &[&["run", blocks.to_str().unwrap(), "--dry-run", "--seed", "1"], more].concat());
         assert!(said.lines().all(|line| line.chars().count() <= 80), "{said}");

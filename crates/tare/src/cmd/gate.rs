@@ -123,13 +123,14 @@ fn metrics(named: &[&str], analysis: &Analysis) -> Result<Vec<String>> {
     Ok(chosen.iter().map(|name| (*name).to_owned()).collect())
 }
 
-/// A ratio means something else when it is one to another baseline, or of another workload; a peak also when it was to
-/// keep another QoS, or was found by other rules or in other windows.
+/// A ratio means something else when it is one to another baseline, of another workload or by another design; a peak
+/// also when it was to keep another QoS, or was found by other rules or in other windows.
 fn same_question(record: &Record, baseline: &Record) -> Result<()> {
     let (new, old) = (&record.header, &baseline.header);
     let mut pairs = vec![
         ("workload is", new.workload.name.clone(), old.workload.name.clone()),
         ("baseline form is", new.study.baseline.clone(), old.study.baseline.clone()),
+        ("design is", new.study.design.arrangement.name().to_owned(), old.study.design.arrangement.name().to_owned()),
     ];
     if new.study.peak.is_some() || old.study.peak.is_some() {
         pairs
