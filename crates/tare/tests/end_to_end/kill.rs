@@ -55,7 +55,7 @@ fn a_run_that_is_killed_again_and_again_ends_whole() {
 /// Begins a run, or takes it up again, and kills it after a while; whether it had ended by itself.
 fn killed(lab: &Lab, record: &Path, blocks: &str, after: Duration) -> bool {
     let quick = ["--settle", "100ms", "--measure", "1s", "--form", "container", "--repeat", blocks, "--seed", "3"];
-    let first = [&["run"], &quick[..], &["--out", text(record)]].concat();
+    let first = [&["run", "--design", "blocks"], &quick[..], &["--out", text(record)]].concat();
     let resume = ["resume", text(record)];
     let mut child = lab.command(if record.join("record.json").exists() { &resume } else { &first });
     let mut child = child.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();

@@ -52,8 +52,12 @@ fn a_published_port_is_explained_rung_by_rung() {
 fn redis_is_weighed_natively_and_in_containers() {
     let Some(lab) = Lab::with_engine(&["mmdebstrap"]) else { return };
     let record = lab.path("record");
-    let args = ["run", "--form", "container", "--form", "container-hostnet", "--repeat", "3", "--measure", "1s"];
-    let said = undisturbed(&lab, &[&args[..], &["--settle", "100ms", "--out", text(&record)]].concat(), &record);
+    let args = ["run", "--design", "blocks", "--form", "container", "--form", "container-hostnet", "--repeat", "3"];
+    let said = undisturbed(
+        &lab,
+        &[&args[..], &["--measure", "1s", "--settle", "100ms", "--out", text(&record)]].concat(),
+        &record,
+    );
     assert!(said.contains("report.html"), "{said}");
     let read = lab.record(&record);
     assert_eq!(read.trials.len(), 3 * 4, "three forms and the control, three times");
@@ -101,7 +105,8 @@ fn redis_is_weighed_in_a_container_in_a_guest() {
 fn weighed_in_a_guest(form: &str) {
     let Some(lab) = Lab::with_engine(&["mmdebstrap", "qemu-system-x86_64"]) else { return };
     let record = lab.path("record");
-    let args = ["run", "--form", form, "--repeat", "1", "--measure", "2s", "--settle", "100ms", "--out", text(&record)];
+    let args = ["run", "--design", "blocks", "--form", form, "--repeat", "1", "--measure", "2s", "--settle", "100ms"];
+    let args = [&args[..], &["--out", text(&record)]].concat();
     let output = lab.tare(&args);
     let said = said(&output);
     lab.expect_clean();
@@ -129,7 +134,9 @@ fn an_interrupt_takes_the_trial_down_and_keeps_what_was_measured() {
     let Some(lab) = Lab::open(&["mmdebstrap"]) else { return };
     let record = lab.path("record");
     let times = ["--settle", "100ms", "--measure", "2s"];
-    let args = [&["run", "--form", "native", "--repeat", "2"], &times[..], &["--out", text(&record)]].concat();
+    let args =
+        [&["run", "--design", "blocks", "--form", "native", "--repeat", "2"], &times[..], &["--out", text(&record)]]
+            .concat();
     let mut child = lab.command(&args).stdout(std::process::Stdio::null()).spawn().unwrap();
     while !record.join("trials/0001/trial.json").exists() {
         assert!(child.try_wait().unwrap().is_none(), "the run ended before its second trial");
