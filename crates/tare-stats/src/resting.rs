@@ -22,7 +22,8 @@ pub struct Resting {
 /// others is theirs, and their ratio is flattered by about as much.
 pub(crate) fn resting(measured: &[&TrialData], baseline: &str) -> Vec<Resting> {
     let mut shares: BTreeMap<&str, Vec<f64>> = BTreeMap::new();
-    for trial in measured {
+    // An emulated one is no claim anyway.
+    for trial in measured.iter().filter(|trial| !trial.record.emulated) {
         shares.entry(&trial.record.trial.form).or_default().extend(trial.record.resting_cpu);
     }
     let mean = |shares: &Vec<f64>| shares.iter().sum::<f64>() / shares.len() as f64;
@@ -50,14 +51,16 @@ mod tests {
 
     #[test]
     fn who_works_while_others_are_loaded_is_named() {
-        let trials = [
+        let mut trials = [
             trial("plain", Some(0.002)),
             trial("plain", None),
             trial("busy", Some(0.030)),
             trial("busy", Some(0.050)),
             trial("alike", Some(0.0025)),
             trial("unknown", None),
+            trial("emulated", Some(0.060)),
         ];
+        trials[6].record.emulated = true;
         let named = resting(&trials.iter().collect::<Vec<_>>(), "plain");
         assert_eq!(named, [Resting { form: "busy".into(), share: 0.040, of_baseline: 0.002 }]);
         assert_eq!(resting(&[&trials[2]], "plain"), [], "nobody knows what the baseline does");
