@@ -46,6 +46,9 @@ fn a_dry_run_of_the_canonical_study_shows_the_plan_in_eighty_columns() {
     assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
     let again = tare().args(["run", "--dry-run", "--seed", "1"]).output().unwrap();
     assert_eq!(text, said(&again), "the same seed gives the same plan");
+    let ladder = tare().args(["explain", "canonical", "--ruler", "1%", "--dry-run"]).output().unwrap();
+    assert_eq!(ladder.status.code(), Some(2), "{}", said(&ladder));
+    assert!(said(&ladder).contains("--ruler would change nothing"), "{}", said(&ladder));
     let blocks = tare().args(["run", "--dry-run", "--seed", "1", "--design", "blocks"]).output().unwrap();
     assert!(blocks.status.success() && said(&blocks).contains("design: blocks"), "{}", said(&blocks));
 }
@@ -84,6 +87,7 @@ fn whatever_is_said_keeps_to_eighty_columns() {
         &["place", "scheduler", "--need", "mysqll=1", "--talk", "a:b=0.1", "--by", "p98", "--form", "a", "--part", "b"],
         &["place", "scheduler", "--talk", "mysql=0.1"],
         &["place", "scheduler", "--design", "chop"],
+        &["explain", "canonical", "--ruler", "1%", "--dry-run"],
         &["place", "docker-on-vm"],
         &[search, &["--p99", "10ms"]].concat(),
         &[search, &["--p99", "10ms", "--of", "users", "--rules", "published"]].concat(),

@@ -38,12 +38,16 @@ pub fn check(share: f64) -> Result<(), String> {
 }
 
 impl Study {
-    /// Puts the ruler among the forms, where the study has one. Rungs, variants and placements are compared with each
-    /// other, and need none.
+    /// Whether a ruler may lie beside the forms: rungs, variants and placements are compared with each other, and need
+    /// none.
+    pub fn takes_ruler(&self) -> bool {
+        self.ladder.is_none() && self.advice.is_none() && self.design.best_in.is_none()
+    }
+
+    /// Puts the ruler among the forms, where the study has one and [takes it](Study::takes_ruler).
     pub fn lay_ruler(&mut self) {
-        let derived = self.ladder.is_some() || self.advice.is_some() || self.design.best_in.is_some();
         let there = self.forms.iter().any(|form| form.weight.is_some());
-        let (Some(_), false, false) = (self.ruler, derived, there) else { return };
+        let (Some(_), true, false) = (self.ruler, self.takes_ruler(), there) else { return };
         let Some(baseline) = self.forms.iter().find(|form| form.name == self.baseline) else { return };
         let ruler = Form { name: RULER.to_owned(), weight: self.ruler, ..baseline.clone() };
         self.forms.push(ruler);

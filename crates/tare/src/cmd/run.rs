@@ -147,6 +147,10 @@ fn apply(args: &RunArgs, study: &mut Study) -> Result<()> {
         study.measure = args.measure.unwrap_or(study.measure);
     }
     study.seed = args.seed.or(study.seed);
+    if args.ruler.is_some() && !study.takes_ruler() {
+        let text = "--ruler would change nothing: what is compared here are rungs, variants or placements of one form";
+        return Err(Mistake::new(format!("{text}\n  to do: leave it away, or weigh one with `tare run`")).into());
+    }
     study.ruler = args.ruler.or(study.ruler);
     if args.profile {
         study.profile.get_or_insert(Profiled::All);
