@@ -19,8 +19,9 @@ use std::sync::Arc;
 use std::time::Duration;
 use tare_core::fault::{Doing, Fault};
 
-/// Where named network namespaces stand, as ip(8) has it.
-pub(crate) const NAMESPACES: &str = "/run/netns";
+/// Where the namespaces of runs stand. Not in /run/netns: the first `ip netns add` of a machine mounts that folder over
+/// itself, and what stood in it before cannot be removed afterwards.
+const NAMESPACES: &str = "/run/tare/netns";
 
 /// The generator's network namespace and its link to this machine.
 pub struct GeneratorSeat {
@@ -37,8 +38,8 @@ pub(super) fn seat_link(run: &str) -> String {
 }
 
 impl GeneratorSeat {
-    /// Makes the namespace `tare-<run>` (visible to `ip netns`), the link `t<run>h` here with a.b.0.1/30, its other
-    /// end `t<run>g` inside with a.b.0.2/30, and the default route through it.
+    /// Makes the namespace `/run/tare/netns/tare-<run>` (for `nsenter --net=`), the link `t<run>h` here with
+    /// a.b.0.1/30, its other end `t<run>g` inside with a.b.0.2/30, and the default route through it.
     ///
     /// # Errors
     /// When a name is taken or this process may not (it needs root). Nothing is left then.
@@ -215,5 +216,36 @@ pub(crate) fn remove_namespace(path: &Path) -> Result<(), Fault> {
             Err(error).doing(format!("remove the network namespace {}", path.display()))
         }
         _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustix::mount::{MountFlags, MountPropagationFlags};
+
+    #[test]
+    fn a_namespace_goes_although_somebody_mounts_over_those_of_others() {
+        if !rustix::process::geteuid().is_root() {
+            return println!("skipped: this is not root, so nothing can be mounted");
+        }
+        let check = || {
+            // A tree of mounts of its own, which ends with this thread.
+            // SAFETY: no descriptor table is unshared.
+            unsafe { rustix::thread::unshare_unsafe(UnshareFlags::NEWNS).unwrap() };
+            rustix::mount::mount_change("/", MountPropagationFlags::PRIVATE | MountPropagationFlags::REC).unwrap();
+            rustix::mount::mount("tmpfs", "/run", "tmpfs", MountFlags::empty(), None).unwrap();
+            for folder in ["/run/netns", NAMESPACES] {
+                std::fs::create_dir_all(folder).unwrap();
+            }
+            let path = namespace_path("ab12cd");
+            mount_namespace(&path).unwrap();
+            assert!(is_namespace(&path));
+            // As `ip netns add` does when it is called for the first time.
+            rustix::mount::mount_bind_recursive("/run/netns", "/run/netns").unwrap();
+            remove_namespace(&path).unwrap();
+            assert!(!path.exists());
+        };
+        std::thread::spawn(check).join().unwrap();
     }
 }

@@ -192,7 +192,7 @@ mod tests {
     fn a_console_without_end_takes_no_more_of_the_disk_than_a_log_may() {
         use std::os::unix::fs::MetadataExt;
         let folder = tempfile::tempdir().unwrap();
-        let script = "yes | tr -d '\\n' | head -c 40000000 >&2; echo >&2; sleep 1000";
+        let script = "yes | tr -d '\\n' | head -c 40000000 >&2; echo >&2; exec sleep 1000";
         let mut process = shell(script, folder.path());
         let log = folder.path().join("log");
         let deadline = Instant::now() + Duration::from_secs(60);
@@ -208,7 +208,7 @@ mod tests {
     #[test]
     fn a_panic_is_seen_while_the_process_runs() {
         let folder = tempfile::tempdir().unwrap();
-        let mut process = shell("sleep 1000", folder.path());
+        let mut process = shell("exec sleep 1000", folder.path());
         process.check().unwrap();
         fs::write(folder.path().join("console"), "[ 1.0] \u{1b}[mKernel panic - not syncing: no init\n").unwrap();
         let fault = process.check().unwrap_err();

@@ -69,14 +69,14 @@ fn standing() -> Standing {
     Standing::from([
         ("control groups", groups),
         ("links", names("/sys/class/net")),
-        ("network namespaces", names("/run/netns")),
+        ("network namespaces", names("/run/tare/netns")),
         ("mounts", mounts.lines().map(|line| line.split(' ').nth(4).unwrap().to_owned()).collect()),
         ("rules", rules.map(str::to_owned).collect()),
         ("containers", lines(said("/usr/bin/docker", &["ps", "--all", "--quiet", "--no-trunc"]))),
         ("networks", lines(said("/usr/bin/docker", &["network", "ls", "--quiet", "--no-trunc"]))),
         ("volumes", lines(said("/usr/bin/docker", &["volume", "ls", "--quiet"]))),
         ("forwarding", lines(said("sysctl", &["-n", "net.ipv4.ip_forward"]))),
-        ("runs", names("/run/tare")),
+        ("runs", names("/run/tare").into_iter().filter(|name| name != "netns").collect()),
     ])
 }
 
