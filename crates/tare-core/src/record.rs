@@ -277,7 +277,15 @@ impl Header {
         if self.study.peak.is_some() {
             return PEAK_LOAD;
         }
-        self.workload.protocol.metrics.first().map_or("throughput", |metric| &metric.name)
+        self.workload.protocol.metrics.first().map_or(THROUGHPUT, |metric| &metric.name)
+    }
+
+    /// The metrics that a study with `until` waits for, the deciding one first: where that is the throughput, p50 and
+    /// CPU time by operation as well.
+    pub fn awaited_metrics(&self) -> Vec<&str> {
+        let deciding = self.deciding_metric();
+        let besides: &[&str] = if deciding == THROUGHPUT { &["p50_us", BUSY_PER_OP] } else { &[] };
+        [&[deciding], besides].concat()
     }
 }
 
@@ -295,6 +303,9 @@ pub struct TrialMetric<'a> {
     /// Whether ratios and verdicts are made of it; otherwise it is shown only.
     pub compared: bool,
 }
+
+/// The name of the operations by time, which most studies are about.
+const THROUGHPUT: &str = "throughput";
 
 /// The name of the only figure of a trial that searched for the peak.
 pub const PEAK_LOAD: &str = "peak_load";
@@ -315,7 +326,7 @@ pub const BUSY_PER_OP: &str = "cpu_busy_us_per_op";
 /// times, from the actual send, stand beside them where starts are planned. In a quantile operations that failed rank
 /// last; mean and largest are those of the answered ones.
 pub const TRIAL_METRICS: &[TrialMetric<'static>] = &[
-    metric("throughput", "throughput", "op/s", true, true),
+    metric(THROUGHPUT, "throughput", "op/s", true, true),
     metric("p50_us", "p50", "us", false, true),
     metric("p99_us", "p99", "us", false, true),
     metric(BUSY_PER_OP, "CPU per op", "us", false, true),

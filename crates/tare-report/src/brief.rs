@@ -50,6 +50,9 @@ pub(crate) fn show(page: &mut Page, record: &Record, analysis: &Analysis) {
         }
     }
     page.paragraph(0, 2, &scale(analysis), Ink::Dim);
+    if let Some(aim) = &analysis.missed_aim {
+        page.paragraph(0, 2, &format!("precision: {}", words::missed_aim(aim)), Ink::Dim);
+    }
     for (text, certain) in crate::failed::lines(analysis) {
         page.paragraph(0, 2, &text, if certain { Ink::Warning } else { Ink::Plain });
     }

@@ -295,6 +295,9 @@ fn footing(page: &mut Page, record: &Record, analysis: &Analysis) {
     if let Some(text) = crate::ruler::line(analysis) {
         line("ruler", &text, Ink::Plain);
     }
+    if let Some(aim) = &analysis.missed_aim {
+        line("precision", &words::missed_aim(aim), Ink::Plain);
+    }
     for reason in analysis.arms.iter().filter(|arm| arm.control).flat_map(|arm| &arm.reasons) {
         line("", &outcome(reason), Ink::Warning);
     }

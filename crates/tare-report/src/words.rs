@@ -7,11 +7,11 @@ use crate::kept;
 use crate::verdict::{Said, Way, ratio_figure};
 use tare_core::design::Arrangement;
 use tare_core::plan::rounds_after;
-use tare_core::record::{End, FITTED, PEAK_LOAD, Record};
+use tare_core::record::{FITTED, PEAK_LOAD, Record};
 use tare_core::study::LoadOrigin;
 use tare_core::units::{exact_duration, grouped};
 use tare_stats::{
-    Analysis, Arm, Method, MetricAnalysis, Nested, ProbeCost, QosKept, Ratio, ServiceBits, Verdict,
+    Aim, Analysis, Arm, Method, MetricAnalysis, Nested, ProbeCost, QosKept, Ratio, ServiceBits, Verdict,
     absolute_difference, percent_text,
 };
 
@@ -42,7 +42,7 @@ pub(crate) fn design(record: &Record) -> String {
     if study.design.arrangement == Arrangement::Blocks && !by_itself {
         return text;
     }
-    let reached = by_itself && record.end.as_ref().is_some_and(End::is_early);
+    let reached = by_itself && record.end.as_ref().is_some_and(|end| end.is_early() && end.how != FITTED);
     format!("{text}; {}{}", study.design.describe(), if reached { " (reached)" } else { "" })
 }
 
@@ -55,7 +55,8 @@ fn how_many(record: &Record) -> String {
         let last = there.map(|trial| trial.block).max().unwrap_or_default();
         let rounds = rounds_after(&record.header.plan, study, last);
         let blocks = if rounds == 1 { "1 block" } else { &format!("{rounds} blocks") };
-        return format!("{blocks} of {}, as many as {} allow", study.repeat, exact_duration(most));
+        let of = if study.design.ends_by_itself() { String::new() } else { format!(" of {}", study.repeat) };
+        return format!("{blocks}{of}, as many as {} allow", exact_duration(most));
     }
     match study.repeat {
         1 => "1 block".to_owned(),
@@ -327,6 +328,17 @@ fn probe_cost(cost: ProbeCost) -> String {
     let ratio = ratio_figure(None, cost.ratio, cost.interval);
     let rests = if cost.rests == 1 { "1 rest".to_owned() } else { format!("{} rests", cost.rests) };
     format!("throughput {ratio} times with the probe at work as while it rests ({rests})")
+}
+
+/// `1.0 % was asked for; 1.6 % was reached, in throughput of container`.
+pub(crate) fn missed_aim(aim: &Aim) -> String {
+    let asked = percent_text(aim.asked);
+    match aim.reached {
+        Some(reached) => {
+            format!("{asked} was asked for; {} was reached, in {} of {}", percent_text(reached), aim.metric, aim.arm)
+        }
+        None => format!("{asked} was asked for; {} of {} has no interval yet", aim.metric, aim.arm),
+    }
 }
 
 /// The A/A control in a line: how far equals lie apart, and the noise floor.

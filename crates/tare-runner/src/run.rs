@@ -161,7 +161,11 @@ impl Run<'_> {
         let Some(most) = study.at_most else { return Ok(None) };
         if study.design.ends_by_itself() {
             let open = plan.iter().filter(|trial| trial.block == block && !self.record.has_trial(trial.index));
-            return Ok(self.over(open, state, doing).then_some(Ending::BudgetSpent));
+            // Intervals are what they are, however wide; a search that found nothing is not over.
+            let whole = block.checked_sub(1).is_some_and(|before| rounds_after(plan, study, before) > 0);
+            let for_width = study.design.half_width.is_some() && study.design.best_in.is_none();
+            let ending = if whole && for_width { Ending::Fitted } else { Ending::BudgetSpent };
+            return Ok(self.over(open, state, doing).then_some(ending));
         }
         let round = block..end_of_round(study, plan, block);
         let of_round = plan.iter().filter(|trial| round.contains(&trial.block));
@@ -355,6 +359,10 @@ impl Run<'_> {
 
     pub(crate) fn announce(&mut self, planned: &PlannedTrial, left: Duration, doing: &mut Doing) -> Result<(), Fault> {
         let blocks = doing.blocks.max(planned.block + 1);
+        let study = &self.header.study;
+        // How many blocks there will be is known of no run that goes on until it is content, but how long it may take.
+        let most = study.at_most.filter(|_| study.design.ends_by_itself());
+        let left = most.map_or(left, |most| left.min(most.saturating_sub(doing.spent())));
         let event = Event::TrialStarted { trial: planned.clone(), blocks, left };
         self.tell(doing.clock, doing.subscriber, &event)
     }

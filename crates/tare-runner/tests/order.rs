@@ -199,13 +199,18 @@ fn no_block_is_begun_that_would_end_too_late() {
     // The time is the run's, not the process's.
     assert_eq!(run(&path, &header, &[], None).ending, Ending::Fitted);
     assert_eq!(read_record(&path).unwrap().trials.len(), 4);
-    // A study that was to go on until it had found something did not come to its end.
+    // Nor where it was to go on for narrow intervals; while a study that was to go on until it had found something did
+    // not come to its end.
     header.study.design.half_width = Some(1e-6);
-    let path = folder.path().join("until");
-    assert_eq!(run(&path, &header, &[], None).ending, Ending::BudgetSpent);
-    assert_eq!(read_record(&path).unwrap().trials.len(), 4);
-    assert_eq!(run(&path, &header, &[], None).ending, Ending::BudgetSpent);
-    assert_eq!(read_record(&path).unwrap().trials.len(), 4);
+    for (folder_name, best_in, ending) in [("until", None, Ending::Fitted), ("best", Some("p99"), Ending::BudgetSpent)]
+    {
+        header.study.design.best_in = best_in.map(str::to_owned);
+        let path = folder.path().join(folder_name);
+        for _ in 0..2 {
+            assert_eq!(run(&path, &header, &[], None).ending, ending);
+            assert_eq!(read_record(&path).unwrap().trials.len(), 4);
+        }
+    }
 }
 
 #[test]

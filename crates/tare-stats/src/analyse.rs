@@ -23,7 +23,7 @@ use crate::quantile::student_quantile;
 use crate::resting::resting;
 use crate::same::{bits, resources};
 use crate::scale_out::scale_out;
-use crate::sequential::{Claim, ended_for_width, widened};
+use crate::sequential::{Claim, ended_for_width, missed_aim, widened};
 use crate::stalls::{Stalls, stalls};
 use crate::steady::never_steady;
 use crate::verdict::{Evidence, judge};
@@ -43,7 +43,6 @@ pub fn analyse(record: &Record) -> Analysis {
     let study = &record.header.study;
     let control = control_arm(&study.baseline);
     let arms = arms(record, &control);
-    let replaced = replaced_blocks(record);
     let measured = measured(record);
     let counted = counted(record);
     // A search for the peak measures one thing only, and nothing else measures that.
@@ -60,12 +59,14 @@ pub fn analyse(record: &Record) -> Analysis {
         ceilings: ceilings(record, &counted, &arms),
         compared: shown().filter(|metric| metric.compared).count(),
     };
-    let decides = |metric: &TrialMetric<'_>| metric.name == record.header.deciding_metric();
-    let deciding = shown().find(|metric| decides(metric));
-    let ended = ended_for_width(record).zip(deciding).map(|(asked, metric)| {
-        (asked, widened(&analyse_metric(&counted, metric, Claim::AS_IS, &comparison), asked, &arms))
-    });
-    let claim = |metric: &TrialMetric<'_>| Claim::of(ended, decides(metric));
+    let awaited = record.header.awaited_metrics();
+    let is_awaited = |metric: &TrialMetric<'_>| awaited.contains(&metric.name);
+    let as_is = || {
+        let awaited = shown().filter(|metric| is_awaited(metric));
+        awaited.map(|metric| analyse_metric(&counted, metric, Claim::AS_IS, &comparison)).collect::<Vec<_>>()
+    };
+    let ended = ended_for_width(record).map(|asked| (asked, widened(&as_is(), asked, &arms)));
+    let claim = |metric: &TrialMetric<'_>| Claim::of(ended, is_awaited(metric));
     let mut metrics: Vec<MetricAnalysis> =
         shown().map(|metric| analyse_metric(&counted, metric, claim(metric), &comparison)).collect();
     name_units(record, &mut metrics);
@@ -76,7 +77,7 @@ pub fn analyse(record: &Record) -> Analysis {
         baseline: study.baseline.clone(),
         control,
         blocks_planned: blocks(&record.header.plan),
-        blocks_replaced: replaced.into_iter().collect(),
+        blocks_replaced: replaced_blocks(record).into_iter().collect(),
         trials_lost: record.lost(),
         blocks_measured: of_baseline.map(|trial| trial.record.trial.block).collect::<BTreeSet<_>>().len() as u32,
         failed: failed_shares(record, &counted, &arms),
@@ -97,15 +98,16 @@ pub fn analyse(record: &Record) -> Analysis {
         bits: bits(record),
         resources: resources(record),
         stalls: Vec::new(),
+        missed_aim: None,
         warnings: Vec::new(),
     };
-    let rungs = study.ladder.as_ref();
-    analysis.ladder = rungs.map(|ladder| climb(ladder, &study.baseline, &analysis.arms, &analysis.metrics));
-    let advice = study.advice.as_ref();
-    analysis.advice = advice.map(|advice| win_back(advice, &analysis.arms, &analysis.metrics));
+    analysis.ladder =
+        study.ladder.as_ref().map(|ladder| climb(ladder, &study.baseline, &analysis.arms, &analysis.metrics));
+    analysis.advice = study.advice.as_ref().map(|advice| win_back(advice, &analysis.arms, &analysis.metrics));
     explain(&mut analysis, record, &counted);
     declare(&mut analysis, study.design.margin());
     analysis.stalls = stalls_that_decide(&analysis, &counted);
+    analysis.missed_aim = missed_aim(record, &analysis);
     analysis.warnings = warnings(record, &analysis);
     analysis
 }

@@ -16,7 +16,7 @@ use crate::probe_cost::ProbeCost;
 use crate::profile::FormProfile;
 use crate::resting::Resting;
 use crate::scale_out::ScaleOut;
-use crate::sequential::Claim;
+use crate::sequential::{Aim, Claim};
 use crate::stalls::Stalls;
 use crate::verdict::ratio_text;
 use crate::warnings::Warning;
@@ -95,6 +95,9 @@ pub struct Analysis {
     /// baseline then.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub stalls: Vec<Stalls>,
+    /// How near the run came to the width that it was to go on for, where it ended before.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub missed_aim: Option<Aim>,
     /// What a reader must know before believing a figure; gravest first.
     #[serde(rename = "warnings_data")]
     pub warnings: Vec<Warning>,

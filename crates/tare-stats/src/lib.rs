@@ -98,7 +98,7 @@ pub use scaling::{
     Caution, FormScaling, Law, LawFit, LevelRow, LevelValue, Pairing, Parameter, Scaling, scaling, scaling_of_records,
     scaling_of_steps,
 };
-pub use sequential::{is_look, precise_enough};
+pub use sequential::{Aim, is_look, precise_enough};
 pub use slices::{SliceLoad, Sliced, fairness, side_by_side, sliced};
 pub use stalls::{Counted, Stall, Stalls};
 pub use steady::{has_settled, steady_looks};

@@ -6,9 +6,10 @@
 //! tests/simulated hold it to that.
 
 use crate::analyse::analyse;
-use crate::analysis::{Arm, MetricAnalysis, Ratio};
+use crate::analysis::{Analysis, Arm, Interval, MetricAnalysis, Ratio};
 use crate::paired::Precision;
-use tare_core::record::{PRECISE_ENOUGH, Record};
+use serde::Serialize;
+use tare_core::record::{Header, PRECISE_ENOUGH, Record};
 
 /// Blocks after which the width is looked at first: with fewer, the spread itself is known too badly.
 const FIRST_LOOK: u32 = 6;
@@ -21,22 +22,77 @@ pub fn is_look(blocks: u32) -> bool {
     blocks >= FIRST_LOOK && (blocks - FIRST_LOOK).is_multiple_of(LOOK_EVERY)
 }
 
-/// Whether the interval of every form's ratio in the deciding metric (of a study of one form: the A/A control's)
-/// reaches at most as far as the study wants it to. False for a study that names no width.
+/// Whether the intervals that the study waits for reach at most as far as it wants them to: those of every form's ratio
+/// (of a study of one form: the A/A control's) in each of [`Header::awaited_metrics`]. False for a study that names no
+/// width.
 pub fn precise_enough(record: &Record) -> bool {
-    let Some(wanted) = record.header.study.design.half_width else { return false };
+    let Some(asked) = record.header.study.design.half_width else { return false };
     let analysis = analyse(record);
-    let Some(metric) = analysis.metrics.iter().find(|metric| metric.name == record.header.deciding_metric()) else {
-        return false;
-    };
+    let widest = widest(&analysis, &record.header);
+    widest.is_some_and(|widest| widest.half_width.is_some_and(|half_width| half_width <= asked.ln_1p()))
+}
+
+/// A ratio that a run waits for: the widest of them.
+struct Widest {
+    arm: String,
+    metric: String,
+    /// Log scale; none where there is no interval yet.
+    half_width: Option<f64>,
+}
+
+/// The widest of the intervals that are waited for. A metric that was measured of no form (CPU time where nobody may
+/// read it) is not waited for, but the deciding one is.
+fn widest(analysis: &Analysis, header: &Header) -> Option<Widest> {
+    let awaited = header.awaited_metrics();
     let claimed = |arm: &str| {
         let arm = analysis.arms.iter().find(|candidate| candidate.name == arm);
         arm.is_some_and(|arm| !arm.control && arm.weight.is_none() && !analysis.emulated(arm))
     };
-    let any_form = metric.ratios.iter().any(|ratio| claimed(&ratio.arm));
-    let mut deciding = metric.ratios.iter().filter(|ratio| claimed(&ratio.arm) == any_form).peekable();
-    let narrow = |interval: crate::Interval| 0.5 * (interval.high / interval.low).ln() <= wanted.ln_1p();
-    deciding.peek().is_some() && deciding.all(|ratio| ratio.interval.is_some_and(narrow))
+    let mut all = Vec::new();
+    for metric in analysis.metrics.iter().filter(|metric| awaited.contains(&metric.name.as_str())) {
+        let any_form = metric.ratios.iter().any(|ratio| claimed(&ratio.arm));
+        let ratios = || metric.ratios.iter().filter(|ratio| claimed(&ratio.arm) == any_form);
+        let decides = metric.name == header.deciding_metric();
+        if decides && ratios().next().is_none() {
+            return None;
+        }
+        if decides || ratios().any(|ratio| ratio.interval.is_some()) {
+            all.extend(ratios().map(|ratio| Widest {
+                arm: ratio.arm.clone(),
+                metric: metric.title.clone(),
+                half_width: ratio.interval.map(half_width),
+            }));
+        }
+    }
+    let reach = |widest: &Widest| widest.half_width.unwrap_or(f64::INFINITY);
+    all.into_iter().max_by(|one, other| reach(one).total_cmp(&reach(other)))
+}
+
+/// How far an interval of a ratio reaches either way, log scale.
+fn half_width(interval: Interval) -> f64 {
+    0.5 * (interval.high / interval.low).ln()
+}
+
+/// How near a run came to the width that it was to go on for.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Aim {
+    /// The half-width that was asked for, as a share.
+    pub asked: f64,
+    /// The half-width of the widest interval that was waited for, as a share; none where it has no interval.
+    pub reached: Option<f64>,
+    /// The arm whose interval that is.
+    pub arm: String,
+    /// The title of its metric.
+    pub metric: String,
+}
+
+/// How near a run that is over, and was not narrow enough, came to the width that its study names.
+pub(crate) fn missed_aim(record: &Record, analysis: &Analysis) -> Option<Aim> {
+    let asked = record.header.study.design.half_width?;
+    let how = &record.end.as_ref()?.how;
+    let widest = widest(analysis, &record.header).filter(|_| how != PRECISE_ENOUGH)?;
+    let reached = widest.half_width.map(f64::exp_m1);
+    Some(Aim { asked, reached, arm: widest.arm, metric: widest.metric })
 }
 
 /// What a run claims that may have been ended for the width of its intervals: it was narrow when it ended, and not
@@ -83,13 +139,13 @@ pub(crate) fn ended_for_width(record: &Record) -> Option<f64> {
     record.header.study.design.half_width.filter(|_| precise).map(f64::ln_1p)
 }
 
-/// By how much the widest interval of the deciding metric is widened to reach as far as was asked for: that is the one
-/// which was waited for, so how narrow it happened to be is by how much it may flatter.
-pub(crate) fn widened(deciding: &MetricAnalysis, asked: f64, arms: &[Arm]) -> f64 {
+/// By how much the widest interval of the metrics that were waited for is widened to reach as far as was asked for:
+/// that is the one which decided, so how narrow it happened to be is by how much it may flatter.
+pub(crate) fn widened(awaited: &[MetricAnalysis], asked: f64, arms: &[Arm]) -> f64 {
     let is_control = |ratio: &&Ratio| arms.iter().any(|arm| arm.control && arm.name == ratio.arm);
-    let alone = deciding.ratios.iter().all(|ratio| is_control(&ratio));
-    let claimed = deciding.ratios.iter().filter(|ratio| alone || !is_control(ratio));
-    let half_widths = claimed.filter_map(|ratio| ratio.interval.map(|i| 0.5 * (i.high / i.low).ln()));
-    let widest = half_widths.fold(0.0, f64::max);
+    let ratios = || awaited.iter().flat_map(|metric| &metric.ratios);
+    let alone = ratios().all(|ratio| is_control(&ratio));
+    let claimed = ratios().filter(|ratio| alone || !is_control(ratio));
+    let widest = claimed.filter_map(|ratio| ratio.interval.map(half_width)).fold(0.0, f64::max);
     if widest > 0.0 { (asked / widest).max(1.0) } else { 1.0 }
 }

@@ -61,6 +61,7 @@ fn analysis(ratio: Ratio, more_is_better: bool) -> Analysis {
         ceilings: None,
         apparatus: Apparatus::default(),
         stalls: Vec::new(),
+        missed_aim: None,
         warnings: Vec::new(),
     }
 }
