@@ -22,8 +22,11 @@ pub struct Design {
     /// How the forms of a block stand beside each other.
     #[serde(default)]
     pub arrangement: Arrangement,
-    /// Blocks go on until the intervals of all forms' throughput reach no farther than this from the estimate, as a
-    /// share; none does the blocks that are planned, whatever they show.
+    /// Who chose it.
+    #[serde(default, skip_serializing_if = "Chosen::is_asked")]
+    pub chosen: Chosen,
+    /// Blocks go on until the intervals of all forms' ratios, in the metrics that decide, reach no farther than this
+    /// from the estimate, as a share; none does the blocks that are planned, whatever they show.
     #[serde(default)]
     pub half_width: Option<f64>,
     /// Blocks go on until one form is better than every other in this metric beyond chance; no study can say so, a
@@ -67,6 +70,10 @@ impl Design {
             }
             Arrangement::Duet => "duets, two forms loaded at the same moment on disjoint CPUs".to_owned(),
         };
+        let arrangement = match &self.chosen {
+            Chosen::Instead(why) => format!("{arrangement}, not chopped ({why})"),
+            Chosen::Asked | Chosen::Usual => arrangement,
+        };
         match self.half_width {
             Some(share) => {
                 format!("{arrangement}, until intervals reach {} % either way", percent(share))
@@ -76,6 +83,25 @@ impl Design {
                 None => arrangement,
             },
         }
+    }
+}
+
+/// Who chose how the forms of a block stand beside each other.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Chosen {
+    /// Somebody who wrote or typed it.
+    #[default]
+    Asked,
+    /// Nobody: it is the usual one for such a load.
+    Usual,
+    /// Nobody: a closed loop would be chopped, but for what is said here.
+    Instead(String),
+}
+
+impl Chosen {
+    fn is_asked(&self) -> bool {
+        *self == Chosen::Asked
     }
 }
 

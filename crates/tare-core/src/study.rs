@@ -16,7 +16,7 @@ pub use suite::{FindWorkload, Part, Suite};
 
 use crate::advice::{Advice, LayerVariant};
 use crate::config::{Fields, Node, Place, Problems};
-use crate::design::{Design, Until, read_arrangement, read_margin};
+use crate::design::{Chosen, Design, Until, read_arrangement, read_margin};
 use crate::fault::Fault;
 use crate::form::{Form, LayerUse};
 use crate::host::Listens;
@@ -257,7 +257,9 @@ impl Study {
     ) -> Option<(Study, Workload)> {
         let question = fields.text("question", problems).unwrap_or_default();
         let (repeat, at_most, half_width) = read_length(fields, problems);
-        let arrangement = fields.get("design").and_then(|node| read_arrangement(node, problems)).unwrap_or_default();
+        let design = fields.get("design");
+        let chosen = if design.is_some() { Chosen::Asked } else { Chosen::Usual };
+        let arrangement = design.and_then(|node| read_arrangement(node, problems)).unwrap_or_default();
         let margin = read_margin(fields, problems);
         let ruler = fields.get("ruler").and_then(|node| ruler::read(node, problems));
         let origin = read_origin(fields, workload.as_ref(), catalog, problems);
@@ -290,6 +292,7 @@ impl Study {
             repeat,
             design: Design {
                 arrangement,
+                chosen,
                 half_width,
                 steady_within: times.steady_within,
                 margin: Some(margin),
@@ -319,6 +322,7 @@ impl Study {
         };
         let workload = workload?;
         derive(&mut study, workload, fields, catalog, problems);
+        study.arrange(workload, catalog);
         Some((study, workload.clone()))
     }
 }

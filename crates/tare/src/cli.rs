@@ -87,7 +87,7 @@ pub(crate) struct RunArgs {
     /// Only this part of the study; may be repeated
     #[arg(long = "part", value_name = "NAME")]
     pub(crate) parts: Vec<String>,
-    /// How many blocks, instead of what the study says
+    /// Exactly so many blocks, instead of what the study says
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub(crate) repeat: Option<u32>,
     /// How the forms of a block stand beside each other, instead of what the study says

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use tare_bundle::{BoundBuilds, BuildRoom, PullImage, Store};
 use tare_core::bundle::{Bundle, BundleStore};
 use tare_core::config::{Node, NodeKind, Place, Problems};
-use tare_core::design::Arrangement;
+use tare_core::design::{Arrangement, Chosen};
 use tare_core::fault::Fault;
 use tare_core::form::{Form, LayerUse};
 use tare_core::host::{Availability, Carrier};
@@ -38,6 +38,18 @@ pub(crate) fn check_room(study: &Study, workload: &Workload, places: &Places, me
         ));
     }
     mistakes
+}
+
+/// Has the forms of a study measured one after the other where nobody asked that they stand side by side, and this
+/// machine has not memory enough for that. `memory` is the machine's, bytes, 0 when it is not known.
+pub(crate) fn stand_apart_if_memory_is_short(study: &mut Study, workload: &Workload, memory: u64) {
+    let by_itself = study.design.chosen == Chosen::Usual && study.design.arrangement != Arrangement::Blocks;
+    let (wanted, _) = memory_at_once(study, workload);
+    if by_itself && memory > 0 && wanted > memory {
+        let show = tare_core::units::show_bytes;
+        let why = format!("all forms together would ask for {} of memory, of {}", show(wanted), show(memory));
+        (study.design.arrangement, study.design.chosen) = (Arrangement::Blocks, Chosen::Instead(why));
+    }
 }
 
 /// The first service that asks for more CPUs than there are for services. What wishes for a placement was told so
@@ -288,6 +300,19 @@ mod tests {
             let why = room(design, 4, least - 1).unwrap_err();
             assert!(why.contains(&format!("{least} GiB")) && why.contains("to do"), "{design}: {why}");
         }
+    }
+
+    #[test]
+    fn where_memory_is_short_forms_stand_apart_unless_somebody_asked_otherwise() {
+        let arranged = |more: &str, memory_gib: u64| {
+            let (mut study, workload) = study(more);
+            stand_apart_if_memory_is_short(&mut study, &workload, memory_gib << 30);
+            (study.design.arrangement.name(), study.design.describe())
+        };
+        assert_eq!(arranged("", 5).0, "chop");
+        assert_eq!(arranged("design: chop", 4).0, "chop");
+        let (name, said) = arranged("", 4);
+        assert!(name == "blocks" && said.contains("not chopped (all forms together would ask for 5 GiB"), "{said}");
     }
 
     #[test]

@@ -119,7 +119,16 @@ impl Outlook<'_> {
 
     /// In words: `22 trials in 5 blocks, about 4m 48s (as such trials took here before)`.
     pub(crate) fn describe(&self) -> String {
-        format!("{} ({})", self.amount(), self.basis())
+        match self.limit() {
+            Some(_) => self.amount(),
+            None => format!("{} ({})", self.amount(), self.basis()),
+        }
+    }
+
+    /// What ends a study that goes on until its intervals are narrow, if all of its blocks would take longer.
+    fn limit(&self) -> Option<Duration> {
+        self.study.design.half_width?;
+        self.study.at_most.filter(|most| self.pace.of_trials(self.study, self.counted()) > *most)
     }
 
     /// The same without what it is worked out from.
@@ -131,6 +140,12 @@ impl Outlook<'_> {
             profiled => format!(" and {profiled} profiled behind them"),
         };
         let time = whole(&show_duration(self.time()));
+        let until =
+            study.design.half_width.map(|share| format!("until intervals reach {} either way, ", percent(share)));
+        let until = until.unwrap_or_default();
+        if let Some(most) = self.limit() {
+            return format!("{until}{} at most{profiled}", whole(&exact_duration(most)));
+        }
         match study.at_most.filter(|_| self.blocks < all) {
             Some(most) => {
                 let (most, blocks) = (whole(&exact_duration(most)), self.blocks);
@@ -138,7 +153,7 @@ impl Outlook<'_> {
             }
             None => {
                 let at_most = if study.design.ends_by_itself() { "at most " } else { "" };
-                format!("{at_most}{trials} in {}{profiled}, about {time}", plural(all, "block"))
+                format!("{until}{at_most}{trials} in {}{profiled}, about {time}", plural(all, "block"))
             }
         }
     }
@@ -228,6 +243,11 @@ impl Total {
     }
 }
 
+/// A share as a study says it.
+fn percent(share: f64) -> String {
+    whole(&format!("{} %", (share * 1e4).round() / 100.0))
+}
+
 fn plural(count: u32, what: &str) -> String {
     if count == 1 { format!("1 {what}") } else { format!("{count} {what}s") }
 }
@@ -292,9 +312,11 @@ mod tests {
         assert_eq!(study, before);
         let plan = plan(&study, &slow().emulated(), 0);
         let words = Outlook::of(&study, &plan, &slow()).describe();
-        assert_eq!(
-            words.replace('\u{a0}', " "),
-            "at most 85 trials in 40 blocks, about 1m 00s (as such trials took here before)"
-        );
+        assert_eq!(words.replace('\u{a0}', " "), "until intervals reach 2 % either way, 60 s at most");
+        study.at_most = None;
+        let words = Outlook::of(&study, &plan, &slow()).describe();
+        let wanted = "until intervals reach 2 % either way, at most 85 trials in 40 blocks, about 18m 20s (as such \
+                      trials took here before)";
+        assert_eq!(words.replace('\u{a0}', " "), wanted);
     }
 }

@@ -8,7 +8,8 @@ use std::time::Duration;
 use tare_core::load::SecondRow;
 use tare_core::peak::{PeakWindow, level_text};
 use tare_core::plan::PlannedTrial;
-use tare_core::record::{COMPLETE, FITTED};
+use tare_core::record::{COMPLETE, FITTED, PRECISE_ENOUGH};
+use tare_core::study::Study;
 use tare_core::trial::{Outcome, Stage};
 use tare_core::units::show_duration;
 use tare_report::{flow, paragraph, plain_quantity};
@@ -32,13 +33,25 @@ pub(crate) struct Progress {
     /// Columns of a line.
     width: usize,
     began: std::time::Instant,
+    /// Whether nobody knows how many blocks there will be.
+    open_ended: bool,
+    /// What an open-ended run may take.
+    at_most: Option<Duration>,
+    /// When this was made.
+    from: std::time::Instant,
 }
 
 impl Progress {
     /// For a person at a terminal, or for a log; to standard error when standard output carries a report for a
     /// program.
-    /// Ratios are to `baseline`.
-    pub(crate) fn new(to_stderr: bool, baseline: &str) -> Progress {
+    pub(crate) fn of(study: &Study, to_stderr: bool) -> Progress {
+        let open_ended = study.design.ends_by_itself();
+        let at_most = study.at_most.filter(|_| open_ended);
+        Progress { open_ended, at_most, ..Progress::new(to_stderr, &study.baseline) }
+    }
+
+    /// The same of a run of so many blocks. Ratios are to `baseline`.
+    fn new(to_stderr: bool, baseline: &str) -> Progress {
         let live = if to_stderr { std::io::stderr().is_terminal() } else { std::io::stdout().is_terminal() };
         let bar = ProgressBar::new(1);
         let drawn = match (live, to_stderr) {
@@ -55,15 +68,32 @@ impl Progress {
         let width = if to_stderr { columns(std::io::stderr()) } else { columns(std::io::stdout()) };
         let so_far = SoFar::against(baseline);
         let (trial, last, held, found) = (None, None, None, None);
-        Progress { bar, live, out, trial, stage, last, held, found, ends_in, so_far, width, began }
+        let (open_ended, at_most, from) = (false, None, began);
+        Progress {
+            bar,
+            live,
+            out,
+            trial,
+            stage,
+            last,
+            held,
+            found,
+            ends_in,
+            so_far,
+            width,
+            began,
+            open_ended,
+            at_most,
+            from,
+        }
     }
 
     /// Shows one event.
     pub(crate) fn show(&mut self, event: &Event) {
         match event {
             Event::RunStarted { trials, done } => {
-                self.bar.set_length(u64::from(*trials));
-                self.bar.set_position(u64::from(*done));
+                self.bar.set_length(self.at_most.map_or(u64::from(*trials), |most| most.as_secs()));
+                self.bar.set_position(if self.at_most.is_some() { 0 } else { u64::from(*done) });
                 if *done > 0 {
                     self.line(&format!("{done} of {trials} trials are on disk already"));
                 }
@@ -103,16 +133,18 @@ impl Progress {
             }
             Event::Searched { words } => self.found = Some(words.clone()),
             Event::TrialEnded { trial, outcome, throughput, p99_us } => {
-                self.bar.inc(1);
+                if self.at_most.is_none() {
+                    self.bar.inc(1);
+                }
                 let line = self.ended(trial, outcome, *throughput, *p99_us);
                 self.line(&line);
                 self.so_far.note(trial, *throughput);
             }
-            Event::RunEnded { how } => {
-                if ![COMPLETE, FITTED].contains(&how.as_str()) {
-                    self.line(&format!("the run ended early: {how}"));
-                }
-            }
+            Event::RunEnded { how } => match how.as_str() {
+                COMPLETE | FITTED => {}
+                PRECISE_ENOUGH => self.line("the intervals are as narrow as was asked for"),
+                how => self.line(&format!("the run ended early: {how}")),
+            },
         }
     }
 
@@ -123,7 +155,10 @@ impl Progress {
 
     fn refresh(&self) {
         let Some((trial, blocks)) = &self.trial else { return };
-        let mut text = format!("{} {} {}", place(trial, *blocks), trial.arm(), self.stage);
+        if self.at_most.is_some() {
+            self.bar.set_position(self.from.elapsed().as_secs());
+        }
+        let mut text = format!("{} {} {}", self.place(trial, *blocks), trial.arm(), self.stage);
         match (&self.held, &self.last) {
             // Where the level is what is looked for, it says more than the rate.
             (Some(held), _) => text.push_str(&format!("; {held}")),
@@ -142,7 +177,7 @@ impl Progress {
 
     fn ended(&self, trial: &PlannedTrial, outcome: &Outcome, throughput: Option<f64>, p99_us: Option<f64>) -> String {
         let blocks = self.trial.as_ref().map_or(0, |(_, blocks)| *blocks);
-        let label = format!("{}  {:<20} ", place(trial, blocks), trial.arm());
+        let label = format!("{}  {:<20} ", self.place(trial, blocks), trial.arm());
         let text = match throughput {
             Some(rate) => return format!("{label}{}", figures(rate, p99_us)),
             None if self.found.is_some() && *outcome == Outcome::Measured => {
@@ -156,6 +191,16 @@ impl Progress {
             }
         };
         paragraph(&label, 4, &text, self.width)
+    }
+
+    /// Where a trial stands in its run.
+    fn place(&self, trial: &PlannedTrial, blocks: u32) -> String {
+        let block = trial.block + 1;
+        match (trial.profiled, self.open_ended) {
+            (true, _) => "profile".to_owned(),
+            (false, true) => format!("block {block}"),
+            (false, false) => format!("block {block}/{blocks}"),
+        }
     }
 
     fn say_so_far(&mut self) {
@@ -175,11 +220,6 @@ impl Progress {
             let _ = writeln!(self.out, "{text}");
         }
     }
-}
-
-/// Where a trial stands in its run.
-fn place(trial: &PlannedTrial, blocks: u32) -> String {
-    if trial.profiled { "profile".to_owned() } else { format!("block {}/{blocks}", trial.block + 1) }
 }
 
 /// `98,200 op/s  p99 1.23 ms`, in columns.
@@ -241,6 +281,18 @@ mod tests {
         assert_eq!(seen[0], "block 1/5  container-hostnet    10,000,000 op/s  p99 1.23 ms");
         assert!(seen.len() > 2 && seen.iter().all(|line| line.chars().count() <= 80), "{seen:#?}");
         assert!(seen[1].contains("FAILED in deploy: redis") && seen[2].starts_with("    "), "{seen:#?}");
+    }
+
+    #[test]
+    fn a_run_that_goes_on_until_it_is_content_promises_no_number_of_blocks() {
+        let progress = |open_ended| Progress { open_ended, ..Progress::new(false, "native") };
+        let trial = |profiled| {
+            let (form, control) = ("native".to_owned(), false);
+            PlannedTrial { index: 0, block: 7, form, control, again: None, profiled }
+        };
+        assert_eq!(progress(false).place(&trial(false), 40), "block 8/40");
+        assert_eq!(progress(true).place(&trial(false), 40), "block 8");
+        assert_eq!(progress(true).place(&trial(true), 40), "profile");
     }
 
     #[test]

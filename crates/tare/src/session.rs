@@ -123,7 +123,7 @@ pub(crate) fn conduct(session: Session) -> Result<Ending> {
     let ran = opened.and_then(|mut machine| {
         let pace = outlook::pace(&header.study, &header.workload, Some(&header.forms));
         let run = Run { header, generator_cpus, service_cpus: machine.cpus.clone(), record, done, pace };
-        let mut progress = Progress::new(json, &header.study.baseline);
+        let mut progress = Progress::of(&header.study, json);
         let ran = run.carry_out(&mut machine, &SystemClock::new(), &stop, &mut |event| progress.show(event));
         progress.end();
         let closed = close_machine(machine);

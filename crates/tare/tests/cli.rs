@@ -279,7 +279,7 @@ fn what_does_not_go_together_is_refused_with_its_place_or_its_flag() {
         ("run", format!("{tool}\n{TWO}\n{steady}"), &[], &["s.yaml:5:", "single seconds"]),
         ("run", format!("{steps}\n{TWO}"), &["--measure", "10s"], &["--measure", "steps"]),
         ("run", format!("{search}\n{TWO}"), &["--settle", "1s"], &["--settle", "tare peak"]),
-        ("run", format!("{closed}\n{TWO}\nuntil: {{half_width: 2%}}"), &["--repeat", "5"], &["'until'", "--repeat"]),
+        ("run", format!("{closed}\n{TWO}\nuntil: {{half_width: 2%, blocks: 5}}"), &[], &["'blocks'", "'until'"]),
     ];
     for (verb, lines, args, wanted) in cases {
         let (code, text) = dry(verb, lines, args);
@@ -291,7 +291,7 @@ fn what_does_not_go_together_is_refused_with_its_place_or_its_flag() {
     for (verb, lines, args) in [
         ("run", format!("{closed}\n{SHARED}"), &["--measure", "10s"][..]),
         ("run", format!("{steps}\n{TWO}"), &[]),
-        ("run", format!("{closed}\n{TWO}\nuntil: {{half_width: 2%}}"), &["--repeat", "6"]),
+        ("run", format!("{closed}\n{TWO}\nuntil: {{half_width: 2%}}"), &["--repeat", "3"]),
         ("peak", format!("{closed}\n{TWO}"), &["--measure", "20s"]),
     ] {
         let (code, text) = dry(verb, &lines, args);

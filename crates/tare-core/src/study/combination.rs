@@ -2,7 +2,7 @@
 //! again when everything that was typed has been put over it.
 
 use super::{Catalog, LoadOrigin, Study};
-use crate::design::{Arrangement, FIRST_LOOK};
+use crate::design::{Arrangement, Chop, Chosen, FIRST_LOOK};
 use crate::form::Form;
 use crate::host::Listens;
 use crate::instances::has_movable_ports;
@@ -79,7 +79,7 @@ impl Study {
                  never end by itself",
                 self.repeat
             );
-            let hint = "raise 'blocks' of 'until' (or --repeat) to 6 or more, or write 'repeat' instead of 'until'";
+            let hint = "raise 'blocks' of 'until' to 6 or more, or write 'repeat' instead of 'until'";
             found.push(Conflict { field: "until", message, hint });
         }
         if let Some(why) = self.no_ruler(told_nothing) {
@@ -90,6 +90,32 @@ impl Study {
         found.extend(self.several_loaded(workload, catalog));
         found.extend(self.ports_taken_twice(workload, catalog));
         found
+    }
+
+    /// Arranges a study whose file does not say how: a closed loop is chopped where all that it asks for can be had so,
+    /// else its forms are measured one after the other, and the reason is kept. Once more where forms have changed.
+    pub fn arrange(&mut self, workload: &Workload, catalog: &dyn Catalog) {
+        if self.design.chosen == Chosen::Asked {
+            return;
+        }
+        (self.design.arrangement, self.design.chosen) = (Arrangement::Blocks, Chosen::Usual);
+        if self.peak.is_some() || !matches!(self.load, LoadProfile::Closed { .. }) {
+            return;
+        }
+        if !has_movable_ports(workload) {
+            // A network of its own makes a plain process another thing than it is elsewhere; only who asks gets that.
+            let why = "its commands do not take each port from ${{port.NAME}}".to_owned();
+            self.design.chosen = Chosen::Instead(why);
+            return;
+        }
+        let of_any = self.conflicts(workload, catalog);
+        let mut chopped = self.clone();
+        chopped.design.arrangement = Arrangement::Chop(Chop::default());
+        let against = chopped.conflicts(workload, catalog);
+        match against.into_iter().find(|found| of_any.iter().all(|known| known.message != found.message)) {
+            Some(found) => self.design.chosen = Chosen::Instead(found.message),
+            None => self.design.arrangement = chopped.design.arrangement,
+        }
     }
 
     /// What cannot be where load is chopped.
@@ -207,7 +233,7 @@ fn listens(form: &Form, catalog: &dyn Catalog) -> Listens {
 
 #[cfg(test)]
 mod tests {
-    use crate::design::{Arrangement, Chop};
+    use crate::design::{Arrangement, Chop, Chosen};
     use crate::study::tests::{TextOf, WORKLOAD, read, read_toy};
 
     /// What is said of a study with these lines in place of, or besides, the usual ones.
@@ -310,5 +336,30 @@ mod tests {
         assert!(read_toy(&text("placed", both, "alternate"), &movable).is_ok());
         let (study, _) = read_toy(&text("shared", both, "chop"), &movable).unwrap();
         assert_eq!(study.design.arrangement, Arrangement::Chop(Chop::default()));
+    }
+
+    #[test]
+    fn a_closed_loop_is_chopped_where_nothing_speaks_against_it() {
+        let movable = WORKLOAD.replace("[/usr/bin/toy]", "[/usr/bin/toy, '${{port.main}}']");
+        let arranged_of = |workload: &str, load: &str, more: &str| {
+            let text = format!("study: s\nworkload: toy\nload: {load}\nforms: {{plain: [], boxed: [box]}}\n{more}\n");
+            let (study, _) = read_toy(&text, workload).unwrap();
+            (study.design.arrangement.name(), study.design.chosen)
+        };
+        let arranged = |load, more| arranged_of(&movable, load, more);
+        assert_eq!(arranged(CLOSED, ""), ("chop", Chosen::Usual));
+        let (name, chosen) = arranged_of(WORKLOAD, CLOSED, "");
+        assert!(name == "blocks" && matches!(&chosen, Chosen::Instead(why) if why.contains("port")), "{chosen:?}");
+        assert_eq!(arranged(CLOSED, "design: blocks"), ("blocks", Chosen::Asked));
+        // Nobody would expect these to be.
+        assert_eq!(arranged("{open: {rate: 10}}", ""), ("blocks", Chosen::Usual));
+        for (more, why) in [
+            ("time: {settle: {until: steady}}", "the machine to itself"),
+            ("resources: {cpu_quota: 0.5}", "a quota lasts"),
+        ] {
+            let (name, chosen) = arranged(CLOSED, more);
+            let Chosen::Instead(said) = chosen else { panic!("{more}: {chosen:?}") };
+            assert!(name == "blocks" && said.contains(why), "{more}: {said}");
+        }
     }
 }

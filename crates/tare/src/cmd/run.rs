@@ -13,6 +13,7 @@ use anyhow::Result;
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
+use tare_core::design::{Chosen, FIRST_LOOK};
 use tare_core::fault::Fault;
 use tare_core::host::{Carrier, Facts};
 use tare_core::plan::{blocks, plan, plan_profiles};
@@ -41,8 +42,7 @@ pub(crate) fn run(args: &RunArgs) -> Result<u8> {
 /// Puts what was typed over a study, and sees whether it can be run on this machine.
 pub(crate) fn prepare(args: &RunArgs, study: &mut Study, workload: &Workload) -> Result<()> {
     check_times(args, study)?;
-    apply(args, study)?;
-    check_whole(study, workload)?;
+    put_together(args, study, workload)?;
     study.lay_ruler();
     places::places(study, workload).map(drop)
 }
@@ -78,8 +78,7 @@ pub(crate) fn start_and(
     repeat: Option<String>,
     finish: impl FnOnce(&Path, Ending) -> Result<u8>,
 ) -> Result<u8> {
-    apply(args, &mut study)?;
-    check_whole(&study, &workload)?;
+    put_together(args, &mut study, &workload)?;
     study.lay_ruler();
     let places = places::places(&study, &workload)?;
     let seed = study.seed.unwrap_or_else(new_seed);
@@ -109,7 +108,7 @@ pub(crate) fn start_and(
     let fitted = outlook::fit(&mut study, &pace, args.measure.is_some());
     let command = repeat.map_or_else(
         || command(args, &study, seed),
-        |repeat| format!("{repeat} --repeat {} --seed {seed}", study.repeat),
+        |repeat| format!("{repeat}{} --seed {seed}", repeat_option(&study)),
     );
     let header = Header { command, ..ready(study, workload, forms, bundles, None)?.header(seed) };
     let outlook = Outlook::of(&header.study, &header.plan, &pace);
@@ -121,6 +120,14 @@ pub(crate) fn start_and(
     let ending =
         session::conduct(Session { header: &header, record, done: Vec::new(), carrier, json: args.json, stop })?;
     finish(&out, ending)
+}
+
+/// Puts what was typed over what the file says, and decides what neither says.
+fn put_together(args: &RunArgs, study: &mut Study, workload: &Workload) -> Result<()> {
+    apply(args, study)?;
+    study.arrange(workload, &Tables);
+    machine::stand_apart_if_memory_is_short(study, workload, machine::memory_bytes());
+    check_whole(study, workload)
 }
 
 /// What was typed goes over what the file says.
@@ -137,10 +144,16 @@ fn apply(args: &RunArgs, study: &mut Study) -> Result<()> {
         study.forms.retain(|form| form.name == baseline || args.forms.contains(&form.name));
     }
     // The same one again keeps what the study says of it, such as its slices.
-    if let Some(design) = args.design.clone().filter(|design| design.name() != study.design.arrangement.name()) {
-        study.design.arrangement = design;
+    if let Some(design) = args.design.clone() {
+        study.design.chosen = Chosen::Asked;
+        if design.name() != study.design.arrangement.name() {
+            study.design.arrangement = design;
+        }
     }
-    study.repeat = args.repeat.unwrap_or(study.repeat);
+    // So many blocks, neither more nor fewer.
+    if let Some(repeat) = args.repeat {
+        (study.repeat, study.design.half_width) = (repeat, None);
+    }
     study.at_most = args.at_most.or(study.at_most);
     if study.peak.is_none() {
         study.settle = args.settle.unwrap_or(study.settle);
@@ -313,9 +326,14 @@ fn emulated(forms: &BTreeMap<String, FormState>) -> Vec<String> {
     forms.iter().filter(|(_, state)| state.emulated.is_some()).map(|(name, _)| name.clone()).collect()
 }
 
+/// The option for the number of blocks; nothing of a study that ends once its intervals are narrow.
+fn repeat_option(study: &Study) -> String {
+    if study.design.half_width.is_some() { String::new() } else { format!(" --repeat {}", study.repeat) }
+}
+
 /// The command that repeats this run, with everything that was decided.
 fn command(args: &RunArgs, study: &Study, seed: u64) -> String {
-    let mut text = format!("tare run {} --repeat {} --seed {seed}", args.study, study.repeat);
+    let mut text = format!("tare run {}{} --seed {seed}", args.study, repeat_option(study));
     for name in &args.forms {
         let _ = write!(text, " --form {name}");
     }
@@ -385,9 +403,15 @@ fn outcome_of(study: &Study, pace: &Pace, seed: u64, fitted: Option<String>, wid
     let mut text = String::from("\n");
     let mut say = |label: &str, hanging: usize, line: &str| text.push_str(&paragraph(label, hanging, line, width));
     let trials = plan(study, &pace.emulated(), seed);
-    for block in 0..blocks(&trials) {
+    let all = blocks(&trials);
+    // Of a study that goes on until it is content nobody wants to read all that there may be.
+    let shown = if study.design.ends_by_itself() { all.min(FIRST_LOOK) } else { all };
+    for block in 0..shown {
         let arms: Vec<String> = trials.iter().filter(|trial| trial.block == block).map(|t| whole(&t.arm())).collect();
         say(&format!("block {}: ", block + 1), 9, &arms.join(", "));
+    }
+    if shown < all {
+        say("", 9, &format!("and so on, up to block {all}"));
     }
     let profiled: Vec<String> = plan_profiles(study).iter().map(|trial| whole(&trial.form)).collect();
     if !profiled.is_empty() {

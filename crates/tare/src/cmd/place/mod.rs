@@ -16,7 +16,7 @@ use crate::{EXIT_OK, files, places, session};
 use anyhow::Result;
 use show::{Choice, Finding, Placing};
 use std::path::Path;
-use tare_core::design::Arrangement;
+use tare_core::design::{Arrangement, Chosen};
 use tare_core::form::Form;
 use tare_core::placement::{Candidate, Manner, candidates};
 use tare_core::plan::plan;
@@ -102,7 +102,7 @@ fn derive(study: &mut Study, asked: &args::Asked, chosen: &[&Candidate], args: &
     study.design.best_in = Some(asked.metric.clone());
     study.design.half_width = None;
     // Deployments beside each other would stand on each other's CPUs.
-    study.design.arrangement = Arrangement::Blocks;
+    (study.design.arrangement, study.design.chosen) = (Arrangement::Blocks, Chosen::Asked);
     study.repeat = args.run.repeat.unwrap_or(BLOCKS_MAX);
     study.at_most = args.run.at_most.or(study.at_most);
     if study.peak.is_none() {
