@@ -317,7 +317,7 @@ mod tests {
 
     #[test]
     fn what_a_form_asks_for_itself_must_be_there_too() {
-        let (mut study, workload) = study("");
+        let (mut study, workload) = study("design: blocks");
         let places = Places { generator: CpuSet::new([9]), service: CpuSet::new(0..4), ..Places::default() };
         study.forms[0].resources.memory_bytes = Some(8 << 30);
         let why = told(check_room(&study, &workload, &places, 4 << 30)).unwrap_err();

@@ -260,9 +260,10 @@ mod tests {
     use std::path::Path;
 
     fn study(more: &str) -> Study {
+        let design = if more.contains("design:") { "" } else { "design: blocks\n" };
         let text = format!(
             "study: s\nworkload: redis\nload: {{closed: {{}}}}\ntime: {{settle: 1s, measure: 8s}}\n\
-             forms: {{plain: [], guest: [vm: {{}}]}}\n{more}\n"
+             forms: {{plain: [], guest: [vm: {{}}]}}\n{design}{more}\n"
         );
         let workloads = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../workloads");
         only_part(files::read_suite_text(&text, "s", Some(&workloads)).unwrap(), "run").unwrap().0

@@ -301,7 +301,8 @@ fn what_does_not_go_together_is_refused_with_its_place_or_its_flag() {
 
 #[test]
 fn a_time_too_short_for_intervals_is_warned_of_before_anything_starts() {
-    let study = format!("workload: redis\nload: {{closed: {{}}}}\ntime: {{settle: 1s, measure: 10s}}\n{TWO}");
+    let study =
+        format!("workload: redis\nload: {{closed: {{}}}}\ntime: {{settle: 1s, measure: 10s}}\ndesign: blocks\n{TWO}");
     // Three arms of 14 s each: a block takes 42 s.
     for (most, wanted) in [
         (

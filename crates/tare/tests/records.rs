@@ -451,7 +451,9 @@ fn a_dry_run_knows_how_long_trials_took_on_this_machine() {
     let desk = Desk::new();
     let (chopped, blocks) = ("../../studies/canonical.yaml", desk.path("blocks.yaml"));
     let text = std::fs::read_to_string(chopped).unwrap().replace("design: chop", "design: blocks");
-    let text = text.replace("repeat: 6", "repeat: 5").replace("500ms, measure: 5s", "1s, measure: 8s");
+    let text = text
+        .replace("until: {half_width: 1%, at_most: 5m}", "repeat: 5")
+        .replace("500ms, measure: 3s", "1s, measure: 8s");
     std::fs::write(&blocks, text).unwrap();
     let dry = |more: &[&str]| {
         let said = desk.says(0, &[&["run", blocks.to_str().unwrap(), "--dry-run", "--seed", "1"], more].concat());

@@ -71,7 +71,8 @@ fn kill_at_work(pattern: &str) {
 #[test]
 fn whoever_dies_under_load_is_named() {
     let Some(lab) = Lab::open(&["mmdebstrap", "pkill"]) else { return };
-    let rest = "repeat: 2\ntime: {settle: 0s, measure: 3s}\nparameters: {keys: 2000}\nforms: {native: []}";
+    let rest =
+        "repeat: 2\ndesign: blocks\ntime: {settle: 0s, measure: 3s}\nparameters: {keys: 2000}\nforms: {native: []}";
     let (study, record) = (lab.write("several.yaml", study("redis-scaleout", rest)), lab.path("record"));
     let args = ["run", text(&study), "--out", text(&record)];
     let mut child = lab.command(&args).stdout(std::process::Stdio::null()).spawn().unwrap();
