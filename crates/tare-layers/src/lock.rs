@@ -93,10 +93,11 @@ fn locked(file: &File) -> std::io::Result<bool> {
 /// The claims of this process, held until it ends.
 static CLAIMS: Mutex<Vec<File>> = Mutex::new(Vec::new());
 
-/// Claims the networks `10.<second>.0.0/15` for this process until it ends: two processes that look at the same moment
-/// would both find them free. False when another has them. Whoever is not root can make no network, and claims nothing.
-pub(crate) fn claim_networks(second: u8) -> bool {
-    let path: PathBuf = Path::new(RUN_ROOT).join(format!("networks-{second}"));
+/// Claims the networks `<first>.<second>.0.0/15` for this process until it ends: two processes that look at the same
+/// moment would both find them free. False when another has them. Whoever is not root can make no network, and claims
+/// nothing.
+pub(crate) fn claim_networks(first: u8, second: u8) -> bool {
+    let path: PathBuf = Path::new(RUN_ROOT).join(format!("networks-{first}.{second}"));
     let Ok(file) = open(&path) else { return true };
     let claimed = locked(&file).unwrap_or(true);
     if claimed {

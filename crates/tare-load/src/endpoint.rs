@@ -1,13 +1,14 @@
 //! Which endpoints load may be driven at.
 
-use std::net::{IpAddr, Ipv6Addr, SocketAddr, UdpSocket};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use tare_core::fault::Fault;
 
 /// Refuses endpoints outside this machine and private networks: load against a stranger's machine is an attack. What is
 /// `allowed` was named by the user, who answers for it.
 ///
 /// # Errors
-/// When the address is neither loopback, private (RFC 1918, RFC 4193) nor this machine's own.
+/// When the address is neither loopback, private (RFC 1918, RFC 4193), set aside for measuring (RFC 2544) nor this
+/// machine's own.
 pub(crate) fn check(endpoint: SocketAddr, allowed: &[IpAddr]) -> Result<(), Fault> {
     let address = endpoint.ip().to_canonical();
     if endpoint.port() == 0 {
@@ -19,14 +20,19 @@ pub(crate) fn check(endpoint: SocketAddr, allowed: &[IpAddr]) -> Result<(), Faul
     let message =
         format!("refused to drive load at {endpoint}: it is neither on this machine nor in a private network");
     Err(Fault::new(message)
-        .remedy("deploy the service on this machine, or in a network of 10/8, 172.16/12 or 192.168/16"))
+        .remedy("deploy the service on this machine, or in a network of 10/8, 172.16/12, 192.168/16 or 198.18/15"))
 }
 
 fn is_inside(address: IpAddr) -> bool {
     match address {
-        IpAddr::V4(v4) => v4.is_loopback() || v4.is_private(),
+        IpAddr::V4(v4) => v4.is_loopback() || v4.is_private() || is_for_benchmarks(v4),
         IpAddr::V6(v6) => v6.is_loopback() || v6.is_unique_local(),
     }
+}
+
+/// 198.18.0.0/15, which no host on the Internet has (RFC 2544): a run's own networks are there.
+fn is_for_benchmarks(address: Ipv4Addr) -> bool {
+    matches!(address.octets(), [198, 18 | 19, ..])
 }
 
 /// Any port will do to ask the kernel for a route; nothing is sent.
@@ -75,12 +81,20 @@ mod tests {
 
     #[test]
     fn only_this_machine_and_private_networks_are_driven() {
-        for good in ["127.0.0.1:1", "127.9.9.9:80", "10.99.0.2:6379", "172.16.0.1:80", "192.168.3.4:80", "[::1]:80"] {
+        for good in [
+            "127.0.0.1:1",
+            "127.9.9.9:80",
+            "10.99.0.2:6379",
+            "172.16.0.1:80",
+            "192.168.3.4:80",
+            "198.19.0.2:80",
+            "[::1]:80",
+        ] {
             assert_eq!(check(good.parse().unwrap(), &[]), Ok(()), "{good}");
         }
         let bad =
             ["8.8.8.8:53", "172.32.0.1:80", "169.254.169.254:80", "0.0.0.0:80", "[2001:db8::1]:80", "224.0.0.1:80"];
-        for bad in bad.into_iter().chain(["[::ffff:8.8.8.8]:80", "127.0.0.1:0", "100.64.0.1:80"]) {
+        for bad in bad.into_iter().chain(["[::ffff:8.8.8.8]:80", "127.0.0.1:0", "100.64.0.1:80", "198.20.0.1:80"]) {
             assert!(check(bad.parse().unwrap(), &[]).is_err(), "{bad}");
         }
         assert_eq!(check("8.8.8.8:53".parse().unwrap(), &["8.8.8.8".parse().unwrap()]), Ok(()));

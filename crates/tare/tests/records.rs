@@ -449,12 +449,10 @@ fn a_metric_is_known_by_its_short_name() {
 #[test]
 fn a_dry_run_knows_how_long_trials_took_on_this_machine() {
     let desk = Desk::new();
-    let (chopped, blocks) = ("../../studies/canonical.yaml", desk.path("blocks.yaml"));
-    let text = std::fs::read_to_string(chopped).unwrap().replace("design: chop", "design: blocks");
-    let text = text
-        .replace("until: {half_width: 1%, at_most: 5m}", "repeat: 5")
-        .replace("500ms, measure: 3s", "1s, measure: 8s");
-    std::fs::write(&blocks, text).unwrap();
+    let blocks = desk.path("blocks.yaml");
+    let text = std::fs::read_to_string("../../studies/canonical.yaml").unwrap().replace("chop\n", "blocks\n");
+    let text = text.replace("until: {half_width: 1%, at_most: 5m}", "repeat: 5");
+    std::fs::write(&blocks, text.replace("500ms, measure: 3s", "1s, measure: 8s")).unwrap();
     let dry = |more: &[&str]| {
         let said = desk.says(0, &[&["run", blocks.to_str().unwrap(), "--dry-run", "--seed", "1"], more].concat());
         assert!(said.lines().all(|line| line.chars().count() <= 80), "{said}");

@@ -7,6 +7,7 @@ mod lanes;
 mod left;
 mod one;
 mod programs;
+mod standstill;
 mod times;
 
 use crate::{Mistyped, output_of, tidy};

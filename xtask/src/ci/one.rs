@@ -2,6 +2,7 @@
 
 use crate::ci::guest::{self, Guest};
 use crate::ci::programs::Test;
+use crate::ci::standstill;
 use std::collections::BTreeSet;
 use std::io::{Read, Seek};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
@@ -137,13 +138,13 @@ fn here(test: &Test, niceness: i32, surroundings: &Surroundings<'_>) -> std::io:
     let limit = if surroundings.thorough { THOROUGH_LIMIT } else { LIMIT };
     let until = Instant::now() + limit;
     let mut pause = Duration::from_millis(1);
-    let mut late = false;
+    let mut late = None;
     let (status, cpu) = loop {
         if let Some(ended) = ended(group)? {
             break ended;
         }
         if Instant::now() > until {
-            late = true;
+            late.get_or_insert_with(|| standstill::tree(group));
             // SAFETY: kill takes numbers only. The group is one that we made.
             unsafe { libc::kill(-group, libc::SIGKILL) };
         }
@@ -156,7 +157,10 @@ fn here(test: &Test, niceness: i32, surroundings: &Surroundings<'_>) -> std::io:
     output.read_to_end(&mut said)?;
     let said = String::from_utf8_lossy(&said);
     let end = match status.success() {
-        _ if late => End::Failed(format!("{said}\nended by us: it ran for longer than {} s", limit.as_secs())),
+        false if late.is_some() => {
+            let (limit, tree) = (limit.as_secs(), late.unwrap_or_default());
+            End::Failed(format!("{said}\nended by us: it ran for longer than {limit} s, and then there were\n{tree}"))
+        }
         false => End::Failed(format!("{said}\n{status}")),
         true => judge(&said),
     };

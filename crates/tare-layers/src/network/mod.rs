@@ -12,6 +12,7 @@ mod pinned;
 mod private;
 mod room;
 mod seat;
+mod subnets;
 mod tap;
 mod to_all;
 
@@ -23,10 +24,10 @@ pub(crate) use pinned::{is_pinned, take_down};
 pub use room::Room;
 pub use seat::GeneratorSeat;
 pub(crate) use seat::{is_namespace, namespaces_named_like_ours, remove_namespace};
+pub use subnets::free_subnets;
 pub use tap::{tap_create, tap_open};
 
 use crate::leftovers;
-use crate::lock::claim_networks;
 use crate::register::{self, Kind};
 use netlink::{Netlink, Range};
 use std::net::Ipv4Addr;
@@ -159,29 +160,6 @@ pub fn links(prefix: &str) -> Result<Vec<String>, Fault> {
     Ok(links.into_iter().map(|link| link.name).filter(|name| name.starts_with(prefix)).collect())
 }
 
-/// An address space that nothing on this machine uses: `(10, x)` with x even stands for 10.x.0.0/16, and
-/// 10.(x+1).0.0/16, meant for use inside guests, is free as well. No other process of Tare's gets the same one until
-/// this one ends.
-///
-/// # Errors
-/// When addresses and routes cannot be listed or all of 10.0.0.0/8 is in use.
-pub fn free_subnets() -> Result<(u8, u8), Fault> {
-    let used = open()?.ranges().doing("list the addresses and routes of this machine")?;
-    choose_subnets(&used, claim_networks).ok_or_else(|| {
-        Fault::new("no two neighbouring /16 networks of 10.0.0.0/8 are free on this machine")
-            .remedy("remove routes that cover 10.0.0.0/8, such as those of a VPN, while the study runs")
-    })
-}
-
-fn choose_subnets(used: &[Range], claim: impl Fn(u8) -> bool) -> Option<(u8, u8)> {
-    // High numbers first: low ones are what people and cluster software choose.
-    let is_free = |second: u8| {
-        let range = Range { address: Ipv4Addr::new(10, second, 0, 0), prefix: 15 };
-        !used.iter().any(|used| used.overlaps(range))
-    };
-    (0..=127).rev().map(|half| half * 2).find(|second| is_free(*second) && claim(*second)).map(|second| (10, second))
-}
-
 /// Has `check` run in a network of its own, in which the loopback is up; where that cannot be had, says so.
 #[cfg(test)]
 pub(crate) fn in_own_network(check: impl FnOnce() + Send) {
@@ -241,26 +219,4 @@ pub(crate) fn bind_ipv6_alone(kind: rustix::net::SocketType, port: u16) -> (Owne
     }
     let place = rustix::net::getsockname(&socket).unwrap().try_into().unwrap();
     (socket, place)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn subnets_avoid_what_is_used_on_either_half() {
-        let range = |second, prefix| Range { address: Ipv4Addr::new(10, second, 0, 0), prefix };
-        assert_eq!(choose_subnets(&[], |_| true), Some((10, 254)));
-        assert_eq!(choose_subnets(&[range(254, 16)], |_| true), Some((10, 252)));
-        assert_eq!(choose_subnets(&[range(255, 24), range(252, 30)], |_| true), Some((10, 250)));
-        assert_eq!(choose_subnets(&[range(128, 9)], |_| true), Some((10, 126)));
-        assert_eq!(choose_subnets(&[range(0, 8)], |_| true), None);
-        assert_eq!(choose_subnets(&[range(254, 16)], |second| second != 252), Some((10, 250)), "another has it");
-    }
-
-    #[test]
-    fn this_machine_has_room() {
-        let (first, second) = free_subnets().unwrap();
-        assert_eq!((first, second % 2), (10, 0));
-    }
 }
