@@ -54,6 +54,10 @@ pub struct Workload {
     /// The data set that may be kept between deployments.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub prepared: Option<Prepared>,
+    /// The file that it was read from: what shows only when its bundles are there is told by its place. A record has
+    /// none.
+    #[serde(skip)]
+    pub file: Option<PathBuf>,
 }
 
 /// What the load speaks, and to whom.
@@ -259,7 +263,7 @@ impl Workload {
             return None;
         }
         let protocol = protocol?;
-        Some(Workload { name: name?, about, services, protocol, qos, qos_sets, parameters, prepared })
+        Some(Workload { name: name?, about, services, protocol, qos, qos_sets, parameters, prepared, file: None })
     }
 
     /// Adds a problem for each name in `chosen`, a study's map of parameters, that this workload does not have.

@@ -3,7 +3,7 @@
 use crate::catalog::Tables;
 use crate::cli::RunArgs;
 use crate::cmd::{Mistake, note, tell};
-use crate::{machine, paths, session, within};
+use crate::{machine, paths, session, sources, within};
 use anyhow::Result;
 use rustix::fs::FileType;
 use std::collections::BTreeMap;
@@ -44,16 +44,23 @@ pub(crate) fn read_to_run(args: &RunArgs) -> Result<Suite> {
 /// The mistakes of the files, and why an image could not be had.
 pub(crate) fn with_images(bring: bool, json: bool, read: impl Fn() -> Result<Suite>) -> Result<Suite> {
     let suite = read()?;
-    let workloads = suite.parts.iter().map(|(_, workload)| workload);
-    let awaiting: Vec<&Service> =
-        workloads.flat_map(|w| &w.services).filter(|service| service.awaits_image()).collect();
+    let services =
+        suite.parts.iter().flat_map(|(_, workload)| workload.services.iter().map(|one| (&workload.file, one)));
+    let awaiting: Vec<(&Option<PathBuf>, &Service)> = services.filter(|(_, one)| one.awaits_image()).collect();
     if awaiting.is_empty() || !bring {
         return Ok(suite);
     }
     session::require_root("run")?;
     let carrier = machine::carrier()?;
-    for service in awaiting {
-        machine::build_bundle(service, carrier.bundles.as_ref(), &mut if json { note } else { tell })?;
+    let mut problems = Vec::new();
+    for (file, service) in awaiting {
+        let built = machine::build_bundle(service, carrier.bundles.as_ref(), &mut if json { note } else { tell });
+        if let Err(fault) = built {
+            problems.push(sources::placed(file.as_deref(), &service.name, "bundle", fault)?);
+        }
+    }
+    if !problems.is_empty() {
+        return Err(Mistake::in_files(problems).into());
     }
     read()
 }
@@ -113,8 +120,10 @@ pub(crate) fn read_workload(path: &Path, chosen: &Parameters) -> Result<Result<W
     let text = text_beneath(folder, Path::new(path.file_name().unwrap_or_default())).map_err(Mistake::new)?;
     let mut problems = Problems::new(shown(path), &text).with_files(files_of(folder));
     let Some(mut workload) = Workload::read(&text, folder, chosen, &Tables, &mut problems) else {
+        sources::missing_by_text(&text, folder, &mut problems);
         return Ok(Err(problems.into_vec()));
     };
+    workload.file = Some(path.to_owned());
     for (service, inside, file) in workload.files_wanted() {
         let name = file.strip_prefix(folder).unwrap_or(&file);
         let supplied = if inside.ends_with('/') {
@@ -127,7 +136,7 @@ pub(crate) fn read_workload(path: &Path, chosen: &Parameters) -> Result<Result<W
             problems.add(place_of_file(&text, &service, &inside), message, hint);
         }
     }
-    missing_sources(&workload, folder, &text, &mut problems);
+    sources::missing(&workload, folder, &text, &mut problems);
     // By one name each, from wherever they are asked for again.
     for service in &mut workload.services {
         match &mut service.recipe.source {
@@ -180,36 +189,9 @@ fn files_below(folder: &Path, name: &Path) -> Result<BTreeMap<String, String>, S
     if found.is_empty() { Err(format!("the folder {whole} has no files to build from")) } else { Ok(found) }
 }
 
-/// Folders and images of this machine that bundles are to be made of, and that are not there: found here, where they
-/// have a place, and not when the first trial is about to start.
-fn missing_sources(workload: &Workload, folder: &Path, text: &str, problems: &mut Problems) {
-    for service in &workload.services {
-        let (key, path, there) = match &service.recipe.source {
-            Source::Folder(path) => ("folder", path.clone(), path.is_dir()),
-            // A reference of a registry is fetched when the bundle is built.
-            Source::Image(image) if is_path(image) => ("image", PathBuf::from(image), Path::new(image).exists()),
-            Source::Image(_) | Source::Packages(_) | Source::Program(_) => continue,
-        };
-        if there {
-            continue;
-        }
-        let typed = path.strip_prefix(folder).unwrap_or(&path).display().to_string();
-        let stands = |line: &str| Some((line.find(key)?, line.rfind(typed.as_str())?)).filter(|(key, at)| key < at);
-        let found = text.lines().enumerate().find_map(|(number, line)| Some((number, line, stands(line)?.1)));
-        let place = found.map_or(Place { line: 1, column: 1, width: 1 }, |(number, line, at)| Place {
-            line: number + 1,
-            column: line[..at].chars().count() + 1,
-            width: typed.chars().count(),
-        });
-        let plain = shown(&paths::plain(&path));
-        let message = format!("the {key} {plain} of the bundle of service '{}' does not exist", service.name);
-        problems.add(place, message, "name one that does, relative to the workload's own folder");
-    }
-}
-
 /// Whether an image is a file or folder of this machine, and no reference of a registry: no part of one begins with a
 /// dot.
-fn is_path(image: &str) -> bool {
+pub(crate) fn is_path(image: &str) -> bool {
     image.starts_with(['/', '.']) || image.contains("/.")
 }
 
@@ -379,7 +361,7 @@ fn cannot_read(path: &Path, why: &str) -> String {
     format!("cannot read {}: {why}", shown(path))
 }
 
-fn shown(path: &Path) -> String {
+pub(crate) fn shown(path: &Path) -> String {
     // Without the `.` of a `./folder` that was joined to another.
     paths::relative(path).components().collect::<PathBuf>().display().to_string()
 }

@@ -1,6 +1,7 @@
 //! What services take from the images that their bundles are made of, settled by the image's files once the bundle is
 //! there.
 
+use crate::program::{self, Needs};
 use rustix::fs::{Mode, OFlags, ResolveFlags};
 use std::fs::File;
 use std::io::Read;
@@ -28,13 +29,13 @@ pub(crate) fn lines(workload: &Workload) -> Vec<String> {
 /// that what is to be started is there.
 ///
 /// # Errors
-/// What is missing, and what to write in its stead.
-pub(crate) fn settle(service: &mut Service, bundle: &dyn Bundle) -> Result<(), Fault> {
-    let directory = bundle.directory()?;
-    let tree =
-        Tree(rustix::fs::open(&directory, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).map_err(|error| {
-            Fault::from_error(format_args!("open the bundle of service '{}'", service.name), &error)
-        })?);
+/// What is missing, and what to write in its stead; with the field of the workload that it is wrong in.
+pub(crate) fn settle(service: &mut Service, bundle: &dyn Bundle) -> Result<(), (&'static str, Fault)> {
+    let directory = bundle.directory().map_err(|fault| ("bundle", fault))?;
+    let opened = rustix::fs::open(&directory, OFlags::PATH | OFlags::CLOEXEC, Mode::empty());
+    let tree = Tree(opened.map_err(|error| {
+        ("bundle", Fault::from_error(format_args!("open the bundle of service '{}'", service.name), &error))
+    })?);
     if let Some(mut image) = service.image.take() {
         let settled = settle_image(service, &mut image, bundle, &tree);
         service.image = Some(image);
@@ -42,32 +43,60 @@ pub(crate) fn settle(service: &mut Service, bundle: &dyn Bundle) -> Result<(), F
     }
     let name = &service.name;
     let Some(program) = service.command.first() else {
-        return Err(Fault::new(format!("service '{name}' has no command: what its image says was not read")));
+        return Err((
+            "bundle",
+            Fault::new(format!("service '{name}' has no command: what its image says was not read")),
+        ));
     };
-    if tree.program(program).is_none() {
-        let fault = Fault::new(format!("service '{name}' starts {program}, which is not in its bundle"));
-        let remedy = "name the program by its path inside the bundle; `tare bundle show` lists what is in it";
-        return Err(fault.remedy(remedy));
-    }
+    can_start(&tree, program).map_err(|(why, remedy)| {
+        ("command", Fault::new(format!("service '{name}' starts {program}, which {why}")).remedy(remedy).as_mistake())
+    })?;
     let made = |path: &str| service.volumes.keys().any(|volume| Path::new(path).starts_with(volume));
     if let Some(directory) = service.directory.as_deref().filter(|path| !made(path) && !tree.is_folder(path)) {
         let fault = Fault::new(format!("service '{name}' starts in {directory}, which is no directory of its bundle"));
-        return Err(fault.remedy("let 'directory:' name one, or one below a volume"));
+        return Err(("directory", fault.remedy("let 'directory:' name one, or one below a volume").as_mistake()));
     }
     Ok(())
 }
 
-fn settle_image(service: &mut Service, image: &mut FromImage, bundle: &dyn Bundle, tree: &Tree) -> Result<(), Fault> {
+/// Why a program of the tree cannot be started, and what to do about it.
+fn can_start(tree: &Tree, program: &str) -> Result<(), (String, &'static str)> {
+    const NAME_IT: &str = "name the program by its path inside the bundle; `tare bundle show` lists what is in it";
+    let facts = tree.program(program).ok_or(("is not in its bundle".to_owned(), NAME_IT))?;
+    if facts.mode() & 0o111 == 0 {
+        return Err(("is not executable".to_owned(), "allow it where the bundle is made: `chmod +x`"));
+    }
+    let Some(mut file) = tree.open(program, OFlags::RDONLY | OFlags::NONBLOCK) else { return Ok(()) };
+    let (what, other) = match program::needs(&mut file) {
+        Ok(Needs::Nothing) => return Ok(()),
+        Ok(Needs::Interpreter(other)) => ("is a script for", other),
+        Ok(Needs::Loader(other)) => ("is linked for the loader", other),
+        Err(why) => return Err((why, "put one into the bundle that this machine can start")),
+    };
+    match tree.program(&other) {
+        Some(_) => Ok(()),
+        None => Err((
+            format!("{what} {other}, and that is not in its bundle"),
+            "put it into the bundle, or start another program",
+        )),
+    }
+}
+
+/// What is wrong, and the field that it is wrong in.
+type Wrong = (&'static str, Fault);
+
+fn settle_image(service: &mut Service, image: &mut FromImage, bundle: &dyn Bundle, tree: &Tree) -> Result<(), Wrong> {
     let name = &service.name;
     if image.says.as_ref() != bundle.image() {
         let fault = Fault::new(format!("the image {} of service '{name}' has changed since it was read", image.image));
-        return Err(fault.remedy("start again; what is known of images is then read anew"));
+        return Err(("bundle", fault.remedy("start again; what is known of images is then read anew")));
     }
     if let Some(user) = image.user.clone() {
         let (passwd, group) = (tree.text("/etc/passwd"), tree.text("/etc/group"));
         let numbers = user_numbers(&user, &passwd, &group).map_err(|why| {
             let fault = Fault::new(format!("the image of service '{name}' runs as '{user}', but {why}"));
-            fault.remedy("write the user's number in the workload, for example `user: \"999:999\"`")
+            let remedy = "write the user's number in the workload, for example `user: \"999:999\"`";
+            ("user", fault.remedy(remedy).as_mistake())
         })?;
         service.own_user = numbers.0 == 0;
         if service.own_user {
@@ -89,7 +118,8 @@ fn settle_image(service: &mut Service, image: &mut FromImage, bundle: &dyn Bundl
         *program = found.ok_or_else(|| {
             let fault =
                 Fault::new(format!("service '{name}' starts '{program}', which is in no folder of PATH {path}"));
-            fault.remedy("name the program by its path inside the bundle; `tare bundle show` lists what is in it")
+            let remedy = "name the program by its path inside the bundle; `tare bundle show` lists what is in it";
+            ("command", fault.remedy(remedy).as_mistake())
         })?;
         if image.taken.contains_key("command") {
             image.note("command", service.command.join(" "));
@@ -210,7 +240,7 @@ mod tests {
         let mut problems = Problems::new("w.yaml", &text);
         let read = Workload::read(&text, Path::new("w"), &Parameters::new(), &Knowing(says.clone()), &mut problems);
         let mut service = read.unwrap_or_else(|| panic!("{:?}", problems.into_vec())).services.remove(0);
-        settle(&mut service, &Laid(tree.path().to_owned(), Some(says)))?;
+        settle(&mut service, &Laid(tree.path().to_owned(), Some(says))).map_err(|(_, fault)| fault)?;
         Ok(service)
     }
 
@@ -316,7 +346,7 @@ mod tests {
         let mut service = settled("", |_| {}).unwrap();
         let tree = tree();
         let other = Laid(tree.path().to_owned(), Some(ImageConfig::default()));
-        assert!(settle(&mut service, &other).unwrap_err().message.contains("has changed since it was read"));
+        assert!(settle(&mut service, &other).unwrap_err().1.message.contains("has changed since it was read"));
     }
 
     fn workload() -> Workload {

@@ -1,8 +1,9 @@
 //! What this machine offers a study: CPUs, forms, bundles.
 
 use crate::catalog::layer_row;
+use crate::cmd::Mistake;
 use crate::places::Places;
-use crate::{images, paths};
+use crate::{images, paths, sources};
 use anyhow::Result;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -236,13 +237,18 @@ pub(crate) fn build_bundles(
     store: &dyn BundleStore,
     say: &mut dyn FnMut(&str),
 ) -> Result<BTreeMap<String, String>> {
-    let mut digests = BTreeMap::new();
+    let (mut digests, mut problems) = (BTreeMap::new(), Vec::new());
     for service in &mut workload.services {
-        let bundle = build_bundle(service, store, say)?;
-        images::settle(service, bundle.as_ref())?;
-        digests.insert(service.name.clone(), bundle.digest().to_owned());
+        let built = build_bundle(service, store, say).map_err(|fault| ("bundle", fault));
+        let settled = built.and_then(|bundle| images::settle(service, bundle.as_ref()).map(|()| bundle));
+        match settled {
+            Ok(bundle) => drop(digests.insert(service.name.clone(), bundle.digest().to_owned())),
+            Err((field, fault)) => {
+                problems.push(sources::placed(workload.file.as_deref(), &service.name, field, fault)?);
+            }
+        }
     }
-    Ok(digests)
+    if problems.is_empty() { Ok(digests) } else { Err(Mistake::in_files(problems).into()) }
 }
 
 /// Builds the bundle of a service, naming it if it is not there yet.

@@ -16,10 +16,12 @@ mod null_cost;
 mod outlook;
 mod paths;
 mod places;
+mod program;
 mod progress;
 mod schema;
 mod session;
 mod so_far;
+mod sources;
 mod version;
 mod within;
 

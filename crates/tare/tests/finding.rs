@@ -128,3 +128,22 @@ fn a_mistake_names_files_without_detours_and_says_how_a_folder_is_meant() {
     let needs_root = text.contains("needs root");
     assert!(needs_root || (code == Some(2) && text.contains("write ./bar")), "{text}");
 }
+
+#[test]
+fn what_is_missing_is_told_with_all_other_mistakes() {
+    let folder = tempfile::tempdir().unwrap();
+    let workload = "workload: w\nservices:\n  a: {bundle: {image: ./none.tar}, ports: {p: 1}}\n  \
+                    b: {bundle: {folder: nowhere}, command: [/x], ports: {p: 2}, files: {/etc/x: x.conf}, wrong: 1}\n  \
+                    c: {bundle: {image: registry/name}, command: [/x], ports: {p: 3}}\n\
+                    load: {service: a, protocol: {redis: {}}}\n";
+    // A workload may be called as one likes: what stands in it says what it is.
+    for name in ["w/workload.yaml", "v/mine.yaml"] {
+        write(&folder.path().join(name), workload);
+        let (code, text) = said(folder.path(), &["check", name]);
+        assert_eq!(code, Some(2), "{text}");
+        for place in [":3:23", ":4:24", ":4:80", ":4:89"] {
+            assert!(text.contains(&format!("{name}{place}\n")), "{place}: {text}");
+        }
+        assert!(text.contains("4 mistakes; nothing was started"), "{text}");
+    }
+}

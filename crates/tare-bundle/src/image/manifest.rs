@@ -169,6 +169,7 @@ fn read_layout(parts: &Parts) -> Result<Image, Fault> {
     let (Some(layers), Some(config)) = (node.layers, node.config) else {
         return Err(Fault::new("its manifest names no layers and no configuration"));
     };
+    refuse_others(&layers, &config)?;
     let name = blob(&config.digest)?;
     let config = parse(&name, &parts.document(&name, Some(&config.digest))?)?;
     let layers = layers.into_iter().map(|layer| {
@@ -176,6 +177,22 @@ fn read_layout(parts: &Parts) -> Result<Image, Fault> {
         Ok(Layer { part, stored_digest: Some(layer.digest), plain_digest: None })
     });
     Ok(Image { layers: layers.collect::<Result<_, Fault>>()?, config })
+}
+
+/// Refuses what is kept where images are and is none: encrypted layers, and artifacts of other tools. What layers are
+/// compressed with is not believed.
+fn refuse_others(layers: &[Descriptor], config: &Descriptor) -> Result<(), Fault> {
+    if layers.iter().any(|layer| layer.media_type.ends_with("+encrypted")) {
+        let fault = Fault::new("its layers are encrypted");
+        return Err(fault.remedy("decrypt the image with the tool that encrypted it, and save it as it is then"));
+    }
+    let is_image = config.media_type.is_empty() || config.media_type.contains("image");
+    if !is_image {
+        let kind = tree::shown(config.media_type.as_bytes());
+        let fault = Fault::new(format!("it is no image of a container but an artifact, of the type {kind}"));
+        return Err(fault.remedy("name the image that the artifact is about"));
+    }
+    Ok(())
 }
 
 /// The one manifest for this machine. Attestations, which carry an unknown platform, are no images.
@@ -267,6 +284,21 @@ mod tests {
         };
         let all: Vec<Descriptor> = variants.iter().map(one).collect();
         choose(&all).map(|chosen| chosen.digest.clone())
+    }
+
+    #[test]
+    fn what_is_encrypted_or_an_artifact_is_refused_as_that() {
+        let typed =
+            |media_type: &str| Descriptor { media_type: media_type.to_owned(), digest: String::new(), platform: None };
+        let image = typed("application/vnd.oci.image.config.v1+json");
+        let layers =
+            ["application/vnd.oci.image.layer.v1.tar+gzip", "application/vnd.oci.image.layer.v1.tar+gzip+encrypted"];
+        assert!(refuse_others(&[typed(layers[1])], &image).unwrap_err().message.contains("encrypted"));
+        let chart = refuse_others(&[], &typed("application/vnd.cncf.helm.config.v1+json")).unwrap_err();
+        assert!(chart.message.contains("helm"), "{chart}");
+        for config in ["application/vnd.docker.container.image.v1+json", ""] {
+            refuse_others(&[typed(layers[0])], &typed(config)).unwrap();
+        }
     }
 
     #[test]

@@ -43,6 +43,8 @@ pub(super) enum Member {
     Bytes(u64, u64),
     /// Another name of a member.
     Same(Vec<u8>),
+    /// A link out of the archive: a tree of files, which is no image, has such ones, and no part of an image is one.
+    Outside(Vec<u8>),
 }
 
 impl Parts {
@@ -71,8 +73,9 @@ impl Parts {
         if !facts.is_file() {
             return Err(Fault::new("it is neither a file nor a folder"));
         }
-        let mut start = [0_u8; 4];
+        let mut start = [0_u8; 8];
         let count = File::open(path).and_then(|mut file| file.read(&mut start)).doing("read it")?;
+        compression::check_readable(&start[..count])?;
         if compression::is_compressed(&start[..count]) {
             return Ok(None);
         }
@@ -111,6 +114,12 @@ impl Parts {
                 for _ in 0..=MAX_HOPS {
                     match members.get(name).ok_or_else(missing)? {
                         Member::Same(other) => name = other,
+                        Member::Outside(target) => {
+                            let (name, target) = (tree::shown(name), tree::shown(target));
+                            return Err(Fault::new(format!(
+                                "its part '{name}' is a link out of the archive, to '{target}'"
+                            )));
+                        }
                         Member::Bytes(offset, length) => {
                             let mut file = File::open(archive).doing("open it")?;
                             file.seek(SeekFrom::Start(*offset)).doing("read it")?;
@@ -182,11 +191,14 @@ fn index(path: &Path) -> Result<HashMap<Vec<u8>, Member>, Fault> {
                 }
                 Member::Bytes(offset, size)
             }
-            What::New(Kind::Link(target)) => Member::Same(resolve(&name, &target)?),
+            What::New(Kind::Link(target)) => resolve(&name, &target).map_or(Member::Outside(target), Member::Same),
             What::HardLink(target) => Member::Same(Below::parse(&target)?.bytes().to_vec()),
             _ => continue,
         };
-        names += name.bytes().len() + if let Member::Same(other) = &member { other.len() } else { 0 };
+        names += name.bytes().len();
+        if let Member::Same(other) | Member::Outside(other) = &member {
+            names += other.len();
+        }
         members.insert(name.bytes().to_vec(), member);
         if members.len() > MAX_MEMBERS || names > MAX_NAMES {
             return Err(Fault::new("it has more than 100000 parts, or 16 MiB of their names, which no image has"));
@@ -198,23 +210,20 @@ fn index(path: &Path) -> Result<HashMap<Vec<u8>, Member>, Fault> {
     Ok(members)
 }
 
-/// What a symbolic link between members names: old archives share layers by `../<layer>/layer.tar`.
-fn resolve(name: &Below, target: &[u8]) -> Result<Vec<u8>, Fault> {
-    let refuse = || {
-        let (name, target) = (tree::shown(name.bytes()), tree::shown(target));
-        Fault::new(format!("entry '{name}' is a link out of the archive, to '{target}'"))
-    };
+/// What a symbolic link between members names: old archives share layers by `../<layer>/layer.tar`. None where it leads
+/// out of the archive.
+fn resolve(name: &Below, target: &[u8]) -> Option<Vec<u8>> {
     if target.starts_with(b"/") {
-        return Err(refuse());
+        return None;
     }
     let folder = name.split().map(|(folder, _)| folder.bytes().to_vec()).unwrap_or_default();
     let mut parts: Vec<&[u8]> = folder.split(|byte| *byte == b'/').filter(|part| !part.is_empty()).collect();
     for part in target.split(|byte| *byte == b'/') {
         match part {
             b"" | b"." => {}
-            b".." => drop(parts.pop().ok_or_else(refuse)?),
+            b".." => drop(parts.pop()?),
             part => parts.push(part),
         }
     }
-    Ok(parts.join(&b'/'))
+    Some(parts.join(&b'/'))
 }

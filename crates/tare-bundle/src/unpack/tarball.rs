@@ -160,6 +160,9 @@ impl<R: Read> Tarball<R> {
         while filled < block.len() {
             match self.inner.read(&mut block[filled..]) {
                 Ok(0) if filled == 0 => return Ok(None),
+                Ok(0) if self.offset == 0 => {
+                    return Err(Fault::new("this is no archive: it is shorter than the first entry of one"));
+                }
                 Ok(0) => return Err(Fault::new("the archive is cut off in the middle of a header")),
                 Ok(count) => filled += count,
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}

@@ -152,6 +152,7 @@ mod tests {
             },
             qos: None,
             qos_sets: BTreeMap::new(),
+            file: None,
             parameters: BTreeMap::new(),
             prepared,
         };

@@ -194,6 +194,7 @@ fn header(study: Study, plan: Vec<PlannedTrial>) -> Header {
             protocol,
             qos: None,
             qos_sets: Default::default(),
+            file: None,
             parameters: Default::default(),
             prepared: None,
         },

@@ -439,6 +439,7 @@ pub(crate) fn study(forms: &[&str], repeat: u32) -> (Study, Workload) {
         protocol: spoken,
         qos: None,
         qos_sets: Default::default(),
+        file: None,
         parameters: Default::default(),
         prepared: None,
     };

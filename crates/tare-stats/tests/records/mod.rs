@@ -74,6 +74,7 @@ pub(crate) fn record(study: Study, plan: Vec<PlannedTrial>, trials: Vec<TrialDat
                 protocol,
                 qos: None,
                 qos_sets: Default::default(),
+                file: None,
                 parameters: Default::default(),
                 prepared: None,
             },

@@ -2,7 +2,7 @@
 
 use crate::cli::{CheckArgs, FileKind};
 use crate::cmd::{Mistake, complain, note, print, tell};
-use crate::{EXIT_MISTAKE, EXIT_OK, files, images, schema};
+use crate::{EXIT_MISTAKE, EXIT_OK, files, images, schema, sources};
 use anyhow::Result;
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
@@ -56,7 +56,7 @@ fn check_one(name: &str, workloads: Option<&Path>) -> Result<String> {
     let path = Path::new(name);
     // A variant stands beside the workload's own file.
     let beside = path.is_file() && path.with_file_name("workload.yaml").is_file();
-    let is_workload = path.join("workload.yaml").is_file() || beside;
+    let is_workload = path.join("workload.yaml").is_file() || beside || (path.is_file() && sources::is_workload(path));
     if is_workload {
         // A folder here may have a name as those have that are looked for.
         let inside = path.join("workload.yaml");

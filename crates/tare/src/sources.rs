@@ -1,0 +1,105 @@
+//! What a workload has its bundles made of, as far as it is wrong: told by its place, with all other mistakes at once.
+
+use crate::files::{is_path, shown};
+use crate::paths;
+use anyhow::Result;
+use std::path::{Path, PathBuf};
+use tare_core::bundle::Source;
+use tare_core::config::{Node, NodeKind, Place, Problem, Problems, parse};
+use tare_core::fault::Fault;
+use tare_core::workload::Workload;
+
+/// The start of a file, where nothing better is known.
+const START: Place = Place { line: 1, column: 1, width: 1 };
+
+/// Folders and images of this machine that bundles are to be made of, and that are not there: found here, where they
+/// have a place, and not when the first trial is about to start.
+pub(crate) fn missing(workload: &Workload, folder: &Path, text: &str, problems: &mut Problems) {
+    for service in &workload.services {
+        let (key, path, there) = match &service.recipe.source {
+            Source::Folder(path) => ("folder", path.clone(), path.is_dir()),
+            // A reference of a registry is fetched when the bundle is built.
+            Source::Image(image) if is_path(image) => ("image", PathBuf::from(image), Path::new(image).exists()),
+            Source::Image(_) | Source::Packages(_) | Source::Program(_) => continue,
+        };
+        if there {
+            continue;
+        }
+        let typed = path.strip_prefix(folder).unwrap_or(&path).display().to_string();
+        let stands = |line: &str| Some((line.find(key)?, line.rfind(typed.as_str())?)).filter(|(key, at)| key < at);
+        let found = text.lines().enumerate().find_map(|(number, line)| Some((number, line, stands(line)?.1)));
+        let place = found.map_or(Place { line: 1, column: 1, width: 1 }, |(number, line, at)| Place {
+            line: number + 1,
+            column: line[..at].chars().count() + 1,
+            width: typed.chars().count(),
+        });
+        let plain = shown(&paths::plain(&path));
+        let message = format!("the {key} {plain} of the bundle of service '{}' does not exist", service.name);
+        problems.add(place, message, "name one that does, relative to the workload's own folder");
+    }
+}
+
+/// The same of a workload that has other mistakes, by its text alone. What names a parameter is left out, for what it
+/// comes to is not known.
+pub(crate) fn missing_by_text(text: &str, folder: &Path, problems: &mut Problems) {
+    let Some(root) = parse(text, &mut Problems::default()) else { return };
+    for (name, _, service) in entries(root.find(&["services"])) {
+        let mut tell = |kind: &str, node: &Node, is_there: &dyn Fn(&Path) -> bool, hint: &str| {
+            let Some(named) = node.text(&mut Problems::default()).filter(|named| !named.contains("${{")) else {
+                return;
+            };
+            let path = folder.join(&named);
+            if (kind != "image" || is_path(&named)) && !is_there(&path) {
+                let plain = shown(&paths::plain(&path));
+                problems.add(node.place, format!("the {kind} {plain} of service '{name}' does not exist"), hint);
+            }
+        };
+        let relative = "name one that does, relative to the workload's own folder";
+        if let Some(node) = service.find(&["bundle", "image"]) {
+            tell("image", node, &Path::exists, relative);
+        }
+        if let Some(node) = service.find(&["bundle", "folder"]) {
+            tell("folder", node, &Path::is_dir, relative);
+        }
+        for (.., file) in entries(service.find(&["files"])) {
+            tell("file", file, &Path::exists, "name regular files of the workload's own folder");
+        }
+    }
+}
+
+/// Whether a file is a workload by what stands in it: a study has forms, and no services of its own.
+pub(crate) fn is_workload(file: &Path) -> bool {
+    let text = std::fs::read_to_string(file).unwrap_or_default();
+    let root = parse(&text, &mut Problems::default());
+    let has = |key: &str| root.as_ref().is_some_and(|root| root.find(&[key]).is_some());
+    has("services") && !has("study") && !has("forms")
+}
+
+fn entries(node: Option<&Node>) -> &[(String, Place, Node)] {
+    match node.map(|node| &node.kind) {
+        Some(NodeKind::Map(entries)) => entries,
+        _ => &[],
+    }
+}
+
+/// A mistake that showed only when a bundle was built, or when it was there, by the place of the field that it comes
+/// from; where that is not written, by that of the bundle.
+///
+/// # Errors
+/// The fault itself, where it is none of the user's, or the workload was read from no file.
+pub(crate) fn placed(file: Option<&Path>, service: &str, field: &str, fault: Fault) -> Result<Problem> {
+    let Some((file, text)) =
+        file.filter(|_| fault.mistake).and_then(|file| Some((file, std::fs::read_to_string(file).ok()?)))
+    else {
+        return Err(fault.into());
+    };
+    let root = parse(&text, &mut Problems::default());
+    let find = |keys: &[&str]| root.as_ref()?.find(keys);
+    let bundle =
+        || ["image", "folder", "packages"].iter().find_map(|kind| find(&["services", service, "bundle", kind]));
+    let written = if field == "bundle" { None } else { find(&["services", service, field]) };
+    let node = written.or_else(bundle).or_else(|| find(&["services", service]));
+    let mut problems = Problems::new(shown(file), &text);
+    problems.add(node.map_or(START, |node| node.place), fault.message, fault.remedy);
+    Ok(problems.into_vec().remove(0))
+}
