@@ -84,6 +84,7 @@ metrics! {
     "context_switches_voluntary" 'c' "context switches because the task waited"
     "context_switches_involuntary" 'c' "context switches because the time was up"
     "context_switches" 'c' "context switches of the whole machine"
+    "tasks_started" 'c' "processes and threads started on the whole machine"
     "migrations" 'c' "moves from one CPU to another"
     "minor_faults" 'c' "page faults served from memory"
     "major_faults" 'c' "page faults served from disk"
@@ -151,6 +152,7 @@ metrics! {
     "wait_disk_s" 'c' "thread-seconds waiting for a disk otherwise"
     "wait_lock_s" 'c' "thread-seconds waiting for another thread (futex, semaphore, file lock); idle helpers too"
     "wait_net_s" 'c' "thread-seconds waiting for a socket, a pipe or an event: a server that is idle"
+    "wait_stopped_s" 'c' "thread-seconds held by a signal, a tracer or a freezer"
     "wait_other_s" 'c' "thread-seconds waiting in any other way, such as for a child, or in a halted CPU of a guest"
 }
 

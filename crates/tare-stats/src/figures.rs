@@ -78,6 +78,7 @@ const GROUPS: &[Group] = &[
             ("throttled_share", "share", "time held back by a CPU quota", &["throttled_s"], 1.0),
             ("run_queue_share", "share", "time ready to run and without a CPU", &["run_queue_wait_s"], 1.0),
             ("sleep_share", "share", "time asleep by the services' own wish", &["wait_sleep_s"], 1.0),
+            ("stopped_share", "share", "time held by a signal, a tracer or a freezer", &["wait_stopped_s"], 1.0),
             ("lock_share", "", "threads that waited for one another", &["wait_lock_s"], 1.0),
             ("limit_hits_per_s", "", "times a second that memory was at its limit", &["memory_limit_hits"], 1.0),
             ("reclaimed_per_s", "", "pages a second taken back for want of memory", &["reclaimed_pages"], 1.0),
@@ -101,6 +102,7 @@ const GROUPS: &[Group] = &[
         &[
             ("softirq_us_per_op", "us", "CPU in software interrupts by op", &["cpu_softirq_s"], 1e6),
             ("switches_per_op", "", "context switches of the machine by op", &["context_switches"], 1.0),
+            ("starts_per_op", "", "processes and threads started by op", &["tasks_started"], 1.0),
             ("interrupts_per_op", "", "interrupts by op", &["interrupts"], 1.0),
             ("softirqs_net_rx_per_op", "", "software interrupts of receiving by op", &["softirqs_net_rx"], 1.0),
             (
@@ -184,6 +186,15 @@ const GROUPS: &[Group] = &[
     ),
 ];
 
+/// Acknowledgments that the load's side held back until their time was up.
+const LATE_ACKS: (&str, &str) = ("late_acks_per_op", "answers by op whose acknowledgment was held back");
+
+/// What stands still or nearly so: name, title, gauge, and what it is multiplied by.
+const STANDING: [(&str, &str, &str, f64); 2] = [
+    ("serving_threads", "threads that serve", "threads", 1.0),
+    ("huge_mib", "MiB of the services in huge pages", "huge_bytes", 1.0 / (1 << 20) as f64),
+];
+
 /// What others than those who serve used of the CPUs that serve.
 const OTHERS: (&str, &str) = ("others_share", "CPUs of the services that others used");
 
@@ -254,6 +265,23 @@ pub(crate) fn evidence_within(trial: &TrialData, load: &LoadSummary) -> BTreeMap
         let (name, title) = (PACKET_BYTES.0.to_owned(), PACKET_BYTES.1.to_owned());
         found.insert(name, Evidence { title, unit: "", value: bytes / packets });
     }
+    if let Some(late) = load.late_acks {
+        let (name, title) = (LATE_ACKS.0.to_owned(), LATE_ACKS.1.to_owned());
+        found.insert(name, Evidence { title, unit: "", value: late as f64 / operations as f64 });
+    }
+    for (name, title, gauge, factor) in STANDING {
+        // What runs in a guest is what serves; its hypervisor's threads and pages are another matter.
+        let serving = |scopes: &Scopes| {
+            scopes
+                .values()
+                .filter(|rows| rows[0].serving)
+                .filter_map(|rows| mean(rows, gauge))
+                .reduce(|sum, part| sum + part)
+        };
+        if let Some(value) = serving(if inside.is_empty() { &scopes } else { &inside }) {
+            found.insert(name.to_owned(), Evidence { title: title.to_owned(), unit: "", value: value * factor });
+        }
+    }
     if let Some(others_s) = others_s(&scopes, &serving, load) {
         let (name, title) = (OTHERS.0.to_owned(), OTHERS.1.to_owned());
         found.insert(name, Evidence { title, unit: "", value: others_s / seconds });
@@ -314,6 +342,12 @@ fn told(rows: &[&TelemetryRow], metric: &str) -> Option<f64> {
     rows.iter().find_map(|row| row.values.get(metric).copied())
 }
 
+/// The mean of a gauge over all samples that have it.
+fn mean(rows: &[&TelemetryRow], metric: &str) -> Option<f64> {
+    let values: Vec<f64> = rows.iter().filter_map(|row| row.values.get(metric).copied()).collect();
+    (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64)
+}
+
 fn added(one: Option<f64>, other: Option<f64>) -> Option<f64> {
     one.into_iter().chain(other).reduce(|sum, part| sum + part)
 }
@@ -361,7 +395,8 @@ pub(crate) fn is_by_operation(name: &str) -> bool {
 #[cfg(test)]
 pub(crate) fn is_figure(name: &str) -> bool {
     let rows = || GROUPS.iter().flat_map(|Group(_, _, rows)| *rows);
-    OF_QUOTA.into_iter().chain([OTHERS, PACKET_BYTES]).any(|(known, _)| name == known)
+    let standing = STANDING.map(|(name, title, ..)| (name, title));
+    OF_QUOTA.into_iter().chain([OTHERS, PACKET_BYTES, LATE_ACKS]).chain(standing).any(|(known, _)| name == known)
         || name.starts_with("cpu_us_per_op:")
         || rows().any(|(known, ..)| *known == name)
 }

@@ -104,6 +104,7 @@ fn add(sum: &mut LoadSummary, other: &LoadSummary) -> Result<(), String> {
     sum.offered += other.offered;
     sum.started += other.started;
     sum.generator_cpu_s += other.generator_cpu_s;
+    sum.late_acks = sum.late_acks.zip(other.late_acks).map(|(one, more)| one + more);
     sum.saturated = sum.saturated.take().or_else(|| other.saturated.clone());
     // What held in every slice is said once; what did not is said each time.
     let known = |sum: &LoadSummary, name: &str| sum.checks.iter().any(|check| check.name == name && check.passed);

@@ -1,5 +1,6 @@
 //! Puts together what the workers counted: a row a second, a row a level, a summary at the end.
 
+use super::late_acks::LateAcks;
 use super::layout::Loop;
 use super::rows::{response, row, second};
 use super::saturation::{self, Effort};
@@ -74,6 +75,7 @@ pub(crate) struct Gather {
     span: (u64, u64),
     cpu_ns: u64,
     cpu_mark_ns: u64,
+    late_acks: LateAcks,
 }
 
 fn us(ns: u64) -> f64 {
@@ -116,6 +118,7 @@ impl Gather {
             span: (0, 0),
             cpu_ns: 0,
             cpu_mark_ns: 0,
+            late_acks: LateAcks::default(),
         }
     }
 
@@ -163,6 +166,7 @@ impl Gather {
         // It may be told to end before its time.
         self.span = (timeline.measure_start_ns, timeline.measure_start_ns);
         self.cpu_mark_ns = clock::thread_cpu_ns();
+        self.late_acks.mark();
         let mut running = self.crew.len();
         while running > 0 {
             match reports.recv() {
@@ -219,6 +223,7 @@ impl Gather {
             self.span.1 = self.span.1.max(cut.at_ns);
         } else {
             self.cpu_mark_ns = clock::thread_cpu_ns();
+            self.late_acks.mark();
         }
         tally.clear();
         // A worker that is gone needs no tally any more.
@@ -353,6 +358,7 @@ impl Gather {
             dropped: counted.2,
             generator_cpu_s: (workers_ns + self.cpu_ns) as f64 / SECOND_NS as f64,
             generator_cpus: plan.cpus.len().max(1) as u32,
+            late_acks: self.late_acks.since_mark().filter(|_| turns.is_none()),
             saturated: self.saturated(&busy, measured),
             checks,
             failures: failures.named(),

@@ -7,6 +7,7 @@
 mod connection;
 mod gather;
 mod idle;
+mod late_acks;
 mod layout;
 mod limits;
 mod rows;

@@ -22,6 +22,7 @@ pub const ROW: SourceRow = SourceRow {
         "cpu_guest_s",
         "context_switches",
         "interrupts",
+        "tasks_started",
         "load_running",
         "memory_bytes",
         "memory_available_bytes",
@@ -101,7 +102,13 @@ impl MachineReader {
                 put_cpu(rest, &mut self.name, into);
             }
         }
-        for (key, metric) in [("ctxt", "context_switches"), ("intr", "interrupts"), ("procs_running", "load_running")] {
+        for (key, metric) in [
+            ("ctxt", "context_switches"),
+            ("intr", "interrupts"),
+            // The kernel calls threads processes too.
+            ("processes", "tasks_started"),
+            ("procs_running", "load_running"),
+        ] {
             if let Some(value) = keyed(text, key) {
                 into.put(Of::Machine, metric, value as f64);
             }

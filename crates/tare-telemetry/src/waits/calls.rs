@@ -9,15 +9,25 @@ pub(super) enum Doing {
     Disk,
     Lock,
     Net,
+    /// By a signal (SIGSTOP), a tracer or a freezer.
+    Stopped,
     Other,
 }
 
 /// How many there are.
-pub(super) const DOINGS: usize = 7;
+pub(super) const DOINGS: usize = 8;
 
 /// Their metrics, in their order.
-pub(super) const NAMES: [&str; DOINGS] =
-    ["seen_running_s", "wait_sleep_s", "wait_sync_s", "wait_disk_s", "wait_lock_s", "wait_net_s", "wait_other_s"];
+pub(super) const NAMES: [&str; DOINGS] = [
+    "seen_running_s",
+    "wait_sleep_s",
+    "wait_sync_s",
+    "wait_disk_s",
+    "wait_lock_s",
+    "wait_net_s",
+    "wait_stopped_s",
+    "wait_other_s",
+];
 
 /// What a system call that does not return says of its thread.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -103,6 +113,7 @@ pub(super) fn state(stat: &[u8]) -> Option<u8> {
 pub(super) fn by_channel(state: u8, channel: &[u8]) -> Option<Doing> {
     match state {
         b'R' => return Some(Doing::Running),
+        b'T' | b't' => return Some(Doing::Stopped),
         b'S' | b'D' => {}
         _ => return Some(Doing::Other),
     }
@@ -113,7 +124,7 @@ pub(super) fn by_channel(state: u8, channel: &[u8]) -> Option<Doing> {
         return Some(Doing::Sync);
     }
     if state == b'D' {
-        return Some(Doing::Disk);
+        return Some(if is_frozen(channel) { Doing::Stopped } else { Doing::Disk });
     }
     if channel.is_empty() || channel == "0" {
         return None;
@@ -139,6 +150,13 @@ pub(super) fn by_channel(state: u8, channel: &[u8]) -> Option<Doing> {
     } else {
         Doing::Other
     })
+}
+
+/// Whether a thread that cannot be interrupted is in a wait that always can be: then a freezer holds it there.
+pub(super) fn is_frozen(channel: &str) -> bool {
+    ["refrigerator", "nanosleep", "futex", "ep_poll", "epoll_wait", "poll_schedule", "do_select"]
+        .iter()
+        .any(|part| channel.contains(part))
 }
 
 #[cfg(test)]
@@ -210,7 +228,9 @@ mod tests {
             (b'D', "folio_wait_bit_common", Some(Doing::Disk)),
             (b'D', "0", Some(Doing::Disk)),
             (b'S', "do_wait", Some(Doing::Other)),
-            (b'T', "do_signal_stop", Some(Doing::Other)),
+            (b'T', "do_signal_stop", Some(Doing::Stopped)),
+            (b'D', "hrtimer_nanosleep", Some(Doing::Stopped)),
+            (b'D', "__refrigerator", Some(Doing::Stopped)),
             (b'S', "0", None),
             (b'S', "", None),
         ] {

@@ -1,6 +1,6 @@
 //! Looks at threads, some at a time, and adds up what the looks stand for.
 
-use super::calls::{Call, DOINGS, Doing, by_channel, call, state, writes_through};
+use super::calls::{Call, DOINGS, Doing, by_channel, call, is_frozen, state, writes_through};
 use crate::proc::Members;
 use crate::root::{KeptFile, Root};
 use std::collections::{BTreeMap, HashSet};
@@ -151,20 +151,23 @@ impl Thread {
     fn look(&mut self, root: &Root, buffer: &mut Vec<u8>) -> Option<Doing> {
         self.last = match &self.asked {
             Asked::Call(file) => match call(file.read(buffer)?)? {
-                Call::Is(doing) => doing,
-                // The dearer file, so it is read only where it makes a difference.
-                Call::Unless(doing) => match state(self.stat.read(buffer)?)? {
-                    b'D' => Doing::Disk,
-                    _ => doing,
-                },
-                Call::Writes(file) => match state(self.stat.read(buffer)?)? {
-                    b'D' => {
+                Call::Is(Doing::Running) => Doing::Running,
+                // Who is stopped still has the call that it was stopped in.
+                call => match (state(self.stat.read(buffer)?)?, call) {
+                    (b'T' | b't', _) => Doing::Stopped,
+                    (b'D', _) if self.is_frozen(root) => Doing::Stopped,
+                    (_, Call::Is(doing)) => doing,
+                    (b'D', Call::Unless(_)) => Doing::Disk,
+                    (b'D', Call::Writes(file)) => {
                         let facts = root.text(format!("{}/fdinfo/{file}", self.folder));
                         if facts.is_some_and(|facts| writes_through(&facts)) { Doing::Sync } else { Doing::Disk }
                     }
-                    _ => Doing::Net,
+                    (_, Call::Unless(doing)) => doing,
+                    (_, Call::Writes(_)) => Doing::Net,
+                    // It is stopped no more.
+                    (_, Call::Resumed) if self.last == Doing::Stopped => Doing::Net,
+                    (_, Call::Resumed) => self.last,
                 },
-                Call::Resumed => self.last,
             },
             Asked::Channel(file) => {
                 let state = state(self.stat.read(buffer)?)?;
@@ -172,6 +175,11 @@ impl Thread {
             }
         };
         Some(self.last)
+    }
+
+    /// Whether a thread that cannot be interrupted is held by a freezer, which is no wait for a disk.
+    fn is_frozen(&self, root: &Root) -> bool {
+        root.text(format!("{}/wchan", self.folder)).is_some_and(|channel| is_frozen(&channel))
     }
 }
 
@@ -249,6 +257,26 @@ mod tests {
         watch.look(SECOND);
         let told = [Doing::Sync, Doing::Disk, Doing::Net].map(|doing| of(&watch, 0, doing));
         assert_eq!(told, [1.0, 2.0, 1.0], "of a file that is closed already nothing is known");
+    }
+
+    #[test]
+    fn who_is_stopped_or_frozen_waits_neither_for_load_nor_for_a_disk() {
+        let keep = tempfile::tempdir().unwrap();
+        let line = |call: libc::c_long| format!("{call} 0x5 0x7f21d9f0 0x0 0x0 0x0 0x0 0x7ffd4c30 0x7f21da01\n");
+        thread(keep.path(), 10, 10, 'T', "syscall", &line(libc::SYS_epoll_pwait));
+        thread(keep.path(), 10, 11, 't', "syscall", "-1 0x7ffd2c6f1e48 0x7f2b3c0f5a11\n");
+        // As Linux 6.18 shows a thread that a freezer of version 1 holds.
+        thread(keep.path(), 10, 12, 'D', "syscall", &line(libc::SYS_clock_nanosleep));
+        write(keep.path(), "proc/10/task/12/wchan", "hrtimer_nanosleep");
+        thread(keep.path(), 10, 13, 'D', "syscall", &line(libc::SYS_pread64));
+        write(keep.path(), "proc/10/task/13/wchan", "folio_wait_bit_common");
+        let mut watch = Watch::new(&Root::at(keep.path()), &[scope(true, &[10], &[])], 0);
+        watch.look(SECOND);
+        assert_eq!([Doing::Stopped, Doing::Disk].map(|doing| of(&watch, 0, doing)), [3.0, 1.0]);
+        thread(keep.path(), 10, 10, 'S', "syscall", &line(libc::SYS_restart_syscall));
+        watch.look(2 * SECOND);
+        watch.look(3 * SECOND);
+        assert_eq!(of(&watch, 0, Doing::Net), 1.0, "it goes on");
     }
 
     #[test]

@@ -1,0 +1,58 @@
+//! How often the load's side held an acknowledgment back until its time was up, which the kernel counts by network
+//! namespace. A server that sends an answer in pieces, and the next only when the one before is acknowledged (Nagle's
+//! algorithm), waits as long: 40 ms each.
+
+/// What the kernel has counted, and what it had when measuring began.
+#[derive(Debug, Default)]
+pub(super) struct LateAcks {
+    marked: Option<u64>,
+}
+
+impl LateAcks {
+    /// Counts from now on.
+    pub(super) fn mark(&mut self) {
+        self.marked = counted();
+    }
+
+    /// How many there were since; none where the kernel does not tell.
+    pub(super) fn since_mark(&self) -> Option<u64> {
+        Some(counted()?.saturating_sub(self.marked?))
+    }
+}
+
+/// Of the network namespace that this process is in.
+fn counted() -> Option<u64> {
+    told(&std::fs::read_to_string("/proc/self/net/netstat").ok()?)
+}
+
+/// Names stand in one line of the file, and their values in the next.
+fn told(netstat: &str) -> Option<u64> {
+    let mut lines = netstat.lines().filter(|line| line.starts_with("TcpExt:"));
+    let (names, values) = (lines.next()?, lines.next()?);
+    let at = names.split(' ').position(|name| name == "DelayedACKs")?;
+    values.split(' ').nth(at)?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_counter_is_found_by_its_name() {
+        let netstat = "TcpExt: SyncookiesSent DelayedACKs DelayedACKLocked\nTcpExt: 1 4711 3\nIpExt: A\nIpExt: 9\n";
+        assert_eq!(told(netstat), Some(4711));
+        assert_eq!([told("TcpExt: A\nTcpExt: 1\n"), told("TcpExt: DelayedACKs\n"), told("")], [None; 3]);
+    }
+
+    #[test]
+    fn what_was_counted_before_the_mark_is_left_out() {
+        let mut late = LateAcks::default();
+        assert_eq!(late.since_mark(), None);
+        late.mark();
+        let (Some(total), Some(since)) = (counted(), late.since_mark()) else {
+            println!("skipped: the kernel does not count delayed acknowledgments");
+            return;
+        };
+        assert!(since <= total);
+    }
+}
