@@ -356,8 +356,8 @@ pub struct LoadSummary {
     pub generator_cpu_s: f64,
     /// CPUs the load process had.
     pub generator_cpus: u32,
-    /// How often, while measuring, what was received was acknowledged only when the time for that was up: counted by the
-    /// kernel in the load's network namespace; none where it was not told.
+    /// How often, while measuring, what was received was acknowledged only when the time for that was up: counted by
+    /// the kernel in the load's network namespace; none where it was not told.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub late_acks: Option<u64>,
     /// Why the generator, not the service, may have been measured; this voids the trial.

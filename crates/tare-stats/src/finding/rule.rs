@@ -30,6 +30,7 @@ const FILES: &[(&str, &str)] = &[
     ("more-written", include_str!("../../rules/more-written.yaml")),
     ("new-connections", include_str!("../../rules/new-connections.yaml")),
     ("new-processes", include_str!("../../rules/new-processes.yaml")),
+    ("other-code", include_str!("../../rules/other-code.yaml")),
     ("page-faults", include_str!("../../rules/page-faults.yaml")),
     ("page-tables", include_str!("../../rules/page-tables.yaml")),
     ("pages-from-disk", include_str!("../../rules/pages-from-disk.yaml")),

@@ -112,6 +112,35 @@ fn a_planted_cause_is_the_first_finding() {
     }
 }
 
+/// The same of a server of several workers.
+const HIDDEN: [(&str, &str); 12] = [
+    ("pieces", "late-acknowledgments"),
+    ("lock", "locks"),
+    ("workers", "fewer-threads"),
+    ("forks", "new-processes"),
+    ("touches", "page-faults"),
+    ("hands", "hand-overs"),
+    ("spins", "other-code"),
+    ("pauses", "other-code"),
+    ("calls", "kernel-work"),
+    ("writes", "more-written"),
+    ("closes", "new-connections"),
+    ("stops", "stopped"),
+];
+
+#[test]
+fn a_cause_hidden_among_several_workers_is_the_first_finding_of_three_blocks() {
+    let run = recorded("hidden");
+    let forms: Vec<&str> = ["plain", "paced"].into_iter().chain(HIDDEN.map(|(form, _)| form)).collect();
+    let explained = explained(&run, &forms);
+    for (form, rule) in HIDDEN {
+        let rules = rules_of(&explained, form).unwrap_or_else(|| panic!("{form} does not differ"));
+        println!("{form}: {rules:?}");
+        assert_eq!(rules.first().map(String::as_str), Some(rule), "{form}: {explained:#?}");
+    }
+    assert_eq!(rules_of(&explained, "paced"), None, "an equal");
+}
+
 /// Two forms of equals and the control, of so many blocks, in each block dealt anew.
 fn dealt(run: &Run, blocks_wanted: u32, seed: u64) -> Run {
     let mut random = Xoshiro256PlusPlus::seed_from_u64(seed);
