@@ -41,6 +41,11 @@ const LEFT: &[(&str, &str)] = &[
         "a guest of two CPUs that never rest; vm:: sees where a guest's threads run, placing:: where services run",
     ),
     (
+        "planted::a_cause_hidden_among_several_workers_is_found",
+        "a run of twelve forms for minutes; planted::a_planted_cause_is_found runs one of five, and rules are held against \
+         recorded causes in tare-stats",
+    ),
+    (
         "planted::a_planted_cause_within_the_server_is_found",
         "a run as long as that of planted::a_planted_cause_is_found; rules are held against recorded causes in tare-stats",
     ),

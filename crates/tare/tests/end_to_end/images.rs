@@ -58,7 +58,7 @@ fn what_keeps_images_from_running_is_told_of_all_at_once_and_by_its_place() {
     }
     assert!(flat.contains(&format!("{} mistakes; nothing was started", REFUSED.len())), "{said}");
     assert_eq!(flat.matches("= hint:").count(), REFUSED.len(), "{said}");
-    assert!(!record.exists(), "{said}");
+    assert!(!record.join("record.json").exists(), "{said}");
     lab.expect_clean();
 }
 

@@ -8,7 +8,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-const STUDY: &str = "\
+const PLANTED: &str = "\
 study: planted
 workload: ./planted
 load: {closed: {connections: 16}}
@@ -18,17 +18,31 @@ forms:
   plain: []
 ";
 
+/// The same with a server of several workers, which keeps connections.
+const HIDDEN: &str = "\
+study: hidden
+workload: ./hidden
+load: {closed: {connections: 16}}
+repeat: 3
+design: blocks
+time: {settle: 300ms, measure: 1s}
+forms:
+  plain: []
+";
+
 /// A form with a fault: its name, what it is, and the rule that should come first.
 type Cause = (&'static str, &'static str, &'static str);
 
-/// The process of the server that is to have a neighbour.
-fn beside() -> Option<String> {
-    let processes = fs::read_dir("/proc").ok()?;
-    processes.filter_map(|entry| entry.ok()?.file_name().into_string().ok()).find(|pid| {
+/// The processes of the server that has this fault.
+fn called(fault: &str) -> Vec<String> {
+    let processes = fs::read_dir("/proc").into_iter().flatten();
+    let pids = processes.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
+    pids.filter(|pid| {
         let command = fs::read_to_string(format!("/proc/{pid}/cmdline")).unwrap_or_default();
         let mut words = command.split('\0');
-        words.next().is_some_and(|program| program.ends_with("python3")) && words.any(|word| word == "neighbour")
+        words.next().is_some_and(|program| program.ends_with("python3")) && words.any(|word| word == fault)
     })
+    .collect()
 }
 
 /// A process that never rests, on the CPUs of another.
@@ -39,11 +53,29 @@ fn neighbour_of(pid: &str) -> Option<Child> {
     Command::new("taskset").args(busy).stdin(Stdio::null()).spawn().ok()
 }
 
+/// Stops the workers that are called so for a tenth of a second, and lets them go on for a third of one, again and
+/// again.
+fn keep_stopping(over: &AtomicBool) {
+    while !over.load(Ordering::Relaxed) {
+        let signal = |name: &str, pids: &[String]| {
+            // One that has ended meanwhile is no longer stopped.
+            let _ = Command::new("kill").arg(name).args(pids).stderr(Stdio::null()).status();
+        };
+        let pids = called("stops");
+        if !pids.is_empty() {
+            signal("-STOP", &pids);
+            std::thread::sleep(Duration::from_millis(100));
+            signal("-CONT", &pids);
+        }
+        std::thread::sleep(Duration::from_millis(300));
+    }
+}
+
 /// Keeps a neighbour beside the server that is to have one, for as long as it runs.
 fn keep_a_neighbour(over: &AtomicBool) {
     let mut neighbour: Option<Child> = None;
     while !over.load(Ordering::Relaxed) {
-        match (beside(), &mut neighbour) {
+        match (called("neighbour").pop(), &mut neighbour) {
             (Some(pid), None) => neighbour = neighbour_of(&pid),
             (None, Some(child)) => {
                 child.kill().and_then(|()| child.wait()).expect("a neighbour can be ended");
@@ -56,34 +88,64 @@ fn keep_a_neighbour(over: &AtomicBool) {
 
 #[test]
 fn a_planted_cause_is_found() {
-    are_found(&[
-        ("quota", "resources: {cpu_quota: 0.3}", "cpu-quota"),
-        ("backlog", "options: {fault: backlog}", "full-backlog"),
-        ("syncs", "options: {fault: syncs}", "synchronous-writes"),
-        ("neighbour", "options: {fault: neighbour}", "busy-neighbour"),
-    ]);
+    are_found(
+        PLANTED,
+        &[
+            ("quota", "resources: {cpu_quota: 0.3}", "cpu-quota"),
+            ("backlog", "options: {fault: backlog}", "full-backlog"),
+            ("syncs", "options: {fault: syncs}", "synchronous-writes"),
+            ("neighbour", "options: {fault: neighbour}", "busy-neighbour"),
+        ],
+    );
 }
 
 #[test]
 fn a_planted_cause_within_the_server_is_found() {
-    are_found(&[
-        ("sleeps", "options: {fault: sleeps}", "sleeps"),
-        ("reads", "options: {fault: reads}, resources: {memory: 48MiB}", "memory-limit"),
-        ("asks", "options: {fault: asks}", "idle-services"),
-    ]);
+    are_found(
+        PLANTED,
+        &[
+            ("sleeps", "options: {fault: sleeps}", "sleeps"),
+            ("reads", "options: {fault: reads}, resources: {memory: 48MiB}", "memory-limit"),
+            ("asks", "options: {fault: asks}", "idle-services"),
+        ],
+    );
+}
+
+#[test]
+fn a_cause_hidden_among_several_workers_is_found() {
+    are_found(
+        HIDDEN,
+        &[
+            ("pieces", "options: {fault: pieces}", "late-acknowledgments"),
+            ("lock", "options: {fault: lock}", "locks"),
+            ("workers", "options: {fault: workers}", "fewer-threads"),
+            ("forks", "options: {fault: forks}", "new-processes"),
+            ("touches", "options: {fault: touches}", "page-faults"),
+            ("hands", "options: {fault: hands}", "hand-overs"),
+            ("spins", "options: {fault: spins}", "other-code"),
+            ("pauses", "options: {fault: pauses}", "other-code"),
+            ("calls", "options: {fault: calls}", "kernel-work"),
+            ("writes", "options: {fault: writes}", "more-written"),
+            ("closes", "options: {fault: closes}", "new-connections"),
+            ("stops", "options: {fault: stops}", "stopped"),
+        ],
+    );
 }
 
 /// Runs the server with each fault, and asks for the causes that come first.
-fn are_found(causes: &[Cause]) {
+fn are_found(study: &str, causes: &[Cause]) {
     let Some(lab) = Lab::open(&["mmdebstrap", "taskset"]) else { return };
     lab.write("planted/workload.yaml", include_str!("../planted/workload.yaml"));
     lab.write("planted/server.py", include_str!("../planted/server.py"));
+    lab.write("hidden/workload.yaml", include_str!("../hidden/workload.yaml"));
+    lab.write("hidden/server.py", include_str!("../hidden/server.py"));
     let forms = causes.iter().map(|(name, what, _)| format!("  {name}: {{layers: [], {what}}}\n"));
-    let study: String = iter::once(STUDY.to_owned()).chain(forms).collect();
+    let study: String = iter::once(study.to_owned()).chain(forms).collect();
     let (study, out) = (lab.write("planted.yaml", study), lab.path("record"));
     let over = AtomicBool::new(false);
     std::thread::scope(|scope| {
         scope.spawn(|| keep_a_neighbour(&over));
+        scope.spawn(|| keep_stopping(&over));
         let output = lab.tare(&["run", text(&study), "--out", text(&out)]);
         over.store(true, Ordering::Relaxed);
         assert_eq!(output.status.code(), Some(0), "{}", crate::end_to_end::lab::said(&output));
