@@ -52,7 +52,7 @@ fn by_figures(metric: &TrialMetric<'_>, evidence: &Evidence, interval: Interval,
 }
 
 /// `0.87 [0.85, 0.89]`; three decimals when the interval is narrower than 0.01, or when with two an end would look like
-/// 1 and so like no difference.
+/// 1 and so like no difference. An end beyond a thousand is `>999`: how far beyond, says nothing.
 pub fn ratio_text(ratio: f64, interval: Option<Interval>) -> String {
     let like_one = |end: f64| end != 1.0 && (end - 1.0).abs() < 0.005;
     let decimals = match interval {
@@ -61,15 +61,19 @@ pub fn ratio_text(ratio: f64, interval: Option<Interval>) -> String {
         _ => 2,
     };
     match interval {
+        Some(Interval { low, high }) if high >= 1000.0 => format!("{ratio:.decimals$} [{low:.decimals$}, >999]"),
         Some(Interval { low, high }) => format!("{ratio:.decimals$} [{low:.decimals$}, {high:.decimals$}]"),
         None => format!("{ratio:.decimals$}"),
     }
 }
 
-/// A share as `1.8 %`.
+/// A share as `1.8 %`; tenfold and more, where digits say nothing, as `over 1000 %`.
 pub fn percent_text(share: f64) -> String {
-    let value = share * 100.0;
-    if value >= 10.0 { format!("{value:.0} %") } else { format!("{value:.1} %") }
+    match share * 100.0 {
+        value if value > 1000.0 => "over 1000 %".to_owned(),
+        value if value >= 10.0 => format!("{value:.0} %"),
+        value => format!("{value:.1} %"),
+    }
 }
 
 #[cfg(test)]
@@ -117,5 +121,7 @@ mod tests {
         assert_eq!(text(0.96, 0.997), "0.980 [0.960, 0.997]");
         assert_eq!(text(0.95, 0.99), "0.98 [0.95, 0.99]");
         assert_eq!(ratio_text(23.4, None), "23.4");
+        assert_eq!(text(0.0, 13_991_611.5), "0.98 [0.00, >999]");
+        assert_eq!([0.0178, 0.178, 10.0, 10.001].map(percent_text), ["1.8 %", "18 %", "1000 %", "over 1000 %"]);
     }
 }
