@@ -33,8 +33,12 @@ impl Family {
 
     /// The precision of a form's mean difference, adjusted for the family. None below 3 blocks.
     pub(crate) fn claim(&self, differences: &Differences) -> Option<Precision> {
-        let each = CONFIDENCE.powf(1.0 / f64::from(self.comparisons.max(1)));
-        differences.precision(0.5 * (1.0 + each))
+        differences.precision(Family::level(self.comparisons))
+    }
+
+    /// The one-sided level of each of so many forms' intervals.
+    pub(crate) fn level(comparisons: u32) -> f64 {
+        0.5 * (1.0 + CONFIDENCE.powf(1.0 / f64::from(comparisons.max(1))))
     }
 
     /// The precision of the A/A control's for the noise floor, not adjusted: the floor must not be wider than need be.

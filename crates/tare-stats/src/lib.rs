@@ -40,6 +40,7 @@ mod orders;
 mod pair;
 mod paired;
 pub mod peak;
+pub mod power;
 mod probe_cost;
 mod profile;
 mod quantile;
@@ -86,7 +87,7 @@ pub use levels::{
     ArmCosts, ArmLevels, CostRatio, LevelMetric, LevelState, LoadResponse, PartCost, Seen, ServiceCosts, level_figures,
 };
 pub use nested::Nested;
-pub use occasion::{Equals, Occasion, Occasions, are_alike, equals};
+pub use occasion::{Equals, Occasion, Occasions, are_alike, equals, varies_alike};
 pub use orders::Orders;
 pub use pair::Withheld;
 pub use probe_cost::ProbeCost;

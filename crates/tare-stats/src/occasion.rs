@@ -253,5 +253,17 @@ pub fn are_alike(past: &BTreeMap<String, String>, now: &BTreeMap<String, String>
     past.contains_key(condition::BASELINE) && now.iter().filter(|(name, _)| decides(name)).all(same)
 }
 
+/// Whether deployments of `form` varied under the conditions `past` as they do under those of `now`: the same machine,
+/// load, design, baseline and form. For how long they settled and were measured does not matter.
+pub fn varies_alike(past: &BTreeMap<String, String>, now: &BTreeMap<String, String>, form: &str) -> bool {
+    let times = [condition::SETTLE, condition::MEASURE];
+    let but_times = now.iter().filter(|(name, _)| !times.contains(&name.as_str()));
+    let own = [condition::INSTANCES, condition::OPTIONS, condition::RESOURCES];
+    let own = own.map(|what| condition::of_form(form, what)).into_iter().chain([condition::form(form)]);
+    let same = |name: String| past.get(&name) == now.get(&name);
+    are_alike(past, &but_times.map(|(name, value)| (name.clone(), value.clone())).collect())
+        && own.into_iter().all(same)
+}
+
 #[cfg(test)]
 mod tests;

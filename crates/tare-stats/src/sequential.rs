@@ -12,10 +12,10 @@ use serde::Serialize;
 use tare_core::record::{Header, PRECISE_ENOUGH, Record};
 
 /// Blocks after which the width is looked at first: with fewer, the spread itself is known too badly.
-const FIRST_LOOK: u32 = 6;
+pub(crate) const FIRST_LOOK: u32 = 6;
 
 /// Blocks between two looks.
-const LOOK_EVERY: u32 = 2;
+pub(crate) const LOOK_EVERY: u32 = 2;
 
 /// Whether a run that has done so many blocks may look at its width.
 pub fn is_look(blocks: u32) -> bool {

@@ -117,6 +117,7 @@ fn add(sum: &mut LoadSummary, other: &LoadSummary) -> Result<(), String> {
         *sum.failures.entry(kind.clone()).or_default() += count;
     }
     sum.facts.extend(other.facts.clone());
+    sum.turns = sum.turns.zip(other.turns).map(|(own, others)| own.and(&others));
     if let (Some(own), Some(other)) = (&mut sum.health, &other.health) {
         worst(own, other);
     }
