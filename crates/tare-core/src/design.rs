@@ -147,6 +147,11 @@ pub struct Chop {
     /// Forms that cannot stand beside all others, and so have blocks of their own, with the baseline.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub apart: Vec<String>,
+    /// In how many pieces each deployment is measured, one after the other, each kept as a slice of its trial: to see
+    /// what varies within deployments. None is one piece, of which no slice is kept; no study can say otherwise, a
+    /// calibration does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pieces: Option<u32>,
 }
 
 impl Chop {
@@ -248,7 +253,7 @@ fn read_chop(fields: &mut Fields, problems: &mut Problems) -> Option<Chop> {
         problems.add(place, message, "write for example {slice: 20ms}, or leave it away and it is found by the run");
         return None;
     }
-    Some(Chop { slice, apart: Vec::new() })
+    Some(Chop { slice, ..Chop::default() })
 }
 
 fn read_slices(fields: &mut Fields, problems: &mut Problems) -> Option<Slices> {

@@ -255,7 +255,7 @@ mod tests {
     #[test]
     fn chopped_each_group_of_a_round_has_the_baseline_and_one_its_control() {
         let mut study = study(5, 3);
-        study.design.arrangement = Arrangement::Chop(Chop { slice: None, apart: vec!["f2".to_owned()] });
+        study.design.arrangement = Arrangement::Chop(Chop { apart: vec!["f2".to_owned()], ..Chop::default() });
         let trials = plan(&study, &["f3".to_owned(), "f4".to_owned()], 5);
         let mut found: Vec<Vec<String>> = (0..blocks(&trials))
             .map(|block| {

@@ -5,23 +5,31 @@
 use crate::Event;
 use crate::alternate::{Around, Standing};
 use crate::trial::{DRIVE_SLACK, PROBE_PERIOD, TrialInputs};
+use std::collections::BTreeMap;
 use std::ops::Add;
 use std::time::Duration;
+use tare_core::design::Chop;
 use tare_core::fault::Fault;
 use tare_core::load::{LoadPlan, LoadSummary, LoadTask, Turns};
-use tare_core::record::TrialData;
+use tare_core::record::{Slice, TrialData};
 use tare_core::telemetry::TelemetryRow;
 use tare_core::trial::Stage;
 use tare_stats::resting_share;
 
 /// How long a form is loaded alone, before it counts and while it does.
-const ALONE: (Duration, Duration) = (Duration::from_millis(300), Duration::from_secs(2));
+pub(crate) const ALONE: (Duration, Duration) = (Duration::from_millis(300), Duration::from_secs(2));
 
-/// Runs the trials of a block, chopped into slices of this length; none finds it. Each form is loaded `alone` as well
-/// after that, where that is wanted. `None` when it was stopped: it then leaves no row.
+/// In so many first blocks of each form.
+pub(crate) const BLOCKS_ALONE: u32 = 3;
+
+/// How often counters are read while a deployment is measured in pieces, of which each lasts seconds at most.
+const PROBE_PERIOD_OF_PIECES: Duration = Duration::from_millis(250);
+
+/// Runs the trials of a block, chopped as is said. Each form is loaded `alone` as well after that, where that is
+/// wanted. `None` when it was stopped: it then leaves no row.
 pub(crate) fn run_chopped(
     inputs: &[TrialInputs],
-    slice: Option<Duration>,
+    chop: &Chop,
     alone: bool,
     around: &mut Around,
 ) -> Option<Vec<TrialData>> {
@@ -32,8 +40,13 @@ pub(crate) fn run_chopped(
             deployment.stand_up(at as u8 + 1, false, around);
         }
     }
-    if !around.stop.raised() {
-        load(&mut standing, inputs, slice, around);
+    let mut slice = chop.slice;
+    for number in 0..chop.pieces.unwrap_or(1) {
+        if !around.stop.raised() {
+            let piece = Piece { number, of: chop.pieces, slice };
+            // Later ones take turns that are as long as those that the first one found.
+            slice = load(&mut standing, inputs, piece, around).or(slice);
+        }
     }
     let mut resting = vec![Vec::new(); standing.len()];
     for at in (0..standing.len()).filter(|_| alone) {
@@ -52,33 +65,74 @@ pub(crate) fn run_chopped(
     (!stopped).then(|| standing.into_iter().map(|deployment| deployment.data).collect())
 }
 
-/// Loads all that stand, by turns, and gives each what it came to.
-fn load(standing: &mut [Standing], inputs: &[TrialInputs], slice: Option<Duration>, around: &mut Around) {
+/// A part of the time that the deployments of a block are measured.
+#[derive(Clone, Copy)]
+struct Piece {
+    /// Counted from 0.
+    number: u32,
+    /// Of how many; none where there is one, which is the whole.
+    of: Option<u32>,
+    /// How long turns are; none finds it.
+    slice: Option<Duration>,
+}
+
+impl Piece {
+    /// The plan of one load in this piece. The first one settles for all; the others warm up for as many turns as
+    /// there must be.
+    fn plan(self, plan: LoadPlan) -> LoadPlan {
+        let settle = if self.number == 0 { plan.settle } else { Duration::ZERO };
+        let seed = plan.seed.wrapping_add(u64::from(self.number) << 32);
+        LoadPlan { settle, measure: plan.measure / self.of.unwrap_or(1).max(1), seed, ..plan }
+    }
+
+    fn probe_period(self) -> Duration {
+        self.of.map_or(PROBE_PERIOD, |_| PROBE_PERIOD_OF_PIECES)
+    }
+}
+
+/// Loads all that stand, by turns, and gives each what it came to. Tells how long turns were.
+fn load(standing: &mut [Standing], inputs: &[TrialInputs], piece: Piece, around: &mut Around) -> Option<Duration> {
     let mut loaded: Vec<(usize, LoadPlan)> = Vec::new();
     for (at, deployment) in standing.iter_mut().enumerate() {
         let (Some(entry), Some(host)) = (&deployment.entry, &mut deployment.host) else { continue };
-        if let Err(fault) = host.begin_probe(&[], PROBE_PERIOD) {
+        if let Err(fault) = host.begin_probe(&[], piece.probe_period()) {
             deployment.fail(fault, around);
             continue;
         }
         let trial = Standing::trial(&inputs[at], &mut deployment.data, Stage::Settle, around);
         // Every form of a block is asked the same things.
-        loaded.push((at, LoadPlan { seed: inputs[0].seed, ..trial.load_plan(entry, LoadTask::Run) }));
+        let plan = LoadPlan { seed: inputs[0].seed, ..trial.load_plan(entry, LoadTask::Run) };
+        loaded.push((at, piece.plan(plan)));
     }
     let plans: Vec<LoadPlan> = loaded.iter().map(|(_, plan)| plan.clone()).collect();
     let began = around.clock.now();
-    let mut driven = by_turns(plans, slice, around);
+    let mut driven = by_turns(plans, piece.slice, around);
     let share = around.clock.now().saturating_sub(began) / loaded.len().max(1) as u32;
     same_for_all(&mut driven);
-    for ((at, _), driven) in loaded.iter().zip(driven) {
+    let turns = driven.iter().flatten().filter_map(|load| load.turns);
+    let slice = turns.map(|turns| Duration::from_nanos(turns.slice_ns)).max();
+    for (place, ((at, _), driven)) in loaded.iter().zip(driven).enumerate() {
         let deployment = &mut standing[*at];
         *deployment.data.record.stages.entry(Stage::Measure).or_default() += share.as_secs_f64();
         let probed = deployment.host.as_mut().map_or_else(|| Ok(Vec::new()), |host| host.end_probe());
         match keep(driven, probed) {
-            Ok(part) => deployment.parts.push(part),
+            Ok((load, telemetry)) => {
+                if piece.of.is_some() {
+                    let place = piece.number * loaded.len() as u32 + place as u32;
+                    deployment.data.record.slices.push(slice_of(&load, piece.number, place));
+                }
+                deployment.parts.push((load, telemetry));
+            }
             Err(fault) => deployment.fail(fault, around),
         }
     }
+    slice
+}
+
+/// A piece as a slice of its trial; what it came to is worked out when all are over.
+fn slice_of(load: &LoadSummary, round: u32, place: u32) -> Slice {
+    let (start_ns, end_ns) = (load.measure_start_ns, load.measure_end_ns);
+    Slice { round, place, start_ns, end_ns, metrics: BTreeMap::new() }
 }
 
 /// Loads the form `at` this place while all others rest, for what the whole machine counts meanwhile; tells what each

@@ -1,13 +1,15 @@
 //! How long trials take here, and how many blocks fit into a time: from deployments timed earlier, else from a guess,
 //! and from what the run itself teaches. Times decide here, never a figure.
 
+use crate::chop::{ALONE, BLOCKS_ALONE};
 use std::collections::BTreeMap;
 use std::time::Duration;
 use tare_core::design::Arrangement;
-use tare_core::plan::{PlannedTrial, blocks, rounds_after};
+use tare_core::plan::{PlannedTrial, blocks, plan, rounds_after};
 use tare_core::record::{FormState, Record, TrialRecord};
 use tare_core::study::Study;
 use tare_core::trial::{Outcome, Stage};
+use tare_stats::power::Costs;
 
 /// What a trial takes beyond settling and measuring, until one of its form was timed: deployment and the rest.
 const OVERHEAD_GUESS: Duration = Duration::from_secs(3);
@@ -80,7 +82,38 @@ impl Pace {
         fitting(study, plan, 0, most, &mut |trial| self.of_trial(study, &trial.form)).max(end_of_round(study, plan, 0))
     }
 
-    fn of(&self, form: &str) -> FormPace {
+    /// What rounds of the study cost, one like the other; what only the first ones have is what is done once: emulated
+    /// forms, and loads that form by form have the machine to themselves.
+    pub fn costs(&self, study: &Study) -> Costs {
+        let emulated = self.emulated();
+        let early = if emulated.is_empty() { 0 } else { study.emulated_blocks };
+        let of_rounds = |repeat| plan(&Study { repeat, ..study.clone() }, &emulated, 0);
+        let first = of_rounds(early);
+        // A round's order follows from its number, so the first rounds of both plans are the same.
+        let later = of_rounds(early + 1).split_off(first.len());
+        let there = later.iter().filter(|trial| !self.of(&trial.form).unavailable).count() as f64;
+        let round_s = self.of_trials(study, &later).as_secs_f64();
+        let alone_s = match study.design.arrangement {
+            Arrangement::Chop(_) => there * f64::from(BLOCKS_ALONE) * (ALONE.0 + ALONE.1).as_secs_f64(),
+            _ => 0.0,
+        };
+        let measure_s = study.measure.as_secs_f64();
+        // Slices settle each time, so measuring costs more than the time that counts.
+        let deployments = match study.design.arrangement {
+            Arrangement::Alternate(slices) => {
+                there * (1.0 + slices.settle.as_secs_f64() / slices.measure.as_secs_f64())
+            }
+            _ => there,
+        };
+        Costs {
+            begin_s: self.of_trials(study, &first).as_secs_f64() - f64::from(early) * round_s + alone_s,
+            round_s: (round_s - deployments * measure_s).max(0.0),
+            deployments,
+        }
+    }
+
+    /// What is known of a form.
+    pub fn of(&self, form: &str) -> FormPace {
         self.0.get(form).copied().unwrap_or_default()
     }
 }
@@ -143,7 +176,9 @@ fn overhead(study: &Study, trial: &TrialRecord) -> Duration {
     let sum = |stages: Vec<(&Stage, &f64)>| stages.into_iter().map(|(_, took_s)| *took_s).sum::<f64>();
     let (load_s, other_s) = (sum(load_s), sum(other_s));
     // Loads that end when they are content take what they take; others start and end somewhat beside their plan.
-    let open = study.peak.is_some() || study.design.steady_within.is_some();
+    // In pieces a load begins several times, which is no run's way.
+    let pieces = matches!(&study.design.arrangement, Arrangement::Chop(chop) if chop.pieces.is_some());
+    let open = study.peak.is_some() || study.design.steady_within.is_some() || pieces;
     let beside_s = if open { 0.0 } else { (load_s - load(study).as_secs_f64()).max(0.0) };
     Duration::from_secs_f64((other_s + beside_s).max(0.0))
 }

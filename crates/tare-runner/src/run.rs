@@ -1,7 +1,7 @@
 //! A run: the plan carried out, block by block.
 
 use crate::alternate::{Around, BlockInputs, run_alternate};
-use crate::chop::run_chopped;
+use crate::chop::{BLOCKS_ALONE, run_chopped};
 use crate::duet::{halves, run_duet};
 use crate::pace::{Pace, end_of_round, fitting};
 use crate::progress::Progress;
@@ -324,7 +324,9 @@ impl Run<'_> {
                 let why = Fault::new("the form that it was to be measured beside is not there");
                 return Some(vec![skipped(alone, &why, around.clock)]);
             }
-            return run_chopped(&inputs, chop.slice, self.looks_alone(open), &mut around);
+            // What is measured in pieces is there to see what varies, and explains nothing.
+            let alone = chop.pieces.is_none() && self.looks_alone(open);
+            return run_chopped(&inputs, chop, alone, &mut around);
         }
         let why = match (open.len(), self.service_cpus.len()) {
             (2, 2..) => None,
@@ -347,14 +349,13 @@ impl Run<'_> {
     /// Whether the deployments of a block are loaded alone as well, so that what the whole machine counts can be told
     /// to be their doing: in the first blocks of each form they are.
     fn looks_alone(&self, block: &[&PlannedTrial]) -> bool {
-        const LOOKS: usize = 3;
         let earlier = |planned: &PlannedTrial| {
             let of_form = self.header.plan.iter().filter(|trial| trial.arm() == planned.arm());
             of_form.filter(|trial| trial.block < planned.again.unwrap_or(planned.block)).count()
         };
         // The baseline is in every block.
         let others = block.iter().filter(|planned| planned.control || planned.form != self.header.study.baseline);
-        others.map(|planned| earlier(planned)).min().unwrap_or(usize::MAX) < LOOKS
+        others.map(|planned| earlier(planned)).min().unwrap_or(usize::MAX) < BLOCKS_ALONE as usize
     }
 
     pub(crate) fn announce(&mut self, planned: &PlannedTrial, left: Duration, doing: &mut Doing) -> Result<(), Fault> {

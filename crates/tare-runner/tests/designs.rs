@@ -265,6 +265,26 @@ fn chopped_all_stand_unfrozen_and_one_process_loads_them() {
 }
 
 #[test]
+fn chopped_in_pieces_each_is_a_slice_and_nothing_is_loaded_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("r");
+    let mut header = chopped(&["plain", "box"], 2);
+    header.study.design.arrangement = Arrangement::Chop(Chop { pieces: Some(3), ..Chop::default() });
+    let ran = run(&path, &header, &[], None);
+    assert_eq!(ran.ending, Ending::Complete);
+    let count = |what: &str| ran.log.iter().filter(|line| line.starts_with(what)).count();
+    // Three arms in two blocks.
+    assert_eq!((count("open"), count("drive Run")), (6, 18), "{:?}", ran.log);
+    for trial in &read_record(&path).unwrap().trials {
+        assert_eq!(trial.record.outcome, Outcome::Measured);
+        assert_eq!(trial.record.slices.iter().map(|slice| slice.round).collect::<Vec<_>>(), [0, 1, 2]);
+        assert!(trial.record.slices.iter().all(|slice| slice.metrics["throughput"] > 0.0), "{:?}", trial.record.slices);
+        assert_eq!(trial.record.load.as_ref().unwrap().turns.unwrap().turns, 3, "all pieces count");
+        assert!(trial.record.alone.is_none());
+    }
+}
+
+#[test]
 fn chopped_an_interrupted_block_leaves_no_row() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("r");

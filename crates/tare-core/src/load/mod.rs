@@ -159,6 +159,23 @@ impl TurnsSummary {
         // A turn is never mostly move, unless the figure is nonsense.
         self.active_ns.saturating_add_signed(-moves_ns).clamp(self.active_ns / 2, self.active_ns.saturating_mul(2))
     }
+
+    /// These turns and others of the same load as one.
+    pub fn and(&self, other: &TurnsSummary) -> TurnsSummary {
+        let turns = self.turns + other.turns;
+        // A mean over all of them; where one cannot tell, nobody can.
+        let mean = |own: i128, others: i128| {
+            (own * i128::from(self.turns) + others * i128::from(other.turns)) / i128::from(turns.max(1))
+        };
+        let moves_ns = self.move_ns.zip(other.move_ns);
+        TurnsSummary {
+            turns,
+            slice_ns: mean(self.slice_ns.into(), other.slice_ns.into()) as u64,
+            active_ns: self.active_ns + other.active_ns,
+            longest_ns: self.longest_ns.max(other.longest_ns),
+            move_ns: moves_ns.map(|(own, others)| mean(own.into(), others.into()) as i64),
+        }
+    }
 }
 
 /// What a command finds inside the form.

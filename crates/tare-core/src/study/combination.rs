@@ -321,7 +321,7 @@ mod tests {
         // Chopped, the one that is in the way has blocks of its own, and the baseline is in these too.
         let (study, _) = read(&text("plain", both, "chop")).unwrap();
         let apart = vec!["shared".to_owned()];
-        assert_eq!(study.design.arrangement, Arrangement::Chop(Chop { slice: None, apart }));
+        assert_eq!(study.design.arrangement, Arrangement::Chop(Chop { apart, ..Chop::default() }));
         let (study, _) = read(&text("plain", "{plain: [], shared: [{cage: {lid: false}}]}", "chop")).unwrap();
         assert_eq!(study.design.arrangement, Arrangement::Chop(Chop::default()));
         assert!(read(&text("placed", both, "chop")).is_err() && read(&text("shared", both, "chop")).is_err());
