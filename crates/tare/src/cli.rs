@@ -25,6 +25,8 @@ started; 3 `tare gate` could not tell, or `tare load` measured its own limit; 13
 pub(crate) enum Verb {
     /// Carry out a study; without a name, the canonical one
     Run(RunArgs),
+    /// Say how narrow a study's intervals will be here after how long, by a short calibration
+    Power(crate::cmd::power::PowerArgs),
     /// Search the greatest load that each form carries within its QoS
     Peak(PeakArgs),
     /// Find out which part of a form costs what, by switching its features on one by one
@@ -446,7 +448,7 @@ pub(crate) struct ManArgs {
     pub(crate) dir: PathBuf,
 }
 
-fn duration(text: &str) -> Result<Duration, String> {
+pub(crate) fn duration(text: &str) -> Result<Duration, String> {
     tare_core::units::parse_duration(text)
 }
 
@@ -455,7 +457,7 @@ fn ruler(text: &str) -> Result<f64, String> {
     tare_core::study::check_ruler(share).map(|()| share)
 }
 
-fn designs() -> impl TypedValueParser<Value = Arrangement> {
+pub(crate) fn designs() -> impl TypedValueParser<Value = Arrangement> {
     PossibleValuesParser::new(Arrangement::all().map(|design| design.name())).map(|name| {
         let design = Arrangement::all().into_iter().find(|design| design.name() == name);
         design.expect("only names of designs are possible")

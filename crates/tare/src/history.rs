@@ -1,5 +1,9 @@
 //! The history: an index over records. Records hold the truth; the index can be made again from them.
 
+mod spreads;
+
+pub(crate) use spreads::spreads;
+
 use crate::{machine, paths};
 use anyhow::{Context, Result};
 use rusqlite::{Connection, params};
@@ -15,12 +19,13 @@ use tare_layers::home;
 use tare_stats::{Equals, Interval, Occasion, Occasions, Ratio, Series, SeriesPoint, Side};
 
 /// The version of the tables.
-const VERSION: i64 = 6;
+const VERSION: i64 = 7;
 
-/// The tables of version 6: the ratios of every metric (without an interval where one is only a bound, and then with
+/// The tables of version 7: the ratios of every metric (without an interval where one is only a bound, and then with
 /// the side of it on which the truth lies), what each record was made under, how far apart equals were (the
-/// A/A control: `log` of its ratio, with the error of that and its degrees of freedom), and how long trials of each
-/// form took beyond settling and measuring; `stands` says what was deployed, in words. `unread` holds the records that
+/// A/A control: `log` of its ratio, with the error of that and its degrees of freedom), how long trials of each
+/// form took beyond settling and measuring (`stands` says what was deployed, in words), and how each ratio varied from
+/// block to block and within deployments. `unread` holds the records that
 /// an older version took in, and kept less of, until they have been read again.
 const TABLES: &str = "
     CREATE TABLE IF NOT EXISTS runs (
@@ -37,6 +42,10 @@ const TABLES: &str = "
     CREATE TABLE IF NOT EXISTS equals (
         run TEXT NOT NULL REFERENCES runs ON DELETE CASCADE, metric TEXT NOT NULL, log REAL NOT NULL,
         error REAL NOT NULL, degrees REAL NOT NULL, PRIMARY KEY (run, metric)) STRICT;
+    CREATE TABLE IF NOT EXISTS spreads (
+        run TEXT NOT NULL REFERENCES runs ON DELETE CASCADE, arm TEXT NOT NULL, metric TEXT NOT NULL,
+        measure_s REAL NOT NULL, square REAL NOT NULL, degrees REAL NOT NULL, within REAL, within_degrees REAL,
+        PRIMARY KEY (run, arm, metric)) STRICT;
     CREATE TABLE IF NOT EXISTS unread (path TEXT PRIMARY KEY) STRICT;
     INSERT OR IGNORE INTO unread SELECT path FROM runs;";
 
@@ -101,7 +110,7 @@ fn open_at(path: &Path) -> Result<Connection> {
     if version < VERSION {
         let (before, after) = match version {
             1 => (FROM_VERSION_1, FROM_VERSION_1_KEPT),
-            2.. => (FROM_VERSION_2, ""),
+            2..=5 => (FROM_VERSION_2, ""),
             _ => ("", ""),
         };
         let all = format!("BEGIN; {before} {TABLES} {after} PRAGMA user_version = {VERSION}; COMMIT;");
@@ -170,6 +179,7 @@ fn insert(db: &mut Connection, record: &Record, path: &Path) -> Result<()> {
         let row = params![header.run, metric, log, standard_error, degrees];
         transaction.execute("INSERT INTO equals VALUES (?1, ?2, ?3, ?4, ?5)", row)?;
     }
+    spreads::insert(&transaction, record, &analysis)?;
     let overheads = tare_runner::overheads(record);
     for form in &header.study.forms {
         let Some(overhead) = overheads.get(&form.name) else { continue };

@@ -61,6 +61,7 @@ fn main() -> ExitCode {
     };
     let done = match cli.verb {
         Verb::Run(args) => cmd::run::run(&args),
+        Verb::Power(args) => cmd::power::power_of(&args),
         Verb::Peak(args) => cmd::peak::peak(&args),
         Verb::Explain(args) => cmd::explain::explain(&args),
         Verb::Advise(args) => cmd::advise::advise(&args),

@@ -45,6 +45,11 @@ pub(crate) fn history() -> PathBuf {
     home().join("history.db")
 }
 
+/// Where the record of a calibration stands while it is made.
+pub(crate) fn calibration() -> PathBuf {
+    home().join("calibration")
+}
+
 /// Where records go unless the user says otherwise.
 pub(crate) fn records() -> PathBuf {
     PathBuf::from("records")

@@ -112,6 +112,7 @@ fn whatever_is_said_keeps_to_eighty_columns() {
 fn help_keeps_to_eighty_columns() {
     let verbs = [
         "run",
+        "power",
         "peak",
         "place",
         "resume",
@@ -141,6 +142,14 @@ fn mistakes_on_the_command_line_end_with_two() {
         &["run", "nothing-of-this-name"],
         &["run", "--dry-run", "--form", "nativ"],
         &["run", "--dry-run", "--measure", "1ms"],
+        &["power", "nothing-of-this-name"],
+        &["power", "--half-width", "0%"],
+        &["power", "--half-width", "soon"],
+        &["power", "--deployments", "1"],
+        &["power", "--form", "nativ"],
+        &["power", "--measure", "1ms"],
+        &["power", "docker-on-vm"],
+        &["power", "peak"],
         &["place", "--need", "redis=0"],
         &["place", "--talk", "redis=0.5"],
         &["place", "--talk", "a:b=2"],
@@ -481,4 +490,23 @@ fn a_dry_search_prints_ranking_and_settings_or_says_that_there_is_nothing_to_cho
     assert!(found["ranking"].as_array().unwrap().len() > 1, "{found:#}");
     assert_eq!((&found["contest"], &found["record"]), (&serde_json::Value::Null, &serde_json::Value::Null));
     assert!(found["settings"]["systemd"]["text"].as_str().unwrap().contains("[Service]"), "{found:#}");
+}
+
+#[test]
+fn what_a_study_will_show_is_said_by_earlier_runs_or_how_to_find_out() {
+    let home = tempfile::tempdir().unwrap();
+    let run = |args: &[&str]| tare().env("TARE_HOME", home.path()).args(args).output().unwrap();
+    let plan = run(&["run", "canonical", "--dry-run"]);
+    assert_eq!(plan.status.code(), Some(0), "{}", said(&plan));
+    assert!(
+        flat(&plan).contains("no earlier run of these forms here says it; `tare power` finds it out"),
+        "{}",
+        said(&plan)
+    );
+    let unknown = run(&["power", "canonical", "--dry-run"]);
+    assert_eq!(unknown.status.code(), Some(1), "{}", said(&unknown));
+    assert!(flat(&unknown).contains("to do: leave --dry-run away"), "{}", said(&unknown));
+    let peak = run(&["power", "peak", "--dry-run"]);
+    assert_eq!(peak.status.code(), Some(2), "{}", said(&peak));
+    assert!(flat(&peak).contains("to do: name a study that measures at one load"), "{}", said(&peak));
 }

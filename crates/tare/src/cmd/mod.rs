@@ -13,6 +13,7 @@ pub(crate) mod load;
 pub(crate) mod manual;
 pub(crate) mod peak;
 pub(crate) mod place;
+pub(crate) mod power;
 pub(crate) mod report;
 pub(crate) mod resume;
 pub(crate) mod run;

@@ -2,7 +2,7 @@
 
 use crate::catalog::Tables;
 use crate::cli::RunArgs;
-use crate::cmd::{Mistake, claim_records, columns, note, peak, print, suite, tell};
+use crate::cmd::{Mistake, claim_records, columns, note, peak, power, print, suite, tell};
 use crate::machine;
 use crate::outlook::{self, Outlook, Total};
 use crate::places::{self, Places};
@@ -86,7 +86,9 @@ pub(crate) fn start_and(
         let pace = outlook::pace(&study, &workload, None);
         let fitted = outlook::fit(&mut study, &pace, args.measure.is_some());
         let lines = dry_run(&study, &workload, &places, seed, columns(std::io::stdout()));
-        print(&(lines + &outcome_of(&study, &pace, seed, fitted, columns(std::io::stdout()))));
+        let width = columns(std::io::stdout());
+        let foreseen = power::foreseen_text(&study, &workload, &pace, width);
+        print(&(lines + &outcome_of(&study, &pace, seed, fitted, foreseen, width)));
         return Ok(EXIT_OK);
     }
     session::require_root("run")?;
@@ -399,7 +401,7 @@ fn dry_run(study: &Study, workload: &Workload, places: &Places, seed: u64, width
 }
 
 /// What a run would come to: its blocks, how long they take, and what was made shorter so that they fit.
-fn outcome_of(study: &Study, pace: &Pace, seed: u64, fitted: Option<String>, width: usize) -> String {
+fn outcome_of(study: &Study, pace: &Pace, seed: u64, fitted: Option<String>, foreseen: String, width: usize) -> String {
     let mut text = String::from("\n");
     let mut say = |label: &str, hanging: usize, line: &str| text.push_str(&paragraph(label, hanging, line, width));
     let trials = plan(study, &pace.emulated(), seed);
@@ -433,6 +435,6 @@ fn outcome_of(study: &Study, pace: &Pace, seed: u64, fitted: Option<String>, wid
         let blocks = study.emulated_blocks;
         say("", 2, &format!("{known}; an emulated form takes part in the first {blocks} block(s) only"));
     }
-    say("", 2, "Nothing was started.");
-    text
+    text += &foreseen;
+    text + &paragraph("", 2, "Nothing was started.", width)
 }

@@ -161,3 +161,13 @@ fn series_are_told_apart_by_study_workload_baseline_and_form() {
     assert_eq!(named, wanted);
     assert!(series_of(&db, "p50_us").unwrap().is_empty());
 }
+
+#[test]
+fn a_history_without_spreads_gets_room_for_them() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("history.db");
+    open_at(&path).unwrap().execute_batch("DROP TABLE spreads; PRAGMA user_version = 6;").unwrap();
+    let db = open_at(&path).unwrap();
+    let spreads: i64 = db.query_row("SELECT count(*) FROM spreads", [], |row| row.get(0)).unwrap();
+    assert_eq!(spreads, 0);
+}

@@ -4,6 +4,7 @@
 mod auction;
 mod canaries;
 mod chopped;
+mod foreseeing;
 mod images;
 mod kill;
 mod lab;
