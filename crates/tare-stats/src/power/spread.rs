@@ -108,8 +108,8 @@ impl Spread {
         let sum = sum_of(&terms);
         // What varies within a deployment is left, whatever was taken off.
         let likely = sum.likely.max(within.value / measure_s);
-        // Either limit may miss; the second one only half as often, lest both together do so too often.
-        let low = if sum.low > 0.0 { sum.low } else { within.below(0.5 * BEYOND) / measure_s };
+        // Either limit may miss; the second one a tenth as often, so that both together hardly miss more often.
+        let low = if sum.low > 0.0 { sum.low } else { within.below(0.1 * BEYOND) / measure_s };
         Some(Range { low: low.min(likely), likely, high: sum.high.max(likely) })
     }
 

@@ -5,7 +5,7 @@ use anyhow::Result;
 use serde::Serialize;
 use std::time::Duration;
 use tare_core::study::Study;
-use tare_core::units::show_duration;
+use tare_core::units::{exact_duration, show_duration};
 use tare_report::{paragraph, whole};
 use tare_stats::power::{Power, Range, Row};
 
@@ -97,7 +97,7 @@ fn rests_on(power: &Power, basis: &Basis) -> String {
     let basis: Vec<String> = calibrated.into_iter().chain(runs).collect();
     let costs = &power.costs;
     let block = show_duration(Duration::from_secs_f64(costs.round_s + costs.deployments * power.measure_s));
-    let measured = whole(&typed_seconds(power.measure_s));
+    let measured = whole(&exact_duration(Duration::from_secs_f64(power.measure_s)));
     format!(
         "By {}. A block takes about {}, {measured} of it for each form; ranges hold in eight of ten cases.",
         basis.join(" and "),
@@ -193,11 +193,13 @@ impl Unit {
         }
     }
 
-    /// Seconds by tens, so that nobody takes them for exact; of minutes one digit behind the point below two.
+    /// Seconds by tens, and so what is more than a hundred, lest anybody take them for exact; below two, one digit
+    /// behind the point.
     fn count(&self, seconds: f64) -> String {
         let count = seconds / self.seconds;
         match self.seconds {
             1.0 => format!("{:.0}", (count / 10.0).ceil() * 10.0),
+            _ if count >= 100.0 => format!("{:.0}", (count / 10.0).round() * 10.0),
             _ if count < 1.95 => format!("{count:.1}").trim_end_matches(".0").to_owned(),
             _ => format!("{count:.0}"),
         }
@@ -247,14 +249,11 @@ mod tests {
         let better = Better { measure_s: 2.0, until_s: range(180.0, 250.0, 1500.0) };
         let basis = Basis { deployments: 4, runs: 2, took: Some(Duration::from_secs(14)) };
         let text = text(&power(Some(better)), &basis, 80);
-        assert!(
-            text.starts_with("All intervals reach 1\u{a0}% either way after 4 to 45\u{a0}minutes, most likely 7."),
-            "{text}"
-        );
+        assert!(text.starts_with("All intervals reach 1 % either way after 4 to 45 minutes, most likely 7."), "{text}");
         let flat = text.split_whitespace().collect::<Vec<_>>().join(" ");
         for wanted in [
             "By 4 deployments of each form, in 14 s and 2 earlier runs.",
-            "A block takes about 13 s, 3s of it for each form",
+            "A block takes about 13 s, 3 s of it for each form",
             "half-widths, % in 1 min in 5 min in 30 min 1 % takes",
             "vm+container - 1.2 to 2.7 0.21 4 to 45 min",
             "With --measure 2s it would take 3 to 25 minutes, most likely 4.",
