@@ -66,7 +66,7 @@ impl Design {
                 format!("side by side, load chopped into slices of {}", exact_duration(*slice))
             }
             Arrangement::Chop(Chop { slice: None, .. }) => {
-                "side by side, load chopped into slices of ten response times or 10 ms".to_owned()
+                "side by side, load chopped into slices of ten response times or more".to_owned()
             }
             Arrangement::Duet => "duets, two forms loaded at the same moment on disjoint CPUs".to_owned(),
         };
@@ -142,7 +142,8 @@ impl Arrangement {
 /// How a load is chopped.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Chop {
-    /// How long the load stays with a form; none is ten response times of the slowest, from 10 ms to 1 s.
+    /// How long the load stays with a form; none is ten response times of the slowest, from 10 ms to 1 s, and no
+    /// shorter than the service needs to be as fast as in long ones.
     pub slice: Option<Duration>,
     /// Forms that cannot stand beside all others, and so have blocks of their own, with the baseline.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

@@ -3,7 +3,7 @@
 
 use crate::fault::Fault;
 use crate::host::{Facts, MappedFile, ResourceReport};
-use crate::load::{LoadSummary, SecondRow};
+use crate::load::{LoadSummary, SecondRow, TurnLength};
 use crate::peak::PeakOutcome;
 use crate::placement::Placement;
 use crate::plan::PlannedTrial;
@@ -176,6 +176,10 @@ pub struct TrialRecord {
     /// counted in its time is this form's doing. It counts for no metric.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub alone: Option<LoadSummary>,
+    /// By length of turns, the shortest first: how fast its load was in them before it was measured, in the first block
+    /// of a chopped load whose slice nobody chose. What says how long slices are, see `tare-stats`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub lengths: Vec<TurnLength>,
     /// How much CPU time its services used while others were loaded alone, as a share of one CPU: work of its own,
     /// which falls into the others' turns.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -231,6 +235,7 @@ impl TrialRecord {
             instances: BTreeMap::new(),
             slices: Vec::new(),
             alone: None,
+            lengths: Vec::new(),
             resting_cpu: None,
             profile: None,
         }

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use tare_core::fault::Fault;
-use tare_core::load::{LoadLine, LoadPlan, LoadProfile, LoadSummary, Turns};
+use tare_core::load::{LoadLine, LoadPlan, LoadProfile, LoadSummary, TurnLength, Turns};
 
 /// Who was asked nothing for so long starts cold.
 const RESTED: Duration = Duration::from_millis(10);
@@ -30,6 +30,17 @@ fn worker(work: Duration, began: Instant) -> Worker {
 
 /// The same, whose first answer after a rest takes so much longer.
 fn colder(work: Duration, cold: Duration, began: Instant) -> Worker {
+    server(began, move |_, first| if first { work + cold } else { work })
+}
+
+/// The same, which needs so long after a rest to get warm, and does half as much until then.
+fn warming(work: Duration, warm_after: Duration, began: Instant) -> Worker {
+    server(began, move |at_work, _| if at_work < warm_after { 2 * work } else { work })
+}
+
+/// A server with one thread, which works for a time that depends on how long it has been at work since it rested, and
+/// on whether this is the first request since.
+fn server(began: Instant, takes: impl Fn(Duration, bool) -> Duration + Send + 'static) -> Worker {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     let (served, answered) = (Arc::new(AtomicU64::new(0)), Arc::new(Mutex::new(Vec::new())));
@@ -38,7 +49,8 @@ fn colder(work: Duration, cold: Duration, began: Instant) -> Worker {
     let silent = Arc::clone(&silent_after);
     std::thread::spawn(move || {
         listener.set_nonblocking(true).unwrap();
-        let (mut peers, mut request, mut rested) = (Vec::new(), [0; 4096], Instant::now());
+        let (mut peers, mut request) = (Vec::new(), [0; 4096]);
+        let (mut rested, mut at_work) = (Instant::now(), Instant::now());
         loop {
             while let Ok((peer, _)) = listener.accept() {
                 peer.set_nodelay(true).unwrap();
@@ -51,7 +63,9 @@ fn colder(work: Duration, cold: Duration, began: Instant) -> Worker {
                 Ok(_) => {
                     idle = false;
                     // By sleeping, so that two of them do the same on any number of CPUs.
-                    std::thread::sleep(if rested.elapsed() > RESTED { work + cold } else { work });
+                    let first = rested.elapsed() > RESTED;
+                    at_work = if first { Instant::now() } else { at_work };
+                    std::thread::sleep(takes(at_work.elapsed(), first));
                     rested = Instant::now();
                     if count.load(Ordering::Relaxed) >= silent.load(Ordering::Relaxed) {
                         return true;
@@ -91,9 +105,13 @@ fn by_turns(endpoints: &[SocketAddr], slice: Option<Duration>) -> Vec<Result<Loa
 
 fn carried_out(mut plans: Vec<LoadPlan>, slice: Option<Duration>) -> Vec<Result<LoadSummary, Fault>> {
     let mut first = plans.remove(0);
-    first.turns = Some(Box::new(Turns { slice, beside: plans }));
+    first.turns = Some(Box::new(Turns { slice, beside: plans, ..Turns::default() }));
+    served(&first)
+}
+
+fn served(plan: &LoadPlan) -> Vec<Result<LoadSummary, Fault>> {
     let mut out = Vec::new();
-    let _ = tare_load::serve(Cursor::new(serde_json::to_vec(&first).unwrap()), &mut out);
+    let _ = tare_load::serve(Cursor::new(serde_json::to_vec(plan).unwrap()), &mut out);
     let last = out.split(|byte| *byte == b'\n').rfind(|line| !line.is_empty()).unwrap();
     match serde_json::from_slice(last).unwrap() {
         LoadLine::Done(summary) => summary.by_load,
@@ -123,6 +141,39 @@ fn a_cold_start_after_each_rest_is_the_cost_of_the_move() {
     let steady = |summary: &LoadSummary| rate_in(summary, summary.turns.unwrap().steady_ns());
     let ratio = steady(&colder) / steady(&plain);
     assert!((0.94..1.06).contains(&ratio), "{ratio}: amid a turn they are the same");
+}
+
+/// The mean over cycles of the rate in turns of each length, by that in the longest.
+fn relative(summary: &LoadSummary) -> Vec<f64> {
+    let mean = |length: &TurnLength| {
+        let rates: Vec<f64> = length.rates.iter().map(|rate| rate.expect("enough waves")).collect();
+        rates.iter().sum::<f64>() / rates.len() as f64
+    };
+    let means: Vec<f64> = summary.lengths.iter().map(mean).collect();
+    means.iter().map(|mean| mean / means[means.len() - 1]).collect()
+}
+
+#[test]
+fn who_needs_long_to_get_warm_is_slower_in_short_turns_and_nobody_else() {
+    let began = Instant::now();
+    let (work, warm_after) = (Duration::from_micros(500), Duration::from_millis(80));
+    let (plain, cold) = (worker(work, began), warming(work, warm_after, began));
+    let settle = Duration::from_millis(300);
+    let mut first = LoadPlan { measure: Duration::from_secs(3), ..plan(plain.address, settle) };
+    let beside = vec![LoadPlan { measure: first.measure, ..plan(cold.address, settle) }];
+    let compared_to = Some(Duration::from_millis(400));
+    first.turns = Some(Box::new(Turns { compared_to, beside, ..Turns::default() }));
+    let summaries = served(&first);
+    let [plain, cold] = [0, 1].map(|at: usize| summaries[at].clone().unwrap());
+    let slices_ns: Vec<u64> = cold.lengths.iter().map(|length| length.slice_ns).collect();
+    assert!(slices_ns.is_sorted() && slices_ns[0] < 80_000_000 && slices_ns.last() == Some(&400_000_000));
+    assert!(plain.lengths.iter().zip(&slices_ns).all(|(length, ns)| length.slice_ns == *ns), "{slices_ns:?}");
+    let (plain, cold) = (relative(&plain), relative(&cold));
+    assert!(plain.iter().all(|rate| (0.85..1.15).contains(rate)), "{plain:?}: it is as fast in short turns");
+    // Half as fast all along, to four fifths of the time at full speed.
+    assert!(cold[0] < 0.7, "{cold:?}");
+    let last = cold[cold.len() - 2];
+    assert!(last > cold[0] + 0.1 && last < 0.97, "{cold:?}: of 200 ms, 80 are slow");
 }
 
 #[test]
@@ -217,7 +268,7 @@ fn what_is_planned_by_the_clock_takes_no_turns() {
     let mut open = plan(server.address, Duration::ZERO);
     let arrivals = tare_core::load::Arrivals::Constant;
     open.profile = LoadProfile::Open { rate: 10.0, arrivals, connections: 1, in_flight: 10 };
-    open.turns = Some(Box::new(Turns { slice: None, beside: Vec::new() }));
+    open.turns = Some(Box::new(Turns::default()));
     let mut out = Vec::new();
     let _ = tare_load::serve(Cursor::new(serde_json::to_vec(&open).unwrap()), &mut out);
     let text = String::from_utf8(out).unwrap();

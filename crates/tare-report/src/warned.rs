@@ -1,7 +1,8 @@
 //! What a reader must be told before the figures, in words.
 
+use crate::figures::plain_quantity;
 use tare_core::record::Record;
-use tare_stats::{Analysis, Counted, Machine, Missing, Stall, Stalls, Unfinished, Unsteady, Warning};
+use tare_stats::{Analysis, Counted, Machine, Missing, Stall, Stalls, Unfinished, Unsteady, Warning, percent_text};
 
 /// Every warning of an analysis, gravest first.
 pub(crate) fn lines(analysis: &Analysis) -> Vec<String> {
@@ -53,6 +54,15 @@ fn words(warning: &Warning) -> String {
         Warning::NeverSteady { arms } => unsteady(arms),
         Warning::NotNearNormal { arm, metric } => {
             format!("{arm}, {metric}: blocks are not near-normal; look at the trials, not at the mean")
+        }
+        Warning::Cold { share, slice_ns, longest_ns } => {
+            let [slice, longest] = [*slice_ns, *longest_ns].map(|ns| plain_quantity(ns as f64 / 1e3, "us"));
+            format!(
+                "the service is cold in slices: in turns of {slice} it loses {} of its rate in turns of {longest}, which \
+                 slices last, so it may be slower even in these than without rests, and not alike in all forms. To do: \
+                 measure it with --design blocks",
+                percent_text(*share)
+            )
         }
         Warning::EndedByFinding => {
             "the run ended because of what it had found: its ratios lean away from 1, and their \

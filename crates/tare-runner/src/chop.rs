@@ -8,13 +8,12 @@ use crate::trial::{DRIVE_SLACK, PROBE_PERIOD, TrialInputs};
 use std::collections::BTreeMap;
 use std::ops::Add;
 use std::time::Duration;
-use tare_core::design::Chop;
 use tare_core::fault::Fault;
-use tare_core::load::{LoadPlan, LoadSummary, LoadTask, Turns};
-use tare_core::record::{Slice, TrialData};
+use tare_core::load::{LoadPlan, LoadSummary, LoadTask, TurnLength, Turns};
+use tare_core::record::{Slice as Part, TrialData};
 use tare_core::telemetry::TelemetryRow;
 use tare_core::trial::Stage;
-use tare_stats::resting_share;
+use tare_stats::{Loss, Warmth, resting_share};
 
 /// How long a form is loaded alone, before it counts and while it does.
 pub(crate) const ALONE: (Duration, Duration) = (Duration::from_millis(300), Duration::from_secs(2));
@@ -25,11 +24,28 @@ pub(crate) const BLOCKS_ALONE: u32 = 3;
 /// How often counters are read while a deployment is measured in pieces, of which each lasts seconds at most.
 const PROBE_PERIOD_OF_PIECES: Duration = Duration::from_millis(250);
 
-/// Runs the trials of a block, chopped as is said. Each form is loaded `alone` as well after that, where that is
-/// wanted. `None` when it was stopped: it then leaves no row.
+/// The longest turns against which others are held, and for how long each load is at work in turns of several lengths,
+/// at most. Where a service is cold in the first, the second are tried.
+const COMPARED: [(Duration, Duration); 2] =
+    [(Duration::from_millis(200), Duration::from_secs(5)), (Duration::from_secs(1), Duration::from_secs(10))];
+
+/// How long slices are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Slice {
+    /// So long: somebody said so.
+    Asked(Duration),
+    /// Ten response times, and no shorter than this: it was found by an earlier block.
+    AtLeast(Duration),
+    /// Turns of several lengths are to be compared before.
+    Unknown,
+}
+
+/// Runs the trials of a block, chopped into slices, each measured in so many `pieces` if at all. Each form is loaded
+/// `alone` as well after that, where that is wanted. `None` when it was stopped: it then leaves no row.
 pub(crate) fn run_chopped(
     inputs: &[TrialInputs],
-    chop: &Chop,
+    slice: Slice,
+    pieces: Option<u32>,
     alone: bool,
     around: &mut Around,
 ) -> Option<Vec<TrialData>> {
@@ -40,12 +56,20 @@ pub(crate) fn run_chopped(
             deployment.stand_up(at as u8 + 1, false, around);
         }
     }
-    let mut slice = chop.slice;
-    for number in 0..chop.pieces.unwrap_or(1) {
+    let mut turns = match slice {
+        Slice::Asked(slice) => Turns { slice: Some(slice), ..Turns::default() },
+        Slice::AtLeast(at_least) => Turns { at_least: Some(at_least), ..Turns::default() },
+        Slice::Unknown => Turns::default(),
+    };
+    // What is measured in pieces is there to see what varies, and is over soon.
+    if slice == Slice::Unknown && pieces.is_none() && !around.stop.raised() {
+        turns.at_least = compare_lengths(&mut standing, inputs, around);
+    }
+    for number in 0..pieces.unwrap_or(1) {
         if !around.stop.raised() {
-            let piece = Piece { number, of: chop.pieces, slice };
+            let took = load(&mut standing, inputs, turns.clone(), Piece { number, of: pieces }, around);
             // Later ones take turns that are as long as those that the first one found.
-            slice = load(&mut standing, inputs, piece, around).or(slice);
+            turns.slice = took.or(turns.slice);
         }
     }
     let mut resting = vec![Vec::new(); standing.len()];
@@ -65,6 +89,48 @@ pub(crate) fn run_chopped(
     (!stopped).then(|| standing.into_iter().map(|deployment| deployment.data).collect())
 }
 
+/// Loads all that stand in turns of several lengths, and finds how long slices are at least, so that no form is cold in
+/// them. None where that cannot be told.
+fn compare_lengths(standing: &mut [Standing], inputs: &[TrialInputs], around: &mut Around) -> Option<Duration> {
+    let mut found: Option<Warmth> = None;
+    for (compared_to, measure) in COMPARED {
+        let measure = inputs.first()?.study.measure.min(measure);
+        let loaded = plans(standing, inputs, around);
+        let plans = loaded.iter().map(|(_, plan)| LoadPlan { measure, ..plan.clone() }).collect();
+        // Those that are known to be too short are left out.
+        let at_least = found.as_ref().map(|found| found.losses.last().map_or(Duration::ZERO, Loss::slice));
+        let turns = Turns { at_least, compared_to: Some(compared_to), ..Turns::default() };
+        let began = around.clock.now();
+        let driven = by_turns(plans, turns, around);
+        let share = around.clock.now().saturating_sub(began) / loaded.len().max(1) as u32;
+        // A load that failed will fail again, where it counts.
+        let there = loaded.iter().zip(driven).filter_map(|((at, _), load)| Some((*at, load.ok()?.lengths)));
+        let there: Vec<(usize, Vec<TurnLength>)> = there.collect();
+        let now = Warmth::of(&there.iter().map(|(_, lengths)| lengths.as_slice()).collect::<Vec<_>>());
+        for (at, lengths) in there.into_iter().filter(|_| now.is_some() || found.is_none()) {
+            let record = &mut standing[at].data.record;
+            record.lengths = lengths;
+            *record.stages.entry(Stage::Settle).or_default() += share.as_secs_f64();
+        }
+        found = now.or(found);
+        if found.as_ref().is_none_or(|found| !found.cold || Duration::from_nanos(found.longest_ns) < compared_to) {
+            break;
+        }
+    }
+    found.map(|found| found.slice())
+}
+
+/// What the loads of all that stand are to do.
+fn plans(standing: &mut [Standing], inputs: &[TrialInputs], around: &mut Around) -> Vec<(usize, LoadPlan)> {
+    let plan = |(at, deployment): (usize, &mut Standing)| {
+        let entry = deployment.entry.as_ref().filter(|_| deployment.host.is_some())?;
+        let trial = Standing::trial(&inputs[at], &mut deployment.data, Stage::Settle, around);
+        // Every form of a block is asked the same things.
+        Some((at, LoadPlan { seed: inputs[0].seed, ..trial.load_plan(entry, LoadTask::Run) }))
+    };
+    standing.iter_mut().enumerate().filter_map(plan).collect()
+}
+
 /// A part of the time that the deployments of a block are measured.
 #[derive(Clone, Copy)]
 struct Piece {
@@ -72,8 +138,6 @@ struct Piece {
     number: u32,
     /// Of how many; none where there is one, which is the whole.
     of: Option<u32>,
-    /// How long turns are; none finds it.
-    slice: Option<Duration>,
 }
 
 impl Piece {
@@ -91,22 +155,23 @@ impl Piece {
 }
 
 /// Loads all that stand, by turns, and gives each what it came to. Tells how long turns were.
-fn load(standing: &mut [Standing], inputs: &[TrialInputs], piece: Piece, around: &mut Around) -> Option<Duration> {
-    let mut loaded: Vec<(usize, LoadPlan)> = Vec::new();
-    for (at, deployment) in standing.iter_mut().enumerate() {
-        let (Some(entry), Some(host)) = (&deployment.entry, &mut deployment.host) else { continue };
-        if let Err(fault) = host.begin_probe(&[], piece.probe_period()) {
-            deployment.fail(fault, around);
+fn load(
+    standing: &mut [Standing],
+    inputs: &[TrialInputs],
+    turns: Turns,
+    piece: Piece,
+    around: &mut Around,
+) -> Option<Duration> {
+    for deployment in standing.iter_mut().filter(|deployment| deployment.entry.is_some()) {
+        let Some(Err(fault)) = deployment.host.as_mut().map(|host| host.begin_probe(&[], piece.probe_period())) else {
             continue;
-        }
-        let trial = Standing::trial(&inputs[at], &mut deployment.data, Stage::Settle, around);
-        // Every form of a block is asked the same things.
-        let plan = LoadPlan { seed: inputs[0].seed, ..trial.load_plan(entry, LoadTask::Run) };
-        loaded.push((at, piece.plan(plan)));
+        };
+        deployment.fail(fault, around);
     }
-    let plans: Vec<LoadPlan> = loaded.iter().map(|(_, plan)| plan.clone()).collect();
+    let loaded = plans(standing, inputs, around);
+    let plans: Vec<LoadPlan> = loaded.iter().map(|(_, plan)| piece.plan(plan.clone())).collect();
     let began = around.clock.now();
-    let mut driven = by_turns(plans, piece.slice, around);
+    let mut driven = by_turns(plans, turns, around);
     let share = around.clock.now().saturating_sub(began) / loaded.len().max(1) as u32;
     same_for_all(&mut driven);
     let turns = driven.iter().flatten().filter_map(|load| load.turns);
@@ -119,7 +184,7 @@ fn load(standing: &mut [Standing], inputs: &[TrialInputs], piece: Piece, around:
             Ok((load, telemetry)) => {
                 if piece.of.is_some() {
                     let place = piece.number * loaded.len() as u32 + place as u32;
-                    deployment.data.record.slices.push(slice_of(&load, piece.number, place));
+                    deployment.data.record.slices.push(part_of(&load, piece.number, place));
                 }
                 deployment.parts.push((load, telemetry));
             }
@@ -130,9 +195,9 @@ fn load(standing: &mut [Standing], inputs: &[TrialInputs], piece: Piece, around:
 }
 
 /// A piece as a slice of its trial; what it came to is worked out when all are over.
-fn slice_of(load: &LoadSummary, round: u32, place: u32) -> Slice {
+fn part_of(load: &LoadSummary, round: u32, place: u32) -> Part {
     let (start_ns, end_ns) = (load.measure_start_ns, load.measure_end_ns);
-    Slice { round, place, start_ns, end_ns, metrics: BTreeMap::new() }
+    Part { round, place, start_ns, end_ns, metrics: BTreeMap::new() }
 }
 
 /// Loads the form `at` this place while all others rest, for what the whole machine counts meanwhile; tells what each
@@ -205,7 +270,7 @@ fn same_for_all(driven: &mut [Result<LoadSummary, Fault>]) {
 }
 
 /// What each of these loads came to that one process carries out by turns.
-fn by_turns(mut plans: Vec<LoadPlan>, slice: Option<Duration>, around: &mut Around) -> Vec<Result<LoadSummary, Fault>> {
+fn by_turns(mut plans: Vec<LoadPlan>, turns: Turns, around: &mut Around) -> Vec<Result<LoadSummary, Fault>> {
     let count = plans.len();
     if plans.is_empty() {
         return Vec::new();
@@ -214,7 +279,7 @@ fn by_turns(mut plans: Vec<LoadPlan>, slice: Option<Duration>, around: &mut Arou
     let mut first = plans.remove(0);
     // Each warms up, and is measured, for as long as one would that has the time for itself.
     first.settle *= count as u32;
-    first.turns = Some(Box::new(Turns { slice, beside: plans }));
+    first.turns = Some(Box::new(Turns { beside: plans, ..turns }));
     let limit = first.settle + (2 * first.measure + PATIENCE + timeout) * count as u32 + DRIVE_SLACK;
     let mut measuring = false;
     let tell = &mut *around.tell;

@@ -1,12 +1,16 @@
 //! What the trials so far have taught the ones to come.
 
 use crate::again::Outcomes;
+use crate::chop::Slice;
 use crate::pace::Timed;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 use tare_core::host::MappedFile;
+use tare_core::load::TurnLength;
+use tare_core::plan::PlannedTrial;
 use tare_core::record::TrialRecord;
 use tare_core::trial::Outcome;
+use tare_stats::Warmth;
 
 /// What the trials so far have taught.
 #[derive(Default)]
@@ -26,6 +30,8 @@ pub(crate) struct Progress {
     pub(crate) again: BTreeMap<u32, u32>,
     /// Of each measured trial of the first block: after how long it was steady, s, if it was.
     pub(crate) steady_after_s: Vec<Option<f64>>,
+    /// By block in which turns of several lengths were compared: the arms, and their rates.
+    compared: BTreeMap<u32, Vec<(String, Vec<TurnLength>)>>,
 }
 
 impl Progress {
@@ -47,12 +53,28 @@ impl Progress {
         self.steady_after_s.iter().map(longest).max()
     }
 
+    /// How long the slices of a chopped block are: as was found in the first block with one of its forms, which stood
+    /// beside the same ones. The `baseline` is in all of them.
+    pub(crate) fn slice_of(&self, block: &[&PlannedTrial], baseline: &str) -> Slice {
+        let others = || block.iter().filter(|trial| trial.control || trial.form != baseline);
+        let has = |arms: &[(String, Vec<TurnLength>)]| others().any(|trial| arms.iter().any(|of| of.0 == trial.arm()));
+        let found = self.compared.values().find(|arms| has(arms));
+        found.map_or(Slice::Unknown, |arms| {
+            let lengths: Vec<&[TurnLength]> = arms.iter().map(|of| of.1.as_slice()).collect();
+            Slice::AtLeast(Warmth::of(&lengths).map_or(Duration::ZERO, |found| found.slice()))
+        })
+    }
+
     pub(crate) fn note(&mut self, record: &TrialRecord, took: Duration) {
         // A void trial settled, too, and its form will be run again; of one that does not know when, only a measured
         // one says that it took longer than there was time.
         let settled = record.outcome == Outcome::Measured || record.steady_after_s.is_some();
         if record.trial.block == 0 && settled {
             self.steady_after_s.push(record.steady_after_s);
+        }
+        if !record.lengths.is_empty() {
+            let of_arm = (record.trial.arm(), record.lengths.clone());
+            self.compared.entry(record.trial.block).or_default().push(of_arm);
         }
         self.outcomes.note(record);
         if let Some(of) = record.trial.again {

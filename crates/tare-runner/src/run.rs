@@ -1,7 +1,7 @@
 //! A run: the plan carried out, block by block.
 
 use crate::alternate::{Around, BlockInputs, run_alternate};
-use crate::chop::{BLOCKS_ALONE, run_chopped};
+use crate::chop::{BLOCKS_ALONE, Slice, run_chopped};
 use crate::duet::{halves, run_duet};
 use crate::pace::{Pace, end_of_round, fitting};
 use crate::progress::Progress;
@@ -324,9 +324,10 @@ impl Run<'_> {
                 let why = Fault::new("the form that it was to be measured beside is not there");
                 return Some(vec![skipped(alone, &why, around.clock)]);
             }
+            let slice = chop.slice.map_or_else(|| state.slice_of(open, &study.baseline), Slice::Asked);
             // What is measured in pieces is there to see what varies, and explains nothing.
             let alone = chop.pieces.is_none() && self.looks_alone(open);
-            return run_chopped(&inputs, chop, alone, &mut around);
+            return run_chopped(&inputs, slice, chop.pieces, alone, &mut around);
         }
         let why = match (open.len(), self.service_cpus.len()) {
             (2, 2..) => None,

@@ -252,16 +252,57 @@ fn chopped_all_stand_unfrozen_and_one_process_loads_them() {
     let first: Vec<&str> = ran.log[..at("close")].iter().map(String::as_str).collect();
     let opened = first.iter().filter(|line| line.starts_with("open")).count();
     let loads: Vec<usize> = (0..first.len()).filter(|at| first[*at] == "drive Run").collect();
-    // Three by turns, and each once more alone.
-    assert_eq!((opened, loads.len()), (3, 6), "{first:?}");
-    assert!(loads[2] - loads[0] == 2, "nothing happens between turns: {first:?}");
-    assert!(loads[3..].iter().all(|at| (first[at - 1], first[at + 1]) == ("begin probe", "end probe")), "{first:?}");
+    // Three by turns of several lengths, three by turns that count, and each once more alone.
+    assert_eq!((opened, loads.len()), (3, 9), "{first:?}");
+    assert!(loads[5] - loads[3] == 2, "nothing happens between turns: {first:?}");
+    assert!(loads[6..].iter().all(|at| (first[at - 1], first[at + 1]) == ("begin probe", "end probe")), "{first:?}");
     for trial in &read_record(&path).unwrap().trials {
         assert_eq!(trial.record.outcome, Outcome::Measured);
         let alone = trial.record.alone.as_ref().unwrap();
         assert!(trial.record.load.as_ref().unwrap().turns.unwrap().active_ns > 0 && alone.turns.is_none());
         assert!(trial.record.metrics["throughput"] > 0.0 && trial.seconds.is_empty());
     }
+}
+
+/// The turns that a run asked for: no shorter than this, compared up to that.
+fn turns(log: &[String]) -> Vec<&str> {
+    log.iter().filter_map(|line| line.strip_prefix("turns ")).collect()
+}
+
+#[test]
+fn slices_are_as_long_as_the_first_block_finds_and_stay_so() {
+    for (trouble, at_least) in [(Trouble::None, "Some(10ms) None"), (Trouble::Cold, "Some(20ms) None")] {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("r");
+        let header = chopped(&["plain", "box", "dies"], 3);
+        let troubles = [("box", trouble), ("dies", Trouble::DiesUnderLoad)];
+        // It is ended in the second block, and goes on with what the first one found.
+        let first = run(&path, &header, &troubles, Some(14));
+        assert_eq!(first.ending, Ending::Interrupted);
+        assert_eq!(turns(&first.log), ["None Some(200ms)", at_least, at_least]);
+        let then = run(&path, &header, &troubles, None);
+        assert_eq!(turns(&then.log), [at_least; 2]);
+        let record = read_record(&path).unwrap();
+        let compared = record.trials.iter().filter(|trial| !trial.record.lengths.is_empty());
+        let compared: Vec<(u32, String)> =
+            compared.map(|trial| (trial.record.trial.block, trial.record.trial.arm())).collect();
+        assert_eq!(compared.len(), 3, "{compared:?}");
+        assert!(compared.iter().all(|(block, arm)| *block == 0 && arm != "dies"), "{compared:?}");
+        let warmth = analyse(&record).warmth;
+        assert_eq!(warmth.len(), 1);
+        assert!(at_least.contains(&format!("{}ms", warmth[0].slice().as_millis())), "{warmth:?}");
+    }
+}
+
+#[test]
+fn slices_that_were_asked_for_are_compared_with_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("r");
+    let mut header = chopped(&["plain", "box"], 1);
+    let slice = Some(Duration::from_millis(30));
+    header.study.design.arrangement = Arrangement::Chop(Chop { slice, ..Chop::default() });
+    assert_eq!(turns(&run(&path, &header, &[], None).log), ["None None"]);
+    assert_eq!(analyse(&read_record(&path).unwrap()).warmth, []);
 }
 
 #[test]
@@ -289,7 +330,7 @@ fn chopped_an_interrupted_block_leaves_no_row() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("r");
     let header = chopped(&["plain", "box"], 2);
-    let first = run(&path, &header, &[], Some(8));
+    let first = run(&path, &header, &[], Some(11));
     assert_eq!(first.ending, Ending::Interrupted);
     assert_eq!(read_record(&path).unwrap().trials.len(), 3);
     assert_eq!(run(&path, &header, &[], None).ending, Ending::Complete);

@@ -28,6 +28,7 @@ use crate::stalls::{Stalls, stalls};
 use crate::steady::never_steady;
 use crate::verdict::{Evidence, judge};
 use crate::voids::{replaced_blocks, void_too_often};
+use crate::warmth::warmth;
 use crate::warnings::warnings;
 use std::collections::{BTreeMap, BTreeSet};
 use tare_core::plan::{blocks, control_arm};
@@ -61,10 +62,8 @@ pub fn analyse(record: &Record) -> Analysis {
     };
     let awaited = record.header.awaited_metrics();
     let is_awaited = |metric: &TrialMetric<'_>| awaited.contains(&metric.name);
-    let as_is = || {
-        let awaited = shown().filter(|metric| is_awaited(metric));
-        awaited.map(|metric| analyse_metric(&counted, metric, Claim::AS_IS, &comparison)).collect::<Vec<_>>()
-    };
+    let as_is = |metric: &TrialMetric<'_>| analyse_metric(&counted, metric, Claim::AS_IS, &comparison);
+    let as_is = || shown().filter(|metric| is_awaited(metric)).map(as_is).collect::<Vec<_>>();
     let ended = ended_for_width(record).map(|asked| (asked, widened(&as_is(), asked, &arms)));
     let claim = |metric: &TrialMetric<'_>| Claim::of(ended, is_awaited(metric));
     let mut metrics: Vec<MetricAnalysis> =
@@ -82,6 +81,7 @@ pub fn analyse(record: &Record) -> Analysis {
         blocks_measured: of_baseline.map(|trial| trial.record.trial.block).collect::<BTreeSet<_>>().len() as u32,
         failed: failed_shares(record, &counted, &arms),
         resting: resting(&measured, &study.baseline),
+        warmth: warmth(&record.trials),
         cpu: accounts(record, &counted, &arms),
         ceilings: comparison.ceilings.clone(),
         apparatus: apparatus(record, &measured, &metrics),

@@ -19,6 +19,7 @@ use crate::scale_out::ScaleOut;
 use crate::sequential::{Aim, Claim};
 use crate::stalls::Stalls;
 use crate::verdict::ratio_text;
+use crate::warmth::Warmth;
 use crate::warnings::Warning;
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -83,6 +84,8 @@ pub struct Analysis {
     /// Forms that work while others are loaded, where load takes turns.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub resting: Vec<Resting>,
+    /// How much slower forms are in short turns, where a run compared several lengths and chose its slices by that.
+    pub warmth: Vec<Warmth>,
     /// Where the CPU time of the machine went; empty of duets and where the machine was not sampled.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub cpu: Vec<CpuAccount>,

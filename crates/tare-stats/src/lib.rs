@@ -55,6 +55,7 @@ mod steady;
 mod trial;
 mod verdict;
 mod voids;
+mod warmth;
 mod warnings;
 mod welch;
 
@@ -105,4 +106,5 @@ pub use stalls::{Counted, Stall, Stalls};
 pub use steady::{has_settled, steady_looks};
 pub use trial::{TrialFigures, trial_metrics};
 pub use verdict::{percent_text, ratio_text};
+pub use warmth::{Loss, Warmth};
 pub use warnings::{Machine, Missing, Unfinished, Unsteady, Warning, missing};

@@ -94,6 +94,15 @@ pub enum Warning {
         /// The metric, for readers.
         metric: String,
     },
+    /// A service needs longer to get warm than slices of a chopped load last.
+    Cold {
+        /// The share of its rate that it loses in turns half as long as the slices, or somewhat shorter.
+        share: f64,
+        /// How long such turns are, ns.
+        slice_ns: u64,
+        /// How long slices are: the longest there are, ns.
+        longest_ns: u64,
+    },
     /// The run ended because of what it had found: ratios lean away from 1.
     EndedByFinding,
 }
@@ -190,6 +199,11 @@ pub(crate) fn warnings(record: &Record, analysis: &Analysis) -> Vec<Warning> {
         if !properties.is_empty() {
             warnings.push(Warning::UnequalResources { service: service.service.clone(), properties });
         }
+    }
+    for found in analysis.warmth.iter().filter(|found| found.cold) {
+        let longest_ns = found.longest_ns;
+        let cold = found.losses.last().map(|loss| (loss.share, loss.slice_ns));
+        warnings.extend(cold.map(|(share, slice_ns)| Warning::Cold { share, slice_ns, longest_ns }));
     }
     warnings.extend(trimming_warnings(analysis));
     warnings.extend(unsteady_warning(analysis));

@@ -3,7 +3,7 @@
 use assert_cmd::Command;
 use std::path::{Path, PathBuf};
 
-fn tare() -> Command {
+pub(crate) fn tare() -> Command {
     let mut command = Command::cargo_bin("tare").unwrap();
     command.current_dir(root());
     command
@@ -13,12 +13,12 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
 }
 
-fn said(output: &std::process::Output) -> String {
+pub(crate) fn said(output: &std::process::Output) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr)
 }
 
 /// What was said as one line: where it was broken is of no concern.
-fn flat(output: &std::process::Output) -> String {
+pub(crate) fn flat(output: &std::process::Output) -> String {
     said(output).split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
@@ -490,23 +490,4 @@ fn a_dry_search_prints_ranking_and_settings_or_says_that_there_is_nothing_to_cho
     assert!(found["ranking"].as_array().unwrap().len() > 1, "{found:#}");
     assert_eq!((&found["contest"], &found["record"]), (&serde_json::Value::Null, &serde_json::Value::Null));
     assert!(found["settings"]["systemd"]["text"].as_str().unwrap().contains("[Service]"), "{found:#}");
-}
-
-#[test]
-fn what_a_study_will_show_is_said_by_earlier_runs_or_how_to_find_out() {
-    let home = tempfile::tempdir().unwrap();
-    let run = |args: &[&str]| tare().env("TARE_HOME", home.path()).args(args).output().unwrap();
-    let plan = run(&["run", "canonical", "--dry-run"]);
-    assert_eq!(plan.status.code(), Some(0), "{}", said(&plan));
-    assert!(
-        flat(&plan).contains("no earlier run of these forms here says it; `tare power` finds it out"),
-        "{}",
-        said(&plan)
-    );
-    let unknown = run(&["power", "canonical", "--dry-run"]);
-    assert_eq!(unknown.status.code(), Some(1), "{}", said(&unknown));
-    assert!(flat(&unknown).contains("to do: leave --dry-run away"), "{}", said(&unknown));
-    let peak = run(&["power", "peak", "--dry-run"]);
-    assert_eq!(peak.status.code(), Some(2), "{}", said(&peak));
-    assert!(flat(&peak).contains("to do: name a study that measures at one load"), "{}", said(&peak));
 }

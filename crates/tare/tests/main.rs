@@ -7,6 +7,7 @@ mod finding;
 mod load;
 mod malformed;
 mod peak;
+mod power;
 mod records;
 #[path = "../../tare-report/tests/sample/mod.rs"]
 mod sample;

@@ -7,6 +7,7 @@ mod counted;
 mod distribution;
 mod profile;
 pub(crate) mod read;
+mod turns;
 
 pub use behaviour::SpokenNames;
 pub(crate) use behaviour::read_behaviours;
@@ -15,6 +16,7 @@ pub use distribution::Distribution;
 pub use profile::{
     Arrivals, Behaviour, Branch, Companion, Condition, Ending, Followers, LoadProfile, Pause, UserConnections, WarmUp,
 };
+pub use turns::{TurnLength, Turns, TurnsSummary};
 
 use crate::command::{CommandEnd, CommandStart};
 use crate::fault::Fault;
@@ -115,65 +117,6 @@ impl LoadPlan {
             inside: None,
             turns: None,
             weight: None,
-        }
-    }
-}
-
-/// Closed loops that take turns: each holds its connections, and one at a time is at work. Of a plan with turns,
-/// `settle` is the time in which all of them warm up by turns, and `measure` how long each is at work after that.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Turns {
-    /// How long a turn is, from its first start until nothing is started any more; none leaves it to the load, which
-    /// takes ten response times of the slowest loop.
-    pub slice: Option<Duration>,
-    /// The plans of the others.
-    pub beside: Vec<LoadPlan>,
-}
-
-/// What the turns of one load came to.
-#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
-pub struct TurnsSummary {
-    /// How many there were that count.
-    pub turns: u32,
-    /// How long each was meant to be on average, ns.
-    pub slice_ns: u64,
-    /// How long all of them took together, each from its first start to its last answer, ns: the time over which
-    /// operations are counted.
-    pub active_ns: u64,
-    /// The longest of them, ns.
-    #[serde(default)]
-    pub longest_ns: u64,
-    /// How much longer a turn took than its operations take in its midst, where all connections are at work: what it
-    /// costs to start a loop that has rested and to wait for its last answers. The mean of
-    /// turns, ns, but for the tenth that is lowest and the one that is highest; none where
-    /// turns hold too few operations to tell.
-    #[serde(default)]
-    pub move_ns: Option<i64>,
-}
-
-impl TurnsSummary {
-    /// The time of the turns without what the moves cost, ns: what a loop that never rests would have taken for the
-    /// same operations. Stalls are in it, whole.
-    pub fn steady_ns(&self) -> u64 {
-        let moves_ns = self.move_ns.unwrap_or(0).saturating_mul(i64::from(self.turns));
-        // A turn is never mostly move, unless the figure is nonsense.
-        self.active_ns.saturating_add_signed(-moves_ns).clamp(self.active_ns / 2, self.active_ns.saturating_mul(2))
-    }
-
-    /// These turns and others of the same load as one.
-    pub fn and(&self, other: &TurnsSummary) -> TurnsSummary {
-        let turns = self.turns + other.turns;
-        // A mean over all of them; where one cannot tell, nobody can.
-        let mean = |own: i128, others: i128| {
-            (own * i128::from(self.turns) + others * i128::from(other.turns)) / i128::from(turns.max(1))
-        };
-        let moves_ns = self.move_ns.zip(other.move_ns);
-        TurnsSummary {
-            turns,
-            slice_ns: mean(self.slice_ns.into(), other.slice_ns.into()) as u64,
-            active_ns: self.active_ns + other.active_ns,
-            longest_ns: self.longest_ns.max(other.longest_ns),
-            move_ns: moves_ns.map(|(own, others)| mean(own.into(), others.into()) as i64),
         }
     }
 }
@@ -404,6 +347,9 @@ pub struct LoadSummary {
     /// What its turns came to; none where it had the time for itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub turns: Option<TurnsSummary>,
+    /// By length of its turns, the shortest first, where several were compared: how fast it was in them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub lengths: Vec<TurnLength>,
     /// Of a plan with turns: what each of its loads came to, its own first. All else is then empty.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub by_load: Vec<Result<LoadSummary, Fault>>,

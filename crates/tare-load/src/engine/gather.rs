@@ -369,6 +369,7 @@ impl Gather {
             health: Some(self.health(busy, measured)),
             windows: self.rows,
             turns,
+            lengths: Vec::new(),
             by_load: Vec::new(),
         }
     }

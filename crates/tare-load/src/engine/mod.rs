@@ -9,7 +9,9 @@ mod gather;
 mod idle;
 mod late_acks;
 mod layout;
+mod lengths;
 mod limits;
+mod rounds;
 mod rows;
 mod saturation;
 mod starts;
@@ -132,7 +134,8 @@ fn run<P: Protocol>(protocol: &P, plan: &LoadPlan, emit: &mut Emit<'_>) -> Resul
         true => Verified::default(),
         false => closing_checks(protocol, plan, &before, gather.ledger()),
     };
-    Ok(gather.finish(plan, checks, seat.map(|seat| seat.summary())))
+    let lengths = seat.as_ref().map_or_else(Vec::new, Seat::lengths);
+    Ok(LoadSummary { lengths, ..gather.finish(plan, checks, seat.map(|seat| seat.summary())) })
 }
 
 /// The server's own counts against ours. A server that does not tell any more is a check that failed, and its own

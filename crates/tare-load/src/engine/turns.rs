@@ -6,11 +6,14 @@
 //! step with nothing. The order of rounds is such that each load comes after each other load equally often (Williams
 //! 1949, Australian Journal of Scientific Research A 2): what one leaves behind falls on all the others.
 
+use super::lengths::{Cell, Lengths, Sums};
+use super::rounds::balanced;
+use super::waves::trimmed_mean;
 use crate::clock::{self, SECOND_NS, span_ns};
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
-use tare_core::load::{Check, TurnsSummary};
+use tare_core::load::{self, Check, LoadPlan, TurnLength, TurnsSummary};
 
 /// So many response times of the slowest load make a turn, where none was asked for: the start and the end of a turn,
 /// when fewer operations are in flight, are then a small part of it.
@@ -49,6 +52,8 @@ pub(crate) struct Turns {
     settle_ns: u64,
     measure_ns: u64,
     slice_ns: Option<u64>,
+    at_least_ns: u64,
+    compared_to_ns: Option<u64>,
     state: Mutex<State>,
     changed: Condvar,
 }
@@ -69,6 +74,9 @@ struct State {
     rounds: Vec<Vec<usize>>,
     // Whose turn ends the round under way.
     last: Option<usize>,
+    // Where lengths are compared, once there is measured; and where the turns of the round under way count.
+    lengths: Option<Lengths>,
+    cell: Option<Cell>,
     measuring: bool,
     ended: bool,
     // By how much a turn that warmed up was longer than it was meant to be, at most.
@@ -86,6 +94,7 @@ struct Load {
     measured: Sum,
     // What each measured turn took beyond its operations.
     moves_ns: Vec<i64>,
+    by_length: Sums,
 }
 
 /// Turns added up.
@@ -132,20 +141,18 @@ pub(crate) struct Seat {
 }
 
 impl Turns {
-    /// Seats for `loads` loads that warm up for `settle` together, and are at work for `measure` each after that.
-    pub(crate) fn seats(
-        loads: usize,
-        settle: Duration,
-        measure: Duration,
-        slice: Option<Duration>,
-        seed: u64,
-    ) -> Vec<Seat> {
-        let slice_ns = slice.map(span_ns);
+    /// Seats for `plan` and those beside it, which warm up for its `settle` together, and are at work for its `measure`
+    /// each after that.
+    pub(crate) fn seats(plan: &LoadPlan, turns: &load::Turns) -> Vec<Seat> {
+        let loads = 1 + turns.beside.len();
+        let slice_ns = turns.slice.map(span_ns);
         let least_ns = loads as u64 * WARMING_TURNS * 2 * slice_ns.unwrap_or(WARMING_NS);
         let turns = Arc::new(Turns {
-            settle_ns: span_ns(settle).max(least_ns),
-            measure_ns: span_ns(measure),
+            settle_ns: span_ns(plan.settle).max(least_ns),
+            measure_ns: span_ns(plan.measure),
             slice_ns,
+            at_least_ns: turns.at_least.map_or(0, span_ns),
+            compared_to_ns: turns.compared_to.map(span_ns),
             state: Mutex::new(State {
                 loads: (0..loads).map(|_| Load::default()).collect(),
                 start_ns: None,
@@ -158,10 +165,12 @@ impl Turns {
                 round: VecDeque::new(),
                 rounds: Vec::new(),
                 last: None,
+                lengths: None,
+                cell: None,
                 measuring: false,
                 ended: false,
                 overrun_ns: 0,
-                random: seed | 1,
+                random: plan.seed | 1,
             }),
             changed: Condvar::new(),
         });
@@ -196,6 +205,10 @@ impl Turns {
         if !state.measuring && now_ns + 2 * state.length_ns + state.overrun_ns > measure_start_ns {
             state.measuring = true;
             state.round.clear();
+            let shortest_ns = state.slice_ns(self.at_least_ns);
+            // Several times the shortest, so that there is something to see.
+            let longest_ns = |to_ns: u64| to_ns.max(4 * shortest_ns).min(LONGEST_NS);
+            state.lengths = self.compared_to_ns.map(|to_ns| Lengths::between(shortest_ns, longest_ns(to_ns)));
             from_ns = measure_start_ns.max(now_ns);
         }
         let load = loop {
@@ -221,12 +234,20 @@ impl Turns {
     fn enough(&self, state: &State, now_ns: u64, measure_start_ns: u64) -> bool {
         let there = || state.loads.iter().filter(|load| !load.gone);
         let patience_ns = there().count() as u64 * (2 * self.measure_ns + 5 * SECOND_NS);
-        there().all(|load| load.measured.active_ns >= self.measure_ns)
+        let whole = state.lengths.as_ref().is_none_or(Lengths::are_whole);
+        let done = whole && there().all(|load| load.measured.active_ns >= self.measure_ns);
+        done || state.lengths.as_ref().is_some_and(|lengths| !lengths.are_several())
             || now_ns.saturating_sub(measure_start_ns) > patience_ns
     }
 
     fn next_round(&self, state: &mut State) {
-        let slice_ns = self.slice_ns.unwrap_or_else(|| if state.measuring { state.slice_ns() } else { WARMING_NS });
+        let (slice_ns, cell) = match (&mut state.lengths, self.slice_ns) {
+            (Some(lengths), _) => lengths.next_round(),
+            (None, Some(slice_ns)) => (slice_ns, None),
+            (None, None) if state.measuring => (state.slice_ns(self.at_least_ns), None),
+            (None, None) => (WARMING_NS, None),
+        };
+        state.cell = cell;
         let share = (state.random() % 2001) as i64 - 1000;
         state.length_ns = slice_ns.saturating_add_signed(slice_ns as i64 / 10 * share / 1000);
         if state.rounds.is_empty() {
@@ -250,8 +271,8 @@ impl Turns {
 impl State {
     /// A turn of ten response times of the slowest load, as they were while it warmed up: operations in flight by
     /// operations a second (Little 1961).
-    fn slice_ns(&self) -> u64 {
-        self.slowest_ns().saturating_mul(RESPONSES).clamp(SHORTEST_NS, LONGEST_NS)
+    fn slice_ns(&self, at_least_ns: u64) -> u64 {
+        self.slowest_ns().saturating_mul(RESPONSES).clamp(SHORTEST_NS, LONGEST_NS).max(at_least_ns)
     }
 
     /// The response time of the slowest load; 0 while none is known.
@@ -277,28 +298,6 @@ impl State {
             things.swap(at, other);
         }
     }
-}
-
-/// The mean without the tenth that is lowest and the tenth that is highest: a stall is no cost of moves. There is a
-/// value.
-fn trimmed_mean(values: &mut [i64]) -> i64 {
-    values.sort_unstable();
-    let cut = values.len() / 10;
-    let kept = &values[cut..values.len() - cut];
-    kept.iter().sum::<i64>() / kept.len() as i64
-}
-
-/// Orders of `count` things in which each comes directly after each other one equally often: once in `count` orders
-/// where that is even, twice in as many again where it is odd.
-fn balanced(count: usize) -> Vec<Vec<usize>> {
-    let zigzag = |at: usize| if at % 2 == 1 { at.div_ceil(2) } else { (count - at / 2) % count };
-    let order = |shift: usize| -> Vec<usize> { (0..count).map(|at| (zigzag(at) + shift) % count).collect() };
-    let mut orders: Vec<Vec<usize>> = (0..count).map(order).collect();
-    if count % 2 == 1 {
-        let turned: Vec<Vec<usize>> = orders.iter().map(|order| order.iter().rev().copied().collect()).collect();
-        orders.extend(turned);
-    }
-    orders
 }
 
 impl Seat {
@@ -356,17 +355,20 @@ impl Seat {
         if state.working > 0 {
             return;
         }
-        let measuring = state.measuring;
+        let (measuring, cell) = (state.measuring, state.cell);
         // A mean over the workers; a turn of which one cannot tell is left to the others.
         let moves_ns = std::mem::take(&mut state.moves_ns);
+        let move_ns = (!moves_ns.is_empty()).then(|| moves_ns.iter().sum::<i64>() / moves_ns.len() as i64);
+        let took_ns = span.end_ns - span.start_ns;
         let load = &mut state.loads[self.load];
-        if measuring && !moves_ns.is_empty() {
-            load.moves_ns.push(moves_ns.iter().sum::<i64>() / moves_ns.len() as i64);
+        if let (true, Some(move_ns)) = (measuring, move_ns) {
+            load.moves_ns.push(move_ns);
+            let steady_ns = took_ns.saturating_add_signed(-move_ns);
+            cell.into_iter().for_each(|cell| load.by_length.add(cell, span.answers, steady_ns));
         }
         let sum = if measuring { &mut load.measured } else { &mut load.warming };
         sum.turns += 1;
         sum.meant_ns += turn.length_ns;
-        let took_ns = span.end_ns - span.start_ns;
         sum.active_ns += took_ns;
         sum.longest_ns = sum.longest_ns.max(took_ns);
         sum.answers += span.answers;
@@ -377,6 +379,12 @@ impl Seat {
         }
         self.turns.pass(&mut state, clock::monotonic_ns());
         self.turns.changed.notify_all();
+    }
+
+    /// What turns of each length came to, where several were compared.
+    pub(crate) fn lengths(&self) -> Vec<TurnLength> {
+        let state = self.turns.state();
+        state.lengths.as_ref().map_or_else(Vec::new, |lengths| lengths.rows(&state.loads[self.load].by_length))
     }
 
     /// What its turns came to.
@@ -405,35 +413,11 @@ impl Drop for Seat {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::collections::BTreeMap;
-
-    #[test]
-    fn each_comes_after_each_other_equally_often() {
-        for count in 1..9 {
-            let mut after: BTreeMap<(usize, usize), usize> = BTreeMap::new();
-            for order in balanced(count) {
-                let mut sorted = order.clone();
-                sorted.sort_unstable();
-                assert!(sorted.iter().copied().eq(0..count), "{order:?}");
-                order.windows(2).for_each(|pair| *after.entry((pair[0], pair[1])).or_default() += 1);
-            }
-            let times = after.values().next().copied().unwrap_or(0);
-            assert_eq!(after.len(), count * (count - 1), "{after:?}");
-            assert!(after.values().all(|of| *of == times), "{after:?}");
-        }
-    }
-
-    #[test]
-    fn a_stall_is_no_cost_of_moves() {
-        let mut values = vec![100; 19];
-        values.push(1_000_000);
-        assert_eq!(trimmed_mean(&mut values), 100);
-        assert_eq!(trimmed_mean(&mut [1, 3]), 2);
-    }
+    use serde_json::Value;
+    use tare_core::load::LoadProfile;
 
     /// Loads whose operations take so long, one at a time; what each came to.
     fn played(each: &[Duration], slice: Option<Duration>, leaves: Option<usize>) -> Vec<TurnsSummary> {
-        let (settle, measure) = (Duration::from_millis(100), Duration::from_millis(200));
         let at_work = Mutex::new(());
         let play = |(load, (seat, each)): (usize, (Seat, Duration))| {
             seat.join(1, 1).unwrap();
@@ -456,8 +440,16 @@ mod tests {
             }
             seat.summary()
         };
+        let loop_of_one = LoadProfile::Closed { connections: 1, pipeline: 1 };
+        let plan = LoadPlan {
+            settle: Duration::from_millis(100),
+            measure: Duration::from_millis(200),
+            seed: 7,
+            ..LoadPlan::of("", Value::Null, ([127, 0, 0, 1], 1).into(), loop_of_one)
+        };
+        let beside = vec![plan.clone(); each.len() - 1];
         std::thread::scope(|scope| {
-            let seats = Turns::seats(each.len(), settle, measure, slice, 7).into_iter();
+            let seats = Turns::seats(&plan, &load::Turns { slice, beside, ..load::Turns::default() }).into_iter();
             let threads: Vec<_> =
                 seats.zip(each.iter().copied()).enumerate().map(|part| scope.spawn(move || play(part))).collect();
             threads.into_iter().map(|thread| thread.join().unwrap()).collect()

@@ -82,6 +82,15 @@ impl Waves {
     }
 }
 
+/// The mean without the tenth that is lowest and the tenth that is highest: a stall is no cost of moves. There is a
+/// value.
+pub(crate) fn trimmed_mean(values: &mut [i64]) -> i64 {
+    values.sort_unstable();
+    let cut = values.len() / 10;
+    let kept = &values[cut..values.len() - cut];
+    kept.iter().sum::<i64>() / kept.len() as i64
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -108,6 +117,14 @@ mod tests {
             assert_eq!(seen.answers(), 40);
             assert_eq!(seen.move_ns(took_ns), Some(cold_ns.cast_signed()));
         }
+    }
+
+    #[test]
+    fn a_stall_is_no_cost_of_moves() {
+        let mut values = vec![100; 19];
+        values.push(1_000_000);
+        assert_eq!(trimmed_mean(&mut values), 100);
+        assert_eq!(trimmed_mean(&mut [1, 3]), 2);
     }
 
     #[test]

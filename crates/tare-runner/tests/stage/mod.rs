@@ -3,8 +3,10 @@
 
 #![allow(dead_code)] // each test needs another part of it
 
+mod lengths;
 mod ran;
 
+use lengths::{lengths, one_turn};
 pub(crate) use ran::{Ran, outcomes, run, run_paced, run_with};
 
 use base64::Engine;
@@ -23,9 +25,7 @@ use tare_core::form::{Form, LayerUse};
 use tare_core::host::{
     Facts, Host, Instance, InstanceState, MappedFile, OpenError, Property, ResourceReport, ServiceStart, Surroundings,
 };
-use tare_core::load::{
-    Check, LoadPlan, LoadProfile, LoadSummary, LoadTask, OperationSummary, SecondRow, Turns, TurnsSummary,
-};
+use tare_core::load::{Check, LoadPlan, LoadProfile, LoadSummary, LoadTask, OperationSummary, SecondRow};
 use tare_core::plan::plan;
 use tare_core::profile::{Profile, Stack};
 use tare_core::record::{FormState, Header, SCHEMA};
@@ -67,6 +67,8 @@ pub(crate) enum Trouble {
     OtherBits,
     /// As many answers take a tenth longer.
     Slow,
+    /// It loses a fifth of its rate in turns of 10 ms.
+    Cold,
     /// It is opened after so many seconds.
     Takes(u64),
     Close,
@@ -301,10 +303,13 @@ impl Apparatus for TestApparatus<'_> {
         if let Some(turns) = plan.turns.as_ref().filter(|turns| !turns.beside.is_empty()) {
             let plans: Vec<LoadPlan> = std::iter::once(plan).chain(&turns.beside).cloned().collect();
             assert!(plans.iter().all(|other| other.seed == plan.seed), "all are asked the same things");
+            self.log.lock().unwrap().push(format!("turns {:?} {:?}", turns.at_least, turns.compared_to));
             let mut by_load = Vec::new();
             for plan in plans {
-                let alone = Some(Box::new(Turns { slice: None, beside: Vec::new() }));
-                by_load.push(self.drive(&LoadPlan { turns: alone, ..plan }, limit, stop, inside, each_second));
+                let lengths = lengths(turns, self.hosts[&plan.endpoint.port()].0 == Trouble::Cold);
+                let alone = LoadPlan { turns: Some(Box::default()), ..plan };
+                let driven = self.drive(&alone, limit, stop, inside, each_second);
+                by_load.push(driven.map(|load| LoadSummary { lengths, ..load }));
             }
             return Ok(LoadSummary { by_load, ..LoadSummary::default() });
         }
@@ -353,13 +358,7 @@ impl Apparatus for TestApparatus<'_> {
             operations,
             checks,
             failures,
-            turns: plan.turns.as_ref().map(|_| TurnsSummary {
-                turns: 1,
-                slice_ns: active_ns,
-                active_ns,
-                longest_ns: active_ns,
-                move_ns: None,
-            }),
+            turns: plan.turns.as_ref().map(|_| one_turn(active_ns)),
             ..LoadSummary::default()
         })
     }

@@ -1,5 +1,5 @@
-//! What a run will show, before it is carried out: from how ratios varied in a calibration and in earlier runs, and from
-//! what deploying and measuring cost, how wide intervals will be after how long, and when they are narrow.
+//! What a run will show, before it is carried out: from how ratios varied in a calibration and in earlier runs, and
+//! from what deploying and measuring cost, how wide intervals will be after how long, and when they are narrow.
 //!
 //! How long each deployment is best measured follows from the same: T. Kalibera and R. Jones, ISMM (2013). Where
 //! deployments differ much, time is better spent on more of them; where deploying is dear, on measuring each longer.

@@ -1,5 +1,5 @@
-//! How the ratios of earlier runs varied, from block to block and within deployments: what a run still to come will show
-//! follows from that.
+//! How the ratios of earlier runs varied, from block to block and within deployments: what a run still to come will
+//! show follows from that.
 
 use super::open;
 use crate::paths;
@@ -31,8 +31,8 @@ pub(super) fn insert(db: &Connection, record: &Record, analysis: &Analysis) -> R
     Ok(())
 }
 
-/// How the ratios varied that a run of this header will wait for, as the latest runs on this machine show it that did the
-/// same, however long they measured; and how many runs these are.
+/// How the ratios varied that a run of this header will wait for, as the latest runs on this machine show it that did
+/// the same, however long they measured; and how many runs these are.
 pub(crate) fn spreads(header: &Header) -> Result<(Vec<Seen>, usize)> {
     if !paths::history().exists() {
         return Ok((Vec::new(), 0));

@@ -1,8 +1,8 @@
-//! `tare power`: what a study will show on this machine, before it is carried out: how narrow its intervals will be after
-//! how long.
+//! `tare power`: what a study will show on this machine, before it is carried out: how narrow its intervals will be
+//! after how long.
 //!
-//! A calibration is a short run of the study's own forms, arranged as the study is, by the same runner; what it leaves is
-//! read and thrown away. With so few deployments it knows variances badly, and says so in ranges; records of earlier
+//! A calibration is a short run of the study's own forms, arranged as the study is, by the same runner; what it leaves
+//! is read and thrown away. With so few deployments it knows variances badly, and says so in ranges; records of earlier
 //! runs narrow them.
 
 mod show;

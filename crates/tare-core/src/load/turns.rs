@@ -1,0 +1,81 @@
+//! Closed loops that take turns, and what they come to.
+
+use super::LoadPlan;
+use serde::{Deserialize, Serialize};
+use std::time::Duration;
+
+/// Closed loops that take turns: each holds its connections, and one at a time is at work. Of a plan with turns,
+/// `settle` is the time in which all of them warm up by turns, and `measure` how long each is at work after that.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct Turns {
+    /// How long a turn is, from its first start until nothing is started any more; none leaves it to the load, which
+    /// takes ten response times of the slowest loop.
+    pub slice: Option<Duration>,
+    /// Where it is left to the load: no shorter than this.
+    #[serde(default)]
+    pub at_least: Option<Duration>,
+    /// Instead of turns of one length: such of several, from the one that the load would take up to this one, so that
+    /// the rates in them can be compared ([`LoadSummary::lengths`]).
+    #[serde(default)]
+    pub compared_to: Option<Duration>,
+    /// The plans of the others.
+    pub beside: Vec<LoadPlan>,
+}
+
+/// What the turns of one load came to.
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
+pub struct TurnsSummary {
+    /// How many there were that count.
+    pub turns: u32,
+    /// How long each was meant to be on average, ns.
+    pub slice_ns: u64,
+    /// How long all of them took together, each from its first start to its last answer, ns: the time over which
+    /// operations are counted.
+    pub active_ns: u64,
+    /// The longest of them, ns.
+    #[serde(default)]
+    pub longest_ns: u64,
+    /// How much longer a turn took than its operations take in its midst, where all connections are at work: what it
+    /// costs to start a loop that has rested and to wait for its last answers. The mean of
+    /// turns, ns, but for the tenth that is lowest and the one that is highest; none where
+    /// turns hold too few operations to tell.
+    #[serde(default)]
+    pub move_ns: Option<i64>,
+}
+
+impl TurnsSummary {
+    /// The time of the turns without what the moves cost, ns: what a loop that never rests would have taken for the
+    /// same operations. Stalls are in it, whole.
+    pub fn steady_ns(&self) -> u64 {
+        let moves_ns = self.move_ns.unwrap_or(0).saturating_mul(i64::from(self.turns));
+        // A turn is never mostly move, unless the figure is nonsense.
+        self.active_ns.saturating_add_signed(-moves_ns).clamp(self.active_ns / 2, self.active_ns.saturating_mul(2))
+    }
+
+    /// These turns and others of the same load as one.
+    pub fn and(&self, other: &TurnsSummary) -> TurnsSummary {
+        let turns = self.turns + other.turns;
+        // A mean over all of them; where one cannot tell, nobody can.
+        let mean = |own: i128, others: i128| {
+            (own * i128::from(self.turns) + others * i128::from(other.turns)) / i128::from(turns.max(1))
+        };
+        let moves_ns = self.move_ns.zip(other.move_ns);
+        TurnsSummary {
+            turns,
+            slice_ns: mean(self.slice_ns.into(), other.slice_ns.into()) as u64,
+            active_ns: self.active_ns + other.active_ns,
+            longest_ns: self.longest_ns.max(other.longest_ns),
+            move_ns: moves_ns.map(|(own, others)| mean(own.into(), others.into()) as i64),
+        }
+    }
+}
+
+/// How fast a load was in turns of one length, where turns of several took turns.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct TurnLength {
+    /// How long a turn was meant to be, ns.
+    pub slice_ns: u64,
+    /// By cycle, each of which has turns of every length: replies a second amid turns of this one, without what the
+    /// move into a turn costs. None where they held too few operations to tell.
+    pub rates: Vec<Option<f64>>,
+}
