@@ -4,6 +4,7 @@ use crate::sample;
 
 use sample::record;
 use serde_json::{Value, json};
+use tare_core::load::TurnLength;
 use tare_core::record::{Record, SCHEMA, SuiteHeader};
 use tare_core::study::{Part, Published, PublishedValues};
 use tare_report::{FORMATS, Style, render_suite, schema};
@@ -93,6 +94,25 @@ fn the_sample_report_fits_the_schema() {
     assert_eq!(problems(&report_of(&sample::climbed())), Vec::<String>::new());
     assert_eq!(problems(&report_of(&sample::watched::profiled())), Vec::<String>::new());
     assert_eq!(problems(&report_of(&sample::stepped::stepped())), Vec::<String>::new());
+    let chopped = report_of(&chopped());
+    let there = |name: &str| !chopped["analysis"][name].is_null();
+    assert!(["resting", "warmth", "missed_aim"].into_iter().all(there), "{chopped:#}");
+    assert_eq!(problems(&chopped), Vec::<String>::new());
+}
+
+/// The sample as if its load had taken turns until the time was over.
+fn chopped() -> Record {
+    let mut record = record();
+    record.header.study.design.half_width = Some(1e-6);
+    record.end.as_mut().expect("the sample has ended").how = tare_core::record::FITTED.to_owned();
+    for (at, trial) in record.trials.iter_mut().enumerate() {
+        trial.record.resting_cpu = Some(0.01 * at as f64);
+        let rates = |rate: f64| (0..6).map(|cycle| Some(rate + f64::from(cycle))).collect();
+        let lengths = [(10_000_000, 800.0), (200_000_000, 1000.0)];
+        trial.record.lengths =
+            lengths.map(|(slice_ns, rate)| TurnLength { slice_ns, rates: rates(rate) }).into_iter().collect();
+    }
+    record
 }
 
 fn report_of_parts() -> Value {

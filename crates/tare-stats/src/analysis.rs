@@ -85,6 +85,7 @@ pub struct Analysis {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub resting: Vec<Resting>,
     /// How much slower forms are in short turns, where a run compared several lengths and chose its slices by that.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub warmth: Vec<Warmth>,
     /// Where the CPU time of the machine went; empty of duets and where the machine was not sampled.
     #[serde(skip_serializing_if = "Vec::is_empty")]

@@ -41,6 +41,11 @@ const LEFT: &[(&str, &str)] = &[
         "a guest of two CPUs that never rest; vm:: sees where a guest's threads run, placing:: where services run",
     ),
     (
+        "foreseeing::a_calibration_foretells_widths_and_leaves_nothing",
+        "a calibration and a run of six blocks; foreseeing::an_interrupted_ has one begin and end, and forecasts are held \
+         against simulated runs in tare-stats",
+    ),
+    (
         "planted::a_cause_hidden_among_several_workers_is_found",
         "a run of twelve forms for minutes; planted::a_planted_cause_is_found runs one of five, and rules are held against \
          recorded causes in tare-stats",
