@@ -100,6 +100,34 @@ fn the_sample_report_fits_the_schema() {
     assert_eq!(problems(&chopped), Vec::<String>::new());
 }
 
+/// A chopped load that loses half of its rate in turns of each next length.
+fn cold() -> Record {
+    let mut record = record();
+    for trial in record.trials.iter_mut().filter(|trial| trial.record.trial.block == 0) {
+        let row = |(slice_ns, rate): (u64, f64)| TurnLength {
+            slice_ns,
+            rates: (0..6).map(|cycle| Some(rate + f64::from(cycle))).collect(),
+        };
+        trial.record.lengths =
+            [(250_000_000, 5_000.0), (500_000_000, 10_000.0), (1_000_000_000, 20_000.0)].map(row).into();
+    }
+    record
+}
+
+#[test]
+fn a_service_that_is_cold_in_slices_is_in_the_report() {
+    let report = report_of(&cold());
+    assert_eq!(problems(&report), Vec::<String>::new());
+    assert_eq!(report["analysis"]["warmth"][0]["cold"], json!(true));
+    let (record, row) = (cold(), FORMATS.iter().find(|row| row.name == "terminal").unwrap());
+    let style = Style { verbose: true, ..Style::default() };
+    let text = (row.render)(&record, &analyse(&record), &style).unwrap();
+    let said = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(said.contains("in turns of 500 ms it loses 50 % of its rate in turns of 1.00 s"), "{said}");
+    assert!(said.contains("slices are 1.00 s at least"), "{said}");
+    assert!(said.contains("those of 250 ms lose 75 % (+- 0.0 %), of 500 ms lose 50 %"), "{said}");
+}
+
 /// The sample as if its load had taken turns until the time was over.
 fn chopped() -> Record {
     let mut record = record();
