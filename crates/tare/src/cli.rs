@@ -83,7 +83,7 @@ pub(crate) struct RunArgs {
     /// The study: a file, or the name of one in studies/
     #[arg(default_value = "canonical")]
     pub(crate) study: String,
-    /// By which of the study's presets, such as quick
+    /// Preset to use, such as quick
     #[arg(long, value_name = "NAME")]
     pub(crate) preset: Option<String>,
     /// Only this part of the study; may be repeated

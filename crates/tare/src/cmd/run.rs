@@ -432,8 +432,11 @@ fn outcome_of(study: &Study, pace: &Pace, seed: u64, fitted: Option<String>, for
         } else {
             format!("emulated the last time: {}", emulated.join(", "))
         };
-        let blocks = study.emulated_blocks;
-        say("", 2, &format!("{known}; an emulated form takes part in the first {blocks} block(s) only"));
+        let blocks = match study.emulated_blocks {
+            1 => "block".to_owned(),
+            several => format!("{several} blocks"),
+        };
+        say("", 2, &format!("{known}; an emulated form takes part in the first {blocks} only"));
     }
     text += &foreseen;
     text + &paragraph("", 2, "Nothing was started.", width)

@@ -74,7 +74,7 @@ pub(crate) struct PowerArgs {
     /// Deployments of each form in the calibration
     #[arg(long, value_name = "N", default_value_t = DEPLOYMENTS, value_parser = clap::value_parser!(u32).range(2..=100))]
     deployments: u32,
-    /// By which of the study's presets, such as quick
+    /// Preset to use, such as quick
     #[arg(long, value_name = "NAME")]
     preset: Option<String>,
     /// How the forms of a block stand beside each other, instead of what the study says
