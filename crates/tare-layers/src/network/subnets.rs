@@ -20,7 +20,11 @@ use tare_core::fault::{Doing, Fault};
 pub fn free_subnets() -> Result<(u8, u8), Fault> {
     let used = Netlink::open().and_then(|netlink| netlink.ranges());
     let used = used.doing("list the addresses and routes of this machine")?;
-    choose(&used, &flows(), claim_networks).ok_or_else(|| {
+    let (own, forwarded) = (flows(), forwarded());
+    let all = own.union(&forwarded).copied().collect();
+    // What a dead run's containers have sent to the world is tracked for days, and looks like a neighbour's.
+    let found = choose(&used, &all, claim_networks).or_else(|| choose(&used, &own, claim_networks));
+    found.ok_or_else(|| {
         Fault::new("neither 198.18.0.0/15 nor two neighbouring /16 networks of 10.0.0.0/8 are free on this machine")
             .remedy("remove routes that cover 10.0.0.0/8, such as those of a VPN, while the study runs")
     })
@@ -31,10 +35,13 @@ pub fn free_subnets() -> Result<(u8, u8), Fault> {
 struct Flow(Option<Ipv4Addr>, Ipv4Addr);
 
 impl Flow {
-    /// Whether it would go astray if these addresses were a run's. What has both its ends there was a run's itself.
+    /// Whether it would go astray if these addresses were a run's. What has both its ends there was a run's itself, and
+    /// so was what a bridge there told all its neighbours.
     fn crosses(self, range: Range) -> bool {
         let within = |address| range.overlaps(Range { address, prefix: 32 });
-        within(self.1) != self.0.is_some_and(within)
+        let is_many = |address: Ipv4Addr| address.is_multicast() || address.is_broadcast();
+        let of_many = is_many(self.1) || self.0.is_some_and(is_many);
+        !of_many && within(self.1) != self.0.is_some_and(within)
     }
 }
 
@@ -47,10 +54,13 @@ fn choose(used: &[Range], flows: &BTreeSet<Flow>, claim: impl Fn(u8, u8) -> bool
     std::iter::once((198, 18)).chain(private).find(|pair| is_free(*pair) && claim(pair.0, pair.1))
 }
 
-/// What this machine speaks with, as far as files say it: resolvers, sockets, and what is forwarded for others. Missing
-/// files say nothing.
+/// A file that is missing says nothing.
+fn read(path: &str) -> String {
+    std::fs::read_to_string(path).unwrap_or_default()
+}
+
+/// What this machine speaks with, as far as files say it: resolvers and sockets.
 fn flows() -> BTreeSet<Flow> {
-    let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
     let mut found = BTreeSet::new();
     for path in ["/etc/resolv.conf", "/run/systemd/resolve/resolv.conf"] {
         found.extend(resolvers(&read(path)));
@@ -58,8 +68,12 @@ fn flows() -> BTreeSet<Flow> {
     for path in ["/proc/net/tcp", "/proc/net/udp"] {
         found.extend(sockets(&read(path)));
     }
-    found.extend(tracked(&read("/proc/net/nf_conntrack")));
     found
+}
+
+/// What it forwards for others, where it keeps track of that.
+fn forwarded() -> BTreeSet<Flow> {
+    tracked(&read("/proc/net/nf_conntrack")).collect()
 }
 
 /// Of resolv.conf(5).
@@ -131,6 +145,11 @@ mod tests {
                     dst=192.0.2.2 sport=80 dport=1 [ASSURED] mark=0 zone=0\nipv6 10 udp 17 src=fe80::1 dst=fe80::2\n";
         assert_eq!(tracked(text).count(), 2);
         assert_eq!(chosen(tracked(text).collect()), Some((10, 252)));
+        // The bridge of a run that was killed has told its neighbours which groups it hears, and nobody has answered.
+        let text =
+            "ipv4     2 unknown  2 577 src=10.254.16.1 dst=224.0.0.22 [UNREPLIED] src=224.0.0.22 dst=10.254.16.1\n";
+        assert_eq!(tracked(text).count(), 2);
+        assert_eq!(chosen(tracked(text).collect()), Some((10, 254)));
     }
 
     #[test]
