@@ -9,6 +9,7 @@ const STUDY: &str = "\
 study: profiled
 workload: redis
 repeat: 1
+design: blocks
 load: {closed: {connections: 1, pipeline: 1}}
 time: {settle: 500ms, measure: 1500ms}
 profile: true

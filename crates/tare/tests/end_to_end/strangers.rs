@@ -26,6 +26,7 @@ workload: ./stranger
 load: {closed: {connections: 8}}
 time: {settle: 200ms, measure: 1s}
 repeat: 1
+design: blocks
 forms: {native: [], container: [container], hostnet: [container: {network: host}], bridge: [container: {network: bridge}]}
 ";
 

@@ -10,6 +10,7 @@ study: two
 question: Does it go on?
 workload: redis
 repeat: 1
+design: blocks
 load: {closed: {connections: 4}}
 time: {settle: 0s, measure: 1s}
 forms: {native: []}
