@@ -120,7 +120,7 @@ pub(crate) fn read_workload(path: &Path, chosen: &Parameters) -> Result<Result<W
     let text = text_beneath(folder, Path::new(path.file_name().unwrap_or_default())).map_err(Mistake::new)?;
     let mut problems = Problems::new(shown(path), &text).with_files(files_of(folder));
     let Some(mut workload) = Workload::read(&text, folder, chosen, &Tables, &mut problems) else {
-        sources::missing_by_text(&text, folder, &mut problems);
+        sources::missing(&text, folder, None, &mut problems);
         return Ok(Err(problems.into_vec()));
     };
     workload.file = Some(path.to_owned());
@@ -136,7 +136,7 @@ pub(crate) fn read_workload(path: &Path, chosen: &Parameters) -> Result<Result<W
             problems.add(place_of_file(&text, &service, &inside), message, hint);
         }
     }
-    sources::missing(&workload, folder, &text, &mut problems);
+    sources::missing(&text, folder, Some(&workload), &mut problems);
     // By one name each, from wherever they are asked for again.
     for service in &mut workload.services {
         match &mut service.recipe.source {

@@ -12,57 +12,42 @@ use tare_core::workload::Workload;
 /// The start of a file, where nothing better is known.
 const START: Place = Place { line: 1, column: 1, width: 1 };
 
-/// Folders and images of this machine that bundles are to be made of, and that are not there: found here, where they
-/// have a place, and not when the first trial is about to start.
-pub(crate) fn missing(workload: &Workload, folder: &Path, text: &str, problems: &mut Problems) {
-    for service in &workload.services {
-        let (key, path, there) = match &service.recipe.source {
-            Source::Folder(path) => ("folder", path.clone(), path.is_dir()),
-            // A reference of a registry is fetched when the bundle is built.
-            Source::Image(image) if is_path(image) => ("image", PathBuf::from(image), Path::new(image).exists()),
-            Source::Image(_) | Source::Packages(_) | Source::Program(_) => continue,
-        };
-        if there {
-            continue;
-        }
-        let typed = path.strip_prefix(folder).unwrap_or(&path).display().to_string();
-        let stands = |line: &str| Some((line.find(key)?, line.rfind(typed.as_str())?)).filter(|(key, at)| key < at);
-        let found = text.lines().enumerate().find_map(|(number, line)| Some((number, line, stands(line)?.1)));
-        let place = found.map_or(Place { line: 1, column: 1, width: 1 }, |(number, line, at)| Place {
-            line: number + 1,
-            column: line[..at].chars().count() + 1,
-            width: typed.chars().count(),
-        });
-        let plain = shown(&paths::plain(&path));
-        let message = format!("the {key} {plain} of the bundle of service '{}' does not exist", service.name);
-        problems.add(place, message, "name one that does, relative to the workload's own folder");
-    }
-}
-
-/// The same of a workload that has other mistakes, by its text alone. What names a parameter is left out, for what it
-/// comes to is not known.
-pub(crate) fn missing_by_text(text: &str, folder: &Path, problems: &mut Problems) {
+/// Folders, images and files of this machine that bundles are to be made of, and that are not there: found here, where
+/// they have a place, and not when the first trial is about to start. A workload that could be `read` has its parameters
+/// filled in, and its files are asked for elsewhere; of one with other mistakes, what names a parameter is left out.
+pub(crate) fn missing(text: &str, folder: &Path, read: Option<&Workload>, problems: &mut Problems) {
     let Some(root) = parse(text, &mut Problems::default()) else { return };
     for (name, _, service) in entries(root.find(&["services"])) {
-        let mut tell = |kind: &str, node: &Node, is_there: &dyn Fn(&Path) -> bool, hint: &str| {
-            let Some(named) = node.text(&mut Problems::default()).filter(|named| !named.contains("${{")) else {
-                return;
-            };
-            let path = folder.join(&named);
-            if (kind != "image" || is_path(&named)) && !is_there(&path) {
-                let plain = shown(&paths::plain(&path));
-                problems.add(node.place, format!("the {kind} {plain} of service '{name}' does not exist"), hint);
-            }
+        let written = |node: &Node| {
+            let named = node.text(&mut Problems::default()).filter(|named| !named.contains("${{"))?;
+            Some(folder.join(named))
         };
+        let source = read.and_then(|workload| workload.services.iter().find(|service| service.name == *name));
+        let mut tell =
+            |kind: &str, node: &Node, path: Option<PathBuf>, is_there: &dyn Fn(&Path) -> bool, hint: &str| {
+                if let Some(path) = path.filter(|path| !is_there(path)) {
+                    let plain = shown(&paths::plain(&path));
+                    problems.add(node.place, format!("the {kind} {plain} of service '{name}' does not exist"), hint);
+                }
+            };
         let relative = "name one that does, relative to the workload's own folder";
         if let Some(node) = service.find(&["bundle", "image"]) {
-            tell("image", node, &Path::exists, relative);
+            // A reference of a registry is fetched when the bundle is built.
+            let path = match source.map(|service| &service.recipe.source) {
+                Some(Source::Image(image)) => Some(PathBuf::from(image)).filter(|_| is_path(image)),
+                _ => node.text(&mut Problems::default()).filter(|named| is_path(named)).and_then(|_| written(node)),
+            };
+            tell("image", node, path, &Path::exists, relative);
         }
         if let Some(node) = service.find(&["bundle", "folder"]) {
-            tell("folder", node, &Path::is_dir, relative);
+            let path = match source.map(|service| &service.recipe.source) {
+                Some(Source::Folder(folder)) => Some(folder.clone()),
+                _ => written(node),
+            };
+            tell("folder", node, path, &Path::is_dir, relative);
         }
-        for (.., file) in entries(service.find(&["files"])) {
-            tell("file", file, &Path::exists, "name regular files of the workload's own folder");
+        for (.., file) in entries(service.find(&["files"])).iter().filter(|_| read.is_none()) {
+            tell("file", file, written(file), &Path::exists, "name regular files of the workload's own folder");
         }
     }
 }
