@@ -51,19 +51,24 @@ impl Apparatus for Machine {
         form: &Form,
         services: &[ServiceStart],
     ) -> Result<Box<dyn Host>, OpenError> {
-        let Some(seat) = &self.seat else {
-            let fault = Fault::new("forms cannot stand side by side when load comes from the host's loopback");
-            return Err(OpenError::Unavailable(fault.remedy("use `from: outside` or `design: blocks`")));
-        };
         let Place { number, own_ports } = place;
         let around = Surroundings { place: number, ..self.surroundings(label, services) };
-        if form.layers.is_empty() && !own_ports {
+        let address = match &self.seat {
             // A plain process listens at every address, so that its ports would be taken twice.
-            let host = LocalHost::in_room(self.carrier.clone(), around, seat.room(number)?)?;
-            return Ok(Box::new(host));
-        }
+            Some(seat) if form.layers.is_empty() && !own_ports => {
+                let host = LocalHost::in_room(self.carrier.clone(), around, seat.room(number)?)?;
+                return Ok(Box::new(host));
+            }
+            Some(seat) => seat.address_beside(number)?,
+            // The loopback has one address, at which forms are told apart by their ports.
+            None if own_ports => self.address,
+            None => {
+                let fault = Fault::new("forms cannot stand side by side on the loopback at the same ports");
+                return Err(OpenError::Unavailable(fault.remedy("use `from: outside` or `design: blocks`")));
+            }
+        };
         // What stands already has taken the subnets before.
-        let around = Surroundings { address: seat.address_beside(number)?, subnets: free_subnets()?, ..around };
+        let around = Surroundings { address, subnets: free_subnets()?, ..around };
         let host = LocalHost::new(self.carrier.clone(), Surroundings { inner: form.layers.clone(), ..around.clone() })?;
         open_layers(Box::new(host), form, &around)
     }

@@ -46,8 +46,10 @@ impl Study {
         add(placed && self.design.arrangement == Arrangement::Duet, "placement", message, "use `design: blocks`");
         let hint = "use `design: blocks`, or leave 'design' away";
         add(beside && search, "design", "a peak is searched in blocks, each form by itself", hint);
-        let message = "forms that stand side by side have addresses of their own, which the loopback has not";
-        add(beside && self.from == LoadOrigin::Host, "design", message, "leave 'from: host' away");
+        let message = "on the loopback forms stand side by side by ports of their own, and the workload's commands do not take \
+                       each port from ${{port.NAME}}";
+        let fixed = self.from == LoadOrigin::Host && !has_movable_ports(workload);
+        add(beside && fixed, "design", message, "use `design: blocks`, or leave 'from: host' away");
         let message = "only a form that has the machine to itself can settle until it is steady";
         add(beside && steady, "design", message, "give 'settle' a time");
         let message = "steps go up within one deployment's load, and slices would cut them";
@@ -257,7 +259,7 @@ mod tests {
             (STEPS, "design: chop", "slices would cut them", "s.yaml:5"),
             ("{open: {rate: 10}}", "design: chop", "only a closed loop can be chopped", "s.yaml:5"),
             (CLOSED, "design: chop\nresources: {cpu_quota: 0.5}", "a quota lasts for a tenth of a second", "s.yaml:5"),
-            (CLOSED, "design: duet\nfrom: host", "which the loopback has not", "s.yaml:5"),
+            (CLOSED, "design: duet\nfrom: host", "on the loopback forms stand side by side by ports", "s.yaml:5"),
             (CLOSED, &format!("design: duet\n{STEADY}"), "has the machine to itself", "s.yaml:5"),
             (STEPS, "design: alternate", "slices would cut them", "s.yaml:5"),
             (STEPS, STEADY, "steps settle at every level", "s.yaml:5"),
