@@ -13,8 +13,9 @@ use tare_core::workload::Workload;
 const START: Place = Place { line: 1, column: 1, width: 1 };
 
 /// Folders, images and files of this machine that bundles are to be made of, and that are not there: found here, where
-/// they have a place, and not when the first trial is about to start. A workload that could be `read` has its parameters
-/// filled in, and its files are asked for elsewhere; of one with other mistakes, what names a parameter is left out.
+/// they have a place, and not when the first trial is about to start. A workload that could be `read` has its
+/// parameters filled in, and its files are asked for elsewhere; of one with other mistakes, what names a parameter is
+/// left out.
 pub(crate) fn missing(text: &str, folder: &Path, read: Option<&Workload>, problems: &mut Problems) {
     let Some(root) = parse(text, &mut Problems::default()) else { return };
     for (name, _, service) in entries(root.find(&["services"])) {

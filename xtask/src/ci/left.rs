@@ -47,12 +47,12 @@ const LEFT: &[(&str, &str)] = &[
     ),
     (
         "planted::a_cause_hidden_among_several_workers_is_found",
-        "a run of twelve forms for minutes; planted::a_planted_cause_is_found runs one of five, and rules are held against \
+        "a run of twelve forms for minutes; planted::a_planted_cause_is_found runs one of three, and rules are held against \
          recorded causes in tare-stats",
     ),
     (
         "planted::a_planted_cause_within_the_server_is_found",
-        "a run as long as that of planted::a_planted_cause_is_found; rules are held against recorded causes in tare-stats",
+        "a run twice as long as that of planted::a_planted_cause_is_found; rules are held against recorded causes in tare-stats",
     ),
     (
         "strangers::what_an_image_says_is_enough_to_run_it",

@@ -92,8 +92,6 @@ fn a_planted_cause_is_found() {
         PLANTED,
         &[
             ("quota", "resources: {cpu_quota: 0.3}", "cpu-quota"),
-            ("backlog", "options: {fault: backlog}", "full-backlog"),
-            ("syncs", "options: {fault: syncs}", "synchronous-writes"),
             ("neighbour", "options: {fault: neighbour}", "busy-neighbour"),
         ],
     );
@@ -105,6 +103,8 @@ fn a_planted_cause_within_the_server_is_found() {
         PLANTED,
         &[
             ("sleeps", "options: {fault: sleeps}", "sleeps"),
+            ("backlog", "options: {fault: backlog}", "full-backlog"),
+            ("syncs", "options: {fault: syncs}", "synchronous-writes"),
             ("reads", "options: {fault: reads}, resources: {memory: 48MiB}", "memory-limit"),
             ("asks", "options: {fault: asks}", "idle-services"),
         ],

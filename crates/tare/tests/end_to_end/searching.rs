@@ -11,7 +11,7 @@ fn write(lab: &Lab) -> String {
     )
     .unwrap();
     let inside = shipped.replace("      within: 60s\n", "      within: 60s\n      where: inside\n");
-    let short = inside.replace("\"3000000\"", "\"80000\"");
+    let short = inside.replace("\"3000000\"", "\"50000\"");
     assert!(inside != shipped && short != inside, "the shipped workload has changed");
     lab.write("inner/workload.yaml", short.replace("workload: redis-benchmark", "workload: inner"));
     let study = "study: s\nworkload: ./inner\nload: {closed: {connections: 10}}\ntime: {settle: 0s, measure: 1s}\n\

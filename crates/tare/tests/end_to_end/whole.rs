@@ -27,8 +27,7 @@ fn undisturbed(lab: &Lab, args: &[&str], record: &Path) -> String {
 fn a_published_port_is_explained_rung_by_rung() {
     let Some(lab) = Lab::with_engine(&["mmdebstrap"]) else { return };
     let record = lab.path("record");
-    // With `TARE_THOROUGH` once more, which makes ratios of pairs, and all rungs side by side, which takes three times as
-    // long.
+    // With `TARE_THOROUGH` once more, which makes ratios of pairs, and all rungs side by side: three times as long.
     let (design, blocks) = if std::env::var_os("TARE_THOROUGH").is_some() { ("chop", 2) } else { ("blocks", 1) };
     let repeat = blocks.to_string();
     let args = ["explain", "loopback", "--form", "published", "--design", design, "--repeat", &repeat];
