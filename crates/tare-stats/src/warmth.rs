@@ -41,8 +41,8 @@ pub struct Loss {
     pub share: f64,
     /// Its standard error.
     pub error: f64,
-    /// Whether the rates differ by more than 2.5 % and beyond chance, over all loads or of one of them. Either way: of
-    /// turns with few waves rates are measured somewhat high.
+    /// Whether the rates differ by more than 2.5 % and beyond chance, over all loads or of one of them. Either way: a
+    /// load that is faster in short turns is not what it is without rests either.
     pub too_short: bool,
 }
 

@@ -37,8 +37,8 @@ pub struct TurnsSummary {
     pub longest_ns: u64,
     /// How much longer a turn took than its operations take in its midst, where all connections are at work: what it
     /// costs to start a loop that has rested and to wait for its last answers. The mean of
-    /// turns, ns, but for the tenth that is lowest and the one that is highest; none where
-    /// turns hold too few operations to tell.
+    /// turns, ns, but for those that took more than three times as long as the median one; none where turns hold too
+    /// few operations to tell.
     #[serde(default)]
     pub move_ns: Option<i64>,
 }

@@ -2,6 +2,7 @@
 //! after each rest. What else the machine does lasts longer than a turn of any length, so the lengths take turns as
 //! well: a cycle has turns of all of them, and rates are compared within cycles.
 
+use super::waves::Amid;
 use tare_core::load::TurnLength;
 
 /// Turns of one length count so often in a cycle, at most.
@@ -72,20 +73,20 @@ impl Lengths {
 
 /// What the turns of one load came to by length and cycle.
 #[derive(Default)]
-pub(crate) struct Sums(Vec<(Cell, u64, u64)>);
+pub(crate) struct Sums(Vec<(Cell, u64, Amid)>);
 
 impl Sums {
-    /// A turn of so many answers, which took so long without the move into it, ns.
-    pub(crate) fn add(&mut self, cell: Cell, answers: u64, steady_ns: u64) {
+    /// A turn, by its whole waves.
+    pub(crate) fn add(&mut self, cell: Cell, amid: Amid) {
         match self.0.last_mut().filter(|sum| sum.0 == cell) {
-            Some(sum) => (sum.1, sum.2) = (sum.1 + answers, sum.2 + steady_ns),
-            None => self.0.push((cell, answers, steady_ns)),
+            Some(sum) => (sum.1, sum.2) = (sum.1 + 1, sum.2.and(amid)),
+            None => self.0.push((cell, 1, amid)),
         }
     }
 
     fn rate(&self, cell: Cell) -> Option<f64> {
-        let (_, answers, steady_ns) = self.0.iter().find(|sum| sum.0 == cell)?;
-        (*answers > 0 && *steady_ns > 0).then(|| *answers as f64 / (*steady_ns as f64 / 1e9))
+        let (_, turns, amid) = self.0.iter().find(|sum| sum.0 == cell)?;
+        amid.rate(*turns)
     }
 }
 
@@ -114,7 +115,8 @@ mod tests {
                 let (length_ns, cell) = lengths.next_round();
                 // A server that answers once a millisecond, and not at all for the first five.
                 if let Some(cell) = cell {
-                    sums.add(cell, length_ns / MS - 5, length_ns);
+                    let answers = length_ns / MS - 5;
+                    sums.add(cell, Amid { waves: answers, answers, ns: length_ns });
                     counted.push(length_ns / MS);
                 }
                 if lengths.are_whole() {

@@ -261,7 +261,9 @@ impl<P: Protocol> Worker<'_, P> {
     #[inline]
     pub(super) fn count(&mut self, now_ns: u64, flight: &Flight, reply: Reply) {
         self.replies += 1;
-        self.waves.answered(now_ns);
+        if self.waves.answered(now_ns) {
+            self.park();
+        }
         match reply.failure() {
             Some(failure) if failure.may_refuse() && self.source.has_ended(flight.user) => {
                 self.recorder.after_end(now_ns, flight)

@@ -8,7 +8,7 @@
 
 use super::lengths::{Cell, Lengths, Sums};
 use super::rounds::balanced;
-use super::waves::trimmed_mean;
+use super::waves::{Amid, Told, move_ns};
 use crate::clock::{self, SECOND_NS, span_ns};
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -66,7 +66,7 @@ struct State {
     // Workers that have not come to the end of the turn under way, and what the others brought.
     working: usize,
     span: Option<Worked>,
-    moves_ns: Vec<i64>,
+    told: Vec<(u64, Amid)>,
     number: u64,
     // Of the round under way: how long its turns are, and whose are left.
     length_ns: u64,
@@ -92,8 +92,8 @@ struct Load {
     gone: bool,
     warming: Sum,
     measured: Sum,
-    // What each measured turn took beyond its operations.
-    moves_ns: Vec<i64>,
+    // Measured turns that tell what their moves cost.
+    told: Vec<Told>,
     by_length: Sums,
 }
 
@@ -130,8 +130,8 @@ pub(crate) struct Worked {
     pub end_ns: u64,
     /// Replies that it read.
     pub answers: u64,
-    /// What the turn took beyond its operations, as its waves tell.
-    pub move_ns: Option<i64>,
+    /// What its whole waves amid the turn took.
+    pub amid: Option<Amid>,
 }
 
 /// A load's place among those that take turns. Dropped, it has no more turns, and the others go on without it.
@@ -159,7 +159,7 @@ impl Turns {
                 turn: None,
                 working: 0,
                 span: None,
-                moves_ns: Vec::new(),
+                told: Vec::new(),
                 number: 0,
                 length_ns: slice_ns.unwrap_or(WARMING_NS),
                 round: VecDeque::new(),
@@ -225,7 +225,7 @@ impl Turns {
         state.number += 1;
         state.working = state.loads[load].workers.unwrap_or(0);
         state.span = None;
-        state.moves_ns.clear();
+        state.told.clear();
         let first_counts = state.length_ns < RESPONSES_MIN * state.slowest_ns();
         state.turn = Some(Turn { number: state.number, from_ns, length_ns: state.length_ns, first_counts, load });
     }
@@ -282,6 +282,14 @@ impl State {
             answers => (u128::from(load.warming.active_ns) * u128::from(load.in_flight) / u128::from(answers)) as u64,
         };
         self.loads.iter().filter(|load| !load.gone).map(response_ns).max().unwrap_or(0)
+    }
+
+    /// What the turn that has just ended tells of its move: a mean over the workers of `load`; where one of them cannot
+    /// tell, that is left to the others.
+    fn told_by(&mut self, answers: u64, load: usize) -> Option<Told> {
+        let (took_ns, amid): (Vec<u64>, Vec<Amid>) = std::mem::take(&mut self.told).into_iter().unzip();
+        let amid = Amid::beside(&amid, self.loads[load].workers.unwrap_or(1))?;
+        Some(Told { took_ns: took_ns.iter().sum::<u64>() / took_ns.len() as u64, answers, amid })
     }
 
     /// Xorshift: good enough to keep in step with nobody.
@@ -345,7 +353,7 @@ impl Seat {
         if state.turn != Some(turn) {
             return;
         }
-        state.moves_ns.extend(worked.move_ns);
+        state.told.extend(worked.amid.map(|amid| (worked.end_ns - worked.start_ns, amid)));
         let span = state.span.get_or_insert(Worked { answers: 0, ..worked });
         span.start_ns = span.start_ns.min(worked.start_ns);
         span.end_ns = span.end_ns.max(worked.end_ns);
@@ -356,15 +364,12 @@ impl Seat {
             return;
         }
         let (measuring, cell) = (state.measuring, state.cell);
-        // A mean over the workers; a turn of which one cannot tell is left to the others.
-        let moves_ns = std::mem::take(&mut state.moves_ns);
-        let move_ns = (!moves_ns.is_empty()).then(|| moves_ns.iter().sum::<i64>() / moves_ns.len() as i64);
+        let told = state.told_by(span.answers, self.load);
         let took_ns = span.end_ns - span.start_ns;
         let load = &mut state.loads[self.load];
-        if let (true, Some(move_ns)) = (measuring, move_ns) {
-            load.moves_ns.push(move_ns);
-            let steady_ns = took_ns.saturating_add_signed(-move_ns);
-            cell.into_iter().for_each(|cell| load.by_length.add(cell, span.answers, steady_ns));
+        if let (true, Some(told)) = (measuring, told) {
+            load.told.push(told);
+            cell.into_iter().for_each(|cell| load.by_length.add(cell, told.amid));
         }
         let sum = if measuring { &mut load.measured } else { &mut load.warming };
         sum.turns += 1;
@@ -389,12 +394,11 @@ impl Seat {
 
     /// What its turns came to.
     pub(crate) fn summary(&self) -> TurnsSummary {
-        let mut state = self.turns.state();
-        let load = &mut state.loads[self.load];
+        let state = self.turns.state();
+        let load = &state.loads[self.load];
         let Sum { turns, meant_ns, active_ns, longest_ns, .. } = load.measured;
-        let told = load.moves_ns.len();
         // None where most turns could not tell.
-        let move_ns = (told > 0 && 2 * told as u64 >= u64::from(turns)).then(|| trimmed_mean(&mut load.moves_ns));
+        let move_ns = move_ns(&load.told).filter(|_| 2 * load.told.len() as u64 >= u64::from(turns));
         TurnsSummary { turns, slice_ns: meant_ns / u64::from(turns).max(1), active_ns, longest_ns, move_ns }
     }
 }
@@ -436,7 +440,7 @@ mod tests {
                 if leaves == Some(load) && seen > 10 {
                     break;
                 }
-                seat.done(turn, Worked { start_ns, end_ns: clock::monotonic_ns(), answers, move_ns: None });
+                seat.done(turn, Worked { start_ns, end_ns: clock::monotonic_ns(), answers, amid: None });
             }
             seat.summary()
         };

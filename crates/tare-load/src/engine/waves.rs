@@ -1,11 +1,19 @@
 //! How answers come in during a turn of a closed loop. A wave is as many answers as operations can be in flight: the
 //! first one finds a service that has rested, during the last one nothing is started any more, and those in between are
 //! what a loop that never rests looks like. Whole waves are counted, for a loop may stay in step with itself.
+//!
+//! A turn starts operations until its time is over *and* the wave under way is complete. Were it to count until the
+//! last whole wave before a fixed moment, the wave that this moment falls into would be left out, and that is more
+//! often a long one than a short one: rates would read high by cv^2 / waves, with cv the coefficient of variation of
+//! what a wave takes. Counted on to its end, the number of waves is a stopping time, and the time that they take is on
+//! average what each takes times their number (A. Wald, Annals of Mathematical Statistics 15 (1944)).
 
 /// Waves that a loop needs to get going.
 const FIRST: u64 = 2;
-/// Fewer in the midst of a turn tell nothing.
+/// Fewer in the midst of a turn, as a mean over turns, tell nothing.
 const LEAST: u64 = 3;
+/// A turn that took so many times as long as the median one stood still.
+const STALLED: u64 = 3;
 
 /// The waves of a turn.
 #[derive(Debug, Clone, Copy, Default)]
@@ -15,6 +23,8 @@ pub(crate) struct Waves {
     rested: u64,
     answers: u64,
     last_ns: u64,
+    // The turn's time is over, so the wave under way is its last whole one.
+    until_ns: u64,
     // The answer that completes the wave under way; none will when nothing is started any more.
     completes: u64,
     // When the loop was going, and when the last whole wave since then was complete.
@@ -23,12 +33,24 @@ pub(crate) struct Waves {
     whole: u64,
 }
 
+/// What whole waves amid turns took.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Amid {
+    /// How many there were.
+    pub waves: u64,
+    /// So many answers.
+    pub answers: u64,
+    /// How long they took, ns.
+    pub ns: u64,
+}
+
 impl Waves {
-    /// A turn begins, with so many operations in flight at once; whether the times of its first wave count.
-    pub(crate) fn begin(size: usize, now_ns: u64, first_counts: bool) -> Waves {
+    /// A turn begins, with so many operations in flight at once, that is to last until `until_ns`; whether the times of
+    /// its first wave count.
+    pub(crate) fn begin(size: usize, now_ns: u64, until_ns: u64, first_counts: bool) -> Waves {
         let size = size as u64;
         let rested = if first_counts { 0 } else { size };
-        Waves { size, rested, last_ns: now_ns, completes: size.max(1) * FIRST, ..Waves::default() }
+        Waves { size, rested, last_ns: now_ns, until_ns, completes: size.max(1) * FIRST, ..Waves::default() }
     }
 
     /// Whether the last answer was one of a service that has rested, and its time does not count.
@@ -37,25 +59,28 @@ impl Waves {
         self.answers <= self.rested
     }
 
-    /// A reply has come.
+    /// A reply has come; whether it completes the turn, so that nothing is to be started any more.
     #[inline]
-    pub(crate) fn answered(&mut self, now_ns: u64) {
+    pub(crate) fn answered(&mut self, now_ns: u64) -> bool {
         self.answers += 1;
         self.last_ns = now_ns;
-        if self.answers == self.completes {
-            self.complete(now_ns);
-        }
+        self.answers == self.completes && self.complete(now_ns)
     }
 
     #[cold]
-    fn complete(&mut self, now_ns: u64) {
+    fn complete(&mut self, now_ns: u64) -> bool {
         self.completes += self.size.max(1);
         if self.going_ns == 0 {
             self.going_ns = now_ns;
-        } else {
-            self.whole += 1;
+            return false;
         }
+        self.whole += 1;
         self.whole_ns = now_ns;
+        let over = now_ns >= self.until_ns;
+        if over {
+            self.ebb();
+        }
+        over
     }
 
     /// Nothing is started any more.
@@ -73,65 +98,201 @@ impl Waves {
         self.last_ns
     }
 
-    /// How much longer a turn of `took_ns` was than its answers take amid it, ns; none where it holds too few waves.
-    pub(crate) fn move_ns(&self, took_ns: u64) -> Option<i64> {
-        let amid_ns = self.whole_ns - self.going_ns;
-        let enough = self.whole >= LEAST && amid_ns > 0;
-        let at_that_rate = || amid_ns as f64 / (self.whole * self.size) as f64 * self.answers as f64;
-        enough.then(|| (took_ns as f64 - at_that_rate()) as i64)
+    /// What its whole waves took while the loop was going; none where there is none.
+    pub(crate) fn amid(&self) -> Option<Amid> {
+        let amid = Amid { waves: self.whole, answers: self.whole * self.size, ns: self.whole_ns - self.going_ns };
+        (self.whole > 0 && amid.ns > 0).then_some(amid)
     }
 }
 
-/// The mean without the tenth that is lowest and the tenth that is highest: a stall is no cost of moves. There is a
-/// value.
-pub(crate) fn trimmed_mean(values: &mut [i64]) -> i64 {
-    values.sort_unstable();
-    let cut = values.len() / 10;
-    let kept = &values[cut..values.len() - cut];
-    kept.iter().sum::<i64>() / kept.len() as i64
+impl Amid {
+    /// These and others, one after the other.
+    pub(crate) fn and(self, other: Amid) -> Amid {
+        Amid { waves: self.waves + other.waves, answers: self.answers + other.answers, ns: self.ns + other.ns }
+    }
+
+    /// What those of several workers come to that are at work at the same moment, where `all` of them are.
+    pub(crate) fn beside(workers: &[Amid], all: usize) -> Option<Amid> {
+        let sum = workers.iter().copied().reduce(Amid::and)?;
+        let told = workers.len() as u64;
+        // Of a worker that cannot tell it is taken that it was as fast as the others.
+        Some(Amid { waves: sum.waves / told, answers: sum.answers * all as u64 / told, ns: sum.ns / told })
+    }
+
+    /// Answers a second; none where so many turns hold too few waves to tell.
+    pub(crate) fn rate(&self, turns: u64) -> Option<f64> {
+        (self.answers > 0 && self.waves >= LEAST * turns).then(|| self.answers as f64 / (self.ns as f64 / 1e9))
+    }
+}
+
+/// A turn that tells what its move cost.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Told {
+    /// From its first start to its last answer, ns.
+    pub took_ns: u64,
+    /// Its answers.
+    pub answers: u64,
+    /// Its whole waves.
+    pub amid: Amid,
+}
+
+/// How much longer turns were than their answers take amid them, ns, as a mean; none where they hold too few waves. The
+/// rate amid them is that of all together, for the mean of ratios of few answers is another one. A stall is no cost of
+/// moves, whether it falls amid a turn or into its ends: turns that stood still are left out, and stay whole.
+pub(crate) fn move_ns(turns: &[Told]) -> Option<i64> {
+    let mut took: Vec<u64> = turns.iter().map(|turn| turn.took_ns).collect();
+    took.sort_unstable();
+    let longest_ns = took.get(took.len() / 2)?.saturating_mul(STALLED);
+    let lasting = || turns.iter().filter(|turn| turn.took_ns <= longest_ns);
+    let (count, amid) = (lasting().count() as u64, lasting().map(|turn| turn.amid).fold(Amid::default(), Amid::and));
+    let each_ns = 1e9 / amid.rate(count)?;
+    let (took_ns, answers) =
+        lasting().fold((0, 0), |(took, answers), turn| (took + turn.took_ns, answers + turn.answers));
+    Some(((took_ns as f64 - answers as f64 * each_ns) / count as f64) as i64)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::collections::BinaryHeap;
 
     /// A turn of `waves` waves of four, each answer `each_ns` after the one before; the first comes `cold_ns` later.
-    fn turn(waves: u64, each_ns: u64, cold_ns: u64) -> (Waves, u64) {
-        let mut seen = Waves::begin(4, 1000, false);
+    fn turn(waves: u64, each_ns: u64, cold_ns: u64) -> Told {
+        let over_ns = 1000 + cold_ns + each_ns * ((waves - 2) * 4 + 2);
+        let mut seen = Waves::begin(4, 1000, over_ns, false);
         let mut now_ns = 1000 + cold_ns;
         for answer in 1..=waves * 4 {
             now_ns += each_ns;
-            if answer == (waves - 1) * 4 + 1 {
-                seen.ebb();
-            }
-            seen.answered(now_ns);
+            let over = seen.answered(now_ns);
+            assert_eq!(over, answer == (waves - 1) * 4, "the wave under way is the last whole one");
             assert_eq!(seen.is_rested(), answer <= 4);
         }
-        (seen, now_ns - 1000)
+        Told { took_ns: now_ns - 1000, answers: seen.answers(), amid: seen.amid().unwrap() }
     }
 
     #[test]
     fn what_a_rested_service_takes_longer_is_the_cost_of_the_move() {
         for cold_ns in [0, 7_000, 30_000] {
-            let (seen, took_ns) = turn(10, 500, cold_ns);
-            assert_eq!(seen.answers(), 40);
-            assert_eq!(seen.move_ns(took_ns), Some(cold_ns.cast_signed()));
+            let told = turn(10, 500, cold_ns);
+            assert_eq!((told.answers, told.amid), (40, Amid { waves: 7, answers: 28, ns: 14_000 }));
+            assert_eq!(move_ns(&[told; 3]), Some(cold_ns.cast_signed()));
         }
     }
 
     #[test]
     fn a_stall_is_no_cost_of_moves() {
-        let mut values = vec![100; 19];
-        values.push(1_000_000);
-        assert_eq!(trimmed_mean(&mut values), 100);
-        assert_eq!(trimmed_mean(&mut [1, 3]), 2);
+        let mut turns = vec![turn(10, 500, 100); 19];
+        let stalled = Told { took_ns: 1_000_000, ..turns[0] };
+        let amid = Told { took_ns: 1_000_000, amid: Amid { ns: 994_000, ..turns[0].amid }, ..turns[0] };
+        turns.extend([stalled, amid]);
+        assert_eq!(move_ns(&turns), Some(100));
+        assert_eq!(move_ns(&[]), None);
     }
 
     #[test]
-    fn a_turn_of_few_waves_tells_nothing() {
-        let (seen, took_ns) = turn(5, 500, 0);
-        assert_eq!(seen.move_ns(took_ns), None, "two get going, one ebbs, and two are left");
-        let nothing = Waves::begin(4, 1000, true);
-        assert_eq!((nothing.move_ns(1), nothing.answers(), nothing.last_ns()), (None, 0, 1000));
+    fn turns_of_few_waves_tell_nothing() {
+        assert_eq!(move_ns(&[turn(5, 500, 0)]), None, "two get going, one ebbs, and two are left");
+        assert!(move_ns(&[turn(6, 500, 0)]).is_some());
+        // What counts is how many there are on average: to leave out slow turns would be to choose fast ones.
+        assert!(move_ns(&[turn(5, 500, 0), turn(7, 500, 0)]).is_some());
+        let nothing = Waves::begin(4, 1000, 2000, true);
+        assert_eq!((nothing.amid(), nothing.answers(), nothing.last_ns()), (None, 0, 1000));
+    }
+
+    #[test]
+    fn workers_beside_each_other_add_their_answers() {
+        let one = Amid { waves: 8, answers: 80, ns: 1000 };
+        let other = Amid { waves: 6, answers: 60, ns: 1200 };
+        assert_eq!(Amid::beside(&[one, other], 2), Some(Amid { waves: 7, answers: 140, ns: 1100 }));
+        assert_eq!(Amid::beside(&[one], 2), Some(Amid { answers: 160, ..one }), "as fast as the one that tells");
+        assert_eq!(Amid::beside(&[], 2), None);
+    }
+
+    /// Times that operations take, of mean 1000 ns and a given coefficient of variation.
+    struct Service {
+        random: u64,
+        variation: f64,
+    }
+
+    impl Service {
+        fn uniform(&mut self) -> f64 {
+            self.random = self.random.wrapping_add(0x9e37_79b9_7f4a_7c15);
+            let mixed = (self.random ^ (self.random >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+            let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+            (((mixed ^ (mixed >> 31)) >> 11) as f64 + 0.5) / (1u64 << 53) as f64
+        }
+
+        /// Lognormal.
+        fn takes_ns(&mut self) -> u64 {
+            let variance = self.variation.powi(2).ln_1p();
+            let normal = (-2.0 * self.uniform().ln()).sqrt() * (std::f64::consts::TAU * self.uniform()).cos();
+            (1000.0 * (variance.sqrt() * normal - 0.5 * variance).exp()).max(1.0) as u64
+        }
+
+        /// A turn of about `waves` waves with so many operations in flight; the server does one of them at a time, or
+        /// all of them at once.
+        fn turn(&mut self, in_flight: usize, at_once: bool, waves: u64) -> Told {
+            let wave_ns = if at_once { 1000 } else { 1000 * in_flight as u64 };
+            let length_ns = (wave_ns as f64 * waves as f64 * (0.9 + 0.2 * self.uniform())) as u64;
+            let mut seen = Waves::begin(in_flight, 0, length_ns, false);
+            // When those end that are worked on, the first one first, and how many wait.
+            let mut ends = BinaryHeap::new();
+            let workers = if at_once { in_flight } else { 1 };
+            let mut waiting = in_flight - workers;
+            ends.extend((0..workers).map(|_| std::cmp::Reverse(self.takes_ns())));
+            let mut over = false;
+            while let Some(std::cmp::Reverse(now_ns)) = ends.pop() {
+                over |= seen.answered(now_ns);
+                if !over {
+                    waiting += 1;
+                }
+                if waiting > 0 {
+                    waiting -= 1;
+                    ends.push(std::cmp::Reverse(now_ns + self.takes_ns()));
+                }
+            }
+            Told { took_ns: seen.last_ns(), answers: seen.answers(), amid: seen.amid().unwrap() }
+        }
+
+        /// The rate that a load reports by so many turns, as a multiple of the true one.
+        fn rate(&mut self, in_flight: usize, at_once: bool, waves: u64, turns: usize) -> f64 {
+            let told: Vec<Told> = (0..turns).map(|_| self.turn(in_flight, at_once, waves)).collect();
+            let (took_ns, answers) = told.iter().fold((0, 0), |sum, turn| (sum.0 + turn.took_ns, sum.1 + turn.answers));
+            let steady_ns = took_ns as f64 - move_ns(&told).unwrap() as f64 * turns as f64;
+            let each_ns = if at_once { 1000.0 / in_flight as f64 } else { 1000.0 };
+            answers as f64 * each_ns / steady_ns
+        }
+    }
+
+    // Until the last whole wave before the end of a turn's time, the rates of one operation in flight would read 2, 9
+    // and 19 % high at a variation of 0.5, 1 and 2 and ten waves.
+    #[test]
+    fn rates_amid_turns_of_few_waves_are_those_of_a_loop_that_never_rests() {
+        const TURNS: usize = 8_000;
+        for (seed, variation) in [0.0, 0.5, 1.0, 2.0].into_iter().enumerate() {
+            let mut service = Service { random: seed as u64, variation };
+            for (in_flight, at_once) in [(1, false), (4, false), (16, false), (4, true), (16, true)] {
+                let rate = service.rate(in_flight, at_once, 10, TURNS);
+                // Three errors of the mean of so many waves.
+                let error = 3.0 * variation / (in_flight as f64 * 8.0 * TURNS as f64).sqrt();
+                // Who does everything at once needs some time until the loop is as uneven as it will be: of a
+                // variation of 2, ten waves are not enough.
+                let start = if at_once { 0.01 * variation.powi(3) } else { 0.0 };
+                let what = format!("variation {variation}, {in_flight} in flight, at once: {at_once}");
+                assert!((rate - 1.0).abs() < 0.002 + error + start, "{what}: {rate}");
+            }
+        }
+    }
+
+    #[test]
+    fn forms_that_answer_unevenly_are_weighed_without_bias_in_turns_of_few_waves() {
+        const TURNS: usize = 20_000;
+        let [mut even, mut uneven] = [0.0, 1.0].map(|variation| Service { random: 7, variation });
+        for (in_flight, waves) in [(1, 6), (1, 10), (4, 6), (4, 10)] {
+            // The truth is 1: both need as long, one of them evenly.
+            let [even, uneven] = [&mut even, &mut uneven].map(|service| service.rate(in_flight, false, waves, TURNS));
+            let ratio = uneven / even;
+            assert!((ratio - 1.0).abs() < 0.012, "{in_flight} in flight, {waves} waves: {ratio}");
+        }
     }
 }

@@ -215,17 +215,19 @@ impl<'a, P: Protocol> Worker<'a, P> {
             let lost = self.recorder.lost_so_far();
             self.alive_ns = start_ns - away_ns;
             self.active = self.connections.len();
-            self.waves = Waves::begin(self.active * self.pipeline, start_ns, turn.first_counts);
+            let until_ns = start_ns + turn.length_ns;
+            self.waves = Waves::begin(self.active * self.pipeline, start_ns, until_ns, turn.first_counts);
             for index in 0..self.active {
                 self.begin(index);
             }
-            let (until_ns, mut now_ns) = (start_ns + turn.length_ns, clock::monotonic_ns());
-            while now_ns < until_ns && !self.stopped() {
-                self.round(events, until_ns - now_ns)?;
+            // The last wave is waited for as long as the turn itself.
+            let (latest_ns, mut now_ns) = (until_ns + turn.length_ns, clock::monotonic_ns());
+            while !self.parking && now_ns < latest_ns && !self.stopped() {
+                let next_ns = if now_ns < until_ns { until_ns } else { latest_ns };
+                self.round(events, next_ns - now_ns)?;
                 now_ns = clock::monotonic_ns();
             }
-            (self.active, self.parking) = (0, true);
-            self.waves.ebb();
+            self.park();
             let deadline_ns = until_ns.saturating_add(self.orders.timeout_ns);
             while self.live > 0 && clock::monotonic_ns() < deadline_ns && !self.stopped() {
                 self.round(events, SECOND_NS / 1000)?;
@@ -234,14 +236,19 @@ impl<'a, P: Protocol> Worker<'a, P> {
             let now_ns = clock::monotonic_ns();
             let left = self.live > 0 || self.waves.answers() == 0 || self.recorder.lost_so_far() > lost;
             let end_ns = if left { now_ns } else { self.waves.last_ns() };
-            let move_ns = self.waves.move_ns(end_ns - start_ns);
             // Without a connection at the end of one turn, it has been without one for as long at the next.
             away_ns = if self.up > 0 { 0 } else { now_ns - self.alive_ns };
-            seat.done(turn, Worked { start_ns, end_ns, answers: self.waves.answers(), move_ns });
+            seat.done(turn, Worked { start_ns, end_ns, answers: self.waves.answers(), amid: self.waves.amid() });
         }
         timeline.close();
         self.recorder.listen(&mut self.source);
         Ok(())
+    }
+
+    /// The turn comes to its end: nothing is started any more.
+    pub(super) fn park(&mut self) {
+        (self.active, self.parking) = (0, true);
+        self.waves.ebb();
     }
 
     /// Makes the connections that must stand before anything starts.
