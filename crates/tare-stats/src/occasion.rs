@@ -71,32 +71,26 @@ pub type Occasions = BTreeMap<String, Occasion>;
 impl Occasion {
     /// From the A/A controls of past runs; none when they are fewer than three.
     ///
-    /// With m the log of a control's ratio, whose truth is 0, n its blocks and s² their spread, which all runs share,
-    /// the sum of m² / (tau² + s²/n) is chi-squared with a degree of freedom a run. Solved for tau² at its expectation,
-    /// that is the estimate of R. C. Paule and J. Mandel, J. Research of the NBS 87 (1982); at each of its quantiles,
-    /// the generalised pivotal quantity of S. Weerahandi, JASA 88 (1993).
+    /// With m the log of a control's ratio, whose truth is 0, and e² its variance by its own blocks, the sum of
+    /// m² / (tau² + e²) is chi-squared with a degree of freedom a run. Solved for tau² at its expectation, that is the
+    /// estimate of R. C. Paule and J. Mandel, J. Research of the NBS 87 (1982); at each of its quantiles, the
+    /// generalised pivotal quantity of S. Weerahandi, JASA 88 (1993).
+    ///
+    /// Each run has its own e², for days differ: shared, that of a noisy day takes from what calm ones show of tau².
+    /// How badly few blocks know theirs is not drawn: a large e² among the draws explains away what lies apart, so
+    /// tau² comes out too small the oftener the shorter runs are.
     pub fn learn(runs: &[Equals]) -> Option<Occasion> {
         if runs.len() < RUNS_MIN {
             return None;
         }
-        let blocks = |run: &Equals| run.degrees + 1.0;
-        let degrees: f64 = runs.iter().map(|run| run.degrees).sum();
-        let squares: f64 = runs.iter().map(|run| run.degrees * blocks(run) * run.standard_error.powi(2)).sum();
-        let tau2 = |spread: f64, sum: f64| {
-            let terms: Vec<(f64, f64)> = runs.iter().map(|run| (run.log.powi(2), spread / blocks(run))).collect();
-            solved(&terms, sum)
-        };
+        let terms: Vec<(f64, f64)> = runs.iter().map(|run| (run.log.powi(2), run.standard_error.powi(2))).collect();
         let count = runs.len() as f64;
-        let mut likely: Vec<f64> = (0..LIKELY)
-            .map(|at| {
-                let (sum, spread) = (middle(at, LIKELY), scattered(at, LIKELY));
-                tau2(squares / chi_squared_quantile(spread, degrees), chi_squared_quantile(sum, count))
-            })
-            .collect();
+        let at = |at| solved(&terms, chi_squared_quantile(middle(at, LIKELY), count));
+        let mut likely: Vec<f64> = (0..LIKELY).map(at).collect();
         likely.sort_by(f64::total_cmp);
         Some(Occasion {
             runs: runs.len(),
-            deviation: tau2(squares / degrees, count).sqrt(),
+            deviation: solved(&terms, count).sqrt(),
             deviation_at_most: likely[(CONFIDENCE * LIKELY as f64) as usize].sqrt(),
             likely,
         })
@@ -118,12 +112,6 @@ impl Occasion {
 /// The middle of one of so many equal parts of 0 to 1.
 fn middle(at: usize, parts: usize) -> f64 {
     (at as f64 + 0.5) / parts as f64
-}
-
-/// The same, in an order that has nothing to do with the parts' own: multiples of the golden ratio.
-fn scattered(at: usize, parts: usize) -> f64 {
-    let turned = (at as f64 * 0.618_033_988_749_894_9).fract();
-    ((turned * parts as f64).floor() + 0.5) / parts as f64
 }
 
 /// The t >= 0 at which the sum of m² / (t + v) comes down to `sum`; 0 where it is no larger there. Newton's steps come
