@@ -20,6 +20,11 @@ pub enum Kind {
     Bound4,
     /// The same for IPv6.
     Bound6,
+    /// Where a process of a cgroup is about to bind a socket to an address of IPv4, which it is denied where the answer
+    /// is 0; where it is 3, to a port of the privileged too, which needs Linux 5.12.
+    Bind4,
+    /// The same for IPv6.
+    Bind6,
     /// Where the last process that has a socket of IPv4 or IPv6 closes it; from Linux 5.9 on.
     Closed,
     /// Where a packet has come in by a link, before anything else is done with it; from Linux 6.6 on.
@@ -33,6 +38,7 @@ impl Kind {
             Kind::SocketLookup => 30,
             Kind::CameIn => 3,
             Kind::Bound4 | Kind::Bound6 | Kind::Closed => 9,
+            Kind::Bind4 | Kind::Bind6 => 18,
         }
     }
 
@@ -41,6 +47,8 @@ impl Kind {
         match self {
             Kind::Tracepoint => 0,
             Kind::SocketLookup => 36,
+            Kind::Bind4 => 8,
+            Kind::Bind6 => 9,
             Kind::Bound4 => 12,
             Kind::Bound6 => 13,
             Kind::Closed => 34,

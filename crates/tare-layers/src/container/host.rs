@@ -8,7 +8,7 @@ use super::options::{By, ContainerOptions, Network, Storage};
 use super::spec::{self, Order};
 use super::{image, observe, run, runtime};
 use crate::local::{self, accounts::Accounts};
-use crate::network::{self, Fenced};
+use crate::network::Fenced;
 use bollard::models::ContainerInspectResponse;
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr, TcpListener};
@@ -293,8 +293,7 @@ impl Inner {
         self.check_ports(start)?;
         let mut open = String::new();
         if self.options.network == Network::Host {
-            network::allow_low_ports(&self.surroundings.run, start.service.ports.values().copied())?;
-            open = self.fenced.close(&self.surroundings.run, start, self.engine.user_here()?);
+            open = self.fenced.close(&self.surroundings.run, start, self.engine.user_here()?)?;
         }
         let container = spec::container_name(&self.surroundings, instance);
         let warnings = self.launch(start, &container, None).inspect_err(|_| self.fenced.open(start))?;

@@ -8,7 +8,7 @@ use super::logs::{Keeper, tail};
 use super::root::{PROGRAM_INSIDE, Root};
 use super::running::{Running, describe_end};
 use super::{facts, mapped_files, ports};
-use crate::network::{self, Fenced, Room, UserHere};
+use crate::network::{Fenced, Room, UserHere};
 use crate::{LAYERS, leftovers};
 use std::collections::BTreeMap;
 use std::fs::{self, DirBuilder, File, OpenOptions};
@@ -269,8 +269,7 @@ impl Host for LocalHost {
         let mut open = String::new();
         if self.room.is_none() {
             ports::check_free(&service.ports)?;
-            network::allow_low_ports(&self.surroundings.run, service.ports.values().copied())?;
-            open = self.fenced.close(&self.surroundings.run, start, UserHere::Same);
+            open = self.fenced.close(&self.surroundings.run, start, UserHere::Same)?;
         }
         let cpus = Self::cpus(start)?;
         let (directory, root, mut group) = self.prepare(start, &start.instance)?;

@@ -2,8 +2,10 @@
 //! own, so that the load does not pass it. A port of a bridge or a bond is left to what it is a port of.
 
 use super::netlink::{Link, Netlink};
-use std::collections::BTreeMap;
+use super::pinned::Pinned;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
+use std::path::PathBuf;
 use tare_bpf::Register::{self, R0, R1, R6};
 use tare_bpf::{Attached, Instruction, Kind, Program};
 
@@ -34,8 +36,8 @@ pub(super) fn begin() -> Vec<Instruction> {
 #[derive(Debug)]
 pub(super) struct CameIn {
     program: Program,
-    /// By the number of the link.
-    links: BTreeMap<u32, Attached>,
+    /// By the number of the link: what is attached there, and the name that keeps it.
+    links: BTreeMap<u32, (Attached, Option<PathBuf>)>,
 }
 
 impl CameIn {
@@ -47,29 +49,39 @@ impl CameIn {
         Ok(CameIn { program: Program::load(Kind::CameIn, name, c"GPL", code)?, links: BTreeMap::new() })
     }
 
-    /// At the links of this thread's network that are there by now, unless `own` says that they are the run's. Those
-    /// that are new are handed to `keep`.
+    /// At the links of this thread's network that there are by now, unless `own` says that they are the run's, and at
+    /// no other: what has become a port, has gone elsewhere or is the run's is left. `pinned` gives names to what is
+    /// new.
     ///
     /// # Errors
-    /// When the kernel does not know how, as before Linux 6.6, and what `keep` says.
-    pub(super) fn cover(
-        &mut self,
-        own: &dyn Fn(&Link) -> bool,
-        mut keep: impl FnMut(&Attached) -> io::Result<()>,
-    ) -> io::Result<()> {
-        for link in Netlink::open()?.links()?.into_iter().filter(|link| !link.is_port && !own(link)) {
-            if self.links.contains_key(&link.index) {
+    /// When the kernel does not know how, as before Linux 6.6; the other links are covered then.
+    pub(super) fn cover(&mut self, own: &dyn Fn(&Link) -> bool, mut pinned: Option<&mut Pinned>) -> io::Result<()> {
+        let links = Netlink::open()?.links()?;
+        let wanted: BTreeSet<u32> =
+            links.iter().filter(|link| !link.is_port && !own(link)).map(|link| link.index).collect();
+        let mut went = Ok(());
+        for left in self.links.keys().copied().filter(|index| !wanted.contains(index)).collect::<Vec<_>>() {
+            if let Some((_, Some(name))) = self.links.remove(&left) {
+                went = went.and(std::fs::remove_file(name));
+            }
+        }
+        for index in wanted {
+            if self.links.contains_key(&index) {
                 continue;
             }
-            let attached = match self.program.attach_to_link(link.index) {
-                // It has gone meanwhile.
-                Err(error) if error.raw_os_error() == Some(libc::ENODEV) => continue,
-                other => other?,
+            let mut attach = || {
+                let attached = self.program.attach_to_link(index)?;
+                let name = pinned.as_mut().map(|pinned| pinned.add(&attached)).transpose()?;
+                Ok::<_, io::Error>((attached, name))
             };
-            keep(&attached)?;
-            self.links.insert(link.index, attached);
+            match attach() {
+                Ok(attached) => _ = self.links.insert(index, attached),
+                // It has gone meanwhile.
+                Err(error) if error.raw_os_error() == Some(libc::ENODEV) => {}
+                Err(error) => went = went.and(Err(error)),
+            }
         }
-        Ok(())
+        went
     }
 }
 
@@ -88,17 +100,23 @@ mod tests {
             netlink.create_veth("ours", "theirs", std::os::fd::AsFd::as_fd(&other)).unwrap();
             netlink.enslave("ours", "bridge").unwrap();
             let mut came_in = CameIn::load("test", &NEXT).unwrap();
-            let mut count = 0;
-            let counted = |_: &Attached| {
-                count += 1;
-                Ok(())
-            };
-            if let Err(error) = came_in.cover(&|link| ["lo", "port"].contains(&link.name.as_str()), counted) {
+            let own = |link: &Link| ["lo", "port"].contains(&link.name.as_str());
+            if let Err(error) = came_in.cover(&own, None) {
                 return println!("skipped: {error}");
             }
-            assert_eq!(count, 1);
-            let bridge = netlink.links().unwrap().into_iter().find(|link| link.name == "bridge").unwrap();
-            assert!(came_in.links.contains_key(&bridge.index));
+            let index = |name: &str| netlink.links().unwrap().into_iter().find(|link| link.name == name).unwrap().index;
+            let covered = |came_in: &CameIn| came_in.links.keys().copied().collect::<Vec<_>>();
+            assert_eq!(covered(&came_in), [index("bridge")]);
+            // One that comes alone is a link like others until it is a port, as those of containers are.
+            netlink.create_veth("late", "other", std::os::fd::AsFd::as_fd(&other)).unwrap();
+            came_in.cover(&own, None).unwrap();
+            assert_eq!(covered(&came_in), [index("bridge"), index("late")]);
+            netlink.enslave("late", "bridge").unwrap();
+            came_in.cover(&own, None).unwrap();
+            assert_eq!(covered(&came_in), [index("bridge")]);
+            netlink.delete("bridge").unwrap();
+            came_in.cover(&own, None).unwrap();
+            assert!(covered(&came_in).contains(&index("late")), "it stands alone again");
         });
     }
 }

@@ -91,7 +91,7 @@ impl Doors {
 }
 
 /// The number of this thread's network namespace, as programs have it.
-fn this_network() -> io::Result<u64> {
+pub(super) fn this_network() -> io::Result<u64> {
     let socket = rustix::net::socket(AddressFamily::INET, SocketType::DGRAM, None)?;
     let (mut number, mut size) = (0_u64, size_of::<u64>() as libc::socklen_t);
     let (level, option) = (libc::SOL_SOCKET, libc::SO_NETNS_COOKIE);
@@ -116,7 +116,7 @@ const USER: i16 = -48;
 const PART: i16 = -56;
 
 /// Ends a program: what is asked about is allowed, or denied.
-const ALLOW: [Instruction; 2] = [Instruction::set(R0, 1), Instruction::end()];
+pub(super) const ALLOW: [Instruction; 2] = [Instruction::set(R0, 1), Instruction::end()];
 const DENY: [Instruction; 2] = [Instruction::set(R0, 0), Instruction::end()];
 /// Ends a program that has looked for a key and not found it.
 const UNLESS_FOUND: [Instruction; 4] = [Instruction::skip_if_equal(R0, 0, 1), Instruction::skip(2), ALLOW[0], ALLOW[1]];

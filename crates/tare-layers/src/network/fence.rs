@@ -7,13 +7,16 @@
 //! told, the ports that a workload declares, whole. What is sent to all is kept off elsewhere ([`ToAll`]). Where this
 //! process is killed, services live on, and so does all of it ([`Pinned`]) until the run is cleaned up after.
 
+use super::arrivals::Arrivals;
 use super::closed::{CLOSED_MAX, Closed, KEY_PORT, Key, TRANSPORTS, key, put_ipv4, put_ipv6, where_closed};
 use super::doors::Doors;
+use super::low_ports::LowPorts;
 use super::netlink::Link;
 use super::pinned::Pinned;
 use super::seat::seat_link;
 use super::to_all::ToAll;
-use crate::{leftovers, lock, register};
+use crate::register::{self, Kind as Made};
+use crate::{leftovers, lock};
 use rustix::net::netdevice::name_to_index;
 use rustix::net::{AddressFamily, SocketType};
 use std::collections::BTreeMap;
@@ -21,8 +24,10 @@ use std::fs::File;
 use std::io;
 use std::net::{Ipv6Addr, SocketAddr};
 use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
 use tare_bpf::Register::{self, R0, R1, R2, R6, R7, R8, R10};
 use tare_bpf::{Attached, Instruction, Kind, Map, Program};
+use tare_core::fault::Fault;
 use tare_core::host::ServiceStart;
 
 /// The index of the loopback in every network namespace.
@@ -52,6 +57,7 @@ pub(crate) struct Fenced {
     fence: Option<Fence>,
     /// The users of the services that stand, by instance.
     users: BTreeMap<String, u32>,
+    low: LowPorts,
 }
 
 impl Fenced {
@@ -59,18 +65,24 @@ impl Fenced {
     /// it has here, or else, and where its engine gives it another one that nobody knows, those that it declares. In a
     /// guest there is no run's mark, and nobody but the load.
     ///
-    /// Where that cannot be had the service stands open, and the answer, which is for the record, says so.
-    pub(crate) fn close(&mut self, run: &str, start: &ServiceStart, user: UserHere) -> String {
+    /// Where that cannot be had the service stands open, and the answer, which is for the record, says so. Those of its
+    /// ports that are low it may listen at, see [`LowPorts::allow`].
+    ///
+    /// # Errors
+    /// When low ports cannot be allowed.
+    pub(crate) fn close(&mut self, run: &str, start: &ServiceStart, user: UserHere) -> Result<String, Fault> {
+        let low = self.low.allow(run, start.service.ports.values().copied(), (start.service.user.0, user))?;
         if !leftovers::run_directory(run).is_dir() {
-            return String::new();
+            return Ok(low);
         }
-        self.put_up_and_close(run, start, user)
-            .unwrap_or_else(|error| format!("; open to other machines too, as no fence stands: {error}"))
+        let closed = self.put_up_and_close(run, start, user);
+        let open = |error| format!("; open to other machines too, as no fence stands: {error}");
+        Ok(low + &closed.unwrap_or_else(open))
     }
 
     fn put_up_and_close(&mut self, run: &str, start: &ServiceStart, here: UserHere) -> io::Result<String> {
         if self.fence.is_none() {
-            self.fence = Some(Fence::put_up(&seat_link(run), &Pinned::folder(run))?);
+            self.fence = Some(Fence::put_up(run, &Pinned::folder(run))?);
         }
         let fence = self.fence.as_mut().expect("it was put up right before");
         let user = start.service.user.0;
@@ -85,8 +97,11 @@ impl Fenced {
         if undeclared.is_some() {
             start.service.ports.values().try_for_each(|port| fence.close(*port, user))?;
         }
-        let to_all = fence.cover(&|link| register::is_made(run, register::Kind::Link, &link.name)).err();
-        let killed = fence.pinned.as_ref().err();
+        let to_all = fence.to_all.as_ref().map_or_else(
+            |error| Some(error.to_string()),
+            |watched| watched.look().err().map(|error| error.to_string()),
+        );
+        let killed = fence.not_pinned();
         let open = "; open to other machines too";
         let said = [
             undeclared.map(|error| format!("{open} where it declares no port: {error}")),
@@ -98,6 +113,7 @@ impl Fenced {
 
     /// Opens the ports of a service that has ended: whoever listens there next is not ours.
     pub(crate) fn open(&mut self, start: &ServiceStart) {
+        self.low.take_back(start.service.ports.values().copied(), start.service.user.0);
         let Some(fence) = &self.fence else { return };
         for port in start.service.ports.values() {
             fence.open(*port);
@@ -114,8 +130,6 @@ impl Fenced {
 #[derive(Debug)]
 struct Fence {
     closed: Closed,
-    /// The links by which what comes in is nobody's concern: the loopback and the load's.
-    inner: [u32; 2],
     /// Kept for the test that asks the kernel what it costs.
     #[cfg_attr(not(test), expect(dead_code, reason = "what is attached holds the program"))]
     program: Program,
@@ -123,44 +137,49 @@ struct Fence {
     _between: Attached,
     /// What closes undeclared ports, or why it cannot be had.
     doors: io::Result<Doors>,
-    /// What keeps off what is sent to all, or why it cannot be had.
-    to_all: io::Result<ToAll>,
+    /// What keeps off what is sent to all, at links that come later too, or why it cannot be had.
+    to_all: io::Result<Arrivals>,
     /// What keeps all of it when this process is killed, or why it cannot be had.
-    pinned: io::Result<Pinned>,
+    pinned: Arc<Mutex<io::Result<Pinned>>>,
 }
 
 impl Fence {
-    /// Puts one up around no port yet. Load comes by the link of this name, or by none where there is no such link.
-    /// What outlives this process is named in `folder`, which is made.
+    /// Puts one up around no port yet. Load comes by the run's link, or by none where there is no such link. What
+    /// outlives this process is named in `folder`, which is made.
     ///
     /// # Errors
     /// When the kernel knows no such programs, as before Linux 5.17, or does not let this process have one.
-    fn put_up(load_link: &str, folder: &Path) -> io::Result<Fence> {
-        Fence::open_to(LOOPBACK, link_index(load_link)?.unwrap_or(LOOPBACK), folder)
+    fn put_up(run: &str, folder: &Path) -> io::Result<Fence> {
+        Fence::open_to(LOOPBACK, link_index(&seat_link(run))?.unwrap_or(LOOPBACK), run, folder)
     }
 
     /// The same for two links by their indices.
-    fn open_to(loopback: u32, load: u32, folder: &Path) -> io::Result<Fence> {
+    fn open_to(loopback: u32, load: u32, run: &str, folder: &Path) -> io::Result<Fence> {
         let closed = Map::new(CLOSED_MAX)?;
         let program = Program::load(Kind::SocketLookup, "tare_fence", c"GPL", &code(&closed, loopback, load))?;
         // The thread's, which is not the process's where the thread has entered another.
         let between = program.attach_to_network(File::open("/proc/thread-self/ns/net")?)?;
         let doors = Doors::open(&closed);
         let attached = doors.iter().flat_map(Doors::attached).chain([&between]).collect::<Vec<_>>();
-        let pinned = Pinned::put_up(folder, &attached);
-        let (inner, to_all) = ([loopback, load], ToAll::new(&closed));
-        Ok(Fence { closed, inner, program, _between: between, doors, to_all, pinned })
+        let pinned = Arc::new(Mutex::new(Pinned::put_up(folder, &attached)));
+        // What comes in by these links is nobody's concern.
+        let (inner, run) = ([loopback, load], run.to_owned());
+        let own = move |link: &Link| inner.contains(&link.index) || register::is_made(&run, Made::Link, &link.name);
+        let names = Arc::clone(&pinned);
+        let to_all = ToAll::new(&closed).and_then(|mut to_all| {
+            // What cannot be pinned is told of anyway.
+            Arrivals::watch(move || {
+                let mut names = names.lock().unwrap_or_else(PoisonError::into_inner);
+                to_all.cover(&own, names.as_mut().ok())
+            })
+        });
+        Ok(Fence { closed, program, _between: between, doors, to_all, pinned })
     }
 
-    /// Watches the links that have come since it was last done for what is sent to all; `own` tells the run's.
-    fn cover(&mut self, own: &dyn Fn(&Link) -> bool) -> io::Result<()> {
-        let (inner, pinned) = (self.inner, &mut self.pinned);
-        // What cannot be pinned is told of anyway.
-        let keep = |attached: &Attached| pinned.as_mut().map_or(Ok(()), |pinned| pinned.add(attached));
-        match &mut self.to_all {
-            Ok(to_all) => to_all.cover(&|link| inner.contains(&link.index) || own(link), keep),
-            Err(error) => Err(io::Error::other(error.to_string())),
-        }
+    /// Why what stands here would not outlive this process, where it would not.
+    fn not_pinned(&self) -> Option<String> {
+        let pinned = self.pinned.lock().unwrap_or_else(PoisonError::into_inner);
+        pinned.as_ref().err().map(io::Error::to_string)
     }
 
     /// Closes a port of both protocols at every address.
@@ -244,7 +263,7 @@ mod tests {
     fn what_is_said_on_a_connection_does_not_pass_it() {
         in_own_network(|| {
             let folder = tempfile::tempdir().unwrap();
-            let fence = Fence::put_up("none", &folder.path().join("fence")).unwrap();
+            let fence = Fence::put_up("none00", &folder.path().join("fence")).unwrap();
             let _counted = tare_bpf::count_runs().unwrap();
             let runs = || fence.program.runs().unwrap();
             let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -270,7 +289,7 @@ mod tests {
         in_own_network(|| {
             // Links that are not there, so that the loopback is none of the two.
             let folder = tempfile::tempdir().unwrap();
-            let fence = Fence::open_to(78, 77, &folder.path().join("fence")).unwrap();
+            let fence = Fence::open_to(78, 77, "none00", &folder.path().join("fence")).unwrap();
             for (any, to) in [("0.0.0.0:0", "127.0.0.1"), ("[::]:0", "[::1]")] {
                 let (stream, datagrams) = (TcpListener::bind(any).unwrap(), UdpSocket::bind(any).unwrap());
                 datagrams.set_read_timeout(Some(Duration::from_millis(100))).unwrap();
@@ -305,7 +324,7 @@ mod tests {
         const USER: u32 = 95_003;
         in_own_network(|| {
             let folder = tempfile::tempdir().unwrap();
-            let fence = Fence::open_to(78, 77, &folder.path().join("fence")).unwrap();
+            let fence = Fence::open_to(78, 77, "none00", &folder.path().join("fence")).unwrap();
             let Ok(doors) = &fence.doors else { return println!("skipped: {:?}", fence.doors) };
             doors.watch(USER).unwrap();
             let reached = |place: &str, port: u16| TcpStream::connect(format!("{place}:{port}")).is_ok();
@@ -339,18 +358,18 @@ mod tests {
         in_own_network(|| {
             let folder = tempfile::tempdir().unwrap();
             let names = folder.path().join("fence");
-            let mut fence = Fence::open_to(78, 77, &names).unwrap();
+            let fence = Fence::open_to(78, 77, "none00", &names).unwrap();
             let listener = TcpListener::bind("127.0.0.1:0").unwrap();
             let place = listener.local_addr().unwrap();
             fence.close(place.port(), 5).unwrap();
-            match std::mem::replace(&mut fence.pinned, Err(io::ErrorKind::Other.into())) {
+            match std::mem::replace(&mut *fence.pinned.lock().unwrap(), Err(io::ErrorKind::Other.into())) {
                 Ok(pinned) => std::mem::forget(pinned),
                 Err(error) => return println!("skipped: {error}"),
             }
-            let doors = fence.doors.is_ok();
+            let count = 1 + if fence.doors.is_ok() { 3 } else { 0 } + usize::from(fence.to_all.is_ok());
             drop(fence);
             assert!(TcpStream::connect(place).is_err(), "the fence fell with its process");
-            assert_eq!(super::super::pinned::names(&names).unwrap().len(), if doors { 4 } else { 1 });
+            assert_eq!(super::super::pinned::names(&names).unwrap().len(), count);
             crate::network::take_down(&names).unwrap();
             assert!(TcpStream::connect(place).is_ok(), "it was taken down");
             assert_eq!(std::fs::read_dir(&names).unwrap().count(), 0, "its file system is not mounted any more");

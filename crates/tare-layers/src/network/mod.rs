@@ -1,6 +1,7 @@
 //! Links, addresses, forwarding and the namespace from which load comes. Everything made here is named after its
 //! run, so that it can be found and removed after a crash.
 
+mod arrivals;
 mod came_in;
 mod closed;
 mod doors;
@@ -19,7 +20,7 @@ mod to_all;
 pub(crate) use fence::{Fenced, UserHere};
 pub use forwarding::{Forwarding, allow_forwarding};
 pub(crate) use forwarding::{remove_rules, runs_with_rules};
-pub(crate) use low_ports::{USUAL_BOUND, allow_all_ports, allow_low_ports};
+pub(crate) use low_ports::{USUAL_BOUND, allow_all_ports};
 pub(crate) use pinned::{is_pinned, take_down};
 pub use room::Room;
 pub use seat::GeneratorSeat;

@@ -20,6 +20,8 @@ const RTM_GETROUTE: u16 = 26;
 const NLM_F_REQUEST: u16 = 0x1;
 const NLM_F_ACK: u16 = 0x4;
 const NLM_F_DUMP: u16 = 0x300;
+/// What is listed has changed meanwhile, so that some of it may be missing.
+const NLM_F_DUMP_INTR: u16 = 0x10;
 const NLM_F_EXCL: u16 = 0x200;
 const NLM_F_CREATE: u16 = 0x400;
 const NLMSG_ERROR: u16 = 2;
@@ -42,6 +44,8 @@ const RTA_GATEWAY: u16 = 5;
 
 const AF_INET: u8 = 2;
 const IFF_UP: u32 = 1;
+/// The groups that are told of changes of links and of addresses of IPv4.
+const NEWS: u32 = 0x1 | 0x10;
 /// The kernel rejects longer names.
 const NAME_MAX: usize = 15;
 
@@ -140,12 +144,30 @@ impl Netlink {
         std::thread::scope(|scope| scope.spawn(enter).join().expect("entering a namespace does not panic"))
     }
 
+    /// Opens it to be told of changes of links and addresses, and for nothing else.
+    pub(crate) fn subscribed() -> io::Result<Netlink> {
+        let netlink = Netlink::open()?;
+        rustix::net::bind(&netlink.0, &rustix::net::netlink::SocketAddrNetlink::new(0, NEWS))?;
+        Ok(netlink)
+    }
+
+    /// Takes all that has been told, whatever it was. What there was no room for is among it: that counts as told.
+    pub(crate) fn forget_news(&self) {
+        let mut buffer = [0; 8192];
+        loop {
+            match rustix::net::recv(&self.0, &mut buffer[..], RecvFlags::DONTWAIT) {
+                Ok(_) | Err(rustix::io::Errno::NOBUFS | rustix::io::Errno::INTR) => {}
+                Err(_) => return,
+            }
+        }
+    }
+
     /// Sends a message and collects the payloads of the answer, up to the acknowledgement.
     fn ask(&self, mut message: Message) -> io::Result<Vec<(u16, Vec<u8>)>> {
         let length = u32::try_from(message.0.len()).expect("messages made here are short");
         message.0[0..4].copy_from_slice(&length.to_ne_bytes());
         rustix::net::send(&self.0, &message.0, SendFlags::empty())?;
-        let mut answers = Vec::new();
+        let (mut answers, mut whole) = (Vec::new(), true);
         let mut buffer = vec![0; 64 * 1024];
         loop {
             let (count, _) = rustix::net::recv(&self.0, &mut buffer[..], RecvFlags::empty())?;
@@ -156,7 +178,9 @@ impl Netlink {
                 if length < 16 || length > rest.len() {
                     return Err(io::Error::other("the kernel's answer is cut short"));
                 }
+                whole &= u16::from_ne_bytes([rest[6], rest[7]]) & NLM_F_DUMP_INTR == 0;
                 match kind {
+                    NLMSG_DONE if !whole => return Err(io::ErrorKind::Interrupted.into()),
                     NLMSG_DONE => return Ok(answers),
                     NLMSG_ERROR => {
                         let code = word(rest, 16).cast_signed();
@@ -169,9 +193,20 @@ impl Netlink {
         }
     }
 
+    /// Asks for a list until one is whole: what changes meanwhile may be missing from it.
+    fn list(&self, message: impl Fn() -> Message) -> io::Result<Vec<(u16, Vec<u8>)>> {
+        const TRIES: usize = 100;
+        let interrupted = |answer: &io::Result<_>| {
+            answer.as_ref().is_err_and(|error: &io::Error| error.kind() == io::ErrorKind::Interrupted)
+        };
+        let mut tries = (0..TRIES).map(|_| self.ask(message()));
+        let whole = tries.find(|answer| !interrupted(answer));
+        whole.unwrap_or_else(|| Err(io::Error::other("the network changes faster than it can be read")))
+    }
+
     /// All links.
     pub(crate) fn links(&self) -> io::Result<Vec<Link>> {
-        let answers = self.ask(Message::new(RTM_GETLINK, NLM_F_DUMP).link(0, 0, 0))?;
+        let answers = self.list(|| Message::new(RTM_GETLINK, NLM_F_DUMP).link(0, 0, 0))?;
         let parse = |(_, payload): &(u16, Vec<u8>)| {
             let find = |wanted| attributes(payload, 16).find(|(kind, _)| *kind == wanted).map(|(_, value)| value);
             let info = find(IFLA_LINKINFO).unwrap_or_default();
@@ -272,24 +307,28 @@ impl Netlink {
     /// The addresses of IPv4 that mean all who are in a network of this machine's.
     pub(crate) fn broadcasts(&self) -> io::Result<Vec<Ipv4Addr>> {
         const BROADCAST: u8 = 3;
-        let mut request = Message::new(RTM_GETROUTE, NLM_F_DUMP);
-        request.0.extend([AF_INET, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
+        let request = || {
+            let mut request = Message::new(RTM_GETROUTE, NLM_F_DUMP);
+            request.0.extend([AF_INET, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
+            request
+        };
         let parse = |(_, payload): &(u16, Vec<u8>)| {
             let value = attributes(payload, 12).find(|(kind, _)| *kind == RTA_DST)?.1;
             let octets: [u8; 4] = value.get(..4)?.try_into().ok()?;
             (*payload.get(7)? == BROADCAST).then(|| octets.into())
         };
-        Ok(self.ask(request)?.iter().filter_map(parse).collect())
+        Ok(self.list(request)?.iter().filter_map(parse).collect())
     }
 
     /// Every range of IPv4 addresses that an address or a route of this machine covers, the default route left out.
     pub(crate) fn ranges(&self) -> io::Result<Vec<Range>> {
-        let mut request = Message::new(RTM_GETADDR, NLM_F_DUMP);
-        request.0.extend([AF_INET, 0, 0, 0, 0, 0, 0, 0]);
-        let mut answers = self.ask(request)?;
-        let mut request = Message::new(RTM_GETROUTE, NLM_F_DUMP);
-        request.0.extend([AF_INET, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
-        answers.extend(self.ask(request)?);
+        let request = |kind, header: &[u8]| {
+            let mut request = Message::new(kind, NLM_F_DUMP);
+            request.0.extend(header);
+            request
+        };
+        let mut answers = self.list(|| request(RTM_GETADDR, &[AF_INET, 0, 0, 0, 0, 0, 0, 0]))?;
+        answers.extend(self.list(|| request(RTM_GETROUTE, &[AF_INET, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]))?);
         let parse = |(kind, payload): &(u16, Vec<u8>)| {
             // The prefix is the second byte of both headers; 8 and 12 bytes long.
             let (start, wanted) = if *kind == RTM_NEWADDR { (8, IFA_ADDRESS) } else { (12, RTA_DST) };

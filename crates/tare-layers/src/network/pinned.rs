@@ -41,18 +41,19 @@ impl Pinned {
         let mut pinned = Pinned { folder: folder.to_owned(), names: 0 };
         let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
         rustix::mount::mount("tare", folder, "bpf", flags, Some(c"mode=0700"))?;
-        attached.iter().try_for_each(|attached| pinned.add(attached))?;
+        attached.iter().try_for_each(|attached| pinned.add(attached).map(drop))?;
         Ok(pinned)
     }
 
-    /// Gives a name to another.
+    /// Gives a name to another, which is the answer.
     ///
     /// # Errors
     /// When the kernel refuses.
-    pub(super) fn add(&mut self, attached: &Attached) -> io::Result<()> {
-        attached.pin(&self.folder.join(self.names.to_string()))?;
+    pub(super) fn add(&mut self, attached: &Attached) -> io::Result<PathBuf> {
+        let name = self.folder.join(self.names.to_string());
+        attached.pin(&name)?;
         self.names += 1;
-        Ok(())
+        Ok(name)
     }
 }
 

@@ -5,7 +5,9 @@
 //! So what comes in by other links than the run's own and is for one of its networks is dropped there ([`CameIn`]). The
 //! load and this machine itself do not pass it.
 
+use super::arrivals::Arrivals;
 use super::came_in::{CameIn, DROP, IPV4, NEXT, PACKET, PROTOCOL, begin};
+use super::netlink::Link;
 use super::pinned::Pinned;
 use crate::leftovers::run_directory;
 use crate::register::{self, Kind};
@@ -25,12 +27,11 @@ const COMMON: u32 = u32::from_ne_bytes([255, 254, 0, 0]);
 /// The networks of a run, private for as long as this is kept, or until the run is cleaned up after.
 #[derive(Debug)]
 pub(super) struct Private {
-    _came_in: CameIn,
-    _pinned: Option<Pinned>,
+    _arrivals: Arrivals,
 }
 
 impl Private {
-    /// Closes the run's networks to what comes in by the links that there are by now.
+    /// Closes the run's networks to what comes in by others' links: those that there are by now, and those that come.
     ///
     /// # Errors
     /// When the kernel does not know how, as before Linux 6.6, or does not let this process.
@@ -38,11 +39,9 @@ impl Private {
         let mut came_in = CameIn::load("tare_private", &code(subnets))?;
         let folder = run_directory(run);
         let mut pinned = folder.is_dir().then(|| Pinned::put_up(&folder.join("private"), &[])).transpose()?;
-        let own = |name: &str| register::is_made(run, Kind::Link, name);
-        came_in.cover(&|link| link.index == LOOPBACK || own(&link.name), |attached| {
-            pinned.as_mut().map_or(Ok(()), |pinned| pinned.add(attached))
-        })?;
-        Ok(Private { _came_in: came_in, _pinned: pinned })
+        let run = run.to_owned();
+        let own = move |link: &Link| link.index == LOOPBACK || register::is_made(&run, Kind::Link, &link.name);
+        Ok(Private { _arrivals: Arrivals::watch(move || came_in.cover(&own, pinned.as_mut()))? })
     }
 }
 
@@ -78,7 +77,7 @@ mod tests {
     use crate::network::{as_inside, in_own_network, link_up_with_address, other_network, route_add, veth_create};
     use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream};
     use std::os::fd::AsFd;
-    use std::time::Duration;
+    use std::time::{Duration, Instant};
 
     #[test]
     fn the_lab_does_not_reach_a_run_s_own_networks() {
@@ -112,6 +111,19 @@ mod tests {
             assert_eq!(private.map(from_lab), [false, false]);
             assert!(beside.into_iter().chain([LINK]).all(from_lab), "others' networks are closed");
             assert!(private.into_iter().all(reached), "this machine is kept out");
+            // One that comes later, from the same lab.
+            const LATE: Ipv4Addr = Ipv4Addr::new(203, 0, 113, 1);
+            veth_create("late", "later", lab.as_fd()).unwrap();
+            link_up_with_address("late", LATE, 24).unwrap();
+            as_inside(&lab, || {
+                link_up_with_address("later", Ipv4Addr::new(203, 0, 113, 2), 24).unwrap();
+                route_add(Ipv4Addr::new(10, 252, 0, 0), 15, LATE).unwrap();
+            });
+            let deadline = Instant::now() + Duration::from_secs(20);
+            while private.into_iter().any(from_lab) {
+                assert!(Instant::now() < deadline, "a link that came later is open");
+            }
+            assert!(from_lab(LATE), "it is no way in at all");
             drop(closed);
             assert!(private.into_iter().all(from_lab), "it goes with its owner");
         });

@@ -7,10 +7,11 @@
 use super::came_in::{CameIn, DROP, IPV4, IPV6, NEXT, PACKET, PROTOCOL, begin};
 use super::closed::{Closed, KEY_PORT, TRANSPORTS, call, put_ipv4, put_ipv6, where_closed};
 use super::netlink::{Link, Netlink};
+use super::pinned::Pinned;
 use std::io;
 use std::net::Ipv4Addr;
 use tare_bpf::Register::{self, R0, R1, R2, R3, R4, R5, R7, R8, R9, R10};
-use tare_bpf::{Attached, Function, Instruction, Map};
+use tare_bpf::{Function, Instruction, Map};
 
 /// How many addresses may be those of all: one for each network that this machine is in, and two.
 const EVERYBODY_MAX: u32 = 4096;
@@ -58,16 +59,12 @@ impl ToAll {
     ///
     /// # Errors
     /// The same, and when there are more networks than anybody has.
-    pub(super) fn cover(
-        &mut self,
-        own: &dyn Fn(&Link) -> bool,
-        keep: impl FnMut(&Attached) -> io::Result<()>,
-    ) -> io::Result<()> {
+    pub(super) fn cover(&mut self, own: &dyn Fn(&Link) -> bool, pinned: Option<&mut Pinned>) -> io::Result<()> {
         let found = Netlink::open()?.broadcasts()?;
         for address in found.into_iter().chain([Ipv4Addr::BROADCAST, Ipv4Addr::UNSPECIFIED]) {
             self.everybody.insert(u32::from_ne_bytes(address.octets()), 1)?;
         }
-        self.came_in.cover(own, keep)
+        self.came_in.cover(own, pinned)
     }
 }
 
@@ -345,7 +342,7 @@ mod tests {
             heard_of_all(true, "nothing watches");
             let mut to_all = ToAll::new(&closed).unwrap();
             let none = |_: &Link| false;
-            if let Err(error) = to_all.cover(&none, |_| Ok(())) {
+            if let Err(error) = to_all.cover(&none, None) {
                 return println!("skipped: {error}");
             }
             heard_of_all(true, "nothing is closed");
@@ -368,7 +365,7 @@ mod tests {
             assert!(heard(&sockets[0]), "to one");
             drop(to_all);
             let mut to_all = ToAll::new(&closed).unwrap();
-            to_all.cover(&|link| link.name == "ours", |_| Ok(())).unwrap();
+            to_all.cover(&|link| link.name == "ours", None).unwrap();
             heard_of_all(true, "it is the run's own link");
         });
     }

@@ -1,14 +1,50 @@
 //! What a hostile program tries, from within its form. Each attempt is made by a child of its own, so that whatever it
 //! changes goes with it.
 
+use rustix::fs::{CWD, FileType, Mode, makedev, mknodat};
 use std::ffi::CString;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Error};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::os::linux::net::SocketAddrExt;
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{SocketAddr as LocalAddr, UnixStream};
+use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
+
+/// What may succeed, in which forms, and why. What is not named here is refused everywhere. It is a bound: what a
+/// machine or an engine refuses by itself is no mistake.
+#[rustfmt::skip]
+pub(crate) const ALLOWED: &[(&str, &[&str], &str)] = &[
+    ("connect to the machine", &["native", "container", "host network", "runtime", "guest", "container in a guest"],
+     "services are not kept from the network"),
+    ("make a user namespace", &["native", "runtime", "guest"],
+     "they have no filter of system calls, and the machine lets everybody"),
+    ("mount in a user namespace", &["native", "runtime", "guest"], "it is seen there and nowhere else"),
+    ("reach a socket by its name", &["native", "host network", "runtime"],
+     "a socket without a file belongs to a network, and theirs is the machine's"),
+    ("listen at a low port", &["container", "guest", "container in a guest"],
+     "in a network of its own everybody is let"),
+];
+
+/// A bundle of this program with a set-user-id program and a device.
+pub(crate) fn hostile_tree(tree: &Path) {
+    fs::copy(tree.join("bin/service"), tree.join("bin/raised")).unwrap();
+    fs::set_permissions(tree.join("bin/raised"), fs::Permissions::from_mode(0o6755)).unwrap();
+    let (place, all) = (tree.join("bin/node"), Mode::from(0o666));
+    mknodat(CWD, &place, FileType::CharacterDevice, all, makedev(1, 1)).unwrap();
+    fs::set_permissions(&place, fs::Permissions::from_mode(0o666)).unwrap();
+}
+
+/// Which of the attempts that a program tells of have succeeded where they may not; it has to tell of all.
+pub(crate) fn not_allowed(form: &str, said: &str) -> Vec<String> {
+    let outcome = |attempt: &str| said.lines().find_map(|line| line.strip_prefix(attempt)?.strip_prefix(": "));
+    let may = |attempt: &str| ALLOWED.iter().any(|(name, forms, _)| *name == attempt && forms.contains(&form));
+    let all =
+        ATTEMPTS.iter().map(|(name, _)| (*name, outcome(name).unwrap_or_else(|| panic!("{form}: {name}: {said}"))));
+    all.filter(|(name, outcome)| *outcome == "done" && !may(name)).map(|(name, _)| format!("{form}: {name}")).collect()
+}
 
 /// What is to be reached of others.
 pub(crate) struct Others {

@@ -18,6 +18,7 @@ pub(crate) fn all() -> Vec<Check> {
         ("a_container_by_crun_keeps_the_contract".to_owned(), true, || by_a_runtime("crun")),
         ("the_mock_layer_keeps_the_contract_without_root".to_owned(), false, mock_without_root),
         ("no_service_is_reached_from_another_network".to_owned(), true, confined::kept_from_others),
+        ("a_service_alone_may_listen_at_its_low_port".to_owned(), true, confined::low_port),
         ("a_hostile_program_is_refused_alike_in_every_form".to_owned(), true, escapes::alike),
         ("what_a_hostile_program_may_do_is_told".to_owned(), false, escapes::told),
         ("instances_are_users_of_their_own".to_owned(), true, users::apart),

@@ -7,6 +7,7 @@ use std::io::Write;
 use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
+use std::time::{Duration, Instant};
 use tare_core::form::LayerUse;
 use tare_core::host::{Availability, Host, ResourceReport};
 use tare_layers::lock::MachineLock;
@@ -52,26 +53,20 @@ fn to_oneself() -> MachineLock {
 pub(crate) fn kept_from_others() {
     /// A user that no other check has.
     const KEPT: u32 = stage::OWN + 500;
-    let row = crate::checks::row("container");
     let _machine = to_oneself();
-    for options in [None, Some("{network: host}"), Some("{by: runtime}")] {
-        let layers: Vec<LayerUse> = options.map(|text| crate::checks::layer(row, text)).into_iter().collect();
-        let form = options.unwrap_or("native");
-        let carrier = stage::carrier(Path::new("/"));
-        if let Some(Availability::Unavailable(why)) = layers.first().map(|layer| (row.probe)(&layer.options, &carrier))
-        {
-            println!("skipped: whether '{form}' keeps others out: {why}");
-            continue;
-        }
+    for (form, layers) in on_the_machines_network() {
         // Another run's seat for load is a machine of the lab, on another link.
         let (stage, lab) = (Stage::open(|_| {}), Stage::open(|_| {}));
         // Its child listens at the next port, and it answers datagrams at the one after that: both undeclared.
-        let mut start = service("one", free_port(), &["child", "datagrams"]);
+        let mut start = service("one", three_free_ports(), &["child", "datagrams"]);
         (start.service.user, start.service.own_user) = ((KEPT, KEPT), true);
         // As the first process of a container it does not hear that it is to end.
-        start.service.stop_within = std::time::Duration::from_millis(200);
+        start.service.stop_within = Duration::from_millis(200);
         let mut host = stage.host(std::slice::from_ref(&start), &layers);
         let instance = host.start(&start).unwrap();
+        // And another machine comes while the service stands.
+        let late = Stage::open(|_| {});
+        let late_place = |place| SocketAddr::new(late.surroundings(&[], &[]).address, place);
         let declared = instance.endpoints["main"];
         let after = |place: SocketAddr, number| SocketAddr::new(place.ip(), place.port() + number);
         let own = SocketAddr::from(([127, 0, 0, 1], declared.port()));
@@ -82,14 +77,27 @@ pub(crate) fn kept_from_others() {
             for place in [declared, at_lab].map(|place| after(place, number)) {
                 assert!(lab.try_ask(place).is_none(), "{form}: the lab reaches {place}, {}", instance.path);
             }
+            let place = late_place(declared.port() + number);
+            assert!(late.try_ask(place).is_none(), "{form}: who came late reaches {place}, {}", instance.path);
         }
         assert!(stage.comes_back(after(declared, 2)), "{form}: the load's datagrams are kept out");
         assert!(!lab.comes_back(after(at_lab, 2)), "{form}: the lab's datagrams reach it, {}", instance.path);
+        let at_late = late_place(declared.port() + 2);
+        assert!(!late.comes_back(at_late), "{form}: who came late reaches it by datagrams, {}", instance.path);
         // To all who hear at that port, in whatever network.
         let all = SocketAddr::from(([224, 0, 0, 1], declared.port() + 2));
         assert!(stage.comes_back(all), "{form}: what the load sends to all is kept out");
         if !instance.path.contains("what is sent to all") {
             assert!(!lab.comes_back(all), "{form}: what the lab sends to all reaches it, {}", instance.path);
+            // Covered as soon as it is told of; what it does by then could still be heard.
+            let deadline = Instant::now() + Duration::from_secs(20);
+            while late.comes_back(all) {
+                assert!(
+                    Instant::now() < deadline,
+                    "{form}: what who came late sends to all reaches it, {}",
+                    instance.path
+                );
+            }
         }
         // The service has the number for connections alone.
         let other = UdpSocket::bind(("0.0.0.0", declared.port())).unwrap();
@@ -104,6 +112,57 @@ pub(crate) fn kept_from_others() {
         host.close().unwrap();
         stage.close();
         lab.close();
+        late.close();
+    }
+}
+
+/// A port that nothing uses, and nor the next two: even ones are those of others' connections more often than not.
+fn three_free_ports() -> u16 {
+    let free =
+        |port: &u16| TcpListener::bind(("0.0.0.0", port + 1)).is_ok() && UdpSocket::bind(("0.0.0.0", port + 2)).is_ok();
+    std::iter::repeat_with(free_port).find(free).expect("there is no end of them")
+}
+
+/// Forms whose services stand on the machine's own network, as far as this machine has them.
+fn on_the_machines_network() -> Vec<(&'static str, Vec<LayerUse>)> {
+    let row = crate::checks::row("container");
+    let mut forms = vec![("native", Vec::new())];
+    for options in ["{network: host}", "{by: runtime}"] {
+        let layer = crate::checks::layer(row, options);
+        match (row.probe)(&layer.options, &stage::carrier(Path::new("/"))) {
+            Availability::Unavailable(why) => println!("skipped: container '{options}': {why}"),
+            _ => forms.push((options, vec![layer])),
+        }
+    }
+    forms
+}
+
+/// A service listens at the port below 1024 that it declares; nobody else may, nor the service elsewhere, and the
+/// machine's own bound stays as it is.
+pub(crate) fn low_port() {
+    const PORT: u16 = 617;
+    let bound = || std::fs::read_to_string("/proc/sys/net/ipv4/ip_unprivileged_port_start").unwrap();
+    for (form, layers) in on_the_machines_network() {
+        let before = bound();
+        let stage = Stage::open(|_| {});
+        let mut start = service("one", PORT, &[]);
+        (start.service.user, start.service.own_user) = ((stage::OWN + 501, stage::OWN + 501), true);
+        start.service.stop_within = Duration::from_millis(200);
+        let mut host = stage.host(std::slice::from_ref(&start), &layers);
+        let instance = host.start(&start).unwrap();
+        stage.ask(instance.endpoints["main"]);
+        let (during, narrow) = (bound(), !instance.path.contains("everybody on this machine may listen"));
+        if narrow {
+            assert_eq!(during, before, "{form}");
+            let listen = |port: u16| printed(host.as_mut(), "one", "/bin/service", &["listen", &port.to_string()]);
+            assert_eq!([PORT + 1, 0].map(listen), ["permission denied\n", "listening\n"], "{form}");
+        } else {
+            assert!(during.trim().parse::<u16>().unwrap() <= PORT, "{form}: {during}, {}", instance.path);
+        }
+        host.stop("one").unwrap();
+        host.close().unwrap();
+        stage.close();
+        assert_eq!(bound(), before, "{form}: what was before");
     }
 }
 

@@ -1,14 +1,11 @@
 //! A hostile program in each form: what it tries is refused in all of them alike, or the difference stands here with
 //! its reason, and in SECURITY.md. Four forms in some six seconds: nothing else holds what a service may not do at all.
 
-use crate::attempts::ATTEMPTS;
+use crate::attempts::{ALLOWED, ATTEMPTS, hostile_tree, not_allowed};
 use crate::commands::printed;
 use crate::stage::{self, OWN, Stage, free_port, service};
-use rustix::fs::{CWD, FileType, Mode, makedev, mknodat};
-use std::collections::BTreeMap;
 use std::net::TcpListener;
 use std::os::linux::net::SocketAddrExt;
-use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{SocketAddr as LocalAddr, UnixListener};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -21,19 +18,6 @@ const FORMS: [(&str, Option<&str>); 4] = [
     ("container", Some("{}")),
     ("host network", Some("{network: host}")),
     ("runtime", Some("{by: runtime}")),
-];
-
-/// What may succeed, in which forms, and why. What is not named here is refused everywhere. It is a bound: what a
-/// machine or an engine refuses by itself is no mistake.
-#[rustfmt::skip]
-const ALLOWED: &[(&str, &[&str], &str)] = &[
-    ("connect to the machine", &["native", "container", "host network", "runtime"],
-     "services are not kept from the network"),
-    ("make a user namespace", &["native", "runtime"], "they have no filter of system calls, and the machine lets everybody"),
-    ("mount in a user namespace", &["native", "runtime"], "it is seen there and nowhere else"),
-    ("reach a socket by its name", &["native", "host network", "runtime"],
-     "a socket without a file belongs to a network, and theirs is the machine's"),
-    ("listen at a low port", &["container"], "in a network of its own an engine lets everybody"),
 ];
 
 /// Files, sockets and a process of somebody else's.
@@ -65,15 +49,6 @@ impl Drop for Somebody {
     }
 }
 
-/// A bundle with a set-user-id program and a device.
-fn hostile(tree: &Path) {
-    std::fs::copy(tree.join("bin/service"), tree.join("bin/raised")).unwrap();
-    std::fs::set_permissions(tree.join("bin/raised"), std::fs::Permissions::from_mode(0o6755)).unwrap();
-    let (place, all) = (tree.join("bin/node"), Mode::from(0o666));
-    mknodat(CWD, &place, FileType::CharacterDevice, all, makedev(1, 1)).unwrap();
-    std::fs::set_permissions(&place, std::fs::Permissions::from_mode(0o666)).unwrap();
-}
-
 pub(crate) fn alike() {
     let row = crate::checks::row("container");
     let mut wrong = Vec::new();
@@ -85,19 +60,14 @@ pub(crate) fn alike() {
             println!("skipped: what a hostile program can do in '{form}': {why}");
             continue;
         }
-        for (attempt, outcome) in tried(&layers) {
-            let allowed = ALLOWED.iter().any(|(name, forms, _)| *name == attempt && forms.contains(&form));
-            if outcome == "done" && !allowed {
-                wrong.push(format!("{form}: {attempt}: {outcome}"));
-            }
-        }
+        wrong.extend(not_allowed(form, &tried(&layers)));
     }
     assert!(wrong.is_empty(), "not as it is written down:\n{}", wrong.join("\n"));
 }
 
-/// What every attempt comes to, by its name.
-fn tried(layers: &[LayerUse]) -> BTreeMap<String, String> {
-    let (stage, somebody) = (Stage::open_numbered(9, hostile), Somebody::new());
+/// What the program says of its attempts.
+fn tried(layers: &[LayerUse]) -> String {
+    let (stage, somebody) = (Stage::open_numbered(9, hostile_tree), Somebody::new());
     let mut start = service("one", free_port(), &[]);
     (start.service.user, start.service.own_user) = ((OWN, OWN), true);
     // As the first process of a container it does not hear that it is to end.
@@ -116,10 +86,7 @@ fn tried(layers: &[LayerUse]) -> BTreeMap<String, String> {
     assert!(processes.trim().parse().unwrap_or(0) <= tare_layers::local::PROCESSES, "{processes}");
     host.close().unwrap();
     stage.close();
-    let outcomes = said.lines().filter_map(|line| line.split_once(": "));
-    let outcomes: BTreeMap<_, _> = outcomes.map(|(name, how)| (name.to_owned(), how.to_owned())).collect();
-    assert!(ATTEMPTS.iter().all(|(name, _)| outcomes.contains_key(*name)), "{said}");
-    outcomes
+    said
 }
 
 /// Each difference is told to whoever reads what is promised.

@@ -8,7 +8,7 @@ use tare_core::host::{Host, InstanceState, ServiceStart};
 use tare_core::units::CpuSet;
 
 pub(crate) fn all() -> Vec<Check> {
-    let checks: [(&str, fn()); 16] = [
+    let checks: [(&str, fn()); 15] = [
         ("a_service_gets_exactly_what_it_is_given", exactly_what_is_given),
         ("a_hostile_bundle_gains_no_privileges", crate::confined::hostile_bundle),
         ("a_hostile_bundle_names_no_user", crate::users::hostile),
@@ -18,7 +18,6 @@ pub(crate) fn all() -> Vec<Check> {
         ("what_root_opens_for_a_service_is_the_machine_s", own_devices),
         ("why_a_program_cannot_be_run_is_told_at_once", cannot_run),
         ("a_taken_port_is_told_before_the_start", taken_port),
-        ("a_service_may_listen_at_a_low_port_and_the_bound_is_put_back", low_port),
         ("how_a_service_ended_is_told", how_it_ended),
         ("a_service_that_will_not_end_is_ended_with_its_children", stubborn),
         ("equals_stand_side_by_side_on_the_same_port", side_by_side),
@@ -201,21 +200,6 @@ fn taken_port() {
             assert!(fault.message.contains(&port.to_string()) && fault.message.contains("service"), "{fault}");
         },
     );
-}
-
-fn low_port() {
-    let bound = || std::fs::read_to_string("/proc/sys/net/ipv4/ip_unprivileged_port_start").unwrap();
-    let (before, port) = (bound(), 617);
-    with_host(
-        |_| {},
-        |stage, host| {
-            stage.ask(host.start(&service("one", port, &[])).unwrap().endpoints["main"]);
-            assert!(bound().trim().parse::<u16>().unwrap() <= port, "{}", bound());
-            host.stop("one").unwrap();
-            stage.ask(host.start(&service("two", port + 1, &[])).unwrap().endpoints["main"]);
-        },
-    );
-    assert_eq!(bound(), before, "what was before the first of them");
 }
 
 fn how_it_ended() {

@@ -20,6 +20,7 @@ pub(super) const PREFIX: &str = "cgroup2::";
 /// runtimes decide.
 const INSIDE: &[&str] = &[
     "tare-layers::contract::a_container_by_crun_",
+    "tare-layers::contract::a_service_alone_",
     "tare-layers::contract::every_layer_",
     "tare-layers::contract::native_",
     "tare-layers::contract::what_a_killed_",

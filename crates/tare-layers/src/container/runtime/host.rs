@@ -9,7 +9,7 @@ use crate::local::host::{PROBE_WITHIN, create_log, remove_volumes, volume_folder
 use crate::local::logs::{Keeper, tail};
 use crate::local::running::Running;
 use crate::local::{self, ports};
-use crate::network::{self, Fenced, UserHere};
+use crate::network::{Fenced, UserHere};
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::net::SocketAddr;
@@ -111,8 +111,7 @@ impl Inner {
         let instance = &start.instance;
         assert!(!self.running.contains_key(instance), "instance '{instance}' was started twice");
         ports::check_free(&start.service.ports)?;
-        network::allow_low_ports(&self.surroundings.run, start.service.ports.values().copied())?;
-        let open = self.fenced.close(&self.surroundings.run, start, UserHere::Same);
+        let open = self.fenced.close(&self.surroundings.run, start, UserHere::Same)?;
         let log = self.surroundings.scratch.join(format!("{instance}.log"));
         let file = create_log(&log, start.service.user).doing(format!("make the log {}", log.display()))?;
         let second = file.try_clone().doing("share the log")?;

@@ -1,0 +1,140 @@
+//! Looks at the links of a network again whenever one has come, gone or changed, for as long as a run stands: machines
+//! have links made all the time, by whoever starts a container or joins a network, and what must be kept off is kept
+//! off there too.
+
+use super::netlink::Netlink;
+use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
+use rustix::fd::{AsFd, OwnedFd};
+use std::io;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::{Builder, JoinHandle};
+
+/// What is done about the links that there are.
+type Look = dyn FnMut() -> io::Result<()> + Send;
+
+/// The kernel tells of an address before all routes that it makes are there, so all is looked at once more this long
+/// afterwards.
+const AFTERWARDS: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
+/// What has failed is tried again after this.
+const AGAIN: Timespec = Timespec { tv_sec: 1, tv_nsec: 0 };
+
+/// A thread that waits for links.
+pub(super) struct Arrivals {
+    look: Arc<Mutex<Look>>,
+    /// Tells the thread to end.
+    end: OwnedFd,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl std::fmt::Debug for Arrivals {
+    fn fmt(&self, to: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        to.debug_struct("Arrivals").finish_non_exhaustive()
+    }
+}
+
+impl Arrivals {
+    /// Has `look` called now, and then, from a thread of its own, after each change of the links and addresses of this
+    /// thread's network until this is dropped. What it fails at later it is asked to do again.
+    ///
+    /// # Errors
+    /// Those of the first look, and when the kernel does not tell of changes.
+    pub(super) fn watch(look: impl FnMut() -> io::Result<()> + Send + 'static) -> io::Result<Arrivals> {
+        // Before the first look, so that nothing comes between the two.
+        let news = Netlink::subscribed()?;
+        let look: Arc<Mutex<Look>> = Arc::new(Mutex::new(look));
+        again(&look)?;
+        let end = eventfd(0, EventfdFlags::CLOEXEC)?;
+        let (ended, inside) = (end.try_clone()?, Arc::clone(&look));
+        // A thread begins in the network of the one that starts it.
+        let thread = Builder::new().name("links".to_owned()).spawn(move || wait(&news, &ended, &inside))?;
+        Ok(Arrivals { look, end, thread: Some(thread) })
+    }
+
+    /// Looks now, for whoever cannot wait.
+    ///
+    /// # Errors
+    /// Those of the look.
+    pub(super) fn look(&self) -> io::Result<()> {
+        again(&self.look)
+    }
+}
+
+impl Drop for Arrivals {
+    fn drop(&mut self) {
+        // It cannot fail before it has been written to 2^64 times.
+        let _ = rustix::io::write(&self.end, &1_u64.to_ne_bytes());
+        let _ = self.thread.take().map(JoinHandle::join);
+    }
+}
+
+fn again(look: &Mutex<Look>) -> io::Result<()> {
+    look.lock().unwrap_or_else(PoisonError::into_inner)()
+}
+
+fn wait(news: &Netlink, end: &OwnedFd, look: &Mutex<Look>) {
+    let mut more = None;
+    loop {
+        let mut both = [PollFd::new(news, PollFlags::IN), PollFd::from_borrowed_fd(end.as_fd(), PollFlags::IN)];
+        match poll(&mut both, more.as_ref()) {
+            Err(rustix::io::Errno::INTR) => continue,
+            Err(_) => return,
+            Ok(_) if !both[1].revents().is_empty() => return,
+            Ok(_) => {}
+        }
+        let told = !both[0].revents().is_empty();
+        news.forget_news();
+        more = if again(look).is_err() { Some(AGAIN) } else { told.then_some(AFTERWARDS) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::network::in_own_network;
+    use std::sync::mpsc::channel;
+    use std::time::Duration;
+
+    /// The links that each look finds.
+    #[test]
+    fn a_link_that_comes_is_looked_at_and_one_that_goes_too() {
+        in_own_network(|| {
+            let (tell, told) = channel();
+            let names = || Ok::<_, io::Error>(Netlink::open()?.links()?.into_iter().map(|link| link.name).collect());
+            let arrivals = Arrivals::watch(move || {
+                let names: Vec<String> = names()?;
+                tell.send(names.contains(&"late".to_owned())).map_err(io::Error::other)
+            })
+            .unwrap();
+            assert_eq!(told.recv(), Ok(false));
+            let until = |wanted: bool| {
+                let next = || told.recv_timeout(Duration::from_secs(20)).expect("nobody looks");
+                std::iter::repeat_with(next).find(|there| *there == wanted)
+            };
+            let netlink = Netlink::open().unwrap();
+            netlink.create_bridge("late", [2, 0, 0, 0, 0, 1]).unwrap();
+            until(true);
+            netlink.delete("late").unwrap();
+            until(false);
+            drop(arrivals);
+            // What looked has gone with its thread.
+            assert!(std::iter::repeat_with(|| told.recv()).any(|end| end.is_err()));
+        });
+    }
+
+    #[test]
+    fn what_fails_is_done_again() {
+        in_own_network(|| {
+            let (tell, told) = channel();
+            let mut count = 0;
+            let _arrivals = Arrivals::watch(move || {
+                count += 1;
+                let _ = tell.send(count);
+                if [2, 3].contains(&count) { Err(io::Error::other("not now")) } else { Ok(()) }
+            })
+            .unwrap();
+            Netlink::open().unwrap().create_bridge("late", [2, 0, 0, 0, 0, 1]).unwrap();
+            let next = || told.recv_timeout(Duration::from_secs(20)).expect("nobody looks again");
+            assert!(std::iter::repeat_with(next).any(|count| count == 4));
+        });
+    }
+}
