@@ -21,6 +21,7 @@ mod json;
 mod kept;
 mod lines;
 mod noted;
+mod parted;
 mod peaks;
 mod placed;
 mod profiled;

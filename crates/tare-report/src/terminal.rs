@@ -334,6 +334,9 @@ fn footing(page: &mut Page, record: &Record, analysis: &Analysis) {
     for (number, text) in crate::turned::lines(record, analysis).iter().enumerate() {
         line(if number == 0 { "turns" } else { "" }, text, Ink::Plain);
     }
+    for (number, text) in crate::parted::lines(analysis).iter().enumerate() {
+        line(if number == 0 { "spread" } else { "" }, text, Ink::Plain);
+    }
     for (number, text) in crate::placed::lines(record).iter().enumerate() {
         line(if number == 0 { "placement" } else { "" }, text, Ink::Plain);
     }

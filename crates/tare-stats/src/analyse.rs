@@ -6,6 +6,7 @@ use crate::analysis::{Analysis, Arm, BlockValue, Estimate, Interval, Method, Met
 use crate::apparatus::apparatus;
 use crate::bound::Lean;
 use crate::ceiling::{Ceilings, ceilings};
+use crate::components;
 use crate::contrast::{cells, contrasts, pairs};
 use crate::equivalence::declare;
 use crate::failures::{failed_shares, leans};
@@ -298,6 +299,8 @@ fn analyse_metric(
     if metric.compared {
         let trimmed = Trimmed::of(trials, metric.name, nested, comparison.arms);
         compare_arms(&mut analysis, metric, &trimmed, claim, comparison);
+        let baseline = comparison.arms.iter().find(|arm| arm.baseline);
+        baseline.into_iter().for_each(|baseline| components::add(&mut analysis, trials, &baseline.name));
     }
     analysis
 }
@@ -460,6 +463,7 @@ fn ratio(
         sensitive: apart(hodges_lehmann),
         trimmed: trimmed.map(f64::exp),
         trimming_differs: still || trimmed.is_some_and(differs),
+        parts: None,
         smallest_detectable: evidence.smallest_detectable,
         equivalent: None,
         blocks_needed: None,

@@ -4,6 +4,7 @@ use crate::account::CpuAccount;
 use crate::advice::WinBack;
 use crate::bound::{Bound, Lean};
 use crate::ceiling::Ceilings;
+use crate::components::Components;
 use crate::contrast::Contrast;
 use crate::failures::FailedShare;
 use crate::finding::Explanation;
@@ -309,6 +310,9 @@ pub struct Ratio {
     /// trial stood still for more windows than are left out: stalls or bursts decide, and the form is not called
     /// equivalent.
     pub trimming_differs: bool,
+    /// What it varies by between deployments and within them; none where they were not measured in rounds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub parts: Option<Components>,
     /// The smallest difference, as a share, that a run like this finds in four of five cases.
     pub smallest_detectable: Option<f64>,
     /// Whether no difference beyond [`Analysis::margin`] is left to be found; none when nothing may be said.
@@ -342,6 +346,7 @@ impl Ratio {
             sensitive: false,
             trimmed: None,
             trimming_differs: false,
+            parts: None,
             smallest_detectable: None,
             equivalent: None,
             blocks_needed: None,

@@ -17,6 +17,7 @@ mod bound;
 mod ceiling;
 mod change;
 mod compare;
+mod components;
 pub mod condition;
 mod contrast;
 mod counts;
@@ -75,6 +76,7 @@ pub use change::{
     change_points,
 };
 pub use compare::{Change, Difference, changes, conditions, differences};
+pub use components::Components;
 pub use contrast::{Contrast, Figure};
 pub use cpu::resting_share;
 pub use failures::{FailedShare, MoreFailed};

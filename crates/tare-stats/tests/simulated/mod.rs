@@ -8,6 +8,7 @@ mod controls;
 mod experiment;
 pub(crate) mod noise;
 use crate::records;
+mod rounds;
 mod search;
 mod spread;
 mod stalls;

@@ -54,6 +54,7 @@ fn a_bound_is_kept_with_its_side_and_without_an_interval() {
         standard_error: None,
         degrees: None,
         hodges_lehmann: 0.87,
+        parts: None,
         sensitive: false,
         trimmed: None,
         trimming_differs: false,
