@@ -112,8 +112,16 @@ fn enter_and_build(build: &Build, root: &Path, bounds: Option<&dyn BoundBuilds>)
     command.args(arguments(build, root));
     let room = bounds.map(BoundBuilds::make_room).transpose()?;
     room.iter().try_for_each(|room| room.take_in(&mut command))?;
-    let went = bounded::run(&mut command, "util-linux", WITHIN, &|| room::check(&disk, 0))?;
+    let went = bounded::run(&mut command, "util-linux", WITHIN, &|| leaves_room(build, &disk))?;
     judge(build, &went, room.and_then(|room| room.ran_out_of()))
+}
+
+/// Refuses to go on where what the command writes fills the disk.
+fn leaves_room(build: &Build, disk: &std::fs::File) -> Result<(), Fault> {
+    room::check(disk, 0).map_err(|fault| {
+        let command = build.command.join(" ");
+        fault.context(format_args!("the build command `{command}` of the workload was ended, as the disk is full"))
+    })
 }
 
 /// Whether it has done what it was to do; `memory` is what it had of that, bytes, if it was too little.

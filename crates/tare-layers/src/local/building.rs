@@ -1,6 +1,6 @@
 //! A group for the command by which a workload has programs of its own made: what it may use of the machine as a whole.
 
-use super::cgroup::Group;
+use super::cgroup::{self, Group};
 use crate::leftovers::RunMark;
 use std::fs::{File, OpenOptions};
 use std::os::unix::process::CommandExt;
@@ -8,7 +8,7 @@ use std::process::Command;
 use tare_core::fault::{Doing, Fault};
 use tare_core::workload::Resources;
 
-/// How much of this machine's memory a build may have.
+/// How much of this machine's memory, or of what Tare itself may have of it, a build may have.
 const SHARE: (u64, u64) = (3, 4);
 /// The last turn at the CPUs: whoever else computes has about seventy times as much of one.
 const LAST_TURN: i32 = 19;
@@ -23,13 +23,16 @@ pub struct BuildGroup {
 }
 
 impl BuildGroup {
-    /// Makes one in the name of `run`, which nothing else is: three quarters of this machine's memory, without swap.
+    /// Makes one in the name of `run`, which nothing else is: three quarters of this machine's memory, or of what this
+    /// process may have, without swap.
     ///
     /// # Errors
     /// When no cgroups are mounted that bound memory, or it cannot be made.
     pub fn make(run: &str) -> Result<BuildGroup, Fault> {
         let machine = rustix::system::sysinfo();
-        BuildGroup::with(run, machine.totalram * u64::from(machine.mem_unit) / SHARE.1 * SHARE.0)
+        let memory = machine.totalram * u64::from(machine.mem_unit);
+        let memory = cgroup::own_memory_limit().map_or(memory, |own| own.min(memory));
+        BuildGroup::with(run, memory / SHARE.1 * SHARE.0)
     }
 
     fn with(run: &str, memory_bytes: u64) -> Result<BuildGroup, Fault> {

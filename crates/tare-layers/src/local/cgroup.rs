@@ -309,6 +309,30 @@ fn tops(run: &str) -> Result<Vec<PathBuf>, Fault> {
     Ok(hierarchies()?.into_iter().map(|hierarchy| hierarchy.root.join(leftovers::mark_name(run))).collect())
 }
 
+/// The most memory, bytes, that this process and what it starts may have by the groups that it is in, if that is
+/// bounded.
+pub(super) fn own_memory_limit() -> Option<u64> {
+    let groups = fs::read_to_string("/proc/self/cgroup").ok()?;
+    memory_limit_of(&groups, &hierarchies().ok()?)
+}
+
+/// The same by what /proc says of a process's groups.
+fn memory_limit_of(groups: &str, hierarchies: &[Hierarchy]) -> Option<u64> {
+    let limit = |line: &str| {
+        let [_, controllers, path] = line.splitn(3, ':').collect::<Vec<_>>()[..] else { return None };
+        let is = |h: &&Hierarchy| match &h.controllers {
+            None => controllers.is_empty(),
+            Some(own) => own.iter().any(|c| c == "memory") && controllers.split(',').any(|c| c == "memory"),
+        };
+        let (hierarchy, path) = (hierarchies.iter().find(is)?, path.trim_start_matches('/'));
+        let file = if hierarchy.controllers.is_some() { "memory.limit_in_bytes" } else { "memory.max" };
+        // A group has no more than those above it.
+        let above = Path::new(path).ancestors().map(|group| hierarchy.root.join(group).join(file));
+        above.filter_map(|file| fs::read_to_string(file).ok()?.trim().parse::<u64>().ok()).min()
+    };
+    groups.lines().filter_map(limit).min()
+}
+
 /// Where the hierarchy of version 2 is mounted.
 pub(crate) fn unified_root() -> Result<Option<PathBuf>, Fault> {
     Ok(hierarchies()?.into_iter().find(|hierarchy| hierarchy.controllers.is_none()).map(|hierarchy| hierarchy.root))
@@ -406,6 +430,23 @@ mod tests {
         let second = parse_mount("cgroup2 /sys/fs/cgroup cgroup2 rw,nsdelegate 0 0").unwrap();
         assert_eq!((second.root, second.controllers), (PathBuf::from("/sys/fs/cgroup"), None));
         assert_eq!(parse_mount("tmpfs /sys/fs/cgroup tmpfs rw 0 0"), None);
+    }
+
+    #[test]
+    fn the_least_memory_of_a_group_and_those_above_it_counts() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path().to_owned();
+        fs::create_dir_all(root.join("a/b/c")).unwrap();
+        for (file, text) in [("a/memory.max", "3000\n"), ("a/b/memory.max", "max\n"), ("a/b/c/memory.max", "4000\n")] {
+            fs::write(root.join(file), text).unwrap();
+        }
+        fs::write(root.join("a/memory.limit_in_bytes"), "2000\n").unwrap();
+        let unified = Hierarchy { root: root.clone(), controllers: None };
+        let first = Hierarchy { root, controllers: Some(vec!["memory".to_owned()]) };
+        let both = [unified.clone(), first];
+        assert_eq!(memory_limit_of("0::/a/b/c\n", &both), Some(3000));
+        assert_eq!(memory_limit_of("4:memory:/a\n0::/a/b/c\n", &both), Some(2000));
+        assert_eq!(memory_limit_of("4:memory:/a\n0::/\n", &[unified]), None);
     }
 
     #[test]
