@@ -18,8 +18,18 @@ const LEFT: &[(&str, &str)] = &[
         "a compiler is unpacked twice; tare::bundles:: builds the shipped workload that is compiled",
     ),
     (
+        "tare::end_to_end::building::",
+        "four builds in roots of packages, a minute and a half; tare-layers::local:: and tare-bundle::compile:: hold each bound by \
+         itself",
+    ),
+    (
         "tare-layers::vm::a_container_with_an_address_of_its_own_runs_in_a_guest",
         "an engine boots in an emulated guest; vm::a_container_runs_in_a_guest reaches one through the guest's own address",
+    ),
+    (
+        "tare-layers::vm::a_hostile_program_is_refused_in_a_container_in_a_guest",
+        "an engine boots in an emulated guest for half a minute; vm::a_hostile_program_is_refused_in_a_guest makes the \
+         same attempts in one, and contract::a_hostile_program_is_refused_alike_in_every_form in a container",
     ),
     (
         "tare-layers::vm::containers_in_several_guests_are_on_one_host",

@@ -2,6 +2,7 @@
 //! QEMU; says what it lacks otherwise. One test at a time, for a run refuses to share the machine with another.
 
 mod auction;
+mod building;
 mod canaries;
 mod chopped;
 mod foreseeing;
