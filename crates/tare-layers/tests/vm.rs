@@ -3,8 +3,12 @@
 //!
 //! The agent in the guests is this very program, which is statically linked. Hence no usual test harness.
 
+#[path = "contract/attempts.rs"]
+mod attempts;
 #[path = "vm/checks.rs"]
 mod checks;
+#[path = "vm/escapes.rs"]
+mod escapes;
 #[path = "vm/stage.rs"]
 mod stage;
 
@@ -21,6 +25,8 @@ fn main() -> ExitCode {
             return ExitCode::SUCCESS;
         }
         ["ask", place] => return stage::ask(place),
+        ["serve", port] => return escapes::serve(port.parse().expect("a port")),
+        ["tool", rest @ ..] => return escapes::tool(rest),
         ["doomed", run] => return checks::doomed(run),
         _ => {}
     }

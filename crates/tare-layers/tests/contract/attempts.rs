@@ -293,21 +293,3 @@ fn outcome(attempt: impl FnOnce() -> io::Result<()>) -> String {
         (false, _) => format!("refused, killed by signal {}", libc::WTERMSIG(status)),
     }
 }
-
-/// Makes as many processes as it can, each of which stays for as long as this one, and says how many. Whoever runs out
-/// of memory may be ended before.
-pub(crate) fn fork_bomb() {
-    let mut count = 0_u64;
-    while count < 2 * tare_layers::local::PROCESSES {
-        // SAFETY: this process has one thread.
-        match unsafe { libc::fork() } {
-            0 => loop {
-                // SAFETY: plain numbers; it waits for a signal.
-                unsafe { (libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL), libc::pause()) };
-            },
-            ..0 => break,
-            _ => count += 1,
-        }
-    }
-    println!("{count}");
-}

@@ -107,7 +107,7 @@ pub(crate) fn tool(words: &[&str]) -> ExitCode {
             name: (*name).to_owned(),
             place: place.parse().expect("an address"),
         }),
-        ["fork-bomb"] => crate::attempts::fork_bomb(),
+        ["fork-bomb"] => fork_bomb(),
         ["print-file", path] => print!("{}", std::fs::read_to_string(path).expect("it can be read")),
         ["signal", pid] => {
             let pid = rustix::process::Pid::from_raw(pid.parse().expect("a number")).expect("a process");
@@ -248,4 +248,22 @@ fn memory_limit() -> String {
         }
     }
     "unknown".to_owned()
+}
+
+/// Makes as many processes as it can, each of which stays for as long as this one, and says how many. Whoever runs out
+/// of memory may be ended before.
+fn fork_bomb() {
+    let mut count = 0_u64;
+    while count < 2 * tare_layers::local::PROCESSES {
+        // SAFETY: this process has one thread.
+        match unsafe { libc::fork() } {
+            0 => loop {
+                // SAFETY: plain numbers; it waits for a signal.
+                unsafe { (libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL), libc::pause()) };
+            },
+            ..0 => break,
+            _ => count += 1,
+        }
+    }
+    println!("{count}");
 }

@@ -1,5 +1,6 @@
 //! The checks.
 
+use crate::escapes;
 use crate::stage::{DebianStore, Stage, fault_of, left_of, monotonic_ns, program, redis, vm};
 use serde_json::json;
 use std::collections::BTreeMap;
@@ -26,6 +27,10 @@ pub(crate) const ALL: &[(&str, fn())] = &[
     // The layer's own test has its networks; here are the two ways into the guest: its address, and a route through it.
     ("a_container_runs_in_a_guest", || container_in_guest("published")),
     ("a_container_with_an_address_of_its_own_runs_in_a_guest", || container_in_guest("bridge")),
+    ("a_hostile_program_is_refused_in_a_guest", || escapes::refused("guest", &[])),
+    ("a_hostile_program_is_refused_in_a_container_in_a_guest", || {
+        escapes::refused("container in a guest", &[container("published")]);
+    }),
     ("a_guest_that_dies_is_named_at_once", dying_guest),
     ("a_kernel_that_panics_is_quoted", panicking_guest),
     ("what_cannot_be_had_is_unavailable", unavailable),

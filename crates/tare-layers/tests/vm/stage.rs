@@ -23,6 +23,8 @@ use tare_layers::network::{GeneratorSeat, free_subnets};
 const REDIS: &str = "redis-server";
 /// What can say what it sees in a root.
 const BUSYBOX: &str = "busybox-static";
+/// What its service may use of memory.
+pub(crate) const MEMORY: u64 = 128 << 20;
 /// The port it listens on.
 const PORT: u16 = 6379;
 
@@ -72,7 +74,8 @@ pub(crate) struct DebianStore;
 
 struct DebianBundle {
     tree: PathBuf,
-    name: String,
+    /// Where what is made of it is kept, but for the ending.
+    kept: PathBuf,
 }
 
 impl Bundle for DebianBundle {
@@ -85,13 +88,13 @@ impl Bundle for DebianBundle {
     }
 
     fn archive(&self) -> Result<PathBuf, Fault> {
-        Ok(once(kept().join(format!("{}.tar", self.name)), |path| {
+        Ok(once(self.kept.with_added_extension("tar"), |path| {
             run(Command::new("tar").arg("-C").arg(&self.tree).arg("-cf").arg(path).arg("."));
         }))
     }
 
     fn disk(&self) -> Result<PathBuf, Fault> {
-        Ok(once(kept().join(format!("{}.ext4", self.name)), |path| {
+        Ok(once(self.kept.with_added_extension("ext4"), |path| {
             run(Command::new("mke2fs").args(["-q", "-t", "ext4", "-d"]).arg(&self.tree).arg(path).arg("1g"));
         }))
     }
@@ -99,7 +102,12 @@ impl Bundle for DebianBundle {
 
 impl BundleStore for DebianStore {
     fn bundle(&self, recipe: &Recipe) -> Result<Arc<dyn Bundle>, Fault> {
-        let Source::Packages(packages) = &recipe.source else { panic!("{recipe:?}") };
+        let packages = match &recipe.source {
+            Source::Packages(packages) => packages,
+            // A tree that a check has made.
+            Source::Folder(tree) => return Ok(Arc::new(DebianBundle { tree: tree.clone(), kept: tree.clone() })),
+            _ => panic!("{recipe:?}"),
+        };
         let name = packages.join("+");
         let tree = once(kept().join(&name), |path| {
             let include = format!("--include={}", packages.join(","));
@@ -110,7 +118,7 @@ impl BundleStore for DebianStore {
                 std::os::unix::fs::symlink("xtables-nft-multi", path.join("usr/sbin").join(name)).unwrap();
             }
         });
-        Ok(Arc::new(DebianBundle { tree, name }))
+        Ok(Arc::new(DebianBundle { kept: tree.clone(), tree }))
     }
 
     fn kernel(&self) -> Result<Kernel, Fault> {
@@ -195,7 +203,7 @@ pub(crate) fn redis() -> ServiceStart {
         ports: BTreeMap::from([("main".to_owned(), PORT)]),
         ready: Readiness::Port { port: "main".to_owned(), within: Duration::from_secs(60) },
         volumes: BTreeMap::from([("/data".to_owned(), 64 << 20)]),
-        resources: Resources { cpus: 1, cpu_quota: None, memory_bytes: 128 << 20 },
+        resources: Resources { cpus: 1, cpu_quota: None, memory_bytes: MEMORY },
         stop_within: Duration::from_secs(10),
         options: BTreeMap::new(),
         instances: 1,
