@@ -47,10 +47,14 @@ pub(crate) fn add(analysis: &mut MetricAnalysis, trials: &[&TrialData], baseline
     }
 }
 
-/// The log of a trial's metric by round.
+/// The log of a trial's metric by round; of the throughput of a chopped load, of which slices are not kept, by part of
+/// its turns.
 fn by_round(trial: &TrialData, metric: &str) -> BTreeMap<u32, f64> {
-    let values = trial.record.slices.iter().filter_map(|slice| Some((slice.round, *slice.metrics.get(metric)?)));
-    values.filter(|(_, value)| *value > 0.0).map(|(round, value)| (round, value.ln())).collect()
+    let slices = trial.record.slices.iter().filter_map(|slice| Some((slice.round, *slice.metrics.get(metric)?)));
+    let load = trial.record.load.as_ref().filter(|_| metric == "throughput" && trial.record.slices.is_empty());
+    let parts = load.into_iter().flat_map(|load| (0..).zip(load.batches.iter().copied()));
+    let values = slices.chain(parts).filter(|(_, value)| *value > 0.0);
+    values.map(|(round, value)| (round, value.ln())).collect()
 }
 
 /// Means of neighbours.

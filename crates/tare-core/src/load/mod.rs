@@ -350,6 +350,10 @@ pub struct LoadSummary {
     /// By length of its turns, the shortest first, where several were compared: how fast it was in them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub lengths: Vec<TurnLength>,
+    /// Of turns of one length: replies a second in up to eight parts of them, one after the other, each of about as
+    /// many rounds. The same part of loads that took turns is of the same time. What moves cost is in them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub batches: Vec<f64>,
     /// Of a plan with turns: what each of its loads came to, its own first. All else is then empty.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub by_load: Vec<Result<LoadSummary, Fault>>,

@@ -370,6 +370,7 @@ impl Gather {
             windows: self.rows,
             turns,
             lengths: Vec::new(),
+            batches: Vec::new(),
             by_load: Vec::new(),
         }
     }

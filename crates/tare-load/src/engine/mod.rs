@@ -4,6 +4,7 @@
 //! Time is read once for each batch of bytes received: that moment ends the operations answered by them and starts
 //! those sent in their place.
 
+mod batches;
 mod connection;
 mod gather;
 mod idle;
@@ -135,7 +136,8 @@ fn run<P: Protocol>(protocol: &P, plan: &LoadPlan, emit: &mut Emit<'_>) -> Resul
         false => closing_checks(protocol, plan, &before, gather.ledger()),
     };
     let lengths = seat.as_ref().map_or_else(Vec::new, Seat::lengths);
-    Ok(LoadSummary { lengths, ..gather.finish(plan, checks, seat.map(|seat| seat.summary())) })
+    let batches = seat.as_ref().map_or_else(Vec::new, Seat::batches);
+    Ok(LoadSummary { lengths, batches, ..gather.finish(plan, checks, seat.map(|seat| seat.summary())) })
 }
 
 /// The server's own counts against ours. A server that does not tell any more is a check that failed, and its own

@@ -6,6 +6,7 @@
 //! step with nothing. The order of rounds is such that each load comes after each other load equally often (Williams
 //! 1949, Australian Journal of Scientific Research A 2): what one leaves behind falls on all the others.
 
+use super::batches::Rounds;
 use super::lengths::{Cell, Lengths, Sums};
 use super::rounds::balanced;
 use super::waves::{Amid, Told, move_ns};
@@ -72,6 +73,7 @@ struct State {
     length_ns: u64,
     round: VecDeque<usize>,
     rounds: Vec<Vec<usize>>,
+    measured_rounds: u32,
     // Whose turn ends the round under way.
     last: Option<usize>,
     // Where lengths are compared, once there is measured; and where the turns of the round under way count.
@@ -95,6 +97,7 @@ struct Load {
     // Measured turns that tell what their moves cost.
     told: Vec<Told>,
     by_length: Sums,
+    by_round: Rounds,
 }
 
 /// Turns added up.
@@ -241,6 +244,7 @@ impl Turns {
     }
 
     fn next_round(&self, state: &mut State) {
+        state.measured_rounds += u32::from(state.measuring);
         let (slice_ns, cell) = match (&mut state.lengths, self.slice_ns) {
             (Some(lengths), _) => lengths.next_round(),
             (None, Some(slice_ns)) => (slice_ns, None),
@@ -363,7 +367,7 @@ impl Seat {
         if state.working > 0 {
             return;
         }
-        let (measuring, cell) = (state.measuring, state.cell);
+        let (measuring, cell, round) = (state.measuring, state.cell, state.measured_rounds);
         let told = state.told_by(span.answers, self.load);
         let took_ns = span.end_ns - span.start_ns;
         let load = &mut state.loads[self.load];
@@ -371,6 +375,7 @@ impl Seat {
             load.told.push(told);
             cell.into_iter().for_each(|cell| load.by_length.add(cell, told.amid));
         }
+        load.by_round.add(round, span.answers, took_ns);
         let sum = if measuring { &mut load.measured } else { &mut load.warming };
         sum.turns += 1;
         sum.meant_ns += turn.length_ns;
@@ -390,6 +395,13 @@ impl Seat {
     pub(crate) fn lengths(&self) -> Vec<TurnLength> {
         let state = self.turns.state();
         state.lengths.as_ref().map_or_else(Vec::new, |lengths| lengths.rows(&state.loads[self.load].by_length))
+    }
+
+    /// How fast it was in parts of its turns; none of turns of several lengths.
+    pub(crate) fn batches(&self) -> Vec<f64> {
+        let state = self.turns.state();
+        let rounds = if state.lengths.is_none() { state.measured_rounds } else { 0 };
+        state.loads[self.load].by_round.rates(rounds)
     }
 
     /// What its turns came to.

@@ -35,6 +35,11 @@ fn two_forms_and_the_control_take_turns_under_one_load() {
         // To start and to drain takes a small part of a turn.
         assert!(turns.move_ns.is_some_and(|ns| ns.unsigned_abs() < turns.slice_ns / 5), "{arm}: {turns:?}");
         assert!((rate / trial.metrics["throughput"] - 1.0).abs() < 1e-9, "{arm}: {rate}");
+        // Parts of the turns lie around the whole, moves included.
+        let all = operations as f64 / (turns.active_ns as f64 / 1e9);
+        let [lowest, highest] = [f64::min, f64::max].map(|either| load.batches.iter().copied().reduce(either));
+        assert!(lowest.unwrap() > 0.0 && lowest.unwrap() <= all, "{arm}: {all}, {:?}", load.batches);
+        assert!(highest.unwrap() >= all && load.batches.len() <= 8, "{arm}: {all}, {:?}", load.batches);
         assert!(trial.alone.as_ref().is_some_and(|alone| alone.turns.is_none()), "{arm}");
         assert!(trial.metrics["cpu_us_per_op"] > 0.0, "{arm}: {:?}", trial.metrics);
         rates.insert(arm, rate);
