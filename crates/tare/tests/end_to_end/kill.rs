@@ -1,9 +1,9 @@
-//! `kill -9` at any moment, then `clean` or `resume`: nothing left, nothing lost, nothing of anybody else's touched.
+//! `kill -9` at any moment, of one process or of all, then `clean` or `resume`: nothing left, nothing lost, nothing of anybody else's touched.
 
 use crate::end_to_end::canaries::Canaries;
 use crate::end_to_end::lab::{Lab, text};
 use std::path::{Path, PathBuf};
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 use std::time::Duration;
 use tare_core::trial::Outcome;
 
@@ -31,7 +31,9 @@ fn a_run_that_is_killed_again_and_again_ends_whole() {
         random ^= random >> 7;
         random ^= random << 17;
         let begun = record.join("record.json").exists();
-        let ended = killed(&lab, &record, blocks, Duration::from_millis(50 + random % 4000));
+        // In turn this process alone, whose others then find themselves alone, and all of them at once.
+        let whom = if kill % 3 == 2 { Whom::All } else { Whom::First };
+        let ended = killed(&lab, &record, blocks, Duration::from_millis(50 + random % 4000), whom);
         // Half of the time the host is cleaned by hand, else by the resume that follows.
         if kill % 2 == 0 || !record.join("record.json").exists() {
             lab.expect(0, &["clean"]);
@@ -52,8 +54,35 @@ fn a_run_that_is_killed_again_and_again_ends_whole() {
     canaries.expect_untouched();
 }
 
+/// Which processes of a run are killed.
+#[derive(Clone, Copy, PartialEq)]
+enum Whom {
+    /// The one that was started.
+    First,
+    /// It and all that it has started: the load, samplers, plain services.
+    All,
+}
+
+/// All processes that this one has started, and those that they have, the later ones first.
+fn started_by(pid: u32) -> Vec<String> {
+    let children = |of: &str| {
+        let tasks = std::fs::read_dir(format!("/proc/{of}/task")).into_iter().flatten().flatten();
+        let lists = tasks.map(|task| std::fs::read_to_string(task.path().join("children")).unwrap_or_default());
+        lists.flat_map(|list| list.split_whitespace().map(str::to_owned).collect::<Vec<_>>()).collect::<Vec<_>>()
+    };
+    let mut all = children(&pid.to_string());
+    let mut at = 0;
+    while let Some(next) = all.get(at) {
+        let more = children(next);
+        all.extend(more);
+        at += 1;
+    }
+    all.reverse();
+    all
+}
+
 /// Begins a run, or takes it up again, and kills it after a while; whether it had ended by itself.
-fn killed(lab: &Lab, record: &Path, blocks: &str, after: Duration) -> bool {
+fn killed(lab: &Lab, record: &Path, blocks: &str, after: Duration, whom: Whom) -> bool {
     let quick = ["--settle", "100ms", "--measure", "1s", "--form", "container", "--repeat", blocks, "--seed", "3"];
     let first = [&["run", "--design", "blocks"], &quick[..], &["--out", text(record)]].concat();
     let resume = ["resume", text(record)];
@@ -61,6 +90,11 @@ fn killed(lab: &Lab, record: &Path, blocks: &str, after: Duration) -> bool {
     let mut child = child.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
     std::thread::sleep(after);
     let ended = child.try_wait().unwrap().is_some();
+    if whom == Whom::All {
+        let others = started_by(child.id());
+        // In one call, so that none sees another one's end. Some have ended by now.
+        let _ = Command::new("kill").arg("-9").arg(child.id().to_string()).args(others).stderr(Stdio::null()).status();
+    }
     child.kill().unwrap();
     child.wait().unwrap();
     ended
