@@ -55,9 +55,9 @@ mod tests {
         let until = std::time::Instant::now() + std::time::Duration::from_secs(20);
         let text = loop {
             let text = tree(shell.id() as i32);
-            if (text.contains("sleep 60") && text.lines().any(|line| line.ends_with(" cat")))
-                || std::time::Instant::now() > until
-            {
+            let there = text.contains("sleep 60") && text.lines().any(|line| line.ends_with(" cat"));
+            // The shell has still to come to the place where it waits for the last of them.
+            if there && text.lines().all(|line| line.contains(" S ")) || std::time::Instant::now() > until {
                 break text;
             }
         };
