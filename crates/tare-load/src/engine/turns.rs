@@ -383,7 +383,7 @@ impl Seat {
         sum.longest_ns = sum.longest_ns.max(took_ns);
         sum.answers += span.answers;
         // Whoever answers nothing in all this time would take it from the others again and again.
-        load.gone |= span.answers == 0 && took_ns > turn.length_ns + SECOND_NS;
+        load.gone |= span.answers == 0 && took_ns > 2 * turn.length_ns + SECOND_NS;
         if !measuring {
             state.overrun_ns = state.overrun_ns.max(took_ns.saturating_sub(turn.length_ns));
         }

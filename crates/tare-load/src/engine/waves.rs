@@ -230,8 +230,8 @@ mod tests {
         }
 
         /// A turn of about `waves` waves with so many operations in flight; the server does one of them at a time, or
-        /// all of them at once.
-        fn turn(&mut self, in_flight: usize, at_once: bool, waves: u64) -> Told {
+        /// all of them at once. As long again as it was meant to be it is cut off, and tells nothing of its move.
+        fn turn(&mut self, in_flight: usize, at_once: bool, waves: u64) -> (u64, u64, Option<Told>) {
             let wave_ns = if at_once { 1000 } else { 1000 * in_flight as u64 };
             let length_ns = (wave_ns as f64 * waves as f64 * (0.9 + 0.2 * self.uniform())) as u64;
             let mut seen = Waves::begin(in_flight, 0, length_ns, false);
@@ -240,10 +240,14 @@ mod tests {
             let workers = if at_once { in_flight } else { 1 };
             let mut waiting = in_flight - workers;
             ends.extend((0..workers).map(|_| std::cmp::Reverse(self.takes_ns())));
-            let mut over = false;
+            let (mut over, mut cut) = (false, false);
             while let Some(std::cmp::Reverse(now_ns)) = ends.pop() {
+                if !over && !cut && now_ns > 2 * length_ns {
+                    cut = true;
+                    seen.ebb();
+                }
                 over |= seen.answered(now_ns);
-                if !over {
+                if !over && !cut {
                     waiting += 1;
                 }
                 if waiting > 0 {
@@ -251,13 +255,16 @@ mod tests {
                     ends.push(std::cmp::Reverse(now_ns + self.takes_ns()));
                 }
             }
-            Told { took_ns: seen.last_ns(), answers: seen.answers(), amid: seen.amid().unwrap() }
+            let (took_ns, answers) = (seen.last_ns(), seen.answers());
+            let told = seen.amid().filter(|_| !cut).map(|amid| Told { took_ns, answers, amid });
+            (took_ns, answers, told)
         }
 
         /// The rate that a load reports by so many turns, as a multiple of the true one.
         fn rate(&mut self, in_flight: usize, at_once: bool, waves: u64, turns: usize) -> f64 {
-            let told: Vec<Told> = (0..turns).map(|_| self.turn(in_flight, at_once, waves)).collect();
-            let (took_ns, answers) = told.iter().fold((0, 0), |sum, turn| (sum.0 + turn.took_ns, sum.1 + turn.answers));
+            let all: Vec<(u64, u64, Option<Told>)> = (0..turns).map(|_| self.turn(in_flight, at_once, waves)).collect();
+            let (took_ns, answers) = all.iter().fold((0, 0), |sum, turn| (sum.0 + turn.0, sum.1 + turn.1));
+            let told: Vec<Told> = all.into_iter().filter_map(|(.., told)| told).collect();
             let steady_ns = took_ns as f64 - move_ns(&told).unwrap() as f64 * turns as f64;
             let each_ns = if at_once { 1000.0 / in_flight as f64 } else { 1000.0 };
             answers as f64 * each_ns / steady_ns

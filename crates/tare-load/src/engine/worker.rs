@@ -227,8 +227,9 @@ impl<'a, P: Protocol> Worker<'a, P> {
                 self.round(events, next_ns - now_ns)?;
                 now_ns = clock::monotonic_ns();
             }
+            let cut = !self.parking;
             self.park();
-            let deadline_ns = until_ns.saturating_add(self.orders.timeout_ns);
+            let deadline_ns = latest_ns.saturating_add(self.orders.timeout_ns);
             while self.live > 0 && clock::monotonic_ns() < deadline_ns && !self.stopped() {
                 self.round(events, SECOND_NS / 1000)?;
             }
@@ -238,7 +239,9 @@ impl<'a, P: Protocol> Worker<'a, P> {
             let end_ns = if left { now_ns } else { self.waves.last_ns() };
             // Without a connection at the end of one turn, it has been without one for as long at the next.
             away_ns = if self.up > 0 { 0 } else { now_ns - self.alive_ns };
-            seat.done(turn, Worked { start_ns, end_ns, answers: self.waves.answers(), amid: self.waves.amid() });
+            // A turn that was cut off, or waited for what never came, was long for another reason than its move.
+            let amid = self.waves.amid().filter(|_| !cut && !left);
+            seat.done(turn, Worked { start_ns, end_ns, answers: self.waves.answers(), amid });
         }
         timeline.close();
         self.recorder.listen(&mut self.source);
