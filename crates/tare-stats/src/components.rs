@@ -86,7 +86,7 @@ impl Components {
         }
         let (between, within) = sample.variances();
         let rounds = sample.groups.iter().map(|group| 1.0 / group.count).sum::<f64>() / k;
-        let (variance, degrees) = sample.error_of_mean(between, within).unwrap_or((0.0, k - 1.0));
+        let (variance, degrees) = sample.error_of_mean(between, within).unwrap_or((between / k, k - 1.0));
         Some(Components {
             between: between.sqrt(),
             within: (within * rounds).sqrt(),
@@ -109,6 +109,13 @@ impl Sample {
         Sample { groups, squares, count }
     }
 
+    /// The variance of the deployments' means.
+    fn groups_vary_by(&self) -> f64 {
+        let k = self.groups.len() as f64;
+        let mean = self.groups.iter().map(|group| group.mean).sum::<f64>() / k;
+        self.groups.iter().map(|group| (group.mean - mean).powi(2)).sum::<f64>() / (k - 1.0)
+    }
+
     /// What is left around the mean that fits a ratio of variances best, and the sum of weights.
     fn fitted(&self, ratio: f64) -> (f64, f64) {
         let weight = |group: &Group| group.count / (1.0 + ratio * group.count);
@@ -128,8 +135,9 @@ impl Sample {
     /// The variances between deployments and within them that are likeliest.
     fn variances(&self) -> (f64, f64) {
         const GOLDEN: f64 = 0.618_033_988_749_894_9;
-        if self.fitted(0.0).0 <= 0.0 {
-            return (0.0, 0.0);
+        if self.squares <= 0.0 {
+            // Rounds differ in nothing, so deployments are all there is.
+            return (self.groups_vary_by(), 0.0);
         }
         let (mut low, mut high) = (-16.0_f64, 16.0_f64);
         for _ in 0..STEPS {
@@ -214,6 +222,9 @@ mod tests {
         assert_eq!(Components::of(&[vec![1.0], vec![2.0]]), None, "nothing is nested");
         let exact = Components::of(&[vec![1.0, 1.0], vec![1.0, 1.0]]).unwrap();
         assert_eq!((exact.between, exact.within, exact.standard_error), (0.0, 0.0, 0.0));
+        let apart = Components::of(&[vec![1.0, 1.0], vec![2.0, 2.0], vec![3.0, 3.0]]).unwrap();
+        assert_eq!((apart.between, apart.within, apart.degrees), (1.0, 0.0, 2.0));
+        assert!((apart.standard_error.powi(2) - 1.0 / 3.0).abs() < 1e-12, "{apart:?}");
         assert_eq!(batches(&[1.0, 3.0, 5.0]), [1.0, 3.0, 5.0]);
         assert_eq!(batches(&(0..16).map(f64::from).collect::<Vec<_>>())[0], 0.5);
     }

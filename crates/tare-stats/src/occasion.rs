@@ -115,9 +115,10 @@ fn middle(at: usize, parts: usize) -> f64 {
 }
 
 /// The t >= 0 at which the sum of m² / (t + v) comes down to `sum`; 0 where it is no larger there. Newton's steps come
-/// from the left and never go too far: the sum falls ever more slowly.
+/// from the left and never go too far: the sum falls ever more slowly. They begin where the largest term alone comes
+/// down to it, for beside a term without an error of its own they would be small for ever.
 fn solved(terms: &[(f64, f64)], sum: f64) -> f64 {
-    let mut t = 0.0;
+    let mut t = terms.iter().map(|(square, own)| square / sum - own).fold(0.0, f64::max);
     for _ in 0..60 {
         let at = |&(square, own): &(f64, f64)| {
             // Equals without any error of their own.

@@ -135,3 +135,10 @@ fn runs_of_another_arrangement_teach_nothing() {
     assert!(are_alike(&old, &now), "an older version did not state it");
     assert!(!are_alike(&BTreeMap::new(), &now), "nobody knows what that was");
 }
+
+#[test]
+fn a_run_without_an_error_of_its_own_hides_nothing() {
+    let tau2 = solved(&[(1e-4, 0.0), (1e-4, 1e-6), (4e-4, 1e-6)], 3.0);
+    assert!((tau2 / 2e-4 - 1.0).abs() < 0.01, "{tau2}");
+    assert_eq!(solved(&[(0.0, 0.0), (1e-8, 1e-6)], 1.0), 0.0);
+}
