@@ -59,6 +59,7 @@ pub(crate) struct Turns {
     changed: Condvar,
 }
 
+#[derive(Default)]
 struct State {
     loads: Vec<Load>,
     // When the first turn began; none while not all are connected.
@@ -73,6 +74,7 @@ struct State {
     length_ns: u64,
     round: VecDeque<usize>,
     rounds: Vec<Vec<usize>>,
+    // How many have begun since it is measured.
     measured_rounds: u32,
     // Whose turn ends the round under way.
     last: Option<usize>,
@@ -158,22 +160,9 @@ impl Turns {
             compared_to_ns: turns.compared_to.map(span_ns),
             state: Mutex::new(State {
                 loads: (0..loads).map(|_| Load::default()).collect(),
-                start_ns: None,
-                turn: None,
-                working: 0,
-                span: None,
-                told: Vec::new(),
-                number: 0,
                 length_ns: slice_ns.unwrap_or(WARMING_NS),
-                round: VecDeque::new(),
-                rounds: Vec::new(),
-                last: None,
-                lengths: None,
-                cell: None,
-                measuring: false,
-                ended: false,
-                overrun_ns: 0,
                 random: plan.seed | 1,
+                ..State::default()
             }),
             changed: Condvar::new(),
         });

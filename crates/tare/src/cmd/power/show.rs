@@ -139,6 +139,8 @@ fn reach(range: Range) -> String {
     let figure = |share: f64| match share * 100.0 {
         percent if percent < 0.995 => format!("{percent:.2}"),
         percent if percent < 9.95 => format!("{percent:.1}"),
+        // As elsewhere, what says nothing is shown as that, in a column that it fits into.
+        percent if percent >= 999.5 || percent.is_nan() => ">999".to_owned(),
         percent => format!("{percent:.0}"),
     };
     let (low, high) = (figure(range.low), figure(range.high));
@@ -262,6 +264,13 @@ mod tests {
             assert!(flat.contains(wanted), "{wanted}: {flat}");
         }
         assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
+    }
+
+    #[test]
+    fn a_width_that_says_nothing_keeps_to_its_column() {
+        assert_eq!(reach(range(1.3, 2e6, f64::INFINITY)), "130 to >999");
+        assert_eq!(reach(range(1e9, 2e9, f64::NAN)), ">999");
+        assert!(reach(range(1.3, 2e6, 1e300)).len() < CELL);
     }
 
     #[test]
