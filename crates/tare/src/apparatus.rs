@@ -15,7 +15,7 @@ use tare_core::study::Catalog;
 use tare_core::units::CpuSet;
 use tare_layers::leftovers;
 use tare_layers::local::{LoadGroup, LocalHost};
-use tare_layers::network::{GeneratorSeat, free_subnets};
+use tare_layers::network::{GeneratorSeat, Networks};
 use tare_runner::{Apparatus, DataSet, Place, Restored, RunInside, Stop};
 
 /// How long a connection may take to be accepted when readiness is asked for.
@@ -29,6 +29,8 @@ pub(crate) struct Machine {
     pub(crate) seat: Option<GeneratorSeat>,
     pub(crate) address: IpAddr,
     pub(crate) subnets: (u8, u8),
+    /// Of the forms that stand side by side; and the above, where the load comes from no network of its own.
+    pub(crate) beside: Networks,
     pub(crate) cpus: CpuSet,
     /// For threads of hypervisors that are no virtual CPUs; empty when they share those of services.
     pub(crate) hypervisor: CpuSet,
@@ -67,8 +69,7 @@ impl Apparatus for Machine {
                 return Err(OpenError::Unavailable(fault.remedy("use `from: outside` or `design: blocks`")));
             }
         };
-        // What stands already has taken the subnets before.
-        let around = Surroundings { address, subnets: free_subnets()?, ..around };
+        let around = Surroundings { address, subnets: self.beside.at(number)?, ..around };
         let host = LocalHost::new(self.carrier.clone(), Surroundings { inner: form.layers.clone(), ..around.clone() })?;
         open_layers(Box::new(host), form, &around)
     }

@@ -22,7 +22,7 @@ use tare_core::units::CpuSet;
 use tare_layers::home;
 use tare_layers::leftovers::{self, RunMark};
 use tare_layers::lock::MachineLock;
-use tare_layers::network::{GeneratorSeat, free_subnets};
+use tare_layers::network::{GeneratorSeat, Networks, free_subnets};
 use tare_layers::numbers;
 use tare_report::Style;
 use tare_runner::{Clock, Ending, RecordDir, Run, Stop, SystemClock};
@@ -144,25 +144,29 @@ fn own_numbers(header: &Header) -> BTreeSet<u32> {
 }
 
 fn open_machine(header: &Header, carrier: Arc<Carrier>, sets: [CpuSet; 2], scratch: PathBuf) -> Result<Machine, Fault> {
-    let subnets = free_subnets()?;
+    let (subnets, mut beside) = (free_subnets()?, Networks::of(&header.run));
     let (seat, address) = match header.study.from {
         // A tool inside is not reached from outside, but whether the service is ready is seen from there.
         LoadOrigin::Outside | LoadOrigin::Inside => {
             let seat = GeneratorSeat::open(&header.run, subnets)?;
             let address = seat.host_address();
-            if let Some(why) = seat.reached_by_others() {
-                let text = "other machines could reach published ports, containers and guests, by sending to their";
-                note(&format!("{text} addresses by way of this one, for what would drop that cannot be had: {why}"));
-            }
             (Some(seat), address)
         }
-        LoadOrigin::Host => (None, IpAddr::V4(Ipv4Addr::LOCALHOST)),
+        LoadOrigin::Host => {
+            beside.keep(0, subnets);
+            (None, IpAddr::V4(Ipv4Addr::LOCALHOST))
+        }
     };
+    let of_seat = seat.as_ref().and_then(GeneratorSeat::reached_by_others);
+    if let Some(why) = of_seat.or_else(|| beside.reached_by_others()) {
+        let text = "other machines could reach published ports, containers and guests, by sending to their";
+        note(&format!("{text} addresses by way of this one, for what would drop that cannot be had: {why}"));
+    }
     let [cpus, hypervisor] = sets;
     let run = header.run.clone();
     // Without them data are loaded in each trial.
     let data_sets = DataSets::open(&paths::bundles()).ok();
-    Ok(Machine { run, carrier, seat, address, subnets, cpus, hypervisor, scratch, data_sets })
+    Ok(Machine { run, carrier, seat, address, subnets, beside, cpus, hypervisor, scratch, data_sets })
 }
 
 fn close_machine(machine: Machine) -> Result<(), Fault> {

@@ -94,7 +94,7 @@ impl Allowed {
     /// Nothing is allowed yet.
     ///
     /// # Errors
-    /// When no cgroups of version 2 are mounted, the kernel has no such programs, as before Linux 5.12, or another one
+    /// When no cgroups of version 2 are mounted, the kernel has no such programs, as before Linux 5.14, or another one
     /// stands alone there.
     fn open() -> io::Result<Allowed> {
         let root = cgroup::unified_root().map_err(io::Error::other)?;

@@ -2,6 +2,7 @@
 //! run, so that it can be found and removed after a crash.
 
 mod arrivals;
+mod beside;
 mod came_in;
 mod closed;
 mod doors;
@@ -17,6 +18,7 @@ mod subnets;
 mod tap;
 mod to_all;
 
+pub use beside::Networks;
 pub(crate) use fence::{Fenced, UserHere};
 pub use forwarding::{Forwarding, allow_forwarding};
 pub(crate) use forwarding::{remove_rules, runs_with_rules};

@@ -213,7 +213,7 @@ impl Netlink {
             // What comes in by the link of a routing domain (VRF) stays its own.
             let routed = attributes(info, 0).any(|(kind, value)| kind == IFLA_INFO_SLAVE_KIND && value == b"vrf\0");
             let is_port = find(IFLA_MASTER).is_some() && !routed;
-            let name = CStr::from_bytes_until_nul(find(IFLA_IFNAME)?).ok()?.to_str().ok()?.to_owned();
+            let name = CStr::from_bytes_until_nul(find(IFLA_IFNAME)?).ok()?.to_string_lossy().into_owned();
             Some(Link { index: word(payload, 4), name, is_port })
         };
         Ok(answers.iter().filter_map(parse).collect())

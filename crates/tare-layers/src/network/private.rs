@@ -38,7 +38,8 @@ impl Private {
     pub(super) fn open(run: &str, subnets: (u8, u8)) -> io::Result<Private> {
         let mut came_in = CameIn::load("tare_private", &code(subnets))?;
         let folder = run_directory(run);
-        let mut pinned = folder.is_dir().then(|| Pinned::put_up(&folder.join("private"), &[])).transpose()?;
+        let names = folder.join(format!("private-{}-{}", subnets.0, subnets.1));
+        let mut pinned = folder.is_dir().then(|| Pinned::put_up(&names, &[])).transpose()?;
         let run = run.to_owned();
         let own = move |link: &Link| link.index == LOOPBACK || register::is_made(&run, Kind::Link, &link.name);
         Ok(Private { _arrivals: Arrivals::watch(move || came_in.cover(&own, pinned.as_mut()))? })
@@ -111,6 +112,13 @@ mod tests {
             assert_eq!(private.map(from_lab), [false, false]);
             assert!(beside.into_iter().chain([LINK]).all(from_lab), "others' networks are closed");
             assert!(private.into_iter().all(reached), "this machine is kept out");
+            // Another pair of the run, of a form that stands beside others.
+            let another = Private::open("none00", (10, 254)).unwrap();
+            assert_eq!(
+                private.into_iter().chain(beside).map(from_lab).collect::<Vec<_>>(),
+                [false, false, true, false]
+            );
+            drop(another);
             // One that comes later, from the same lab.
             const LATE: Ipv4Addr = Ipv4Addr::new(203, 0, 113, 1);
             veth_create("late", "later", lab.as_fd()).unwrap();
