@@ -100,8 +100,10 @@ impl Waves {
 
     /// What its whole waves took while the loop was going; none where there is none.
     pub(crate) fn amid(&self) -> Option<Amid> {
-        let amid = Amid { waves: self.whole, answers: self.whole * self.size, ns: self.whole_ns - self.going_ns };
-        (self.whole > 0 && amid.ns > 0).then_some(amid)
+        // Where the loop got going and no wave was whole after that, the second moment is not there.
+        let ns = self.whole_ns.saturating_sub(self.going_ns);
+        let amid = Amid { waves: self.whole, answers: self.whole * self.size, ns };
+        (self.whole > 0 && ns > 0).then_some(amid)
     }
 }
 
@@ -197,6 +199,11 @@ mod tests {
         assert!(move_ns(&[turn(5, 500, 0), turn(7, 500, 0)]).is_some());
         let nothing = Waves::begin(4, 1000, 2000, true);
         assert_eq!((nothing.amid(), nothing.answers(), nothing.last_ns()), (None, 0, 1000));
+        // Two waves get it going, and it is cut off before the third is whole.
+        let mut cut = Waves::begin(1, 1000, 2000, true);
+        (0..2).for_each(|at| assert!(!cut.answered(1500 + at)));
+        cut.ebb();
+        assert_eq!((cut.answered(5000), cut.amid()), (false, None));
     }
 
     #[test]
