@@ -24,8 +24,11 @@ impl Rounds {
     }
 
     /// Answers a second in each part, of `rounds` that there were, numbered from 1. What moves cost is in them. 0 where
-    /// the load had no turn.
+    /// the load had no turn; none of no rounds.
     pub(crate) fn rates(&self, rounds: u32) -> Vec<f64> {
+        if rounds == 0 {
+            return Vec::new();
+        }
         let parts = rounds.min(BATCHES);
         let mut sums = vec![(0, 0); parts as usize];
         for round in self.0.iter().filter(|round| round.number > 0) {
@@ -60,6 +63,6 @@ mod tests {
         rounds.add(1, 10, 1_000_000_000);
         rounds.add(3, 30, 1_000_000_000);
         assert_eq!(rounds.rates(4), [10.0, 0.0, 30.0, 0.0]);
-        assert_eq!(Rounds::default().rates(0), [0.0; 0]);
+        assert_eq!(rounds.rates(0), [0.0; 0], "where turns of several lengths are not asked for");
     }
 }
