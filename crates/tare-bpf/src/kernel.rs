@@ -14,6 +14,7 @@ pub(crate) enum Command {
     NextKey = 4,
     LoadProgram = 5,
     Pin = 6,
+    Tell = 15,
     OpenTracepoint = 17,
     MakeLink = 28,
     CountRuns = 32,

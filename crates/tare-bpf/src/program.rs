@@ -84,6 +84,19 @@ impl Attached {
         let shape = Pinned { path: path.as_ptr() as u64, object: self.link.as_raw_fd(), flags: 0 };
         ask(Command::Pin, &shape).map(drop)
     }
+
+    /// Whether it is still run for what comes in by a link: once the link has gone it is not, and another link may have
+    /// its number. For [`Kind::CameIn`] alone.
+    ///
+    /// # Errors
+    /// When the kernel does not say.
+    pub fn is_at_a_link(&self) -> io::Result<bool> {
+        let mut facts = Facts::default();
+        let size = size_of::<Facts>() as u32;
+        let shape = Telling { object: self.link.as_raw_fd(), size, facts: (&raw mut facts) as u64 };
+        ask(Command::Tell, &shape)?;
+        Ok(facts.network_link != 0)
+    }
 }
 
 impl Program {
@@ -180,6 +193,25 @@ struct Pinned {
     flags: u32,
 }
 
+/// The beginning of `struct bpf_link_info` for a program at a link.
+#[derive(Default)]
+#[repr(C)]
+struct Facts {
+    kind: u32,
+    number: u32,
+    program: u32,
+    unused: u32,
+    network_link: u32,
+    attaches: u32,
+}
+
+#[repr(C)]
+struct Telling {
+    object: i32,
+    size: u32,
+    facts: u64,
+}
+
 #[repr(C)]
 struct Counting {
     what: u32,
@@ -217,6 +249,8 @@ struct Link {
 
 // SAFETY: these are the fields of `BPF_OBJ_PIN`, made by `Attached` alone.
 unsafe impl Attributes for Pinned {}
+// SAFETY: these are the fields of `BPF_OBJ_GET_INFO_BY_FD`, made by `Attached` alone.
+unsafe impl Attributes for Telling {}
 // SAFETY: this is the field of `BPF_ENABLE_STATS`.
 unsafe impl Attributes for Counting {}
 // SAFETY: these are the fields of `BPF_PROG_LOAD`, made by `Program` alone.

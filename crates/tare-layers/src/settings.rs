@@ -41,6 +41,11 @@ pub(crate) fn change(run: &str, file: &Path, given: &str) -> Result<(), Fault> {
     fs::write(file, given).doing(format!("write {given} to {}", file.display()))
 }
 
+/// What a file held before this run changed it, if the run has done so.
+pub(crate) fn before(run: &str, file: &Path) -> Option<String> {
+    read(&note(run, file)).map(|(before, _)| before)
+}
+
 fn write_down(run: &str, file: &Path, before: &str, given: &str) -> std::io::Result<()> {
     let folder = run_directory(run).join(FOLDER);
     fs::create_dir_all(&folder)?;

@@ -31,6 +31,8 @@ pub(crate) struct Machine {
     pub(crate) subnets: (u8, u8),
     /// Of the forms that stand side by side; and the above, where the load comes from no network of its own.
     pub(crate) beside: Networks,
+    /// Whether it has been said that other machines can reach these networks.
+    pub(crate) reached: bool,
     pub(crate) cpus: CpuSet,
     /// For threads of hypervisors that are no virtual CPUs; empty when they share those of services.
     pub(crate) hypervisor: CpuSet,

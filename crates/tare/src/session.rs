@@ -157,19 +157,29 @@ fn open_machine(header: &Header, carrier: Arc<Carrier>, sets: [CpuSet; 2], scrat
             (None, IpAddr::V4(Ipv4Addr::LOCALHOST))
         }
     };
-    let of_seat = seat.as_ref().and_then(GeneratorSeat::reached_by_others);
-    if let Some(why) = of_seat.or_else(|| beside.reached_by_others()) {
-        let text = "other machines could reach published ports, containers and guests, by sending to their";
-        note(&format!("{text} addresses by way of this one, for what would drop that cannot be had: {why}"));
-    }
+    let reached = note_whom_networks_let_in(seat.as_ref(), &beside, false);
     let [cpus, hypervisor] = sets;
     let run = header.run.clone();
     // Without them data are loaded in each trial.
     let data_sets = DataSets::open(&paths::bundles()).ok();
-    Ok(Machine { run, carrier, seat, address, subnets, beside, cpus, hypervisor, scratch, data_sets })
+    Ok(Machine { run, carrier, seat, address, subnets, beside, reached, cpus, hypervisor, scratch, data_sets })
+}
+
+/// Says that other machines can reach a run's networks, where they can, unless it is `known`. Whether they can.
+fn note_whom_networks_let_in(seat: Option<&GeneratorSeat>, beside: &Networks, known: bool) -> bool {
+    let Some(why) = seat.and_then(GeneratorSeat::reached_by_others).or_else(|| beside.reached_by_others()) else {
+        return false;
+    };
+    if !known {
+        let text = "other machines could reach published ports, containers and guests, by sending to their";
+        note(&format!("{text} addresses by way of this one, for what would drop that could not be had: {why}"));
+    }
+    true
 }
 
 fn close_machine(machine: Machine) -> Result<(), Fault> {
+    // Networks of later forms, and links that came during the run.
+    note_whom_networks_let_in(machine.seat.as_ref(), &machine.beside, machine.reached);
     machine.seat.map_or(Ok(()), GeneratorSeat::close)
 }
 

@@ -1,7 +1,8 @@
 //! A group for what runs beside a form in the name of a run: the load process, and the tools that it starts. Whatever
 //! these start in turn stays in it, even in a session of its own, and ends with it.
 
-use super::cgroup::{self, Hierarchy};
+use super::cgroup;
+use super::hierarchies::{self, Hierarchy};
 use crate::leftovers;
 use std::fs::OpenOptions;
 use std::os::unix::process::CommandExt;
@@ -26,7 +27,7 @@ impl LoadGroup {
         if !leftovers::run_directory(run).is_dir() {
             return Ok(None);
         }
-        let hierarchies = cgroup::hierarchies()?;
+        let hierarchies = hierarchies::hierarchies()?;
         let root = choose(&hierarchies).ok_or_else(|| {
             Fault::new("no cgroup hierarchy is mounted, so what the load's tools start could outlive them")
                 .remedy("mount one: mount -t cgroup2 none /sys/fs/cgroup")
@@ -79,6 +80,7 @@ mod tests {
         let of = |root: &str, controllers: Option<&str>| Hierarchy {
             root: PathBuf::from(root),
             controllers: controllers.map(|names| names.split(',').map(str::to_owned).collect()),
+            whole: true,
         };
         let (memory, freezer, second) = (of("/m", Some("rw,memory")), of("/f", Some("rw,freezer")), of("/u", None));
         let chosen = |all: &[Hierarchy]| choose(all).map(|hierarchy| hierarchy.root.clone());

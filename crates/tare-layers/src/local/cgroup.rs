@@ -1,5 +1,6 @@
 //! Control groups, version 1 and 2, as far as limits, membership and removal go.
 
+use super::hierarchies::{Hierarchy, hierarchies, unified_root};
 use super::{controllers, freeze};
 use crate::leftovers;
 use crate::register::{self, Kind};
@@ -17,64 +18,6 @@ use tare_core::workload::Resources;
 const EMPTY_WITHIN: Duration = Duration::from_secs(10);
 /// The period over which a quota is shared out, us: what container engines use.
 const QUOTA_PERIOD_US: u64 = 100_000;
-
-/// A mounted hierarchy.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Hierarchy {
-    /// Where it is mounted.
-    pub(crate) root: PathBuf,
-    /// Its controllers in version 1; `None` is version 2.
-    pub(crate) controllers: Option<Vec<String>>,
-}
-
-/// The hierarchies that are mounted on this machine.
-pub(crate) fn hierarchies() -> Result<Vec<Hierarchy>, Fault> {
-    let text = fs::read_to_string("/proc/self/mounts").doing("list the mounts of this machine")?;
-    let mut found: Vec<Hierarchy> = Vec::new();
-    for hierarchy in text.lines().filter_map(parse_mount) {
-        // The same hierarchy may be mounted at several places; the first is enough.
-        if !found.iter().any(|known| known.controllers == hierarchy.controllers) {
-            found.push(hierarchy);
-        }
-    }
-    Ok(found)
-}
-
-fn parse_mount(line: &str) -> Option<Hierarchy> {
-    let fields: Vec<&str> = line.split(' ').collect();
-    let [_, root, kind, options, ..] = fields[..] else { return None };
-    let controllers = match kind {
-        "cgroup2" => None,
-        "cgroup" => Some(options.split(',').map(str::to_owned).collect()),
-        _ => return None,
-    };
-    Some(Hierarchy { root: PathBuf::from(root.replace("\\040", " ")), controllers })
-}
-
-/// Mounts the version 2 hierarchy at its usual place if no hierarchy is mounted: what a guest's first process does.
-///
-/// # Errors
-/// When the kernel has no cgroups or this process may not mount.
-pub fn mount_unified() -> Result<(), Fault> {
-    if !hierarchies()?.is_empty() {
-        return Ok(());
-    }
-    let flags = rustix::mount::MountFlags::NOSUID | rustix::mount::MountFlags::NODEV;
-    rustix::mount::mount("none", "/sys/fs/cgroup", "cgroup2", flags, None).doing("mount cgroups on /sys/fs/cgroup")
-}
-
-/// Which versions are in use, for the record: "1", "2" or "1+2".
-pub(crate) fn versions() -> String {
-    let hierarchies = hierarchies().unwrap_or_default();
-    let first = hierarchies.iter().any(|h| h.controllers.as_ref().is_some_and(|c| c.iter().any(|c| c == "memory")));
-    let second = hierarchies.iter().any(|h| h.controllers.is_none());
-    match (first, second) {
-        (true, true) => "1+2".to_owned(),
-        (true, false) => "1".to_owned(),
-        (false, true) => "2".to_owned(),
-        (false, false) => "none".to_owned(),
-    }
-}
 
 /// The group of one instance: a directory in each hierarchy that limits it.
 #[derive(Debug)]
@@ -333,11 +276,6 @@ fn memory_limit_of(groups: &str, hierarchies: &[Hierarchy]) -> Option<u64> {
     groups.lines().filter_map(limit).min()
 }
 
-/// Where the hierarchy of version 2 is mounted.
-pub(crate) fn unified_root() -> Result<Option<PathBuf>, Fault> {
-    Ok(hierarchies()?.into_iter().find(|hierarchy| hierarchy.controllers.is_none()).map(|hierarchy| hierarchy.root))
-}
-
 /// Makes the run's own group in every hierarchy, for a runtime that is about to make groups below it in those that it
 /// chooses. Made here, the kernel's number of each stands in the register, and a name alone is nobody's mark.
 ///
@@ -424,15 +362,6 @@ mod tests {
     }
 
     #[test]
-    fn both_versions_are_recognised_by_their_mounts() {
-        let first = parse_mount("cgroup /sys/fs/cgroup/cpu,cpuacct cgroup rw,relatime,cpu,cpuacct 0 0").unwrap();
-        assert!(first.controllers.unwrap().contains(&"cpu".to_owned()));
-        let second = parse_mount("cgroup2 /sys/fs/cgroup cgroup2 rw,nsdelegate 0 0").unwrap();
-        assert_eq!((second.root, second.controllers), (PathBuf::from("/sys/fs/cgroup"), None));
-        assert_eq!(parse_mount("tmpfs /sys/fs/cgroup tmpfs rw 0 0"), None);
-    }
-
-    #[test]
     fn the_least_memory_of_a_group_and_those_above_it_counts() {
         let folder = tempfile::tempdir().unwrap();
         let root = folder.path().to_owned();
@@ -441,8 +370,8 @@ mod tests {
             fs::write(root.join(file), text).unwrap();
         }
         fs::write(root.join("a/memory.limit_in_bytes"), "2000\n").unwrap();
-        let unified = Hierarchy { root: root.clone(), controllers: None };
-        let first = Hierarchy { root, controllers: Some(vec!["memory".to_owned()]) };
+        let unified = Hierarchy { root: root.clone(), controllers: None, whole: true };
+        let first = Hierarchy { root, controllers: Some(vec!["memory".to_owned()]), whole: true };
         let both = [unified.clone(), first];
         assert_eq!(memory_limit_of("0::/a/b/c\n", &both), Some(3000));
         assert_eq!(memory_limit_of("4:memory:/a\n0::/a/b/c\n", &both), Some(2000));

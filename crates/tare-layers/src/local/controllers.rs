@@ -113,7 +113,7 @@ fn is_needed(root: &Path, controller: &str) -> bool {
 mod tests {
     use super::*;
     use crate::leftovers::RunMark;
-    use crate::local::cgroup;
+    use crate::local::hierarchies;
 
     #[test]
     fn a_controller_is_needed_where_a_group_has_a_limit() {
@@ -141,7 +141,9 @@ mod tests {
         if !rustix::process::geteuid().is_root() {
             return println!("skipped: it needs root");
         }
-        let Some(root) = cgroup::unified_root().unwrap() else { return println!("skipped: no cgroups of version 2") };
+        let Some(root) = hierarchies::unified_root().unwrap() else {
+            return println!("skipped: no cgroups of version 2");
+        };
         let has = fs::read_to_string(root.join("cgroup.controllers")).unwrap();
         let before = handed_down(&root).unwrap();
         let Some(free) = has.split_whitespace().find(|name| !before.iter().any(|there| there == name)) else {

@@ -1,6 +1,6 @@
 //! What this machine is, in few words, for the record.
 
-use super::cgroup;
+use super::hierarchies;
 use std::fs;
 use tare_core::host::Facts;
 
@@ -24,7 +24,7 @@ pub(crate) fn facts() -> Facts {
     add("memory.transparent_huge_pages", read("/sys/kernel/mm/transparent_hugepage/enabled").and_then(chosen));
     add("cpu.governor", read("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"));
     add("clock.source", read("/sys/devices/system/clocksource/clocksource0/current_clocksource"));
-    add("cgroup.version", Some(cgroup::versions()));
+    add("cgroup.version", Some(hierarchies::versions()));
     facts
 }
 

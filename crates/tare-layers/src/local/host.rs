@@ -267,12 +267,13 @@ impl Host for LocalHost {
             return Err(Fault::new(format!("a service runs under the name '{}' already", start.instance)));
         }
         let mut open = String::new();
+        let cpus = Self::cpus(start)?;
         if self.room.is_none() {
             ports::check_free(&service.ports)?;
             open = self.fenced.close(&self.surroundings.run, start, UserHere::Same)?;
         }
-        let cpus = Self::cpus(start)?;
-        let (directory, root, mut group) = self.prepare(start, &start.instance)?;
+        let prepared = self.prepare(start, &start.instance).inspect_err(|_| self.fenced.open(start));
+        let (directory, root, mut group) = prepared?;
         let log = self.log_path(&start.instance);
         let mut launch = || {
             let file = create_log(&log, service.user).doing(format!("make the log {}", log.display()))?;

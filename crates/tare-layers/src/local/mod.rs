@@ -11,6 +11,7 @@ pub(crate) mod confinement;
 pub(crate) mod controllers;
 mod facts;
 mod freeze;
+pub(crate) mod hierarchies;
 pub(crate) mod host;
 pub(crate) mod launch;
 pub(crate) mod logs;
@@ -22,7 +23,7 @@ pub(crate) mod running;
 
 pub use beside::LoadGroup;
 pub use building::BuildGroup;
-pub use cgroup::mount_unified;
+pub use hierarchies::mount_unified;
 pub use host::LocalHost;
 pub use mapped::mapped_files;
 

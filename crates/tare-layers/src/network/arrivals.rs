@@ -9,8 +9,11 @@ use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{Builder, JoinHandle};
 
-/// What is done about the links that there are.
-type Look = dyn FnMut() -> io::Result<()> + Send;
+/// What is done about the links that there are, and at what it first failed after it had gone well.
+struct Looks {
+    look: Box<dyn FnMut() -> io::Result<()> + Send>,
+    failed: Option<String>,
+}
 
 /// The kernel tells of an address before all routes that it makes are there, so all is looked at once more this long
 /// afterwards.
@@ -20,7 +23,7 @@ const AGAIN: Timespec = Timespec { tv_sec: 1, tv_nsec: 0 };
 
 /// A thread that waits for links.
 pub(super) struct Arrivals {
-    look: Arc<Mutex<Look>>,
+    looks: Arc<Mutex<Looks>>,
     /// Tells the thread to end.
     end: OwnedFd,
     thread: Option<JoinHandle<()>>,
@@ -41,13 +44,18 @@ impl Arrivals {
     pub(super) fn watch(look: impl FnMut() -> io::Result<()> + Send + 'static) -> io::Result<Arrivals> {
         // Before the first look, so that nothing comes between the two.
         let news = Netlink::subscribed()?;
-        let look: Arc<Mutex<Look>> = Arc::new(Mutex::new(look));
-        again(&look)?;
+        let looks = Arc::new(Mutex::new(Looks { look: Box::new(look), failed: None }));
+        again(&looks)?;
         let end = eventfd(0, EventfdFlags::CLOEXEC)?;
-        let (ended, inside) = (end.try_clone()?, Arc::clone(&look));
+        let (ended, inside) = (end.try_clone()?, Arc::clone(&looks));
         // A thread begins in the network of the one that starts it.
         let thread = Builder::new().name("links".to_owned()).spawn(move || wait(&news, &ended, &inside))?;
-        Ok(Arrivals { look, end, thread: Some(thread) })
+        Ok(Arrivals { looks, end, thread: Some(thread) })
+    }
+
+    /// At what a look has failed since the first went well: links may have come meanwhile that nothing was done about.
+    pub(super) fn failed(&self) -> Option<String> {
+        self.looks.lock().unwrap_or_else(PoisonError::into_inner).failed.clone()
     }
 
     /// Looks now, for whoever cannot wait.
@@ -55,7 +63,7 @@ impl Arrivals {
     /// # Errors
     /// Those of the look.
     pub(super) fn look(&self) -> io::Result<()> {
-        again(&self.look)
+        again(&self.looks)
     }
 }
 
@@ -67,11 +75,16 @@ impl Drop for Arrivals {
     }
 }
 
-fn again(look: &Mutex<Look>) -> io::Result<()> {
-    look.lock().unwrap_or_else(PoisonError::into_inner)()
+fn again(looks: &Mutex<Looks>) -> io::Result<()> {
+    let mut looks = looks.lock().unwrap_or_else(PoisonError::into_inner);
+    let went = (looks.look)();
+    if let (Err(error), None) = (&went, &looks.failed) {
+        looks.failed = Some(error.to_string());
+    }
+    went
 }
 
-fn wait(news: &Netlink, end: &OwnedFd, look: &Mutex<Look>) {
+fn wait(news: &Netlink, end: &OwnedFd, looks: &Mutex<Looks>) {
     let mut more = None;
     loop {
         let mut both = [PollFd::new(news, PollFlags::IN), PollFd::from_borrowed_fd(end.as_fd(), PollFlags::IN)];
@@ -83,7 +96,7 @@ fn wait(news: &Netlink, end: &OwnedFd, look: &Mutex<Look>) {
         }
         let told = !both[0].revents().is_empty();
         news.forget_news();
-        more = if again(look).is_err() { Some(AGAIN) } else { told.then_some(AFTERWARDS) };
+        more = if again(looks).is_err() { Some(AGAIN) } else { told.then_some(AFTERWARDS) };
     }
 }
 
@@ -126,15 +139,17 @@ mod tests {
         in_own_network(|| {
             let (tell, told) = channel();
             let mut count = 0;
-            let _arrivals = Arrivals::watch(move || {
+            let arrivals = Arrivals::watch(move || {
                 count += 1;
                 let _ = tell.send(count);
                 if [2, 3].contains(&count) { Err(io::Error::other("not now")) } else { Ok(()) }
             })
             .unwrap();
+            assert_eq!(arrivals.failed(), None);
             Netlink::open().unwrap().create_bridge("late", [2, 0, 0, 0, 0, 1]).unwrap();
             let next = || told.recv_timeout(Duration::from_secs(20)).expect("nobody looks again");
             assert!(std::iter::repeat_with(next).any(|count| count == 4));
+            assert_eq!(arrivals.failed().as_deref(), Some("not now"));
         });
     }
 }

@@ -1,7 +1,7 @@
 //! The networks of forms that stand side by side: each place has a pair of its own, for all that stand there one after
 //! the other, and each pair is kept private as that of the load is.
 
-use super::private::Private;
+use super::private::{Private, reached_by_others};
 use super::subnets::free_subnets;
 use std::collections::BTreeMap;
 use std::io;
@@ -46,9 +46,9 @@ impl Networks {
         self.by_place.insert(place, Pair { subnets, private });
     }
 
-    /// Why other machines reach what stands in one of these networks too, where they do.
-    pub fn reached_by_others(&self) -> Option<&io::Error> {
-        self.by_place.values().find_map(|pair| pair.private.as_ref().err())
+    /// Why other machines reach what stands in one of these networks too, where they do or did for a while.
+    pub fn reached_by_others(&self) -> Option<String> {
+        self.by_place.values().find_map(|pair| reached_by_others(&pair.private))
     }
 }
 

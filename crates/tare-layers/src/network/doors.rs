@@ -12,9 +12,8 @@
 //! it is for whoever has this machine to oneself ([`crate::lock`]).
 
 use super::closed::{Closed, KEY, KEY_PORT, Key, call, mark_ipv6_alone, put_ipv4, put_ipv6};
-use crate::local::cgroup;
+use crate::local::hierarchies;
 use rustix::net::{AddressFamily, SocketType};
-use std::fs::File;
 use std::io;
 use std::os::fd::AsRawFd;
 use tare_bpf::Register::{self, R0, R1, R2, R3, R6, R7, R10};
@@ -57,11 +56,10 @@ impl Doors {
     /// Ports that are bound in this thread's network namespace are going to be written into `closed`.
     ///
     /// # Errors
-    /// When no cgroups of version 2 are mounted, the kernel has no BPF for them, or another program stands alone there.
+    /// When no cgroups of version 2 are mounted as a whole, the kernel has no BPF for them, or another program stands
+    /// alone there.
     pub(super) fn open(closed: &Closed) -> io::Result<Doors> {
-        let root = cgroup::unified_root().map_err(io::Error::other)?;
-        let root = root.ok_or_else(|| io::Error::other("no cgroup hierarchy of version 2 is mounted"))?;
-        let root = File::open(root)?;
+        let root = hierarchies::root_of_all()?;
         let users = Map::new(USERS_MAX)?;
         let bound = Bound { sockets: Map::new(BOUND_MAX)?, counts: Map::new(BOUND_MAX)? };
         let load = |kind| Program::load(kind, "tare_doors", c"GPL", &at_bind(kind, &users, &bound, closed));

@@ -99,7 +99,7 @@ impl Fenced {
         }
         let to_all = fence.to_all.as_ref().map_or_else(
             |error| Some(error.to_string()),
-            |watched| watched.look().err().map(|error| error.to_string()),
+            |watched| watched.look().err().map(|error| error.to_string()).or_else(|| watched.failed()),
         );
         let killed = fence.not_pinned();
         let open = "; open to other machines too";

@@ -8,9 +8,8 @@
 use super::closed::call;
 use super::doors::{ALLOW, this_network};
 use super::fence::UserHere;
-use crate::local::cgroup;
+use crate::local::hierarchies;
 use crate::settings;
-use std::fs::File;
 use std::io;
 use std::path::Path;
 use tare_bpf::Register::{self, R0, R1, R6, R7, R10};
@@ -54,22 +53,27 @@ impl LowPorts {
         ports: impl Iterator<Item = u16>,
         (user, here): (u32, UserHere),
     ) -> Result<String, Fault> {
-        let Ok(bound) = std::fs::read_to_string(BOUND).doing("see at which ports services may listen")?.trim().parse()
-        else {
-            return Ok(String::new());
-        };
+        let parsed = |text: String| text.trim().parse::<u16>().ok();
+        let now = parsed(std::fs::read_to_string(BOUND).doing("see at which ports services may listen")?);
+        let Some(now) = now else { return Ok(String::new()) };
+        let bound = settings::before(run, Path::new(BOUND)).and_then(parsed).unwrap_or(now);
         let low: Vec<u16> = ports.filter(|port| *port < bound).collect();
         let Some(lowest) = low.iter().min() else { return Ok(String::new()) };
-        let why = match here {
-            UserHere::Same => match self.allow_here(&low, user) {
-                Ok(()) => return Ok(String::new()),
-                Err(error) => error.to_string(),
-            },
-            UserHere::Another => "its engine gives it another user".to_owned(),
+        let refused = match here {
+            UserHere::Same => self.allow_here(&low, user).err().map(|error| error.to_string()),
+            UserHere::Another => Some("its engine gives it another user".to_owned()),
         };
-        settings::change(run, Path::new(BOUND), &lowest.to_string())
-            .map_err(|fault| fault.context(format!("let a service listen at port {lowest}")))?;
-        Ok(format!("; everybody on this machine may listen from port {lowest} on: {why}"))
+        let everybody = |from, why: &str| format!("; everybody on this machine may listen from port {from} on: {why}");
+        let Some(why) = refused else {
+            // The bound stays lowered until the run ends, and each deployment until then says so.
+            let why = "an earlier service of this run needed it";
+            return Ok(if now < bound { everybody(now, why) } else { String::new() });
+        };
+        if *lowest < now {
+            settings::change(run, Path::new(BOUND), &lowest.to_string())
+                .map_err(|fault| fault.context(format!("let a service listen at port {lowest}")))?;
+        }
+        Ok(everybody(now.min(*lowest), &why))
     }
 
     fn allow_here(&mut self, ports: &[u16], user: u32) -> io::Result<()> {
@@ -94,12 +98,10 @@ impl Allowed {
     /// Nothing is allowed yet.
     ///
     /// # Errors
-    /// When no cgroups of version 2 are mounted, the kernel has no such programs, as before Linux 5.14, or another one
-    /// stands alone there.
+    /// When no cgroups of version 2 are mounted as a whole, the kernel has no such programs, as before Linux 5.14, or
+    /// another one stands alone there.
     fn open() -> io::Result<Allowed> {
-        let root = cgroup::unified_root().map_err(io::Error::other)?;
-        let root = root.ok_or_else(|| io::Error::other("no cgroup hierarchy of version 2 is mounted"))?;
-        let (root, table, network) = (File::open(root)?, Map::new(ALLOWED_MAX)?, this_network()?);
+        let (root, table, network) = (hierarchies::root_of_all()?, Map::new(ALLOWED_MAX)?, this_network()?);
         let at = |kind| Program::load(kind, "tare_low_ports", c"GPL", &code(&table))?.attach_to_cgroup(&root);
         Ok(Allowed { _at_each_bind: [at(Kind::Bind4)?, at(Kind::Bind6)?], table, network })
     }
@@ -196,7 +198,8 @@ mod tests {
             let said = allow(&[443, 90]).unwrap();
             assert!(said.contains("from port 90 on: its engine"), "{said}");
             assert_eq!(may(USER, [89, 90, 443]), [false, true, true]);
-            assert_eq!(allow(&[443]).unwrap(), "", "it is allowed by now");
+            let again = allow(&[443]).unwrap();
+            assert!(again.contains("from port 90 on: its engine"), "of each deployment: {again}");
             mark.close().unwrap();
             assert_eq!(std::fs::read_to_string(BOUND).unwrap().trim(), "1024", "it was put back");
         });

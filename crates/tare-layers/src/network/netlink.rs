@@ -227,8 +227,13 @@ impl Netlink {
 
     /// Makes a bridge; `hardware` keeps its address from changing as ports come and go.
     pub(crate) fn create_bridge(&self, name: &str, hardware: [u8; 6]) -> io::Result<()> {
+        self.create_bridge_as(0, name, hardware)
+    }
+
+    /// The same with a number of its own; 0 is any.
+    pub(super) fn create_bridge_as(&self, index: u32, name: &str, hardware: [u8; 6]) -> io::Result<()> {
         check_name(name)?;
-        let message = Message::new(RTM_NEWLINK, NLM_F_ACK | NLM_F_CREATE | NLM_F_EXCL).link(0, 0, 0).name(name);
+        let message = Message::new(RTM_NEWLINK, NLM_F_ACK | NLM_F_CREATE | NLM_F_EXCL).link(index, 0, 0).name(name);
         let message = message.attribute(IFLA_ADDRESS, &hardware);
         self.ask(message.nest(IFLA_LINKINFO, |info| info.attribute(IFLA_INFO_KIND, b"bridge\0"))).map(drop)
     }

@@ -27,7 +27,7 @@ const COMMON: u32 = u32::from_ne_bytes([255, 254, 0, 0]);
 /// The networks of a run, private for as long as this is kept, or until the run is cleaned up after.
 #[derive(Debug)]
 pub(super) struct Private {
-    _arrivals: Arrivals,
+    arrivals: Arrivals,
 }
 
 impl Private {
@@ -42,8 +42,18 @@ impl Private {
         let mut pinned = folder.is_dir().then(|| Pinned::put_up(&names, &[])).transpose()?;
         let run = run.to_owned();
         let own = move |link: &Link| link.index == LOOPBACK || register::is_made(&run, Kind::Link, &link.name);
-        Ok(Private { _arrivals: Arrivals::watch(move || came_in.cover(&own, pinned.as_mut()))? })
+        Ok(Private { arrivals: Arrivals::watch(move || came_in.cover(&own, pinned.as_mut()))? })
     }
+
+    /// Why the networks were open for a while, where they were.
+    fn failed(&self) -> Option<String> {
+        self.arrivals.failed()
+    }
+}
+
+/// Why other machines reach what stands in such networks, where they do or did for a while.
+pub(super) fn reached_by_others(networks: &io::Result<Private>) -> Option<String> {
+    networks.as_ref().map_or_else(|error| Some(error.to_string()), Private::failed)
 }
 
 /// Told in words: `if packet is of IPv4 and packet.to in networks { drop }`.

@@ -2,7 +2,7 @@
 //! every form is reached over the same first hop.
 
 use super::netlink::{Netlink, Range};
-use super::private::Private;
+use super::private::{Private, reached_by_others};
 use super::{accept_any_path, link_delete, set_up};
 use crate::leftovers;
 use crate::register::{self, Kind};
@@ -92,9 +92,9 @@ impl GeneratorSeat {
         self.generator().into()
     }
 
-    /// Why other machines reach what stands in the run's networks too, where they do.
-    pub fn reached_by_others(&self) -> Option<&io::Error> {
-        self.private.as_ref().err()
+    /// Why other machines reach what stands in the run's networks too, where they do or did for a while.
+    pub fn reached_by_others(&self) -> Option<String> {
+        reached_by_others(&self.private)
     }
 
     /// This machine's end of the link.

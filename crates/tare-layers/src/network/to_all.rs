@@ -60,11 +60,13 @@ impl ToAll {
     /// # Errors
     /// The same, and when there are more networks than anybody has.
     pub(super) fn cover(&mut self, own: &dyn Fn(&Link) -> bool, pinned: Option<&mut Pinned>) -> io::Result<()> {
-        let found = Netlink::open()?.broadcasts()?;
-        for address in found.into_iter().chain([Ipv4Addr::BROADCAST, Ipv4Addr::UNSPECIFIED]) {
-            self.everybody.insert(u32::from_ne_bytes(address.octets()), 1)?;
-        }
-        self.came_in.cover(own, pinned)
+        // What every machine has comes first, and what fails keeps nothing else from being watched.
+        let found = Netlink::open().and_then(|netlink| netlink.broadcasts());
+        let everybody = [Ipv4Addr::BROADCAST, Ipv4Addr::UNSPECIFIED].into_iter().chain(found.iter().flatten().copied());
+        let noted = everybody.map(|address| self.everybody.insert(u32::from_ne_bytes(address.octets()), 1));
+        let noted = noted.fold(Ok(()), io::Result::and);
+        let covered = self.came_in.cover(own, pinned);
+        covered.and(noted).and(found.map(drop))
     }
 }
 

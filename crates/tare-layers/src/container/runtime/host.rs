@@ -13,7 +13,7 @@ use crate::network::{Fenced, UserHere};
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tare_core::command::{CommandEnd, CommandStart};
@@ -113,10 +113,7 @@ impl Inner {
         ports::check_free(&start.service.ports)?;
         let open = self.fenced.close(&self.surroundings.run, start, UserHere::Same)?;
         let log = self.surroundings.scratch.join(format!("{instance}.log"));
-        let file = create_log(&log, start.service.user).doing(format!("make the log {}", log.display()))?;
-        let second = file.try_clone().doing("share the log")?;
-        self.keeper.keep(file.try_clone().doing("share the log")?);
-        let launched = self.launch(start, instance, (file, second), false);
+        let launched = self.launch_with_log(start, &log);
         let (running, warnings) = launched.inspect_err(|_| {
             self.fenced.open(start);
             let _ = fs::remove_file(&log);
@@ -134,6 +131,13 @@ impl Inner {
             cpus,
             warnings,
         })
+    }
+
+    fn launch_with_log(&mut self, start: &ServiceStart, log: &Path) -> Result<(Running, Vec<String>), Fault> {
+        let file = create_log(log, start.service.user).doing(format!("make the log {}", log.display()))?;
+        let second = file.try_clone().doing("share the log")?;
+        self.keeper.keep(file.try_clone().doing("share the log")?);
+        self.launch(start, &start.instance, (file, second), false)
     }
 
     fn stop(&mut self, instance: &str) -> Result<(), Fault> {
