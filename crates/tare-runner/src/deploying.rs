@@ -211,3 +211,38 @@ impl Trial<'_, '_> {
         }
     }
 }
+
+/// How the load got to the last of several instances, and what is said beside that of any of them: who else may reach
+/// it, commonly.
+pub(crate) fn path_of_all(started: &[Instance]) -> String {
+    let way = started.last().and_then(|instance| instance.path.split("; ").next());
+    let mut all: Vec<&str> = way.into_iter().collect();
+    for said in started.iter().flat_map(|instance| instance.path.split("; ").skip(1)) {
+        if !all.contains(&said) {
+            all.push(said);
+        }
+    }
+    all.join("; ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_said_of_one_instance_s_path_is_kept_and_said_once() {
+        let at = |path: &str| Instance {
+            instance: "redis".to_owned(),
+            endpoints: BTreeMap::new(),
+            peers: BTreeMap::new(),
+            path: path.to_owned(),
+            cpus: None,
+            warnings: Vec::new(),
+        };
+        let open = "; open to other machines too: no fence; everybody may listen from port 80 on: it said so";
+        let started =
+            [at(&format!("loopback{open}")), at("loopback"), at("veth; open to other machines too: no fence")];
+        assert_eq!(path_of_all(&started), format!("veth{open}"));
+        assert_eq!((path_of_all(&started[1..2]), path_of_all(&[])), ("loopback".to_owned(), String::new()));
+    }
+}

@@ -1,6 +1,6 @@
 //! One trial: provision, deploy, populate, settle, measure, verify, teardown.
 
-use crate::deploying::Entry;
+use crate::deploying::{Entry, path_of_all};
 use crate::inside::inside;
 use crate::peak::Guiding;
 use crate::placing::{ran_on, starts, strayed};
@@ -308,8 +308,8 @@ impl Trial<'_, '_> {
             let ran_on = ran_on(name, &self.data.telemetry);
             voids.extend(strayed(instance, &ran_on));
             self.data.record.ran_on.insert(name.clone(), ran_on);
-            self.data.record.path.clone_from(&instance.path);
         }
+        self.data.record.path = path_of_all(started);
         if self.data.record.peak.is_some() {
             self.verify_peak(load, voids);
             return Ok(());
