@@ -74,6 +74,10 @@ const LEFT: &[(&str, &str)] = &[
          compared between processes and containers",
     ),
     (
+        "scaleout::whoever_dies_under_load_is_named",
+        "four services are deployed for each of three that are killed; trouble:: names one that dies under load alone",
+    ),
+    (
         "searching::an_interrupted_search_is_on_disk_and_goes_on",
         "a search twice over; searching:: runs one whole, whole:: and suites:: interrupt runs and go on, and the runner's \
          tests keep searches in records",

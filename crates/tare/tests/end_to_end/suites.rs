@@ -79,6 +79,7 @@ fn the_microbenchmarks_are_weighed_natively_and_in_containers() {
     let Some(lab) = Lab::with_engine(&["mmdebstrap"]) else { return };
     let record = lab.path("record");
     let mut args = vec!["run", "docker-on-vm", "--preset", "quick", "--repeat", "1", "--form", "container"];
+    args.extend(["--settle", "0s", "--measure", "1s"]);
     let mut cases = vec![("linpack", "gflops"), ("mixed", "p99_us")];
     // All of them with `TARE_THOROUGH`; these two count their own CPU time, and have two directions.
     if std::env::var_os("TARE_THOROUGH").is_some() {

@@ -133,7 +133,7 @@ fn weighed_in_a_guest(form: &str) {
 fn an_interrupt_takes_the_trial_down_and_keeps_what_was_measured() {
     let Some(lab) = Lab::open(&["mmdebstrap"]) else { return };
     let record = lab.path("record");
-    let times = ["--settle", "100ms", "--measure", "2s"];
+    let times = ["--settle", "100ms", "--measure", "1s"];
     let args =
         [&["run", "--design", "blocks", "--form", "native", "--repeat", "2"], &times[..], &["--out", text(&record)]]
             .concat();
@@ -142,7 +142,7 @@ fn an_interrupt_takes_the_trial_down_and_keeps_what_was_measured() {
         assert!(child.try_wait().unwrap().is_none(), "the run ended before its second trial");
         std::thread::sleep(std::time::Duration::from_millis(50));
     }
-    std::thread::sleep(std::time::Duration::from_millis(1500));
+    std::thread::sleep(std::time::Duration::from_millis(800));
     let pid = rustix::process::Pid::from_child(&child);
     rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
     assert_eq!(child.wait().unwrap().code(), Some(130));
