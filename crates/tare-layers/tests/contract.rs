@@ -20,6 +20,8 @@ mod crash;
 mod escapes;
 #[path = "contract/native.rs"]
 mod native;
+#[path = "contract/private.rs"]
+mod private;
 #[path = "contract/service.rs"]
 mod service;
 #[path = "contract/stage.rs"]

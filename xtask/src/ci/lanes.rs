@@ -52,6 +52,8 @@ const CLASSES: &[(&str, Class)] = &[
     ("tare::end_to_end::chopped::", Class::Alone),
     ("tare::end_to_end::own::", Class::Alone),
     ("tare::end_to_end::peaking::", Class::Alone),
+    // Operations that are started late count against the generator, and void the trial.
+    ("tare::end_to_end::auction::the_auction_deploys_", Class::Alone),
     // How much CPU time a service got is held against a bound.
     ("tare::end_to_end::placing::services_run_", Class::Alone),
     ("tare::end_to_end::planted::", Class::Alone),

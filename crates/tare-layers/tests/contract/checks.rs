@@ -1,7 +1,7 @@
 //! The contract of [`Host`], by table: the plain process and every layer that this machine can have.
 
 use crate::stage::{self, Check, Stage, left_of, property, service};
-use crate::{commands, confined, escapes, users};
+use crate::{commands, confined, escapes, private, users};
 use sha2::{Digest, Sha256};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -18,6 +18,8 @@ pub(crate) fn all() -> Vec<Check> {
         ("a_container_by_crun_keeps_the_contract".to_owned(), true, || by_a_runtime("crun")),
         ("the_mock_layer_keeps_the_contract_without_root".to_owned(), false, mock_without_root),
         ("no_service_is_reached_from_another_network".to_owned(), true, confined::kept_from_others),
+        ("networks_of_forms_side_by_side_are_private".to_owned(), true, private::side_by_side),
+        ("networks_of_a_load_from_this_machine_are_private".to_owned(), true, private::from_host),
         ("a_service_alone_may_listen_at_its_low_port".to_owned(), true, confined::low_port),
         ("a_hostile_program_is_refused_alike_in_every_form".to_owned(), true, escapes::alike),
         ("what_a_hostile_program_may_do_is_told".to_owned(), false, escapes::told),

@@ -49,14 +49,14 @@ fn to_oneself() -> MachineLock {
 }
 
 /// A way to ask at a place, and whether there was an answer.
-type Ask = fn(&Stage, SocketAddr) -> bool;
+pub(crate) type Ask = fn(&Stage, SocketAddr) -> bool;
 
-fn is_answered(from: &Stage, place: SocketAddr) -> bool {
+pub(crate) fn is_answered(from: &Stage, place: SocketAddr) -> bool {
     from.try_ask(place).is_some()
 }
 
 /// Nobody is answered. All ask at once, as whoever is not answered waits.
-fn expect_closed(form: &str, ways: &[(&Stage, Ask, SocketAddr)], path: &str) {
+pub(crate) fn expect_closed(form: &str, ways: &[(&Stage, Ask, SocketAddr)], path: &str) {
     std::thread::scope(|scope| {
         let asked: Vec<_> = ways.iter().map(|(from, ask, place)| scope.spawn(move || ask(from, *place))).collect();
         for ((from, _, place), answered) in ways.iter().zip(asked) {

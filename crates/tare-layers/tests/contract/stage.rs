@@ -155,6 +155,14 @@ impl Stage {
         Stage { run, mark, seat, subnets, folder, number }
     }
 
+    /// With a marked run whose load comes from this machine itself.
+    pub(crate) fn open_without_seat() -> Stage {
+        let (run, folder) = (run_id(), tempfile::tempdir().unwrap());
+        make_tree(folder.path(), |_| {});
+        let (mark, subnets) = (Some(RunMark::create(&run).unwrap()), free_subnets().unwrap());
+        Stage { run, mark, seat: None, subnets, folder, number: 1 }
+    }
+
     pub(crate) fn folder(&self) -> &Path {
         self.folder.path()
     }
@@ -176,9 +184,21 @@ impl Stage {
         }
     }
 
+    /// Those of a form that stands beside others at `place`, with networks of its own.
+    pub(crate) fn surroundings_beside(&self, place: u8, subnets: (u8, u8)) -> Surroundings {
+        let around = self.surroundings(&[], &[]);
+        let scratch = around.scratch.with_file_name(format!("t{place}"));
+        let address = self.seat.as_ref().expect("root was asked for").address_beside(place).unwrap();
+        Surroundings { trial: format!("t{place}"), scratch, place, address, subnets, ..around }
+    }
+
     /// The host of a form.
     pub(crate) fn host(&self, services: &[ServiceStart], layers: &[LayerUse]) -> Box<dyn Host> {
-        let surroundings = self.surroundings(services, layers);
+        self.host_in(self.surroundings(services, layers), layers)
+    }
+
+    /// The same in surroundings of its own.
+    pub(crate) fn host_in(&self, surroundings: Surroundings, layers: &[LayerUse]) -> Box<dyn Host> {
         let mut host: Box<dyn Host> =
             Box::new(LocalHost::new(numbered_carrier(self.folder.path(), self.number), surroundings.clone()).unwrap());
         for layer in layers {
