@@ -20,8 +20,10 @@ struct Worker {
     served: Arc<AtomicU64>,
     /// When it answered, since a moment that all share.
     answered: Arc<Mutex<Vec<Duration>>>,
-    /// It answers so many requests, and then none.
+    /// It answers so many requests,
     silent_after: Arc<AtomicU64>,
+    /// and then leaves so many unanswered.
+    silent_for: Arc<AtomicU64>,
 }
 
 fn worker(work: Duration, began: Instant) -> Worker {
@@ -46,7 +48,8 @@ fn server(began: Instant, takes: impl Fn(Duration, bool) -> Duration + Send + 's
     let (served, answered) = (Arc::new(AtomicU64::new(0)), Arc::new(Mutex::new(Vec::new())));
     let (count, moments) = (Arc::clone(&served), Arc::clone(&answered));
     let silent_after = Arc::new(AtomicU64::new(u64::MAX));
-    let silent = Arc::clone(&silent_after);
+    let silent_for = Arc::new(AtomicU64::new(u64::MAX));
+    let (silent, left) = (Arc::clone(&silent_after), Arc::clone(&silent_for));
     std::thread::spawn(move || {
         listener.set_nonblocking(true).unwrap();
         let (mut peers, mut request) = (Vec::new(), [0; 4096]);
@@ -67,7 +70,9 @@ fn server(began: Instant, takes: impl Fn(Duration, bool) -> Duration + Send + 's
                     at_work = if first { Instant::now() } else { at_work };
                     std::thread::sleep(takes(at_work.elapsed(), first));
                     rested = Instant::now();
-                    if count.load(Ordering::Relaxed) >= silent.load(Ordering::Relaxed) {
+                    let due = count.load(Ordering::Relaxed) >= silent.load(Ordering::Relaxed);
+                    if due && left.load(Ordering::Relaxed) > 0 {
+                        left.fetch_sub(1, Ordering::Relaxed);
                         return true;
                     }
                     count.fetch_add(1, Ordering::Relaxed);
@@ -81,7 +86,7 @@ fn server(began: Instant, takes: impl Fn(Duration, bool) -> Duration + Send + 's
             }
         }
     });
-    Worker { address, served, answered, silent_after }
+    Worker { address, served, answered, silent_after, silent_for }
 }
 
 fn plan(endpoint: SocketAddr, settle: Duration) -> LoadPlan {
@@ -232,6 +237,23 @@ fn a_server_that_falls_silent_takes_its_time_and_no_more_turns() {
     assert!(silent_turns.active_ns < 5_000_000_000, "and not again and again: {silent_turns:?}");
     assert!(well_turns.active_ns >= 500_000_000 && well.checks.iter().all(|check| check.passed), "{well:?}");
     assert!(silent.operations.values().any(|operation| operation.errors > 0), "{silent:?}");
+}
+
+#[test]
+fn one_operation_that_is_never_answered_takes_its_share_of_the_loop_and_voids_nobody() {
+    let began = Instant::now();
+    let (well, lossy) = (worker(Duration::from_millis(1), began), worker(Duration::from_millis(1), began));
+    lossy.silent_after.store(150, Ordering::Relaxed);
+    lossy.silent_for.store(1, Ordering::Relaxed);
+    let settle = Duration::from_millis(200);
+    let patient = |endpoint| LoadPlan { timeout: Duration::from_millis(1500), ..plan(endpoint, settle) };
+    let summaries = carried_out(vec![patient(well.address), patient(lossy.address)], Some(Duration::from_millis(20)));
+    let [well, lossy] = [0, 1].map(|at: usize| summaries[at].clone().unwrap());
+    // One of four connections waited for 1.5 s; the others would have gone on.
+    let longest_ms = lossy.turns.unwrap().longest_ns / 1_000_000;
+    assert!((340..700).contains(&longest_ms), "{longest_ms} ms: {:?}", lossy.turns);
+    assert_eq!(lossy.operations.values().map(|operation| operation.errors).sum::<u64>(), 1, "{lossy:?}");
+    assert!(well.checks.iter().all(|check| check.passed || check.outcome), "{well:?}");
 }
 
 #[test]

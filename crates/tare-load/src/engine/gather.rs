@@ -6,7 +6,6 @@ use super::rows::{response, row, second};
 use super::saturation::{self, Effort};
 use super::tally::{Ledger, Report, Tally};
 use super::timeline::{Cut, Timeline};
-use super::turns;
 use super::window::{Outcomes, Window};
 use super::worker::NOBODY_NS;
 use crate::clock::{self, SECOND_NS};
@@ -308,8 +307,15 @@ impl Gather {
         self.cpu_ns = clock::thread_cpu_ns() - self.cpu_mark_ns;
     }
 
-    /// The summary. `verified` is what the server's own counts gave.
-    pub(crate) fn finish(self, plan: &LoadPlan, verified: Verified, turns: Option<TurnsSummary>) -> LoadSummary {
+    /// The summary. `verified` is what the server's own counts gave; `turns` is what those of the load came to, and
+    /// whether an operation of any load has failed in them.
+    pub(crate) fn finish(
+        self,
+        plan: &LoadPlan,
+        verified: Verified,
+        turns: Option<(TurnsSummary, bool)>,
+    ) -> LoadSummary {
+        let (turns, lost_by_any) = turns.unzip();
         let awaited =
             |of: &[u64]| of.iter().zip(&self.lingers).map(|(count, lingers)| count * u64::from(!lingers)).sum();
         let [sent, answered, gone]: [u64; 3] =
@@ -342,7 +348,7 @@ impl Gather {
             passed: false,
             detail: format!("there was no connection for {:.1} s: {}", away_ns as f64 / SECOND_NS as f64, why.name()),
         }));
-        checks.extend(turns.and_then(|turns| turns::too_short(&turns, plan.measure, gone > 0)));
+        checks.extend(turns.and_then(|turns| too_short(&turns, plan.measure, lost_by_any == Some(true))));
         checks.extend(verified.checks);
         let workers_ns: u64 = self.crew.iter().map(|crew| crew.effort.cpu_ns).sum();
         let counted = self.planned.as_ref().map_or((self.offered, self.started, self.dropped), |planned| {
@@ -436,6 +442,19 @@ impl Gather {
 
 fn ended_early() -> Fault {
     Fault::new("a load worker ended before its time")
+}
+
+/// The check that fails where a load was at work for less than half of what was asked of it: another one has taken the
+/// time. Where operations of any of them were `lost`, that is what a service came to, and voids no one's figures.
+fn too_short(turns: &TurnsSummary, asked: Duration, lost: bool) -> Option<Check> {
+    let [active_s, asked_s] = [Duration::from_nanos(turns.active_ns), asked].map(|time| time.as_secs_f64());
+    (active_s < 0.5 * asked_s).then(|| Check {
+        always: true,
+        outcome: lost,
+        name: "the load was at work for as long as was asked".into(),
+        passed: false,
+        detail: format!("{active_s:.2} of {asked_s:.2} s: what takes turns with it stood still"),
+    })
 }
 
 #[cfg(test)]

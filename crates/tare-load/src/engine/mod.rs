@@ -137,7 +137,7 @@ fn run<P: Protocol>(protocol: &P, plan: &LoadPlan, emit: &mut Emit<'_>) -> Resul
     };
     let lengths = seat.as_ref().map_or_else(Vec::new, Seat::lengths);
     let batches = seat.as_ref().map_or_else(Vec::new, Seat::batches);
-    Ok(LoadSummary { lengths, batches, ..gather.finish(plan, checks, seat.map(|seat| seat.summary())) })
+    Ok(LoadSummary { lengths, batches, ..gather.finish(plan, checks, seat.map(|seat| (seat.summary(), seat.lost()))) })
 }
 
 /// The server's own counts against ours. A server that does not tell any more is a check that failed, and its own

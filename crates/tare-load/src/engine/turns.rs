@@ -14,7 +14,7 @@ use crate::clock::{self, SECOND_NS, span_ns};
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
-use tare_core::load::{self, Check, LoadPlan, TurnLength, TurnsSummary};
+use tare_core::load::{self, LoadPlan, TurnLength, TurnsSummary};
 
 /// So many response times of the slowest load make a turn, where none was asked for: the start and the end of a turn,
 /// when fewer operations are in flight, are then a small part of it.
@@ -30,23 +30,6 @@ const RESPONSES_MIN: u64 = 5;
 const WARMING_TURNS: u64 = 3;
 /// Who waits for a turn looks so often whether there will be one.
 const LOOK: Duration = Duration::from_millis(20);
-
-/// The check that fails where a load was at work for less than half of what was asked of it: another one has taken the
-/// time, or, where operations of its own were `lost`, its own service.
-pub(crate) fn too_short(turns: &TurnsSummary, asked: Duration, lost: bool) -> Option<Check> {
-    let active = Duration::from_nanos(turns.active_ns);
-    (active < asked / 2).then(|| Check {
-        always: true,
-        outcome: lost,
-        name: "the load was at work for as long as was asked".into(),
-        passed: false,
-        detail: format!(
-            "{:.2} of {:.2} s: what takes turns with it stood still",
-            active.as_secs_f64(),
-            asked.as_secs_f64()
-        ),
-    })
-}
 
 /// What several loads share.
 pub(crate) struct Turns {
@@ -85,6 +68,8 @@ struct State {
     ended: bool,
     // By how much a turn that warmed up was longer than it was meant to be, at most.
     overrun_ns: u64,
+    // Whether an operation of any load has failed.
+    lost: bool,
     random: u64,
 }
 
@@ -131,10 +116,14 @@ pub(crate) struct Turn {
 pub(crate) struct Worked {
     /// Its first start.
     pub start_ns: u64,
-    /// Its last answer.
+    /// Its last answer, or the latest that the turn's end may be.
     pub end_ns: u64,
+    /// How long operations were in flight after that, all added up.
+    pub stuck_ns: u64,
     /// Replies that it read.
     pub answers: u64,
+    /// Whether an operation failed.
+    pub lost: bool,
     /// What its whole waves amid the turn took.
     pub amid: Option<Amid>,
 }
@@ -347,10 +336,11 @@ impl Seat {
             return;
         }
         state.told.extend(worked.amid.map(|amid| (worked.end_ns - worked.start_ns, amid)));
-        let span = state.span.get_or_insert(Worked { answers: 0, ..worked });
+        state.lost |= worked.lost;
+        let span = state.span.get_or_insert(Worked { answers: 0, stuck_ns: 0, ..worked });
         span.start_ns = span.start_ns.min(worked.start_ns);
         span.end_ns = span.end_ns.max(worked.end_ns);
-        span.answers += worked.answers;
+        (span.answers, span.stuck_ns) = (span.answers + worked.answers, span.stuck_ns + worked.stuck_ns);
         let span = *span;
         state.working = state.working.saturating_sub(1);
         if state.working > 0 {
@@ -358,8 +348,9 @@ impl Seat {
         }
         let (measuring, cell, round) = (state.measuring, state.cell, state.measured_rounds);
         let told = state.told_by(span.answers, self.load);
-        let took_ns = span.end_ns - span.start_ns;
         let load = &mut state.loads[self.load];
+        // Outside of turns, who waits keeps none of the others from going on.
+        let took_ns = span.end_ns - span.start_ns + span.stuck_ns / load.in_flight.max(1);
         if let (true, Some(told)) = (measuring, told) {
             load.told.push(told);
             cell.into_iter().for_each(|cell| load.by_length.add(cell, told.amid));
@@ -378,6 +369,11 @@ impl Seat {
         }
         self.turns.pass(&mut state, clock::monotonic_ns());
         self.turns.changed.notify_all();
+    }
+
+    /// Whether an operation of any of the loads has failed: then one may have had less time than was asked for it.
+    pub(crate) fn lost(&self) -> bool {
+        self.turns.state().lost
     }
 
     /// What turns of each length came to, where several were compared.
@@ -441,7 +437,10 @@ mod tests {
                 if leaves == Some(load) && seen > 10 {
                     break;
                 }
-                seat.done(turn, Worked { start_ns, end_ns: clock::monotonic_ns(), answers, amid: None });
+                seat.done(
+                    turn,
+                    Worked { start_ns, end_ns: clock::monotonic_ns(), stuck_ns: 0, answers, lost: false, amid: None },
+                );
             }
             seat.summary()
         };

@@ -153,6 +153,37 @@ pub(crate) fn move_ns(turns: &[Told]) -> Option<i64> {
     Some(((took_ns as f64 - answers as f64 * each_ns) / count as f64) as i64)
 }
 
+/// Operations that are still in flight when the last wave of a turn has had its time.
+pub(super) struct Stuck {
+    latest_ns: u64,
+    // What of the time since then is added, and how much that is for all of them together.
+    seen_ns: u64,
+    sum_ns: u64,
+}
+
+impl Stuck {
+    /// None yet, of a turn that may end at `latest_ns` at the latest.
+    pub(super) fn after(latest_ns: u64) -> Stuck {
+        Stuck { latest_ns, seen_ns: latest_ns, sum_ns: 0 }
+    }
+
+    /// So many have been `waiting` until now.
+    pub(super) fn add(&mut self, waiting: u64, now_ns: u64) {
+        self.sum_ns += waiting * now_ns.saturating_sub(self.seen_ns);
+        self.seen_ns = self.seen_ns.max(now_ns);
+    }
+
+    /// How long they were in flight after the turn's latest end, all added up.
+    pub(super) fn sum_ns(&self) -> u64 {
+        self.sum_ns
+    }
+
+    /// The turn's end without that.
+    pub(super) fn end_ns(&self, end_ns: u64) -> u64 {
+        end_ns.min(self.latest_ns)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -308,5 +339,17 @@ mod tests {
             let ratio = uneven / even;
             assert!((ratio - 1.0).abs() < 0.012, "{in_flight} in flight, {waves} waves: {ratio}");
         }
+    }
+
+    #[test]
+    fn one_that_is_stuck_counts_once_and_all_of_them_count_whole() {
+        let of = |waiting: &[(u64, u64)]| {
+            let mut stuck = Stuck::after(1000);
+            waiting.iter().for_each(|(count, now_ns)| stuck.add(*count, *now_ns));
+            (stuck.sum_ns(), stuck.end_ns(5000))
+        };
+        assert_eq!(of(&[(10, 900)]), (0, 1000), "the last wave has time");
+        assert_eq!(of(&[(10, 900), (10, 1200), (1, 3000)]), (10 * 200 + 1800, 1000));
+        assert_eq!(Stuck::after(1000).end_ns(800), 800);
     }
 }

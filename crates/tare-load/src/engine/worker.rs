@@ -6,7 +6,7 @@ use super::layout::{Layout, Manner};
 use super::tally::{Ledger, Recorder};
 use super::timeline::Timeline;
 use super::turns::{Seat, Worked};
-use super::waves::Waves;
+use super::waves::{Stuck, Waves};
 use crate::clock::{self, SECOND_NS};
 use crate::profile::{Share, Source, Spoken, Start};
 use crate::protocol::{Draw, Failure, Mix, Protocol};
@@ -229,19 +229,23 @@ impl<'a, P: Protocol> Worker<'a, P> {
             }
             let cut = !self.parking;
             self.park();
-            let deadline_ns = latest_ns.saturating_add(self.orders.timeout_ns);
+            let (mut stuck, deadline_ns) = (Stuck::after(latest_ns), latest_ns.saturating_add(self.orders.timeout_ns));
             while self.live > 0 && clock::monotonic_ns() < deadline_ns && !self.stopped() {
+                let waiting = self.live;
                 self.round(events, SECOND_NS / 1000)?;
+                stuck.add(waiting, clock::monotonic_ns());
             }
             // What was not answered was waited for as long as the turn lasted.
             let now_ns = clock::monotonic_ns();
-            let left = self.live > 0 || self.waves.answers() == 0 || self.recorder.lost_so_far() > lost;
-            let end_ns = if left { now_ns } else { self.waves.last_ns() };
+            let lost = self.recorder.lost_so_far() > lost;
+            let left = lost || self.live > 0 || self.waves.answers() == 0;
+            let end_ns = stuck.end_ns(if left { now_ns } else { self.waves.last_ns() });
             // Without a connection at the end of one turn, it has been without one for as long at the next.
             away_ns = if self.up > 0 { 0 } else { now_ns - self.alive_ns };
             // A turn that was cut off, or waited for what never came, was long for another reason than its move.
             let amid = self.waves.amid().filter(|_| !cut && !left);
-            seat.done(turn, Worked { start_ns, end_ns, answers: self.waves.answers(), amid });
+            let answers = self.waves.answers();
+            seat.done(turn, Worked { start_ns, end_ns, stuck_ns: stuck.sum_ns(), answers, lost, amid });
         }
         timeline.close();
         self.recorder.listen(&mut self.source);
