@@ -8,7 +8,9 @@ use crate::verdict::{Said, Way};
 use crate::words;
 use tare_core::fault::Fault;
 use tare_core::record::Record;
-use tare_stats::{Analysis, Arm, Confidence, Interval, MetricAnalysis, Ratio, Verdict, percent_text};
+use tare_stats::{
+    Analysis, Arm, Confidence, Differs, Explanation, Interval, MetricAnalysis, Ratio, Verdict, percent_text,
+};
 
 /// Metrics that are shown, the first with its interval.
 const METRICS: usize = 4;
@@ -50,8 +52,8 @@ pub(crate) fn show(page: &mut Page, record: &Record, analysis: &Analysis) {
         }
     }
     page.paragraph(0, 2, &scale(analysis), Ink::Dim);
-    if let Some(aim) = &analysis.missed_aim {
-        page.paragraph(0, 2, &format!("precision: {}", words::missed_aim(aim)), Ink::Dim);
+    if let Some(missed) = words::missed_aim(analysis) {
+        page.paragraph(0, 2, &format!("precision: {missed}"), Ink::Dim);
     }
     for (text, certain) in crate::failed::lines(analysis) {
         page.paragraph(0, 2, &text, if certain { Ink::Warning } else { Ink::Plain });
@@ -180,15 +182,25 @@ fn sentence(analysis: &Analysis, arm: &Arm) -> String {
         return "not measured beside the baseline".to_owned();
     }
     let explanation = analysis.explanations.iter().find(|explanation| explanation.form == arm.name);
-    let cause = explanation.and_then(|explanation| explanation.findings.first()).map(|finding| {
-        let surely = match finding.confidence {
-            Confidence::Counted => "",
-            Confidence::Likely => " (likely)",
-            Confidence::Hint => " (perhaps)",
-        };
-        format!("; {}{surely}", finding.says)
-    });
-    format!("{}{}", parts.join(", "), cause.unwrap_or_default())
+    format!("{}{}", parts.join(", "), explanation.and_then(cause).unwrap_or_default())
+}
+
+/// What a difference comes from, said of whom it slows.
+fn cause(explanation: &Explanation) -> Option<String> {
+    let finding = explanation.findings.first()?;
+    let surely = match finding.confidence {
+        Confidence::Counted => "",
+        Confidence::Likely => " (likely)",
+        Confidence::Hint => " (perhaps)",
+    };
+    let Explanation { form, slower, differs, .. } = explanation;
+    let whom = match differs {
+        _ if slower != form => format!("{slower}: "),
+        Differs::BeyondNoise => String::new(),
+        Differs::InEveryTrial => "slower in every trial: ".to_owned(),
+        Differs::NotDetectably | Differs::Withheld => "yet ".to_owned(),
+    };
+    Some(format!("; {whom}{}{surely}", finding.says))
 }
 
 /// A difference that is certain, as one says it.
@@ -217,8 +229,10 @@ fn percent(ratio: f64) -> String {
 fn undecided(said: Said, metric: &MetricAnalysis, ratio: &Ratio) -> String {
     match ratio.verdict {
         Verdict::Equivalent | Verdict::NoDifference => {
-            let furthest = |Interval { low, high }: Interval| (1.0 - low).abs().max((high - 1.0).abs());
-            let smaller = ratio.interval.map(furthest).map(percent_text);
+            // Equals differ by the floor, so no less than that is seen; and stalls that decide leave no measure.
+            let floor = metric.noise_floor.unwrap_or(0.0);
+            let furthest = |Interval { low, high }: Interval| (1.0 - low).abs().max((high - 1.0).abs()).max(floor);
+            let smaller = ratio.interval.filter(|_| !ratio.trimming_differs).map(furthest).map(percent_text);
             let smaller = smaller.map(|share| format!(" (smaller than {share})")).unwrap_or_default();
             format!("no difference{smaller}")
         }

@@ -161,7 +161,12 @@ fn elsewhere(orders: &Orders) -> String {
             Some(why) => verdict::bound(why),
             None => "no difference that shows",
         };
-        format!("last {} times as much as first, {so}", cost_text(cost))
+        let (later, earlier) = match (orders.last.is_some(), orders.first.is_some()) {
+            (true, true) => ("last", "first"),
+            (true, false) => ("last", "in its own place"),
+            _ => ("in its own place", "first"),
+        };
+        format!("{later} {} times as much as {earlier}, {so}", cost_text(cost))
     });
     share.into_iter().chain(interaction).collect::<Vec<_>>().join("; ")
 }

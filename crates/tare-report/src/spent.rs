@@ -60,7 +60,8 @@ fn kernel(record: &Record) -> String {
     let ticks = hz.map_or_else(|| "ticks".to_owned(), |hz| format!("ticks of {} ms", 1e3 / hz));
     let apart = interrupts_apart(record);
     if apart == Some(true) {
-        return "this kernel accounts for interrupts apart (IRQ_TIME_ACCOUNTING): they are in no task's time"
+        return "this kernel accounts for interrupts apart (IRQ_TIME_ACCOUNTING): they are in no task's time, so forms \
+                that take turns are not compared by CPU time"
             .to_owned();
     }
     let what = match apart {

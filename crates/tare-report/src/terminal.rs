@@ -295,8 +295,8 @@ fn footing(page: &mut Page, record: &Record, analysis: &Analysis) {
     if let Some(text) = crate::ruler::line(analysis) {
         line("ruler", &text, Ink::Plain);
     }
-    if let Some(aim) = &analysis.missed_aim {
-        line("precision", &words::missed_aim(aim), Ink::Plain);
+    if let Some(missed) = words::missed_aim(analysis) {
+        line("precision", &missed, Ink::Plain);
     }
     for reason in analysis.arms.iter().filter(|arm| arm.control).flat_map(|arm| &arm.reasons) {
         line("", &outcome(reason), Ink::Warning);
@@ -336,6 +336,9 @@ fn footing(page: &mut Page, record: &Record, analysis: &Analysis) {
     }
     for (number, text) in crate::parted::lines(analysis).iter().enumerate() {
         line(if number == 0 { "spread" } else { "" }, text, Ink::Plain);
+    }
+    for (number, text) in crate::parted::by_speed(analysis).iter().enumerate() {
+        line(if number == 0 { "speed" } else { "" }, text, Ink::Plain);
     }
     for (number, text) in crate::placed::lines(record).iter().enumerate() {
         line(if number == 0 { "placement" } else { "" }, text, Ink::Plain);

@@ -11,7 +11,7 @@ use tare_core::record::{FITTED, PEAK_LOAD, Record};
 use tare_core::study::LoadOrigin;
 use tare_core::units::{exact_duration, grouped};
 use tare_stats::{
-    Aim, Analysis, Arm, Method, MetricAnalysis, Nested, ProbeCost, QosKept, Ratio, ServiceBits, Verdict,
+    Analysis, Arm, AtSpeed, Follows, Method, MetricAnalysis, Nested, ProbeCost, QosKept, Ratio, ServiceBits, Verdict,
     absolute_difference, percent_text,
 };
 
@@ -330,15 +330,27 @@ fn probe_cost(cost: ProbeCost) -> String {
     format!("throughput {ratio} times with the probe at work as while it rests ({rests})")
 }
 
-/// `1.0 % was asked for; 1.6 % was reached, in throughput of container`.
-pub(crate) fn missed_aim(aim: &Aim) -> String {
-    let asked = percent_text(aim.asked);
-    match aim.reached {
-        Some(reached) => {
-            format!("{asked} was asked for; {} was reached, in {} of {}", percent_text(reached), aim.metric, aim.arm)
-        }
-        None => format!("{asked} was asked for; {} of {} has no interval yet", aim.metric, aim.arm),
-    }
+/// `1.0 % was asked for; 1.6 % was reached, in throughput of container`, and why it may be no less.
+pub(crate) fn missed_aim(analysis: &Analysis) -> Option<String> {
+    let aim = analysis.missed_aim.as_ref()?;
+    let (asked, of) = (percent_text(aim.asked), format!("{} of {}", aim.metric, aim.arm));
+    let Some(reached) = aim.reached else { return Some(format!("{asked} was asked for; {of} has no interval yet")) };
+    let said = format!("{asked} was asked for; {} was reached, in {of}", percent_text(reached));
+    let metric = analysis.metrics.iter().find(|metric| metric.title == aim.metric);
+    let ratio = metric.and_then(|metric| metric.ratios.iter().find(|ratio| ratio.arm == aim.arm));
+    let follows = ratio.and_then(|ratio| follows(analysis, ratio));
+    Some(
+        follows.map_or_else(|| said.clone(), |follows| format!("{said}, which follows the machine's speed: {follows}")),
+    )
+}
+
+/// `1.48 where native (A/A) had 114,000 op/s, 1.57 where it had 134,000 op/s`, of a ratio that is so.
+pub(crate) fn follows(analysis: &Analysis, ratio: &Ratio) -> Option<String> {
+    let Follows { slow, fast } = ratio.follows?;
+    let throughput = analysis.metrics.iter().find(|metric| metric.name == "throughput")?;
+    let at = |speed: AtSpeed| plain_quantity(speed.throughput, &throughput.unit);
+    let [of_slow, of_fast] = [slow, fast].map(|speed| ratio_figure(None, speed.ratio, None));
+    Some(format!("{of_slow} where {} had {}, {of_fast} where it had {}", analysis.control, at(slow), at(fast)))
 }
 
 /// The A/A control in a line: how far equals lie apart, and the noise floor.

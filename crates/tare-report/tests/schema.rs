@@ -128,6 +128,28 @@ fn a_service_that_is_cold_in_slices_is_in_the_report() {
     assert!(said.contains("those of 250 ms lose 75 % (+- 0.0 %), of 500 ms lose 50 %"), "{said}");
 }
 
+#[test]
+fn a_ratio_that_follows_the_machine_s_speed_is_in_the_report() {
+    let record = sample::speeds::at_two_speeds();
+    let report = report_of(&record);
+    assert_eq!(problems(&report), Vec::<String>::new());
+    let ratios = report["analysis"]["metrics"][0]["ratios"].as_array().expect("a list");
+    let following: Vec<_> = ratios.iter().filter(|ratio| !ratio["follows"].is_null()).collect();
+    assert_eq!(following.iter().map(|ratio| &ratio["arm"]).collect::<Vec<_>>(), ["container"]);
+    let row = FORMATS.iter().find(|row| row.name == "terminal").unwrap();
+    let said = |verbose: bool| {
+        let text = (row.render)(&record, &analyse(&record), &Style { verbose, ..Style::default() }).unwrap();
+        assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
+        text.split_whitespace().collect::<Vec<_>>().join(" ")
+    };
+    let missed =
+        "was reached, in throughput of container, which follows the machine's speed: 0.87 where native (A/A) had";
+    for verbose in [false, true] {
+        assert!(said(verbose).contains(missed), "{}", said(verbose));
+    }
+    assert!(said(true).contains("speed container, throughput: 0.87 where native (A/A) had"), "{}", said(true));
+}
+
 /// The sample as if its load had taken turns until the time was over.
 fn chopped() -> Record {
     let mut record = record();

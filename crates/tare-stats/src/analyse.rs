@@ -6,7 +6,6 @@ use crate::analysis::{Analysis, Arm, BlockValue, Estimate, Interval, Method, Met
 use crate::apparatus::apparatus;
 use crate::bound::Lean;
 use crate::ceiling::{Ceilings, ceilings};
-use crate::components;
 use crate::contrast::{cells, contrasts, pairs};
 use crate::equivalence::declare;
 use crate::failures::{failed_shares, leans};
@@ -31,6 +30,7 @@ use crate::verdict::{Evidence, judge};
 use crate::voids::{replaced_blocks, void_too_often};
 use crate::warmth::warmth;
 use crate::warnings::warnings;
+use crate::{components, follows};
 use std::collections::{BTreeMap, BTreeSet};
 use tare_core::plan::{blocks, control_arm};
 use tare_core::record::{End, FAIRNESS, PEAK_LOAD, Record, TrialData, TrialMetric};
@@ -70,6 +70,7 @@ pub fn analyse(record: &Record) -> Analysis {
     let mut metrics: Vec<MetricAnalysis> =
         shown().map(|metric| analyse_metric(&counted, metric, claim(metric), &comparison)).collect();
     name_units(record, &mut metrics);
+    follows::add(record, &mut metrics, &control);
     let of_baseline = measured.iter().filter(|trial| trial.record.trial.arm() == study.baseline);
     let mut analysis = Analysis {
         confidence: CONFIDENCE,
@@ -464,6 +465,7 @@ fn ratio(
         trimmed: trimmed.map(f64::exp),
         trimming_differs: still || trimmed.is_some_and(differs),
         parts: None,
+        follows: None,
         smallest_detectable: evidence.smallest_detectable,
         equivalent: None,
         blocks_needed: None,

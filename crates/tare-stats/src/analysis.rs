@@ -8,6 +8,7 @@ use crate::components::Components;
 use crate::contrast::Contrast;
 use crate::failures::FailedShare;
 use crate::finding::Explanation;
+use crate::follows::Follows;
 use crate::kept::QosKept;
 use crate::ladder::Climb;
 use crate::levels::{LoadResponse, ServiceCosts};
@@ -16,6 +17,7 @@ use crate::pair::Withheld;
 use crate::probe_cost::ProbeCost;
 use crate::profile::FormProfile;
 use crate::resting::Resting;
+use crate::same::{ServiceBits, ServiceResources};
 use crate::scale_out::ScaleOut;
 use crate::sequential::{Aim, Claim};
 use crate::stalls::Stalls;
@@ -313,6 +315,9 @@ pub struct Ratio {
     /// What it varies by between deployments and within them; none where they were not measured in rounds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub parts: Option<Components>,
+    /// How it follows the speed of the machine, where it does.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub follows: Option<Follows>,
     /// The smallest difference, as a share, that a run like this finds in four of five cases.
     pub smallest_detectable: Option<f64>,
     /// Whether no difference beyond [`Analysis::margin`] is left to be found; none when nothing may be said.
@@ -347,6 +352,7 @@ impl Ratio {
             trimmed: None,
             trimming_differs: false,
             parts: None,
+            follows: None,
             smallest_detectable: None,
             equivalent: None,
             blocks_needed: None,
@@ -386,79 +392,6 @@ pub enum Verdict {
     NoNoiseFloor,
     /// The form or the baseline was measured under emulation: not a claim.
     Emulated,
-}
-
-/// Whether something was the same in all forms.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Sameness {
-    /// Yes.
-    Matches,
-    /// No.
-    Differs,
-    /// No, and the study asks for that: the forms are given different amounts of it.
-    Asked,
-    /// It could not be read in this form, or not in the baseline.
-    NotReadable,
-}
-
-/// Whether the forms ran the same files for one service.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct ServiceBits {
-    /// The service.
-    pub service: String,
-    /// Whether every trial that was read had the same files with the same content mapped.
-    pub same: bool,
-    /// `sha256:<hex>` over the sorted list of files, when they are the same.
-    pub digest: Option<String>,
-    /// Files in the list of the first form.
-    pub files: usize,
-    /// Forms whose trials were read.
-    pub read: Vec<String>,
-    /// Forms with measured trials in which nothing was read.
-    pub unread: Vec<String>,
-    /// What differs.
-    pub differences: Vec<BitsDifference>,
-}
-
-/// A file that is not the same everywhere.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct BitsDifference {
-    /// Its path in the bundle.
-    pub path: String,
-    /// By form: the digests that were seen, or "not mapped".
-    pub by_form: BTreeMap<String, String>,
-}
-
-/// What a service really got in each form.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct ServiceResources {
-    /// The service.
-    pub service: String,
-    /// The forms, in the order of `cells`.
-    pub forms: Vec<String>,
-    /// By property; those that bias a comparison first.
-    pub rows: Vec<ResourceRow>,
-}
-
-/// One property over the forms.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct ResourceRow {
-    /// The property.
-    pub property: String,
-    /// Whether a difference biases the comparison; otherwise it is part of what a form is.
-    pub matters: bool,
-    /// By form.
-    pub cells: Vec<Cell>,
-}
-
-/// One property in one form.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Cell {
-    /// Its value as text, if it could be read.
-    pub value: Option<String>,
-    /// Whether it is the baseline's.
-    pub sameness: Sameness,
 }
 
 /// The apparatus: what measuring itself cost, and whether it kept up.

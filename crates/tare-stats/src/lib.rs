@@ -27,6 +27,7 @@ mod failures;
 mod family;
 mod figures;
 mod finding;
+mod follows;
 #[cfg(any(test, fuzzing))]
 pub mod fuzz;
 mod gate;
@@ -65,8 +66,7 @@ pub use account::{CpuAccount, CpuPart, CpuUser, SoftInterrupts, interrupts_apart
 pub use advice::{Gain, MetricWinBack, WinBack};
 pub use analyse::analyse;
 pub use analysis::{
-    Analysis, Apparatus, Arm, BitsDifference, BlockValue, Cell, Estimate, Interval, Method, MetricAnalysis, Ratio,
-    Reason, ResourceRow, Sameness, ServiceBits, ServiceResources, Verdict, ratio_of,
+    Analysis, Apparatus, Arm, BlockValue, Estimate, Interval, Method, MetricAnalysis, Ratio, Reason, Verdict, ratio_of,
 };
 pub use best::{Contest, Lead, NoContest, contest, decided, is_lead_look};
 pub use bound::{Bound, BoundCause, Side};
@@ -82,6 +82,7 @@ pub use cpu::resting_share;
 pub use failures::{FailedShare, MoreFailed};
 pub use figures::{Evidence, evidence};
 pub use finding::{Confidence, Differs, Explanation, Finding, Tested, changes_explained, variants_of_rules};
+pub use follows::{AtSpeed, Follows};
 pub use gate::{Bounded, Bounds, GateCheck, GateOutcome, GateReason, WhichRecord, gate, gate_outcome};
 pub use histogram::{CurvePoint, Percentiles, latency_curve, percentiles};
 pub use kept::{Breach, Broken, OffShare, QosKept, SeenInstead, off_shares};
@@ -97,6 +98,7 @@ pub use probe_cost::ProbeCost;
 pub use profile::{CallRow, Flame, FormProfile, TimeRow, flame};
 pub use quantile::student_quantile;
 pub use resting::Resting;
+pub use same::{BitsDifference, Cell, ResourceRow, Sameness, ServiceBits, ServiceResources};
 pub use scale_out::{Grown, Growth, ScaleOut};
 pub use scaling::{
     Caution, FormScaling, Law, LawFit, LevelRow, LevelValue, Pairing, Parameter, Scaling, scaling, scaling_of_records,

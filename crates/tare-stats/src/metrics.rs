@@ -1,5 +1,6 @@
 //! The metrics of a record, which of them are compared, and what they are called there.
 
+use crate::account::interrupts_apart;
 use crate::analysis::MetricAnalysis;
 use tare_core::record::{BUSY_PER_OP, CPU_PER_OP, Record, TrialData, TrialMetric};
 
@@ -7,7 +8,18 @@ use tare_core::record::{BUSY_PER_OP, CPU_PER_OP, Record, TrialData, TrialMetric}
 pub(crate) fn known_metrics<'a>(record: &'a Record, measured: &[&TrialData]) -> Vec<TrialMetric<'a>> {
     let mut known = record.header.metrics();
     prefer_what_is_known(&mut known, measured);
+    let by_turns = measured.iter().any(|trial| trial.record.load.as_ref().is_some_and(|load| load.turns.is_some()));
+    if by_turns && interrupts_apart(record) == Some(true) {
+        lack_interrupts(&mut known);
+    }
     known
+}
+
+/// Of loads that take turns, CPU time is what was charged to processes. Where interrupts are in nobody's time, that
+/// lacks most of receiving a packet, more of it for one form than for another.
+fn lack_interrupts(metrics: &mut [TrialMetric<'_>]) {
+    let of_cpu = |metric: &&mut TrialMetric<'_>| [BUSY_PER_OP, CPU_PER_OP].contains(&metric.name);
+    metrics.iter_mut().filter(of_cpu).for_each(|metric| metric.compared = false);
 }
 
 /// What is charged to the services stands in where nobody knows what the machine did for a form: in duets, and in older
@@ -73,5 +85,13 @@ mod tests {
         // By turns, in duets, and in older records.
         assert_eq!(compared(&[CPU_PER_OP]), [CPU_PER_OP]);
         assert_eq!(compared(&[]), [BUSY_PER_OP, CPU_PER_OP]);
+    }
+
+    #[test]
+    fn cpu_time_that_lacks_interrupts_is_not_compared() {
+        let mut known = tare_core::record::TRIAL_METRICS.to_vec();
+        lack_interrupts(&mut known);
+        assert!(known.iter().all(|metric| !metric.compared || ![BUSY_PER_OP, CPU_PER_OP].contains(&metric.name)));
+        assert!(known.iter().any(|metric| metric.compared && metric.name == "throughput"));
     }
 }

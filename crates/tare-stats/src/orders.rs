@@ -29,9 +29,12 @@ pub struct Orders {
     /// the feature costs depends on what stands beside it.
     pub depends: bool,
     /// Its share of the whole difference, log scale, from the least to the greatest of these places and the rung's own;
-    /// none where one of them is only a bound.
+    /// none where one of them is only a bound, or the whole may be none.
     pub share: Option<Interval>,
 }
+
+/// The one-sided level of the interval that tells whether there is a whole to have shares of.
+const WHOLE: f64 = 0.975;
 
 /// The places of each rung's feature; none of a rung that was measured in its own only.
 pub(crate) fn orders(
@@ -54,7 +57,9 @@ pub(crate) fn orders(
     let family = rungs.iter().filter(|rung| has(rung)).count();
     // A share of what is only a bound is none.
     let known = |pair: &Pair<'_>| pair.bound.is_none();
-    let whole = Pair::of(&ladder.to, baseline, arms, metric).filter(known).map(|pair| pair.log());
+    // Nor of what may be nothing.
+    let whole = Pair::of(&ladder.to, baseline, arms, metric).filter(known);
+    let whole = whole.filter(|whole| whole.stands(whole.interval(WHOLE))).map(|pair| pair.log());
     let of_rung = |rung: &RungCost| {
         let pair = |arm: &str, against: &str| Pair::of(arm, against, arms, metric);
         let own = pair(&rung.form, &rung.against)?;

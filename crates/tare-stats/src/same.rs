@@ -1,12 +1,85 @@
 //! Whether the forms ran the same files and had the same resources.
 
-use crate::analysis::{BitsDifference, Cell, ResourceRow, Sameness, ServiceBits, ServiceResources};
+use serde::Serialize;
 use sha2::{Digest, Sha256};
 use std::collections::{BTreeMap, BTreeSet};
 use tare_core::form::Form;
 use tare_core::host::{MappedFile, Property};
 use tare_core::record::Record;
 use tare_core::trial::Outcome;
+
+/// Whether something was the same in all forms.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Sameness {
+    /// Yes.
+    Matches,
+    /// No.
+    Differs,
+    /// No, and the study asks for that: the forms are given different amounts of it.
+    Asked,
+    /// It could not be read in this form, or not in the baseline.
+    NotReadable,
+}
+
+/// Whether the forms ran the same files for one service.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct ServiceBits {
+    /// The service.
+    pub service: String,
+    /// Whether every trial that was read had the same files with the same content mapped.
+    pub same: bool,
+    /// `sha256:<hex>` over the sorted list of files, when they are the same.
+    pub digest: Option<String>,
+    /// Files in the list of the first form.
+    pub files: usize,
+    /// Forms whose trials were read.
+    pub read: Vec<String>,
+    /// Forms with measured trials in which nothing was read.
+    pub unread: Vec<String>,
+    /// What differs.
+    pub differences: Vec<BitsDifference>,
+}
+
+/// A file that is not the same everywhere.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct BitsDifference {
+    /// Its path in the bundle.
+    pub path: String,
+    /// By form: the digests that were seen, or "not mapped".
+    pub by_form: BTreeMap<String, String>,
+}
+
+/// What a service really got in each form.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct ServiceResources {
+    /// The service.
+    pub service: String,
+    /// The forms, in the order of `cells`.
+    pub forms: Vec<String>,
+    /// By property; those that bias a comparison first.
+    pub rows: Vec<ResourceRow>,
+}
+
+/// One property over the forms.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct ResourceRow {
+    /// The property.
+    pub property: String,
+    /// Whether a difference biases the comparison; otherwise it is part of what a form is.
+    pub matters: bool,
+    /// By form.
+    pub cells: Vec<Cell>,
+}
+
+/// One property in one form.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Cell {
+    /// Its value as text, if it could be read.
+    pub value: Option<String>,
+    /// Whether it is the baseline's.
+    pub sameness: Sameness,
+}
 
 /// By service: whether every trial in which the mapped files were read had the same ones with the same content.
 pub(crate) fn bits(record: &Record) -> Vec<ServiceBits> {

@@ -1,6 +1,7 @@
 //! What a reader must be told before the figures. Words are made of it where reports are made.
 
-use crate::analysis::{Analysis, Sameness, Verdict};
+use crate::analysis::{Analysis, Verdict};
+use crate::same::Sameness;
 use crate::stalls::Stalls;
 use crate::voids::oftener;
 use serde::Serialize;

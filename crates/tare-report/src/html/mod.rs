@@ -62,7 +62,7 @@ pub(crate) fn render(record: &Record, analysis: &Analysis, _: &Style) -> Result<
         ratios => plain(tables::ratios(analysis, &looks)),
         metric_titles => plain(words::compared(analysis).map(|metric| &metric.title).collect::<Vec<_>>()),
         floors => plain(tables::floors(analysis)),
-        missed_aim => plain(analysis.missed_aim.as_ref().map(words::missed_aim)),
+        missed_aim => plain(words::missed_aim(analysis)),
         methods => plain(tables::methods(analysis)),
         ladder => charts::ladder(analysis),
         explanations => plain(crate::explained::rows(analysis)),

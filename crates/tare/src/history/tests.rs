@@ -55,6 +55,7 @@ fn a_bound_is_kept_with_its_side_and_without_an_interval() {
         degrees: None,
         hodges_lehmann: 0.87,
         parts: None,
+        follows: None,
         sensitive: false,
         trimmed: None,
         trimming_differs: false,

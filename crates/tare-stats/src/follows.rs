@@ -1,0 +1,145 @@
+//! Whether a ratio follows the speed of the machine.
+//!
+//! A machine that others use too, or whose clock changes, serves faster in one block than in the next. Forms of a block
+//! share that, so that it cancels in their ratio, unless what a form costs is itself of another speed: a wake-up takes
+//! as long on a faster clock. Then the ratio has no single value here: its interval is as wide as the speeds that the
+//! run met, and says what they average to.
+//!
+//! By ordinary least squares of the ratio's log on that of the A/A control's throughput, over blocks. The control
+//! shares no trial with the ratio. By the baseline's own throughput, which is in the ratio, its noise would follow
+//! itself. The control's own noise makes the slope flatter than it is, never steeper.
+
+use crate::analyse::block_logs;
+use crate::analysis::{MetricAnalysis, Verdict};
+use crate::paired::Differences;
+use crate::quantile::student_quantile;
+use serde::Serialize;
+use std::collections::BTreeMap;
+use tare_core::design::Arrangement;
+use tare_core::record::Record;
+
+/// With fewer blocks a few of them make a line by chance.
+const BLOCKS: usize = 8;
+/// The probability that any ratio of a run is found to follow a speed that it does not follow.
+const LEVEL: f64 = 0.01;
+/// A ratio that changes by less over the speeds of a run has one value for its readers.
+const SHARE_MIN: f64 = 0.01;
+
+/// A ratio that follows the speed of the machine: what it is where the A/A control served slowest, and where fastest.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Follows {
+    /// In the slowest block.
+    pub slow: AtSpeed,
+    /// In the fastest.
+    pub fast: AtSpeed,
+}
+
+/// A ratio at a speed of the machine, on the line.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct AtSpeed {
+    /// Throughput of the A/A control, op/s.
+    pub throughput: f64,
+    /// The ratio.
+    pub ratio: f64,
+}
+
+/// Adds to each ratio of forms how it follows the machine's speed, where it does. Not in duets, whose pairs each have a
+/// time of their own.
+pub(crate) fn add(record: &Record, metrics: &mut [MetricAnalysis], control: &str) {
+    let baseline = record.header.study.baseline.as_str();
+    if record.header.study.design.arrangement == Arrangement::Duet {
+        return;
+    }
+    let throughput = metrics.iter().find(|metric| metric.name == "throughput");
+    let of_control = throughput.and_then(|metric| metric.estimates.iter().find(|estimate| estimate.arm == control));
+    let Some(speeds) = of_control.map(block_logs) else { return };
+    let asked = |metric: &MetricAnalysis, arm: &str| metric.compared && arm != control && arm != baseline;
+    let count = |metric: &MetricAnalysis| metric.ratios.iter().filter(|ratio| asked(metric, &ratio.arm)).count();
+    let all: usize = metrics.iter().map(count).sum();
+    for metric in metrics {
+        let logs: BTreeMap<String, _> =
+            metric.estimates.iter().map(|estimate| (estimate.arm.clone(), block_logs(estimate))).collect();
+        let compared = metric.compared;
+        for ratio in metric.ratios.iter_mut().filter(|ratio| compared && ratio.arm != control && ratio.arm != baseline)
+        {
+            if ratio.verdict == Verdict::Emulated {
+                continue;
+            }
+            let (Some(own), Some(other)) = (logs.get(&ratio.arm), logs.get(baseline)) else { continue };
+            let differences = Differences::of(own, other);
+            let blocks = differences.blocks.iter().zip(&differences.values);
+            let points: Vec<(f64, f64)> =
+                blocks.filter_map(|(block, value)| Some((*speeds.get(block)?, *value))).collect();
+            ratio.follows = follows(&points, LEVEL / all as f64);
+        }
+    }
+}
+
+/// The line through points of log speed and log ratio, where it is none by chance at a two-sided `level`.
+fn follows(points: &[(f64, f64)], level: f64) -> Option<Follows> {
+    let n = points.len();
+    if n < BLOCKS {
+        return None;
+    }
+    let mean = |of: fn(&(f64, f64)) -> f64| points.iter().map(of).sum::<f64>() / n as f64;
+    let (middle, height) = (mean(|point| point.0), mean(|point| point.1));
+    let across: f64 = points.iter().map(|(x, _)| (x - middle).powi(2)).sum();
+    let slope = points.iter().map(|(x, y)| (x - middle) * (y - height)).sum::<f64>() / across;
+    let left: f64 = points.iter().map(|(x, y)| (y - height - slope * (x - middle)).powi(2)).sum();
+    let degrees = n as f64 - 2.0;
+    let error = (left / degrees / across).sqrt();
+    let at = |x: f64| AtSpeed { throughput: x.exp(), ratio: (height + slope * (x - middle)).exp() };
+    let slow = at(points.iter().map(|point| point.0).fold(f64::INFINITY, f64::min));
+    let fast = at(points.iter().map(|point| point.0).fold(f64::NEG_INFINITY, f64::max));
+    // Of speeds that are all the same nothing is a number.
+    let certain = slope.abs() > student_quantile(1.0 - 0.5 * level, degrees) * error;
+    let matters = (fast.ratio / slow.ratio).ln().abs() >= SHARE_MIN;
+    (certain && matters).then_some(Follows { slow, fast })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::family::tests::Noise;
+    use rand_core::SeedableRng;
+    use rand_xoshiro::Xoshiro256PlusPlus;
+
+    #[test]
+    fn a_ratio_that_changes_with_the_speed_is_seen_and_told_at_both_ends() {
+        // Speeds as of a machine that others use half of the time, and a median 5 % longer where it is fast.
+        let mut noise = Noise(Xoshiro256PlusPlus::seed_from_u64(1));
+        let points: Vec<(f64, f64)> = (0..11)
+            .map(|block| {
+                let fast = if block % 2 == 0 { 0.15 } else { 0.0 };
+                (100_000_f64.ln() + fast + 0.004 * noise.normal(), 0.4 + fast / 3.0 + 0.004 * noise.normal())
+            })
+            .collect();
+        let Follows { slow, fast } = follows(&points, LEVEL / 8.0).unwrap();
+        assert!((slow.ratio.ln() - 0.4).abs() < 0.01 && (fast.ratio.ln() - 0.45).abs() < 0.01, "{slow:?} {fast:?}");
+        assert!((slow.throughput / 100_000.0).ln().abs() < 0.02 && fast.throughput > 115_000.0, "{slow:?} {fast:?}");
+        assert_eq!(follows(&points[..BLOCKS - 1], LEVEL / 8.0), None, "too few");
+    }
+
+    #[test]
+    fn of_ratios_that_follow_nothing_as_few_are_said_to_as_is_promised() {
+        let mut noise = Noise(Xoshiro256PlusPlus::seed_from_u64(2));
+        let runs = 4000;
+        let found = (0..runs)
+            .filter(|_| {
+                let points: Vec<(f64, f64)> = (0..9).map(|_| (0.1 * noise.normal(), 0.03 * noise.normal())).collect();
+                follows(&points, 0.05).is_some()
+            })
+            .count();
+        let share = found as f64 / f64::from(runs);
+        assert!((0.04..0.06).contains(&share), "{share}");
+    }
+
+    #[test]
+    fn a_machine_of_one_speed_has_no_line() {
+        let points: Vec<(f64, f64)> = (0..9).map(|block| (11.0, 0.01 * f64::from(block))).collect();
+        assert_eq!(follows(&points, LEVEL), None);
+        // And a change that nobody would mind is none.
+        let points: Vec<(f64, f64)> = (0..9).map(|block| (0.01 * f64::from(block), 0.001 * f64::from(block))).collect();
+        assert_eq!(follows(&points, LEVEL), None);
+    }
+}
