@@ -26,7 +26,7 @@ const PROBE_PERIOD_OF_PIECES: Duration = Duration::from_millis(250);
 
 /// The longest turns against which others are held, and for how long each load is at work in turns of several lengths,
 /// at most. Where a service is cold in the first, the second are tried.
-const COMPARED: [(Duration, Duration); 2] =
+pub(crate) const COMPARED: [(Duration, Duration); 2] =
     [(Duration::from_millis(200), Duration::from_secs(5)), (Duration::from_secs(1), Duration::from_secs(10))];
 
 /// How long slices are.

@@ -1,7 +1,7 @@
 //! How long trials take here, and how many blocks fit into a time: from deployments timed earlier, else from a guess,
 //! and from what the run itself teaches. Times decide here, never a figure.
 
-use crate::chop::{ALONE, BLOCKS_ALONE};
+use crate::chop::{ALONE, BLOCKS_ALONE, COMPARED};
 use std::collections::BTreeMap;
 use std::time::Duration;
 use tare_core::design::Arrangement;
@@ -93,8 +93,13 @@ impl Pace {
         let later = of_rounds(early + 1).split_off(first.len());
         let there = later.iter().filter(|trial| !self.of(&trial.form).unavailable).count() as f64;
         let round_s = self.of_trials(study, &later).as_secs_f64();
-        let alone_s = match study.design.arrangement {
-            Arrangement::Chop(_) => there * f64::from(BLOCKS_ALONE) * (ALONE.0 + ALONE.1).as_secs_f64(),
+        let once_s = match &study.design.arrangement {
+            Arrangement::Chop(chop) => {
+                let alone = BLOCKS_ALONE * (ALONE.0 + ALONE.1);
+                // The first block finds how long slices are; longer ones that a cold service needs are not foreseen.
+                let compared = study.settle + study.measure.min(COMPARED[0].1);
+                there * if chop.slice.is_none() { alone + compared } else { alone }.as_secs_f64()
+            }
             _ => 0.0,
         };
         let measure_s = study.measure.as_secs_f64();
@@ -106,7 +111,7 @@ impl Pace {
             _ => there,
         };
         Costs {
-            begin_s: self.of_trials(study, &first).as_secs_f64() - f64::from(early) * round_s + alone_s,
+            begin_s: self.of_trials(study, &first).as_secs_f64() - f64::from(early) * round_s + once_s,
             round_s: (round_s - deployments * measure_s).max(0.0),
             deployments,
         }

@@ -174,7 +174,7 @@ pub(crate) fn foreseen(
     }
     let header = bare_header(study, workload);
     let (seen, runs) = history::spreads(&header)?;
-    let basis = Basis { deployments: 0, runs, took: None };
+    let basis = Basis { deployments: 0, runs, took: None, finds_slices: false };
     Ok(power(&seen, &ahead(study, pace, half_width)).map(|power| (power, basis)))
 }
 
@@ -260,7 +260,8 @@ fn calibrate(args: &PowerArgs, study: Study, mut workload: Workload) -> Result<u
         let fault = Fault::new("the calibration came to nothing: no form was measured twice beside the baseline");
         return Err(fault.remedy("see above why; `tare run` with --repeat 1 keeps what can be looked at").into());
     };
-    let basis = Basis { deployments: args.deployments, runs, took: Some(took) };
+    let finds_slices = matches!(&study.design.arrangement, Arrangement::Chop(chop) if chop.slice.is_none());
+    let basis = Basis { deployments: args.deployments, runs, took: Some(took), finds_slices };
     print(&shown(args, &study, &power, &basis)?);
     let failed = record.trials.iter().any(|trial| is_bad(&trial.record.outcome));
     Ok(if failed { EXIT_FAILED } else { EXIT_OK })

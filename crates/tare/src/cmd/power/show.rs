@@ -19,6 +19,9 @@ pub(crate) struct Basis {
     /// How long the calibration took.
     #[serde(skip)]
     pub(crate) took: Option<Duration>,
+    /// Whether a run will first find how long its slices are, for which a calibration has no time.
+    #[serde(skip)]
+    pub(crate) finds_slices: bool,
 }
 
 /// Columns of the first column, of each of the times, and of the last.
@@ -85,6 +88,7 @@ pub(super) fn json(study: &Study, power: &Power, basis: &Basis) -> Result<String
 }
 
 fn rests_on(power: &Power, basis: &Basis) -> String {
+    let finds_slices = basis.finds_slices;
     let calibrated = basis.took.map(|took| {
         let deployments = basis.deployments;
         format!("{deployments} deployments of each form, in {}", whole(&show_duration(took)))
@@ -98,8 +102,13 @@ fn rests_on(power: &Power, basis: &Basis) -> String {
     let costs = &power.costs;
     let block = show_duration(Duration::from_secs_f64(costs.round_s + costs.deployments * power.measure_s));
     let measured = whole(&exact_duration(Duration::from_secs_f64(power.measure_s)));
+    let longer = if finds_slices {
+        " Slices are of ten response times here; a run gives a service that is cold in them longer ones, and takes longer."
+    } else {
+        ""
+    };
     format!(
-        "By {}. A block takes about {}, {measured} of it for each form; ranges hold in eight of ten cases.",
+        "By {}. A block takes about {}, {measured} of it for each form; ranges hold in eight of ten cases.{longer}",
         basis.join(" and "),
         whole(&block)
     )
@@ -249,7 +258,7 @@ mod tests {
     #[test]
     fn the_answer_comes_first_and_all_of_it_fits_into_80_columns() {
         let better = Better { measure_s: 2.0, until_s: range(180.0, 250.0, 1500.0) };
-        let basis = Basis { deployments: 4, runs: 2, took: Some(Duration::from_secs(14)) };
+        let basis = Basis { deployments: 4, runs: 2, took: Some(Duration::from_secs(14)), finds_slices: true };
         let text = text(&power(Some(better)), &basis, 80);
         assert!(text.starts_with("All intervals reach 1 % either way after 4 to 45 minutes, most likely 7."), "{text}");
         let flat = text.split_whitespace().collect::<Vec<_>>().join(" ");
@@ -260,6 +269,7 @@ mod tests {
             "vm+container - 1.2 to 2.7 0.21 4 to 45 min",
             "With --measure 2s it would take 3 to 25 minutes, most likely 4.",
             "mostly by how deployments differ",
+            "a run gives a service that is cold in them longer ones, and takes longer",
         ] {
             assert!(flat.contains(wanted), "{wanted}: {flat}");
         }
