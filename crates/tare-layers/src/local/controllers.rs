@@ -14,7 +14,7 @@ use tare_core::fault::{Doing, Fault};
 pub(crate) const HANDED_DOWN: &str = "cgroup.subtree_control";
 
 /// What a controller lets be set in a group, and the value of whoever has set nothing.
-const SETTINGS: [(&str, &str, &str); 14] = [
+const SETTINGS: [(&str, &str, &str); 21] = [
     ("memory", "memory.max", "max"),
     ("memory", "memory.high", "max"),
     ("memory", "memory.min", "0"),
@@ -29,6 +29,13 @@ const SETTINGS: [(&str, &str, &str); 14] = [
     ("cpu", "cpu.idle", "0"),
     ("cpu", "cpu.uclamp.min", "0.00"),
     ("cpu", "cpu.uclamp.max", "max"),
+    ("cpuset", "cpuset.cpus", ""),
+    ("cpuset", "cpuset.mems", ""),
+    ("cpuset", "cpuset.cpus.partition", "member"),
+    ("io", "io.max", ""),
+    ("io", "io.weight", "default 100"),
+    ("io", "io.latency", ""),
+    ("pids", "pids.max", "max"),
 ];
 
 fn handed_down(group: &Path) -> io::Result<Vec<String>> {

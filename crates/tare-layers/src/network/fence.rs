@@ -19,7 +19,7 @@ use crate::register::{self, Kind as Made};
 use crate::{leftovers, lock};
 use rustix::net::netdevice::name_to_index;
 use rustix::net::{AddressFamily, SocketType};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io;
 use std::net::{Ipv6Addr, SocketAddr};
@@ -57,6 +57,8 @@ pub(crate) struct Fenced {
     fence: Option<Fence>,
     /// The users of the services that stand, by instance.
     users: BTreeMap<String, u32>,
+    /// The instances whose declared ports are closed, whole.
+    whole: BTreeSet<String>,
     low: LowPorts,
 }
 
@@ -95,6 +97,7 @@ impl Fenced {
             Err(error) => Some(error.to_string()),
         };
         if undeclared.is_some() {
+            self.whole.insert(start.instance.clone());
             start.service.ports.values().try_for_each(|port| fence.close(*port, user))?;
         }
         let to_all = fence.to_all.as_ref().map_or_else(
@@ -115,8 +118,9 @@ impl Fenced {
     pub(crate) fn open(&mut self, start: &ServiceStart) {
         self.low.take_back(start.service.ports.values().copied(), start.service.user.0);
         let Some(fence) = &self.fence else { return };
-        for port in start.service.ports.values() {
-            fence.open(*port);
+        // What was bound is opened as it is closed: another service may have the same number.
+        if self.whole.remove(&start.instance) {
+            start.service.ports.values().for_each(|port| fence.open(*port));
         }
         let user = self.users.remove(&start.instance);
         // Where a workload states one user for several, the others' ports stay closed.

@@ -64,6 +64,7 @@ fn make_bridge(name: &str, address: Ipv4Addr, prefix: u8) -> Result<(), Fault> {
     netlink.create_bridge(name, [0x02, 0x7a, 0x72, b, c, d]).doing(format!("make the bridge {name}"))?;
     let finish = || {
         mark(&netlink, name)?;
+        no_ipv6(name)?;
         set_up(&netlink, name, address, prefix)?;
         accept_any_path(name)
     };
@@ -97,6 +98,15 @@ fn set_up(netlink: &Netlink, name: &str, address: Ipv4Addr, prefix: u8) -> Resul
         .add_address(name, Range { address, prefix })
         .doing(format!("give the link {name} the address {address}/{prefix}"))?;
     netlink.up(name).doing(format!("switch the link {name} on"))
+}
+
+/// Switches IPv6 off at a link: a guest could else make itself this machine's router by an advertisement.
+fn no_ipv6(name: &str) -> Result<(), Fault> {
+    match std::fs::write(format!("/proc/sys/net/ipv6/conf/{name}/disable_ipv6"), "1") {
+        // This machine has none at all.
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
+        written => written.doing(format!("switch IPv6 off at the link {name}")),
+    }
 }
 
 /// Loosens the reverse-path filter for a link: the kernel takes the stricter of the link's and the machine's, except
