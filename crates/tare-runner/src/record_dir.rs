@@ -65,6 +65,10 @@ impl RecordDir {
     /// When it cannot be written.
     pub fn open(path: &Path) -> Result<RecordDir, Fault> {
         let file = path.join("events.jsonl");
+        if fs::symlink_metadata(&file).is_ok_and(|facts| !facts.is_file()) {
+            let fault = Fault::new(format!("{} is no file, and no events of a run", file.display()));
+            return Err(fault.remedy("remove it: its events are not needed to go on").as_mistake());
+        }
         let events = OpenOptions::new().create(true).read(true).append(true).mode(FILE_MODE).open(&file);
         let events = events.and_then(end_last_line).doing(format!("write {}", file.display()))?;
         Ok(RecordDir { path: path.to_owned(), events })

@@ -56,15 +56,14 @@ pub(crate) fn records() -> PathBuf {
 }
 
 /// Folders in which studies and workloads are looked for by name: where they come along with the program, and here,
-/// unless it is root who looks and another user could have put them here.
+/// but for those into which another user could have put something, where it is root who looks.
 pub(crate) fn data_folders(kind: &str) -> Vec<PathBuf> {
     let program = std::env::current_exe().unwrap_or_default();
-    let here = PathBuf::from(kind);
-    let mut folders = folders_of(&program, kind);
-    if hands::is_own(&here, behind_sudo()) {
-        folders.push(here);
-    }
-    folders
+    let is_own = |place: &PathBuf| hands::is_own(place, behind_sudo());
+    // Whose program root runs has no need of another way.
+    let trusted = !is_own(&program);
+    let along = folders_of(&program, kind).into_iter().filter(|folder| trusted || is_own(folder));
+    along.chain(Some(PathBuf::from(kind)).filter(is_own)).collect()
 }
 
 /// The user who has become root by sudo(8).

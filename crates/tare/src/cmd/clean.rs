@@ -77,6 +77,10 @@ pub(crate) fn remove_of_run(run: &str) -> anyhow::Result<usize> {
 fn remove_all(found: &[Leftover], say: &dyn Fn(String)) -> bool {
     let mut failed = false;
     for left in found {
+        // `tare resume` may have brought its run back since it was looked for.
+        if leftovers::live_runs().contains(&left.run) {
+            continue;
+        }
         match leftovers::remove(left) {
             Ok(()) => say(format!("removed {} {} of run {}", left.kind, left.name, left.run)),
             Err(fault) => {

@@ -173,6 +173,19 @@ pub(crate) fn claim_records() -> Result<()> {
     Ok(hands::make_own(&folder, paths::behind_sudo()).map_err(refused)?)
 }
 
+/// Makes sure that nobody else has, or could put, a link or a file of theirs where root is about to write in a record.
+pub(crate) fn claim_record(record: &Path) -> Result<()> {
+    let written = ["", "record.json", "trials", "profiles", "events.jsonl", "end.json", "report.html"];
+    let Some(foreign) =
+        written.iter().map(|name| record.join(name)).find(|at| !hands::is_own(at, paths::behind_sudo()))
+    else {
+        return Ok(());
+    };
+    let text = format!("{} is in the hands of others, who could have what root writes go elsewhere", foreign.display());
+    let hint = "copy the record to a folder of your own, without its owners (cp -r), and resume the copy";
+    Err(Mistake::new(format!("{text}\n  to do: {hint}")).into())
+}
+
 /// The name of the metric that is called `name`, if ratios are made of it.
 pub(crate) fn compared_metric(name: &str) -> Result<&'static str> {
     match TrialMetric::called(name) {

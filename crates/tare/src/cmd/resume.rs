@@ -1,7 +1,7 @@
 //! `tare resume`: goes on with a run that was interrupted or killed.
 
 use crate::cli::ResumeArgs;
-use crate::cmd::{claim_records, clean, note, place, record_path, run, suite, tell};
+use crate::cmd::{claim_record, claim_records, clean, note, place, record_path, run, suite, tell};
 use crate::session::{self, Session};
 use crate::{EXIT_OK, machine, paths};
 use anyhow::Result;
@@ -37,6 +37,7 @@ pub(crate) fn resume(args: &ResumeArgs) -> Result<u8> {
         say(&format!("{lost} trial(s) that were run are gone from the record, and are run again"));
     }
     session::require_root("resume")?;
+    claim_record(&path)?;
     let _machine = session::take_machine(&format!("tare resume {}", path.display()), args.wait)?;
     let removed = clean::remove_of_run(&header.run)?;
     if removed > 0 {

@@ -3,7 +3,7 @@
 use crate::cli::{Format, ResumeArgs, RunArgs};
 use crate::cmd::report::{plain_style, terminal_style};
 use crate::cmd::run::{self, Ready};
-use crate::cmd::{Mistake, claim_records, columns, note, print, tell, write_file};
+use crate::cmd::{Mistake, claim_record, claim_records, columns, note, print, tell, write_file};
 use crate::outlook::{self, Outlook, Total};
 use crate::session::{self, Session};
 use crate::version::VERSION;
@@ -97,6 +97,8 @@ pub(crate) fn resume(path: &Path, args: &ResumeArgs, bring_back: &mut dyn FnMut(
         return Ok(EXIT_OK);
     }
     session::require_root("resume")?;
+    claim_record(path)?;
+    open.iter().try_for_each(|part| claim_record(&path.join(part_name(&part.header))))?;
     let _machine = session::take_machine(&format!("tare resume {}", path.display()), args.wait)?;
     open.iter().try_for_each(|part| bring_back(&part.header))?;
     session::require_clean_host()?;
