@@ -18,6 +18,7 @@ pub mod mock;
 pub mod network;
 pub mod numbers;
 mod register;
+mod removal;
 mod settings;
 pub mod vm;
 

@@ -5,9 +5,9 @@ use super::child::OwnChild;
 use super::command::Command;
 use super::launch::{Launch, Rooted};
 use crate::network::Room;
+use crate::removal;
 use rustix::process::Signal;
 use std::collections::BTreeMap;
-use std::fs;
 use std::io::PipeReader;
 use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
@@ -132,7 +132,7 @@ impl Running {
             self.ended = Some("killed by signal 9".to_owned());
         }
         self.group.remove()?;
-        fs::remove_dir_all(&self.directory).doing(format!("remove {}", self.directory.display()))
+        removal::remove_tree(&self.directory).doing(format!("remove {}", self.directory.display()))
     }
 }
 
