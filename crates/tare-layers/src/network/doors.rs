@@ -147,10 +147,9 @@ fn at_bind(family: Kind, users: &Map<u32, u64>, bound: &Bound, closed: &Closed) 
         Instruction::shift_left(R2, 16),
         Instruction::or(R1, R2),
         Instruction::write_u32(R10, KEY_PORT, R1),
-        Instruction::copy(R1, SOCKET),
-        Instruction::call(Function::Socket),
-        Instruction::write_u64(R10, NUMBER, R0),
     ];
+    let number =
+        [Instruction::copy(R1, SOCKET), Instruction::call(Function::Socket), Instruction::write_u64(R10, NUMBER, R0)];
     let place = if family == Kind::Bound4 {
         put_ipv4(SOCKET, BOUND_TO_IPV4).to_vec()
     } else {
@@ -172,6 +171,9 @@ fn at_bind(family: Kind, users: &Map<u32, u64>, bound: &Bound, closed: &Closed) 
         &call(Function::LookUp, users, USER, USER),
         &UNLESS_FOUND,
         &here,
+        &number,
+        // One that had been bound before, and had its port taken back.
+        &forget(bound, closed),
         &what,
         &place,
         &call(Function::Update, &bound.sockets, NUMBER, KEY),
@@ -221,36 +223,38 @@ fn where_of_ipv6_alone(socket: Register, block: &[Instruction]) -> Vec<Instructi
     .concat()
 }
 
-/// Told in words:
-/// `if key = sockets.take(socket.number) { counts[key] -= 1; if counts[key] == 0 { closed.take(key) } }`.
-fn at_close(bound: &Bound, closed: &Closed) -> Vec<Instruction> {
-    let number = [Instruction::call(Function::Socket), Instruction::write_u64(R10, NUMBER, R0)];
+/// `if key = sockets.take(stack[NUMBER]) { counts[key] -= 1; if counts[key] == 0 { closed.take(key) } }`. Where another
+/// processor has counted a socket at that key meanwhile, it is closed again.
+fn forget(bound: &Bound, closed: &Closed) -> Vec<Instruction> {
     let word =
         |number: i16| [Instruction::read_u32(R1, R0, 4 * number), Instruction::write_u32(R10, KEY + 4 * number, R1)];
     let key: Vec<Instruction> = (0..5).flat_map(word).collect();
-    let count = [
-        Instruction::set(R1, -1),
-        Instruction::add_at_once_u64(R0, R1),
-        Instruction::read_u64(R1, R0, 0),
-        // Another socket has the port still.
-        Instruction::skip_if_equal(R1, 0, 2),
-        ALLOW[0],
-        ALLOW[1],
+    let again = [&[Instruction::write_number_u32(R10, USER, 0)][..], &call(Function::Update, closed, KEY, USER)];
+    let last = [
+        &call(Function::Delete, &bound.counts, KEY, COUNT)[..],
+        &call(Function::Delete, closed, KEY, USER),
+        &call(Function::LookUp, &bound.counts, KEY, COUNT),
+        &Instruction::unless_equal(R0, 0, &again.concat()),
     ];
-    [
-        &number[..],
-        &call(Function::LookUp, &bound.sockets, NUMBER, KEY),
-        &UNLESS_FOUND,
-        &key,
+    let less = [
+        &[Instruction::set(R1, -1), Instruction::add_at_once_u64(R0, R1), Instruction::read_u64(R1, R0, 0)][..],
+        // Else another socket has the port still.
+        &Instruction::if_equal(R1, 0, &last.concat()),
+    ];
+    let known = [
+        &key[..],
         &call(Function::Delete, &bound.sockets, NUMBER, KEY),
         &call(Function::LookUp, &bound.counts, KEY, COUNT),
-        &UNLESS_FOUND,
-        &count,
-        &call(Function::Delete, &bound.counts, KEY, COUNT),
-        &call(Function::Delete, closed, KEY, USER),
-        &ALLOW,
-    ]
-    .concat()
+        &Instruction::unless_equal(R0, 0, &less.concat()),
+    ];
+    [&call(Function::LookUp, &bound.sockets, NUMBER, KEY)[..], &Instruction::unless_equal(R0, 0, &known.concat())]
+        .concat()
+}
+
+/// The socket's port is bound no more.
+fn at_close(bound: &Bound, closed: &Closed) -> Vec<Instruction> {
+    let number = [Instruction::call(Function::Socket), Instruction::write_u64(R10, NUMBER, R0)];
+    [&number[..], &forget(bound, closed), &ALLOW].concat()
 }
 
 #[cfg(test)]
@@ -329,6 +333,24 @@ mod tests {
             drop(second);
             assert_eq!(closed.entries().len(), 1);
             drop(connected);
+            assert_eq!(closed.entries(), []);
+        });
+    }
+
+    #[test]
+    fn a_socket_that_is_bound_again_has_one_port_closed() {
+        with_doors(CLOSED_MAX, |doors, closed| {
+            doors.watch(USER).unwrap();
+            as_user(USER, || {
+                let socket = rustix::net::socket(AddressFamily::INET, SocketType::DGRAM, None).unwrap();
+                for round in 0..20 {
+                    rustix::net::bind(&socket, &SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0))).unwrap();
+                    let place: SocketAddr = rustix::net::getsockname(&socket).unwrap().try_into().unwrap();
+                    assert_eq!(closed.entries(), [(key(TRANSPORTS[1], place), USER)], "round {round}");
+                    // The kernel takes back a port that it chose.
+                    rustix::net::connect_unspec(&socket).unwrap();
+                }
+            });
             assert_eq!(closed.entries(), []);
         });
     }
