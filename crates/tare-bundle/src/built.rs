@@ -2,6 +2,7 @@
 
 use crate::places::{self, Places};
 use crate::tree::{self, Kind};
+use crate::unpack::room;
 use crate::{digest, emit};
 use rustix::fs::FlockOperation;
 use serde::{Deserialize, Serialize};
@@ -119,6 +120,10 @@ impl Built {
         }
         let work = self.places.workplace()?;
         let part = work.path.join("emission");
+        // Each entry has a header, and what fills up its last block.
+        let wanted = self.facts.tree_bytes.saturating_add(self.facts.tree_entries.saturating_mul(1536));
+        room::check(File::open(&work.path).doing("look at the disk where bundles are kept")?, wanted)
+            .map_err(|fault| fault.context(format_args!("could not emit {name}")))?;
         write(&tree_of(&self.folder), &part).map_err(|fault| fault.context(format_args!("could not emit {name}")))?;
         let what = || format!("keep {}", path.display());
         let file = File::open(&part).doing(what())?;

@@ -7,6 +7,7 @@
 //! of names a file has are no part of it: they say nothing about what a service executes.
 
 use crate::tree::{self, Entry, Kind};
+use crate::unpack::layer::MAX_BYTES;
 use sha2::{Digest, Sha256};
 use std::io::Read;
 use std::path::Path;
@@ -17,6 +18,11 @@ const FORMAT: &[u8] = b"tare tree 1\n";
 
 /// The digest of the tree under `root` whose entries are `entries`: `sha256:<hex>`.
 pub(crate) fn of_tree(root: &Path, entries: &[Entry]) -> Result<String, Fault> {
+    // A file of several names is read for each.
+    let size = |entry: &Entry| if let Kind::File(size) = entry.kind { size } else { 0 };
+    if entries.iter().map(size).fold(0, u64::saturating_add) > MAX_BYTES {
+        return Err(Fault::new("the files of the tree are more than 64 GiB, each counted by all of its names"));
+    }
     let mut hash = Sha256::new();
     hash.update(FORMAT);
     for entry in entries.iter().filter(|entry| entry.kind != Kind::Socket) {

@@ -120,8 +120,8 @@ impl Places {
         for item in std::fs::read_dir(&building).doing(format_args!("list {}", building.display()))?.flatten() {
             let lock = lock_file(&item.path().join("lock"), FlockOperation::NonBlockingLockExclusive);
             if !matches!(lock, Err(Errno::WOULDBLOCK)) {
-                std::fs::remove_dir_all(item.path())
-                    .doing(format_args!("remove the unfinished {}", item.path().display()))?;
+                // What cannot be removed is in nobody's way: a build may have nested folders beyond measure.
+                let _ = std::fs::remove_dir_all(item.path());
             }
         }
         Ok(())

@@ -73,6 +73,7 @@ fn every_known_way_out_is_refused_with_the_entry_named() {
         (vec![one(Sym, "x", "x"), one(File, "x/y", "")], "x/y"),
         (vec![one(Sym, "x", "../outside"), one(File, "x/.wh.kept", "")], "x/.wh.kept"),
         (vec![one(Sym, "x", "../outside"), one(File, "x/.wh..wh..opq", "")], "x/.wh..wh..opq"),
+        (vec![one(File, "d/.wh..wh..opq", ""), one(File, "d/.wh..wh..opq", "")], "d/.wh..wh..opq"),
         (vec![one(Hard, "x", "../outside/kept")], "x"),
         (vec![one(Hard, "x", "/outside/kept")], "x"),
         (vec![one(Sym, "s", "../outside"), one(Hard, "x", "s/kept")], "x"),

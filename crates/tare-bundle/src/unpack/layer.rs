@@ -14,7 +14,7 @@ use tare_core::fault::{Doing, Fault};
 
 /// How much one bundle may hold, so that an archive that inflates without end is stopped before the disk is full. What
 /// is free on the disk bounds it as well, see [`super::room`].
-const MAX_BYTES: u64 = 64 << 30;
+pub(crate) const MAX_BYTES: u64 = 64 << 30;
 const MAX_ENTRIES: u64 = 4_000_000;
 /// An image of some size holds entries in proportion: so many in any case, and one for so many bytes of it as it is
 /// stored. Every real one needs more bytes for an entry, and entries are what takes memory later.
@@ -185,6 +185,10 @@ impl Assembly {
         let refuse = |fault: Fault| fault.context(format_args!("entry '{}' is refused", shown(&item.path)));
         if let Some((folder, name)) = path.split() {
             if name == OPAQUE {
+                // Each is a look at all that the folder holds.
+                if !written.insert(self.marks.of(path)) {
+                    return Err(refuse(Fault::new("a second mark that hides all of the folder")));
+                }
                 return self.rooted.clear(&folder, &|path| written.contains(&self.marks.of(path))).map_err(refuse);
             }
             if let Some(hidden) = name.strip_prefix(WHITEOUT) {
