@@ -101,7 +101,7 @@ fn whoever_dies_under_load_is_named() {
 #[test]
 fn tiles_are_loaded_side_by_side_and_told_apart() {
     let Some(lab) = Lab::with_engine(&["mmdebstrap"]) else { return };
-    let rest = "repeat: 1\ndesign: blocks\ntime: {settle: 0s, measure: 2s}\nparameters: {keys: 1000}\nforms: {one: {layers: [], \
+    let rest = "repeat: 1\ndesign: blocks\ntime: {settle: 0s, measure: 1s}\nparameters: {keys: 1000}\nforms: {one: {layers: [], \
                 instances: 1}, two: {layers: [], instances: 2}, boxed: {layers: [container: {}], instances: 2}}";
     let record = run(&lab, &study("redis", rest));
     for trial in record.trials.iter().map(|trial| &trial.record) {
