@@ -156,15 +156,17 @@ pub(crate) fn move_ns(turns: &[Told]) -> Option<i64> {
 /// Operations that are still in flight when the last wave of a turn has had its time.
 pub(super) struct Stuck {
     latest_ns: u64,
+    // How many connections there are, and of how many: where one is down, the others are all that could go on.
+    up_of: (u64, u64),
     // What of the time since then is added, and how much that is for all of them together.
     seen_ns: u64,
     sum_ns: u64,
 }
 
 impl Stuck {
-    /// None yet, of a turn that may end at `latest_ns` at the latest.
-    pub(super) fn after(latest_ns: u64) -> Stuck {
-        Stuck { latest_ns, seen_ns: latest_ns, sum_ns: 0 }
+    /// None yet, of a turn that may end at `latest_ns` at the latest, with so many of so many connections.
+    pub(super) fn after(latest_ns: u64, up_of: (u64, u64)) -> Stuck {
+        Stuck { latest_ns, up_of, seen_ns: latest_ns, sum_ns: 0 }
     }
 
     /// So many have been `waiting` until now.
@@ -173,9 +175,10 @@ impl Stuck {
         self.seen_ns = self.seen_ns.max(now_ns);
     }
 
-    /// How long they were in flight after the turn's latest end, all added up.
+    /// How long they were in flight after the turn's latest end, all added up, as if all connections were there.
     pub(super) fn sum_ns(&self) -> u64 {
-        self.sum_ns
+        let (up, all) = self.up_of;
+        self.sum_ns * all / up.max(1)
     }
 
     /// The turn's end without that.
@@ -344,12 +347,15 @@ mod tests {
     #[test]
     fn one_that_is_stuck_counts_once_and_all_of_them_count_whole() {
         let of = |waiting: &[(u64, u64)]| {
-            let mut stuck = Stuck::after(1000);
+            let mut stuck = Stuck::after(1000, (10, 10));
             waiting.iter().for_each(|(count, now_ns)| stuck.add(*count, *now_ns));
             (stuck.sum_ns(), stuck.end_ns(5000))
         };
         assert_eq!(of(&[(10, 900)]), (0, 1000), "the last wave has time");
         assert_eq!(of(&[(10, 900), (10, 1200), (1, 3000)]), (10 * 200 + 1800, 1000));
-        assert_eq!(Stuck::after(1000).end_ns(800), 800);
+        assert_eq!(Stuck::after(1000, (10, 10)).end_ns(800), 800);
+        let mut few = Stuck::after(1000, (3, 4));
+        few.add(3, 2000);
+        assert_eq!(few.sum_ns(), 4 * 1000, "all that are there are stuck");
     }
 }
