@@ -348,7 +348,7 @@ impl Gather {
             passed: false,
             detail: format!("there was no connection for {:.1} s: {}", away_ns as f64 / SECOND_NS as f64, why.name()),
         }));
-        checks.extend(turns.and_then(|turns| too_short(&turns, plan.measure, lost_by_any == Some(true))));
+        checks.extend(turns.and_then(|turns| too_short(&turns, plan.measure, gone > 0 || lost_by_any == Some(true))));
         checks.extend(verified.checks);
         let workers_ns: u64 = self.crew.iter().map(|crew| crew.effort.cpu_ns).sum();
         let counted = self.planned.as_ref().map_or((self.offered, self.started, self.dropped), |planned| {
