@@ -351,6 +351,8 @@ pub struct LayerRow {
     pub words: fn(&Facts) -> String,
     /// Where services in this layer listen.
     pub listens: fn(&serde_json::Value) -> Listens,
+    /// Whether services in this layer get their CPU time by quota, whatever the workload says.
+    pub has_quota: fn(&serde_json::Value) -> bool,
     /// How much of this machine's memory a deployment takes when this layer is its outermost one, bytes: given what its
     /// services are allowed, and what the layers further inside need for themselves.
     pub memory_bytes: fn(&serde_json::Value, u64, u64) -> u64,

@@ -1,5 +1,6 @@
 //! A study: the question. Factors and their levels, repetitions, load, and the forms it names.
 
+mod catalog;
 mod combination;
 mod deployment;
 mod forms;
@@ -9,27 +10,24 @@ mod ruler;
 mod services;
 mod suite;
 
+pub use catalog::Catalog;
 pub use combination::Conflict;
 pub use published::{Published, PublishedValues};
 pub use ruler::{RULER, check as check_ruler};
 pub use suite::{FindWorkload, Part, Suite};
 
-use crate::advice::{Advice, LayerVariant};
+use crate::advice::Advice;
 use crate::config::{Fields, Node, Place, Problems};
 use crate::design::{Chosen, Design, Until, read_arrangement, read_margin};
-use crate::fault::Fault;
-use crate::form::{Form, LayerUse};
-use crate::host::Listens;
-use crate::image::ImageConfig;
+use crate::form::Form;
 use crate::instances::Instances;
-use crate::ladder::{Ladder, LayerRung};
+use crate::ladder::Ladder;
 use crate::load::{LoadProfile, SpokenNames};
 use crate::parameters::{self, Parameters};
 use crate::peak::PeakPlan;
 use crate::placement::{Kept, Rules};
 use crate::profile::Profiled;
 use crate::qos::Qos;
-use crate::record::OwnMetric;
 use crate::workload::Workload;
 use deployment::{read_instances, read_placement};
 use forms::{read_baseline, read_forms};
@@ -40,65 +38,6 @@ use std::time::Duration;
 
 /// The JSON Schema (draft 2020-12) of study files, less the layers, which [`Catalog`] knows.
 pub const FILE_SCHEMA: &str = include_str!("../assets/study.schema.json");
-
-/// What a study or workload may refer to by name. The binary, which knows every crate, supplies it.
-pub trait Catalog {
-    /// The names of the layers.
-    fn layers(&self) -> Vec<&'static str>;
-    /// Checks a layer's options and writes them down with every default filled in.
-    fn layer_options(&self, layer: &str, node: &Node, problems: &mut Problems) -> Option<serde_json::Value>;
-    /// The names of the protocols.
-    fn protocols(&self) -> Vec<&'static str>;
-    /// Checks a protocol's options and writes them down with every default filled in.
-    fn protocol_options(&self, protocol: &str, node: &Node, problems: &mut Problems) -> Option<serde_json::Value>;
-    /// The names of the values that a protocol's operations capture, set or draw with these options.
-    fn protocol_variables(&self, _protocol: &str, _options: &serde_json::Value) -> Vec<String> {
-        Vec::new()
-    }
-
-    /// The names of a protocol's operations with these options; none when they are not known.
-    fn protocol_operations(&self, _protocol: &str, _options: &serde_json::Value) -> Vec<String> {
-        Vec::new()
-    }
-    /// The metrics that a protocol has with these options, beside those of every trial.
-    fn protocol_metrics(&self, _protocol: &str, _options: &serde_json::Value) -> Vec<OwnMetric> {
-        Vec::new()
-    }
-    /// A layer by its features, one more in each rung, up to the whole layer as it is given; on the layers below it,
-    /// with the load from there.
-    fn layer_rungs(&self, layer: &LayerUse, _below: &[LayerUse], _from: LoadOrigin) -> Vec<LayerRung> {
-        vec![LayerRung { name: "whole", adds: "the layer as a whole", options: layer.options.clone() }]
-    }
-    /// What could be otherwise in a layer and may win back what it costs, one thing in each; with the load from there.
-    fn layer_variants(&self, _layer: &LayerUse, _from: LoadOrigin) -> Vec<LayerVariant> {
-        Vec::new()
-    }
-    /// Where services in this layer listen, when it stands on this machine beside other forms.
-    fn layer_listens(&self, _layer: &LayerUse) -> Listens {
-        Listens::Apart
-    }
-    /// Whether the protocol tells of every second what it brought, and counts operations itself; one that runs a tool
-    /// of others knows only the tool's result at the end.
-    fn protocol_tells_seconds(&self, _protocol: &str) -> bool {
-        true
-    }
-    /// The services, besides the one that is loaded, that the protocol speaks to with these options.
-    fn protocol_speaks_to(&self, _protocol: &str, _options: &serde_json::Value) -> Vec<String> {
-        Vec::new()
-    }
-    /// Whether the protocol, with these options, runs its tool inside the form, beside the service.
-    fn protocol_runs_inside(&self, _protocol: &str, _options: &serde_json::Value) -> bool {
-        false
-    }
-    /// What an image says of how its program is started, as far as that can be seen without fetching or unpacking it;
-    /// none where it cannot.
-    ///
-    /// # Errors
-    /// When what stands there is no image.
-    fn image(&self, _image: &str) -> Result<Option<ImageConfig>, Fault> {
-        Ok(None)
-    }
-}
 
 /// Where the load comes from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]

@@ -45,6 +45,10 @@ impl Catalog for Tables {
         layer_row(&layer.layer).map_or(Listens::Apart, |row| (row.listens)(&layer.options))
     }
 
+    fn layer_has_quota(&self, layer: &LayerUse) -> bool {
+        layer_row(&layer.layer).is_some_and(|row| (row.has_quota)(&layer.options))
+    }
+
     fn protocol_tells_seconds(&self, protocol: &str) -> bool {
         PROTOCOLS.iter().find(|row| row.name == protocol).is_none_or(|row| row.tells_seconds)
     }

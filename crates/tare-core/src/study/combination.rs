@@ -88,7 +88,7 @@ impl Study {
             let (message, hint) = (format!("no ruler can lie beside these forms: {why}"), "leave it away");
             found.push(Conflict { field: "ruler", message, hint });
         }
-        found.extend(self.not_chopped(workload));
+        found.extend(self.not_chopped(workload, catalog));
         found.extend(self.several_loaded(workload, catalog));
         found.extend(self.ports_taken_twice(workload, catalog));
         found
@@ -121,14 +121,15 @@ impl Study {
     }
 
     /// What cannot be where load is chopped.
-    fn not_chopped(&self, workload: &Workload) -> Vec<Conflict> {
+    fn not_chopped(&self, workload: &Workload, catalog: &dyn Catalog) -> Vec<Conflict> {
         if !matches!(self.design.arrangement, Arrangement::Chop(_)) {
             return Vec::new();
         }
         let planned = !matches!(self.load, LoadProfile::Closed { .. } | LoadProfile::Steps { .. });
         let quota = |form: &Form| {
             let services = self.deployed(workload, form).services;
-            services.iter().any(|service| service.resources.cpu_quota.is_some())
+            form.layers.iter().any(|layer| catalog.layer_has_quota(layer))
+                || services.iter().any(|service| service.resources.cpu_quota.is_some())
         };
         let all = [
             (
@@ -139,7 +140,7 @@ impl Study {
             (
                 self.forms.iter().any(quota),
                 "a quota lasts for a tenth of a second at a time: in shorter slices it might never be used up",
-                "use `design: blocks`, or leave 'cpu_quota' away",
+                "use `design: blocks`, or leave 'cpu_quota' and a layer's 'limits: quota' away",
             ),
         ];
         let holding = all.into_iter().filter(|(applies, ..)| *applies);
@@ -363,5 +364,10 @@ mod tests {
             let Chosen::Instead(said) = chosen else { panic!("{more}: {chosen:?}") };
             assert!(name == "blocks" && said.contains(why), "{more}: {said}");
         }
+        // A quota that a layer brings is one as well.
+        let text =
+            format!("study: s\nworkload: toy\nload: {CLOSED}\nforms: {{plain: [], boxed: [box: {{tap: true}}]}}\n");
+        let (study, _) = read_toy(&text, &movable).unwrap();
+        assert!(matches!(&study.design.chosen, Chosen::Instead(why) if why.contains("a quota lasts")));
     }
 }

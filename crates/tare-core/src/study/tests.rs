@@ -1,4 +1,8 @@
 use super::*;
+use crate::advice::LayerVariant;
+use crate::form::LayerUse;
+use crate::host::Listens;
+use crate::ladder::LayerRung;
 use std::fmt;
 use std::path::Path;
 
@@ -11,8 +15,9 @@ impl Catalog for Two {
     fn layer_options(&self, layer: &str, node: &Node, problems: &mut Problems) -> Option<serde_json::Value> {
         let mut fields = Fields::of(node, format!("layer '{layer}'"), problems)?;
         let lid = fields.boolean("lid", problems).unwrap_or(true);
+        let tap = fields.boolean("tap", problems).unwrap_or(false);
         fields.finish(problems);
-        Some(serde_json::json!({ "lid": lid }))
+        Some(if tap { serde_json::json!({ "lid": lid, "tap": tap }) } else { serde_json::json!({ "lid": lid }) })
     }
     fn protocols(&self) -> Vec<&'static str> {
         vec!["null", "tool", "inner-tool"]
@@ -36,6 +41,9 @@ impl Catalog for Two {
             ("cage", _) => Listens::AtItsAddress,
             _ => Listens::Apart,
         }
+    }
+    fn layer_has_quota(&self, layer: &LayerUse) -> bool {
+        layer.options["tap"] == true
     }
     fn protocol_tells_seconds(&self, protocol: &str) -> bool {
         !protocol.ends_with("tool")

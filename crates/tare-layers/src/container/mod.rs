@@ -43,6 +43,7 @@ pub const ROW: LayerRow = LayerRow {
     probe,
     words,
     listens: options::listens,
+    has_quota: options::has_quota,
     // What a service is allowed holds its page cache too; the engine was there before.
     memory_bytes: |_, services, _| services,
     rungs: rungs::rungs,

@@ -297,9 +297,22 @@ pub(crate) fn listens(options: &serde_json::Value) -> Listens {
     }
 }
 
+/// Whether a container with these options gets its CPUs by quota.
+pub(crate) fn has_quota(options: &serde_json::Value) -> bool {
+    ContainerOptions::from_value(options).is_ok_and(|options| options.limits == Limits::Quota)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn limits_by_quota_are_known_by_the_options() {
+        let of = |limits| {
+            has_quota(&serde_json::to_value(ContainerOptions { limits, ..ContainerOptions::default() }).unwrap())
+        };
+        assert_eq!([Limits::Quota, Limits::Cpuset].map(of), [true, false]);
+    }
     use tare_core::config::parse;
 
     fn read_text(text: &str) -> Result<ContainerOptions, Vec<String>> {

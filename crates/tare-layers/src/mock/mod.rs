@@ -28,6 +28,7 @@ pub const ROW: LayerRow = LayerRow {
     probe: |_, _: &Carrier| Availability::Ready(Facts::from([("mock".to_owned(), "yes".to_owned())])),
     words: |_| "nothing at all".to_owned(),
     listens: |_| Listens::Apart,
+    has_quota: |_| false,
     memory_bytes: |_, _, _| 0,
     rungs: |options, _, _| vec![LayerRung { name: "whole", adds: "what it notes down", options: options.clone() }],
     variants: |_, _| Vec::new(),

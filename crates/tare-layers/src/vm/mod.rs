@@ -41,6 +41,7 @@ pub const ROW: LayerRow = LayerRow {
     words,
     // A guest has an address of its own.
     listens: |_| Listens::Apart,
+    has_quota: |_| false,
     memory_bytes: size::memory_bytes,
     rungs: rungs::rungs,
     variants: variants::variants,
