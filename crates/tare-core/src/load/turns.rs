@@ -32,9 +32,15 @@ pub struct TurnsSummary {
     /// How long all of them took together, each from its first start to its last answer, ns: the time over which
     /// operations are counted.
     pub active_ns: u64,
+    /// Replies in them, of whatever kind; 0 in records that do not say.
+    #[serde(default)]
+    pub answers: u64,
     /// The longest of them, ns.
     #[serde(default)]
     pub longest_ns: u64,
+    /// When the longest of them began: CLOCK_MONOTONIC of this machine, ns. None in records that do not say.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub longest_at_ns: Option<u64>,
     /// How much longer a turn took than its operations take in its midst, where all connections are at work: what it
     /// costs to start a loop that has rested and to wait for its last answers. The mean of
     /// turns, ns, but for those that took more than three times as long as the median one; none where turns hold too
@@ -64,7 +70,9 @@ impl TurnsSummary {
             turns,
             slice_ns: mean(self.slice_ns.into(), other.slice_ns.into()) as u64,
             active_ns: self.active_ns + other.active_ns,
+            answers: self.answers + other.answers,
             longest_ns: self.longest_ns.max(other.longest_ns),
+            longest_at_ns: if self.longest_ns < other.longest_ns { other } else { self }.longest_at_ns,
             move_ns: moves_ns.map(|(own, others)| mean(own.into(), others.into()) as i64),
         }
     }

@@ -93,7 +93,8 @@ struct Sum {
     turns: u32,
     meant_ns: u64,
     active_ns: u64,
-    longest_ns: u64,
+    // The longest, and when it began.
+    longest: (u64, u64),
     answers: u64,
 }
 
@@ -360,7 +361,7 @@ impl Seat {
         sum.turns += 1;
         sum.meant_ns += turn.length_ns;
         sum.active_ns += took_ns;
-        sum.longest_ns = sum.longest_ns.max(took_ns);
+        sum.longest = sum.longest.max((took_ns, span.start_ns));
         sum.answers += span.answers;
         // Whoever answers nothing in all this time would take it from the others again and again.
         load.gone |= span.answers == 0 && took_ns > 2 * turn.length_ns + SECOND_NS;
@@ -393,10 +394,11 @@ impl Seat {
     pub(crate) fn summary(&self) -> TurnsSummary {
         let state = self.turns.state();
         let load = &state.loads[self.load];
-        let Sum { turns, meant_ns, active_ns, longest_ns, .. } = load.measured;
+        let Sum { turns, meant_ns, active_ns, answers, longest: (longest_ns, longest_at_ns) } = load.measured;
+        let (slice_ns, longest_at_ns) = (meant_ns / u64::from(turns).max(1), (turns > 0).then_some(longest_at_ns));
         // None where most turns could not tell.
         let move_ns = move_ns(&load.told).filter(|_| 2 * load.told.len() as u64 >= u64::from(turns));
-        TurnsSummary { turns, slice_ns: meant_ns / u64::from(turns).max(1), active_ns, longest_ns, move_ns }
+        TurnsSummary { turns, slice_ns, active_ns, answers, longest_ns, longest_at_ns, move_ns }
     }
 }
 

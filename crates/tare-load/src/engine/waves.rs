@@ -98,6 +98,13 @@ impl Waves {
         self.last_ns
     }
 
+    /// When the last wave of a turn should be over that began at `start_ns` and in which nothing is started any more
+    /// since `now_ns`: a service that does one operation after the other works for all of it, however few are left.
+    pub(crate) fn over_ns(&self, start_ns: u64, now_ns: u64) -> u64 {
+        let wave_ns = u128::from(now_ns - start_ns) * u128::from(self.size) / u128::from(self.answers.max(1));
+        now_ns.saturating_add(u64::try_from(wave_ns).unwrap_or(u64::MAX))
+    }
+
     /// What its whole waves took while the loop was going; none where there is none.
     pub(crate) fn amid(&self) -> Option<Amid> {
         // Where the loop got going and no wave was whole after that, the second moment is not there.
@@ -275,19 +282,33 @@ mod tests {
         fn turn(&mut self, in_flight: usize, at_once: bool, waves: u64) -> (u64, u64, Option<Told>) {
             let wave_ns = if at_once { 1000 } else { 1000 * in_flight as u64 };
             let length_ns = (wave_ns as f64 * waves as f64 * (0.9 + 0.2 * self.uniform())) as u64;
+            self.turn_of(in_flight, at_once, length_ns)
+        }
+
+        /// The same with a turn that is to last so long.
+        fn turn_of(&mut self, in_flight: usize, at_once: bool, length_ns: u64) -> (u64, u64, Option<Told>) {
+            let (latest_ns, all) = (2 * length_ns, in_flight as u64);
+            let parked = |seen: &Waves, now_ns| Stuck::after(latest_ns.max(seen.over_ns(0, now_ns)), (all, all));
             let mut seen = Waves::begin(in_flight, 0, length_ns, false);
             // When those end that are worked on, the first one first, and how many wait.
             let mut ends = BinaryHeap::new();
             let workers = if at_once { in_flight } else { 1 };
             let mut waiting = in_flight - workers;
             ends.extend((0..workers).map(|_| std::cmp::Reverse(self.takes_ns())));
-            let (mut over, mut cut) = (false, false);
+            let (mut over, mut cut, mut stuck) = (false, false, None);
             while let Some(std::cmp::Reverse(now_ns)) = ends.pop() {
-                if !over && !cut && now_ns > 2 * length_ns {
+                if !over && !cut && now_ns > latest_ns {
                     cut = true;
                     seen.ebb();
+                    stuck = Some(parked(&seen, latest_ns));
+                }
+                if let Some(stuck) = &mut stuck {
+                    stuck.add((ends.len() + 1 + waiting) as u64, now_ns);
                 }
                 over |= seen.answered(now_ns);
+                if over && stuck.is_none() {
+                    stuck = Some(parked(&seen, now_ns));
+                }
                 if !over && !cut {
                     waiting += 1;
                 }
@@ -296,7 +317,8 @@ mod tests {
                     ends.push(std::cmp::Reverse(now_ns + self.takes_ns()));
                 }
             }
-            let (took_ns, answers) = (seen.last_ns(), seen.answers());
+            let (stuck, answers) = (stuck.expect("every turn ends"), seen.answers());
+            let took_ns = stuck.end_ns(seen.last_ns()) + stuck.sum_ns() / all;
             let told = seen.amid().filter(|_| !cut).map(|amid| Told { took_ns, answers, amid });
             (took_ns, answers, told)
         }
@@ -329,6 +351,18 @@ mod tests {
                 let what = format!("variation {variation}, {in_flight} in flight, at once: {at_once}");
                 assert!((rate - 1.0).abs() < 0.002 + error + start, "{what}: {rate}");
             }
+        }
+    }
+
+    #[test]
+    fn a_server_of_one_at_a_time_is_as_fast_in_turns_that_are_cut_off() {
+        const IN_FLIGHT: usize = 50;
+        for share in [0.3, 0.5, 1.0, 1.5, 2.0, 3.0] {
+            let mut service = Service { random: 11, variation: 0.5 };
+            let turn = |_| service.turn_of(IN_FLIGHT, false, (share * 1000.0 * IN_FLIGHT as f64) as u64);
+            let (took_ns, answers) = (0..200).map(turn).fold((0, 0), |sum, turn| (sum.0 + turn.0, sum.1 + turn.1));
+            let rate = answers as f64 * 1000.0 / took_ns as f64;
+            assert!((rate - 1.0).abs() < 0.02, "{share} response times: {rate}");
         }
     }
 

@@ -229,7 +229,8 @@ impl<'a, P: Protocol> Worker<'a, P> {
             }
             let cut = !self.parking;
             self.park();
-            let mut stuck = Stuck::after(latest_ns, (self.up as u64, self.connections.len() as u64));
+            let over_ns = latest_ns.max(self.waves.over_ns(start_ns, now_ns));
+            let mut stuck = Stuck::after(over_ns, (self.up as u64, self.connections.len() as u64));
             let deadline_ns = latest_ns.saturating_add(self.orders.timeout_ns);
             while self.live > 0 && clock::monotonic_ns() < deadline_ns && !self.stopped() {
                 let waiting = self.live;

@@ -16,5 +16,5 @@ pub(crate) fn lengths(turns: &Turns, cold: bool) -> Vec<TurnLength> {
 
 /// A single turn of this length.
 pub(crate) fn one_turn(active_ns: u64) -> TurnsSummary {
-    TurnsSummary { turns: 1, slice_ns: active_ns, active_ns, longest_ns: active_ns, move_ns: None }
+    TurnsSummary { turns: 1, slice_ns: active_ns, active_ns, longest_ns: active_ns, ..TurnsSummary::default() }
 }
