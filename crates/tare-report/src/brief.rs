@@ -9,7 +9,8 @@ use crate::words;
 use tare_core::fault::Fault;
 use tare_core::record::Record;
 use tare_stats::{
-    Analysis, Arm, Confidence, Differs, Explanation, Interval, MetricAnalysis, Ratio, Verdict, percent_text,
+    Analysis, Arm, Confidence, Differs, Explanation, Interval, MetricAnalysis, Ratio, Verdict, percent_at_most,
+    percent_text,
 };
 
 /// Metrics that are shown, the first with its interval.
@@ -61,7 +62,7 @@ pub(crate) fn show(page: &mut Page, record: &Record, analysis: &Analysis) {
     if let Some(text) = explained::next(record, analysis) {
         page.paragraph(0, 2, &text, Ink::Plain);
     }
-    for warning in warnings(record, analysis) {
+    for warning in warnings(analysis) {
         page.paragraph(0, 2, &format!("WARNING: {warning}"), Ink::Warning);
     }
 }
@@ -172,7 +173,11 @@ fn sentence(analysis: &Analysis, arm: &Arm) -> String {
         let Some(ratio) = of(metric, arm) else { continue };
         let said = Said::of(analysis, metric, ratio);
         match said.way() {
-            Some(way) => parts.push(change(way, metric, ratio.ratio) + &said.negligible()),
+            Some(way) => {
+                // With a verdict left, a bound lies nearer to 1 than the truth.
+                let least = if ratio.bound.is_some() { "at least " } else { "" };
+                parts.push(format!("{least}{}{}", change(way, metric, ratio.ratio), said.negligible()));
+            }
             // What was looked for first is told whatever it came to.
             None if at == 0 => parts.push(undecided(said, metric, ratio)),
             None => {}
@@ -232,7 +237,7 @@ fn undecided(said: Said, metric: &MetricAnalysis, ratio: &Ratio) -> String {
             // Equals differ by the floor, so no less than that is seen; and stalls that decide leave no measure.
             let floor = metric.noise_floor.unwrap_or(0.0);
             let furthest = |Interval { low, high }: Interval| (1.0 - low).abs().max((high - 1.0).abs()).max(floor);
-            let smaller = ratio.interval.filter(|_| !ratio.trimming_differs).map(furthest).map(percent_text);
+            let smaller = ratio.interval.filter(|_| !ratio.trimming_differs).map(furthest).map(percent_at_most);
             let smaller = smaller.map(|share| format!(" (smaller than {share})")).unwrap_or_default();
             format!("no difference{smaller}")
         }
@@ -261,7 +266,7 @@ fn emulated(analysis: &Analysis) -> Vec<(&Fault, String)> {
 fn scale(analysis: &Analysis) -> String {
     let floors: Vec<String> = words::compared(analysis)
         .filter_map(|metric| {
-            let floor = percent_text(metric.noise_floor?);
+            let floor = percent_at_most(metric.noise_floor?);
             let differs = if metric.control_differs { " (DIFFERS)" } else { "" };
             Some(format!("{floor} in {}{differs}", metric.title))
         })

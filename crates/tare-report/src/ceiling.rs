@@ -14,17 +14,27 @@ pub(crate) fn shares(analysis: &Analysis) -> Option<String> {
 /// What a reader must know and can do where it was the limit of some form.
 pub(crate) fn warning(analysis: &Analysis) -> Option<String> {
     let all = analysis.ceilings.as_ref()?;
-    let limited: Vec<&str> = all.arms.iter().filter(|arm| arm.limited).map(|arm| arm.arm.as_str()).collect();
+    let those = || all.arms.iter().filter(|arm| arm.limited);
+    let limited: Vec<String> = those().map(|arm| arm.arm.clone() + &some_trials(arm)).collect();
     if limited.is_empty() {
         return None;
     }
     let of_which = limited.join(", ");
     let what = match all.straddle() {
         true => "a service that is faster than the generator looks as fast as it, so ratios to the others are bounds",
+        false if those().any(|arm| arm.limited_trials < arm.trials) => {
+            "what was measured is in part the generator's speed, and no form can be told from another"
+        }
         false => "what was measured is the generator's speed, and no form can be told from another",
     };
     let remedies: Vec<&str> = all.remedies.iter().map(|remedy| words(*remedy)).collect();
     Some(format!("the generator was hardly ever idle in {of_which}: {what}. To do: {}", remedies.join(", or ")))
+}
+
+/// ` (2 of 5 trials)`; nothing where it was in all of them.
+fn some_trials(ceiling: &Ceiling) -> String {
+    let Ceiling { limited_trials, trials, .. } = ceiling;
+    if limited_trials == trials { String::new() } else { format!(" ({limited_trials} of {trials} trials)") }
 }
 
 fn words(remedy: Remedy) -> &'static str {

@@ -59,19 +59,25 @@ fn kernel(record: &Record) -> String {
     let hz = record.header.environment.get("cpu.tick_hz").and_then(|hz| hz.parse::<f64>().ok());
     let ticks = hz.map_or_else(|| "ticks".to_owned(), |hz| format!("ticks of {} ms", 1e3 / hz));
     let apart = interrupts_apart(record);
-    if apart == Some(true) {
+    let turns = record.trials.iter().any(|trial| trial.record.load.as_ref().is_some_and(|load| load.turns.is_some()));
+    if apart == Some(true) && turns {
         return "this kernel accounts for interrupts apart (IRQ_TIME_ACCOUNTING): they are in no task's time, so forms \
                 that take turns are not compared by CPU time"
             .to_owned();
     }
     let what = match apart {
+        Some(true) => "this kernel accounts for interrupts apart (IRQ_TIME_ACCOUNTING)".to_owned(),
         None => "whether this kernel accounts for interrupts apart (IRQ_TIME_ACCOUNTING) is not known".to_owned(),
-        Some(_) => format!(
+        Some(false) => format!(
             "this kernel charges interrupts to the task that they interrupt (no IRQ_TIME_ACCOUNTING), and samples them \
              by {ticks}"
         ),
     };
-    format!("{what}: forms are compared by the sum, not by a part")
+    let by = match turns {
+        true => "by what was charged to the form and to the generator, for the rest is of all that take turns",
+        false => "by the sum, not by a part",
+    };
+    format!("{what}: forms are compared {by}")
 }
 
 /// The bars, a stack for each arm; none where there is nothing to draw.

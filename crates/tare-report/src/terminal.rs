@@ -273,10 +273,9 @@ pub(crate) fn outcome(reason: &Reason) -> String {
 }
 
 /// What a reader must know before believing a figure; gravest first.
-pub(crate) fn warnings(record: &Record, analysis: &Analysis) -> Vec<String> {
-    let of_turns = crate::turned::warnings(record, analysis).into_iter().chain(crate::resting::lines(analysis));
+pub(crate) fn warnings(analysis: &Analysis) -> Vec<String> {
     let others = crate::warned::lines(analysis).into_iter().chain(crate::ceiling::warning(analysis));
-    others.chain(of_turns).collect()
+    others.chain(crate::resting::lines(analysis)).collect()
 }
 
 fn advice(why: &Fault) -> String {
@@ -351,7 +350,7 @@ fn footing(page: &mut Page, record: &Record, analysis: &Analysis) {
         let text = if single { method } else { format!("{}: {method}", metrics.join(", ")) };
         line(label, &text, Ink::Dim);
     }
-    for warning in warnings(record, analysis) {
+    for warning in warnings(analysis) {
         line("WARNING", &warning, Ink::Warning);
     }
 }

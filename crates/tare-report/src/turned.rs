@@ -1,14 +1,11 @@
 //! Loads that took turns: how many, how long, and what moving from one to the other cost, in words.
 
-use crate::figures::{digits, plain_quantity};
+use crate::figures::plain_quantity;
 use tare_core::load::TurnsSummary;
 use tare_core::record::Record;
 use tare_core::trial::Outcome;
 use tare_core::units::grouped;
 use tare_stats::{Analysis, Arm, Loss, Warmth, percent_text};
-
-/// So much of its measured time in one turn decides what a deployment came to.
-const LONG: f64 = 0.03;
 
 /// The turns of an arm's deployments: which trial, and what they came to.
 fn of<'a>(record: &'a Record, arm: &'a Arm) -> impl Iterator<Item = (u32, TurnsSummary)> + 'a {
@@ -60,22 +57,4 @@ fn compared(found: &Warmth) -> String {
         time(found.longest_ns),
         losses.join(", ")
     )
-}
-
-/// Deployments of which one turn took so long that it decides.
-pub(crate) fn warnings(record: &Record, analysis: &Analysis) -> Vec<String> {
-    let long = |of: &TurnsSummary| of.longest_ns as f64 > LONG * of.active_ns as f64 && of.longest_ns > 4 * of.slice_ns;
-    let of_arm = |arm: &Arm| {
-        let stood: Vec<(u32, TurnsSummary)> = of(record, arm).filter(|(_, turns)| long(turns)).collect();
-        let longest = stood.iter().map(|(_, turns)| turns.longest_ns).max()?;
-        let trials: Vec<String> = stood.iter().map(|(trial, _)| trial.to_string()).collect();
-        let slice_ms = digits(stood[0].1.slice_ns as f64 / 1e6);
-        Some(format!(
-            "{} stood still: in trial {} a turn of {slice_ms} ms took up to {}; its time is in the figures",
-            arm.name,
-            trials.join(", "),
-            plain_quantity(longest as f64 / 1e3, "us"),
-        ))
-    };
-    analysis.arms.iter().filter_map(of_arm).collect()
 }

@@ -1,6 +1,6 @@
 //! What a reader must be told before the figures, in words.
 
-use crate::figures::plain_quantity;
+use crate::figures::{digits, plain_quantity};
 use tare_core::record::Record;
 use tare_stats::{Analysis, Counted, Machine, Missing, Stall, Stalls, Unfinished, Unsteady, Warning, percent_text};
 
@@ -121,10 +121,12 @@ fn host(machine: &Machine) -> String {
 }
 
 fn stalled(stalls: &Stalls) -> String {
-    let Stalls { arm, seconds, measured_s, spells, longest } = stalls;
+    let Stalls { arm, seconds, measured_s, in_turns, spells, longest } = stalls;
     let told: Vec<String> = longest.iter().map(spell).collect();
     let (most, told) = (if *spells as usize > told.len() { "; the longest: " } else { ": " }, told.join(", "));
-    format!("{arm} did less than half of its usual rate for {seconds:.0} of {measured_s:.0} s{most}{told}")
+    let did = if *in_turns { "stood still" } else { "did less than half of its usual rate" };
+    let seconds = length(*seconds);
+    format!("{arm} {did} for {seconds} of {measured_s:.0} s, which are in the figures{most}{told}")
 }
 
 /// `trial 3 for 12 s from 84 s on (time held back by a CPU quota 0.90 a second, on average 0.08)`.
@@ -135,7 +137,13 @@ fn spell(stall: &Stall) -> String {
     });
     let counted: Vec<String> = counted.collect();
     let counted = if counted.is_empty() { String::new() } else { format!(" ({})", counted.join("; ")) };
-    format!("trial {} for {:.0} s from {:.0} s on{counted}", stall.trial, stall.seconds, stall.from_s)
+    let from = stall.from_s.map(|from_s| format!(" from {} s on", length(from_s))).unwrap_or_default();
+    format!("trial {} for {} s{from}{counted}", stall.trial, length(stall.seconds))
+}
+
+/// A time in s, in whole seconds unless it is short.
+fn length(seconds: f64) -> String {
+    if seconds < 10.0 { digits(seconds) } else { format!("{seconds:.0}") }
 }
 
 fn unsteady(arms: &[Unsteady]) -> String {

@@ -137,6 +137,9 @@ fn method(metric: &MetricAnalysis) -> String {
         Nested::Slices => format!(
             "{method}; checked by the 20 % trimmed mean of each trial's slices of load, each to its round's mean"
         ),
+        Nested::Turns => format!(
+            "{method}; checked by the 20 % trimmed mean of up to eight parts of each trial's turns, each to its round's mean"
+        ),
     }
 }
 

@@ -24,7 +24,7 @@ use crate::resting::resting;
 use crate::same::{bits, resources};
 use crate::scale_out::scale_out;
 use crate::sequential::{Claim, ended_for_width, missed_aim, widened};
-use crate::stalls::{Stalls, stalls};
+use crate::stalls::{Stalls, stalls, stood_still};
 use crate::steady::never_steady;
 use crate::verdict::{Evidence, judge};
 use crate::voids::{replaced_blocks, void_too_often};
@@ -114,11 +114,14 @@ pub fn analyse(record: &Record) -> Analysis {
     analysis
 }
 
-/// The stalls of forms whose ratio is another one without them, and the baseline's, which may be what makes it so.
+/// The stalls of forms whose ratio is another one without them, and the baseline's, which may be what makes it so; and
+/// of whoever stood still for so much of its turns that it decides.
 fn stalls_that_decide(analysis: &Analysis, counted: &[&TrialData]) -> Vec<Stalls> {
     let ratios = || analysis.metrics.iter().flat_map(|metric| &metric.ratios);
     let decide = |arm: &Arm| ratios().any(|r| r.trimming_differs && (r.arm == arm.name || arm.baseline));
-    analysis.arms.iter().filter(|arm| decide(arm)).filter_map(|arm| stalls(&arm.name, counted)).collect()
+    let still = |arm: &Arm| counted.iter().any(|trial| trial.record.trial.arm() == arm.name && stood_still(trial));
+    let told = analysis.arms.iter().filter(|arm| decide(arm) || still(arm));
+    told.filter_map(|arm| stalls(&arm.name, counted)).collect()
 }
 
 /// Adds what differs besides, and what differences come from.
@@ -324,7 +327,7 @@ impl Trimmed {
         let rounds = Rounds::of(trials, metric);
         let value = |trial: &TrialData| nested.value(trial, metric, &rounds);
         let logs = |arm: &Arm| Some((arm.name.clone(), block_logs(&estimate(trials, value, &arm.name)?)));
-        // `Nested::of` has seen that each of them has windows or slices.
+        // `Nested::of` has seen that each of them has windows, slices or parts of turns.
         let still = trials.iter().filter(|trial| value(trial).is_none()).map(|trial| trial.record.trial.arm());
         Trimmed { logs: arms.iter().filter_map(logs).collect(), still: still.collect() }
     }

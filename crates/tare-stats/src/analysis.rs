@@ -99,7 +99,7 @@ pub struct Analysis {
     /// The apparatus' own cost and health.
     pub apparatus: Apparatus,
     /// When arms stood still, of those whose ratio in some metric is another one without those times, and of the
-    /// baseline then.
+    /// baseline then; and of whoever stood still for so much of its turns that it decides.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub stalls: Vec<Stalls>,
     /// How near the run came to the width that it was to go on for, where it ended before.

@@ -31,6 +31,10 @@ pub struct Ceiling {
     pub awake: f64,
     /// Whether it was the limit.
     pub limited: bool,
+    /// In how many of its trials it was, by itself.
+    pub limited_trials: u32,
+    /// How many there are.
+    pub trials: u32,
 }
 
 /// What would take the generator out of the ratio.
@@ -81,8 +85,10 @@ pub(crate) fn ceilings(record: &Record, counted: &[&TrialData], arms: &[Arm]) ->
             trials.iter().map(awake).collect::<Option<_>>().filter(|all: &Vec<f64>| !all.is_empty())?;
         let awake = shares.iter().sum::<f64>() / shares.len() as f64;
         // Those of some blocks make the mean of all look better, or worse, than it is.
-        let often = OFTEN * shares.iter().filter(|share| **share >= LIMIT).count() >= shares.len();
-        Some(Ceiling { arm: arm.name.clone(), awake, limited: often || awake >= LIMIT })
+        let those = shares.iter().filter(|share| **share >= LIMIT).count();
+        let limited = OFTEN * those >= shares.len() || awake >= LIMIT;
+        let (limited_trials, trials) = (those as u32, shares.len() as u32);
+        Some(Ceiling { arm: arm.name.clone(), awake, limited, limited_trials, trials })
     };
     let arms: Vec<Ceiling> = arms.iter().filter_map(of_arm).collect();
     let limited = arms.iter().any(|arm| arm.limited);

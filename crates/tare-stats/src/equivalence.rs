@@ -4,6 +4,7 @@
 use crate::analysis::{Analysis, Ratio, Verdict};
 use crate::paired::blocks_needed;
 use crate::quantile::student_quantile;
+use std::collections::BTreeSet;
 
 /// The level of each of the two tests, shared out over the forms.
 const LEVEL: f64 = 0.05;
@@ -16,11 +17,15 @@ const LEVEL: f64 = 0.05;
 pub(crate) fn declare(analysis: &mut Analysis, margin: f64) {
     analysis.margin = margin;
     let control = analysis.control.clone();
+    // A ruler's weight is known: it is in no verdict, and takes no share of the level.
+    let rulers: BTreeSet<String> =
+        analysis.arms.iter().filter(|arm| arm.weight.is_some()).map(|arm| arm.name.clone()).collect();
+    let is_form = |ratio: &Ratio| ratio.arm != control && !rulers.contains(&ratio.arm);
     for metric in analysis.metrics.iter_mut().filter(|metric| metric.compared) {
-        let forms = metric.ratios.iter().filter(|ratio| ratio.arm != control && ratio.interval.is_some()).count();
+        let forms = metric.ratios.iter().filter(|ratio| is_form(ratio) && ratio.interval.is_some()).count();
         let equals = metric.ratios.iter().find(|ratio| ratio.arm == control);
         let equals_are = !metric.control_differs && equals.is_some_and(|equals| is_within(equals, margin, 1));
-        for ratio in metric.ratios.iter_mut().filter(|ratio| ratio.arm != control) {
+        for ratio in metric.ratios.iter_mut().filter(|ratio| is_form(ratio)) {
             judge(ratio, margin, forms, equals_are);
         }
     }

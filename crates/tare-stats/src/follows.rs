@@ -16,6 +16,7 @@ use crate::quantile::student_quantile;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use tare_core::design::Arrangement;
+use tare_core::load::LoadProfile;
 use tare_core::record::Record;
 
 /// With fewer blocks a few of them make a line by chance.
@@ -24,6 +25,8 @@ const BLOCKS: usize = 8;
 const LEVEL: f64 = 0.01;
 /// A ratio that changes by less over the speeds of a run has one value for its readers.
 const SHARE_MIN: f64 = 0.01;
+/// Speeds that lie nearer to each other, log scale, are one.
+const SPEED_MIN: f64 = 0.01;
 
 /// A ratio that follows the speed of the machine: what it is where the A/A control served slowest, and where fastest.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
@@ -43,11 +46,13 @@ pub struct AtSpeed {
     pub ratio: f64,
 }
 
-/// Adds to each ratio of forms how it follows the machine's speed, where it does. Not in duets, whose pairs each have a
-/// time of their own.
+/// Adds to each ratio of forms how it follows the machine's speed, where it does: of closed loops, for the throughput
+/// of others is what they were asked for, and not in duets, whose pairs each have a time of their own. Nor of a ratio
+/// that is a bound, as the generator's speed makes it, or is withheld.
 pub(crate) fn add(record: &Record, metrics: &mut [MetricAnalysis], control: &str) {
     let baseline = record.header.study.baseline.as_str();
-    if record.header.study.design.arrangement == Arrangement::Duet {
+    let study = &record.header.study;
+    if study.design.arrangement == Arrangement::Duet || !matches!(study.load, LoadProfile::Closed { .. }) {
         return;
     }
     let throughput = metrics.iter().find(|metric| metric.name == "throughput");
@@ -62,7 +67,7 @@ pub(crate) fn add(record: &Record, metrics: &mut [MetricAnalysis], control: &str
         let compared = metric.compared;
         for ratio in metric.ratios.iter_mut().filter(|ratio| compared && ratio.arm != control && ratio.arm != baseline)
         {
-            if ratio.verdict == Verdict::Emulated {
+            if ratio.verdict == Verdict::Emulated || ratio.bound.is_some() || ratio.withheld.is_some() {
                 continue;
             }
             let (Some(own), Some(other)) = (logs.get(&ratio.arm), logs.get(baseline)) else { continue };
@@ -93,7 +98,8 @@ fn follows(points: &[(f64, f64)], level: f64) -> Option<Follows> {
     let fast = at(points.iter().map(|point| point.0).fold(f64::NEG_INFINITY, f64::max));
     // Of speeds that are all the same nothing is a number.
     let certain = slope.abs() > student_quantile(1.0 - 0.5 * level, degrees) * error;
-    let matters = (fast.ratio / slow.ratio).ln().abs() >= SHARE_MIN;
+    let varied = (fast.throughput / slow.throughput).ln() >= SPEED_MIN;
+    let matters = varied && (fast.ratio / slow.ratio).ln().abs() >= SHARE_MIN;
     (certain && matters).then_some(Follows { slow, fast })
 }
 

@@ -109,6 +109,6 @@ pub use slices::{SliceLoad, Sliced, fairness, side_by_side, sliced};
 pub use stalls::{Counted, Stall, Stalls};
 pub use steady::{has_settled, steady_looks};
 pub use trial::{TrialFigures, trial_metrics};
-pub use verdict::{percent_text, ratio_text};
+pub use verdict::{percent_at_most, percent_text, ratio_text};
 pub use warmth::{Loss, Warmth};
 pub use warnings::{Machine, Missing, Unfinished, Unsteady, Warning, missing};

@@ -1,4 +1,5 @@
-//! A trial's value once more, from what is nested in it: windows of its time, or the slices in which it was loaded.
+//! A trial's value once more, from what is nested in it: windows of its time, the slices in which it was loaded, or
+//! parts of its turns.
 //!
 //! What is quoted is operations over time, of the whole trial: time in which a service stood still is time. What is
 //! nested makes a second value beside it, a trimmed mean, which a few bad windows do not move. Where the two disagree
@@ -10,7 +11,7 @@
 use crate::cpu::{busy_cpu_s, serving_cpu_s};
 use serde::Serialize;
 use std::collections::BTreeMap;
-use tare_core::load::{LoadSummary, SecondRow};
+use tare_core::load::{LoadSummary, SecondRow, TurnsSummary};
 use tare_core::record::{BUSY_PER_OP, CPU_PER_OP, TrialData};
 
 /// The least length of a window, s.
@@ -19,7 +20,10 @@ const WINDOW_S: f64 = 15.0;
 /// A trial of fewer windows is not trimmed: of few values too many would be thrown away.
 const WINDOWS_MIN: usize = 10;
 
-/// The share of windows or slices that is left out at either end.
+/// Turns in fewer parts are not trimmed: none of them would be left out.
+const PARTS_MIN: usize = 5;
+
+/// The share of windows, slices or parts of turns that is left out at either end.
 const TRIM: f64 = 0.2;
 
 /// The metrics that are rates over time, so that a window or a slice has a value of its own. Quantiles are not: they
@@ -36,6 +40,9 @@ pub enum Nested {
     Windows,
     /// The trimmed mean, on the log scale, of the slices in which it was loaded.
     Slices,
+    /// The trimmed mean, on the log scale, of up to eight parts of its turns, one after the other, less what its moves
+    /// cost.
+    Turns,
 }
 
 impl Nested {
@@ -50,6 +57,11 @@ impl Nested {
         };
         if all(&|trial| slice_logs(trial, metric).map(|logs| logs.len()), 1) {
             Nested::Slices
+        } else if all(&|trial| turn_logs(trial, metric).map(|logs| logs.len()), PARTS_MIN) {
+            Nested::Turns
+        } else if trials.iter().any(|trial| turns(trial).is_some()) {
+            // A second of a load that takes turns is mostly that of others.
+            Nested::Whole
         } else if one_level && all(&|trial| window_logs(trial, metric).map(|logs| logs.len()), WINDOWS_MIN) {
             Nested::Windows
         } else {
@@ -63,14 +75,13 @@ impl Nested {
         match self {
             Nested::Whole => trial.record.metrics.get(metric).copied(),
             Nested::Windows => finite(trimmed_mean(&mut window_logs(trial, metric)?)),
-            Nested::Slices => {
-                let logs = slice_logs(trial, metric)?;
-                let block = rounds.0.get(&trial.record.trial.block);
-                let mean_of = |round: u32| block.and_then(|block| block.get(&round)).copied().unwrap_or_default();
-                let slices = trial.record.slices.iter().zip(logs);
-                let mut levelled: Vec<f64> = slices.map(|(slice, log)| log - mean_of(slice.round)).collect();
-                let mut means: Vec<f64> = trial.record.slices.iter().map(|slice| mean_of(slice.round)).collect();
-                finite(trimmed_mean(&mut means) + trimmed_mean(&mut levelled))
+            Nested::Slices => rounds.trimmed(trial, &by_round(trial, metric)?),
+            Nested::Turns => {
+                // Parts know only replies by time: what is no operation, and what moves cost, is known of the whole.
+                let turns = turns(trial)?;
+                let whole = turns.answers as f64 / (turns.active_ns as f64 / 1e9);
+                let of_whole = rounds.trimmed(trial, &by_round(trial, metric)?)? / whole;
+                Some(of_whole * trial.record.metrics.get(metric).copied()?)
             }
         }
     }
@@ -88,14 +99,14 @@ impl Rounds {
     /// still in one, has none.
     pub(crate) fn of(trials: &[&TrialData], metric: &str) -> Rounds {
         let mut blocks: BTreeMap<u32, Vec<&TrialData>> = BTreeMap::new();
-        for trial in trials.iter().filter(|trial| !trial.record.slices.is_empty()) {
+        for trial in trials.iter().filter(|trial| !trial.record.slices.is_empty() || turns(trial).is_some()) {
             blocks.entry(trial.record.trial.block).or_default().push(trial);
         }
         let means = |trials: &Vec<&TrialData>| {
             let mut rounds: BTreeMap<u32, Vec<f64>> = BTreeMap::new();
             for trial in trials {
-                for (slice, log) in trial.record.slices.iter().zip(slice_logs(trial, metric)?) {
-                    rounds.entry(slice.round).or_default().push(log);
+                for (round, log) in by_round(trial, metric)? {
+                    rounds.entry(round).or_default().push(log);
                 }
             }
             let mean = |logs: &Vec<f64>| logs.iter().sum::<f64>() / logs.len() as f64;
@@ -104,6 +115,16 @@ impl Rounds {
             whole.then(|| rounds.iter().map(|(round, logs)| (*round, mean(logs))).collect())
         };
         Rounds(blocks.iter().filter_map(|(block, trials)| Some((*block, means(trials)?))).collect())
+    }
+
+    /// The trimmed mean of a trial's values by round, each to what its round has in common. None where more of them
+    /// stood still than are left out.
+    fn trimmed(&self, trial: &TrialData, by_round: &[(u32, f64)]) -> Option<f64> {
+        let block = self.0.get(&trial.record.trial.block);
+        let mean_of = |round: u32| block.and_then(|block| block.get(&round)).copied().unwrap_or_default();
+        let mut levelled: Vec<f64> = by_round.iter().map(|(round, log)| log - mean_of(*round)).collect();
+        let mut means: Vec<f64> = by_round.iter().map(|(round, _)| mean_of(*round)).collect();
+        finite(trimmed_mean(&mut means) + trimmed_mean(&mut levelled))
     }
 }
 
@@ -120,6 +141,25 @@ pub(crate) fn trimmed_mean(values: &mut [f64]) -> f64 {
 fn slice_logs(trial: &TrialData, metric: &str) -> Option<Vec<f64>> {
     let logs = trial.record.slices.iter().map(|slice| slice.metrics.get(metric).and_then(|value| log(*value)));
     logs.collect::<Option<Vec<f64>>>().filter(|logs| !logs.is_empty())
+}
+
+/// The logs of the throughput by part of a load's turns; of one without an operation it is infinite. None of other
+/// metrics, which are not kept by part, and of loads without turns of one length.
+fn turn_logs(trial: &TrialData, metric: &str) -> Option<Vec<f64>> {
+    turns(trial).filter(|turns| metric == "throughput" && turns.answers > 0)?;
+    let rates = &trial.record.load.as_ref()?.batches;
+    rates.iter().map(|rate| log(*rate)).collect::<Option<Vec<f64>>>().filter(|logs| !logs.is_empty())
+}
+
+fn turns(trial: &TrialData) -> Option<TurnsSummary> {
+    trial.record.load.as_ref()?.turns
+}
+
+/// The logs of a metric by round: those of its slices, or of parts of its turns.
+fn by_round(trial: &TrialData, metric: &str) -> Option<Vec<(u32, f64)>> {
+    let rounds = trial.record.slices.iter().map(|slice| slice.round);
+    let slices = slice_logs(trial, metric).map(|logs| rounds.zip(logs).collect());
+    slices.or_else(|| Some((0..).zip(turn_logs(trial, metric)?).collect()))
 }
 
 /// The logs of a metric by window; of one without an operation it is infinite. A rest that is shorter than a window is
@@ -243,6 +283,39 @@ mod tests {
         assert!((value - (90.0 * 100.0 * 100.0_f64).cbrt()).abs() < 1e-9, "{value}");
         sliced.record.slices[2].metrics.clear();
         assert_eq!(Nested::of(&[&sliced], "throughput", true), Nested::Whole);
+    }
+
+    /// A trial of turns in eight parts, of so many answers a second each, of whose time moves are a tenth.
+    fn chopped(rates: [f64; 8]) -> TrialData {
+        let mut trial = trial(200, |_| 100);
+        let answers = rates.iter().sum::<f64>() * 1.25;
+        let turns = TurnsSummary { answers: answers as u64, active_ns: 10_000_000_000, ..TurnsSummary::default() };
+        trial.record.metrics.insert("throughput".into(), answers / 9.0);
+        trial.record.load = Some(LoadSummary { turns: Some(turns), batches: rates.to_vec(), ..LoadSummary::default() });
+        trial
+    }
+
+    #[test]
+    fn turns_are_trimmed_by_their_parts_and_never_by_seconds_of_all() {
+        let mut quiet = chopped([90.0; 8]);
+        // One stall, and the machine was slower in another part, for both.
+        let mut stalled = chopped([45.0, 45.0, 22.5, 45.0, 45.0, 45.0, 0.9, 45.0]);
+        let mut beside = chopped([90.0, 90.0, 45.0, 90.0, 90.0, 90.0, 90.0, 90.0]);
+        (stalled.record.trial.index, beside.record.trial.index) = (1, 2);
+        let of = |trials: &[&TrialData], metric| Nested::of(trials, metric, true);
+        assert_eq!(of(&[&stalled, &beside], "throughput"), Nested::Turns);
+        let value = |trial: &TrialData, rounds: &Rounds| Nested::Turns.value(trial, "throughput", rounds).unwrap();
+        assert!((value(&quiet, &Rounds::default()) - 100.0).abs() < 1e-9, "as the headline, without what moves cost");
+        // Half of the replies were errors, or a ruler's.
+        quiet.record.metrics.insert("throughput".into(), 50.0);
+        assert!((value(&quiet, &Rounds::default()) - 50.0).abs() < 1e-9, "as many operations as the headline has");
+        let rounds = Rounds::of(&[&stalled, &beside], "throughput");
+        let ratio = value(&stalled, &rounds) / value(&beside, &rounds);
+        assert!((ratio - 0.5).abs() < 0.001, "{ratio}");
+        // Of the CPU time parts are not known, and a second holds the time of all who take turns.
+        assert_eq!(of(&[&stalled, &beside], BUSY_PER_OP), Nested::Whole);
+        beside.record.load.as_mut().unwrap().batches.truncate(4);
+        assert_eq!(of(&[&stalled, &beside], "throughput"), Nested::Whole, "too few to leave one out");
     }
 
     #[test]

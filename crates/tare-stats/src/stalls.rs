@@ -2,11 +2,11 @@
 //!
 //! A form that stands still for 12 s of every 150 s does 8 % less than it could, and no trimmed mean sees any of it. So
 //! the headline is operations over time, the trimmed mean stands beside it, and where the two disagree a reader gets
-//! the moments that make the difference.
+//! the moments that make the difference. Of loads that take turns it is a turn that took far longer than it was given.
 
 use crate::figures::evidence_within;
 use serde::Serialize;
-use tare_core::load::{LoadSummary, SecondRow};
+use tare_core::load::{LoadSummary, SecondRow, TurnsSummary};
 use tare_core::record::TrialData;
 
 /// A second with less than this share of the trial's median rate is one of a stall.
@@ -14,6 +14,11 @@ const STALLED: f64 = 0.5;
 
 /// Seconds that lie farther apart than this are of two visits of the load, ns.
 const TURN_NS: u64 = 500_000_000;
+
+/// A turn that takes more than so many times as long as it was given is a stall, and one that takes more than this
+/// share of all of them decides what the trial came to.
+const TURN_FACTOR: u64 = 4;
+const TURN_SHARE: f64 = 0.03;
 
 /// Spells that are told of an arm, the longest ones.
 const SPELLS_MAX: usize = 5;
@@ -31,23 +36,28 @@ const COUNTED_MIN: f64 = 0.05;
 pub struct Stalls {
     /// The arm.
     pub arm: String,
-    /// How long it did less than half of what it usually did in the trial, s.
+    /// How long it did less than half of what it usually did in the trial, s; of loads that take turns, how long the
+    /// longest turn of each trial took, where it is a stall.
     pub seconds: f64,
-    /// Of so many measured, s.
+    /// Of so many measured, s; where loads take turns, those of its own turns.
     pub measured_s: f64,
+    /// Whether its loads took turns.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub in_turns: bool,
     /// In how many spells.
     pub spells: u32,
     /// The longest of them, at most five.
     pub longest: Vec<Stall>,
 }
 
-/// A spell in which a trial did less than half of what it usually did.
+/// A spell in which a trial did less than half of what it usually did, or a turn that took far longer than given.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Stall {
     /// The trial.
     pub trial: u32,
-    /// When it began, s after the trial began to be measured.
-    pub from_s: f64,
+    /// When it began, s after the trial began to be measured; none where the record does not say.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub from_s: Option<f64>,
     /// How long it lasted, s.
     pub seconds: f64,
     /// What the kernel counted meanwhile and hardly otherwise, by second; empty where nothing stands out or nothing
@@ -68,8 +78,14 @@ pub struct Counted {
 
 /// The stalls of an arm in its `trials`; none where it never stood still, or no second is known.
 pub(crate) fn stalls(arm: &str, trials: &[&TrialData]) -> Option<Stalls> {
-    let (mut found, mut measured_s) = (Vec::new(), 0.0);
+    let (mut found, mut measured_s, mut in_turns) = (Vec::new(), 0.0, false);
     for trial in trials.iter().filter(|trial| trial.record.trial.arm() == arm) {
+        if let Some((load, turns)) = turned(trial) {
+            measured_s += turns.active_ns as f64 / 1e9;
+            in_turns = true;
+            found.extend(long_turn(load, &turns).map(|spell| (spell, *trial)));
+            continue;
+        }
         let rows: Vec<&SecondRow> = trial.seconds.iter().filter(|row| row.measured && row.seconds > 0.0).collect();
         measured_s += rows.iter().map(|row| row.seconds).sum::<f64>();
         found.extend(spells(&rows).into_iter().map(|spell| (spell, *trial)));
@@ -80,17 +96,36 @@ pub(crate) fn stalls(arm: &str, trials: &[&TrialData]) -> Option<Stalls> {
     found.truncate(SPELLS_MAX);
     let told = |(spell, trial): &(Spell, &TrialData)| Stall {
         trial: trial.record.trial.index,
-        from_s: (spell.from_ns - spell.first_ns) as f64 / 1e9,
+        from_s: spell.first_ns.map(|first_ns| (spell.from_ns - first_ns) as f64 / 1e9),
         seconds: length_s(spell),
-        counted: counted(spell, trial),
+        counted: if spell.first_ns.is_some() { counted(spell, trial) } else { Vec::new() },
     };
     let longest = found.iter().map(told).collect();
-    (spells > 0).then(|| Stalls { arm: arm.to_owned(), seconds, measured_s, spells, longest })
+    (spells > 0).then(|| Stalls { arm: arm.to_owned(), seconds, measured_s, in_turns, spells, longest })
 }
 
-/// A spell of a trial whose measured time began at `first_ns`.
+/// Whether a load that took turns stood still for all of one, so that it decides what the trial came to.
+pub(crate) fn stood_still(trial: &TrialData) -> bool {
+    let decides = |turns: &TurnsSummary| turns.longest_ns as f64 > TURN_SHARE * turns.active_ns as f64;
+    turned(trial).is_some_and(|(load, turns)| decides(&turns) && long_turn(load, &turns).is_some())
+}
+
+fn turned(trial: &TrialData) -> Option<(&LoadSummary, TurnsSummary)> {
+    let load = trial.record.load.as_ref()?;
+    Some((load, load.turns?))
+}
+
+/// The longest turn, where it is a stall.
+fn long_turn(load: &LoadSummary, turns: &TurnsSummary) -> Option<Spell> {
+    let long = turns.longest_ns > TURN_FACTOR * turns.slice_ns;
+    let from_ns = turns.longest_at_ns.unwrap_or_default().max(load.measure_start_ns);
+    let first_ns = turns.longest_at_ns.map(|_| load.measure_start_ns);
+    long.then(|| Spell { first_ns, from_ns, to_ns: from_ns.saturating_add(turns.longest_ns) })
+}
+
+/// A spell of a trial whose measured time began at `first_ns`; none where nobody knows when the spell was.
 struct Spell {
-    first_ns: u64,
+    first_ns: Option<u64>,
     from_ns: u64,
     to_ns: u64,
 }
@@ -101,6 +136,7 @@ fn spells(rows: &[&SecondRow]) -> Vec<Spell> {
     let mut rates: Vec<f64> = rows.iter().map(|row| row.operations as f64 / row.seconds).collect();
     rates.sort_by(f64::total_cmp);
     let (Some(median), Some(first)) = (rates.get(rates.len() / 2), rows.first()) else { return Vec::new() };
+    let first_ns = Some(begin(first));
     // Who stood still for most of the time has no other usual rate than that of the rest.
     let moving = &rates[rates.partition_point(|rate| *rate <= 0.0)..];
     let usual = if *median > 0.0 { *median } else { moving.get(moving.len() / 2).copied().unwrap_or_default() };
@@ -111,7 +147,7 @@ fn spells(rows: &[&SecondRow]) -> Vec<Spell> {
         let follows = |spell: &&mut Spell| open && begin(row) <= spell.to_ns + TURN_NS;
         match found.last_mut().filter(follows) {
             Some(spell) if stalled => spell.to_ns = row.at_ns,
-            _ if stalled => found.push(Spell { first_ns: begin(first), from_ns: begin(row), to_ns: row.at_ns }),
+            _ if stalled => found.push(Spell { first_ns, from_ns: begin(row), to_ns: row.at_ns }),
             _ => {}
         }
         open = stalled;
@@ -180,8 +216,8 @@ mod tests {
         let found = stalls("f", &[&stalled]).unwrap();
         assert_eq!((found.seconds, found.measured_s, found.spells), (13.0, 100.0, 2));
         let [long, short] = found.longest.as_slice() else { panic!("{found:?}") };
-        assert_eq!((long.trial, long.from_s, long.seconds), (7, 40.0, 12.0));
-        assert_eq!((short.from_s, short.seconds), (80.0, 1.0));
+        assert_eq!((long.trial, long.from_s, long.seconds), (7, Some(40.0), 12.0));
+        assert_eq!((short.from_s, short.seconds), (Some(80.0), 1.0));
         let [held] = long.counted.as_slice() else { panic!("{long:?}") };
         assert_eq!(held.title, "time held back by a CPU quota");
         assert!((held.then - 0.9).abs() < 1e-9 && held.on_average < 0.2, "{held:?}");
@@ -194,7 +230,7 @@ mod tests {
             row.operations = 0;
         }
         let found = stalls("f", &[&still]).unwrap();
-        assert_eq!((found.seconds, found.spells, found.longest[0].from_s), (70.0, 1, 30.0));
+        assert_eq!((found.seconds, found.spells, found.longest[0].from_s), (70.0, 1, Some(30.0)));
     }
 
     #[test]
@@ -206,6 +242,28 @@ mod tests {
         }
         let found = stalls("f", &[&sliced]).unwrap();
         assert_eq!((found.seconds, found.spells), (10.0, 2));
+    }
+
+    /// Turns of 20 ms, the longest of which began 40 s after the trial began to be measured.
+    fn turned(longest_ns: u64, longest_at_ns: Option<u64>) -> TrialData {
+        let mut turned = trial(|second| second == 40);
+        let (slice_ns, active_ns) = (20_000_000, 30_000_000_000);
+        let turns = TurnsSummary { slice_ns, active_ns, longest_ns, longest_at_ns, ..TurnsSummary::default() };
+        turned.record.load.as_mut().unwrap().turns = Some(turns);
+        turned
+    }
+
+    #[test]
+    fn a_turn_that_took_far_too_long_is_a_stall_and_a_second_of_others_turns_is_none() {
+        let second = 1_000_000_000;
+        let found = stalls("f", &[&turned(second, Some(45 * second))]).unwrap();
+        assert_eq!((found.in_turns, found.seconds, found.measured_s, found.spells), (true, 1.0, 30.0, 1));
+        assert_eq!((found.longest[0].from_s, found.longest[0].counted.len()), (Some(40.0), 1));
+        let unknown = stalls("f", &[&turned(second, None)]).unwrap();
+        assert_eq!((unknown.longest[0].from_s, unknown.longest[0].counted.len()), (None, 0));
+        assert_eq!(stalls("f", &[&turned(second / 20, Some(45 * second))]), None);
+        assert!(stood_still(&turned(second, None)));
+        assert!(!stood_still(&turned(second / 2, None)), "less than 3 % of its time decides nothing");
     }
 
     #[test]

@@ -76,10 +76,34 @@ pub fn percent_text(share: f64) -> String {
     }
 }
 
+/// An upper limit of a share, as [`percent_text`] but rounded up: what is said to be smaller, is.
+pub fn percent_at_most(share: f64) -> String {
+    let percent = share * 100.0;
+    let step = if percent > 9.9 { 1.0 } else { 0.1 };
+    // A tenth has no exact double, and a limit that lies on a step is not the next one.
+    percent_text((percent / step - 1e-6).ceil().max(1.0) * step / 100.0)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use tare_core::record::TRIAL_METRICS;
+
+    #[test]
+    fn a_limit_is_rounded_up_and_never_nothing() {
+        for (share, said) in [
+            (0.0094, "1.0 %"),
+            (0.009, "0.9 %"),
+            (0.0004, "0.1 %"),
+            (0.0, "0.1 %"),
+            (0.0991, "10 %"),
+            (0.1205, "13 %"),
+            (0.12, "12 %"),
+            (20.0, "over 1000 %"),
+        ] {
+            assert_eq!(percent_at_most(share), said, "{share}");
+        }
+    }
 
     fn evidence(ratio: f64, half: f64, noise_floor: Option<f64>) -> Evidence {
         let mean = ratio.ln();

@@ -19,11 +19,16 @@ fn loop_of(service: f64, in_flight: i32) -> (f64, f64) {
 
 /// Five blocks of a baseline and a form whose services are so many times as fast as the generator.
 fn analysed(plain: f64, boxed: f64) -> Analysis {
+    analysed_of(|_| plain, boxed)
+}
+
+/// The same where the baseline's service is so many times as fast by block.
+fn analysed_of(plain: impl Fn(u32) -> f64, boxed: f64) -> Analysis {
     let study = records::study(&["plain", "box"], 5);
     let plan = plan(&study, &[], 1);
     let trials = plan.iter().map(|planned| {
         let mut record = TrialRecord::new(planned.clone(), String::new(), Outcome::Measured);
-        let (throughput, awake) = loop_of(if planned.form == "box" { boxed } else { plain }, 50);
+        let (throughput, awake) = loop_of(if planned.form == "box" { boxed } else { plain(planned.block) }, 50);
         let noise = 1.0 + 1e-3 * f64::from(planned.index * 7 % 5);
         record.metrics = [("throughput", 1e5 * throughput * noise), ("cpu_us_per_op", 10.0 * noise)]
             .map(|(name, value)| (name.to_owned(), value))
@@ -66,6 +71,16 @@ fn two_that_outrun_the_generator_cannot_be_told_apart() {
     assert!((throughput.ratio - 1.0).abs() < 1e-3, "what is read, of 0.80: {}", throughput.ratio);
     assert_eq!(throughput.bound.map(|bound| bound.side), Some(Side::Either));
     assert_eq!(throughput.verdict, Verdict::Withheld, "they are not called equivalent: {}", throughput.text());
+}
+
+#[test]
+fn a_generator_that_is_the_limit_in_some_blocks_makes_a_bound_and_says_in_how_many() {
+    // On average it is not idle for 94 % of the time.
+    let analysis = analysed_of(|block| if block < 2 { 1.2 } else { 0.9 }, 0.8);
+    let plain = analysis.ceilings.as_ref().unwrap().arms.iter().find(|arm| arm.arm == "plain").unwrap();
+    assert!(plain.awake < 0.98, "{plain:?}");
+    assert_eq!((plain.limited, plain.limited_trials, plain.trials), (true, 2, 5));
+    assert_eq!(ratio(&analysis, "throughput").bound.map(|bound| bound.side), Some(Side::AtMost));
 }
 
 #[test]

@@ -41,7 +41,7 @@ pub(crate) fn render(record: &Record, analysis: &Analysis, _: &Style) -> Result<
         question => plain(&header.study.question),
         headline => plain(headlines.next()),
         headlines => plain(headlines.collect::<Vec<_>>()),
-        warnings => plain(crate::terminal::warnings(record, analysis)),
+        warnings => plain(crate::terminal::warnings(analysis)),
         baseline => plain(&analysis.baseline),
         control => plain(&analysis.control),
         workload => plain(&header.workload.name),

@@ -2,7 +2,7 @@
 
 use super::spread::{MeanSquare, Spread};
 use crate::analyse::{block_logs, counted};
-use crate::analysis::{Analysis, Arm};
+use crate::analysis::{Analysis, Arm, MetricAnalysis};
 use crate::paired::Differences;
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -28,7 +28,8 @@ pub fn seen(record: &Record, analysis: &Analysis) -> Vec<Seen> {
     let trials = counted(record);
     let awaited = record.header.awaited_metrics();
     let mut all = Vec::new();
-    for metric in analysis.metrics.iter().filter(|metric| awaited.contains(&metric.name.as_str())) {
+    let waited_for = |metric: &&MetricAnalysis| metric.compared && awaited.contains(&metric.name.as_str());
+    for metric in analysis.metrics.iter().filter(waited_for) {
         let logs = |arm: &str| metric.estimates.iter().find(|estimate| estimate.arm == arm).map(block_logs);
         let Some(baseline) = logs(&analysis.baseline) else { continue };
         for arm in claimed(analysis) {

@@ -8,15 +8,18 @@ use crate::simulated::experiment::Experiment;
 use crate::simulated::noise::{Random, SHARED};
 use crate::simulated::{error, many, slices};
 use tare_core::design::{Arrangement, Chop};
+use tare_core::load::{LoadSummary, TurnsSummary};
 use tare_core::plan::plan;
 use tare_core::record::{Record, TrialData, TrialRecord};
 use tare_core::trial::Outcome;
-use tare_stats::{Ratio, Verdict, analyse};
+use tare_stats::{Nested, Ratio, Verdict, analyse};
 
 /// A turn, s.
 const TURN_S: f64 = 0.01;
 /// Rounds in which each deployment has a turn.
 const ROUNDS: usize = 40;
+/// Parts of them, one after the other, of which a load keeps the rates.
+const PARTS: usize = 8;
 /// The log ratio of the first form.
 const EFFECT: f64 = -0.02;
 
@@ -42,17 +45,20 @@ impl Wave {
     }
 }
 
-/// What the turns of the deployments of a block come to: operations over time.
-fn block(machine: &Machine, logs: &[f64], spreads: &[f64], random: &mut Random) -> Vec<f64> {
+/// What the turns of one deployment come to: operations and time, s, by part.
+type Parts = [(f64, f64); PARTS];
+
+/// What the turns of the deployments of a block come to.
+fn block(machine: &Machine, logs: &[f64], spreads: &[f64], random: &mut Random) -> Vec<Parts> {
     let arms = logs.len();
     let (kept, kept_own) = ((-TURN_S / machine.fades_s).exp(), (-TURN_S * arms as f64 / machine.fades_s).exp());
     let mut shared = Wave(random.normal());
     let mut own: Vec<Wave> = logs.iter().map(|_| Wave(random.normal())).collect();
-    let mut sums = vec![(0.0, 0.0); arms];
+    let mut sums = vec![[(0.0, 0.0); PARTS]; arms];
     let step = (random.uniform() * (ROUNDS * arms) as f64, if random.uniform() < 0.5 { 0.2 } else { -0.2 });
     let (mut turns, mut burst_s) = (0.0, 0.0);
     let mut order: Vec<usize> = (0..arms).collect();
-    for _ in 0..ROUNDS {
+    for round in 0..ROUNDS {
         for at in (1..arms).rev() {
             order.swap(at, (random.uniform() * (at + 1) as f64) as usize);
         }
@@ -66,16 +72,41 @@ fn block(machine: &Machine, logs: &[f64], spreads: &[f64], random: &mut Random) 
             // Of mean 1, not of mean log 0: operations over time is what is true.
             let noise = 1.0 + 0.02 * spreads[*arm] * own[*arm].next(kept_own, random);
             let took_s = TURN_S * (0.9 + 0.2 * random.uniform());
-            sums[*arm].0 += log.exp() * noise * took_s;
-            sums[*arm].1 += took_s;
+            let part = &mut sums[*arm][round * PARTS / ROUNDS];
+            *part = (part.0 + log.exp() * noise * took_s, part.1 + took_s);
             (turns, burst_s) = (turns + 1.0, burst_s - took_s);
         }
     }
-    sums.iter().map(|(operations, time_s)| operations / time_s).collect()
+    sums
+}
+
+/// The trial of a deployment whose turns came to this, one of which took `still_s` longer than it was given.
+fn measured(trial: &mut TrialData, parts: &Parts, still_s: f64) {
+    let times = || parts.iter().enumerate().map(|(at, (_, time_s))| time_s + if at == 3 { still_s } else { 0.0 });
+    let rates = || parts.iter().zip(times()).map(|((operations, _), time_s)| 1e5 * operations / time_s);
+    let active_s: f64 = times().sum();
+    let operations: f64 = rates().zip(times()).map(|(rate, time_s)| rate * time_s).sum();
+    trial.record.metrics.insert("throughput".into(), operations / active_s);
+    let ns = |seconds: f64| (seconds * 1e9) as u64;
+    let turns = TurnsSummary {
+        turns: ROUNDS as u32,
+        slice_ns: ns(TURN_S),
+        active_ns: ns(active_s),
+        answers: operations as u64,
+        longest_ns: ns(1.1 * TURN_S + still_s),
+        longest_at_ns: Some(ns(0.2)),
+        move_ns: None,
+    };
+    trial.record.load = Some(LoadSummary { turns: Some(turns), batches: rates().collect(), ..LoadSummary::default() });
 }
 
 /// The record of a run with arms of these spreads: the baseline, its second copy, the forms.
 fn carry_out(machine: &Machine, spreads: &[f64], blocks: u32, random: &mut Random) -> Record {
+    carry_out_with(machine, spreads, 0.0, blocks, random)
+}
+
+/// The same, with a turn of the first form in each deployment that takes `still_s` longer than it was given.
+fn carry_out_with(machine: &Machine, spreads: &[f64], still_s: f64, blocks: u32, random: &mut Random) -> Record {
     let names: Vec<String> = (0..spreads.len() - 1).map(|form| format!("f{form}")).collect();
     let mut study = records::study(&names.iter().map(String::as_str).collect::<Vec<_>>(), blocks);
     study.design.arrangement = Arrangement::Chop(Chop::default());
@@ -93,11 +124,11 @@ fn carry_out(machine: &Machine, spreads: &[f64], blocks: u32, random: &mut Rando
         };
         let arms: Vec<usize> = trials.iter().map(arm).collect();
         let of_arms: Vec<f64> = arms.iter().map(|arm| spreads[*arm]).collect();
-        let effect = |arm: usize| if arm == 2 { EFFECT } else { 0.0 };
+        let effect = |arm: usize| if arm == 2 && still_s == 0.0 { EFFECT } else { 0.0 };
         let logs = arms.iter().map(|arm| effect(*arm) + machine.between * spreads[*arm] * random.normal());
         let logs: Vec<f64> = logs.collect();
-        for (trial, throughput) in trials.iter_mut().zip(block(machine, &logs, &of_arms, random)) {
-            trial.record.metrics.insert("throughput".into(), 1e5 * throughput);
+        for ((trial, arm), parts) in trials.iter_mut().zip(&arms).zip(block(machine, &logs, &of_arms, random)) {
+            measured(trial, &parts, if *arm == 2 { still_s } else { 0.0 });
         }
     }
     records::record(study, plan, trials)
@@ -106,7 +137,7 @@ fn carry_out(machine: &Machine, spreads: &[f64], blocks: u32, random: &mut Rando
 #[test]
 fn intervals_of_chopped_runs_hold_whatever_comes_and_goes() {
     let experiments = many(100);
-    let (mut held_by_all, mut all) = (0.0, 0.0);
+    let (mut held_by_all, mut all, mut apart) = (0.0, 0.0, 0.0);
     for between in [0.0, 0.005, 0.03] {
         for fades_s in [0.001, 0.1, 10.0, 3600.0] {
             for (disturbed, spreads, blocks) in
@@ -128,6 +159,8 @@ fn intervals_of_chopped_runs_hold_whatever_comes_and_goes() {
                     };
                     held += f64::from(u8::from(forms.iter().all(holds)));
                     wrong += f64::from(u8::from(forms.iter().any(is_wrong)));
+                    assert_eq!(analysis.metrics[0].nested, Nested::Turns);
+                    apart += f64::from(u8::from(forms.iter().any(|ratio| ratio.trimming_differs)));
                 }
                 let n = f64::from(experiments);
                 let what = format!("{machine:?}, {spreads:?}, {blocks} blocks: {} hold, {} wrong", held / n, wrong / n);
@@ -139,8 +172,31 @@ fn intervals_of_chopped_runs_hold_whatever_comes_and_goes() {
         }
     }
     let share = held_by_all / all;
-    eprintln!("all chopped runs: intervals hold in {share} of {all}");
+    eprintln!(
+        "all chopped runs: intervals hold in {share} of {all}, without the best and worst parts apart in {apart}"
+    );
+    assert!(apart / all <= 0.05, "nobody stood still");
     assert!((share - 0.95).abs() <= 0.01 + error(0.05, all), "{share}");
+}
+
+#[test]
+fn who_stands_still_in_one_turn_of_each_deployment_is_named() {
+    // 40 turns of 10 ms, one of them 40 ms longer.
+    let machine = Machine { between: 0.003, fades_s: 0.1, disturbed: false };
+    let (mut random, mut named) = (Random::new(213), 0.0);
+    let experiments = many(40);
+    for _ in 0..experiments {
+        let analysis = analyse(&carry_out_with(&machine, &[1.0, 1.0, 1.0], 0.04, 6, &mut random));
+        let ratios = &analysis.metrics[0].ratios;
+        let ratio = ratios.iter().find(|ratio| ratio.arm == "f1").expect("there is a form");
+        assert_ne!(ratio.equivalent, Some(true), "{ratio:?}");
+        let found = analysis.stalls.iter().find(|stalls| stalls.arm == "f1").expect("more than 3 % of the time");
+        assert_eq!((found.in_turns, found.spells, found.longest[0].from_s), (true, 6, Some(0.2)));
+        assert!((found.seconds / 6.0 - 0.051).abs() < 1e-6, "{found:?}");
+        named += f64::from(u8::from(ratio.trimming_differs)) / f64::from(experiments);
+    }
+    eprintln!("40 ms of 440: apart without the best and worst parts in {named}");
+    assert!(named >= 0.95, "{named}");
 }
 
 #[test]
