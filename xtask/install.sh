@@ -8,6 +8,9 @@ docker_socket=/var/run/docker.sock
 our_policy=        # the file that keeps packages from starting what they bring, while we have put it there
 docker_started_by= # how we started the Docker Engine: empty (we did not), "systemd" or its process id
 
+# A unit of systemd and a job of cron have none.
+export HOME=${HOME:-$(getent passwd "$(id -u)" | cut -d: -f6)}
+
 say() { printf '%s\n' "$*"; }
 
 die() {

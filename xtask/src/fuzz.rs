@@ -1,5 +1,6 @@
 //! Fuzzing: the targets of all crates, each for so many minutes, by cargo-fuzz and a nightly compiler.
 
+use crate::Mistyped;
 use anyhow::{Context, Result, bail, ensure};
 use clap::Args;
 use std::fmt::Write as _;
@@ -51,7 +52,9 @@ pub(crate) fn run(root: &Path, wanted: &Wanted) -> Result<ExitCode> {
             return Ok(ExitCode::from(2));
         }
     }
-    ensure!(wanted.minutes > 0.0, "--minutes must be above 0");
+    if wanted.minutes <= 0.0 {
+        bail!(Mistyped("--minutes must be above 0".to_owned()));
+    }
     // The same versions as everywhere else; what only fuzzing needs is added to it.
     let package = root.join(PACKAGE);
     fs::copy(root.join("Cargo.lock"), package.join("Cargo.lock")).context("could not copy Cargo.lock")?;
@@ -62,7 +65,9 @@ pub(crate) fn run(root: &Path, wanted: &Wanted) -> Result<ExitCode> {
         return Ok(ExitCode::from(2));
     }
     if let Some(file) = &wanted.repeat {
-        let [name] = &wanted.targets[..] else { bail!("--repeat needs the name of one target") };
+        let [name] = &wanted.targets[..] else {
+            bail!(Mistyped("--repeat needs the name of one target".to_owned()));
+        };
         let well =
             fuzz(root, name).arg(fs::canonicalize(file)?).status().context("could not run cargo fuzz")?.success();
         return Ok(if well { ExitCode::SUCCESS } else { ExitCode::FAILURE });

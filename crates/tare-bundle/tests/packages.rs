@@ -4,10 +4,9 @@ use std::collections::BTreeMap;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::process::Command;
-use std::sync::Arc;
 use tare_bundle::Store;
 use tare_core::build::Build;
-use tare_core::bundle::{Bundle, BundleStore, Recipe, Source};
+use tare_core::bundle::{BundleStore, Recipe, Source};
 use tare_core::fault::Fault;
 
 fn is_root() -> bool {
@@ -29,10 +28,10 @@ fn text(path: &Path) -> &str {
     path.to_str().unwrap()
 }
 
-/// The bundle; none, with a word about it, when no package archive can be reached.
-fn unless_unreachable(built: Result<Arc<dyn Bundle>, Fault>) -> Option<Arc<dyn Bundle>> {
-    match built {
-        Ok(bundle) => Some(bundle),
+/// What was made of packages; none, with a word about it, when no package archive can be reached.
+pub(crate) fn unless_unreachable<T>(made: Result<T, Fault>) -> Option<T> {
+    match made {
+        Ok(made) => Some(made),
         Err(fault) if fault.log.contains("Temporary failure") || fault.log.contains("Could not connect") => {
             println!("skipped: no package archive can be reached: {fault}");
             None

@@ -80,7 +80,8 @@ mod tests {
         let program = folder.path().join("program");
         // Passes twice, lacks something once, and then never passes again.
         let script = "#!/bin/sh\necho 'running 1 test'\necho x >> seen\nn=$(wc -l < seen)\n\
-                      [ $n -ne 3 ] || echo 'skipped: a moon'\n[ $n -le 3 ]\n";
+                      [ $n -ne 3 ] || echo 'skipped: there is one CPU'\n\
+                      echo 'test result: ok. 1 passed; 0 failed'\n[ $n -le 3 ]\n";
         std::fs::write(&program, script).expect("it can be written");
         let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
         std::fs::set_permissions(&program, mode).expect("it is ours");
@@ -98,7 +99,7 @@ mod tests {
         assert!(well.failed.is_empty() && well.skipped.is_empty() && well.costs.contains_key("x::y"));
         let lacking = run(&tests, 1, false, &surroundings);
         assert!(lacking.failed.is_empty());
-        assert_eq!(lacking.skipped, [("x::y".to_owned(), "1 of 1 times: a moon".to_owned())]);
+        assert_eq!(lacking.skipped, [("x::y".to_owned(), "1 of 1 times: there is one CPU".to_owned())]);
         assert_eq!(ends(&tests[0], 3, &surroundings).failed, 3);
         assert_eq!(run(&tests, 1, false, &surroundings).failed, ["x::y"]);
     }

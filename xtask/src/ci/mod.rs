@@ -7,6 +7,7 @@ mod lanes;
 mod left;
 mod one;
 mod programs;
+mod skips;
 mod standstill;
 mod times;
 

@@ -2,7 +2,7 @@
 
 use crate::ci::guest::{self, Guest};
 use crate::ci::programs::Test;
-use crate::ci::standstill;
+use crate::ci::{skips, standstill};
 use std::collections::BTreeSet;
 use std::io::{Read, Seek};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
@@ -167,11 +167,12 @@ fn here(test: &Test, niceness: i32, surroundings: &Surroundings<'_>) -> std::io:
     Ok((end, cpu))
 }
 
-/// How a test whose process ended well ended: a program may know no test of this name, and a test that passes may say
-/// that it did nothing.
+/// How a test whose process ended well ended: a program may know no test of this name or ignore it, and a test that
+/// passes may say that it did nothing.
 fn judge(said: &str) -> End {
     let ran = said.lines().any(|line| line.starts_with("running 1 test"));
-    if !ran {
+    let passed = said.lines().any(|line| line.starts_with("test result: ok. 1 passed;"));
+    if !ran || !passed {
         return End::Failed(format!("{said}\nthe program ran no test of this name"));
     }
     // With output shown, the harness' own line may stand before it: "test a ... skipped: no engine".
@@ -181,6 +182,9 @@ fn judge(said: &str) -> End {
         line.strip_prefix("skipped: ")
     });
     let skips: Vec<&str> = skips.collect();
+    if let Some(why) = skips.iter().find(|why| !skips::permitted(why)) {
+        return End::Failed(format!("{said}\nno test is skipped for this where ./test can give what it needs: {why}"));
+    }
     if skips.is_empty() { End::Passed } else { End::Skipped(skips.join("; ")) }
 }
 
@@ -188,19 +192,34 @@ fn judge(said: &str) -> End {
 mod tests {
     use super::*;
 
+    /// What the harness says of one test that said this.
+    fn well(said: &str) -> End {
+        judge(&format!("\nrunning 1 test\n{said}\n\ntest result: ok. 1 passed; 0 failed; 0 ignored; 0 measured\n"))
+    }
+
     #[test]
     fn a_skip_is_seen_wherever_the_line_begins() {
-        assert_eq!(judge("running 1 test\ntest a ... ok\n"), End::Passed);
+        assert_eq!(well("test a ... ok"), End::Passed);
         let skipped = |why: &str| End::Skipped(why.to_owned());
-        assert_eq!(judge("running 1 test\ntest a ... skipped: no engine\nok\n"), skipped("no engine"));
-        assert_eq!(judge("running 1 test\nskipped: no KVM\ntest a ... ok\n"), skipped("no KVM"));
-        assert_eq!(judge("running 1 test\n  skipped: one CPU\n skipped: no crun\nok\n"), skipped("one CPU; no crun"));
-        assert_eq!(judge("running 1 test\nit was not skipped: fine\n"), End::Passed);
+        assert_eq!(well("test a ... skipped: there is one CPU\nok"), skipped("there is one CPU"));
+        assert_eq!(well("skipped: no loop device\ntest a ... ok"), skipped("no loop device"));
+        assert_eq!(well("  skipped: one CPU\n skipped: no loop device\nok"), skipped("one CPU; no loop device"));
+        assert_eq!(well("it was not skipped: fine"), End::Passed);
+    }
+
+    #[test]
+    fn what_the_gate_can_give_is_no_reason_to_skip() {
+        let End::Failed(said) = well("skipped: one CPU\nskipped: no engine\nok") else { panic!("it was skipped") };
+        assert!(said.ends_with("no engine"), "{said}");
     }
 
     #[test]
     fn a_test_that_did_not_run_has_not_passed() {
-        assert!(matches!(judge("running 0 tests\n"), End::Failed(_)));
-        assert!(matches!(judge(""), End::Failed(_)));
+        let ended =
+            |passed: u8, ignored: u8| format!("test result: ok. {passed} passed; 0 failed; {ignored} ignored\n");
+        for said in [String::new(), "running 0 tests\n".to_owned() + &ended(0, 0)] {
+            assert!(matches!(judge(&said), End::Failed(_)), "{said}");
+        }
+        assert!(matches!(judge(&("running 1 test\n".to_owned() + &ended(0, 1))), End::Failed(_)), "it was ignored");
     }
 }

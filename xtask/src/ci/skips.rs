@@ -1,0 +1,51 @@
+//! What a test may lack on a machine on which `./test` has installed and started all that it can. Whatever else a test
+//! says it lacks is a failure: else what breaks the program under test (an engine that it finds no more, a program that
+//! the kernel takes no more) would look like a machine without it, and the gate be green.
+
+/// A part of what a test says it lacks, and why `./test` cannot give it.
+const PERMITTED: &[(&str, &str)] = &[
+    ("crun starts no container", "how control groups are mounted is decided when the machine boots"),
+    ("the processor's counters cannot be had", "virtual machines often have none"),
+    ("perf_event_open", "virtual machines often have none, and some kernels keep them from all"),
+    ("wakes sleepers too late", "who shares the machine"),
+    ("one CPU", "the machine's"),
+    ("two CPUs", "the machine's"),
+    ("no loop device", "the kernel's, which may be without its module"),
+    ("knows no NUMA nodes", "the kernel's"),
+    ("no cgroups of version 2", "the kernel's"),
+    ("is handed down already", "who has set up the machine"),
+    ("this file system takes nothing beforehand", "the disk's"),
+    ("does not count delayed acknowledgments", "the kernel's"),
+    ("that another had", "chance"),
+    ("memory cannot be bounded here", "the kernel's, which may be without that controller"),
+    ("no package archive can be reached", "the network's"),
+    ("Podman's is another than Docker's", "the engine's"),
+    ("a run is under way on this machine", "somebody's run"),
+    ("TARE_THOROUGH is not set", "who names a test that takes minutes says --thorough too"),
+    ("this is no checkout of git", "a tarball is a source tree too"),
+];
+
+/// Whether a test may be skipped for this reason.
+pub(super) fn permitted(why: &str) -> bool {
+    PERMITTED.iter().any(|(part, _)| why.contains(part))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_this_machine_cannot_have_is_permitted_and_what_should_be_there_is_not() {
+        for why in [
+            "crun starts no container on a machine with control groups of both versions: a names controllers",
+            "there is one CPU",
+            "the processor's counters cannot be had: No such file or directory (os error 2)",
+        ] {
+            assert!(permitted(why), "{why}");
+        }
+        for why in ["no Docker Engine answers", "not root", "permission denied (os error 13)", "nginx is not installed"]
+        {
+            assert!(!permitted(why), "{why}");
+        }
+    }
+}
