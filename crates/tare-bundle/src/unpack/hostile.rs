@@ -1,7 +1,8 @@
 //! Archives made to do harm: nothing outside the root may change, and nothing may panic.
 
-use super::layer::Assembly;
-use super::rooted::Rooted;
+use super::layer::{Assembly, Seen};
+use super::rooted::{Below, Rooted};
+use crate::tree::{Kind, Meta};
 use proptest::prelude::*;
 use std::path::Path;
 use tar::{EntryType, Header};
@@ -73,7 +74,6 @@ fn every_known_way_out_is_refused_with_the_entry_named() {
         (vec![one(Sym, "x", "x"), one(File, "x/y", "")], "x/y"),
         (vec![one(Sym, "x", "../outside"), one(File, "x/.wh.kept", "")], "x/.wh.kept"),
         (vec![one(Sym, "x", "../outside"), one(File, "x/.wh..wh..opq", "")], "x/.wh..wh..opq"),
-        (vec![one(File, "d/.wh..wh..opq", ""), one(File, "d/.wh..wh..opq", "")], "d/.wh..wh..opq"),
         (vec![one(Hard, "x", "../outside/kept")], "x"),
         (vec![one(Hard, "x", "/outside/kept")], "x"),
         (vec![one(Sym, "s", "../outside"), one(Hard, "x", "s/kept")], "x"),
@@ -237,6 +237,29 @@ fn whiteouts_hide_what_lies_below_and_keep_what_their_own_layer_brings() {
     let entries = crate::tree::read(&folder.path().join("tree")).unwrap();
     let paths: Vec<String> = entries.iter().map(|entry| crate::tree::shown(&entry.path)).collect();
     assert_eq!(paths, ["", "a", "a/new", "b", "d", "d/new"]);
+}
+
+#[test]
+fn a_folder_is_looked_through_once_for_all_that_a_layer_hides() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut assembly = Assembly::new(Rooted::open(folder.path()).unwrap());
+    let at = |path: &str| Below::parse(path.as_bytes()).unwrap();
+    let put = |assembly: &mut Assembly, path, kind: Kind| {
+        assembly.put(&at(path), &kind, &Meta::default(), &mut std::io::empty()).unwrap();
+    };
+    put(&mut assembly, "d", Kind::Folder);
+    put(&mut assembly, "d/old", Kind::File(0));
+    put(&mut assembly, "also", Kind::Link(b"d".to_vec()));
+    let mut seen = Seen::default();
+    assembly.hide(&mut seen, |rooted, keep, enters| rooted.clear(&at("d"), keep, enters)).unwrap();
+    assert!(!folder.path().join("d/old").exists());
+    // Put past the layer, so that a second look would find it.
+    put(&mut assembly, "d/between", Kind::File(0));
+    for path in ["d", "also"] {
+        assembly.hide(&mut seen, |rooted, keep, enters| rooted.clear(&at(path), keep, enters)).unwrap();
+    }
+    assembly.hide(&mut seen, |rooted, keep, enters| rooted.remove(&at("d"), keep, enters)).unwrap();
+    assert!(folder.path().join("d/between").exists());
 }
 
 #[test]

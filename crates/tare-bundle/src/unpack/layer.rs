@@ -3,7 +3,7 @@
 //! The whiteout rules are those of the OCI image format: `.wh.<name>` hides `<name>`, `.wh..wh..opq` hides all of its
 //! directory, and both hide only what earlier layers put there, wherever in the layer they stand.
 
-use super::rooted::{Below, Rooted};
+use super::rooted::{Below, Enters, Rooted};
 use super::tarball::{Item, Tarball, What};
 use crate::tree::{Kind, Meta, shown};
 use std::collections::hash_map::RandomState;
@@ -84,6 +84,14 @@ impl Marks {
     }
 }
 
+/// What a layer has done so far: the paths that it has written, and the folders that it has looked through for what it
+/// hides. All pass no link.
+#[derive(Default)]
+pub(super) struct Seen {
+    written: HashSet<Mark>,
+    cleared: HashSet<Mark>,
+}
+
 impl Assembly {
     pub(crate) fn new(rooted: Rooted) -> Self {
         Assembly {
@@ -109,7 +117,7 @@ impl Assembly {
     /// which ones a service may open, is the form's business and not an image's.
     pub(crate) fn apply(&mut self, layer: impl Read, skip: &dyn Fn(&[u8]) -> bool) -> Result<(), Fault> {
         let mut tarball = Tarball::new(layer);
-        let mut written = HashSet::new();
+        let mut seen = Seen::default();
         while let Some(mut item) = tarball.next()? {
             if item.meta.mtime > self.latest {
                 item.meta.mtime = 0;
@@ -121,7 +129,7 @@ impl Assembly {
             let kind = if let What::New(kind) = &item.what { Some(kind) } else { None };
             self.count(&path, kind, &item.meta)?;
             if !self.is_device(&path, &item)? {
-                self.place(&path, &item, &mut tarball, &mut written)?;
+                self.place(&path, &item, &mut tarball, &mut seen)?;
             }
         }
         // What follows the end of the archive is read so that a digest over the whole stream can be checked.
@@ -141,7 +149,7 @@ impl Assembly {
             What::HardLink(target) => another(target),
         };
         if is {
-            self.rooted.remove(path, &|_| false)?;
+            self.rooted.remove(path, &|_| false, &mut |_| true)?;
             self.left_out.paths.insert(path.clone());
         } else {
             self.left_out.paths.remove(path);
@@ -175,21 +183,11 @@ impl Assembly {
         Ok(())
     }
 
-    fn place(
-        &mut self,
-        path: &Below,
-        item: &Item,
-        content: &mut dyn Read,
-        written: &mut HashSet<Mark>,
-    ) -> Result<(), Fault> {
+    fn place(&mut self, path: &Below, item: &Item, content: &mut dyn Read, seen: &mut Seen) -> Result<(), Fault> {
         let refuse = |fault: Fault| fault.context(format_args!("entry '{}' is refused", shown(&item.path)));
         if let Some((folder, name)) = path.split() {
             if name == OPAQUE {
-                // Each is a look at all that the folder holds.
-                if !written.insert(self.marks.of(path)) {
-                    return Err(refuse(Fault::new("a second mark that hides all of the folder")));
-                }
-                return self.rooted.clear(&folder, &|path| written.contains(&self.marks.of(path))).map_err(refuse);
+                return self.hide(seen, |rooted, keep, enters| rooted.clear(&folder, keep, enters)).map_err(refuse);
             }
             if let Some(hidden) = name.strip_prefix(WHITEOUT) {
                 if hidden.starts_with(WHITEOUT) {
@@ -199,8 +197,8 @@ impl Assembly {
                 if matches!(hidden, b"" | b"." | b"..") {
                     return Err(refuse(Fault::new("a whiteout that names no file")));
                 }
-                let keep = |path: &Below| written.contains(&self.marks.of(path));
-                return self.rooted.remove(&folder.join(hidden), &keep).map_err(refuse);
+                let hidden = folder.join(hidden);
+                return self.hide(seen, |rooted, keep, enters| rooted.remove(&hidden, keep, enters)).map_err(refuse);
             }
         }
         let mut above = Vec::new();
@@ -214,15 +212,27 @@ impl Assembly {
             }
         };
         for made in above {
-            written.insert(self.marks.of(&made));
+            seen.written.insert(self.marks.of(&made));
             self.count(&made, Some(&Kind::Folder), &Meta::default())?;
         }
         let mark = self.marks.of(&placed);
         if matches!(item.what, What::New(Kind::Folder)) {
             self.folder_times.insert(mark, item.meta.mtime);
         }
-        written.insert(mark);
+        seen.written.insert(mark);
         Ok(())
+    }
+
+    /// Hides what layers below have put, but not what this one has. A folder that this layer has looked through holds
+    /// nothing else any more, so no number of whiteouts makes it look again.
+    pub(super) fn hide(
+        &self,
+        seen: &mut Seen,
+        hidden: impl FnOnce(&Rooted, &dyn Fn(&Below) -> bool, Enters<'_>) -> Result<(), Fault>,
+    ) -> Result<(), Fault> {
+        let Seen { written, cleared } = seen;
+        let keep = |path: &Below| written.contains(&self.marks.of(path));
+        hidden(&self.rooted, &keep, &mut |folder| cleared.insert(self.marks.of(folder)))
     }
 
     /// Counts an entry before it is made, and refuses one that goes beyond what a tree may hold, or the disk. A hard

@@ -183,17 +183,17 @@ impl Rooted {
         }
     }
 
-    /// Removes what stands at `path` with all below it, except what `keep` says; nothing there is no fault. `keep` is
-    /// asked by paths that pass no link.
-    pub(crate) fn remove(&self, path: &Below, keep: &dyn Fn(&Below) -> bool) -> Result<(), Fault> {
-        let Some((folder, name)) = path.split() else { return self.clear(path, keep) };
+    /// Removes what stands at `path` with all below it, except what `keep` says; nothing there is no fault. Folders are
+    /// looked into where `enters` says so. Both are asked by paths that pass no link.
+    pub(crate) fn remove(&self, path: &Below, keep: &dyn Fn(&Below) -> bool, enters: Enters<'_>) -> Result<(), Fault> {
+        let Some((folder, name)) = path.split() else { return self.clear(path, keep, enters) };
         let Some(folder) = self.enter_existing(&folder)? else { return Ok(()) };
         let path = &folder.entry(name)?;
         let Some(kind) = kind_at(folder.fd.as_fd(), name).map_err(|error| at(path, "look at", error))? else {
             return Ok(());
         };
         if kind == FileType::Directory {
-            self.clear(path, keep)?;
+            self.clear(path, keep, enters)?;
             if keep(path) {
                 return Ok(());
             }
@@ -208,11 +208,14 @@ impl Rooted {
         rustix::fs::unlinkat(&folder.fd, name, AtFlags::empty()).map_err(|error| at(path, "remove", error))
     }
 
-    /// Removes what is in the directory `path`, except what `keep` says.
-    pub(crate) fn clear(&self, path: &Below, keep: &dyn Fn(&Below) -> bool) -> Result<(), Fault> {
+    /// Removes what is in the directory `path`, except what `keep` says, and where `enters` says so.
+    pub(crate) fn clear(&self, path: &Below, keep: &dyn Fn(&Below) -> bool, enters: Enters<'_>) -> Result<(), Fault> {
         let Some(folder) = self.enter_existing(path)? else { return Ok(()) };
+        if !enters(&folder.path) {
+            return Ok(());
+        }
         for name in names(folder.fd.as_fd()).map_err(|error| at(path, "list", error))? {
-            self.remove(&folder.path.join(&name), keep)?;
+            self.remove(&folder.path.join(&name), keep, enters)?;
         }
         Ok(())
     }
@@ -318,6 +321,9 @@ impl Rooted {
 }
 
 /// An open directory of the tree, and where it is when no link is passed.
+/// Whether a folder is to be looked into.
+pub(crate) type Enters<'a> = &'a mut dyn FnMut(&Below) -> bool;
+
 struct Entered {
     fd: OwnedFd,
     path: Below,
