@@ -18,7 +18,8 @@ pub(crate) const USUAL_HOME: &str = "/var/lib/tare";
 
 /// Where things are kept between runs: `$TARE_HOME`, else `/var/lib/tare`.
 pub(crate) fn home() -> PathBuf {
-    let home = std::env::var_os("TARE_HOME").map_or_else(|| PathBuf::from(USUAL_HOME), PathBuf::from);
+    let stated = std::env::var_os("TARE_HOME").filter(|home| !home.is_empty());
+    let home = stated.map_or_else(|| PathBuf::from(USUAL_HOME), PathBuf::from);
     // Mounts and engines take no path that is relative to here.
     std::path::absolute(&home).unwrap_or(home)
 }

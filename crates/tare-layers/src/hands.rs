@@ -75,6 +75,25 @@ pub fn is_own(path: &Path, behind: Option<u32>) -> bool {
     foreign(there, behind.unwrap_or(0)).is_ok_and(|found| found.is_none())
 }
 
+/// Whether nobody else could put something into a folder, or it in another's place, than could put something into
+/// `trusted`. A folder of everybody's is trusted by nobody, and none that cannot be looked at.
+pub fn is_no_more_open(folder: &Path, trusted: &Path) -> bool {
+    let Ok(own) = trusted.metadata() else { return false };
+    let whole = std::path::absolute(folder).unwrap_or_else(|_| folder.to_owned());
+    // What leads there by a link or a detour is what is really there.
+    let whole = whole.canonicalize().unwrap_or(whole);
+    let no_more = |place: &Path| match place.metadata() {
+        Ok(facts) => {
+            let owner = [0, own.uid()].contains(&facts.uid());
+            let group = facts.mode() & 0o020 == 0 || (own.mode() & 0o020 != 0 && facts.gid() == own.gid());
+            owner && group && facts.mode() & 0o002 == 0
+        }
+        // Whoever may write above could make it.
+        Err(error) => error.kind() == io::ErrorKind::NotFound,
+    };
+    no_more(&whole) && whole.parent().is_none_or(no_more)
+}
+
 /// Makes a folder, unless it is there, that nobody but root, and `behind`, who has become root, can put something into,
 /// or put another in the place of. A user who is not root makes what may be made.
 ///
@@ -184,5 +203,23 @@ mod tests {
         fs::set_permissions(&all, fs::Permissions::from_mode(0o775)).unwrap();
         let fault = make_own(&all.join("new"), None).unwrap_err();
         assert!(fault.message.contains("all may be written to by group") && !all.join("new").exists(), "{fault}");
+    }
+
+    #[test]
+    fn a_folder_is_trusted_as_far_as_the_one_that_is_gone_by_already() {
+        let folder = tempfile::tempdir().unwrap();
+        let make = |name: &str, mode: u32| {
+            let path = folder.path().join(name);
+            fs::create_dir(&path).unwrap();
+            fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
+            path
+        };
+        let (own, group, all) = (make("own", 0o755), make("group", 0o775), make("all", 0o1777));
+        assert!(is_no_more_open(&own, &own) && is_no_more_open(&group, &group) && is_no_more_open(&own, &group));
+        assert!(!is_no_more_open(&group, &own), "a group may write there");
+        for of_all in [&all, &all.join("missing"), &all.join("..").join("all")] {
+            assert!(!is_no_more_open(of_all, &all), "{}", of_all.display());
+        }
+        assert!(is_no_more_open(&own.join("missing"), &own) && !is_no_more_open(&own, &own.join("missing")));
     }
 }

@@ -6,6 +6,7 @@
 use crate::environment;
 use crate::hands::foreign;
 use crate::leftovers::{boot, is_run};
+use crate::removal::remove_tree;
 use std::fs::{self, File, OpenOptions};
 use std::io::{ErrorKind, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
@@ -244,9 +245,8 @@ pub(crate) fn remove_marked(folder: &Path) -> Result<(), Fault> {
     };
     let Ok(entries) = fs::read_dir(&aside) else { return Ok(()) };
     for entry in entries.filter_map(Result::ok).filter(|entry| entry.file_name() != RUN_MARK) {
-        let is_folder = entry.file_type().is_ok_and(|kind| kind.is_dir());
-        let removed = if is_folder { fs::remove_dir_all(entry.path()) } else { fs::remove_file(entry.path()) };
-        gone(removed).doing(doing())?;
+        // Services have had their volumes below.
+        gone(remove_tree(&entry.path())).doing(doing())?;
     }
     gone(fs::remove_file(aside.join(RUN_MARK))).doing(doing())?;
     gone(fs::remove_dir(&aside)).doing(doing())

@@ -266,12 +266,14 @@ fn remove_whole(path: &Path, remove: impl FnOnce(&Path) -> Result<(), Fault>) ->
 pub fn remove(leftover: &Leftover) -> Result<(), Fault> {
     check_run(&leftover.run)?;
     // A layer may use the same word for something of its own, so a kind alone does not say whose it is.
+    // The lists are of runs that were dead before they were made; `tare resume` may have brought one back since.
+    let brought_back = || live_runs().contains(&leftover.run);
     if KINDS.contains(&leftover.kind.as_str()) && own_leftovers()?.contains(leftover) {
-        return remove_own(leftover);
+        return if brought_back() { Ok(()) } else { remove_own(leftover) };
     }
     for row in LAYERS {
         if (row.leftovers)()?.contains(leftover) {
-            return (row.remove)(leftover);
+            return if brought_back() { Ok(()) } else { (row.remove)(leftover) };
         }
     }
     Ok(())

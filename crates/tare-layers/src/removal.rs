@@ -7,9 +7,12 @@
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{AtFlags, CWD, Dir, Mode, OFlags, openat, renameat, unlinkat};
 use rustix::io::Errno;
-use std::ffi::CString;
+use std::ffi::{CStr, CString};
 use std::io;
 use std::path::Path;
+
+/// So many names of a folder are held in memory at a time.
+const NAMES_AT_ONCE: usize = 4096;
 
 /// Removes a folder with all that is in it, or a file.
 ///
@@ -21,38 +24,56 @@ pub(crate) fn remove_tree(path: &Path) -> io::Result<()> {
     }
     let top = open(CWD, path)?;
     let mut moved = 0;
-    loop {
-        let names = names(&top)?;
-        if names.is_empty() {
-            break;
+    each(&top, &mut |name| {
+        if is_folder(unlinkat(&top, name, AtFlags::empty()))? && is_full(unlinkat(&top, name, AtFlags::REMOVEDIR))? {
+            empty(&top, name, &mut moved)?;
+            unlinkat(&top, name, AtFlags::REMOVEDIR)?;
         }
-        for name in names {
-            if is_folder(unlinkat(&top, &name, AtFlags::empty()))? {
-                empty(&top, &name, &mut moved)?;
-                unlinkat(&top, &name, AtFlags::REMOVEDIR)?;
-            }
-        }
-    }
+        Ok(())
+    })?;
     Ok(unlinkat(CWD, path, AtFlags::REMOVEDIR)?)
 }
 
-/// Empties a folder of the top: its folders go up.
-fn empty(top: &OwnedFd, name: &CString, moved: &mut u64) -> io::Result<()> {
+/// Empties a folder of the top: its folders go up, those that hold something.
+fn empty(top: &OwnedFd, name: &CStr, moved: &mut u64) -> io::Result<()> {
     let folder = open(top, name)?;
-    for below in names(&folder)? {
-        if !is_folder(unlinkat(&folder, &below, AtFlags::empty()))? {
-            continue;
-        }
-        loop {
-            *moved += 1;
-            match renameat(&folder, &below, top, format!("moved-{moved}")) {
-                // The service has one of that name.
-                Err(Errno::NOTEMPTY | Errno::EXIST | Errno::NOTDIR) => {}
-                went => break went?,
+    each(&folder, &mut |below| {
+        let goes = !is_folder(unlinkat(&folder, below, AtFlags::empty()))?
+            || !is_full(unlinkat(&folder, below, AtFlags::REMOVEDIR))?;
+        if goes { Ok(()) } else { move_up(top, &folder, below, moved) }
+    })
+}
+
+/// Moves a folder up into the top, under a name that is free there.
+fn move_up(top: &OwnedFd, folder: &OwnedFd, below: &CStr, moved: &mut u64) -> io::Result<()> {
+    let mut thinned = false;
+    loop {
+        *moved += 1;
+        match renameat(folder, below, top, format!("moved-{moved}")) {
+            // The service has one of that name.
+            Err(Errno::NOTEMPTY | Errno::EXIST | Errno::NOTDIR) => {}
+            // A longer list of names may take room that a full disk does not have; what goes from below makes some.
+            Err(Errno::NOSPC | Errno::DQUOT) if !thinned => {
+                thinned = true;
+                let below = open(folder, below)?;
+                for name in names(&below)? {
+                    is_folder(unlinkat(&below, &name, AtFlags::empty()))?;
+                }
             }
+            went => return Ok(went?),
         }
     }
-    Ok(())
+}
+
+/// Does something to all that is in a folder, which is to be gone then, again and again until there is nothing.
+fn each(folder: &OwnedFd, remove: &mut dyn FnMut(&CStr) -> io::Result<()>) -> io::Result<()> {
+    loop {
+        let names = names(folder)?;
+        if names.is_empty() {
+            return Ok(());
+        }
+        names.iter().try_for_each(|name| remove(name))?;
+    }
 }
 
 /// Whether something was not removed because it is a folder.
@@ -64,16 +85,25 @@ fn is_folder(removed: Result<(), Errno>) -> io::Result<bool> {
     }
 }
 
+/// Whether a folder was not removed because it holds something.
+fn is_full(removed: Result<(), Errno>) -> io::Result<bool> {
+    match removed {
+        Ok(()) | Err(Errno::NOENT) => Ok(false),
+        Err(Errno::NOTEMPTY | Errno::EXIST) => Ok(true),
+        Err(error) => Err(error.into()),
+    }
+}
+
 fn open(at: impl AsFd, name: impl rustix::path::Arg) -> io::Result<OwnedFd> {
     let how = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     Ok(openat(at, name, how, Mode::empty())?)
 }
 
+/// Some of the names in a folder: a service may have made millions. None when it is empty.
 fn names(folder: &OwnedFd) -> io::Result<Vec<CString>> {
+    let is_entry = |name: &CString| ![c".", c".."].contains(&name.as_c_str());
     let entries = Dir::read_from(folder)?.map(|entry| Ok(entry?.file_name().to_owned()));
-    let mut names = entries.collect::<io::Result<Vec<CString>>>()?;
-    names.retain(|name| ![c".", c".."].contains(&name.as_c_str()));
-    Ok(names)
+    entries.filter(|name| name.as_ref().map_or(true, is_entry)).take(NAMES_AT_ONCE).collect()
 }
 
 #[cfg(test)]
@@ -98,6 +128,9 @@ mod tests {
             for (name, below) in [("moved-1", "moved-2"), ("y", "z")] {
                 mkdirat(&at, name, Mode::from(0o700)).unwrap();
                 mkdirat(open(&at, name).unwrap(), below, Mode::from(0o700)).unwrap();
+            }
+            for number in 0..if depth == 0 { NAMES_AT_ONCE + 10 } else { 3 } {
+                mkdirat(&at, format!("empty-{number}"), Mode::from(0o700)).unwrap();
             }
             rustix::fs::symlinkat(&outside, &at, "out").unwrap();
             at = open(&at, "x").unwrap();

@@ -107,11 +107,14 @@ fn is_needed(root: &Path, controller: &str) -> bool {
     let Ok(entries) = fs::read_dir(root) else { return true };
     let groups = entries.filter_map(Result::ok).filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
     let settings = || SETTINGS.iter().filter(|(of, ..)| *of == controller);
+    // Of one that is not in the table nobody can tell who has set something.
+    let known = settings().next().is_some();
     let set = |group: &Path| {
-        settings().any(|(_, name, usual)| match fs::read_to_string(group.join(name)) {
-            Ok(value) => value.trim() != *usual,
-            Err(error) => error.kind() != io::ErrorKind::NotFound,
-        })
+        !known
+            || settings().any(|(_, name, usual)| match fs::read_to_string(group.join(name)) {
+                Ok(value) => value.trim() != *usual,
+                Err(error) => error.kind() != io::ErrorKind::NotFound,
+            })
     };
     groups.map(|entry| entry.path()).any(|group| set(&group))
 }

@@ -100,7 +100,7 @@ impl LocalHost {
             Ok((directory.clone(), root, group))
         };
         made().inspect_err(|_| {
-            let _ = fs::remove_dir_all(&directory);
+            let _ = removal::remove_tree(&directory);
         })
     }
 
@@ -298,7 +298,7 @@ impl Host for LocalHost {
                 self.fenced.open(start);
                 // Report the first failure, not those of the repair.
                 let _ = group.remove();
-                let _ = fs::remove_dir_all(&directory);
+                let _ = removal::remove_tree(&directory);
                 let _ = fs::remove_file(&log);
                 return Err(fault);
             }

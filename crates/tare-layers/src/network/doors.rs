@@ -14,6 +14,7 @@
 use super::closed::{Closed, KEY, KEY_PORT, Key, call, mark_ipv6_alone, put_ipv4, put_ipv6};
 use crate::local::hierarchies;
 use rustix::net::{AddressFamily, SocketType};
+use std::collections::HashSet;
 use std::io;
 use std::os::fd::AsRawFd;
 use tare_bpf::Register::{self, R0, R1, R2, R3, R6, R7, R10};
@@ -45,6 +46,7 @@ pub(super) struct Doors {
     /// The watched users, and the network namespace in which each is watched.
     users: Map<u32, u64>,
     network: u64,
+    bound: Bound,
     /// Kept for the test that asks the kernel what they cost.
     #[cfg_attr(not(test), expect(dead_code, reason = "what is attached holds the programs"))]
     programs: [Program; 2],
@@ -68,7 +70,7 @@ impl Doors {
         let at_close = Program::load(Kind::Closed, "tare_doors", c"GPL", &at_close(&bound, closed))?;
         let closes = at_close.attach_to_cgroup(&root)?;
         let binds = [programs[0].attach_to_cgroup(&root)?, programs[1].attach_to_cgroup(&root)?];
-        Ok(Doors { users, network: this_network()?, programs, at_each_bind: binds, at_each_close: closes })
+        Ok(Doors { users, network: this_network()?, bound, programs, at_each_bind: binds, at_each_close: closes })
     }
 
     /// What the kernel runs.
@@ -79,6 +81,11 @@ impl Doors {
     /// From now on this user's ports are closed.
     pub(super) fn watch(&self, user: u32) -> io::Result<()> {
         self.users.insert(user, self.network)
+    }
+
+    /// The ports that sockets have now which watched users have bound. Each is opened when its last socket is closed.
+    pub(super) fn held(&self) -> HashSet<Key> {
+        self.bound.counts.entries().into_iter().filter(|(_, count)| *count > 0).map(|(key, _)| key).collect()
     }
 
     /// From now on they are not.
@@ -99,6 +106,7 @@ pub(super) fn this_network() -> io::Result<u64> {
 }
 
 /// What watched users have bound. Several sockets may have a port: one for each worker of a server.
+#[derive(Debug)]
 struct Bound {
     /// By a socket's number, the key of its port.
     sockets: Map<u64, Key>,
@@ -107,11 +115,12 @@ struct Bound {
 }
 
 /// Where the programs keep on their stack what tables are asked for and told, beside the key of a port: a socket's
-/// number, a count, a user, and a part of the kernel's memory.
+/// number, a count, a user, a part of the kernel's memory, and nobody in the place of a user.
 const NUMBER: i16 = -32;
 const COUNT: i16 = -40;
 const USER: i16 = -48;
 const PART: i16 = -56;
+const NOBODY: i16 = -64;
 
 /// Ends a program: what is asked about is allowed, or denied.
 pub(super) const ALLOW: [Instruction; 2] = [Instruction::set(R0, 1), Instruction::end()];
@@ -229,7 +238,7 @@ fn forget(bound: &Bound, closed: &Closed) -> Vec<Instruction> {
     let word =
         |number: i16| [Instruction::read_u32(R1, R0, 4 * number), Instruction::write_u32(R10, KEY + 4 * number, R1)];
     let key: Vec<Instruction> = (0..5).flat_map(word).collect();
-    let again = [&[Instruction::write_number_u32(R10, USER, 0)][..], &call(Function::Update, closed, KEY, USER)];
+    let again = [&[Instruction::write_number_u32(R10, NOBODY, 0)][..], &call(Function::Update, closed, KEY, NOBODY)];
     let last = [
         &call(Function::Delete, &bound.counts, KEY, COUNT)[..],
         &call(Function::Delete, closed, KEY, USER),

@@ -198,12 +198,15 @@ impl Fence {
         }
     }
 
-    /// Opens all that a user's services have bound.
+    /// Opens all that a user's services have bound, but for what another's socket has as well: that opens with it.
     fn leave(&self, user: u32) {
-        if let Ok(doors) = &self.doors {
+        let held = self.doors.as_ref().map(|doors| {
             doors.leave(user);
-        }
-        for (key, _) in self.closed.entries().into_iter().filter(|(_, owner)| *owner == user) {
+            doors.held()
+        });
+        let held = held.unwrap_or_default();
+        let own = |(key, owner): &(Key, u32)| *owner == user && !held.contains(key);
+        for (key, _) in self.closed.entries().into_iter().filter(own) {
             let _ = self.closed.remove(key);
         }
     }
@@ -353,6 +356,35 @@ mod tests {
                 assert!(!reached("127.0.0.1", port) && !reached("127.0.0.2", port), "{every}");
                 assert!(!reached("[::1]", port), "{every}");
             }
+        });
+    }
+
+    #[test]
+    fn who_stops_opens_nothing_that_another_has_bound_still() {
+        const USERS: [u32; 2] = [95_004, 95_005];
+        in_own_network(|| {
+            let folder = tempfile::tempdir().unwrap();
+            let fence = Fence::open_to(78, 77, "none00", &folder.path().join("fence")).unwrap();
+            let Ok(doors) = &fence.doors else { return println!("skipped: {:?}", fence.doors) };
+            USERS.iter().for_each(|user| doors.watch(*user).unwrap());
+            let bind = |user: u32, place: SocketAddr| {
+                as_user(user, || {
+                    let socket = rustix::net::socket(AddressFamily::INET, SocketType::DGRAM, None).unwrap();
+                    // With it, datagram sockets of several users may have a port together.
+                    rustix::net::sockopt::set_socket_reuseaddr(&socket, true).unwrap();
+                    rustix::net::bind(&socket, &place).unwrap();
+                    let place: SocketAddr = rustix::net::getsockname(&socket).unwrap().try_into().unwrap();
+                    (socket, place)
+                })
+            };
+            let (stays, place) = bind(USERS[0], "127.0.0.1:0".parse().unwrap());
+            let (stops, _) = bind(USERS[1], place);
+            drop(stops);
+            fence.leave(USERS[1]);
+            let closed: Vec<Key> = fence.closed.entries().into_iter().map(|(key, _)| key).collect();
+            assert_eq!(closed, [key(TRANSPORTS[1], place)]);
+            drop(stays);
+            assert_eq!(fence.closed.entries(), []);
         });
     }
 

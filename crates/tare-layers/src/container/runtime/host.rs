@@ -10,6 +10,7 @@ use crate::local::logs::{Keeper, tail};
 use crate::local::running::Running;
 use crate::local::{self, ports};
 use crate::network::{Fenced, UserHere};
+use crate::removal;
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::net::SocketAddr;
@@ -202,7 +203,7 @@ impl Inner {
         }
         outcome = outcome.and_then(|()| remove_volumes(&self.surroundings.scratch, None));
         let state = state(&self.surroundings);
-        outcome.and(fs::remove_dir_all(&state).doing(format!("remove {}", state.display())))
+        outcome.and(removal::remove_tree(&state).doing(format!("remove {}", state.display())))
     }
 }
 
