@@ -376,8 +376,13 @@ fn read_protocol(
     if told && port.as_ref().map_or(!inside && options.is_some(), |port| !service.ports.contains_key(port)) {
         let known: Vec<&str> = service.ports.keys().map(String::as_str).collect();
         let place = port_node.map_or(node.place, |node| node.place);
-        let port = port.as_deref().unwrap_or_default();
-        Node::unknown(port, place, &format!("port of service '{service_name}'"), &known, problems);
+        match port.as_deref() {
+            Some(port) => Node::unknown(port, place, &format!("port of service '{service_name}'"), &known, problems),
+            None => {
+                let message = format!("service '{service_name}' declares no ports, and the load needs one");
+                problems.add(place, message, "add to the service, for example, ports: {main: 6379}");
+            }
+        }
     }
     let spread = spread_node.and_then(|node| node.boolean(problems)).unwrap_or(false);
     if let Some(node) = spread_node.filter(|_| spread && inside) {

@@ -214,8 +214,7 @@ pub(crate) fn find_workload(name: &str, workloads: Option<&Path>) -> Result<Work
     let files = workload_files(name, None, workloads);
     let typed = Some(PathBuf::from(name)).filter(|_| is_typed_path(name));
     let Some(file) = typed.into_iter().chain(files.clone()).find(|file| file.is_file()) else {
-        let mut text = format!("{}\n  there are: ", no_workload(name, &files));
-        text += &known_workloads(None, workloads).join(", ");
+        let mut text = format!("{}\n  {}", no_workload(name, &files), workloads_there_are(workloads));
         text += &meant_here(name, "workloads", Path::new(name).join(WORKLOAD_FILE).is_file()).unwrap_or_default();
         return Err(Mistake::new(text).into());
     };
@@ -240,8 +239,14 @@ fn find_study(name: &str) -> Result<PathBuf> {
     } else {
         format!("there are: {}", known.join(", "))
     };
+    let what = match direct.metadata() {
+        _ if !is_typed_path(name) => format!("there is no study '{name}'"),
+        Ok(there) if there.is_dir() => format!("{name} is a folder, and a study is a file"),
+        Ok(_) => format!("{name} is no regular file"),
+        Err(error) => format!("{name} cannot be read: {error}"),
+    };
     let hint = hint + &meant_here(name, &format!("studies/{file_name}"), false).unwrap_or_default();
-    Err(Mistake::new(format!("there is no study '{name}'; {hint}")).into())
+    Err(Mistake::new(format!("{what}; {hint}")).into())
 }
 
 /// Whether a path was typed. Any other word is a name, and what lies here under that name is not meant: here may be
@@ -288,9 +293,12 @@ fn workload_files(name: &str, study: Option<&Path>, extra: Option<&Path>) -> Vec
 /// and what came along.
 fn homes(study: Option<&Path>, extra: Option<&Path>) -> Vec<PathBuf> {
     let mut folders: Vec<PathBuf> = extra.iter().map(|folder| (*folder).to_owned()).collect();
-    folders.extend(
-        study.into_iter().flat_map(|study| [study.join("workloads"), study.to_owned(), study.join("../workloads")]),
-    );
+    let beside = study.into_iter().flat_map(|study| {
+        let places = [study.join("workloads"), study.to_owned(), study.join("../workloads")];
+        // Whoever could have changed the study that was named may have put workloads beside it, and nobody else.
+        places.into_iter().filter(move |place| paths::is_trusted(place, study))
+    });
+    folders.extend(beside);
     folders.extend(paths::data_folders("workloads"));
     let mut seen: Vec<PathBuf> = Vec::new();
     folders.retain(|folder| {
@@ -302,6 +310,11 @@ fn homes(study: Option<&Path>, extra: Option<&Path>) -> Vec<PathBuf> {
 }
 
 /// That there is no such workload, and where it was looked for.
+/// `there are: echo, nginx, redis`.
+pub(crate) fn workloads_there_are(extra: Option<&Path>) -> String {
+    format!("there are: {}", known_workloads(None, extra).join(", "))
+}
+
 fn no_workload(name: &str, files: &[PathBuf]) -> String {
     let mut looked: Vec<String> = Vec::new();
     for file in files.iter().map(|file| shown(file)) {

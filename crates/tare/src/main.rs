@@ -24,6 +24,7 @@ mod so_far;
 mod sources;
 mod version;
 mod within;
+mod written;
 
 use clap::Parser;
 use cli::{Cli, Verb};

@@ -7,7 +7,8 @@ use tare_layers::hands;
 
 /// Where bundles, guests' parts and the history live: `$TARE_HOME`, else `/var/lib/tare`.
 pub(crate) fn home() -> PathBuf {
-    std::env::var_os("TARE_HOME").map_or_else(|| PathBuf::from("/var/lib/tare"), PathBuf::from)
+    let stated = std::env::var_os("TARE_HOME").filter(|home| !home.is_empty());
+    stated.map_or_else(|| PathBuf::from("/var/lib/tare"), PathBuf::from)
 }
 
 /// Takes empty entries out of PATH: they are the current directory to whatever looks for a program, and anybody may
@@ -56,14 +57,21 @@ pub(crate) fn records() -> PathBuf {
 }
 
 /// Folders in which studies and workloads are looked for by name: where they come along with the program, and here,
-/// but for those into which another user could have put something, where it is root who looks.
+/// but for those into which another user could have put something, where it is root who looks, unless that one could
+/// have put another program in the place of this one.
 pub(crate) fn data_folders(kind: &str) -> Vec<PathBuf> {
     let program = std::env::current_exe().unwrap_or_default();
     let is_own = |place: &PathBuf| hands::is_own(place, behind_sudo());
     // Whose program root runs has no need of another way.
-    let trusted = !is_own(&program);
-    let along = folders_of(&program, kind).into_iter().filter(|folder| trusted || is_own(folder));
+    let beside = program.parent().unwrap_or(&program);
+    let along = folders_of(&program, kind).into_iter().filter(|folder| is_trusted(folder, beside));
     along.chain(Some(PathBuf::from(kind)).filter(is_own)).collect()
+}
+
+/// Whether nobody could have put something into a folder who could not into `trusted`, a folder in which stands what
+/// root is going by already; or whether both are its own.
+pub(crate) fn is_trusted(folder: &Path, trusted: &Path) -> bool {
+    hands::is_own(folder, behind_sudo()) || hands::is_no_more_open(folder, trusted)
 }
 
 /// The user who has become root by sudo(8).

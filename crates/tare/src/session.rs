@@ -3,8 +3,9 @@
 use crate::apparatus::Machine;
 use crate::cli::Format;
 use crate::cmd::report::{plain_style, render, terminal_style};
-use crate::cmd::{note, print, write_file};
+use crate::cmd::{note, print};
 use crate::progress::Progress;
+use crate::written::write_own_file;
 use crate::{EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, history, outlook, paths};
 use anyhow::Result;
 use std::collections::BTreeSet;
@@ -210,7 +211,7 @@ pub(crate) fn show_end(path: &Path, ending: Ending, json: bool, verbose: bool) -
 /// When the page cannot be written.
 pub(crate) fn keep_report(path: &Path, record: &Record) -> Result<PathBuf> {
     let html = path.join("report.html");
-    write_file(&html, &render(record, Format::Html, &plain_style())?)?;
+    write_own_file(&html, &render(record, Format::Html, &plain_style())?)?;
     if let Err(error) = history::add(record, path) {
         note(&format!("warning: the run is not in the history: {error:#}"));
     }

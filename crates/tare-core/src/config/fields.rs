@@ -263,7 +263,11 @@ impl Node {
 
     /// Reports that `name`, standing at `place`, is none of `known`.
     pub fn unknown(name: &str, place: Place, what: &str, known: &[&str], problems: &mut Problems) {
-        problems.add_unknown(place, format!("there is no {what} '{name}'"), name, known);
+        let message = format!("there is no {what} '{name}'");
+        match known {
+            [] => problems.add(place, message, "none is declared: declare it, or leave this out"),
+            _ => problems.add_unknown(place, message, name, known),
+        }
     }
 
     fn scalar(&self, wanted: &str, problems: &mut Problems) -> Option<&str> {

@@ -62,7 +62,11 @@ fn check_one(name: &str, workloads: Option<&Path>) -> Result<String> {
         let inside = path.join("workload.yaml");
         let file = if inside.is_file() { inside.display().to_string() } else { name.to_owned() };
         let workload = files::find_workload(&file, workloads)?;
-        let what = format!("workload {}, {} service(s), no mistakes", workload.name, workload.services.len());
+        let services = match workload.services.len() {
+            1 => "one service".to_owned(),
+            many => format!("{many} services"),
+        };
+        let what = format!("workload {}, {services}, no mistakes", workload.name);
         return Ok(with_images(what, [&workload]));
     }
     match files::read_suite(name, None, workloads) {
@@ -75,7 +79,16 @@ fn check_one(name: &str, workloads: Option<&Path>) -> Result<String> {
         // A bare name may be a workload's.
         Err(study_error) => match files::find_workload(name, workloads) {
             Ok(workload) => Ok(with_images(format!("workload {}, no mistakes", workload.name), [&workload])),
-            Err(_) => Err(study_error),
+            Err(error) => match error.downcast::<Mistake>()? {
+                found @ Mistake::InFiles(_) => Err(found.into()),
+                Mistake::Typed(_) => match study_error.downcast::<Mistake>()? {
+                    Mistake::Typed(text) => {
+                        let others = files::workloads_there_are(workloads);
+                        Err(Mistake::new(format!("{text}\nno workload is meant either; {others}")).into())
+                    }
+                    found => Err(found.into()),
+                },
+            },
         },
     }
 }
@@ -84,7 +97,8 @@ fn describe(suite: &Suite) -> String {
     let (study, workload) = suite.parts.first().expect("a study has a part");
     let forms: Vec<&str> = study.forms.iter().map(|form| form.name.as_str()).collect();
     let of = match suite.parts.len() {
-        parts if suite.is_divided() => format!("{parts} part(s)"),
+        1 if suite.is_divided() => "one part".to_owned(),
+        parts if suite.is_divided() => format!("{parts} parts"),
         _ => format!("workload {}", workload.name),
     };
     let what = format!("study {} of {of}, forms {}, no mistakes", suite.name, forms.join(", "));

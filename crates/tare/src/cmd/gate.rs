@@ -2,7 +2,8 @@
 //! the gate from judging ends with 2, as a mistake does.
 
 use crate::cli::{GateArgs, Inconclusive};
-use crate::cmd::{Mistake, columns, compared_metric, print, record_path, write_file};
+use crate::cmd::{Mistake, columns, compared_metric, print, record_path};
+use crate::written::write_file;
 use crate::{EXIT_FAILED, EXIT_INCONCLUSIVE, EXIT_OK, history};
 use anyhow::Result;
 use std::path::Path;

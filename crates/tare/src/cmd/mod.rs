@@ -21,7 +21,7 @@ pub(crate) mod scaling;
 pub(crate) mod suite;
 
 use crate::{EXIT_OK, paths};
-use anyhow::{Context, Result};
+use anyhow::Result;
 use std::fmt;
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
@@ -174,13 +174,20 @@ pub(crate) fn claim_records() -> Result<()> {
 }
 
 /// Makes sure that nobody else has, or could put, a link or a file of theirs where root is about to write in a record.
+/// There are no links in a record, so one that is there came from somewhere else: a copy of one made by others has
+/// their links in it, as root's own.
 pub(crate) fn claim_record(record: &Path) -> Result<()> {
-    let written = ["", "record.json", "trials", "profiles", "events.jsonl", "end.json", "report.html"];
-    let Some(foreign) =
-        written.iter().map(|name| record.join(name)).find(|at| !hands::is_own(at, paths::behind_sudo()))
-    else {
-        return Ok(());
-    };
+    let written = ["record.json", "trials", "profiles", "events.jsonl", "end.json", "report.html"];
+    let places = || written.iter().map(|name| record.join(name));
+    if let Some(link) = places().find(|at| at.is_symlink()) {
+        let text = format!(
+            "{} is a link, of which there are none in a record: what is written could go elsewhere",
+            link.display()
+        );
+        return Err(Mistake::new(format!("{text}\n  to do: remove it, or put what it names in its place")).into());
+    }
+    let mut all = places().chain([record.to_owned()]);
+    let Some(foreign) = all.find(|at| !hands::is_own(at, paths::behind_sudo())) else { return Ok(()) };
     let text = format!("{} is in the hands of others, who could have what root writes go elsewhere", foreign.display());
     let hint = "copy the record to a folder of your own, without its owners (cp -r), and resume the copy";
     Err(Mistake::new(format!("{text}\n  to do: {hint}")).into())
@@ -199,33 +206,6 @@ pub(crate) fn compared_metric(name: &str) -> Result<&'static str> {
             Err(Mistake::new(format!("{text}\n  to do: {hint}")).into())
         }
     }
-}
-
-/// Writes `text` to `path`, whole or not at all. What is no file, such as a device or a pipe, is written to as it is.
-pub(crate) fn write_file(path: &Path, text: &str) -> Result<()> {
-    // A link stays one, and what it names is replaced.
-    let target = path.canonicalize().unwrap_or_else(|_| path.to_owned());
-    let written = match std::fs::metadata(&target) {
-        Ok(there) if !there.is_file() => std::fs::OpenOptions::new()
-            .write(true)
-            .open(&target)
-            .and_then(|mut file| std::io::Write::write_all(&mut file, text.as_bytes())),
-        _ => replace(&target, text),
-    };
-    written.with_context(|| format!("could not write {}", path.display()))
-}
-
-fn replace(path: &Path, text: &str) -> std::io::Result<()> {
-    let mut name = path.file_name().unwrap_or_default().to_owned();
-    name.push(format!(".{}.partial", std::process::id()));
-    let partial = path.with_file_name(name);
-    // Made new: in a folder that many may write to, a file or link of this name would be somebody else's.
-    let mut file = std::fs::File::create_new(&partial)?;
-    let written = std::io::Write::write_all(&mut file, text.as_bytes()).and_then(|()| std::fs::rename(&partial, path));
-    if written.is_err() {
-        let _ = std::fs::remove_file(&partial);
-    }
-    written
 }
 
 /// Raised when something could not be printed.
@@ -321,23 +301,15 @@ mod tests {
     }
 
     #[test]
-    fn a_file_is_replaced_and_what_is_none_is_written_to() {
+    fn a_record_with_a_link_in_it_is_not_written_to() {
         let folder = tempfile::tempdir().unwrap();
-        let (file, link) = (folder.path().join("file"), folder.path().join("link"));
-        std::fs::write(&file, "old").unwrap();
-        std::os::unix::fs::symlink(&file, &link).unwrap();
-        write_file(&link, "new").unwrap();
-        assert!(link.is_symlink());
-        assert_eq!(std::fs::read_to_string(&file).unwrap(), "new");
-        let pipe = folder.path().join("pipe");
-        rustix::fs::mkfifoat(rustix::fs::CWD, &pipe, rustix::fs::Mode::RWXU).unwrap();
-        let reader = std::thread::spawn({
-            let pipe = pipe.clone();
-            move || std::fs::read_to_string(pipe).unwrap()
-        });
-        write_file(&pipe, "piped").unwrap();
-        assert_eq!(reader.join().unwrap(), "piped");
-        assert!(!pipe.is_file());
-        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 3, "nothing else is left");
+        claim_record(folder.path()).unwrap();
+        for name in ["report.html", "trials"] {
+            let link = folder.path().join(name);
+            std::os::unix::fs::symlink("/etc/hosts", &link).unwrap();
+            let told = claim_record(folder.path()).unwrap_err().to_string();
+            assert!(told.contains(name) && told.contains("is a link"), "{told}");
+            std::fs::remove_file(&link).unwrap();
+        }
     }
 }

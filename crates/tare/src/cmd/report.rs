@@ -1,7 +1,8 @@
 //! `tare report`: renders a record. Needs no root and no machine.
 
 use crate::cli::{Format, ReportArgs};
-use crate::cmd::{columns, print, record_path, suite, write_file};
+use crate::cmd::{columns, print, record_path, suite};
+use crate::written::write_file;
 use crate::{EXIT_OK, paths};
 use anyhow::Result;
 use std::io::IsTerminal;

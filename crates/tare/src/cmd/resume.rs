@@ -17,6 +17,8 @@ pub(crate) fn resume(args: &ResumeArgs) -> Result<u8> {
     if tare_runner::is_suite(&path) {
         return suite::resume(&path, args, &mut |header| clean::remove_of_run(&header.run).map(|_| ()));
     }
+    // Before it is read: nobody is to have it read otherwise than it will be gone on with.
+    claim_record(&path)?;
     let record = tare_runner::read_record(&path)?;
     let lost = record.lost().len();
     let profiles = plan_profiles(&record.header.study).len().saturating_sub(record.profiles.len());
@@ -37,7 +39,6 @@ pub(crate) fn resume(args: &ResumeArgs) -> Result<u8> {
         say(&format!("{lost} trial(s) that were run are gone from the record, and are run again"));
     }
     session::require_root("resume")?;
-    claim_record(&path)?;
     let _machine = session::take_machine(&format!("tare resume {}", path.display()), args.wait)?;
     let removed = clean::remove_of_run(&header.run)?;
     if removed > 0 {

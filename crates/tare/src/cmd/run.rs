@@ -8,7 +8,7 @@ use crate::outlook::{self, Outlook, Total};
 use crate::places::{self, Places};
 use crate::session::{self, GENERATOR, HYPERVISOR, INTERRUPTS, SERVICES, Session};
 use crate::version::VERSION;
-use crate::{EXIT_OK, files, images, null_cost, paths};
+use crate::{EXIT_OK, files, images, null_cost, paths, written};
 use anyhow::Result;
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -201,7 +201,7 @@ pub(crate) fn require_writable(out: &Path) -> Result<()> {
     }
     let probe = out.join(format!(".writable-{}", std::process::id()));
     // Made new: what is removed is what was made.
-    let tried = std::fs::create_dir_all(out).and_then(|()| std::fs::File::create_new(&probe));
+    let tried = written::make_own_folder(out).and_then(|()| std::fs::File::create_new(&probe));
     let tried = tried.and_then(|mut file| std::io::Write::write_all(&mut file, b"x").and(std::fs::remove_file(&probe)));
     tried.map_err(|error| {
         let text = format!("the record cannot be written to {}: {error}", out.display());

@@ -3,10 +3,11 @@
 use crate::cli::{Format, ResumeArgs, RunArgs};
 use crate::cmd::report::{plain_style, terminal_style};
 use crate::cmd::run::{self, Ready};
-use crate::cmd::{Mistake, claim_record, claim_records, columns, note, print, tell, write_file};
+use crate::cmd::{Mistake, claim_record, claim_records, columns, note, print, tell};
 use crate::outlook::{self, Outlook, Total};
 use crate::session::{self, Session};
 use crate::version::VERSION;
+use crate::written::{hand_folder_to_caller, write_own_file};
 use crate::{EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, history, images, machine, paths};
 use anyhow::Result;
 use std::collections::BTreeSet;
@@ -199,7 +200,8 @@ fn conduct(session: Session, stop: &Stop) -> Result<bool> {
     let path = session.record.path().to_owned();
     session::conduct(session)?;
     let record = tare_runner::read_record(&path)?;
-    write_file(&path.join("report.html"), &crate::cmd::report::render(&record, Format::Html, &plain_style())?)?;
+    hand_folder_to_caller(&path);
+    write_own_file(&path.join("report.html"), &crate::cmd::report::render(&record, Format::Html, &plain_style())?)?;
     if let Err(error) = history::add(&record, &path) {
         note(&format!("warning: the run is not in the history: {error:#}"));
     }
@@ -210,7 +212,7 @@ fn conduct(session: Session, stop: &Stop) -> Result<bool> {
 fn finish(path: &Path, json: bool, interrupted: bool) -> Result<u8> {
     let suite = tare_runner::read_suite(path)?;
     let html: PathBuf = path.join("report.html");
-    write_file(&html, &render(&suite, Format::Html, &plain_style())?)?;
+    write_own_file(&html, &render(&suite, Format::Html, &plain_style())?)?;
     let style = if json { plain_style() } else { terminal_style() };
     print(&render(&suite, if json { Format::Json } else { Format::Terminal }, &style)?);
     if !json {
