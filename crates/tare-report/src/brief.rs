@@ -242,7 +242,7 @@ fn undecided(said: Said, metric: &MetricAnalysis, ratio: &Ratio) -> String {
             format!("no difference{smaller}")
         }
         Verdict::WithinNoise => {
-            let floor = percent_text(metric.noise_floor.unwrap_or(f64::NAN));
+            let floor = percent_at_most(metric.noise_floor.unwrap_or(f64::NAN));
             format!("{} looks {} off, but equals differ by up to {floor} here", metric.title, percent(ratio.ratio))
         }
         _ => said.verdict(),

@@ -12,7 +12,7 @@ use tare_core::fault::Fault;
 use tare_core::record::Record;
 use tare_stats::{
     Analysis, Change, Difference, MetricAnalysis, Occasions, Verdict, analyse, changes, changes_explained, conditions,
-    differences, percent_text, ratio_text,
+    differences, percent_at_most, percent_text, ratio_text,
 };
 
 /// The version of the comparison's JSON. Fields may be added within a version.
@@ -166,7 +166,7 @@ fn unsound(before: &Analysis, after: &Analysis) -> Vec<String> {
     let mut warnings = Vec::new();
     for (label, analysis) in [("before", before), ("after", after)] {
         for metric in analysis.metrics.iter().filter(|metric| metric.control_differs) {
-            let (title, floor) = (&metric.title, percent_text(metric.noise_floor.unwrap_or_default()));
+            let (title, floor) = (&metric.title, percent_at_most(metric.noise_floor.unwrap_or_default()));
             warnings.push(format!(
                 "{label}: the A/A control differs from its equal in {title}: that machine was not sound, so a change of \
                  {title} below {floor} may be its doing"

@@ -1,7 +1,9 @@
 //! Verdicts in words. Here and nowhere else data become sentences about ratios; nobody reads them back.
 
 use tare_core::record::PEAK_LOAD;
-use tare_stats::{Bound, BoundCause, Interval, MetricAnalysis, Ratio, Verdict, Withheld, percent_text, ratio_text};
+use tare_stats::{
+    Bound, BoundCause, Interval, MetricAnalysis, Ratio, Verdict, Withheld, percent_at_most, percent_text, ratio_text,
+};
 
 /// What words of a ratio need to know.
 #[derive(Clone, Copy)]
@@ -46,7 +48,7 @@ impl<'a> Said<'a> {
             // It cannot be within the floor that it sets.
             Verdict::WithinNoise if self.control => "differs from its equal, and so raises the noise floor".to_owned(),
             Verdict::WithinNoise => {
-                format!("within the noise floor of {}", percent_text(metric.noise_floor.unwrap_or(f64::NAN)))
+                format!("within the noise floor of {}", percent_at_most(metric.noise_floor.unwrap_or(f64::NAN)))
             }
             Verdict::Withheld => {
                 let why = ratio.withheld.map(withheld).or(ratio.bound.map(bound));

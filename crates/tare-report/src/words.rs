@@ -12,7 +12,7 @@ use tare_core::study::LoadOrigin;
 use tare_core::units::{exact_duration, grouped};
 use tare_stats::{
     Analysis, Arm, AtSpeed, Follows, Method, MetricAnalysis, Nested, ProbeCost, QosKept, Ratio, ServiceBits, Verdict,
-    absolute_difference, percent_text,
+    absolute_difference, percent_at_most, percent_text,
 };
 
 /// The load in words: `closed load: 50 connections, pipeline 1, from outside`.
@@ -338,7 +338,7 @@ pub(crate) fn missed_aim(analysis: &Analysis) -> Option<String> {
     let aim = analysis.missed_aim.as_ref()?;
     let (asked, of) = (percent_text(aim.asked), format!("{} of {}", aim.metric, aim.arm));
     let Some(reached) = aim.reached else { return Some(format!("{asked} was asked for; {of} has no interval yet")) };
-    let said = format!("{asked} was asked for; {} was reached, in {of}", percent_text(reached));
+    let said = format!("{asked} was asked for; {} was reached, in {of}", percent_at_most(reached));
     let metric = analysis.metrics.iter().find(|metric| metric.title == aim.metric);
     let ratio = metric.and_then(|metric| metric.ratios.iter().find(|ratio| ratio.arm == aim.arm));
     let follows = ratio.and_then(|ratio| follows(analysis, ratio));
@@ -359,7 +359,7 @@ pub(crate) fn follows(analysis: &Analysis, ratio: &Ratio) -> Option<String> {
 /// The A/A control in a line: how far equals lie apart, and the noise floor.
 pub(crate) fn control(metric: &MetricAnalysis, control: &str) -> Option<String> {
     let ratio = metric.ratios.iter().find(|ratio| ratio.arm == control)?;
-    let floor = metric.noise_floor.map(|floor| format!(", floor {}", percent_text(floor))).unwrap_or_default();
+    let floor = metric.noise_floor.map(|floor| format!(", floor {}", percent_at_most(floor))).unwrap_or_default();
     let differs = if metric.control_differs { " DIFFERS" } else { "" };
     Some(format!("{} {}{floor}{differs}", metric.title, ratio.text()))
 }

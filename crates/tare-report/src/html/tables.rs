@@ -6,7 +6,7 @@ use crate::verdict::Said;
 use crate::words;
 use serde_json::{Value, json};
 use tare_core::record::Record;
-use tare_stats::{Analysis, Verdict, percent_text};
+use tare_stats::{Analysis, Verdict, percent_at_most};
 
 /// The figures shown of a trial where they were measured, behind the load's own.
 const TRIAL_COLUMNS: &[&str] =
@@ -94,7 +94,7 @@ pub(super) fn floors(analysis: &Analysis) -> Vec<Value> {
         json!({
             "title": metric.title,
             "ratio": ratio.map(tare_stats::Ratio::text),
-            "floor": metric.noise_floor.map(percent_text),
+            "floor": metric.noise_floor.map(percent_at_most),
             "differs": metric.control_differs,
         })
     });

@@ -5,7 +5,7 @@ use crate::verdict::Said;
 use crate::words;
 use tare_core::record::{Record, SuiteHeader};
 use tare_core::study::Published;
-use tare_stats::{Analysis, Arm, MetricAnalysis, Ratio, Reason, percent_text};
+use tare_stats::{Analysis, Arm, MetricAnalysis, Ratio, Reason, percent_at_most};
 
 /// A part, as it is shown.
 pub(super) struct ShownPart<'a> {
@@ -204,6 +204,6 @@ pub(super) fn reason_words(reason: &Reason) -> String {
 fn control_words(metric: &MetricAnalysis) -> Option<String> {
     match (metric.noise_floor, metric.control_differs) {
         (_, true) => Some("the A/A control DIFFERS: no verdicts".to_owned()),
-        (floor, _) => floor.map(|floor| format!("A/A control: noise floor {}", percent_text(floor))),
+        (floor, _) => floor.map(|floor| format!("A/A control: noise floor {}", percent_at_most(floor))),
     }
 }

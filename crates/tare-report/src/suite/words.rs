@@ -1,7 +1,7 @@
 //! The answer in sentences: which panel costs which form how much. Nothing is said here that no verdict says.
 
 use super::shown::{Row, ShownPart, forms, panels};
-use tare_stats::{MetricAnalysis, Verdict, percent_text};
+use tare_stats::{MetricAnalysis, Verdict, percent_at_most, percent_text};
 
 /// So many costs are named with their figures in the headline; more would not be read.
 const FIGURES_MAX: usize = 3;
@@ -111,7 +111,7 @@ fn how_quiet(rows: &[(&MetricAnalysis, Row<'_>)]) -> Finding {
     }
     if ratios().any(|ratio| ratio.verdict == Verdict::WithinNoise) {
         let floor = rows.iter().filter_map(|(metric, _)| metric.noise_floor).fold(0.0, f64::max);
-        return Finding::Noise(percent_text(floor));
+        return Finding::Noise(percent_at_most(floor));
     }
     let smallest = ratios().filter_map(|ratio| ratio.smallest_detectable).reduce(f64::max);
     let words = smallest.map_or_else(|| "unknown".to_owned(), percent_text);
