@@ -1,7 +1,8 @@
 //! What must bear any bytes: the files of a record. The table makes a test of each for the gate; `cargo xtask fuzz`
 //! runs them for as long as one likes.
 
-use crate::{read_record, read_suite};
+use crate::{RecordDir, read_record, read_suite};
+use std::time::Duration;
 use tare_core::fault::Fault;
 
 hostile::targets! {
@@ -9,11 +10,13 @@ hostile::targets! {
         b"== record.json\n{\"schema\": 2, \"tare\": \"9.9\"}\n",
         b"== suite.json\n{\"schema\": 1, \"tare\": \"0.1.0\", \"study\": \"s\", \"question\": \"\", \"preset\": null,\
           \"started\": \"\", \"command\": \"\", \"parts\": [\"one\", \"..\"]}\n== one/record.json\n{}\n",
+        b"== events.jsonl\n{\"at\": \"2026-02-28T23:59:59Z\", \"event\": {\"run-started\": {}}}\n\
+          {\"at\": \"2026-03-01T00:00:00.5Z\", \"event\": {\"settled\": {}}}\n{\"at\": \"9999-12",
     ] }
 }
 
 /// A record as files in one text, each after a line of `== ` and its path. It is read, or there is a fault that says
-/// what to do.
+/// what to do; and how long its run has taken is told by its events, whatever these are.
 pub fn record(bytes: &[u8]) {
     let folder = tempfile::tempdir().expect("there is room for a folder");
     let path = folder.path().join("record");
@@ -26,6 +29,10 @@ pub fn record(bytes: &[u8]) {
     }
     tell(read_record(&path).map(|record| record.lost().len()));
     tell(read_suite(&path).map(|suite| suite.parts.len()));
+    match RecordDir::open(&path) {
+        Ok(record) => assert!(record.spent() < Duration::MAX),
+        Err(fault) => assert!(!fault.message.is_empty(), "{fault:?}"),
+    }
 }
 
 fn tell(read: Result<usize, Fault>) {
@@ -39,6 +46,9 @@ const RECORD: &[&str] = &[
     "\n== trials/0000/trial.json\n",
     "\n== trials/0000/seconds.jsonl\n",
     "\n== end.json\n",
+    "\n== events.jsonl\n",
+    "{\"at\":\"2026-11-26T01:02:03.25Z\",\"event\":{\"run-started\":{}}}\n",
+    "{\"at\":\"9999-12-31T24:00:61Z\",\"event\":1}\n",
     "\n== trials/0001/telemetry.jsonl\n",
     "\n== profiles/0000/trial.json\n",
     "{",
