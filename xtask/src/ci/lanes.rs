@@ -291,7 +291,7 @@ mod tests {
     fn a_test_that_fails_once_is_named_and_one_that_fails_twice_has_failed() {
         let folder = tempfile::tempdir().expect("a folder");
         let program = folder.path().join("program");
-        let script = "#!/bin/sh\necho 'running 1 test'\ncase $1 in steady) exit 0;; bad) exit 1;; esac\n\
+        let script = "#!/bin/sh\necho 'running 1 test'\necho 'test result: ok. 1 passed; 0 failed'\ncase $1 in steady) exit 0;; bad) exit 1;; esac\n\
                       [ -e once ] || { touch once; exit 1; }\n";
         std::fs::write(&program, script).expect("it can be written");
         let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);

@@ -107,16 +107,28 @@ fn is_needed(root: &Path, controller: &str) -> bool {
     let Ok(entries) = fs::read_dir(root) else { return true };
     let groups = entries.filter_map(Result::ok).filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
     let settings = || SETTINGS.iter().filter(|(of, ..)| *of == controller);
-    // Of one that is not in the table nobody can tell who has set something.
     let known = settings().next().is_some();
     let set = |group: &Path| {
-        !known
-            || settings().any(|(_, name, usual)| match fs::read_to_string(group.join(name)) {
-                Ok(value) => value.trim() != *usual,
-                Err(error) => error.kind() != io::ErrorKind::NotFound,
-            })
+        let differs = |(_, name, usual): &(&str, &str, &str)| match fs::read_to_string(group.join(name)) {
+            Ok(value) => value.trim() != *usual,
+            Err(error) => error.kind() != io::ErrorKind::NotFound,
+        };
+        if known { settings().any(differs) } else { has_limit(group, controller) }
     };
     groups.map(|entry| entry.path()).any(|group| set(&group))
+}
+
+/// Whether a group has a limit by a controller that is not in the table, such as `hugetlb.2MB.max` with a number in it.
+fn has_limit(group: &Path, controller: &str) -> bool {
+    let Ok(entries) = fs::read_dir(group) else { return true };
+    let names = entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
+    let mut limits = names.filter(|name| {
+        name.strip_prefix(controller).is_some_and(|rest| rest.starts_with('.') && rest.ends_with(".max"))
+    });
+    limits.any(|name| match fs::read_to_string(group.join(name)) {
+        Ok(text) => text.split([' ', '=', '\n']).any(|word| word.parse::<u64>().is_ok()),
+        Err(error) => error.kind() != io::ErrorKind::NotFound,
+    })
 }
 
 #[cfg(test)]
@@ -139,6 +151,14 @@ mod tests {
         assert_eq!(needed(), [true, false]);
         fs::write(group.join("cpu.weight"), "50\n").unwrap();
         assert_eq!(needed(), [true, true]);
+        let others = || ["hugetlb", "rdma"].map(|name| is_needed(folder.path(), name));
+        fs::write(group.join("hugetlb.2MB.max"), "max\n").unwrap();
+        fs::write(group.join("rdma.max"), "mlx4_0 hca_handle=max hca_object=max\n").unwrap();
+        fs::write(group.join("hugetlb.2MB.current"), "4096\n").unwrap();
+        assert_eq!(others(), [false, false]);
+        fs::write(group.join("hugetlb.2MB.max"), "0\n").unwrap();
+        fs::write(group.join("rdma.max"), "mlx4_0 hca_handle=2 hca_object=max\n").unwrap();
+        assert_eq!(others(), [true, true]);
         take_back(&folder.path().join(HANDED_DOWN), &["memory", "cpu"]).unwrap();
         assert_eq!(handed_down(folder.path()).unwrap(), ["cpu", "memory"], "both stay");
         fs::remove_dir_all(&group).unwrap();
