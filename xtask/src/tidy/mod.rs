@@ -7,6 +7,7 @@ mod data;
 mod names;
 mod size;
 mod source;
+mod told;
 mod tree;
 mod words;
 
@@ -58,6 +59,7 @@ const RULES: &[Rule] = &[
     crates::crate_docs,
     crates::clock_and_environment,
     names::foreign_names,
+    told::named_tests,
     data::workloads,
     data::example,
 ];

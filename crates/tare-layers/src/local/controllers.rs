@@ -165,6 +165,21 @@ mod tests {
         assert_eq!(needed(), [false, false]);
     }
 
+    #[test]
+    fn each_setting_that_is_another_than_usual_keeps_its_controller() {
+        let folder = tempfile::tempdir().unwrap();
+        let group = folder.path().join("users.slice");
+        fs::create_dir(&group).unwrap();
+        for (controller, file, usual) in SETTINGS {
+            let needed = |value: &str| {
+                fs::write(group.join(file), value).unwrap();
+                is_needed(folder.path(), controller)
+            };
+            assert!(!needed(usual) && !needed(&format!("{usual}\n")) && needed("7\n"), "{file}");
+            fs::remove_file(group.join(file)).unwrap();
+        }
+    }
+
     /// With a controller that the machine's root has to hand down, whichever it is.
     #[test]
     fn what_a_run_has_handed_down_is_taken_back_with_it() {
