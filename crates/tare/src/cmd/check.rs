@@ -76,20 +76,23 @@ fn check_one(name: &str, workloads: Option<&Path>) -> Result<String> {
             }
             Ok(describe(&suite))
         }
-        // A bare name may be a workload's.
-        Err(study_error) => match files::find_workload(name, workloads) {
-            Ok(workload) => Ok(with_images(format!("workload {}, no mistakes", workload.name), [&workload])),
-            Err(error) => match error.downcast::<Mistake>()? {
-                found @ Mistake::InFiles(_) => Err(found.into()),
-                Mistake::Typed(_) => match study_error.downcast::<Mistake>()? {
-                    Mistake::Typed(text) => {
+        Err(study_error) => {
+            let text = match study_error.downcast::<Mistake>()? {
+                Mistake::Typed(text) => text,
+                found => return Err(found.into()),
+            };
+            // A bare name may be a workload's.
+            match files::find_workload(name, workloads) {
+                Ok(workload) => Ok(with_images(format!("workload {}, no mistakes", workload.name), [&workload])),
+                Err(error) => match error.downcast::<Mistake>()? {
+                    found @ Mistake::InFiles(_) => Err(found.into()),
+                    Mistake::Typed(_) => {
                         let others = files::workloads_there_are(workloads);
                         Err(Mistake::new(format!("{text}\nno workload is meant either; {others}")).into())
                     }
-                    found => Err(found.into()),
                 },
-            },
-        },
+            }
+        }
     }
 }
 

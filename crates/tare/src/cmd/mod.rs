@@ -177,20 +177,29 @@ pub(crate) fn claim_records() -> Result<()> {
 /// There are no links in a record, so one that is there came from somewhere else: a copy of one made by others has
 /// their links in it, as root's own.
 pub(crate) fn claim_record(record: &Path) -> Result<()> {
-    let written = ["record.json", "trials", "profiles", "events.jsonl", "end.json", "report.html"];
+    let written = ["record.json", "suite.json", "trials", "profiles", "events.jsonl", "end.json", "report.html"];
     let places = || written.iter().map(|name| record.join(name));
-    if let Some(link) = places().find(|at| at.is_symlink()) {
-        let text = format!(
-            "{} is a link, of which there are none in a record: what is written could go elsewhere",
-            link.display()
-        );
-        return Err(Mistake::new(format!("{text}\n  to do: remove it, or put what it names in its place")).into());
-    }
+    places().try_for_each(|place| refuse_link(&place))?;
     let mut all = places().chain([record.to_owned()]);
     let Some(foreign) = all.find(|at| !hands::is_own(at, paths::behind_sudo())) else { return Ok(()) };
     let text = format!("{} is in the hands of others, who could have what root writes go elsewhere", foreign.display());
     let hint = "copy the record to a folder of your own, without its owners (cp -r), and resume the copy";
     Err(Mistake::new(format!("{text}\n  to do: {hint}")).into())
+}
+
+/// The same of a part's record in that of a whole study.
+pub(crate) fn claim_part(record: &Path) -> Result<()> {
+    refuse_link(record)?;
+    claim_record(record)
+}
+
+fn refuse_link(place: &Path) -> Result<()> {
+    if !place.is_symlink() {
+        return Ok(());
+    }
+    let place = place.display();
+    let text = format!("{place} is a link, of which there are none in a record: what is written could go elsewhere");
+    Err(Mistake::new(format!("{text}\n  to do: remove it, or put what it names in its place")).into())
 }
 
 /// The name of the metric that is called `name`, if ratios are made of it.
@@ -311,5 +320,9 @@ mod tests {
             assert!(told.contains(name) && told.contains("is a link"), "{told}");
             std::fs::remove_file(&link).unwrap();
         }
+        let part = folder.path().join("part");
+        std::os::unix::fs::symlink(folder.path(), &part).unwrap();
+        claim_record(&part).unwrap();
+        assert!(claim_part(&part).is_err(), "a record may be called by a link, a part of one may not");
     }
 }

@@ -3,7 +3,7 @@
 use crate::cli::{Format, ResumeArgs, RunArgs};
 use crate::cmd::report::{plain_style, terminal_style};
 use crate::cmd::run::{self, Ready};
-use crate::cmd::{Mistake, claim_record, claim_records, columns, note, print, tell};
+use crate::cmd::{Mistake, claim_part, claim_record, claim_records, columns, note, print, tell};
 use crate::outlook::{self, Outlook, Total};
 use crate::session::{self, Session};
 use crate::version::VERSION;
@@ -86,6 +86,8 @@ pub(crate) fn run(args: &RunArgs, mut suite: Suite) -> Result<u8> {
 /// Goes on with a run of several parts: those that have not ended.
 pub(crate) fn resume(path: &Path, args: &ResumeArgs, bring_back: &mut dyn FnMut(&Header) -> Result<()>) -> Result<u8> {
     let json = args.json;
+    // Before it is read, as far as that can be told before.
+    claim_record(path)?;
     let SuiteRecord { header, parts } = tare_runner::read_suite(path)?;
     let mut say = |text: &str| if json { note(text) } else { tell(text) };
     if let Some(part) = header.parts.get(parts.len()) {
@@ -98,8 +100,7 @@ pub(crate) fn resume(path: &Path, args: &ResumeArgs, bring_back: &mut dyn FnMut(
         return Ok(EXIT_OK);
     }
     session::require_root("resume")?;
-    claim_record(path)?;
-    open.iter().try_for_each(|part| claim_record(&path.join(part_name(&part.header))))?;
+    open.iter().try_for_each(|part| claim_part(&path.join(part_name(&part.header))))?;
     let _machine = session::take_machine(&format!("tare resume {}", path.display()), args.wait)?;
     open.iter().try_for_each(|part| bring_back(&part.header))?;
     session::require_clean_host()?;

@@ -23,7 +23,7 @@ fn the_auction_s_own_tests_pass() {
 #[test]
 fn the_auction_deploys_answers_and_counts_in_each_form() {
     if std::env::var_os("TARE_THOROUGH").is_none() {
-        return println!("skipped: TARE_THOROUGH is not set");
+        return println!("skipped: TARE_THOROUGH is not set, as ./test --thorough NAME does");
     }
     let Some(lab) = Lab::with_engine(&["mmdebstrap"]) else { return };
     let study = "study: auction\nworkload: auction\nrepeat: 1\nplacement: free\nqos: strict\n\
@@ -72,7 +72,7 @@ fn process(words: &[&str]) -> Option<u32> {
 #[test]
 fn a_server_of_the_auction_that_dies_under_load_is_named_by_the_trial() {
     if std::env::var_os("TARE_THOROUGH").is_none() {
-        return println!("skipped: TARE_THOROUGH is not set");
+        return println!("skipped: TARE_THOROUGH is not set, as ./test --thorough NAME does");
     }
     let Some(lab) = Lab::open(&["mmdebstrap"]) else { return };
     let study = "study: dying\nworkload: auction\nrepeat: 1\nplacement: free\nqos: strict\n\
