@@ -171,19 +171,6 @@ fn mistakes_on_the_command_line_end_with_two() {
 }
 
 #[test]
-fn a_path_that_leads_nowhere_is_told_as_what_it_is() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = |name: &str| folder.path().join(name).display().to_string();
-    std::fs::create_dir(path("empty")).unwrap();
-    for (place, said_of_it) in [("empty", "is a folder, and a study is a file"), ("missing.yaml", "cannot be read")] {
-        let output = tare().args(["check", &path(place)]).output().unwrap();
-        let text = said(&output);
-        assert_eq!(output.status.code(), Some(2), "{text}");
-        assert!(text.contains(said_of_it) && text.contains("redis") && text.contains("canonical"), "{text}");
-    }
-}
-
-#[test]
 fn a_mistake_that_two_files_share_is_told_once() {
     let folder = tempfile::tempdir().unwrap();
     let write = |name: &str, text: &str| {

@@ -62,6 +62,17 @@ fn a_name_is_not_that_of_a_file_which_lies_here() {
     assert!(code == Some(2) && text.contains("no workload 'toy'"), "{text}");
 }
 
+#[test]
+fn a_path_that_leads_nowhere_is_told_as_what_it_is() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::create_dir(folder.path().join("empty")).unwrap();
+    for (place, what) in [("./empty", "is a folder, and a study is a file"), ("missing.yaml", "cannot be read")] {
+        let (code, text) = said(folder.path(), &["check", place]);
+        assert!(code == Some(2) && text.contains(what), "{text}");
+        assert!(text.contains("redis") && text.contains("canonical"), "what can be named is: {text}");
+    }
+}
+
 /// Where root starts Tare in a folder of somebody else's, and says nothing of where the record goes.
 #[test]
 fn records_go_nowhere_that_another_user_leads() {
