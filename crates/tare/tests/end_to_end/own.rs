@@ -43,9 +43,11 @@ fn what_is_a_forms_own_holds_there_and_nowhere_else() {
         let trials = record.trials.iter().map(|trial| &trial.record);
         trials.clone().find(|trial| trial.trial.form == form && !trial.trial.control).unwrap()
     };
-    // Not only said: a third of a CPU answers fewer, and each write on the disk is fewer still than none.
+    // Not only said: it gets a third of a CPU, which is less than it would take where nobody else is at work, and each
+    // write on the disk is fewer answers than none.
     let throughput = |form: &str| first(form).metrics["throughput"];
-    assert!(throughput("squeezed") < 0.7 * throughput("native"), "{:?}", first("squeezed").metrics);
+    let cpus = throughput("squeezed") * first("squeezed").metrics["cpu_us_per_op"] / 1e6;
+    assert!(cpus < 0.4, "{cpus} CPUs: {:?}", first("squeezed").metrics);
     assert!(throughput("durable") < throughput("native"), "{:?}", first("durable").metrics);
     let shown = lab.expect(0, &["report", text(&out), "--verbose"]);
     let shown = shown.split_whitespace().collect::<Vec<_>>().join(" ");
