@@ -84,7 +84,7 @@ pub(crate) fn run(
     furnish(build, &mut inside)?;
     enter_and_build(build, &root, bounds)?;
     install(build, &inside, assembly)?;
-    std::fs::remove_dir_all(&root).doing(format_args!("remove {}", root.display()))
+    tare_removal::remove_tree(&root).doing(format_args!("remove {}", root.display()))
 }
 
 /// Puts devices and sources into the root, the latter owned by who runs the command.

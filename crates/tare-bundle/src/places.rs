@@ -28,7 +28,7 @@ pub(crate) struct Workplace {
 impl Drop for Workplace {
     fn drop(&mut self) {
         // What cannot be removed now is removed by who opens the store next.
-        let _ = std::fs::remove_dir_all(&self.path);
+        let _ = tare_removal::remove_tree(&self.path);
     }
 }
 
@@ -120,8 +120,8 @@ impl Places {
         for item in std::fs::read_dir(&building).doing(format_args!("list {}", building.display()))?.flatten() {
             let lock = lock_file(&item.path().join("lock"), FlockOperation::NonBlockingLockExclusive);
             if !matches!(lock, Err(Errno::WOULDBLOCK)) {
-                // What cannot be removed is in nobody's way: a build may have nested folders beyond measure.
-                let _ = std::fs::remove_dir_all(item.path());
+                // What cannot be removed, such as what is mounted there, is in nobody's way.
+                let _ = tare_removal::remove_tree(&item.path());
             }
         }
         Ok(())

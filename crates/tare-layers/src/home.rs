@@ -6,12 +6,12 @@
 use crate::environment;
 use crate::hands::foreign;
 use crate::leftovers::{boot, is_run};
-use crate::removal::remove_tree;
 use std::fs::{self, File, OpenOptions};
 use std::io::{ErrorKind, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use tare_core::fault::{Doing, Fault};
+use tare_removal::remove_tree;
 
 /// The file that marks the folder of what is kept.
 const HOME_MARK: &str = ".tare-home";

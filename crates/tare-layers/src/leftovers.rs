@@ -10,7 +10,7 @@ pub(crate) use owner::{boot_of, dead_runs};
 use crate::container::socket;
 use crate::local::{cgroup, processes};
 use crate::register::{self, Kind};
-use crate::{LAYERS, home, network, removal, settings};
+use crate::{LAYERS, home, network, settings};
 use owner::{SCRATCH_NOTE, runs};
 use rustix::mount::UnmountFlags;
 use rustix::process::{Pid, PidfdFlags, Signal};
@@ -242,7 +242,7 @@ fn marked_mount(line: &str, directories: &[(String, PathBuf)]) -> Option<(String
 }
 
 fn remove_tree(path: &Path) -> Result<(), Fault> {
-    match removal::remove_tree(path) {
+    match tare_removal::remove_tree(path) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
             Err(error).doing(format!("remove {}", path.display()))
         }

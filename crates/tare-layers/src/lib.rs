@@ -18,7 +18,6 @@ pub mod mock;
 pub mod network;
 pub mod numbers;
 mod register;
-mod removal;
 mod settings;
 pub mod vm;
 

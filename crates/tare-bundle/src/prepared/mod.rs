@@ -170,8 +170,8 @@ fn copy_all(kept: &Path, places: &[PathBuf]) -> Result<(), Fault> {
 /// Removes what stands in the places.
 fn clear(places: &[PathBuf]) -> Result<(), Fault> {
     for place in places {
-        match fs::remove_dir_all(place) {
-            Err(error) if !matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
+        match tare_removal::remove_tree(place) {
+            Err(error) if error.kind() != ErrorKind::NotFound => {
                 return Err(error).doing(format_args!("remove {}", place.display()));
             }
             _ => {}

@@ -1,4 +1,5 @@
 use super::*;
+use rustix::fs::{Mode, OFlags};
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -193,4 +194,28 @@ fn the_key_follows_from_what_decides_the_data_and_nothing_else() {
         assert_ne!(key(&other, &["database"]), plain, "{other:?}");
     }
     assert_ne!(key(&service, &[]), plain);
+}
+
+/// As a service may leave its volume: a copy, or a removal, that went down folder by folder would have too many open.
+#[test]
+fn a_set_nested_deeper_than_files_may_be_open_goes_whole() {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let stage = Stage::new();
+    let places = [stage.folder.path().join("volume")];
+    fs::create_dir(&places[0]).unwrap();
+    let how = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let mut at = rustix::fs::open(&places[0], how, Mode::empty()).unwrap();
+    for _ in 0..1000 {
+        rustix::fs::mkdirat(&at, "x", Mode::RWXU).unwrap();
+        at = rustix::fs::openat(&at, "x", how, Mode::empty()).unwrap();
+    }
+    drop(at);
+    stage.sets.keep("k", &places).unwrap();
+    let usual = getrlimit(Resource::Nofile);
+    setrlimit(Resource::Nofile, Rlimit { current: Some(200), ..usual }).unwrap();
+    let restored = stage.sets.restore("k", &places);
+    assert!(restored.is_err() && !places[0].exists(), "no half of it stands there: {restored:?}");
+    stage.sets.remove("k").unwrap();
+    setrlimit(Resource::Nofile, usual).unwrap();
+    assert_eq!((stage.sets.list().unwrap().len(), stage.unfinished()), (0, 0));
 }

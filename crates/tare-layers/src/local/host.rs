@@ -9,7 +9,7 @@ use super::root::{PROGRAM_INSIDE, Root};
 use super::running::{Running, describe_end};
 use super::{facts, mapped_files, ports};
 use crate::network::{Fenced, Room, UserHere};
-use crate::{LAYERS, leftovers, removal};
+use crate::{LAYERS, leftovers};
 use std::collections::BTreeMap;
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::net::SocketAddr;
@@ -100,7 +100,7 @@ impl LocalHost {
             Ok((directory.clone(), root, group))
         };
         made().inspect_err(|_| {
-            let _ = removal::remove_tree(&directory);
+            let _ = tare_removal::remove_tree(&directory);
         })
     }
 
@@ -134,7 +134,7 @@ impl LocalHost {
         };
         let outcome = launch.start(Stdio::piped(), Stdio::piped()).and_then(wait_for_report);
         let removed = group.remove();
-        removal::remove_tree(&directory).doing(format!("remove {}", directory.display()))?;
+        tare_removal::remove_tree(&directory).doing(format!("remove {}", directory.display()))?;
         remove_volumes(&self.surroundings.scratch, Some(&format!("{}.resources", start.instance)))?;
         let report = outcome?;
         removed.map(|()| report)
@@ -176,7 +176,7 @@ impl LocalHost {
         let scratch = &self.surroundings.scratch;
         outcome = outcome.and_then(|()| remove_volumes(scratch, None));
         if outcome.is_ok() && self.own_scratch && scratch.exists() {
-            outcome = removal::remove_tree(scratch).doing(format!("remove {}", scratch.display()));
+            outcome = tare_removal::remove_tree(scratch).doing(format!("remove {}", scratch.display()));
         }
         outcome
     }
@@ -212,7 +212,7 @@ pub(crate) fn make_volumes(folders: &[(String, PathBuf)], user: (u32, u32)) -> R
 pub(crate) fn remove_volumes(scratch: &Path, name: Option<&str>) -> Result<(), Fault> {
     let all = scratch.join(VOLUMES);
     let folder = name.map_or(all.clone(), |name| all.join(name));
-    match removal::remove_tree(&folder) {
+    match tare_removal::remove_tree(&folder) {
         Err(gone) if gone.kind() == std::io::ErrorKind::NotFound => Ok(()),
         other => other.doing(format!("remove {}", folder.display())),
     }
@@ -298,7 +298,7 @@ impl Host for LocalHost {
                 self.fenced.open(start);
                 // Report the first failure, not those of the repair.
                 let _ = group.remove();
-                let _ = removal::remove_tree(&directory);
+                let _ = tare_removal::remove_tree(&directory);
                 let _ = fs::remove_file(&log);
                 return Err(fault);
             }

@@ -5,7 +5,6 @@ use super::child::OwnChild;
 use super::command::Command;
 use super::launch::{Launch, Rooted};
 use crate::network::Room;
-use crate::removal;
 use rustix::process::Signal;
 use std::collections::BTreeMap;
 use std::io::PipeReader;
@@ -132,7 +131,7 @@ impl Running {
             self.ended = Some("killed by signal 9".to_owned());
         }
         self.group.remove()?;
-        removal::remove_tree(&self.directory).doing(format!("remove {}", self.directory.display()))
+        tare_removal::remove_tree(&self.directory).doing(format!("remove {}", self.directory.display()))
     }
 }
 

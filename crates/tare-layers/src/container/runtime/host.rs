@@ -10,7 +10,6 @@ use crate::local::logs::{Keeper, tail};
 use crate::local::running::Running;
 use crate::local::{self, ports};
 use crate::network::{Fenced, UserHere};
-use crate::removal;
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::net::SocketAddr;
@@ -203,7 +202,7 @@ impl Inner {
         }
         outcome = outcome.and_then(|()| remove_volumes(&self.surroundings.scratch, None));
         let state = state(&self.surroundings);
-        outcome.and(removal::remove_tree(&state).doing(format!("remove {}", state.display())))
+        outcome.and(tare_removal::remove_tree(&state).doing(format!("remove {}", state.display())))
     }
 }
 

@@ -11,7 +11,6 @@ use crate::local::cgroup::{self, Group};
 use crate::local::child::OwnChild;
 use crate::local::host::{make_volumes, volume_folders};
 use crate::local::root::{self, Root};
-use crate::removal;
 use rustix::process::{Signal, child_subreaper, getpid, set_child_subreaper};
 use std::fs::{self, File};
 use std::io::Write;
@@ -65,7 +64,7 @@ impl Launch<'_> {
             // Report the first failure, not those of the repair.
             let _ = self.group().and_then(|mut group| group.remove());
             let _ = self.forget(&directory);
-            let _ = removal::remove_tree(&directory);
+            let _ = tare_removal::remove_tree(&directory);
             self.explained(fault)
         })
     }

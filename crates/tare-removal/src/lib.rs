@@ -12,13 +12,13 @@ use std::io;
 use std::path::Path;
 
 /// So many names of a folder are held in memory at a time.
-const NAMES_AT_ONCE: usize = 4096;
+const NAMES_AT_ONCE: usize = 1024;
 
 /// Removes a folder with all that is in it, or a file.
 ///
 /// # Errors
 /// When it is not there, or not to be removed: a mount is below it, or this process may not.
-pub(crate) fn remove_tree(path: &Path) -> io::Result<()> {
+pub fn remove_tree(path: &Path) -> io::Result<()> {
     if !path.symlink_metadata()?.is_dir() {
         return std::fs::remove_file(path);
     }
