@@ -264,16 +264,27 @@ fn remove_whole(path: &Path, remove: impl FnOnce(&Path) -> Result<(), Fault>) ->
 /// # Errors
 /// When it is still there.
 pub fn remove(leftover: &Leftover) -> Result<(), Fault> {
+    remove_if(leftover, &|| true)
+}
+
+/// The same, but nothing of a run that lives: `tare resume` may have brought one back since its leftovers were listed.
+///
+/// # Errors
+/// See [`remove`].
+pub fn remove_of_dead_run(leftover: &Leftover) -> Result<(), Fault> {
+    remove_if(leftover, &|| !live_runs().contains(&leftover.run))
+}
+
+/// Asks once more whether it may, when what it would remove has been found.
+fn remove_if(leftover: &Leftover, may: &dyn Fn() -> bool) -> Result<(), Fault> {
     check_run(&leftover.run)?;
     // A layer may use the same word for something of its own, so a kind alone does not say whose it is.
-    // The lists are of runs that were dead before they were made; `tare resume` may have brought one back since.
-    let brought_back = || live_runs().contains(&leftover.run);
     if KINDS.contains(&leftover.kind.as_str()) && own_leftovers()?.contains(leftover) {
-        return if brought_back() { Ok(()) } else { remove_own(leftover) };
+        return if may() { remove_own(leftover) } else { Ok(()) };
     }
     for row in LAYERS {
         if (row.leftovers)()?.contains(leftover) {
-            return if brought_back() { Ok(()) } else { (row.remove)(leftover) };
+            return if may() { (row.remove)(leftover) } else { Ok(()) };
         }
     }
     Ok(())
@@ -366,6 +377,21 @@ mod tests {
         }
         assert_eq!(run_of_link("ta1b2c3h"), Some("a1b2c3"));
         assert_eq!(run_of_link("tun0"), None);
+    }
+
+    #[test]
+    fn nothing_of_a_run_that_has_come_back_is_removed() {
+        if !rustix::process::geteuid().is_root() {
+            return println!("skipped: it needs root");
+        }
+        let mark = RunMark::create("cc00d1").unwrap();
+        let of_run = || own_leftovers().unwrap().into_iter().filter(|left| left.run == "cc00d1").collect::<Vec<_>>();
+        let found = of_run();
+        assert!(!found.is_empty(), "it has a folder");
+        found.iter().for_each(|left| remove_of_dead_run(left).unwrap());
+        assert_eq!(of_run(), found, "this process is its owner, and lives");
+        mark.close().unwrap();
+        assert_eq!(of_run(), []);
     }
 
     #[test]

@@ -69,7 +69,7 @@ pub(crate) fn remove_of_run(run: &str) -> anyhow::Result<usize> {
     let mut found = leftovers::leftovers()?;
     found.retain(|left| left.run == run);
     for left in &found {
-        leftovers::remove(left)?;
+        leftovers::remove_of_dead_run(left)?;
     }
     Ok(found.len())
 }
@@ -81,7 +81,7 @@ fn remove_all(found: &[Leftover], say: &dyn Fn(String)) -> bool {
         if leftovers::live_runs().contains(&left.run) {
             continue;
         }
-        match leftovers::remove(left) {
+        match leftovers::remove_of_dead_run(left) {
             Ok(()) => say(format!("removed {} {} of run {}", left.kind, left.name, left.run)),
             Err(fault) => {
                 note(&format!("could not remove {} {}: {fault}", left.kind, left.name));
