@@ -52,7 +52,7 @@ pub(crate) fn run(root: &Path, wanted: &Wanted) -> Result<ExitCode> {
             return Ok(ExitCode::from(2));
         }
     }
-    if wanted.minutes <= 0.0 {
+    if wanted.minutes.is_nan() || wanted.minutes <= 0.0 {
         bail!(Mistyped("--minutes must be above 0".to_owned()));
     }
     // The same versions as everywhere else; what only fuzzing needs is added to it.

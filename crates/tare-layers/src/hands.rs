@@ -1,7 +1,7 @@
 //! Whose hands what stands at a path is in: on a machine that people share, root must not use what another user could
 //! have put there.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::ffi::OsString;
 use std::fs::{self, DirBuilder};
 use std::io;
@@ -25,12 +25,39 @@ pub(crate) struct Foreign {
     pub(crate) why: String,
 }
 
+/// Who besides root may have a hand in something: users, and groups of them.
+#[derive(Debug, Default)]
+struct Hands {
+    users: BTreeSet<u32>,
+    groups: BTreeSet<u32>,
+}
+
+impl Hands {
+    /// Those who could put something else in the place of `path`, but for everybody.
+    fn over(path: &Path) -> io::Result<Hands> {
+        let mut hands = Hands::default();
+        for place in path.canonicalize()?.ancestors() {
+            let facts = place.metadata()?;
+            hands.users.insert(facts.uid());
+            if facts.mode() & 0o020 != 0 {
+                hands.groups.insert(facts.gid());
+            }
+        }
+        Ok(hands)
+    }
+}
+
 /// The first thing on the way from the root to `path` that another than root and `own` may put something else in the
 /// place of; `None` when there is none. What does not exist yet is in the hands of whoever may make it.
 ///
 /// # Errors
 /// When the way cannot be looked at.
 pub(crate) fn foreign(path: &Path, own: u32) -> io::Result<Option<Foreign>> {
+    foreign_to(path, &Hands { users: BTreeSet::from([own]), ..Hands::default() })
+}
+
+/// The same of others than root and those.
+fn foreign_to(path: &Path, own: &Hands) -> io::Result<Option<Foreign>> {
     let mut ahead: VecDeque<OsString> = parts(path);
     let (mut at, mut links) = (PathBuf::from("/"), 0);
     loop {
@@ -39,7 +66,7 @@ pub(crate) fn foreign(path: &Path, own: u32) -> io::Result<Option<Foreign>> {
             other => other?,
         };
         let found = |why: String| Ok(Some(Foreign { path: at.clone(), why }));
-        if facts.uid() != 0 && facts.uid() != own {
+        if facts.uid() != 0 && !own.users.contains(&facts.uid()) {
             return found(format!("belongs to user {}", facts.uid()));
         }
         if facts.is_symlink() {
@@ -52,7 +79,7 @@ pub(crate) fn foreign(path: &Path, own: u32) -> io::Result<Option<Foreign>> {
             for part in parts(&target).into_iter().rev() {
                 ahead.push_front(part);
             }
-        } else if facts.mode() & OTHERS_WRITE != 0 && (ahead.is_empty() || facts.mode() & STICKY == 0) {
+        } else if facts.mode() & others_write(&facts, own) != 0 && (ahead.is_empty() || facts.mode() & STICKY == 0) {
             let who = if facts.mode() & 0o002 != 0 { "everybody".to_owned() } else { format!("group {}", facts.gid()) };
             return found(format!("may be written to by {who}"));
         }
@@ -64,34 +91,33 @@ pub(crate) fn foreign(path: &Path, own: u32) -> io::Result<Option<Foreign>> {
     }
 }
 
+/// The bits by which others than those may write.
+fn others_write(facts: &fs::Metadata, own: &Hands) -> u32 {
+    if own.groups.contains(&facts.gid()) { OTHERS_WRITE & !0o020 } else { OTHERS_WRITE }
+}
+
+/// What there is of the way to a path; nothing said is here.
+fn there(path: &Path) -> PathBuf {
+    let path = if path.as_os_str().is_empty() { Path::new(".") } else { path };
+    let whole = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+    whole.ancestors().find(|place| place.symlink_metadata().is_ok()).unwrap_or(&whole).to_owned()
+}
+
 /// Whether nobody but root, and `behind`, who has become root, could have put what stands at `path`, or could put
 /// something there. A user who is not root may use whatever there is.
 pub fn is_own(path: &Path, behind: Option<u32>) -> bool {
     if !rustix::process::geteuid().is_root() {
         return true;
     }
-    let whole = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
-    let there = whole.ancestors().find(|place| place.symlink_metadata().is_ok()).unwrap_or(&whole);
-    foreign(there, behind.unwrap_or(0)).is_ok_and(|found| found.is_none())
+    foreign(&there(path), behind.unwrap_or(0)).is_ok_and(|found| found.is_none())
 }
 
-/// Whether nobody else could put something into a folder, or it in another's place, than could put something into
-/// `trusted`. A folder of everybody's is trusted by nobody, and none that cannot be looked at.
-pub fn is_no_more_open(folder: &Path, trusted: &Path) -> bool {
-    let Ok(own) = trusted.metadata() else { return false };
-    let whole = std::path::absolute(folder).unwrap_or_else(|_| folder.to_owned());
-    // What leads there by a link or a detour is what is really there.
-    let whole = whole.canonicalize().unwrap_or(whole);
-    let no_more = |place: &Path| match place.metadata() {
-        Ok(facts) => {
-            let owner = [0, own.uid()].contains(&facts.uid());
-            let group = facts.mode() & 0o020 == 0 || (own.mode() & 0o020 != 0 && facts.gid() == own.gid());
-            owner && group && facts.mode() & 0o002 == 0
-        }
-        // Whoever may write above could make it.
-        Err(error) => error.kind() == io::ErrorKind::NotFound,
-    };
-    no_more(&whole) && whole.parent().is_none_or(no_more)
+/// Whether nobody could have put what stands at `path`, or could put something there, who could not put another in the
+/// place of `trusted`. A folder of everybody's is trusted by nobody, and none that cannot be looked at.
+pub fn is_no_more_open(path: &Path, trusted: &Path) -> bool {
+    let trusted = if trusted.as_os_str().is_empty() { Path::new(".") } else { trusted };
+    let found = Hands::over(trusted).and_then(|own| foreign_to(&there(path), &own));
+    found.is_ok_and(|found| found.is_none())
 }
 
 /// Makes a folder, unless it is there, that nobody but root, and `behind`, who has become root, can put something into,
@@ -221,5 +247,16 @@ mod tests {
             assert!(!is_no_more_open(of_all, &all), "{}", of_all.display());
         }
         assert!(is_no_more_open(&own.join("missing"), &own) && !is_no_more_open(&own, &own.join("missing")));
+        // A link in a folder of everybody's may be anybody's, wherever it leads.
+        symlink(&own, all.join("link")).unwrap();
+        if rustix::process::geteuid().is_root() {
+            lchown(all.join("link"), Some(OTHER), None).unwrap();
+            assert!(!is_no_more_open(&all.join("link"), &own));
+            // Who owns the folder above could put another in its place, and so is trusted with all below.
+            lchown(&group, Some(OTHER), None).unwrap();
+            let below = group.join("below");
+            fs::create_dir(&below).unwrap();
+            assert!(is_no_more_open(&group.join("beside"), &below) && !is_no_more_open(&group, &own));
+        }
     }
 }

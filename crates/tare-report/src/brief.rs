@@ -176,7 +176,7 @@ fn sentence(analysis: &Analysis, arm: &Arm) -> String {
             Some(way) => {
                 // With a verdict left, a bound lies nearer to 1 than the truth.
                 let least = if ratio.bound.is_some() { "at least " } else { "" };
-                parts.push(format!("{least}{}{}", change(way, metric, ratio.ratio), said.negligible()));
+                parts.push(change(way, metric, ratio.ratio, least) + &said.negligible());
             }
             // What was looked for first is told whatever it came to.
             None if at == 0 => parts.push(undecided(said, metric, ratio)),
@@ -208,18 +208,18 @@ fn cause(explanation: &Explanation) -> Option<String> {
     Some(format!("; {whom}{}{surely}", finding.says))
 }
 
-/// A difference that is certain, as one says it.
-fn change(way: Way, metric: &MetricAnalysis, ratio: f64) -> String {
+/// A difference that is certain, as one says it; `least` stands before its figure, and is nothing or "at least ".
+fn change(way: Way, metric: &MetricAnalysis, ratio: f64, least: &str) -> String {
     let (up, times) = (ratio > 1.0, ratio >= 2.0);
-    let share = percent(ratio);
+    let (share, ratio) = (format!("{least}{}", percent(ratio)), format!("{least}{ratio:.1}"));
     match way {
-        Way::Rate if times => format!("{ratio:.1} times the operations"),
+        Way::Rate if times => format!("{ratio} times the operations"),
         Way::Rate => format!("{share} {} operations", if up { "more" } else { "fewer" }),
-        Way::Load if times => format!("carries {ratio:.1} times the load"),
+        Way::Load if times => format!("carries {ratio} times the load"),
         Way::Load => format!("carries {share} {}", if up { "more" } else { "less" }),
-        Way::Cost { .. } if times => format!("{ratio:.1} times the CPU each"),
+        Way::Cost { .. } if times => format!("{ratio} times the CPU each"),
         Way::Cost { .. } => format!("{share} {} CPU each", if up { "more" } else { "less" }),
-        Way::Time if times => format!("{} {ratio:.1} times as long", metric.title),
+        Way::Time if times => format!("{} {ratio} times as long", metric.title),
         Way::Time => format!("{} {share} {}", metric.title, if up { "longer" } else { "shorter" }),
         Way::Other => format!("{} {share} {}", metric.title, if up { "more" } else { "less" }),
     }

@@ -306,7 +306,8 @@ pub struct Ratio {
     /// Whether the two disagree by more than half the interval's half-width: the blocks are not near-normal, look at
     /// them.
     pub sensitive: bool,
-    /// The same ratio by trimmed means of windows or slices ([`MetricAnalysis::nested`]); none where trials have none.
+    /// The same ratio by trimmed means of windows, slices or parts of turns ([`MetricAnalysis::nested`]); none where
+    /// trials have none.
     pub trimmed: Option<f64>,
     /// Whether that differs from the ratio by more than half the interval's half-width, or there is none because a
     /// trial stood still for more windows than are left out: stalls or bursts decide, and the form is not called

@@ -20,6 +20,9 @@ const TURN_NS: u64 = 500_000_000;
 const TURN_FACTOR: u64 = 4;
 const TURN_SHARE: f64 = 0.03;
 
+/// Where stalls make a ratio another one, a turn of less than this share of all of them has no part in it.
+const TURN_SHARE_TOLD: f64 = 0.005;
+
 /// Spells that are told of an arm, the longest ones.
 const SPELLS_MAX: usize = 5;
 
@@ -106,8 +109,11 @@ pub(crate) fn stalls(arm: &str, trials: &[&TrialData]) -> Option<Stalls> {
 
 /// Whether a load that took turns stood still for all of one, so that it decides what the trial came to.
 pub(crate) fn stood_still(trial: &TrialData) -> bool {
-    let decides = |turns: &TurnsSummary| turns.longest_ns as f64 > TURN_SHARE * turns.active_ns as f64;
-    turned(trial).is_some_and(|(load, turns)| decides(&turns) && long_turn(load, &turns).is_some())
+    turned(trial).is_some_and(|(load, turns)| is_more(&turns, TURN_SHARE) && long_turn(load, &turns).is_some())
+}
+
+fn is_more(turns: &TurnsSummary, share: f64) -> bool {
+    turns.longest_ns as f64 > share * turns.active_ns as f64
 }
 
 fn turned(trial: &TrialData) -> Option<(&LoadSummary, TurnsSummary)> {
@@ -117,7 +123,7 @@ fn turned(trial: &TrialData) -> Option<(&LoadSummary, TurnsSummary)> {
 
 /// The longest turn, where it is a stall.
 fn long_turn(load: &LoadSummary, turns: &TurnsSummary) -> Option<Spell> {
-    let long = turns.longest_ns > TURN_FACTOR * turns.slice_ns;
+    let long = turns.longest_ns > TURN_FACTOR * turns.slice_ns && is_more(turns, TURN_SHARE_TOLD);
     let from_ns = turns.longest_at_ns.unwrap_or_default().max(load.measure_start_ns);
     let first_ns = turns.longest_at_ns.map(|_| load.measure_start_ns);
     long.then(|| Spell { first_ns, from_ns, to_ns: from_ns.saturating_add(turns.longest_ns) })
@@ -261,7 +267,7 @@ mod tests {
         assert_eq!((found.longest[0].from_s, found.longest[0].counted.len()), (Some(40.0), 1));
         let unknown = stalls("f", &[&turned(second, None)]).unwrap();
         assert_eq!((unknown.longest[0].from_s, unknown.longest[0].counted.len()), (None, 0));
-        assert_eq!(stalls("f", &[&turned(second / 20, Some(45 * second))]), None);
+        assert_eq!(stalls("f", &[&turned(second / 10, Some(45 * second))]), None, "a third of a percent of its time");
         assert!(stood_still(&turned(second, None)));
         assert!(!stood_still(&turned(second / 2, None)), "less than 3 % of its time decides nothing");
     }

@@ -245,6 +245,7 @@ fn find_study(name: &str) -> Result<PathBuf> {
         Ok(_) => format!("{name} is no regular file"),
         Err(error) => format!("{name} cannot be read: {error}"),
     };
+    let hint = if is_typed_path(name) { hint.replacen("there are", "studies by name", 1) } else { hint };
     let hint = hint + &meant_here(name, &format!("studies/{file_name}"), false).unwrap_or_default();
     Err(Mistake::new(format!("{what}; {hint}")).into())
 }
@@ -309,12 +310,12 @@ fn homes(study: Option<&Path>, extra: Option<&Path>) -> Vec<PathBuf> {
     folders
 }
 
-/// That there is no such workload, and where it was looked for.
 /// `there are: echo, nginx, redis`.
 pub(crate) fn workloads_there_are(extra: Option<&Path>) -> String {
     format!("there are: {}", known_workloads(None, extra).join(", "))
 }
 
+/// That there is no such workload, and where it was looked for.
 fn no_workload(name: &str, files: &[PathBuf]) -> String {
     let mut looked: Vec<String> = Vec::new();
     for file in files.iter().map(|file| shown(file)) {

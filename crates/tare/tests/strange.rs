@@ -56,6 +56,11 @@ fn a_name_is_not_that_of_a_file_which_lies_here() {
     // Beside a study that was typed, a workload is found by its name, for who has it could have changed the study.
     assert!(code == Some(0), "{text}");
     lchown(folder.join("studies"), Some(0), None).unwrap();
+    std::fs::copy(folder.join("studies/other.yaml"), folder.join("here.yaml")).unwrap();
+    for here in ["here.yaml", "./here.yaml"] {
+        let (code, text) = said(folder, &["run", "--dry-run", here, "--workloads", "nowhere"]);
+        assert!(code == Some(2) && text.contains("no workload 'toy'"), "{here}: {text}");
+    }
     let (code, text) = said(folder, &["run", "--dry-run", "./studies/other.yaml", "--workloads", "nowhere"]);
     assert!(code == Some(2) && text.contains("no workload 'toy'"), "{text}");
     let (code, text) = said(folder, &["peak", "--dry-run", "--workload", "toy", "--p99", "9ms"]);

@@ -320,10 +320,10 @@ impl Rooted {
     }
 }
 
-/// An open directory of the tree, and where it is when no link is passed.
 /// Whether a folder is to be looked into.
 pub(crate) type Enters<'a> = &'a mut dyn FnMut(&Below) -> bool;
 
+/// An open directory of the tree, and where it is when no link is passed.
 struct Entered {
     fd: OwnedFd,
     path: Below,

@@ -88,7 +88,7 @@ fn check_one(name: &str, workloads: Option<&Path>) -> Result<String> {
                     found @ Mistake::InFiles(_) => Err(found.into()),
                     Mistake::Typed(_) => {
                         let others = files::workloads_there_are(workloads);
-                        Err(Mistake::new(format!("{text}\nno workload is meant either; {others}")).into())
+                        Err(Mistake::new(format!("{text}\nno workload is meant either; of these {others}")).into())
                     }
                 },
             }
