@@ -56,10 +56,6 @@ const LEFT: &[(&str, &str)] = &[
          against simulated runs in tare-stats",
     ),
     (
-        "planted::quotas_are_found_beside_a_neighbour_that_comes_and_goes",
-        "a run of three quotas for most of a minute; planted::a_planted_cause_is_found runs one",
-    ),
-    (
         "planted::a_cause_hidden_among_several_workers_is_found",
         "a run of twelve forms for minutes; planted::a_planted_cause_is_found runs one of three, and rules are held against \
          recorded causes in tare-stats",

@@ -97,35 +97,6 @@ fn a_planted_cause_is_found() {
     );
 }
 
-/// Quotas that stop a server for most, some and little of its time, and others at work on the machine now and then.
-#[test]
-fn quotas_are_found_beside_a_neighbour_that_comes_and_goes() {
-    let over = AtomicBool::new(false);
-    std::thread::scope(|scope| {
-        scope.spawn(|| {
-            while !over.load(Ordering::Relaxed) {
-                let mut busy =
-                    Command::new("sh").args(["-c", "while :; do :; done"]).spawn().expect("there is a shell");
-                std::thread::sleep(Duration::from_millis(400));
-                busy.kill().and_then(|()| busy.wait()).expect("it can be ended");
-                std::thread::sleep(Duration::from_millis(600));
-            }
-        });
-        let found = std::panic::catch_unwind(|| {
-            are_found(
-                PLANTED,
-                &[
-                    ("most", "resources: {cpu_quota: 0.3}", "cpu-quota"),
-                    ("some", "resources: {cpu_quota: 0.6}", "cpu-quota"),
-                    ("little", "resources: {cpu_quota: 0.9}", "cpu-quota"),
-                ],
-            );
-        });
-        over.store(true, Ordering::Relaxed);
-        found.unwrap_or_else(|why| std::panic::resume_unwind(why));
-    });
-}
-
 #[test]
 fn a_planted_cause_within_the_server_is_found() {
     are_found(
