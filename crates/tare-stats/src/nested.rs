@@ -69,8 +69,8 @@ impl Nested {
         }
     }
 
-    /// The trial's value of the metric; `rounds` are those of all trials. None when it has none, and where more windows,
-    /// slices or parts of turns stood still than are left out.
+    /// The trial's value of the metric; `rounds` are those of all trials. None when it has none, and where more of its
+    /// windows, slices or parts of turns stood still than are left out.
     pub(crate) fn value(self, trial: &TrialData, metric: &str, rounds: &Rounds) -> Option<f64> {
         match self {
             Nested::Whole => trial.record.metrics.get(metric).copied(),
