@@ -39,7 +39,8 @@ impl Hands {
         for place in path.canonicalize()?.ancestors() {
             let facts = place.metadata()?;
             hands.users.insert(facts.uid());
-            if facts.mode() & 0o020 != 0 {
+            // In a sticky folder nobody replaces what is another's.
+            if facts.mode() & (0o020 | STICKY) == 0o020 {
                 hands.groups.insert(facts.gid());
             }
         }

@@ -118,6 +118,9 @@ fn is_needed(root: &Path, controller: &str) -> bool {
     groups.map(|entry| entry.path()).any(|group| set(&group))
 }
 
+/// Some kernels write no limit as the largest number of whole pages.
+const NO_LIMIT: u64 = 1 << 62;
+
 /// Whether a group has a limit by a controller that is not in the table, such as `hugetlb.2MB.max` with a number in it.
 fn has_limit(group: &Path, controller: &str) -> bool {
     let Ok(entries) = fs::read_dir(group) else { return true };
@@ -126,7 +129,7 @@ fn has_limit(group: &Path, controller: &str) -> bool {
         name.strip_prefix(controller).is_some_and(|rest| rest.starts_with('.') && rest.ends_with(".max"))
     });
     limits.any(|name| match fs::read_to_string(group.join(name)) {
-        Ok(text) => text.split([' ', '=', '\n']).any(|word| word.parse::<u64>().is_ok()),
+        Ok(text) => text.split([' ', '=', '\n']).any(|word| word.parse().is_ok_and(|limit: u64| limit < NO_LIMIT)),
         Err(error) => error.kind() != io::ErrorKind::NotFound,
     })
 }
@@ -153,6 +156,7 @@ mod tests {
         assert_eq!(needed(), [true, true]);
         let others = || ["hugetlb", "rdma"].map(|name| is_needed(folder.path(), name));
         fs::write(group.join("hugetlb.2MB.max"), "max\n").unwrap();
+        fs::write(group.join("hugetlb.1GB.max"), "9223372036854771712\n").unwrap();
         fs::write(group.join("rdma.max"), "mlx4_0 hca_handle=max hca_object=max\n").unwrap();
         fs::write(group.join("hugetlb.2MB.current"), "4096\n").unwrap();
         assert_eq!(others(), [false, false]);
