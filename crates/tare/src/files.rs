@@ -237,7 +237,8 @@ fn find_study(name: &str) -> Result<PathBuf> {
     let hint = if known.is_empty() {
         "there is no folder studies/ beside this program; go to where Tare's source stands, or name a file".to_owned()
     } else {
-        format!("there are: {}", known.join(", "))
+        // Who typed a path is not told of names as if they were paths.
+        format!("{}: {}", if is_typed_path(name) { "studies by name" } else { "there are" }, known.join(", "))
     };
     let what = match direct.metadata() {
         _ if !is_typed_path(name) => format!("there is no study '{name}'"),
@@ -245,7 +246,6 @@ fn find_study(name: &str) -> Result<PathBuf> {
         Ok(_) => format!("{name} is no regular file"),
         Err(error) => format!("{name} cannot be read: {error}"),
     };
-    let hint = if is_typed_path(name) { hint.replacen("there are", "studies by name", 1) } else { hint };
     let hint = hint + &meant_here(name, &format!("studies/{file_name}"), false).unwrap_or_default();
     Err(Mistake::new(format!("{what}; {hint}")).into())
 }

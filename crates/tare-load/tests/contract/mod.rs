@@ -218,7 +218,10 @@ fn a_right_reply_is_counted_once_and_timed() {
         assert!(rows[1].p50_us > 0.0 && rows[1].p50_us <= rows[1].p99_us && rows[1].p99_us <= rows[1].max_us * 1.001);
         assert_eq!(summary.measure_end_ns - summary.measure_start_ns, 400_000_000);
         assert!(summary.checks.iter().all(|check| check.passed), "{summary:?}");
-        assert!(summary.saturated.is_none() && summary.generator_cpu_s > 0.0);
+        // A peer that answers at once may outrun the generator, which is then never idle and says so.
+        let outrun = summary.health.as_ref().is_some_and(|health| health.awake.iter().any(|awake| *awake > 0.98));
+        assert!(summary.saturated.is_none() || outrun, "{summary:?}");
+        assert!(summary.generator_cpu_s > 0.0);
         plan.task = LoadTask::Ready;
         assert!(drive(&plan).1.is_ok());
     }
