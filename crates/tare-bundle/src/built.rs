@@ -3,7 +3,7 @@
 use crate::places::{self, Places};
 use crate::tree::{self, Kind};
 use crate::unpack::room;
-use crate::{digest, emit};
+use crate::{digest, emit, files};
 use rustix::fs::FlockOperation;
 use serde::{Deserialize, Serialize};
 use std::fs::File;
@@ -12,6 +12,7 @@ use std::sync::Mutex;
 use std::time::UNIX_EPOCH;
 use tare_core::bundle::{Bundle, Recipe, Source};
 use tare_core::fault::{Doing, Fault};
+use tare_core::host::SeenFile;
 use tare_core::image::ImageConfig;
 
 /// What is written beside a tree, in `bundle.json`.
@@ -152,6 +153,12 @@ impl Bundle for Built {
 
     fn disk(&self) -> Result<PathBuf, Fault> {
         self.emit(&disk_name(), |root, out| emit::disk::write(root, &tree::read(root)?, &self.facts.digest, out))
+    }
+
+    fn files(&self, user: (u32, u32)) -> Result<Vec<SeenFile>, Fault> {
+        files::check(self.facts.tree_bytes)?;
+        let kept = self.emit(files::KEPT, |root, out| files::write(root, &tree::read(root)?, out))?;
+        files::read(&kept, user)
     }
 
     fn image(&self) -> Option<&ImageConfig> {

@@ -65,7 +65,8 @@ pub(crate) fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-fn content(hash: &mut Sha256, root: &Path, entry: &Entry, size: u64) -> Result<(), Fault> {
+/// Adds what is in a file of the tree under `root`, which has `size` bytes.
+pub(crate) fn content(hash: &mut Sha256, root: &Path, entry: &Entry, size: u64) -> Result<(), Fault> {
     let mut file = tree::open_file(root, &entry.path)?;
     let mut buffer = vec![0_u8; 1 << 18];
     let mut read = 0;

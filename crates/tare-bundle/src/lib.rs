@@ -5,7 +5,7 @@
 //!
 //! ```text
 //! recipes/<key>.json      which bundle a recipe led to
-//! bundles/<digest>/       bundle.json, lock, files/tree, files/archive.tar, files/disk-<writer>.ext4
+//! bundles/<digest>/       bundle.json, lock, and in files: tree, archive.tar, disk-<writer>.ext4, files-1.jsonl
 //! kernels/<release>/      kernel.json, vmlinuz, lib/modules/<release>
 //! prepared/<key>/         a data set: a directory for each volume, named by its number
 //! building/<name>/        what is being made; removed by the next who opens the store if its maker is gone
@@ -22,6 +22,7 @@ mod command;
 mod compile;
 mod digest;
 mod emit;
+mod files;
 mod folder;
 #[cfg(any(test, fuzzing))]
 pub mod fuzz;

@@ -5,13 +5,15 @@ use crate::compile::BoundBuilds;
 use crate::places::{self, Places};
 use crate::tree::{self, Kind, Meta};
 use crate::unpack::layer::Assembly;
-use crate::unpack::room;
+use crate::unpack::room::{self, Roomy};
 use crate::unpack::rooted::{Below, Rooted};
 use crate::{compile, digest, folder, image, kernel, packages, program};
 use rustix::fs::FlockOperation;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use std::collections::HashMap;
+use std::fs::File;
+use std::io::Write;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -28,11 +30,11 @@ const IN_MEMORY: [&str; 2] = ["tmp", "run"];
 
 /// Fetches an image by its reference.
 pub trait PullImage: Send + Sync {
-    /// Writes the image `reference` to the file `into`, as `docker save` does.
+    /// Writes the image `reference` to `into`, as `docker save` does.
     ///
     /// # Errors
-    /// When there is nobody to ask, or the image cannot be had.
-    fn pull(&self, reference: &str, into: &Path) -> Result<(), Fault>;
+    /// When there is nobody to ask, the image cannot be had, or `into` takes no more.
+    fn pull(&self, reference: &str, into: &mut dyn Write) -> Result<(), Fault>;
 }
 
 /// Bundles, kept in one directory of this machine and shared by all runs.
@@ -303,7 +305,10 @@ impl Store {
             .remedy("start a container engine, or save the image elsewhere and name the archive's path"));
         };
         let archive = work.join("pulled.tar");
-        puller.pull(image, &archive)?;
+        let file = File::create_new(&archive).doing(format_args!("write {}", archive.display()))?;
+        let mut into = Roomy::new(file);
+        let pulled = puller.pull(image, &mut into);
+        into.refused().map_or(pulled, Err)?;
         Ok(archive)
     }
 }

@@ -5,8 +5,11 @@ use crate::images::{digest, recipe};
 use std::io::{Read, Write};
 use std::path::Path;
 use std::process::Command;
-use tare_bundle::Store;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use tare_bundle::{PullImage, Store};
 use tare_core::bundle::BundleStore;
+use tare_core::fault::{Doing, Fault};
 
 /// What the process that unpacks may have had at most, MiB.
 const RESIDENT_MAX_MIB: u64 = 100;
@@ -147,6 +150,36 @@ fn an_image_that_is_larger_than_the_disk_leaves_room_on_it() {
         let building = std::fs::read_dir(disk.0.path().join("store/building")).unwrap();
         assert_eq!(building.count(), 0, "what was unpacked is gone again");
     }
+}
+
+/// A registry whose image has no end.
+struct Endless(Arc<AtomicU64>);
+
+impl PullImage for Endless {
+    fn pull(&self, _: &str, into: &mut dyn Write) -> Result<(), Fault> {
+        let piece = [0; 1 << 16];
+        loop {
+            into.write_all(&piece).doing("save the image")?;
+            self.0.fetch_add(piece.len() as u64, Ordering::Relaxed);
+        }
+    }
+}
+
+#[test]
+fn an_image_without_end_from_a_registry_leaves_room_on_the_disk() {
+    if !rustix::process::geteuid().is_root() {
+        println!("skipped: only root can mount a disk");
+        return;
+    }
+    let (disk, written) = (SmallDisk::mount(), Arc::new(AtomicU64::new(0)));
+    let root = disk.0.path().join("store");
+    let store = Store::open(&root).unwrap().with_puller(Box::new(Endless(written.clone())));
+    let fault = store.bundle(&recipe(Path::new("registry.example/endless"))).err().unwrap();
+    assert!(fault.message.contains("4 MiB more are wanted") && fault.message.contains("left to others"), "{fault}");
+    assert!(fault.remedy.contains("TARE_HOME") && !fault.mistake, "{fault}");
+    let written = written.load(Ordering::Relaxed) >> 20;
+    assert!((50..61).contains(&written), "{written} MiB of 64 were written, and 3 are left to others");
+    assert_eq!(std::fs::read_dir(root.join("building")).unwrap().count(), 0, "what was written is gone again");
 }
 
 /// An OCI layout folder with one layer.

@@ -3,6 +3,7 @@
 
 use crate::build::Build;
 use crate::fault::Fault;
+use crate::host::SeenFile;
 use crate::image::ImageConfig;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
@@ -78,6 +79,15 @@ pub trait Bundle: Send + Sync {
     /// # Errors
     /// When it cannot be emitted.
     fn disk(&self) -> Result<PathBuf, Fault>;
+
+    /// Its files and links, sorted by path, without those that a service of this user and group may change: by a right
+    /// to write to them, or to a folder above them. None of a bundle that does not know.
+    ///
+    /// # Errors
+    /// When they cannot be read, or are too many.
+    fn files(&self, _user: (u32, u32)) -> Result<Vec<SeenFile>, Fault> {
+        Ok(Vec::new())
+    }
 
     /// What the image it was made of says, if it was made of one.
     fn image(&self) -> Option<&ImageConfig> {

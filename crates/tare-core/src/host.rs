@@ -9,14 +9,16 @@ use crate::fault::Fault;
 use crate::form::LayerUse;
 use crate::ladder::LayerRung;
 use crate::profile::Profile;
+pub use crate::seen::{FilesSeen, SeenFile};
 use crate::study::LoadOrigin;
 use crate::telemetry::{Prober, Rest, Scope, TelemetryRow};
 use crate::units::CpuSet;
 use crate::workload::Service;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+use std::io::Write;
 use std::net::{IpAddr, SocketAddr};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -113,15 +115,6 @@ pub enum InstanceState {
     Ended(String),
 }
 
-/// A file that a running service has mapped executable, read inside its form.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub struct MappedFile {
-    /// Its path in the bundle.
-    pub path: String,
-    /// `sha256:<hex>` of its content.
-    pub digest: String,
-}
-
 /// What a service really gets in its form, read by a short program that is started just as the service is.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct ResourceReport {
@@ -192,7 +185,14 @@ pub trait Host: Send {
     ///
     /// # Errors
     /// When it does not run or cannot be read.
-    fn mapped_files(&mut self, instance: &str) -> Result<Vec<MappedFile>, Fault>;
+    fn mapped_files(&mut self, instance: &str) -> Result<Vec<SeenFile>, Fault>;
+
+    /// Holds the files that the running instance of `start` sees against those of its bundle: against `bundle`, where
+    /// this host is not where bundles are kept, as inside a guest.
+    ///
+    /// # Errors
+    /// When it does not run, or they cannot be read or are too many.
+    fn files_seen(&mut self, start: &ServiceStart, bundle: Option<&[SeenFile]>) -> Result<FilesSeen, Fault>;
 
     /// The end of the instance's output, at most 64 KiB.
     ///
@@ -334,8 +334,9 @@ pub struct Carrier {
 /// How a layer is opened on a host of this machine; the contract is [`Host::open`]'s.
 pub type OpenLayer = fn(Box<dyn LocalOuter>, &LayerUse, &Surroundings) -> Result<Box<dyn Host>, OpenError>;
 
-/// How an image is fetched from a registry, by its reference, into a file as `docker save` writes it.
-pub type FetchImage = fn(&str, &Path) -> Result<(), Fault>;
+/// How an image is fetched from a registry, by its reference, and written as `docker save` does. What it is written to
+/// may refuse more, for want of room.
+pub type FetchImage = fn(&str, &mut dyn Write) -> Result<(), Fault>;
 
 /// A row of the table of layers.
 pub struct LayerRow {
@@ -374,7 +375,7 @@ pub struct LayerRow {
     pub kept: fn() -> Result<Vec<Kept>, Fault>,
     /// Removes one of them; removing what is gone already succeeds.
     pub forget: fn(&Kept) -> Result<(), Fault>,
-    /// Fetches an image from a registry and writes it to a file, where the layer has an engine that can.
+    /// Fetches an image from a registry, where the layer has an engine that can.
     pub pull: Option<FetchImage>,
     /// Whether it only stands in for a layer in tests, so that nobody needs to be told of it.
     pub for_tests: bool,

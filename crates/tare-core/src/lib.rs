@@ -27,6 +27,7 @@ pub mod profile;
 pub mod qos;
 pub mod record;
 pub mod secrets;
+mod seen;
 pub mod study;
 pub mod telemetry;
 pub mod topology;

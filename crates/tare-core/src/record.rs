@@ -2,7 +2,7 @@
 //! describes how it lies on disk; these are the types of its parts.
 
 use crate::fault::Fault;
-use crate::host::{Facts, MappedFile, ResourceReport};
+use crate::host::{Facts, FilesSeen, ResourceReport, SeenFile};
 use crate::load::{LoadSummary, SecondRow, TurnLength};
 use crate::peak::PeakOutcome;
 use crate::placement::Placement;
@@ -139,7 +139,10 @@ pub struct TrialRecord {
     pub load: Option<LoadSummary>,
     /// By service: what it had mapped, read inside the form.
     #[serde(default)]
-    pub mapped: BTreeMap<String, Vec<MappedFile>>,
+    pub mapped: BTreeMap<String, Vec<SeenFile>>,
+    /// By service: how the files that it saw compare with its bundle's. Read in the first measured trial of each form.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub files: BTreeMap<String, FilesSeen>,
     /// By service: what it really got. Read in the first trial of each form.
     #[serde(default)]
     pub resources: BTreeMap<String, ResourceReport>,
@@ -224,6 +227,7 @@ impl TrialRecord {
             emulated: false,
             load: None,
             mapped: BTreeMap::new(),
+            files: BTreeMap::new(),
             resources: BTreeMap::new(),
             facts: BTreeMap::new(),
             path: String::new(),

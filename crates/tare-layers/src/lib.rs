@@ -18,6 +18,8 @@ pub mod mock;
 pub mod network;
 pub mod numbers;
 mod register;
+#[cfg(test)]
+mod sample;
 mod settings;
 pub mod vm;
 

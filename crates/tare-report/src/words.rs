@@ -258,7 +258,11 @@ pub(crate) fn same_bits(bits: &ServiceBits) -> String {
         if bits.unread.is_empty() { String::new() } else { format!("; not readable in {}", bits.unread.join(", ")) };
     if let Some(digest) = &bits.digest {
         let forms = if bits.read.len() == 1 { "1 form".to_owned() } else { format!("{} forms", bits.read.len()) };
-        return format!("yes ({}), {} files in {forms}{unread}", short_digest(digest), bits.files);
+        let bundle = match bits.bundle_files {
+            Some(files) => format!(", and all {files} of the bundle as they are"),
+            None => String::new(),
+        };
+        return format!("yes ({}), {} files mapped in {forms}{bundle}{unread}", short_digest(digest), bits.files);
     }
     let paths: Vec<&str> = bits.differences.iter().take(3).map(|difference| difference.path.as_str()).collect();
     let more = bits.differences.len().saturating_sub(3);

@@ -7,6 +7,7 @@
 mod again;
 mod alternate;
 mod apparatus;
+mod bits;
 mod chop;
 mod clock;
 mod deploying;

@@ -5,7 +5,7 @@ use crate::chop::Slice;
 use crate::pace::Timed;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
-use tare_core::host::MappedFile;
+use tare_core::host::SeenFile;
 use tare_core::load::TurnLength;
 use tare_core::plan::PlannedTrial;
 use tare_core::record::TrialRecord;
@@ -19,11 +19,13 @@ pub(crate) struct Progress {
     pub(crate) timed: Timed,
     /// Forms whose resources were read.
     pub(crate) probed: BTreeSet<String>,
+    /// Forms with a measured trial: in the first of them the files that services saw are held against their bundles.
+    pub(crate) files_compared: BTreeSet<String>,
     /// The peak that the last search of each arm found. The control has its own: if baseline and control began where
     /// the other one ended, their difference would no longer be what two independent searches differ by.
     pub(crate) peaks: BTreeMap<String, f64>,
     /// The form of the first measured trial, and what every instance had mapped in it.
-    pub(crate) bits: Option<(String, BTreeMap<String, Vec<MappedFile>>)>,
+    pub(crate) bits: Option<(String, BTreeMap<String, Vec<SeenFile>>)>,
     /// How the trials ended.
     pub(crate) outcomes: Outcomes,
     /// By block that runs another one again: that one.
@@ -88,6 +90,9 @@ impl Progress {
         }
         if !record.resources.is_empty() {
             self.probed.insert(record.trial.form.clone());
+        }
+        if record.outcome == Outcome::Measured {
+            self.files_compared.insert(record.trial.form.clone());
         }
         if record.outcome == Outcome::Measured && self.bits.is_none() {
             self.bits = Some((record.trial.form.clone(), record.mapped.clone()));

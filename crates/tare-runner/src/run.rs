@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 use tare_core::design::Arrangement;
 use tare_core::fault::Fault;
-use tare_core::host::MappedFile;
+use tare_core::host::SeenFile;
 use tare_core::instances::{Ports, has_movable_ports};
 use tare_core::plan::{PlannedTrial, blocks, plan_again, rounds_after};
 use tare_core::record::{COMPLETE, DECIDED, End, FITTED, Header, PRECISE_ENOUGH, TrialData, TrialRecord};
@@ -418,13 +418,14 @@ impl Run<'_> {
             placement: header.forms[&planned.form].placement.as_ref(),
             probe_resources: !planned.profiled && !state.probed.contains(&planned.form),
             reference_bits: self.bits_by_service(state),
+            compare_files: !planned.profiled && !state.files_compared.contains(&planned.form),
             known_peak: state.peaks.get(&planned.arm()).copied(),
             settle_for: if planned.block == 0 { None } else { state.settle_for(header.study.design.steady_within) },
         }
     }
 
     /// What each service had mapped in the first measured trial; its first instance speaks for all.
-    fn bits_by_service(&self, state: &Progress) -> BTreeMap<String, Vec<MappedFile>> {
+    fn bits_by_service(&self, state: &Progress) -> BTreeMap<String, Vec<SeenFile>> {
         let Some((form, mapped)) = &state.bits else { return BTreeMap::new() };
         let form = self.header.study.forms.iter().find(|known| known.name == *form);
         let deployed = form.map(|form| self.header.study.deployed(&self.header.workload, form));

@@ -1,5 +1,6 @@
 //! One trial: provision, deploy, populate, settle, measure, verify, teardown.
 
+use crate::bits;
 use crate::deploying::{Entry, path_of_all};
 use crate::inside::inside;
 use crate::peak::Guiding;
@@ -10,7 +11,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 use tare_core::fault::Fault;
 use tare_core::form::Form;
-use tare_core::host::{Host, Instance, InstanceState, MappedFile, OpenError, ServiceStart};
+use tare_core::host::{Host, Instance, InstanceState, OpenError, SeenFile, ServiceStart};
 use tare_core::instances::Replica;
 use tare_core::load::{Check, LoadPlan, LoadSummary, LoadTask, NO_LOCAL_PORT};
 use tare_core::peak::{PeakNote, PeakPlan};
@@ -51,7 +52,9 @@ pub(crate) struct TrialInputs<'a> {
     /// Whether the resource probe runs: in the first trial of each form.
     pub(crate) probe_resources: bool,
     /// What each service had mapped in the first measured trial of the run.
-    pub(crate) reference_bits: BTreeMap<String, Vec<MappedFile>>,
+    pub(crate) reference_bits: BTreeMap<String, Vec<SeenFile>>,
+    /// Whether the files that services see are held against their bundles: in the first measured trial of each form.
+    pub(crate) compare_files: bool,
     /// The peak that the arm's last search found.
     pub(crate) known_peak: Option<f64>,
     /// How long to settle until steady, where the first block has told; its own trials find out.
@@ -301,10 +304,13 @@ impl Trial<'_, '_> {
             let service = self.inputs.workload.services.iter().find(|service| service.name == *name);
             let role = service.map_or(name.as_str(), Service::role);
             if let Some(reference) = self.inputs.reference_bits.get(role).filter(|bits| **bits != mapped) {
-                let difference = differ(reference, &mapped);
+                let difference = bits::differ(reference, &mapped);
                 voids.push(format!("service {name} runs other files than in the first trial: {difference}"));
             }
             self.data.record.mapped.insert(name.clone(), mapped);
+            if let Some(service) = service.filter(|_| self.inputs.compare_files) {
+                voids.extend(bits::against_bundle(host, service, &mut self.data.record));
+            }
             let ran_on = ran_on(name, &self.data.telemetry);
             voids.extend(strayed(instance, &ran_on));
             self.data.record.ran_on.insert(name.clone(), ran_on);
@@ -421,23 +427,6 @@ fn failed_beyond_peak(checks: &[Check]) -> (Vec<String>, Vec<String>) {
 /// A stage may be entered more than once.
 fn spend(data: &mut TrialData, stage: Stage, time: Duration) {
     *data.record.stages.entry(stage).or_default() += time.as_secs_f64();
-}
-
-/// The first file in which two lists differ, in words.
-fn differ(reference: &[MappedFile], seen: &[MappedFile]) -> String {
-    let by_path = |files: &[MappedFile]| -> BTreeMap<String, String> {
-        files.iter().map(|file| (file.path.clone(), file.digest.clone())).collect()
-    };
-    let (reference, seen) = (by_path(reference), by_path(seen));
-    for (path, digest) in &reference {
-        match seen.get(path) {
-            None => return format!("{path} is not mapped here"),
-            Some(other) if other != digest => return format!("{path} is {other}, was {digest}"),
-            Some(_) => {}
-        }
-    }
-    let extra = seen.keys().find(|path| !reference.contains_key(*path));
-    extra.map_or_else(|| "the order differs".to_owned(), |path| format!("{path} is mapped here only"))
 }
 
 #[cfg(test)]

@@ -24,11 +24,13 @@ fn a_trial_goes_through_its_stages_in_order_and_leaves_nothing_open() {
         "begin probe",
         "drive Run",
         "end probe",
+        "files of toy",
         "stop toy",
         "close",
     ];
-    // The control comes second, on a deployment of its own, without another resource probe.
-    let wanted: Vec<&str> = one.iter().chain(one.iter().filter(|step| **step != "resources")).copied().collect();
+    // The control comes second, on a deployment of its own, without another look at resources and files.
+    let again = one.iter().filter(|step| !["resources", "files of toy"].contains(step));
+    let wanted: Vec<&str> = one.iter().chain(again).copied().collect();
     assert_eq!(ran.log, wanted);
     assert_eq!(ran.ending, Ending::Complete);
     let stages: Vec<Stage> = ran
@@ -169,6 +171,28 @@ fn other_bits_void_a_trial() {
     assert!(!invalid.is_empty());
     let why = invalid[0].record.outcome.why().unwrap();
     assert!(why.message.contains("/usr/bin/toy is sha256:"), "{why}");
+}
+
+#[test]
+fn a_script_that_is_not_as_in_the_bundle_voids_a_trial() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("r");
+    let troubles = [("other", Trouble::OtherScript), ("many", Trouble::ManyFiles)];
+    let ran = run(&path, &header(&["plain", "other", "many"], 2), &troubles, None);
+    let record = read_record(&path).unwrap();
+    let of = |form: &str| {
+        let trials = record.trials.iter().map(|trial| trial.record.clone()).filter(|trial| trial.trial.form == form);
+        trials.collect::<Vec<_>>()
+    };
+    let compared = |form: &str| of(form).iter().map(|trial| trial.files.contains_key("toy")).collect::<Vec<_>>();
+    assert_eq!(compared("plain"), [true, false, false, false], "once a form, the control included");
+    assert_eq!(ran.log.iter().filter(|step| *step == "files of toy").count(), 1 + 1 + of("other").len());
+    assert!(compared("other").iter().all(|compared| *compared), "as long as none was measured");
+    let why = of("other")[0].outcome.why().unwrap().message.clone();
+    assert!(why.contains("service toy saw other files than those of its bundle: /app.py"), "{why}");
+    let many = &of("many")[0];
+    assert_eq!(many.outcome.word(), "measured");
+    assert!(many.warnings.iter().any(|said| said.contains("is not known: its bundle has too many")), "{many:?}");
 }
 
 #[test]

@@ -4,7 +4,7 @@ use serde::Serialize;
 use sha2::{Digest, Sha256};
 use std::collections::{BTreeMap, BTreeSet};
 use tare_core::form::Form;
-use tare_core::host::{MappedFile, Property};
+use tare_core::host::{Property, SeenFile};
 use tare_core::record::Record;
 use tare_core::trial::Outcome;
 
@@ -33,6 +33,10 @@ pub struct ServiceBits {
     pub digest: Option<String>,
     /// Files in the list of the first form.
     pub files: usize,
+    /// How many files and links of the bundle the service was seen to have in each form, the fewest of any; none where
+    /// they were not compared in every form that was read.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub bundle_files: Option<u64>,
     /// Forms whose trials were read.
     pub read: Vec<String>,
     /// Forms with measured trials in which nothing was read.
@@ -88,7 +92,7 @@ pub(crate) fn bits(record: &Record) -> Vec<ServiceBits> {
 
 fn bits_of(record: &Record, service: &str) -> ServiceBits {
     // By form: the lists that were seen; one when all is well.
-    let mut seen: BTreeMap<&str, BTreeSet<Vec<&MappedFile>>> = BTreeMap::new();
+    let mut seen: BTreeMap<&str, BTreeSet<Vec<&SeenFile>>> = BTreeMap::new();
     let mut unread = Vec::new();
     for form in &record.header.study.forms {
         let trials = record.trials.iter().map(|trial| &trial.record).filter(|trial| trial.trial.form == form.name);
@@ -98,7 +102,7 @@ fn bits_of(record: &Record, service: &str) -> ServiceBits {
             let instances =
                 trial.mapped.iter().filter(|(name, files)| is_of(name, service, record, form) && !files.is_empty());
             for (_, files) in instances {
-                let mut files: Vec<&MappedFile> = files.iter().collect();
+                let mut files: Vec<&SeenFile> = files.iter().collect();
                 files.sort();
                 seen.entry(&form.name).or_default().insert(files);
             }
@@ -107,13 +111,21 @@ fn bits_of(record: &Record, service: &str) -> ServiceBits {
             unread.push(form.name.clone());
         }
     }
-    let lists: BTreeSet<&Vec<&MappedFile>> = seen.values().flatten().collect();
+    let compared = |form: &&str| {
+        let study = record.header.study.forms.iter().find(|known| known.name == **form)?;
+        let trials = record.trials.iter().map(|trial| &trial.record).filter(|trial| trial.trial.form == **form);
+        let whole = trials.filter(|trial| trial.outcome == Outcome::Measured).flat_map(|trial| &trial.files);
+        whole.filter(|(name, _)| is_of(name, service, record, study)).map(|(_, files)| files.compared).min()
+    };
+    let bundle_files = seen.keys().map(compared).min().flatten().filter(|files| *files > 0);
+    let lists: BTreeSet<&Vec<&SeenFile>> = seen.values().flatten().collect();
     let same = lists.len() == 1;
     ServiceBits {
         service: service.to_owned(),
         same,
         digest: lists.first().filter(|_| same).map(|files| digest(files)),
         files: lists.first().map_or(0, |files| files.len()),
+        bundle_files,
         read: seen.keys().map(|form| (*form).to_owned()).collect(),
         unread,
         differences: differences(&seen),
@@ -126,7 +138,7 @@ fn is_of(instance: &str, service: &str, record: &Record, form: &Form) -> bool {
     deployed.services.iter().any(|known| known.name == instance && known.role() == service)
 }
 
-fn digest(files: &[&MappedFile]) -> String {
+fn digest(files: &[&SeenFile]) -> String {
     let mut hash = Sha256::new();
     for file in files {
         hash.update(format!("{}\t{}\n", file.path, file.digest));
@@ -135,12 +147,12 @@ fn digest(files: &[&MappedFile]) -> String {
     format!("sha256:{hex}")
 }
 
-fn differences(seen: &BTreeMap<&str, BTreeSet<Vec<&MappedFile>>>) -> Vec<BitsDifference> {
+fn differences(seen: &BTreeMap<&str, BTreeSet<Vec<&SeenFile>>>) -> Vec<BitsDifference> {
     let paths: BTreeSet<&str> = seen.values().flatten().flatten().map(|file| file.path.as_str()).collect();
     let mut found = Vec::new();
     for path in paths {
-        let of_form = |lists: &BTreeSet<Vec<&MappedFile>>| -> String {
-            let digest_in = |files: &Vec<&MappedFile>| {
+        let of_form = |lists: &BTreeSet<Vec<&SeenFile>>| -> String {
+            let digest_in = |files: &Vec<&SeenFile>| {
                 let file = files.iter().find(|file| file.path == path);
                 file.map_or_else(|| "not mapped".to_owned(), |file| file.digest.clone())
             };
@@ -220,14 +232,14 @@ fn matches(a: &Property, b: &Property) -> bool {
 mod tests {
     use super::*;
 
-    fn file(path: &str, digest: &str) -> MappedFile {
-        MappedFile { path: path.into(), digest: digest.into() }
+    fn file(path: &str, digest: &str) -> SeenFile {
+        SeenFile { path: path.into(), digest: digest.into() }
     }
 
     #[test]
     fn a_file_that_differs_is_named_with_its_forms() {
         let (a, libc, other) = (file("/bin/a", "1"), file("/lib/c", "2"), file("/lib/c", "3"));
-        let seen: BTreeMap<&str, BTreeSet<Vec<&MappedFile>>> = BTreeMap::from([
+        let seen: BTreeMap<&str, BTreeSet<Vec<&SeenFile>>> = BTreeMap::from([
             ("plain", BTreeSet::from([vec![&a, &libc]])),
             ("boxed", BTreeSet::from([vec![&a, &other]])),
             ("caged", BTreeSet::from([vec![&a]])),

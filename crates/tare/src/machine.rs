@@ -6,6 +6,7 @@ use crate::places::Places;
 use crate::{images, paths, sources};
 use anyhow::Result;
 use std::collections::BTreeMap;
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
@@ -146,7 +147,7 @@ pub(crate) fn carrier() -> Result<Arc<Carrier>> {
 struct ByEngine;
 
 impl PullImage for ByEngine {
-    fn pull(&self, reference: &str, into: &Path) -> Result<(), Fault> {
+    fn pull(&self, reference: &str, into: &mut dyn Write) -> Result<(), Fault> {
         let Some(pull) = LAYERS.iter().find_map(|row| row.pull) else {
             let fault = Fault::new(format!("there is nothing here that fetches {reference} from a registry"));
             return Err(fault.remedy("save the image to a file, and name that"));

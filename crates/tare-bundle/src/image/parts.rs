@@ -2,7 +2,7 @@
 
 use crate::tree::{self, Kind};
 use crate::unpack::compression;
-use crate::unpack::room;
+use crate::unpack::room::Roomy;
 use crate::unpack::rooted::{Below, Rooted};
 use crate::unpack::tarball::{Tarball, What};
 use sha2::{Digest, Sha256};
@@ -14,9 +14,6 @@ use tare_core::fault::{Doing, Fault};
 
 /// The largest document of an image, bytes: the image format's own recommendation for a manifest.
 const MAX_DOCUMENT: u64 = 4 << 20;
-/// The most bytes that an archive of an image inflates to, and how many are written between two looks at the disk.
-const MAX_INFLATED: u64 = 128 << 30;
-const INFLATE_STEP: u64 = 4 << 20;
 /// The most bytes that the names of an archive's members have in all; digests make up most of them.
 const MAX_NAMES: usize = 16 << 20;
 /// The most members an archive of an image has; each layer takes up to four.
@@ -54,9 +51,9 @@ impl Parts {
             return Ok(parts);
         }
         let plain_path = work.join("image.tar");
-        let mut plain = File::create(&plain_path).doing("decompress it")?;
+        let plain = File::create(&plain_path).doing("decompress it")?;
         let file = File::open(path).doing("open it")?;
-        inflate(&mut compression::plain(file)?, &mut plain)?;
+        inflate(&mut compression::plain(file)?, plain)?;
         let members = index(&plain_path)?;
         Ok(Parts::Archive { path: plain_path, members })
     }
@@ -161,19 +158,10 @@ pub(super) fn check(name: &str, wanted: &str, found: Option<&str>) -> Result<(),
 }
 
 /// An archive that inflates beyond any image, or beyond what is free, is stopped before the disk is full.
-fn inflate(from: &mut dyn Read, into: &mut File) -> Result<(), Fault> {
-    let mut inflated = 0;
-    loop {
-        room::check(&*into, INFLATE_STEP)?;
-        let copied = std::io::copy(&mut (&mut *from).take(INFLATE_STEP), into).doing("decompress it")?;
-        inflated += copied;
-        if inflated > MAX_INFLATED {
-            return Err(Fault::new("it inflates beyond 128 GiB"));
-        }
-        if copied < INFLATE_STEP {
-            return Ok(());
-        }
-    }
+fn inflate(from: &mut dyn Read, into: File) -> Result<(), Fault> {
+    let mut into = Roomy::new(into);
+    let copied = std::io::copy(from, &mut into).doing("decompress it");
+    into.refused().map_or(copied, Err).map(drop)
 }
 
 fn index(path: &Path) -> Result<HashMap<Vec<u8>, Member>, Fault> {

@@ -2,6 +2,8 @@
 
 use rustix::fd::AsFd;
 use rustix::fs::StatVfs;
+use std::fs::File;
+use std::io::Write;
 use tare_core::fault::{Doing, Fault};
 use tare_core::units::show_bytes;
 
@@ -13,6 +15,56 @@ const FREE_BYTES: u64 = 1 << 30;
 const FREE_INODES: u64 = 10_000;
 /// What says of a fault that the disk is the matter, and not what was to be unpacked.
 const FULL: &str = "on the disk where bundles are kept";
+
+/// The most bytes of an archive of an image, and how many are written between two looks at the disk.
+const ARCHIVE_MAX: u64 = 128 << 30;
+const STEP: u64 = 4 << 20;
+
+/// A file that takes an archive of an image, and no more of it than any image has or the disk has room for.
+pub(crate) struct Roomy {
+    file: File,
+    taken: u64,
+    looked_for: u64,
+    refused: Option<Fault>,
+}
+
+impl Roomy {
+    /// Writes to `file`.
+    pub(crate) fn new(file: File) -> Roomy {
+        Roomy { file, taken: 0, looked_for: 0, refused: None }
+    }
+
+    /// Why it took no more, if it did not.
+    pub(crate) fn refused(self) -> Option<Fault> {
+        self.refused
+    }
+
+    fn admit(&mut self, bytes: u64) -> Result<(), Fault> {
+        self.taken += bytes;
+        if self.taken > ARCHIVE_MAX {
+            return Err(Fault::new("as an archive it is larger than 128 GiB"));
+        }
+        if self.taken > self.looked_for {
+            check(&self.file, STEP.max(bytes))?;
+            self.looked_for = self.taken + STEP;
+        }
+        Ok(())
+    }
+}
+
+impl Write for Roomy {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        if let Err(fault) = self.admit(bytes.len() as u64) {
+            self.refused = Some(fault);
+            return Err(std::io::Error::other("there is no room for it"));
+        }
+        self.file.write_all(bytes).map(|()| bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        self.file.flush()
+    }
+}
 
 /// Refuses to put `bytes` more, and one file more, onto the disk that holds `place` when too little would stay free.
 pub(crate) fn check(place: impl AsFd, bytes: u64) -> Result<(), Fault> {

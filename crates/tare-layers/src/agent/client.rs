@@ -9,7 +9,7 @@ use tare_core::command::{CommandEnd, CommandStart};
 use tare_core::fault::{Doing, Fault};
 use tare_core::form::LayerUse;
 use tare_core::host::{
-    Facts, Host, Instance, InstanceState, MappedFile, OpenError, ResourceReport, ServiceStart, Surroundings,
+    Facts, FilesSeen, Host, Instance, InstanceState, OpenError, ResourceReport, SeenFile, ServiceStart, Surroundings,
 };
 use tare_core::telemetry::{Rest, Scope, TelemetryRow};
 use tare_core::units::show_bytes;
@@ -276,8 +276,13 @@ impl Host for AgentHost {
         self.call(Call::State(instance.to_owned()), &format!("tell the state of '{instance}'"), Limits::SHORT)
     }
 
-    fn mapped_files(&mut self, instance: &str) -> Result<Vec<MappedFile>, Fault> {
+    fn mapped_files(&mut self, instance: &str) -> Result<Vec<SeenFile>, Fault> {
         self.call(Call::MappedFiles(instance.to_owned()), &format!("hash what '{instance}' maps"), Limits::LONG)
+    }
+
+    fn files_seen(&mut self, start: &ServiceStart, bundle: Option<&[SeenFile]>) -> Result<FilesSeen, Fault> {
+        let doing = format!("hash what '{}' sees of its bundle", start.instance);
+        self.call(Call::FilesSeen(start.clone(), bundle.map(<[SeenFile]>::to_vec)), &doing, Limits::LONG)
     }
 
     fn log(&mut self, instance: &str) -> Result<String, Fault> {

@@ -52,6 +52,7 @@ fn answer(slot: &mut Option<Box<dyn Host>>, call: Call) -> Outcome {
         Call::Start(start) => Outcome::of(host.start(&start)),
         Call::State(instance) => Outcome::of(host.state(&instance)),
         Call::MappedFiles(instance) => Outcome::of(host.mapped_files(&instance)),
+        Call::FilesSeen(start, bundle) => Outcome::of(host.files_seen(&start, bundle.as_deref())),
         Call::Log(instance) => Outcome::of(host.log(&instance)),
         Call::Stop(instance) => Outcome::of(host.stop(&instance)),
         Call::BeginCommand(instance, command) => Outcome::of(host.begin_command(&instance, &command)),
@@ -80,13 +81,14 @@ fn answer(slot: &mut Option<Box<dyn Host>>, call: Call) -> Outcome {
 mod tests {
     use super::super::{AgentHost, NoPeer, Peer};
     use super::*;
+    use crate::sample;
     use std::collections::BTreeMap;
     use std::os::unix::net::UnixStream;
     use std::time::Duration;
     use tare_core::command::{CommandEnd, CommandStart, Ended};
     use tare_core::form::LayerUse;
     use tare_core::host::{
-        Facts, Instance, InstanceState, MappedFile, OpenError, ResourceReport, ServiceStart, Surroundings,
+        Facts, FilesSeen, Instance, InstanceState, OpenError, ResourceReport, SeenFile, ServiceStart, Surroundings,
     };
     use tare_core::telemetry::{Scope, TelemetryRow, Vantage};
 
@@ -113,8 +115,13 @@ mod tests {
         fn state(&mut self, instance: &str) -> Result<InstanceState, Fault> {
             Ok(InstanceState::Ended(instance.to_owned()))
         }
-        fn mapped_files(&mut self, _: &str) -> Result<Vec<MappedFile>, Fault> {
+        fn mapped_files(&mut self, _: &str) -> Result<Vec<SeenFile>, Fault> {
             Err(Fault::new("nothing is mapped").remedy("start it").with_log("line 1\nline 2"))
+        }
+        fn files_seen(&mut self, start: &ServiceStart, bundle: Option<&[SeenFile]>) -> Result<FilesSeen, Fault> {
+            let mut seen = FilesSeen::default();
+            bundle.into_iter().flatten().for_each(|file| seen.note(&file.path, file.digest == start.instance));
+            Ok(seen)
         }
         fn log(&mut self, instance: &str) -> Result<String, Fault> {
             Ok(format!("{instance}\nsays \u{1f600} \"hello\"\n"))
@@ -199,6 +206,10 @@ mod tests {
         let fault = agent.mapped_files("x").unwrap_err();
         let wanted = ("nothing is mapped", "start it", "line 1\nline 2");
         assert_eq!((fault.message.as_str(), fault.remedy.as_str(), fault.log.as_str()), wanted);
+        let start = ServiceStart::on(sample::service("x"), None);
+        let file = |path: &str, digest: &str| SeenFile { path: path.to_owned(), digest: digest.to_owned() };
+        let seen = agent.files_seen(&start, Some(&[file("/a", "x"), file("/b", "y")])).unwrap();
+        assert_eq!((seen.compared, seen.differing), (2, vec!["/b".to_owned()]));
         assert_eq!(Box::new(agent).close().unwrap_err().message, "outer left a file");
         server.join().unwrap().unwrap();
     }

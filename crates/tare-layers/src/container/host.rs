@@ -11,7 +11,7 @@ use crate::local::{self, accounts::Accounts};
 use crate::network::Fenced;
 use bollard::models::ContainerInspectResponse;
 use std::collections::BTreeMap;
-use std::net::{IpAddr, SocketAddr, TcpListener};
+use std::net::{IpAddr, SocketAddr};
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -20,8 +20,8 @@ use tare_core::command::{CommandEnd, CommandStart};
 use tare_core::fault::{Doing, Fault};
 use tare_core::form::LayerUse;
 use tare_core::host::{
-    Carrier, Facts, Host, Instance, InstanceState, LocalOuter, MappedFile, OpenError, ResourceReport, ServiceStart,
-    Surroundings,
+    Carrier, Facts, FilesSeen, Host, Instance, InstanceState, LocalOuter, OpenError, ResourceReport, SeenFile,
+    ServiceStart, Surroundings,
 };
 use tare_core::profile::Profile;
 use tare_core::telemetry::{Rest, Scope, TelemetryRow};
@@ -212,28 +212,10 @@ impl Inner {
             accounts: &accounts,
             network: self.link.as_ref().map_or("", |link| &link.name),
             published_at: self.published_at(),
+            by_podman: self.engine.is_podman(),
             probe: probe.as_deref(),
         };
         run::launch(&self.engine, &order, container).map(|()| accounts.warnings)
-    }
-
-    /// Fails when somebody else listens where the service's ports are going to be. Without this a service with the
-    /// host's network would die and leave the reason in its log only.
-    fn check_ports(&self, start: &ServiceStart) -> Result<(), Fault> {
-        if self.options.network == Network::Bridge {
-            return Ok(());
-        }
-        for port in start.service.ports.values() {
-            let place = SocketAddr::new(self.published_at(), *port);
-            match TcpListener::bind(place) {
-                Err(error) if error.kind() == std::io::ErrorKind::AddrInUse => {
-                    return Err(run::port_taken(&place.to_string(), &start.instance));
-                }
-                // Anything else is the engine's to judge.
-                _ => {}
-            }
-        }
-        Ok(())
     }
 
     /// The address under which the generator reaches an instance.
@@ -290,7 +272,9 @@ impl Inner {
     fn start(&mut self, start: &ServiceStart) -> Result<Instance, Fault> {
         let instance = &start.instance;
         assert!(!self.running.contains_key(instance), "instance '{instance}' was started twice");
-        self.check_ports(start)?;
+        if self.options.network != Network::Bridge {
+            run::check_ports(start, self.published_at())?;
+        }
         let mut open = String::new();
         if self.options.network == Network::Host {
             open = self.fenced.close(&self.surroundings.run, start, self.engine.user_here()?)?;
@@ -423,8 +407,13 @@ impl Host for ContainerHost {
         }))
     }
 
-    fn mapped_files(&mut self, instance: &str) -> Result<Vec<MappedFile>, Fault> {
+    fn mapped_files(&mut self, instance: &str) -> Result<Vec<SeenFile>, Fault> {
         local::mapped_files(self.inner.pid(instance)?)
+    }
+
+    fn files_seen(&mut self, start: &ServiceStart, bundle: Option<&[SeenFile]>) -> Result<FilesSeen, Fault> {
+        let pid = self.inner.pid(&start.instance)?;
+        local::files::files_seen(pid, &local::files::of_bundle(&self.inner.carrier, start, bundle)?)
     }
 
     fn log(&mut self, instance: &str) -> Result<String, Fault> {

@@ -3,17 +3,15 @@
 use super::engine::{Engine, IMPORT_LIMIT};
 use bollard::query_parameters::CreateImageOptionsBuilder;
 use futures_util::TryStreamExt;
-use std::fs::File;
 use std::io::Write;
-use std::path::Path;
 use tare_core::fault::{Doing, Fault};
 
 /// Fetches the image called `reference` and writes it to `into` as `docker save` does. An image that the engine has
 /// already is not fetched again.
 ///
 /// # Errors
-/// When there is no engine, when the registry refuses, or when `into` cannot be written.
-pub(super) fn pull(reference: &str, into: &Path) -> Result<(), Fault> {
+/// When there is no engine, when the registry refuses, or when `into` takes no more.
+pub(super) fn pull(reference: &str, into: &mut dyn Write) -> Result<(), Fault> {
     let engine = Engine::find()?.ok_or_else(super::no_engine)?;
     if engine.call(engine.docker().inspect_image(reference)).is_err() {
         let (name, tag) = split(reference);
@@ -26,17 +24,19 @@ pub(super) fn pull(reference: &str, into: &Path) -> Result<(), Fault> {
             error.doing(format!("fetch the image {reference}")).remedy(remedy)
         })?;
     }
-    let mut file = File::create(into).doing(format!("write {}", into.display()))?;
-    let mut failed = None;
+    let doing = format!("save the image {reference}");
+    let mut refused = None;
     let saved = engine.docker().export_image(reference).try_for_each(|chunk| {
-        // The engine's stream cannot carry an error of ours, so it is kept beside it.
-        if failed.is_none() {
-            failed = file.write_all(&chunk).err();
-        }
-        async { Ok(()) }
+        // An error of ours ends the stream, and is told in its own words.
+        refused = into.write_all(&chunk).err();
+        let gone_on = if refused.is_none() { Ok(()) } else { Err(std::io::Error::other("").into()) };
+        async { gone_on }
     });
-    engine.call_within(IMPORT_LIMIT, saved).map_err(|error| error.doing(format!("save the image {reference}")))?;
-    failed.map_or(Ok(()), Err).doing(format!("write {}", into.display()))
+    let saved = engine.call_within(IMPORT_LIMIT, saved);
+    match refused {
+        Some(error) => Err(error).doing(doing),
+        None => saved.map_err(|error| error.doing(doing)),
+    }
 }
 
 /// A reference's name and its tag, `latest` when it names none. A digest is part of the name.

@@ -12,9 +12,11 @@ use bollard::query_parameters::{
 };
 use bytes::Bytes;
 use futures_util::StreamExt;
+use std::io::ErrorKind;
+use std::net::{IpAddr, SocketAddr, TcpListener};
 use std::time::{Duration, Instant};
 use tare_core::fault::Fault;
-use tare_core::host::InstanceState;
+use tare_core::host::{InstanceState, ServiceStart};
 
 /// How much of a container's output is kept, bytes.
 const LOG_BYTES: usize = SHOWN_MAX as usize;
@@ -100,8 +102,24 @@ fn remedy(message: &str, program: &str) -> Option<String> {
     missing.then(|| format!("check that the bundle holds {program}"))
 }
 
+/// Fails when somebody else listens at this machine's address `at` where the service's ports are going to be. Without
+/// this a service with the host's network would die and leave the reason in its log only.
+///
+/// # Errors
+/// When a port is taken.
+pub(crate) fn check_ports(start: &ServiceStart, at: IpAddr) -> Result<(), Fault> {
+    for port in start.service.ports.values() {
+        let place = SocketAddr::new(at, *port);
+        // Anything else is the engine's to judge.
+        if TcpListener::bind(place).is_err_and(|error| error.kind() == ErrorKind::AddrInUse) {
+            return Err(port_taken(&place.to_string(), &start.instance));
+        }
+    }
+    Ok(())
+}
+
 /// A port that somebody else listens on.
-pub(crate) fn port_taken(place: &str, instance: &str) -> Fault {
+fn port_taken(place: &str, instance: &str) -> Fault {
     let message = format!("port {place}, which service '{instance}' needs, is in use already");
     Fault::new(message).remedy(format!("find out what listens there (ss -ltnp | grep {place}) and stop it"))
 }

@@ -48,6 +48,9 @@ pub(crate) struct Order<'a> {
     pub(crate) network: &'a str,
     /// The host's address on which ports are published.
     pub(crate) published_at: IpAddr,
+    /// Whether Podman makes the container. Told nothing, it gives it the user namespace that its settings say, by users
+    /// of this machine that nothing knows and so nothing watches.
+    pub(crate) by_podman: bool,
     /// The statically linked program, when it is to run in the service's stead to say what it gets.
     pub(crate) probe: Option<&'a Path>,
 }
@@ -129,6 +132,7 @@ fn host_config(order: &Order, ports: &[u16]) -> Result<HostConfig, Fault> {
         pid_mode: shared.then(|| "host".to_owned()),
         ipc_mode: shared.then(|| "host".to_owned()),
         uts_mode: shared.then(|| "host".to_owned()),
+        userns_mode: order.by_podman.then(|| "host".to_owned()),
         cgroupns_mode: shared.then_some(HostConfigCgroupnsModeEnum::HOST),
         sysctls: low_ports(order),
         readonly_rootfs: Some(order.options.read_only),

@@ -1,9 +1,8 @@
 use super::*;
+use crate::sample;
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr};
-use std::time::Duration;
-use tare_core::bundle::{Recipe, Source};
-use tare_core::workload::{Readiness, Resources, Service};
+use tare_core::workload::{Resources, Service};
 
 fn surroundings() -> Surroundings {
     Surroundings {
@@ -23,30 +22,20 @@ fn surroundings() -> Surroundings {
 
 fn start() -> ServiceStart {
     let service = Service {
-        name: "db".to_owned(),
-        recipe: Recipe::plain(Source::Folder(PathBuf::from("/nowhere"))),
         command: vec!["/bin/db".to_owned(), "--fast".to_owned()],
         environment: BTreeMap::from([("MODE".to_owned(), "x".to_owned())]),
-        user: (999, 998),
-        own_user: false,
         ports: BTreeMap::from([("main".to_owned(), 6379)]),
-        ready: Readiness::Port { port: "main".to_owned(), within: Duration::from_secs(1) },
         volumes: BTreeMap::from([("/data".to_owned(), 1 << 20)]),
         resources: Resources { cpus: 2, cpu_quota: None, memory_bytes: 64 << 20 },
-        stop_within: Duration::from_secs(1),
-        options: BTreeMap::new(),
-        instances: 1,
-        directory: None,
-        image: None,
-        replica: None,
+        ..sample::service("db")
     };
     ServiceStart { instance: "db".to_owned(), ..ServiceStart::on(service, Some(CpuSet::new(1..3))) }
 }
 
 fn order<'a>(options: ContainerOptions, surroundings: &'a Surroundings, start: &'a ServiceStart) -> Order<'a> {
     static NONE: Accounts = Accounts { files: Vec::new(), warnings: Vec::new() };
-    let (accounts, published_at) = (&NONE, surroundings.address);
-    Order { options, surroundings, start, image: "i", accounts, network: "n", published_at, probe: None }
+    let (accounts, published_at, by_podman) = (&NONE, surroundings.address, false);
+    Order { options, surroundings, start, image: "i", accounts, network: "n", published_at, by_podman, probe: None }
 }
 
 fn built(options: ContainerOptions, start: &ServiceStart, probe: Option<&Path>) -> (ContainerCreateBody, HostConfig) {
@@ -55,6 +44,16 @@ fn built(options: ContainerOptions, start: &ServiceStart, probe: Option<&Path>) 
     let mut body = container(&order, "tare-abc123-t1-db").unwrap();
     let host = body.host_config.take().unwrap();
     (body, host)
+}
+
+#[test]
+fn podman_takes_no_user_namespace_from_its_settings() {
+    let (surroundings, start) = (surroundings(), start());
+    let mode = |by_podman| {
+        let order = Order { by_podman, ..order(ContainerOptions::default(), &surroundings, &start) };
+        container(&order, "tare-abc123-t1-db").unwrap().host_config.unwrap().userns_mode
+    };
+    assert_eq!((mode(true).as_deref(), mode(false)), (Some("host"), None));
 }
 
 #[test]

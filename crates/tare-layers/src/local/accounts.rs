@@ -153,9 +153,9 @@ fn write(path: &Path, text: &[u8]) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::sample;
     use std::os::unix::fs::symlink;
-    use tare_core::bundle::{Recipe, Source};
-    use tare_core::workload::{NOBODY, Readiness, Resources};
+    use tare_core::workload::NOBODY;
 
     /// A scratch directory and, beside it, the tree of a bundle with an empty /etc.
     fn stage() -> tempfile::TempDir {
@@ -165,25 +165,8 @@ mod tests {
     }
 
     fn start(own_user: bool, volumes: &[&str]) -> ServiceStart {
-        let within = std::time::Duration::ZERO;
-        let service = Service {
-            name: "s".to_owned(),
-            recipe: Recipe::plain(Source::Folder("/x".into())),
-            command: vec!["/x".to_owned()],
-            environment: Default::default(),
-            user: (65_540, 65_541),
-            own_user,
-            ports: Default::default(),
-            ready: Readiness::Log { text: "x".to_owned(), within },
-            volumes: volumes.iter().map(|path| ((*path).to_owned(), 1)).collect(),
-            resources: Resources { cpus: 1, cpu_quota: None, memory_bytes: 1 },
-            stop_within: within,
-            options: Default::default(),
-            instances: 1,
-            directory: None,
-            image: None,
-            replica: None,
-        };
+        let volumes = volumes.iter().map(|path| ((*path).to_owned(), 1)).collect();
+        let service = Service { user: (65_540, 65_541), own_user, volumes, ..sample::service("s") };
         ServiceStart::on(service, None)
     }
 

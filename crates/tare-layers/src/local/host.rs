@@ -7,7 +7,7 @@ use super::launch::{Launch, Rooted, check_user};
 use super::logs::{Keeper, tail};
 use super::root::{PROGRAM_INSIDE, Root};
 use super::running::{Running, describe_end};
-use super::{facts, mapped_files, ports};
+use super::{facts, files, mapped_files, ports};
 use crate::network::{Fenced, Room, UserHere};
 use crate::{LAYERS, leftovers};
 use std::collections::BTreeMap;
@@ -22,8 +22,8 @@ use tare_core::command::{CommandEnd, CommandStart};
 use tare_core::fault::{Doing, Fault};
 use tare_core::form::LayerUse;
 use tare_core::host::{
-    Carrier, Facts, Host, Instance, InstanceState, LocalOuter, MappedFile, OpenError, ResourceReport, ServiceStart,
-    Surroundings,
+    Carrier, Facts, FilesSeen, Host, Instance, InstanceState, LocalOuter, OpenError, ResourceReport, SeenFile,
+    ServiceStart, Surroundings,
 };
 use tare_core::profile::Profile;
 use tare_core::telemetry::{Prober, Rest, Scope, TelemetryRow};
@@ -341,12 +341,17 @@ impl Host for LocalHost {
         self.instance(instance)?.state()
     }
 
-    fn mapped_files(&mut self, instance: &str) -> Result<Vec<MappedFile>, Fault> {
+    fn mapped_files(&mut self, instance: &str) -> Result<Vec<SeenFile>, Fault> {
         let running = self.instance(instance)?;
         if let InstanceState::Ended(how) = running.state()? {
             return Err(Fault::new(format!("'{instance}' has ended: {how}")));
         }
         mapped_files(running.child.id())
+    }
+
+    fn files_seen(&mut self, start: &ServiceStart, bundle: Option<&[SeenFile]>) -> Result<FilesSeen, Fault> {
+        let pid = self.instance(&start.instance)?.child.id();
+        files::files_seen(pid, &files::of_bundle(&self.carrier, start, bundle)?)
     }
 
     fn log(&mut self, instance: &str) -> Result<String, Fault> {

@@ -14,38 +14,46 @@ use std::path::{Path, PathBuf};
 use std::sync::{LazyLock, Mutex};
 use std::time::{Duration, Instant};
 use tare_core::fault::{Doing, Fault};
-use tare_core::host::MappedFile;
+use tare_core::host::SeenFile;
 use tare_core::units::{exact_duration, show_bytes};
 
 /// What is read at most to prove which bits run: how many files, how many bytes of them, and for how long. A service
 /// may map a file of any length that takes no room on the disk.
-const LIMITS: Limits = Limits { files: 10_000, bytes: 16 << 30, time: Duration::from_secs(120) };
+const LIMITS: Limits = Limits {
+    files: 10_000,
+    bytes: 16 << 30,
+    time: Duration::from_secs(120),
+    beyond: |what| format!("it maps {what} as programs and libraries, too much to tell which bits run"),
+};
 /// The most that is read of the list of what a process maps, bytes; the kernel allows some 65000 mappings.
 const MAPS_MAX: u64 = 32 << 20;
 
-/// What is left to be read.
-struct Limits {
-    files: usize,
-    bytes: u64,
-    time: Duration,
+/// What is read at most.
+#[derive(Clone, Copy)]
+pub(super) struct Limits {
+    pub(super) files: usize,
+    pub(super) bytes: u64,
+    pub(super) time: Duration,
+    /// What is said of whoever goes beyond, and by what.
+    pub(super) beyond: fn(&str) -> String,
 }
 
 /// What of the limits is used up.
-struct Used {
+pub(super) struct Used {
     limits: Limits,
     bytes: u64,
     since: Instant,
 }
 
 impl Used {
-    fn of(limits: Limits) -> Used {
+    pub(super) fn of(limits: Limits) -> Used {
         Used { limits, bytes: 0, since: Instant::now() }
     }
 
     /// Notes what was read or is about to be.
     fn note(&mut self, bytes: u64, files: usize) -> Result<(), Fault> {
         self.bytes = self.bytes.saturating_add(bytes);
-        let Limits { files: most, bytes: bytes_max, time } = self.limits;
+        let Limits { files: most, bytes: bytes_max, time, beyond: say } = self.limits;
         let beyond = if files > most {
             format!("more than {most} files")
         } else if self.bytes > bytes_max {
@@ -55,7 +63,7 @@ impl Used {
         } else {
             return Ok(());
         };
-        Err(Fault::new(format!("it maps {beyond} as programs and libraries, too much to tell which bits run")))
+        Err(Fault::new(say(&beyond)))
     }
 }
 
@@ -72,11 +80,11 @@ static DIGESTS: LazyLock<Mutex<HashMap<Identity, String>>> = LazyLock::new(Mutex
 ///
 /// # Errors
 /// When the process is gone or maps nothing, or a mapped file cannot be read.
-pub fn mapped_files(pid: u32) -> Result<Vec<MappedFile>, Fault> {
+pub fn mapped_files(pid: u32) -> Result<Vec<SeenFile>, Fault> {
     mapped_within(pid, LIMITS)
 }
 
-fn mapped_within(pid: u32, limits: Limits) -> Result<Vec<MappedFile>, Fault> {
+fn mapped_within(pid: u32, limits: Limits) -> Result<Vec<SeenFile>, Fault> {
     let (mut found, mut used) = (BTreeMap::new(), Used::of(limits));
     read_maps(pid, &mut found, &mut used)?;
     for child in processes::descendants(pid) {
@@ -87,7 +95,7 @@ fn mapped_within(pid: u32, limits: Limits) -> Result<Vec<MappedFile>, Fault> {
     if found.is_empty() {
         return Err(Fault::new(format!("process {pid} maps no file: it has ended or is not a program of its own")));
     }
-    Ok(found.into_iter().map(|(path, digest)| MappedFile { path, digest }).collect())
+    Ok(found.into_iter().map(|(path, digest)| SeenFile { path, digest }).collect())
 }
 
 fn read_maps(pid: u32, found: &mut BTreeMap<String, String>, used: &mut Used) -> Result<(), Fault> {
@@ -154,7 +162,7 @@ fn path_inside(path: &str, root: &Path) -> String {
 }
 
 /// `sha256:<hex>` of a file's content; `None` when it is not a regular file.
-fn digest_of(file: &mut File, used: &mut Used, files: usize) -> Result<Option<String>, Fault> {
+pub(super) fn digest_of(file: &mut File, used: &mut Used, files: usize) -> Result<Option<String>, Fault> {
     let data = file.metadata().doing("read it")?;
     if !data.is_file() {
         return Ok(None);

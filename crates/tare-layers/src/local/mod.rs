@@ -10,6 +10,7 @@ pub(crate) mod command;
 pub(crate) mod confinement;
 pub(crate) mod controllers;
 mod facts;
+pub(crate) mod files;
 mod freeze;
 pub(crate) mod hierarchies;
 pub(crate) mod host;

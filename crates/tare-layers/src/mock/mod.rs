@@ -2,8 +2,8 @@
 //! above layers can be tried without root, engine or hypervisor.
 //!
 //! Its options, with their defaults first: `fail_in: none | open | facts | resources | start | state | mapped_files |
-//! log | stop | begin_command | await_command | end_command | freeze | thaw | begin_probe | end_probe | close` and
-//! `delay: 0s`, which every call takes.
+//! files_seen | log | stop | begin_command | await_command | end_command | freeze | thaw | begin_probe | end_probe |
+//! close` and `delay: 0s`, which every call takes.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
@@ -14,8 +14,8 @@ use tare_core::config::{Fields, Node, Problems};
 use tare_core::fault::Fault;
 use tare_core::form::LayerUse;
 use tare_core::host::{
-    Availability, Carrier, Facts, GuestNeeds, Host, Instance, InstanceState, LayerRow, Listens, LocalOuter, MappedFile,
-    OpenError, Property, ResourceReport, ServiceStart, Surroundings,
+    Availability, Carrier, Facts, FilesSeen, GuestNeeds, Host, Instance, InstanceState, LayerRow, Listens, LocalOuter,
+    OpenError, Property, ResourceReport, SeenFile, ServiceStart, Surroundings,
 };
 use tare_core::ladder::LayerRung;
 use tare_core::telemetry::{Scope, TelemetryRow};
@@ -43,7 +43,7 @@ pub const ROW: LayerRow = LayerRow {
     for_tests: true,
 };
 
-const CALLS: [&str; 17] = [
+const CALLS: [&str; 18] = [
     "none",
     "open",
     "facts",
@@ -51,6 +51,7 @@ const CALLS: [&str; 17] = [
     "start",
     "state",
     "mapped_files",
+    "files_seen",
     "log",
     "stop",
     "begin_command",
@@ -176,10 +177,16 @@ impl Host for MockHost {
         self.check_running(instance).map(|()| InstanceState::Running)
     }
 
-    fn mapped_files(&mut self, instance: &str) -> Result<Vec<MappedFile>, Fault> {
+    fn mapped_files(&mut self, instance: &str) -> Result<Vec<SeenFile>, Fault> {
         self.note("mapped_files", instance)?;
         self.check_running(instance)?;
-        Ok(vec![MappedFile { path: "/nothing".to_owned(), digest: format!("sha256:{}", "0".repeat(64)) }])
+        Ok(vec![SeenFile { path: "/nothing".to_owned(), digest: format!("sha256:{}", "0".repeat(64)) }])
+    }
+
+    fn files_seen(&mut self, start: &ServiceStart, _: Option<&[SeenFile]>) -> Result<FilesSeen, Fault> {
+        self.note("files_seen", &start.instance)?;
+        self.check_running(&start.instance)?;
+        Ok(FilesSeen::default())
     }
 
     fn log(&mut self, instance: &str) -> Result<String, Fault> {

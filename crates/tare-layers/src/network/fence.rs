@@ -261,9 +261,11 @@ fn code(closed: &Closed, loopback: u32, load: u32) -> Vec<Instruction> {
 mod tests {
     use super::*;
     use crate::network::{as_user, bind_ipv6_alone, in_own_network};
+    use crate::sample;
     use std::io::{Read, Write};
     use std::net::{TcpListener, TcpStream, UdpSocket};
     use std::time::Duration;
+    use tare_core::workload::Service;
 
     /// How often the program was run: for connections, and not for what is said on them.
     #[test]
@@ -322,6 +324,36 @@ mod tests {
             drop(fence);
             assert!(TcpStream::connect(place).is_ok(), "it goes with its owner");
             assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0, "and so does what it was named in");
+        });
+    }
+
+    /// In a user namespace of its engine's, a service is a user whom nothing here watches.
+    #[test]
+    fn the_declared_ports_of_whom_nobody_knows_are_closed_whole() {
+        in_own_network(|| {
+            let folder = tempfile::tempdir().unwrap();
+            let fence = Fence::open_to(78, 77, "none00", &folder.path().join("fence")).unwrap();
+            let mut fenced = Fenced { fence: Some(fence), ..Fenced::default() };
+            let (declared, other) = (TcpListener::bind("0.0.0.0:0").unwrap(), TcpListener::bind("0.0.0.0:0").unwrap());
+            let port = |listener: &TcpListener| listener.local_addr().unwrap().port();
+            let ports = BTreeMap::from([("main".to_owned(), port(&declared))]);
+            let start = ServiceStart::on(Service { ports, ..sample::service("s") }, None);
+            let datagrams = UdpSocket::bind(("0.0.0.0", port(&declared))).unwrap();
+            datagrams.set_read_timeout(Some(Duration::from_millis(100))).unwrap();
+            let reached = || {
+                let sender = UdpSocket::bind("127.0.0.1:0").unwrap();
+                sender.send_to(b"x", ("127.0.0.3", port(&declared))).unwrap();
+                let streams = ["127.0.0.1", "127.0.0.2"].map(|to| TcpStream::connect((to, port(&declared))).is_ok());
+                (streams, datagrams.recv(&mut [0; 8]).is_ok(), TcpStream::connect(("127.0.0.1", port(&other))).is_ok())
+            };
+            assert_eq!(reached(), ([true; 2], true, true), "nothing is closed");
+            let said = fenced.put_up_and_close("none00", &start, UserHere::Another).unwrap();
+            assert_eq!(reached(), ([false; 2], false, true), "closed in both protocols, at every address");
+            if fenced.fence.as_ref().unwrap().doors.is_ok() {
+                assert!(said.contains("open to other machines too where it declares no port: its engine"), "{said}");
+            }
+            fenced.open(&start);
+            assert_eq!(reached(), ([true; 2], true, true), "open again");
         });
     }
 

@@ -233,3 +233,17 @@ pub(crate) fn bind_ipv6_alone(kind: rustix::net::SocketType, port: u16) -> (Owne
     let place = rustix::net::getsockname(&socket).unwrap().try_into().unwrap();
     (socket, place)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bridge_speaks_no_ipv6() {
+        in_own_network(|| {
+            make_bridge("bridge0", Ipv4Addr::new(10, 99, 0, 1), 30).unwrap();
+            let off = |link: &str| std::fs::read_to_string(format!("/proc/sys/net/ipv6/conf/{link}/disable_ipv6"));
+            assert_eq!(["lo", "bridge0"].map(|link| off(link).unwrap()), ["0\n", "1\n"]);
+        });
+    }
+}

@@ -48,7 +48,7 @@ pub(super) fn open(
         Ok(boot(&wish, wishes, surroundings)?)
     });
     match opened {
-        Ok((guests, wiring)) => Ok(Box::new(VmHost::new(outer.into_host(), guests, wiring))),
+        Ok((guests, wiring)) => Ok(Box::new(VmHost::new(outer, guests, wiring))),
         Err(error) => {
             // The reason why it failed is worth more than what closing the host may have to say.
             let _ = outer.close();

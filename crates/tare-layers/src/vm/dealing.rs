@@ -44,7 +44,7 @@ mod tests {
     fn services(tiles: u32, names: &[&str]) -> Vec<Service> {
         let one = |tile: u32, name: &&str| {
             let replica = (tiles > 1).then(|| Replica { of: (*name).to_owned(), number: 1, tile });
-            Service { replica, ..super::super::size::tests::service(name) }
+            Service { replica, ..crate::sample::service(name) }
         };
         (1..=tiles).flat_map(|tile| names.iter().map(move |name| one(tile, name))).collect()
     }

@@ -4,13 +4,15 @@ use super::block;
 use super::boot::{Guest, on_each, remove};
 use super::process::vhost_threads;
 use super::wiring::Wiring;
-use std::sync::Mutex;
+use crate::local::files;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tare_core::command::{CommandEnd, CommandStart};
 use tare_core::fault::Fault;
 use tare_core::form::LayerUse;
 use tare_core::host::{
-    Facts, Host, Instance, InstanceState, MappedFile, OpenError, ResourceReport, ServiceStart, Surroundings,
+    Carrier, Facts, FilesSeen, Host, Instance, InstanceState, LocalOuter, OpenError, ResourceReport, SeenFile,
+    ServiceStart, Surroundings,
 };
 use tare_core::profile::Profile;
 use tare_core::telemetry::{Rest, Scope, TelemetryRow, Vantage};
@@ -26,6 +28,7 @@ const HYPERVISOR: &str = "hypervisor";
 pub(super) struct VmHost {
     /// Owned until it is closed.
     outer: Option<Box<dyn Host>>,
+    carrier: Arc<Carrier>,
     /// At least one.
     guests: Vec<Guest>,
     wiring: Wiring,
@@ -40,9 +43,10 @@ type Clock = (i128, u64);
 
 impl VmHost {
     /// Guests that answer, and what joins them.
-    pub(super) fn new(outer: Box<dyn Host>, guests: Vec<Guest>, wiring: Wiring) -> Self {
+    pub(super) fn new(outer: Box<dyn LocalOuter>, guests: Vec<Guest>, wiring: Wiring) -> Self {
         assert!(!guests.is_empty(), "a form in guests has one at least");
-        VmHost { outer: Some(outer), guests, wiring, clocks: Vec::new(), frozen: false }
+        let carrier = outer.carrier();
+        VmHost { outer: Some(outer.into_host()), carrier, guests, wiring, clocks: Vec::new(), frozen: false }
     }
 
     fn outer(&mut self) -> &mut dyn Host {
@@ -159,8 +163,13 @@ impl Host for VmHost {
         })
     }
 
-    fn mapped_files(&mut self, instance: &str) -> Result<Vec<MappedFile>, Fault> {
+    fn mapped_files(&mut self, instance: &str) -> Result<Vec<SeenFile>, Fault> {
         self.ask(instance, |guest| guest.agent.mapped_files(instance))
+    }
+
+    fn files_seen(&mut self, start: &ServiceStart, bundle: Option<&[SeenFile]>) -> Result<FilesSeen, Fault> {
+        let files = files::of_bundle(&self.carrier, start, bundle)?.into_owned();
+        self.ask(&start.instance, |guest| guest.agent.files_seen(&guest.size.inside(start), Some(&files)))
     }
 
     fn log(&mut self, instance: &str) -> Result<String, Fault> {

@@ -116,37 +116,16 @@ fn service_cpus(surroundings: &Surroundings) -> CpuSet {
 }
 
 #[cfg(test)]
-pub(super) mod tests {
+mod tests {
     use super::*;
+    use crate::sample;
     use std::collections::BTreeMap;
-    use std::time::Duration;
-    use tare_core::bundle::{Recipe, Source};
-    use tare_core::workload::{Readiness, Resources, Service};
-
-    pub(in super::super) fn service(name: &str) -> Service {
-        Service {
-            name: name.into(),
-            recipe: Recipe::plain(Source::Packages(Vec::new())),
-            command: vec!["/a".into()],
-            environment: BTreeMap::new(),
-            user: (1, 1),
-            own_user: false,
-            ports: BTreeMap::new(),
-            ready: Readiness::Log { text: String::new(), within: Duration::ZERO },
-            volumes: BTreeMap::from([("/data".to_owned(), 1 << 30)]),
-            resources: Resources { cpus: 1, cpu_quota: None, memory_bytes: 100 << 20 },
-            stop_within: Duration::ZERO,
-            options: BTreeMap::new(),
-            instances: 1,
-            directory: None,
-            image: None,
-            replica: None,
-        }
-    }
+    use tare_core::workload::{Resources, Service};
 
     fn start(cpus: u32, on: Option<&str>) -> ServiceStart {
-        let mut service = service("a");
-        service.resources.cpus = cpus;
+        let resources = Resources { cpus, cpu_quota: None, memory_bytes: 100 << 20 };
+        let volumes = BTreeMap::from([("/data".to_owned(), 1 << 30)]);
+        let service = Service { resources, volumes, ..sample::service("a") };
         ServiceStart::on(service, on.map(|text| CpuSet::parse(text).unwrap()))
     }
 

@@ -12,8 +12,8 @@ use tare_core::config::{Problems, parse};
 use tare_core::fault::Fault;
 use tare_core::form::LayerUse;
 use tare_core::host::{
-    Carrier, Facts, Host, Instance, InstanceState, LocalOuter, MappedFile, OpenError, ResourceReport, ServiceStart,
-    Surroundings,
+    Carrier, Facts, FilesSeen, Host, Instance, InstanceState, LocalOuter, OpenError, ResourceReport, SeenFile,
+    ServiceStart, Surroundings,
 };
 use tare_core::telemetry::{Prober, Scope, TelemetryRow};
 use tare_core::units::CpuSet;
@@ -135,7 +135,10 @@ impl Host for Outer {
     fn state(&mut self, _: &str) -> Result<InstanceState, Fault> {
         unreachable!("the layer knows its instances")
     }
-    fn mapped_files(&mut self, _: &str) -> Result<Vec<MappedFile>, Fault> {
+    fn mapped_files(&mut self, _: &str) -> Result<Vec<SeenFile>, Fault> {
+        unreachable!("the layer knows its instances")
+    }
+    fn files_seen(&mut self, _: &ServiceStart, _: Option<&[SeenFile]>) -> Result<FilesSeen, Fault> {
         unreachable!("the layer knows its instances")
     }
     fn log(&mut self, _: &str) -> Result<String, Fault> {

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 use tare_core::config::{Problems, parse};
 use tare_core::form::LayerUse;
-use tare_core::host::{Availability, Host, InstanceState, LayerRow, ServiceStart};
+use tare_core::host::{Availability, Host, InstanceState, LayerRow, SeenFile, ServiceStart};
 use tare_core::telemetry::Scope;
 use tare_layers::LAYERS;
 
@@ -165,6 +165,11 @@ fn reach_and_read(form: &str, stage: &Stage, host: &mut dyn Host, place: std::ne
     let hash = Sha256::digest(std::fs::read(std::env::current_exe().unwrap()).unwrap());
     let hex: String = hash.iter().map(|byte| format!("{byte:02x}")).collect();
     assert_eq!(own.digest, format!("sha256:{hex}"), "{form}");
+    // Where something is mounted, there is nothing of the bundle to be seen.
+    let file = |path: &str| SeenFile { path: path.to_owned(), digest: own.digest.clone() };
+    let bundle = ["/bin/service", "/bin/none", "/data/kept"].map(file);
+    let seen = host.files_seen(&service("one", 0, &[]), Some(&bundle)).unwrap();
+    assert_eq!((seen.compared, seen.differing), (2, vec!["/bin/none".to_owned()]), "{form}");
     let log = host.log("one").unwrap();
     assert!(log.contains("serving with") && log.contains("and this goes to standard error"), "{form}: {log}");
 

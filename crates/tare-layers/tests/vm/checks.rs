@@ -13,7 +13,7 @@ use tare_core::command::{CommandEnd, CommandStart, Ended};
 use tare_core::config::{Problems, parse};
 use tare_core::fault::Fault;
 use tare_core::form::LayerUse;
-use tare_core::host::{Availability, Carrier, Host, InstanceState, ServiceStart};
+use tare_core::host::{Availability, Carrier, Host, InstanceState, SeenFile, ServiceStart};
 use tare_core::telemetry::Vantage;
 use tare_core::units::CpuSet;
 use tare_layers::{LAYERS, leftovers};
@@ -63,6 +63,10 @@ fn service_in_guest() {
     assert!(mapped.len() > 5, "{mapped:#?}");
     let digest = format!("sha256:{}", sum.split_whitespace().next().unwrap());
     assert!(mapped.iter().any(|file| file.digest == digest), "{sum}: {mapped:#?}");
+    let file = |path: &str| SeenFile { path: path.to_owned(), digest: digest.clone() };
+    let seen = host.files_seen(&start, Some(&["/usr/bin/redis-check-rdb", "/etc/passwd"].map(file))).unwrap();
+    assert_eq!((seen.differing.len(), seen.more), (usize::from(seen.compared == 2), 0), "{seen:?}");
+    assert!(!seen.differing.contains(&"/usr/bin/redis-check-rdb".to_owned()), "{seen:?}");
 
     let before = monotonic_ns();
     host.begin_probe(&[], Duration::from_millis(500)).unwrap();

@@ -15,7 +15,7 @@ use tare_core::advice::{Advice, Variant};
 use tare_core::bundle::{Recipe, Source};
 use tare_core::fault::Fault;
 use tare_core::form::{Form, LayerUse};
-use tare_core::host::{MappedFile, Property, ResourceReport};
+use tare_core::host::{Property, ResourceReport, SeenFile};
 use tare_core::ladder::{Ladder, Rung};
 use tare_core::load::{Check, LoadProfile, LoadSummary, OperationSummary, SecondRow};
 use tare_core::placement::{Placed, Placement};
@@ -433,14 +433,14 @@ fn telemetry(planned: &PlannedTrial) -> Vec<TelemetryRow> {
     rows
 }
 
-fn mapped() -> Vec<MappedFile> {
+fn mapped() -> Vec<SeenFile> {
     let files = [
         ("/usr/bin/redis-server", "a"),
         ("/usr/lib/x86_64-linux-gnu/libc.so.6", "b"),
         ("/usr/lib/x86_64-linux-gnu/libssl.so.3", "c"),
     ];
     let digest = |letter: &str| format!("sha256:{}", letter.repeat(64));
-    files.map(|(path, letter)| MappedFile { path: path.into(), digest: digest(letter) }).into()
+    files.map(|(path, letter)| SeenFile { path: path.into(), digest: digest(letter) }).into()
 }
 
 fn resources(form: &str) -> ResourceReport {

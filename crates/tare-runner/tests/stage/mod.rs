@@ -3,9 +3,11 @@
 
 #![allow(dead_code)] // each test needs another part of it
 
+mod host;
 mod lengths;
 mod ran;
 
+use host::LoggingHost;
 use lengths::{lengths, one_turn};
 pub(crate) use ran::{Ran, outcomes, run, run_paced, run_with};
 
@@ -14,23 +16,18 @@ use hdrhistogram::serialization::{Serializer, V2DeflateSerializer};
 use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tare_core::bundle::{Recipe, Source};
-use tare_core::command::{CommandEnd, CommandStart, Ended};
+use tare_core::command::CommandStart;
 use tare_core::fault::Fault;
-use tare_core::form::{Form, LayerUse};
-use tare_core::host::{
-    Facts, Host, Instance, InstanceState, MappedFile, OpenError, Property, ResourceReport, ServiceStart, Surroundings,
-};
+use tare_core::form::Form;
+use tare_core::host::{Facts, Host, OpenError, ServiceStart};
 use tare_core::load::{Check, LoadPlan, LoadProfile, LoadSummary, LoadTask, OperationSummary, SecondRow};
 use tare_core::plan::plan;
-use tare_core::profile::{Profile, Stack};
 use tare_core::record::{FormState, Header, SCHEMA};
 use tare_core::study::{LoadOrigin, Study};
-use tare_core::telemetry::{Rest, Scope, TelemetryRow};
 use tare_core::workload::{ProtocolUse, Readiness, Resources, Service, Workload};
 use tare_runner::{Apparatus, Clock, DataSet, Restored, RunInside, Stop};
 
@@ -65,6 +62,10 @@ pub(crate) enum Trouble {
     Refuses,
     WrongAnswers,
     OtherBits,
+    /// A script is not as in the bundle.
+    OtherScript,
+    /// What its bundle holds is too much to be compared.
+    ManyFiles,
     /// As many answers take a tenth longer.
     Slow,
     /// It loses a fifth of its rate in turns of 10 ms.
@@ -92,135 +93,6 @@ pub(crate) enum Trouble {
     Blabs,
     /// Its services start without something.
     Lacks,
-}
-
-pub(crate) struct LoggingHost {
-    form: String,
-    log: Log,
-    trouble: Trouble,
-    port: u16,
-    dead: Rc<Cell<bool>>,
-    /// How often a command was waited for.
-    awaited: u32,
-}
-
-// SAFETY: the host never leaves the test's thread; `Host` asks for Send because real ones may.
-unsafe impl Send for LoggingHost {}
-
-impl LoggingHost {
-    fn say(&self, what: &str) {
-        self.log.lock().unwrap().push(what.to_owned());
-    }
-}
-
-impl Host for LoggingHost {
-    fn facts(&mut self) -> Result<Facts, Fault> {
-        Ok(BTreeMap::from([("kernel".to_owned(), "1".to_owned())]))
-    }
-    fn resources(&mut self, _: &ServiceStart) -> Result<ResourceReport, Fault> {
-        self.say("resources");
-        let cpus = Property { value: "1".to_owned(), number: Some(1.0), tolerance: 0.0, matters: true };
-        Ok(ResourceReport { properties: BTreeMap::from([("cpus".to_owned(), cpus)]) })
-    }
-    fn start(&mut self, start: &ServiceStart) -> Result<Instance, Fault> {
-        self.say(&format!("start {}", start.instance));
-        if self.trouble == Trouble::BadCopy && self.dead.get() {
-            return Err(Fault::new("the files are damaged"));
-        }
-        if self.trouble == Trouble::Blabs {
-            let told = &start.service.environment["KEY"];
-            self.say(&format!("told {told}"));
-            return Err(Fault::new(format!("KEY={told} is wrong")).with_log(format!("not {told}!")));
-        }
-        if self.trouble == Trouble::Start {
-            return Err(Fault::new("port 7000 is taken"));
-        }
-        let endpoints = BTreeMap::from([("main".to_owned(), SocketAddr::from(([127, 0, 0, 1], self.port)))]);
-        let (instance, path) = (start.instance.clone(), "direct".to_owned());
-        let warnings =
-            (self.trouble == Trouble::Lacks).then(|| format!("{instance} has no name")).into_iter().collect();
-        Ok(Instance { instance, endpoints, peers: BTreeMap::new(), path, cpus: None, warnings })
-    }
-    fn volumes(&self, start: &ServiceStart) -> Option<Vec<PathBuf>> {
-        let place = |at: usize| Path::new("/places").join(&start.instance).join(at.to_string());
-        (self.trouble != Trouble::Nowhere).then(|| (0..start.service.volumes.len()).map(place).collect())
-    }
-    fn state(&mut self, _: &str) -> Result<InstanceState, Fault> {
-        let died = self.trouble == Trouble::DiesUnderLoad && self.dead.get();
-        Ok(if died { InstanceState::Ended("killed by signal 9".to_owned()) } else { InstanceState::Running })
-    }
-    fn mapped_files(&mut self, _: &str) -> Result<Vec<MappedFile>, Fault> {
-        let digest = if self.trouble == Trouble::OtherBits { "sha256:bb" } else { "sha256:aa" };
-        Ok(vec![MappedFile { path: "/usr/bin/toy".to_owned(), digest: digest.to_owned() }])
-    }
-    fn log(&mut self, _: &str) -> Result<String, Fault> {
-        Ok("the last words".to_owned())
-    }
-    fn begin_command(&mut self, instance: &str, command: &CommandStart) -> Result<(), Fault> {
-        self.say(&format!("begin {} beside {instance}", command.command.join(" ")));
-        Ok(())
-    }
-    fn await_command(&mut self, _: &str, patience: Duration) -> Result<Option<CommandEnd>, Fault> {
-        self.awaited += 1;
-        match self.trouble {
-            Trouble::InsideFails => Err(Fault::new("could not run tool: no such file")),
-            Trouble::InsideEndless => Ok(None),
-            _ if !self.awaited.is_multiple_of(3) => Ok(None),
-            _ => Ok(Some(CommandEnd {
-                ended: Ended::Exit(0),
-                stdout: "fine".to_owned(),
-                stderr: String::new(),
-                took: patience,
-                cpu_s: None,
-            })),
-        }
-    }
-    fn end_command(&mut self, instance: &str) -> Result<(), Fault> {
-        self.say(&format!("end the command beside {instance}"));
-        Ok(())
-    }
-    fn freeze(&mut self) -> Result<(), Fault> {
-        self.say(&format!("freeze {}", self.form));
-        Ok(())
-    }
-    fn thaw(&mut self) -> Result<(), Fault> {
-        self.say(&format!("thaw {}", self.form));
-        Ok(())
-    }
-    fn stop(&mut self, instance: &str) -> Result<(), Fault> {
-        self.say(&format!("stop {instance}"));
-        Ok(())
-    }
-    fn begin_probe(&mut self, _: &[Scope], _: Duration) -> Result<(), Fault> {
-        self.say("begin probe");
-        Ok(())
-    }
-    fn rest_probe(&mut self, rests: &[Rest]) -> Result<(), Fault> {
-        let told = |rest: &Rest| format!("{:?} for {:?}", rest.after, rest.lasts);
-        self.say(&format!("rest at {}", rests.iter().map(told).collect::<Vec<_>>().join(", ")));
-        Ok(())
-    }
-    fn end_probe(&mut self) -> Result<Vec<TelemetryRow>, Fault> {
-        self.say("end probe");
-        Ok(Vec::new())
-    }
-    fn begin_profile(&mut self, _: &[Scope]) -> Result<(), Fault> {
-        self.say("begin profile");
-        if self.trouble == Trouble::NoProfiler { Err(Fault::new("nothing can be watched")) } else { Ok(()) }
-    }
-    fn end_profile(&mut self, from_ns: u64, to_ns: u64) -> Result<Profile, Fault> {
-        self.say("end profile");
-        let stacks = vec![Stack { frames: vec!["toy".to_owned(), "main".to_owned()], samples: 3 }];
-        let calls = BTreeMap::from([("toy".to_owned(), BTreeMap::from([("read".to_owned(), 10.0)]))]);
-        Ok(Profile { from_ns, to_ns, stacks_per_s: 10, calls, stacks, ..Profile::default() })
-    }
-    fn open(self: Box<Self>, _: &LayerUse, _: &Surroundings) -> Result<Box<dyn Host>, OpenError> {
-        unreachable!("the runner leaves layers to the apparatus")
-    }
-    fn close(self: Box<Self>) -> Result<(), Fault> {
-        self.say("close");
-        if self.trouble == Trouble::Close { Err(Fault::new("a mount is left")) } else { Ok(()) }
-    }
 }
 
 pub(crate) struct TestApparatus<'a> {

@@ -90,6 +90,9 @@ fn redis_is_weighed_natively_and_in_containers() {
     let table = lab.expect(0, &["report", text(&record), "--verbose"]);
     assert!(table.lines().all(|line| line.chars().count() <= 80), "{table}");
     assert!(table.contains("same bits  redis: yes"), "{table}");
+    let words: Vec<&str> = table.split_whitespace().collect();
+    let compared = words.windows(3).find(|three| three[..2] == ["and", "all"]).and_then(|three| three[2].parse().ok());
+    assert!(compared.is_some_and(|files: u64| files > 1000), "a whole distribution is in the bundle: {table}");
 }
 
 #[test]

@@ -1,9 +1,8 @@
 use super::super::super::options::{By, Capabilities, Network, RootKind, Seccomp};
 use super::*;
+use crate::sample;
 use std::collections::BTreeMap;
-use std::time::Duration;
-use tare_core::bundle::{Recipe, Source};
-use tare_core::workload::{Readiness, Resources, Service};
+use tare_core::workload::{Resources, Service};
 
 const VERSION_1: Machine = Machine { limits_swap: true, unified: false, capabilities: (1 << 41) - 1 };
 
@@ -22,22 +21,12 @@ fn least() -> ContainerOptions {
 
 fn start() -> ServiceStart {
     let service = Service {
-        name: "web".to_owned(),
-        recipe: Recipe::plain(Source::Folder("x".into())),
         command: vec!["/bin/web".to_owned(), "-f".to_owned()],
         environment: BTreeMap::from([("MODE".to_owned(), "a b".to_owned())]),
         user: (100, 101),
-        own_user: false,
-        ports: BTreeMap::new(),
-        ready: Readiness::Port { port: "main".to_owned(), within: Duration::from_secs(1) },
         volumes: BTreeMap::from([("/data".to_owned(), 1 << 20)]),
         resources: Resources { cpus: 2, cpu_quota: None, memory_bytes: 64 << 20 },
-        stop_within: Duration::ZERO,
-        options: BTreeMap::new(),
-        instances: 1,
-        directory: None,
-        image: None,
-        replica: None,
+        ..sample::service("web")
     };
     ServiceStart::on(service, Some(CpuSet::new([1, 2])))
 }

@@ -20,8 +20,8 @@ use tare_core::command::{CommandEnd, CommandStart};
 use tare_core::fault::{Doing, Fault};
 use tare_core::form::LayerUse;
 use tare_core::host::{
-    Carrier, Facts, Host, Instance, InstanceState, LocalOuter, MappedFile, OpenError, ResourceReport, ServiceStart,
-    Surroundings,
+    Carrier, Facts, FilesSeen, Host, Instance, InstanceState, LocalOuter, OpenError, ResourceReport, SeenFile,
+    ServiceStart, Surroundings,
 };
 use tare_core::telemetry::{Rest, Scope, TelemetryRow};
 
@@ -245,12 +245,17 @@ impl Host for RuntimeHost {
         self.inner.known(instance)?.state()
     }
 
-    fn mapped_files(&mut self, instance: &str) -> Result<Vec<MappedFile>, Fault> {
+    fn mapped_files(&mut self, instance: &str) -> Result<Vec<SeenFile>, Fault> {
         let running = self.inner.known(instance)?;
         if let InstanceState::Ended(how) = running.state()? {
             return Err(Fault::new(format!("'{instance}' has ended: {how}")));
         }
         local::mapped_files(running.child.id())
+    }
+
+    fn files_seen(&mut self, start: &ServiceStart, bundle: Option<&[SeenFile]>) -> Result<FilesSeen, Fault> {
+        let pid = self.inner.known(&start.instance)?.child.id();
+        local::files::files_seen(pid, &local::files::of_bundle(&self.inner.carrier, start, bundle)?)
     }
 
     fn log(&mut self, instance: &str) -> Result<String, Fault> {

@@ -1,0 +1,145 @@
+//! What is in each file of a bundle, to be held against what a service sees of it in its form.
+
+use crate::digest;
+use crate::tree::{Entry, Kind};
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+use std::collections::HashSet;
+use std::fs::File;
+use std::io::{BufRead, BufReader, BufWriter, Write};
+use std::path::Path;
+use tare_core::fault::{Doing, Fault};
+use tare_core::host::SeenFile;
+use tare_core::units::show_bytes;
+
+/// The name under which it is kept beside the tree; another one when what is written changes.
+pub(crate) const KEPT: &str = "files-1.jsonl";
+/// The most bytes of a tree that are read for it: in each form they are read again.
+const READ_MAX: u64 = 4 << 30;
+
+/// A folder, file or link of the tree, on a line of its own.
+#[derive(Serialize, Deserialize)]
+struct Line {
+    path: String,
+    /// Of a folder none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    digest: Option<String>,
+    mode: u32,
+    owner: (u32, u32),
+    /// Whether a list of its own says who may do what.
+    #[serde(default)]
+    listed: bool,
+}
+
+/// Refuses trees that are too large to be read in each form.
+pub(crate) fn check(tree_bytes: u64) -> Result<(), Fault> {
+    if tree_bytes <= READ_MAX {
+        return Ok(());
+    }
+    let (bytes, most) = (show_bytes(tree_bytes), show_bytes(READ_MAX));
+    Err(Fault::new(format!("the bundle has {bytes} of files, and no more than {most} are read")))
+}
+
+/// Writes to `out` what is in the tree under `root`. What has a name that is no text is left out.
+pub(crate) fn write(root: &Path, entries: &[Entry], out: &Path) -> Result<(), Fault> {
+    let what = || format!("write {}", out.display());
+    let mut into = BufWriter::new(File::create_new(out).doing(what())?);
+    for entry in entries {
+        let Ok(path) = std::str::from_utf8(&entry.path) else { continue };
+        let digest = match &entry.kind {
+            Kind::Folder => None,
+            Kind::File(size) => {
+                let mut hash = Sha256::new();
+                digest::content(&mut hash, root, entry, *size)?;
+                Some(digest::named(hash))
+            }
+            Kind::Link(target) => Some(format!("-> {}", String::from_utf8_lossy(target))),
+            Kind::Char(..) | Kind::Block(..) | Kind::Pipe | Kind::Socket => continue,
+        };
+        let listed = entry.meta.xattrs.keys().any(|name| name.starts_with(b"system.posix_acl_"));
+        let (mode, owner) = (entry.meta.mode, (entry.meta.uid, entry.meta.gid));
+        let line = Line { path: path.to_owned(), digest, mode, owner, listed };
+        serde_json::to_writer(&mut into, &line).doing(what())?;
+        into.write_all(b"\n").doing(what())?;
+    }
+    into.flush().doing(what())
+}
+
+/// What was written, without what a service of this user may change.
+pub(crate) fn read(kept: &Path, user: (u32, u32)) -> Result<Vec<SeenFile>, Fault> {
+    let what = || format!("read {}", kept.display());
+    let (mut files, mut open) = (Vec::new(), HashSet::new());
+    for line in BufReader::new(File::open(kept).doing(what())?).lines() {
+        let line: Line = serde_json::from_str(&line.doing(what())?).doing(what())?;
+        // Folders stand before what is in them. The tree's own root has the empty path, and what lies in it no slash.
+        let above = line.path.rsplit_once('/').map_or("", |(above, _)| above);
+        let below_open = !line.path.is_empty() && open.contains(above);
+        let changeable = below_open || line.may_be_changed_by(user);
+        match line.digest {
+            Some(digest) if !changeable => files.push(SeenFile { path: format!("/{}", line.path), digest }),
+            None if changeable => drop(open.insert(line.path)),
+            _ => {}
+        }
+    }
+    Ok(files)
+}
+
+impl Line {
+    /// A link has no rights of its own. In a folder with the sticky bit, what others have put there stays.
+    fn may_be_changed_by(&self, (user, group): (u32, u32)) -> bool {
+        const STICKY: u32 = 0o1000;
+        let is_link = self.digest.as_ref().is_some_and(|digest| digest.starts_with("->"));
+        let by_group = self.mode & 0o020 != 0 && self.owner.1 == group;
+        let by_all = self.mode & 0o002 != 0;
+        let kept = self.digest.is_none() && self.mode & STICKY != 0;
+        self.owner.0 == user || (!is_link && (self.listed || ((by_group || by_all) && !kept)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tree;
+    use std::os::unix::fs::{PermissionsExt, symlink};
+
+    #[test]
+    fn what_a_service_may_change_is_not_among_them() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path().join("tree");
+        let put = |path: &str, mode: u32| {
+            let place = root.join(path);
+            match path.ends_with('/') {
+                true => std::fs::create_dir_all(&place).unwrap(),
+                false => std::fs::write(&place, path).unwrap(),
+            }
+            std::fs::set_permissions(&place, std::fs::Permissions::from_mode(mode)).unwrap();
+        };
+        put("/", 0o755);
+        ["etc/", "open/", "open/deep/", "sticky/"].iter().for_each(|path| put(path, 0o755));
+        put("etc/conf", 0o644);
+        put("etc/anybodys", 0o666);
+        put("open/deep/x", 0o644);
+        put("open/", 0o777);
+        put("sticky/x", 0o600);
+        put("sticky/", 0o1777);
+        put("top", 0o600);
+        symlink("etc/conf", root.join("link")).unwrap();
+
+        let (out, entries) = (folder.path().join("kept"), tree::read(&root).unwrap());
+        write(&root, &entries, &out).unwrap();
+        let of = |user: (u32, u32)| read(&out, user).unwrap();
+        let own = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
+        let paths: Vec<String> = of((own.0 + 1, own.1 + 1)).into_iter().map(|file| file.path).collect();
+        assert_eq!(paths, ["/etc/conf", "/link", "/sticky/x", "/top"]);
+        assert_eq!(of(own), [], "all of it belongs to it");
+        let link = of((own.0 + 1, own.1 + 1)).remove(1);
+        assert_eq!(link.digest, "-> etc/conf");
+    }
+
+    #[test]
+    fn trees_that_take_long_to_read_are_refused() {
+        assert!(check(READ_MAX).is_ok());
+        let told = check(READ_MAX + (1 << 30)).unwrap_err();
+        assert_eq!(told.message, "the bundle has 5 GiB of files, and no more than 4 GiB are read");
+    }
+}

@@ -1,0 +1,49 @@
+//! Files as services see them: the proof that every form runs the same bits.
+
+use serde::{Deserialize, Serialize};
+
+/// A file as a service sees it in its form.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct SeenFile {
+    /// Its path in the bundle.
+    pub path: String,
+    /// `sha256:<hex>` of its content; of a symbolic link `-> <target>`.
+    pub digest: String,
+}
+
+/// How the files that a running service sees in its form compare with those of its bundle: whatever it may read, so
+/// that scripts, archives of classes and configuration are the same, too.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct FilesSeen {
+    /// How many of the bundle's files and links were held against it. Not those that the service may change itself, nor
+    /// those on which the form mounts something else.
+    pub compared: u64,
+    /// The paths of those that it sees otherwise or not at all; the first [`FilesSeen::NAMED`] of them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub differing: Vec<String>,
+    /// How many there are beyond those named.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub more: u64,
+}
+
+impl FilesSeen {
+    /// How many are named.
+    pub const NAMED: usize = 20;
+
+    /// Counts a file that was held against the bundle's.
+    pub fn note(&mut self, path: &str, same: bool) {
+        self.compared += 1;
+        if same {
+            return;
+        }
+        if self.differing.len() < FilesSeen::NAMED {
+            self.differing.push(path.to_owned());
+        } else {
+            self.more += 1;
+        }
+    }
+}
+
+fn is_zero(number: &u64) -> bool {
+    *number == 0
+}

@@ -1,0 +1,40 @@
+//! Whether a service runs the bits that it should: those of the other forms, and those of its bundle.
+
+use std::collections::BTreeMap;
+use tare_core::host::{Host, SeenFile, ServiceStart};
+use tare_core::record::TrialRecord;
+use tare_core::workload::Service;
+
+/// The first file in which two lists differ, in words.
+pub(crate) fn differ(reference: &[SeenFile], seen: &[SeenFile]) -> String {
+    let by_path = |files: &[SeenFile]| -> BTreeMap<String, String> {
+        files.iter().map(|file| (file.path.clone(), file.digest.clone())).collect()
+    };
+    let (reference, seen) = (by_path(reference), by_path(seen));
+    for (path, digest) in &reference {
+        match seen.get(path) {
+            None => return format!("{path} is not mapped here"),
+            Some(other) if other != digest => return format!("{path} is {other}, was {digest}"),
+            Some(_) => {}
+        }
+    }
+    let extra = seen.keys().find(|path| !reference.contains_key(*path));
+    extra.map_or_else(|| "the order differs".to_owned(), |path| format!("{path} is mapped here only"))
+}
+
+/// Holds what an instance sees of its bundle against the bundle, for the record; why that voids the trial, if it does.
+pub(crate) fn against_bundle(host: &mut dyn Host, service: &Service, record: &mut TrialRecord) -> Option<String> {
+    let name = &service.name;
+    let seen = match host.files_seen(&ServiceStart::on(service.clone(), None), None) {
+        Ok(seen) => seen,
+        Err(fault) => {
+            record.warnings.push(format!("whether service {name} saw the files of its bundle is not known: {fault}"));
+            return None;
+        }
+    };
+    let more = if seen.more == 0 { String::new() } else { format!(" and {} more", seen.more) };
+    let differing = seen.differing.join(", ");
+    record.files.insert(name.clone(), seen);
+    (!differing.is_empty())
+        .then(|| format!("service {name} saw other files than those of its bundle: {differing}{more}"))
+}

@@ -1,0 +1,155 @@
+//! A host that starts nothing, notes down what it is asked for, and fails as its form's trouble says.
+
+use super::{Log, Trouble};
+use std::cell::Cell;
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+use std::time::Duration;
+use tare_core::command::{CommandEnd, CommandStart, Ended};
+use tare_core::fault::Fault;
+use tare_core::form::LayerUse;
+use tare_core::host::{
+    Facts, FilesSeen, Host, Instance, InstanceState, OpenError, Property, ResourceReport, SeenFile, ServiceStart,
+    Surroundings,
+};
+use tare_core::profile::{Profile, Stack};
+use tare_core::telemetry::{Rest, Scope, TelemetryRow};
+
+pub(crate) struct LoggingHost {
+    pub(super) form: String,
+    pub(super) log: Log,
+    pub(super) trouble: Trouble,
+    pub(super) port: u16,
+    pub(super) dead: Rc<Cell<bool>>,
+    /// How often a command was waited for.
+    pub(super) awaited: u32,
+}
+
+// SAFETY: the host never leaves the test's thread; `Host` asks for Send because real ones may.
+unsafe impl Send for LoggingHost {}
+
+impl LoggingHost {
+    fn say(&self, what: &str) {
+        self.log.lock().unwrap().push(what.to_owned());
+    }
+}
+
+impl Host for LoggingHost {
+    fn facts(&mut self) -> Result<Facts, Fault> {
+        Ok(BTreeMap::from([("kernel".to_owned(), "1".to_owned())]))
+    }
+    fn resources(&mut self, _: &ServiceStart) -> Result<ResourceReport, Fault> {
+        self.say("resources");
+        let cpus = Property { value: "1".to_owned(), number: Some(1.0), tolerance: 0.0, matters: true };
+        Ok(ResourceReport { properties: BTreeMap::from([("cpus".to_owned(), cpus)]) })
+    }
+    fn start(&mut self, start: &ServiceStart) -> Result<Instance, Fault> {
+        self.say(&format!("start {}", start.instance));
+        if self.trouble == Trouble::BadCopy && self.dead.get() {
+            return Err(Fault::new("the files are damaged"));
+        }
+        if self.trouble == Trouble::Blabs {
+            let told = &start.service.environment["KEY"];
+            self.say(&format!("told {told}"));
+            return Err(Fault::new(format!("KEY={told} is wrong")).with_log(format!("not {told}!")));
+        }
+        if self.trouble == Trouble::Start {
+            return Err(Fault::new("port 7000 is taken"));
+        }
+        let endpoints = BTreeMap::from([("main".to_owned(), SocketAddr::from(([127, 0, 0, 1], self.port)))]);
+        let (instance, path) = (start.instance.clone(), "direct".to_owned());
+        let warnings =
+            (self.trouble == Trouble::Lacks).then(|| format!("{instance} has no name")).into_iter().collect();
+        Ok(Instance { instance, endpoints, peers: BTreeMap::new(), path, cpus: None, warnings })
+    }
+    fn volumes(&self, start: &ServiceStart) -> Option<Vec<PathBuf>> {
+        let place = |at: usize| Path::new("/places").join(&start.instance).join(at.to_string());
+        (self.trouble != Trouble::Nowhere).then(|| (0..start.service.volumes.len()).map(place).collect())
+    }
+    fn state(&mut self, _: &str) -> Result<InstanceState, Fault> {
+        let died = self.trouble == Trouble::DiesUnderLoad && self.dead.get();
+        Ok(if died { InstanceState::Ended("killed by signal 9".to_owned()) } else { InstanceState::Running })
+    }
+    fn mapped_files(&mut self, _: &str) -> Result<Vec<SeenFile>, Fault> {
+        let digest = if self.trouble == Trouble::OtherBits { "sha256:bb" } else { "sha256:aa" };
+        Ok(vec![SeenFile { path: "/usr/bin/toy".to_owned(), digest: digest.to_owned() }])
+    }
+    fn files_seen(&mut self, start: &ServiceStart, _: Option<&[SeenFile]>) -> Result<FilesSeen, Fault> {
+        self.say(&format!("files of {}", start.instance));
+        if self.trouble == Trouble::ManyFiles {
+            return Err(Fault::new("its bundle has too many"));
+        }
+        let differing = if self.trouble == Trouble::OtherScript { vec!["/app.py".to_owned()] } else { Vec::new() };
+        Ok(FilesSeen { compared: 7, differing, more: 0 })
+    }
+    fn log(&mut self, _: &str) -> Result<String, Fault> {
+        Ok("the last words".to_owned())
+    }
+    fn begin_command(&mut self, instance: &str, command: &CommandStart) -> Result<(), Fault> {
+        self.say(&format!("begin {} beside {instance}", command.command.join(" ")));
+        Ok(())
+    }
+    fn await_command(&mut self, _: &str, patience: Duration) -> Result<Option<CommandEnd>, Fault> {
+        self.awaited += 1;
+        match self.trouble {
+            Trouble::InsideFails => Err(Fault::new("could not run tool: no such file")),
+            Trouble::InsideEndless => Ok(None),
+            _ if !self.awaited.is_multiple_of(3) => Ok(None),
+            _ => Ok(Some(CommandEnd {
+                ended: Ended::Exit(0),
+                stdout: "fine".to_owned(),
+                stderr: String::new(),
+                took: patience,
+                cpu_s: None,
+            })),
+        }
+    }
+    fn end_command(&mut self, instance: &str) -> Result<(), Fault> {
+        self.say(&format!("end the command beside {instance}"));
+        Ok(())
+    }
+    fn freeze(&mut self) -> Result<(), Fault> {
+        self.say(&format!("freeze {}", self.form));
+        Ok(())
+    }
+    fn thaw(&mut self) -> Result<(), Fault> {
+        self.say(&format!("thaw {}", self.form));
+        Ok(())
+    }
+    fn stop(&mut self, instance: &str) -> Result<(), Fault> {
+        self.say(&format!("stop {instance}"));
+        Ok(())
+    }
+    fn begin_probe(&mut self, _: &[Scope], _: Duration) -> Result<(), Fault> {
+        self.say("begin probe");
+        Ok(())
+    }
+    fn rest_probe(&mut self, rests: &[Rest]) -> Result<(), Fault> {
+        let told = |rest: &Rest| format!("{:?} for {:?}", rest.after, rest.lasts);
+        self.say(&format!("rest at {}", rests.iter().map(told).collect::<Vec<_>>().join(", ")));
+        Ok(())
+    }
+    fn end_probe(&mut self) -> Result<Vec<TelemetryRow>, Fault> {
+        self.say("end probe");
+        Ok(Vec::new())
+    }
+    fn begin_profile(&mut self, _: &[Scope]) -> Result<(), Fault> {
+        self.say("begin profile");
+        if self.trouble == Trouble::NoProfiler { Err(Fault::new("nothing can be watched")) } else { Ok(()) }
+    }
+    fn end_profile(&mut self, from_ns: u64, to_ns: u64) -> Result<Profile, Fault> {
+        self.say("end profile");
+        let stacks = vec![Stack { frames: vec!["toy".to_owned(), "main".to_owned()], samples: 3 }];
+        let calls = BTreeMap::from([("toy".to_owned(), BTreeMap::from([("read".to_owned(), 10.0)]))]);
+        Ok(Profile { from_ns, to_ns, stacks_per_s: 10, calls, stacks, ..Profile::default() })
+    }
+    fn open(self: Box<Self>, _: &LayerUse, _: &Surroundings) -> Result<Box<dyn Host>, OpenError> {
+        unreachable!("the runner leaves layers to the apparatus")
+    }
+    fn close(self: Box<Self>) -> Result<(), Fault> {
+        self.say("close");
+        if self.trouble == Trouble::Close { Err(Fault::new("a mount is left")) } else { Ok(()) }
+    }
+}
