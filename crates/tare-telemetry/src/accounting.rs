@@ -45,10 +45,17 @@ fn yes(is: bool) -> &'static str {
 }
 
 /// Whether interrupts are accounted for apart from tasks: by the kernel's configuration, else by the names of its
-/// functions, and unless it was told on its command line not to.
+/// functions; unless it was told on its command line not to, or has on an x86 processor no time-stamp counter that it
+/// trusts, and so no clock that is cheap enough for it (`sched_clock_irqtime` in its sources).
 fn interrupts_apart(root: &Root, config: Option<&str>) -> Option<bool> {
     let words = root.text("proc/cmdline").unwrap_or_default();
     if words.split_ascii_whitespace().any(|word| word == "tsc=noirqtime") {
+        return Some(false);
+    }
+    let is_x86 = root.text("proc/cpuinfo").is_some_and(|text| text.contains("vendor_id"));
+    // A counter that turns out to be unsteady is offered no more.
+    let clocks = root.text("sys/devices/system/clocksource/clocksource0/available_clocksource").filter(|_| is_x86);
+    if clocks.is_some_and(|clocks| !clocks.split_ascii_whitespace().any(|clock| clock == "tsc")) {
         return Some(false);
     }
     let built_in = config.map(|config| is_set(config, "CONFIG_IRQ_TIME_ACCOUNTING"));
@@ -121,6 +128,20 @@ mod tests {
         assert_eq!(fact(&told, BY), Some("by the tick, exact on CPUs without one"));
         let told = facts(&[&installed[..], &[("proc/cmdline", b"quiet tsc=noirqtime\n")]].concat());
         assert_eq!(fact(&told, INTERRUPTS_APART), Some("no"));
+    }
+
+    #[test]
+    fn a_processor_without_a_steady_counter_accounts_by_ticks_whatever_is_built_in() {
+        let config = ("boot/config-6.1", b"CONFIG_IRQ_TIME_ACCOUNTING=y\n".as_slice());
+        let release = ("proc/sys/kernel/osrelease", b"6.1\n".as_slice());
+        let apart = |clocks: &'static str, processor: &'static str| {
+            let clocks = ("sys/devices/system/clocksource/clocksource0/available_clocksource", clocks.as_bytes());
+            let told = facts(&[config, release, clocks, ("proc/cpuinfo", processor.as_bytes())]);
+            fact(&told, INTERRUPTS_APART).map(str::to_owned)
+        };
+        assert_eq!(apart("kvm-clock tsc acpi_pm \n", "vendor_id\t: GenuineIntel\n").as_deref(), Some("yes"));
+        assert_eq!(apart("hpet acpi_pm \n", "vendor_id\t: AuthenticAMD\n").as_deref(), Some("no"));
+        assert_eq!(apart("arch_sys_counter\n", "CPU implementer\t: 0x41\n").as_deref(), Some("yes"));
     }
 
     #[test]
