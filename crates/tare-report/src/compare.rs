@@ -8,13 +8,18 @@ use crate::verdict::Said;
 use crate::warned::missing;
 use crate::words::{machine, same_bits};
 use serde_json::{Value, json};
+use std::time::Duration;
 use tare_core::fault::Fault;
 use tare_core::record::Record;
+use tare_core::trial::Outcome;
+use tare_core::units::show_duration;
 use tare_stats::{
     Analysis, Change, Difference, MetricAnalysis, Occasions, Verdict, analyse, changes, changes_explained, conditions,
     differences, percent_at_most, percent_text, ratio_text,
 };
 
+/// By which factor the slices of two runs may differ: each run of a study finds its own, by response times that vary.
+const SLICES_ALIKE: f64 = 1.5;
 /// The version of the comparison's JSON. Fields may be added within a version.
 const COMPARE_SCHEMA: u32 = 1;
 
@@ -31,7 +36,7 @@ pub fn compare_json(a: &Record, b: &Record, occasions: &Occasions) -> Result<Str
         "before": identity(a),
         "after": identity(b),
         "differences": differences(&conditions(&a.header), &conditions(&b.header)),
-        "warnings": not_whole(a, b).into_iter().chain(unsound(&before, &after)).collect::<Vec<_>>(),
+        "warnings": not_whole(a, b).into_iter().chain(unsound(&before, &after)).chain(other_slices(a, b)).collect::<Vec<_>>(),
         "explanations": finite(serde_json::to_value(changes_explained(a, b)).map_err(writing)?),
         "changes": finite(changes_json(&before, &after, occasions).map_err(writing)?),
         "occasions": finite(serde_json::to_value(occasions).map_err(writing)?),
@@ -78,7 +83,7 @@ pub fn compare(a: &Record, b: &Record, occasions: &Occasions, width: usize) -> S
             warn(&format!("{label}: same bits of {}: {}", bits.service, same_bits(bits)));
         }
     }
-    for warning in not_whole(a, b).into_iter().chain(unsound(&before, &after)) {
+    for warning in not_whole(a, b).into_iter().chain(unsound(&before, &after)).chain(other_slices(a, b)) {
         warn(&warning);
     }
     say("", 0, "");
@@ -174,6 +179,27 @@ fn unsound(before: &Analysis, after: &Analysis) -> Vec<String> {
         }
     }
     warnings
+}
+
+/// That the slices of chopped loads, which a run may choose by itself, were of other lengths.
+fn other_slices(before: &Record, after: &Record) -> Option<String> {
+    let usual_ns = |record: &Record| {
+        let measured = record.trials.iter().filter(|trial| trial.record.outcome == Outcome::Measured);
+        let turns = measured.filter_map(|trial| trial.record.load.as_ref()?.turns.as_ref());
+        let mut lengths: Vec<u64> = turns.map(|turns| turns.slice_ns).collect();
+        lengths.sort_unstable();
+        lengths.get(lengths.len() / 2).copied().filter(|length| *length > 0)
+    };
+    let (before, after) = (usual_ns(before)?, usual_ns(after)?);
+    let [shorter, longer] = [before.min(after), before.max(after)];
+    let shown = |ns: u64| show_duration(Duration::from_nanos(ns));
+    (longer as f64 > shorter as f64 * SLICES_ALIKE).then(|| {
+        let (before, after) = (shown(before), shown(after));
+        format!(
+            "slices were of {before} before and of {after} after: what a form loses right after the load has moved to it is \
+             a larger part of the shorter ones"
+        )
+    })
 }
 
 /// All metrics of a form together.

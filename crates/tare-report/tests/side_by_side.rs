@@ -4,7 +4,7 @@ use crate::sample;
 
 use sample::record;
 use serde_json::Value;
-use tare_core::load::{LoadProfile, WindowCounts, WindowRow};
+use tare_core::load::{LoadProfile, TurnsSummary, WindowCounts, WindowRow};
 use tare_core::record::Record;
 use tare_report::{Gate, USUAL_WIDTH, compare_json, scaling_text, series_summary, series_text};
 use tare_stats::{
@@ -102,6 +102,23 @@ fn a_change_against_an_unsound_machine_comes_with_a_warning() {
     let read: Value = serde_json::from_str(&compare_json(&unsound, &record(), &Occasions::new()).unwrap()).unwrap();
     assert!(read["warnings"][0].as_str().unwrap().starts_with("before: the A/A control differs"), "{read}");
     assert!(!compare(&record(), &later(0.9)).contains("the A/A control differs"));
+}
+
+#[test]
+fn slices_of_other_lengths_are_told() {
+    let in_turns = |slice_ms: u64| {
+        let mut record = record();
+        for load in record.trials.iter_mut().filter_map(|trial| trial.record.load.as_mut()) {
+            load.turns = Some(TurnsSummary { turns: 100, slice_ns: slice_ms * 1_000_000, ..TurnsSummary::default() });
+        }
+        record
+    };
+    let flat = |text: String| text.split_whitespace().collect::<Vec<_>>().join(" ");
+    let text = flat(compare(&in_turns(10), &in_turns(80)));
+    assert!(text.contains("WARNING slices were of 10 ms before and of 80 ms after: what a form loses"), "{text}");
+    for (before, after) in [(in_turns(10), in_turns(14)), (record(), in_turns(80))] {
+        assert!(!flat(compare(&before, &after)).contains("slices were of"));
+    }
 }
 
 #[test]
