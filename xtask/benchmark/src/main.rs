@@ -5,13 +5,16 @@
 //! both sides.
 
 mod agreement;
+mod busy;
 mod calls;
 mod closed;
 mod freeze;
 mod http;
+mod known;
 mod ours;
 mod precision;
 mod process;
+mod quotas;
 mod ratio;
 mod redis;
 mod report;
@@ -36,6 +39,10 @@ enum Comparison {
     Load(Options),
     /// The scale itself: half-widths of intervals by design, slice length and time. Needs root and two CPUs.
     Precision(precision::Options),
+    /// How often the scale is right about equals and a planted weight. Needs root and two CPUs.
+    Known(known::Options),
+    /// Whether a CPU quota is named first as the cause of what it costs. Needs root, two CPUs and a container engine.
+    Quotas(quotas::Options),
 }
 
 /// How it is compared.
@@ -80,6 +87,8 @@ fn main() -> ExitCode {
     let done = match Comparison::parse() {
         Comparison::Load(options) => run(&root(), &options),
         Comparison::Precision(options) => precision::run(&root(), &options).map(|()| true),
+        Comparison::Known(options) => known::run(&root(), &options).map(|()| true),
+        Comparison::Quotas(options) => quotas::run(&root(), &options).map(|()| true),
     };
     match done {
         Ok(true) => ExitCode::SUCCESS,

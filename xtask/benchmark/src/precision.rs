@@ -100,18 +100,24 @@ fn one(
     options: &Options,
 ) -> Result<Found> {
     let Options { workload, connections, .. } = options;
-    let study = record.with_extension("yaml");
     let text = format!(
         "study: precision\nworkload: {workload}\nrepeat: 1000\ndesign: {design}\ntime: {time}\n\
          load: {{closed: {{connections: {connections}, pipeline: 1}}}}\nforms:\n  native: []\n  \
          container: [container: {{network: published}}]\n  hostnet: [container: {{network: host}}]\n"
     );
-    std::fs::write(&study, text)?;
     let began = Instant::now();
+    let report = report_of((root, tare), record, &text, &format!("{minutes}m"))?;
+    found(&report, began.elapsed().as_secs_f64()).context("the report lacks a figure")
+}
+
+/// The report of one run of a study, which is kept beside the record: as JSON.
+pub(crate) fn report_of((root, tare): (&Path, &Path), record: &Path, study: &str, at_most: &str) -> Result<Value> {
+    let place = record.with_extension("yaml");
+    std::fs::write(&place, study)?;
     let output = Command::new(tare)
         .arg("run")
-        .arg(&study)
-        .args(["--json", "--at-most", &format!("{minutes}m"), "--workloads"])
+        .arg(&place)
+        .args(["--json", "--at-most", at_most, "--workloads"])
         .arg(root.join("workloads"))
         .arg("--out")
         .arg(record)
@@ -119,9 +125,8 @@ fn one(
         .output()
         .context("could not run tare")?;
     let said = String::from_utf8_lossy(&output.stderr);
-    ensure!(output.status.success(), "tare run of {design} failed:\n{said}");
-    let report: Value = serde_json::from_slice(&output.stdout).context("tare's report is no JSON")?;
-    found(&report, began.elapsed().as_secs_f64()).context("the report lacks a figure")
+    ensure!(output.status.success(), "tare run failed of\n{study}\n{said}");
+    serde_json::from_slice(&output.stdout).context("tare's report is no JSON")
 }
 
 fn found(report: &Value, seconds: f64) -> Option<Found> {
