@@ -195,6 +195,18 @@ fn who_needs_long_to_get_warm_is_slower_in_short_turns_and_nobody_else() {
 }
 
 #[test]
+fn who_gets_warm_amid_a_turn_is_faster_in_its_second_half() {
+    let began = Instant::now();
+    let (work, warm_after) = (Duration::from_micros(500), Duration::from_millis(50));
+    let (plain, cold) = (worker(work, began), warming(work, warm_after, began));
+    let summaries = by_turns(&[plain.address, cold.address], Some(Duration::from_millis(100)));
+    let [plain, cold] = [0, 1].map(|at: usize| summaries[at].clone().unwrap().turns.unwrap().warming.unwrap());
+    assert!(plain.abs() < 0.15, "{plain}: it is as fast all along");
+    // Half as fast until the middle of a turn.
+    assert!(cold > plain + 0.3, "{cold}, and {plain} of one that needs no time to get warm");
+}
+
+#[test]
 fn one_at_a_time_is_at_work_and_all_get_their_due() {
     let began = Instant::now();
     let (fast, slow) = (worker(Duration::from_millis(1), began), worker(Duration::from_millis(2), began));

@@ -38,6 +38,7 @@ mod terminal;
 mod topology;
 mod turned;
 mod verdict;
+mod warming;
 mod warned;
 mod words;
 

@@ -275,7 +275,7 @@ pub(crate) fn outcome(reason: &Reason) -> String {
 /// What a reader must know before believing a figure; gravest first.
 pub(crate) fn warnings(analysis: &Analysis) -> Vec<String> {
     let others = crate::warned::lines(analysis).into_iter().chain(crate::ceiling::warning(analysis));
-    others.chain(crate::resting::lines(analysis)).collect()
+    others.chain(crate::resting::lines(analysis)).chain(crate::warming::lines(analysis)).collect()
 }
 
 fn advice(why: &Fault) -> String {

@@ -4,7 +4,7 @@ use crate::sample;
 
 use sample::record;
 use serde_json::{Value, json};
-use tare_core::load::TurnLength;
+use tare_core::load::{TurnLength, TurnsSummary};
 use tare_core::record::{Record, SCHEMA, SuiteHeader};
 use tare_core::study::{Part, Published, PublishedValues};
 use tare_report::{FORMATS, Style, render_suite, schema};
@@ -126,6 +126,32 @@ fn a_service_that_is_cold_in_slices_is_in_the_report() {
     assert!(said.contains("in turns of 500 ms it loses 50 % of its rate in turns of 1.00 s"), "{said}");
     assert!(said.contains("slices are 1.00 s at least"), "{said}");
     assert!(said.contains("those of 250 ms lose 75 % (+- 0.0 %), of 500 ms lose 50 %"), "{said}");
+}
+
+#[test]
+fn a_form_that_gets_warm_amid_its_slices_is_in_the_report() {
+    let mut record = record();
+    for trial in &mut record.trials {
+        let trial = &mut trial.record;
+        let share = if trial.trial.form == "container" { 0.04 } else { 0.01 } + 0.0002 * f64::from(trial.trial.block);
+        if let Some(load) = &mut trial.load {
+            let warming = Some(share);
+            load.turns = Some(TurnsSummary { turns: 9, active_ns: 9_000_000, warming, ..TurnsSummary::default() });
+        }
+    }
+    let report = report_of(&record);
+    assert_eq!(problems(&report), Vec::<String>::new());
+    let of = |arm: &str| {
+        let all = report["analysis"]["warming"].as_array().unwrap();
+        all.iter().find(|found| found["arm"] == arm).unwrap()["matters"].clone()
+    };
+    assert_eq!((of("container"), of("container-hostnet")), (json!(true), json!(false)));
+    let row = FORMATS.iter().find(|row| row.name == "terminal").unwrap();
+    let text = (row.render)(&record, &analyse(&record), &Style { verbose: true, ..Style::default() }).unwrap();
+    let said = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(said.contains("container gets faster amid its slices: from the first halves of turns"), "{said}");
+    assert!(said.contains("second halves of turns are 4.0 % faster"), "{said}");
+    assert!(!said.contains("container-hostnet gets"), "{said}");
 }
 
 #[test]

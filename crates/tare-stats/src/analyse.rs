@@ -28,6 +28,7 @@ use crate::stalls::{Stalls, stalls, stood_still};
 use crate::steady::never_steady;
 use crate::verdict::{Evidence, judge};
 use crate::voids::{replaced_blocks, void_too_often};
+use crate::warming::warming;
 use crate::warmth::warmth;
 use crate::warnings::warnings;
 use crate::{components, follows};
@@ -45,8 +46,7 @@ pub fn analyse(record: &Record) -> Analysis {
     let study = &record.header.study;
     let control = control_arm(&study.baseline);
     let arms = arms(record, &control);
-    let measured = measured(record);
-    let counted = counted(record);
+    let (measured, counted) = (measured(record), counted(record));
     // A search for the peak measures one thing only, and nothing else measures that.
     let searched = study.peak.is_some();
     let known = known_metrics(record, &measured);
@@ -83,6 +83,7 @@ pub fn analyse(record: &Record) -> Analysis {
         blocks_measured: of_baseline.map(|trial| trial.record.trial.block).collect::<BTreeSet<_>>().len() as u32,
         failed: failed_shares(record, &counted, &arms),
         resting: resting(&measured, &study.baseline),
+        warming: warming(&counted, &claimed(&arms), &study.baseline),
         warmth: warmth(&record.trials),
         cpu: accounts(record, &counted, &arms),
         ceilings: comparison.ceilings.clone(),
@@ -229,6 +230,11 @@ fn qos(record: &Record, of_arm: &[&TrialData]) -> Option<QosKept> {
 
 /// How many trials an arm should have: those of the plan and of blocks that were run again. A run that ended by
 /// itself left no trial out that it should have had; what was lost since it did have.
+/// The arms whose figures say something about the real thing.
+fn claimed(arms: &[Arm]) -> Vec<&str> {
+    arms.iter().filter(|arm| arm.emulated.is_none()).map(|arm| arm.name.as_str()).collect()
+}
+
 fn planned(record: &Record, arm: &str) -> u32 {
     let precise = record.end.as_ref().is_some_and(End::is_early);
     let there = || record.trials.iter().map(|trial| &trial.record.trial).filter(|trial| trial.arm() == arm);

@@ -22,6 +22,7 @@ use crate::scale_out::ScaleOut;
 use crate::sequential::{Aim, Claim};
 use crate::stalls::Stalls;
 use crate::verdict::ratio_text;
+use crate::warming::Warming;
 use crate::warmth::Warmth;
 use crate::warnings::Warning;
 use serde::Serialize;
@@ -87,6 +88,9 @@ pub struct Analysis {
     /// Forms that work while others are loaded, where load takes turns.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub resting: Vec<Resting>,
+    /// How forms get warm amid the slices of a chopped load, against the baseline.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub warming: Vec<Warming>,
     /// How much slower forms are in short turns, where a run compared several lengths and chose its slices by that.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub warmth: Vec<Warmth>,

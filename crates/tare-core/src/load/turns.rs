@@ -47,6 +47,11 @@ pub struct TurnsSummary {
     /// few operations to tell.
     #[serde(default)]
     pub move_ns: Option<i64>,
+    /// By which share answers came faster in the second halves of turns than in the first ones, while the loop was
+    /// going: what still got warm after each move. None where turns hold too few operations to tell, or had several
+    /// lengths.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub warming: Option<f64>,
 }
 
 impl TurnsSummary {
@@ -66,6 +71,10 @@ impl TurnsSummary {
             (own * i128::from(self.turns) + others * i128::from(other.turns)) / i128::from(turns.max(1))
         };
         let moves_ns = self.move_ns.zip(other.move_ns);
+        let warmings = self.warming.zip(other.warming);
+        let share = |own: f64, others: f64| {
+            (own * f64::from(self.turns) + others * f64::from(other.turns)) / f64::from(turns.max(1))
+        };
         TurnsSummary {
             turns,
             slice_ns: mean(self.slice_ns.into(), other.slice_ns.into()) as u64,
@@ -74,6 +83,7 @@ impl TurnsSummary {
             longest_ns: self.longest_ns.max(other.longest_ns),
             longest_at_ns: if self.longest_ns < other.longest_ns { other } else { self }.longest_at_ns,
             move_ns: moves_ns.map(|(own, others)| mean(own.into(), others.into()) as i64),
+            warming: warmings.map(|(own, others)| share(own, others)),
         }
     }
 }

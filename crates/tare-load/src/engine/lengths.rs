@@ -116,7 +116,7 @@ mod tests {
                 // A server that answers once a millisecond, and not at all for the first five.
                 if let Some(cell) = cell {
                     let answers = length_ns / MS - 5;
-                    sums.add(cell, Amid { waves: answers, answers, ns: length_ns });
+                    sums.add(cell, Amid { waves: answers, answers, ns: length_ns, ..Amid::default() });
                     counted.push(length_ns / MS);
                 }
                 if lengths.are_whole() {

@@ -9,7 +9,7 @@
 use super::batches::Rounds;
 use super::lengths::{Cell, Lengths, Sums};
 use super::rounds::balanced;
-use super::waves::{Amid, Told, move_ns};
+use super::waves::{Amid, Told, move_ns, warming};
 use crate::clock::{self, SECOND_NS, span_ns};
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -398,7 +398,8 @@ impl Seat {
         let (slice_ns, longest_at_ns) = (meant_ns / u64::from(turns).max(1), (turns > 0).then_some(longest_at_ns));
         // None where most turns could not tell.
         let move_ns = move_ns(&load.told).filter(|_| 2 * load.told.len() as u64 >= u64::from(turns));
-        TurnsSummary { turns, slice_ns, active_ns, answers, longest_ns, longest_at_ns, move_ns }
+        let warming = warming(&load.told).filter(|_| move_ns.is_some() && state.lengths.is_none());
+        TurnsSummary { turns, slice_ns, active_ns, answers, longest_ns, longest_at_ns, move_ns, warming }
     }
 }
 

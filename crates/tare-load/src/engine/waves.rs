@@ -31,6 +31,10 @@ pub(crate) struct Waves {
     going_ns: u64,
     whole_ns: u64,
     whole: u64,
+    // The moment amid the turn; when the first whole wave after it was complete, and how many there were then.
+    half_at_ns: u64,
+    half_ns: u64,
+    half: u64,
 }
 
 /// What whole waves amid turns took.
@@ -42,6 +46,27 @@ pub(crate) struct Amid {
     pub answers: u64,
     /// How long they took, ns.
     pub ns: u64,
+    /// Those until the middle of the turn, and those after it.
+    pub halves: [Half; 2],
+}
+
+/// Whole waves of the first or of the second halves of turns.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Half {
+    /// So many answers.
+    pub answers: u64,
+    /// How long they took, ns.
+    pub ns: u64,
+}
+
+impl Half {
+    fn and(self, other: Half) -> Half {
+        Half { answers: self.answers + other.answers, ns: self.ns + other.ns }
+    }
+
+    fn rate(self) -> Option<f64> {
+        (self.answers > 0 && self.ns > 0).then(|| self.answers as f64 / self.ns as f64)
+    }
 }
 
 impl Waves {
@@ -50,7 +75,8 @@ impl Waves {
     pub(crate) fn begin(size: usize, now_ns: u64, until_ns: u64, first_counts: bool) -> Waves {
         let size = size as u64;
         let rested = if first_counts { 0 } else { size };
-        Waves { size, rested, last_ns: now_ns, until_ns, completes: size.max(1) * FIRST, ..Waves::default() }
+        let (completes, half_at_ns) = (size.max(1) * FIRST, now_ns + until_ns.saturating_sub(now_ns) / 2);
+        Waves { size, rested, last_ns: now_ns, until_ns, completes, half_at_ns, ..Waves::default() }
     }
 
     /// Whether the last answer was one of a service that has rested, and its time does not count.
@@ -76,6 +102,10 @@ impl Waves {
         }
         self.whole += 1;
         self.whole_ns = now_ns;
+        // To the end of the wave under way, as the turn itself, so that neither half reads high.
+        if self.half == 0 && now_ns >= self.half_at_ns {
+            (self.half_ns, self.half) = (now_ns, self.whole);
+        }
         let over = now_ns >= self.until_ns;
         if over {
             self.ebb();
@@ -110,7 +140,15 @@ impl Waves {
     pub(crate) fn amid(&self) -> Option<Amid> {
         // Where the loop got going and no wave was whole after that, the second moment is not there.
         let ns = self.whole_ns.saturating_sub(self.going_ns);
-        let amid = Amid { waves: self.whole, answers: self.whole * self.size, ns };
+        let half = |waves: u64, ns: u64| Half { answers: waves * self.size, ns };
+        // A turn whose last wave began before its middle has a first half alone: left out, long waves were missing.
+        let halves = match self.half {
+            0 => <[Half; 2]>::default(),
+            first => {
+                [half(first, self.half_ns - self.going_ns), half(self.whole - first, self.whole_ns - self.half_ns)]
+            }
+        };
+        let amid = Amid { waves: self.whole, answers: self.whole * self.size, ns, halves };
         (self.whole > 0 && ns > 0).then_some(amid)
     }
 }
@@ -118,7 +156,13 @@ impl Waves {
 impl Amid {
     /// These and others, one after the other.
     pub(crate) fn and(self, other: Amid) -> Amid {
-        Amid { waves: self.waves + other.waves, answers: self.answers + other.answers, ns: self.ns + other.ns }
+        let [first, second] = self.halves;
+        Amid {
+            waves: self.waves + other.waves,
+            answers: self.answers + other.answers,
+            ns: self.ns + other.ns,
+            halves: [first.and(other.halves[0]), second.and(other.halves[1])],
+        }
     }
 
     /// What those of several workers come to that are at work at the same moment, where `all` of them are.
@@ -126,7 +170,9 @@ impl Amid {
         let sum = workers.iter().copied().reduce(Amid::and)?;
         let told = workers.len() as u64;
         // Of a worker that cannot tell it is taken that it was as fast as the others.
-        Some(Amid { waves: sum.waves / told, answers: sum.answers * all as u64 / told, ns: sum.ns / told })
+        let answers = |sum: u64| sum * all as u64 / told;
+        let halves = sum.halves.map(|half| Half { answers: answers(half.answers), ns: half.ns / told });
+        Some(Amid { waves: sum.waves / told, answers: answers(sum.answers), ns: sum.ns / told, halves })
     }
 
     /// Answers a second; none where so many turns hold too few waves to tell.
@@ -150,15 +196,29 @@ pub(crate) struct Told {
 /// rate amid them is that of all together, for the mean of ratios of few answers is another one. A stall is no cost of
 /// moves, whether it falls amid a turn or into its ends: turns that stood still are left out, and stay whole.
 pub(crate) fn move_ns(turns: &[Told]) -> Option<i64> {
-    let mut took: Vec<u64> = turns.iter().map(|turn| turn.took_ns).collect();
-    took.sort_unstable();
-    let longest_ns = took.get(took.len() / 2)?.saturating_mul(STALLED);
-    let lasting = || turns.iter().filter(|turn| turn.took_ns <= longest_ns);
-    let (count, amid) = (lasting().count() as u64, lasting().map(|turn| turn.amid).fold(Amid::default(), Amid::and));
+    let lasting = lasting(turns);
+    let (count, amid) = (lasting.len() as u64, lasting.iter().map(|turn| turn.amid).fold(Amid::default(), Amid::and));
     let each_ns = 1e9 / amid.rate(count)?;
     let (took_ns, answers) =
-        lasting().fold((0, 0), |(took, answers), turn| (took + turn.took_ns, answers + turn.answers));
+        lasting.iter().fold((0, 0), |(took, answers), turn| (took + turn.took_ns, answers + turn.answers));
     Some(((took_ns as f64 - answers as f64 * each_ns) / count as f64) as i64)
+}
+
+/// By which share answers come faster in the second halves of turns than in the first ones, where the loop was going:
+/// what still gets warm after each move. None where too few turns have both.
+pub(crate) fn warming(turns: &[Told]) -> Option<f64> {
+    let lasting = lasting(turns);
+    let both = lasting.iter().filter(|turn| turn.amid.halves[1].answers > 0).count();
+    let [first, second] = lasting.iter().map(|turn| turn.amid).fold(Amid::default(), Amid::and).halves;
+    (2 * both > lasting.len()).then(|| Some(second.rate()? / first.rate()? - 1.0)).flatten()
+}
+
+/// The turns that did not stand still.
+fn lasting(turns: &[Told]) -> Vec<&Told> {
+    let mut took: Vec<u64> = turns.iter().map(|turn| turn.took_ns).collect();
+    took.sort_unstable();
+    let longest_ns = took.get(took.len() / 2).map_or(0, |middle| middle.saturating_mul(STALLED));
+    turns.iter().filter(|turn| turn.took_ns <= longest_ns).collect()
 }
 
 /// Operations that are still in flight when the last wave of a turn has had its time.
@@ -218,9 +278,32 @@ mod tests {
     fn what_a_rested_service_takes_longer_is_the_cost_of_the_move() {
         for cold_ns in [0, 7_000, 30_000] {
             let told = turn(10, 500, cold_ns);
-            assert_eq!((told.answers, told.amid), (40, Amid { waves: 7, answers: 28, ns: 14_000 }));
+            let Amid { waves, answers, ns, .. } = told.amid;
+            assert_eq!((told.answers, waves, answers, ns), (40, 7, 28, 14_000));
+            assert_eq!(warming(&[told; 3]), Some(0.0), "the loop is as fast from its third wave on");
             assert_eq!(move_ns(&[told; 3]), Some(cold_ns.cast_signed()));
         }
+    }
+
+    #[test]
+    fn what_gets_warm_amid_a_turn_is_faster_in_its_second_half() {
+        // Answers of 1 us that take a fifth longer right after the move, and less and less so over some answers.
+        let turn = |fades: f64| {
+            let (mut seen, mut now_ns, mut over) = (Waves::begin(4, 0, 40_000, false), 0, false);
+            for answer in 0.. {
+                now_ns += (1000.0 * (1.0 + 0.2 * (-f64::from(answer) / fades).exp())) as u64;
+                let last = seen.answers();
+                if over && last.is_multiple_of(4) {
+                    break;
+                }
+                over |= seen.answered(now_ns);
+            }
+            Told { took_ns: now_ns, answers: seen.answers(), amid: seen.amid().unwrap() }
+        };
+        let shares = [1.0, 10.0, 1e9].map(|fades| warming(&[turn(fades); 3]).unwrap());
+        assert!(shares[0].abs() < 0.001, "{shares:?}: over before the loop was going");
+        assert!((0.03..0.06).contains(&shares[1]), "{shares:?}");
+        assert!(shares[2].abs() < 0.001, "{shares:?}: what lasts longer than turns is not seen in one");
     }
 
     #[test]
@@ -250,10 +333,13 @@ mod tests {
 
     #[test]
     fn workers_beside_each_other_add_their_answers() {
-        let one = Amid { waves: 8, answers: 80, ns: 1000 };
-        let other = Amid { waves: 6, answers: 60, ns: 1200 };
-        assert_eq!(Amid::beside(&[one, other], 2), Some(Amid { waves: 7, answers: 140, ns: 1100 }));
-        assert_eq!(Amid::beside(&[one], 2), Some(Amid { answers: 160, ..one }), "as fast as the one that tells");
+        let halves = |answers, ns| [Half { answers, ns }; 2];
+        let one = Amid { waves: 8, answers: 80, ns: 1000, halves: halves(40, 500) };
+        let other = Amid { waves: 6, answers: 60, ns: 1200, halves: halves(20, 300) };
+        let both = Amid { waves: 7, answers: 140, ns: 1100, halves: halves(60, 400) };
+        assert_eq!(Amid::beside(&[one, other], 2), Some(both));
+        let twice = Amid { answers: 160, halves: halves(80, 500), ..one };
+        assert_eq!(Amid::beside(&[one], 2), Some(twice), "as fast as the one that tells");
         assert_eq!(Amid::beside(&[], 2), None);
     }
 
@@ -324,14 +410,15 @@ mod tests {
             (took_ns, answers, told)
         }
 
-        /// The rate that a load reports by so many turns, as a multiple of the true one.
-        fn rate(&mut self, in_flight: usize, at_once: bool, waves: u64, turns: usize) -> f64 {
+        /// The rate that a load reports by so many turns, as a multiple of the true one, and by how much second halves
+        /// are faster.
+        fn rate(&mut self, in_flight: usize, at_once: bool, waves: u64, turns: usize) -> (f64, f64) {
             let all: Vec<(u64, u64, Option<Told>)> = (0..turns).map(|_| self.turn(in_flight, at_once, waves)).collect();
             let (took_ns, answers) = all.iter().fold((0, 0), |sum, turn| (sum.0 + turn.0, sum.1 + turn.1));
             let told: Vec<Told> = all.into_iter().filter_map(|(.., told)| told).collect();
             let steady_ns = took_ns as f64 - move_ns(&told).unwrap() as f64 * turns as f64;
             let each_ns = if at_once { 1000.0 / in_flight as f64 } else { 1000.0 };
-            answers as f64 * each_ns / steady_ns
+            (answers as f64 * each_ns / steady_ns, warming(&told).unwrap())
         }
     }
 
@@ -343,7 +430,7 @@ mod tests {
         for (seed, variation) in [0.0, 0.5, 1.0, 2.0].into_iter().enumerate() {
             let mut service = Service { random: seed as u64, variation };
             for (in_flight, at_once) in [(1, false), (4, false), (16, false), (4, true), (16, true)] {
-                let rate = service.rate(in_flight, at_once, 10, TURNS);
+                let (rate, warming) = service.rate(in_flight, at_once, 10, TURNS);
                 // Three errors of the mean of so many waves.
                 let error = 3.0 * variation / (in_flight as f64 * 8.0 * TURNS as f64).sqrt();
                 // Who does everything at once needs some time until the loop is as uneven as it will be: of a
@@ -351,6 +438,7 @@ mod tests {
                 let start = if at_once { 0.01 * variation.powi(3) } else { 0.0 };
                 let what = format!("variation {variation}, {in_flight} in flight, at once: {at_once}");
                 assert!((rate - 1.0).abs() < 0.002 + error + start, "{what}: {rate}");
+                assert!(warming.abs() < 0.002 + 2.0 * error + 2.0 * start, "{what}: {warming}");
             }
         }
     }
@@ -373,7 +461,7 @@ mod tests {
         let [mut even, mut uneven] = [0.0, 1.0].map(|variation| Service { random: 7, variation });
         for (in_flight, waves) in [(1, 6), (1, 10), (4, 6), (4, 10)] {
             // The truth is 1: both need as long, one of them evenly.
-            let [even, uneven] = [&mut even, &mut uneven].map(|service| service.rate(in_flight, false, waves, TURNS));
+            let [even, uneven] = [&mut even, &mut uneven].map(|service| service.rate(in_flight, false, waves, TURNS).0);
             let ratio = uneven / even;
             assert!((ratio - 1.0).abs() < 0.012, "{in_flight} in flight, {waves} waves: {ratio}");
         }

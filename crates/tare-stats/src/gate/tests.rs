@@ -57,6 +57,7 @@ fn analysis(ratio: Ratio, more_is_better: bool) -> Analysis {
         resources: Vec::new(),
         failed: Vec::new(),
         resting: Vec::new(),
+        warming: Vec::new(),
         warmth: Vec::new(),
         cpu: Vec::new(),
         ceilings: None,
