@@ -215,3 +215,41 @@ impl Timed {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+    use tare_core::design::Chop;
+
+    /// Of a plain process and a box, chopped into slices of this length, or of one that the run is to find.
+    fn study(measure_s: u64, slice: Option<Duration>) -> Study {
+        let seconds = |secs: u64| json!({"secs": secs, "nanos": 0});
+        let form = |name: &str| json!({"name": name, "layers": []});
+        let study = json!({
+            "name": "s", "question": "", "workload": "w", "baseline": "plain", "repeat": 5, "from": "outside",
+            "load": {"closed": {"connections": 1, "pipeline": 1}}, "settle": seconds(1), "measure": seconds(measure_s),
+            "timeout": seconds(1), "emulated_blocks": 1, "forms": [form("plain"), form("box")], "options": {},
+        });
+        let mut study: Study = serde_json::from_value(study).unwrap();
+        study.design.arrangement = Arrangement::Chop(Chop { slice, ..Chop::default() });
+        study
+    }
+
+    #[test]
+    fn what_only_the_first_blocks_of_a_chopped_load_have_is_spent_once() {
+        let (found, asked) = (None, Some(Duration::from_millis(20)));
+        let once_s = |pace: &Pace, study: &Study| pace.costs(study).begin_s;
+        let pace = Pace::default();
+        // Three deployments, each alone for 2.3 s in three blocks; and once for 1 s and up to 5 s to compare lengths.
+        for (study, wanted_s) in [(study(2, asked), 20.7), (study(2, found), 29.7), (study(60, found), 38.7)] {
+            assert!((once_s(&pace, &study) - wanted_s).abs() < 1e-6, "{}", once_s(&pace, &study));
+        }
+        let boxless = FormPace { unavailable: true, ..FormPace::default() };
+        let boxless = Pace::new([("box".to_owned(), boxless)].into());
+        assert!((once_s(&boxless, &study(2, asked)) - 13.8).abs() < 1e-6, "{}", once_s(&boxless, &study(2, asked)));
+        let blocks = Study { design: Default::default(), ..study(2, found) };
+        assert!(once_s(&pace, &blocks).abs() < 1e-6, "one after the other, blocks are alike");
+        assert_eq!(pace.costs(&study(2, found)).round_s, pace.costs(&blocks).round_s);
+    }
+}

@@ -106,9 +106,16 @@ fn follows(points: &[(f64, f64)], level: f64) -> Option<Follows> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::analysis::{BlockValue, Estimate, Method, Ratio};
+    use crate::bound::{Bound, BoundCause, Side};
     use crate::family::tests::Noise;
+    use crate::nested::Nested;
+    use crate::pair::Withheld;
+    use crate::sequential::Claim;
     use rand_core::SeedableRng;
     use rand_xoshiro::Xoshiro256PlusPlus;
+    use serde_json::json;
+    use tare_core::load::Arrivals;
 
     #[test]
     fn a_ratio_that_changes_with_the_speed_is_seen_and_told_at_both_ends() {
@@ -147,5 +154,87 @@ mod tests {
         // And a change that nobody would mind is none.
         let points: Vec<(f64, f64)> = (0..9).map(|block| (0.01 * f64::from(block), 0.001 * f64::from(block))).collect();
         assert_eq!(follows(&points, LEVEL), None);
+    }
+
+    #[test]
+    fn speeds_that_lie_within_a_hundredth_of_each_other_are_one() {
+        let points = |each: f64| -> Vec<(f64, f64)> {
+            (0..9).map(|block| (each * f64::from(block), 0.01 * f64::from(block))).collect()
+        };
+        assert_eq!(follows(&points(0.0012), LEVEL), None);
+        assert!(follows(&points(0.0013), LEVEL).is_some());
+    }
+
+    fn record() -> Record {
+        let second = json!({"secs": 1, "nanos": 0});
+        let header = json!({
+            "schema": 1, "tare": "0", "run": "r", "started": "", "command": "", "seed": 1, "plan": [], "forms": {},
+            "environment": {}, "bundles": {}, "placement": {},
+            "study": {
+                "name": "s", "question": "", "workload": "w", "baseline": "plain", "repeat": 9, "from": "outside",
+                "load": {"closed": {"connections": 1, "pipeline": 1}}, "settle": second, "measure": second,
+                "timeout": second, "emulated_blocks": 1, "forms": [], "options": {},
+            },
+            "workload": {
+                "name": "w", "about": "", "services": [],
+                "protocol": {"protocol": "p", "service": "db", "port": "main", "options": {}},
+            },
+        });
+        let header = serde_json::from_value(header).unwrap();
+        Record { header, trials: Vec::new(), profiles: Vec::new(), end: None }
+    }
+
+    /// The throughput of a box that loses a third of what the machine, the A/A control and nobody else gains.
+    fn throughput() -> MetricAnalysis {
+        let estimate = |(arm, gain): (&str, f64)| {
+            let value = |block| (gain * f64::from(block % 2)).exp();
+            let values = (0..9).map(|block| BlockValue { block, trial: block, value: value(block) }).collect();
+            Estimate { arm: arm.into(), values, at_least: Vec::new(), mean: 1.0, geometric_mean: None, interval: None }
+        };
+        MetricAnalysis {
+            name: "throughput".into(),
+            title: "throughput".into(),
+            unit: "op/s".into(),
+            more_is_better: true,
+            compared: true,
+            nested: Nested::Whole,
+            method: Method::OwnError,
+            noise_floor: Some(0.01),
+            control_differs: false,
+            leans: Default::default(),
+            claim: Claim::AS_IS,
+            estimates: [("plain", 0.0), ("plain (A/A)", 0.15), ("box", -0.05)].map(estimate).into(),
+            ratios: vec![Ratio::of_box(0.98, 9, Verdict::Worse)],
+        }
+    }
+
+    #[test]
+    fn only_ratios_of_closed_loops_that_the_report_stands_by_are_held_against_the_speed() {
+        type Change = fn(&mut Record, &mut MetricAnalysis);
+        let is_told = |change: Change| {
+            let (mut record, mut metric) = (record(), throughput());
+            change(&mut record, &mut metric);
+            let mut metrics = [metric];
+            add(&record, &mut metrics, "plain (A/A)");
+            metrics[0].ratios[0].follows.is_some()
+        };
+        assert!(is_told(|_, _| {}));
+        let changes: [(&str, Change); 8] = [
+            ("a metric that is not compared", |_, metric| metric.compared = false),
+            ("an open loop", |record, _| {
+                let (arrivals, connections, in_flight) = (Arrivals::Constant, 1, 1);
+                record.header.study.load = LoadProfile::Open { rate: 1.0, arrivals, connections, in_flight };
+            }),
+            ("a duet", |record, _| record.header.study.design.arrangement = Arrangement::Duet),
+            ("seven blocks with a control", |_, metric| metric.estimates[1].values.truncate(7)),
+            ("the control itself", |_, metric| metric.ratios[0].arm = "plain (A/A)".into()),
+            ("an emulated form", |_, metric| metric.ratios[0].verdict = Verdict::Emulated),
+            ("a bound", |_, metric| {
+                metric.ratios[0].bound = Some(Bound { side: Side::AtMost, cause: BoundCause::Generator });
+            }),
+            ("a ratio that is withheld", |_, metric| metric.ratios[0].withheld = Some(Withheld::VoidTooOften)),
+        ];
+        let told: Vec<&str> = changes.iter().filter(|(_, it)| is_told(*it)).map(|(what, _)| *what).collect();
+        assert!(told.is_empty(), "{told:?}");
     }
 }

@@ -57,25 +57,56 @@ fn name_operation(metric: &mut MetricAnalysis, unit: &str) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use serde_json::json;
+    use tare_core::load::{LoadSummary, TurnsSummary};
     use tare_core::plan::PlannedTrial;
-    use tare_core::record::TrialRecord;
+    use tare_core::record::{INTERRUPTS_APART, TrialRecord};
     use tare_core::trial::Outcome;
 
-    /// The names of those that are compared, of trials that brought these.
-    fn compared(brought: &[&str]) -> Vec<&'static str> {
+    /// A trial that brought these.
+    fn trial(brought: &[&str]) -> TrialData {
         let planned =
             PlannedTrial { index: 0, block: 0, form: "f".into(), control: false, again: None, profiled: false };
         let mut trial = TrialRecord::new(planned, String::new(), Outcome::Measured);
         trial.metrics = brought.iter().map(|name| ((*name).to_owned(), 1.0)).collect();
-        let data = TrialData { record: trial, seconds: Vec::new(), telemetry: Vec::new() };
-        let mut known = tare_core::record::TRIAL_METRICS.to_vec();
-        prefer_what_is_known(&mut known, &[&data]);
+        TrialData { record: trial, seconds: Vec::new(), telemetry: Vec::new() }
+    }
+
+    /// The names of those of CPU time that are compared.
+    fn of_cpu<'a>(known: &[TrialMetric<'a>]) -> Vec<&'a str> {
         let names = [BUSY_PER_OP, CPU_PER_OP];
-        known
-            .iter()
-            .filter(|metric| metric.compared && names.contains(&metric.name))
-            .map(|metric| metric.name)
-            .collect()
+        let compared = known.iter().filter(|metric| metric.compared && names.contains(&metric.name));
+        compared.map(|metric| metric.name).collect()
+    }
+
+    /// The names of those that are compared, of trials that brought these.
+    fn compared(brought: &[&str]) -> Vec<&'static str> {
+        let mut known = tare_core::record::TRIAL_METRICS.to_vec();
+        prefer_what_is_known(&mut known, &[&trial(brought)]);
+        of_cpu(&known)
+    }
+
+    /// A record on a machine that accounts for interrupts apart, or does not, or does not tell.
+    fn record(apart: Option<bool>) -> Record {
+        let second = json!({"secs": 1, "nanos": 0});
+        let mut header = json!({
+            "schema": 1, "tare": "0", "run": "r", "started": "", "command": "", "seed": 1, "plan": [], "forms": {},
+            "environment": {}, "bundles": {}, "placement": {},
+            "study": {
+                "name": "s", "question": "", "workload": "w", "baseline": "f", "repeat": 5, "from": "outside",
+                "load": {"closed": {"connections": 1, "pipeline": 1}}, "settle": second, "measure": second,
+                "timeout": second, "emulated_blocks": 1, "forms": [], "options": {},
+            },
+            "workload": {
+                "name": "w", "about": "", "services": [],
+                "protocol": {"protocol": "p", "service": "db", "port": "main", "options": {}},
+            },
+        });
+        if let Some(apart) = apart {
+            header["environment"][INTERRUPTS_APART] = json!(if apart { "yes" } else { "no" });
+        }
+        let header = serde_json::from_value(header).unwrap();
+        Record { header, trials: Vec::new(), profiles: Vec::new(), end: None }
     }
 
     #[test]
@@ -93,5 +124,25 @@ mod tests {
         lack_interrupts(&mut known);
         assert!(known.iter().all(|metric| !metric.compared || ![BUSY_PER_OP, CPU_PER_OP].contains(&metric.name)));
         assert!(known.iter().any(|metric| metric.compared && metric.name == "throughput"));
+    }
+
+    #[test]
+    fn by_turns_cpu_time_is_compared_unless_interrupts_are_in_nobody_s() {
+        let alone = trial(&["throughput", CPU_PER_OP]);
+        let mut turned = alone.clone();
+        let turns = Some(TurnsSummary::default());
+        turned.record.load = Some(LoadSummary { turns, ..LoadSummary::default() });
+        for (apart, by_turns, wanted) in [
+            (Some(true), true, vec![]),
+            (Some(false), true, vec![CPU_PER_OP]),
+            (None, true, vec![CPU_PER_OP]),
+            (Some(true), false, vec![CPU_PER_OP]),
+        ] {
+            let record = record(apart);
+            let second = if by_turns { &turned } else { &alone };
+            let known = known_metrics(&record, &[&alone, second]);
+            assert_eq!(of_cpu(&known), wanted, "{apart:?}, by turns: {by_turns}");
+            assert!(known.iter().any(|metric| metric.compared && metric.name == "throughput"));
+        }
     }
 }

@@ -55,8 +55,8 @@ pub(crate) fn orders(
     let has =
         |rung: &RungCost| single(rung) && (turned(rung, Place::First).is_some() || turned(rung, Place::Last).is_some());
     let family = rungs.iter().filter(|rung| has(rung)).count();
-    // A share of what is only a bound is none.
-    let known = |pair: &Pair<'_>| pair.bound.is_none();
+    // A share of what is only a bound, or of which nothing is said, is none.
+    let known = Pair::is_known;
     // Nor of what may be nothing.
     let whole = Pair::of(&ladder.to, baseline, arms, metric).filter(known);
     let whole = whole.filter(|whole| whole.stands(whole.interval(WHOLE))).map(|pair| pair.log());
@@ -84,9 +84,150 @@ pub(crate) fn orders(
 
 /// From the least to the greatest; none where one is no number.
 fn range(values: impl Iterator<Item = f64>) -> Option<Interval> {
-    let ends = values.fold((f64::MAX, f64::MIN), |(low, high), value| {
-        if value.is_finite() { (low.min(value), high.max(value)) } else { (f64::NAN, f64::NAN) }
-    });
-    let (low, high) = ends;
+    let (mut low, mut high) = (f64::MAX, f64::MIN);
+    for value in values {
+        if !value.is_finite() {
+            return None;
+        }
+        (low, high) = (low.min(value), high.max(value));
+    }
     (low <= high).then_some(Interval { low, high })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::analysis::{BlockValue, Estimate, Method};
+    use crate::bound::Lean;
+    use crate::ladder::climb;
+    use crate::nested::Nested;
+    use crate::sequential::Claim;
+    use tare_core::fault::Fault;
+    use tare_core::ladder::{Rung, Turned};
+
+    fn arm(name: &str) -> Arm {
+        Arm {
+            name: name.into(),
+            form: name.into(),
+            describe: String::new(),
+            baseline: name == "plain",
+            control: false,
+            weight: None,
+            emulated: None,
+            planned: 8,
+            measured: 8,
+            invalid: 0,
+            failed: 0,
+            skipped: 0,
+            reasons: Vec::new(),
+            path: String::new(),
+            never_steady: Vec::new(),
+            void_p: None,
+            qos: None,
+        }
+    }
+
+    fn estimate(arm: &str, mean: f64) -> Estimate {
+        let values = (0..8).map(|block| BlockValue { block, trial: block, value: mean }).collect();
+        Estimate { arm: arm.into(), values, at_least: Vec::new(), mean, geometric_mean: Some(mean), interval: None }
+    }
+
+    /// A ladder of two features, of which the second was measured first and last too.
+    struct Measured {
+        ladder: Ladder,
+        arms: Vec<Arm>,
+        metric: MetricAnalysis,
+    }
+
+    impl Measured {
+        fn new() -> Measured {
+            let means = [("plain", 1.0), ("one", 0.8), ("both", 0.6), ("two first", 0.9), ("no two", 0.7)];
+            let rung = |form: &str| Rung { form: form.into(), adds: form.into() };
+            let turn = |form: &str, place| Turned { form: form.into(), rung: "both".into(), place, against: None };
+            let metric = MetricAnalysis {
+                name: "throughput".into(),
+                title: "throughput".into(),
+                unit: "op/s".into(),
+                more_is_better: true,
+                compared: true,
+                nested: Nested::Whole,
+                method: Method::OwnError,
+                noise_floor: Some(0.02),
+                control_differs: false,
+                leans: Default::default(),
+                claim: Claim::AS_IS,
+                estimates: means.iter().map(|(arm, mean)| estimate(arm, *mean)).collect(),
+                ratios: Vec::new(),
+            };
+            let turned = vec![turn("two first", Place::First), turn("no two", Place::Last)];
+            let ladder = Ladder { to: "both".into(), rungs: vec![rung("one"), rung("both")], turned };
+            Measured { ladder, arms: means.iter().map(|(name, _)| arm(name)).collect(), metric }
+        }
+
+        fn arm(&mut self, name: &str) -> &mut Arm {
+            self.arms.iter_mut().find(|arm| arm.name == name).unwrap()
+        }
+
+        fn values(&mut self, arm: &str) -> &mut Vec<BlockValue> {
+            &mut self.metric.estimates.iter_mut().find(|estimate| estimate.arm == arm).unwrap().values
+        }
+
+        /// The generator was the limit of this arm.
+        fn hold_back(&mut self, arm: &str) {
+            self.metric.leans.insert(arm.into(), Lean { better: true, ..Lean::default() });
+        }
+    }
+
+    /// The second feature's share of the whole, where that was measured so but for what is changed.
+    fn share(change: impl FnOnce(&mut Measured)) -> Option<Interval> {
+        let mut measured = Measured::new();
+        change(&mut measured);
+        let Measured { ladder, arms, metric } = measured;
+        let mut metrics = climb(&ladder, "plain", &arms, &[metric]).metrics;
+        metrics[0].rungs.pop().unwrap().orders.expect("it was measured in another place").share
+    }
+
+    #[test]
+    fn of_a_whole_that_may_be_nothing_or_more_than_it_seems_there_is_no_share() {
+        type Change = fn(&mut Measured);
+        assert!(share(|_| {}).is_some());
+        let changes: [(&str, Change); 10] = [
+            ("no block has both of its ends", |it| {
+                it.values("plain").truncate(4);
+                it.values("both").drain(..4);
+            }),
+            ("too few blocks have it", |it| it.values("both").truncate(2)),
+            ("its interval holds 1", |it| it.values("both").iter_mut().step_by(2).for_each(|it| it.value = 2.0)),
+            ("it is within noise", |it| it.metric.noise_floor = Some(0.7)),
+            ("nobody knows the noise", |it| it.metric.noise_floor = None),
+            ("equals differ", |it| it.metric.control_differs = true),
+            ("the form is void too often", |it| it.arm("both").void_p = Some(0.001)),
+            ("the baseline is void too often", |it| it.arm("plain").void_p = Some(0.001)),
+            ("the form is emulated", |it| it.arm("both").emulated = Some(Fault::new("by software"))),
+            ("of the parts that are left none is a bound, but the whole is", |it| {
+                it.ladder.turned.remove(0);
+                it.hold_back("plain");
+            }),
+        ];
+        let given: Vec<&str> = changes.iter().filter(|(_, it)| share(*it).is_some()).map(|(why, _)| *why).collect();
+        assert!(given.is_empty(), "{given:?}");
+    }
+
+    #[test]
+    fn a_share_in_any_place_of_which_nothing_is_said_is_none() {
+        for arm in ["one", "two first", "no two"] {
+            assert_eq!(share(|it| it.arm(arm).void_p = Some(0.001)), None, "{arm} is void too often");
+            assert_eq!(share(|it| it.arm(arm).emulated = Some(Fault::new("by software"))), None, "{arm} is emulated");
+        }
+    }
+
+    #[test]
+    fn a_share_in_any_place_that_is_only_a_bound_or_no_number_is_none() {
+        // Held back are what it is held against as a rung, it alone, and the form without it.
+        let given = ["one", "two first", "no two"].into_iter().filter(|arm| share(|it| it.hold_back(arm)).is_some());
+        assert_eq!(given.collect::<Vec<_>>(), [""; 0]);
+        assert_eq!(range([0.4, 0.5, f64::INFINITY].into_iter()), None);
+        assert_eq!(range([f64::NAN, 0.5].into_iter()), None);
+        assert_eq!(range([0.5, 0.4].into_iter()), Some(Interval { low: 0.4, high: 0.5 }));
+    }
 }

@@ -80,6 +80,11 @@ impl<'a> Pair<'a> {
         })
     }
 
+    /// Whether their ratio is one that the report stands by, and no bound.
+    pub(crate) fn is_known(&self) -> bool {
+        self.bound.is_none() && self.withheld.is_none() && !self.emulated
+    }
+
     /// The mean of the differences inside blocks, log scale.
     pub(crate) fn log(&self) -> f64 {
         self.differences.mean()

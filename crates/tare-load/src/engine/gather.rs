@@ -458,42 +458,4 @@ fn too_short(turns: &TurnsSummary, asked: Duration, lost: bool) -> Option<Check>
 }
 
 #[cfg(test)]
-mod tests {
-    use super::super::layout::Layout;
-    use super::super::timeline::Span;
-    use super::*;
-    use crate::profile::Share;
-    use tare_core::load::{Arrivals, LoadProfile};
-
-    /// The verdict on a second at a level, of a worker that never rested and found so many replies at once.
-    fn verdict(of: LoadProfile, level: f64, crowd: u64) -> Option<String> {
-        let steps = LoadProfile::Steps {
-            of: Box::new(of),
-            levels: vec![level],
-            warm: None,
-            ramp: Duration::ZERO,
-            settle: Duration::ZERO,
-            measure: Duration::from_secs(1),
-        };
-        let plan = LoadPlan {
-            timeout: Duration::from_secs(1),
-            ..LoadPlan::of("null", serde_json::Value::Null, ([127, 0, 0, 1], 1).into(), steps)
-        };
-        let layout = Layout::new(&plan, &[], false).unwrap();
-        let mut gather = Gather::new(&[OperationRow { name: "x".into(), weight: 1, lingers: false }], true, None);
-        let _spares = gather.worker(layout.closed_loop(Share { worker: 0, workers: 1 }));
-        let mut window = Window::new(Span { number: 0, level, from_ns: 0, to_ns: SECOND_NS }, 1);
-        window.effort = Effort { cpu_ns: SECOND_NS, idle_ns: 0, replies: 1000, crowd: 1000 * crowd };
-        gather.take_window(0, window).unwrap().saturated
-    }
-
-    #[test]
-    fn a_level_is_judged_by_its_own_operations() {
-        let closed = LoadProfile::Closed { connections: 50, pipeline: 2 };
-        assert!(verdict(closed.clone(), 10.0, 19).is_some(), "19 of 20 wait for the generator");
-        assert!(verdict(closed.clone(), 10.0, 10).is_none());
-        assert!(verdict(closed, 50.0, 19).is_none(), "19 of 100");
-        let open = LoadProfile::Open { rate: 10.0, arrivals: Arrivals::Constant, connections: 1, in_flight: 10 };
-        assert!(verdict(open, 10.0, 1).is_none(), "a plan is judged by its starts");
-    }
-}
+mod tests;
