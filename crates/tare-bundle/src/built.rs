@@ -108,7 +108,13 @@ impl Built {
         Ok(Some(Built { folder, places: places.clone(), facts, image, emitting: Mutex::new(()), _lock: lock }))
     }
 
-    fn emit(&self, name: &str, write: impl FnOnce(&Path, &Path) -> Result<(), Fault>) -> Result<PathBuf, Fault> {
+    /// What `write` writes of the tree, of some `wanted` bytes: made once, and kept under this name.
+    fn emit(
+        &self,
+        name: &str,
+        wanted: u64,
+        write: impl FnOnce(&Path, &Path) -> Result<(), Fault>,
+    ) -> Result<PathBuf, Fault> {
         let path = self.folder.join("files").join(name);
         let _mine = self.emitting.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         if path.exists() {
@@ -121,8 +127,6 @@ impl Built {
         }
         let work = self.places.workplace()?;
         let part = work.path.join("emission");
-        // Each entry has a header, and what fills up its last block.
-        let wanted = self.facts.tree_bytes.saturating_add(self.facts.tree_entries.saturating_mul(1536));
         room::check(File::open(&work.path).doing("look at the disk where bundles are kept")?, wanted)
             .map_err(|fault| fault.context(format_args!("could not emit {name}")))?;
         write(&tree_of(&self.folder), &part).map_err(|fault| fault.context(format_args!("could not emit {name}")))?;
@@ -132,6 +136,13 @@ impl Built {
         rustix::fs::fchmod(&file, rustix::fs::Mode::from_raw_mode(0o444)).doing(what())?;
         std::fs::rename(&part, &path).doing(what())?;
         Ok(path)
+    }
+}
+
+impl Built {
+    /// The bytes of the whole tree elsewhere: each entry has a header, and what fills up its last block.
+    fn whole(&self) -> u64 {
+        self.facts.tree_bytes.saturating_add(self.facts.tree_entries.saturating_mul(1536))
     }
 }
 
@@ -145,19 +156,22 @@ impl Bundle for Built {
     }
 
     fn archive(&self) -> Result<PathBuf, Fault> {
-        self.emit("archive.tar", |root, out| {
+        self.emit("archive.tar", self.whole(), |root, out| {
             let file = File::create_new(out).doing(format_args!("create {}", out.display()))?;
             emit::archive::write(root, &tree::read(root)?, &file)
         })
     }
 
     fn disk(&self) -> Result<PathBuf, Fault> {
-        self.emit(&disk_name(), |root, out| emit::disk::write(root, &tree::read(root)?, &self.facts.digest, out))
+        self.emit(&disk_name(), self.whole(), |root, out| {
+            emit::disk::write(root, &tree::read(root)?, &self.facts.digest, out)
+        })
     }
 
     fn files(&self, user: (u32, u32)) -> Result<Vec<SeenFile>, Fault> {
         files::check(self.facts.tree_bytes)?;
-        let kept = self.emit(files::KEPT, |root, out| files::write(root, &tree::read(root)?, out))?;
+        let wanted = self.facts.tree_entries.saturating_mul(files::LINE_BYTES);
+        let kept = self.emit(files::KEPT, wanted, |root, out| files::write(root, &tree::read(root)?, out))?;
         files::read(&kept, user)
     }
 

@@ -14,6 +14,8 @@ use tare_core::units::show_bytes;
 
 /// The name under which it is kept beside the tree; another one when what is written changes.
 pub(crate) const KEPT: &str = "files-1.jsonl";
+/// What an entry takes there, about.
+pub(crate) const LINE_BYTES: u64 = 256;
 /// The most bytes of a tree that are read for it: in each form they are read again.
 const READ_MAX: u64 = 4 << 30;
 

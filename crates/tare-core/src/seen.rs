@@ -16,8 +16,11 @@ pub struct SeenFile {
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct FilesSeen {
     /// How many of the bundle's files and links were held against it. Not those that the service may change itself, nor
-    /// those on which the form mounts something else.
+    /// those that engines put into every container.
     pub compared: u64,
+    /// How many more it would have been, had the form not mounted something on them or above them.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub covered: u64,
     /// The paths of those that it sees otherwise or not at all; the first [`FilesSeen::NAMED`] of them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub differing: Vec<String>,
@@ -29,6 +32,20 @@ pub struct FilesSeen {
 impl FilesSeen {
     /// How many are named.
     pub const NAMED: usize = 20;
+
+    /// What was seen of some files and of others together.
+    pub fn add(&mut self, other: FilesSeen) {
+        self.compared += other.compared;
+        self.covered += other.covered;
+        self.more += other.more;
+        for path in other.differing {
+            if self.differing.len() < FilesSeen::NAMED {
+                self.differing.push(path);
+            } else {
+                self.more += 1;
+            }
+        }
+    }
 
     /// Counts a file that was held against the bundle's.
     pub fn note(&mut self, path: &str, same: bool) {

@@ -181,25 +181,26 @@ fn unsound(before: &Analysis, after: &Analysis) -> Vec<String> {
     warnings
 }
 
-/// That the slices of chopped loads, which a run may choose by itself, were of other lengths.
+/// That the slices of chopped loads, which a run may choose by itself, were of other lengths: of the form of which they
+/// differ most.
 fn other_slices(before: &Record, after: &Record) -> Option<String> {
-    let usual_ns = |record: &Record| {
-        let measured = record.trials.iter().filter(|trial| trial.record.outcome == Outcome::Measured);
-        let turns = measured.filter_map(|trial| trial.record.load.as_ref()?.turns.as_ref());
-        let mut lengths: Vec<u64> = turns.map(|turns| turns.slice_ns).collect();
+    let usual_ns = |record: &Record, form: &str| {
+        let of_form = record.trials.iter().map(|trial| &trial.record).filter(|trial| trial.trial.form == form);
+        let turns = of_form.filter(|trial| trial.outcome == Outcome::Measured);
+        let mut lengths: Vec<u64> = turns.filter_map(|trial| Some(trial.load.as_ref()?.turns?.slice_ns)).collect();
         lengths.sort_unstable();
         lengths.get(lengths.len() / 2).copied().filter(|length| *length > 0)
     };
-    let (before, after) = (usual_ns(before)?, usual_ns(after)?);
-    let [shorter, longer] = [before.min(after), before.max(after)];
+    let factor = |(_, before, after): &(&str, u64, u64)| *before.max(after) as f64 / *before.min(after) as f64;
+    let forms = before.header.study.forms.iter().map(|form| form.name.as_str());
+    let both = forms.filter_map(|form| Some((form, usual_ns(before, form)?, usual_ns(after, form)?)));
+    let most = both.filter(|lengths| factor(lengths) > SLICES_ALIKE).min_by(|a, b| factor(b).total_cmp(&factor(a)))?;
     let shown = |ns: u64| show_duration(Duration::from_nanos(ns));
-    (longer as f64 > shorter as f64 * SLICES_ALIKE).then(|| {
-        let (before, after) = (shown(before), shown(after));
-        format!(
-            "slices were of {before} before and of {after} after: what a form loses right after the load has moved to it is \
-             a larger part of the shorter ones"
-        )
-    })
+    let (form, before, after) = (most.0, shown(most.1), shown(most.2));
+    Some(format!(
+        "slices of {form} were of {before} before and of {after} after: what a form loses right after the load has moved to \
+         it is a larger part of the shorter ones"
+    ))
 }
 
 /// All metrics of a form together.

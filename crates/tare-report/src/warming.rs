@@ -8,12 +8,11 @@ pub(crate) fn lines(analysis: &Analysis) -> Vec<String> {
         let Warming { arm, more, interval, .. } = found;
         let [by, low, high] = [*more, interval.low, interval.high].map(|share| percent_text(share.abs()));
         let (low, high) = if *more > 0.0 { (low, high) } else { (high, low) };
-        let (pace, looks) = if *more > 0.0 { ("faster", "slower") } else { ("slower", "faster") };
+        let (pace, truth) = if *more > 0.0 { ("faster", "higher") } else { ("slower", "lower") };
         format!(
-            "{arm} gets {pace} amid its slices: from the first halves of turns to the second ones by {by} [{low}, {high}] \
-             more than {}. So its throughput looks {looks} than without rests, by half of that, or by more if it goes on for \
-             longer than a slice. To do: give it longer slices ('design: {{chop: {{slice: 200ms}}}}'), or measure it with \
-             --design blocks",
+            "{arm} gets {pace} amid its slices: from the first to the second halves of turns by {by} [{low}, {high}] more than \
+             {}. Without rests its throughput is {truth}, by about half of that, or by more if it goes on for longer than a \
+             slice. To do: longer slices ('design: {{chop: {{slice: 200ms}}}}'), or --design blocks",
             analysis.baseline
         )
     };

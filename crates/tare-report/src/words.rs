@@ -259,7 +259,7 @@ pub(crate) fn same_bits(bits: &ServiceBits) -> String {
     if let Some(digest) = &bits.digest {
         let forms = if bits.read.len() == 1 { "1 form".to_owned() } else { format!("{} forms", bits.read.len()) };
         let bundle = match bits.bundle_files {
-            Some(files) => format!(", and all {files} of the bundle as they are"),
+            Some(files) => format!(", and {files} of its bundle's seen as they are"),
             None => String::new(),
         };
         return format!("yes ({}), {} files mapped in {forms}{bundle}{unread}", short_digest(digest), bits.files);

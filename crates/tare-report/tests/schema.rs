@@ -4,6 +4,7 @@ use crate::sample;
 
 use sample::record;
 use serde_json::{Value, json};
+use tare_core::host::FilesSeen;
 use tare_core::load::{TurnLength, TurnsSummary};
 use tare_core::record::{Record, SCHEMA, SuiteHeader};
 use tare_core::study::{Part, Published, PublishedValues};
@@ -129,6 +130,31 @@ fn a_service_that_is_cold_in_slices_is_in_the_report() {
 }
 
 #[test]
+fn a_file_that_a_form_shows_otherwise_than_its_bundle_is_in_the_report() {
+    let said = |differing: &[&str]| {
+        let mut record = record();
+        for trial in record.trials.iter_mut().map(|trial| &mut trial.record).filter(|trial| trial.trial.block == 0) {
+            let differing = if trial.trial.form == "container" { differing } else { &[] };
+            let differing = differing.iter().map(|path| (*path).to_owned()).collect();
+            let seen = FilesSeen { compared: 3393, differing, ..FilesSeen::default() };
+            trial.files = trial.mapped.keys().map(|service| (service.clone(), seen.clone())).collect();
+        }
+        let report = report_of(&record);
+        assert_eq!(problems(&report), Vec::<String>::new());
+        let row = FORMATS.iter().find(|row| row.name == "terminal").unwrap();
+        let text = (row.render)(&record, &analyse(&record), &Style { verbose: true, ..Style::default() }).unwrap();
+        (text.split_whitespace().collect::<Vec<_>>().join(" "), report["analysis"]["bits"][0].clone())
+    };
+    let (text, bits) = said(&[]);
+    assert!(text.contains("and 3393 of its bundle's seen as they are"), "{text}");
+    assert_eq!((&bits["same"], &bits["bundle_files"]), (&json!(true), &json!(3393)));
+    let (text, bits) = said(&["/app.py"]);
+    assert!(text.contains("same bits redis: NO: /app.py differ between forms"), "{text}");
+    assert_eq!(bits["differences"], json!([{"path": "/app.py", "by_form": {"container": "differs"}}]));
+    assert!(text.matches("/app.py").count() > 1, "and a warning names it: {text}");
+}
+
+#[test]
 fn a_form_that_gets_warm_amid_its_slices_is_in_the_report() {
     let mut record = record();
     for trial in &mut record.trials {
@@ -149,7 +175,10 @@ fn a_form_that_gets_warm_amid_its_slices_is_in_the_report() {
     let row = FORMATS.iter().find(|row| row.name == "terminal").unwrap();
     let text = (row.render)(&record, &analyse(&record), &Style { verbose: true, ..Style::default() }).unwrap();
     let said = text.split_whitespace().collect::<Vec<_>>().join(" ");
-    assert!(said.contains("container gets faster amid its slices: from the first halves of turns"), "{said}");
+    assert!(
+        said.contains("container gets faster amid its slices: from the first to the second halves of turns"),
+        "{said}"
+    );
     assert!(said.contains("second halves of turns are 4.0 % faster"), "{said}");
     assert!(!said.contains("container-hostnet gets"), "{said}");
 }

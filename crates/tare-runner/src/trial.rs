@@ -308,8 +308,11 @@ impl Trial<'_, '_> {
                 voids.push(format!("service {name} runs other files than in the first trial: {difference}"));
             }
             self.data.record.mapped.insert(name.clone(), mapped);
-            if let Some(service) = service.filter(|_| self.inputs.compare_files) {
-                voids.extend(bits::against_bundle(host, service, &mut self.data.record));
+            let compared = |service: &&Service| {
+                self.inputs.compare_files && service.replica.as_ref().is_none_or(Replica::is_first)
+            };
+            if let Some(service) = service.filter(compared) {
+                bits::against_bundle(host, service, &mut self.data.record);
             }
             let ran_on = ran_on(name, &self.data.telemetry);
             voids.extend(strayed(instance, &ran_on));

@@ -33,8 +33,8 @@ pub struct ServiceBits {
     pub digest: Option<String>,
     /// Files in the list of the first form.
     pub files: usize,
-    /// How many files and links of the bundle the service was seen to have in each form, the fewest of any; none where
-    /// they were not compared in every form that was read.
+    /// How many files and links of the bundle were held against what the service saw in each form, the fewest of any;
+    /// none where they were not compared in every form that was read.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bundle_files: Option<u64>,
     /// Forms whose trials were read.
@@ -50,7 +50,7 @@ pub struct ServiceBits {
 pub struct BitsDifference {
     /// Its path in the bundle.
     pub path: String,
-    /// By form: the digests that were seen, or "not mapped".
+    /// By form: the digests that were seen, or "not mapped"; "differs" in forms that show it otherwise than the bundle.
     pub by_form: BTreeMap<String, String>,
 }
 
@@ -119,7 +119,9 @@ fn bits_of(record: &Record, service: &str) -> ServiceBits {
     };
     let bundle_files = seen.keys().map(compared).min().flatten().filter(|files| *files > 0);
     let lists: BTreeSet<&Vec<&SeenFile>> = seen.values().flatten().collect();
-    let same = lists.len() == 1;
+    let mut differences = differences(&seen);
+    differences.extend(not_as_in_the_bundle(record, service));
+    let same = lists.len() == 1 && differences.is_empty();
     ServiceBits {
         service: service.to_owned(),
         same,
@@ -128,8 +130,21 @@ fn bits_of(record: &Record, service: &str) -> ServiceBits {
         bundle_files,
         read: seen.keys().map(|form| (*form).to_owned()).collect(),
         unread,
-        differences: differences(&seen),
+        differences,
     }
+}
+
+/// Files that a form shows otherwise than the bundle has them.
+fn not_as_in_the_bundle(record: &Record, service: &str) -> Vec<BitsDifference> {
+    let mut by_path: BTreeMap<&str, BTreeMap<String, String>> = BTreeMap::new();
+    for form in &record.header.study.forms {
+        let trials = record.trials.iter().map(|trial| &trial.record).filter(|trial| trial.trial.form == form.name);
+        let files = trials.flat_map(|trial| &trial.files).filter(|(name, _)| is_of(name, service, record, form));
+        for path in files.flat_map(|(_, seen)| &seen.differing) {
+            by_path.entry(path).or_default().insert(form.name.clone(), "differs".to_owned());
+        }
+    }
+    by_path.into_iter().map(|(path, by_form)| BitsDifference { path: path.to_owned(), by_form }).collect()
 }
 
 /// Whether an instance of this name is one of the service in this form.

@@ -52,7 +52,8 @@ fn interrupts_apart(root: &Root, config: Option<&str>) -> Option<bool> {
     if words.split_ascii_whitespace().any(|word| word == "tsc=noirqtime") {
         return Some(false);
     }
-    let is_x86 = root.text("proc/cpuinfo").is_some_and(|text| text.contains("vendor_id"));
+    let is_x86 =
+        root.text("proc/cpuinfo").is_some_and(|text| text.contains("vendor_id") && text.contains("cpu family"));
     // A counter that turns out to be unsteady is offered no more.
     let clocks = root.text("sys/devices/system/clocksource/clocksource0/available_clocksource").filter(|_| is_x86);
     if clocks.is_some_and(|clocks| !clocks.split_ascii_whitespace().any(|clock| clock == "tsc")) {
@@ -139,8 +140,12 @@ mod tests {
             let told = facts(&[config, release, clocks, ("proc/cpuinfo", processor.as_bytes())]);
             fact(&told, INTERRUPTS_APART).map(str::to_owned)
         };
-        assert_eq!(apart("kvm-clock tsc acpi_pm \n", "vendor_id\t: GenuineIntel\n").as_deref(), Some("yes"));
-        assert_eq!(apart("hpet acpi_pm \n", "vendor_id\t: AuthenticAMD\n").as_deref(), Some("no"));
+        assert_eq!(
+            apart("kvm-clock tsc acpi_pm \n", "vendor_id\t: GenuineIntel\ncpu family\t: 6\n").as_deref(),
+            Some("yes")
+        );
+        assert_eq!(apart("hpet acpi_pm \n", "vendor_id\t: AuthenticAMD\ncpu family\t: 25\n").as_deref(), Some("no"));
+        assert_eq!(apart("tod\n", "vendor_id       : IBM/S390\n").as_deref(), Some("yes"));
         assert_eq!(apart("arch_sys_counter\n", "CPU implementer\t: 0x41\n").as_deref(), Some("yes"));
     }
 

@@ -1,17 +1,17 @@
 //! Whether a running service sees its bundle's files as they are: scripts, classes and configuration as well as the
 //! programs and libraries that it has mapped.
 
-use super::mapped::{Limits, Used, digest_of};
+use super::mapped::{Limits, Used, hash_of};
+use rustix::fd::{AsFd, AsRawFd};
 use rustix::fs::{FileType, Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
-use std::borrow::Cow;
-use std::collections::HashSet;
 use std::fs::File;
-use std::os::fd::AsRawFd;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::time::Duration;
 use tare_core::fault::{Doing, Fault};
 use tare_core::host::{Carrier, FilesSeen, SeenFile, ServiceStart};
+use tare_core::workload::Service;
 
 /// What is read at most of what a service sees of its bundle.
 const LIMITS: Limits = Limits {
@@ -21,92 +21,116 @@ const LIMITS: Limits = Limits {
     beyond: |what| format!("its bundle has {what}, too much to tell whether it sees the same files"),
 };
 
-/// What a service's bundle holds: what was said of it, else what the store of this machine says.
+/// What engines put into every container, whatever its image has there; and the files that name users, which stand for
+/// the bundle's where a service has a user of its own.
+const ENGINES_OWN: [&str; 7] =
+    ["/.dockerenv", "/etc/group", "/etc/hostname", "/etc/hosts", "/etc/mtab", "/etc/passwd", "/etc/resolv.conf"];
+/// File systems that the kernel makes up, whose files are no files: to read one may do something, or wait for ever.
+const MADE_UP: [i64; 9] = [
+    libc::PROC_SUPER_MAGIC,
+    libc::SYSFS_MAGIC,
+    libc::CGROUP_SUPER_MAGIC,
+    libc::CGROUP2_SUPER_MAGIC,
+    libc::DEBUGFS_MAGIC,
+    libc::TRACEFS_MAGIC,
+    libc::SECURITYFS_MAGIC,
+    libc::BPF_FS_MAGIC,
+    libc::DEVPTS_SUPER_MAGIC,
+];
+
+/// What of a service's bundle is to be seen in every form: of what was said of it, else of what the store of this
+/// machine says.
 ///
 /// # Errors
 /// When the bundle cannot be had or read.
-pub(crate) fn of_bundle<'a>(
+pub(crate) fn of_bundle(
     carrier: &Carrier,
     start: &ServiceStart,
-    said: Option<&'a [SeenFile]>,
-) -> Result<Cow<'a, [SeenFile]>, Fault> {
-    match said {
-        Some(files) => Ok(Cow::Borrowed(files)),
-        None => Ok(Cow::Owned(carrier.bundles.bundle(&start.service.recipe)?.files(start.service.user)?)),
-    }
+    said: Option<&[SeenFile]>,
+) -> Result<Vec<SeenFile>, Fault> {
+    let Service { recipe, user, volumes, .. } = &start.service;
+    let mut files = match said {
+        Some(files) => files.to_vec(),
+        None => carrier.bundles.bundle(recipe)?.files(*user)?,
+    };
+    // A volume is the service's own, wherever the form has it.
+    let own = |path: &str| volumes.keys().any(|volume| Path::new(path).starts_with(volume));
+    files.retain(|file| !ENGINES_OWN.contains(&file.path.as_str()) && !own(&file.path));
+    Ok(files)
 }
 
 /// Holds what the process sees below its root against the files of its bundle. Where something is mounted in it, there
 /// is nothing of the bundle to be seen, and nothing is compared.
 ///
 /// # Errors
-/// When the process is gone, or its files cannot be read or are too many.
+/// When the process is gone, has another root than files, or its files cannot be read or are too many.
 pub(crate) fn files_seen(pid: u32, bundle: &[SeenFile]) -> Result<FilesSeen, Fault> {
-    let process = format!("/proc/{pid}");
     let doing = || format!("see what process {pid} sees of its bundle");
-    let mounts = std::fs::read_to_string(Path::new(&process).join("mountinfo")).doing(doing())?;
-    let mounted: HashSet<String> = mounts.lines().filter_map(mounted_at).collect();
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    let root = rustix::fs::open(format!("{process}/root"), flags, Mode::empty()).doing(doing())?;
+    let root = rustix::fs::open(format!("/proc/{pid}/root"), flags, Mode::empty()).doing(doing())?;
+    if MADE_UP.contains(&rustix::fs::fstatfs(&root).doing(doing())?.f_type) {
+        return Err(Fault::new(format!("process {pid} has made a file system of the kernel's its root")));
+    }
     let (mut seen, mut used) = (FilesSeen::default(), Used::of(LIMITS));
     for (at, file) in bundle.iter().enumerate() {
-        if is_covered(&mounted, &file.path) {
-            continue;
-        }
         let found = found_at(&root, &file.path, &mut used, at + 1)
             .map_err(|fault| fault.context(format!("{}, which process {pid} sees", file.path)))?;
-        seen.note(&file.path, found.as_deref() == Some(file.digest.as_str()));
+        match found {
+            Found::Covered => seen.covered += 1,
+            Found::Nothing => seen.note(&file.path, false),
+            Found::This(digest) => seen.note(&file.path, digest == file.digest),
+        }
     }
     Ok(seen)
 }
 
-/// Where a line of `mountinfo` says that something is mounted, in the root of the process that was asked about.
-fn mounted_at(line: &str) -> Option<String> {
-    let field = line.split(' ').nth(4)?;
-    // The kernel writes blanks, tabs, ends of lines and backslashes as three octal digits.
-    let mut pieces = field.split('\\');
-    let mut path = pieces.next()?.to_owned();
-    for piece in pieces {
-        let letter = piece.get(..3).and_then(|digits| u8::from_str_radix(digits, 8).ok())?;
-        path.push(char::from(letter));
-        path.push_str(&piece[3..]);
-    }
-    (path != "/").then_some(path)
+/// What stands at a path.
+#[derive(Debug, PartialEq)]
+enum Found {
+    /// Something that is mounted there, or above it.
+    Covered,
+    /// Neither a file nor a link.
+    Nothing,
+    /// What is in the file, or where the link leads.
+    This(String),
 }
 
-fn is_covered(mounted: &HashSet<String>, path: &str) -> bool {
-    let above = path.match_indices('/').skip(1).map(|(at, _)| &path[..at]);
-    above.chain([path]).any(|place| mounted.contains(place))
-}
-
-/// What is in the file of this path, or where the link of this path leads; none where neither stands there. No link is
-/// followed on the way: the bundle's paths lead through folders.
-fn found_at(root: &impl rustix::fd::AsFd, path: &str, used: &mut Used, files: usize) -> Result<Option<String>, Fault> {
+/// No link is followed on the way, as the bundle's paths lead through folders, and no mount is entered.
+fn found_at(root: &impl AsFd, path: &str, used: &mut Used, files: usize) -> Result<Found, Fault> {
     let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let resolve = ResolveFlags::IN_ROOT | ResolveFlags::NO_SYMLINKS;
+    let resolve = ResolveFlags::IN_ROOT | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_XDEV;
     let found = match rustix::fs::openat2(root, path.trim_start_matches('/'), flags, Mode::empty(), resolve) {
         Ok(found) => found,
-        Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => return Ok(None),
+        Err(Errno::XDEV) => return Ok(Found::Covered),
+        Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP | Errno::NAMETOOLONG) => return Ok(Found::Nothing),
         Err(error) => return Err(error).doing("open it"),
     };
     match FileType::from_raw_mode(rustix::fs::fstat(&found).doing("read it")?.st_mode) {
         FileType::Symlink => {
             let target = rustix::fs::readlinkat(&found, "", Vec::new()).doing("read the link")?;
-            Ok(Some(format!("-> {}", target.to_string_lossy())))
+            Ok(Found::This(format!("-> {}", target.to_string_lossy())))
         }
         FileType::RegularFile => {
-            let mut file = File::open(format!("/proc/self/fd/{}", found.as_raw_fd())).doing("open it")?;
-            digest_of(&mut file, used, files)
+            // It is the very file that was looked at, and who reads it never waits.
+            let open = File::options().read(true).custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY).clone();
+            let mut file = open.open(format!("/proc/self/fd/{}", found.as_raw_fd())).doing("open it")?;
+            let length = file.metadata().doing("read it")?.len();
+            hash_of(&mut file, length, used, files).map(Found::This)
         }
-        _ => Ok(None),
+        _ => Ok(Found::Nothing),
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::sample;
     use sha2::{Digest, Sha256};
+    use std::collections::BTreeMap;
     use std::os::unix::fs::symlink;
+    use std::path::PathBuf;
+    use std::sync::Arc;
+    use tare_core::bundle::{Bundle, BundleStore, Kernel, Recipe};
 
     fn digest(text: &str) -> String {
         let hash = Sha256::digest(text);
@@ -114,13 +138,55 @@ mod tests {
     }
 
     #[test]
+    fn what_engines_put_there_and_what_is_the_services_own_is_not_compared() {
+        let volumes = BTreeMap::from([("/data".to_owned(), 1)]);
+        let start = ServiceStart::on(Service { volumes, ..sample::service("s") }, None);
+        let file = |path: &&str| SeenFile { path: (*path).to_owned(), digest: String::new() };
+        let paths = ["/etc/mtab", "/etc/hosts", "/data/x", "/data", "/database", "/etc/conf", "/usr/etc/mtab"];
+        let files: Vec<SeenFile> = paths.iter().map(file).collect();
+        struct Nowhere;
+        impl BundleStore for Nowhere {
+            fn bundle(&self, _: &Recipe) -> Result<Arc<dyn Bundle>, Fault> {
+                unreachable!("it was said what it holds")
+            }
+            fn kernel(&self) -> Result<Kernel, Fault> {
+                unreachable!("no guest is booted")
+            }
+        }
+        let prober = || Err(Fault::new("there is none"));
+        let carrier = Carrier { bundles: Arc::new(Nowhere), prober, program: PathBuf::new() };
+        let kept = of_bundle(&carrier, &start, Some(&files)).unwrap();
+        assert_eq!(kept.iter().map(|file| file.path.as_str()).collect::<Vec<_>>(), paths[4..]);
+    }
+
+    /// A mount in a namespace of its own, so that nobody else sees it.
+    #[test]
     fn where_something_is_mounted_nothing_is_compared() {
-        let line = |place: &str| format!("36 35 98:0 /mnt1 {place} rw,noatime master:1 - ext3 /dev/root rw");
-        let places = ["/", "/etc/hosts", "/with\\040blank", "/a\\134b", "/broken\\09"];
-        let mounted: HashSet<String> = places.iter().filter_map(|place| mounted_at(&line(place))).collect();
-        assert_eq!(mounted, ["/etc/hosts", "/with blank", "/a\\b"].map(String::from).into());
-        let covered = ["/etc/hosts", "/with blank/x/y", "/etc/hosts2", "/etc", "/x"].map(|at| is_covered(&mounted, at));
-        assert_eq!(covered, [true, true, false, false, false]);
+        if !rustix::process::geteuid().is_root() {
+            return println!("skipped: it needs root");
+        }
+        let folder = tempfile::tempdir().unwrap();
+        let at = |path: &str| folder.path().join(path);
+        ["in/deep", "other"].iter().for_each(|path| std::fs::create_dir_all(at(path)).unwrap());
+        ["in/deep/x", "file", "other/x"].iter().for_each(|path| std::fs::write(at(path), "same").unwrap());
+        let look = || {
+            super::super::root::enter_namespace().unwrap();
+            rustix::mount::mount_bind(at("other"), at("in")).unwrap();
+            rustix::mount::mount_bind(at("other/x"), at("file")).unwrap();
+            let root = File::open(folder.path()).unwrap();
+            ["/in/deep/x", "/in/x", "/file", "/other/x"]
+                .map(|path| found_at(&root, path, &mut Used::of(LIMITS), 1).unwrap())
+        };
+        let found = std::thread::scope(|scope| scope.spawn(look).join().unwrap());
+        let same = || Found::This(digest("same"));
+        assert_eq!(found, [Found::Covered, Found::Covered, Found::Covered, same()]);
+    }
+
+    #[test]
+    fn the_kernel_s_own_file_systems_are_not_read() {
+        let procfs = rustix::fs::statfs("/proc").unwrap().f_type;
+        assert!(MADE_UP.contains(&procfs) && MADE_UP.contains(&rustix::fs::statfs("/sys").unwrap().f_type));
+        assert!(!MADE_UP.contains(&rustix::fs::statfs(".").unwrap().f_type));
     }
 
     #[test]
@@ -136,15 +202,19 @@ mod tests {
         let root = File::open(folder.path()).unwrap();
         let mut used = Used::of(LIMITS);
         let mut found = |path: &str| found_at(&root, path, &mut used, 1).unwrap();
-        assert_eq!(found("/etc/conf"), Some(digest("same")));
-        assert_eq!(found("/etc/script"), Some(digest("another")));
-        assert_eq!(found("/etc/link").as_deref(), Some("-> conf"));
-        for nothing in ["/etc/none", "/etc/conf/x", "/by-link/conf", "/etc/pipe", "/etc"] {
-            assert_eq!(found(nothing), None, "{nothing}");
+        assert_eq!(found("/etc/conf"), Found::This(digest("same")));
+        assert_eq!(found("/etc/script"), Found::This(digest("another")));
+        assert_eq!(found("/etc/link"), Found::This("-> conf".to_owned()));
+        let long = format!("/{}", "x".repeat(300));
+        for nothing in ["/etc/none", "/etc/conf/x", "/by-link/conf", "/etc/pipe", "/etc", &long] {
+            assert_eq!(found(nothing), Found::Nothing, "{nothing}");
         }
         let mut seen = FilesSeen::default();
         (0..30).for_each(|number| seen.note(&format!("/{number}"), number % 10 == 0));
         assert_eq!((seen.compared, seen.differing.len(), seen.more), (30, FilesSeen::NAMED, 7));
+        let mut both = FilesSeen { covered: 2, ..FilesSeen::default() };
+        [seen.clone(), seen].into_iter().for_each(|seen| both.add(seen));
+        assert_eq!((both.compared, both.covered, both.differing.len(), both.more), (60, 2, FilesSeen::NAMED, 34));
     }
 
     #[test]

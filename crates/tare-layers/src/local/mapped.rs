@@ -162,7 +162,7 @@ fn path_inside(path: &str, root: &Path) -> String {
 }
 
 /// `sha256:<hex>` of a file's content; `None` when it is not a regular file.
-pub(super) fn digest_of(file: &mut File, used: &mut Used, files: usize) -> Result<Option<String>, Fault> {
+fn digest_of(file: &mut File, used: &mut Used, files: usize) -> Result<Option<String>, Fault> {
     let data = file.metadata().doing("read it")?;
     if !data.is_file() {
         return Ok(None);
@@ -172,11 +172,18 @@ pub(super) fn digest_of(file: &mut File, used: &mut Used, files: usize) -> Resul
     if let Some(digest) = DIGESTS.lock().expect("no holder of this lock can panic").get(&identity) {
         return Ok(Some(digest.clone()));
     }
+    let digest = hash_of(file, data.len(), used, files)?;
+    DIGESTS.lock().expect("no holder of this lock can panic").insert(identity, digest.clone());
+    Ok(Some(digest))
+}
+
+/// `sha256:<hex>` of what is in a file that has `length` bytes.
+pub(super) fn hash_of(file: &mut File, length: u64, used: &mut Used, files: usize) -> Result<String, Fault> {
     let mut hash = Sha256::new();
     let mut buffer = vec![0; 256 * 1024];
     // Said before anything of it is read, and again of what it grows by meanwhile.
-    used.note(data.len(), files)?;
-    let mut left = data.len();
+    used.note(length, files)?;
+    let mut left = length;
     loop {
         let count = file.read(&mut buffer).doing("read it")?;
         if count == 0 {
@@ -187,9 +194,7 @@ pub(super) fn digest_of(file: &mut File, used: &mut Used, files: usize) -> Resul
         hash.update(&buffer[..count]);
     }
     let hex: String = hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
-    let digest = format!("sha256:{hex}");
-    DIGESTS.lock().expect("no holder of this lock can panic").insert(identity, digest.clone());
-    Ok(Some(digest))
+    Ok(format!("sha256:{hex}"))
 }
 
 #[cfg(test)]

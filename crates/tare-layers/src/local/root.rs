@@ -214,7 +214,7 @@ fn join_namespaces(pid: u32) -> std::io::Result<()> {
 }
 
 /// Moves this thread into a mount namespace of its own, from which nothing is seen outside.
-fn enter_namespace() -> Result<(), Fault> {
+pub(super) fn enter_namespace() -> Result<(), Fault> {
     // SAFETY: FS and NEWNS give this thread its own root, working directory and mounts; descriptors stay shared.
     unsafe { rustix::thread::unshare_unsafe(UnshareFlags::FS | UnshareFlags::NEWNS) }
         .doing("make a mount namespace")?;

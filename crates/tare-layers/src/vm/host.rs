@@ -23,6 +23,8 @@ const CLOCK_TRIES: u32 = 8;
 const OFF_WITHIN: Duration = Duration::from_secs(15);
 /// The scope of the hypervisor's process.
 const HYPERVISOR: &str = "hypervisor";
+/// How many files of a bundle a guest is told of at once: a few MiB on the line, and in its memory.
+const FILES_AT_ONCE: usize = 10_000;
 
 /// Guests and the host they run on.
 pub(super) struct VmHost {
@@ -168,8 +170,14 @@ impl Host for VmHost {
     }
 
     fn files_seen(&mut self, start: &ServiceStart, bundle: Option<&[SeenFile]>) -> Result<FilesSeen, Fault> {
-        let files = files::of_bundle(&self.carrier, start, bundle)?.into_owned();
-        self.ask(&start.instance, |guest| guest.agent.files_seen(&guest.size.inside(start), Some(&files)))
+        let files = files::of_bundle(&self.carrier, start, bundle)?;
+        self.ask(&start.instance, |guest| {
+            let (inside, mut seen) = (guest.size.inside(start), FilesSeen::default());
+            for piece in files.chunks(FILES_AT_ONCE) {
+                seen.add(guest.agent.files_seen(&inside, Some(piece))?);
+            }
+            Ok(seen)
+        })
     }
 
     fn log(&mut self, instance: &str) -> Result<String, Fault> {

@@ -82,7 +82,7 @@ impl Host for LoggingHost {
             return Err(Fault::new("its bundle has too many"));
         }
         let differing = if self.trouble == Trouble::OtherScript { vec!["/app.py".to_owned()] } else { Vec::new() };
-        Ok(FilesSeen { compared: 7, differing, more: 0 })
+        Ok(FilesSeen { compared: 7, differing, ..FilesSeen::default() })
     }
     fn log(&mut self, _: &str) -> Result<String, Fault> {
         Ok("the last words".to_owned())
