@@ -18,7 +18,7 @@ pub struct FilesSeen {
     /// How many of the bundle's files and links were held against it. Not those that the service may change itself, nor
     /// those that engines put into every container.
     pub compared: u64,
-    /// How many more it would have been, had the form not mounted something on them or above them.
+    /// How many more it would have been, had the form not mounted something on them or above them, or kept them away.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub covered: u64,
     /// The paths of those that it sees otherwise or not at all; the first [`FilesSeen::NAMED`] of them.

@@ -5,14 +5,15 @@ use crate::climbed;
 use crate::figures::{difference_text, plain_quantity};
 use crate::kept;
 use crate::verdict::{Said, Way, ratio_figure};
+use std::collections::BTreeSet;
 use tare_core::design::Arrangement;
 use tare_core::plan::rounds_after;
 use tare_core::record::{FITTED, PEAK_LOAD, Record};
 use tare_core::study::LoadOrigin;
 use tare_core::units::{exact_duration, grouped};
 use tare_stats::{
-    Analysis, Arm, AtSpeed, Follows, Method, MetricAnalysis, Nested, ProbeCost, QosKept, Ratio, ServiceBits, Verdict,
-    absolute_difference, percent_at_most, percent_text,
+    Analysis, Arm, AtSpeed, BitsDifference, Follows, Method, MetricAnalysis, Nested, ProbeCost, QosKept, Ratio,
+    ServiceBits, Verdict, absolute_difference, percent_at_most, percent_text,
 };
 
 /// The load in words: `closed load: 50 connections, pipeline 1, from outside`.
@@ -264,10 +265,18 @@ pub(crate) fn same_bits(bits: &ServiceBits) -> String {
         };
         return format!("yes ({}), {} files mapped in {forms}{bundle}{unread}", short_digest(digest), bits.files);
     }
-    let paths: Vec<&str> = bits.differences.iter().take(3).map(|difference| difference.path.as_str()).collect();
-    let more = bits.differences.len().saturating_sub(3);
-    let more = if more == 0 { String::new() } else { format!(" and {more} more") };
-    format!("NO: {}{more} differ between forms{unread}", paths.join(", "))
+    let (bundle, forms): (Vec<_>, Vec<_>) = bits.differences.iter().partition(|found| found.is_from_the_bundle());
+    let named = |found: &[&BitsDifference], how: &str| {
+        let paths: Vec<&str> = found.iter().take(3).map(|difference| difference.path.as_str()).collect();
+        let more = found.len().saturating_sub(3);
+        let more = if more == 0 { String::new() } else { format!(" and {more} more") };
+        (!paths.is_empty()).then(|| format!("{}{more} {how}", paths.join(", ")))
+    };
+    let seen_in: BTreeSet<&str> = bundle.iter().flat_map(|found| found.by_form.keys().map(String::as_str)).collect();
+    let seen_in: Vec<&str> = seen_in.into_iter().collect();
+    let bundle = named(&bundle, &format!("not as in the bundle in {}", seen_in.join(", ")));
+    let all: Vec<String> = named(&forms, "differ between forms").into_iter().chain(bundle).collect();
+    format!("NO: {}{unread}", all.join("; "))
 }
 
 /// `sha256:5c1f0f3b8a6d` of a full digest.

@@ -266,7 +266,7 @@ fn same_for_all(driven: &mut [Result<LoadSummary, Fault>]) {
         return;
     }
     let turns = driven.iter_mut().flatten().filter_map(|load| load.turns.as_mut());
-    turns.for_each(|turns| turns.move_ns = None);
+    turns.for_each(|turns| (turns.move_ns, turns.warming) = (None, None));
 }
 
 /// What each of these loads came to that one process carries out by turns.

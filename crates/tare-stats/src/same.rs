@@ -134,14 +134,25 @@ fn bits_of(record: &Record, service: &str) -> ServiceBits {
     }
 }
 
+impl BitsDifference {
+    /// Whether it is not as in the bundle, wherever it was looked at; else forms differ from each other.
+    pub fn is_from_the_bundle(&self) -> bool {
+        self.by_form.values().all(|seen| seen == OTHERWISE)
+    }
+}
+
+/// Stands for a file that a form shows otherwise than its bundle has it.
+const OTHERWISE: &str = "differs";
+
 /// Files that a form shows otherwise than the bundle has them.
 fn not_as_in_the_bundle(record: &Record, service: &str) -> Vec<BitsDifference> {
     let mut by_path: BTreeMap<&str, BTreeMap<String, String>> = BTreeMap::new();
     for form in &record.header.study.forms {
         let trials = record.trials.iter().map(|trial| &trial.record).filter(|trial| trial.trial.form == form.name);
-        let files = trials.flat_map(|trial| &trial.files).filter(|(name, _)| is_of(name, service, record, form));
+        let measured = trials.filter(|trial| trial.outcome == Outcome::Measured);
+        let files = measured.flat_map(|trial| &trial.files).filter(|(name, _)| is_of(name, service, record, form));
         for path in files.flat_map(|(_, seen)| &seen.differing) {
-            by_path.entry(path).or_default().insert(form.name.clone(), "differs".to_owned());
+            by_path.entry(path).or_default().insert(form.name.clone(), OTHERWISE.to_owned());
         }
     }
     by_path.into_iter().map(|(path, by_form)| BitsDifference { path: path.to_owned(), by_form }).collect()

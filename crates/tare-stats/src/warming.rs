@@ -17,13 +17,17 @@ const CHANCE: f64 = 0.05;
 pub struct Warming {
     /// The arm.
     pub arm: String,
-    /// By which share its answers come faster in second halves of turns than in first ones, more than the baseline's:
-    /// the mean over blocks.
+    /// By which share its answers come faster in second halves of turns than in first ones: the mean over the blocks
+    /// that the baseline was measured in as well.
+    pub own: f64,
+    /// The same of the baseline.
+    pub of_baseline: f64,
+    /// By how much more it is than the baseline's.
     pub more: f64,
     /// Its interval, which holds for all arms of the run together.
     pub interval: Interval,
-    /// Whether it is beyond chance and large enough to matter: then the ratio of its throughput is off by half of it,
-    /// or by more where it gets warm for longer than half a slice.
+    /// Whether it is beyond chance and large enough to matter: then the ratio of its throughput is off by up to half of
+    /// it, or by more where it gets warm for longer than half a slice.
     pub matters: bool,
 }
 
@@ -43,7 +47,17 @@ pub(crate) fn warming(counted: &[&TrialData], arms: &[&str], baseline: &str) -> 
         let (mean, half) = (differences.mean(), precision.quantile * precision.standard_error);
         let interval = Interval { low: (mean - half).exp_m1(), high: (mean + half).exp_m1() };
         let more = mean.exp_m1();
-        Some(Warming { arm: (*arm).to_owned(), more, interval, matters: more.abs() > NAMED && !interval.contains(0.0) })
+        let over_both =
+            |logs: &BlockLogs| differences.blocks.iter().map(|block| logs[block]).sum::<f64>() / differences.n() as f64;
+        let [own, of_baseline] = [&of_arm(arm), &of_baseline].map(|logs| over_both(logs).exp_m1());
+        Some(Warming {
+            arm: (*arm).to_owned(),
+            own,
+            of_baseline,
+            more,
+            interval,
+            matters: more.abs() > NAMED && !interval.contains(0.0),
+        })
     };
     others.iter().filter_map(of).collect()
 }
@@ -82,6 +96,7 @@ mod tests {
         assert_eq!(told, [("alike", false), ("cold", true), ("slight", false)], "{found:?}");
         let cold = &found[1];
         assert!((cold.more - 0.0396).abs() < 0.001 && cold.interval.contains(cold.more), "{cold:?}");
+        assert!((cold.own - 0.05).abs() < 0.001 && (cold.of_baseline - 0.01).abs() < 0.001, "{cold:?}");
         let two_blocks: Vec<&TrialData> = trials.iter().take(10).collect();
         assert_eq!(warming(&two_blocks, &arms, "plain"), [], "two blocks have no error worth that name");
     }

@@ -101,7 +101,8 @@ fn found_at(root: &impl AsFd, path: &str, used: &mut Used, files: usize) -> Resu
     let resolve = ResolveFlags::IN_ROOT | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_XDEV;
     let found = match rustix::fs::openat2(root, path.trim_start_matches('/'), flags, Mode::empty(), resolve) {
         Ok(found) => found,
-        Err(Errno::XDEV) => return Ok(Found::Covered),
+        // What a form keeps even this process from is not there to be compared.
+        Err(Errno::XDEV | Errno::ACCESS | Errno::PERM) => return Ok(Found::Covered),
         Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP | Errno::NAMETOOLONG) => return Ok(Found::Nothing),
         Err(error) => return Err(error).doing("open it"),
     };

@@ -6,7 +6,7 @@ use super::process::vhost_threads;
 use super::wiring::Wiring;
 use crate::local::files;
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tare_core::command::{CommandEnd, CommandStart};
 use tare_core::fault::Fault;
 use tare_core::form::LayerUse;
@@ -25,6 +25,8 @@ const OFF_WITHIN: Duration = Duration::from_secs(15);
 const HYPERVISOR: &str = "hypervisor";
 /// How many files of a bundle a guest is told of at once: a few MiB on the line, and in its memory.
 const FILES_AT_ONCE: usize = 10_000;
+/// How long a guest is told of more.
+const FILES_WITHIN: Duration = Duration::from_secs(120);
 
 /// Guests and the host they run on.
 pub(super) struct VmHost {
@@ -172,8 +174,11 @@ impl Host for VmHost {
     fn files_seen(&mut self, start: &ServiceStart, bundle: Option<&[SeenFile]>) -> Result<FilesSeen, Fault> {
         let files = files::of_bundle(&self.carrier, start, bundle)?;
         self.ask(&start.instance, |guest| {
-            let (inside, mut seen) = (guest.size.inside(start), FilesSeen::default());
+            let (inside, mut seen, began) = (guest.size.inside(start), FilesSeen::default(), Instant::now());
             for piece in files.chunks(FILES_AT_ONCE) {
+                if began.elapsed() > FILES_WITHIN {
+                    return Err(Fault::new("its bundle has files that take more than 2m to read in the guest"));
+                }
                 seen.add(guest.agent.files_seen(&inside, Some(piece))?);
             }
             Ok(seen)
