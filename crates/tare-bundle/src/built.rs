@@ -158,20 +158,18 @@ impl Bundle for Built {
     fn archive(&self) -> Result<PathBuf, Fault> {
         self.emit("archive.tar", self.whole(), |root, out| {
             let file = File::create_new(out).doing(format_args!("create {}", out.display()))?;
-            emit::archive::write(root, &tree::read(root)?, &file)
+            emit::archive::write(root, &file)
         })
     }
 
     fn disk(&self) -> Result<PathBuf, Fault> {
-        self.emit(&disk_name(), self.whole(), |root, out| {
-            emit::disk::write(root, &tree::read(root)?, &self.facts.digest, out)
-        })
+        self.emit(&disk_name(), self.whole(), |root, out| emit::disk::write(root, &self.facts.digest, out))
     }
 
     fn files(&self, user: (u32, u32)) -> Result<Vec<SeenFile>, Fault> {
-        files::check(self.facts.tree_bytes)?;
+        files::check(self.facts.tree_bytes, self.facts.tree_entries)?;
         let wanted = self.facts.tree_entries.saturating_mul(files::LINE_BYTES);
-        let kept = self.emit(files::KEPT, wanted, |root, out| files::write(root, &tree::read(root)?, out))?;
+        let kept = self.emit(files::KEPT, wanted, files::write)?;
         files::read(&kept, user)
     }
 
@@ -216,13 +214,16 @@ pub(crate) fn info(folder: &Path) -> Result<BundleInfo, Fault> {
 pub(crate) fn listing(folder: &Path) -> Result<BundleListing, Fault> {
     let facts = read_facts(folder)?;
     let directory = tree_of(folder);
-    let entries = tree::read(&directory)?;
-    let found = digest::of_tree(&directory, &entries)?;
+    let found = digest::of_tree(&directory)?.digest;
     if found != facts.digest {
         return Err(Fault::new(format!("the tree of {} was changed: it is {found} now", facts.digest))
             .remedy("remove the bundle and build it anew"));
     }
-    let files = entries.iter().map(listed).collect();
+    let mut files = Vec::new();
+    tree::walk(&directory, |entry, _| {
+        files.push(listed(&entry));
+        Ok(())
+    })?;
     let (packages, image, left_out) = (facts.packages, facts.image, facts.left_out);
     Ok(BundleListing { info: info(folder)?, directory, packages, image, left_out, files })
 }

@@ -6,7 +6,7 @@
 //! number takes 8 bytes, so no two trees can be written the same way. Modification times, inode numbers and the number
 //! of names a file has are no part of it: they say nothing about what a service executes.
 
-use crate::tree::{self, Entry, Kind};
+use crate::tree::{self, At, Entry, Kind};
 use crate::unpack::layer::MAX_BYTES;
 use sha2::{Digest, Sha256};
 use std::io::Read;
@@ -16,43 +16,65 @@ use tare_core::fault::{Doing, Fault};
 /// What goes before everything else, so that a change of this format changes every digest.
 const FORMAT: &[u8] = b"tare tree 1\n";
 
-/// The digest of the tree under `root` whose entries are `entries`: `sha256:<hex>`.
-pub(crate) fn of_tree(root: &Path, entries: &[Entry]) -> Result<String, Fault> {
-    // A file of several names is read for each.
-    let size = |entry: &Entry| if let Kind::File(size) = entry.kind { size } else { 0 };
-    if entries.iter().map(size).fold(0, u64::saturating_add) > MAX_BYTES {
-        return Err(Fault::new("the files of the tree are more than 64 GiB, each counted by all of its names"));
-    }
+/// A tree's digest, and how large it is.
+pub(crate) struct Summed {
+    /// `sha256:<hex>`.
+    pub(crate) digest: String,
+    /// The bytes of its files, each counted by all of its names.
+    pub(crate) bytes: u64,
+    /// How many entries it has, the root among them.
+    pub(crate) entries: u64,
+}
+
+/// Sums up the tree under `root`.
+pub(crate) fn of_tree(root: &Path) -> Result<Summed, Fault> {
     let mut hash = Sha256::new();
     hash.update(FORMAT);
-    for entry in entries.iter().filter(|entry| entry.kind != Kind::Socket) {
-        text(&mut hash, &entry.path);
-        for value in [entry.meta.mode, entry.meta.uid, entry.meta.gid] {
-            number(&mut hash, u64::from(value));
+    let (mut bytes, mut entries) = (0_u64, 0);
+    tree::walk(root, |entry, at| {
+        entries += 1;
+        if let Kind::File(size) = entry.kind {
+            // A file of several names is read for each.
+            bytes = bytes.saturating_add(size);
         }
-        number(&mut hash, entry.meta.xattrs.len() as u64);
-        for (name, value) in &entry.meta.xattrs {
-            text(&mut hash, name);
-            text(&mut hash, value);
+        if bytes > MAX_BYTES {
+            return Err(Fault::new("the files of the tree are more than 64 GiB, each counted by all of its names"));
         }
-        match &entry.kind {
-            Kind::Folder => hash.update(b"d"),
-            Kind::File(size) => {
-                hash.update(b"f");
-                number(&mut hash, *size);
-                content(&mut hash, root, entry, *size)?;
-            }
-            Kind::Link(target) => {
-                hash.update(b"l");
-                text(&mut hash, target);
-            }
-            Kind::Char(major, minor) => device(&mut hash, *b"c", *major, *minor),
-            Kind::Block(major, minor) => device(&mut hash, *b"b", *major, *minor),
-            Kind::Pipe => hash.update(b"p"),
-            Kind::Socket => unreachable!("sockets are filtered out above"),
-        }
+        add(&mut hash, &entry, at)
+    })?;
+    Ok(Summed { digest: named(hash), bytes, entries })
+}
+
+fn add(hash: &mut Sha256, entry: &Entry, at: At<'_>) -> Result<(), Fault> {
+    if entry.kind == Kind::Socket {
+        return Ok(());
     }
-    Ok(named(hash))
+    text(hash, &entry.path);
+    for value in [entry.meta.mode, entry.meta.uid, entry.meta.gid] {
+        number(hash, u64::from(value));
+    }
+    number(hash, entry.meta.xattrs.len() as u64);
+    for (name, value) in &entry.meta.xattrs {
+        text(hash, name);
+        text(hash, value);
+    }
+    match &entry.kind {
+        Kind::Folder => hash.update(b"d"),
+        Kind::File(size) => {
+            hash.update(b"f");
+            number(hash, *size);
+            content(hash, entry, at, *size)?;
+        }
+        Kind::Link(target) => {
+            hash.update(b"l");
+            text(hash, target);
+        }
+        Kind::Char(major, minor) => device(hash, *b"c", *major, *minor),
+        Kind::Block(major, minor) => device(hash, *b"b", *major, *minor),
+        Kind::Pipe => hash.update(b"p"),
+        Kind::Socket => unreachable!("sockets are left out above"),
+    }
+    Ok(())
 }
 
 /// `sha256:<hex>` of a finished hash.
@@ -65,9 +87,9 @@ pub(crate) fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Adds what is in a file of the tree under `root`, which has `size` bytes.
-pub(crate) fn content(hash: &mut Sha256, root: &Path, entry: &Entry, size: u64) -> Result<(), Fault> {
-    let mut file = tree::open_file(root, &entry.path)?;
+/// Adds what is in a file of a tree, which has `size` bytes.
+pub(crate) fn content(hash: &mut Sha256, entry: &Entry, at: At<'_>, size: u64) -> Result<(), Fault> {
+    let mut file = at.open()?;
     let mut buffer = vec![0_u8; 1 << 18];
     let mut read = 0;
     loop {

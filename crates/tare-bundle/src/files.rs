@@ -1,7 +1,7 @@
 //! What is in each file of a bundle, to be held against what a service sees of it in its form.
 
 use crate::digest;
-use crate::tree::{Entry, Kind};
+use crate::tree::{self, Kind};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use std::collections::HashSet;
@@ -18,6 +18,8 @@ pub(crate) const KEPT: &str = "files-1.jsonl";
 pub(crate) const LINE_BYTES: u64 = 256;
 /// The most bytes of a tree that are read for it: in each form they are read again.
 const READ_MAX: u64 = 4 << 30;
+/// The most entries that are read: all are held at once.
+const ENTRIES_MAX: u64 = 250_000;
 
 /// A folder, file or link of the tree, on a line of its own.
 #[derive(Serialize, Deserialize)]
@@ -34,36 +36,40 @@ struct Line {
 }
 
 /// Refuses trees that are too large to be read in each form.
-pub(crate) fn check(tree_bytes: u64) -> Result<(), Fault> {
-    if tree_bytes <= READ_MAX {
-        return Ok(());
+pub(crate) fn check(tree_bytes: u64, tree_entries: u64) -> Result<(), Fault> {
+    if tree_bytes > READ_MAX {
+        let (bytes, most) = (show_bytes(tree_bytes), show_bytes(READ_MAX));
+        return Err(Fault::new(format!("the bundle has {bytes} of files, and no more than {most} are read")));
     }
-    let (bytes, most) = (show_bytes(tree_bytes), show_bytes(READ_MAX));
-    Err(Fault::new(format!("the bundle has {bytes} of files, and no more than {most} are read")))
+    if tree_entries > ENTRIES_MAX {
+        let message = format!("the bundle has {tree_entries} files, and no more than {ENTRIES_MAX} are read");
+        return Err(Fault::new(message));
+    }
+    Ok(())
 }
 
 /// Writes to `out` what is in the tree under `root`. What has a name that is no text is left out.
-pub(crate) fn write(root: &Path, entries: &[Entry], out: &Path) -> Result<(), Fault> {
+pub(crate) fn write(root: &Path, out: &Path) -> Result<(), Fault> {
     let what = || format!("write {}", out.display());
     let mut into = BufWriter::new(File::create_new(out).doing(what())?);
-    for entry in entries {
-        let Ok(path) = std::str::from_utf8(&entry.path) else { continue };
+    tree::walk(root, |entry, at| {
+        let Ok(path) = std::str::from_utf8(&entry.path) else { return Ok(()) };
         let digest = match &entry.kind {
             Kind::Folder => None,
             Kind::File(size) => {
                 let mut hash = Sha256::new();
-                digest::content(&mut hash, root, entry, *size)?;
+                digest::content(&mut hash, &entry, at, *size)?;
                 Some(digest::named(hash))
             }
             Kind::Link(target) => Some(format!("-> {}", String::from_utf8_lossy(target))),
-            Kind::Char(..) | Kind::Block(..) | Kind::Pipe | Kind::Socket => continue,
+            Kind::Char(..) | Kind::Block(..) | Kind::Pipe | Kind::Socket => return Ok(()),
         };
         let listed = entry.meta.xattrs.keys().any(|name| name.starts_with(b"system.posix_acl_"));
         let (mode, owner) = (entry.meta.mode, (entry.meta.uid, entry.meta.gid));
         let line = Line { path: path.to_owned(), digest, mode, owner, listed };
         serde_json::to_writer(&mut into, &line).doing(what())?;
-        into.write_all(b"\n").doing(what())?;
-    }
+        into.write_all(b"\n").doing(what())
+    })?;
     into.flush().doing(what())
 }
 
@@ -101,7 +107,6 @@ impl Line {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tree;
     use std::os::unix::fs::{PermissionsExt, symlink};
 
     #[test]
@@ -127,8 +132,8 @@ mod tests {
         put("top", 0o600);
         symlink("etc/conf", root.join("link")).unwrap();
 
-        let (out, entries) = (folder.path().join("kept"), tree::read(&root).unwrap());
-        write(&root, &entries, &out).unwrap();
+        let out = folder.path().join("kept");
+        write(&root, &out).unwrap();
         let of = |user: (u32, u32)| read(&out, user).unwrap();
         let own = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
         let paths: Vec<String> = of((own.0 + 1, own.1 + 1)).into_iter().map(|file| file.path).collect();
@@ -140,8 +145,10 @@ mod tests {
 
     #[test]
     fn trees_that_take_long_to_read_are_refused() {
-        assert!(check(READ_MAX).is_ok());
-        let told = check(READ_MAX + (1 << 30)).unwrap_err();
+        assert!(check(READ_MAX, ENTRIES_MAX).is_ok());
+        let told = check(0, ENTRIES_MAX + 1).unwrap_err();
+        assert_eq!(told.message, "the bundle has 250001 files, and no more than 250000 are read");
+        let told = check(READ_MAX + (1 << 30), 0).unwrap_err();
         assert_eq!(told.message, "the bundle has 5 GiB of files, and no more than 4 GiB are read");
     }
 }

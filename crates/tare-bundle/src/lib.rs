@@ -28,6 +28,8 @@ mod folder;
 pub mod fuzz;
 mod image;
 mod kernel;
+mod names;
+mod needs;
 mod packages;
 mod places;
 mod prepared;
@@ -38,5 +40,6 @@ mod unpack;
 
 pub use built::{BundleInfo, BundleListing, ListedFile};
 pub use compile::{BoundBuilds, BuildRoom};
+pub use needs::{Needs, needs};
 pub use prepared::DataSets;
 pub use store::{PullImage, Store, image_says};

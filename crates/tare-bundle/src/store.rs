@@ -2,12 +2,13 @@
 
 use crate::built::{self, Built, BundleInfo, BundleListing, Facts};
 use crate::compile::BoundBuilds;
+use crate::digest::{self, Summed};
 use crate::places::{self, Places};
-use crate::tree::{self, Kind, Meta};
+use crate::tree::{Kind, Meta};
 use crate::unpack::layer::Assembly;
 use crate::unpack::room::{self, Roomy};
 use crate::unpack::rooted::{Below, Rooted};
-use crate::{compile, digest, folder, image, kernel, packages, program};
+use crate::{compile, folder, image, kernel, packages, program};
 use rustix::fs::FlockOperation;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
@@ -273,11 +274,9 @@ impl Store {
     /// Moves a built tree to its place in the store, unless the same tree is there already.
     fn keep(&self, recipe: &Recipe, made: &Path, found: Found) -> Result<String, Fault> {
         let root = built::tree_of(made);
-        let entries = tree::read(&root)?;
-        let digest = digest::of_tree(&root, &entries)?;
-        let tree_bytes = entries.iter().map(|entry| if let Kind::File(size) = entry.kind { size } else { 0 }).sum();
+        let Summed { digest, bytes: tree_bytes, entries: tree_entries } = digest::of_tree(&root)?;
         let built_at = crate::clock::unix_seconds();
-        let (recipe, tree_entries, mode) = (recipe.clone(), entries.len() as u64, mode_of(recipe));
+        let (recipe, mode) = (recipe.clone(), mode_of(recipe));
         let Found { packages, image, left_out } = found;
         let facts =
             Facts { digest: digest.clone(), recipe, built_at, tree_bytes, tree_entries, packages, image, left_out };

@@ -1,6 +1,8 @@
 //! Reads a tree of files with everything that belongs to a bundle: what the digest covers and what is emitted.
 
-use rustix::fs::{FileType, Mode, OFlags, major, minor};
+use crate::names::{self, Names, Room};
+use rustix::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat, major, minor};
 use rustix::io::Errno;
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -74,29 +76,162 @@ pub(crate) fn keeps_xattr(name: &[u8]) -> bool {
         || (name.starts_with(b"trusted.") && !name.starts_with(b"trusted.overlay."))
 }
 
-/// The entries of the tree under `root`, sorted by path, the root itself first.
+/// The entries of the tree under `root`, as [`walk`] tells them: for trees of few.
 pub(crate) fn read(root: &Path) -> Result<Vec<Entry>, Fault> {
     let mut entries = Vec::new();
-    let mut folders = vec![Vec::new()];
-    entries.push(read_entry(root, Vec::new())?);
-    while let Some(folder) = folders.pop() {
-        let place = place(root, &folder);
-        for item in std::fs::read_dir(&place).doing(format_args!("list {}", place.display()))? {
-            let item = item.doing(format_args!("list {}", place.display()))?;
-            let mut path = folder.clone();
-            if !path.is_empty() {
-                path.push(b'/');
+    walk(root, |entry, _| {
+        entries.push(entry);
+        Ok(())
+    })?;
+    Ok(entries)
+}
+
+/// Tells the entries of the tree under `root` one after another, sorted by path, the root itself first, and where each
+/// of them is. No more is held than the names in the folders on the way to an entry. All is reached from one folder to
+/// the next, so nobody who puts a link in the place of a folder leads it elsewhere.
+pub(crate) fn walk(root: &Path, mut each: impl FnMut(Entry, At<'_>) -> Result<(), Fault>) -> Result<(), Fault> {
+    let room = Room::default();
+    let top = rustix::fs::open(root, FOLDER, Mode::empty()).map_err(|error| unread(root, b"", error))?;
+    let at = At { folder: top.as_fd(), name: b"." };
+    each(at.entry(Vec::new()).map_err(|error| unread(root, b"", error))?, at)?;
+    let mut levels = vec![Level::of(top, Vec::new(), &room).map_err(|error| unlisted(root, b"", error))?];
+    while let Some(level) = levels.last_mut() {
+        match level.next() {
+            Next::Entry(number) => {
+                let at = level.at(number);
+                let entry =
+                    at.entry(level.path_of(number)).map_err(|error| unread(root, &level.path_of(number), error))?;
+                let is_folder = entry.kind == Kind::Folder;
+                each(entry, at)?;
+                if is_folder {
+                    level.folders.push(number);
+                }
             }
-            path.extend_from_slice(item.file_name().as_bytes());
-            let entry = read_entry(root, path)?;
-            if entry.kind == Kind::Folder {
-                folders.push(entry.path.clone());
+            Next::Into(number) => {
+                let path = level.path_of(number);
+                let open = rustix::fs::openat(&level.folder, level.names.get(number), FOLDER, Mode::empty());
+                let below = open.and_then(|folder| Level::of(folder, path.clone(), &room));
+                let below = below.map_err(|error| unlisted(root, &path, error))?;
+                levels.push(below);
             }
-            entries.push(entry);
+            Next::Above => drop(levels.pop()),
         }
     }
-    entries.sort_by(|a, b| a.path.cmp(&b.path));
-    Ok(entries)
+    Ok(())
+}
+
+fn unread(root: &Path, path: &[u8], error: Errno) -> Fault {
+    Fault::from_error(format_args!("read {}", place(root, path).display()), &error)
+}
+
+fn unlisted(root: &Path, path: &[u8], error: Errno) -> Fault {
+    let place = place(root, path);
+    match error {
+        names::TOO_MANY => names::too_many(&place.display().to_string()),
+        error => Fault::from_error(format_args!("list {}", place.display()), &error),
+    }
+}
+
+const FOLDER: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
+
+/// Where an entry is: its name in an open folder.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct At<'a> {
+    folder: BorrowedFd<'a>,
+    name: &'a [u8],
+}
+
+impl At<'_> {
+    /// Opens a regular file for reading, following no link.
+    pub(crate) fn open(self) -> Result<File, Fault> {
+        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
+        let fd = rustix::fs::openat(self.folder, self.name, flags, Mode::empty());
+        fd.map(File::from).doing(format_args!("open {}", shown(self.name)))
+    }
+
+    /// What the kernel counts of the entry: its own, not that of what a link leads to.
+    pub(crate) fn stat(self) -> Result<Stat, Errno> {
+        rustix::fs::statat(self.folder, self.name, AtFlags::SYMLINK_NOFOLLOW)
+    }
+
+    fn entry(self, path: Vec<u8>) -> Result<Entry, Errno> {
+        let stat = self.stat()?;
+        let kind = match FileType::from_raw_mode(stat.st_mode) {
+            FileType::Directory => Kind::Folder,
+            FileType::RegularFile => Kind::File(u64::try_from(stat.st_size).unwrap_or(0)),
+            FileType::Symlink => Kind::Link(rustix::fs::readlinkat(self.folder, self.name, Vec::new())?.into_bytes()),
+            FileType::CharacterDevice => Kind::Char(major(stat.st_rdev), minor(stat.st_rdev)),
+            FileType::BlockDevice => Kind::Block(major(stat.st_rdev), minor(stat.st_rdev)),
+            FileType::Fifo => Kind::Pipe,
+            FileType::Socket => Kind::Socket,
+            FileType::Unknown => return Err(Errno::NOSYS),
+        };
+        // There is no call that takes the name in a folder before Linux 6.13.
+        let above = PathBuf::from(format!("/proc/self/fd/{}", self.folder.as_raw_fd()));
+        let meta = Meta {
+            mode: stat.st_mode & 0o7777,
+            uid: stat.st_uid,
+            gid: stat.st_gid,
+            mtime: stat.st_mtime,
+            xattrs: read_xattrs(&above.join(OsStr::from_bytes(self.name)))?,
+        };
+        #[allow(clippy::useless_conversion, reason = "it has 32 bits on other processors")]
+        let links = u64::from(stat.st_nlink);
+        Ok(Entry { path, kind, meta, inode: (stat.st_dev, stat.st_ino), links })
+    }
+}
+
+/// A folder on the way. Sorted by path, `a-b` stands before `a/b`: what is in a folder comes after the names beside it
+/// that begin with its name and go on with a byte below the slash.
+struct Level<'room> {
+    folder: OwnedFd,
+    path: Vec<u8>,
+    names: Names<'room>,
+    /// The number of the name that comes next.
+    next: usize,
+    /// The numbers of folders that were told and not looked into; the last one comes first.
+    folders: Vec<usize>,
+}
+
+/// What comes next: an entry, what is in one that was told, or what is beside this folder.
+enum Next {
+    Entry(usize),
+    Into(usize),
+    Above,
+}
+
+impl<'room> Level<'room> {
+    fn of(folder: OwnedFd, path: Vec<u8>, room: &'room Room) -> Result<Level<'room>, Errno> {
+        let names = Names::read(folder.as_fd(), room)?;
+        Ok(Level { folder, path, names, next: 0, folders: Vec::new() })
+    }
+
+    fn next(&mut self) -> Next {
+        let name = (self.next < self.names.len()).then(|| self.names.get(self.next));
+        if let Some(number) = self.folders.last() {
+            let folder = self.names.get(*number);
+            let goes_on = name.and_then(|name| name.strip_prefix(folder)).and_then(|rest| rest.first());
+            if goes_on.is_none_or(|byte| *byte > b'/') {
+                let number = *number;
+                self.folders.pop();
+                return Next::Into(number);
+            }
+        }
+        if name.is_none() {
+            return Next::Above;
+        }
+        self.next += 1;
+        Next::Entry(self.next - 1)
+    }
+
+    fn at(&self, number: usize) -> At<'_> {
+        At { folder: self.folder.as_fd(), name: self.names.get(number) }
+    }
+
+    fn path_of(&self, number: usize) -> Vec<u8> {
+        let name = self.names.get(number);
+        if self.path.is_empty() { name.to_vec() } else { [&self.path[..], name].join(&b'/') }
+    }
 }
 
 /// Where the entry `path` of the tree under `root` lies.
@@ -115,32 +250,6 @@ pub(crate) fn open_file(root: &Path, path: &[u8]) -> Result<File, Fault> {
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
     let fd = rustix::fs::open(&place, flags, Mode::empty()).doing(format_args!("open {}", place.display()))?;
     Ok(File::from(fd))
-}
-
-fn read_entry(root: &Path, path: Vec<u8>) -> Result<Entry, Fault> {
-    let place = place(root, &path);
-    let what = || format!("read {}", place.display());
-    let stat = rustix::fs::lstat(&place).doing(what())?;
-    let kind = match FileType::from_raw_mode(stat.st_mode) {
-        FileType::Directory => Kind::Folder,
-        FileType::RegularFile => Kind::File(u64::try_from(stat.st_size).unwrap_or(0)),
-        FileType::Symlink => Kind::Link(rustix::fs::readlink(&place, Vec::new()).doing(what())?.into_bytes()),
-        FileType::CharacterDevice => Kind::Char(major(stat.st_rdev), minor(stat.st_rdev)),
-        FileType::BlockDevice => Kind::Block(major(stat.st_rdev), minor(stat.st_rdev)),
-        FileType::Fifo => Kind::Pipe,
-        FileType::Socket => Kind::Socket,
-        FileType::Unknown => return Err(Fault::new(format!("{} is of no known type", place.display()))),
-    };
-    let meta = Meta {
-        mode: stat.st_mode & 0o7777,
-        uid: stat.st_uid,
-        gid: stat.st_gid,
-        mtime: stat.st_mtime,
-        xattrs: read_xattrs(&place).doing(what())?,
-    };
-    #[allow(clippy::useless_conversion, reason = "it has 32 bits on other processors")]
-    let links = u64::from(stat.st_nlink);
-    Ok(Entry { path, kind, meta, inode: (stat.st_dev, stat.st_ino), links })
 }
 
 fn read_xattrs(place: &Path) -> Result<BTreeMap<Vec<u8>, Vec<u8>>, Errno> {
@@ -164,4 +273,27 @@ fn read_xattrs(place: &Path) -> Result<BTreeMap<Vec<u8>, Vec<u8>>, Errno> {
         }
     }
     Ok(xattrs)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(40))]
+        #[test]
+        fn entries_come_in_the_order_of_their_paths(
+            paths in prop::collection::vec(prop::collection::vec("(a|b)(-|\\.|0|a)?(-|b)?", 1..4), 0..30)
+        ) {
+            let folder = tempfile::tempdir().unwrap();
+            let mut wanted = std::collections::BTreeSet::from([Vec::new()]);
+            for path in paths {
+                std::fs::create_dir_all(folder.path().join(path.join("/"))).unwrap();
+                wanted.extend((1..=path.len()).map(|depth| path[..depth].join("/").into_bytes()));
+            }
+            let found = read(folder.path()).unwrap().into_iter().map(|entry| entry.path);
+            prop_assert_eq!(found.collect::<Vec<_>>(), wanted.into_iter().collect::<Vec<_>>());
+        }
+    }
 }

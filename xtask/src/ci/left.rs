@@ -18,6 +18,11 @@ const LEFT: &[(&str, &str)] = &[
         "a compiler is unpacked twice; tare::bundles:: builds the shipped workload that is compiled",
     ),
     (
+        "tare-bundle::memory::an_image_of_a_million_entries_takes_little_memory",
+        "a million files are made, for more than a minute; memory::hostile_layers_stay_small_in_memory unpacks images of \
+         thousands, and names::tests:: and tree::tests:: hold what bounds them",
+    ),
+    (
         "tare::end_to_end::building::",
         "four builds in roots of packages, a minute and a half; tare-layers::local:: and tare-bundle::compile:: hold each bound by \
          itself",
@@ -57,7 +62,7 @@ const LEFT: &[(&str, &str)] = &[
     ),
     (
         "planted::a_cause_hidden_among_several_workers_is_found",
-        "a run of twelve forms for minutes; planted::a_planted_cause_is_found runs one of three, and rules are held against \
+        "a run of twelve forms for minutes; planted::a_planted_cause_is_found runs one of two, and rules are held against \
          recorded causes in tare-stats",
     ),
     (

@@ -1,6 +1,6 @@
 //! A tree as one uncompressed tar archive.
 
-use crate::tree::{self, Entry, Kind};
+use crate::tree::{self, At, Entry, Kind};
 use std::collections::HashMap;
 use std::fs::File;
 use std::io::{BufWriter, Read, Write};
@@ -12,33 +12,31 @@ use tare_core::fault::{Doing, Fault};
 const PLAIN_NAME: usize = 100;
 const PLAIN_ID: u32 = 0o7_777_777;
 
-/// Writes the tree under `root` whose entries are `entries` to `out`, entries sorted by path.
-pub(crate) fn write(root: &Path, entries: &[Entry], out: &File) -> Result<(), Fault> {
+/// Writes the tree under `root` to `out`, entries sorted by path.
+pub(crate) fn write(root: &Path, out: &File) -> Result<(), Fault> {
     let mut builder = tar::Builder::new(BufWriter::with_capacity(1 << 18, out));
-    let mut first_names: HashMap<(u64, u64), &[u8]> = HashMap::new();
-    for entry in entries.iter().filter(|entry| entry.kind != Kind::Socket) {
-        let earlier = match entry.kind {
-            Kind::Folder => None,
-            _ if entry.links > 1 => match first_names.get(&entry.inode) {
-                Some(name) => Some(*name),
-                None => {
-                    first_names.insert(entry.inode, &entry.path);
-                    None
-                }
-            },
-            _ => None,
-        };
-        append(&mut builder, root, entry, earlier)
+    let mut first_names: HashMap<(u64, u64), Vec<u8>> = HashMap::new();
+    tree::walk(root, |entry, at| {
+        if entry.kind == Kind::Socket {
+            return Ok(());
+        }
+        let has_others = entry.links > 1 && entry.kind != Kind::Folder;
+        let earlier = first_names.get(&entry.inode).filter(|_| has_others);
+        append(&mut builder, &entry, at, earlier.map(Vec::as_slice))
             .map_err(|fault| fault.context(format_args!("put '{}' into the archive", tree::shown(&entry.path))))?;
-    }
+        if has_others && earlier.is_none() {
+            first_names.insert(entry.inode, entry.path);
+        }
+        Ok(())
+    })?;
     let mut out = builder.into_inner().doing("write the archive")?;
     out.flush().doing("write the archive")
 }
 
 fn append(
     builder: &mut tar::Builder<impl Write>,
-    root: &Path,
     entry: &Entry,
+    at: At<'_>,
     earlier: Option<&[u8]>,
 ) -> Result<(), Fault> {
     let mut header = Header::new_ustar();
@@ -86,7 +84,7 @@ fn append(
     fill(&mut header.as_mut_bytes()[157..157 + PLAIN_NAME], link.unwrap_or_default());
     header.set_cksum();
     if kind == EntryType::Regular {
-        let mut file = tree::open_file(root, &entry.path)?;
+        let mut file = at.open()?;
         let mut counted = Counted { inner: (&mut file).take(size), count: 0 };
         builder.append(&header, &mut counted).doing("write the archive")?;
         if counted.count != size {

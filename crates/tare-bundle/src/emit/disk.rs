@@ -14,32 +14,57 @@ pub(crate) const WRITER: &str = "mkext4-0.0.3";
 /// Room beyond what the files need, for what a service writes where no volume is attached.
 const SLACK_BYTES: u64 = 64 << 20;
 const BLOCK: u64 = 4096;
+/// The most entries for which the first writer is asked: it holds them all in memory.
+const HELD_MAX: u64 = 250_000;
 
 /// Writes the tree under `root` to a new file `out`; `digest` is the tree's and names the file system.
-pub(crate) fn write(root: &Path, entries: &[Entry], digest: &str, out: &Path) -> Result<(), Fault> {
-    let Err(first) = with_mkext4(root, entries, digest, out) else { return Ok(()) };
-    // A tree that the first writer cannot express is left to the reference implementation.
-    with_mke2fs(root, entries, digest, out)
+pub(crate) fn write(root: &Path, digest: &str, out: &Path) -> Result<(), Fault> {
+    let space = Space::of(root)?;
+    // A tree that the first writer cannot hold or express is left to the reference implementation.
+    let first = if space.entries > HELD_MAX {
+        Fault::new(format!("the tree has more than {HELD_MAX} entries"))
+    } else {
+        let Err(fault) = with_mkext4(root, &space, digest, out) else { return Ok(()) };
+        fault
+    };
+    with_mke2fs(root, &space, digest, out)
         .map_err(|second| second.context(format_args!("could not write a disk image ({first})")))
 }
 
-/// Bytes of an image that holds the tree: file blocks, inodes, journal, an eighth for metadata and the slack.
-fn size_of(entries: &[Entry]) -> (u64, u32) {
-    let blocks: u64 = entries
-        .iter()
-        .map(|entry| match &entry.kind {
-            Kind::File(size) => size.div_ceil(BLOCK),
-            Kind::Folder => 4,
-            _ => 1,
-        })
-        .sum();
-    let inodes = u32::try_from(entries.len() + entries.len() / 4 + 4096).unwrap_or(u32::MAX);
-    let bytes = blocks * BLOCK + blocks * BLOCK / 8 + u64::from(inodes) * 256 + SLACK_BYTES + (32 << 20);
-    (bytes.next_multiple_of(1 << 20), inodes)
+/// What a tree takes on a disk.
+struct Space {
+    entries: u64,
+    blocks: u64,
 }
 
-fn with_mkext4(root: &Path, entries: &[Entry], digest: &str, out: &Path) -> Result<(), Fault> {
-    let (bytes, inodes) = size_of(entries);
+impl Space {
+    fn of(root: &Path) -> Result<Space, Fault> {
+        let mut space = Space { entries: 0, blocks: 0 };
+        tree::walk(root, |entry, _| {
+            space.entries += 1;
+            space.blocks += match &entry.kind {
+                Kind::File(size) => size.div_ceil(BLOCK),
+                Kind::Folder => 4,
+                _ => 1,
+            };
+            Ok(())
+        })?;
+        Ok(space)
+    }
+
+    fn inodes(&self) -> u32 {
+        u32::try_from(self.entries + self.entries / 4 + 4096).unwrap_or(u32::MAX)
+    }
+
+    /// Of an image that holds the tree: file blocks, inodes, journal, an eighth for metadata and the slack.
+    fn bytes(&self) -> u64 {
+        let files = self.blocks * BLOCK;
+        (files + files / 8 + u64::from(self.inodes()) * 256 + SLACK_BYTES + (32 << 20)).next_multiple_of(1 << 20)
+    }
+}
+
+fn with_mkext4(root: &Path, space: &Space, digest: &str, out: &Path) -> Result<(), Fault> {
+    let (entries, bytes, inodes) = (&tree::read(root)?, space.bytes(), space.inodes());
     let mut options = Options::new(bytes, uuid(digest), 0);
     options.inodes = InodeCount::Exact(inodes);
     options.label = Some("tare".to_owned());
@@ -126,8 +151,8 @@ fn declare(
     }))
 }
 
-fn with_mke2fs(root: &Path, entries: &[Entry], digest: &str, out: &Path) -> Result<(), Fault> {
-    let (bytes, inodes) = size_of(entries);
+fn with_mke2fs(root: &Path, space: &Space, digest: &str, out: &Path) -> Result<(), Fault> {
+    let (bytes, inodes) = (space.bytes(), space.inodes());
     let _ = std::fs::remove_file(out);
     let id = uuid(digest);
     let hex = crate::digest::hex(&id);
@@ -165,11 +190,11 @@ mod tests {
         std::fs::write(root.join("a/b/file"), vec![7_u8; 100_000]).unwrap();
         std::fs::hard_link(root.join("a/b/file"), root.join("a/second")).unwrap();
         std::os::unix::fs::symlink("/nowhere", root.join("link")).unwrap();
-        let entries = tree::read(&root).unwrap();
-        type Writer = fn(&Path, &[Entry], &str, &Path) -> Result<(), Fault>;
+        let space = Space::of(&root).unwrap();
+        type Writer = fn(&Path, &Space, &str, &Path) -> Result<(), Fault>;
         for (name, writer) in [("mkext4", with_mkext4 as Writer), ("mke2fs", with_mke2fs)] {
             let out = folder.path().join(name);
-            if let Err(fault) = writer(&root, &entries, "sha256:00", &out) {
+            if let Err(fault) = writer(&root, &space, "sha256:00", &out) {
                 assert!(fault.remedy.contains("e2fsprogs"), "{name}: {fault} {}", fault.log);
                 println!("skipped: {fault}");
                 return;

@@ -9,7 +9,7 @@ use crate::unpack::compression;
 use crate::unpack::layer::Assembly;
 use crate::unpack::rooted::Below;
 use manifest::Layer;
-use parts::Parts;
+use parts::{Opened, Parts};
 use sha2::{Digest, Sha256};
 use std::io::Read;
 use std::path::Path;
@@ -38,7 +38,7 @@ pub(crate) fn build(path: &Path, work: &Path, assembly: &mut Assembly) -> Result
 /// What the image at `path` says, without unpacking it; none if it would have to be decompressed for that.
 pub(crate) fn look(path: &Path) -> Result<Option<ImageConfig>, Fault> {
     let inner = || {
-        let Some(parts) = Parts::open_plain(path)? else { return Ok(None) };
+        let Opened::Plain(parts) = Opened::open(path)? else { return Ok(None) };
         manifest::read(&parts).map(|image| Some(image.says()))
     };
     inner().map_err(|fault| of(path, fault))

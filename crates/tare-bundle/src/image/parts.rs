@@ -5,11 +5,14 @@ use crate::unpack::compression;
 use crate::unpack::room::Roomy;
 use crate::unpack::rooted::{Below, Rooted};
 use crate::unpack::tarball::{Tarball, What};
+use rustix::fs::{Mode, OFlags};
 use sha2::{Digest, Sha256};
 use std::collections::HashMap;
 use std::fs::File;
-use std::io::{Read, Seek, SeekFrom};
-use std::path::{Path, PathBuf};
+use std::io::Read;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::sync::Arc;
 use tare_core::fault::{Doing, Fault};
 
 /// The largest document of an image, bytes: the image format's own recommendation for a manifest.
@@ -27,8 +30,8 @@ pub(super) enum Parts {
     Folder(Rooted),
     /// An archive, plain.
     Archive {
-        /// The archive, or its decompressed copy.
-        path: PathBuf,
+        /// The archive, or its decompressed copy, opened once: by its name another could be opened the next time.
+        archive: Arc<File>,
         /// Members by name.
         members: HashMap<Vec<u8>, Member>,
     },
@@ -47,37 +50,19 @@ pub(super) enum Member {
 impl Parts {
     /// Opens a layout folder or an archive, compressed or not.
     pub(super) fn open(path: &Path, work: &Path) -> Result<Parts, Fault> {
-        if let Some(parts) = Parts::open_plain(path)? {
-            return Ok(parts);
+        match Opened::open(path)? {
+            Opened::Plain(parts) => Ok(parts),
+            Opened::Compressed(file) => {
+                let plain = File::create_new(work.join("image.tar")).doing("decompress it")?;
+                inflate(&mut compression::plain(file)?, plain)?;
+                Parts::of_archive(File::open(work.join("image.tar")).doing("open it")?)
+            }
         }
-        let plain_path = work.join("image.tar");
-        let plain = File::create(&plain_path).doing("decompress it")?;
-        let file = File::open(path).doing("open it")?;
-        inflate(&mut compression::plain(file)?, plain)?;
-        let members = index(&plain_path)?;
-        Ok(Parts::Archive { path: plain_path, members })
     }
 
-    /// The same for what is not compressed; none if it is.
-    pub(super) fn open_plain(path: &Path) -> Result<Option<Parts>, Fault> {
-        let facts = std::fs::metadata(path).doing("open it").map_err(|fault| {
-            fault.remedy("name an archive (`docker save -o FILE IMAGE`), an OCI layout, or an image's reference")
-        })?;
-        if facts.is_dir() {
-            let resolved = path.canonicalize().doing("find it")?;
-            return Ok(Some(Parts::Folder(Rooted::open(&resolved)?)));
-        }
-        if !facts.is_file() {
-            return Err(Fault::new("it is neither a file nor a folder"));
-        }
-        let mut start = [0_u8; 8];
-        let count = File::open(path).and_then(|mut file| file.read(&mut start)).doing("read it")?;
-        compression::check_readable(&start[..count])?;
-        if compression::is_compressed(&start[..count]) {
-            return Ok(None);
-        }
-        let members = index(path)?;
-        Ok(Some(Parts::Archive { path: path.to_path_buf(), members }))
+    fn of_archive(archive: File) -> Result<Parts, Fault> {
+        let members = index(&archive)?;
+        Ok(Parts::Archive { archive: Arc::new(archive), members })
     }
 
     /// Whether there is a part of this name.
@@ -106,7 +91,7 @@ impl Parts {
         let path = Below::parse(name.as_bytes())?;
         match self {
             Parts::Folder(root) => Ok(Box::new(root.open_file(&path)?.ok_or_else(missing)?)),
-            Parts::Archive { path: archive, members } => {
+            Parts::Archive { archive, members } => {
                 let mut name = path.bytes();
                 for _ in 0..=MAX_HOPS {
                     match members.get(name).ok_or_else(missing)? {
@@ -118,9 +103,8 @@ impl Parts {
                             )));
                         }
                         Member::Bytes(offset, length) => {
-                            let mut file = File::open(archive).doing("open it")?;
-                            file.seek(SeekFrom::Start(*offset)).doing("read it")?;
-                            return Ok(Box::new(file.take(*length)));
+                            let from = From { file: archive.clone(), at: *offset };
+                            return Ok(Box::new(from.take(*length)));
                         }
                     }
                 }
@@ -146,6 +130,53 @@ impl Parts {
     }
 }
 
+/// What an image's path leads to.
+pub(super) enum Opened {
+    /// A layout folder, or an archive that is not compressed.
+    Plain(Parts),
+    /// A compressed archive.
+    Compressed(File),
+}
+
+impl Opened {
+    /// Opens it once. A pipe or a device is not waited for.
+    pub(super) fn open(path: &Path) -> Result<Opened, Fault> {
+        let unwaiting = OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+        let file = rustix::fs::open(path, OFlags::RDONLY | unwaiting, Mode::empty());
+        let file = file.map(File::from).doing("open it").map_err(|fault| {
+            fault.remedy("name an archive (`docker save -o FILE IMAGE`), an OCI layout, or an image's reference")
+        })?;
+        let facts = file.metadata().doing("open it")?;
+        if facts.is_dir() {
+            return Ok(Opened::Plain(Parts::Folder(Rooted::of(file.into()))));
+        }
+        if !facts.is_file() {
+            return Err(Fault::new("it is neither a file nor a folder"));
+        }
+        let mut start = [0_u8; 8];
+        let count = file.read_at(&mut start, 0).doing("read it")?;
+        compression::check_readable(&start[..count])?;
+        if compression::is_compressed(&start[..count]) {
+            return Ok(Opened::Compressed(file));
+        }
+        Parts::of_archive(file).map(Opened::Plain)
+    }
+}
+
+/// Reads a file from a place on, whoever else reads it.
+struct From {
+    file: Arc<File>,
+    at: u64,
+}
+
+impl Read for From {
+    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+        let count = self.file.read_at(buffer, self.at)?;
+        self.at += count as u64;
+        Ok(count)
+    }
+}
+
 /// Compares the digest of a part with the one it should have.
 pub(super) fn check(name: &str, wanted: &str, found: Option<&str>) -> Result<(), Fault> {
     if found == Some(wanted) {
@@ -164,9 +195,9 @@ fn inflate(from: &mut dyn Read, into: File) -> Result<(), Fault> {
     into.refused().map_or(copied, Err).map(drop)
 }
 
-fn index(path: &Path) -> Result<HashMap<Vec<u8>, Member>, Fault> {
-    let length = std::fs::metadata(path).doing("read it")?.len();
-    let mut tarball = Tarball::new(File::open(path).doing("open it")?);
+fn index(archive: &File) -> Result<HashMap<Vec<u8>, Member>, Fault> {
+    let length = archive.metadata().doing("read it")?.len();
+    let mut tarball = Tarball::new(archive);
     let (mut members, mut names) = (HashMap::new(), 0);
     while let Some(item) = tarball.next_seeking()? {
         let name = Below::parse(&item.path)?;

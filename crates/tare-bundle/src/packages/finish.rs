@@ -4,7 +4,7 @@
 use super::alternatives::{self, Alternative};
 use crate::tree::{Kind, Meta};
 use crate::unpack::layer::Assembly;
-use crate::unpack::rooted::Below;
+use crate::unpack::rooted::{Below, Rooted};
 use rustix::fs::FileType;
 use std::io::Read;
 use tare_core::fault::{Doing, Fault};
@@ -68,7 +68,7 @@ pub(super) fn finish(assembly: &mut Assembly, scripts: &[String]) -> Result<(), 
     }
     for (link, target) in [("var/run", "/run"), ("var/lock", "/run/lock")] {
         let path = Below::parse(link.as_bytes())?;
-        if assembly.rooted.list_if_folder(&path)?.is_some_and(|names| names.is_empty()) {
+        if assembly.rooted.list_if_folder(&path)?.is_some_and(|names| names.len() == 0) {
             link_to(assembly, link, target)?;
         }
     }
@@ -119,16 +119,16 @@ fn merge_into_usr(assembly: &mut Assembly, name: &str) -> Result<(), Fault> {
     if kind(assembly, &inner)?.is_none() {
         folder(assembly, &inner, 0o755)?;
     }
-    merge(assembly, &Below::parse(name.as_bytes())?, &Below::parse(inner.as_bytes())?)?;
+    merge(&assembly.rooted, &Below::parse(name.as_bytes())?, &Below::parse(inner.as_bytes())?)?;
     link_to(assembly, name, &inner)
 }
 
-fn merge(assembly: &mut Assembly, from: &Below, to: &Below) -> Result<(), Fault> {
-    for name in assembly.rooted.list(from)? {
-        let (old, new) = (from.join(&name), to.join(&name));
-        match (assembly.rooted.kind(&old)?, assembly.rooted.kind(&new)?) {
-            (_, None) => assembly.rooted.rename(&old, &new)?,
-            (Some(FileType::Directory), Some(FileType::Directory)) => merge(assembly, &old, &new)?,
+fn merge(rooted: &Rooted, from: &Below, to: &Below) -> Result<(), Fault> {
+    for name in rooted.list(from)?.iter() {
+        let (old, new) = (from.join(name), to.join(name));
+        match (rooted.kind(&old)?, rooted.kind(&new)?) {
+            (_, None) => rooted.rename(&old, &new)?,
+            (Some(FileType::Directory), Some(FileType::Directory)) => merge(rooted, &old, &new)?,
             // The one outside /usr is then a link for compatibility, or the same file.
             _ => {}
         }

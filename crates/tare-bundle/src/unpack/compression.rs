@@ -1,25 +1,31 @@
 //! Recognises how a stream is compressed by its first bytes; what its name or media type says is not believed.
 
-use std::io::{BufRead, BufReader, Read};
+use std::io::{BufReader, Cursor, Read};
 use tare_core::fault::{Doing, Fault};
 
 /// The most that a zstd stream may refer back, as a power of two: what every tool for images writes stays below it, and
 /// a stream that asks for more asks for the memory.
 const ZSTD_WINDOW_LOG: u32 = 25;
 
+/// The longest beginning by which a kind is told.
+const MARK_BYTES: u64 = 6;
+
 /// The plain bytes of `reader`, whichever of none, gzip and zstd it is compressed with.
 pub(crate) fn plain<'a>(reader: impl Read + 'a) -> Result<Box<dyn Read + 'a>, Fault> {
-    let mut reader = BufReader::with_capacity(1 << 17, reader);
-    let start = reader.fill_buf().doing("read an archive")?;
+    let mut reader = reader;
+    // Whoever hands over little at a time would have a few bytes looked at.
+    let mut start = Vec::new();
+    reader.by_ref().take(MARK_BYTES).read_to_end(&mut start).doing("read an archive")?;
+    let reader = BufReader::with_capacity(1 << 17, Cursor::new(start.clone()).chain(reader));
     if start.starts_with(&[0x1f, 0x8b]) {
         return Ok(Box::new(flate2::bufread::MultiGzDecoder::new(reader)));
     }
-    if is_zstd(start) {
+    if is_zstd(&start) {
         let mut decoder = zstd::stream::read::Decoder::with_buffer(reader).doing("read a zstd stream")?;
         decoder.window_log_max(ZSTD_WINDOW_LOG).doing("read a zstd stream")?;
         return Ok(Box::new(decoder));
     }
-    check_readable(start)?;
+    check_readable(&start)?;
     Ok(Box::new(reader))
 }
 

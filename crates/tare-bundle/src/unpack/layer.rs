@@ -15,7 +15,8 @@ use tare_core::fault::{Doing, Fault};
 /// How much one bundle may hold, so that an archive that inflates without end is stopped before the disk is full. What
 /// is free on the disk bounds it as well, see [`super::room`].
 pub(crate) const MAX_BYTES: u64 = 64 << 30;
-const MAX_ENTRIES: u64 = 4_000_000;
+/// What is remembered of so many takes less than half of the memory that unpacking may take.
+const MAX_ENTRIES: u64 = 1_000_000;
 /// An image of some size holds entries in proportion: so many in any case, and one for so many bytes of it as it is
 /// stored. Every real one needs more bytes for an entry, and entries are what takes memory later.
 const ENTRIES_BASE: u64 = 1 << 16;
@@ -29,6 +30,10 @@ const TRAILING_MAX: u64 = 16 << 20;
 
 /// How many devices that were left out are named.
 const SHOWN: usize = 20;
+/// How many devices are left out before an image is refused.
+const LEFT_OUT_MAX: usize = 10_000;
+/// How many folders keep the time that was stated for them; all others have 0. It is no part of what a tree is.
+const TIMED_MAX: usize = 200_000;
 
 const WHITEOUT: &[u8] = b".wh.";
 const OPAQUE: &[u8] = b".wh..wh..opq";
@@ -41,8 +46,13 @@ pub(crate) struct LeftOut {
 
 impl LeftOut {
     /// Notes one.
-    pub(crate) fn add(&mut self, path: Below) {
+    pub(crate) fn add(&mut self, path: Below) -> Result<(), Fault> {
         self.paths.insert(path);
+        if self.paths.len() > LEFT_OUT_MAX {
+            return Err(Fault::new(format!("more than {LEFT_OUT_MAX} device nodes are named"))
+                .remedy("use another image; this one was made to fill memory"));
+        }
+        Ok(())
     }
 
     /// Their paths in the tree, as a person reads them; none but the first few where there are many.
@@ -70,17 +80,17 @@ pub(crate) struct Assembly {
     pub(crate) left_out: LeftOut,
 }
 
-/// Stands for a path, in a fraction of its memory: trees of millions of paths are remembered while a layer is applied.
-type Mark = u128;
+/// Stands for a path, in a fraction of its memory: all paths of a tree are remembered while a layer is applied.
+type Mark = u64;
 
-/// Makes marks. What they are made with is drawn at random, so nobody can make two paths have one.
+/// Makes marks. What they are made with is drawn at random, so nobody can make two paths have one; of a million paths
+/// two have one by chance in 3 of 100 million trees.
 #[derive(Default)]
-struct Marks([RandomState; 2]);
+struct Marks(RandomState);
 
 impl Marks {
     fn of(&self, path: &Below) -> Mark {
-        let [high, low] = self.0.each_ref().map(|state| u128::from(state.hash_one(path.bytes())));
-        high << 64 | low
+        self.0.hash_one(path.bytes())
     }
 }
 
@@ -150,7 +160,7 @@ impl Assembly {
         };
         if is {
             self.rooted.remove(path, &|_| false, &mut |_| true)?;
-            self.left_out.paths.insert(path.clone());
+            self.left_out.add(path.clone())?;
         } else {
             self.left_out.paths.remove(path);
         }
@@ -162,25 +172,32 @@ impl Assembly {
         self.count(path, Some(kind), meta)?;
         let placed = self.rooted.put(path, kind, meta, content, &mut |_| {})?;
         if *kind == Kind::Folder {
-            self.folder_times.insert(self.marks.of(&placed), meta.mtime);
+            self.remember_time(self.marks.of(&placed), meta.mtime);
         }
         Ok(())
     }
 
+    fn remember_time(&mut self, folder: Mark, mtime: i64) {
+        if self.folder_times.len() < TIMED_MAX || self.folder_times.contains_key(&folder) {
+            self.folder_times.insert(folder, mtime);
+        }
+    }
+
     /// Ends the construction: gives every directory of the tree its time.
     pub(crate) fn finish(self) -> Result<(), Fault> {
-        let mut folders = vec![Below::parse(b".")?];
-        while let Some(folder) = folders.pop() {
-            for name in self.rooted.list(&folder)? {
-                let path = folder.join(&name);
-                if self.rooted.kind(&path)? == Some(rustix::fs::FileType::Directory) {
-                    folders.push(path);
-                }
+        self.set_times(&Below::parse(b".")?)
+    }
+
+    /// Gives a folder and those in it their times.
+    fn set_times(&self, folder: &Below) -> Result<(), Fault> {
+        for name in self.rooted.list(folder)?.iter() {
+            let path = folder.join(name);
+            if self.rooted.kind(&path)? == Some(rustix::fs::FileType::Directory) {
+                self.set_times(&path)?;
             }
-            self.rooted
-                .set_folder_time(&folder, self.folder_times.get(&self.marks.of(&folder)).copied().unwrap_or(0))?;
         }
-        Ok(())
+        let time = self.folder_times.get(&self.marks.of(folder)).copied().unwrap_or(0);
+        self.rooted.set_folder_time(folder, time)
     }
 
     fn place(&mut self, path: &Below, item: &Item, content: &mut dyn Read, seen: &mut Seen) -> Result<(), Fault> {
@@ -217,7 +234,7 @@ impl Assembly {
         }
         let mark = self.marks.of(&placed);
         if matches!(item.what, What::New(Kind::Folder)) {
-            self.folder_times.insert(mark, item.meta.mtime);
+            self.remember_time(mark, item.meta.mtime);
         }
         seen.written.insert(mark);
         Ok(())

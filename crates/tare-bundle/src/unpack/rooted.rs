@@ -5,6 +5,7 @@
 //! root, or round in a circle, is refused. What stands at the end of a path is never followed: a new entry takes its
 //! place.
 
+use crate::names::{self, Names, Room};
 use crate::tree::{Kind, Meta, shown};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{AtFlags, CWD, FileType, Gid, Mode, OFlags, Timespec, Timestamps, Uid, XattrFlags};
@@ -91,6 +92,8 @@ impl Below {
 /// A directory into which a tree is built.
 pub(crate) struct Rooted {
     root: OwnedFd,
+    /// For what folders are listed at one time.
+    room: Room,
 }
 
 const FOLDER: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
@@ -100,7 +103,12 @@ impl Rooted {
     pub(crate) fn open(root: &Path) -> Result<Rooted, Fault> {
         let root = rustix::fs::openat(CWD, root, FOLDER, Mode::empty())
             .doing(format_args!("open the directory {}", root.display()))?;
-        Ok(Rooted { root })
+        Ok(Rooted::of(root))
+    }
+
+    /// An open directory as the root.
+    pub(crate) fn of(root: OwnedFd) -> Rooted {
+        Rooted { root, room: Room::default() }
     }
 
     /// Refuses to take `bytes` more, and one file more, where too little of the disk would stay free.
@@ -137,7 +145,7 @@ impl Rooted {
         let here = kind_at(folder, name).map_err(|error| at(path, "look at", error))?;
         let keeps = *kind == Kind::Folder && here == Some(FileType::Directory);
         if here.is_some() && !keeps {
-            remove_at(folder, name).map_err(|error| at(path, "replace", error))?;
+            self.remove_at(folder, name).map_err(|error| at(path, "replace", error))?;
         }
         match kind {
             Kind::Folder => {
@@ -175,7 +183,7 @@ impl Rooted {
             return refuse("is itself");
         }
         if kind_at(folder, name).map_err(|error| at(path, "look at", error))?.is_some() {
-            remove_at(folder, name).map_err(|error| at(path, "replace", error))?;
+            self.remove_at(folder, name).map_err(|error| at(path, "replace", error))?;
         }
         match rustix::fs::linkat(&from_folder.fd, from, folder, name, AtFlags::empty()) {
             Err(Errno::NOENT) => refuse("stood below what this entry replaces"),
@@ -214,8 +222,8 @@ impl Rooted {
         if !enters(&folder.path) {
             return Ok(());
         }
-        for name in names(folder.fd.as_fd()).map_err(|error| at(path, "list", error))? {
-            self.remove(&folder.path.join(&name), keep, enters)?;
+        for name in self.names(&folder)?.iter() {
+            self.remove(&folder.path.join(name), keep, enters)?;
         }
         Ok(())
     }
@@ -232,13 +240,30 @@ impl Rooted {
     }
 
     /// The names in the directory `path`, sorted; none if it does not exist.
-    pub(crate) fn list(&self, path: &Below) -> Result<Vec<Vec<u8>>, Fault> {
-        let Some(folder) = self.enter_existing(path)? else { return Ok(Vec::new()) };
-        names(folder.fd.as_fd()).map_err(|error| at(path, "list", error))
+    pub(crate) fn list(&self, path: &Below) -> Result<Names<'_>, Fault> {
+        let folder = self.enter_existing(path)?;
+        folder.map_or_else(|| Ok(Names::none(&self.room)), |folder| self.names(&folder))
+    }
+
+    fn names(&self, folder: &Entered) -> Result<Names<'_>, Fault> {
+        Names::read(folder.fd.as_fd(), &self.room).map_err(|error| at(&folder.path, "list", error))
+    }
+
+    /// Removes what has this name, with all below it.
+    fn remove_at(&self, folder: BorrowedFd<'_>, name: &[u8]) -> Result<(), Errno> {
+        match rustix::fs::unlinkat(folder, name, AtFlags::empty()) {
+            Err(Errno::ISDIR) => {}
+            other => return other,
+        }
+        let inner = rustix::fs::openat(folder, name, FOLDER, Mode::empty())?;
+        for name in Names::read(inner.as_fd(), &self.room)?.iter() {
+            self.remove_at(inner.as_fd(), name)?;
+        }
+        rustix::fs::unlinkat(folder, name, AtFlags::REMOVEDIR)
     }
 
     /// The names in the directory `path`; none if something else stands there, and no names if nothing does.
-    pub(crate) fn list_if_folder(&self, path: &Below) -> Result<Option<Vec<Vec<u8>>>, Fault> {
+    pub(crate) fn list_if_folder(&self, path: &Below) -> Result<Option<Names<'_>>, Fault> {
         match self.kind(path)? {
             None | Some(FileType::Directory) => self.list(path).map(Some),
             Some(_) => Ok(None),
@@ -253,9 +278,11 @@ impl Rooted {
         if kind != Some(FileType::RegularFile) {
             return Ok(None);
         }
-        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        // Another may stand there by now.
+        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
         let fd = rustix::fs::openat(&folder.fd, name, flags, Mode::empty()).map_err(|error| at(path, "open", error))?;
-        Ok(Some(File::from(fd)))
+        let kind = rustix::fs::fstat(&fd).map_err(|error| at(path, "look at", error))?.st_mode;
+        Ok((FileType::from_raw_mode(kind) == FileType::RegularFile).then(|| File::from(fd)))
     }
 
     /// Sets the modification time of the directory `path`, which changes whenever something is put into it.
@@ -367,6 +394,7 @@ fn in_circle(path: &Below) -> Fault {
 fn at(path: &Below, doing: &str, error: Errno) -> Fault {
     let fault = Fault::from_error(format_args!("{doing} '{}'", shown(path.bytes())), &error);
     match error {
+        names::TOO_MANY => names::too_many(&shown(path.bytes())),
         Errno::PERM => fault.remedy("run as root: owners, devices and attributes of files are kept"),
         Errno::NOSPC | Errno::DQUOT => fault.remedy("free some disk space where bundles are kept"),
         Errno::OPNOTSUPP => fault.remedy("keep bundles on ext4, xfs or btrfs, which hold extended attributes"),
@@ -380,30 +408,6 @@ fn kind_at(folder: BorrowedFd<'_>, name: &[u8]) -> Result<Option<FileType>, Errn
         Err(Errno::NOENT) => Ok(None),
         Err(error) => Err(error),
     }
-}
-
-fn names(folder: BorrowedFd<'_>) -> Result<Vec<Vec<u8>>, Errno> {
-    let mut names = Vec::new();
-    for item in rustix::fs::Dir::read_from(folder)? {
-        let name = item?.file_name().to_bytes().to_vec();
-        if name != b"." && name != b".." {
-            names.push(name);
-        }
-    }
-    names.sort();
-    Ok(names)
-}
-
-fn remove_at(folder: BorrowedFd<'_>, name: &[u8]) -> Result<(), Errno> {
-    match rustix::fs::unlinkat(folder, name, AtFlags::empty()) {
-        Err(Errno::ISDIR) => {}
-        other => return other,
-    }
-    let inner = rustix::fs::openat(folder, name, FOLDER, Mode::empty())?;
-    for name in names(inner.as_fd())? {
-        remove_at(inner.as_fd(), &name)?;
-    }
-    rustix::fs::unlinkat(folder, name, AtFlags::REMOVEDIR)
 }
 
 fn put_file(folder: BorrowedFd<'_>, name: &[u8], size: u64, meta: &Meta, content: &mut dyn Read) -> Result<(), Fault> {
