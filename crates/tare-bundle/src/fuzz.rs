@@ -3,6 +3,9 @@
 
 use crate::digest;
 use crate::image;
+use crate::needs::{Needs, needs};
+use crate::packages;
+use crate::unpack::compression;
 use crate::unpack::layer::Assembly;
 use crate::unpack::rooted::Rooted;
 use crate::unpack::tarball::Tarball;
@@ -10,13 +13,16 @@ use sha2::{Digest, Sha256};
 use std::io::{Cursor, Read};
 use std::path::Path;
 use tar::{EntryType, Header};
-use tare_core::fault::Fault;
+use tare_core::fault::{Doing, Fault};
 
 hostile::targets! {
     tar { made: archives, words: TAR, cases: 800 }
     layers { made: archives, words: TAR, cases: 300 }
     image { samples: &[OCI, OCI_INDEX, SAVED], words: DOCUMENTS, cases: 400 }
     image_archive { made: image_archives, words: TAR, cases: 300 }
+    compressed { made: compressed_archives, cases: 400, memory: 64 << 20 }
+    starts { made: programs, words: STARTS }
+    maintainers { samples: &[SCRIPTS.as_bytes()], words: MAINTAINERS }
 }
 
 const BLOCK: usize = 512;
@@ -132,6 +138,39 @@ pub fn layers(bytes: &[u8]) {
     });
 }
 
+/// Any stream that begins as a compressed one does: in pieces it comes to the same.
+pub fn compressed(bytes: &[u8]) {
+    let read = |reader: &mut dyn Read| -> Result<Vec<u8>, Fault> {
+        let mut plain = Vec::new();
+        let whole = compression::plain(reader)?.take(1 << 20).read_to_end(&mut plain).doing("read it");
+        whole.map(|_| plain)
+    };
+    match (read(&mut &bytes[..]), read(&mut InPieces(bytes))) {
+        (Ok(whole), Ok(pieces)) => assert_eq!(whole, pieces),
+        (Err(whole), Err(_)) => assert!(!whole.message.is_empty()),
+        (whole, pieces) => panic!("whole {whole:?}, in pieces {pieces:?}"),
+    }
+}
+
+/// Any file as a program that a service starts.
+pub fn starts(bytes: &[u8]) {
+    let mut file = tempfile::tempfile().expect("there is room for a file");
+    std::io::Write::write_all(&mut file, bytes).expect("there is room for it");
+    std::io::Seek::rewind(&mut file).expect("it is a file");
+    match needs(&mut file) {
+        Ok(Needs::Interpreter(other)) => assert!(!other.is_empty() && other.len() <= 3 * 256, "{other:?}"),
+        Ok(Needs::Loader(other)) => assert!(other.len() <= 3 * 4096, "{} bytes", other.len()),
+        Ok(Needs::Nothing) => {}
+        Err(why) => assert!(why.starts_with("is "), "{why}"),
+    }
+}
+
+/// Any text as what a hook of packages tells, with their scripts, and as a list of where packages come from.
+pub fn maintainers(bytes: &[u8]) {
+    let text = String::from_utf8_lossy(bytes);
+    packages::chew(&text);
+}
+
 /// The documents of an image, with a zero byte between them: an index or the list of `docker save`, then others, which
 /// are named by the number of their place, as in `@1`. `@L` is a layer that is in order.
 pub fn image(bytes: &[u8]) {
@@ -233,6 +272,29 @@ fn archives() -> Vec<Vec<u8>> {
 }
 
 /// Images as archives: an OCI layout, and what `docker save` once wrote.
+/// As gzip and zstd write it, in one piece and in several, with a frame that is skipped, and cut off.
+fn compressed_archives() -> Vec<Vec<u8>> {
+    let plain = archive(&[entry(EntryType::Regular, "f", "")]);
+    let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    std::io::Write::write_all(&mut gzip, &plain).expect("memory takes everything");
+    let gzip = gzip.finish().expect("memory takes everything");
+    let zstd = zstd::stream::encode_all(&plain[..], 1).expect("memory takes everything");
+    let skipped = [&[0x50, 0x2a, 0x4d, 0x18, 4, 0, 0, 0, 9, 9, 9, 9], &zstd[..]].concat();
+    let (twice, cut) = ([&gzip[..], &gzip].concat(), zstd[..zstd.len() / 2].to_vec());
+    vec![plain, gzip, zstd, skipped, twice, cut, b"\xfd7zXZ\0".to_vec(), b"BZh91AY".to_vec()]
+}
+
+/// Scripts, and a program with one part, which names a loader.
+fn programs() -> Vec<Vec<u8>> {
+    let mut linked = b"\x7fELF\x02\x01\x01".to_vec();
+    linked.resize(64 + 56, 0);
+    linked[18] = if cfg!(target_arch = "aarch64") { 183 } else { 62 };
+    (linked[32], linked[54], linked[56]) = (64, 56, 1);
+    (linked[64], linked[64 + 8], linked[64 + 32]) = (3, 120, 7);
+    linked.extend(b"/lib/x\0");
+    vec![linked, b"#! /bin/bash -e\nexec x\n".to_vec(), b"#!/bin/sh\r\n".to_vec(), b"#!".to_vec()]
+}
+
 fn image_archives() -> Vec<Vec<u8>> {
     let layer = archive(&[entry(EntryType::Regular, "f", "")]);
     let digest = |bytes: &[u8]| digest::named(Sha256::new().chain_update(bytes));
@@ -257,6 +319,45 @@ fn image_archives() -> Vec<Vec<u8>> {
     vec![archive(&oci), archive(&saved)]
 }
 
+const STARTS: &[&str] = &["#!", "\n", "\r\n", " ", "/bin/sh", "\u{7f}ELF", "\u{1}", "\u{3}", "\0\0\0\0", "@", "8", "x"];
+const SCRIPTS: &str = "tool 1.0 amd64
+#!/bin/sh
+update-alternatives --install /usr/bin/tool tool /usr/bin/tool.real 10 \\
+  --slave /usr/bin/other other /usr/bin/other.real
+deb [signed-by=/usr/share/keyrings/a.gpg arch=amd64] http://a/debian bookworm main
+
+Types: deb
+URIs: http://a/debian
+Suites: bookworm bookworm-updates
+Components: main
+Signed-By: /usr/share/keyrings/a.gpg
+Check-Valid-Until: no
+";
+const MAINTAINERS: &[&str] = &[
+    "update-alternatives ",
+    "--install ",
+    "--slave ",
+    "/usr/bin/x ",
+    "x ",
+    "10",
+    ";",
+    "\\\n",
+    "\n",
+    "\n\n",
+    "deb ",
+    "[",
+    "]",
+    "#",
+    "signed-by=",
+    "Types: deb\n",
+    "URIs: ",
+    "Suites: ",
+    "Trusted: ",
+    "Signed-By:\n ",
+    ".\n",
+    "BEGIN PGP",
+    "Enabled: no\n",
+];
 const OCI: &[u8] = b"\
     {\"manifests\": [{\"mediaType\": \"application/vnd.oci.image.manifest.v1+json\", \"digest\": \"@1\",\
     \"platform\": {\"architecture\": \"amd64\", \"os\": \"linux\"}}]}\0\

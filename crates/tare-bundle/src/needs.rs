@@ -18,7 +18,7 @@ const PROCESSOR: u16 = if cfg!(target_arch = "aarch64") { 183 } else { 62 };
 
 /// What another file a program is started by.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Needs {
+pub enum Needs {
     /// Nothing but itself.
     Nothing,
     /// The interpreter that a script's first line names.
@@ -31,7 +31,7 @@ pub(crate) enum Needs {
 ///
 /// # Errors
 /// Why no kernel here starts it, in words behind its name: "is ...".
-pub(crate) fn needs(file: &mut File) -> Result<Needs, String> {
+pub fn needs(file: &mut File) -> Result<Needs, String> {
     let mut start = Vec::new();
     if file.take(FIRST_LINE_MAX as u64).read_to_end(&mut start).is_err() {
         return Ok(Needs::Nothing);

@@ -2,10 +2,12 @@
 //! `cargo xtask fuzz` runs them for as long as one likes.
 
 use crate::config::{Node, Place, Problem, Problems, parse};
+use crate::image::{ImageConfig, ImageUser, user_numbers};
 use crate::parameters::Parameters;
 use crate::profile::{folded, unfolded};
 use crate::study::{Catalog, Study, Suite};
 use crate::units::{CpuSet, exact_duration, parse_bytes, parse_duration, parse_percent, show_bytes, show_duration};
+use crate::users::why_not_stated;
 use crate::workload::Workload;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -21,10 +23,36 @@ hostile::targets! {
     study { files: &["../../studies/*.yaml"], words: YAML, cases: 300, samples: &[STUDY] }
     workload { files: &["../../workloads/*/*.yaml"], words: YAML, cases: 300, samples: &[WORKLOAD.as_bytes()] }
     units { words: UNITS, samples: &[b"1m30s", b"512MiB", b"2.5 %", b"0-3,8"] }
+    image_users { samples: &[USERS.as_bytes()], words: USERS_WORDS }
     stacks {
         words: &[";", " ", "\n", "\r", "main", "12", "-1", "\u{85}"],
         samples: &[b"redis;io thread;main 12\nredis 1\n"],
     }
+}
+
+/// What an image says of its user, its `/etc/passwd` and its `/etc/group`, with a zero byte between them.
+pub fn image_users(bytes: &[u8]) {
+    let text = String::from_utf8_lossy(bytes);
+    let mut parts = text.splitn(3, '\0');
+    let mut next = || parts.next().unwrap_or_default();
+    let (user, passwd, group) = (next(), next(), next());
+    match user_numbers(user, passwd, group) {
+        Err(why) => assert!(!why.is_empty()),
+        Ok(numbers) => assert!(numbers.0 == 0 || why_not_stated(numbers).is_none(), "{numbers:?}"),
+    }
+    let config = ImageConfig {
+        user: user.to_owned(),
+        directory: passwd.to_owned(),
+        environment: passwd.lines().map(str::to_owned).collect(),
+        ports: group.lines().map(str::to_owned).collect(),
+        volumes: group.lines().map(str::to_owned).collect(),
+        ..ImageConfig::default()
+    };
+    ImageUser::of(user);
+    assert!(config.variables().keys().all(|name| !name.is_empty()));
+    assert!(config.tcp_ports().values().all(|port| *port != 0));
+    let directories = config.volume_paths().into_iter().chain(config.start_directory());
+    directories.for_each(|path| assert!(path.starts_with('/') && path != "/", "{path}"));
 }
 
 /// Any text as YAML: what is wrong with it has a place in it.
@@ -152,6 +180,26 @@ pub fn stacks(bytes: &[u8]) {
     assert_eq!(unfolded(&folded(&stacks)), stacks);
 }
 
+const USERS: &str = "app:www\0root:x:0:0::/root:/bin/sh\napp:x:101:101::/:/x\n\0www:x:33:\n80/tcp\n/data\n";
+const USERS_WORDS: &[&str] = &[
+    "app",
+    "root",
+    ":",
+    "\0",
+    "\n",
+    "x",
+    "0",
+    "101",
+    "4294967295",
+    "65534",
+    "/",
+    "..",
+    "80/tcp",
+    "53/udp",
+    "A=b",
+    "=",
+    " ",
+];
 const UNITS: &[&str] = &[
     "0",
     "1",

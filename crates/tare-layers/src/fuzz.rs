@@ -2,7 +2,7 @@
 //! `cargo xtask fuzz` runs them for as long as one likes.
 
 use crate::LAYERS;
-use crate::agent;
+use crate::{agent, container, vm};
 use tare_core::config::{Node, Problems, parse};
 use tare_core::form::LayerUse;
 use tare_core::host::LayerRow;
@@ -10,6 +10,15 @@ use tare_core::study::LoadOrigin;
 
 hostile::targets! {
     agent { files: &["samples/agent.txt"], words: AGENT, cases: 1000 }
+    control_line {
+        words: &["{", "}", "[", "]", ":", ",", "\n", "\"QMP\"", "\"return\"", "\"error\"", "\"event\"", "\"cpu-index\"", "-1"],
+        samples: &[GREETED],
+        cases: 400,
+    }
+    runtime_log {
+        words: &["{", "}", "\"msg\"", ":", "\"", "\n", "null", "\\u0000", "why"],
+        samples: &[b"{\"level\":\"error\",\"msg\":\"why not\"}\nnoise\n"],
+    }
     layer_options {
         files: &["../../studies/*.yaml"],
         samples: &[
@@ -25,6 +34,16 @@ hostile::targets! {
 /// What comes over the agent's line.
 pub fn agent(bytes: &[u8]) {
     agent::chew(bytes);
+}
+
+/// What comes over the control line of a guest's QEMU.
+pub fn control_line(bytes: &[u8]) {
+    vm::chew_control_line(bytes);
+}
+
+/// What a container's runtime leaves in its log.
+pub fn runtime_log(bytes: &[u8]) {
+    container::chew_runtime_log(&String::from_utf8_lossy(bytes));
 }
 
 /// Options of layers, wherever in a file a layer's name stands. What is refused is told why; what is not is taken apart
@@ -54,6 +73,10 @@ fn read_options(row: &LayerRow, node: &Node, text: &str) {
     }
 }
 
+const GREETED: &[u8] =
+    b"{\"QMP\":{\"version\":{\"qemu\":{\"micro\":22,\"minor\":2,\"major\":7}},\"capabilities\":[]}}\n\
+    {\"return\":{}}\n{\"event\":\"RESUME\"}\n\
+    {\"return\":[{\"cpu-index\":1,\"thread-id\":77},{\"cpu-index\":0,\"thread-id\":76}]}\n";
 const AGENT: &[&str] = &[
     "{\"id\":",
     "\"call\":",

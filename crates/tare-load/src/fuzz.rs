@@ -16,6 +16,10 @@ pub(crate) use talk::{answered, chew as chew_protocol};
 
 hostile::targets! {
     redis { words: RESP, samples: &[b"+OK\r\n", b"$5\r\nhello\r\n", b"*2\r\n:1\r\n$-1\r\n", b"*2\r\n"] }
+    redis_counts {
+        words: &["\r\n", ":", "cmdstat_get", "calls=", "rejected_calls=", ",", "keyspace_hits", "18446744073709551615", "-1"],
+        samples: &[b"redis_version:7.0.15\r\nkeyspace_hits:5\r\ncmdstat_get:calls=3,usec=9,rejected_calls=1\r\n"],
+    }
     http { words: HTTP, cases: 1200, samples: &[
         b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello",
         b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n",
@@ -65,6 +69,10 @@ hostile::targets! {
     csv {
         words: &["\"", "\"\"", ",", "\n", "\r\n", "a", "\u{feff}", "\u{e9}"],
         samples: &[b"a,\"b \"\"c\"\"\nd\"\r\n\n1,2\n"],
+    }
+    replay {
+        words: &["\n", " ", ",", "\t", "#", "get", "set", "1.5", "-0", "1e308", "-1e308", "1e-320", "inf", "nan"],
+        samples: &[b"# moments\n0.5 get\n0.75,set\n1e3\tget # late\n"],
     }
     script { words: SCRIPT, samples: &[
         b"${a} ${b.a} ${a:06}\na: {uniform: {from: 1, to: 9}}\nb: {csv: {file: x}}\n",
@@ -128,6 +136,16 @@ fn reply(bytes: &[u8], coded: bool) -> Option<(Vec<u8>, bool, &[u8])> {
 
 fn deflated<W: std::io::Write>(mut encoder: W, body: &[u8], finish: fn(W) -> std::io::Result<Vec<u8>>) -> Vec<u8> {
     encoder.write_all(body).and_then(|()| finish(encoder)).expect("memory takes everything")
+}
+
+/// What a Redis server tells of itself.
+pub fn redis_counts(bytes: &[u8]) {
+    chew::of_redis_counts(&String::from_utf8_lossy(bytes));
+}
+
+/// A recording of when what is to be started.
+pub fn replay(bytes: &[u8]) {
+    crate::profile::chew_replay(bytes);
 }
 
 /// Any body comes through every coding and framing as it was.

@@ -1,13 +1,13 @@
 //! What services take from the images that their bundles are made of, settled by the image's files once the bundle is
 //! there.
 
-use crate::program::{self, Needs};
 use rustix::fs::{Mode, OFlags, ResolveFlags};
 use std::fs::File;
 use std::io::Read;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
+use tare_bundle::{Needs, needs};
 use tare_core::bundle::Bundle;
 use tare_core::fault::Fault;
 use tare_core::image::{FromImage, user_numbers};
@@ -67,7 +67,7 @@ fn can_start(tree: &Tree, program: &str) -> Result<(), (String, &'static str)> {
         return Err(("is not executable".to_owned(), "allow it where the bundle is made: `chmod +x`"));
     }
     let Some(mut file) = tree.open(program, OFlags::RDONLY | OFlags::NONBLOCK) else { return Ok(()) };
-    let (what, other) = match program::needs(&mut file) {
+    let (what, other) = match needs(&mut file) {
         Ok(Needs::Nothing) => return Ok(()),
         Ok(Needs::Interpreter(other)) => ("is a script for", other),
         Ok(Needs::Loader(other)) => ("is linked for the loader", other),

@@ -16,7 +16,6 @@ mod null_cost;
 mod outlook;
 mod paths;
 mod places;
-mod program;
 mod progress;
 mod schema;
 mod session;

@@ -98,6 +98,21 @@ fn transport_options() -> Vec<String> {
     text.lines().filter(wanted).map(str::to_owned).collect()
 }
 
+/// Takes any text for what the hook tells and for a list of sources: links begin at the root, and what a list says goes
+/// into one line.
+#[cfg(any(test, fuzzing))]
+pub(crate) fn chew(text: &str) {
+    let (packages, scripts) = read_report(&format!("{MARK}{text}"));
+    assert!(!packages.is_empty() && scripts.len() <= packages.len());
+    for alternative in alternatives::wanted(scripts.iter().map(String::as_str)) {
+        assert!(alternative.link.starts_with('/') && alternative.path.starts_with('/'), "{alternative:?}");
+        assert!(!alternative.name.contains('/'), "{alternative:?}");
+    }
+    for entry in sources::entries(text) {
+        assert!(!entry.line(None).contains('\n') && !entry.suite.is_empty(), "{entry:?}");
+    }
+}
+
 fn read_report(text: &str) -> (Vec<String>, Vec<String>) {
     let mut packages = Vec::new();
     let mut scripts = Vec::new();

@@ -126,6 +126,12 @@ fn origin_on_host(entry: &Entry) -> Option<String> {
     index.lines().take(60).find_map(|line| line.strip_prefix("Origin:")).map(|origin| origin.trim().to_owned())
 }
 
+/// All entries of a text, in whichever of the two ways they are written.
+#[cfg(any(test, fuzzing))]
+pub(super) fn entries(text: &str) -> impl Iterator<Item = Entry> {
+    text.lines().filter_map(parse_line).chain(parse_stanzas(text))
+}
+
 /// `deb [options] uri suite component...`
 fn parse_line(line: &str) -> Option<Entry> {
     let line = line.split('#').next()?.trim();
@@ -185,7 +191,7 @@ fn entries_of(fields: &[(String, String)]) -> Vec<Entry> {
     }
     for key in ["trusted", "check-valid-until"] {
         if !field(key).is_empty() {
-            options.push(format!("{key}={}", field(key)));
+            options.push(format!("{key}={}", words(key).join(",")));
         }
     }
     let mut entries = Vec::new();

@@ -25,6 +25,9 @@ mod spec;
 mod variants;
 
 pub use guest_engine::GUEST_MODULES;
+#[cfg(any(test, fuzzing))]
+pub(crate) use runtime::chew as chew_runtime_log;
+
 pub use image::{CachedImage, cached_images, remove_image};
 
 use crate::short_version;

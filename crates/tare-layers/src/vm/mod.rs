@@ -25,6 +25,8 @@ mod variants;
 mod wiring;
 
 pub use options::{Carried, VmOptions};
+#[cfg(any(test, fuzzing))]
+pub(crate) use qmp::chew as chew_control_line;
 
 use crate::short_version;
 use accelerator::Qemu;

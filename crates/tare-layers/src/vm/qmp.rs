@@ -87,6 +87,24 @@ impl Qmp {
     }
 }
 
+/// Takes any bytes for what QEMU says on its control line until it hangs up.
+#[cfg(any(test, fuzzing))]
+pub(crate) fn chew(bytes: &[u8]) {
+    let (near, far) = UnixStream::pair().expect("there are sockets");
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            // Who understands nothing of it hangs up first.
+            let _ = (&far).write_all(bytes);
+            let _ = far.shutdown(std::net::Shutdown::Write);
+            let _ = std::io::copy(&mut &far, &mut std::io::sink());
+        });
+        let threads = Qmp::greet(near).and_then(|mut qmp| qmp.cpu_threads());
+        if let Err(fault) = threads {
+            assert!(!fault.message.is_empty());
+        }
+    });
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

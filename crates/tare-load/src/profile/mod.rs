@@ -18,6 +18,8 @@ pub(crate) use behaviour::{Path, Spoken};
 pub(crate) use companions::{Kind, places_beside};
 pub(crate) use crowd::{Crowd, Ways};
 pub(crate) use level::Levels;
+#[cfg(any(test, fuzzing))]
+pub(crate) use replay::chew as chew_replay;
 pub(crate) use replay::{Line, Replay, read as read_replay};
 
 use crate::protocol::Draw;

@@ -39,6 +39,18 @@ pub(crate) fn read(file: &Path, speed: f64, operations: &[OperationRow]) -> Resu
     lines.map_err(|fault| fault.context(format_args!("replay {shown}")).as_mistake())
 }
 
+/// Takes any bytes for a recording: what is understood stands in the order of time.
+#[cfg(any(test, fuzzing))]
+pub(crate) fn chew(bytes: &[u8]) {
+    let operations = ["get", "set"].map(|name| OperationRow { name: name.to_owned(), weight: 1, lingers: false });
+    for speed in [1.0, 1e-9, 1e9] {
+        match parse(bytes, speed, &operations) {
+            Ok(lines) => assert!(lines.is_sorted_by_key(|line| line.after_ns)),
+            Err(fault) => assert!(!fault.message.is_empty()),
+        }
+    }
+}
+
 fn parse(mut reader: impl BufRead, speed: f64, operations: &[OperationRow]) -> Result<Arc<[Line]>, Fault> {
     let mut lines: Vec<Line> = Vec::new();
     let (mut text, mut number, mut first) = (Vec::new(), 0u64, None);

@@ -25,6 +25,9 @@ pub(crate) fn of_redis(bytes: &[u8]) {
     chew(&redis::made(options(&OPTIONS, "redis", text)).expect("they were checked"), bytes);
 }
 
+/// Takes any text for what a Redis server tells of itself.
+pub(crate) use redis::chew_counts as of_redis_counts;
+
 const HTTP: &str = "
 operations:
   plain: {get: /}

@@ -11,6 +11,8 @@ mod launch;
 mod program;
 
 pub(super) use host::open;
+#[cfg(any(test, fuzzing))]
+pub(crate) use program::chew;
 
 use super::options::ContainerOptions;
 use program::Program;

@@ -119,6 +119,13 @@ fn last_message(log: &str) -> Option<String> {
     log.lines().rev().find_map(message)
 }
 
+/// Takes any text for a runtime's log: what is told of it stands there.
+#[cfg(any(test, fuzzing))]
+pub(crate) fn chew(log: &str) {
+    let told = last_message(log);
+    assert!(told.is_none_or(|told| told.len() <= log.len()), "{log}");
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

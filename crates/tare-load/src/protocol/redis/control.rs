@@ -148,7 +148,7 @@ impl Counts {
                 let field = |wanted: &str| {
                     value.split(',').find_map(|field| field.strip_prefix(wanted)?.parse::<u64>().ok()).unwrap_or(0)
                 };
-                counts.calls.insert(command.to_lowercase(), field("calls=") + field("rejected_calls="));
+                counts.calls.insert(command.to_lowercase(), field("calls=").saturating_add(field("rejected_calls=")));
             } else {
                 counts.info.insert(name.to_owned(), value.to_owned());
             }
@@ -157,6 +157,14 @@ impl Counts {
         (counts.hits, counts.misses) = (number("keyspace_hits"), number("keyspace_misses"));
         counts
     }
+}
+
+/// Takes any text for what a server tells of itself.
+#[cfg(any(test, fuzzing))]
+pub(crate) fn chew_counts(text: &str) {
+    let counts = Counts::parse(text);
+    let lines = text.lines().count();
+    assert!(counts.calls.len() + counts.info.len() <= lines, "{counts:?}");
 }
 
 /// Where the data is: the servers behind the one that is loaded, or that one itself.

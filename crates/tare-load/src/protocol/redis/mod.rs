@@ -12,6 +12,8 @@ use super::{
 use crate::engine::{Ledger, drive};
 use crate::link::Link;
 use command::{Answer, COMMANDS, Template, Value};
+#[cfg(any(test, fuzzing))]
+pub(crate) use control::chew_counts;
 use control::{Control, Counts};
 use options::Options;
 use reply::Parser;
