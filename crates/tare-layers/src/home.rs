@@ -216,13 +216,23 @@ pub(crate) fn run_folders() -> (Vec<(String, PathBuf)>, Vec<PathBuf>) {
 }
 
 /// The folder of a run, whole or not, where the run's own directory says that it is: marked, or empty as a run leaves
-/// it that is killed before it can write the mark.
+/// it that is killed before it can write the mark. None where by now another user may have put it there.
 pub(crate) fn noted_at(folder: &Path) -> Option<(String, PathBuf)> {
+    if in_other_hands(folder) {
+        return None;
+    }
     let unfinished = unfinished(folder);
     let marked = |path: &Path| Some((run_of_folder(path)?, path.to_owned()));
     let unmarked = || Some((folder.file_name()?.to_str()?.to_owned(), unfinished.clone()));
     let unmarked = || unmarked().filter(|(run, path)| is_run(run) && is_empty(path));
     marked(folder).or_else(|| marked(&unfinished)).or_else(unmarked)
+}
+
+/// Whether, for root, another user may put something into the folder that this one is in, or another in its place.
+pub(crate) fn in_other_hands(folder: &Path) -> bool {
+    let own = rustix::process::geteuid();
+    let above = folder.parent().unwrap_or(folder);
+    own.is_root() && !foreign(above, own.as_raw()).is_ok_and(|found| found.is_none())
 }
 
 fn is_empty(folder: &Path) -> bool {
@@ -363,6 +373,24 @@ mod tests {
         std::os::unix::fs::lchown(shared.join("planted"), Some(4242), None).unwrap();
         claim_at(&shared.join("planted")).unwrap_err();
         claim_at(&shared).unwrap_err();
+    }
+
+    #[test]
+    fn a_noted_folder_in_other_hands_is_left_alone() {
+        if !rustix::process::geteuid().is_root() {
+            return println!("skipped: it needs root");
+        }
+        let folder = tempfile::tempdir().unwrap();
+        let scratch = folder.path().join("scratch");
+        fs::create_dir_all(scratch.join(".unfinished-abc123")).unwrap();
+        let noted = scratch.join("abc123");
+        assert!(noted_at(&noted).is_some());
+        for path in [&scratch, &folder.path().to_owned()] {
+            std::os::unix::fs::lchown(path, Some(4242), None).unwrap();
+            assert!(noted_at(&noted).is_none() && in_other_hands(&noted), "{}", path.display());
+            std::os::unix::fs::lchown(path, Some(0), None).unwrap();
+        }
+        assert!(noted_at(&noted).is_some());
     }
 
     #[test]

@@ -107,8 +107,7 @@ fn directories() -> Vec<(String, PathBuf)> {
     let (mut all, _) = home::run_folders();
     for (run, directory, _) in runs() {
         // It may have been started with another home.
-        let noted = fs::read_to_string(directory.join(SCRATCH_NOTE)).unwrap_or_default();
-        all.extend(home::noted_at(Path::new(noted.trim_end_matches('\n'))));
+        all.extend(scratch_noted(&directory).and_then(|noted| home::noted_at(&noted)));
         all.push((run, directory));
     }
     all.sort();
@@ -118,10 +117,19 @@ fn directories() -> Vec<(String, PathBuf)> {
     all
 }
 
-/// What is called as a run's would be, carries no mark, and so is left alone: in words.
+/// Where a run's own directory says that its folder on a disk is.
+fn scratch_noted(directory: &Path) -> Option<PathBuf> {
+    let noted = fs::read_to_string(directory.join(SCRATCH_NOTE)).ok()?;
+    Some(PathBuf::from(noted.trim_end_matches('\n')))
+}
+
+/// What is called as a run's would be, and so is left alone: for it carries no mark, or another user may have put it
+/// there. In words.
 pub fn left_alone() -> Vec<String> {
     let (_, folders) = home::run_folders();
-    let folders = folders.into_iter().map(|path| format!("directory {}", path.display()));
+    let noted = runs().into_iter().filter_map(|(_, directory, _)| scratch_noted(&directory));
+    let noted = noted.filter(|folder| folder.exists() && home::in_other_hands(folder));
+    let folders = folders.into_iter().chain(noted).map(|path| format!("directory {}", path.display()));
     let runs: Vec<String> = runs().into_iter().map(|(run, ..)| run).collect();
     let groups = cgroup::named_like_ours().into_iter().map(|path| (Kind::Cgroup, path));
     let namespaces = network::namespaces_named_like_ours().into_iter().map(|path| (Kind::Namespace, path));

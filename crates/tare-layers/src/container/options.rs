@@ -94,7 +94,7 @@ pub(crate) enum Capabilities {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Namespaces {
-    /// PID, IPC and UTS namespaces of its own, and with cgroups of version 2 a cgroup namespace.
+    /// PID and UTS namespaces of its own, and with cgroups of version 2 a cgroup namespace.
     #[default]
     Own,
     /// The host's. By a runtime it has no mount namespace of its own either, and its root by chroot.

@@ -50,7 +50,7 @@ pub(super) fn rungs(options: &Value, below: &[LayerUse], from: LoadOrigin) -> Ve
         limits(&mut rungs, &whole);
         if whole.namespaces == Namespaces::Own {
             rungs.now.namespaces = Namespaces::Own;
-            rungs.add("namespaces", "PID, IPC and UTS namespaces");
+            rungs.add("namespaces", "PID and UTS namespaces");
         }
     }
     if whole.by == By::Engine {
@@ -67,7 +67,7 @@ fn by_runtime(rungs: &mut Rungs, whole: &ContainerOptions) {
     }
     if whole.namespaces == Namespaces::Own {
         rungs.now.namespaces = Namespaces::Own;
-        rungs.add("namespaces", "mount, PID, IPC and UTS namespaces");
+        rungs.add("namespaces", "mount, PID and UTS namespaces");
     }
     if whole.root == RootKind::Overlay {
         rungs.now.root = RootKind::Overlay;

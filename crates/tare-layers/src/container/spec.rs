@@ -126,11 +126,16 @@ fn host_config(order: &Order, ports: &[u16]) -> Result<HostConfig, Fault> {
         memory: Some(memory),
         // The sum of memory and swap: the same figure means no swap.
         memory_swap: Some(memory),
-        ulimits: Some(vec![ulimit("nofile", open_files), ulimit("nproc", local::PROCESSES.cast_signed())]),
+        ulimits: Some(vec![
+            ulimit("nofile", open_files),
+            ulimit("nproc", local::PROCESSES.cast_signed()),
+            ulimit("core", local::CORE_BYTES.cast_signed()),
+        ]),
         security_opt: Some(security(order.options)),
         cap_add: (order.options.capabilities == Capabilities::All).then(|| vec!["ALL".to_owned()]),
         pid_mode: shared.then(|| "host".to_owned()),
-        ipc_mode: shared.then(|| "host".to_owned()),
+        // What services leave in the machine's would outlive them.
+        ipc_mode: Some("private".to_owned()),
         uts_mode: shared.then(|| "host".to_owned()),
         userns_mode: order.by_podman.then(|| "host".to_owned()),
         cgroupns_mode: shared.then_some(HostConfigCgroupnsModeEnum::HOST),

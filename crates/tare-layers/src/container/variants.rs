@@ -56,7 +56,7 @@ pub(super) fn variants(options: &Value, from: LoadOrigin) -> Vec<LayerVariant> {
     let trades = "security: where its user is root, it is the host's root";
     let other = ContainerOptions { capabilities: Capabilities::All, ..now };
     add(now.capabilities == Capabilities::Default, "all-capabilities", changes, trades, other);
-    let changes = "the host's PID, IPC, UTS and cgroup namespaces";
+    let changes = "the host's PID, UTS and cgroup namespaces";
     let trades = "isolation: it sees the host's processes";
     let other = ContainerOptions { namespaces: Namespaces::Host, ..now };
     add(now.namespaces == Namespaces::Own, "host-namespaces", changes, trades, other);

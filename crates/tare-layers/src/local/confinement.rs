@@ -1,7 +1,7 @@
 //! What a process about to become a service's program does to itself between fork and exec: its limits, and all that
 //! it gives up.
 
-use super::{OPEN_FILES, PROCESSES};
+use super::{CORE_BYTES, OPEN_FILES, PROCESSES};
 use std::ffi::CString;
 use std::fs::File;
 use std::io;
@@ -69,7 +69,9 @@ impl Confinement {
             check(unsafe { libc::syscall(libc::SYS_set_mempolicy, libc::MPOL_BIND, nodes.as_ptr(), bits) })?;
         }
         begin();
-        for (resource, most) in [(libc::RLIMIT_NOFILE, OPEN_FILES), (libc::RLIMIT_NPROC, PROCESSES)] {
+        for (resource, most) in
+            [(libc::RLIMIT_NOFILE, OPEN_FILES), (libc::RLIMIT_NPROC, PROCESSES), (libc::RLIMIT_CORE, CORE_BYTES)]
+        {
             let limit = libc::rlimit { rlim_cur: most, rlim_max: most };
             // SAFETY: the limit is a valid rlimit that outlives the call.
             check(unsafe { libc::setrlimit(resource, &limit) }.into())?;

@@ -21,6 +21,7 @@ pub(crate) mod ports;
 pub(crate) mod processes;
 pub(crate) mod root;
 pub(crate) mod running;
+mod stubs;
 
 pub use beside::LoadGroup;
 pub use building::BuildGroup;
@@ -36,3 +37,7 @@ pub const OPEN_FILES: u64 = 16_384;
 /// Processes and threads that a service's user may have, in every form: enough for a server with a thread for each of
 /// 10 000 clients, and few enough that no service takes all numbers of processes that a machine commonly has (32 768).
 pub const PROCESSES: u64 = 16_384;
+
+/// How large a dump of its memory a service may leave when it crashes, bytes: none, for secrets are in it, and the disk
+/// is not its own. Of 0 the kernel still hands a dump to a collecting program, of 1 it does not.
+pub const CORE_BYTES: u64 = 1;

@@ -3,14 +3,14 @@
 //! process in it.
 
 use super::accounts::Accounts;
-use rustix::fs::{AtFlags, CWD, Gid, Mode, OFlags, ResolveFlags, Uid};
+use super::stubs::{Stub, add_stub, copy_owner};
+use rustix::fs::{AtFlags, CWD, Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
 use rustix::mount::{MountFlags, MountPropagationFlags, MoveMountFlags, OpenTreeFlags, UnmountFlags};
 use rustix::thread::{LinkNameSpaceType, UnshareFlags};
 use std::fs;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::path::{Component, Path, PathBuf};
 use tare_core::fault::{Doing, Fault};
 
@@ -213,11 +213,18 @@ fn join_namespaces(pid: u32) -> std::io::Result<()> {
     Ok(())
 }
 
-/// Moves this thread into a mount namespace of its own, from which nothing is seen outside.
+/// Moves this thread into a mount namespace of its own, from which nothing is seen outside; and into an IPC namespace,
+/// for what a service leaves in the machine's shared memory, semaphores and queues would outlive it there.
 pub(super) fn enter_namespace() -> Result<(), Fault> {
     // SAFETY: FS and NEWNS give this thread its own root, working directory and mounts; descriptors stay shared.
     unsafe { rustix::thread::unshare_unsafe(UnshareFlags::FS | UnshareFlags::NEWNS) }
         .doing("make a mount namespace")?;
+    // SAFETY: IPC changes nothing that this thread has.
+    match unsafe { rustix::thread::unshare_unsafe(UnshareFlags::NEWIPC) } {
+        // A kernel without any of it.
+        Ok(()) | Err(Errno::INVAL) => {}
+        Err(error) => return Err(error).doing("make an IPC namespace"),
+    }
     rustix::mount::mount_change("/", MountPropagationFlags::PRIVATE | MountPropagationFlags::REC)
         .doing("make the mount namespace private")
 }
@@ -243,73 +250,6 @@ pub(crate) fn mount_beside(pid: u32, tree: &Path, place: &Path) -> Result<(), Fa
     };
     // A thread of its own: it gives up its root for good.
     std::thread::scope(|scope| scope.spawn(join_and_mount).join().expect("mounting does not panic"))
-}
-
-/// What something is mounted on.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Stub {
-    Directory,
-    File,
-}
-
-/// Whether `path` is missing in the bundle and so was made among the stubs. Links on the way are followed inside the
-/// bundle, and the directories on the way keep their owners and modes, for they will hide the bundle's.
-fn add_stub(bundle: &OwnedFd, stubs: &Path, path: &str, kind: Stub) -> std::io::Result<bool> {
-    let wanted: Vec<_> = Path::new(path).components().filter(|part| matches!(part, Component::Normal(_))).collect();
-    let mut known = wanted.len();
-    let existing = loop {
-        let ancestor: PathBuf = wanted[..known].iter().collect();
-        match open_inside(bundle, &ancestor) {
-            Ok(found) => break found,
-            Err(Errno::NOENT) if known > 0 => known -= 1,
-            Err(error) => return Err(error.into()),
-        }
-        // A link that leads nowhere yet: what is missing is what it leads to.
-        if let Ok(to) = fs::read_link(Path::new("/proc/self/fd").join(bundle.as_raw_fd().to_string()).join(&ancestor)) {
-            let target = ancestor.parent().unwrap_or(Path::new("")).join(to);
-            let rest: PathBuf = wanted[known + 1..].iter().collect();
-            return add_stub(bundle, stubs, &target.join(rest).display().to_string(), kind);
-        }
-    };
-    let missing: PathBuf = wanted[known..].iter().collect();
-    // Where it really is, without links, relative to the bundle.
-    let base = fs::read_link(format!("/proc/self/fd/{}", bundle.as_raw_fd()))?;
-    let real = fs::read_link(format!("/proc/self/fd/{}", existing.as_raw_fd()))?;
-    let real = real.strip_prefix(&base).unwrap_or(Path::new("")).to_owned();
-    let in_memory = IN_MEMORY.iter().any(|path| real.starts_with(&path[1..]));
-    if missing.as_os_str().is_empty() || in_memory {
-        return Ok(false);
-    }
-    let mut made = PathBuf::new();
-    for part in real.components() {
-        made.push(part);
-        match fs::create_dir(stubs.join(&made)) {
-            Ok(()) => copy_owner(bundle, &made, &stubs.join(&made))?,
-            Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
-            Err(error) => return Err(error),
-        }
-    }
-    let place = stubs.join(real).join(missing);
-    let folder = if kind == Stub::File { place.parent().unwrap_or(stubs) } else { &place };
-    fs::DirBuilder::new().recursive(true).mode(0o755).create(folder)?;
-    if kind == Stub::File {
-        fs::write(&place, "")?;
-    }
-    Ok(true)
-}
-
-/// Gives `to` the owner and mode that `path` has in the bundle.
-fn copy_owner(bundle: &OwnedFd, path: &Path, to: &Path) -> std::io::Result<()> {
-    let from = open_inside(bundle, path)?;
-    let data = fs::metadata(format!("/proc/self/fd/{}", from.as_raw_fd()))?;
-    rustix::fs::chownat(
-        CWD,
-        to,
-        Some(Uid::from_raw(data.uid())),
-        Some(Gid::from_raw(data.gid())),
-        AtFlags::SYMLINK_NOFOLLOW,
-    )?;
-    fs::set_permissions(to, fs::Permissions::from_mode(data.mode() & 0o7777))
 }
 
 /// /proc, /sys and /dev.
@@ -394,7 +334,7 @@ fn switch_to(root: &Path) -> Result<(), Fault> {
     rustix::process::chdir("/").doing("enter the new root")
 }
 
-fn open_tree(path: &Path) -> Result<OwnedFd, Fault> {
+pub(super) fn open_tree(path: &Path) -> Result<OwnedFd, Fault> {
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     rustix::fs::open(path, flags, Mode::empty()).doing(format!("open {}", path.display()))
 }
@@ -425,4 +365,25 @@ fn mount(source: &str, to: impl AsRef<Path>, kind: &str, flags: MountFlags, data
 fn bind(from: &Path, to: impl AsRef<Path>) -> Result<(), Fault> {
     let to = to.as_ref();
     rustix::mount::mount_bind(from, to).doing(format!("mount {} on {}", from.display(), to.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_left_in_shared_memory_goes_with_the_last_process() {
+        if !rustix::process::geteuid().is_root() {
+            return println!("skipped: only root makes namespaces");
+        }
+        let make = || {
+            enter_namespace().unwrap();
+            // SAFETY: plain numbers; nothing is attached.
+            unsafe { libc::shmget(libc::IPC_PRIVATE, 4097, 0o600) }
+        };
+        let segments = || fs::read_to_string("/proc/sysvipc/shm").unwrap_or_default().matches(" 4097 ").count();
+        let before = segments();
+        let made = std::thread::scope(|scope| scope.spawn(make).join().unwrap());
+        assert!(made >= 0 && segments() == before, "{made}: it is the machine's");
+    }
 }

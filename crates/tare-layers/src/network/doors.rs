@@ -22,6 +22,8 @@ use tare_bpf::{Attached, Function, Instruction, Kind, Map, Program};
 
 /// How many sockets may be bound at once by watched users: four times as many as a process may have open.
 const BOUND_MAX: u32 = 65_536;
+/// How many ports may be bound in a run, each protocol and address for itself: all of both protocols at two addresses.
+const PORTS_MAX: u32 = 4 * 65_536;
 /// How many users may be watched at once.
 const USERS_MAX: u32 = 4096;
 
@@ -63,7 +65,7 @@ impl Doors {
     pub(super) fn open(closed: &Closed) -> io::Result<Doors> {
         let root = hierarchies::root_of_all()?;
         let users = Map::new(USERS_MAX)?;
-        let bound = Bound { sockets: Map::new(BOUND_MAX)?, counts: Map::new(BOUND_MAX)? };
+        let bound = Bound { sockets: Map::new(BOUND_MAX)?, counts: Map::new(PORTS_MAX)? };
         let load = |kind| Program::load(kind, "tare_doors", c"GPL", &at_bind(kind, &users, &bound, closed));
         let programs = [load(Kind::Bound4)?, load(Kind::Bound6)?];
         // First, so that no socket is forgotten that has been noted.
@@ -110,7 +112,8 @@ pub(super) fn this_network() -> io::Result<u64> {
 struct Bound {
     /// By a socket's number, the key of its port.
     sockets: Map<u64, Key>,
-    /// By the key of a port, how many sockets have it.
+    /// By the key of a port, how many sockets have it. One that none has any more stays, with 0: whoever took it out
+    /// might take out what another processor has counted there meanwhile.
     counts: Map<Key, u64>,
 }
 
@@ -233,17 +236,18 @@ fn where_of_ipv6_alone(socket: Register, block: &[Instruction]) -> Vec<Instructi
 }
 
 /// `if key = sockets.take(stack[NUMBER]) { counts[key] -= 1; if counts[key] == 0 { closed.take(key) } }`. Where another
-/// processor has counted a socket at that key meanwhile, it is closed again.
+/// processor has counted a socket at that key meanwhile, it is closed again: that one counts first and closes then, so
+/// either it closes after this has opened, or this sees that it has counted.
 fn forget(bound: &Bound, closed: &Closed) -> Vec<Instruction> {
     let word =
         |number: i16| [Instruction::read_u32(R1, R0, 4 * number), Instruction::write_u32(R10, KEY + 4 * number, R1)];
     let key: Vec<Instruction> = (0..5).flat_map(word).collect();
     let again = [&[Instruction::write_number_u32(R10, NOBODY, 0)][..], &call(Function::Update, closed, KEY, NOBODY)];
+    let counted = [&[Instruction::read_u64(R1, R0, 0)][..], &Instruction::unless_equal(R1, 0, &again.concat())];
     let last = [
-        &call(Function::Delete, &bound.counts, KEY, COUNT)[..],
-        &call(Function::Delete, closed, KEY, USER),
+        &call(Function::Delete, closed, KEY, USER)[..],
         &call(Function::LookUp, &bound.counts, KEY, COUNT),
-        &Instruction::unless_equal(R0, 0, &again.concat()),
+        &Instruction::unless_equal(R0, 0, &counted.concat()),
     ];
     let less = [
         &[Instruction::set(R1, -1), Instruction::add_at_once_u64(R0, R1), Instruction::read_u64(R1, R0, 0)][..],
@@ -343,6 +347,41 @@ mod tests {
             assert_eq!(closed.entries().len(), 1);
             drop(connected);
             assert_eq!(closed.entries(), []);
+        });
+    }
+
+    /// One closes the last socket of a port while another binds it, over and over.
+    #[test]
+    fn a_port_that_is_bound_while_its_last_socket_is_closed_is_closed() {
+        with_doors(CLOSED_MAX, |doors, closed| {
+            doors.watch(USER).unwrap();
+            let bind = |place: SocketAddr| {
+                let socket = rustix::net::socket(AddressFamily::INET, SocketType::DGRAM, None).unwrap();
+                rustix::net::sockopt::set_socket_reuseport(&socket, true).unwrap();
+                rustix::net::bind(&socket, &place).unwrap();
+                socket
+            };
+            as_user(USER, || {
+                let first = bind("127.0.0.1:0".parse().unwrap());
+                let place: SocketAddr = rustix::net::getsockname(&first).unwrap().try_into().unwrap();
+                let mut last = first;
+                for round in 0..3_000 {
+                    let meet = std::sync::Barrier::new(2);
+                    last = scope(|scope| {
+                        let closing = scope.spawn(|| {
+                            meet.wait();
+                            drop(last);
+                        });
+                        meet.wait();
+                        let next = bind(place);
+                        closing.join().unwrap();
+                        next
+                    });
+                    assert_eq!(closed.entries().len(), 1, "round {round}: it is open");
+                }
+                drop(last);
+            });
+            assert_eq!(closed.entries(), [], "nobody has it any more");
         });
     }
 

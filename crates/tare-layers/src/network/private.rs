@@ -1,9 +1,10 @@
 //! Keeps a run's own networks private: ports that an engine publishes, containers' own addresses, guests.
 //!
 //! They have addresses that nobody else on this machine uses, and yet another machine that sends to one of them by way
-//! of this one would be answered: an address is reached by whatever link, and engines translate whatever comes for it.
-//! So what comes in by other links than the run's own and is for one of its networks is dropped there ([`CameIn`]). The
-//! load and this machine itself do not pass it.
+//! of this one would be answered: an address is reached by whatever link, and engines translate whatever comes for it,
+//! even where it is for the loopback, at which a port is published when the load is on this machine. So what comes in
+//! by other links than the run's own, and is for one of its networks or for the loopback, is dropped there
+//! ([`CameIn`]). The load and this machine itself do not pass it.
 
 use super::arrivals::Arrivals;
 use super::came_in::{CameIn, DROP, IPV4, NEXT, PACKET, PROTOCOL, begin};
@@ -23,6 +24,9 @@ const TO: i32 = 16;
 const ADDRESS: i16 = -8;
 /// The bits that addresses of the run's two neighbouring networks have in common.
 const COMMON: u32 = u32::from_ne_bytes([255, 254, 0, 0]);
+/// The addresses of the loopback, and the bits that they have in common: nothing that comes in by a link is for them.
+const LOOPBACKS: u32 = u32::from_ne_bytes([127, 0, 0, 0]);
+const FIRST_BYTE: u32 = u32::from_ne_bytes([255, 0, 0, 0]);
 
 /// The networks of a run, private for as long as this is kept, or until the run is cleaned up after.
 #[derive(Debug)]
@@ -56,7 +60,7 @@ pub(super) fn reached_by_others(networks: &io::Result<Private>) -> Option<String
     networks.as_ref().map_or_else(|error| Some(error.to_string()), Private::failed)
 }
 
-/// Told in words: `if packet is of IPv4 and packet.to in networks { drop }`.
+/// Told in words: `if packet is of IPv4 and (packet.to in networks or packet.to in loopbacks) { drop }`.
 fn code(subnets: (u8, u8)) -> Vec<Instruction> {
     let networks = u32::from_ne_bytes([subnets.0, subnets.1, 0, 0]) & COMMON;
     let read = [
@@ -77,6 +81,8 @@ fn code(subnets: (u8, u8)) -> Vec<Instruction> {
         &read,
         &[Instruction::read_u32(R1, R10, ADDRESS), Instruction::and_number(R1, COMMON.cast_signed())],
         &Instruction::if_equal(R1, networks.cast_signed(), &DROP),
+        &[Instruction::read_u32(R1, R10, ADDRESS), Instruction::and_number(R1, FIRST_BYTE.cast_signed())],
+        &Instruction::if_equal(R1, LOOPBACKS.cast_signed(), &DROP),
         &NEXT,
     ]
     .concat()
@@ -86,7 +92,7 @@ fn code(subnets: (u8, u8)) -> Vec<Instruction> {
 mod tests {
     use super::*;
     use crate::network::{as_inside, in_own_network, link_up_with_address, other_network, route_add, veth_create};
-    use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+    use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
     use std::os::fd::AsFd;
     use std::time::{Duration, Instant};
 
@@ -144,6 +150,65 @@ mod tests {
             assert!(from_lab(LATE), "it is no way in at all");
             drop(closed);
             assert!(private.into_iter().all(from_lab), "it goes with its owner");
+        });
+    }
+
+    /// A datagram to a port of the loopback, as somebody of the lab may write it.
+    fn datagram(port: u16) -> Vec<u8> {
+        let mut header = vec![0x45, 0, 0, 29, 0, 0, 0, 0, 64, 17, 0, 0, 192, 0, 2, 2, 127, 0, 0, 1];
+        let words = header.chunks(2).map(|word| u32::from(u16::from_be_bytes([word[0], word[1]])));
+        let sum = words.sum::<u32>();
+        let sum = !((sum & 0xffff) + (sum >> 16)) as u16;
+        header[10..12].copy_from_slice(&sum.to_be_bytes());
+        let [high, low] = port.to_be_bytes();
+        [&[255; 6][..], &[2, 0, 0, 0, 0, 1, 8, 0], &header, &[0, 9, high, low, 0, 9, 0, 0, b'x']].concat()
+    }
+
+    /// Sends a frame as it stands.
+    fn send(link: &str, frame: &[u8]) {
+        let index = rustix::net::netdevice::name_to_index(
+            rustix::net::socket(rustix::net::AddressFamily::INET, rustix::net::SocketType::DGRAM, None).unwrap(),
+            link,
+        );
+        // SAFETY: the address is a valid one of its kind, and it and the frame outlive the calls.
+        unsafe {
+            let socket = libc::socket(libc::AF_PACKET, libc::SOCK_RAW | libc::SOCK_CLOEXEC, 0);
+            assert!(socket >= 0);
+            let mut to: libc::sockaddr_ll = std::mem::zeroed();
+            (to.sll_family, to.sll_ifindex) = (libc::AF_PACKET as u16, index.unwrap() as i32);
+            let size = size_of_val(&to) as u32;
+            let sent = libc::sendto(socket, frame.as_ptr().cast(), frame.len(), 0, (&raw const to).cast(), size);
+            assert_eq!(sent, frame.len() as isize);
+            libc::close(socket);
+        }
+    }
+
+    /// Where engines translate what is for the loopback, it would be answered; here the kernel is told to take it.
+    #[test]
+    fn what_comes_in_for_the_loopback_is_dropped() {
+        in_own_network(|| {
+            let lab = other_network();
+            veth_create("ours", "theirs", lab.as_fd()).unwrap();
+            link_up_with_address("ours", Ipv4Addr::new(192, 0, 2, 1), 24).unwrap();
+            as_inside(&lab, || link_up_with_address("theirs", Ipv4Addr::new(192, 0, 2, 2), 24).unwrap());
+            std::fs::write("/proc/sys/net/ipv4/conf/ours/route_localnet", "1").unwrap();
+            let listener = UdpSocket::bind("127.0.0.1:0").unwrap();
+            listener.set_read_timeout(Some(Duration::from_millis(500))).unwrap();
+            let port = listener.local_addr().unwrap().port();
+            let heard = || {
+                as_inside(&lab, || send("theirs", &datagram(port)));
+                listener.recv(&mut [0; 8]).is_ok()
+            };
+            assert!(heard(), "nothing is closed");
+            let closed = match Private::open("none00", (10, 252)) {
+                Ok(closed) => closed,
+                Err(error) => return println!("skipped: {error}"),
+            };
+            assert!(!heard(), "somebody of the lab is heard");
+            UdpSocket::bind("127.0.0.1:0").unwrap().send_to(b"x", ("127.0.0.1", port)).unwrap();
+            assert!(listener.recv(&mut [0; 8]).is_ok(), "this machine is kept out");
+            drop(closed);
+            assert!(heard(), "it goes with its owner");
         });
     }
 }

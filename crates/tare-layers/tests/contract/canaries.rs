@@ -96,7 +96,7 @@ impl Canaries {
         for (what, there) in [("ip", !links.is_empty()), ("iptables", !rules.is_empty()), ("losetup", device.is_some())]
         {
             if !there {
-                println!("without what {what} makes, which does not work on this machine");
+                println!("skipped: no {}", if what == "losetup" { "loop device" } else { what });
             }
         }
         let folders = folders.to_vec();

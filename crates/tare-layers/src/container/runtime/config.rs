@@ -3,9 +3,9 @@
 
 use super::super::options::{ContainerOptions, Limits, Namespaces};
 use super::super::spec::{PATH, QUOTA_PERIOD_US, cpu_quota, nodes};
-use crate::local::PROCESSES;
 use crate::local::confinement::BOUNDS;
 use crate::local::root::PROGRAM_INSIDE;
+use crate::local::{CORE_BYTES, PROCESSES};
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 use tare_core::host::ServiceStart;
@@ -150,6 +150,7 @@ fn process(order: &Order) -> Value {
         "rlimits": [
             { "type": "RLIMIT_NOFILE", "soft": order.open_files, "hard": order.open_files },
             { "type": "RLIMIT_NPROC", "soft": PROCESSES, "hard": PROCESSES },
+            { "type": "RLIMIT_CORE", "soft": CORE_BYTES, "hard": CORE_BYTES },
         ],
         "noNewPrivileges": true,
     })

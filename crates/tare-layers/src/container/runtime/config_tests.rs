@@ -73,7 +73,10 @@ fn the_least_container_is_a_chroot_in_a_cgroup() {
     assert_eq!(process["user"], json!({ "uid": 100, "gid": 101, "umask": 18 }));
     assert_eq!(process["env"], json!(["MODE=a b", format!("PATH={PATH}")]));
     let limit = |name: &str, most: u64| json!({ "type": name, "soft": most, "hard": most });
-    assert_eq!(process["rlimits"], json!([limit("RLIMIT_NOFILE", 1000), limit("RLIMIT_NPROC", 16_384)]));
+    assert_eq!(
+        process["rlimits"],
+        json!([limit("RLIMIT_NOFILE", 1000), limit("RLIMIT_NPROC", 16_384), limit("RLIMIT_CORE", 1)])
+    );
     assert_eq!(process["capabilities"]["bounding"].as_array().unwrap().len(), 14);
     assert_eq!(mount_at(&config, "/sys")["options"], json!(["rbind", "rro"]));
     let volume = json!({ "destination": "/data", "type": "bind", "source": "/v/0", "options": ["rbind", "rw", "nosuid", "nodev"] });
