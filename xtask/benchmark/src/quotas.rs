@@ -39,7 +39,13 @@ pub(crate) fn run(root: &Path, options: &Options) -> Result<()> {
         for number in 0..options.runs {
             let report = report_of((root, &tare), &folder.join(number.to_string()), &study(), AT_MOST)?;
             for (quota, seen) in QUOTAS.iter().zip(&mut first) {
-                *seen.entry(first_of(&report, &name(*quota))).or_default() += 1;
+                let first = first_of(&report, &name(*quota));
+                if first != RULE {
+                    let kept = root.join(format!("target/quotas-{number}-{}.json", name(*quota)));
+                    std::fs::write(&kept, report.to_string())?;
+                    eprintln!("{} is first at {}: {}", first, name(*quota), kept.display());
+                }
+                *seen.entry(first).or_default() += 1;
             }
             eprintln!("{} of {}: {first:?}", number + 1, options.runs);
         }

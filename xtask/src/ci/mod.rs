@@ -74,7 +74,7 @@ pub(crate) fn run(root: &Path, wanted: &Wanted) -> Result<bool> {
         gate.step("tidy", || tidy::run(root))?;
     }
     if wants(Part::Dependencies) {
-        gate.step_or_skip("dependencies", || dependencies::in_order(root), dependencies::LACKS)?;
+        gate.dependencies(root)?;
     }
     let mut built = None;
     if wants_tests || wants(Part::Lints) {
@@ -125,6 +125,9 @@ pub(crate) fn run(root: &Path, wanted: &Wanted) -> Result<bool> {
         Ok(outcomes.failed.is_empty())
     })?;
     outcomes.left = left;
+    let kept = root.join("target/test-times.tsv");
+    std::fs::write(&kept, times::of_all(&outcomes)).with_context(|| format!("could not write {}", kept.display()))?;
+    println!("\nwhat each test took is in {}", kept.display());
     Ok(gate.end(&outcomes))
 }
 
@@ -188,6 +191,26 @@ impl Gate {
         );
         self.steps.push(Step { name, well, seconds, lacked });
         Ok(())
+    }
+
+    fn dependencies(&mut self, root: &Path) -> Result<()> {
+        let mut advisories = true;
+        let check = || {
+            let checked = dependencies::in_order(root)?;
+            advisories = checked.as_ref().is_none_or(|checked| checked.advisories);
+            Ok(checked.map(|checked| checked.well))
+        };
+        self.step_or_skip("dependencies", check, dependencies::LACKS)?;
+        if !advisories {
+            self.skipped("advisories", dependencies::LACKS_ADVISORIES);
+        }
+        Ok(())
+    }
+
+    /// Counts a step that was not taken, which is well.
+    fn skipped(&mut self, name: &'static str, why: &'static str) {
+        println!("== {name}: skipped: {why}");
+        self.steps.push(Step { name, well: true, seconds: 0.0, lacked: Some(why) });
     }
 
     /// Says how long everything took and how it ended; whether all is well.

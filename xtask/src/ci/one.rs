@@ -2,7 +2,8 @@
 
 use crate::ci::guest::{self, Guest};
 use crate::ci::programs::Test;
-use crate::ci::{skips, standstill};
+use crate::ci::skips::Place;
+use crate::ci::standstill;
 use std::collections::BTreeSet;
 use std::io::{Read, Seek};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
@@ -101,7 +102,7 @@ fn ended(pid: i32) -> std::io::Result<Option<(ExitStatus, Duration)>> {
 
 fn in_guest(test: &Test, surroundings: &Surroundings<'_>) -> End {
     match surroundings.guest.run(test, surroundings.thorough) {
-        Ok((Some(0), said)) => judge(&said),
+        Ok((Some(0), said)) => judge(&said, Place::now(true)),
         Ok((Some(code), said)) => End::Failed(format!("{said}\nexit code {code}")),
         Ok((None, said)) => {
             End::Failed(format!("{said}\nended by us: it ran for longer than {} s", guest::LIMIT.as_secs()))
@@ -162,14 +163,14 @@ fn here(test: &Test, niceness: i32, surroundings: &Surroundings<'_>) -> std::io:
             End::Failed(format!("{said}\nended by us: it ran for longer than {limit} s, and then there were\n{tree}"))
         }
         false => End::Failed(format!("{said}\n{status}")),
-        true => judge(&said),
+        true => judge(&said, Place::now(false)),
     };
     Ok((end, cpu))
 }
 
 /// How a test whose process ended well ended: a program may know no test of this name or ignore it, and a test that
 /// passes may say that it did nothing.
-fn judge(said: &str) -> End {
+fn judge(said: &str, place: Place) -> End {
     let ran = said.lines().any(|line| line.starts_with("running 1 test"));
     let passed = said.lines().any(|line| line.starts_with("test result: ok. 1 passed;"));
     if !ran || !passed {
@@ -182,7 +183,7 @@ fn judge(said: &str) -> End {
         line.strip_prefix("skipped: ")
     });
     let skips: Vec<&str> = skips.collect();
-    if let Some(why) = skips.iter().find(|why| !skips::permitted(why)) {
+    if let Some(why) = skips.iter().find(|why| !place.permits(why)) {
         return End::Failed(format!("{said}\nno test is skipped for this where ./test can give what it needs: {why}"));
     }
     if skips.is_empty() { End::Passed } else { End::Skipped(skips.join("; ")) }
@@ -194,7 +195,8 @@ mod tests {
 
     /// What the harness says of one test that said this.
     fn well(said: &str) -> End {
-        judge(&format!("\nrunning 1 test\n{said}\n\ntest result: ok. 1 passed; 0 failed; 0 ignored; 0 measured\n"))
+        let said = format!("\nrunning 1 test\n{said}\n\ntest result: ok. 1 passed; 0 failed; 0 ignored; 0 measured\n");
+        judge(&said, Place { in_guest: false, decides: false })
     }
 
     #[test]
@@ -218,8 +220,11 @@ mod tests {
         let ended =
             |passed: u8, ignored: u8| format!("test result: ok. {passed} passed; 0 failed; {ignored} ignored\n");
         for said in [String::new(), "running 0 tests\n".to_owned() + &ended(0, 0)] {
-            assert!(matches!(judge(&said), End::Failed(_)), "{said}");
+            assert!(matches!(judge(&said, Place::now(false)), End::Failed(_)), "{said}");
         }
-        assert!(matches!(judge(&("running 1 test\n".to_owned() + &ended(0, 1))), End::Failed(_)), "it was ignored");
+        assert!(
+            matches!(judge(&("running 1 test\n".to_owned() + &ended(0, 1)), Place::now(false)), End::Failed(_)),
+            "ignored"
+        );
     }
 }

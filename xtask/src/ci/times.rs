@@ -7,6 +7,15 @@ use std::fmt::Write;
 /// How many of the longest tests are named.
 const NAMED: usize = 25;
 
+/// What every test took, as a table for a spreadsheet: its name, seconds, and seconds of CPU time.
+pub(super) fn of_all(outcomes: &Outcomes) -> String {
+    let lines = outcomes.costs.iter().map(|(name, cost)| {
+        let (wall, cpu) = (cost.wall.as_secs_f64(), cost.cpu.as_secs_f64());
+        format!("{name}\t{wall:.2}\t{cpu:.2}\n")
+    });
+    std::iter::once("test\tseconds\tCPU seconds\n".to_owned()).chain(lines).collect()
+}
+
 /// The end of the gate's output: times by step and of the longest tests, what did not go well, and the counts.
 pub(super) fn table(steps: &[Step], outcomes: &Outcomes) -> String {
     let mut text = String::new();
@@ -124,5 +133,7 @@ not well: tests
 2 passed, 1 failed, 2 skipped
 ";
         assert_eq!(table, expected);
+        let all = "test\tseconds\tCPU seconds\na\t1.00\t2.00\nb\t3.00\t6.00\nc\t2.00\t4.00\nd\t0.00\t0.00\n";
+        assert_eq!(of_all(&outcomes), all);
     }
 }

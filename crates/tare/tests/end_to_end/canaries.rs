@@ -13,7 +13,7 @@ enum Sign {
     Stands(PathBuf),
 }
 
-/// What is somebody else's. What cannot be had on this machine is left out, and said.
+/// What is somebody else's. What cannot be had on this machine is left out, and the test that asked is skipped in part.
 pub(crate) struct Canaries {
     signs: Vec<(String, Sign)>,
     /// How each is removed, in the order in which it was made.
@@ -105,7 +105,7 @@ impl Canaries {
 
     fn made(&mut self, what: &str, make: &[String], look: Vec<String>, remove: Vec<String>) {
         if run(make).is_none() {
-            return println!("without a {what}, which '{}' does not make on this machine", make.join(" "));
+            return println!("skipped: no {what}: '{}' makes none here", make.join(" "));
         }
         self.signs.push((what.to_owned(), Sign::Says(look)));
         self.removals.push(remove);
@@ -141,7 +141,7 @@ impl Canaries {
     fn device(&mut self) {
         let image = self.disk.path().display().to_string();
         let shown = run(&["losetup", "--find", "--show", &image].map(str::to_owned));
-        let Some(shown) = shown else { return println!("without a loop device, which losetup does not make here") };
+        let Some(shown) = shown else { return println!("skipped: no loop device: losetup makes none here") };
         let device = String::from_utf8(shown.stdout).unwrap().trim().to_owned();
         self.signs.push(("loop device".to_owned(), Sign::Says(words(&format!("losetup {device}")))));
         self.removals.push(words(&format!("losetup -d {device}")));

@@ -160,8 +160,9 @@ fn are_found(study: &str, causes: &[Cause]) {
     };
     let found: Vec<_> = causes.iter().map(|(form, _, rule)| (form, rule, first(form))).collect();
     let right = found.iter().filter(|(_, rule, first)| first.as_deref() == Some(**rule)).count();
-    // A machine that others use too may hide one of them in its noise.
-    assert!(right + 1 >= causes.len(), "{found:#?}");
+    // A machine that others use too may hide one of many in its noise.
+    let hidden = usize::from(causes.len() > 3);
+    assert!(right + hidden >= causes.len(), "{found:#?}");
     let shown = lab.expect(0, &["report", text(&out), "--verbose"]);
     assert!(shown.contains("To do:") && shown.lines().all(|line| line.chars().count() <= 80), "{shown}");
 }
