@@ -1,7 +1,6 @@
 //! The kernel for guests is really there.
 
-use crate::packages::unless_unreachable;
-use tare_bundle::Store;
+use crate::packages::{kept_store, unless_unreachable};
 use tare_core::bundle::BundleStore;
 
 #[test]
@@ -11,7 +10,7 @@ fn the_kernel_has_its_modules_and_is_fetched_once() {
         return;
     }
     let folder = tempfile::tempdir().unwrap();
-    let store = Store::open(folder.path()).unwrap();
+    let store = kept_store(folder.path());
     let Some(kernel) = unless_unreachable(store.kernel()) else { return };
     println!("{kernel:?}");
     assert!(std::fs::metadata(&kernel.image).unwrap().len() > 1 << 20);

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::os::unix::fs::MetadataExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use tare_bundle::Store;
 use tare_core::build::Build;
@@ -26,6 +26,12 @@ fn output(program: &str, arguments: &[&str]) -> String {
 
 fn text(path: &Path) -> &str {
     path.to_str().unwrap()
+}
+
+/// The store in which the gate keeps what is fetched, or else one in `folder`.
+pub(crate) fn kept_store(folder: &Path) -> Store {
+    let home = std::env::var_os("TARE_HOME").map(PathBuf::from);
+    Store::open(&home.as_deref().unwrap_or(folder).join("bundles")).unwrap()
 }
 
 /// What was made of packages; none, with a word about it, when no package archive can be reached.
@@ -54,7 +60,12 @@ fn redis_from_packages_is_the_same_in_every_emission() {
     assert!(output("chroot", &[text(&directory), "/usr/bin/redis-server", "--version"]).contains("Redis server"));
     assert!(output("chroot", &[text(&directory), "/bin/sh", "-c", "awk 'BEGIN {print 6*7}'"]).contains("42"));
 
-    let again = store.refresh(&recipe).unwrap();
+    let elsewhere = kept_store(&folder.path().join("home"));
+    let mut again = elsewhere.bundle(&recipe).unwrap();
+    if again.digest() != bundle.digest() {
+        // It may be of the day before a package was renewed.
+        again = elsewhere.refresh(&recipe).unwrap();
+    }
     assert_eq!(again.digest(), bundle.digest(), "the same packages make the same tree");
 
     let shown = store.show(&bundle.digest()[..20]).unwrap();

@@ -57,8 +57,11 @@ const LEFT: &[(&str, &str)] = &[
     ),
     (
         "foreseeing::a_calibration_foretells_widths_and_leaves_nothing",
-        "a calibration and a run of six blocks; foreseeing::an_interrupted_ has one begin and end, and forecasts are held \
-         against simulated runs in tare-stats",
+        "a calibration and a run of six blocks; forecasts are held against simulated runs in tare-stats",
+    ),
+    (
+        "foreseeing::an_interrupted_calibration_leaves_nothing",
+        "a calibration that is killed half way; kill:: kills runs, which end the same way",
     ),
     (
         "planted::a_cause_hidden_among_several_workers_is_found",
@@ -79,6 +82,10 @@ const LEFT: &[(&str, &str)] = &[
          compared between processes and containers",
     ),
     (
+        "scaleout::servers_behind_a_proxy_share_the_keys_alike_natively_and_in_containers",
+        "four services are deployed in two forms; scaleout::tiles_ deploys several side by side, and tare-load counts keys",
+    ),
+    (
         "scaleout::whoever_dies_under_load_is_named",
         "four services are deployed for each of three that are killed; trouble:: names one that dies under load alone",
     ),
@@ -95,6 +102,12 @@ const LEFT: &[(&str, &str)] = &[
     (
         "suites::the_microbenchmarks_finish_in_a_container_in_a_guest",
         "suites:: runs the microbenchmarks in a container, and vm::a_container_runs_in_a_guest a container in a guest",
+    ),
+    (
+        "whole::a_published_port_is_explained_rung_by_rung",
+        "eight rungs are weighed while nothing else runs; whole:: weighs the top and the bottom, \
+         tare-layers::container::rungs_differ_in_what_they_say runs each, and tare-stats holds ladders against \
+         simulated ones",
     ),
     (
         "whole::redis_is_weighed_in_a_container_in_a_guest",
