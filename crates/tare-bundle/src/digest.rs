@@ -89,7 +89,7 @@ pub(crate) fn hex(bytes: &[u8]) -> String {
 
 /// Adds what is in a file of a tree, which has `size` bytes.
 pub(crate) fn content(hash: &mut Sha256, entry: &Entry, at: At<'_>, size: u64) -> Result<(), Fault> {
-    let mut file = at.open()?;
+    let mut file = at.open(entry)?;
     let mut buffer = vec![0_u8; 1 << 18];
     let mut read = 0;
     loop {

@@ -10,12 +10,17 @@ use tare_core::fault::{Doing, Fault};
 
 /// Copies the tree under `from`; sockets are left out, and devices, of which a note is made.
 pub(crate) fn copy(from: &Path, assembly: &mut Assembly) -> Result<(), Fault> {
+    let own = assembly.rooted.inode()?;
     let mut first_names: HashMap<(u64, u64), Below> = HashMap::new();
     tree::walk(&found(from)?, |entry, at| {
         if entry.kind == Kind::Socket {
             return Ok(());
         }
         let path = if entry.path.is_empty() { Below::parse(b".")? } else { Below::parse(&entry.path)? };
+        if entry.inode == own {
+            return Err(Fault::new("it holds the folder in which Tare makes the bundle of it")
+                .remedy("name another folder, or keep Tare's home elsewhere (TARE_HOME)"));
+        }
         if entry.kind.is_device() {
             return assembly.left_out.add(path);
         }
@@ -27,7 +32,7 @@ pub(crate) fn copy(from: &Path, assembly: &mut Assembly) -> Result<(), Fault> {
         }
         match entry.kind {
             Kind::File(_) => {
-                let mut content = at.open()?;
+                let mut content = at.open(&entry)?;
                 assembly.put(&path, &entry.kind, &entry.meta, &mut content)
             }
             _ => assembly.put(&path, &entry.kind, &entry.meta, &mut std::io::empty()),

@@ -142,11 +142,11 @@ pub(crate) struct At<'a> {
 }
 
 impl At<'_> {
-    /// Opens a regular file for reading, following no link.
-    pub(crate) fn open(self) -> Result<File, Fault> {
+    /// Opens this entry, a regular file, for reading, following no link.
+    pub(crate) fn open(self, entry: &Entry) -> Result<File, Fault> {
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
         let fd = rustix::fs::openat(self.folder, self.name, flags, Mode::empty());
-        fd.map(File::from).doing(format_args!("open {}", shown(self.name)))
+        fd.map(File::from).doing(format_args!("open {}", shown(&entry.path)))
     }
 
     /// What the kernel counts of the entry: its own, not that of what a link leads to.

@@ -175,3 +175,13 @@ fn many_makers_of_one_recipe_make_one_bundle() {
     });
     assert_eq!(Store::open(&root).unwrap().list().unwrap().len(), 1);
 }
+
+#[test]
+fn a_folder_that_holds_the_store_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("a"), "first").unwrap();
+    let store = Store::open(&folder.path().join("home/bundles")).unwrap();
+    let fault = store.bundle(&recipe(folder.path())).err().unwrap();
+    assert!(fault.message.contains("in which Tare makes the bundle of it") && fault.mistake, "{fault}");
+    assert!(fault.remedy.contains("TARE_HOME"), "{fault}");
+}

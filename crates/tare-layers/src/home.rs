@@ -228,6 +228,11 @@ pub(crate) fn noted_at(folder: &Path) -> Option<(String, PathBuf)> {
     marked(folder).or_else(|| marked(&unfinished)).or_else(unmarked)
 }
 
+/// The folder of a run that stands under its name or, not whole, under the other.
+pub(crate) fn standing(folder: &Path) -> Option<PathBuf> {
+    [folder.to_owned(), unfinished(folder)].into_iter().find(|path| path.symlink_metadata().is_ok())
+}
+
 /// Whether, for root, another user may put something into the folder that this one is in, or another in its place.
 pub(crate) fn in_other_hands(folder: &Path) -> bool {
     let own = rustix::process::geteuid();
@@ -388,6 +393,7 @@ mod tests {
         for path in [&scratch, &folder.path().to_owned()] {
             std::os::unix::fs::lchown(path, Some(4242), None).unwrap();
             assert!(noted_at(&noted).is_none() && in_other_hands(&noted), "{}", path.display());
+            assert_eq!(standing(&noted), Some(scratch.join(".unfinished-abc123")));
             std::os::unix::fs::lchown(path, Some(0), None).unwrap();
         }
         assert!(noted_at(&noted).is_some());

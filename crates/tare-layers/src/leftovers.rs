@@ -128,7 +128,7 @@ fn scratch_noted(directory: &Path) -> Option<PathBuf> {
 pub fn left_alone() -> Vec<String> {
     let (_, folders) = home::run_folders();
     let noted = runs().into_iter().filter_map(|(_, directory, _)| scratch_noted(&directory));
-    let noted = noted.filter(|folder| folder.exists() && home::in_other_hands(folder));
+    let noted = noted.filter(|folder| home::in_other_hands(folder)).filter_map(|folder| home::standing(&folder));
     let folders = folders.into_iter().chain(noted).map(|path| format!("directory {}", path.display()));
     let runs: Vec<String> = runs().into_iter().map(|(run, ..)| run).collect();
     let groups = cgroup::named_like_ours().into_iter().map(|path| (Kind::Cgroup, path));

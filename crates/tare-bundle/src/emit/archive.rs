@@ -84,7 +84,7 @@ fn append(
     fill(&mut header.as_mut_bytes()[157..157 + PLAIN_NAME], link.unwrap_or_default());
     header.set_cksum();
     if kind == EntryType::Regular {
-        let mut file = at.open()?;
+        let mut file = at.open(entry)?;
         let mut counted = Counted { inner: (&mut file).take(size), count: 0 };
         builder.append(&header, &mut counted).doing("write the archive")?;
         if counted.count != size {

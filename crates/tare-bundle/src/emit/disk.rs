@@ -14,19 +14,12 @@ pub(crate) const WRITER: &str = "mkext4-0.0.3";
 /// Room beyond what the files need, for what a service writes where no volume is attached.
 const SLACK_BYTES: u64 = 64 << 20;
 const BLOCK: u64 = 4096;
-/// The most entries for which the first writer is asked: it holds them all in memory.
-const HELD_MAX: u64 = 250_000;
 
 /// Writes the tree under `root` to a new file `out`; `digest` is the tree's and names the file system.
 pub(crate) fn write(root: &Path, digest: &str, out: &Path) -> Result<(), Fault> {
     let space = Space::of(root)?;
-    // A tree that the first writer cannot hold or express is left to the reference implementation.
-    let first = if space.entries > HELD_MAX {
-        Fault::new(format!("the tree has more than {HELD_MAX} entries"))
-    } else {
-        let Err(fault) = with_mkext4(root, &space, digest, out) else { return Ok(()) };
-        fault
-    };
+    let Err(first) = with_mkext4(root, &space, digest, out) else { return Ok(()) };
+    // A tree that the first writer cannot express is left to the reference implementation.
     with_mke2fs(root, &space, digest, out)
         .map_err(|second| second.context(format_args!("could not write a disk image ({first})")))
 }

@@ -49,8 +49,8 @@ impl LeftOut {
     pub(crate) fn add(&mut self, path: Below) -> Result<(), Fault> {
         self.paths.insert(path);
         if self.paths.len() > LEFT_OUT_MAX {
-            return Err(Fault::new(format!("more than {LEFT_OUT_MAX} device nodes are named"))
-                .remedy("use another image; this one was made to fill memory"));
+            return Err(Fault::new(format!("more than {LEFT_OUT_MAX} device nodes are named, and none is taken"))
+                .remedy("leave the devices out of it: a service has its own"));
         }
         Ok(())
     }

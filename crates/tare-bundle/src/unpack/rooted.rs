@@ -111,6 +111,12 @@ impl Rooted {
         Rooted { root, room: Room::default() }
     }
 
+    /// Device and inode number of the root.
+    pub(crate) fn inode(&self) -> Result<(u64, u64), Fault> {
+        let facts = rustix::fs::fstat(&self.root).doing("look at the tree that is built")?;
+        Ok((facts.st_dev, facts.st_ino))
+    }
+
     /// Refuses to take `bytes` more, and one file more, where too little of the disk would stay free.
     pub(crate) fn room_for(&self, bytes: u64) -> Result<(), Fault> {
         super::room::check(&self.root, bytes)

@@ -17,12 +17,13 @@ use rustix::net::{AddressFamily, SocketType};
 use std::collections::HashSet;
 use std::io;
 use std::os::fd::AsRawFd;
-use tare_bpf::Register::{self, R0, R1, R2, R3, R6, R7, R10};
+use tare_bpf::Register::{self, R0, R1, R2, R3, R4, R6, R7, R10};
 use tare_bpf::{Attached, Function, Instruction, Kind, Map, Program};
 
 /// How many sockets may be bound at once by watched users: four times as many as a process may have open.
 const BOUND_MAX: u32 = 65_536;
 /// How many ports may be bound in a run, each protocol and address for itself: all of both protocols at two addresses.
+/// Only a service that means to has more; then nobody is let bind another.
 const PORTS_MAX: u32 = 4 * 65_536;
 /// How many users may be watched at once.
 const USERS_MAX: u32 = 4096;
@@ -125,6 +126,9 @@ const USER: i16 = -48;
 const PART: i16 = -56;
 const NOBODY: i16 = -64;
 
+/// Puts a key into a table only if it is not there.
+const ONLY_NEW: i32 = 1;
+
 /// Ends a program: what is asked about is allowed, or denied.
 pub(super) const ALLOW: [Instruction; 2] = [Instruction::set(R0, 1), Instruction::end()];
 const DENY: [Instruction; 2] = [Instruction::set(R0, 0), Instruction::end()];
@@ -168,16 +172,17 @@ fn at_bind(family: Kind, users: &Map<u32, u64>, bound: &Bound, closed: &Closed) 
         [put_ipv6(SOCKET, BOUND_TO_IPV6), where_every_address(&where_of_ipv6_alone(SOCKET, &mark_ipv6_alone()))]
             .concat()
     };
-    let (one, put) = (Instruction::write_number_u64(R10, COUNT, 1), call(Function::Update, &bound.counts, KEY, COUNT));
-    let first = [&[one][..], &put, &UNLESS_PUT].concat();
+    let raise = [Instruction::set(R1, 1), Instruction::add_at_once_u64(R0, R1)];
+    let mut put = call(Function::Update, &bound.counts, KEY, COUNT);
+    put[6] = Instruction::set(R4, ONLY_NEW);
+    // Another processor may have counted the first one meanwhile.
+    let second =
+        [&call(Function::LookUp, &bound.counts, KEY, COUNT)[..], &Instruction::if_equal(R0, 0, &DENY), &raise].concat();
+    let first = [&[Instruction::write_number_u64(R10, COUNT, 1)][..], &put, &Instruction::unless_equal(R0, 0, &second)]
+        .concat();
     let behind = i16::try_from(first.len()).expect("it is short");
-    let count = [
-        // Where there is a count already, it is raised.
-        Instruction::skip_if_equal(R0, 0, 3),
-        Instruction::set(R1, 1),
-        Instruction::add_at_once_u64(R0, R1),
-        Instruction::skip(behind),
-    ];
+    // Where there is a count already, it is raised.
+    let count = [Instruction::skip_if_equal(R0, 0, 3), raise[0], raise[1], Instruction::skip(behind)];
     [
         &who[..],
         &call(Function::LookUp, users, USER, USER),
@@ -355,14 +360,8 @@ mod tests {
     fn a_port_that_is_bound_while_its_last_socket_is_closed_is_closed() {
         with_doors(CLOSED_MAX, |doors, closed| {
             doors.watch(USER).unwrap();
-            let bind = |place: SocketAddr| {
-                let socket = rustix::net::socket(AddressFamily::INET, SocketType::DGRAM, None).unwrap();
-                rustix::net::sockopt::set_socket_reuseport(&socket, true).unwrap();
-                rustix::net::bind(&socket, &place).unwrap();
-                socket
-            };
             as_user(USER, || {
-                let first = bind("127.0.0.1:0".parse().unwrap());
+                let first = bind_shared("127.0.0.1:0".parse().unwrap());
                 let place: SocketAddr = rustix::net::getsockname(&first).unwrap().try_into().unwrap();
                 let mut last = first;
                 for round in 0..3_000 {
@@ -373,7 +372,7 @@ mod tests {
                             drop(last);
                         });
                         meet.wait();
-                        let next = bind(place);
+                        let next = bind_shared(place);
                         closing.join().unwrap();
                         next
                     });
@@ -382,6 +381,32 @@ mod tests {
                 drop(last);
             });
             assert_eq!(closed.entries(), [], "nobody has it any more");
+        });
+    }
+
+    /// Two are the first at a port at once, over and over, and one of them closes first.
+    #[test]
+    fn a_port_that_two_bind_at_once_stays_closed_until_both_are_closed() {
+        with_doors(CLOSED_MAX, |doors, closed| {
+            doors.watch(USER).unwrap();
+            as_user(USER, || {
+                for round in 0..3_000_u16 {
+                    let place = SocketAddr::from((Ipv4Addr::LOCALHOST, 20_000 + round));
+                    let meet = std::sync::Barrier::new(2);
+                    let at_once = || {
+                        meet.wait();
+                        bind_shared(place)
+                    };
+                    let (first, second) = scope(|scope| {
+                        let other = scope.spawn(at_once);
+                        (at_once(), other.join().unwrap())
+                    });
+                    drop(first);
+                    assert_eq!(closed.entries().len(), 1, "round {round}: it is open");
+                    drop(second);
+                    assert_eq!(closed.entries(), [], "round {round}: nobody has it any more");
+                }
+            });
         });
     }
 
@@ -405,15 +430,17 @@ mod tests {
 
     /// Two sockets for datagrams at the same place.
     fn sharing(place: SocketAddr) -> (OwnedFd, OwnedFd) {
-        let bind = |place: SocketAddr| {
-            let socket = rustix::net::socket(AddressFamily::INET, SocketType::DGRAM, None).unwrap();
-            rustix::net::sockopt::set_socket_reuseport(&socket, true).unwrap();
-            rustix::net::bind(&socket, &place).unwrap();
-            socket
-        };
-        let first = bind(place);
+        let first = bind_shared(place);
         let taken: SocketAddr = rustix::net::getsockname(&first).unwrap().try_into().unwrap();
-        (first, bind(taken))
+        (first, bind_shared(taken))
+    }
+
+    /// A socket for datagrams at a place that others may have too.
+    fn bind_shared(place: SocketAddr) -> OwnedFd {
+        let socket = rustix::net::socket(AddressFamily::INET, SocketType::DGRAM, None).unwrap();
+        rustix::net::sockopt::set_socket_reuseport(&socket, true).unwrap();
+        rustix::net::bind(&socket, &place).unwrap();
+        socket
     }
 
     #[test]

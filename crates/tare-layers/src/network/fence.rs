@@ -30,6 +30,8 @@ use tare_bpf::{Attached, Instruction, Kind, Map, Program};
 use tare_core::fault::Fault;
 use tare_core::host::ServiceStart;
 
+/// Who has what was closed by no user's bind: no service has this number.
+const NOBODY: u32 = 0;
 /// The index of the loopback in every network namespace.
 const LOOPBACK: u32 = 1;
 
@@ -198,14 +200,15 @@ impl Fence {
         }
     }
 
-    /// Opens all that a user's services have bound, but for what another's socket has as well: that opens with it.
+    /// Opens all that a user's services have bound, but for what another's socket has as well: that opens with it. So
+    /// it does what was closed again for nobody in particular.
     fn leave(&self, user: u32) {
         let held = self.doors.as_ref().map(|doors| {
             doors.leave(user);
             doors.held()
         });
         let held = held.unwrap_or_default();
-        let own = |(key, owner): &(Key, u32)| *owner == user && !held.contains(key);
+        let own = |(key, owner): &(Key, u32)| [user, NOBODY].contains(owner) && !held.contains(key);
         for (key, _) in self.closed.entries().into_iter().filter(own) {
             let _ = self.closed.remove(key);
         }

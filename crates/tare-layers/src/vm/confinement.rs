@@ -2,6 +2,7 @@
 //! find nothing: not root, not the user of anything else, no file but those that were handed over open, three devices,
 //! and a filter of system calls.
 
+use crate::local::CORE_BYTES;
 use crate::local::confinement::{become_user, leave_open_files};
 use crate::lock;
 use rustix::fs::{CWD, Dev, FileType, Mode, makedev};
@@ -139,6 +140,8 @@ impl Cell {
         self.keep_three_devices()?;
         // Before Linux 5.12 what io_uring shares with the kernel counts, for all but root.
         let _ = setrlimit(Resource::Memlock, Rlimit { current: None, maximum: None });
+        // A dump of it would be one of the guest's memory.
+        setrlimit(Resource::Core, Rlimit { current: Some(CORE_BYTES), maximum: Some(CORE_BYTES) })?;
         become_user((self.user.number, self.user.number))?;
         // Killed when the thread that started it ends: nothing stays when Tare itself is killed. It is asked for here,
         // as a change of user takes it back.
@@ -200,6 +203,7 @@ mod tests {
         let number = handed.add(file.try_clone().unwrap());
         let script = format!(
             "grep -E '^(Uid|Gid|Groups|CapPrm|CapEff|CapInh|CapAmb|NoNewPrivs):' /proc/self/status | tr -s '\\t ' ' '
+             grep -E '^Max core' /proc/self/limits | tr -s ' '
              echo /dev/*; for fd in /proc/self/fd/*; do readlink $fd; done | grep -E 'shadow|disk'
              cat /etc/shadow; cat {}/disk; echo hello >&{number}",
             folder.path().display()
@@ -217,6 +221,7 @@ mod tests {
             "CapInh: 0000000000000000".to_owned(),
             "CapAmb: 0000000000000000".to_owned(),
             "NoNewPrivs: 1".to_owned(),
+            "Max core file size 1 1 bytes".to_owned(),
             "/dev/null /dev/urandom".to_owned(),
             format!("{}/disk", folder.path().display()),
             "cat: /etc/shadow: Permission denied".to_owned(),
