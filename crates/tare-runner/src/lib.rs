@@ -25,6 +25,7 @@ mod profiling;
 mod progress;
 mod read_record;
 mod record_dir;
+mod record_files;
 mod run;
 mod settling;
 mod suite_dir;

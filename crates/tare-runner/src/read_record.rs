@@ -4,66 +4,80 @@
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use std::fs;
-use std::io::ErrorKind;
+use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 use tare_core::fault::{Doing, Fault};
 use tare_core::profile::unfolded;
 use tare_core::record::{Header, Record, SCHEMA, TrialData, TrialRecord};
 
-use crate::record_dir::{HEADER, PROFILES, STACKS, TRIALS, trial_dir};
+use crate::record_dir::{HEADER, PROFILES, STACKS, TRIALS, trial_name};
+use crate::record_files::{Folder, JSON_MOST, LINES_MOST, ROW_MOST, ROWS_MOST};
 
 /// Where records are found.
 const NAME_ONE: &str = "name the directory that `tare run` printed; `tare history` lists records";
 /// What a lost header means.
 pub(crate) const HEADER_LOST: &str = "put it back from a copy of the record; without it nobody knows what was measured";
 
+/// What a lost folder of trials means.
+const TRIALS_LOST: &str =
+    "put it back from a copy of the record, or make an empty one: `tare resume` then runs every trial";
+
 /// Reads a whole record. Trials that are not there are simply absent ([`Record::lost`] tells which should be). A last
-/// line that is torn, as a copy that was cut off or a kill leaves it, is left out, with a warning of its trial.
+/// line that is torn, as a copy that was cut off or a kill leaves it, is left out, with a warning of its trial. The
+/// path may be a link; nothing in the record may be one.
 ///
 /// # Errors
-/// When there is no record, when another version of Tare wrote it, or when a file of it is missing or damaged.
+/// When there is no record, when another version of Tare wrote it, or when a file of it is missing, damaged, longer
+/// than any run makes it, or no file.
 pub fn read_record(path: &Path) -> Result<Record, Fault> {
-    let header = read_header(path)?;
-    let trials = read_trials(path, TRIALS)?;
+    let record = Folder::of_record(path)?.map_or(Ok(None), |folder| read_begun(&folder))?;
+    record.ok_or_else(|| no_record(path).as_mistake())
+}
+
+/// The same of an open folder; none when no record was begun there.
+pub(crate) fn read_begun(folder: &Folder) -> Result<Option<Record>, Fault> {
+    let Some(header) = read_header(folder)? else { return Ok(None) };
+    let trials = folder.folder(TRIALS, TRIALS_LOST)?;
+    let trials = trials.ok_or_else(|| missing(&folder.path().join(TRIALS), TRIALS_LOST))?;
     // Older records, and those of studies that profile nothing, have no such folder.
-    let profiles = if path.join(PROFILES).exists() { read_trials(path, PROFILES)? } else { Vec::new() };
-    let end = path.join("end.json");
-    let end = if end.exists() {
-        let remedy = format!("remove {}: the run then counts as not ended, and `tare resume` ends it", end.display());
-        Some(read_json(&end, &remedy)?)
-    } else {
-        None
-    };
-    Ok(Record { header, trials, profiles, end })
+    let profiles = folder.folder(PROFILES, "remove it: `tare resume` then profiles again")?;
+    let end = folder.path().join("end.json");
+    let remedy = format!("remove {}: the run then counts as not ended, and `tare resume` ends it", end.display());
+    Ok(Some(Record {
+        header,
+        trials: read_trials(&trials)?,
+        profiles: profiles.as_ref().map_or(Ok(Vec::new()), read_trials)?,
+        end: read_json(folder, "end.json", &remedy)?,
+    }))
 }
 
-fn read_trials(path: &Path, folder: &str) -> Result<Vec<TrialData>, Fault> {
-    trial_numbers(path, folder)?.into_iter().map(|index| read_trial(&trial_dir(path, folder, index))).collect()
+fn read_trials(folder: &Folder) -> Result<Vec<TrialData>, Fault> {
+    trial_numbers(folder)?.into_iter().map(|index| read_trial(folder, &trial_name(index))).collect()
 }
 
-fn read_header(path: &Path) -> Result<Header, Fault> {
-    let file = path.join(HEADER);
-    if path.is_file() || matches!(file.try_exists(), Ok(false)) {
-        return Err(no_record(path).as_mistake());
-    }
-    let raw: Value = read_json(&file, HEADER_LOST)?;
+fn read_header(folder: &Folder) -> Result<Option<Header>, Fault> {
+    let file = folder.path().join(HEADER);
+    let Some(raw) = read_json::<Value>(folder, HEADER, HEADER_LOST)? else { return Ok(None) };
     let Some(schema) = raw.get("schema").and_then(Value::as_u64) else {
         let fault = Fault::new(format!("{} is no header of a record: it has no 'schema'", file.display()));
         return Err(fault.remedy(NAME_ONE).as_mistake());
     };
     if schema != u64::from(SCHEMA) {
-        return Err(other_schema(path, &raw, schema).as_mistake());
+        return Err(other_schema(folder.path(), &raw, schema).as_mistake());
     }
     let header: Header = serde_json::from_value(raw).map_err(|error| damaged(file.display(), &error, HEADER_LOST))?;
-    // Folders are called so when the run goes on, and the record may come from somebody else.
-    let plain = |name: &str| !name.is_empty() && !name.starts_with('.') && !name.contains(['/', '\0']);
-    match header.workload.services.iter().find(|service| !plain(&service.name)) {
-        None => Ok(header),
+    match header.workload.services.iter().find(|service| !is_plain(&service.name)) {
+        None => Ok(Some(header)),
         Some(service) => {
             Err(Fault::new(format!("{}: '{}' is no name of a service", file.display(), service.name))
                 .remedy(HEADER_LOST))
         }
     }
+}
+
+/// Whether a folder may be called so, and lies then where it should: the record may come from somebody else.
+pub(crate) fn is_plain(name: &str) -> bool {
+    !name.is_empty() && !name.starts_with('.') && !name.contains(['/', '\0'])
 }
 
 fn other_schema(path: &Path, raw: &Value, schema: u64) -> Fault {
@@ -106,65 +120,66 @@ fn first_record_in(path: &Path) -> Option<PathBuf> {
     inside.filter(|path| path.join(HEADER).is_file()).min()
 }
 
-fn read_trial(folder: &Path) -> Result<TrialData, Fault> {
+fn read_trial(folder: &Folder, name: &str) -> Result<TrialData, Fault> {
+    let path = folder.path().join(name);
     let remedy = format!(
         "put it back from a copy of the record, or move {} away: `tare resume` then runs that trial again",
-        folder.display()
+        path.display()
     );
-    let mut record: TrialRecord = read_json(&folder.join("trial.json"), &remedy)?;
-    let (seconds, seconds_torn) = read_lines(&folder.join("seconds.jsonl"), &remedy)?;
-    let (telemetry, telemetry_torn) = read_lines(&folder.join("telemetry.jsonl"), &remedy)?;
+    let folder = folder.folder(name, &remedy)?.ok_or_else(|| missing(&path, &remedy))?;
+    let record = read_json(&folder, "trial.json", &remedy)?;
+    let mut record: TrialRecord = record.ok_or_else(|| missing(&path.join("trial.json"), &remedy))?;
+    let (seconds, seconds_torn) = read_rows(&folder, "seconds.jsonl", &remedy)?;
+    let (telemetry, telemetry_torn) = read_rows(&folder, "telemetry.jsonl", &remedy)?;
     for (file, torn) in [("seconds.jsonl", seconds_torn), ("telemetry.jsonl", telemetry_torn)] {
         if torn {
             record.warnings.push(format!("the last line of {file} is torn, and left out"));
         }
     }
     if let Some(profile) = &mut record.profile {
-        let text = read_file(&folder.join(STACKS), &remedy)?;
+        let text = folder.read(STACKS, LINES_MOST, &remedy)?.ok_or_else(|| missing(&path.join(STACKS), &remedy))?;
         profile.stacks = unfolded(&String::from_utf8_lossy(&text));
     }
     Ok(TrialData { record, seconds, telemetry })
 }
 
 /// The numbers of the trials on disk: those of the plan, and of blocks that were run again.
-fn trial_numbers(path: &Path, folder: &str) -> Result<Vec<u32>, Fault> {
-    let folder = path.join(folder);
-    let remedy = "put it back from a copy of the record, or make an empty one: `tare resume` then runs every trial";
-    if matches!(folder.try_exists(), Ok(false)) {
-        return Err(missing(&folder, remedy));
-    }
-    let entries = fs::read_dir(&folder).doing(format!("list {}", folder.display()))?;
-    let number = |entry: fs::DirEntry| entry.file_name().to_str()?.parse::<u32>().ok();
-    let mut numbers: Vec<u32> = entries.filter_map(|entry| number(entry.ok()?)).collect();
+fn trial_numbers(folder: &Folder) -> Result<Vec<u32>, Fault> {
+    let number = |name: &String| name.parse().ok().filter(|number| trial_name(*number) == *name);
+    let mut numbers: Vec<u32> = folder.names()?.iter().filter_map(number).collect();
     numbers.sort_unstable();
     Ok(numbers)
 }
 
-pub(crate) fn read_json<T: DeserializeOwned>(path: &Path, remedy: &str) -> Result<T, Fault> {
-    serde_json::from_slice(&read_file(path, remedy)?).map_err(|error| damaged(path.display(), &error, remedy))
+/// What a file says; none when there is no such file.
+pub(crate) fn read_json<T: DeserializeOwned>(folder: &Folder, name: &str, remedy: &str) -> Result<Option<T>, Fault> {
+    let Some(text) = folder.read(name, JSON_MOST, remedy)? else { return Ok(None) };
+    let place = folder.path().join(name);
+    serde_json::from_slice(&text).map(Some).map_err(|error| damaged(place.display(), &error, remedy))
 }
 
 /// The rows of a file, and whether its last line is torn: every line that was written whole ends with a line feed.
-fn read_lines<T: DeserializeOwned>(path: &Path, remedy: &str) -> Result<(Vec<T>, bool), Fault> {
-    let mut rows = Vec::new();
-    for (number, line) in read_file(path, remedy)?.split_inclusive(|byte| *byte == b'\n').enumerate() {
-        match serde_json::from_slice(line) {
+fn read_rows<T: DeserializeOwned>(folder: &Folder, name: &str, remedy: &str) -> Result<(Vec<T>, bool), Fault> {
+    let path = folder.path().join(name);
+    let file = folder.open(name, ROWS_MOST, remedy)?.ok_or_else(|| missing(&path, remedy))?;
+    let mut file = BufReader::new(file);
+    let (mut rows, mut line) = (Vec::new(), Vec::new());
+    loop {
+        line.clear();
+        let read = file.by_ref().take(ROW_MOST).read_until(b'\n', &mut line);
+        let long = read.doing(format!("read {}", path.display()))? as u64;
+        if long == 0 {
+            return Ok((rows, false));
+        }
+        match serde_json::from_slice(&line) {
             Ok(row) => rows.push(row),
-            Err(_) if !line.ends_with(b"\n") => return Ok((rows, true)),
-            Err(error) => return Err(damaged(format!("{}:{}", path.display(), number + 1), &error, remedy)),
+            Err(_) if !line.ends_with(b"\n") && long < ROW_MOST => return Ok((rows, true)),
+            Err(error) => return Err(damaged(format!("{}:{}", path.display(), rows.len() + 1), &error, remedy)),
         }
     }
-    Ok((rows, false))
 }
 
-fn read_file(path: &Path, remedy: &str) -> Result<Vec<u8>, Fault> {
-    fs::read(path).map_err(|error| match error.kind() {
-        ErrorKind::NotFound => missing(path, remedy),
-        _ => Fault::from_error(format!("read {}", path.display()), &error),
-    })
-}
-
-fn missing(path: &Path, remedy: &str) -> Fault {
+pub(crate) fn missing(path: &Path, remedy: &str) -> Fault {
     Fault::new(format!("the record is damaged: {} is missing", path.display())).remedy(remedy).as_mistake()
 }
 

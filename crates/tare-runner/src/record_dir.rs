@@ -14,6 +14,7 @@ use tare_core::record::{End, Header, TrialData};
 
 use crate::Event;
 use crate::clock::between;
+use crate::record_files::{Folder, LINES_MOST};
 
 /// The file that makes a directory a record.
 pub(crate) const HEADER: &str = "record.json";
@@ -27,8 +28,11 @@ pub(crate) const PROFILES: &str = "profiles";
 /// The call stacks of a profiled trial, in its folder.
 pub(crate) const STACKS: &str = "stacks.folded";
 
+/// What happened, in the order in which it did.
+const EVENTS: &str = "events.jsonl";
+
 /// Who may read files and folders of a record: their owner.
-const FILE_MODE: u32 = 0o600;
+pub(crate) const FILE_MODE: u32 = 0o600;
 const FOLDER_MODE: u32 = 0o700;
 
 /// A record being written.
@@ -64,13 +68,12 @@ impl RecordDir {
     /// # Errors
     /// When it cannot be written.
     pub fn open(path: &Path) -> Result<RecordDir, Fault> {
-        let file = path.join("events.jsonl");
-        if fs::symlink_metadata(&file).is_ok_and(|facts| !facts.is_file()) {
-            let fault = Fault::new(format!("{} is no file, and no events of a run", file.display()));
-            return Err(fault.remedy("remove it: its events are not needed to go on").as_mistake());
-        }
-        let events = OpenOptions::new().create(true).read(true).append(true).mode(FILE_MODE).open(&file);
-        let events = events.and_then(end_last_line).doing(format!("write {}", file.display()))?;
+        let doing = || format!("write {}", path.join(EVENTS).display());
+        let Some(folder) = Folder::of_record(path)? else {
+            return Err(std::io::Error::from(std::io::ErrorKind::NotFound)).doing(doing());
+        };
+        let remedy = "remove it: its events are not needed to go on";
+        let events = end_last_line(folder.open_to_add(EVENTS, LINES_MOST, remedy)?).doing(doing())?;
         Ok(RecordDir { path: path.to_owned(), events })
     }
 
@@ -147,7 +150,11 @@ impl RecordDir {
     /// How long processes were at this record so far: for each, from its start to the last event that it wrote down.
     /// What cannot be read of the log, such as a last line that was torn, counts for nothing.
     pub(crate) fn spent(&self) -> Duration {
-        let text = fs::read(self.path.join("events.jsonl")).unwrap_or_default();
+        let (mut events, mut text) = (&self.events, Vec::new());
+        let read = events.rewind().and_then(|()| events.take(LINES_MOST).read_to_end(&mut text));
+        if read.is_err() {
+            text.clear();
+        }
         let (mut spent, mut began, mut now) = (Duration::ZERO, None, Duration::ZERO);
         for line in String::from_utf8_lossy(&text).lines() {
             let Ok(line) = serde_json::from_str::<serde_json::Value>(line) else { continue };
@@ -190,7 +197,12 @@ fn end_last_line(mut events: File) -> std::io::Result<File> {
 
 /// Where trial `index` of the record at `path` lies, in this folder of it.
 pub(crate) fn trial_dir(path: &Path, folder: &str, index: u32) -> PathBuf {
-    path.join(folder).join(format!("{index:04}"))
+    path.join(folder).join(trial_name(index))
+}
+
+/// What the folder of trial `index` is called.
+pub(crate) fn trial_name(index: u32) -> String {
+    format!("{index:04}")
 }
 
 pub(crate) fn write_json(path: &Path, value: &impl Serialize) -> Result<(), Fault> {

@@ -1,10 +1,12 @@
 //! A record of several parts on disk: a header beside a folder for each part, which is a record of its own.
 
-use crate::read_record::{HEADER_LOST, read_json, read_record};
-use crate::record_dir::{HEADER, write_json};
+use crate::read_record::{HEADER_LOST, is_plain, missing, read_begun, read_json};
+use crate::record_dir::write_json;
+use crate::record_files::Folder;
+use std::collections::BTreeSet;
 use std::path::Path;
 use tare_core::fault::{Doing, Fault};
-use tare_core::record::{SCHEMA, SuiteHeader, SuiteRecord};
+use tare_core::record::{Record, SCHEMA, SuiteHeader, SuiteRecord};
 
 /// The file that makes a directory a record of several parts.
 const SUITE: &str = "suite.json";
@@ -29,30 +31,64 @@ pub fn is_suite(path: &Path) -> bool {
     path.join(SUITE).is_file()
 }
 
-/// Reads the header of a record of several parts.
+/// Reads the header of a record of several parts. The path may be a link; nothing in the record may be one.
 ///
 /// # Errors
 /// When there is none, it is damaged, or another version of Tare wrote it.
 pub fn read_suite_header(path: &Path) -> Result<SuiteHeader, Fault> {
-    let header: SuiteHeader = read_json(&path.join(SUITE), HEADER_LOST)?;
-    if header.schema != SCHEMA {
-        let (shown, by, schema) = (path.display(), &header.tare, header.schema);
-        let fault = Fault::new(format!("{shown} was written by Tare {by} in format {schema}, and this reads {SCHEMA}"));
-        return Err(fault.remedy(format!("read it with Tare {by}")).as_mistake());
-    }
-    Ok(header)
+    header_in(&open(path)?)
 }
 
 /// Reads a whole record of several parts. Parts that were not begun are absent.
 ///
 /// # Errors
-/// As [`read_suite_header`] and [`read_record`].
+/// As [`read_suite_header`] and [`crate::read_record`], and when a part is not what the header calls it.
 pub fn read_suite(path: &Path) -> Result<SuiteRecord, Fault> {
-    let header = read_suite_header(path)?;
-    let folders = header.parts.iter().map(|part| path.join(part));
-    let begun = folders.filter(|folder| folder.join(HEADER).is_file());
-    let parts = begun.map(|folder| read_record(&folder)).collect::<Result<_, Fault>>()?;
+    let folder = open(path)?;
+    let header = header_in(&folder)?;
+    let begun = header.parts.iter().filter_map(|name| read_part(&folder, name).transpose());
+    let parts = begun.collect::<Result<_, Fault>>()?;
     Ok(SuiteRecord { header, parts })
+}
+
+fn open(path: &Path) -> Result<Folder, Fault> {
+    Folder::of_record(path)?.ok_or_else(|| missing(&path.join(SUITE), HEADER_LOST))
+}
+
+fn header_in(folder: &Folder) -> Result<SuiteHeader, Fault> {
+    let header: Option<SuiteHeader> = read_json(folder, SUITE, HEADER_LOST)?;
+    let header = header.ok_or_else(|| missing(&folder.path().join(SUITE), HEADER_LOST))?;
+    if header.schema != SCHEMA {
+        let (shown, by, schema) = (folder.path().display(), &header.tare, header.schema);
+        let fault = Fault::new(format!("{shown} was written by Tare {by} in format {schema}, and this reads {SCHEMA}"));
+        return Err(fault.remedy(format!("read it with Tare {by}")).as_mistake());
+    }
+    let mut names = BTreeSet::new();
+    match header.parts.iter().find(|name| !is_plain(name) || !names.insert(name.as_str())) {
+        None => Ok(header),
+        Some(name) => {
+            let file = folder.path().join(SUITE);
+            let why = "its parts are folders in the record, each with a name of its own";
+            let fault = Fault::new(format!("{} calls a part '{name}', but {why}", file.display()));
+            Err(fault.remedy(HEADER_LOST).as_mistake())
+        }
+    }
+}
+
+/// A part; none while it was not begun.
+fn read_part(folder: &Folder, name: &str) -> Result<Option<Record>, Fault> {
+    let remedy = "put it back from a copy of the record";
+    let part = folder.folder(name, remedy)?;
+    let Some(record) = part.as_ref().map_or(Ok(None), read_begun)? else { return Ok(None) };
+    let study = &record.header.study;
+    let own = study.part.as_ref().map_or(&study.name, |part| &part.name);
+    if own != name {
+        // Where the run goes on, it is the part's own word that says where its trials go.
+        let place = folder.path().join(name);
+        let fault = Fault::new(format!("{} holds the record of another part, '{own}'", place.display()));
+        return Err(fault.remedy(remedy).as_mistake());
+    }
+    Ok(Some(record))
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Runs over a stage of our own: designs, order, profiles, preparation.
+//! Runs over a stage of our own: designs, order, profiles, preparation, and records of others.
 
 mod designs;
 mod order;
@@ -6,3 +6,4 @@ mod pacing;
 mod preparing;
 mod profiles;
 mod stage;
+mod strangers;

@@ -1,31 +1,42 @@
 //! Files that Tare writes for a person: whole or not at all.
 
+mod spot;
+
 use crate::paths;
 use anyhow::{Context, Result};
-use rustix::fs::{Mode, OFlags, Uid};
-use std::fs::{File, OpenOptions};
+use rustix::fs::{AtFlags, Mode, OFlags, Uid, openat, renameat, unlinkat};
+use spot::Spot;
+use std::fs::File;
 use std::io::{ErrorKind, Write};
 use std::os::fd::AsFd;
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
+use tare_core::fault::{Doing, Fault};
 
 /// Writes `text` to `path`, whole or not at all. What is no file, such as a device or a pipe, is written to as it is.
-pub(crate) fn write_file(path: &Path, text: &str) -> Result<()> {
+///
+/// # Errors
+/// When it cannot be written, or when another user could have root write somewhere else.
+pub(crate) fn write_file(path: &Path, text: &str) -> Result<(), Fault> {
     // A link stays one, and what it names is replaced.
-    let target = path.canonicalize().unwrap_or_else(|_| path.to_owned());
-    let written = match std::fs::metadata(&target) {
-        Ok(there) if !there.is_file() => {
-            OpenOptions::new().write(true).open(&target).and_then(|mut file| file.write_all(text.as_bytes()))
-        }
-        _ => replace(&target, text, 0o666).map(drop),
+    let spot = Spot::behind(path)?;
+    let written = match spot.opened {
+        Some(flags) => write_into(&spot, flags, text),
+        None => replace(&spot, text, 0o666).map(drop),
     };
-    written.with_context(|| format!("could not write {}", path.display()))
+    written.doing(format!("write {}", path.display()))
+}
+
+/// What is open already, such as a redirected output, is added to: there may be something in it.
+fn write_into(spot: &Spot, flags: OFlags, text: &str) -> std::io::Result<()> {
+    let flags = flags | OFlags::WRONLY | OFlags::APPEND | OFlags::NOCTTY | OFlags::CLOEXEC;
+    File::from(openat(&spot.folder, &spot.name, flags, Mode::empty())?).write_all(text.as_bytes())
 }
 
 /// Writes a file of a record, such as its page: it is its owner's alone, as the rest of the record, and if root became
 /// root by sudo, whoever called that owns it.
 pub(crate) fn write_own_file(path: &Path, text: &str) -> Result<()> {
-    let written = replace(path, text, 0o600).map(|file| hand_to_caller(&file));
+    let written = Spot::at(path).and_then(|spot| replace(&spot, text, 0o600)).map(|file| hand_to_caller(&file));
     written.with_context(|| format!("could not write {}", path.display()))
 }
 
@@ -59,15 +70,15 @@ fn hand_to_caller(file: impl AsFd) {
     }
 }
 
-fn replace(path: &Path, text: &str, mode: u32) -> std::io::Result<File> {
-    let mut name = path.file_name().unwrap_or_default().to_owned();
-    name.push(format!(".{}.partial", std::process::id()));
-    let partial = path.with_file_name(name);
+fn replace(spot: &Spot, text: &str, mode: u32) -> std::io::Result<File> {
+    let mut partial = spot.name.clone();
+    partial.push(format!(".{}.partial", std::process::id()));
     // Made new: in a folder that many may write to, a file or link of this name would be somebody else's.
-    let mut file = OpenOptions::new().write(true).create_new(true).mode(mode).open(&partial)?;
-    let written = file.write_all(text.as_bytes()).and_then(|()| std::fs::rename(&partial, path));
-    if let Err(error) = written {
-        let _ = std::fs::remove_file(&partial);
+    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let mut file = File::from(openat(&spot.folder, &partial, flags, Mode::from_raw_mode(mode))?);
+    let renamed = |()| Ok(renameat(&spot.folder, &partial, &spot.folder, &spot.name)?);
+    if let Err(error) = file.write_all(text.as_bytes()).and_then(renamed) {
+        let _ = unlinkat(&spot.folder, &partial, AtFlags::empty());
         return Err(error);
     }
     Ok(file)
@@ -76,14 +87,17 @@ fn replace(path: &Path, text: &str, mode: u32) -> std::io::Result<File> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::os::unix::fs::PermissionsExt;
+    use std::os::fd::AsRawFd;
+    use std::os::unix::fs::{PermissionsExt, lchown, symlink};
+
+    const OTHER: u32 = 4242;
 
     #[test]
     fn a_file_is_replaced_and_what_is_none_is_written_to() {
         let folder = tempfile::tempdir().unwrap();
         let (file, link) = (folder.path().join("file"), folder.path().join("link"));
         std::fs::write(&file, "old").unwrap();
-        std::os::unix::fs::symlink(&file, &link).unwrap();
+        symlink(&file, &link).unwrap();
         write_file(&link, "new").unwrap();
         assert!(link.is_symlink());
         assert_eq!(std::fs::read_to_string(&file).unwrap(), "new");
@@ -97,6 +111,98 @@ mod tests {
         assert_eq!(reader.join().unwrap(), "piped");
         assert!(!pipe.is_file());
         assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 3, "nothing else is left");
+    }
+
+    #[test]
+    fn links_are_followed_as_the_kernel_does() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        std::fs::create_dir_all(at("deep/er")).unwrap();
+        symlink("deep/er", at("way")).unwrap();
+        symlink("../beside", at("deep/er/up")).unwrap();
+        // A link to nothing yet: what it names is made. `way/..` is above where the link leads.
+        for (name, made) in [("way/up", "deep/beside"), ("way/../file", "deep/file"), ("way/./new", "deep/er/new")] {
+            write_file(&at(name), name).unwrap();
+            assert_eq!(std::fs::read_to_string(at(made)).unwrap(), name);
+        }
+        assert!(at("way/up").is_symlink());
+        symlink("round", at("round")).unwrap();
+        for (name, why) in [
+            ("round", "symbolic links"),
+            ("deep", "Is a directory"),
+            ("way/..", "Is a directory"),
+            ("missing/file", "No such file"),
+            ("deep/file/x", "Not a directory"),
+        ] {
+            let fault = write_file(&at(name), "").unwrap_err();
+            let wanted = format!("could not write {}: ", at(name).display());
+            assert!(fault.message.starts_with(&wanted) && fault.message.contains(why), "{fault}");
+        }
+        // What is open already has a name of the kernel's, and is no file to be replaced by another.
+        let open = File::create(at("open")).unwrap();
+        (&open).write_all(b"before, ").unwrap();
+        let name = format!("/proc/self/fd/{}", open.as_raw_fd());
+        symlink(&name, at("output")).unwrap();
+        for path in [Path::new(&name), &at("output")] {
+            write_file(path, "behind. ").unwrap();
+        }
+        assert_eq!(std::fs::read_to_string(at("open")).unwrap(), "before, behind. behind. ");
+        std::fs::remove_file(at("open")).unwrap();
+        write_file(&at("output"), "nowhere else").unwrap();
+        assert!(!at("open").exists());
+    }
+
+    #[test]
+    fn root_is_led_nowhere_by_what_another_has_put_there() {
+        if !rustix::process::geteuid().is_root() {
+            return println!("skipped: it needs root");
+        }
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        let mode =
+            |name: &str, mode| std::fs::set_permissions(at(name), std::fs::Permissions::from_mode(mode)).unwrap();
+        for name in ["all", "etc", "home"] {
+            std::fs::create_dir(at(name)).unwrap();
+        }
+        mode("all", 0o1777);
+        std::fs::write(at("etc/profile"), "root's").unwrap();
+        let link = |name: &str, target: &str, owner| {
+            symlink(target, at(name)).unwrap();
+            lchown(at(name), Some(owner), None).unwrap();
+        };
+        link("all/report.html", "../etc/profile", OTHER);
+        link("all/whole", at("etc").to_str().unwrap(), OTHER);
+        link("all/new.html", "../etc/new", OTHER);
+        link("etc/by-way", "../all/whole/profile", 0);
+        rustix::fs::mkfifoat(rustix::fs::CWD, at("all/pipe"), Mode::RWXU).unwrap();
+        lchown(at("all/pipe"), Some(OTHER), None).unwrap();
+        lchown(at("home"), Some(OTHER), None).unwrap();
+        link("home/report.html", "../etc/profile", OTHER);
+        for (name, what) in [
+            ("all/report.html", "all/report.html is a link of user 4242"),
+            ("all/whole/profile", "all/whole is a link of user 4242"),
+            ("all/new.html", "all/new.html is a link of user 4242"),
+            ("etc/by-way", "all/whole is a link of user 4242"),
+            ("all/pipe", "all/pipe is a pipe or device of user 4242"),
+            ("home/report.html", "home/report.html is a link of user 4242"),
+        ] {
+            let fault = write_file(&at(name), "replaced").unwrap_err();
+            assert!(fault.message.contains(what) && fault.mistake && !fault.remedy.is_empty(), "{name}: {fault}");
+        }
+        assert_eq!(std::fs::read_to_string(at("etc/profile")).unwrap(), "root's");
+        assert_eq!(std::fs::read_dir(at("etc")).unwrap().count(), 2, "nothing was made");
+        // Root's own link is followed wherever it stands, and another's where that one could not have put it.
+        link("all/own.html", "../etc/profile", 0);
+        link("etc/handed-on.html", "profile", OTHER);
+        for name in ["all/own.html", "etc/handed-on.html"] {
+            write_file(&at(name), name).unwrap();
+            assert_eq!(std::fs::read_to_string(at("etc/profile")).unwrap(), name);
+        }
+        // Files of others are replaced, not written into, and so is nothing beside them.
+        std::fs::write(at("all/theirs"), "theirs").unwrap();
+        lchown(at("all/theirs"), Some(OTHER), None).unwrap();
+        write_file(&at("all/theirs"), "root's").unwrap();
+        assert_eq!(std::fs::read_to_string(at("all/theirs")).unwrap(), "root's");
     }
 
     #[test]

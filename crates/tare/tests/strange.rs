@@ -110,6 +110,83 @@ fn records_go_nowhere_that_another_user_leads() {
     refused("here may be written to by group");
 }
 
+/// Makes the sample's record.
+fn sample_at(path: &Path) {
+    let record = sample::record();
+    let written = RecordDir::create(path, &record.header).unwrap();
+    record.trials.iter().for_each(|trial| written.write_trial(trial).unwrap());
+    written.write_end(record.end.as_ref().unwrap()).unwrap();
+}
+
+/// As `cp -r` leaves it, which keeps links and pipes, and makes them root's own.
+#[test]
+fn a_record_has_nothing_read_that_lies_elsewhere() {
+    let folder = tempfile::tempdir().unwrap();
+    let (sound, strange) = (folder.path().join("sound"), folder.path().join("strange"));
+    [&sound, &strange].into_iter().for_each(|path| sample_at(path));
+    let secret = folder.path().join("secret");
+    std::fs::write(&secret, "\"hunter2\"\n").unwrap();
+    let place = strange.join("trials/0001/trial.json");
+    let (one, other) = (sound.to_str().unwrap(), strange.to_str().unwrap());
+    let verbs = [
+        &["resume", other][..],
+        &["report", other],
+        &["compare", one, other],
+        &["gate", "--max-overhead", "5%", "--record", other],
+        &["gate", "--record", one, "--baseline", other],
+        &["history", "--add", other],
+        &["scaling", "--at", &format!("1={one}"), "--at", &format!("2={other}")],
+    ];
+    for what in ["is a link", "is a pipe"] {
+        std::fs::remove_file(&place).unwrap();
+        if what == "is a link" {
+            std::os::unix::fs::symlink(&secret, &place).unwrap();
+        } else {
+            rustix::fs::mkfifoat(rustix::fs::CWD, &place, rustix::fs::Mode::RWXU).unwrap();
+        }
+        for verb in verbs {
+            let (code, text) = said(folder.path(), verb);
+            assert!(code == Some(2) && text.contains(what) && text.contains("to do: "), "{verb:?}: {text}");
+            assert!(text.contains("trials/0001/trial.json") && !text.contains("hunter2"), "{verb:?}: {text}");
+        }
+    }
+    let named = folder.path().join("latest");
+    std::os::unix::fs::symlink("sound", &named).unwrap();
+    for verb in ["resume", "report"] {
+        assert_eq!(said(folder.path(), &[verb, "latest"]).0, Some(0), "{verb}: a record may be called by a link");
+    }
+}
+
+/// What root is told to write where all may write, and another has put a link of that name.
+#[test]
+fn a_report_replaces_nothing_that_another_user_names() {
+    if !rustix::process::geteuid().is_root() {
+        return println!("skipped: whose link it is, which needs root");
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let (record, shared, target) = (folder.path().join("r"), folder.path().join("tmp"), folder.path().join("x.sh"));
+    sample_at(&record);
+    std::fs::create_dir(&shared).unwrap();
+    std::fs::set_permissions(&shared, std::fs::Permissions::from_mode(0o1777)).unwrap();
+    let link = shared.join("report");
+    std::os::unix::fs::symlink(&target, &link).unwrap();
+    lchown(&link, Some(4242), None).unwrap();
+    let gate =
+        ["gate", "--max-overhead", "90%", "--form", "container-hostnet", "--record", "r", "--junit", "tmp/report"];
+    for verb in [&["report", "r", "--out", "tmp/report"][..], &gate] {
+        std::fs::write(&target, "root's").unwrap();
+        let (code, text) = said(folder.path(), verb);
+        assert!(code == Some(2) && text.contains("tmp/report is a link of user 4242"), "{verb:?}: {text}");
+        assert!(text.contains("to do: ") && link.is_symlink(), "{verb:?}: {text}");
+        assert_eq!(std::fs::read_to_string(&target).unwrap(), "root's", "{verb:?}");
+        // Whoever has called sudo is no other.
+        let mut command = Command::cargo_bin("tare").unwrap();
+        let output = command.current_dir(folder.path()).env("SUDO_UID", "4242").args(verb).output().unwrap();
+        assert!(output.status.success(), "{verb:?}: {output:?}");
+        assert!(std::fs::read_to_string(&target).unwrap().len() > 99 && link.is_symlink(), "{verb:?}");
+    }
+}
+
 #[test]
 fn a_record_whose_services_are_called_by_paths_is_not_resumed() {
     let folder = tempfile::tempdir().unwrap();

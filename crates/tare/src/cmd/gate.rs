@@ -58,7 +58,7 @@ pub(crate) fn gate(args: &GateArgs) -> Result<u8> {
         }),
     };
     if let Some(path) = &args.junit {
-        write_file(path, &gate.junit()).map_err(|error| Mistake::new(format!("{error:#}")))?;
+        write_file(path, &gate.junit()).map_err(Fault::as_mistake)?;
     }
     print(&if args.json { gate.json()? } else { gate.text(columns(std::io::stdout())) });
     Ok(match gate.outcome() {

@@ -1,0 +1,149 @@
+//! Where a file that is to be written lies. Links on the way are followed one by one, each folder held open from then
+//! on: what was looked at is what is written to, whatever others do to the path meanwhile.
+
+use crate::paths;
+use rustix::fd::OwnedFd;
+use rustix::fs::{CWD, FileType, Mode, OFlags, PROC_SUPER_MAGIC, Stat, fstat, fstatfs, openat, readlinkat};
+use rustix::io::Errno;
+use std::collections::VecDeque;
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStringExt;
+use std::path::{Component, Path, PathBuf};
+use tare_core::fault::{Doing, Fault};
+use tare_layers::hands;
+
+/// How many links a path may lead through, as the kernel has it.
+const LINKS_MAX: usize = 40;
+/// How a folder is opened that is only gone through.
+const FOLDER: OFlags = OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
+
+/// A name in a folder, where something is to be written.
+#[derive(Debug)]
+pub(super) struct Spot {
+    pub(super) folder: OwnedFd,
+    pub(super) name: OsString,
+    /// With what flags that is opened which is no file, such as a device; none where a file takes the place.
+    pub(super) opened: Option<OFlags>,
+}
+
+impl Spot {
+    /// The end of `path` itself, even if it is a link.
+    pub(super) fn at(path: &Path) -> std::io::Result<Spot> {
+        let above = path.parent().filter(|above| !above.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        let folder = openat(CWD, above, FOLDER, Mode::empty())?;
+        Ok(Spot { folder, name: path.file_name().unwrap_or_default().to_owned(), opened: None })
+    }
+
+    /// Where `path` leads to.
+    ///
+    /// # Errors
+    /// When nothing can be written there, or when root would go through a link, or to a pipe, that is in another's
+    /// hands.
+    pub(super) fn behind(path: &Path) -> Result<Spot, Fault> {
+        let doing = format!("write {}", path.display());
+        let mut way = Way::to(path).doing(&doing)?;
+        loop {
+            let Some(name) = way.ahead.pop_front() else { return Err(Errno::ISDIR).doing(doing) };
+            let last = way.ahead.is_empty();
+            let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+            let found = match openat(&way.folder, &name, flags, Mode::empty()) {
+                Err(Errno::NOENT) if last => return Ok(way.end(name, None)),
+                found => found.doing(&doing)?,
+            };
+            let facts = fstat(&found).doing(&doing)?;
+            match FileType::from_raw_mode(facts.st_mode) {
+                FileType::Directory => way.enter(found, name),
+                FileType::Symlink => {
+                    way.refuse_anothers(&name, &facts, "link")?;
+                    if fstatfs(&way.folder).doing(&doing)?.f_type != PROC_SUPER_MAGIC {
+                        way.follow(&found).doing(&doing)?;
+                    } else if last {
+                        return Ok(way.end(name, Some(OFlags::empty())));
+                    } else {
+                        // The kernel's own links lead to what is open, which may have no path.
+                        let folder = openat(&way.folder, &name, FOLDER, Mode::empty()).doing(&doing)?;
+                        way.enter(folder, name);
+                    }
+                }
+                _ if !last => return Err(Errno::NOTDIR).doing(doing),
+                FileType::RegularFile => return Ok(way.end(name, None)),
+                _ => {
+                    way.refuse_anothers(&name, &facts, "pipe or device")?;
+                    return Ok(way.end(name, Some(OFlags::NOFOLLOW)));
+                }
+            }
+        }
+    }
+}
+
+/// A way that is being gone.
+struct Way {
+    /// How far it has been gone.
+    folder: OwnedFd,
+    path: PathBuf,
+    /// What is ahead, and how many links led here.
+    ahead: VecDeque<OsString>,
+    links: usize,
+}
+
+impl Way {
+    /// All of it ahead.
+    fn to(path: &Path) -> rustix::io::Result<Way> {
+        let start = if path.is_absolute() { "/" } else { "." };
+        let folder = openat(CWD, start, FOLDER, Mode::empty())?;
+        Ok(Way { folder, path: PathBuf::from(start), ahead: parts(path).collect(), links: 0 })
+    }
+
+    fn enter(&mut self, folder: OwnedFd, name: OsString) {
+        self.folder = folder;
+        self.path.push(name);
+    }
+
+    /// Puts what a link says in the place of the link.
+    fn follow(&mut self, link: &OwnedFd) -> rustix::io::Result<()> {
+        self.links += 1;
+        if self.links > LINKS_MAX {
+            return Err(Errno::LOOP);
+        }
+        let target = PathBuf::from(OsString::from_vec(readlinkat(link, "", Vec::new())?.into_bytes()));
+        if target.is_absolute() {
+            (self.folder, self.path) = (openat(CWD, "/", FOLDER, Mode::empty())?, PathBuf::from("/"));
+        }
+        for part in parts(&target).rev() {
+            self.ahead.push_front(part);
+        }
+        Ok(())
+    }
+
+    fn end(self, name: OsString, opened: Option<OFlags>) -> Spot {
+        Spot { folder: self.folder, name, opened }
+    }
+
+    /// Root is not led by what belongs to somebody else and stands where that one could have put it. A user who is not
+    /// root may write wherever that is allowed, as the kernel has it.
+    fn refuse_anothers(&self, name: &OsString, facts: &Stat, what: &str) -> Result<(), Fault> {
+        let behind = paths::behind_sudo();
+        let owner = facts.st_uid;
+        if owner == 0 || behind == Some(owner) || hands::is_own(&self.path, behind) {
+            return Ok(());
+        }
+        let place = self.path.join(name);
+        let text = format!(
+            "{} is a {what} of user {owner}, in a folder where others than root may put one: what root writes could go \
+             into, or in the place of, any file that they choose",
+            place.display()
+        );
+        let remedy =
+            "name another file, in a folder where you alone may write, or do this without root, which it needs not";
+        Err(Fault::new(text).remedy(remedy).as_mistake())
+    }
+}
+
+/// What a path is made of below where it starts.
+fn parts(path: &Path) -> impl DoubleEndedIterator<Item = OsString> {
+    path.components().filter_map(|part| match part {
+        Component::Normal(name) => Some(name.to_owned()),
+        Component::ParentDir => Some("..".into()),
+        Component::RootDir | Component::CurDir | Component::Prefix(_) => None,
+    })
+}
