@@ -26,6 +26,9 @@ const TOLD_BY_OPERATION: &str = "run_queue_share";
 const OF_A_LIMIT: &[&str] =
     &["throttled_share", "quota_periods_share", "quota_share", "limit_hits_per_s", "reclaimed_per_s", "refaults_per_s"];
 
+/// What nobody counts whom no quota holds back: one such trial is no chance.
+const OF_A_QUOTA: [&str; 2] = ["throttled_share", "quota_periods_share"];
+
 /// Of at least so many orders in which trials of equals may lie, one has all of one side above all of the other, where
 /// that is to say something. Three stand so over six in 1 of 84, four over four in 1 of 70; three over three in 1 of
 /// 20.
@@ -235,15 +238,29 @@ fn values(side: &Cell, name: &str) -> Values {
 
 /// From the least to the greatest difference of any trial `here` to any `there`, where all of one side lie above all of
 /// the other and that is no chance. It asks for no spread, so a cause that is there in every trial and never in the
-/// others is seen in three blocks, however much its size changes.
+/// others is seen in three blocks, however much its size changes. Where only one side has a quota, it is no chance in
+/// however few trials.
 pub(crate) fn apart(name: &str, here: &[&Cell], there: &[&Cell]) -> Option<Interval> {
     let of = |side: &[&Cell]| -> Vec<f64> { side.iter().flat_map(|cell| values(cell, name).into_values()).collect() };
-    gap(&of(here), &of(there))
+    let (here, there) = (of(here), of(there));
+    let none = |values: &[f64]| values.iter().all(|value| *value == 0.0);
+    if OF_A_QUOTA.contains(&name) && (none(&here) || none(&there)) {
+        return between(&here, &there);
+    }
+    gap(&here, &there)
 }
 
 /// The same of plain values.
 pub(crate) fn gap(here: &[f64], there: &[f64]) -> Option<Interval> {
-    if here.is_empty() || there.is_empty() || orders(here.len(), there.len()) < ORDERS_MIN {
+    if orders(here.len(), there.len()) < ORDERS_MIN {
+        return None;
+    }
+    between(here, there)
+}
+
+/// From the least to the greatest difference of any value of one side to any of the other, where they do not meet.
+fn between(here: &[f64], there: &[f64]) -> Option<Interval> {
+    if here.is_empty() || there.is_empty() {
         return None;
     }
     let ends = |values: &[f64]| values.iter().fold((f64::MAX, f64::MIN), |(low, high), v| (low.min(*v), high.max(*v)));

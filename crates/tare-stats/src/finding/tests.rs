@@ -371,6 +371,20 @@ fn trials_stand_apart_where_chance_would_hardly_put_them_so() {
     assert_eq!(between(&high, &[&low, &low]), Some((1.0, 8.0)));
     assert_eq!(between(&low, &[&high, &high]), Some((-8.0, -1.0)));
     assert_eq!(between(&high, &[&low]), None, "1 of 20 orders");
+    // Where nobody has a quota, nobody is held back by one: that is no chance.
+    let held = |values: &[f64]| -> Cell {
+        let trial = |(block, value): (usize, &f64)| {
+            (block as u32, [("throttled_share".to_owned(), figure("throttled_share", *value))].into())
+        };
+        values.iter().enumerate().map(trial).collect()
+    };
+    let quota = |here: &[f64], there: &[f64]| {
+        apart("throttled_share", &[&held(here)], &[&held(there)]).map(|interval| (interval.low, interval.high))
+    };
+    assert_eq!(quota(&[0.03, 0.39, 0.04], &[0.0; 3]), Some((0.03, 0.39)));
+    assert_eq!(quota(&[0.0; 3], &[0.03, 0.39, 0.04]), Some((-0.39, -0.03)));
+    assert_eq!(quota(&[0.03, 0.0, 0.04], &[0.0; 3]), None, "not in every trial");
+    assert_eq!(quota(&[0.03, 0.39, 0.04], &[0.01, 0.0, 0.02]), None, "both have one");
     assert_eq!(between(&cell(&[3.0, 5.0, 9.0]), &[&low, &low]), None, "they meet");
     assert_eq!(between(&high, &[&low, &cell(&[1.0, 4.5, 1.0])]), None, "not above the equal of the baseline");
     let (four, five) = (cell(&[1.0, 2.0, 3.0, 3.0]), cell(&[4.0, 5.0, 9.0, 4.0]));
