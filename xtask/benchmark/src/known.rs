@@ -37,7 +37,7 @@ pub(crate) struct Options {
 /// The weight that is planted: operations beside each that counts.
 const WEIGHT: f64 = 0.01;
 /// The metrics that are looked at.
-const METRICS: [&str; 3] = ["throughput", "p50_us", "cpu_us_per_op"];
+const METRICS: [&str; 3] = ["throughput", "p50_us", "cpu_busy_us_per_op"];
 /// The metrics of which it is known what the weight makes of them, by their places above, and what that is.
 const KNOWN: [(usize, f64); 2] = [(0, 1.0 / (1.0 + WEIGHT)), (2, 1.0 + WEIGHT)];
 
@@ -112,7 +112,11 @@ fn one((root, tare): (&Path, &Path), record: &Path, options: &Options) -> Result
     let arms = analysis["arms"].as_array().context("the report has no arms")?;
     let ruler = arms.iter().find(|arm| arm["weight"].is_number()).context("the report has no ruler")?;
     let of = |arm: &Value| METRICS.map(|metric| weighed(analysis, metric, arm.as_str()?));
-    Ok(Found { seconds: began.elapsed().as_secs_f64(), equal: of(&"equal".into()), weight: of(&ruler["name"]) })
+    let (equal, weight) = (of(&"equal".into()), of(&ruler["name"]));
+    for (at, metric) in METRICS.iter().enumerate() {
+        ensure!(equal[at].is_some() && weight[at].is_some(), "the report compares no {metric}");
+    }
+    Ok(Found { seconds: began.elapsed().as_secs_f64(), equal, weight })
 }
 
 fn weighed(analysis: &Value, metric: &str, arm: &str) -> Option<Weighed> {
