@@ -55,9 +55,7 @@ pub(crate) fn run(root: &Path, wanted: &Wanted) -> Result<ExitCode> {
     if wanted.minutes.is_nan() || wanted.minutes <= 0.0 {
         bail!(Mistyped("--minutes must be above 0".to_owned()));
     }
-    // The same versions as everywhere else; what only fuzzing needs is added to it.
-    let package = root.join(PACKAGE);
-    fs::copy(root.join("Cargo.lock"), package.join("Cargo.lock")).context("could not copy Cargo.lock")?;
+    let package = with_versions(root)?;
     let (corpus, artifacts) = (package.join("corpus"), package.join("artifacts"));
     let known = write_corpus(root, &corpus)?;
     if let Some(unknown) = wanted.targets.iter().find(|name| !known.contains(name)) {
@@ -83,6 +81,13 @@ pub(crate) fn run(root: &Path, wanted: &Wanted) -> Result<ExitCode> {
     }
     print!("{}", table(&runs, root));
     Ok(if runs.iter().any(|run| run.crash.is_some()) { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}
+
+/// The package, with the same versions as everywhere else; what only fuzzing needs is added to them.
+fn with_versions(root: &Path) -> Result<PathBuf> {
+    let package = root.join(PACKAGE);
+    fs::copy(root.join("Cargo.lock"), package.join("Cargo.lock")).context("could not copy Cargo.lock")?;
+    Ok(package)
 }
 
 /// `cargo fuzz run` of a target, up to its corpus.
@@ -166,6 +171,26 @@ mod tests {
         assert_eq!(counts(said), (5001, 78));
         assert_eq!(counts("#4096\tpulse  cov: 77 ft: 99\n==1== ERROR: libFuzzer: deadly signal\n"), (4096, 77));
         assert_eq!(counts(""), (0, 0));
+    }
+
+    /// The gate builds no package outside of the workspace, and only a nightly compiler can run this one.
+    #[test]
+    fn the_program_of_all_targets_compiles() {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(1).expect("the workspace");
+        let package = with_versions(root).expect("there are versions");
+        let folder = tempfile::tempdir().expect("a folder");
+        let mut cargo = Command::new("cargo");
+        cargo
+            .arg("check")
+            .arg("--manifest-path")
+            .arg(package.join("Cargo.toml"))
+            .arg("--target-dir")
+            .arg(folder.path());
+        cargo.env("RUSTFLAGS", "--cfg fuzzing");
+        // Nothing is linked, so libFuzzer need not be compiled, for which there may be no compiler.
+        cargo.env("CUSTOM_LIBFUZZER_PATH", "/nowhere/libFuzzer.a").stdin(Stdio::null());
+        let output = cargo.output().expect("there is a cargo");
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     }
 
     #[test]

@@ -34,9 +34,12 @@ struct Options {
     /// Only this; may be given several times
     #[arg(long, value_enum, value_name = "KIND")]
     only: Vec<Kind>,
-    /// Compress little: for a look, and for tests
+    /// Compress little and, unless there is --binary, optimise nothing: for a look, and for tests
     #[arg(long)]
     quick: bool,
+    /// Release this checkout, instead of the one that this command was built in
+    #[arg(long, value_name = "DIR")]
+    checkout: Option<PathBuf>,
 }
 
 const NOTES: &str = "\
@@ -68,11 +71,14 @@ fn main() -> ExitCode {
 }
 
 fn run(options: &Options) -> Result<()> {
-    let root = root();
+    let root = match &options.checkout {
+        Some(path) => fs::canonicalize(path).with_context(|| format!("there is no checkout {}", path.display()))?,
+        None => root(),
+    };
     let metadata = compile::metadata(&root)?;
     let binary = match &options.binary {
         Some(path) => path.clone(),
-        None => compile::release(&root, &metadata)?,
+        None => compile::release(&root, &metadata, options.quick)?,
     };
     let release = Release::of(&root, &binary, &metadata, options.quick)?;
     let out = options.out.clone().unwrap_or(metadata.target.join("dist"));

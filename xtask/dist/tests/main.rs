@@ -2,6 +2,7 @@
 
 mod installed;
 mod same;
+mod twice;
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -22,13 +23,39 @@ fn expect(command: &mut Command) -> String {
 
 /// Whether this is a checkout of git, as what is released is made of a commit; says so if not.
 fn is_checkout() -> bool {
-    let mut git = Command::new("git");
-    git.args(["rev-parse", "--is-inside-work-tree"]).current_dir(env!("CARGO_MANIFEST_DIR"));
-    let is = git.output().is_ok_and(|output| output.status.success());
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).expect("the workspace");
+    let is = checkout(root).unwrap_or_else(|refusal| panic!("{refusal}"));
     if !is {
         println!("skipped: this is no checkout of git");
     }
     is
+}
+
+/// Whether `root` is a checkout.
+///
+/// # Errors
+/// What git says where it is one that git does not read: that is no reason to skip anything.
+fn checkout(root: &Path) -> Result<bool, String> {
+    if root.join(".git").symlink_metadata().is_err() {
+        return Ok(false);
+    }
+    let output = Command::new("git").args(["rev-parse", "--is-inside-work-tree"]).current_dir(root).output();
+    let output = output.map_err(|error| format!("could not run git: {error}"))?;
+    if output.status.success() {
+        return Ok(true);
+    }
+    let remedy = format!("git config --global --add safe.directory '{}'", root.display());
+    let said = said(&output);
+    Err(format!("{said}git does not read this checkout; where another user owns it, this helps: {remedy}"))
+}
+
+#[test]
+fn only_what_is_no_checkout_is_taken_for_none() {
+    let folder = tempfile::tempdir().expect("a folder");
+    assert_eq!(checkout(folder.path()), Ok(false));
+    std::fs::write(folder.path().join(".git"), "no place\n").expect("it can be written");
+    let refusal = checkout(folder.path()).expect_err("git refuses it");
+    assert!(refusal.contains("invalid gitfile") && refusal.contains("--add safe.directory"), "{refusal}");
 }
 
 /// Packages `binary` into `out`.

@@ -42,6 +42,15 @@ const LEFT: &[(&str, &str)] = &[
          vm::a_container_runs_in_a_guest an engine in one",
     ),
     (
+        "dist::twice::",
+        "the program is built twice over, for minutes; dist::same:: packs one program twice, and dist::compile:: tests \
+         that each folder of the machine is given another name",
+    ),
+    (
+        "xtask::fuzz::tests::the_program_of_all_targets_compiles",
+        "all crates are compiled once more, as for fuzzing; fuzz::bears_anything:: runs every target",
+    ),
+    (
         "dist::installed::the_package_is_installed_and_removed_without_a_trace",
         "a bare Debian is fetched to install into; dist::installed:: unpacks and runs the same tree from the tarball and \
          the image, and dist::same:: looks into the package",
