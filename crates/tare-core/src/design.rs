@@ -53,8 +53,14 @@ impl Design {
         self.half_width.is_some() || self.best_in.is_some()
     }
 
+    /// Whether load takes turns, and those that wait for theirs are kept from running.
+    pub fn freezes(&self) -> bool {
+        matches!(&self.arrangement, Arrangement::Chop(chop) if chop.freeze)
+    }
+
     /// In words: `blocks, until intervals reach 2 % either way`.
     pub fn describe(&self) -> String {
+        let frozen = |freeze: bool| if freeze { ", who waits frozen" } else { "" };
         let arrangement = match &self.arrangement {
             Arrangement::Blocks => "blocks".to_owned(),
             Arrangement::Alternate(slices) => {
@@ -62,11 +68,11 @@ impl Design {
                 let settle = exact_duration(slices.settle);
                 format!("side by side, load alternating in slices of {slice}, the first {settle} of each to settle")
             }
-            Arrangement::Chop(Chop { slice: Some(slice), .. }) => {
-                format!("side by side, load chopped into slices of {}", exact_duration(*slice))
+            Arrangement::Chop(Chop { slice: Some(slice), freeze, .. }) => {
+                format!("side by side, load chopped into slices of {}{}", exact_duration(*slice), frozen(*freeze))
             }
-            Arrangement::Chop(Chop { slice: None, .. }) => {
-                "side by side, load chopped into slices of ten response times or more".to_owned()
+            Arrangement::Chop(Chop { slice: None, freeze, .. }) => {
+                format!("side by side, load chopped into slices of ten response times or more{}", frozen(*freeze))
             }
             Arrangement::Duet => "duets, two forms loaded at the same moment on disjoint CPUs".to_owned(),
         };
@@ -153,6 +159,14 @@ pub struct Chop {
     /// calibration does.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pieces: Option<u32>,
+    /// Whether those that are not loaded are kept from running, so that nothing they would do by themselves falls into
+    /// the slices of others.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub freeze: bool,
+}
+
+fn is_false(flag: &bool) -> bool {
+    !flag
 }
 
 impl Chop {
@@ -220,7 +234,7 @@ pub(crate) fn read_margin(fields: &mut Fields, problems: &mut Problems) -> f64 {
 }
 
 /// Reads `design: blocks`, `design: alternate`, `design: {alternate: {slice: 10s, settle: 2s}}`, `design: chop`,
-/// `design: {chop: {slice: 20ms}}` or `design: duet`.
+/// `design: {chop: {slice: 20ms, freeze: true}}` or `design: duet`.
 pub(crate) fn read_arrangement(node: &Node, problems: &mut Problems) -> Option<Arrangement> {
     let known = Arrangement::all().map(|arrangement| arrangement.name());
     let nothing = Node { place: node.place, kind: NodeKind::Map(Vec::new()) };
@@ -247,6 +261,7 @@ pub(crate) fn read_arrangement(node: &Node, problems: &mut Problems) -> Option<A
 fn read_chop(fields: &mut Fields, problems: &mut Problems) -> Option<Chop> {
     let place = fields.place();
     let slice = fields.duration("slice", problems);
+    let freeze = fields.boolean("freeze", problems).unwrap_or(false);
     let (shortest, longest) = Chop::SLICES;
     if slice.is_some_and(|slice| slice < shortest || slice > longest) {
         let message =
@@ -254,7 +269,7 @@ fn read_chop(fields: &mut Fields, problems: &mut Problems) -> Option<Chop> {
         problems.add(place, message, "write for example {slice: 20ms}, or leave it away and it is found by the run");
         return None;
     }
-    Some(Chop { slice, ..Chop::default() })
+    Some(Chop { slice, freeze, ..Chop::default() })
 }
 
 fn read_slices(fields: &mut Fields, problems: &mut Problems) -> Option<Slices> {
@@ -301,6 +316,11 @@ mod tests {
         assert_eq!(arrangement("chop"), Ok(Arrangement::Chop(Chop::default())));
         let slice = Some(Duration::from_millis(20));
         assert_eq!(arrangement("{chop: {slice: 20ms}}"), Ok(Arrangement::Chop(Chop { slice, ..Chop::default() })));
+        let freezing = Arrangement::Chop(Chop { slice, freeze: true, ..Chop::default() });
+        assert_eq!(arrangement("{chop: {slice: 20ms, freeze: true}}"), Ok(freezing.clone()));
+        assert!(arrangement("{chop: {freeze: 1}}").unwrap_err().contains("true or false"));
+        let described = Design { arrangement: freezing, ..Design::default() }.describe();
+        assert_eq!(described, "side by side, load chopped into slices of 20 ms, who waits frozen");
         assert!(arrangement("{chop: {slice: 2s}}").unwrap_err().contains("slices of a chopped load last 5 ms to 1 s"));
         let seconds = Duration::from_secs;
         let slices = Slices { settle: seconds(1), measure: seconds(4) };

@@ -7,6 +7,7 @@ use crate::command::{CommandEnd, CommandStart};
 use crate::config::{Node, Problems};
 use crate::fault::Fault;
 use crate::form::LayerUse;
+use crate::held::Held;
 use crate::ladder::LayerRung;
 use crate::profile::Profile;
 pub use crate::seen::{FilesSeen, SeenFile};
@@ -250,6 +251,16 @@ pub trait Host: Send {
     /// When it does not.
     fn thaw(&mut self) -> Result<(), Fault> {
         Err(Fault::new("this kind of form cannot be thawed"))
+    }
+
+    /// All that runs here, for whoever keeps it from running while others are loaded: that takes microseconds, which
+    /// [`Host::freeze`] need not. After this, [`Host::thaw`] takes nothing for running.
+    ///
+    /// # Errors
+    /// When this kind of host cannot tell.
+    fn held(&mut self) -> Result<Vec<Held>, Fault> {
+        Err(Fault::new("this kind of form cannot be frozen while others are loaded")
+            .remedy("leave 'freeze' out of the study's design"))
     }
 
     /// Starts sampling this host, what runs on it, and `outside`, the scopes an inner host has on this one.

@@ -14,6 +14,7 @@ pub mod fault;
 pub mod form;
 #[cfg(any(test, fuzzing))]
 pub mod fuzz;
+pub mod held;
 pub mod host;
 pub mod image;
 pub mod instances;

@@ -91,7 +91,7 @@ fn take_turns(plan: &LoadPlan, turns: &Turns, emit: Emit<'_>) -> Result<LoadSumm
         _ => 0,
     });
     open_files(connections.sum())?;
-    let mut seats = Seats::seats(plan, turns).into_iter();
+    let mut seats = Seats::seats(plan, turns)?.into_iter();
     let (Some(own), Some((first, others))) = (seats.next(), plans.split_first()) else {
         unreachable!("the plan itself is among them")
     };

@@ -53,6 +53,9 @@ pub(crate) fn show(page: &mut Page, record: &Record, analysis: &Analysis) {
         }
     }
     page.paragraph(0, 2, &scale(analysis), Ink::Dim);
+    if let Some(text) = words::these_deployments(analysis) {
+        page.paragraph(0, 2, &text, Ink::Dim);
+    }
     if let Some(missed) = words::missed_aim(analysis) {
         page.paragraph(0, 2, &format!("precision: {missed}"), Ink::Dim);
     }

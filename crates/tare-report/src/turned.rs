@@ -44,7 +44,19 @@ pub(crate) fn lines(record: &Record, analysis: &Analysis) -> Vec<String> {
             (true, false) => format!("; second halves of turns are {} faster", percent_text(warming)),
             (true, true) => format!("; second halves of turns are {} slower", percent_text(-warming)),
         };
-        Some(format!("{}: {} turns of {}{moves}{halves}", arm.name, grouped(turns), plain_quantity(turn_us, "us")))
+        let frozen = all.iter().all(|of| of.freeze_ns.is_some());
+        let frozen_us = plain_quantity(mean_us(&|of| of.freeze_ns.unwrap_or(0) as f64), "us");
+        let freezing = match (record.header.study.design.freezes(), frozen) {
+            (false, _) => String::new(),
+            (true, true) => format!("; freezing the one before takes {frozen_us}, which is in no turn"),
+            (true, false) => "; not all that waited could be frozen".to_owned(),
+        };
+        Some(format!(
+            "{}: {} turns of {}{moves}{freezing}{halves}",
+            arm.name,
+            grouped(turns),
+            plain_quantity(turn_us, "us")
+        ))
     };
     analysis.warmth.iter().map(compared).chain(analysis.arms.iter().filter_map(line)).collect()
 }

@@ -64,6 +64,19 @@ fn words(warning: &Warning) -> String {
                 percent_text(*share)
             )
         }
+        Warning::MovesUntold { arms, blocks, of } => {
+            let whose = if arms.is_empty() { "a form".to_owned() } else { arms.join(", ") };
+            format!(
+                "in {blocks} of {of} blocks the turns of {whose} hold too few operations, or lost too many, to tell what a move \
+                 costs, so it is taken off no form's time there: forms for which it differs have another ratio. To do: longer \
+                 slices"
+            )
+        }
+        Warning::WarmthUnknown { slice_ns } => format!(
+            "whether the service is cold in slices of {} is not known: too few turns of several lengths could be compared. To \
+             do: a longer time to measure, or hold the ratios against those of --design blocks",
+            plain_quantity(*slice_ns as f64 / 1e3, "us")
+        ),
         Warning::EndedByFinding => {
             "the run ended because of what it had found: its ratios lean away from 1, and their \
                                     intervals do not allow for the looks that were taken; the search's own comparison \

@@ -266,16 +266,16 @@ pub(crate) fn same_bits(bits: &ServiceBits) -> String {
         return format!("yes ({}), {} files mapped in {forms}{bundle}{unread}", short_digest(digest), bits.files);
     }
     let (bundle, forms): (Vec<_>, Vec<_>) = bits.differences.iter().partition(|found| found.is_from_the_bundle());
-    let named = |found: &[&BitsDifference], how: &str| {
+    let named = |found: &[&BitsDifference], unnamed: u64, how: &str| {
         let paths: Vec<&str> = found.iter().take(3).map(|difference| difference.path.as_str()).collect();
-        let more = found.len().saturating_sub(3);
+        let more = found.len().saturating_sub(3) as u64 + unnamed;
         let more = if more == 0 { String::new() } else { format!(" and {more} more") };
         (!paths.is_empty()).then(|| format!("{}{more} {how}", paths.join(", ")))
     };
     let seen_in: BTreeSet<&str> = bundle.iter().flat_map(|found| found.by_form.keys().map(String::as_str)).collect();
     let seen_in: Vec<&str> = seen_in.into_iter().collect();
-    let bundle = named(&bundle, &format!("not as in the bundle in {}", seen_in.join(", ")));
-    let all: Vec<String> = named(&forms, "differ between forms").into_iter().chain(bundle).collect();
+    let bundle = named(&bundle, bits.unnamed, &format!("not as in the bundle in {}", seen_in.join(", ")));
+    let all: Vec<String> = named(&forms, 0, "differ between forms").into_iter().chain(bundle).collect();
     format!("NO: {}{unread}", all.join("; "))
 }
 
@@ -358,6 +358,20 @@ pub(crate) fn missed_aim(analysis: &Analysis) -> Option<String> {
     Some(
         follows.map_or_else(|| said.clone(), |follows| format!("{said}, which follows the machine's speed: {follows}")),
     )
+}
+
+/// From so many fresh deployments of a form on, its interval is taken for what others like them will do.
+const DEPLOYMENTS: usize = 6;
+
+/// `deployments: 4 of each form; what others will do is known from 6 on`, where there are intervals by fewer.
+pub(crate) fn these_deployments(analysis: &Analysis) -> Option<String> {
+    let ratios = analysis.metrics.iter().filter(|metric| metric.compared).flat_map(|metric| &metric.ratios);
+    let fewest = ratios.filter(|ratio| ratio.interval.is_some()).map(|ratio| ratio.blocks.len()).min()?;
+    let text = format!(
+        "deployments: {fewest} of each form, so what is said holds for these; from {DEPLOYMENTS} on it is taken to hold for \
+         others like them"
+    );
+    (fewest < DEPLOYMENTS).then_some(text)
 }
 
 /// `1.48 where native (A/A) had 114,000 op/s, 1.57 where it had 134,000 op/s`, of a ratio that is so.

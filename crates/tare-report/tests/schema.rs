@@ -131,12 +131,12 @@ fn a_service_that_is_cold_in_slices_is_in_the_report() {
 
 #[test]
 fn a_file_that_a_form_shows_otherwise_than_its_bundle_is_in_the_report() {
-    let said = |differing: &[&str]| {
+    let said = |differing: &[String], more: u64| {
         let mut record = record();
         for trial in record.trials.iter_mut().map(|trial| &mut trial.record).filter(|trial| trial.trial.block == 0) {
             let differing = if trial.trial.form == "container" { differing } else { &[] };
-            let differing = differing.iter().map(|path| (*path).to_owned()).collect();
-            let seen = FilesSeen { compared: 3393, differing, ..FilesSeen::default() };
+            let more = if differing.is_empty() { 0 } else { more };
+            let seen = FilesSeen { compared: 3393, differing: differing.to_vec(), more, ..FilesSeen::default() };
             trial.files = trial.mapped.keys().map(|service| (service.clone(), seen.clone())).collect();
         }
         let report = report_of(&record);
@@ -145,13 +145,17 @@ fn a_file_that_a_form_shows_otherwise_than_its_bundle_is_in_the_report() {
         let text = (row.render)(&record, &analyse(&record), &Style { verbose: true, ..Style::default() }).unwrap();
         (text.split_whitespace().collect::<Vec<_>>().join(" "), report["analysis"]["bits"][0].clone())
     };
-    let (text, bits) = said(&[]);
+    let (text, bits) = said(&[], 0);
     assert!(text.contains("and 3393 of its bundle's seen as they are"), "{text}");
     assert_eq!((&bits["same"], &bits["bundle_files"]), (&json!(true), &json!(3393)));
-    let (text, bits) = said(&["/app.py"]);
+    let (text, bits) = said(&["/app.py".to_owned()], 0);
     assert!(text.contains("same bits redis: NO: /app.py not as in the bundle in container"), "{text}");
     assert_eq!(bits["differences"], json!([{"path": "/app.py", "by_form": {"container": "differs"}}]));
     assert!(text.matches("/app.py").count() > 1, "and a warning names it: {text}");
+    let many: Vec<String> = (0..FilesSeen::NAMED).map(|at| format!("/f{at:02}")).collect();
+    let (text, bits) = said(&many, 100);
+    assert!(text.contains("NO: /f00, /f01, /f02 and 117 more not as in the bundle in container"), "{text}");
+    assert_eq!(bits["unnamed"], json!(100));
 }
 
 #[test]
@@ -179,11 +183,36 @@ fn a_form_that_gets_warm_amid_its_slices_is_in_the_report() {
         "amid its slices container gets 4.0 % faster, and native 1.0 % faster: from the first to the second halves";
     assert!(said.contains(warning), "{said}");
     assert!(
-        said.contains("Without rests the ratio of container's throughput is higher: by up to half of that"),
+        said.contains("If container still changes in them, its ratio is higher without rests: by up to half of that"),
         "{said}"
     );
     assert!(said.contains("second halves of turns are 4.0 % faster"), "{said}");
     assert!(!said.contains("amid its slices container-hostnet"), "{said}");
+}
+
+#[test]
+fn a_form_that_was_not_settled_when_it_was_measured_is_in_the_report() {
+    let mut record = record();
+    for trial in &mut record.trials {
+        let trial = &mut trial.record;
+        let late = if trial.trial.form == "container" { 104.0 } else { 101.0 } + 0.01 * f64::from(trial.trial.block);
+        if let Some(load) = &mut trial.load {
+            load.turns = Some(TurnsSummary { turns: 9, active_ns: 9_000_000, ..TurnsSummary::default() });
+            load.batches = vec![100.0, 100.0, late, late];
+        }
+    }
+    let report = report_of(&record);
+    assert_eq!(problems(&report), Vec::<String>::new());
+    let all = report["analysis"]["settling"].as_array().unwrap();
+    let of = |arm: &str| all.iter().find(|found| found["arm"] == arm).unwrap()["matters"].clone();
+    assert_eq!((of("container"), of("container-hostnet")), (json!(true), json!(false)));
+    let row = FORMATS.iter().find(|row| row.name == "terminal").unwrap();
+    let text = (row.render)(&record, &analyse(&record), &Style::default()).unwrap();
+    let said = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    let warning =
+        "while it was measured container got 4.0 % faster, and native 1.0 % faster: from the first to the second half";
+    assert!(said.contains(warning), "{said}");
+    assert!(said.contains("is the mean over that time, and higher at its end"), "{said}");
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! A block whose forms stand side by side: all deployed, one generator with connections to each, and a closed loop that
-//! it moves from one to the other every few milliseconds. Whoever is not loaded is idle, not frozen: what it does then
-//! by itself falls into the others' slices.
+//! it moves from one to the other every few milliseconds. Whoever is not loaded is idle, and frozen only where the
+//! study says so: else what it does by itself falls into the others' slices.
 
 use crate::Event;
 use crate::alternate::{Around, Standing};
@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use std::ops::Add;
 use std::time::Duration;
 use tare_core::fault::Fault;
+use tare_core::held::Held;
 use tare_core::load::{LoadPlan, LoadSummary, LoadTask, TurnLength, Turns};
 use tare_core::record::{Slice as Part, TrialData};
 use tare_core::telemetry::TelemetryRow;
@@ -56,6 +57,8 @@ pub(crate) fn run_chopped(
             deployment.stand_up(at as u8 + 1, false, around);
         }
     }
+    let freezes = inputs.first().is_some_and(|inputs| inputs.study.design.freezes());
+    let held = if freezes { hold(&mut standing, around) } else { Vec::new() };
     let mut turns = match slice {
         Slice::Asked(slice) => Turns { slice: Some(slice), ..Turns::default() },
         Slice::AtLeast(at_least) => Turns { at_least: Some(at_least), ..Turns::default() },
@@ -63,11 +66,11 @@ pub(crate) fn run_chopped(
     };
     // What is measured in pieces is there to see what varies, and is over soon.
     if slice == Slice::Unknown && pieces.is_none() && !around.stop.raised() {
-        turns.at_least = compare_lengths(&mut standing, inputs, around);
+        turns.at_least = compare_lengths(&mut standing, inputs, &held, around);
     }
     for number in 0..pieces.unwrap_or(1) {
         if !around.stop.raised() {
-            let took = load(&mut standing, inputs, turns.clone(), Piece { number, of: pieces }, around);
+            let took = load(&mut standing, inputs, turns.clone(), &held, Piece { number, of: pieces }, around);
             // Later ones take turns that are as long as those that the first one found.
             turns.slice = took.or(turns.slice);
         }
@@ -89,9 +92,43 @@ pub(crate) fn run_chopped(
     (!stopped).then(|| standing.into_iter().map(|deployment| deployment.data).collect())
 }
 
+/// What each of them runs in, for the load process, which freezes it between its turns.
+fn hold(standing: &mut [Standing], around: &mut Around) -> Vec<Vec<Held>> {
+    let hold = |deployment: &mut Standing| {
+        let held = deployment.host.as_mut().filter(|_| deployment.entry.is_some()).map(|host| host.held());
+        match held {
+            Some(Ok(held)) => held,
+            Some(Err(fault)) => {
+                deployment.fail(fault, around);
+                Vec::new()
+            }
+            None => Vec::new(),
+        }
+    };
+    standing.iter_mut().map(hold).collect()
+}
+
+/// Of those that are loaded.
+fn of(held: &[Vec<Held>], loaded: &[(usize, LoadPlan)]) -> Vec<Vec<Held>> {
+    loaded.iter().filter_map(|(at, _)| held.get(*at).cloned()).collect()
+}
+
+/// Whatever became of the load process, nothing stays frozen.
+fn run_on(standing: &mut [Standing], held: &[Vec<Held>]) {
+    for deployment in standing.iter_mut().take(held.len()) {
+        // What cannot run on is found where its end is looked for, and said when it is taken down.
+        let _ = deployment.host.as_mut().map(|host| host.thaw());
+    }
+}
+
 /// Loads all that stand in turns of several lengths, and finds how long slices are at least, so that no form is cold in
 /// them. None where that cannot be told.
-fn compare_lengths(standing: &mut [Standing], inputs: &[TrialInputs], around: &mut Around) -> Option<Duration> {
+fn compare_lengths(
+    standing: &mut [Standing],
+    inputs: &[TrialInputs],
+    held: &[Vec<Held>],
+    around: &mut Around,
+) -> Option<Duration> {
     let mut found: Option<Warmth> = None;
     for (compared_to, measure) in COMPARED {
         let measure = inputs.first()?.study.measure.min(measure);
@@ -99,9 +136,10 @@ fn compare_lengths(standing: &mut [Standing], inputs: &[TrialInputs], around: &m
         let plans = loaded.iter().map(|(_, plan)| LoadPlan { measure, ..plan.clone() }).collect();
         // Those that are known to be too short are left out.
         let at_least = found.as_ref().map(|found| found.losses.last().map_or(Duration::ZERO, Loss::slice));
-        let turns = Turns { at_least, compared_to: Some(compared_to), ..Turns::default() };
+        let turns = Turns { at_least, compared_to: Some(compared_to), held: of(held, &loaded), ..Turns::default() };
         let began = around.clock.now();
         let driven = by_turns(plans, turns, around);
+        run_on(standing, held);
         let share = around.clock.now().saturating_sub(began) / loaded.len().max(1) as u32;
         // A load that failed will fail again, where it counts.
         let there = loaded.iter().zip(driven).filter_map(|((at, _), load)| Some((*at, load.ok()?.lengths)));
@@ -159,6 +197,7 @@ fn load(
     standing: &mut [Standing],
     inputs: &[TrialInputs],
     turns: Turns,
+    held: &[Vec<Held>],
     piece: Piece,
     around: &mut Around,
 ) -> Option<Duration> {
@@ -171,7 +210,8 @@ fn load(
     let loaded = plans(standing, inputs, around);
     let plans: Vec<LoadPlan> = loaded.iter().map(|(_, plan)| piece.plan(plan.clone())).collect();
     let began = around.clock.now();
-    let mut driven = by_turns(plans, turns, around);
+    let mut driven = by_turns(plans, Turns { held: of(held, &loaded), ..turns }, around);
+    run_on(standing, held);
     let share = around.clock.now().saturating_sub(began) / loaded.len().max(1) as u32;
     same_for_all(&mut driven);
     let turns = driven.iter().flatten().filter_map(|load| load.turns);
@@ -266,7 +306,10 @@ fn same_for_all(driven: &mut [Result<LoadSummary, Fault>]) {
         return;
     }
     let turns = driven.iter_mut().flatten().filter_map(|load| load.turns.as_mut());
-    turns.for_each(|turns| (turns.move_ns, turns.warming) = (None, None));
+    turns.for_each(|turns| {
+        turns.untold = turns.move_ns.is_none();
+        (turns.move_ns, turns.warming) = (None, None);
+    });
 }
 
 /// What each of these loads came to that one process carries out by turns.
@@ -275,12 +318,13 @@ fn by_turns(mut plans: Vec<LoadPlan>, turns: Turns, around: &mut Around) -> Vec<
     if plans.is_empty() {
         return Vec::new();
     }
+    let patience = turns.patience();
     let timeout = plans.iter().map(|plan| plan.timeout).max().unwrap_or_default();
     let mut first = plans.remove(0);
     // Each warms up, and is measured, for as long as one would that has the time for itself.
     first.settle *= count as u32;
     first.turns = Some(Box::new(Turns { beside: plans, ..turns }));
-    let limit = first.settle + (2 * first.measure + PATIENCE + timeout) * count as u32 + DRIVE_SLACK;
+    let limit = first.settle + (2 * first.measure + patience + timeout) * count as u32 + DRIVE_SLACK;
     let mut measuring = false;
     let tell = &mut *around.tell;
     let driven = around.apparatus.drive(&first, limit, around.stop, &mut |_| Err(no_tool()), &mut |row| {
@@ -296,9 +340,6 @@ fn by_turns(mut plans: Vec<LoadPlan>, turns: Turns, around: &mut Around) -> Vec<
         Err(fault) => vec![Err(fault); count],
     }
 }
-
-/// How much longer than measuring may the turns of one load take in all, for what is not answered.
-const PATIENCE: Duration = Duration::from_secs(5);
 
 fn no_tool() -> Fault {
     Fault::new("a load that is chopped runs no tool inside the form")

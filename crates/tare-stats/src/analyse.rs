@@ -17,7 +17,7 @@ use crate::levels::{load_response, service_costs};
 use crate::metrics::{known_metrics, name_units};
 use crate::nested::{Nested, Rounds};
 use crate::pair::Withheld;
-use crate::paired::{BLOCKS_MIN, BlockLogs, Differences, Precision, sd};
+use crate::paired::{BLOCKS_MIN, BlockLogs, Differences, Precision, sd, smallest_detectable};
 use crate::profile::profiles;
 use crate::quantile::student_quantile;
 use crate::resting::resting;
@@ -28,7 +28,7 @@ use crate::stalls::{Stalls, stalls, stood_still};
 use crate::steady::never_steady;
 use crate::verdict::{Evidence, judge};
 use crate::voids::{replaced_blocks, void_too_often};
-use crate::warming::warming;
+use crate::warming::{settling, warming};
 use crate::warmth::warmth;
 use crate::warnings::warnings;
 use crate::{components, follows};
@@ -71,7 +71,6 @@ pub fn analyse(record: &Record) -> Analysis {
         shown().map(|metric| analyse_metric(&counted, metric, claim(metric), &comparison)).collect();
     name_units(record, &mut metrics);
     follows::add(record, &mut metrics, &control);
-    let of_baseline = measured.iter().filter(|trial| trial.record.trial.arm() == study.baseline);
     let mut analysis = Analysis {
         confidence: CONFIDENCE,
         margin: 0.0,
@@ -80,10 +79,11 @@ pub fn analyse(record: &Record) -> Analysis {
         blocks_planned: blocks(&record.header.plan),
         blocks_replaced: replaced_blocks(record).into_iter().collect(),
         trials_lost: record.lost(),
-        blocks_measured: of_baseline.map(|trial| trial.record.trial.block).collect::<BTreeSet<_>>().len() as u32,
+        blocks_measured: blocks_of(&measured, &study.baseline),
         failed: failed_shares(record, &counted, &arms),
         resting: resting(&measured, &study.baseline),
         warming: warming(&counted, &claimed(&arms), &study.baseline),
+        settling: settling(&counted, &claimed(&arms), &study.baseline),
         warmth: warmth(&record.trials),
         cpu: accounts(record, &counted, &arms),
         ceilings: comparison.ceilings.clone(),
@@ -113,6 +113,12 @@ pub fn analyse(record: &Record) -> Analysis {
     analysis.missed_aim = missed_aim(record, &analysis);
     analysis.warnings = warnings(record, &analysis);
     analysis
+}
+
+/// In how many blocks an arm was measured.
+fn blocks_of(measured: &[&TrialData], arm: &str) -> u32 {
+    let trials = measured.iter().map(|trial| &trial.record.trial);
+    trials.filter(|trial| trial.arm() == arm).map(|trial| trial.block).collect::<BTreeSet<_>>().len() as u32
 }
 
 /// The stalls of forms whose ratio is another one without them, and the baseline's, which may be what makes it so; and
@@ -435,7 +441,8 @@ fn compare_arms(
             emulated,
             withheld: Withheld::by_baseline(arm, arms, differs),
             bound: analysis.bound(&arm.name, baseline_name),
-            smallest_detectable: precision.map(|precision| smallest_detectable(arm, precision, floor.zip(of_floor))),
+            smallest_detectable: precision
+                .map(|precision| smallest_detectable(arm.control, precision, floor.zip(of_floor))),
         };
         let still = [baseline_name, &arm.name].iter().any(|name| trimmed.still.contains(*name));
         let without = trimmed.logs.get(&arm.name).zip(trimmed.logs.get(baseline_name));
@@ -482,15 +489,4 @@ fn ratio(
         verdict,
         withheld: evidence.withheld,
     }
-}
-
-/// The smallest difference, as a share, that a run like this finds in four of five cases. A form's must also stand out
-/// of the noise floor, given on the log scale with the precision of the A/A control, to be called one.
-fn smallest_detectable(arm: &Arm, precision: Precision, floor: Option<(f64, Precision)>) -> f64 {
-    let found = precision.smallest_detectable();
-    let log = match floor.filter(|_| !arm.control) {
-        Some((floor, control)) => found.max(precision.smallest_beyond_floor(&control)).max(floor),
-        None => found,
-    };
-    log.exp_m1()
 }

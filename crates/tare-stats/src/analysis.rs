@@ -91,6 +91,9 @@ pub struct Analysis {
     /// How forms get warm amid the slices of a chopped load, against the baseline.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub warming: Vec<Warming>,
+    /// How forms get faster or slower over the time that their deployments are measured by turns, against the baseline.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub settling: Vec<Warming>,
     /// How much slower forms are in short turns, where a run compared several lengths and chose its slices by that.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub warmth: Vec<Warmth>,

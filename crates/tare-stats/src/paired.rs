@@ -134,6 +134,17 @@ impl Precision {
     }
 }
 
+/// The smallest difference, as a share, that a run like this finds in four of five cases. A form's must also stand out
+/// of the noise floor, given on the log scale with the precision of the A/A control, to be called one.
+pub(crate) fn smallest_detectable(control: bool, precision: Precision, floor: Option<(f64, Precision)>) -> f64 {
+    let found = precision.smallest_detectable();
+    let log = match floor.filter(|_| !control) {
+        Some((floor, control)) => found.max(precision.smallest_beyond_floor(&control)).max(floor),
+        None => found,
+    };
+    log.exp_m1()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -4,7 +4,7 @@ use serde::Serialize;
 use sha2::{Digest, Sha256};
 use std::collections::{BTreeMap, BTreeSet};
 use tare_core::form::Form;
-use tare_core::host::{Property, SeenFile};
+use tare_core::host::{FilesSeen, Property, SeenFile};
 use tare_core::record::Record;
 use tare_core::trial::Outcome;
 
@@ -43,6 +43,14 @@ pub struct ServiceBits {
     pub unread: Vec<String>,
     /// What differs.
     pub differences: Vec<BitsDifference>,
+    /// How many files beyond these are not as in the bundle, in the trial that has most of them: only the first
+    /// [`FilesSeen::NAMED`] of a trial are named.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub unnamed: u64,
+}
+
+fn is_zero(count: &u64) -> bool {
+    *count == 0
 }
 
 /// A file that is not the same everywhere.
@@ -121,6 +129,7 @@ fn bits_of(record: &Record, service: &str) -> ServiceBits {
     let lists: BTreeSet<&Vec<&SeenFile>> = seen.values().flatten().collect();
     let mut differences = differences(&seen);
     differences.extend(not_as_in_the_bundle(record, service));
+    let unnamed = against_the_bundle(record, service).map(|(_, seen)| seen.more).max().unwrap_or(0);
     let same = lists.len() == 1 && differences.is_empty();
     ServiceBits {
         service: service.to_owned(),
@@ -131,6 +140,7 @@ fn bits_of(record: &Record, service: &str) -> ServiceBits {
         read: seen.keys().map(|form| (*form).to_owned()).collect(),
         unread,
         differences,
+        unnamed,
     }
 }
 
@@ -147,15 +157,22 @@ const OTHERWISE: &str = "differs";
 /// Files that a form shows otherwise than the bundle has them.
 fn not_as_in_the_bundle(record: &Record, service: &str) -> Vec<BitsDifference> {
     let mut by_path: BTreeMap<&str, BTreeMap<String, String>> = BTreeMap::new();
-    for form in &record.header.study.forms {
-        let trials = record.trials.iter().map(|trial| &trial.record).filter(|trial| trial.trial.form == form.name);
-        let measured = trials.filter(|trial| trial.outcome == Outcome::Measured);
-        let files = measured.flat_map(|trial| &trial.files).filter(|(name, _)| is_of(name, service, record, form));
-        for path in files.flat_map(|(_, seen)| &seen.differing) {
-            by_path.entry(path).or_default().insert(form.name.clone(), OTHERWISE.to_owned());
+    for (form, seen) in against_the_bundle(record, service) {
+        for path in &seen.differing {
+            by_path.entry(path).or_default().insert(form.to_owned(), OTHERWISE.to_owned());
         }
     }
     by_path.into_iter().map(|(path, by_form)| BitsDifference { path: path.to_owned(), by_form }).collect()
+}
+
+/// What the instances of a service saw of its bundle in each measured trial, with the form's name.
+fn against_the_bundle<'r>(record: &'r Record, service: &'r str) -> impl Iterator<Item = (&'r str, &'r FilesSeen)> {
+    record.header.study.forms.iter().flat_map(move |form| {
+        let trials = record.trials.iter().map(|trial| &trial.record).filter(|trial| trial.trial.form == form.name);
+        let measured = trials.filter(|trial| trial.outcome == Outcome::Measured);
+        let files = measured.flat_map(|trial| &trial.files).filter(|(name, _)| is_of(name, service, record, form));
+        files.map(|(_, seen)| (form.name.as_str(), seen))
+    })
 }
 
 /// Whether an instance of this name is one of the service in this form.

@@ -26,7 +26,7 @@ pub struct Warmth {
     pub losses: Vec<Loss>,
     /// The longest, against which they are held, ns.
     pub longest_ns: u64,
-    /// The shortest length that is not seen to be too short, ns; where there is none, the longest.
+    /// The shortest length from which on none is seen to be too short, ns; where there is none, the longest.
     pub slice_ns: u64,
     /// Whether it is cold even in the length next to the longest: it may be so in the longest.
     pub cold: bool,
@@ -62,8 +62,9 @@ impl Warmth {
         let (longest, shorter) = loads.first()?.split_last()?;
         let losses: Option<Vec<Loss>> = (0..shorter.len()).map(|length| Loss::of(loads, length)).collect();
         let losses = losses.filter(|losses| !losses.is_empty())?;
-        let warm = losses.iter().find(|loss| !loss.too_short);
-        let slice_ns = warm.map_or(longest.slice_ns, |loss| loss.slice_ns);
+        // One that luck lets pass below a length that does not is no evidence.
+        let refused = losses.iter().rposition(|loss| loss.too_short).map_or(0, |last| last + 1);
+        let slice_ns = losses.get(refused).map_or(longest.slice_ns, |loss| loss.slice_ns);
         let cold = losses.last().is_some_and(|loss| loss.too_short && loss.share > 0.0);
         Some(Warmth { losses, longest_ns: longest.slice_ns, slice_ns, cold })
     }
@@ -157,6 +158,20 @@ mod tests {
         assert_eq!((found.slice_ns, found.cold), (20 * MS, false), "{found:?}");
         let found = warmth(&[load([0.0; 4], 0.01, 1), load([0.08, 0.01, 0.0, 0.0], 0.01, 2)]).unwrap();
         assert_eq!(found.slice_ns, 20 * MS, "{found:?}");
+    }
+
+    #[test]
+    fn a_length_that_luck_lets_pass_is_not_taken_below_one_that_does_not() {
+        // The shortest has so much noise that nothing is seen in it.
+        let mut lucky = load([0.06, 0.05, 0.04, 0.0], 0.01, 1);
+        let noise = |(cycle, rate): (usize, &mut Option<f64>)| {
+            *rate = rate.map(|rate| rate * if cycle % 2 == 0 { 0.7 } else { 1.4 });
+        };
+        lucky[0].rates.iter_mut().enumerate().for_each(noise);
+        let found = warmth(&[lucky]).unwrap();
+        let refused: Vec<bool> = found.losses.iter().map(|loss| loss.too_short).collect();
+        assert_eq!(refused, [false, true, true, false], "{found:?}");
+        assert_eq!((found.slice_ns, found.cold), (80 * MS, false), "{found:?}");
     }
 
     #[test]

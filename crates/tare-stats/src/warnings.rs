@@ -6,6 +6,8 @@ use crate::stalls::Stalls;
 use crate::voids::oftener;
 use serde::Serialize;
 use std::collections::BTreeSet;
+use tare_core::design::{Arrangement, Chop};
+use tare_core::load::TurnsSummary;
 use tare_core::record::{DECIDED, Record, TrialData};
 use tare_core::trial::Outcome;
 
@@ -103,6 +105,20 @@ pub enum Warning {
         slice_ns: u64,
         /// How long slices are: the longest there are, ns.
         longest_ns: u64,
+    },
+    /// Whether a service is cold in the slices of a chopped load was looked for and could not be told.
+    WarmthUnknown {
+        /// How long slices are, a mean of all turns, ns.
+        slice_ns: u64,
+    },
+    /// In some blocks of a chopped load one form's turns do not tell what its moves cost, so no form's are taken off.
+    MovesUntold {
+        /// Forms that cannot tell.
+        arms: Vec<String>,
+        /// In so many blocks.
+        blocks: usize,
+        /// Of so many.
+        of: usize,
     },
     /// The run ended because of what it had found: ratios lean away from 1.
     EndedByFinding,
@@ -206,6 +222,8 @@ pub(crate) fn warnings(record: &Record, analysis: &Analysis) -> Vec<Warning> {
         let cold = found.losses.last().map(|loss| (loss.share, loss.slice_ns));
         warnings.extend(cold.map(|(share, slice_ns)| Warning::Cold { share, slice_ns, longest_ns }));
     }
+    warnings.extend(warmth_unknown(record, analysis));
+    warnings.extend(moves_untold(record));
     warnings.extend(trimming_warnings(analysis));
     warnings.extend(unsteady_warning(analysis));
     for metric in &analysis.metrics {
@@ -217,6 +235,35 @@ pub(crate) fn warnings(record: &Record, analysis: &Analysis) -> Vec<Warning> {
         warnings.push(Warning::EndedByFinding);
     }
     warnings
+}
+
+/// Turns so long are not held against longer ones, ns.
+const LONG_NS: u64 = 700_000_000;
+
+/// Where slices are as long as the run found them, and nothing came of holding several lengths against each other.
+fn warmth_unknown(record: &Record, analysis: &Analysis) -> Option<Warning> {
+    let Arrangement::Chop(Chop { slice: None, pieces: None, .. }) = &record.header.study.design.arrangement else {
+        return None;
+    };
+    let turns = record.trials.iter().filter_map(|trial| trial.record.load.as_ref()?.turns);
+    let slices: Vec<u64> = turns.filter(|turns| turns.turns > 0).map(|turns| turns.slice_ns).collect();
+    let slice_ns = slices.iter().sum::<u64>().checked_div(slices.len() as u64)?;
+    (analysis.warmth.is_empty() && slice_ns < LONG_NS).then_some(Warning::WarmthUnknown { slice_ns })
+}
+
+/// Where what moves cost is left in the ratios. Records of older versions do not say which form could not tell.
+fn moves_untold(record: &Record) -> Option<Warning> {
+    let measured = record.trials.iter().map(|trial| &trial.record).filter(|trial| trial.outcome == Outcome::Measured);
+    let turns: Vec<(u32, String, TurnsSummary)> = measured
+        .filter_map(|trial| Some((trial.trial.block, trial.trial.arm(), trial.load.as_ref()?.turns?)))
+        .collect();
+    let of: BTreeSet<u32> = turns.iter().map(|(block, ..)| *block).collect();
+    let untold: Vec<&(u32, String, TurnsSummary)> =
+        turns.iter().filter(|(.., turns)| turns.move_ns.is_none()).collect();
+    let blocks = untold.iter().map(|(block, ..)| block).collect::<BTreeSet<_>>().len();
+    let arms: BTreeSet<&String> = untold.iter().filter(|(.., turns)| turns.untold).map(|(_, arm, _)| arm).collect();
+    let arms = arms.into_iter().cloned().collect();
+    (blocks > 0).then_some(Warning::MovesUntold { arms, blocks, of: of.len() })
 }
 
 /// What of a run is not in its record: trials that were never run, and what was measured and is gone. A comparison of

@@ -1,6 +1,7 @@
 //! Closed loops that take turns, and what they come to.
 
 use super::LoadPlan;
+use crate::held::Held;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
@@ -20,6 +21,17 @@ pub struct Turns {
     pub compared_to: Option<Duration>,
     /// The plans of the others.
     pub beside: Vec<LoadPlan>,
+    /// What serves each of the loads, the own first, where that is to be frozen while another has its turn; else empty.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub held: Vec<Vec<Held>>,
+}
+
+impl Turns {
+    /// How much longer than twice its `measure` the turns of one load may take in all: for what is not answered, and
+    /// for as many turns of each length as there must be where several are compared.
+    pub fn patience(&self) -> Duration {
+        Duration::from_secs(if self.compared_to.is_some() { 20 } else { 5 })
+    }
 }
 
 /// What the turns of one load came to.
@@ -52,15 +64,27 @@ pub struct TurnsSummary {
     /// lengths.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub warming: Option<f64>,
+    /// Whether it is this load whose turns cannot tell what moves cost: then none of those beside it is told either.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub untold: bool,
+    /// What it took before each turn to freeze what served the last one and to let run what serves this one, ns: the
+    /// mean. It is in no turn's time. None where nobody was frozen, or not before every turn.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub freeze_ns: Option<u64>,
 }
 
 impl TurnsSummary {
     /// The time of the turns without what the moves cost, ns: what a loop that never rests would have taken for the
-    /// same operations. Stalls are in it, whole.
+    /// same operations. Stalls are in it, whole. A loop that gets warm or slow amid its turns is taken to be as fast
+    /// all along as in their second halves: of a share w by which these are faster, the rate of both together is
+    /// (1 + w / 2) / (1 + w) of theirs.
     pub fn steady_ns(&self) -> u64 {
         let moves_ns = self.move_ns.unwrap_or(0).saturating_mul(i64::from(self.turns));
-        // A turn is never mostly move, unless the figure is nonsense.
-        self.active_ns.saturating_add_signed(-moves_ns).clamp(self.active_ns / 2, self.active_ns.saturating_mul(2))
+        // A turn is never mostly move, unless the figure is nonsense; nor is one half so much faster than the other.
+        let amid = self.active_ns.saturating_add_signed(-moves_ns);
+        let amid = amid.clamp(self.active_ns / 2, self.active_ns.saturating_mul(2));
+        let faster = self.warming.unwrap_or(0.0).clamp(-0.5, 1.0);
+        (amid as f64 * (1.0 + faster / 2.0) / (1.0 + faster)) as u64
     }
 
     /// These turns and others of the same load as one.
@@ -72,6 +96,7 @@ impl TurnsSummary {
         };
         let moves_ns = self.move_ns.zip(other.move_ns);
         let warmings = self.warming.zip(other.warming);
+        let freezes = self.freeze_ns.zip(other.freeze_ns);
         let share = |own: f64, others: f64| {
             (own * f64::from(self.turns) + others * f64::from(other.turns)) / f64::from(turns.max(1))
         };
@@ -84,8 +109,14 @@ impl TurnsSummary {
             longest_at_ns: if self.longest_ns < other.longest_ns { other } else { self }.longest_at_ns,
             move_ns: moves_ns.map(|(own, others)| mean(own.into(), others.into()) as i64),
             warming: warmings.map(|(own, others)| share(own, others)),
+            untold: self.untold || other.untold,
+            freeze_ns: freezes.map(|(own, others)| mean(own.into(), others.into()) as u64),
         }
     }
+}
+
+fn is_false(flag: &bool) -> bool {
+    !flag
 }
 
 /// How fast a load was in turns of one length, where turns of several took turns.
@@ -96,4 +127,22 @@ pub struct TurnLength {
     /// By cycle, each of which has turns of every length: replies a second amid turns of this one, without what the
     /// move into a turn costs. None where they held too few operations to tell.
     pub rates: Vec<Option<f64>>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_steady_time_is_that_of_second_halves() {
+        let turns = TurnsSummary { turns: 100, active_ns: 1_100_000, move_ns: Some(1_000), ..TurnsSummary::default() };
+        assert_eq!(turns.steady_ns(), 1_000_000);
+        // Half of it at 1000 answers a second and half at 1500: at 1500 all along, these take five sixths of the time.
+        let warmer = TurnsSummary { warming: Some(0.5), ..turns };
+        assert_eq!(warmer.steady_ns(), 833_333);
+        let slower = TurnsSummary { warming: Some(-0.2), ..turns };
+        assert_eq!(slower.steady_ns(), 1_125_000);
+        let nonsense = TurnsSummary { warming: Some(-1.0), move_ns: Some(9_000), ..turns };
+        assert_eq!(nonsense.steady_ns(), 550_000 * 3 / 2);
+    }
 }

@@ -1,5 +1,7 @@
 //! A host whose services run in containers.
 
+mod frozen;
+
 use super::command::Command;
 use super::engine::Engine;
 use super::guest_engine::{self, GuestEngine};
@@ -19,6 +21,7 @@ use std::time::{Duration, Instant};
 use tare_core::command::{CommandEnd, CommandStart};
 use tare_core::fault::{Doing, Fault};
 use tare_core::form::LayerUse;
+use tare_core::held::Held;
 use tare_core::host::{
     Carrier, Facts, FilesSeen, Host, Instance, InstanceState, LocalOuter, OpenError, ResourceReport, SeenFile,
     ServiceStart, Surroundings,
@@ -73,6 +76,8 @@ struct Inner {
     running: BTreeMap<String, Running>,
     /// Whether the containers are paused.
     frozen: bool,
+    /// The containers' groups, where somebody else may have frozen what is in them.
+    held: Vec<Held>,
     fenced: Fenced,
 }
 
@@ -94,8 +99,9 @@ impl Inner {
             None => return Err(OpenError::Unavailable(super::no_engine())),
         };
         let surroundings = surroundings.clone();
-        let (running, link, frozen, fenced) = (BTreeMap::new(), None, false, Fenced::default());
-        let mut inner = Inner { carrier, options, surroundings, engine, guest_engine, link, running, frozen, fenced };
+        let (running, link, frozen, held, fenced) = (BTreeMap::new(), None, false, Vec::new(), Fenced::default());
+        let mut inner =
+            Inner { carrier, options, surroundings, engine, guest_engine, link, running, frozen, held, fenced };
         match inner.prepare() {
             Ok(()) => Ok(inner),
             Err(fault) => {
@@ -116,17 +122,6 @@ impl Inner {
                 None => drop(image::ensure(&self.engine, bundle.as_ref())?),
             }
         }
-        Ok(())
-    }
-
-    fn pause(&mut self, paused: bool) -> Result<(), Fault> {
-        if self.frozen == paused {
-            return Ok(());
-        }
-        for running in self.running.values() {
-            run::pause(&self.engine, &running.container, paused)?;
-        }
-        self.frozen = paused;
         Ok(())
     }
 
@@ -438,6 +433,10 @@ impl Host for ContainerHost {
 
     fn thaw(&mut self) -> Result<(), Fault> {
         self.inner.pause(false)
+    }
+
+    fn held(&mut self) -> Result<Vec<Held>, Fault> {
+        self.inner.hold()
     }
 
     fn stop(&mut self, instance: &str) -> Result<(), Fault> {

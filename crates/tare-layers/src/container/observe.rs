@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::{ErrorKind, Read};
 use std::net::IpAddr;
 use std::os::unix::fs::OpenOptionsExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use tare_core::telemetry::Scope;
 use tare_core::units::CpuSet;
 
@@ -106,6 +106,17 @@ pub(crate) fn cgroups(pid: u32) -> Vec<String> {
     let membership = std::fs::read_to_string(format!("/proc/{pid}/cgroup")).unwrap_or_default();
     let mounts = std::fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
     cgroup_directories(&membership, &mounts).into_iter().filter(|path| Path::new(path).is_dir()).collect()
+}
+
+/// The control group of a container's process that holds all of the container and nobody else: one of version 2, or any
+/// of version 1. Its name holds the container's id, whatever the engine; a process may be in others' groups as well.
+pub(crate) fn own_group(pid: u32, container_id: &str) -> Option<PathBuf> {
+    let own = |group: &PathBuf| {
+        let name = group.file_name().map(|name| name.to_string_lossy()).unwrap_or_default();
+        !container_id.is_empty() && name.contains(container_id)
+    };
+    let groups = cgroups(pid).into_iter().map(PathBuf::from).filter(own);
+    groups.min_by_key(|group| !group.join("cgroup.freeze").exists())
 }
 
 /// Where the cgroups named in `/proc/<pid>/cgroup` are mounted, by `/proc/self/mountinfo`.

@@ -1,16 +1,30 @@
 //! Freezing what is in a cgroup: by the group itself in version 2, by stopping each process in version 1, whose freezer
 //! is a hierarchy of its own that not every machine mounts.
 
-use super::processes;
+use super::{cgroup, processes};
 use rustix::process::Signal;
 use std::fs;
 use std::path::Path;
 use std::time::{Duration, Instant};
 use tare_core::fault::{Doing, Fault};
+use tare_core::held::Held;
 
 /// How long processes may take to stop: a system call that cannot be interrupted may be under way.
 const WITHIN: Duration = Duration::from_secs(10);
 const LOOK_EVERY: Duration = Duration::from_millis(1);
+
+/// Lets run on what somebody else may have kept from running.
+///
+/// # Errors
+/// When it does not.
+pub(crate) fn thaw(held: &[Held]) -> Result<(), Fault> {
+    held.iter().try_for_each(|held| match held {
+        Held::Group(group) if !group.is_dir() => Ok(()),
+        Held::Group(group) if group.join("cgroup.freeze").exists() => by_group(group, false),
+        Held::Group(group) => by_signal(&|| cgroup::members(group), false),
+        Held::Process(number) => by_signal(&|| vec![*number], false),
+    })
+}
 
 /// Freezes or thaws everything in the version 2 group at `directory`, and waits until it is.
 pub(super) fn by_group(directory: &Path, frozen: bool) -> Result<(), Fault> {

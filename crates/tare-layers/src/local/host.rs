@@ -21,6 +21,7 @@ use std::time::Duration;
 use tare_core::command::{CommandEnd, CommandStart};
 use tare_core::fault::{Doing, Fault};
 use tare_core::form::LayerUse;
+use tare_core::held::Held;
 use tare_core::host::{
     Carrier, Facts, FilesSeen, Host, Instance, InstanceState, LocalOuter, OpenError, ResourceReport, SeenFile,
     ServiceStart, Surroundings,
@@ -312,7 +313,7 @@ impl Host for LocalHost {
             directory,
             bundle: root.bundle,
             cpus: cpus.clone(),
-            frozen: false,
+            frozen: Some(false),
             command: None,
         };
         self.running.insert(start.instance.clone(), running);
@@ -392,6 +393,10 @@ impl Host for LocalHost {
 
     fn thaw(&mut self) -> Result<(), Fault> {
         self.running.values_mut().try_for_each(|running| running.freeze(false))
+    }
+
+    fn held(&mut self) -> Result<Vec<Held>, Fault> {
+        self.running.values_mut().map(Running::held).collect()
     }
 
     fn begin_probe(&mut self, outside: &[Scope], period: Duration) -> Result<(), Fault> {

@@ -11,7 +11,7 @@ pub(crate) mod confinement;
 pub(crate) mod controllers;
 mod facts;
 pub(crate) mod files;
-mod freeze;
+pub(crate) mod freeze;
 pub(crate) mod hierarchies;
 pub(crate) mod host;
 pub(crate) mod launch;

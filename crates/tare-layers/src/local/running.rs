@@ -14,6 +14,7 @@ use std::process::ExitStatus;
 use std::time::{Duration, Instant};
 use tare_core::command::{CommandEnd, CommandStart};
 use tare_core::fault::{Doing, Fault};
+use tare_core::held::Held;
 use tare_core::host::{InstanceState, ServiceStart};
 use tare_core::units::CpuSet;
 
@@ -32,7 +33,8 @@ pub(crate) struct Running {
     pub(crate) bundle: PathBuf,
     /// The CPUs it may run on; none where its group alone says so.
     pub(crate) cpus: Option<CpuSet>,
-    pub(crate) frozen: bool,
+    /// Whether it is kept from running; none while that is in other hands.
+    pub(crate) frozen: Option<bool>,
     pub(crate) command: Option<Command>,
 }
 
@@ -53,11 +55,18 @@ impl Running {
     }
 
     pub(crate) fn freeze(&mut self, frozen: bool) -> Result<(), Fault> {
-        if self.frozen != frozen {
+        if self.frozen != Some(frozen) {
             self.group.freeze(frozen)?;
-            self.frozen = frozen;
+            self.frozen = Some(frozen);
         }
         Ok(())
+    }
+
+    /// See [`tare_core::host::Host::held`].
+    pub(crate) fn held(&mut self) -> Result<Held, Fault> {
+        let group = self.group.directories().first().cloned();
+        self.frozen = None;
+        group.map(Held::Group).ok_or_else(|| Fault::new("the service has no control group, so it cannot be frozen"))
     }
 
     /// Starts a command in the root, cgroup and network of the service, as its user and on its CPUs.
@@ -108,9 +117,7 @@ impl Running {
     /// Asks the process to end, waits for as long as it may take, then ends whatever is in its group.
     pub(crate) fn stop(&mut self) -> Result<(), Fault> {
         // What is frozen does not hear that it is to end.
-        if self.frozen {
-            self.freeze(false)?;
-        }
+        self.freeze(false)?;
         // Whatever is left of the command goes with the group below, whose failure counts.
         let _ = self.end_command();
         if self.state()? == InstanceState::Running {

@@ -4,12 +4,13 @@ use super::block;
 use super::boot::{Guest, on_each, remove};
 use super::process::vhost_threads;
 use super::wiring::Wiring;
-use crate::local::files;
+use crate::local::{files, freeze};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use tare_core::command::{CommandEnd, CommandStart};
 use tare_core::fault::Fault;
 use tare_core::form::LayerUse;
+use tare_core::held::Held;
 use tare_core::host::{
     Carrier, Facts, FilesSeen, Host, Instance, InstanceState, LocalOuter, OpenError, ResourceReport, SeenFile,
     ServiceStart, Surroundings,
@@ -40,6 +41,8 @@ pub(super) struct VmHost {
     clocks: Vec<Clock>,
     /// Whether their virtual CPUs are halted.
     frozen: bool,
+    /// Whether somebody else may have stopped their hypervisors.
+    held: bool,
 }
 
 /// A reading of the guest's clock: how far it is ahead of the host's, and when on the host's, ns.
@@ -50,7 +53,15 @@ impl VmHost {
     pub(super) fn new(outer: Box<dyn LocalOuter>, guests: Vec<Guest>, wiring: Wiring) -> Self {
         assert!(!guests.is_empty(), "a form in guests has one at least");
         let carrier = outer.carrier();
-        VmHost { outer: Some(outer.into_host()), carrier, guests, wiring, clocks: Vec::new(), frozen: false }
+        VmHost {
+            outer: Some(outer.into_host()),
+            carrier,
+            guests,
+            wiring,
+            clocks: Vec::new(),
+            frozen: false,
+            held: false,
+        }
     }
 
     fn outer(&mut self) -> &mut dyn Host {
@@ -86,7 +97,14 @@ impl VmHost {
         self.guests.iter().enumerate().map(scope).collect()
     }
 
+    fn hypervisors(&self) -> Vec<Held> {
+        self.guests.iter().map(|guest| Held::Process(guest.process.lock().pid())).collect()
+    }
+
     fn halt(&mut self, frozen: bool) -> Result<(), Fault> {
+        if std::mem::take(&mut self.held) {
+            freeze::thaw(&self.hypervisors())?;
+        }
         if self.frozen != frozen {
             let word = if frozen { "stop" } else { "cont" };
             on_each(&mut self.guests, |guest| guest.qmp.execute(word, serde_json::json!({})))?;
@@ -213,6 +231,11 @@ impl Host for VmHost {
 
     fn thaw(&mut self) -> Result<(), Fault> {
         self.halt(false)
+    }
+
+    fn held(&mut self) -> Result<Vec<Held>, Fault> {
+        self.held = true;
+        Ok(self.hypervisors())
     }
 
     fn begin_probe(&mut self, outside: &[Scope], period: Duration) -> Result<(), Fault> {

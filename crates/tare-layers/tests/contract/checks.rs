@@ -2,11 +2,13 @@
 
 use crate::stage::{self, Check, Stage, left_of, property, service};
 use crate::{commands, confined, escapes, private, users};
+use rustix::process::{Pid, Signal};
 use sha2::{Digest, Sha256};
 use std::path::PathBuf;
 use std::time::Duration;
 use tare_core::config::{Problems, parse};
 use tare_core::form::LayerUse;
+use tare_core::held::Held;
 use tare_core::host::{Availability, Host, InstanceState, LayerRow, SeenFile, ServiceStart};
 use tare_core::telemetry::Scope;
 use tare_layers::LAYERS;
@@ -112,6 +114,7 @@ fn contract(form: &str, layers: &[LayerUse]) {
         commands::beside_nothing(host.as_mut());
     }
     freeze_and_thaw(form, &stage, host.as_mut(), instance.endpoints["main"]);
+    held_by_another(form, &stage, host.as_mut(), instance.endpoints["main"]);
     assert_eq!(host.state("one").unwrap(), InstanceState::Running);
     let stop = |host: &mut dyn Host| host.stop("one").unwrap();
     if starts_something {
@@ -193,6 +196,43 @@ fn freeze_and_thaw(form: &str, stage: &Stage, host: &mut dyn Host, place: std::n
         host.thaw().unwrap();
         assert_eq!(stage.try_ask(place).is_some(), answers, "{form}: it does not go on");
     }
+}
+
+/// Who holds all that runs in a form stops it, and the host lets it run on, whatever was done to it meanwhile.
+fn held_by_another(form: &str, stage: &Stage, host: &mut dyn Host, place: std::net::SocketAddr) {
+    if form == "mock" {
+        assert!(host.held().is_err(), "nothing runs there");
+        return;
+    }
+    let held = host.held().unwrap();
+    assert!(!held.is_empty(), "{form}");
+    for held in &held {
+        match held {
+            Held::Group(group) if group.join("cgroup.freeze").exists() => {
+                std::fs::write(group.join("cgroup.freeze"), "1").unwrap();
+            }
+            Held::Group(group) => {
+                let members = std::fs::read_to_string(group.join("cgroup.procs")).unwrap();
+                assert!(!members.trim().is_empty(), "{form}: {group:?} is empty");
+                members.lines().for_each(|pid| signal(pid.parse().unwrap(), Signal::STOP));
+            }
+            Held::Process(pid) => signal(pid.cast_signed(), Signal::STOP),
+        }
+    }
+    assert!(stage.try_ask(place).is_none(), "{form}: it answers though all of it was stopped");
+    host.thaw().unwrap();
+    assert!(stage.try_ask(place).is_some(), "{form}: it does not go on");
+    // And is frozen when it is asked for, though others have had it.
+    let again = host.held().unwrap();
+    assert_eq!(again, held, "{form}");
+    host.freeze().unwrap();
+    assert!(stage.try_ask(place).is_none(), "{form}: it answers while it is frozen");
+    host.thaw().unwrap();
+    assert!(stage.try_ask(place).is_some(), "{form}: it does not go on");
+}
+
+fn signal(pid: i32, signal: Signal) {
+    rustix::process::kill_process(Pid::from_raw(pid).expect("a process"), signal).expect("it is there");
 }
 
 fn unknown_layer() {

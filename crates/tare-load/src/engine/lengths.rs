@@ -8,6 +8,9 @@ use tare_core::load::TurnLength;
 /// Turns of one length count so often in a cycle, at most.
 const TURNS_MAX: u64 = 4;
 
+/// So many cycles there are at least: fewer have no error worth that name.
+const CYCLES_MIN: usize = 4;
+
 /// The lengths that are compared, and the place in the cycle.
 pub(crate) struct Lengths {
     all_ns: Vec<u64>,
@@ -45,9 +48,9 @@ impl Lengths {
         self.all_ns.len() > 1
     }
 
-    /// Whether no cycle is under way.
-    pub(crate) fn are_whole(&self) -> bool {
-        self.next == 0
+    /// Whether no cycle is under way, and there were enough of them.
+    pub(crate) fn are_enough(&self) -> bool {
+        self.next == 0 && self.cycles >= CYCLES_MIN
     }
 
     /// The next round: how long its turns are, ns, and where they count.
@@ -110,7 +113,7 @@ mod tests {
         let (mut lengths, mut sums) = (Lengths::between(10 * MS, 40 * MS), Sums::default());
         let mut counted = Vec::new();
         for _ in 0..2 {
-            assert!(lengths.are_whole());
+            assert_eq!(lengths.next, 0);
             loop {
                 let (length_ns, cell) = lengths.next_round();
                 // A server that answers once a millisecond, and not at all for the first five.
@@ -119,7 +122,8 @@ mod tests {
                     sums.add(cell, Amid { waves: answers, answers, ns: length_ns, ..Amid::default() });
                     counted.push(length_ns / MS);
                 }
-                if lengths.are_whole() {
+                assert!(!lengths.are_enough(), "two cycles are too few");
+                if lengths.next == 0 {
                     break;
                 }
             }

@@ -6,6 +6,7 @@
 
 mod batches;
 mod connection;
+mod frozen;
 mod gather;
 mod idle;
 mod late_acks;

@@ -7,6 +7,7 @@
 //! 1949, Australian Journal of Scientific Research A 2): what one leaves behind falls on all the others.
 
 use super::batches::Rounds;
+use super::frozen::Frozen;
 use super::lengths::{Cell, Lengths, Sums};
 use super::rounds::balanced;
 use super::waves::{Amid, Told, move_ns, warming};
@@ -14,6 +15,7 @@ use crate::clock::{self, SECOND_NS, span_ns};
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
+use tare_core::fault::Fault;
 use tare_core::load::{self, LoadPlan, TurnLength, TurnsSummary};
 
 /// So many response times of the slowest load make a turn, where none was asked for: the start and the end of a turn,
@@ -38,6 +40,9 @@ pub(crate) struct Turns {
     slice_ns: Option<u64>,
     at_least_ns: u64,
     compared_to_ns: Option<u64>,
+    patience_ns: u64,
+    // What serves each load, where it is frozen between its turns; else empty.
+    frozen: Vec<Frozen>,
     state: Mutex<State>,
     changed: Condvar,
 }
@@ -70,6 +75,9 @@ struct State {
     overrun_ns: u64,
     // Whether an operation of any load has failed.
     lost: bool,
+    // Whose servers run, where those of the others are frozen; and whether some could not be.
+    awake: Option<usize>,
+    ran_on: bool,
     random: u64,
 }
 
@@ -85,6 +93,8 @@ struct Load {
     told: Vec<Told>,
     by_length: Sums,
     by_round: Rounds,
+    // What it took to freeze others before its measured turns, ns.
+    freezing_ns: u64,
 }
 
 /// Turns added up.
@@ -138,7 +148,11 @@ pub(crate) struct Seat {
 impl Turns {
     /// Seats for `plan` and those beside it, which warm up for its `settle` together, and are at work for its `measure`
     /// each after that.
-    pub(crate) fn seats(plan: &LoadPlan, turns: &load::Turns) -> Vec<Seat> {
+    ///
+    /// # Errors
+    /// When what serves one of them is to be frozen, and cannot be.
+    pub(crate) fn seats(plan: &LoadPlan, turns: &load::Turns) -> Result<Vec<Seat>, Fault> {
+        let frozen = turns.held.iter().map(|held| Frozen::hold(held)).collect::<Result<_, Fault>>()?;
         let loads = 1 + turns.beside.len();
         let slice_ns = turns.slice.map(span_ns);
         let least_ns = loads as u64 * WARMING_TURNS * 2 * slice_ns.unwrap_or(WARMING_NS);
@@ -148,6 +162,8 @@ impl Turns {
             slice_ns,
             at_least_ns: turns.at_least.map_or(0, span_ns),
             compared_to_ns: turns.compared_to.map(span_ns),
+            patience_ns: span_ns(turns.patience()),
+            frozen,
             state: Mutex::new(State {
                 loads: (0..loads).map(|_| Load::default()).collect(),
                 length_ns: slice_ns.unwrap_or(WARMING_NS),
@@ -156,7 +172,7 @@ impl Turns {
             }),
             changed: Condvar::new(),
         });
-        (0..loads).map(|load| Seat { turns: Arc::clone(&turns), load }).collect()
+        Ok((0..loads).map(|load| Seat { turns: Arc::clone(&turns), load }).collect())
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -169,6 +185,9 @@ impl Turns {
         if state.start_ns.is_none() && !waited_for {
             let now_ns = clock::monotonic_ns();
             state.start_ns = Some(now_ns);
+            for frozen in &self.frozen {
+                state.ran_on |= !frozen.set(true);
+            }
             self.pass(state, now_ns);
         }
         self.changed.notify_all();
@@ -195,7 +214,7 @@ impl Turns {
         }
         let load = loop {
             if state.ended {
-                return;
+                return self.thaw_all();
             }
             match state.round.pop_front() {
                 Some(load) if state.loads[load].gone => {}
@@ -204,6 +223,7 @@ impl Turns {
                 None => self.next_round(state),
             }
         };
+        from_ns = from_ns.max(self.wake(state, load));
         state.number += 1;
         state.working = state.loads[load].workers.unwrap_or(0);
         state.span = None;
@@ -215,11 +235,37 @@ impl Turns {
     /// Whether everybody has been at work for as long as was asked, or never will be.
     fn enough(&self, state: &State, now_ns: u64, measure_start_ns: u64) -> bool {
         let there = || state.loads.iter().filter(|load| !load.gone);
-        let patience_ns = there().count() as u64 * (2 * self.measure_ns + 5 * SECOND_NS);
-        let whole = state.lengths.as_ref().is_none_or(Lengths::are_whole);
-        let done = whole && there().all(|load| load.measured.active_ns >= self.measure_ns);
+        let patience_ns = there().count() as u64 * (2 * self.measure_ns + self.patience_ns);
+        let told = state.lengths.as_ref().is_none_or(Lengths::are_enough);
+        let done = told && there().all(|load| load.measured.active_ns >= self.measure_ns);
         done || state.lengths.as_ref().is_some_and(|lengths| !lengths.are_several())
             || now_ns.saturating_sub(measure_start_ns) > patience_ns
+    }
+
+    /// Freezes what served the last turn, where that is wanted, and lets run what serves `load`; tells when that was
+    /// done.
+    fn wake(&self, state: &mut State, load: usize) -> u64 {
+        if self.frozen.is_empty() || state.awake == Some(load) {
+            return 0;
+        }
+        let began_ns = clock::monotonic_ns();
+        let last = state.awake.and_then(|last| self.frozen.get(last));
+        state.ran_on |= !last.is_none_or(|last| last.set(true));
+        state.ran_on |= !self.frozen.get(load).is_some_and(|next| next.set(false));
+        state.awake = Some(load);
+        let done_ns = clock::monotonic_ns();
+        if state.measuring {
+            state.loads[load].freezing_ns += done_ns - began_ns;
+        }
+        done_ns
+    }
+
+    /// There are no more turns.
+    fn thaw_all(&self) {
+        for frozen in &self.frozen {
+            // What cannot run on is found where its end is looked for.
+            frozen.set(false);
+        }
     }
 
     fn next_round(&self, state: &mut State) {
@@ -267,12 +313,17 @@ impl State {
         self.loads.iter().filter(|load| !load.gone).map(response_ns).max().unwrap_or(0)
     }
 
-    /// What the turn that has just ended tells of its move: a mean over the workers of `load`; where one of them cannot
-    /// tell, that is left to the others.
-    fn told_by(&mut self, answers: u64, load: usize) -> Option<Told> {
+    /// What the turn that has just ended tells of its move. Where all workers of `load` tell, it took from the first
+    /// start of any to the last answer of any, as its time is counted: that one is done before the other is a cost of
+    /// moves. Where one of them cannot tell, it was held up, and that is none; it is left to the others.
+    fn told_by(&mut self, span: Worked, load: usize) -> Option<Told> {
         let (took_ns, amid): (Vec<u64>, Vec<Amid>) = std::mem::take(&mut self.told).into_iter().unzip();
-        let amid = Amid::beside(&amid, self.loads[load].workers.unwrap_or(1))?;
-        Some(Told { took_ns: took_ns.iter().sum::<u64>() / took_ns.len() as u64, answers, amid })
+        let workers = self.loads[load].workers.unwrap_or(1);
+        let amid = Amid::beside(&amid, workers)?;
+        let whole_ns = span.end_ns - span.start_ns;
+        let mean_ns = || took_ns.iter().sum::<u64>() / took_ns.len() as u64;
+        let took_ns = if took_ns.len() == workers { whole_ns } else { mean_ns() };
+        Some(Told { took_ns, answers: span.answers, amid })
     }
 
     /// Xorshift: good enough to keep in step with nobody.
@@ -315,8 +366,9 @@ impl Seat {
     pub(crate) fn next(&self, seen: u64, leaves: impl Fn() -> bool, over: impl Fn() -> bool) -> Option<Turn> {
         let mut state = self.turns.state();
         loop {
-            if over() {
+            if over() && !state.ended {
                 state.ended = true;
+                self.turns.thaw_all();
                 self.turns.changed.notify_all();
             }
             if state.ended || state.loads[self.load].gone || leaves() {
@@ -348,7 +400,7 @@ impl Seat {
             return;
         }
         let (measuring, cell, round) = (state.measuring, state.cell, state.measured_rounds);
-        let told = state.told_by(span.answers, self.load);
+        let told = state.told_by(span, self.load);
         let load = &mut state.loads[self.load];
         // Outside of turns, who waits keeps none of the others from going on.
         let took_ns = span.end_ns - span.start_ns + span.stuck_ns / load.in_flight.max(1);
@@ -399,7 +451,20 @@ impl Seat {
         // None where most turns could not tell.
         let move_ns = move_ns(&load.told).filter(|_| 2 * load.told.len() as u64 >= u64::from(turns));
         let warming = warming(&load.told).filter(|_| move_ns.is_some() && state.lengths.is_none());
-        TurnsSummary { turns, slice_ns, active_ns, answers, longest_ns, longest_at_ns, move_ns, warming }
+        let all_frozen = !self.turns.frozen.is_empty() && !state.ran_on;
+        let freeze_ns = all_frozen.then(|| load.freezing_ns / u64::from(turns).max(1));
+        TurnsSummary {
+            turns,
+            slice_ns,
+            active_ns,
+            answers,
+            longest_ns,
+            longest_at_ns,
+            move_ns,
+            warming,
+            freeze_ns,
+            untold: false,
+        }
     }
 }
 
@@ -415,77 +480,4 @@ impl Drop for Seat {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use serde_json::Value;
-    use tare_core::load::LoadProfile;
-
-    /// Loads whose operations take so long, one at a time; what each came to.
-    fn played(each: &[Duration], slice: Option<Duration>, leaves: Option<usize>) -> Vec<TurnsSummary> {
-        let at_work = Mutex::new(());
-        let play = |(load, (seat, each)): (usize, (Seat, Duration))| {
-            seat.join(1, 1).unwrap();
-            let mut seen = 0;
-            while let Some(turn) = seat.next(seen, || false, || false) {
-                let alone = at_work.try_lock().expect("one at a time is at work");
-                seen = turn.number;
-                while clock::monotonic_ns() < turn.from_ns {}
-                let start_ns = clock::monotonic_ns();
-                let mut answers = 0;
-                while clock::monotonic_ns() < start_ns + turn.length_ns {
-                    std::thread::sleep(each);
-                    answers += 1;
-                }
-                drop(alone);
-                if leaves == Some(load) && seen > 10 {
-                    break;
-                }
-                seat.done(
-                    turn,
-                    Worked { start_ns, end_ns: clock::monotonic_ns(), stuck_ns: 0, answers, lost: false, amid: None },
-                );
-            }
-            seat.summary()
-        };
-        let loop_of_one = LoadProfile::Closed { connections: 1, pipeline: 1 };
-        let plan = LoadPlan {
-            settle: Duration::from_millis(100),
-            measure: Duration::from_millis(200),
-            seed: 7,
-            ..LoadPlan::of("", Value::Null, ([127, 0, 0, 1], 1).into(), loop_of_one)
-        };
-        let beside = vec![plan.clone(); each.len() - 1];
-        std::thread::scope(|scope| {
-            let seats = Turns::seats(&plan, &load::Turns { slice, beside, ..load::Turns::default() }).into_iter();
-            let threads: Vec<_> =
-                seats.zip(each.iter().copied()).enumerate().map(|part| scope.spawn(move || play(part))).collect();
-            threads.into_iter().map(|thread| thread.join().unwrap()).collect()
-        })
-    }
-
-    #[test]
-    fn everybody_is_at_work_for_as_long_as_was_asked() {
-        let millis = Duration::from_millis;
-        let summaries = played(&[millis(1), millis(2), millis(1)], Some(millis(10)), None);
-        for summary in &summaries {
-            assert!(summary.active_ns >= 200_000_000, "{summary:?}");
-            assert!((9_000_000..=11_000_000).contains(&summary.slice_ns), "{summary:?}");
-            assert_eq!(summary.turns, summaries[0].turns);
-        }
-    }
-
-    #[test]
-    fn a_turn_is_ten_response_times_of_the_slowest() {
-        let summaries = played(&[Duration::from_millis(1), Duration::from_millis(4)], None, None);
-        // A sleep of 4 ms takes 4.1 ms, on a busy machine a few more; lengths vary by a tenth.
-        assert!(summaries.iter().all(|summary| (36_000_000..100_000_000).contains(&summary.slice_ns)), "{summaries:?}");
-    }
-
-    #[test]
-    fn whoever_leaves_is_not_waited_for() {
-        let millis = Duration::from_millis;
-        let summaries = played(&[millis(1), millis(1), millis(1)], Some(millis(10)), Some(1));
-        assert!(summaries[1].active_ns < 200_000_000, "{summaries:?}");
-        assert!(summaries[0].active_ns >= 200_000_000 && summaries[2].active_ns >= 200_000_000, "{summaries:?}");
-    }
-}
+mod tests;

@@ -58,6 +58,7 @@ fn analysis(ratio: Ratio, more_is_better: bool) -> Analysis {
         failed: Vec::new(),
         resting: Vec::new(),
         warming: Vec::new(),
+        settling: Vec::new(),
         warmth: Vec::new(),
         cpu: Vec::new(),
         ceilings: None,

@@ -96,7 +96,7 @@ fn measured(trial: &mut TrialData, parts: &Parts, still_s: f64) {
         longest_ns: ns(1.1 * TURN_S + still_s),
         longest_at_ns: Some(ns(0.2)),
         move_ns: None,
-        warming: None,
+        ..TurnsSummary::default()
     };
     trial.record.load = Some(LoadSummary { turns: Some(turns), batches: rates().collect(), ..LoadSummary::default() });
 }

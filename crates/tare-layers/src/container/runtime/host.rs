@@ -19,6 +19,7 @@ use std::time::{Duration, Instant};
 use tare_core::command::{CommandEnd, CommandStart};
 use tare_core::fault::{Doing, Fault};
 use tare_core::form::LayerUse;
+use tare_core::held::Held;
 use tare_core::host::{
     Carrier, Facts, FilesSeen, Host, Instance, InstanceState, LocalOuter, OpenError, ResourceReport, SeenFile,
     ServiceStart, Surroundings,
@@ -103,7 +104,7 @@ impl Inner {
         let Started { child, group, directory, cpus, warnings } = launch.start(output.0, output.1)?;
         let start = start.clone();
         let running =
-            Running { start, child, ended: None, group, directory, bundle, cpus, frozen: false, command: None };
+            Running { start, child, ended: None, group, directory, bundle, cpus, frozen: Some(false), command: None };
         Ok((running, warnings))
     }
 
@@ -285,6 +286,10 @@ impl Host for RuntimeHost {
 
     fn thaw(&mut self) -> Result<(), Fault> {
         self.inner.running.values_mut().try_for_each(|running| running.freeze(false))
+    }
+
+    fn held(&mut self) -> Result<Vec<Held>, Fault> {
+        self.inner.running.values_mut().map(Running::held).collect()
     }
 
     fn stop(&mut self, instance: &str) -> Result<(), Fault> {
