@@ -145,6 +145,23 @@ rust_is_new_enough() {
 
 host_triple() { rustc -vV | sed -n 's/^host: //p'; }
 
+# find_target_dir: where cargo puts what it builds, by the caller's variable or by a configuration. As a whole path, for
+# what is run in another folder takes the variable from there.
+find_target_dir() {
+    CARGO_TARGET_DIR=$(cargo metadata --no-deps --format-version 1 </dev/null |
+        sed -n 's/.*"target_directory":"\([^"]*\)".*/\1/p')
+    [ -n "$CARGO_TARGET_DIR" ] || die "cargo metadata names no folder for builds"
+    export CARGO_TARGET_DIR
+}
+
+# refuse_others_target: what root has built, as ./test does, nobody else can build anew.
+refuse_others_target() {
+    local closed
+    closed=$(find "$CARGO_TARGET_DIR" -maxdepth 3 -type d ! -writable -print -quit 2>/dev/null) || true
+    [ -z "$closed" ] ||
+        die "Tare is built in $closed, and this user may not write there" "sudo chown -R $(id -u) '$CARGO_TARGET_DIR'"
+}
+
 has_systemd() { [ -d /run/systemd/system ]; }
 
 # Whether an engine answers. Asked of the socket: a `docker` on PATH says nothing about an engine.

@@ -3,6 +3,8 @@
 
 mod ci;
 mod fuzz;
+#[cfg(test)]
+mod install_tests;
 mod tidy;
 
 use anyhow::{Context, Result, ensure};

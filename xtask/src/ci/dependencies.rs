@@ -1,6 +1,6 @@
 //! What is built in that others wrote: its licences, origins and versions, held against `deny.toml` by cargo-deny.
 
-use super::well;
+use super::{skips, well};
 use anyhow::Result;
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -29,13 +29,32 @@ pub(super) fn in_order(root: &Path) -> Result<Option<Checked>> {
     }
     let mut command = Command::new("cargo");
     command.args(["deny", "--locked", "check", "--hide-inclusion-graph"]).args(CHECKS).current_dir(root);
-    // A network that swallows what is sent must not keep the gate waiting.
-    let advisories = says_yes(Command::new("timeout").args(["30", "cargo", "deny", "fetch", "db"]).current_dir(root));
+    let advisories = says_yes(&mut fetch(root, skips::decides()));
     command.args(advisories.then_some("advisories"));
     Ok(Some(Checked { well: well(&mut command)?, advisories }))
+}
+
+/// Fetches the advisories' database. A network that swallows what is sent must not keep the gate waiting; but what
+/// `decides` whether a change is taken has the time for all of it, which is much the first time.
+fn fetch(root: &Path, decides: bool) -> Command {
+    let seconds = if decides { "300" } else { "30" };
+    let mut command = Command::new("timeout");
+    command.args([seconds, "cargo", "deny", "fetch", "db"]).current_dir(root);
+    command
 }
 
 fn says_yes(command: &mut Command) -> bool {
     let output = command.stdin(Stdio::null()).output();
     output.is_ok_and(|output| output.status.success())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_machine_that_decides_waits_longer_for_advisories() {
+        let limit = |decides: bool| fetch(Path::new("/"), decides).get_args().next().map(ToOwned::to_owned);
+        assert_eq!((limit(true), limit(false)), (Some("300".into()), Some("30".into())));
+    }
 }

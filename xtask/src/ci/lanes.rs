@@ -193,23 +193,12 @@ pub(super) fn run(tests: Vec<Test>, surroundings: &Surroundings<'_>) -> Outcomes
         }
     });
     let mut ends = stand.ends.into_inner().unwrap_or_else(PoisonError::into_inner);
-    let failed: Vec<Test> =
-        ends.iter().filter(|run| matches!(run.end, End::Failed(_))).map(|run| run.test.clone()).collect();
-    let mut outcomes = Outcomes::default();
-    // So many are no accident.
-    if failed.len() <= SECOND_TRIES {
-        for test in failed {
-            println!("once more, alone: {}", test.name);
-            let (end, cost) = one::run(&test, 0, surroundings);
-            say(&test, &end, cost);
-            if !matches!(end, End::Failed(_)) {
-                outcomes.unsteady.push((test.name.clone(), String::new()));
-            }
-            let run = ends.iter_mut().find(|run| run.test.name == test.name).expect("it ran");
-            run.end = end;
-            run.cost += cost;
-        }
-    }
+    let once_more = |test: &Test| {
+        println!("once more, alone: {}", test.name);
+        one::run(test, 0, surroundings)
+    };
+    let unsteady = try_again(&mut ends, once_more, || surroundings.guest.end());
+    let mut outcomes = Outcomes { unsteady, ..Outcomes::default() };
     for Run { test, end, cost, after } in ends {
         let lane = outcomes.lanes.entry(name(class(&test.name))).or_default();
         (lane.tests, lane.wall, lane.ended) = (lane.tests + 1, lane.wall + cost.wall, lane.ended.max(after));
@@ -223,8 +212,36 @@ pub(super) fn run(tests: Vec<Test>, surroundings: &Surroundings<'_>) -> Outcomes
     outcomes
 }
 
-/// With more failures than this, none is tried again.
+/// With more failures than this, none is tried again: so many are no accident.
 const SECOND_TRIES: usize = 6;
+
+/// Runs the tests that failed once more, by `run`, and puts how they ended then in the place of how they ended first.
+/// Each is alone in a guest too, which `end_guest` ends. The tests that passed now.
+fn try_again(ends: &mut [Run], run: impl Fn(&Test) -> (End, Cost), end_guest: impl Fn()) -> Vec<(String, String)> {
+    let failed: Vec<&mut Run> = ends.iter_mut().filter(|run| matches!(run.end, End::Failed(_))).collect();
+    let mut unsteady = Vec::new();
+    if failed.len() > SECOND_TRIES {
+        return unsteady;
+    }
+    for first in failed {
+        let (end, cost) = run(&first.test);
+        if first.test.in_guest {
+            end_guest();
+        }
+        // What it lacks now it had when it failed.
+        let end = match end {
+            End::Skipped(why) => End::Failed(format!("it was skipped at the second try, which clears nothing: {why}")),
+            end => end,
+        };
+        say(&first.test, &end, cost);
+        if end == End::Passed {
+            unsteady.push((first.test.name.clone(), String::new()));
+        }
+        first.end = end;
+        first.cost += cost;
+    }
+    unsteady
+}
 
 /// A test that has ended.
 struct Run {
@@ -271,6 +288,8 @@ fn say(test: &Test, end: &End, cost: Cost) {
 mod tests {
     use super::*;
     use crate::ci::guest::Guest;
+    use std::cell::RefCell;
+    use std::path::Path;
 
     #[test]
     fn what_is_not_in_the_table_is_calm_and_what_is_measures_alone() {
@@ -287,27 +306,48 @@ mod tests {
         assert_eq!((niceness("tare::peak::a"), niceness("tare-stats::a")), (0, 19));
     }
 
+    fn test_of(within: &str, program: &Path, in_guest: bool) -> Test {
+        let (name, within, folder) = (format!("x::{within}"), within.to_owned(), program.parent().expect("a folder"));
+        Test { name, within, program: program.to_owned(), folder: folder.to_owned(), in_guest }
+    }
+
     #[test]
-    fn a_test_that_fails_once_is_named_and_one_that_fails_twice_has_failed() {
+    fn a_test_that_fails_once_is_named_and_one_that_fails_twice_or_is_skipped_then_has_failed() {
         let folder = tempfile::tempdir().expect("a folder");
         let program = folder.path().join("program");
-        let script = "#!/bin/sh\necho 'running 1 test'\necho 'test result: ok. 1 passed; 0 failed'\ncase $1 in steady) exit 0;; bad) exit 1;; esac\n\
-                      [ -e once ] || { touch once; exit 1; }\n";
+        // `lacking` fails, and lacks something when it is run again.
+        let script = "#!/bin/sh\necho 'running 1 test'\necho 'test result: ok. 1 passed; 0 failed'\n\
+                      case $1 in steady) exit 0;; bad) exit 1;; esac\n\
+                      [ -e once-$1 ] || { touch once-$1; exit 1; }\n[ $1 != lacking ] || echo 'skipped: one CPU'\n";
         std::fs::write(&program, script).expect("it can be written");
         let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
         std::fs::set_permissions(&program, mode).expect("it is ours");
-        let test = |within: &str| Test {
-            name: format!("x::{within}"),
-            within: within.to_owned(),
-            program: program.clone(),
-            folder: folder.path().to_owned(),
-            in_guest: false,
-        };
         let guest = Guest::new(folder.path(), &program, &[]);
         let surroundings = Surroundings { root: folder.path(), binary: &program, thorough: false, guest };
-        let outcomes = run(vec![test("steady"), test("bad"), test("unsteady")], &surroundings);
-        assert_eq!(outcomes.failed, ["x::bad"]);
+        let tests = ["steady", "bad", "unsteady", "lacking"].map(|within| test_of(within, &program, false));
+        let mut outcomes = run(tests.to_vec(), &surroundings);
+        outcomes.failed.sort();
+        assert_eq!(outcomes.failed, ["x::bad", "x::lacking"]);
         assert_eq!(outcomes.unsteady, [("x::unsteady".to_owned(), String::new())]);
-        assert_eq!(outcomes.costs.len(), 3);
+        assert_eq!((outcomes.costs.len(), outcomes.skipped.len()), (4, 0));
+    }
+
+    #[test]
+    fn a_second_try_in_the_guest_leaves_none_to_the_next() {
+        let failed = |within: &str, in_guest: bool| Run {
+            test: test_of(within, Path::new("/f/p"), in_guest),
+            end: End::Failed(String::new()),
+            cost: Cost::default(),
+            after: Duration::ZERO,
+        };
+        let mut ends = [failed("a", true), failed("b", true), failed("c", false)];
+        let done = RefCell::new(Vec::new());
+        let again = |test: &Test| {
+            done.borrow_mut().push(test.within.clone());
+            (End::Passed, Cost::default())
+        };
+        let unsteady = try_again(&mut ends, again, || done.borrow_mut().push("end".to_owned()));
+        assert_eq!(*done.borrow(), ["a", "end", "b", "end", "c"]);
+        assert!(unsteady.len() == 3 && ends.iter().all(|run| run.end == End::Passed));
     }
 }

@@ -30,6 +30,11 @@ const OUTSIDE: &[(&str, &str)] = &[
 /// The same, but not on the machine that decides (`CI=true`), which has a network.
 const UNDECIDED: &[(&str, &str)] = &[("no package archive can be reached", "the network's")];
 
+/// Whether this is the machine that decides whether a change is taken.
+pub(super) fn decides() -> bool {
+    std::env::var_os("CI").is_some_and(|ci| ci == "true")
+}
+
 /// Where a test runs.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Place {
@@ -42,7 +47,7 @@ pub(super) struct Place {
 impl Place {
     /// This machine, or the guest on it.
     pub(super) fn now(in_guest: bool) -> Place {
-        Place { in_guest, decides: std::env::var_os("CI").is_some_and(|ci| ci == "true") }
+        Place { in_guest, decides: decides() }
     }
 
     /// Whether a test may be skipped here for this reason.

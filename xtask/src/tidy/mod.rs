@@ -12,7 +12,7 @@ mod tree;
 mod words;
 
 use crate::output_of;
-use anyhow::Result;
+use anyhow::{Context, Result};
 use std::fmt;
 use std::path::Path;
 use tree::Tree;
@@ -68,7 +68,7 @@ const RULES: &[Rule] = &[
 pub(crate) fn run(root: &Path) -> Result<bool> {
     let tree = Tree::read(root)?;
     let mut findings = check(&tree);
-    findings.extend(data::commit_subjects(&recent_commits(root)));
+    findings.extend(data::commit_subjects(&recent_commits(root)?));
     for finding in &findings {
         println!("{finding}");
     }
@@ -76,17 +76,33 @@ pub(crate) fn run(root: &Path) -> Result<bool> {
     Ok(findings.is_empty())
 }
 
-/// Hash and subject of the last commit, and of those before it that no other repository has: what others have cannot be
-/// reworded any more. Empty where the source is not a repository.
-fn recent_commits(root: &Path) -> String {
-    let log = |range: &[&str]| {
-        let arguments = [&["log", "--no-merges", "-n", "100", "--format=%h %s", "HEAD"], range].concat();
-        output_of("git", &arguments, root).unwrap_or_default()
+/// What git says about the workspace; none where the source is no checkout.
+///
+/// # Errors
+/// What git says where there is a checkout that it does not read: less would be checked, and nobody would know.
+fn git(root: &Path, arguments: &[&str]) -> Result<Option<String>> {
+    if root.join(".git").symlink_metadata().is_err() {
+        return Ok(None);
+    }
+    let remedy = || {
+        let remedy = format!("git config --global --add safe.directory '{}'", root.display());
+        format!("git does not read this checkout; where another user owns it, this helps: {remedy}")
     };
-    let last = log(&["-n", "1"]);
-    let has_remotes = output_of("git", &["remote"], root).is_ok_and(|remotes| !remotes.trim().is_empty());
-    let unshared = if has_remotes { log(&["--not", "--remotes"]) } else { String::new() };
-    if unshared.is_empty() { last } else { unshared }
+    output_of("git", arguments, root).with_context(remedy).map(Some)
+}
+
+/// Hash and subject of the last commit, and of those before it that no other repository has: what others have cannot be
+/// reworded any more. Empty where the source is no checkout, or has no commit yet.
+fn recent_commits(root: &Path) -> Result<String> {
+    let git = |arguments: &[&str]| Ok::<_, anyhow::Error>(git(root, arguments)?.unwrap_or_default());
+    if git(&["rev-list", "-n", "1", "--all"])?.is_empty() {
+        return Ok(String::new());
+    }
+    let log = |range: &[&str]| git(&[&["log", "--no-merges", "-n", "100", "--format=%h %s", "HEAD"], range].concat());
+    let last = log(&["-n", "1"])?;
+    let has_remotes = !git(&["remote"])?.trim().is_empty();
+    let unshared = if has_remotes { log(&["--not", "--remotes"])? } else { String::new() };
+    Ok(if unshared.is_empty() { last } else { unshared })
 }
 
 fn check(tree: &Tree) -> Vec<Finding> {
@@ -111,5 +127,25 @@ mod tests {
         let lines: Vec<String> = check(&tree).iter().map(ToString::to_string).collect();
         assert_eq!(lines[0], "crates/a/src/x.rs:3: trailing-space: remove it");
         assert_eq!(lines[1], "crates/b/src/x.rs:1: trailing-space: remove it");
+    }
+
+    #[test]
+    fn a_checkout_that_git_refuses_is_an_error_and_no_checkout_is_none() {
+        let folder = tempfile::tempdir().expect("a folder");
+        std::fs::write(folder.path().join("a.md"), "Text.\n").expect("it can be written");
+        assert_eq!(Tree::read(folder.path()).expect("a tarball is a source tree too").files.len(), 1);
+        assert_eq!(recent_commits(folder.path()).expect("it has none"), "");
+        std::fs::write(folder.path().join(".git"), "no place\n").expect("it can be written");
+        let refused = [Tree::read(folder.path()).err(), recent_commits(folder.path()).err()];
+        for error in refused.map(|error| format!("{:#}", error.expect("git refuses it"))) {
+            assert!(error.contains("--add safe.directory") && error.contains("invalid gitfile"), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_checkout_without_a_commit_has_no_subjects() {
+        let folder = tempfile::tempdir().expect("a folder");
+        output_of("git", &["init", "--quiet"], folder.path()).expect("there is a git");
+        assert_eq!(recent_commits(folder.path()).expect("it has none yet"), "");
     }
 }

@@ -1,7 +1,7 @@
 //! The files that rules look at.
 
+use super::git;
 use super::source::Source;
-use crate::output_of;
 use anyhow::{Context, Result};
 use std::path::Path;
 
@@ -22,12 +22,15 @@ pub(super) struct File {
 }
 
 impl Tree {
-    /// Reads the files that git tracks or would track; without git, all but what is built.
+    /// Reads the files that git tracks or would track; of a source tree that is no checkout, all but what is built.
+    ///
+    /// # Errors
+    /// When a folder cannot be listed, or git does not read the checkout.
     pub(super) fn read(root: &Path) -> Result<Tree> {
-        let listed = output_of("git", &["ls-files", "-z", "--cached", "--others", "--exclude-standard"], root);
+        let listed = git(root, &["ls-files", "-z", "--cached", "--others", "--exclude-standard"])?;
         let paths: Vec<String> = match listed {
-            Ok(list) => list.split('\0').filter(|path| !path.is_empty()).map(str::to_owned).collect(),
-            Err(_) => {
+            Some(list) => list.split('\0').filter(|path| !path.is_empty()).map(str::to_owned).collect(),
+            None => {
                 let mut paths = Vec::new();
                 walk(root, "", &mut paths)?;
                 paths

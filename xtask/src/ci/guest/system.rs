@@ -9,9 +9,10 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// What the system is made of besides the distribution's kernel.
+/// What the system is made of besides the distribution's kernel. Not every kernel brings what makes the files that it
+/// finds its disk with.
 const PACKAGES: &str = "systemd-sysv,dbus,udev,kmod,procps,iproute2,iptables,apparmor,docker.io,runc,crun,mmdebstrap,\
-                        e2fsprogs,xz-utils,zstd,ca-certificates";
+                        e2fsprogs,xz-utils,zstd,ca-certificates,initramfs-tools";
 /// Units of it that have nothing to do here and take an emulated machine's time.
 const MASKED: [&str; 5] =
     ["apt-daily.timer", "apt-daily-upgrade.timer", "e2scrub_all.timer", "getty@tty1.service", "fstrim.timer"];
@@ -35,7 +36,8 @@ impl System {
     /// When a package or a tool is missing.
     pub(super) fn get(folder: &Path) -> Result<System> {
         let system = System { folder: folder.to_owned() };
-        let (codename, kernel) = distribution()?;
+        let distribution = Distribution::of_host()?;
+        let Distribution { codename, kernel, .. } = &distribution;
         let recipe = format!("{codename} {kernel} {PACKAGES} {MASKED:?} {DISK}\n{SERVICE}\n{ORDERS}");
         let noted = folder.join("recipe");
         if fs::read_to_string(&noted).is_ok_and(|kept| kept == recipe) {
@@ -46,11 +48,7 @@ impl System {
         let _ = fs::remove_file(&noted);
         let tree = folder.join("tree");
         remove(&tree)?;
-        run(Command::new("mmdebstrap")
-            .args(["--quiet", "--variant=minbase", "--aptopt=APT::Install-Recommends \"false\""])
-            .arg(format!("--include={PACKAGES},{kernel}"))
-            .arg(codename)
-            .arg(&tree))?;
+        run(&mut distribution.bootstrap(&tree, &distribution.sources(Path::new("/etc/apt"))))?;
         furnish(&tree)?;
         for (name, place) in [("vmlinuz-", system.kernel()), ("initrd.img-", system.first_files())] {
             let entries = fs::read_dir(tree.join("boot"))?.flatten().map(|entry| entry.path());
@@ -134,16 +132,49 @@ fn name(program: &Path) -> Result<&Path> {
     program.file_name().map(Path::new).with_context(|| format!("{} is no file", program.display()))
 }
 
-/// This machine's distribution, which is to be the guest's, for a bundle of packages is for one; and its kernel for
-/// guests.
-fn distribution() -> Result<(String, &'static str)> {
-    let text = fs::read_to_string("/etc/os-release").context("find out what this machine runs")?;
-    let field = |key: &str| {
-        let value = text.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix('='));
-        value.map(|value| value.trim_matches('"').to_owned()).with_context(|| format!("/etc/os-release has no {key}"))
-    };
-    let kernel = if field("ID")? == "ubuntu" { "linux-image-virtual" } else { "linux-image-cloud-amd64" };
-    Ok((field("VERSION_CODENAME")?, kernel))
+/// This machine's distribution, which is to be the guest's, for a bundle of packages is for one.
+struct Distribution {
+    id: String,
+    codename: String,
+    /// Its kernel for guests.
+    kernel: &'static str,
+}
+
+impl Distribution {
+    fn of_host() -> Result<Distribution> {
+        Distribution::parse(&fs::read_to_string("/etc/os-release").context("find out what this machine runs")?)
+    }
+
+    fn parse(text: &str) -> Result<Distribution> {
+        let field = |key: &str| {
+            let value = text.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix('='));
+            let value = value.map(|value| value.trim_matches('"').to_owned());
+            value.with_context(|| format!("/etc/os-release has no {key}"))
+        };
+        let (id, codename) = (field("ID")?, field("VERSION_CODENAME")?);
+        let kernel = if id == "ubuntu" { "linux-image-virtual" } else { "linux-image-cloud-amd64" };
+        Ok(Distribution { id, codename, kernel })
+    }
+
+    /// The files of `apt`, a folder like /etc/apt, with the distribution's own archives, as this machine reaches them.
+    /// What somebody added stands in files of other names.
+    fn sources(&self, apt: &Path) -> Vec<PathBuf> {
+        let names = ["sources.list".to_owned(), format!("sources.list.d/{}.sources", self.id)];
+        let says = |line: &str| !matches!(line.trim().chars().next(), None | Some('#'));
+        // Where the other one is in use, it says nothing.
+        let in_use = |path: &PathBuf| fs::read_to_string(path).is_ok_and(|text| text.lines().any(says));
+        names.iter().map(|name| apt.join(name)).filter(in_use).collect()
+    }
+
+    /// What makes a system in `tree` from these files; without any, from where the distribution has its archives.
+    fn bootstrap(&self, tree: &Path, sources: &[PathBuf]) -> Command {
+        let mut command = Command::new("mmdebstrap");
+        command.args(["--quiet", "--variant=minbase", "--aptopt=APT::Install-Recommends \"false\""]);
+        // The engine is in a part that is not read unless that is said.
+        command.args((self.id == "ubuntu").then_some("--components=main,universe"));
+        command.arg(format!("--include={PACKAGES},{}", self.kernel)).arg(&self.codename).arg(tree).args(sources);
+        command
+    }
 }
 
 /// Makes the tree of a system one that does orders.
@@ -205,6 +236,32 @@ mod tests {
                         CARGO_MANIFEST_DIR='/w/crates/a' TARE_THOROUGH=1 /tare/bin/a-12 b::c --exact --nocapture \
                         --test-threads=1";
         assert_eq!(order, expected);
+    }
+
+    #[test]
+    fn a_system_is_made_from_the_archives_that_this_machine_reaches() {
+        let apt = tempfile::tempdir().expect("a folder");
+        let write = |name: &str, text: &str| fs::write(apt.path().join(name), text).expect("it is ours");
+        fs::create_dir(apt.path().join("sources.list.d")).expect("it is ours");
+        let noble = Distribution::parse("ID=ubuntu\nVERSION_CODENAME=noble\n").expect("it has both");
+        let told = |sources: &[PathBuf]| {
+            let command = noble.bootstrap(Path::new("/t"), sources);
+            command.get_args().map(|argument| argument.to_string_lossy().into_owned()).collect::<Vec<_>>()
+        };
+        assert_eq!(noble.sources(apt.path()), [] as [PathBuf; 0]);
+        let without = told(&[]);
+        assert!(without.contains(&"--components=main,universe".to_owned()), "{without:?}");
+        assert!(without.ends_with(&["noble".to_owned(), "/t".to_owned()]), "{without:?}");
+        let packages = without.iter().find_map(|one| one.strip_prefix("--include=")).expect("it has packages");
+        assert!(packages.split(',').any(|name| name == "initramfs-tools"), "{packages}");
+        write("sources.list", "# they have moved\n\n");
+        write("sources.list.d/ubuntu.sources", "Types: deb\nURIs: http://mirror.example/ubuntu\n");
+        write("sources.list.d/docker.list", "deb https://download.example/linux/ubuntu noble stable\n");
+        let own = [apt.path().join("sources.list.d/ubuntu.sources")];
+        assert_eq!(noble.sources(apt.path()), own);
+        assert_eq!(told(&own).last(), Some(&own[0].display().to_string()));
+        write("sources.list", "deb http://mirror.example/ubuntu noble main universe\n");
+        assert_eq!(noble.sources(apt.path())[0], apt.path().join("sources.list"));
     }
 
     #[test]
