@@ -142,7 +142,8 @@ pub fn layers(bytes: &[u8]) {
 pub fn compressed(bytes: &[u8]) {
     let read = |reader: &mut dyn Read| -> Result<Vec<u8>, Fault> {
         let mut plain = Vec::new();
-        let whole = compression::plain(reader)?.take(1 << 20).read_to_end(&mut plain).doing("read it");
+        let reader = compression::plain(reader, compression::LAYER_WINDOW_LOG)?;
+        let whole = reader.take(1 << 20).read_to_end(&mut plain).doing("read it");
         whole.map(|_| plain)
     };
     match (read(&mut &bytes[..]), read(&mut InPieces(bytes))) {

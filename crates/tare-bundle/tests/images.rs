@@ -82,26 +82,60 @@ pub(crate) fn write(folder: &Path, name: &str, bytes: &[u8]) -> PathBuf {
     path
 }
 
+/// These parts as the folder of a layout.
+fn unpack(folder: &Path, parts: &Parts) -> PathBuf {
+    let unpacked = folder.join("layout");
+    for (name, bytes) in parts {
+        let path = unpacked.join(name);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, bytes).unwrap();
+    }
+    unpacked
+}
+
+#[test]
+fn a_folder_of_links_or_of_another_kind_is_told_what_to_do() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = Store::open(&folder.path().join("store")).unwrap();
+    let parts = layout(&[gzip(&tarball(&[("bin/x", b"program")]))]);
+    let image = unpack(folder.path(), &parts);
+    // As some tools leave a layout: each part is a link to where it was made.
+    for (name, _) in parts.iter().rev() {
+        let (part, moved) = (image.join(name), folder.path().join("moved"));
+        std::fs::rename(&part, &moved).unwrap();
+        std::os::unix::fs::symlink(&moved, &part).unwrap();
+        let fault = store.bundle(&recipe(&image)).err().unwrap();
+        let told = format!("its part '{name}' is a link, to '{}'", moved.display());
+        assert!(fault.message.contains(&told) && fault.remedy.contains("cp -rL FOLDER COPY"), "{fault}");
+        std::fs::rename(&moved, &part).unwrap();
+    }
+    store.bundle(&recipe(&image)).unwrap();
+    // As `skopeo copy ... dir:` writes it.
+    let manifest = (String::from("manifest.json"), b" {\"schemaVersion\": 2, \"layers\": []}".to_vec());
+    let other = unpack(&folder.path().join("other"), &vec![manifest]);
+    let fault = store.bundle(&recipe(&other)).err().unwrap();
+    assert!(fault.remedy.contains("skopeo copy dir:DIR oci:OTHER"), "{fault}");
+}
+
 #[test]
 fn one_image_in_every_shape_makes_one_tree() {
     let folder = tempfile::tempdir().unwrap();
     let store = Store::open(&folder.path().join("store")).unwrap();
     let layer = tarball(&[("bin/x", b"program"), ("etc/config", b"c")]);
     let zstd = zstd::encode_all(&layer[..], 1).unwrap();
+    // As `zstd --long` writes it.
+    let mut long = zstd::stream::write::Encoder::new(Vec::new(), 1).unwrap();
+    long.window_log(27).unwrap();
+    long.write_all(&pack(&layout(std::slice::from_ref(&layer)))).unwrap();
     let mut shapes = vec![
         write(folder.path(), "plain.tar", &pack(&layout(std::slice::from_ref(&layer)))),
         write(folder.path(), "gzip-layer.tar", &pack(&layout(&[gzip(&layer)]))),
         write(folder.path(), "zstd-layer.tar", &pack(&layout(&[zstd]))),
         write(folder.path(), "whole.tar.gz", &gzip(&pack(&layout(std::slice::from_ref(&layer))))),
+        write(folder.path(), "whole.tar.zst", &long.finish().unwrap()),
         write(folder.path(), "saved.tar", &pack(&saved(&layer))),
     ];
-    let unpacked = folder.path().join("layout");
-    for (name, bytes) in layout(&[gzip(&layer)]) {
-        let path = unpacked.join(name);
-        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
-        std::fs::write(path, bytes).unwrap();
-    }
-    shapes.push(unpacked);
+    shapes.push(unpack(folder.path(), &layout(&[gzip(&layer)])));
     let digests: Vec<String> =
         shapes.iter().map(|path| store.bundle(&recipe(path)).unwrap().digest().to_owned()).collect();
     assert!(digests.iter().all(|digest| *digest == digests[0]), "{digests:#?}");

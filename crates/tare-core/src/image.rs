@@ -5,9 +5,15 @@ use crate::config::{Place, Problems};
 use crate::users::why_not_stated;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::RangeInclusive;
 
 /// What a volume may need that an image asks for, which names no size: bytes.
 pub const IMAGE_VOLUME_BYTES: u64 = 512 << 20;
+
+/// How many ports `8000-8010` may stand for.
+const PORT_RANGE_MAX: u16 = 100;
+/// How many of an image's ports that are not read are named.
+const UNREAD_NAMED: usize = 8;
 
 /// How an image says its program is to be started.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -27,7 +33,7 @@ pub struct ImageConfig {
     /// Where it starts; empty for `/`.
     #[serde(default)]
     pub directory: String,
-    /// Where it listens: `6379/tcp`, `53/udp`, or a number alone.
+    /// Where it listens: `6379/tcp`, `53/udp`, `8000-8010/tcp`, or a number alone.
     #[serde(default)]
     pub ports: Vec<String>,
     /// The paths at which it writes what should last.
@@ -49,25 +55,48 @@ impl ImageConfig {
 
     /// Its TCP ports, each named by its number.
     pub fn tcp_ports(&self) -> BTreeMap<String, u16> {
-        let number = |port: &String| match port.split_once('/').unwrap_or((port, "tcp")) {
-            (number, "tcp") => number.parse().ok().filter(|number| *number != 0),
-            _ => None,
-        };
-        self.ports.iter().filter_map(number).map(|number: u16| (number.to_string(), number)).collect()
+        let numbers = self.ports.iter().filter_map(|port| tcp_numbers(port)).flatten();
+        numbers.map(|number| (number.to_string(), number)).collect()
+    }
+
+    /// What it says of ports that is not read, in words; none where all is.
+    pub fn unread_ports(&self) -> Option<String> {
+        let unread: Vec<&str> = self.ports.iter().map(String::as_str).filter(|p| tcp_numbers(p).is_none()).collect();
+        let named = unread.iter().take(UNREAD_NAMED).copied().collect::<Vec<_>>().join(", ");
+        match unread.len().saturating_sub(UNREAD_NAMED) {
+            _ if unread.is_empty() => None,
+            0 => Some(named),
+            more => Some(format!("{named} and {more} more")),
+        }
     }
 
     /// The directory in which it starts, if it is not the root.
     pub fn start_directory(&self) -> Option<String> {
-        let directory = format!("/{}", self.directory.trim_matches('/'));
+        let directory = plain_path(&self.directory);
         (directory != "/").then_some(directory)
     }
 
     /// Its volumes, each once, less those that cannot be one: the root, and paths that climb.
     pub fn volume_paths(&self) -> BTreeSet<String> {
-        let whole = |path: &String| format!("/{}", path.trim_matches('/'));
         let fits = |path: &String| path != "/" && path.split('/').all(|part| part != "..");
-        self.volumes.iter().map(whole).filter(fits).collect()
+        self.volumes.iter().map(|path| plain_path(path)).filter(fits).collect()
     }
+}
+
+/// The one way to write the path that engines, too, take `/data/`, `/data` and `//data/.` for.
+pub(crate) fn plain_path(path: &str) -> String {
+    let parts = path.split('/').filter(|part| !matches!(*part, "" | "."));
+    format!("/{}", parts.collect::<Vec<_>>().join("/"))
+}
+
+/// The TCP ports that `80`, `80/tcp` or `8000-8010/tcp` stands for; none for another protocol's, for what is no port
+/// and for more than [`PORT_RANGE_MAX`].
+fn tcp_numbers(port: &str) -> Option<RangeInclusive<u16>> {
+    let (numbers, protocol) = port.split_once('/').unwrap_or((port, "tcp"));
+    let (first, last) = numbers.split_once('-').unwrap_or((numbers, numbers));
+    let (first, last): (u16, u16) = (first.parse().ok()?, last.parse().ok()?);
+    let some = first != 0 && first <= last && last - first < PORT_RANGE_MAX;
+    (some && protocol.eq_ignore_ascii_case("tcp")).then_some(first..=last)
 }
 
 /// Who a service runs as that takes its user from its image.
@@ -273,16 +302,33 @@ mod tests {
             environment: texts(&["A=1=2", "B=", "C", "=d"]),
             directory: "srv/app/".to_owned(),
             ports: texts(&["443/tcp", "80", "53/udp", "0/tcp", "x/tcp", "99999"]),
-            volumes: texts(&["/data/", "/data", "/", "/a/../b", "var"]),
+            volumes: texts(&["/data/", "/data", "//data/.", "/", "/a/../b", "var"]),
             ..ImageConfig::default()
         };
         assert_eq!(config.whole_command(), ["/bin/sh", "-c", "run"]);
         let variables: Vec<_> = config.variables().into_iter().collect();
         assert_eq!(variables, [("A".to_owned(), "1=2".to_owned()), ("B".to_owned(), String::new())]);
         assert_eq!(config.tcp_ports(), BTreeMap::from([("443".to_owned(), 443), ("80".to_owned(), 80)]));
+        assert_eq!(config.unread_ports().as_deref(), Some("53/udp, 0/tcp, x/tcp, 99999"));
         assert_eq!(config.start_directory().as_deref(), Some("/srv/app"));
         assert_eq!(ImageConfig::default().start_directory(), None);
         assert!(config.volume_paths().iter().eq(["/data", "/var"]), "{:?}", config.volume_paths());
+    }
+
+    #[test]
+    fn ranges_of_ports_are_spelled_out_and_what_is_not_read_is_named() {
+        let says = |ports: &[&str]| ImageConfig {
+            ports: ports.iter().map(|port| (*port).to_owned()).collect(),
+            ..ImageConfig::default()
+        };
+        let numbers = |ports: &[&str]| says(ports).tcp_ports().into_values().collect::<Vec<_>>();
+        assert_eq!(numbers(&["80/TCP", "8000-8002/tcp", "65535-65535"]), [65535, 80, 8000, 8001, 8002]);
+        assert_eq!(numbers(&["1-100"]).len(), 100);
+        assert_eq!(says(&["80/TCP", "1-100", "7-7/tcp"]).unread_ports(), None);
+        let others = ["1-101", "9-8/tcp", "0-5", "80/sctp", "1-2-3/tcp", "-5", "5-"];
+        assert!(numbers(&others).is_empty());
+        assert_eq!(says(&others).unread_ports(), Some(others.join(", ")));
+        assert_eq!(says(&["x"; 10]).unread_ports().as_deref(), Some("x, x, x, x, x, x, x, x and 2 more"));
     }
 
     #[test]

@@ -2,15 +2,17 @@
 
 use super::parts::Parts;
 use crate::tree;
-use serde::Deserialize;
 use serde::de::{DeserializeOwned, IgnoredAny};
-use std::collections::BTreeMap;
+use serde::{Deserialize, Deserializer};
+use std::collections::{BTreeMap, BTreeSet};
 use tare_core::fault::Fault;
 use tare_core::image::ImageConfig;
 
 /// How many indexes may stand one inside the other, and how many layers an image may have. Engines allow 127.
 const MAX_NESTING: usize = 4;
 const MAX_LAYERS: usize = 1024;
+/// Of how many manifests each is looked into to find the one that is an image's.
+const MAX_LOOKED_INTO: usize = 32;
 
 /// An image, ready to be unpacked.
 #[derive(Debug)]
@@ -44,25 +46,24 @@ pub(super) struct Layer {
     pub(super) plain_digest: Option<String>,
 }
 
-/// An image's configuration document.
+/// An image's configuration document. The documents write `null` as well as leaving things out.
 #[derive(Debug, Default, Deserialize)]
 struct Config {
     config: Option<Run>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "or_nothing")]
     architecture: String,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "or_nothing")]
     os: String,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "or_nothing")]
     rootfs: Rootfs,
 }
 
-/// How it is started. The documents write `null` as well as leaving things out. What is a set is written as the keys of
-/// a map.
+/// How it is started. What is a set is written as the keys of a map.
 #[derive(Debug, Default, Deserialize)]
 struct Run {
-    #[serde(rename = "Entrypoint")]
+    #[serde(default, rename = "Entrypoint", deserialize_with = "one_or_several")]
     entrypoint: Option<Vec<String>>,
-    #[serde(rename = "Cmd")]
+    #[serde(default, rename = "Cmd", deserialize_with = "one_or_several")]
     command: Option<Vec<String>>,
     #[serde(rename = "Env")]
     environment: Option<Vec<String>>,
@@ -78,16 +79,59 @@ struct Run {
 
 #[derive(Debug, Default, Deserialize)]
 struct Rootfs {
-    #[serde(default)]
+    #[serde(default, deserialize_with = "or_nothing")]
     diff_ids: Vec<String>,
+}
+
+/// A value, for which `null` may stand when there is nothing.
+fn or_nothing<'d, T: Deserialize<'d> + Default, D: Deserializer<'d>>(from: D) -> Result<T, D::Error> {
+    Option::deserialize(from).map(Option::unwrap_or_default)
+}
+
+/// A list of texts, or one text, which is a list of one for the engines that wrote it.
+fn one_or_several<'d, D: Deserializer<'d>>(from: D) -> Result<Option<Vec<String>>, D::Error> {
+    #[derive(Deserialize)]
+    #[serde(untagged)]
+    enum Texts {
+        One(String),
+        Several(Vec<String>),
+    }
+    let texts: Option<Texts> = Option::deserialize(from)?;
+    Ok(texts.map(|texts| match texts {
+        Texts::One(text) => vec![text],
+        Texts::Several(texts) => texts,
+    }))
 }
 
 #[derive(Debug, Deserialize)]
 struct Descriptor {
-    #[serde(default, rename = "mediaType")]
+    #[serde(default, rename = "mediaType", deserialize_with = "or_nothing")]
     media_type: String,
     digest: String,
     platform: Option<Platform>,
+    #[serde(rename = "artifactType")]
+    artifact_type: Option<IgnoredAny>,
+    /// Whether cosign says that it is about an image.
+    #[serde(default, rename = "annotations", deserialize_with = "is_of_cosign")]
+    of_cosign: bool,
+}
+
+impl Descriptor {
+    /// Whether it says of itself that it is about an image, as signatures are, and none.
+    fn is_about_another(&self) -> bool {
+        self.artifact_type.is_some() || self.of_cosign
+    }
+}
+
+/// Whether annotations are those by which cosign, in a layout, tells what it has made from the image.
+fn is_of_cosign<'d, D: Deserializer<'d>>(from: D) -> Result<bool, D::Error> {
+    #[derive(Default, Deserialize)]
+    struct Annotations {
+        kind: Option<String>,
+    }
+    let annotations: Annotations = or_nothing(from)?;
+    let kind = annotations.kind.as_deref().and_then(|kind| kind.strip_prefix("dev.cosignproject.cosign/"));
+    Ok(kind.is_some_and(|what| !what.starts_with("image")))
 }
 
 #[derive(Debug, Deserialize)]
@@ -114,6 +158,19 @@ struct Node {
     manifests: Option<Vec<Descriptor>>,
     layers: Option<Vec<Descriptor>>,
     config: Option<Descriptor>,
+    #[serde(rename = "artifactType")]
+    artifact_type: Option<IgnoredAny>,
+}
+
+impl Node {
+    /// Whether it is about an image and none. What layers are compressed with is not believed, but that signatures and
+    /// lists of parts are no archives can be.
+    fn is_about_another(&self) -> bool {
+        let archive = |layer: &Descriptor| layer.media_type.is_empty() || layer.media_type.contains("tar");
+        let others = |layers: &Vec<Descriptor>| !layers.is_empty() && !layers.iter().any(archive);
+        let config = self.config.as_ref().is_some_and(|config| !is_configuration(&config.media_type));
+        self.artifact_type.is_some() || config || self.layers.as_ref().is_some_and(others)
+    }
 }
 
 /// An entry of the `manifest.json` of `docker save`.
@@ -121,7 +178,7 @@ struct Node {
 struct Saved {
     #[serde(rename = "Config")]
     config: String,
-    #[serde(rename = "Layers")]
+    #[serde(default, rename = "Layers", deserialize_with = "or_nothing")]
     layers: Vec<String>,
     #[serde(rename = "RepoTags")]
     tags: Option<Vec<String>>,
@@ -162,7 +219,12 @@ fn read_layout(parts: &Parts) -> Result<Image, Fault> {
     let mut node: Node = parse("index.json", &parts.document("index.json", None)?)?;
     for _ in 0..MAX_NESTING {
         let Some(manifests) = &node.manifests else { break };
-        let chosen = choose(manifests)?;
+        // One that cannot be read is what it says it is, and told when it is chosen.
+        let look = |one: &Descriptor| {
+            let name = blob(&one.digest).ok()?;
+            parse::<Node>(&name, &parts.document(&name, Some(&one.digest)).ok()?).ok()
+        };
+        let chosen = choose(manifests, look)?;
         let name = blob(&chosen.digest)?;
         node = parse(&name, &parts.document(&name, Some(&chosen.digest))?)?;
     }
@@ -186,8 +248,7 @@ fn refuse_others(layers: &[Descriptor], config: &Descriptor) -> Result<(), Fault
         let fault = Fault::new("its layers are encrypted");
         return Err(fault.remedy("decrypt the image with the tool that encrypted it, and save it as it is then"));
     }
-    let is_image = config.media_type.is_empty() || config.media_type.contains("image");
-    if !is_image {
+    if !is_configuration(&config.media_type) {
         let kind = tree::shown(config.media_type.as_bytes());
         let fault = Fault::new(format!("it is no image of a container but an artifact, of the type {kind}"));
         return Err(fault.remedy("name the image that the artifact is about"));
@@ -195,8 +256,16 @@ fn refuse_others(layers: &[Descriptor], config: &Descriptor) -> Result<(), Fault
     Ok(())
 }
 
-/// The one manifest for this machine. Attestations, which carry an unknown platform, are no images.
-fn choose(manifests: &[Descriptor]) -> Result<&Descriptor, Fault> {
+/// Whether a document of this type says how an image is started.
+fn is_configuration(media_type: &str) -> bool {
+    media_type.is_empty() || media_type.contains("image")
+}
+
+/// The one manifest for this machine. Attestations, which carry an unknown platform, are no images; neither are
+/// signatures and the like, of which some show only when one looks into them.
+fn choose(manifests: &[Descriptor], look: impl Fn(&Descriptor) -> Option<Node>) -> Result<&Descriptor, Fault> {
+    // One image under several names is listed once for each.
+    let mut seen = BTreeSet::new();
     let mut images: Vec<&Descriptor> = manifests
         .iter()
         .filter(|one| {
@@ -207,9 +276,12 @@ fn choose(manifests: &[Descriptor]) -> Result<&Descriptor, Fault> {
                 .as_ref()
                 .is_none_or(|platform| platform.architecture == this_architecture() && platform.os == "linux")
         })
+        .filter(|one| seen.insert(one.digest.as_str()))
         .collect();
-    // One image under several names is listed once for each.
-    images.dedup_by(|one, other| one.digest == other.digest);
+    leave_out(&mut images, |one| one.is_about_another());
+    if (2..=MAX_LOOKED_INTO).contains(&images.len()) {
+        leave_out(&mut images, |one| look(one).is_some_and(|node| node.is_about_another()));
+    }
     // Beside one for every processor there may be more that ask for a newer one.
     let plain = |one: &Descriptor| one.platform.as_ref().is_none_or(Platform::is_plain);
     if images.iter().filter(|one| plain(one)).count() == 1 {
@@ -224,8 +296,21 @@ fn choose(manifests: &[Descriptor]) -> Result<&Descriptor, Fault> {
     }
 }
 
+/// Leaves out what is no image, unless nothing would remain.
+fn leave_out(images: &mut Vec<&Descriptor>, is_other: impl Fn(&Descriptor) -> bool) {
+    let kept: Vec<&Descriptor> = images.iter().copied().filter(|one| !is_other(one)).collect();
+    if !kept.is_empty() {
+        *images = kept;
+    }
+}
+
 fn read_saved(parts: &Parts) -> Result<Image, Fault> {
-    let saved: Vec<Saved> = parse("manifest.json", &parts.document("manifest.json", None)?)?;
+    let document = parts.document("manifest.json", None)?;
+    if document.trim_ascii_start().starts_with(b"{") {
+        return Err(Fault::new("its manifest.json is that of one image and no list of images: `dir:` of skopeo is so")
+            .remedy("copy it into a layout and name that: `skopeo copy dir:DIR oci:OTHER`"));
+    }
+    let saved: Vec<Saved> = parse("manifest.json", &document)?;
     let [image] = &saved[..] else {
         let tags: Vec<&str> = saved.iter().flat_map(|one| one.tags.iter().flatten()).map(String::as_str).collect();
         let tags = tree::shown(tags.join(", ").as_bytes());
@@ -272,24 +357,84 @@ fn parse<T: DeserializeOwned>(name: &str, bytes: &[u8]) -> Result<T, Fault> {
 mod tests {
     use super::*;
 
+    fn descriptor(media_type: &str, digest: &str) -> Descriptor {
+        let (media_type, digest) = (media_type.to_owned(), digest.to_owned());
+        Descriptor { media_type, digest, platform: None, artifact_type: None, of_cosign: false }
+    }
+
     fn chosen(variants: &[&str]) -> Result<String, Fault> {
+        let platform = |variant: &str| Platform {
+            architecture: this_architecture().to_owned(),
+            os: "linux".to_owned(),
+            variant: variant.to_owned(),
+        };
         let one = |variant: &&str| Descriptor {
-            media_type: String::new(),
-            digest: format!("for {variant}"),
-            platform: Some(Platform {
-                architecture: this_architecture().to_owned(),
-                os: "linux".to_owned(),
-                variant: (*variant).to_owned(),
-            }),
+            platform: Some(platform(variant)),
+            ..descriptor("", &format!("for {variant}"))
         };
         let all: Vec<Descriptor> = variants.iter().map(one).collect();
-        choose(&all).map(|chosen| chosen.digest.clone())
+        choose(&all, |_| None).map(|chosen| chosen.digest.clone())
+    }
+
+    /// The digest of the one that is chosen of an index, where each of `documents` is the one of its digest.
+    fn of_index(index: &str, documents: &[(&str, &str)]) -> Result<String, String> {
+        let index: Node = serde_json::from_str(&format!("{{\"manifests\": [{index}]}}")).unwrap();
+        let look = |one: &Descriptor| {
+            let text = documents.iter().find(|(digest, _)| *digest == one.digest)?.1;
+            Some(serde_json::from_str(text).unwrap())
+        };
+        let chosen = choose(index.manifests.as_ref().unwrap(), look);
+        chosen.map(|chosen| chosen.digest.clone()).map_err(|fault| fault.message)
+    }
+
+    #[test]
+    fn what_is_about_an_image_is_left_out_beside_it() {
+        let others = [
+            r#"{"digest": "b", "artifactType": "application/vnd.example.sbom"}"#,
+            r#"{"digest": "b", "annotations": {"kind": "dev.cosignproject.cosign/sigs", "x": "y"}}"#,
+        ];
+        let image =
+            r#"{"digest": "a", "artifactType": null, "annotations": {"kind": "dev.cosignproject.cosign/image"}}"#;
+        for other in others {
+            assert_eq!(of_index(&format!("{other}, {image}"), &[]).as_deref(), Ok("a"), "{other}");
+            assert_eq!(of_index(other, &[]).as_deref(), Ok("b"), "alone it is told what it is: {other}");
+        }
+        // Some are seen for what they are only in their own documents.
+        let image = r#"{"layers": [{"digest": "l", "mediaType": "application/vnd.oci.image.layer.v1.tar+gzip"}]}"#;
+        for document in [
+            r#"{"artifactType": "application/vnd.example.sbom", "layers": []}"#,
+            r#"{"config": {"digest": "c", "mediaType": "application/vnd.oci.empty.v1+json"}}"#,
+            r#"{"layers": [{"digest": "l", "mediaType": "application/vnd.dev.cosign.simplesigning.v1+json"}]}"#,
+        ] {
+            let index = r#"{"digest": "b"}, {"digest": "a"}"#;
+            assert_eq!(of_index(index, &[("a", image), ("b", document)]).as_deref(), Ok("a"), "{document}");
+            assert!(of_index(index, &[("a", image), ("b", image)]).unwrap_err().contains("holds 2 images"));
+            assert!(of_index(index, &[("a", document)]).is_ok_and(|chosen| chosen == "b"), "{document}");
+        }
+    }
+
+    #[test]
+    fn one_image_under_several_names_is_one() {
+        let index = r#"{"digest": "a"}, {"digest": "b", "artifactType": "x"}, {"digest": "a"}"#;
+        assert_eq!(of_index(index, &[]).as_deref(), Ok("a"));
+    }
+
+    #[test]
+    fn what_is_left_empty_or_written_as_one_text_is_read() {
+        let config = r#"{"architecture": null, "os": null, "rootfs": {"diff_ids": null}, "config": {"Cmd": "sh",
+            "Entrypoint": null, "Env": null, "Volumes": null}}"#;
+        let config: Config = serde_json::from_str(config).unwrap();
+        assert!(config.architecture.is_empty() && config.rootfs.diff_ids.is_empty());
+        let says = Image { layers: Vec::new(), config }.says();
+        assert_eq!((says.command, says.entrypoint.len(), says.environment.len()), (vec!["sh".to_owned()], 0, 0));
+        let saved: Saved = serde_json::from_str(r#"{"Config": "c", "Layers": null}"#).unwrap();
+        assert!(saved.layers.is_empty() && serde_json::from_str::<Config>(r#"{"rootfs": null}"#).is_ok());
+        assert!(serde_json::from_str::<Run>(r#"{"Cmd": 1}"#).is_err());
     }
 
     #[test]
     fn what_is_encrypted_or_an_artifact_is_refused_as_that() {
-        let typed =
-            |media_type: &str| Descriptor { media_type: media_type.to_owned(), digest: String::new(), platform: None };
+        let typed = |media_type: &str| descriptor(media_type, "");
         let image = typed("application/vnd.oci.image.config.v1+json");
         let layers =
             ["application/vnd.oci.image.layer.v1.tar+gzip", "application/vnd.oci.image.layer.v1.tar+gzip+encrypted"];

@@ -64,7 +64,7 @@ fn make_directory(says: &ImageConfig, assembly: &mut Assembly) -> Result<(), Fau
 fn apply(parts: &Parts, layer: &Layer, assembly: &mut Assembly) -> Result<(), Fault> {
     let mut stored = Hashed::new(parts.open_part(&layer.part)?, layer.stored_digest.is_some());
     let mut plain_digest = None;
-    let applied = compression::plain(&mut stored).and_then(|plain| {
+    let applied = compression::plain(&mut stored, compression::LAYER_WINDOW_LOG).and_then(|plain| {
         let mut plain = Hashed::new(plain, layer.plain_digest.is_some());
         let applied = assembly.apply(&mut plain, &|_| false);
         if applied.is_ok() {

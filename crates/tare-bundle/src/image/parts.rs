@@ -5,7 +5,7 @@ use crate::unpack::compression;
 use crate::unpack::room::Roomy;
 use crate::unpack::rooted::{Below, Rooted};
 use crate::unpack::tarball::{Tarball, What};
-use rustix::fs::{Mode, OFlags};
+use rustix::fs::{FileType, Mode, OFlags};
 use sha2::{Digest, Sha256};
 use std::collections::HashMap;
 use std::fs::File;
@@ -54,7 +54,7 @@ impl Parts {
             Opened::Plain(parts) => Ok(parts),
             Opened::Compressed(file) => {
                 let plain = File::create_new(work.join("image.tar")).doing("decompress it")?;
-                inflate(&mut compression::plain(file)?, plain)?;
+                inflate(&mut compression::plain(file, compression::ARCHIVE_WINDOW_LOG)?, plain)?;
                 Parts::of_archive(File::open(work.join("image.tar")).doing("open it")?)
             }
         }
@@ -65,11 +65,12 @@ impl Parts {
         Ok(Parts::Archive { archive: Arc::new(archive), members })
     }
 
-    /// Whether there is a part of this name.
+    /// Whether there is a part of this name, or a link, which opening it refuses.
     pub(super) fn has(&self, name: &str) -> bool {
         match self {
             Parts::Folder(root) => {
-                Below::parse(name.as_bytes()).and_then(|path| root.open_file(&path)).is_ok_and(|file| file.is_some())
+                let kind = Below::parse(name.as_bytes()).and_then(|path| root.kind(&path));
+                kind.is_ok_and(|kind| matches!(kind, Some(FileType::RegularFile | FileType::Symlink)))
             }
             Parts::Archive { members, .. } => members.contains_key(name.as_bytes()),
         }
@@ -90,7 +91,11 @@ impl Parts {
         };
         let path = Below::parse(name.as_bytes())?;
         match self {
-            Parts::Folder(root) => Ok(Box::new(root.open_file(&path)?.ok_or_else(missing)?)),
+            Parts::Folder(root) => match (root.open_file(&path)?, root.link_target(&path)?) {
+                (Some(file), _) => Ok(Box::new(file)),
+                (None, Some(target)) => Err(is_link(path.bytes(), &target)),
+                (None, None) => Err(missing()),
+            },
             Parts::Archive { archive, members } => {
                 let mut name = path.bytes();
                 for _ in 0..=MAX_HOPS {
@@ -175,6 +180,14 @@ impl Read for From {
         self.at += count as u64;
         Ok(count)
     }
+}
+
+/// What a layout folder has in a part's place where some tools, bazel's among them, put the layout together from files
+/// that lie elsewhere. They are not followed: a folder of somebody else's would have any file of this machine read.
+fn is_link(name: &[u8], target: &[u8]) -> Fault {
+    let (name, target) = (tree::shown(name), tree::shown(target));
+    Fault::new(format!("its part '{name}' is a link, to '{target}', and links are not followed here"))
+        .remedy("copy the folder with the files in the place of the links, and name the copy: `cp -rL FOLDER COPY`")
 }
 
 /// Compares the digest of a part with the one it should have.

@@ -1,17 +1,21 @@
 //! Recognises how a stream is compressed by its first bytes; what its name or media type says is not believed.
 
-use std::io::{BufReader, Cursor, Read};
+use std::io::{self, BufReader, Cursor, Read};
 use tare_core::fault::{Doing, Fault};
 
-/// The most that a zstd stream may refer back, as a power of two: what every tool for images writes stays below it, and
-/// a stream that asks for more asks for the memory.
-const ZSTD_WINDOW_LOG: u32 = 25;
+/// The most that a zstd stream may refer back, as a power of two: a stream that asks for more asks for the memory. What
+/// every tool for images writes as a layer stays below this.
+pub(crate) const LAYER_WINDOW_LOG: u32 = 25;
+/// The same for a whole archive, which people compress by hand: `zstd --long` and `zstd --ultra -22` write as much, and
+/// zstd itself reads no more unless it is told to.
+pub(crate) const ARCHIVE_WINDOW_LOG: u32 = 27;
 
 /// The longest beginning by which a kind is told.
 const MARK_BYTES: u64 = 6;
 
-/// The plain bytes of `reader`, whichever of none, gzip and zstd it is compressed with.
-pub(crate) fn plain<'a>(reader: impl Read + 'a) -> Result<Box<dyn Read + 'a>, Fault> {
+/// The plain bytes of `reader`, whichever of none, gzip and zstd it is compressed with; a zstd stream may refer back by
+/// 2^`window_log` bytes.
+pub(crate) fn plain<'a>(reader: impl Read + 'a, window_log: u32) -> Result<Box<dyn Read + 'a>, Fault> {
     let mut reader = reader;
     // Whoever hands over little at a time would have a few bytes looked at.
     let mut start = Vec::new();
@@ -22,11 +26,32 @@ pub(crate) fn plain<'a>(reader: impl Read + 'a) -> Result<Box<dyn Read + 'a>, Fa
     }
     if is_zstd(&start) {
         let mut decoder = zstd::stream::read::Decoder::with_buffer(reader).doing("read a zstd stream")?;
-        decoder.window_log_max(ZSTD_WINDOW_LOG).doing("read a zstd stream")?;
-        return Ok(Box::new(decoder));
+        decoder.window_log_max(window_log).doing("read a zstd stream")?;
+        return Ok(Box::new(Windowed { decoder, window_log }));
     }
     check_readable(&start)?;
     Ok(Box::new(reader))
+}
+
+/// Says what to do about a stream that refers back too far, in place of the library's own words.
+struct Windowed<R> {
+    decoder: R,
+    window_log: u32,
+}
+
+impl<R: Read> Read for Windowed<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        self.decoder.read(buffer).map_err(|error| {
+            if !error.to_string().contains("too much memory") {
+                return error;
+            }
+            let most = (1_u64 << self.window_log) >> 20;
+            io::Error::other(format!(
+                "its zstd stream refers back by more than {most} MiB, which takes too much memory; compress it again \
+                 with zstd -19, without --ultra and --long"
+            ))
+        })
+    }
 }
 
 /// Refuses what is compressed in a way that is not read here.
@@ -54,10 +79,11 @@ pub(crate) fn is_compressed(start: &[u8]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::io::Write;
 
     fn read(bytes: &[u8]) -> Result<Vec<u8>, Fault> {
         let mut plain_bytes = Vec::new();
-        plain(bytes)?.read_to_end(&mut plain_bytes).doing("read it")?;
+        plain(bytes, LAYER_WINDOW_LOG)?.read_to_end(&mut plain_bytes).doing("read it")?;
         Ok(plain_bytes)
     }
 
@@ -69,6 +95,27 @@ mod tests {
         for bytes in [frame, skipped] {
             assert!(is_compressed(&bytes));
             assert_eq!(read(&bytes).unwrap(), b"layer");
+        }
+    }
+
+    #[test]
+    fn a_whole_archive_may_refer_back_farther_than_a_layer() {
+        let stream = |window_log: u32| {
+            let mut encoder = zstd::stream::write::Encoder::new(Vec::new(), 1).unwrap();
+            encoder.window_log(window_log).unwrap();
+            encoder.write_all(b"archive").unwrap();
+            encoder.finish().unwrap()
+        };
+        let read = |window_log: u32, most: u32| {
+            let mut text = String::new();
+            let read = plain(&stream(window_log)[..], most).unwrap().read_to_string(&mut text);
+            read.map(|_| text).map_err(|error| error.to_string())
+        };
+        assert_eq!(read(25, LAYER_WINDOW_LOG).unwrap(), "archive");
+        assert_eq!(read(27, ARCHIVE_WINDOW_LOG).unwrap(), "archive");
+        for (window_log, most, told) in [(26, LAYER_WINDOW_LOG, "32 MiB"), (28, ARCHIVE_WINDOW_LOG, "128 MiB")] {
+            let error = read(window_log, most).unwrap_err();
+            assert!(error.contains(told) && error.contains("with zstd -19"), "{error}");
         }
     }
 

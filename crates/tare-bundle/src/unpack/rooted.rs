@@ -291,6 +291,17 @@ impl Rooted {
         Ok((FileType::from_raw_mode(kind) == FileType::RegularFile).then(|| File::from(fd)))
     }
 
+    /// Where the link at `path` leads, as it is written; none if there is none.
+    pub(crate) fn link_target(&self, path: &Below) -> Result<Option<Vec<u8>>, Fault> {
+        let Some((folder, name)) = path.split() else { return Ok(None) };
+        let Some(folder) = self.enter_existing(&folder)? else { return Ok(None) };
+        match rustix::fs::readlinkat(&folder.fd, name, Vec::new()) {
+            Ok(target) => Ok(Some(target.into_bytes())),
+            Err(Errno::INVAL | Errno::NOENT) => Ok(None),
+            Err(error) => Err(at(path, "look at", error)),
+        }
+    }
+
     /// Sets the modification time of the directory `path`, which changes whenever something is put into it.
     pub(crate) fn set_folder_time(&self, path: &Below, mtime: i64) -> Result<(), Fault> {
         let Some(folder) = self.enter_existing(path)? else { return Ok(()) };

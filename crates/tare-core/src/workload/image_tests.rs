@@ -114,6 +114,35 @@ fn what_a_workload_says_goes_over_it_field_by_field() {
 }
 
 #[test]
+fn a_place_is_one_volume_however_it_is_written() {
+    let service = service(redis(), "    volumes: {/data/: 1MiB, /more//x/./: 2MiB}\n");
+    assert_eq!(service.volumes, [("/data".to_owned(), 1 << 20), ("/more/x".to_owned(), 2 << 20)].into());
+    assert!(!taken(&service).contains(&"volumes"), "the image's is the same one");
+    let read = |volumes: &str| read_on(Shelf(Ok(Some(redis()))), &format!("    volumes: {volumes}\n"), "").unwrap_err();
+    let told = read("{/data: 1MiB, /data/: 2MiB}");
+    assert!(told.contains("w.yaml:5:28") && told.contains("the volume /data is named twice"), "{told}");
+    for refused in ["//", "data/", "/a/..", "''"] {
+        let told = read(&format!("{{{refused}: 1MiB}}"));
+        assert!(told.contains("w.yaml:5:15") && told.contains("must be absolute"), "{refused}: {told}");
+    }
+}
+
+#[test]
+fn a_range_of_ports_is_read_and_what_is_not_is_told() {
+    let read = |ports: &[&str], more: &str, load: &str| {
+        let config = ImageConfig { ports: texts(ports), ..redis() };
+        read_on(Shelf(Ok(Some(config))), more, load).unwrap().services.remove(0)
+    };
+    let service = read(&["8000-8001/tcp", "53/udp"], "    ready: {port: 8001}\n", ", port: 8001");
+    assert_eq!(service.ports, [("8000".to_owned(), 8000), ("8001".to_owned(), 8001)].into());
+    assert_eq!(service.image.unwrap().taken["ports"], "8000, 8001; not read: 53/udp");
+    assert_eq!(read(&["80/TCP"], "", "").image.unwrap().taken["ports"], "80");
+    let other = "    ready: {log: up}\n  t: {bundle: {packages: [p]}, command: [/p], ports: {main: 1}}\n";
+    let none = read(&["9/sctp"], other, ", service: t");
+    assert_eq!((none.ports.len(), none.image.unwrap().taken["ports"].as_str()), (0, "none; not read: 9/sctp"));
+}
+
+#[test]
 fn users_are_numbers_or_wait_for_the_files() {
     let user = |user: &str| service(ImageConfig { user: user.to_owned(), ..redis() }, "");
     let own = |name: &str| (user(name).user, user(name).own_user);

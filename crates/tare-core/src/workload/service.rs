@@ -6,7 +6,7 @@ use super::{
 use crate::build::{Build, read_packages};
 use crate::bundle::{ExtraFile, Recipe, Source};
 use crate::config::{Fields, Node, Place, Problems};
-use crate::image::{FromImage, IMAGE_VOLUME_BYTES, listed_ports};
+use crate::image::{FromImage, IMAGE_VOLUME_BYTES, listed_ports, plain_path};
 use crate::instances::INSTANCES_MAX;
 use crate::study::Catalog;
 use crate::units::show_bytes;
@@ -249,9 +249,13 @@ fn read_ports(fields: &mut Fields, image: Option<&mut FromImage>, problems: &mut
             .collect();
     }
     let Some(image) = image else { return BTreeMap::new() };
-    let ports = image.says.as_ref().map(|says| says.tcp_ports()).unwrap_or_default();
-    if !ports.is_empty() {
-        image.note("ports", listed_ports(&ports));
+    let Some(says) = &image.says else { return BTreeMap::new() };
+    let (ports, unread) = (says.tcp_ports(), says.unread_ports());
+    let read = if ports.is_empty() { "none".to_owned() } else { listed_ports(&ports) };
+    match unread {
+        Some(unread) => image.note("ports", format!("{read}; not read: {unread}")),
+        None if ports.is_empty() => {}
+        None => image.note("ports", read),
     }
     ports
 }
@@ -305,15 +309,21 @@ fn read_ready(
 fn read_volumes(fields: &mut Fields, image: Option<&mut FromImage>, problems: &mut Problems) -> BTreeMap<String, u64> {
     let mut volumes = BTreeMap::new();
     let own = fields.get("volumes").and_then(|node| Fields::of(node, "volumes", problems));
-    for (path, place, value) in own.iter().flat_map(Fields::entries) {
-        if !path.starts_with('/') || path.len() < 2 || path.split('/').any(|part| part == "..") {
+    for (written, place, value) in own.iter().flat_map(Fields::entries) {
+        let path = plain_path(written);
+        if !written.starts_with('/') || path == "/" || path.split('/').any(|part| part == "..") {
             problems.add(*place, "a volume's path must be absolute, without '..'", "");
         }
-        if let Some(bytes) = value.bytes(problems) {
-            if bytes == 0 {
-                problems.add(value.place, "a volume of no size holds nothing", "write for example 64MiB");
-            }
-            volumes.insert(path.clone(), bytes);
+        let Some(bytes) = value.bytes(problems) else { continue };
+        if bytes == 0 {
+            problems.add(value.place, "a volume of no size holds nothing", "write for example 64MiB");
+        }
+        if volumes.insert(path.clone(), bytes).is_some() {
+            problems.add(
+                *place,
+                format!("the volume {path} is named twice"),
+                "name each place once, without a '/' at its end",
+            );
         }
     }
     let Some(image) = image else { return volumes };
