@@ -1,7 +1,7 @@
 //! What the engine is asked to create: a pure function of the service, the options and the surroundings.
 
 use super::options::{Capabilities, ContainerOptions, Limits, Namespaces, Network, Seccomp, Storage};
-use crate::local::accounts::Accounts;
+use crate::local::accounts::{Accounts, environment};
 use crate::local::{self, host::volume_folders as volume_folders_of};
 use crate::network;
 use bollard::models::{
@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use tare_core::fault::Fault;
 use tare_core::host::{ServiceStart, Surroundings};
 use tare_core::units::CpuSet;
-use tare_core::workload::{Resources, USUAL_PATH};
+use tare_core::workload::Resources;
 
 /// The label that holds the run's id; what does not carry it is not ours.
 pub(crate) const RUN_LABEL: &str = "tare.run";
@@ -25,8 +25,6 @@ pub(crate) const NAME_LABEL: &str = "tare.name";
 const INSTANCE_LABEL: &str = "tare.instance";
 /// Where the resource probe stands inside the container.
 const PROGRAM_INSIDE: &str = "/.tare-program";
-/// What an engine puts into every environment that has no PATH; written down so that it is the same everywhere.
-pub(super) const PATH: &str = USUAL_PATH;
 /// The period of a CPU quota in microseconds, the kernel's and every engine's default.
 pub(super) const QUOTA_PERIOD_US: f64 = 100_000.0;
 /// Directories every form gives a service to write to, in memory.
@@ -42,7 +40,7 @@ pub(crate) struct Order<'a> {
     pub(crate) start: &'a ServiceStart,
     /// The image's name.
     pub(crate) image: &'a str,
-    /// The files that name a user of the service's own.
+    /// The files that name a user of the service's own, and its home.
     pub(crate) accounts: &'a Accounts,
     /// The private network's name; unused with the host's own.
     pub(crate) network: &'a str,
@@ -81,8 +79,7 @@ pub(crate) fn container(order: &Order, name: &str) -> Result<ContainerCreateBody
     let service = &order.start.service;
     let mut labels = labels(&order.surroundings.run, name);
     labels.insert(INSTANCE_LABEL.to_owned(), order.start.instance.clone());
-    let mut environment = service.environment.clone();
-    environment.entry("PATH".to_owned()).or_insert_with(|| PATH.to_owned());
+    let environment = environment(&service.environment, &order.accounts.home);
     let command = match order.probe {
         Some(_) => vec![PROGRAM_INSIDE.to_owned(), "resources".to_owned()],
         None => service.command.clone(),

@@ -2,7 +2,7 @@ use super::*;
 use crate::sample;
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr};
-use tare_core::workload::{Resources, Service};
+use tare_core::workload::{Resources, Service, USUAL_PATH};
 
 fn surroundings() -> Surroundings {
     Surroundings {
@@ -33,7 +33,7 @@ fn start() -> ServiceStart {
 }
 
 fn order<'a>(options: ContainerOptions, surroundings: &'a Surroundings, start: &'a ServiceStart) -> Order<'a> {
-    static NONE: Accounts = Accounts { files: Vec::new(), warnings: Vec::new() };
+    static NONE: Accounts = Accounts { files: Vec::new(), warnings: Vec::new(), home: String::new() };
     let (accounts, published_at, by_podman) = (&NONE, surroundings.address, false);
     Order { options, surroundings, start, image: "i", accounts, network: "n", published_at, by_podman, probe: None }
 }
@@ -66,7 +66,7 @@ fn a_service_gets_exactly_what_was_stated() {
     let mut elsewhere = start();
     elsewhere.service.directory = Some("/srv".to_owned());
     assert_eq!(built(ContainerOptions::default(), &elsewhere, None).0.working_dir.as_deref(), Some("/srv"));
-    assert_eq!(body.env.unwrap(), ["MODE=x".to_owned(), format!("PATH={PATH}")]);
+    assert_eq!(body.env.unwrap(), ["HOME=".to_owned(), "MODE=x".to_owned(), format!("PATH={USUAL_PATH}")]);
     let labels = body.labels.unwrap();
     assert_eq!((labels[RUN_LABEL].as_str(), labels[NAME_LABEL].as_str()), ("abc123", "tare-abc123-t1-db"));
     assert_eq!(host.cpuset_cpus.unwrap(), "1-2");
@@ -84,10 +84,12 @@ fn a_service_gets_exactly_what_was_stated() {
 fn what_names_a_user_of_its_own_can_be_read_and_no_more() {
     let (surroundings, start) = (surroundings(), start());
     let files = vec![("/usr/etc/passwd".to_owned(), PathBuf::from("/x/passwd"))];
-    let accounts = Accounts { files, warnings: Vec::new() };
+    let accounts = Accounts { files, home: "/srv/db".to_owned(), ..Accounts::default() };
     let options = ContainerOptions { storage: Storage::Overlay, ..Default::default() };
     let order = Order { accounts: &accounts, ..order(options, &surroundings, &start) };
-    let mounts = container(&order, "x").unwrap().host_config.unwrap().mounts.unwrap();
+    let container = container(&order, "x").unwrap();
+    assert!(container.env.unwrap().contains(&"HOME=/srv/db".to_owned()));
+    let mounts = container.host_config.unwrap().mounts.unwrap();
     let told = (mounts[0].source.as_deref(), mounts[0].target.as_deref(), mounts[0].read_only);
     assert_eq!(told, (Some("/x/passwd"), Some("/usr/etc/passwd"), Some(true)));
     assert_eq!(mounts.len(), 1);

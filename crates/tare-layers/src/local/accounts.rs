@@ -1,11 +1,12 @@
 //! The name of a user that a service has of its own. Some programs end when /etc/passwd has no line for who they are,
 //! so each instance finds one there, and one for its group in /etc/group: a copy of the bundle's file with a line more
-//! is mounted over it, in every form.
+//! is mounted over it, in every form. And the user's home, which some programs end without, too.
 
 use super::host::VOLUMES;
 use super::root::{IN_MEMORY, KERNEL, open_inside};
 use rustix::fs::{AtFlags, Mode, OFlags};
 use rustix::io::Errno;
+use std::collections::BTreeMap;
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -13,7 +14,7 @@ use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use tare_core::fault::{Doing, Fault};
 use tare_core::host::ServiceStart;
-use tare_core::workload::Service;
+use tare_core::workload::{Service, USUAL_PATH};
 
 /// What is read of a file of a bundle, bytes; a longer one stays as it is.
 const FILE_BYTES_MAX: u64 = 1 << 20;
@@ -25,16 +26,19 @@ pub(crate) struct Accounts {
     pub(crate) files: Vec<(String, PathBuf)>,
     /// What could not be had, for the record.
     pub(crate) warnings: Vec<String>,
+    /// See [`home`].
+    pub(crate) home: String,
 }
 
 impl Accounts {
-    /// Writes the files beside the volumes of what is started under `name`, with which they go; none where the user is
-    /// stated, for such a one is in its bundle or is not.
+    /// Looks the home up, and writes the files beside the volumes of what is started under `name`, with which they go;
+    /// none where the user is stated, for such a one is in its bundle or is not.
     ///
     /// # Errors
     /// When they cannot be written. What a bundle has in their places, whatever it is, is no error but a warning.
     pub(crate) fn write(scratch: &Path, name: &str, bundle: &Path, start: &ServiceStart) -> Result<Accounts, Fault> {
-        let (service, mut accounts) = (&start.service, Accounts::default());
+        let service = &start.service;
+        let mut accounts = Accounts { home: home(bundle, service.user.0), ..Accounts::default() };
         if !service.own_user {
             return Ok(accounts);
         }
@@ -77,6 +81,30 @@ impl Accounts {
             false => Ok(text.to_owned()),
         }
     }
+}
+
+/// The home that a bundle's own /etc/passwd has for a user, by its first line for that number; for all others the root,
+/// as container engines have it.
+pub(crate) fn home(bundle: &Path, uid: u32) -> String {
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let tree = rustix::fs::open(bundle, flags, Mode::empty()).ok();
+    let text = tree.and_then(|tree| found(&tree, "passwd").ok()).map(|(_, text)| text).unwrap_or_default();
+    let text = String::from_utf8_lossy(&text);
+    let mut users = text.lines().map(|line| line.split(':').collect::<Vec<_>>());
+    let user = users.find(|fields| fields.get(2).is_some_and(|number| number.parse() == Ok(uid)));
+    let home = user.and_then(|fields| fields.get(5).copied());
+    home.filter(|home| home.starts_with('/') && !home.contains('\0')).unwrap_or("/").to_owned()
+}
+
+/// What a service finds in its environment, in every form: what is stated, and PATH and HOME in any case. Engines would
+/// add HOME, so the other forms must have it. They add HOSTNAME too, where nobody can keep them from it: a container's
+/// own name, which is another in each, so that no form could have the same.
+pub(crate) fn environment(stated: &BTreeMap<String, String>, home: &str) -> BTreeMap<String, String> {
+    let mut all = stated.clone();
+    for (name, usual) in [("PATH", USUAL_PATH), ("HOME", home)] {
+        all.entry(name.to_owned()).or_insert_with(|| usual.to_owned());
+    }
+    all
 }
 
 /// Where /etc/`name` is in a tree, free of links, and what stands in it: nothing where there is no such file.
@@ -207,6 +235,35 @@ mod tests {
         stated.service.user = (NOBODY, NOBODY);
         let made = Accounts::write(&stage.path().join("scratch"), "s", &stage.path().join("tree"), &stated).unwrap();
         assert!(made.files.is_empty() && made.warnings.is_empty() && !stage.path().join("scratch").exists());
+    }
+
+    #[test]
+    fn a_home_is_what_the_bundle_says_and_else_the_root() {
+        let stage = stage();
+        let tree = stage.path().join("tree");
+        assert_eq!(home(&tree, 999), "/", "there is no such file");
+        let text =
+            "root:x:0:0::/root:/x\ndb:x:999:9::/var/lib/db:/x\ntwo:x:999:9::/two:/x\nodd:x:7:7::data:/x\nbad:x:8\n";
+        fs::write(tree.join("etc/passwd"), text).unwrap();
+        let homes = [999, 7, 8, 9, 65_540].map(|uid| home(&tree, uid));
+        assert_eq!(homes, ["/var/lib/db", "/", "/", "/", "/"]);
+        let mut stated = start(false, &[]);
+        stated.service.user = (999, 9);
+        let made = Accounts::write(&stage.path().join("scratch"), "s", &tree, &stated).unwrap();
+        assert_eq!(made.home, "/var/lib/db");
+    }
+
+    #[test]
+    fn what_is_stated_of_an_environment_stays() {
+        let of = |stated: &[(&str, &str)]| {
+            let stated = stated.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+            environment(&stated, "/h").into_iter().map(|(name, value)| format!("{name}={value}")).collect::<Vec<_>>()
+        };
+        assert_eq!(
+            of(&[("A", "1"), ("HOME", "")]),
+            ["A=1".to_owned(), "HOME=".to_owned(), format!("PATH={USUAL_PATH}")]
+        );
+        assert_eq!(of(&[("PATH", "/bin")]), ["HOME=/h", "PATH=/bin"]);
     }
 
     #[test]

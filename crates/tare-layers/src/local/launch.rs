@@ -1,5 +1,6 @@
 //! Starting a process in a service's root, as the service's user, within its limits.
 
+use super::accounts;
 use super::cgroup::Group;
 use super::confinement::{Confinement, STEPS, check, cpu_mask, node_mask};
 use super::root::{PROGRAM_INSIDE, Root, open_inside};
@@ -64,7 +65,7 @@ pub(crate) struct Launch<'a> {
     pub(crate) command: &'a [String],
     /// The directory it starts in, if not the root.
     pub(crate) directory: Option<&'a str>,
-    /// Its environment; nothing else but PATH is in it.
+    /// Its environment; nothing else but PATH and HOME is in it.
     pub(crate) environment: &'a BTreeMap<String, String>,
     /// User and group.
     pub(crate) user: (u32, u32),
@@ -91,7 +92,8 @@ impl Launch<'_> {
             entrances.push(opened.doing(format!("open the cgroup's {}", path.display()))?);
         }
         let mut command = Command::new(program);
-        command.args(arguments).env_clear().env("PATH", self.path()).envs(self.environment);
+        let home = accounts::home(self.root.bundle(), self.user.0);
+        command.args(arguments).env_clear().envs(accounts::environment(self.environment, &home));
         // Opened here: in the service's root, which root enters before it forks, that name may lead anywhere.
         let nothing = File::open("/dev/null").doing("open /dev/null")?;
         command.stdin(nothing).stdout(stdout).stderr(stderr);

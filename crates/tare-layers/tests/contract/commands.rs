@@ -90,7 +90,8 @@ fn just_as_the_service(form: &str, stage: &Stage, host: &mut dyn Host, place: So
     }
     assert_eq!(property(&given, "directory"), "/tmp", "{form}");
     let environment = property(&given, "environment");
-    for wanted in ["\"COLOUR\": \"blue\"", "\"EXTRA\": \"1 2\"", "\"PATH\": \"/usr/local/sbin:"] {
+    let usual = ["\"HOME\": \"/\"", "\"PATH\": \"/usr/local/sbin:"];
+    for wanted in ["\"COLOUR\": \"blue\"", "\"EXTRA\": \"1 2\""].iter().chain(&usual) {
         assert!(environment.contains(wanted), "{form}: {wanted} is missing in {environment}");
     }
     // The service is at the loopback of its own network.

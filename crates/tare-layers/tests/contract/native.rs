@@ -62,8 +62,9 @@ fn exactly_what_is_given() {
                 assert_eq!(property(&probed, name), property(&served, name), "{name}: probe and service differ");
             }
             let environment = property(&served, "environment");
-            assert!(environment.starts_with("{\"COLOUR\": \"blue\", \"PATH\": \"/usr/local/sbin:"), "{environment}");
-            assert_eq!(environment.matches("\": \"").count(), 2, "{environment}");
+            let expected = "{\"COLOUR\": \"blue\", \"HOME\": \"/\", \"PATH\": \"/usr/local/sbin:";
+            assert!(environment.starts_with(expected), "{environment}");
+            assert_eq!(environment.matches("\": \"").count(), 3, "{environment}");
             assert_eq!(property(&served, "root"), "bin data dev proc run sys tmp");
             assert_eq!(property(&served, "write /"), "read-only filesystem or storage medium");
             assert_ne!(property(&served, "write /sys"), "yes");

@@ -5,6 +5,7 @@ use crate::svg::Look;
 use crate::verdict::Said;
 use crate::words;
 use serde_json::{Value, json};
+use tare_core::design::Arrangement;
 use tare_core::record::Record;
 use tare_stats::{Analysis, Verdict, percent_at_most};
 
@@ -23,7 +24,12 @@ pub(super) struct TrialColumn<'a> {
 /// The columns of the table of trials: the load's own metrics, then what every trial has, as far as any trial has it.
 pub(super) fn trial_columns<'a>(record: &'a Record, analysis: &'a Analysis) -> Vec<TrialColumn<'a>> {
     let own = record.header.workload.protocol.metrics.iter().map(|metric| metric.name.as_str());
-    let had = |name: &&str| record.trials.iter().any(|trial| trial.record.metrics.contains_key(*name));
+    // By turns, stalls longer than a slice weigh otherwise than in time, and p99.9 is made of little else.
+    let by_turns = matches!(record.header.study.design.arrangement, Arrangement::Chop(_));
+    let had = |name: &&str| {
+        let shown = !(by_turns && *name == "p999_us");
+        shown && record.trials.iter().any(|trial| trial.record.metrics.contains_key(*name))
+    };
     let columns = own.chain(TRIAL_COLUMNS.iter().copied()).filter(had).filter_map(|name| {
         let metric = analysis.metrics.iter().find(|metric| metric.name == name)?;
         let unit = metric.unit.replace("us", "\u{b5}s");

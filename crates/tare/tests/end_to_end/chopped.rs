@@ -51,3 +51,25 @@ fn two_forms_and_the_control_take_turns_under_one_load() {
     assert!(rates["boxed"] < rates["plain"], "a published port costs much: {rates:?}");
     assert!(said.contains("load chopped into") && said.lines().all(|line| line.chars().count() <= 80), "{said}");
 }
+
+#[test]
+fn those_that_wait_are_frozen_where_the_study_says_so() {
+    let Some(lab) = Lab::with_engine(&["mmdebstrap"]) else { return };
+    let text_of = STUDY.replace("design: chop", "design: {chop: {slice: 20ms, freeze: true}}");
+    let (study, out) = (lab.write("frozen.yaml", &text_of), lab.path("record"));
+    let said = lab.expect(0, &["run", text(&study), "--out", text(&out)]);
+    lab.expect_clean();
+    assert!(said.contains("who waits frozen"), "{said}");
+    let record = lab.record(&out);
+    assert_eq!(record.trials.len(), 3);
+    for trial in record.trials.iter().map(|trial| &trial.record) {
+        let arm = trial.trial.arm();
+        assert_eq!(trial.outcome, Outcome::Measured, "{arm}");
+        let turns = trial.load.as_ref().unwrap().turns.unwrap();
+        let freeze_ns = turns.freeze_ns.unwrap_or_else(|| panic!("{arm} was not frozen in every turn"));
+        assert!(freeze_ns > 0 && freeze_ns < turns.slice_ns / 2, "{arm}: {turns:?}");
+    }
+    let whole = lab.expect(0, &["report", text(&out), "--verbose"]);
+    let whole = whole.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(whole.contains("freezing the one before takes"), "{whole}");
+}

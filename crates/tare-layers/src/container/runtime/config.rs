@@ -2,7 +2,8 @@
 //! service, the options and what this machine has.
 
 use super::super::options::{ContainerOptions, Limits, Namespaces};
-use super::super::spec::{PATH, QUOTA_PERIOD_US, cpu_quota, nodes};
+use super::super::spec::{QUOTA_PERIOD_US, cpu_quota, nodes};
+use crate::local::accounts::environment;
 use crate::local::confinement::BOUNDS;
 use crate::local::root::PROGRAM_INSIDE;
 use crate::local::{CORE_BYTES, PROCESSES};
@@ -64,6 +65,8 @@ pub(super) struct Order<'a> {
     pub(super) options: ContainerOptions,
     /// The service.
     pub(super) start: &'a ServiceStart,
+    /// The home of the service's user.
+    pub(super) home: &'a str,
     /// Where the root file system is mounted.
     pub(super) root: &'a Path,
     /// Path inside, and the directory of the host that is mounted there for writing.
@@ -129,8 +132,7 @@ pub(super) fn config(order: &Order) -> Value {
 
 fn process(order: &Order) -> Value {
     let service = &order.start.service;
-    let mut environment = service.environment.clone();
-    environment.entry("PATH".to_owned()).or_insert_with(|| PATH.to_owned());
+    let environment = environment(&service.environment, order.home);
     let command = match order.probe {
         Some(_) => vec![PROGRAM_INSIDE.to_owned(), "resources".to_owned()],
         None => service.command.clone(),

@@ -2,7 +2,7 @@ use super::super::super::options::{By, Capabilities, Network, RootKind, Seccomp}
 use super::*;
 use crate::sample;
 use std::collections::BTreeMap;
-use tare_core::workload::{Resources, Service};
+use tare_core::workload::{Resources, Service, USUAL_PATH};
 
 const VERSION_1: Machine = Machine { limits_swap: true, unified: false, capabilities: (1 << 41) - 1 };
 
@@ -36,6 +36,7 @@ fn written(options: ContainerOptions, machine: Machine, change: impl Fn(&mut Ord
     let mut order = Order {
         options,
         start: &start(),
+        home: "/srv/web",
         root: Path::new("/assembled"),
         volumes: &volumes,
         probe: None,
@@ -71,7 +72,7 @@ fn the_least_container_is_a_chroot_in_a_cgroup() {
     let elsewhere = written(least(), VERSION_1, |_, start| start.service.directory = Some("/srv".to_owned()));
     assert_eq!(elsewhere["process"]["cwd"], "/srv");
     assert_eq!(process["user"], json!({ "uid": 100, "gid": 101, "umask": 18 }));
-    assert_eq!(process["env"], json!(["MODE=a b", format!("PATH={PATH}")]));
+    assert_eq!(process["env"], json!(["HOME=/srv/web", "MODE=a b", format!("PATH={USUAL_PATH}")]));
     let limit = |name: &str, most: u64| json!({ "type": name, "soft": most, "hard": most });
     assert_eq!(
         process["rlimits"],

@@ -100,7 +100,7 @@ impl Launch<'_> {
             };
             // Mounted here, for a runtime gives memory the mode of the directory it is mounted on.
             root::place_memory(&placed)?;
-            self.write_config(directory, &placed, &tree.volumes)?;
+            self.write_config(directory, &placed, &tree)?;
             let (log, pid) = (directory.join("runtime.log"), directory.join("pid"));
             let mut command = self.program.command(&self.surroundings.run, &state(self.surroundings), &log);
             command.arg("create").arg("--bundle").arg(directory).arg("--pid-file").arg(&pid).arg(self.id());
@@ -121,13 +121,14 @@ impl Launch<'_> {
         std::thread::scope(|scope| scope.spawn(create).join().expect("making a container does not panic"))
     }
 
-    fn write_config(&self, directory: &Path, root: &Path, volumes: &[(String, PathBuf)]) -> Result<(), Fault> {
+    fn write_config(&self, directory: &Path, root: &Path, tree: &Root) -> Result<(), Fault> {
         let cpus = self.cpus()?;
         let order = Order {
             options: self.options,
             start: self.start,
+            home: &tree.accounts.home,
             root,
-            volumes,
+            volumes: &tree.volumes,
             probe: self.probe,
             group: &cgroup::group_path(&self.surroundings.run, &self.group_name()),
             cpus: cpus.as_ref(),
