@@ -202,14 +202,15 @@ impl<R: Read> Tarball<R> {
         Ok(bytes)
     }
 
-    /// Passes what is left of the current entry.
+    /// Passes what is left of the current entry. After the last one an archive may end before its block does, as umoci
+    /// writes what it inserts.
     fn pass(&mut self) -> Result<(), Fault> {
-        let count = self.left + self.padding;
+        let (left, count) = (self.left, self.left + self.padding);
         (self.left, self.padding) = (0, 0);
         let skipped = std::io::copy(&mut (&mut self.inner).take(count), &mut std::io::sink());
         let skipped = skipped.doing("read the archive")?;
         self.offset += skipped;
-        if skipped == count { Ok(()) } else { Err(Fault::new("the archive is cut off in the middle of an entry")) }
+        if skipped >= left { Ok(()) } else { Err(Fault::new("the archive is cut off in the middle of an entry")) }
     }
 }
 
@@ -309,6 +310,32 @@ mod tests {
     fn malformed_pax_records_are_faults() {
         for bytes in [&b"x"[..], b"9 a=b\n", b"3 a\n", b"0 a=b\n", b"99999999999999999999 a=b\n", b"5 a=b", b" a=b\n"] {
             assert!(read_pax(bytes, &mut BTreeMap::new()).is_err(), "{}", shown(bytes));
+        }
+    }
+
+    #[test]
+    fn an_archive_may_end_behind_what_its_last_entry_holds() {
+        let mut builder = tar::Builder::new(Vec::new());
+        for name in ["first", "last"] {
+            let mut header = Header::new_gnu();
+            header.set_size(5);
+            header.set_mode(0o644);
+            builder.append_data(&mut header, name, &b"12345"[..]).unwrap();
+        }
+        let whole = builder.into_inner().unwrap();
+        let names = |bytes: &[u8]| -> Result<Vec<String>, Fault> {
+            let (mut archive, mut names) = (Tarball::new(bytes), Vec::new());
+            while let Some(item) = archive.next()? {
+                names.push(shown(&item.path));
+            }
+            Ok(names)
+        };
+        let (last, block) = (3 * BLOCK as usize, BLOCK as usize);
+        for length in [whole.len(), last + block, last + 5, last + 100] {
+            assert_eq!(names(&whole[..length]).unwrap(), ["first", "last"], "{length} bytes");
+        }
+        for length in [last + 4, last, last - 1] {
+            assert!(names(&whole[..length]).is_err(), "{length} bytes");
         }
     }
 }
