@@ -199,6 +199,11 @@ fn verify(trial: &mut Trial, host: &mut dyn Host, started: &[Instance], parts: V
                 let all = sliced.by_slice.iter_mut().chain([&mut sliced.figures.metrics]);
                 all.for_each(|metrics| _ = metrics.remove(BUSY_PER_OP));
             }
+            // Nobody uses anything while others are loaded where it is frozen.
+            let resting = trial.data.record.resting_cpu.or(trial.inputs.resting_cpu);
+            if let Some(resting) = resting.filter(|_| !trial.inputs.study.design.freezes()) {
+                tare_stats::leave_out_rest(&mut sliced.figures.metrics, &sliced.load, resting);
+            }
             for (slice, metrics) in trial.data.record.slices.iter_mut().zip(sliced.by_slice) {
                 slice.metrics = metrics;
             }

@@ -32,6 +32,8 @@ pub(crate) struct Progress {
     pub(crate) again: BTreeMap<u32, u32>,
     /// Of each measured trial of the first block: after how long it was steady, s, if it was.
     pub(crate) steady_after_s: Vec<Option<f64>>,
+    /// By form: what its services used of a CPU in each trial in which they were seen to wait.
+    resting_cpu: BTreeMap<String, Vec<f64>>,
     /// By block in which turns of several lengths were compared: the arms, and their rates.
     compared: BTreeMap<u32, Vec<(String, Vec<TurnLength>)>>,
 }
@@ -53,6 +55,12 @@ impl Progress {
         let longest =
             |after_s: &Option<f64>| after_s.map_or(within, |after_s| Duration::from_secs_f64(after_s.max(0.0)));
         self.steady_after_s.iter().map(longest).max()
+    }
+
+    /// What the services of a form use of a CPU while others are loaded, as far as earlier trials have seen it.
+    pub(crate) fn resting_cpu(&self, form: &str) -> Option<f64> {
+        let seen = self.resting_cpu.get(form)?;
+        Some(seen.iter().sum::<f64>() / seen.len() as f64)
     }
 
     /// How long the slices of a chopped block are: as was found in the first block with one of its forms, which stood
@@ -77,6 +85,9 @@ impl Progress {
         if !record.lengths.is_empty() {
             let of_arm = (record.trial.arm(), record.lengths.clone());
             self.compared.entry(record.trial.block).or_default().push(of_arm);
+        }
+        if let Some(share) = record.resting_cpu {
+            self.resting_cpu.entry(record.trial.form.clone()).or_default().push(share);
         }
         self.outcomes.note(record);
         if let Some(of) = record.trial.again {

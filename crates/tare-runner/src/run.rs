@@ -421,6 +421,7 @@ impl Run<'_> {
             compare_files: !planned.profiled && !state.files_compared.contains(&planned.form),
             known_peak: state.peaks.get(&planned.arm()).copied(),
             settle_for: if planned.block == 0 { None } else { state.settle_for(header.study.design.steady_within) },
+            resting_cpu: state.resting_cpu(&planned.form),
         }
     }
 

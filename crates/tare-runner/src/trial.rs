@@ -59,6 +59,8 @@ pub(crate) struct TrialInputs<'a> {
     pub(crate) known_peak: Option<f64>,
     /// How long to settle until steady, where the first block has told; its own trials find out.
     pub(crate) settle_for: Option<Duration>,
+    /// What its services use of a CPU while others are loaded, where earlier trials have seen it.
+    pub(crate) resting_cpu: Option<f64>,
 }
 
 /// Why a trial ended early.

@@ -98,7 +98,7 @@ pub use pair::Withheld;
 pub use probe_cost::ProbeCost;
 pub use profile::{CallRow, Flame, FormProfile, TimeRow, flame};
 pub use quantile::student_quantile;
-pub use resting::Resting;
+pub use resting::{Resting, leave_out_rest};
 pub use same::{BitsDifference, Cell, ResourceRow, Sameness, ServiceBits, ServiceResources};
 pub use scale_out::{Grown, Growth, ScaleOut};
 pub use scaling::{

@@ -2,7 +2,8 @@
 
 use serde::Serialize;
 use std::collections::BTreeMap;
-use tare_core::record::TrialData;
+use tare_core::load::LoadSummary;
+use tare_core::record::{BUSY_PER_OP, CPU_PER_OP, TrialData};
 
 /// So much more of a CPU than the baseline is named.
 const NAMED: f64 = 0.001;
@@ -35,9 +36,26 @@ pub(crate) fn resting(measured: &[&TrialData], baseline: &str) -> Vec<Resting> {
     all.filter(|found| (found.share - of_baseline).abs() > NAMED).collect()
 }
 
+/// Takes off the CPU time by operation of a load that took turns what its services used while others had theirs, by the
+/// share of a CPU that they use then. It is of their own doing, but how much of it there is for each operation hangs on
+/// how many forms stand beside each other; what they do by themselves in their own turns stays.
+pub fn leave_out_rest(metrics: &mut BTreeMap<String, f64>, load: &LoadSummary, resting_cpu: f64) {
+    let Some(turns) = load.turns else { return };
+    let operations: u64 = load.operations.values().map(|operation| operation.count).sum();
+    let span_ns = load.measure_end_ns.saturating_sub(load.measure_start_ns);
+    let waited_us = span_ns.saturating_sub(turns.active_ns) as f64 / 1e3;
+    for name in [CPU_PER_OP, BUSY_PER_OP] {
+        if let Some(value) = metrics.get_mut(name).filter(|_| operations > 0) {
+            // It was seen at other moments: what it makes of all is nonsense.
+            *value = (*value - resting_cpu * waited_us / operations as f64).max(*value / 2.0);
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use tare_core::load::{OperationSummary, TurnsSummary};
     use tare_core::plan::PlannedTrial;
     use tare_core::record::TrialRecord;
     use tare_core::trial::Outcome;
@@ -64,5 +82,29 @@ mod tests {
         let named = resting(&trials.iter().collect::<Vec<_>>(), "plain");
         assert_eq!(named, [Resting { form: "busy".into(), share: 0.040, of_baseline: 0.002 }]);
         assert_eq!(resting(&[&trials[2]], "plain"), [], "nobody knows what the baseline does");
+    }
+
+    #[test]
+    fn what_is_used_in_others_turns_is_in_no_operation() {
+        let operation = OperationSummary { count: 100_000, ..OperationSummary::default() };
+        let turns = TurnsSummary { turns: 100, active_ns: 1_000_000_000, ..TurnsSummary::default() };
+        let load = LoadSummary {
+            measure_start_ns: 2_000_000_000,
+            measure_end_ns: 7_000_000_000,
+            operations: [("get".to_owned(), operation)].into(),
+            turns: Some(turns),
+            ..LoadSummary::default()
+        };
+        let all = || {
+            BTreeMap::from([(CPU_PER_OP, 9.0), (BUSY_PER_OP, 15.0), ("p50_us", 300.0)].map(|(n, v)| (n.to_owned(), v)))
+        };
+        // 2 % of a CPU for four seconds are 80 ms, 0.8 us of each operation.
+        let mut metrics = all();
+        leave_out_rest(&mut metrics, &load, 0.02);
+        assert!((metrics[CPU_PER_OP] - 8.2).abs() < 1e-9 && (metrics[BUSY_PER_OP] - 14.2).abs() < 1e-9, "{metrics:?}");
+        assert_eq!(metrics["p50_us"], 300.0);
+        let mut metrics = all();
+        leave_out_rest(&mut metrics, &LoadSummary { turns: None, ..load }, 0.02);
+        assert_eq!(metrics, all(), "who has the time for itself waits for nobody");
     }
 }
