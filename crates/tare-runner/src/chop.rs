@@ -57,8 +57,6 @@ pub(crate) fn run_chopped(
             deployment.stand_up(at as u8 + 1, false, around);
         }
     }
-    let freezes = inputs.first().is_some_and(|inputs| inputs.study.design.freezes());
-    let held = if freezes { hold(&mut standing, around) } else { Vec::new() };
     let mut turns = match slice {
         Slice::Asked(slice) => Turns { slice: Some(slice), ..Turns::default() },
         Slice::AtLeast(at_least) => Turns { at_least: Some(at_least), ..Turns::default() },
@@ -66,11 +64,11 @@ pub(crate) fn run_chopped(
     };
     // What is measured in pieces is there to see what varies, and is over soon.
     if slice == Slice::Unknown && pieces.is_none() && !around.stop.raised() {
-        turns.at_least = compare_lengths(&mut standing, inputs, &held, around);
+        turns.at_least = compare_lengths(&mut standing, inputs, around);
     }
     for number in 0..pieces.unwrap_or(1) {
         if !around.stop.raised() {
-            let took = load(&mut standing, inputs, turns.clone(), &held, Piece { number, of: pieces }, around);
+            let took = load(&mut standing, inputs, turns.clone(), Piece { number, of: pieces }, around);
             // Later ones take turns that are as long as those that the first one found.
             turns.slice = took.or(turns.slice);
         }
@@ -92,8 +90,12 @@ pub(crate) fn run_chopped(
     (!stopped).then(|| standing.into_iter().map(|deployment| deployment.data).collect())
 }
 
-/// What each of them runs in, for the load process, which freezes it between its turns.
-fn hold(standing: &mut [Standing], around: &mut Around) -> Vec<Vec<Held>> {
+/// What each of them runs in, where those that wait are frozen, for the load process, which does that. Each load is told
+/// anew: what it leaves frozen when it dies, the hosts only let run on if they know of it.
+fn hold(standing: &mut [Standing], inputs: &[TrialInputs], around: &mut Around) -> Vec<Vec<Held>> {
+    if !inputs.first().is_some_and(|inputs| inputs.study.design.freezes()) {
+        return Vec::new();
+    }
     let hold = |deployment: &mut Standing| {
         let held = deployment.host.as_mut().filter(|_| deployment.entry.is_some()).map(|host| host.held());
         match held {
@@ -123,23 +125,19 @@ fn run_on(standing: &mut [Standing], held: &[Vec<Held>]) {
 
 /// Loads all that stand in turns of several lengths, and finds how long slices are at least, so that no form is cold in
 /// them. None where that cannot be told.
-fn compare_lengths(
-    standing: &mut [Standing],
-    inputs: &[TrialInputs],
-    held: &[Vec<Held>],
-    around: &mut Around,
-) -> Option<Duration> {
+fn compare_lengths(standing: &mut [Standing], inputs: &[TrialInputs], around: &mut Around) -> Option<Duration> {
     let mut found: Option<Warmth> = None;
     for (compared_to, measure) in COMPARED {
         let measure = inputs.first()?.study.measure.min(measure);
+        let held = hold(standing, inputs, around);
         let loaded = plans(standing, inputs, around);
         let plans = loaded.iter().map(|(_, plan)| LoadPlan { measure, ..plan.clone() }).collect();
         // Those that are known to be too short are left out.
         let at_least = found.as_ref().map(|found| found.losses.last().map_or(Duration::ZERO, Loss::slice));
-        let turns = Turns { at_least, compared_to: Some(compared_to), held: of(held, &loaded), ..Turns::default() };
+        let turns = Turns { at_least, compared_to: Some(compared_to), held: of(&held, &loaded), ..Turns::default() };
         let began = around.clock.now();
         let driven = by_turns(plans, turns, around);
-        run_on(standing, held);
+        run_on(standing, &held);
         let share = around.clock.now().saturating_sub(began) / loaded.len().max(1) as u32;
         // A load that failed will fail again, where it counts.
         let there = loaded.iter().zip(driven).filter_map(|((at, _), load)| Some((*at, load.ok()?.lengths)));
@@ -197,7 +195,6 @@ fn load(
     standing: &mut [Standing],
     inputs: &[TrialInputs],
     turns: Turns,
-    held: &[Vec<Held>],
     piece: Piece,
     around: &mut Around,
 ) -> Option<Duration> {
@@ -207,11 +204,12 @@ fn load(
         };
         deployment.fail(fault, around);
     }
+    let held = hold(standing, inputs, around);
     let loaded = plans(standing, inputs, around);
     let plans: Vec<LoadPlan> = loaded.iter().map(|(_, plan)| piece.plan(plan.clone())).collect();
     let began = around.clock.now();
-    let mut driven = by_turns(plans, Turns { held: of(held, &loaded), ..turns }, around);
-    run_on(standing, held);
+    let mut driven = by_turns(plans, Turns { held: of(&held, &loaded), ..turns }, around);
+    run_on(standing, &held);
     let share = around.clock.now().saturating_sub(began) / loaded.len().max(1) as u32;
     same_for_all(&mut driven);
     let turns = driven.iter().flatten().filter_map(|load| load.turns);

@@ -306,6 +306,28 @@ fn slices_that_were_asked_for_are_compared_with_nothing() {
 }
 
 #[test]
+fn chopped_whoever_may_be_left_frozen_is_let_run_on_after_each_load() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("r");
+    let mut header = chopped(&["plain", "box"], 1);
+    header.study.design.arrangement = Arrangement::Chop(Chop { freeze: true, ..Chop::default() });
+    let ran = run(&path, &header, &[], None);
+    assert_eq!(ran.ending, Ending::Complete);
+    let told: Vec<&str> = ran.log.iter().map(|line| line.split(' ').next().unwrap()).collect();
+    let places = |what: &str| -> Vec<usize> { (0..told.len()).filter(|at| told[*at] == what).collect() };
+    let (held, thawed) = (places("held"), places("thaw"));
+    // Three arms, in turns of several lengths and then in those that count; and once more at the end, as always.
+    assert!(held.len() >= 6 && held.len() % 3 == 0 && thawed.len() == held.len() + 3, "{:?}", ran.log);
+    for (load, held) in held.chunks(3).enumerate() {
+        assert!(held[2] < thawed[3 * load], "{:?}", ran.log);
+        assert!(load == 0 || thawed[3 * load - 1] < held[0], "who is told of anew has been let run on: {:?}", ran.log);
+    }
+    let plain = chopped(&["plain", "box"], 1);
+    let ran = run(&folder.path().join("s"), &plain, &[], None);
+    assert!(!ran.log.iter().any(|line| line.starts_with("held")), "{:?}", ran.log);
+}
+
+#[test]
 fn chopped_in_pieces_each_is_a_slice_and_nothing_is_loaded_alone() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("r");

@@ -10,6 +10,7 @@ use std::time::Duration;
 use tare_core::command::{CommandEnd, CommandStart, Ended};
 use tare_core::fault::Fault;
 use tare_core::form::LayerUse;
+use tare_core::held::Held;
 use tare_core::host::{
     Facts, FilesSeen, Host, Instance, InstanceState, OpenError, Property, ResourceReport, SeenFile, ServiceStart,
     Surroundings,
@@ -117,6 +118,10 @@ impl Host for LoggingHost {
     fn thaw(&mut self) -> Result<(), Fault> {
         self.say(&format!("thaw {}", self.form));
         Ok(())
+    }
+    fn held(&mut self) -> Result<Vec<Held>, Fault> {
+        self.say(&format!("held {}", self.form));
+        Ok(vec![Held::Group("/nowhere".into())])
     }
     fn stop(&mut self, instance: &str) -> Result<(), Fault> {
         self.say(&format!("stop {instance}"));
