@@ -90,8 +90,8 @@ pub(crate) fn run_chopped(
     (!stopped).then(|| standing.into_iter().map(|deployment| deployment.data).collect())
 }
 
-/// What each of them runs in, where those that wait are frozen, for the load process, which does that. Each load is told
-/// anew: what it leaves frozen when it dies, the hosts only let run on if they know of it.
+/// What each of them runs in, where those that wait are frozen, for the load process, which does that. Each load is
+/// told anew: what it leaves frozen when it dies, the hosts only let run on if they know of it.
 fn hold(standing: &mut [Standing], inputs: &[TrialInputs], around: &mut Around) -> Vec<Vec<Held>> {
     if !inputs.first().is_some_and(|inputs| inputs.study.design.freezes()) {
         return Vec::new();
