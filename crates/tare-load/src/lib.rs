@@ -24,6 +24,7 @@ mod search;
 mod serve;
 
 pub use endpoint::is_own as is_own_address;
+pub use engine::serve_freezer;
 pub use peer::{Peer, PeerOptions, serve_peer};
 pub use protocol::{PROTOCOLS, ProtocolRow, check_needs};
 pub use serve::{serve, serve_confined};

@@ -5,6 +5,7 @@ use crate::engine::{Turns as Seats, open_files};
 use crate::protocol::{Emit, PROTOCOLS};
 use serde::Deserialize;
 use std::io::{BufRead, BufReader, Read, Write};
+use std::os::unix::net::UnixStream;
 use std::process::ExitCode;
 use std::sync::mpsc::{Receiver, channel};
 use tare_core::fault::{Doing, Fault};
@@ -20,15 +21,16 @@ const IN_FLIGHT_MAX: u64 = 10_000_000;
 /// guided one is told its levels as well, and ends when its orders do.
 /// The exit code is a success exactly when the last line is `Done`.
 pub fn serve(stdin: impl Read + Send + 'static, stdout: impl Write) -> ExitCode {
-    serve_confined(stdin, stdout, |_| Ok(()))
+    serve_confined(stdin, stdout, |_| Ok(None))
 }
 
 /// The same; when the plan is known and nothing was done yet, `confine` makes this process, which has one thread, what
-/// it has to be for it.
+/// it has to be for it. It gives what leads to the process that freezes services between turns, where there is one: see
+/// [`serve_freezer`](crate::serve_freezer).
 pub fn serve_confined(
     stdin: impl Read + Send + 'static,
     mut stdout: impl Write,
-    confine: impl FnOnce(&LoadPlan) -> Result<(), Fault>,
+    confine: impl FnOnce(&LoadPlan) -> Result<Option<UnixStream>, Fault>,
 ) -> ExitCode {
     let mut write = |line: LoadLine| -> Result<(), Fault> {
         let mut text = serde_json::to_vec(&line).expect("a line is plain data");
@@ -37,11 +39,11 @@ pub fn serve_confined(
     };
     let mut stdin = BufReader::new(stdin);
     let result = read_plan(&mut stdin).and_then(|plan| {
-        confine(&plan)?;
+        let freezing = confine(&plan)?;
         let orders = orders(stdin);
         let emit = Emit::new(&mut write, Some(orders));
         match &plan.turns {
-            Some(turns) => take_turns(&plan, turns, emit),
+            Some(turns) => take_turns(&plan, turns, freezing, emit),
             None => carry_out(&plan, &mut { emit }),
         }
     });
@@ -84,14 +86,19 @@ fn orders(mut stdin: impl BufRead + Send + 'static) -> Receiver<LoadOrder> {
 }
 
 /// Carries out loads that take turns, each in threads of its own. What one comes to is no matter of the others'.
-fn take_turns(plan: &LoadPlan, turns: &Turns, emit: Emit<'_>) -> Result<LoadSummary, Fault> {
+fn take_turns(
+    plan: &LoadPlan,
+    turns: &Turns,
+    freezing: Option<UnixStream>,
+    emit: Emit<'_>,
+) -> Result<LoadSummary, Fault> {
     let plans: Vec<&LoadPlan> = std::iter::once(plan).chain(&turns.beside).collect();
     let connections = plans.iter().map(|plan| match plan.profile {
         LoadProfile::Closed { connections, .. } => u64::from(connections),
         _ => 0,
     });
     open_files(connections.sum())?;
-    let mut seats = Seats::seats(plan, turns)?.into_iter();
+    let mut seats = Seats::seats(plan, turns, freezing)?.into_iter();
     let (Some(own), Some((first, others))) = (seats.next(), plans.split_first()) else {
         unreachable!("the plan itself is among them")
     };

@@ -202,7 +202,9 @@ fn verify(trial: &mut Trial, host: &mut dyn Host, started: &[Instance], parts: V
             // Nobody uses anything while others are loaded where it is frozen.
             let resting = trial.data.record.resting_cpu.or(trial.inputs.resting_cpu);
             if let Some(resting) = resting.filter(|_| !trial.inputs.study.design.freezes()) {
-                tare_stats::leave_out_rest(&mut sliced.figures.metrics, &sliced.load, resting);
+                let removed = tare_stats::leave_out_rest(&mut sliced.figures.metrics, &sliced.load, resting);
+                let warning = |name| format!("{name} is not known: half of it or more was used in the turns of others");
+                trial.data.record.warnings.extend(removed.into_iter().map(warning));
             }
             for (slice, metrics) in trial.data.record.slices.iter_mut().zip(sliced.by_slice) {
                 slice.metrics = metrics;

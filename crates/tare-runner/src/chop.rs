@@ -117,7 +117,8 @@ fn of(held: &[Vec<Held>], loaded: &[(usize, LoadPlan)]) -> Vec<Vec<Held>> {
 
 /// Whatever became of the load process, nothing stays frozen.
 fn run_on(standing: &mut [Standing], held: &[Vec<Held>]) {
-    for deployment in standing.iter_mut().take(held.len()) {
+    // Those that have failed stay as they are.
+    for deployment in standing.iter_mut().take(held.len()).filter(|deployment| deployment.entry.is_some()) {
         // What cannot run on is found where its end is looked for, and said when it is taken down.
         let _ = deployment.host.as_mut().map(|host| host.thaw());
     }
@@ -296,18 +297,17 @@ fn keep(
     Ok((driven?, probed?))
 }
 
-/// What moves cost is taken off all loads of a block or off none: where one cannot tell, the others' is not known to be
-/// a difference.
+/// What moves cost is taken off all loads of a block or off none, and second halves count for all of them or for none:
+/// where one cannot tell, the others' is not known to be a difference.
 fn same_for_all(driven: &mut [Result<LoadSummary, Fault>]) {
-    let turns = |load: &Result<LoadSummary, Fault>| load.as_ref().ok().and_then(|load| load.turns);
-    if driven.iter().filter_map(turns).all(|turns| turns.move_ns.is_some()) {
-        return;
+    let mut turns: Vec<_> = driven.iter_mut().flatten().filter_map(|load| load.turns.as_mut()).collect();
+    let moves = turns.iter().all(|turns| turns.move_ns.is_some());
+    let halves = moves && turns.iter().all(|turns| turns.warming.is_some());
+    for turns in &mut turns {
+        turns.untold = !moves && turns.move_ns.is_none();
+        turns.move_ns = turns.move_ns.filter(|_| moves);
+        turns.warming = turns.warming.filter(|_| halves);
     }
-    let turns = driven.iter_mut().flatten().filter_map(|load| load.turns.as_mut());
-    turns.for_each(|turns| {
-        turns.untold = turns.move_ns.is_none();
-        (turns.move_ns, turns.warming) = (None, None);
-    });
 }
 
 /// What each of these loads came to that one process carries out by turns.

@@ -81,7 +81,7 @@ pub fn analyse(record: &Record) -> Analysis {
         trials_lost: record.lost(),
         blocks_measured: blocks_of(&measured, &study.baseline),
         failed: failed_shares(record, &counted, &arms),
-        resting: resting(&measured, &study.baseline),
+        resting: if study.design.freezes() { Vec::new() } else { resting(&measured, &study.baseline) },
         warming: warming(&counted, &claimed(&arms), &study.baseline),
         settling: settling(&counted, &claimed(&arms), &study.baseline),
         warmth: warmth(&record.trials),

@@ -38,18 +38,23 @@ pub(crate) fn resting(measured: &[&TrialData], baseline: &str) -> Vec<Resting> {
 
 /// Takes off the CPU time by operation of a load that took turns what its services used while others had theirs, by the
 /// share of a CPU that they use then. It is of their own doing, but how much of it there is for each operation hangs on
-/// how many forms stand beside each other; what they do by themselves in their own turns stays.
-pub fn leave_out_rest(metrics: &mut BTreeMap<String, f64>, load: &LoadSummary, resting_cpu: f64) {
-    let Some(turns) = load.turns else { return };
+/// how many forms stand beside each other; what they do by themselves in their own turns stays. A metric of which that
+/// would be half or more is removed, and named: what is left of it is not known well enough.
+pub fn leave_out_rest(metrics: &mut BTreeMap<String, f64>, load: &LoadSummary, resting_cpu: f64) -> Vec<&'static str> {
+    let Some(turns) = load.turns else { return Vec::new() };
     let operations: u64 = load.operations.values().map(|operation| operation.count).sum();
     let span_ns = load.measure_end_ns.saturating_sub(load.measure_start_ns);
     let waited_us = span_ns.saturating_sub(turns.active_ns) as f64 / 1e3;
+    let rest_us = resting_cpu * waited_us / operations.max(1) as f64;
+    let is_mostly_rest = |name: &&str| metrics.get(*name).is_some_and(|value| rest_us >= value / 2.0);
+    let removed: Vec<&str> = [CPU_PER_OP, BUSY_PER_OP].into_iter().filter(is_mostly_rest).collect();
+    metrics.retain(|name, _| !removed.contains(&name.as_str()));
     for name in [CPU_PER_OP, BUSY_PER_OP] {
-        if let Some(value) = metrics.get_mut(name).filter(|_| operations > 0) {
-            // It was seen at other moments: what it makes of all is nonsense.
-            *value = (*value - resting_cpu * waited_us / operations as f64).max(*value / 2.0);
+        if let Some(value) = metrics.get_mut(name) {
+            *value -= rest_us;
         }
     }
+    removed
 }
 
 #[cfg(test)]
@@ -100,9 +105,13 @@ mod tests {
         };
         // 2 % of a CPU for four seconds are 80 ms, 0.8 us of each operation.
         let mut metrics = all();
-        leave_out_rest(&mut metrics, &load, 0.02);
+        assert!(leave_out_rest(&mut metrics, &load, 0.02).is_empty());
         assert!((metrics[CPU_PER_OP] - 8.2).abs() < 1e-9 && (metrics[BUSY_PER_OP] - 14.2).abs() < 1e-9, "{metrics:?}");
         assert_eq!(metrics["p50_us"], 300.0);
+        // 5 us of each: more than half of one, and less than half of the other.
+        let mut metrics = all();
+        assert_eq!(leave_out_rest(&mut metrics, &load, 0.125), [CPU_PER_OP]);
+        assert!(!metrics.contains_key(CPU_PER_OP) && (metrics[BUSY_PER_OP] - 10.0).abs() < 1e-9, "{metrics:?}");
         let mut metrics = all();
         leave_out_rest(&mut metrics, &LoadSummary { turns: None, ..load }, 0.02);
         assert_eq!(metrics, all(), "who has the time for itself waits for nobody");

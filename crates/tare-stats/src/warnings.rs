@@ -1,5 +1,6 @@
 //! What a reader must be told before the figures. Words are made of it where reports are made.
 
+use crate::analyse::counted;
 use crate::analysis::{Analysis, Verdict};
 use crate::same::Sameness;
 use crate::stalls::Stalls;
@@ -245,6 +246,10 @@ fn warmth_unknown(record: &Record, analysis: &Analysis) -> Option<Warning> {
     let Arrangement::Chop(Chop { slice: None, pieces: None, .. }) = &record.header.study.design.arrangement else {
         return None;
     };
+    // Older versions compared no lengths.
+    if record.trials.iter().all(|trial| trial.record.lengths.is_empty()) {
+        return None;
+    }
     let turns = record.trials.iter().filter_map(|trial| trial.record.load.as_ref()?.turns);
     let slices: Vec<u64> = turns.filter(|turns| turns.turns > 0).map(|turns| turns.slice_ns).collect();
     let slice_ns = slices.iter().sum::<u64>().checked_div(slices.len() as u64)?;
@@ -253,7 +258,7 @@ fn warmth_unknown(record: &Record, analysis: &Analysis) -> Option<Warning> {
 
 /// Where what moves cost is left in the ratios. Records of older versions do not say which form could not tell.
 fn moves_untold(record: &Record) -> Option<Warning> {
-    let measured = record.trials.iter().map(|trial| &trial.record).filter(|trial| trial.outcome == Outcome::Measured);
+    let measured = counted(record).into_iter().map(|trial| &trial.record);
     let turns: Vec<(u32, String, TurnsSummary)> = measured
         .filter_map(|trial| Some((trial.trial.block, trial.trial.arm(), trial.load.as_ref()?.turns?)))
         .collect();

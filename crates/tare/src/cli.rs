@@ -64,6 +64,9 @@ pub(crate) enum Verb {
     /// Make load: a plan on standard input, lines on standard output
     #[command(hide = true)]
     Drive,
+    /// Freeze services between turns: which ones, and orders, on standard input
+    #[command(hide = true)]
+    Freeze,
     /// Sample counters: a plan on standard input, lines on standard output
     #[command(hide = true)]
     Probe,

@@ -80,6 +80,7 @@ fn main() -> ExitCode {
         Verb::Completions(args) => cmd::manual::completions(&args),
         Verb::Man(args) => cmd::manual::man(&args),
         Verb::Drive => return cmd::drive(),
+        Verb::Freeze => return cmd::freezing::serve(),
         Verb::Probe => return cmd::probe(),
         Verb::Resources => cmd::resources(),
         Verb::Peer(args) => cmd::peer(&args),

@@ -1,19 +1,92 @@
 //! Services that are kept from running while it is not their turn.
 //!
 //! By the control group where it is of version 2; else by signals to the processes in it. Whoever is frozen in one of
-//! these ways can be killed, so a load process that dies keeps nobody from cleaning up.
+//! these ways can be killed, so a load process that dies keeps nobody from cleaning up. The load process itself may do
+//! neither, as it takes apart what services answer: a process of its own does, started before root was given up, which
+//! can do this to these services and nothing else.
 
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::{pread, pwrite};
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 use tare_core::fault::{Doing, Fault};
 use tare_core::held::Held;
 
-/// How long a group may take to be frozen: a system call that cannot be interrupted may be under way.
+/// How long what serves a load may take to be frozen: a system call that cannot be interrupted may be under way.
 const WITHIN: Duration = Duration::from_millis(100);
+/// How long the process that freezes may take to answer.
+const ANSWER_WITHIN: Duration = Duration::from_secs(2);
+
+/// What freezes what serves the loads, by their numbers.
+pub(super) enum Freezer {
+    /// Nobody is frozen.
+    Nobody,
+    /// This process does it, which may.
+    Here(Vec<Frozen>),
+    /// Another process does, see [`serve_freezer`].
+    There(UnixStream),
+}
+
+impl Freezer {
+    /// Who freezes these: the process behind `there`, where there is one.
+    ///
+    /// # Errors
+    /// When there is none, and one of these cannot be held here.
+    pub(super) fn of(held: &[Vec<Held>], there: Option<UnixStream>) -> Result<Freezer, Fault> {
+        if held.is_empty() {
+            return Ok(Freezer::Nobody);
+        }
+        match there {
+            Some(there) => {
+                there.set_read_timeout(Some(ANSWER_WITHIN)).doing("speak to the process that freezes")?;
+                Ok(Freezer::There(there))
+            }
+            None => Ok(Freezer::Here(hold(held)?)),
+        }
+    }
+
+    pub(super) fn is_there(&self) -> bool {
+        !matches!(self, Freezer::Nobody)
+    }
+
+    /// Keeps what serves a load from running, or lets it run on; whether all of it could be.
+    pub(super) fn set(&self, load: usize, frozen: bool) -> bool {
+        match self {
+            Freezer::Nobody => true,
+            Freezer::Here(all) => all.get(load).is_some_and(|one| one.set(frozen)),
+            Freezer::There(stream) => {
+                let (mut stream, mut answer) = (stream, [0]);
+                let asked = u8::try_from(load).map(|load| stream.write_all(&[load, u8::from(frozen)]));
+                matches!(asked, Ok(Ok(()))) && stream.read_exact(&mut answer).is_ok() && answer == [1]
+            }
+        }
+    }
+}
+
+fn hold(held: &[Vec<Held>]) -> Result<Vec<Frozen>, Fault> {
+    held.iter().map(|held| Frozen::hold(held)).collect()
+}
+
+/// Freezes and thaws what serves the loads of `held` as it is told on `orders`: two bytes, which load and whether it is
+/// to be frozen, are answered by one, whether all of it could be. When the other end is gone, all run on.
+///
+/// # Errors
+/// When one of them cannot be held.
+pub fn serve_freezer(held: &[Vec<Held>], orders: &mut (impl Read + Write)) -> Result<(), Fault> {
+    let all = hold(held)?;
+    let mut order = [0; 2];
+    while orders.read_exact(&mut order).is_ok() {
+        let done = all.get(usize::from(order[0])).is_some_and(|one| one.set(order[1] == 1));
+        if orders.write_all(&[u8::from(done)]).is_err() {
+            break;
+        }
+    }
+    Ok(())
+}
 
 /// All that serves one load. Runs on when this is dropped.
 pub(super) struct Frozen {
@@ -83,31 +156,52 @@ impl One {
     }
 
     fn set(&self, frozen: bool) -> rustix::io::Result<()> {
-        let signal = if frozen { Signal::STOP } else { Signal::CONT };
         match self {
             One::Group { freeze, events } => {
                 pwrite(freeze, if frozen { b"1" } else { b"0" }, 0)?;
                 // What runs on begins at once; what is frozen must not run beside others.
                 if frozen { await_frozen(events) } else { Ok(()) }
             }
-            One::Members(list) => {
-                let members = || -> Vec<i32> {
-                    let text = std::fs::read_to_string(list).unwrap_or_default();
-                    text.lines().filter_map(|line| line.parse().ok()).collect()
-                };
-                let hold = |number: i32| Some((number, pidfd_open(Pid::from_raw(number)?, PidfdFlags::empty()).ok()?));
-                let held: Vec<(i32, OwnedFd)> = members().into_iter().filter_map(hold).collect();
-                // Read again: a number may have passed to another process before it was taken hold of.
-                let still = members();
-                let mut done = Ok(());
-                for (_, process) in held.iter().filter(|(number, _)| still.contains(number)) {
-                    done = done.and(signalled(process, signal));
-                }
-                done
-            }
-            One::Process(process) => signalled(process, signal),
+            One::Members(list) => signal_members(list, frozen),
+            One::Process(process) => signalled(process, if frozen { Signal::STOP } else { Signal::CONT }),
         }
     }
+}
+
+/// Stops or continues every process of a group, and those that it has started meanwhile; waits until those that are
+/// stopped are.
+fn signal_members(list: &PathBuf, frozen: bool) -> rustix::io::Result<()> {
+    let (signal, began) = (if frozen { Signal::STOP } else { Signal::CONT }, Instant::now());
+    let members = || -> Vec<i32> {
+        let text = std::fs::read_to_string(list).unwrap_or_default();
+        text.lines().filter_map(|line| line.parse().ok()).collect()
+    };
+    let mut signalled_to: Vec<i32> = Vec::new();
+    loop {
+        let fresh: Vec<i32> = members().into_iter().filter(|number| !signalled_to.contains(number)).collect();
+        let hold = |number: &i32| Some((*number, pidfd_open(Pid::from_raw(*number)?, PidfdFlags::empty()).ok()?));
+        let held: Vec<(i32, OwnedFd)> = fresh.iter().filter_map(hold).collect();
+        // Read again: a number may have passed to another process before it was taken hold of.
+        let still = members();
+        for (_, process) in held.iter().filter(|(number, _)| still.contains(number)) {
+            signalled(process, signal)?;
+        }
+        signalled_to.extend(fresh);
+        let all = still.iter().all(|number| signalled_to.contains(number));
+        if all && (!frozen || still.iter().all(|number| is_stopped(*number))) {
+            return Ok(());
+        }
+        if began.elapsed() > WITHIN {
+            return Err(rustix::io::Errno::TIMEDOUT);
+        }
+    }
+}
+
+/// Whether a process is stopped, or gone.
+fn is_stopped(number: i32) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{number}/stat"));
+    let state = stat.ok().and_then(|stat| stat.rsplit_once(") ").and_then(|(_, rest)| rest.chars().next()));
+    state.is_none_or(|state| matches!(state, 'T' | 'Z' | 'X'))
 }
 
 /// It may have ended: then it does not run.
@@ -207,5 +301,27 @@ mod tests {
         assert!(Frozen::hold(&[Held::Process(sleeper.0.id())]).is_err());
         assert!(Frozen::hold(&[Held::Group("/sys/fs/cgroup/no-such-group".into())]).is_err());
         assert!(Frozen::hold(&[]).is_err());
+    }
+
+    #[test]
+    fn a_process_of_its_own_freezes_as_it_is_told_and_lets_all_run_on_at_the_end() {
+        let sleepers = [Sleeper::start(), Sleeper::start()];
+        let held = sleepers.each_ref().map(|sleeper| vec![Held::Process(sleeper.0.id())]).to_vec();
+        let (here, mut there) = UnixStream::pair().unwrap();
+        std::thread::scope(|scope| {
+            scope.spawn(|| serve_freezer(&held, &mut there).unwrap());
+            let freezer = Freezer::of(&held, Some(here)).unwrap();
+            assert!(freezer.is_there() && freezer.set(0, true) && freezer.set(1, true));
+            sleepers[0].becomes('T');
+            sleepers[1].becomes('T');
+            assert!(freezer.set(1, false) && !freezer.set(7, true), "there is no eighth");
+            sleepers[1].becomes('S');
+            assert_eq!(sleepers[0].state(), 'T');
+            drop(freezer);
+        });
+        sleepers[0].becomes('S');
+        let (here, there) = UnixStream::pair().unwrap();
+        drop(there);
+        assert!(!Freezer::of(&held, Some(here)).unwrap().set(0, true), "nobody answers");
     }
 }

@@ -26,6 +26,7 @@ mod window;
 mod worker;
 mod workers;
 
+pub use frozen::serve_freezer;
 pub(crate) use gather::Gather;
 pub(crate) use layout::Layout;
 pub(crate) use limits::{open_files, pin};

@@ -7,12 +7,13 @@
 //! 1949, Australian Journal of Scientific Research A 2): what one leaves behind falls on all the others.
 
 use super::batches::Rounds;
-use super::frozen::Frozen;
+use super::frozen::Freezer;
 use super::lengths::{Cell, Lengths, Sums};
 use super::rounds::balanced;
 use super::waves::{Amid, Told, move_ns, warming};
 use crate::clock::{self, SECOND_NS, span_ns};
 use std::collections::VecDeque;
+use std::os::unix::net::UnixStream;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tare_core::fault::Fault;
@@ -41,8 +42,8 @@ pub(crate) struct Turns {
     at_least_ns: u64,
     compared_to_ns: Option<u64>,
     patience_ns: u64,
-    // What serves each load, where it is frozen between its turns; else empty.
-    frozen: Vec<Frozen>,
+    // What freezes what serves each load between its turns.
+    freezer: Freezer,
     state: Mutex<State>,
     changed: Condvar,
 }
@@ -151,8 +152,12 @@ impl Turns {
     ///
     /// # Errors
     /// When what serves one of them is to be frozen, and cannot be.
-    pub(crate) fn seats(plan: &LoadPlan, turns: &load::Turns) -> Result<Vec<Seat>, Fault> {
-        let frozen = turns.held.iter().map(|held| Frozen::hold(held)).collect::<Result<_, Fault>>()?;
+    pub(crate) fn seats(
+        plan: &LoadPlan,
+        turns: &load::Turns,
+        freezing: Option<UnixStream>,
+    ) -> Result<Vec<Seat>, Fault> {
+        let freezer = Freezer::of(&turns.held, freezing)?;
         let loads = 1 + turns.beside.len();
         let slice_ns = turns.slice.map(span_ns);
         let least_ns = loads as u64 * WARMING_TURNS * 2 * slice_ns.unwrap_or(WARMING_NS);
@@ -163,7 +168,7 @@ impl Turns {
             at_least_ns: turns.at_least.map_or(0, span_ns),
             compared_to_ns: turns.compared_to.map(span_ns),
             patience_ns: span_ns(turns.patience()),
-            frozen,
+            freezer,
             state: Mutex::new(State {
                 loads: (0..loads).map(|_| Load::default()).collect(),
                 length_ns: slice_ns.unwrap_or(WARMING_NS),
@@ -185,8 +190,8 @@ impl Turns {
         if state.start_ns.is_none() && !waited_for {
             let now_ns = clock::monotonic_ns();
             state.start_ns = Some(now_ns);
-            for frozen in &self.frozen {
-                state.ran_on |= !frozen.set(true);
+            for load in 0..state.loads.len() {
+                state.ran_on |= !self.freezer.set(load, true);
             }
             self.pass(state, now_ns);
         }
@@ -214,7 +219,7 @@ impl Turns {
         }
         let load = loop {
             if state.ended {
-                return self.thaw_all();
+                return self.thaw_all(state.loads.len());
             }
             match state.round.pop_front() {
                 Some(load) if state.loads[load].gone => {}
@@ -245,13 +250,12 @@ impl Turns {
     /// Freezes what served the last turn, where that is wanted, and lets run what serves `load`; tells when that was
     /// done.
     fn wake(&self, state: &mut State, load: usize) -> u64 {
-        if self.frozen.is_empty() || state.awake == Some(load) {
+        if !self.freezer.is_there() || state.awake == Some(load) {
             return 0;
         }
         let began_ns = clock::monotonic_ns();
-        let last = state.awake.and_then(|last| self.frozen.get(last));
-        state.ran_on |= !last.is_none_or(|last| last.set(true));
-        state.ran_on |= !self.frozen.get(load).is_some_and(|next| next.set(false));
+        state.ran_on |= !state.awake.is_none_or(|last| self.freezer.set(last, true));
+        state.ran_on |= !self.freezer.set(load, false);
         state.awake = Some(load);
         let done_ns = clock::monotonic_ns();
         if state.measuring {
@@ -261,10 +265,10 @@ impl Turns {
     }
 
     /// There are no more turns.
-    fn thaw_all(&self) {
-        for frozen in &self.frozen {
+    fn thaw_all(&self, loads: usize) {
+        for load in 0..loads {
             // What cannot run on is found where its end is looked for.
-            frozen.set(false);
+            self.freezer.set(load, false);
         }
     }
 
@@ -368,7 +372,7 @@ impl Seat {
         loop {
             if over() && !state.ended {
                 state.ended = true;
-                self.turns.thaw_all();
+                self.turns.thaw_all(state.loads.len());
                 self.turns.changed.notify_all();
             }
             if state.ended || state.loads[self.load].gone || leaves() {
@@ -451,7 +455,7 @@ impl Seat {
         // None where most turns could not tell.
         let move_ns = move_ns(&load.told).filter(|_| 2 * load.told.len() as u64 >= u64::from(turns));
         let warming = warming(&load.told).filter(|_| move_ns.is_some() && state.lengths.is_none());
-        let all_frozen = !self.turns.frozen.is_empty() && !state.ran_on;
+        let all_frozen = self.turns.freezer.is_there() && !state.ran_on;
         let freeze_ns = all_frozen.then(|| load.freezing_ns / u64::from(turns).max(1));
         TurnsSummary {
             turns,

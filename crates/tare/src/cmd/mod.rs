@@ -7,6 +7,7 @@ pub(crate) mod clean;
 pub(crate) mod compare;
 pub(crate) mod doctor;
 pub(crate) mod explain;
+pub(crate) mod freezing;
 pub(crate) mod gate;
 pub(crate) mod history;
 pub(crate) mod load;
@@ -124,7 +125,10 @@ pub(crate) fn resources() -> Result<u8> {
 pub(crate) fn drive() -> ExitCode {
     let confine = |plan: &LoadPlan| {
         let trace = matches!(plan.profile.base(), LoadProfile::Replay { .. });
-        least::become_load(if trace { Kept::Reading } else { Kept::Nothing })
+        let freezing = plan.turns.as_ref().filter(|turns| !turns.held.is_empty());
+        let freezing = freezing.map(|turns| freezing::begin(&turns.held)).transpose()?;
+        least::become_load(if trace { Kept::Reading } else { Kept::Nothing })?;
+        Ok(freezing)
     };
     tare_load::serve_confined(std::io::stdin(), std::io::stdout().lock(), confine)
 }

@@ -53,7 +53,7 @@ fn played_beside(
     let beside = vec![plan.clone(); each.len() - 1];
     std::thread::scope(|scope| {
         let turns = load::Turns { slice, beside, held, ..load::Turns::default() };
-        let seats = Turns::seats(&plan, &turns).unwrap().into_iter();
+        let seats = Turns::seats(&plan, &turns, None).unwrap().into_iter();
         let threads: Vec<_> =
             seats.zip(each.iter().copied()).enumerate().map(|part| scope.spawn(move || play(part))).collect();
         threads.into_iter().map(|thread| thread.join().unwrap()).collect()
@@ -131,7 +131,7 @@ fn what_workers_wait_for_each_other_is_a_cost_of_moves() {
     };
     let plan =
         LoadPlan::of("", Value::Null, ([127, 0, 0, 1], 1).into(), LoadProfile::Closed { connections: 8, pipeline: 1 });
-    let mut seats = Turns::seats(&plan, &load::Turns::default()).unwrap();
+    let mut seats = Turns::seats(&plan, &load::Turns::default(), None).unwrap();
     let seat = seats.pop().expect("there is one load");
     let mut state = seat.turns.state();
     state.loads[0].workers = Some(2);
