@@ -75,9 +75,9 @@ pub struct TurnsSummary {
 
 impl TurnsSummary {
     /// The time of the turns without what the moves cost, ns: what a loop that never rests would have taken for the
-    /// same operations. Stalls longer than three turns are in it, whole. A loop that gets warm or slow amid its turns is
-    /// taken to be as fast all along as in their second halves: of a share w by which these are faster, the rate of both
-    /// together is (1 + w / 2) / (1 + w) of theirs.
+    /// same operations. Stalls longer than three turns are in it, whole. A loop that gets warm or slow amid its turns
+    /// is taken to be as fast all along as in their second halves: of a share w by which these are faster, the rate of
+    /// both together is (1 + w / 2) / (1 + w) of theirs.
     pub fn steady_ns(&self) -> u64 {
         let moves_ns = self.move_ns.unwrap_or(0).saturating_mul(i64::from(self.turns));
         // A turn is never mostly move, unless the figure is nonsense; nor is one half so much faster than the other.
