@@ -48,7 +48,9 @@ pub(crate) fn lines(record: &Record, analysis: &Analysis) -> Vec<String> {
         let frozen_us = plain_quantity(mean_us(&|of| of.freeze_ns.unwrap_or(0) as f64), "us");
         let freezing = match (record.header.study.design.freezes(), frozen) {
             (false, _) => String::new(),
-            (true, true) => format!("; freezing the one before takes {frozen_us}, which is in no turn"),
+            (true, true) => {
+                format!("; to freeze the one before and let this one run takes {frozen_us}, which is in no turn")
+            }
             (true, false) => "; not all that waited could be frozen".to_owned(),
         };
         Some(format!(

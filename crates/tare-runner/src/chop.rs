@@ -221,6 +221,11 @@ fn load(
         let probed = deployment.host.as_mut().map_or_else(|| Ok(Vec::new()), |host| host.end_probe());
         match keep(driven, probed) {
             Ok((load, telemetry)) => {
+                let unfrozen = !held.is_empty() && load.turns.is_some_and(|turns| turns.freeze_ns.is_none());
+                deployment.data.record.warnings.extend(unfrozen.then(|| {
+                    "not all that waited for their turns could be frozen, so their work may be in others' turns"
+                        .to_owned()
+                }));
                 if piece.of.is_some() {
                     let place = piece.number * loaded.len() as u32 + place as u32;
                     deployment.data.record.slices.push(part_of(&load, piece.number, place));

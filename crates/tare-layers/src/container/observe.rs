@@ -108,15 +108,24 @@ pub(crate) fn cgroups(pid: u32) -> Vec<String> {
     cgroup_directories(&membership, &mounts).into_iter().filter(|path| Path::new(path).is_dir()).collect()
 }
 
-/// The control group of a container's process that holds all of the container and nobody else: one of version 2, or any
-/// of version 1. Its name holds the container's id, whatever the engine; a process may be in others' groups as well.
+/// The control group of a container's process that holds all of the container and nobody else: one of version 2, or
+/// any of version 1. Its name holds the container's id, whatever the engine, and the process may be in one below it, as
+/// crun has it under systemd; it may be in others' groups as well.
 pub(crate) fn own_group(pid: u32, container_id: &str) -> Option<PathBuf> {
-    let own = |group: &PathBuf| {
-        let name = group.file_name().map(|name| name.to_string_lossy()).unwrap_or_default();
-        !container_id.is_empty() && name.contains(container_id)
-    };
-    let groups = cgroups(pid).into_iter().map(PathBuf::from).filter(own);
-    groups.min_by_key(|group| !group.join("cgroup.freeze").exists())
+    let groups = cgroups(pid);
+    let freezes = |group: &Path| group.join("cgroup.freeze").exists();
+    // Of version 1 the processes of a group are listed, which those of groups below it are not.
+    let own = groups.iter().filter_map(|group| {
+        let (group, named) = (Path::new(group), called_after(Path::new(group), container_id)?);
+        Some(if freezes(named) { named } else { group })
+    });
+    own.min_by_key(|group| !freezes(group)).map(Path::to_path_buf)
+}
+
+/// The group at a path, or above it, whose name holds a container's id.
+fn called_after<'g>(group: &'g Path, container_id: &str) -> Option<&'g Path> {
+    let name = |group: &Path| group.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+    group.ancestors().find(|group| !container_id.is_empty() && name(group).contains(container_id))
 }
 
 /// Where the cgroups named in `/proc/<pid>/cgroup` are mounted, by `/proc/self/mountinfo`.
@@ -170,6 +179,18 @@ mod tests {
         assert_eq!(cgroup_directories("0::/system.slice/d.scope\n", v2), ["/sys/fs/cgroup/system.slice/d.scope"]);
         let nested = "29 23 0:26 /outer /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n";
         assert_eq!(cgroup_directories("0::/outer/d\n", nested), ["/sys/fs/cgroup/d"]);
+    }
+
+    #[test]
+    fn a_container_s_own_group_has_its_id_and_may_lie_above_its_process() {
+        let own = |group: &str| called_after(Path::new(group), "abc12").map(|group| group.display().to_string());
+        for group in ["/sys/fs/cgroup/docker/abc12", "/sys/fs/cgroup/system.slice/docker-abc12.scope"] {
+            assert_eq!(own(group).as_deref(), Some(group));
+        }
+        let scope = "/sys/fs/cgroup/machine.slice/libpod-abc12.scope";
+        assert_eq!(own(&format!("{scope}/container")).as_deref(), Some(scope));
+        assert_eq!(own("/sys/fs/cgroup/system.slice/containerd.service"), None, "that is the engine's");
+        assert_eq!(called_after(Path::new("/sys/fs/cgroup/docker/abc12"), ""), None);
     }
 
     /// What Linux 6.1 wrote about a container of Docker 20.10 under systemd.

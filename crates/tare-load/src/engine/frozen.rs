@@ -12,6 +12,7 @@ use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use tare_core::fault::{Doing, Fault};
 use tare_core::held::Held;
@@ -27,8 +28,9 @@ pub(super) enum Freezer {
     Nobody,
     /// This process does it, which may.
     Here(Vec<Frozen>),
-    /// Another process does, see [`serve_freezer`].
-    There(UnixStream),
+    /// Another process does, see [`serve_freezer`], until it once does not answer in time: what it says later would be
+    /// taken for the answer to something else.
+    There(UnixStream, AtomicBool),
 }
 
 impl Freezer {
@@ -41,9 +43,11 @@ impl Freezer {
             return Ok(Freezer::Nobody);
         }
         match there {
-            Some(there) => {
-                there.set_read_timeout(Some(ANSWER_WITHIN)).doing("speak to the process that freezes")?;
-                Ok(Freezer::There(there))
+            Some(mut there) => {
+                let mut ready = [0];
+                let begun = there.set_read_timeout(Some(ANSWER_WITHIN)).and_then(|()| there.read_exact(&mut ready));
+                begun.doing("hear from the process that freezes what waits that it can")?;
+                Ok(Freezer::There(there, AtomicBool::new(false)))
             }
             None => Ok(Freezer::Here(hold(held)?)),
         }
@@ -58,10 +62,13 @@ impl Freezer {
         match self {
             Freezer::Nobody => true,
             Freezer::Here(all) => all.get(load).is_some_and(|one| one.set(frozen)),
-            Freezer::There(stream) => {
+            Freezer::There(_, broken) if broken.load(Ordering::Relaxed) => false,
+            Freezer::There(stream, broken) => {
                 let (mut stream, mut answer) = (stream, [0]);
                 let asked = u8::try_from(load).map(|load| stream.write_all(&[load, u8::from(frozen)]));
-                matches!(asked, Ok(Ok(()))) && stream.read_exact(&mut answer).is_ok() && answer == [1]
+                let answered = matches!(asked, Ok(Ok(()))) && stream.read_exact(&mut answer).is_ok();
+                broken.store(!answered, Ordering::Relaxed);
+                answered && answer == [1]
             }
         }
     }
@@ -71,13 +78,15 @@ fn hold(held: &[Vec<Held>]) -> Result<Vec<Frozen>, Fault> {
     held.iter().map(|held| Frozen::hold(held)).collect()
 }
 
-/// Freezes and thaws what serves the loads of `held` as it is told on `orders`: two bytes, which load and whether it is
-/// to be frozen, are answered by one, whether all of it could be. When the other end is gone, all run on.
+/// Says by a byte that it can, and freezes and thaws what serves the loads of `held` as it is told on `orders`: two
+/// bytes, which load and whether it is to be frozen, are answered by one, whether all of it could be. When the other
+/// end is gone, all run on.
 ///
 /// # Errors
 /// When one of them cannot be held.
 pub fn serve_freezer(held: &[Vec<Held>], orders: &mut (impl Read + Write)) -> Result<(), Fault> {
     let all = hold(held)?;
+    orders.write_all(&[1]).doing("say that what waits can be frozen")?;
     let mut order = [0; 2];
     while orders.read_exact(&mut order).is_ok() {
         let done = all.get(usize::from(order[0])).is_some_and(|one| one.set(order[1] == 1));
@@ -101,7 +110,7 @@ enum One {
     },
     /// A group of version 1, by the list of its processes.
     Members(PathBuf),
-    Process(OwnedFd),
+    Process(OwnedFd, i32),
 }
 
 impl Frozen {
@@ -137,7 +146,8 @@ impl One {
                 let doing = || format!("take hold of process {number}");
                 let pid =
                     Pid::from_raw(number.cast_signed()).ok_or_else(|| Fault::new("no process has the number 0"))?;
-                return pidfd_open(pid, PidfdFlags::empty()).map(One::Process).doing(doing());
+                let held = pidfd_open(pid, PidfdFlags::empty()).doing(doing())?;
+                return Ok(One::Process(held, number.cast_signed()));
             }
             Held::Group(group) => group,
         };
@@ -163,7 +173,16 @@ impl One {
                 if frozen { await_frozen(events) } else { Ok(()) }
             }
             One::Members(list) => signal_members(list, frozen),
-            One::Process(process) => signalled(process, if frozen { Signal::STOP } else { Signal::CONT }),
+            One::Process(process, number) => {
+                signalled(process, if frozen { Signal::STOP } else { Signal::CONT })?;
+                let began = Instant::now();
+                while frozen && !is_stopped(*number) {
+                    if began.elapsed() > WITHIN {
+                        return Err(rustix::io::Errno::TIMEDOUT);
+                    }
+                }
+                Ok(())
+            }
         }
     }
 }
@@ -197,11 +216,12 @@ fn signal_members(list: &PathBuf, frozen: bool) -> rustix::io::Result<()> {
     }
 }
 
-/// Whether a process is stopped, or gone.
+/// Whether all threads of a process are stopped, or gone.
 fn is_stopped(number: i32) -> bool {
-    let stat = std::fs::read_to_string(format!("/proc/{number}/stat"));
-    let state = stat.ok().and_then(|stat| stat.rsplit_once(") ").and_then(|(_, rest)| rest.chars().next()));
-    state.is_none_or(|state| matches!(state, 'T' | 'Z' | 'X'))
+    let Ok(threads) = std::fs::read_dir(format!("/proc/{number}/task")) else { return true };
+    let stats = threads.filter_map(|thread| std::fs::read_to_string(thread.ok()?.path().join("stat")).ok());
+    let state = |stat: String| stat.rsplit_once(") ").and_then(|(_, rest)| rest.chars().next());
+    stats.filter_map(state).all(|state| matches!(state, 'T' | 'Z' | 'X'))
 }
 
 /// It may have ended: then it does not run.
@@ -322,6 +342,11 @@ mod tests {
         sleepers[0].becomes('S');
         let (here, there) = UnixStream::pair().unwrap();
         drop(there);
-        assert!(!Freezer::of(&held, Some(here)).unwrap().set(0, true), "nobody answers");
+        assert!(Freezer::of(&held, Some(here)).is_err(), "who cannot hold them says nothing");
+        let (here, mut there) = UnixStream::pair().unwrap();
+        there.write_all(&[1]).unwrap();
+        let freezer = Freezer::of(&held, Some(here)).unwrap();
+        drop(there);
+        assert!(!freezer.set(0, true) && !freezer.set(1, true), "nobody answers");
     }
 }
