@@ -15,7 +15,7 @@ fn amid_slices(found: &Warming, baseline: &str) -> String {
     format!(
         "amid its slices {arm} gets {own}, and {baseline} {of_baseline}: from the first to the second halves of turns, {low} \
          to {high} apart. Throughput is taken from second halves. If {arm} still changes in them, its ratio is {higher} \
-         without rests: by up to half of that, if most of the change is over by the middle of a turn. To do: longer slices, \
+         without rests: by up to half of that difference, if most of the change is over by the middle of a turn. To do: longer slices, \
          or --design blocks"
     )
 }
