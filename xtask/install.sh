@@ -19,12 +19,18 @@ die() {
     exit 1
 }
 
+# say_what_sudo_does: the first that a user sees of sudo is a question for a password.
+say_what_sudo_does() {
+    [ "$(id -u)" = 0 ] || say "sudo is used to install packages, start the Docker Engine and run Tare; it may ask for your password"
+}
+
 as_root() {
     if [ "$(id -u)" = 0 ]; then "$@"; else sudo "$@"; fi
 }
 
 # install_packages NEED...: each need is `package=what shows that it is there`, a command or an absolute path.
-# Nothing that the packages bring is started or enabled: a fresh redis-server would take the port that is wanted.
+# Nothing that the packages bring is started or enabled: a fresh redis-server would take the port that is wanted. And
+# nothing is removed for them: what somebody has instead of one, as mysql-server, is not ours to take away.
 install_packages() {
     local need package evidence missing=()
     for need in "$@"; do
@@ -42,14 +48,22 @@ install_packages() {
         our_policy=/usr/sbin/policy-rc.d
         printf '#!/bin/sh\nexit 101\n' | as_root install -m 755 /dev/stdin $our_policy
     fi
-    local apt=(env DEBIAN_FRONTEND=noninteractive NEEDRESTART_SUSPEND=1 apt-get -qq -o Dpkg::Use-Pty=0
+    local apt=(env DEBIAN_FRONTEND=noninteractive NEEDRESTART_SUSPEND=1 LC_ALL=C.UTF-8 apt-get -o Dpkg::Use-Pty=0
         -o DPkg::Lock::Timeout=300 -o Acquire::Retries=3)
+    local install=(install -y --no-install-recommends "${missing[@]}")
     local failed=
-    { as_root "${apt[@]}" update && as_root "${apt[@]}" install -y --no-install-recommends "${missing[@]}"; } \
+    { as_root "${apt[@]}" -qq update && as_root "${apt[@]}" -qq --no-remove "${install[@]}"; } \
         </dev/null >"$log_dir/apt.log" 2>&1 || failed=1
     remove_our_policy
     if [ -n "$failed" ]; then
         tail -n 20 "$log_dir/apt.log" >&2
+        # So quiet, it does not name what would have to go.
+        local conflicts
+        conflicts=$("${apt[@]}" -q --simulate "${install[@]}" </dev/null 2>/dev/null |
+            sed -n 's/^Remv \([^ ]*\).*/\1/p' | paste -sd ' ') || true
+        [ -z "$conflicts" ] ||
+            die "to install ${missing[*]}, apt would have to remove what is here: $conflicts; nothing was installed" \
+                "where nothing needs that any more: apt-get remove $conflicts; else take another machine, or a guest"
         die "apt could not install: ${missing[*]}" "see the lines above; 'apt-get update' and a working mirror are needed"
     fi
     local server
@@ -154,12 +168,42 @@ find_target_dir() {
     export CARGO_TARGET_DIR
 }
 
-# refuse_others_target: what root has built, as ./test does, nobody else can build anew.
+# nearest_folder PATH: the folder itself, or the one that is there and in which it would be made.
+nearest_folder() {
+    local folder=$1
+    until [ -d "$folder" ]; do folder=$(dirname "$folder"); done
+    printf '%s\n' "$folder"
+}
+
+# refuse_others_checkout: what is built is linked into the checkout, whoever's that is.
+refuse_others_checkout() {
+    [ -w . ] || die "this user may not write to $PWD, where ./tare is to be linked" "make a checkout of your own, and run this there"
+}
+
+# refuse_others_target: what root has built, as ./test does, nobody else can build anew, nor make a folder for it where
+# somebody else has a checkout. Before there is a cargo to ask, as far as the environment says where is built.
 refuse_others_target() {
-    local closed
-    closed=$(find "$CARGO_TARGET_DIR" -maxdepth 3 -type d ! -writable -print -quit 2>/dev/null) || true
-    [ -z "$closed" ] ||
-        die "Tare is built in $closed, and this user may not write there" "sudo chown -R $(id -u) '$CARGO_TARGET_DIR'"
+    local target=${CARGO_TARGET_DIR:-${CARGO_BUILD_TARGET_DIR:-$PWD/target}} closed
+    if [ -d "$target" ]; then
+        closed=$(find "$target" -maxdepth 3 -type d ! -writable -print -quit 2>/dev/null) || true
+        [ -z "$closed" ] ||
+            die "Tare is built in $closed, and this user may not write there" "sudo chown -R $(id -u) '$target'"
+        return 0
+    fi
+    closed=$(nearest_folder "$target")
+    [ -w "$closed" ] ||
+        die "Tare is built in $target, which is not there, and this user may not write to $closed" \
+            "set CARGO_TARGET_DIR to a folder of your own, or make a checkout of your own"
+}
+
+# refuse_full_disk GB PROFILE: so much is written into the folder for builds, unless that profile was built there before.
+refuse_full_disk() {
+    local free
+    [ -z "$(find "$CARGO_TARGET_DIR" -maxdepth 3 -type d -path "*/$2/deps" -print -quit 2>/dev/null)" ] || return 0
+    free=$(df -Pk "$(nearest_folder "$CARGO_TARGET_DIR")" | awk 'NR == 2 { print int($4 * 1.024 / 1000000) }') || return 0
+    [ "${free:-$1}" -ge "$1" ] ||
+        die "$CARGO_TARGET_DIR is on a disk with $free GB free, and this writes some $1 GB there" \
+            "make room, or set CARGO_TARGET_DIR to a folder on a larger disk"
 }
 
 has_systemd() { [ -d /run/systemd/system ]; }

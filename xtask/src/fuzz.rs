@@ -33,17 +33,35 @@ const NEEDS: &[(&[&str], &str)] = &[
     (&["+nightly", "fuzz", "--version"], "cargo install cargo-fuzz --locked"),
 ];
 
+/// Where targets are run, and by which cargo.
+struct Place<'a> {
+    cargo: &'a Path,
+    root: &'a Path,
+    corpus: PathBuf,
+    artifacts: PathBuf,
+}
+
 /// How a target went.
 struct Run {
     name: String,
     executions: u64,
     seconds: f64,
     coverage: u64,
-    /// The input of a crash.
-    crash: Option<PathBuf>,
+    end: End,
 }
 
-/// Runs the targets and says how each went. The code is 1 when there was a crash, 2 when something is missing.
+/// How a target came to its end.
+#[derive(Debug, PartialEq)]
+enum End {
+    /// Its time was over.
+    Well,
+    /// On this input.
+    Crashed(PathBuf),
+    /// Otherwise, as when the kernel kills it for want of memory: in these words, told by this log.
+    Failed(String, PathBuf),
+}
+
+/// Runs the targets and says how each went. The code is 1 when one crashed or failed, 2 when something is missing.
 pub(crate) fn run(root: &Path, wanted: &Wanted) -> Result<ExitCode> {
     for (arguments, remedy) in NEEDS {
         let there = Command::new("cargo").args(*arguments).stdin(Stdio::null()).output();
@@ -57,7 +75,8 @@ pub(crate) fn run(root: &Path, wanted: &Wanted) -> Result<ExitCode> {
     }
     let package = with_versions(root)?;
     let (corpus, artifacts) = (package.join("corpus"), package.join("artifacts"));
-    let known = write_corpus(root, &corpus)?;
+    let place = Place { cargo: Path::new("cargo"), root, corpus, artifacts };
+    let known = place.write_corpus()?;
     if let Some(unknown) = wanted.targets.iter().find(|name| !known.contains(name)) {
         eprintln!("error: there is no target '{unknown}'; there are {}", known.join(", "));
         return Ok(ExitCode::from(2));
@@ -67,20 +86,13 @@ pub(crate) fn run(root: &Path, wanted: &Wanted) -> Result<ExitCode> {
             bail!(Mistyped("--repeat needs the name of one target".to_owned()));
         };
         let well =
-            fuzz(root, name).arg(fs::canonicalize(file)?).status().context("could not run cargo fuzz")?.success();
+            place.fuzz(name).arg(fs::canonicalize(file)?).status().context("could not run cargo fuzz")?.success();
         return Ok(if well { ExitCode::SUCCESS } else { ExitCode::FAILURE });
     }
     let targets = if wanted.targets.is_empty() { known } else { wanted.targets.clone() };
-    let mut runs = Vec::new();
-    for name in targets {
-        print!("{name:<16}");
-        std::io::stdout().flush()?;
-        let run = run_target(root, &name, wanted.minutes, &corpus, &artifacts)?;
-        println!("{:>12} executions{}", run.executions, if run.crash.is_some() { ", CRASHED" } else { "" });
-        runs.push(run);
-    }
+    let runs = place.run_all(&targets, wanted.minutes)?;
     print!("{}", table(&runs, root));
-    Ok(if runs.iter().any(|run| run.crash.is_some()) { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+    Ok(if runs.iter().all(|run| run.end == End::Well) { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 /// The package, with the same versions as everywhere else; what only fuzzing needs is added to them.
@@ -90,48 +102,68 @@ fn with_versions(root: &Path) -> Result<PathBuf> {
     Ok(package)
 }
 
-/// `cargo fuzz run` of a target, up to its corpus.
-fn fuzz(root: &Path, target: &str) -> Command {
-    let mut command = Command::new("cargo");
-    command.args(["+nightly", "fuzz", "run", "--fuzz-dir", PACKAGE, PROGRAM]);
-    command.env("TARE_FUZZ", target).current_dir(root).stdin(Stdio::null());
-    command
-}
-
-/// Builds the program and has it write what each target begins with; the names of all targets.
-fn write_corpus(root: &Path, corpus: &Path) -> Result<Vec<String>> {
-    let output = fuzz(root, "").env("TARE_FUZZ_CORPUS", corpus).stderr(Stdio::inherit()).output();
-    let output = output.context("could not run cargo fuzz")?;
-    ensure!(output.status.success(), "the targets cannot be built, or their samples not be written; see above");
-    Ok(String::from_utf8_lossy(&output.stdout).lines().map(str::to_owned).collect())
-}
-
-fn run_target(root: &Path, name: &str, minutes: f64, corpus: &Path, artifacts: &Path) -> Result<Run> {
-    let crashes = artifacts.join(name);
-    fs::create_dir_all(&crashes).with_context(|| format!("could not make {}", crashes.display()))?;
-    let seconds = (minutes * 60.0).max(1.0);
-    let mut command = fuzz(root, name);
-    command.arg(corpus.join(name)).arg("--").arg(format!("-artifact_prefix={}/", crashes.display()));
-    // libFuzzer refuses a dictionary without words.
-    let words = corpus.join(format!("{name}.words"));
-    if fs::metadata(&words).is_ok_and(|file| file.len() > 0) {
-        command.arg(format!("-dict={}", words.display()));
+impl Place<'_> {
+    /// `cargo fuzz run` of a target, up to its corpus.
+    fn fuzz(&self, target: &str) -> Command {
+        let mut command = Command::new(self.cargo);
+        command.args(["+nightly", "fuzz", "run", "--fuzz-dir", PACKAGE, PROGRAM]);
+        command.env("TARE_FUZZ", target).current_dir(self.root).stdin(Stdio::null());
+        command
     }
-    // What takes ten seconds or makes room for 128 MiB at once is a finding too.
-    command.args(["-print_final_stats=1", "-timeout=10", "-malloc_limit_mb=128", "-rss_limit_mb=2048"]);
-    command.arg(format!("-max_total_time={seconds:.0}"));
-    let output = command.output().context("could not run cargo fuzz")?;
-    let said = String::from_utf8_lossy(&output.stderr);
-    let log = artifacts.join(format!("{name}.log"));
-    fs::write(&log, said.as_bytes()).with_context(|| format!("could not write {}", log.display()))?;
-    let crash = said.lines().find_map(|line| line.split("Test unit written to ").nth(1)).map(PathBuf::from);
-    ensure!(
-        output.status.success() || crash.is_some(),
-        "'{name}' ended in a way that is no crash; see {}",
-        log.display()
-    );
-    let (executions, coverage) = counts(&said);
-    Ok(Run { name: name.to_owned(), executions, seconds, coverage, crash })
+
+    /// Builds the program and has it write what each target begins with; the names of all targets.
+    fn write_corpus(&self) -> Result<Vec<String>> {
+        let output = self.fuzz("").env("TARE_FUZZ_CORPUS", &self.corpus).stderr(Stdio::inherit()).output();
+        let output = output.context("could not run cargo fuzz")?;
+        ensure!(output.status.success(), "the targets cannot be built, or their samples not be written; see above");
+        Ok(String::from_utf8_lossy(&output.stdout).lines().map(str::to_owned).collect())
+    }
+
+    /// Runs one after the other. However one ends, those after it have their time: a night is not for the first alone.
+    fn run_all(&self, targets: &[String], minutes: f64) -> Result<Vec<Run>> {
+        let mut runs = Vec::new();
+        for name in targets {
+            print!("{name:<16}");
+            std::io::stdout().flush()?;
+            let run = self.run(name, minutes)?;
+            let end = match run.end {
+                End::Well => "",
+                End::Crashed(_) => ", CRASHED",
+                End::Failed(..) => ", FAILED",
+            };
+            println!("{:>12} executions{end}", run.executions);
+            runs.push(run);
+        }
+        Ok(runs)
+    }
+
+    fn run(&self, name: &str, minutes: f64) -> Result<Run> {
+        let crashes = self.artifacts.join(name);
+        fs::create_dir_all(&crashes).with_context(|| format!("could not make {}", crashes.display()))?;
+        let seconds = (minutes * 60.0).max(1.0);
+        let mut command = self.fuzz(name);
+        command.arg(self.corpus.join(name)).arg("--").arg(format!("-artifact_prefix={}/", crashes.display()));
+        // libFuzzer refuses a dictionary without words.
+        let words = self.corpus.join(format!("{name}.words"));
+        if fs::metadata(&words).is_ok_and(|file| file.len() > 0) {
+            command.arg(format!("-dict={}", words.display()));
+        }
+        // What takes ten seconds or makes room for 128 MiB at once is a finding too.
+        command.args(["-print_final_stats=1", "-timeout=10", "-malloc_limit_mb=128", "-rss_limit_mb=2048"]);
+        command.arg(format!("-max_total_time={seconds:.0}"));
+        let output = command.output().context("could not run cargo fuzz")?;
+        let said = String::from_utf8_lossy(&output.stderr);
+        let log = self.artifacts.join(format!("{name}.log"));
+        fs::write(&log, said.as_bytes()).with_context(|| format!("could not write {}", log.display()))?;
+        let crash = said.lines().find_map(|line| line.split("Test unit written to ").nth(1)).map(PathBuf::from);
+        let end = match crash {
+            Some(crash) => End::Crashed(crash),
+            None if output.status.success() => End::Well,
+            None => End::Failed(output.status.to_string(), log),
+        };
+        let (executions, coverage) = counts(&said);
+        Ok(Run { name: name.to_owned(), executions, seconds, coverage, end })
+    }
 }
 
 /// How many executions there were and how many edges of the program they led over, as libFuzzer tells.
@@ -145,15 +177,26 @@ fn counts(said: &str) -> (u64, u64) {
 fn table(runs: &[Run], root: &Path) -> String {
     let mut text =
         format!("\n{:<16} {:>12} {:>9} {:>9} {:>8}\n", "target", "executions", "a second", "coverage", "crashes");
-    for Run { name, executions, seconds, coverage, crash } in runs {
+    for Run { name, executions, seconds, coverage, end } in runs {
         let rate = *executions as f64 / seconds;
-        let crashes = u8::from(crash.is_some());
+        let crashes = match end {
+            End::Well => "0",
+            End::Crashed(_) => "1",
+            End::Failed(..) => "failed",
+        };
         let _ = writeln!(text, "{name:<16} {executions:>12} {rate:>9.0} {coverage:>9} {crashes:>8}");
     }
-    for run in runs {
-        let Some(crash) = &run.crash else { continue };
-        let shown = crash.strip_prefix(root).unwrap_or(crash).display();
-        let _ = writeln!(text, "\n{} crashed; again: cargo xtask fuzz {} --repeat {shown}", run.name, run.name);
+    let shown = |path: &Path| path.strip_prefix(root).unwrap_or(path).display().to_string();
+    for Run { name, end, .. } in runs {
+        let _ = match end {
+            End::Well => Ok(()),
+            End::Crashed(input) => {
+                writeln!(text, "\n{name} crashed; again: cargo xtask fuzz {name} --repeat {}", shown(input))
+            }
+            End::Failed(how, log) => {
+                writeln!(text, "\n{name} ended before its time, without a crash ({how}); see {}", shown(log))
+            }
+        };
     }
     text
 }
@@ -195,21 +238,41 @@ mod tests {
 
     #[test]
     fn a_crash_is_told_with_the_command_that_repeats_it() {
-        let run = |name: &str, crash: Option<&str>| Run {
-            name: name.to_owned(),
-            executions: 1200,
-            seconds: 60.0,
-            coverage: 77,
-            crash: crash.map(PathBuf::from),
-        };
-        let text = table(&[run("tar", None), run("yaml", Some("/w/a/crash-1"))], Path::new("/w"));
+        let run =
+            |name: &str, end: End| Run { name: name.to_owned(), executions: 1200, seconds: 60.0, coverage: 77, end };
+        let ends = [
+            run("tar", End::Well),
+            run("yaml", End::Crashed("/w/a/crash-1".into())),
+            run("elf", End::Failed("signal: 9 (SIGKILL)".to_owned(), "/w/a/elf.log".into())),
+        ];
         let expected = "
 target             executions  a second  coverage  crashes
 tar                      1200        20        77        0
 yaml                     1200        20        77        1
+elf                      1200        20        77   failed
 
 yaml crashed; again: cargo xtask fuzz yaml --repeat a/crash-1
+
+elf ended before its time, without a crash (signal: 9 (SIGKILL)); see a/elf.log
 ";
-        assert_eq!(text, expected);
+        assert_eq!(table(&ends, Path::new("/w")), expected);
+    }
+
+    #[test]
+    fn a_target_that_is_killed_leaves_the_others_their_time() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let cargo = folder.path().join("cargo");
+        let script = "#!/bin/sh\ncase $TARE_FUZZ in first) kill -9 $$;; esac\n\
+                      echo 'stat::number_of_executed_units: 5' >&2\n\
+                      [ $TARE_FUZZ != second ] || { echo 'Test unit written to /a/crash' >&2; exit 77; }\n";
+        fs::write(&cargo, script).expect("it can be written");
+        fs::set_permissions(&cargo, std::os::unix::fs::PermissionsExt::from_mode(0o755)).expect("it is ours");
+        let (corpus, artifacts) = (folder.path().join("corpus"), folder.path().join("artifacts"));
+        let place = Place { cargo: &cargo, root: folder.path(), corpus, artifacts };
+        let runs = place.run_all(&["first", "second", "third"].map(str::to_owned), 1.0).expect("cargo is there");
+        let log = folder.path().join("artifacts/first.log");
+        let killed = End::Failed("signal: 9 (SIGKILL)".to_owned(), log);
+        let ends: Vec<(u64, End)> = runs.into_iter().map(|run| (run.executions, run.end)).collect();
+        assert_eq!(ends, [(0, killed), (5, End::Crashed("/a/crash".into())), (5, End::Well)]);
     }
 }

@@ -1,7 +1,7 @@
 //! What `./test` and `./quickstart` share, `install.sh`, as they call it.
 
 use std::os::unix::fs::PermissionsExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 /// Runs these lines after those of `install.sh`, in `folder`; with the rights of nobody, if root's are `dropped`.
@@ -35,25 +35,148 @@ fn where_is_built_is_a_whole_path_whoever_says_it() {
     }
 }
 
+/// A folder that everybody may write to, and its path.
+fn open_folder() -> (tempfile::TempDir, PathBuf) {
+    let folder = tempfile::tempdir().expect("a folder");
+    set_mode(folder.path(), 0o777);
+    let path = folder.path().to_owned();
+    (folder, path)
+}
+
+fn set_mode(path: &Path, mode: u32) {
+    std::fs::set_permissions(path, PermissionsExt::from_mode(mode)).expect("it is ours");
+}
+
 #[test]
 fn a_folder_that_root_has_built_in_is_refused_with_what_to_do() {
-    let folder = tempfile::tempdir().expect("a folder");
-    let inner = folder.path().join("target/triple/release");
+    let (_folder, path) = open_folder();
+    let inner = path.join("target/triple/release");
     std::fs::create_dir_all(&inner).expect("it is ours");
-    let open = |path: &Path, mode: u32| {
-        std::fs::set_permissions(path, PermissionsExt::from_mode(mode)).expect("it is ours");
-    };
-    for path in [folder.path(), &folder.path().join("target"), inner.parent().expect("it has one"), &inner] {
-        open(path, 0o777);
+    for path in [inner.parent().expect("it has one"), &path.join("target"), &inner] {
+        set_mode(path, 0o777);
     }
     let refused = |target: &str| {
-        let mut command = run("refuse_others_target; echo well", folder.path(), true);
-        said(&command.env("CARGO_TARGET_DIR", folder.path().join(target)).output().expect("a shell"))
+        let mut command = run("refuse_others_target; echo well", &path, true);
+        said(&command.env("CARGO_TARGET_DIR", path.join(target)).output().expect("a shell"))
     };
     assert_eq!((refused("target"), refused("none yet")), ("well\n".to_owned(), "well\n".to_owned()));
-    open(&inner, 0o555);
+    set_mode(&inner, 0o555);
     let told = refused("target");
     assert!(told.contains(&format!("Tare is built in {}", inner.display())), "{told}");
     assert!(told.contains("to do: sudo chown -R ") && !told.contains("well"), "{told}");
-    open(&inner, 0o755);
+    set_mode(&inner, 0o755);
+}
+
+#[test]
+fn a_checkout_of_somebody_else_is_refused_before_anything_is_installed() {
+    let (_folder, path) = open_folder();
+    set_mode(&path, 0o555);
+    let told = |check: &str, target: &Path| {
+        let mut command = run(&format!("{check}; echo well"), &path, true);
+        said(&command.env("CARGO_TARGET_DIR", target).output().expect("a shell"))
+    };
+    let missing = path.join("target/deep");
+    let refused = told("refuse_others_target", &missing);
+    assert!(refused.contains(&format!("Tare is built in {}, which is not there", missing.display())), "{refused}");
+    assert!(refused.contains(&format!("may not write to {}\n", path.display())), "{refused}");
+    assert!(refused.contains("to do: set CARGO_TARGET_DIR") && !refused.contains("well"), "{refused}");
+    // What is built elsewhere is linked here all the same.
+    let (_other, elsewhere) = open_folder();
+    assert_eq!(told("refuse_others_target", &elsewhere.join("target")), "well\n");
+    let refused = told("refuse_others_checkout", &elsewhere);
+    assert!(
+        refused.contains(&format!("may not write to {}", path.display())) && !refused.contains("well"),
+        "{refused}"
+    );
+    set_mode(&path, 0o777);
+    assert_eq!(told("refuse_others_checkout", &elsewhere), "well\n");
+    let quickstart = script("quickstart");
+    let place = |line: &str| quickstart.find(line).unwrap_or_else(|| panic!("there is no {line:?}"));
+    let installs = place("\ninstall_packages ");
+    assert!(place("\nrefuse_others_checkout\n") < installs && place("\nrefuse_others_target\n") < installs);
+    assert!(place("\nsay_what_sudo_does\n") < installs);
+}
+
+fn script(name: &str) -> String {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the workspace");
+    std::fs::read_to_string(root.join(name)).expect("it is there")
+}
+
+#[test]
+fn whoever_is_not_root_is_told_what_sudo_is_for() {
+    let lines = |who: u32| format!("id() {{ echo {who}; }}\nsay_what_sudo_does");
+    let told = |who: u32| said(&run(&lines(who), Path::new("/"), false).output().expect("a shell"));
+    assert!(told(1000).starts_with("sudo is used to install packages"), "{}", told(1000));
+    assert_eq!(told(0), "");
+}
+
+#[test]
+fn a_disk_that_is_too_full_is_refused_before_building() {
+    let (_folder, path) = open_folder();
+    let told = |kib: u64| {
+        let df = format!("df() {{ printf 'head\\n/dev/x 9 9 {kib} 9%% /\\n'; }}");
+        let mut command = run(&format!("{df}\nrefuse_full_disk 5 release; echo well"), &path, false);
+        said(&command.env("CARGO_TARGET_DIR", path.join("target")).output().expect("a shell"))
+    };
+    let refused = told(4_000_000);
+    let wanted =
+        format!("{} is on a disk with 4 GB free, and this writes some 5 GB there", path.join("target").display());
+    assert!(refused.contains(&wanted) && !refused.contains("well"), "{refused}");
+    assert!(refused.contains("to do: make room, or set CARGO_TARGET_DIR"), "{refused}");
+    assert_eq!(told(5_000_000), "well\n");
+    // What was built otherwise takes its room beside this.
+    std::fs::create_dir_all(path.join("target/triple/debug/deps")).expect("it is ours");
+    assert_eq!(told(4_000_000), refused);
+    std::fs::create_dir_all(path.join("target/triple/release/deps")).expect("it is ours");
+    assert_eq!(told(4_000_000), "well\n");
+    for (name, line) in [("test", "\nrefuse_full_disk 4 debug\n"), ("quickstart", "\nrefuse_full_disk 2 release\n")] {
+        let (asks, builds) = (script(name).find(line), script(name).find("\ncargo "));
+        assert!(asks.is_some() && builds.is_some() && asks < builds, "{name}");
+    }
+    assert!(script("test").contains("4 GB") && script("quickstart").contains("2 GB"), "--help names it");
+}
+
+/// An apt that would remove `podman-docker`, unless it is told not to remove anything.
+const APT: &str = r#"#!/bin/sh
+case " $* " in
+*" --simulate "*) printf 'Inst docker-ce-cli
+Remv podman-docker [4.3.1] [x ]
+Remv other [1]
+' ;;
+*" update "*) ;;
+*" --no-remove "*) echo 'E: Packages need to be removed but remove is disabled.' >&2 && exit 100 ;;
+*) echo removed ;;
+esac
+"#;
+
+#[test]
+fn nothing_is_removed_for_what_is_installed() {
+    let (_folder, path) = open_folder();
+    std::fs::write(path.join("apt-get"), APT).expect("it is ours");
+    set_mode(&path.join("apt-get"), 0o755);
+    // As root is done what goes to apt, and nothing to this machine.
+    let root = "as_root() { case $1 in install) cat >/dev/null ;; rm) ;; *) \"$@\" ;; esac; }";
+    let lines =
+        format!("log_dir=$PWD\nPATH=$PWD:$PATH\n{root}\ninstall_packages docker.io=/nowhere/dockerd; echo well");
+    let output = run(&lines, &path, false).output().expect("a shell");
+    let told = said(&output);
+    assert!(!output.status.success() && !told.contains("well"), "{told}");
+    assert!(
+        told.contains("apt would have to remove what is here: podman-docker other; nothing was installed"),
+        "{told}"
+    );
+    assert!(told.contains("to do: where nothing needs that any more: apt-get remove podman-docker other"), "{told}");
+}
+
+#[test]
+fn the_tests_speak_one_language_whatever_the_callers() {
+    let script = script("test");
+    let from = script.find("\nunset DOCKER_HOST ").expect("it forgets the caller's engine");
+    let to = from + script[from..].find("\nexport TARE_HOME").expect("it has a home of its own");
+    let lines = format!("{}\nprintenv LC_ALL LANGUAGE || true; umask", &script[from..to]);
+    let mut command = run(&lines, Path::new("/"), false);
+    let german = [("LC_ALL", "de_DE.UTF-8"), ("LANG", "de_DE.UTF-8"), ("LANGUAGE", "de")];
+    // A shell may complain that it has no German, beside that.
+    let output = command.envs(german).output().expect("a shell");
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "C.UTF-8\n0022\n");
 }

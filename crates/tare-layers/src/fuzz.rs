@@ -1,8 +1,8 @@
-//! What must bear any bytes: the agent's line, and options of layers. The table makes a test of each for the gate;
-//! `cargo xtask fuzz` runs them for as long as one likes.
+//! What must bear any bytes: the agent's line, files of images and kernels, and options of layers. The table makes a
+//! test of each for the gate; `cargo xtask fuzz` runs them for as long as one likes.
 
 use crate::LAYERS;
-use crate::{agent, container, vm};
+use crate::{agent, container, local, vm};
 use tare_core::config::{Node, Problems, parse};
 use tare_core::form::LayerUse;
 use tare_core::host::LayerRow;
@@ -18,6 +18,23 @@ hostile::targets! {
     runtime_log {
         words: &["{", "}", "\"msg\"", ":", "\"", "\n", "null", "\\u0000", "why"],
         samples: &[b"{\"level\":\"error\",\"msg\":\"why not\"}\nnoise\n"],
+    }
+    users_file {
+        words: &[":", "\n", "\r", "/", "\0", "x:", "7", "65540", "tare-65540:", "tare-65540-:", "/home", "+7", "\u{85}"],
+        samples: &[
+            b"root:x:0:0:root:/root:/bin/sh\ndb:x:999:9::/var/lib/db:/x\nodd:x:7:7::data:/x\nbad:x:8\n",
+            b"tare-65540:x:1:1::/:/x\ntare-65540-:x:1:1::/:/x",
+            b"x:x:7:7::/a\r/b:/x\n",
+            b"x:x:65540\r",
+        ],
+    }
+    module_list {
+        words: &[":", "\n", " ", "a.ko", "a.ko: ", "b.ko", "b.ko: a.ko\n", "kernel/c-d.ko.xz", "c_d.ko: ", "/", ".ko"],
+        samples: &[
+            b"k/a.ko:\nk/b.ko.xz: k/a.ko\nk/c-d.ko: k/b.ko.xz k/a.ko\n",
+            // Without an end.
+            b"a.ko: b.ko\nb.ko: a.ko\n",
+        ],
     }
     layer_options {
         files: &["../../studies/*.yaml"],
@@ -44,6 +61,16 @@ pub fn control_line(bytes: &[u8]) {
 /// What a container's runtime leaves in its log.
 pub fn runtime_log(bytes: &[u8]) {
     container::chew_runtime_log(&String::from_utf8_lossy(bytes));
+}
+
+/// An image's list of users.
+pub fn users_file(bytes: &[u8]) {
+    local::accounts::chew(bytes);
+}
+
+/// What a kernel says of its modules.
+pub fn module_list(bytes: &[u8]) {
+    vm::chew_modules(&String::from_utf8_lossy(bytes));
 }
 
 /// Options of layers, wherever in a file a layer's name stands. What is refused is told why; what is not is taken apart

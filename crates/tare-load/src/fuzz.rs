@@ -10,9 +10,9 @@ use crate::script::{Escape, Feeds, Names, Template, Values, parse_csv, read_feed
 use flate2::Compression;
 use tare_core::config::{Node, Problems, parse};
 use tare_core::load::{LoadLine, LoadOrder, LoadPlan};
-use words::{HTTP, MYSQL, MYSQL_SWITCH, MYSQL_TALK, POSTGRES, RESP, SCRIPT, TOOL, YAML};
+use words::{HTTP, MYSQL, MYSQL_CONTROL, MYSQL_SWITCH, MYSQL_TALK, POSTGRES, RESP, SCRIPT, TOOL, YAML};
 
-pub(crate) use talk::{answered, chew as chew_protocol};
+pub(crate) use talk::{answered, answers, chew as chew_protocol};
 
 hostile::targets! {
     redis { words: RESP, samples: &[b"+OK\r\n", b"$5\r\nhello\r\n", b"*2\r\n:1\r\n$-1\r\n", b"*2\r\n"] }
@@ -50,7 +50,18 @@ hostile::targets! {
         b"R\0\0\0\x17\0\0\0\x0aSCRAM-SHA-256\0\0R\0\0\0\x1b\0\0\0\x0br=abc,s=AAAA,i=4096",
         b"R\0\0\0\x08\0\0\0\0Z\0\0\0\x05IE\0\0\0\x26SERROR\0C40P01\0Mdeadlock detected\0\0Z\0\0\0\x05I",
     ] }
+    postgres_control { words: POSTGRES, cases: 1200, samples: &[
+        // Counts twice, the first of them as high as numbers go; then what is no count, and an error.
+        b"T\0\0\0\x04D\0\0\0\x20\0\x01\0\0\0\x1618446744073709551615 0C\0\0\0\x0dSELECT 1\0Z\0\0\0\x05I\
+          D\0\0\0\x0e\0\x01\0\0\0\x0417 0Z\0\0\0\x05I",
+        b"D\0\0\0\x0a\0\x01\xff\xff\xff\xffZ\0\0\0\x05IE\0\0\0\x26SERROR\0C40P01\0Mdeadlock detected\0\0Z\0\0\0\x05I",
+    ] }
     mysql { words: MYSQL, cases: 1200, samples: &[MYSQL_TALK, MYSQL_SWITCH] }
+    mysql_control { words: MYSQL, cases: 1200, samples: &[
+        MYSQL_CONTROL,
+        // As many columns as numbers go, and an error.
+        b"\x09\0\0\x01\xfe\xff\xff\xff\xff\xff\xff\xff\xff\x03\0\0\x02\xff\x01\0",
+    ] }
     scram {
         words: &["r=abc", ",", "s=", "AAAA", "i=2", "i=0", "v=", "\n", "="],
         samples: &[b"r=abcd,s=AAAA,i=2\nv=AAAA"],
@@ -171,6 +182,16 @@ pub fn postgres(bytes: &[u8]) {
 /// What a MySQL server says from the first packet on.
 pub fn mysql(bytes: &[u8]) {
     chew::of_mysql(bytes);
+}
+
+/// What a PostgreSQL server answers to what is asked beside the load.
+pub fn postgres_control(bytes: &[u8]) {
+    chew::of_postgres_control(bytes);
+}
+
+/// What a MySQL server answers to what is asked beside the load.
+pub fn mysql_control(bytes: &[u8]) {
+    chew::of_mysql_control(bytes);
 }
 
 /// The messages by which a PostgreSQL server proves that it knows the password.

@@ -8,14 +8,14 @@ use serde::de::DeserializeOwned;
 use tare_core::telemetry::TelemetryRow;
 
 hostile::targets! {
-    elf { made: programs, words: &["\u{7f}ELF", ".symtab", ".dynsym", ".strtab", "\0\0\0\0", "\u{2}\0", "main\0"] }
+    elf { made: programs, words: ELF }
     probe {
         files: &["samples/probe.txt"],
         words: &["{", "}", ",", "\"scopes\":", "\"period_ms\":", "null", "0-3", "\n", "\"host\"", "-1"],
     }
 }
 
-/// Any bytes as a program: whatever lies where, it has names or none.
+/// Any bytes as a program: whatever lies where, it has names that can be read or none.
 pub fn elf(bytes: &[u8]) {
     chew_elf(bytes);
 }
@@ -35,8 +35,40 @@ pub fn probe(bytes: &[u8]) {
     }
 }
 
-/// A program of one loaded part with two functions.
+const ELF: &[&str] = &[
+    "\u{7f}ELF",
+    ".symtab",
+    ".dynsym",
+    ".strtab",
+    "\0\0\0\0",
+    "\u{2}\0",
+    "main\0",
+    // Pieces of mangled names.
+    "_Z",
+    "_ZN",
+    "_R",
+    "_RNv",
+    "3foo",
+    "St4pairI",
+    "S_E",
+    "B_",
+    "17h05af221e174051e9E",
+    "99999999999",
+];
+
+/// Programs of one loaded part with two functions each, whose names are plain, or mangled as by either compiler.
 fn programs() -> Vec<Vec<u8>> {
+    let names = [
+        ["main", "run"],
+        ["_ZN3foo3bar17h05af221e174051e9E", "_RINvNtC3std3mem8align_ofdE"],
+        ["_ZNSt6vectorIiSaIiEE9push_backEOi", "_ZZ3foovENKUlvE_clEv"],
+        ["_Z1fSt4pairISt4pairIiS_EE", "_RNvMs0_NtCs5l0EXMQXRMU_21rustc_data_structures3foo"],
+    ];
+    names.into_iter().map(program).collect()
+}
+
+fn program([first, second]: [&str; 2]) -> Vec<u8> {
+    let texts = format!("\0{first}\0{second}\0");
     let mut file = b"\x7fELF\x02\x01\x01\0\0\0\0\0\0\0\0\0".to_vec();
     let half = |file: &mut Vec<u8>, value: u16| file.extend_from_slice(&value.to_le_bytes());
     let word = |file: &mut Vec<u8>, value: u32| file.extend_from_slice(&value.to_le_bytes());
@@ -63,15 +95,15 @@ fn programs() -> Vec<Vec<u8>> {
     };
     section(0, 0, 0, 0, 0);
     section(2, 312, 72, 2, 24);
-    section(3, 384, 10, 0, 0);
+    section(3, 384, texts.len() as u64, 0, 0);
     file.extend_from_slice(&[0; 24]);
-    for (name, at) in [(1, 0x1100), (6, 0x1140)] {
+    for (name, at) in [(1, 0x1100), (2 + first.len() as u32, 0x1140)] {
         word(&mut file, name);
         file.extend_from_slice(&[0x12, 0, 1, 0]);
         long(&mut file, at);
         long(&mut file, 32);
     }
-    file.extend_from_slice(b"\0main\0run\0");
+    file.extend_from_slice(texts.as_bytes());
     file.resize(512, 0);
-    vec![file]
+    file
 }

@@ -69,6 +69,19 @@ impl Source {
         functions
     }
 
+    /// The functions that are marked as tests.
+    pub(super) fn tests(&self) -> Vec<String> {
+        let (mut tests, mut is_marked) = (Vec::new(), false);
+        for line in &self.lines {
+            is_marked |= line.code.contains("#[test]");
+            if is_marked && let Some((_, name)) = function_starts(&line.code).into_iter().next() {
+                tests.push(name);
+                is_marked = false;
+            }
+        }
+        tests
+    }
+
     /// The lines of the braces around the body of what starts here; none when a `;` comes first.
     fn body(&self, start: usize, column: usize) -> Option<(usize, usize)> {
         let (mut open, mut depth, mut nested) = (0, 0usize, 0usize);

@@ -105,8 +105,15 @@ impl Engine {
     /// # Errors
     /// When something listens and does not answer as an engine does, or the user chose an engine elsewhere.
     pub(crate) fn find() -> Result<Option<Engine>, Fault> {
-        for path in socket::candidates()? {
-            if let Some(engine) = Engine::at(&path)? {
+        Engine::first_of(&socket::candidates()?, crate::environment::docker_host().is_some())
+    }
+
+    /// The first engine that answers at these sockets, which the user may have `chosen`.
+    fn first_of(paths: &[PathBuf], chosen: bool) -> Result<Option<Engine>, Fault> {
+        for path in paths {
+            let found = Engine::at(path);
+            let found = if chosen { found.map_err(|fault| socket::of_choice(fault, path)) } else { found };
+            if let Some(engine) = found? {
                 return Ok(Some(engine));
             }
         }
@@ -307,7 +314,7 @@ mod tests {
         let path = folder.path().join("engine.sock");
         let listener = UnixListener::bind(&path).unwrap();
         let other = std::thread::spawn(move || {
-            for stream in listener.incoming().take(2) {
+            for stream in listener.incoming().take(6) {
                 let mut stream = stream.unwrap();
                 let _ = stream.read(&mut [0; 4096]);
                 let _ = stream.write_all(b"220 mail.example ESMTP\r\n");
@@ -315,6 +322,13 @@ mod tests {
         });
         let fault = Engine::at(&path).err().expect("this is no engine");
         assert!(fault.message.contains("ask the container engine for its version"), "{fault}");
+        // Of the usual places nobody would know which it was, and needs not.
+        let fault = Engine::first_of(std::slice::from_ref(&path), false).err().expect("this is no engine");
+        assert!(!fault.to_string().contains("DOCKER_HOST"), "{fault}");
+        let fault = Engine::first_of(std::slice::from_ref(&path), true).err().expect("this is no engine");
+        let place = format!("DOCKER_HOST says that an engine listens at {}", path.display());
+        assert!(fault.message.contains("for its version") && fault.message.ends_with(&place), "{fault}");
+        assert_eq!(fault.remedy, "unset DOCKER_HOST, or set it to the socket of a container engine");
         other.join().unwrap();
     }
 }

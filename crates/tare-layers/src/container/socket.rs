@@ -1,6 +1,6 @@
 //! Where a container engine listens on this machine.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use tare_core::fault::Fault;
 
 /// Where engines listen unless somebody says otherwise.
@@ -25,6 +25,14 @@ fn candidates_given(chosen: Option<String>) -> Result<Vec<PathBuf>, Fault> {
             }
         },
     }
+}
+
+/// What is wrong with an engine at the place that the user chose: that it was chosen may be all that is.
+pub(super) fn of_choice(mut fault: Fault, path: &Path) -> Fault {
+    fault.message += &format!("; DOCKER_HOST says that an engine listens at {}", path.display());
+    let other = "unset DOCKER_HOST, or set it to the socket of a container engine";
+    fault.remedy = if fault.remedy.is_empty() { other.to_owned() } else { format!("{}; or {other}", fault.remedy) };
+    fault
 }
 
 /// Says that nothing listens where the user says that an engine does.
@@ -63,6 +71,17 @@ mod tests {
         assert!(fault.message.contains("DOCKER_HOST") && fault.message.contains("engine.sock"), "{fault}");
         let _listener = std::os::unix::net::UnixListener::bind(&path).unwrap();
         assert!(nobody_at(chosen).is_none());
+    }
+
+    #[test]
+    fn a_choice_that_may_not_be_opened_is_told_with_what_else_to_do() {
+        let fault = Fault::new("the container engine's socket /x.sock may not be opened").remedy("run as root");
+        let fault = of_choice(fault, Path::new("/x.sock"));
+        assert!(
+            fault.message.ends_with("may not be opened; DOCKER_HOST says that an engine listens at /x.sock"),
+            "{fault}"
+        );
+        assert!(fault.remedy.starts_with("run as root; or unset DOCKER_HOST, or set it to"), "{fault}");
     }
 
     #[test]

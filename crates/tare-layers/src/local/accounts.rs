@@ -89,11 +89,35 @@ pub(crate) fn home(bundle: &Path, uid: u32) -> String {
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let tree = rustix::fs::open(bundle, flags, Mode::empty()).ok();
     let text = tree.and_then(|tree| found(&tree, "passwd").ok()).map(|(_, text)| text).unwrap_or_default();
-    let text = String::from_utf8_lossy(&text);
+    home_in(&text, uid)
+}
+
+/// The home that these lines have for a user. What no variable can hold, or would be several lines to whoever reads
+/// them, is none.
+fn home_in(text: &[u8], uid: u32) -> String {
+    let text = String::from_utf8_lossy(text);
     let mut users = text.lines().map(|line| line.split(':').collect::<Vec<_>>());
     let user = users.find(|fields| fields.get(2).is_some_and(|number| number.parse() == Ok(uid)));
     let home = user.and_then(|fields| fields.get(5).copied());
-    home.filter(|home| home.starts_with('/') && !home.contains('\0')).unwrap_or("/").to_owned()
+    home.filter(|home| home.starts_with('/') && !home.contains(char::is_control)).unwrap_or("/").to_owned()
+}
+
+/// Takes any bytes for an image's /etc/passwd: homes are whole paths of one line each, and a line that is added is that
+/// of its user.
+#[cfg(any(test, fuzzing))]
+pub(crate) fn chew(bytes: &[u8]) {
+    const ADDED: u32 = 65_540;
+    for uid in [0, 7, 999, ADDED, u32::MAX] {
+        let home = home_in(bytes, uid);
+        assert!(home.starts_with('/') && !home.contains(['\0', '\n', '\r']), "{uid}: {home:?}");
+    }
+    let more = with_line(bytes.to_vec(), ADDED, "x:65540:65541::/of-its-own:/x");
+    assert!(more.starts_with(bytes) && more.ends_with(b":x:65540:65541::/of-its-own:/x\n"));
+    let text = String::from_utf8_lossy(&more);
+    let of_user = |line: &&str| line.split(':').nth(2).is_some_and(|number| number.parse() == Ok(ADDED));
+    if text.lines().filter(of_user).count() == 1 {
+        assert_eq!(home_in(&more, ADDED), "/of-its-own");
+    }
 }
 
 /// What a service finds in its environment, in every form: what is stated, and PATH and HOME in any case. Engines would
@@ -247,6 +271,11 @@ mod tests {
         fs::write(tree.join("etc/passwd"), text).unwrap();
         let homes = [999, 7, 8, 9, 65_540].map(|uid| home(&tree, uid));
         assert_eq!(homes, ["/var/lib/db", "/", "/", "/", "/"]);
+        for home in ["/a\r/b", "/a\u{85}", "/a\u{1b}[2J", "/a\0"] {
+            assert_eq!(home_in(format!("x:x:7:7::{home}:/x\n").as_bytes(), 7), "/", "{home:?}");
+        }
+        assert_eq!(home_in(b"x:x:7:7::/a\r", 7), "/", "the line does not end");
+        assert_eq!(home_in(b"x:x:7:7::/a\r\n", 7), "/a");
         let mut stated = start(false, &[]);
         stated.service.user = (999, 9);
         let made = Accounts::write(&stage.path().join("scratch"), "s", &tree, &stated).unwrap();

@@ -26,7 +26,7 @@ mod wiring;
 
 pub use options::{Carried, VmOptions};
 #[cfg(any(test, fuzzing))]
-pub(crate) use qmp::chew as chew_control_line;
+pub(crate) use {modules::chew as chew_modules, qmp::chew as chew_control_line};
 
 use crate::short_version;
 use accelerator::Qemu;

@@ -52,7 +52,7 @@ impl<'a> Table<'a> {
     }
 
     fn order(&self, needed: &[&str], more: &[String]) -> Result<Vec<&'a str>, String> {
-        let mut ordered: Vec<&str> = Vec::new();
+        let (mut seen, mut ordered) = (BTreeSet::new(), Vec::new());
         let needed = needed.iter().map(|name| (*name, !OPTIONAL.contains(name)));
         for (name, must) in needed.chain(more.iter().map(|name| (name.as_str(), false))) {
             let name = name.replace('-', "_");
@@ -62,21 +62,29 @@ impl<'a> Table<'a> {
                 }
                 return Err(name);
             };
-            self.visit(file, &mut ordered);
+            self.visit(file, &mut seen, &mut ordered);
         }
         Ok(ordered)
     }
 
-    /// Adds a file after those it depends on. modules.dep has no cycles: such modules could never be loaded.
-    fn visit(&self, file: &'a str, ordered: &mut Vec<&'a str>) {
-        if ordered.contains(&file) {
-            return;
+    /// Adds a file after those it depends on, unless its module was `seen` before. A real list has no circles, as such
+    /// modules could never be loaded; but a kernel may be anybody's, so each module is gone into once, and a chain of
+    /// any length takes no more of the stack.
+    fn visit(&self, file: &'a str, seen: &mut BTreeSet<String>, ordered: &mut Vec<&'a str>) {
+        // What is to be looked at, the next one last, and whether all that it needs has been.
+        let mut ahead = vec![(file, false)];
+        while let Some((file, is_ready)) = ahead.pop() {
+            let name = name_of(file);
+            if is_ready {
+                ordered.push(file);
+            } else if !seen.contains(&name) {
+                ahead.push((file, true));
+                // The list has what must come first last.
+                let needs = self.files.get(&name).into_iter().flat_map(|(_, needs)| needs);
+                ahead.extend(needs.map(|need| (*need, false)));
+                seen.insert(name);
+            }
         }
-        // The list has what must come first last.
-        for need in self.files.get(&name_of(file)).iter().flat_map(|(_, needs)| needs.iter().rev()) {
-            self.visit(need, ordered);
-        }
-        ordered.push(file);
     }
 }
 
@@ -115,6 +123,23 @@ fn unpack_xz(path: &Path) -> Result<Vec<u8>, Fault> {
     Err(Fault::new(format!("could not {doing}")).with_log(String::from_utf8_lossy(&out.stderr)))
 }
 
+/// Takes any text for a kernel's modules.dep: every module is loaded once, and after what it needs but for circles.
+#[cfg(any(test, fuzzing))]
+pub(crate) fn chew(text: &str) {
+    let table = Table::new(text, "");
+    let all: Vec<String> = table.files.keys().cloned().collect();
+    let ordered = table.order(&[], &all).expect("none must be there");
+    let at: BTreeMap<String, usize> = ordered.iter().enumerate().map(|(at, file)| (name_of(file), at)).collect();
+    assert_eq!(at.len(), ordered.len(), "one comes twice: {ordered:?}");
+    for (name, (_, needs)) in &table.files {
+        assert!(at.contains_key(name) && needs.iter().all(|need| at.contains_key(&name_of(need))), "{name} is missing");
+        // What needs only such as need nothing stands in no circle.
+        let ends = |need: &&str| table.files.get(&name_of(need)).is_none_or(|(_, more)| more.is_empty());
+        let is_late = needs.iter().all(|need| at[&name_of(need)] <= at[name]);
+        assert!(is_late || !needs.iter().all(ends), "{name} comes too early: {ordered:?}");
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -139,6 +164,23 @@ kernel/net/net_failover.ko: kernel/net/failover.ko
         assert!(at("virtio.ko") < at("virtio_ring") && at("virtio_ring") < at("virtio_net"));
         assert!(at("/failover") < at("net_failover") && at("net_failover") < at("virtio_net"));
         assert_eq!(ordered.len(), 6, "each once: {ordered:?}");
+    }
+
+    #[test]
+    fn modules_that_need_each_other_are_loaded_once_each() {
+        let all = |text: &'static str| Table::new(text, "").order(&[], &["a".to_owned()]).unwrap();
+        assert_eq!(all("a.ko: b.ko\nb.ko: a.ko\n"), ["b.ko", "a.ko"]);
+        assert_eq!(all("a.ko: a.ko\n"), ["a.ko"]);
+        assert_eq!(all("a.ko: b.ko c.ko\nb.ko: c.ko\nc.ko: a.ko\n"), ["c.ko", "b.ko", "a.ko"]);
+    }
+
+    #[test]
+    fn a_chain_of_any_length_is_followed() {
+        let length = 100_000;
+        let chain: String = (0..length).map(|at| format!("m{at}.ko: m{}.ko\n", at + 1)).collect();
+        let table = Table::new(&chain, "");
+        let ordered = table.order(&[], &["m0".to_owned()]).unwrap();
+        assert_eq!((ordered.len(), ordered[0]), (length + 1, "m100000.ko"));
     }
 
     #[test]

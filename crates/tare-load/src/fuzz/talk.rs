@@ -1,6 +1,8 @@
 //! A protocol fed with a server's bytes, in whatever pieces they come.
 
 use crate::protocol::{Draw, Failure, Flight, Greeting, Protocol, Reply, Step};
+use std::fmt::Debug;
+use tare_core::fault::Fault;
 
 /// Feeds bytes to every operation of a protocol from the first message on, in pieces of one and as they were sent by a
 /// server that waits for what it is asked: both come to the same.
@@ -28,6 +30,40 @@ pub(crate) fn answered<P: Protocol>(protocol: &P, bytes: &[u8], closes: bool) ->
         _ => false,
     };
     events.iter().any(|(_, event)| right(event))
+}
+
+/// Feeds bytes to what takes answers one after the other, in pieces of one, of some and all at once: all come to the
+/// same, which is what was answered, with the fault last that ended it. `take` says how much it took, and the answer if
+/// it was over by then; `begin` makes what it takes them with.
+pub(crate) fn answers<S, A: PartialEq + Debug>(
+    bytes: &[u8],
+    begin: impl Fn() -> S,
+    take: impl Fn(&mut S, &[u8]) -> Result<(usize, Option<A>), Fault>,
+) -> Vec<Result<A, Fault>> {
+    let in_pieces = |piece: usize| {
+        let (mut state, mut said, mut at) = (begin(), Vec::new(), 0);
+        while at < bytes.len() {
+            let piece = &bytes[at..at.saturating_add(piece).min(bytes.len())];
+            match take(&mut state, piece) {
+                Ok((used, answer)) => {
+                    let whole = used == piece.len();
+                    assert!(whole || (1..piece.len()).contains(&used) && answer.is_some(), "it took {used}");
+                    at += used;
+                    said.extend(answer.map(Ok));
+                }
+                Err(fault) => {
+                    said.push(Err(fault));
+                    break;
+                }
+            }
+        }
+        said
+    };
+    let single = in_pieces(1);
+    assert_eq!(in_pieces(usize::MAX), single, "all at once");
+    let piece = 2 + bytes.len() % 14;
+    assert_eq!(in_pieces(piece), single, "in pieces of {piece}");
+    single
 }
 
 /// What happens in a conversation.

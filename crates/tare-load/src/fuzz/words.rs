@@ -169,3 +169,9 @@ pub(super) const MYSQL_SWITCH: &[u8] = b"\
     G\0\0\0\x0a5.0\0\x01\0\0\0aaaaaaaa\0\0\x82-\x02\0\x08\0\x15\0\0\0\0\0\0\0\0\0\0bbbbbbbbbbbb\0mysql_native\
     _password\0,\0\0\0\xfecaching_sha2_password\0aaaaaaaabbbbbbbbbbbb\0\x02\0\0\0\x01\x03\x07\0\0\0\0\0\0\x02\
     \0\0\0";
+/// One that is asked for a counter twice, with the older ends of rows and of what describes them, and then says that
+/// all is well. The first count is as high as numbers go.
+pub(super) const MYSQL_CONTROL: &[u8] = b"\
+    \x01\0\0\x01\x02\x03\0\0\x02def\x03\0\0\x03def\x05\0\0\x04\xfe\0\0\x02\0 \0\0\x05\x0aCom_commit\x14\
+    18446744073709551615\x05\0\0\x06\xfe\0\0\x02\0\x01\0\0\x01\x02\x03\0\0\x02def\x03\0\0\x03def\x05\0\0\x04\
+    \xfe\0\0\x02\0\x0e\0\0\x05\x0aCom_commit\x0217\x05\0\0\x06\xfe\0\0\x02\0\x07\0\0\x01\0\0\0\x02\0\0\0";

@@ -111,5 +111,9 @@ pub(crate) fn carried_out(protocol: &str, options: &Value) -> Result<(), Fault> 
 
 /// Takes any text for what tools print.
 pub(crate) use exec::chew as of_tool;
+/// Takes any bytes for a MySQL server's answers to what is asked beside the load.
+pub(crate) use mysql::chew_control as of_mysql_control;
+/// Takes any bytes for a PostgreSQL server's answers to what is asked beside the load.
+pub(crate) use postgres::chew_control as of_postgres_control;
 /// Takes any text for messages of a proof of a password.
 pub(crate) use postgres::chew_scram as of_scram;

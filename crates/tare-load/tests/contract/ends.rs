@@ -27,6 +27,22 @@ fn a_closed_loop_counts_what_is_never_answered() {
     assert_eq!((summary.operations["ping"].errors, summary.failures["timed out"]), (3, 3), "{summary:?}");
 }
 
+#[test]
+fn what_comes_due_while_a_load_is_held_up_to_its_end_is_counted() {
+    let mut plan = plan("redis", DIALECTS[0].options, peer(&DIALECTS[0], Manner::Silent));
+    // More than any load can start, so it is held up from its first start to long after its end.
+    plan.profile = LoadProfile::Open { rate: 20e6, arrivals: Arrivals::Constant, connections: 5, in_flight: 100 };
+    (plan.settle, plan.measure) = (Duration::ZERO, Duration::from_millis(50));
+    plan.timeout = Duration::from_millis(500);
+    let (rows, summary) = drive(&plan);
+    let summary = summary.unwrap();
+    let late_us = summary.health.as_ref().unwrap().late_max_us;
+    assert!(late_us > 10_000.0, "it was not held up: {summary:?}");
+    // What was planned is known: a start each 50 ns. Nothing is answered that would close the last row before its time.
+    assert_eq!(summary.offered, 1_000_000, "{summary:?}");
+    assert_eq!(rows.iter().map(|row| row.offered).sum::<u64>(), 1_000_000, "{rows:?}");
+}
+
 /// Answers at once, but what is asked 300 ms after the connection came only 500 ms later.
 fn stalls(_number: usize, mut stream: std::net::TcpStream) {
     let (began, mut request) = (Instant::now(), [0; 4096]);

@@ -56,11 +56,12 @@ impl Symbols {
     }
 }
 
-/// Takes any bytes for a program, and looks for functions everywhere.
+/// Takes any bytes for a program, looks for functions everywhere, and has all of their names written as in source.
 #[cfg(any(test, fuzzing))]
 pub(crate) fn chew(bytes: &[u8]) {
     let symbols = Symbols::of(bytes);
     assert!(symbols.functions.is_sorted_by(|a, b| a.at < b.at));
+    symbols.functions.iter().for_each(|function| super::demangle::chew(&function.name));
     for at in (0..1024).step_by(16).chain([u64::MAX / 2, u64::MAX]) {
         assert!(symbols.at(at).is_none_or(|name| !name.is_empty()));
     }

@@ -3,6 +3,8 @@
 use super::session::Session;
 use super::wire::{self, Reader};
 use crate::engine::Ledger;
+#[cfg(any(test, fuzzing))]
+use crate::fuzz::answers;
 use crate::link::Link;
 use crate::protocol::Verified;
 use crate::protocol::sql::{self, Ask, Message, Pipe, Rows, Tally};
@@ -47,53 +49,96 @@ impl<'a> Control<'a> {
     }
 
     fn answer(&mut self, sql: &str) -> Result<Vec<String>, Fault> {
-        let (mut first, mut error) = (None, None);
         let Control { pipe, reader, deprecate_eof } = self;
-        // Descriptions of columns that are still to come, none before the first packet.
-        let mut left: Option<u64> = None;
+        let mut answer = Answer::default();
         pipe.receive(|bytes| {
-            let mut rest = bytes;
-            loop {
-                let strange = |_| Fault::new("this is no answer of a MySQL server");
-                let message = reader.next(&mut rest, |_| true).map_err(strange)?;
-                let Some(Message { kind, body }) = message else { return Ok((bytes.len(), None)) };
-                let ended = match (left, kind) {
-                    (_, 0xff) => {
-                        error = Some(wire::error(body).1);
-                        true
-                    }
-                    (None, 0) => true,
-                    (None, _) => {
-                        left = wire::length(&mut { body }).map(|count| count + u64::from(!*deprecate_eof));
-                        false
-                    }
-                    (Some(0), 0xfe) if body.len() < 9 => true,
-                    (Some(0), _) => {
-                        first.get_or_insert_with(|| text_row(body));
-                        false
-                    }
-                    (Some(more), _) => {
-                        left = Some(more - 1);
-                        false
-                    }
-                };
-                if ended {
-                    reader.answered();
-                    return Ok((bytes.len() - rest.len(), Some(())));
-                }
-            }
+            let (used, is_over) = answer.take(reader, bytes, *deprecate_eof)?;
+            Ok((used, is_over.then_some(())))
         })?;
-        match error {
-            Some(error) => Err(Fault::new(format!("the server refused '{}': {error}", sql::excerpt(sql)))),
-            None => Ok(first.unwrap_or_default()),
-        }
+        answer.said(sql)
     }
 
     /// One of the server's counters.
     fn counter(&mut self, name: &str) -> Result<u64, Fault> {
         let row = self.ask(&format!("SHOW GLOBAL STATUS LIKE '{name}'"))?;
-        let number = row.get(1).and_then(|value| value.parse().ok());
-        number.ok_or_else(|| Fault::new(format!("the server has no counter '{name}'")))
+        number_in(&row).ok_or_else(|| Fault::new(format!("the server has no counter '{name}'")))
+    }
+}
+
+/// The answer to a statement, as far as it has come.
+#[derive(Debug, Default)]
+struct Answer {
+    /// Descriptions of columns that are still to come, none before the first packet. As many as a server cares to say.
+    left: Option<u64>,
+    /// The columns of the first row.
+    first: Option<Vec<String>>,
+    error: Option<String>,
+}
+
+impl Answer {
+    /// Takes what came next, up to the end of the answer: how much of it, and whether the answer is over.
+    fn take(&mut self, reader: &mut Reader, bytes: &[u8], deprecate_eof: bool) -> Result<(usize, bool), Fault> {
+        let mut rest = bytes;
+        loop {
+            let strange = |_| Fault::new("this is no answer of a MySQL server");
+            let message = reader.next(&mut rest, |_| true).map_err(strange)?;
+            let Some(Message { kind, body }) = message else { return Ok((bytes.len(), false)) };
+            let is_over = match (self.left, kind) {
+                (_, 0xff) => {
+                    self.error = Some(wire::error(body).1);
+                    true
+                }
+                (None, 0) => true,
+                (None, _) => {
+                    let count = wire::length(&mut { body });
+                    self.left = count.map(|count| count.saturating_add(u64::from(!deprecate_eof)));
+                    false
+                }
+                (Some(0), 0xfe) if body.len() < 9 => true,
+                (Some(0), _) => {
+                    self.first.get_or_insert_with(|| text_row(body));
+                    false
+                }
+                (Some(more), _) => {
+                    self.left = Some(more - 1);
+                    false
+                }
+            };
+            if is_over {
+                reader.answered();
+                return Ok((bytes.len() - rest.len(), true));
+            }
+        }
+    }
+
+    /// What was answered to `sql`, now that it is over.
+    fn said(self, sql: &str) -> Result<Vec<String>, Fault> {
+        match self.error {
+            Some(error) => Err(Fault::new(format!("the server refused '{}': {error}", sql::excerpt(sql)))),
+            None => Ok(self.first.unwrap_or_default()),
+        }
+    }
+}
+
+/// A counter, from the row of its name and its value.
+fn number_in(row: &[String]) -> Option<u64> {
+    row.get(1).and_then(|value| value.parse().ok())
+}
+
+/// Takes any bytes for answers to questions for the server's counters, and compares each of these with the next.
+#[cfg(any(test, fuzzing))]
+pub(crate) fn chew(bytes: &[u8]) {
+    let (ledger, tally) = (Ledger::new(1), Tally { statements: 30, control: 20, ..Tally::new(1) });
+    for deprecate_eof in [false, true] {
+        let said = answers(bytes, Default::default, |(reader, answer): &mut (Reader, Answer), bytes| {
+            let (used, is_over) = answer.take(reader, bytes, deprecate_eof)?;
+            Ok((used, is_over.then(|| std::mem::take(answer).said("SELECT 1"))))
+        });
+        let numbers: Vec<u64> = said.into_iter().filter_map(|said| number_in(&said.ok()?.ok()?)).collect();
+        let of = |number: u64| Counts { executed: number, commits: number, deadlocks: Some(number) };
+        for pair in numbers.windows(2) {
+            counted(of(pair[0]), of(pair[1]), &ledger, &tally);
+        }
     }
 }
 
@@ -241,6 +286,15 @@ mod tests {
     fn rows_in_text_are_read() {
         assert_eq!(text_row(b"\x02ab\xfb\x00\x01c"), ["ab", "NULL", "", "c"]);
         assert_eq!(text_row(b"\x09ab"), Vec::<String>::new());
+    }
+
+    #[test]
+    fn a_server_may_announce_as_many_columns_as_there_are_numbers() {
+        let (mut reader, mut answer) = (Reader::default(), Answer::default());
+        let most = b"\x09\0\0\x01\xfe\xff\xff\xff\xff\xff\xff\xff\xff";
+        assert_eq!(answer.take(&mut reader, most, false), Ok((most.len(), false)));
+        assert_eq!(answer.take(&mut reader, b"\x03\0\0\x02\xff\x01\0", false), Ok((7, true)));
+        assert!(answer.said("SELECT 1").is_err());
     }
 
     #[test]

@@ -6,6 +6,9 @@ mod greeting;
 mod session;
 mod wire;
 
+#[cfg(any(test, fuzzing))]
+pub(crate) use control::chew as chew_control;
+
 use super::sql::{self, Admission, Around, Database, Dialect, Isolation, Places, Program, Tallies};
 use super::{Failure, Greeting, ProtocolRow, Step};
 use crate::link::Link;

@@ -3,6 +3,8 @@
 use super::session::Session;
 use super::wire::{self, Reader};
 use crate::engine::Ledger;
+#[cfg(any(test, fuzzing))]
+use crate::fuzz::answers;
 use crate::link::Link;
 use crate::protocol::Verified;
 use crate::protocol::sql::{self, Ask, Message, Pipe, Rows, Tally};
@@ -41,34 +43,71 @@ impl<'a> Control<'a> {
 
     /// Reads up to a message of kind `last`.
     fn answer(&mut self, sql: &str, last: u8) -> Result<Option<String>, Fault> {
-        let (mut first, mut error) = (None, None);
-        let reader = &mut self.reader;
-        self.pipe.receive(|bytes| {
-            let mut rest = bytes;
-            loop {
-                let wanted = |kind| kind == b'E' || kind == b'Z' || (kind == b'D' && first.is_none());
-                let message = reader.next(&mut rest, wanted);
-                let message = message.map_err(|_| Fault::new("this is no answer of a PostgreSQL server"))?;
-                let Some(Message { kind, body }) = message else { return Ok((bytes.len(), None)) };
-                match kind {
-                    b'D' if first.is_none() => {
-                        first = wire::columns(body).next().map(|value| {
-                            value.map_or("NULL".to_owned(), |value| String::from_utf8_lossy(value).into_owned())
-                        });
-                    }
-                    b'E' => error = Some(wire::error_text(body)),
-                    b'Z' => reader.answered(),
-                    _ => {}
-                }
-                if kind == last || kind == b'Z' {
-                    return Ok((bytes.len() - rest.len(), Some(())));
-                }
-            }
+        let Control { pipe, reader } = self;
+        let mut answer = Answer::default();
+        pipe.receive(|bytes| {
+            let (used, is_over) = answer.take(reader, bytes, last)?;
+            Ok((used, is_over.then_some(())))
         })?;
-        match error {
-            Some(error) => Err(Fault::new(format!("the server refused '{}': {error}", sql::excerpt(sql)))),
-            None => Ok(first),
+        answer.said(sql)
+    }
+}
+
+/// The answer to a statement, as far as it has come.
+#[derive(Debug, Default)]
+struct Answer {
+    /// The first column of the first row.
+    first: Option<String>,
+    error: Option<String>,
+}
+
+impl Answer {
+    /// Takes what came next, up to a message of kind `last`: how much of it, and whether the answer is over.
+    fn take(&mut self, reader: &mut Reader, bytes: &[u8], last: u8) -> Result<(usize, bool), Fault> {
+        let mut rest = bytes;
+        loop {
+            let wanted = |kind| kind == b'E' || kind == b'Z' || (kind == b'D' && self.first.is_none());
+            let message = reader.next(&mut rest, wanted);
+            let message = message.map_err(|_| Fault::new("this is no answer of a PostgreSQL server"))?;
+            let Some(Message { kind, body }) = message else { return Ok((bytes.len(), false)) };
+            match kind {
+                b'D' if self.first.is_none() => {
+                    self.first = wire::columns(body).next().map(|value| {
+                        value.map_or("NULL".to_owned(), |value| String::from_utf8_lossy(value).into_owned())
+                    });
+                }
+                b'E' => self.error = Some(wire::error_text(body)),
+                b'Z' => reader.answered(),
+                _ => {}
+            }
+            if kind == last || kind == b'Z' {
+                return Ok((bytes.len() - rest.len(), true));
+            }
         }
+    }
+
+    /// What was answered to `sql`, now that it is over.
+    fn said(self, sql: &str) -> Result<Option<String>, Fault> {
+        match self.error {
+            Some(error) => Err(Fault::new(format!("the server refused '{}': {error}", sql::excerpt(sql)))),
+            None => Ok(self.first),
+        }
+    }
+}
+
+/// Takes any bytes for answers to questions for the server's counts, and compares each of these with the next.
+#[cfg(any(test, fuzzing))]
+pub(crate) fn chew(bytes: &[u8]) {
+    let said = answers(bytes, Default::default, |(reader, answer): &mut (Reader, Answer), bytes| {
+        let (used, is_over) = answer.take(reader, bytes, b'Z')?;
+        Ok((used, is_over.then(|| std::mem::take(answer).said("SELECT 1"))))
+    });
+    let counts: Vec<Counts> =
+        said.into_iter().filter_map(|said| Counts::parse(&said.ok()?.ok()?.unwrap_or_default()).ok()).collect();
+    let (ledger, tally) = (Ledger::new(1), Tally { commits: 1000, connections: 1, ..Tally::new(1) });
+    for pair in counts.windows(2) {
+        let (check, lacks) = (commits(pair[0], pair[1], &ledger, &tally), lack(pair[0], pair[1], &tally));
+        assert!(!check.passed || !lacks, "{pair:?}: {check:?}");
     }
 }
 
@@ -121,18 +160,13 @@ impl sql::Control for Control<'_> {
 
     fn counts(&mut self) -> Result<Counts, Fault> {
         let sql = "SELECT xact_commit || ' ' || deadlocks FROM pg_stat_database WHERE datname = current_database()";
-        let text = self.value(sql)?;
-        let numbers: Vec<u64> = text.split(' ').filter_map(|number| number.parse().ok()).collect();
-        match numbers[..] {
-            [commits, deadlocks] => Ok(Counts { commits, deadlocks }),
-            _ => Err(Fault::new(format!("the server's counts are not understood: '{text}'"))),
-        }
+        Counts::parse(&self.value(sql)?)
     }
 
     fn compare(&mut self, before: &Counts, ledger: &Ledger, tally: &Tally) -> Result<Verified, Fault> {
         let deadline = Instant::now() + COUNTS_WITHIN;
         let mut after = self.counts()?;
-        while after.commits < before.commits + tally.commits && Instant::now() < deadline {
+        while lack(*before, after, tally) && Instant::now() < deadline {
             std::thread::sleep(Duration::from_millis(100));
             after = self.counts()?;
         }
@@ -160,6 +194,21 @@ impl sql::Control for Control<'_> {
 pub(super) struct Counts {
     commits: u64,
     deadlocks: u64,
+}
+
+impl Counts {
+    fn parse(text: &str) -> Result<Counts, Fault> {
+        let numbers: Vec<u64> = text.split(' ').filter_map(|number| number.parse().ok()).collect();
+        match numbers[..] {
+            [commits, deadlocks] => Ok(Counts { commits, deadlocks }),
+            _ => Err(Fault::new(format!("the server's counts are not understood: '{text}'"))),
+        }
+    }
+}
+
+/// Whether the server has not counted yet what was answered. What it says may be any number.
+fn lack(before: Counts, after: Counts, tally: &Tally) -> bool {
+    after.commits.saturating_sub(before.commits) < tally.commits
 }
 
 /// The server must have committed at least what was answered. It also counts what we did not send as load: a
@@ -196,6 +245,16 @@ mod tests {
         let passes = |commits| commits_of(commits, &ledger, &tally).passed;
         assert!(passes(1000) && passes(1010));
         assert!(!passes(999) && !passes(2000));
+    }
+
+    #[test]
+    fn counts_at_the_end_of_all_numbers_are_compared() {
+        let tally = Tally { commits: 1000, ..Tally::new(1) };
+        let of = |text: &str| Counts::parse(text).unwrap();
+        let (low, high) = (of("5 0"), of("18446744073709551615 0"));
+        assert!(lack(high, high, &tally) && lack(high, low, &tally) && !lack(low, high, &tally));
+        assert!(!commits(high, low, &Ledger::new(1), &tally).passed);
+        assert!(Counts::parse("18446744073709551616 0").is_err());
     }
 
     fn commits_of(served: u64, ledger: &Ledger, tally: &Tally) -> Check {

@@ -6,7 +6,7 @@ mod session;
 mod wire;
 
 #[cfg(any(test, fuzzing))]
-pub(crate) use scram::chew as chew_scram;
+pub(crate) use {control::chew as chew_control, scram::chew as chew_scram};
 
 use super::sql::{self, Admission, Around, Database, Dialect, Isolation, Login, Places, Program, Tallies};
 use super::{Failure, Greeting, ProtocolRow, Step};
