@@ -29,7 +29,9 @@ pub(crate) struct Group {
 
 impl Group {
     /// Makes the group `tare-<run>/<instance>` with a service's limits: memory without swap always, CPU time only when
-    /// it is limited, for a group of its own is not free and a plain process has none.
+    /// it is limited, for a group that the scheduler shares out is not free and a plain process has none. CPU time is
+    /// counted always: whoever adds up the processes that are there misses those that have ended, one for each request
+    /// of some servers.
     pub(crate) fn create(run: &str, instance: &str, resources: &Resources) -> Result<Group, Fault> {
         let path = group_path(run, instance);
         let hierarchies = hierarchies()?;
@@ -38,11 +40,12 @@ impl Group {
             hierarchies.iter().find(has).map(|h| h.root.clone())
         };
         let mut group = Group { directories: Vec::new(), unified: first("memory").is_none() };
+        let unified = hierarchies.iter().find(|h| h.controllers.is_none()).map(|h| h.root.clone());
         let made = if group.unified {
-            let root = hierarchies.iter().find(|h| h.controllers.is_none()).ok_or_else(no_cgroups)?.root.clone();
-            group.fill_unified(&root, &path, resources)
+            unified.ok_or_else(no_cgroups).and_then(|root| group.fill_unified(&root, &path, resources))
         } else {
-            group.fill_first(&first, &path, resources)
+            let made = group.fill_first(&first, &path, resources);
+            made.and_then(|()| group.count_first(counting(&hierarchies).or(unified), &path))
         };
         match made {
             Ok(()) => Ok(group),
@@ -86,6 +89,16 @@ impl Group {
             set(&cpu, "cpu.cfs_quota_us", quota_us(cpus))?;
         }
         Ok(())
+    }
+
+    /// Joins a hierarchy that counts CPU time and shares none out, where there is one.
+    fn count_first(&mut self, root: Option<PathBuf>, path: &Path) -> Result<(), Fault> {
+        match root {
+            Some(root) if !self.directories.iter().any(|directory| counts_cpu(directory)) => {
+                self.directory(&root, path).map(|_| ())
+            }
+            _ => Ok(()),
+        }
     }
 
     fn fill_unified(&mut self, root: &Path, path: &Path, resources: &Resources) -> Result<(), Fault> {
@@ -167,6 +180,14 @@ impl Group {
 /// Where the group of an instance is in each hierarchy.
 pub(crate) fn group_path(run: &str, instance: &str) -> PathBuf {
     Path::new(&leftovers::mark_name(run)).join(instance)
+}
+
+/// The hierarchy of version 1 that counts CPU time and shares none out. Beside it, or instead of it, one of version 2
+/// does, where both versions are mounted.
+fn counting(hierarchies: &[Hierarchy]) -> Option<PathBuf> {
+    let has = |controllers: &[String], name: &str| controllers.iter().any(|controller| controller == name);
+    let counts = |h: &&Hierarchy| h.controllers.as_ref().is_some_and(|c| has(c, "cpuacct") && !has(c, "cpu"));
+    hierarchies.iter().find(counts).map(|h| h.root.clone())
 }
 
 fn no_cgroups() -> Fault {

@@ -4,7 +4,7 @@ use crate::stage::{self, Check, Stage, left_of, property, service};
 use crate::{commands, confined, escapes, private, users};
 use rustix::process::{Pid, Signal};
 use sha2::{Digest, Sha256};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 use tare_core::config::{Problems, parse};
 use tare_core::form::LayerUse;
@@ -181,9 +181,20 @@ fn reach_and_read(form: &str, stage: &Stage, host: &mut dyn Host, place: std::ne
     host.end_probe().unwrap();
     let sampled = stage::SAMPLED.lock().unwrap().clone();
     assert!(sampled.contains(&outside), "{form}: the outer scopes were forgotten in {sampled:?}");
-    assert!(sampled.iter().any(|scope| scope.name.contains("one") && scope.serving), "{form}: {sampled:?}");
+    let own = sampled.iter().find(|scope| scope.name.contains("one") && scope.serving);
+    assert!(own.is_some(), "{form}: {sampled:?}");
+    if form == "native" || form.starts_with("container") {
+        let counted = own.is_some_and(|own| own.cgroups.iter().any(|group| counts_cpu(Path::new(group))));
+        assert!(counted, "{form}: CPU time of processes that have ended is lost: {sampled:?}");
+    }
     assert!(host.end_probe().is_err(), "{form}: sampling was ended already");
     assert!(!left_of(&stage.run).is_empty(), "{form}: what runs must be found by its name");
+}
+
+/// Whether a control group counts the CPU time of all that was ever in it.
+fn counts_cpu(group: &Path) -> bool {
+    let of_all = || std::fs::read_to_string(group.join("cpu.stat")).is_ok_and(|text| text.contains("usage_usec"));
+    group.join("cpuacct.usage").exists() || of_all()
 }
 
 fn freeze_and_thaw(form: &str, stage: &Stage, host: &mut dyn Host, place: std::net::SocketAddr) {
