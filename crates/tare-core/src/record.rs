@@ -165,8 +165,8 @@ pub struct TrialRecord {
     /// an answer that never comes waits longer than everybody who got one.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub at_least: BTreeMap<String, f64>,
-    /// The service that ended by itself while it was loaded, if one did: what a failed trial then failed of is an
-    /// outcome of the form.
+    /// The service that ended by itself, before it was ready or under load, if one did: what a failed trial then failed
+    /// of is an outcome of the form.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub service_ended: Option<String>,
     /// By instance that was loaded, where there were several: what each metric came to at it alone.
@@ -460,6 +460,13 @@ pub const PRECISE_ENOUGH: &str = "precise enough";
 
 /// [`End::how`] of a run that ended because one form was better than every other beyond chance.
 pub const DECIDED: &str = "decided";
+
+/// [`End::how`] of a run whose user asked for its end.
+pub const INTERRUPTED: &str = "interrupted";
+
+/// [`End::how`] of a run that another block would have taken beyond the time given, before it had found what it was to
+/// go on for.
+pub const BUDGET_SPENT: &str = "budget spent";
 
 #[cfg(test)]
 mod tests {

@@ -3,7 +3,7 @@
 
 use crate::explained;
 use crate::lines::clean;
-use crate::terminal::{Ink, Page, heading, outcome, verdict_ink, warnings};
+use crate::terminal::{Ink, Page, grave_warnings, heading, outcome, verdict_ink};
 use crate::verdict::{Said, Way};
 use crate::words;
 use tare_core::fault::Fault;
@@ -65,7 +65,10 @@ pub(crate) fn show(page: &mut Page, record: &Record, analysis: &Analysis) {
     if let Some(text) = explained::next(record, analysis) {
         page.paragraph(0, 2, &text, Ink::Plain);
     }
-    for warning in warnings(analysis) {
+    if let Some(text) = crate::warming::slight(analysis) {
+        page.paragraph(0, 2, &text, Ink::Dim);
+    }
+    for warning in grave_warnings(analysis) {
         page.paragraph(0, 2, &format!("WARNING: {warning}"), Ink::Warning);
     }
 }
@@ -237,10 +240,13 @@ fn percent(ratio: f64) -> String {
 fn undecided(said: Said, metric: &MetricAnalysis, ratio: &Ratio) -> String {
     match ratio.verdict {
         Verdict::Equivalent | Verdict::NoDifference => {
-            // Equals differ by the floor, so no less than that is seen; and stalls that decide leave no measure.
+            // Equals differ by the floor, so no less than that is seen. Stalls that decide leave no measure, nor do
+            // slices of which nobody knows whether they are long enough.
             let floor = metric.noise_floor.unwrap_or(0.0);
             let furthest = |Interval { low, high }: Interval| (1.0 - low).abs().max((high - 1.0).abs()).max(floor);
-            let smaller = ratio.interval.filter(|_| !ratio.trimming_differs).map(furthest).map(percent_at_most);
+            let left = ratio.cold.map_or(Some(0.0), |cold| cold.share);
+            let measured = ratio.interval.filter(|_| !ratio.trimming_differs).zip(left);
+            let smaller = measured.map(|(interval, left)| percent_at_most(furthest(interval) + left));
             let smaller = smaller.map(|share| format!(" (smaller than {share})")).unwrap_or_default();
             format!("no difference{smaller}")
         }
@@ -274,9 +280,9 @@ fn scale(analysis: &Analysis) -> String {
             Some(format!("{floor} in {}{differs}", metric.title))
         })
         .collect();
+    let ruler = crate::ruler::line(analysis).map(|(line, _)| format!("{line}; ")).unwrap_or_default();
     if floors.is_empty() {
-        return "the scale: no A/A control was measured often enough, so there are no verdicts".to_owned();
+        return format!("the scale: {ruler}no A/A control was measured often enough, so there are no verdicts");
     }
-    let ruler = crate::ruler::line(analysis).map(|line| format!("{line}; ")).unwrap_or_default();
     format!("the scale: {ruler}{} against itself differs by at most {}", analysis.baseline, floors.join(", "))
 }

@@ -4,7 +4,8 @@ use crate::explained;
 use crate::gate::identity;
 use crate::json::finite;
 use crate::lines::paragraph;
-use crate::verdict::Said;
+use crate::side_by_side::{DifferenceWords, differences_json};
+use crate::verdict::{Said, withheld};
 use crate::warned::missing;
 use crate::words::{machine, same_bits};
 use serde_json::{Value, json};
@@ -14,7 +15,7 @@ use tare_core::record::Record;
 use tare_core::trial::Outcome;
 use tare_core::units::show_duration;
 use tare_stats::{
-    Analysis, Change, Difference, MetricAnalysis, Occasions, Verdict, analyse, changes, changes_explained, conditions,
+    Analysis, Change, MetricAnalysis, Occasions, Verdict, Withheld, analyse, changes, changes_explained, conditions,
     differences, percent_at_most, percent_text, ratio_text,
 };
 
@@ -35,7 +36,7 @@ pub fn compare_json(a: &Record, b: &Record, occasions: &Occasions) -> Result<Str
         "compare_schema": COMPARE_SCHEMA,
         "before": identity(a),
         "after": identity(b),
-        "differences": differences(&conditions(&a.header), &conditions(&b.header)),
+        "differences": differences_json(&differences(&conditions(&a.header), &conditions(&b.header))),
         "warnings": not_whole(a, b).into_iter().chain(unsound(&before, &after)).chain(other_slices(a, b)).collect::<Vec<_>>(),
         "explanations": finite(serde_json::to_value(changes_explained(a, b)).map_err(writing)?),
         "changes": finite(changes_json(&before, &after, occasions).map_err(writing)?),
@@ -75,8 +76,8 @@ pub fn compare(a: &Record, b: &Record, occasions: &Occasions, width: usize) -> S
     }
     let mut warn = |warning: &str| say("WARNING ", 8, warning);
     for difference in differences(&conditions(&a.header), &conditions(&b.header)) {
-        let Difference { what, before, after } = difference;
-        warn(&format!("{what} differs: {before} | {after}"));
+        let difference = DifferenceWords::of(&difference);
+        warn(&format!("{} differs: {}", difference.what, difference.values()));
     }
     for (label, analysis) in [("before", &before), ("after", &after)] {
         for bits in analysis.bits.iter().filter(|bits| !bits.same) {
@@ -96,7 +97,8 @@ pub fn compare(a: &Record, b: &Record, occasions: &Occasions, width: usize) -> S
             form.clone_from(&change.form);
             say("", 2, &form);
         }
-        say(&row(change), 0, "");
+        let (figures, why) = row(change);
+        say(&figures, 4, &why);
     }
     if changes.is_empty() {
         say("  ", 2, "no form was measured beside its baseline in both runs");
@@ -116,9 +118,15 @@ pub fn compare(a: &Record, b: &Record, occasions: &Occasions, width: usize) -> S
         }
     }
     say("", 0, "");
-    let note = "Ratios are to each run's own baseline. Intervals of the change are 95 % for each pair alone: of twenty \
-                pairs that did not change, expect one YES.";
-    say("", 0, note);
+    let note = match changes.iter().filter(|change| change.together.is_some()).count() {
+        0 => String::new(),
+        1 => " The interval of the change is one of 95 %.".to_owned(),
+        judged => format!(
+            " Intervals of the change hold together, all {judged} of them in 95 % of comparisons: of twenty in which \
+             nothing changed, expect one with a YES."
+        ),
+    };
+    say("", 0, &format!("Ratios are to each run's own baseline.{note}"));
     say("", 0, &between_occasions(&before, occasions));
     text
 }
@@ -138,7 +146,7 @@ fn between_occasions(analysis: &Analysis, occasions: &Occasions) -> String {
             .to_owned();
     }
     format!(
-        "They hold what two occasions of the same thing differ by, as the A/A controls of this machine's history show it \
+        "Intervals hold what two occasions of the same thing differ by, as the A/A controls of this machine's history show it \
          (standard deviation): {}.",
         known.join(", ")
     )
@@ -150,31 +158,49 @@ fn not_whole(before: &Record, after: &Record) -> Vec<String> {
     of("before", before).chain(of("after", after)).collect()
 }
 
-/// One metric of a form in one line. The last two columns are one: where there is no interval, the reason takes its
-/// place.
-fn row(change: &Change) -> String {
-    let figure = |ratio: &tare_stats::Ratio| ratio.text();
+/// One metric of a form: its figures, and what is said of the change where there is no interval, for the two do not
+/// always fit into one line.
+fn row(change: &Change) -> (String, String) {
     let emulated = || [&change.before, &change.after].iter().any(|ratio| ratio.verdict == Verdict::Emulated);
-    let ratio = ratio_text(change.change, change.interval);
-    let changed = match change.interval {
-        None if emulated() => format!("{ratio} EMULATED"),
-        None if change.before.bound.or(change.after.bound).is_some() => format!("{ratio} of a bound"),
-        None => format!("{ratio} no interval"),
-        Some(interval) => format!("{ratio:20} {}", if interval.contains(1.0) { "no" } else { "YES" }),
-    };
-    let (before, after) = (figure(&change.before), figure(&change.after));
-    format!("  {:10} {before:20} {after:20} {changed}", change.title)
+    let ratio = ratio_text(change.change, change.together);
+    let (before, after) = (change.before.text(), change.after.text());
+    let figures = format!("  {:10} {before:20} {after:20} ", change.title);
+    match change.together {
+        None if emulated() => (figures, format!("{ratio} EMULATED")),
+        None => match why_withheld(change) {
+            Some(why) => (figures + &ratio + " ", why),
+            None if change.before.bound.or(change.after.bound).is_some() => (figures, format!("{ratio} of a bound")),
+            None => (figures, format!("{ratio} no interval")),
+        },
+        Some(interval) => {
+            let changed = if interval.contains(1.0) { "no" } else { "YES" };
+            (format!("{figures}{ratio:20} {changed}"), String::new())
+        }
+    }
 }
 
-/// In which of the two records equals were treated differently: a change that is no larger than that is none.
+/// Why nothing is said of a change: `withheld: the A/A control differs (after)`.
+fn why_withheld(change: &Change) -> Option<String> {
+    let of = |label: &str, why: Withheld| format!("{} ({label})", withheld(why));
+    let why = match (change.before.withheld, change.after.withheld) {
+        (None, None) => return None,
+        (Some(before), None) => of("before", before),
+        (None, Some(after)) => of("after", after),
+        (Some(before), Some(after)) if before == after => of("before and after", before),
+        (Some(before), Some(after)) => format!("{}; {}", of("before", before), of("after", after)),
+    };
+    Some(format!("withheld: {why}"))
+}
+
+/// In which of the two records equals were treated differently: what changed there may be the machine's doing.
 fn unsound(before: &Analysis, after: &Analysis) -> Vec<String> {
     let mut warnings = Vec::new();
     for (label, analysis) in [("before", before), ("after", after)] {
         for metric in analysis.metrics.iter().filter(|metric| metric.control_differs) {
             let (title, floor) = (&metric.title, percent_at_most(metric.noise_floor.unwrap_or_default()));
             warnings.push(format!(
-                "{label}: the A/A control differs from its equal in {title}: that machine was not sound, so a change of \
-                 {title} below {floor} may be its doing"
+                "{label}: the A/A control differs from its equal in {title}: that machine was not sound, equals lie up to \
+                 {floor} apart on it, and changes of {title} are withheld"
             ));
         }
     }

@@ -34,7 +34,7 @@ fn share(analysis: &Analysis, row: &FailedShare) -> String {
     }
     if !ended.is_empty() {
         let of = ended.len() + analysis.arms.iter().find(|a| a.name == *arm).map_or(0, |a| a.measured as usize);
-        text += &format!("; the service ended under load in {} of {of} trials, which no figure holds", ended.len());
+        text += &format!("; a service ended by itself in {} of {of} trials, which no figure holds", ended.len());
     }
     text
 }

@@ -2,6 +2,7 @@
 
 use crate::json::finite;
 use crate::lines::{paragraph, whole};
+use crate::side_by_side::{DifferenceWords, differences_json};
 use crate::verdict::{ratio_figure, withheld};
 use crate::warned::missing;
 use serde_json::json;
@@ -9,8 +10,8 @@ use std::fmt::Write;
 use tare_core::fault::Fault;
 use tare_core::record::Record;
 use tare_stats::{
-    Bounds, Difference, GateCheck, GateOutcome, GateReason, WhichRecord, conditions, differences, gate_outcome,
-    percent_text,
+    Bounds, Difference, GateCheck, GateOutcome, GateReason, Learned, WhichRecord, conditions, differences,
+    gate_outcome, percent_at_most, percent_text,
 };
 
 /// The version of the gate's JSON. Fields may be added within a version.
@@ -49,11 +50,32 @@ impl Gate<'_> {
         self.baseline.map(of).unwrap_or_default()
     }
 
-    /// What is not in the records and was to be: whoever takes trials out chooses what is judged.
+    /// What is not in the records and was to be, for whoever takes trials out chooses what is judged; and what is not
+    /// in intervals.
     fn warnings(&self) -> Vec<String> {
         let of_baseline = self.baseline.map(missing).unwrap_or_default();
         let of_baseline = of_baseline.into_iter().map(|what| format!("the other record: {what}"));
-        missing(self.record).into_iter().chain(of_baseline).collect()
+        missing(self.record).into_iter().chain(of_baseline).chain(self.nothing_learned()).collect()
+    }
+
+    /// Where nothing is known of what occasions add: two runs of the same thing may then look like a regression.
+    fn nothing_learned(&self) -> Option<String> {
+        let mut metrics: Vec<&str> = Vec::new();
+        let mut needed = 0;
+        for check in self.checks {
+            let Some(Learned::Nothing { runs_needed }) = check.learned else { continue };
+            needed = runs_needed;
+            if !metrics.contains(&check.title.as_str()) {
+                metrics.push(&check.title);
+            }
+        }
+        let metrics = metrics.join(", ");
+        let what = format!(
+            "nothing is known of what two occasions of the same thing differ by in {metrics}: it is in no interval of a \
+             regression, which is too narrow by that. Keep a history of at least {needed} runs with an A/A control, \
+             arranged like these two, on this machine (`tare history --add RECORD`)"
+        );
+        (!metrics.is_empty()).then_some(what)
     }
 
     /// For a person, in lines of at most `width` columns.
@@ -66,7 +88,7 @@ impl Gate<'_> {
             say("baseline ", 9, &naming(baseline));
         }
         for difference in self.differences() {
-            say("WARNING ", 8, &difference.to_string());
+            say("WARNING ", 8, &DifferenceWords::of(&difference).line());
         }
         for warning in self.warnings() {
             say("WARNING ", 8, &warning);
@@ -77,10 +99,12 @@ impl Gate<'_> {
             let figures = whole(&figures(check));
             say(&outcome, WHY, &format!("{}, {} {}: {figures}", check.form, check.title, check.bounded.word()));
             say(&" ".repeat(WHY), WHY, &why(check));
-            if let Some(deviation) = check.occasions {
-                let deviation = percent_text(deviation.exp_m1());
-                let text =
-                    format!("with what occasions add by this machine's history, {deviation} (standard deviation)");
+            if let Some(Learned::Occasions { runs, deviation, deviation_at_most }) = check.learned {
+                let (deviation, most) = (percent_text(deviation.exp_m1()), percent_at_most(deviation_at_most.exp_m1()));
+                let text = format!(
+                    "with what occasions add by this machine's history, {deviation} (standard deviation), at most {most} \
+                     ({runs} runs)"
+                );
                 say(&" ".repeat(WHY), WHY, &text);
             }
         }
@@ -117,7 +141,7 @@ impl Gate<'_> {
             "baseline": self.baseline.map(identity),
             "bounds": self.bounds,
             "checks": finite(checks),
-            "differences": self.differences(),
+            "differences": differences_json(&self.differences()),
             "warnings": self.warnings(),
         });
         Ok(serde_json::to_string_pretty(&value).map_err(writing)? + "\n")
@@ -158,8 +182,9 @@ impl Gate<'_> {
             say(format!("      <property name=\"baseline run\" value=\"{}\"/>", escaped(&baseline.header.run)));
         }
         for difference in self.differences() {
-            let (what, change) = (&difference.what, format!("{} | {}", difference.before, difference.after));
-            say(format!("      <property name=\"differs: {}\" value=\"{}\"/>", escaped(what), escaped(&change)));
+            let difference = DifferenceWords::of(&difference);
+            let (what, change) = (escaped(&difference.what), escaped(&difference.values()));
+            say(format!("      <property name=\"differs: {what}\" value=\"{change}\"/>"));
         }
         for warning in self.warnings() {
             say(format!("      <property name=\"warning\" value=\"{}\"/>", escaped(&warning)));

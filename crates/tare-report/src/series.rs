@@ -1,6 +1,9 @@
 //! A form's ratio from record to record, and where it changed.
 
 use crate::lines::paragraph;
+use crate::side_by_side::{DifferenceWords, differences_json};
+use serde_json::Value;
+use tare_core::fault::Fault;
 use tare_stats::{
     CHANGE_P, CHANGE_SHARE, CHANGE_VALUES_MIN, CHANGE_WINDOW, Series, SeriesChange, SeriesPoint, percent_text,
 };
@@ -38,6 +41,21 @@ pub fn series_text(all: &[Series], width: usize) -> String {
     text
 }
 
+/// The same for programs: every series with its change points, and what else changed there.
+///
+/// # Errors
+/// When it cannot be written as JSON.
+pub fn series_json(all: &[Series]) -> Result<Value, Fault> {
+    let mut value = serde_json::to_value(all).map_err(|error| Fault::from_error("write JSON", &error))?;
+    for (at, series) in all.iter().enumerate() {
+        for (number, change) in series.changes.iter().enumerate() {
+            value[at]["changes"][number]["here"] = differences_json(&change.here);
+            value[at]["changes"][number]["near"] = differences_json(&change.near);
+        }
+    }
+    Ok(value)
+}
+
 /// Each series that has changed, with its last change and the command that shows more, in lines of at most `width`
 /// columns.
 pub fn series_summary(all: &[Series], width: usize) -> String {
@@ -61,11 +79,12 @@ fn change_lines(change: &SeriesChange, before: &SeriesPoint) -> Vec<(usize, Stri
         later => format!("noticed {later} records later"),
     };
     let mut lines = vec![(2, format!("CHANGED by {} from here on ({later}); what else did:", signed(change.ratio)))];
-    lines.extend(change.here.iter().map(|difference| (4, difference.to_string())));
+    lines.extend(change.here.iter().map(|difference| (4, DifferenceWords::of(difference).line())));
     if change.here.is_empty() {
         lines.push((4, format!("nothing that is recorded, between {} and {}", before.run, change.run)));
     }
-    lines.extend(change.near.iter().map(|difference| (4, format!("(up to two records off) {difference}"))));
+    let near = |difference| format!("(up to two records off) {}", DifferenceWords::of(difference).line());
+    lines.extend(change.near.iter().map(|difference| (4, near(difference))));
     lines
 }
 

@@ -8,6 +8,7 @@ use crate::costs;
 use crate::lines::{clean, wrap};
 use crate::peaks::peaks;
 use crate::response;
+use crate::ruler;
 use crate::words;
 use tare_core::fault::Fault;
 use tare_core::record::Record;
@@ -30,6 +31,9 @@ pub(crate) fn render(record: &Record, analysis: &Analysis, style: &Style) -> Res
         return Ok(page.text);
     }
     heading(&mut page, record);
+    if let Some((text, misses)) = ruler::line(analysis) {
+        page.paragraph(0, 2, &format!("the scale: {text}"), if misses { Ink::Warning } else { Ink::Plain });
+    }
     table(&mut page, analysis);
     let columns = shown(analysis, page.style.width).len();
     climbed::show(&mut page, analysis, columns);
@@ -274,8 +278,17 @@ pub(crate) fn outcome(reason: &Reason) -> String {
 
 /// What a reader must know before believing a figure; gravest first.
 pub(crate) fn warnings(analysis: &Analysis) -> Vec<String> {
+    warnings_with(analysis, crate::warming::lines(analysis))
+}
+
+/// Of these only what changes what may be concluded.
+pub(crate) fn grave_warnings(analysis: &Analysis) -> Vec<String> {
+    warnings_with(analysis, crate::warming::grave_lines(analysis))
+}
+
+fn warnings_with(analysis: &Analysis, warming: Vec<String>) -> Vec<String> {
     let others = crate::warned::lines(analysis).into_iter().chain(crate::ceiling::warning(analysis));
-    others.chain(crate::resting::lines(analysis)).chain(crate::warming::lines(analysis)).collect()
+    others.chain(crate::resting::lines(analysis)).chain(warming).collect()
 }
 
 fn advice(why: &Fault) -> String {
@@ -291,9 +304,6 @@ fn footing(page: &mut Page, record: &Record, analysis: &Analysis) {
     let control =
         if control.is_empty() { "not measured: no noise floor, no verdicts".to_owned() } else { control.join("; ") };
     line("A/A", &control, Ink::Plain);
-    if let Some(text) = crate::ruler::line(analysis) {
-        line("ruler", &text, Ink::Plain);
-    }
     if let Some(missed) = words::missed_aim(analysis) {
         line("precision", &missed, Ink::Plain);
     }
@@ -342,7 +352,7 @@ fn footing(page: &mut Page, record: &Record, analysis: &Analysis) {
     for (number, text) in crate::placed::lines(record).iter().enumerate() {
         line(if number == 0 { "placement" } else { "" }, text, Ink::Plain);
     }
-    line("apparatus", &words::apparatus(analysis), Ink::Plain);
+    line("apparatus", &words::apparatus(record, analysis), Ink::Plain);
     let methods = words::methods(analysis);
     let single = methods.len() == 1;
     for (number, (method, metrics)) in methods.into_iter().enumerate() {

@@ -43,7 +43,11 @@ impl<'a> Said<'a> {
                 let smallest = smallest.map(|share| format!("; smallest detectable {share}")).unwrap_or_default();
                 let equals = format!("; equals may differ by more than the margin of {margin}");
                 let equals = if ratio.equals_beyond_margin { &equals } else { "" };
-                format!("no difference detectable{smallest}{equals}")
+                let cold = ratio.cold.filter(|cold| cold.decides).map(|cold| match cold.share {
+                    Some(_) => format!("; short slices may hide more than the margin of {margin}"),
+                    None => "; what short slices hide is not known".to_owned(),
+                });
+                format!("no difference detectable{smallest}{equals}{}", cold.unwrap_or_default())
             }
             // It cannot be within the floor that it sets.
             Verdict::WithinNoise if self.control => "differs from its equal, and so raises the noise floor".to_owned(),

@@ -1,13 +1,49 @@
 //! Forms that get warm amid the slices of a chopped load, or amid their deployments, in words.
 
-use tare_stats::{Analysis, Warming, percent_text};
+use tare_stats::{Analysis, Interval, Ratio, Verdict, Warming, percent_at_most, percent_text};
 
 /// A line for each that does so more or less than the baseline.
 pub(crate) fn lines(analysis: &Analysis) -> Vec<String> {
-    let matter = |all: &[Warming], line: &dyn Fn(&Warming, &str) -> String| -> Vec<String> {
-        all.iter().filter(|found| found.matters).map(|found| line(found, &analysis.baseline)).collect()
+    lines_of(analysis, |_| true)
+}
+
+/// The same without forms of which it changes nothing that is said: they differ so much that what slices may have left
+/// in their ratio makes no other verdict.
+pub(crate) fn grave_lines(analysis: &Analysis) -> Vec<String> {
+    lines_of(analysis, |found| decides(analysis, found))
+}
+
+/// One line for all those others: `slices: without rests, throughput of container may be up to 0.9 % lower`.
+pub(crate) fn slight(analysis: &Analysis) -> Option<String> {
+    let slight = analysis.warming.iter().filter(|found| found.matters && !decides(analysis, found));
+    let of_form = |found: &Warming| {
+        let Interval { low, high } = found.interval;
+        let (most, higher) = (percent_at_most(low.abs().max(high.abs()) / 2.0), told(found).higher);
+        format!("throughput of {} may be up to {most} {higher}", found.arm)
     };
-    [matter(&analysis.warming, &amid_slices), matter(&analysis.settling, &amid_deployments)].concat()
+    let forms: Vec<String> = slight.map(of_form).collect();
+    (!forms.is_empty()).then(|| format!("slices: without rests, {}; --verbose says more", forms.join(", and ")))
+}
+
+fn lines_of(analysis: &Analysis, of_slices: impl Fn(&Warming) -> bool) -> Vec<String> {
+    let baseline = &analysis.baseline;
+    let slices = analysis.warming.iter().filter(|found| found.matters && of_slices(found));
+    let deployments = analysis.settling.iter().filter(|found| found.matters);
+    let slices = slices.map(|found| amid_slices(found, baseline));
+    slices.chain(deployments.map(|found| amid_deployments(found, baseline))).collect()
+}
+
+/// Whether a ratio of the form might be said to be another one, were it not for slices.
+fn decides(analysis: &Analysis, found: &Warming) -> bool {
+    let ratios = analysis.metrics.iter().flat_map(|metric| &metric.ratios).filter(|ratio| ratio.arm == found.arm);
+    let is_open = |ratio: &Ratio| match (ratio.verdict, ratio.interval, ratio.cold.and_then(|cold| cold.share)) {
+        (Verdict::Better | Verdict::Worse, Some(Interval { low, high }), Some(left)) => {
+            low / (1.0 + left) <= 1.0 && high * (1.0 + left) >= 1.0
+        }
+        (Verdict::Better | Verdict::Worse, ..) => true,
+        _ => ratio.cold.is_some_and(|cold| cold.decides),
+    };
+    ratios.into_iter().any(is_open)
 }
 
 fn amid_slices(found: &Warming, baseline: &str) -> String {

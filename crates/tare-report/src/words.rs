@@ -12,8 +12,8 @@ use tare_core::record::{FITTED, PEAK_LOAD, Record};
 use tare_core::study::LoadOrigin;
 use tare_core::units::{exact_duration, grouped};
 use tare_stats::{
-    Analysis, Arm, AtSpeed, BitsDifference, Follows, Method, MetricAnalysis, Nested, ProbeCost, QosKept, Ratio,
-    ServiceBits, Verdict, absolute_difference, percent_at_most, percent_text,
+    Analysis, Arm, AtSpeed, BitsDifference, Follows, Method, MetricAnalysis, Nested, QosKept, Ratio, ServiceBits,
+    Verdict, absolute_difference, percent_at_most, percent_text,
 };
 
 /// The load in words: `closed load: 50 connections, pipeline 1, from outside`.
@@ -313,7 +313,7 @@ pub(crate) fn resources(service: &tare_stats::ServiceResources) -> String {
 }
 
 /// The apparatus in a line.
-pub(crate) fn apparatus(analysis: &Analysis) -> String {
+pub(crate) fn apparatus(record: &Record, analysis: &Analysis) -> String {
     let apparatus = &analysis.apparatus;
     let mut parts = Vec::new();
     let own = apparatus.null_cpu_us_per_op.map(|us| plain_quantity(us, "us"));
@@ -333,17 +333,10 @@ pub(crate) fn apparatus(analysis: &Analysis) -> String {
         let guests = apparatus.guest_probe_share_max.map(|share| format!(", in guests {}", percent_text(share)));
         parts.push(format!("probe at most {} of a CPU{}", percent_text(share), guests.unwrap_or_default()));
     }
-    parts.extend(apparatus.probe_cost.map(probe_cost));
+    parts.extend(crate::probed::cost(record, analysis));
     parts.push(format!("dropped {}", grouped(apparatus.dropped as f64)));
     parts.push(format!("failed operations {}", grouped(apparatus.errors as f64)));
     parts.join(", ")
-}
-
-/// `throughput 0.998 [0.995, 1.001] times with the probe at work as while it rests (24 rests)`.
-fn probe_cost(cost: ProbeCost) -> String {
-    let ratio = ratio_figure(None, cost.ratio, cost.interval);
-    let rests = if cost.rests == 1 { "1 rest".to_owned() } else { format!("{} rests", cost.rests) };
-    format!("throughput {ratio} times with the probe at work as while it rests ({rests})")
 }
 
 /// `1.0 % was asked for; 1.6 % was reached, in throughput of container`, and why it may be no less.

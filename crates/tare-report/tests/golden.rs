@@ -59,6 +59,26 @@ fn a_ladder_says_which_part_costs_what() {
 }
 
 #[test]
+fn a_ladder_says_what_its_rungs_cost_in_other_places() {
+    let record = sample::asked::turned();
+    let text = render("terminal", &record, &Style { color: false, width: 80, verbose: true });
+    let from = text.find("together the rungs make").expect("the ladder has its sum");
+    let to = from + text[from..].find("\nA/A").expect("the footing follows");
+    let told = &text[from..to];
+    let flat = told.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert_eq!(flat.matches("% of the whole by where it stands").count(), 2, "{told}");
+    assert!(flat.contains("times as much as in its own place") && !text.contains("no other order"), "{told}");
+    insta::assert_snapshot!("orders", told);
+    let report: serde_json::Value = serde_json::from_str(&render("json", &record, &Style::default())).unwrap();
+    let rungs = &report["analysis"]["ladder"]["metrics"][0]["rungs"];
+    let is_there = |rung: usize, place: &str| rungs[rung]["orders"][place]["ratio"].is_f64();
+    assert_eq!(
+        [is_there(0, "last"), is_there(0, "first"), is_there(1, "last"), is_there(1, "first")],
+        [true, false, false, true]
+    );
+}
+
+#[test]
 fn profiles_say_what_differs_most() {
     let text = render("terminal", &sample::watched::profiled(), &Style { color: false, width: 80, verbose: true });
     assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
@@ -80,7 +100,7 @@ fn what_is_profiled_changes_no_figure() {
 
 #[test]
 fn advice_says_what_would_win_it_back() {
-    let text = render("terminal", &sample::advised(), &Style { color: false, width: 80, verbose: true });
+    let text = render("terminal", &sample::asked::advised(), &Style { color: false, width: 80, verbose: true });
     assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
     let to = text.find("\nA/A").expect("the footing follows");
     insta::assert_snapshot!("advice", &text[..to]);

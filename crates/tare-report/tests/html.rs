@@ -91,7 +91,7 @@ fn a_ladder_is_drawn_as_a_waterfall() {
 
 #[test]
 fn advice_has_a_section_of_its_own() {
-    let page = page(&sample::advised());
+    let page = page(&sample::asked::advised());
     for wanted in ["What would win it back", "host-network", "given up: isolation of the network", "container.missing"]
     {
         assert!(page.contains(wanted), "{wanted} is missing");

@@ -8,4 +8,5 @@ mod schema;
 mod searched;
 mod side_by_side;
 mod suite;
+mod told;
 mod verdicts;

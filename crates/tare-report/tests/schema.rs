@@ -4,12 +4,14 @@ use crate::sample;
 
 use sample::record;
 use serde_json::{Value, json};
+use std::time::Duration;
+use tare_core::design::{Arrangement, Chop};
 use tare_core::host::FilesSeen;
 use tare_core::load::{TurnLength, TurnsSummary};
 use tare_core::record::{Record, SCHEMA, SuiteHeader};
 use tare_core::study::{Part, Published, PublishedValues};
 use tare_report::{FORMATS, Style, render_suite, schema};
-use tare_stats::analyse;
+use tare_stats::{Analysis, Interval, analyse};
 
 /// As much of JSON Schema as the published one uses, and stricter: a property that it does not describe is a mistake.
 fn check(root: &Value, schema: &Value, value: &Value, place: &str, found: &mut Vec<String>) {
@@ -188,6 +190,26 @@ fn a_form_that_gets_warm_amid_its_slices_is_in_the_report() {
     );
     assert!(said.contains("second halves of turns are 4.0 % faster"), "{said}");
     assert!(!said.contains("amid its slices container-hostnet"), "{said}");
+    // In brief it is a warning only where another verdict might be true.
+    record.header.study.design.arrangement =
+        Arrangement::Chop(Chop { slice: Some(Duration::from_millis(10)), ..Chop::default() });
+    let brief = |analysis: &Analysis| {
+        let text = (row.render)(&record, analysis, &Style::default()).unwrap();
+        text.split_whitespace().collect::<Vec<_>>().join(" ")
+    };
+    let mut analysis = analyse(&record);
+    let said = brief(&analysis);
+    assert!(
+        said.contains("slices: without rests, throughput of container may be up to 1.5 % higher; --verbose"),
+        "{said}"
+    );
+    assert!(!said.contains("amid its slices"), "{said}");
+    let of_container = analysis.metrics.iter_mut().flat_map(|metric| &mut metric.ratios);
+    for ratio in of_container.filter(|ratio| ratio.arm == "container") {
+        ratio.interval = Some(Interval { low: 0.98, high: 0.99 });
+    }
+    let said = brief(&analysis);
+    assert!(said.contains("WARNING: amid its slices container gets") && !said.contains("slices: without"), "{said}");
 }
 
 #[test]

@@ -3,13 +3,16 @@
 use crate::sample;
 
 use sample::record;
-use serde_json::Value;
+use serde_json::{Value, json};
+use tare_core::fault::Fault;
 use tare_core::load::{LoadProfile, TurnsSummary, WindowCounts, WindowRow};
+use tare_core::plan::PlannedTrial;
 use tare_core::record::Record;
-use tare_report::{Gate, USUAL_WIDTH, compare_json, scaling_text, series_summary, series_text};
+use tare_core::trial::Outcome;
+use tare_report::{Gate, USUAL_WIDTH, compare_json, scaling_text, series_json, series_summary, series_text};
 use tare_stats::{
-    Bounds, Caution, GateOutcome, Interval, Occasions, Series, SeriesPoint, analyse, conditions, gate,
-    scaling_of_records, scaling_of_steps,
+    Bounds, Caution, Equals, GateOutcome, Interval, Occasion, Occasions, Series, SeriesPoint, analyse, conditions,
+    gate, scaling_of_records, scaling_of_steps,
 };
 
 /// The sample with another kernel, and a form whose throughput is `factor` times what it was.
@@ -42,10 +45,20 @@ const BOUNDS: Bounds = Bounds { max_overhead: Some(0.05), max_regression: Some(0
 
 /// Hands a gate over all forms of `new` to `show`.
 fn with_gate<T>(new: &Record, inconclusive_as: Option<GateOutcome>, show: impl FnOnce(&Gate) -> T) -> T {
+    with_gate_and(&Occasions::new(), new, inconclusive_as, show)
+}
+
+/// The same with what is known of occasions.
+fn with_gate_and<T>(
+    occasions: &Occasions,
+    new: &Record,
+    inconclusive_as: Option<GateOutcome>,
+    show: impl FnOnce(&Gate) -> T,
+) -> T {
     let old = record();
     let forms: Vec<String> = ["container", "container-hostnet", "vm"].map(String::from).into();
     let (now, before) = (analyse(new), analyse(&old));
-    let checks = gate(&now, Some((&before, &Occasions::new())), &forms, &["throughput".into()], &BOUNDS);
+    let checks = gate(&now, Some((&before, occasions)), &forms, &["throughput".into()], &BOUNDS);
     show(&Gate { record: new, baseline: Some(&old), bounds: &BOUNDS, checks: &checks, inconclusive_as })
 }
 
@@ -55,6 +68,35 @@ fn a_gate_as_text_as_json_and_as_junit() {
     insta::assert_snapshot!("gate_text", with_gate(&new, None, |gate| fitting(gate.text(USUAL_WIDTH))));
     insta::assert_snapshot!("gate_json", with_gate(&new, None, |gate| gate.json().unwrap()));
     insta::assert_snapshot!("gate_junit", with_gate(&new, None, |gate| gate.junit()));
+}
+
+#[test]
+fn a_gate_says_what_it_knows_of_occasions_and_that_it_knows_nothing() {
+    let flat = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
+    let new = later(0.97);
+    let (unknown, json, junit) =
+        with_gate(&new, None, |gate| (fitting(gate.text(USUAL_WIDTH)), gate.json().unwrap(), gate.junit()));
+    let nothing = "nothing is known of what two occasions of the same thing differ by in throughput";
+    assert_eq!(flat(&unknown).matches(nothing).count(), 1, "{unknown}");
+    assert!(flat(&unknown).contains("too narrow by that. Keep a history of at least 3 runs"), "{unknown}");
+    assert!(junit.contains(nothing), "{junit}");
+    let regression = |json: &str| -> Value {
+        let read: Value = serde_json::from_str(json).unwrap();
+        let checks = read["checks"].as_array().unwrap().clone();
+        checks.into_iter().find(|check| check["bounded"] == "regression").unwrap()
+    };
+    assert_eq!(regression(&json)["learned"], json!({"kind": "nothing", "runs_needed": 3}));
+    // Six that lie 0.5 % off, with an error of 0.4 %: what is left is 0.3 %.
+    let equals = Equals { log: 0.005, standard_error: 0.004, degrees: 4.0 };
+    let occasions = Occasions::from([("throughput".to_owned(), Occasion::learn(&[equals; 6]).unwrap())]);
+    let (known, json) =
+        with_gate_and(&occasions, &new, None, |gate| (fitting(gate.text(USUAL_WIDTH)), gate.json().unwrap()));
+    assert!(!flat(&known).contains("nothing is known of"), "{known}");
+    assert!(flat(&known).contains("history, 0.3 % (standard deviation), at most "), "{known}");
+    assert!(flat(&known).contains("(6 runs)"), "{known}");
+    let learned = &regression(&json)["learned"];
+    assert_eq!((&learned["kind"], &learned["runs"]), (&json!("occasions"), &json!(6)), "{learned}");
+    assert!(learned["deviation_at_most"].as_f64() > learned["deviation"].as_f64(), "{learned}");
 }
 
 #[test]
@@ -99,9 +141,56 @@ fn a_change_against_an_unsound_machine_comes_with_a_warning() {
     assert!(warnings.len() == 1 && warnings[0].starts_with("WARNING after:"), "{text}");
     let flat = text.split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(flat.contains("in throughput: that machine was not sound"), "{text}");
+    // Of neither form that was measured it is said that it changed, or that it did not.
+    assert!(flat.contains("0.90 withheld: the A/A control differs (after)"), "{text}");
+    assert_eq!(flat.matches("withheld: the A/A control differs (after)").count(), 2, "{text}");
     let read: Value = serde_json::from_str(&compare_json(&unsound, &record(), &Occasions::new()).unwrap()).unwrap();
     assert!(read["warnings"][0].as_str().unwrap().starts_with("before: the A/A control differs"), "{read}");
     assert!(!compare(&record(), &later(0.9)).contains("the A/A control differs"));
+}
+
+/// The sample three times over, as one record of 15 blocks.
+fn longer(record: &Record) -> Record {
+    let mut all = record.clone();
+    for again in 1..3 {
+        let moved = |planned: &PlannedTrial| PlannedTrial {
+            index: planned.index + again * record.header.plan.len() as u32,
+            block: planned.block + 5 * again,
+            ..planned.clone()
+        };
+        all.header.plan.extend(record.header.plan.iter().map(moved));
+        all.trials.extend(record.trials.iter().cloned().map(|mut trial| {
+            trial.record.trial = moved(&trial.record.trial);
+            trial
+        }));
+    }
+    all.header.study.repeat = 15;
+    all
+}
+
+#[test]
+fn a_change_of_a_form_that_is_void_too_often_is_withheld() {
+    let before = longer(&record());
+    let after = longer(&later(0.9));
+    let row = |text: &str| {
+        let form = text.split("\ncontainer-hostnet\n").nth(1).unwrap();
+        form.split("  p50 ").next().unwrap().split_whitespace().collect::<Vec<_>>().join(" ")
+    };
+    let sound = row(&compare(&before, &after));
+    assert!(sound.ends_with("YES"), "{sound}");
+    let mut void = after;
+    for trial in void.trials.iter_mut().map(|trial| &mut trial.record) {
+        if trial.trial.form == "container-hostnet" && [1, 2].contains(&(trial.trial.block % 5)) {
+            trial.outcome = Outcome::Invalid { why: Fault::new("it ran elsewhere") };
+            trial.metrics.clear();
+        }
+    }
+    for (from, to, label) in [(&before, &void, "after"), (&void, &before, "before"), (&void, &void, "before and after")]
+    {
+        let withheld = row(&compare(from, to));
+        let wanted = format!("withheld: its trials are void more often than the others ({label})");
+        assert!(withheld.ends_with(&wanted) && !withheld.contains("YES"), "{withheld}");
+    }
 }
 
 #[test]
@@ -158,14 +247,19 @@ fn a_form_that_was_emulated_in_either_run_has_not_changed() {
 fn a_comparison_as_json() {
     let text = compare_json(&record(), &later(0.9), &Occasions::new()).unwrap();
     let read: Value = serde_json::from_str(&text).unwrap();
-    assert_eq!(read["differences"][0]["what"], "environment kernel");
+    let wanted = json!({
+        "what": "environment kernel", "before": "6.1.0-28-amd64", "after": "6.12.9-amd64",
+        "condition": "environment.kernel", "before_data": "6.1.0-28-amd64", "after_data": "6.12.9-amd64",
+    });
+    assert_eq!(read["differences"], json!([wanted]));
     let of = |form: &str, metric: &str| {
         let changes = read["changes"].as_array().unwrap();
         changes.iter().find(|change| change["form"] == form && change["metric"] == metric).unwrap().clone()
     };
     let change = of("container-hostnet", "throughput");
     assert!((change["change"].as_f64().unwrap() - 0.9).abs() < 1e-9);
-    assert!(change["interval"]["high"].as_f64().unwrap() < 1.0);
+    assert!(change["interval"]["high"].as_f64().unwrap() < change["together"]["high"].as_f64().unwrap());
+    assert!(change["together"]["high"].as_f64().unwrap() < 1.0);
     assert!(of("vm", "throughput")["interval"].is_null(), "an emulated form makes no claim");
 }
 
@@ -195,6 +289,8 @@ fn series(records: usize) -> Series {
 fn a_series_with_a_change_point() {
     let all = [series(22)];
     insta::assert_snapshot!("series", fitting(series_text(&all, USUAL_WIDTH)));
+    let here = &series_json(&all).unwrap()[0]["changes"][0]["here"];
+    assert_eq!((&here[0]["what"], &here[0]["condition"]), (&json!("environment kernel"), &json!("environment.kernel")));
     let summary = fitting(series_summary(&all, USUAL_WIDTH));
     assert!(summary.starts_with("CHANGED: throughput of container in canonical: -2."), "{summary}");
     assert!(summary.contains("since run run013"), "{summary}");

@@ -5,7 +5,7 @@ use crate::sample;
 use sample::record;
 use serde_json::Value;
 use tare_report::{FORMATS, Style};
-use tare_stats::{Analysis, Interval, Verdict, Withheld, analyse};
+use tare_stats::{Analysis, Interval, LeftCold, Verdict, Withheld, analyse};
 
 const FORM: &str = "container";
 
@@ -55,6 +55,13 @@ fn every_verdict_has_its_words() {
     assert!(more.ends_with("1.8 %; about 20 blocks for an interval of +-1.0 %"), "{more}");
     let equals = with(Verdict::NoDifference, |analysis| ratio(analysis).equals_beyond_margin = true);
     assert!(equals.ends_with("; equals may differ by more than the margin of 1.0 %"), "{equals}");
+    let cold = |share| {
+        let cold = LeftCold { share, decides: true };
+        with(Verdict::NoDifference, |analysis| ratio(analysis).cold = Some(cold))
+    };
+    let (some, unknown) = (cold(Some(0.02)), cold(None));
+    assert!(some.ends_with("; short slices may hide more than the margin of 1.0 %"), "{some}");
+    assert!(unknown.ends_with("; what short slices hide is not known"), "{unknown}");
     let unlike = said(1, |_| ());
     assert!(unlike.starts_with("longer: ") || unlike.starts_with("no difference"), "{unlike}");
 }

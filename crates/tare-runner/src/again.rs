@@ -1,5 +1,5 @@
 //! Which blocks are run again: those with a trial that does not count. Decided by outcomes only, never by a figure. A
-//! service that ended under load is what that form came to: run again it would be away.
+//! service that ended by itself, at its start or under load, is what that form came to: run again it would be away.
 
 use std::collections::{BTreeMap, BTreeSet};
 use tare_core::record::TrialRecord;
@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn a_service_that_ended_under_load_is_not_repeated_away() {
+    fn a_service_that_ended_is_not_repeated_away() {
         let mut outcomes = outcomes(5, &[]);
         let trial =
             PlannedTrial { index: 0, block: 5, form: "box".into(), control: false, again: None, profiled: false };

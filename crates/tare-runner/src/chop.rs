@@ -26,9 +26,14 @@ pub(crate) const BLOCKS_ALONE: u32 = 3;
 const PROBE_PERIOD_OF_PIECES: Duration = Duration::from_millis(250);
 
 /// The longest turns against which others are held, and for how long each load is at work in turns of several lengths,
-/// at most. Where a service is cold in the first, the second are tried.
+/// at most, unless the cycles that there must be take longer. Where a service is cold in the first, the second are
+/// tried.
 pub(crate) const COMPARED: [(Duration, Duration); 2] =
     [(Duration::from_millis(200), Duration::from_secs(5)), (Duration::from_secs(1), Duration::from_secs(10))];
+
+/// How long each load is at work while lengths from 10 to 200 ms are compared, at least: six cycles of turns of all of
+/// them.
+pub(crate) const COMPARED_LEAST: Duration = Duration::from_millis(3300);
 
 /// How long slices are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

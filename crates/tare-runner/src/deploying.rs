@@ -17,6 +17,9 @@ const READY_POLL: Duration = Duration::from_millis(20);
 /// How much more time things may take in an emulated guest, which is an order of magnitude slower than a machine.
 const EMULATED_SLOWDOWN: u32 = 10;
 
+/// What a service says that ends because others have its port.
+const PORT_TAKEN: [&str; 2] = ["address already in use", "address in use"];
+
 /// Where load enters a deployment.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Entry {
@@ -32,6 +35,12 @@ pub(crate) struct Entry {
 
 fn no_address(port: &str) -> Early {
     Fault::new(format!("the form gave no address for port '{port}'")).into()
+}
+
+/// Whether a service's output says that somebody else listens at its port.
+fn lost_its_port(log: &str) -> bool {
+    let log = log.to_lowercase();
+    PORT_TAKEN.iter().any(|words| log.contains(words))
 }
 
 /// The first entry, for connections that go over all of them.
@@ -119,8 +128,13 @@ impl Trial<'_, '_> {
         let within = if self.inputs.emulated { within * EMULATED_SLOWDOWN } else { within };
         loop {
             if let InstanceState::Ended(how) = host.state(name)? {
+                let log = host.log(name).unwrap_or_default();
+                // What a form does at its start it does to its users; that others have a port is this machine's doing.
+                if !lost_its_port(&log) {
+                    self.data.record.service_ended = Some(name.clone());
+                }
                 let fault = Fault::new(format!("service {name} ended before it was ready: {how}"));
-                return Err(fault.with_log(host.log(name).unwrap_or_default()).into());
+                return Err(fault.with_log(log).into());
             }
             let Some(last) = self.ready(host, start, instance)? else { return Ok(()) };
             if self.stop.raised() {
@@ -228,6 +242,13 @@ pub(crate) fn path_of_all(started: &[Instance]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_service_that_lost_its_port_says_so() {
+        assert!(lost_its_port("1:M # bind: Address already in use"));
+        assert!(lost_its_port("Error: listen EADDRINUSE: address already in use 0.0.0.0:80"));
+        assert!(!lost_its_port("Segmentation fault (core dumped)"));
+    }
 
     #[test]
     fn what_is_said_of_one_instance_s_path_is_kept_and_said_once() {

@@ -1,7 +1,7 @@
 //! How long trials take here, and how many blocks fit into a time: from deployments timed earlier, else from a guess,
 //! and from what the run itself teaches. Times decide here, never a figure.
 
-use crate::chop::{ALONE, BLOCKS_ALONE, COMPARED};
+use crate::chop::{ALONE, BLOCKS_ALONE, COMPARED, COMPARED_LEAST};
 use std::collections::BTreeMap;
 use std::time::Duration;
 use tare_core::design::Arrangement;
@@ -97,7 +97,7 @@ impl Pace {
             Arrangement::Chop(chop) => {
                 let alone = BLOCKS_ALONE * (ALONE.0 + ALONE.1);
                 // The first block finds how long slices are; longer ones that a cold service needs are not foreseen.
-                let compared = study.settle + study.measure.min(COMPARED[0].1);
+                let compared = study.settle + study.measure.clamp(COMPARED_LEAST, COMPARED[0].1);
                 there * if chop.slice.is_none() { alone + compared } else { alone }.as_secs_f64()
             }
             _ => 0.0,
@@ -241,8 +241,8 @@ mod tests {
         let (found, asked) = (None, Some(Duration::from_millis(20)));
         let once_s = |pace: &Pace, study: &Study| pace.costs(study).begin_s;
         let pace = Pace::default();
-        // Three deployments, each alone for 2.3 s in three blocks; and once for 1 s and up to 5 s to compare lengths.
-        for (study, wanted_s) in [(study(2, asked), 20.7), (study(2, found), 29.7), (study(60, found), 38.7)] {
+        // Three deployments, each alone for 2.3 s in three blocks; and once for 1 s and 3.3 to 5 s to compare lengths.
+        for (study, wanted_s) in [(study(2, asked), 20.7), (study(2, found), 33.6), (study(60, found), 38.7)] {
             assert!((once_s(&pace, &study) - wanted_s).abs() < 1e-6, "{}", once_s(&pace, &study));
         }
         let boxless = FormPace { unavailable: true, ..FormPace::default() };

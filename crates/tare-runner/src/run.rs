@@ -14,7 +14,9 @@ use tare_core::fault::Fault;
 use tare_core::host::SeenFile;
 use tare_core::instances::{Ports, has_movable_ports};
 use tare_core::plan::{PlannedTrial, blocks, plan_again, rounds_after};
-use tare_core::record::{COMPLETE, DECIDED, End, FITTED, Header, PRECISE_ENOUGH, TrialData, TrialRecord};
+use tare_core::record::{
+    BUDGET_SPENT, COMPLETE, DECIDED, End, FITTED, Header, INTERRUPTED, PRECISE_ENOUGH, TrialData, TrialRecord,
+};
 use tare_core::secrets::take_out;
 use tare_core::trial::Outcome;
 use tare_core::units::CpuSet;
@@ -43,8 +45,8 @@ impl Ending {
         match self {
             Ending::Complete => COMPLETE,
             Ending::Fitted => FITTED,
-            Ending::Interrupted => "interrupted",
-            Ending::BudgetSpent => "budget spent",
+            Ending::Interrupted => INTERRUPTED,
+            Ending::BudgetSpent => BUDGET_SPENT,
             Ending::PreciseEnough => PRECISE_ENOUGH,
             Ending::Decided => DECIDED,
         }

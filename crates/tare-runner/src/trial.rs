@@ -164,7 +164,8 @@ impl Trial<'_, '_> {
         let entries = self.deploy_prepared(host, starts, started)?;
         self.enter(Stage::Populate);
         for entry in &entries {
-            self.drive(host, entry, &self.load_plan(entry, LoadTask::Populate), POPULATE_LIMIT)?;
+            let plan = self.load_plan(entry, LoadTask::Populate);
+            self.drive(host, entry, &plan, POPULATE_LIMIT).map_err(|fault| self.blame(host, started, fault))?;
         }
         Ok(entries)
     }

@@ -3,7 +3,7 @@
 
 use crate::stage;
 
-use stage::{Trouble, header, outcomes, run};
+use stage::{Trouble, header, outcomes, run, run_with};
 use std::time::Duration;
 use tare_core::load::LoadProfile;
 use tare_core::study::{LoadOrigin, Study};
@@ -132,6 +132,40 @@ fn what_a_service_fails_at_is_measured_and_not_repeated_away() {
     assert_eq!(record.trials.len(), 9, "no block is run again");
     let dead = record.trials.iter().filter(|trial| trial.record.service_ended.as_deref() == Some("toy")).count();
     assert_eq!(dead, 3);
+}
+
+#[test]
+fn a_form_that_dies_now_and_then_before_it_is_loaded_is_not_repeated_away() {
+    let folder = tempfile::tempdir().unwrap();
+    for (trouble, stage, said) in [
+        (Trouble::DiesAtStart, Stage::Deploy, "service toy ended before it was ready: killed by signal 9"),
+        (Trouble::DiesWhileFilled, Stage::Populate, "service toy ended under load: killed by signal 9"),
+    ] {
+        let path = folder.path().join(stage.to_string());
+        let once = |form: &str, opened| if form == "box" && opened == 2 { trouble } else { Trouble::None };
+        assert_eq!(run_with(&path, &header(&["plain", "box"], 6), &once, None).ending, Ending::Complete);
+        let record = read_record(&path).unwrap();
+        assert_eq!(record.trials.len(), 18, "no block is run again");
+        let dead = record.trials.iter().find(|trial| trial.record.service_ended.is_some()).unwrap();
+        assert_eq!(dead.record.service_ended.as_deref(), Some("toy"));
+        assert!(matches!(&dead.record.outcome, Outcome::Failed { stage: at, .. } if *at == stage), "{dead:?}");
+        assert!(dead.record.outcome.why().unwrap().message.starts_with(said), "{dead:?}");
+        let analysis = tare_stats::analyse(&record);
+        let throughput = analysis.metrics.iter().find(|metric| metric.name == "throughput").unwrap();
+        let ratio = throughput.ratios.iter().find(|ratio| ratio.arm == "box").unwrap();
+        assert_eq!(ratio.bound.map(|bound| bound.side), Some(tare_stats::Side::AtMost), "{ratio:?}");
+        let row = analysis.failed.iter().find(|row| row.arm == "box").unwrap();
+        assert_eq!(row.ended, [dead.record.trial.index]);
+    }
+    // That another has the port, or that it takes too long, says nothing of the form.
+    for (name, trouble) in [("port", Trouble::LosesItsPort), ("slow", Trouble::NeverReady)] {
+        let path = folder.path().join(name);
+        let once = |form: &str, opened| if form == "box" && opened == 2 { trouble } else { Trouble::None };
+        run_with(&path, &header(&["plain", "box"], 6), &once, None);
+        let record = read_record(&path).unwrap();
+        assert_eq!(record.trials.len(), 21, "{name}: its block is run again");
+        assert!(record.trials.iter().all(|trial| trial.record.service_ended.is_none()), "{name}");
+    }
 }
 
 #[test]

@@ -106,7 +106,8 @@ pub struct Analysis {
     /// The apparatus' own cost and health.
     pub apparatus: Apparatus,
     /// When arms stood still, of those whose ratio in some metric is another one without those times, and of the
-    /// baseline then; and of whoever stood still for so much of its turns that it decides.
+    /// baseline then; and of whoever stood still for so much of its turns, or for so much more of its time than the
+    /// baseline, that it decides.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub stalls: Vec<Stalls>,
     /// How near the run came to the width that it was to go on for, where it ended before.
@@ -336,6 +337,9 @@ pub struct Ratio {
     /// equivalent.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub equals_beyond_margin: bool,
+    /// What slices of a chopped load may have left in it; none where load took no turns.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cold: Option<LeftCold>,
     /// What may be said.
     pub verdict: Verdict,
     /// Why nothing is said, whatever the figures.
@@ -366,6 +370,7 @@ impl Ratio {
             blocks_needed: None,
             verdict,
             equals_beyond_margin: false,
+            cold: None,
             withheld: None,
         }
     }
@@ -375,6 +380,15 @@ impl Ratio {
         let sign = self.bound.map_or("", |bound| bound.side.sign());
         format!("{sign}{}", ratio_text(self.ratio, self.interval))
     }
+}
+
+/// What a form that is cold in slices may have left in its ratio, of which its interval says nothing.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct LeftCold {
+    /// By which share the ratio may be off, either way; none where nobody knows.
+    pub share: Option<f64>,
+    /// Whether this alone keeps the form from being called equivalent.
+    pub decides: bool,
 }
 
 /// What may be said of a ratio.

@@ -1,15 +1,13 @@
 //! Two records side by side: whether a form's cost changed from one run to the other, and what else did.
 
-use crate::analysis::{Analysis, Interval, Ratio};
-use crate::condition;
-use crate::occasion::{Occasions, error_of_change};
+use crate::analysis::{Analysis, Interval, MetricAnalysis, Ratio};
+use crate::condition::{Condition, Conditions, OfForm, OfService};
+use crate::family::CONFIDENCE;
+use crate::occasion::{ChangeError, Occasions, error_of_change};
 use serde::Serialize;
-use std::collections::{BTreeMap, BTreeSet};
-use std::fmt;
-use tare_core::qos::Qos;
+use std::collections::BTreeSet;
 use tare_core::record::Header;
 use tare_core::study::Study;
-use tare_core::units::exact_duration;
 
 /// How a form's ratio to its own baseline changed between two runs.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -27,8 +25,10 @@ pub struct Change {
     /// The second ratio over the first.
     pub change: f64,
     /// Its 95 % interval (Welch: the two runs are independent), for this pair alone, with what occasions add as far as
-    /// it is known. None if either run had none, or a ratio that is only a bound.
+    /// it is known. None if either ratio has none, is only a bound, or has its verdict withheld.
     pub interval: Option<Interval>,
+    /// The same for all changes together: with 95 % probability every one of these holds the truth (Šidák).
+    pub together: Option<Interval>,
     /// Standard error of the change's log.
     pub standard_error: Option<f64>,
     /// Its degrees of freedom: Student's t with so many makes the interval.
@@ -38,62 +38,82 @@ pub struct Change {
     pub occasions: Option<f64>,
 }
 
+/// The ratios of a form in one metric in two runs.
+struct RatioPair<'a> {
+    metric: &'a MetricAnalysis,
+    before: &'a Ratio,
+    after: &'a Ratio,
+}
+
+impl RatioPair<'_> {
+    fn change(&self, together: f64, occasions: &Occasions) -> Change {
+        let log = self.after.ratio.ln() - self.before.ratio.ln();
+        let around =
+            |error: ChangeError| Interval { low: (log - error.half_width).exp(), high: (log + error.half_width).exp() };
+        let error = self.error(CONFIDENCE, occasions);
+        Change {
+            form: self.before.arm.clone(),
+            metric: self.metric.name.clone(),
+            title: self.metric.title.clone(),
+            before: self.before.clone(),
+            after: self.after.clone(),
+            change: log.exp(),
+            interval: error.map(around),
+            together: self.error(together, occasions).map(around),
+            standard_error: error.map(|error| error.standard_error),
+            degrees: error.map(|error| error.degrees),
+            occasions: occasions.get(&self.metric.name).map(|occasion| occasion.deviation),
+        }
+    }
+
+    fn error(&self, confidence: f64, occasions: &Occasions) -> Option<ChangeError> {
+        error_of_change(self.before, self.after, occasions.get(&self.metric.name), confidence)
+    }
+}
+
 /// The changes of every form and compared metric that both analyses have a ratio of, in the order of `before`.
 /// `occasions` is what the machine's A/A controls teach of how far apart two runs lie; where it has nothing of a
 /// metric, intervals leave that out.
 pub fn changes(before: &Analysis, after: &Analysis, occasions: &Occasions) -> Vec<Change> {
-    let mut changes = Vec::new();
+    let mut pairs = Vec::new();
     for metric in before.metrics.iter().filter(|metric| metric.compared) {
         let Some(other) = after.metrics.iter().find(|other| other.name == metric.name) else { continue };
         for first in &metric.ratios {
             let Some(second) = other.ratios.iter().find(|second| second.arm == first.arm) else { continue };
-            let log = second.ratio.ln() - first.ratio.ln();
-            let known = first.bound.is_none() && second.bound.is_none();
-            let occasion = occasions.get(&metric.name);
-            let error = error_of_change(first, second, occasion).filter(|_| known);
-            let half = error.map(|error| error.half_width);
-            changes.push(Change {
-                form: first.arm.clone(),
-                metric: metric.name.clone(),
-                title: metric.title.clone(),
-                before: first.clone(),
-                after: second.clone(),
-                change: log.exp(),
-                interval: half.map(|half| Interval { low: (log - half).exp(), high: (log + half).exp() }),
-                standard_error: error.map(|error| error.standard_error),
-                degrees: error.map(|error| error.degrees),
-                occasions: occasion.map(|occasion| occasion.deviation),
-            });
+            pairs.push(RatioPair { metric, before: first, after: second });
         }
     }
-    changes
+    // As forms of one run share the level out. Pairs share baselines and trials: that makes it more, not less.
+    let judged = pairs.iter().filter(|pair| pair.error(CONFIDENCE, occasions).is_some()).count();
+    let together = CONFIDENCE.powf(1.0 / judged.max(1) as f64);
+    pairs.iter().map(|pair| pair.change(together, occasions)).collect()
 }
 
 /// Facts that always differ and mean nothing.
 const FLEETING: &[&str] = &["uptime_s", "load_average"];
 
-/// As JSON, plain texts without quotes.
+/// What is the same is written the same.
 fn json(value: &impl Serialize) -> String {
-    serde_json::to_string(value).unwrap_or_default().trim_matches('"').to_owned()
+    serde_json::to_string(value).unwrap_or_default()
 }
 
 /// How the study measured: what it asked for, how it searched, in which design and for how long.
-fn arrangement(study: &Study) -> Vec<(&'static str, String)> {
-    let within = study.design.steady_within.map(|within| format!(" until steady, {} at most", exact_duration(within)));
-    let mut all = vec![
-        ("the QoS", study.qos.as_ref().map_or_else(|| "none".to_owned(), Qos::describe)),
-        (condition::DESIGN, json(&study.design.arrangement)),
-        (condition::SETTLE, exact_duration(study.settle) + &within.unwrap_or_default()),
-        (condition::MEASURE, exact_duration(study.measure)),
-        ("the time that an operation may take", exact_duration(study.timeout)),
-    ];
+fn arrangement(study: &Study) -> Conditions {
+    let mut all = Conditions::from([
+        (Condition::Qos, json(&study.qos)),
+        (Condition::Design, json(&study.design.arrangement)),
+        (Condition::Settle, json(&study.settle)),
+        (Condition::SteadyWithin, json(&study.design.steady_within)),
+        (Condition::Measure, json(&study.measure)),
+        (Condition::Timeout, json(&study.timeout)),
+    ]);
     if let Some(plan) = &study.peak {
         all.extend([
-            (condition::SEARCH_RULES, json(&plan.rules)),
-            (condition::SEARCH_WINDOW, exact_duration(plan.window)),
-            ("the search's number of windows", plan.windows.to_string()),
-            ("the search's time to warm up", exact_duration(plan.warm)),
-            ("the search's time to settle", exact_duration(plan.settle)),
+            (Condition::SearchRules, json(&plan.rules)),
+            (Condition::SearchWindow, json(&plan.window)),
+            (Condition::SearchWindows, json(&plan.windows)),
+            (Condition::SearchWarm, json(&plan.warm)),
+            (Condition::SearchSettle, json(&plan.settle)),
         ]);
     }
     all
@@ -101,86 +121,81 @@ fn arrangement(study: &Study) -> Vec<(&'static str, String)> {
 
 /// What a record was made under, and so may explain why it differs from another: software, hardware, load, forms,
 /// services, QoS, design and times.
-pub fn conditions(header: &Header) -> BTreeMap<String, String> {
+pub fn conditions(header: &Header) -> Conditions {
     let study = &header.study;
-    let mut all: BTreeMap<String, String> = [
-        (condition::WORKLOAD, header.workload.name.clone()),
-        (condition::BASELINE, study.baseline.clone()),
-        (condition::LOAD, json(&study.load)),
-        (condition::ORIGIN, json(&study.from)),
-        (condition::PROTOCOL, json(&header.workload.protocol)),
-        ("the version of Tare", header.tare.clone()),
-    ]
-    .map(|(what, value)| (what.to_owned(), value))
-    .into();
-    all.extend(arrangement(study).into_iter().map(|(what, value)| (what.to_owned(), value)));
+    let mut all = arrangement(study);
+    all.extend([
+        (Condition::Workload, json(&header.workload.name)),
+        (Condition::Baseline, json(&study.baseline)),
+        (Condition::Load, json(&study.load)),
+        (Condition::Origin, json(&study.from)),
+        (Condition::Protocol, json(&header.workload.protocol)),
+        (Condition::Version, json(&header.tare)),
+    ]);
     for service in &study.resolved(&header.workload).services {
-        let name = &service.name;
-        all.insert(condition::of_service(name, condition::RESOURCES), json(&service.resources));
+        let of = |what| Condition::of_service(&service.name, what);
+        all.insert(of(OfService::Resources), json(&service.resources));
         // With the arguments of the options that were chosen, or hold by default.
-        all.insert(condition::of_service(name, "command"), service.command.join(" "));
-        all.insert(condition::of_service(name, "environment"), json(&service.environment));
-        all.extend(service.directory.iter().map(|path| (condition::of_service(name, "directory"), path.clone())));
+        all.insert(of(OfService::Command), json(&service.command));
+        all.insert(of(OfService::Environment), json(&service.environment));
+        all.extend(service.directory.iter().map(|path| (of(OfService::Directory), json(path))));
     }
-    all.extend(study.options.iter().map(|(option, level)| (condition::option(option), level.clone())));
-    for (what, facts) in
-        [("bundle", &header.bundles), ("environment", &header.environment), ("placement", &header.placement)]
-    {
-        let lasting = facts.iter().filter(|(key, _)| !FLEETING.contains(&key.as_str()));
-        all.extend(lasting.map(|(key, value)| (format!("{what} {key}"), value.clone())));
-    }
+    all.extend(study.options.iter().map(|(option, level)| (Condition::Option(option.clone()), json(level))));
+    let lasting = header.environment.iter().filter(|(key, _)| !FLEETING.contains(&key.as_str()));
+    all.extend(lasting.map(|(key, value)| (Condition::Environment(key.clone()), json(value))));
+    all.extend(header.bundles.iter().map(|(key, value)| (Condition::Bundle(key.clone()), json(value))));
+    all.extend(header.placement.iter().map(|(key, value)| (Condition::Placement(key.clone()), json(value))));
     for form in &study.forms {
-        all.insert(condition::form(&form.name), json(&form.layers));
-        all.insert(condition::of_form(&form.name, condition::INSTANCES), json(&form.instances.over(&study.instances)));
-        let told =
-            form.options.iter().map(|(option, level)| format!("{option}={level}")).collect::<Vec<_>>().join(", ");
-        for (what, own) in [(condition::OPTIONS, told), (condition::RESOURCES, form.resources.words().join(", "))] {
-            if !own.is_empty() {
-                all.insert(condition::of_form(&form.name, what), own);
-            }
+        let of = |what| Condition::of_form(&form.name, what);
+        all.insert(of(OfForm::Layers), json(&form.layers));
+        all.insert(of(OfForm::Instances), json(&form.instances.over(&study.instances)));
+        if !form.options.is_empty() {
+            all.insert(of(OfForm::Options), json(&form.options));
+        }
+        if !form.resources.is_empty() {
+            all.insert(of(OfForm::Resources), json(&form.resources));
         }
         let facts = header.forms.get(&form.name).into_iter().flat_map(|state| &state.facts);
-        all.extend(facts.map(|(key, value)| (condition::of_form(&form.name, key), value.clone())));
+        all.extend(facts.map(|(key, value)| (of(OfForm::Fact(key.clone())), json(value))));
     }
     all
 }
 
-/// Something that differs between two records.
+/// Something that differs between two records. Its words are made in reports.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Difference {
     /// What.
-    pub what: String,
-    /// What it was in the first; "absent" when it was not there.
-    pub before: String,
+    pub condition: Condition,
+    /// What it was in the first, as JSON; none when it was not there.
+    pub before: Option<String>,
     /// What it is in the second.
-    pub after: String,
-}
-
-impl fmt::Display for Difference {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {} | {}", self.what, self.before, self.after)
-    }
+    pub after: Option<String>,
 }
 
 /// What differs between two lists of conditions. A form that only one of the records had differs in nothing else.
-pub fn differences(before: &BTreeMap<String, String>, after: &BTreeMap<String, String>) -> Vec<Difference> {
-    let keys: BTreeSet<&String> = before.keys().chain(after.keys()).collect();
-    let lone = |key: &str| {
-        condition::form_of(key).is_some_and(|form| {
-            let form = condition::form(form);
+pub fn differences(before: &Conditions, after: &Conditions) -> Vec<Difference> {
+    let all: BTreeSet<&Condition> = before.keys().chain(after.keys()).collect();
+    let lone = |condition: &Condition| {
+        condition.form().is_some_and(|form| {
+            let form = Condition::of_form(form, OfForm::Layers);
             before.contains_key(&form) != after.contains_key(&form)
         })
     };
-    let value = |of: &BTreeMap<String, String>, key: &str| of.get(key).cloned().unwrap_or_else(|| "absent".to_owned());
-    let found = keys.into_iter().filter(|key| before.get(*key) != after.get(*key) && !lone(key));
-    found.map(|key| Difference { what: key.clone(), before: value(before, key), after: value(after, key) }).collect()
+    let of = |condition: &Condition| {
+        let [before, after] = [before, after].map(|conditions| conditions.get(condition).cloned());
+        Difference { condition: condition.clone(), before, after }
+    };
+    let found = all.into_iter().filter(|condition| !lone(condition)).map(of);
+    found.filter(|difference| difference.before != difference.after).collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::analysis::Verdict;
+    use crate::bound::{Bound, BoundCause, Side};
     use crate::family::tests::Noise;
+    use crate::pair::Withheld;
     use crate::paired::sd;
     use rand_core::SeedableRng;
     use rand_xoshiro::Xoshiro256PlusPlus;
@@ -208,7 +223,7 @@ mod tests {
                 };
                 let before = ratio(&run(blocks.0, spread.0, -0.1));
                 let after = ratio(&run(blocks.1, spread.1, -0.13));
-                let error = error_of_change(&before, &after, None).unwrap();
+                let error = error_of_change(&before, &after, None, CONFIDENCE).unwrap();
                 let off = after.ratio.ln() - before.ratio.ln() + 0.03;
                 held += u32::from(off.abs() <= error.half_width);
             }
@@ -255,32 +270,47 @@ mod tests {
         let before = conditions(&header(&[]));
         assert_eq!(differences(&before, &conditions(&header(&[]))), []);
         let number = |n: u64| serde_json::json!(n);
-        for (place, value, wanted) in [
-            ("/study/qos/operations/get/0/within/nanos", number(250_000), "the QoS: get p99 within 0.5 ms"),
-            ("/study/peak/rules", serde_json::json!("published"), "the search's rules: staircase | published"),
-            ("/study/peak/window/secs", number(30), "the search's window: 15 s | 30 s"),
-            ("/study/peak/windows", number(24), "the search's number of windows: 48 | 24"),
-            ("/study/settle/secs", number(4), "the time to settle: 3 s | 4 s"),
-            ("/study/measure/secs", number(20), "the time measured: 10 s | 20 s"),
-            ("/study/timeout/secs", number(1), "the time that an operation may take: 10 s | 1 s"),
-            ("/study/options", serde_json::json!({"sync": "off"}), "option sync: absent | off"),
-            (
-                "/workload/services/0/command/1",
-                serde_json::json!("--lazy"),
-                "service db, command: /db --sync | /db --lazy",
-            ),
-            ("/workload/services/0/resources/cpus", number(2), "service db, resources: "),
-            ("/workload/services/0/environment", serde_json::json!({"A": "1"}), "service db, environment: "),
-            ("/workload/protocol/options/keys", number(9), "the protocol: "),
+        for (place, value, key) in [
+            ("/study/qos/operations/get/0/within/nanos", number(250_000), "qos"),
+            ("/study/peak/rules", serde_json::json!("published"), "search-rules"),
+            ("/study/peak/window/secs", number(30), "search-window"),
+            ("/study/peak/windows", number(24), "search-windows"),
+            ("/study/peak/warm/secs", number(9), "search-warm"),
+            ("/study/peak/settle/secs", number(9), "search-settle"),
+            ("/study/settle/secs", number(4), "settle"),
+            ("/study/measure/secs", number(20), "measure"),
+            ("/study/timeout/secs", number(1), "timeout"),
+            ("/study/options", serde_json::json!({"sync": "off"}), "option.sync"),
+            ("/workload/services/0/command/1", serde_json::json!("--lazy"), "service.db.command"),
+            ("/workload/services/0/resources/cpus", number(2), "service.db.resources"),
+            ("/workload/services/0/environment", serde_json::json!({"A": "1"}), "service.db.environment"),
+            ("/workload/protocol/options/keys", number(9), "protocol"),
         ] {
             let found = differences(&before, &conditions(&header(&[(place, value)])));
-            assert!(found.len() == 1 && found[0].to_string().starts_with(wanted), "{wanted}: {found:?}");
+            assert!(found.len() == 1 && found[0].condition.key() == key, "{key}: {found:?}");
         }
-        let mut duet = header(&[]);
-        duet.study.design.arrangement = tare_core::design::Arrangement::Duet;
-        assert_eq!(differences(&before, &conditions(&duet))[0].to_string(), "the design: blocks | duet");
+        let mut other = header(&[]);
+        other.study.design.arrangement = tare_core::design::Arrangement::Duet;
+        other.study.design.steady_within = Some(std::time::Duration::from_secs(60));
+        let said = |of: &Difference| (of.condition.key(), of.before.clone().unwrap(), of.after.clone().unwrap());
+        let found: Vec<_> = differences(&before, &conditions(&other)).iter().map(said).collect();
+        let wanted = [("design", "\"blocks\"", "\"duet\""), ("steady-within", "null", "{\"secs\":60,\"nanos\":0}")];
+        assert_eq!(found, wanted.map(|(key, before, after)| (key.to_owned(), before.to_owned(), after.to_owned())));
         let searched_none = conditions(&header(&[("/study/peak", serde_json::Value::Null)]));
-        assert!(!searched_none.keys().any(|what| what.starts_with("the search's")), "{searched_none:?}");
+        assert!(!searched_none.keys().any(|what| what.key().starts_with("search")), "{searched_none:?}");
+        for condition in before.keys().chain(conditions(&other).keys()) {
+            assert_eq!(Condition::from_key(&condition.key()).as_ref(), Some(condition));
+        }
+    }
+
+    #[test]
+    fn a_limit_that_words_round_is_another_one() {
+        // Both are p99.9999 in words.
+        let quantile = |quantile: f64| {
+            conditions(&header(&[("/study/qos/operations/get/0/quantile", serde_json::json!(quantile))]))
+        };
+        let found = differences(&quantile(0.999_999_1), &quantile(0.999_999_2));
+        assert!(found.len() == 1 && found[0].condition == Condition::Qos, "{found:?}");
     }
 
     #[test]
@@ -301,25 +331,58 @@ mod tests {
         };
         let nothing = || serde_json::json!({});
         let before = made(form(nothing(), nothing()), "on");
-        let said = |after| differences(&before, &after).iter().map(ToString::to_string).collect::<Vec<_>>();
+        let said = |after| {
+            let said = |of: &Difference| {
+                let absent = || "absent".to_owned();
+                let [before, after] = [&of.before, &of.after].map(|value| value.clone().unwrap_or_else(absent));
+                format!("{}: {before} | {after}", of.condition.key())
+            };
+            differences(&before, &after).iter().map(said).collect::<Vec<_>>()
+        };
         let own = form(serde_json::json!({"sync": "off"}), serde_json::json!({"memory_bytes": 100_663_296}));
         assert_eq!(
             said(made(own, "on")),
-            ["form a, options: absent | sync=off", "form a, resources: absent | memory=96 MiB"]
+            ["form.a.options: absent | {\"sync\":\"off\"}", "form.a.resources: absent | {\"memory_bytes\":100663296}"]
         );
-        let told = said(made(form(nothing(), nothing()), "off"));
-        assert_eq!(told, ["option sync: on | off", "service db, command: /db --sync | /db --sync --no-sync"]);
+        assert_eq!(
+            said(made(form(nothing(), nothing()), "off")),
+            [
+                "option.sync: \"on\" | \"off\"",
+                "service.db.command: [\"/db\",\"--sync\"] | [\"/db\",\"--sync\",\"--no-sync\"]"
+            ]
+        );
     }
 
     #[test]
     fn what_differs_is_named_and_lone_forms_are_not() {
-        let conditions = |pairs: &[(&str, &str)]| -> BTreeMap<String, String> {
-            pairs.iter().map(|(what, value)| ((*what).to_owned(), (*value).to_owned())).collect()
+        let conditions = |pairs: &[(&str, &str)]| -> Conditions {
+            pairs.iter().map(|(key, value)| (Condition::from_key(key).unwrap(), (*value).to_owned())).collect()
         };
         let before =
-            conditions(&[("environment kernel", "6.1"), ("form box", "[]"), ("form box, engine.version", "26")]);
-        let after = conditions(&[("environment kernel", "6.12"), ("bundle redis", "sha256:1")]);
-        let found: Vec<String> = differences(&before, &after).iter().map(ToString::to_string).collect();
-        assert_eq!(found, ["bundle redis: absent | sha256:1", "environment kernel: 6.1 | 6.12"]);
+            conditions(&[("environment.kernel", "6.1"), ("form.box.layers", "[]"), ("form.box.fact.engine", "26")]);
+        let after = conditions(&[("environment.kernel", "6.12"), ("bundle.redis", "sha256:1")]);
+        let found = differences(&before, &after);
+        let keys: Vec<String> = found.iter().map(|difference| difference.condition.key()).collect();
+        assert_eq!(keys, ["bundle.redis", "environment.kernel"]);
+        assert_eq!((found[0].before.as_deref(), found[0].after.as_deref()), (None, Some("sha256:1")));
+    }
+
+    #[test]
+    fn what_is_withheld_or_a_bound_in_either_run_has_no_interval() {
+        let whole = ratio(&[-0.1, -0.101, -0.099, -0.1, -0.102]);
+        let of = |before: &Ratio, after: &Ratio| error_of_change(before, after, None, CONFIDENCE);
+        assert!(of(&whole, &whole).is_some());
+        // What became of the verdict does not matter: a withheld ratio may also have too few blocks for one.
+        let withheld = |why| Ratio { withheld: Some(why), ..whole.clone() };
+        let bound = Bound { side: Side::AtMost, cause: BoundCause::Generator };
+        for doubtful in [
+            withheld(Withheld::VoidTooOften),
+            withheld(Withheld::OtherVoidTooOften),
+            withheld(Withheld::ControlDiffers),
+            Ratio { verdict: Verdict::Withheld, ..whole.clone() },
+            Ratio { bound: Some(bound), ..whole.clone() },
+        ] {
+            assert_eq!((of(&doubtful, &whole), of(&whole, &doubtful)), (None, None), "{doubtful:?}");
+        }
     }
 }

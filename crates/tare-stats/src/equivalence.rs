@@ -1,20 +1,25 @@
 //! When two forms may be called equal: not because no difference was found, but because none beyond a stated margin is
 //! left to be found. Two one-sided tests; D. J. Schuirmann, J. Pharmacokinetics and Biopharmaceutics 15 (1987).
 
-use crate::analysis::{Analysis, Ratio, Verdict};
+use crate::analysis::{Analysis, LeftCold, Ratio, Verdict};
 use crate::paired::blocks_needed;
 use crate::quantile::student_quantile;
+use crate::warming::left_cold;
 use std::collections::BTreeSet;
+use tare_core::record::Record;
 
 /// The level of each of the two tests, shared out over the forms.
 const LEVEL: f64 = 0.05;
 
-/// Judges every form in every compared metric against `margin`, a share: a form is equivalent when the interval of its
-/// ratio at twice the level, 90 % for a single form, lies within 1 / (1 + margin) and 1 + margin, around the ratio of
-/// operations over time and around that of trimmed means, and when the A/A control is found equivalent by the same
-/// test: where equals may differ by more than the margin, that two forms do not is luck. Where nothing was decided,
-/// says how many blocks would bring the interval down to the margin.
-pub(crate) fn declare(analysis: &mut Analysis, margin: f64) {
+/// Judges every form in every compared metric against the study's margin, a share. A form is equivalent when the
+/// interval of its ratio at twice the level, 90 % for a single form, lies within 1 / (1 + margin) and 1 + margin:
+/// around the ratio of operations over time, around that of trimmed means, and with what slices may have left in
+/// either. And the A/A control must be equivalent by the same test: where equals may differ by more than the margin,
+/// that two forms do not is luck. Where nothing was decided, says how many blocks would bring the interval down to the
+/// margin.
+pub(crate) fn declare(analysis: &mut Analysis, record: &Record) {
+    left_cold(analysis, record);
+    let margin = record.header.study.design.margin();
     analysis.margin = margin;
     let control = analysis.control.clone();
     // A ruler's weight is known: it is in no verdict, and takes no share of the level.
@@ -34,10 +39,15 @@ pub(crate) fn declare(analysis: &mut Analysis, margin: f64) {
 /// Whether the interval of one of so many forms lies within the margin. Both estimates must say so: one that leaves out
 /// a form's stalls, or the other's, has no say against it. What has no interval is not.
 fn is_within(ratio: &Ratio, margin: f64, forms: usize) -> bool {
+    is_within_but(ratio, margin, forms, 0.0)
+}
+
+/// Where it may be off by another share `left`.
+fn is_within_but(ratio: &Ratio, margin: f64, forms: usize, left: f64) -> bool {
     let Some((error, degrees)) = ratio.standard_error.zip(ratio.degrees) else { return false };
     let farther = ratio.trimmed.map_or(0.0, |trimmed| trimmed.ln().abs()).max(ratio.ratio.ln().abs());
     let reach = farther + student_quantile(1.0 - LEVEL / forms.max(1) as f64, degrees) * error;
-    reach <= margin.ln_1p() && !ratio.trimming_differs
+    reach + left.ln_1p() <= margin.ln_1p() && !ratio.trimming_differs
 }
 
 fn judge(ratio: &mut Ratio, margin: f64, forms: usize, equals_are: bool) {
@@ -50,7 +60,13 @@ fn judge(ratio: &mut Ratio, margin: f64, forms: usize, equals_are: bool) {
         ratio.equivalent = Some(false);
         return;
     }
-    let within = is_within(ratio, margin, forms);
+    let mut within = is_within(ratio, margin, forms);
+    if let Some(cold) = &ratio.cold {
+        let still = cold.share.is_some_and(|left| is_within_but(ratio, margin, forms, left));
+        let decides = within && !still;
+        within = still;
+        ratio.cold = Some(LeftCold { decides, ..*cold });
+    }
     let equivalent = within && equals_are;
     ratio.equivalent = Some(equivalent);
     ratio.equals_beyond_margin = within && !equals_are;
@@ -134,6 +150,22 @@ mod tests {
         assert!(is_within(&measured(1.0, 400, &mut noise), MARGIN, 1));
         assert!(!is_within(&measured(1.02, 400, &mut noise), MARGIN, 1));
         assert!(!is_within(&Ratio { standard_error: None, ..measured(1.0, 400, &mut noise) }, MARGIN, 1));
+    }
+
+    #[test]
+    fn who_may_be_cold_in_slices_by_more_than_the_margin_is_not_called_equivalent() {
+        let mut noise = Noise(Xoshiro256PlusPlus::seed_from_u64(5));
+        let clear = measured(1.0, 400, &mut noise);
+        for (share, equivalent) in [(Some(0.001), true), (Some(0.009), true), (Some(0.0105), false), (None, false)] {
+            let mut ratio = Ratio { cold: Some(LeftCold { share, decides: false }), ..clear.clone() };
+            judge(&mut ratio, 0.0115, 1, true);
+            assert_eq!(ratio.equivalent, Some(equivalent), "{share:?}: {ratio:?}");
+            assert_eq!(ratio.cold.map(|cold| cold.decides), Some(!equivalent), "{share:?}");
+        }
+        // Where its own interval is wider than that, it is not the slices that decide.
+        let mut wide = Ratio { cold: Some(LeftCold { share: None, decides: false }), ..measured(1.0, 3, &mut noise) };
+        judge(&mut wide, 0.001, 1, true);
+        assert_eq!((wide.equivalent, wide.cold.map(|cold| cold.decides)), (Some(false), Some(false)));
     }
 
     #[test]

@@ -4,7 +4,7 @@
 use crate::analysis::{Analysis, Interval, MetricAnalysis, Ratio, Verdict};
 use crate::bound::Bound;
 use crate::compare::{Change, changes};
-use crate::occasion::Occasions;
+use crate::occasion::{Occasions, RUNS_MIN};
 use crate::pair::Withheld;
 use crate::paired::blocks_needed;
 use serde::Serialize;
@@ -87,11 +87,44 @@ pub struct GateCheck {
     /// is known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub occasions: Option<f64>,
+    /// Of a regression with an interval: what is known of that, and so what the interval holds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub learned: Option<Learned>,
     /// What became of it.
     pub outcome: GateOutcome,
     /// Why.
     #[serde(rename = "why_data")]
     pub why: GateReason,
+}
+
+/// What is known of what two occasions of the same thing differ by.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[serde(tag = "kind", rename_all = "kebab-case")]
+pub enum Learned {
+    /// Nothing: the interval is that of the two runs' own blocks, and too narrow by whatever occasions add.
+    Nothing {
+        /// So many runs of equals, arranged like both records, would teach something.
+        runs_needed: usize,
+    },
+    /// It is in the interval.
+    Occasions {
+        /// Of so many runs of equals.
+        runs: usize,
+        /// The standard deviation, log scale.
+        deviation: f64,
+        /// It is no larger than this with a probability of 95 %.
+        deviation_at_most: f64,
+    },
+}
+
+impl Learned {
+    fn of(metric: &str, occasions: &Occasions) -> Learned {
+        occasions.get(metric).map_or(Learned::Nothing { runs_needed: RUNS_MIN }, |occasion| Learned::Occasions {
+            runs: occasion.runs,
+            deviation: occasion.deviation,
+            deviation_at_most: occasion.deviation_at_most,
+        })
+    }
 }
 
 /// Why a check came out as it did.
@@ -193,9 +226,11 @@ pub fn gate(
             if let Some(bound) = bounds.max_overhead {
                 checks.push(overhead(new, metric, form, ratio, bound));
             }
-            if let (Some(bound), Some((other, _))) = (bounds.max_regression, other) {
+            if let (Some(bound), Some((other, occasions))) = (bounds.max_regression, other) {
                 let change = changed.iter().find(|change| change.form == *form && change.metric == *name);
-                checks.push(regression(new, other, metric, form, change, bound));
+                let check = regression(new, other, metric, form, change, bound);
+                let learned = check.interval.map(|_| Learned::of(name, occasions));
+                checks.push(GateCheck { learned, ..check });
             }
         }
     }
@@ -284,6 +319,7 @@ fn blank(metric: &MetricAnalysis, form: &str, bounded: Bounded, bound: f64, bloc
         blocks,
         blocks_needed: None,
         occasions: None,
+        learned: None,
         outcome: GateOutcome::Inconclusive,
         why: GateReason::NoInterval,
     }

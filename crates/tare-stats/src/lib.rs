@@ -18,7 +18,7 @@ mod ceiling;
 mod change;
 mod compare;
 mod components;
-pub mod condition;
+mod condition;
 mod contrast;
 mod counts;
 mod cpu;
@@ -67,7 +67,8 @@ pub use account::{CpuAccount, CpuPart, CpuUser, SoftInterrupts, interrupts_apart
 pub use advice::{Gain, MetricWinBack, WinBack};
 pub use analyse::analyse;
 pub use analysis::{
-    Analysis, Apparatus, Arm, BlockValue, Estimate, Interval, Method, MetricAnalysis, Ratio, Reason, Verdict, ratio_of,
+    Analysis, Apparatus, Arm, BlockValue, Estimate, Interval, LeftCold, Method, MetricAnalysis, Ratio, Reason, Verdict,
+    ratio_of,
 };
 pub use best::{Contest, Lead, NoContest, contest, decided, is_lead_look};
 pub use bound::{Bound, BoundCause, Side};
@@ -78,13 +79,14 @@ pub use change::{
 };
 pub use compare::{Change, Difference, changes, conditions, differences};
 pub use components::Components;
+pub use condition::{Condition, Conditions, OfForm, OfService, baseline_of};
 pub use contrast::{Contrast, Figure};
 pub use cpu::resting_share;
 pub use failures::{FailedShare, MoreFailed};
 pub use figures::{Evidence, evidence};
 pub use finding::{Confidence, Differs, Explanation, Finding, Tested, changes_explained, variants_of_rules};
 pub use follows::{AtSpeed, Follows};
-pub use gate::{Bounded, Bounds, GateCheck, GateOutcome, GateReason, WhichRecord, gate, gate_outcome};
+pub use gate::{Bounded, Bounds, GateCheck, GateOutcome, GateReason, Learned, WhichRecord, gate, gate_outcome};
 pub use histogram::{CurvePoint, Percentiles, latency_curve, percentiles};
 pub use kept::{Breach, Broken, OffShare, QosKept, SeenInstead, off_shares};
 pub use ladder::{Climb, Cost, MetricClimb, RungCost};
@@ -99,7 +101,7 @@ pub use probe_cost::ProbeCost;
 pub use profile::{CallRow, Flame, FormProfile, TimeRow, flame};
 pub use quantile::student_quantile;
 pub use resting::{Resting, leave_out_rest};
-pub use same::{BitsDifference, Cell, ResourceRow, Sameness, ServiceBits, ServiceResources};
+pub use same::{BitsDifference, BitsSeen, Cell, ResourceRow, Sameness, ServiceBits, ServiceResources};
 pub use scale_out::{Grown, Growth, ScaleOut};
 pub use scaling::{
     Caution, FormScaling, Law, LawFit, LevelRow, LevelValue, Pairing, Parameter, Scaling, scaling, scaling_of_records,

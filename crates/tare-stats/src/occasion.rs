@@ -7,8 +7,12 @@
 //! Few runs say little of that: three equals that happen to lie together do not make it nothing. So what is learned is
 //! not one figure but how likely which are, and an interval of a change is made over all of them.
 
-use crate::analysis::{Analysis, Ratio};
-use crate::condition;
+use crate::analyse::block_logs;
+use crate::analysis::{Analysis, Arm, Ratio, Verdict};
+use crate::condition::{Condition, Conditions, OfForm, OfService, baseline_of};
+use crate::family::CONFIDENCE;
+use crate::pair::Withheld;
+use crate::paired::Differences;
 use crate::quantile::{chi_squared_quantile, student_quantile};
 use crate::welch::satterthwaite;
 use serde::Serialize;
@@ -16,16 +20,13 @@ use statrs::function::erf::erf;
 use std::collections::BTreeMap;
 
 /// Runs below which nothing is learned.
-const RUNS_MIN: usize = 3;
+pub(crate) const RUNS_MIN: usize = 3;
 
 /// So many equally likely values stand for what is known of a variance.
 const LIKELY: usize = 64;
 
 /// So many stand for what is known of the two runs' own.
 const LIKELY_OWN: usize = 16;
-
-/// The probability of an interval of a change, and that of the upper limit of what occasions add.
-const CONFIDENCE: f64 = 0.95;
 
 /// How far apart equals were in one run, in one metric.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -38,14 +39,23 @@ pub struct Equals {
     pub degrees: f64,
 }
 
-/// By metric that is compared: how far apart equals were in this run. Nothing of equals whose figures are not their
-/// own: that the generator is as fast as itself says nothing of them.
+/// By metric that is compared: how far apart equals were in this run, with the error that their own blocks show. What a
+/// run may claim that was ended for the width of its intervals is larger, and makes occasions look smaller. Nothing
+/// of equals whose figures are not their own, for that the generator is as fast as itself says nothing of them; and
+/// nothing where one of the two is void more often than others, for those that are left are not its usual ones.
 pub fn equals(analysis: &Analysis) -> BTreeMap<String, Equals> {
+    let arm = |is: fn(&Arm) -> bool| analysis.arms.iter().find(|arm| is(arm));
+    let pair = arm(|arm| arm.control).zip(arm(|arm| arm.baseline));
+    if pair.is_some_and(|(control, baseline)| Withheld::of(control, baseline, false).is_some()) {
+        return BTreeMap::new();
+    }
     let of_metric = |metric: &crate::MetricAnalysis| {
         let control = metric.ratios.iter().find(|ratio| ratio.arm == analysis.control)?;
         control.interval.filter(|_| control.bound.is_none())?;
-        let (log, standard_error, degrees) = (control.ratio.ln(), control.standard_error?, control.degrees?);
-        Some((metric.name.clone(), Equals { log, standard_error, degrees }))
+        let logs = |arm: &str| metric.estimates.iter().find(|estimate| estimate.arm == arm).map(block_logs);
+        let differences = Differences::of(&logs(&analysis.control)?, &logs(&analysis.baseline)?);
+        let (standard_error, degrees) = (differences.standard_error()?, differences.n() as f64 - 1.0);
+        Some((metric.name.clone(), Equals { log: differences.mean(), standard_error, degrees }))
     };
     analysis.metrics.iter().filter_map(of_metric).collect()
 }
@@ -98,15 +108,20 @@ impl Occasion {
 
     /// How well the difference of two runs' log ratios is known by their own variances, each with its degrees, and by
     /// what occasions add to both.
-    fn of_difference(&self, own: [(f64, f64); 2]) -> ChangeError {
+    fn of_difference(&self, own: [(f64, f64); 2], confidence: f64) -> ChangeError {
         let (variance, degrees) = satterthwaite(own);
         let spread = Spread::of(variance, degrees, &self.likely);
         // What occasions add makes no interval narrower.
-        let alone = student_quantile(0.5 * (1.0 + CONFIDENCE), degrees) * variance.sqrt();
-        let half_width = spread.half_width().max(alone);
+        let alone = reach(confidence, degrees) * variance.sqrt();
+        let half_width = spread.half_width(confidence).max(alone);
         let standard_error = (variance + 2.0 * self.deviation.powi(2)).sqrt();
-        ChangeError::reaching(half_width, standard_error)
+        ChangeError::reaching(half_width, standard_error, confidence)
     }
+}
+
+/// By how many standard errors an interval reaches, after Student.
+fn reach(confidence: f64, degrees: f64) -> f64 {
+    student_quantile(0.5 * (1.0 + confidence), degrees)
 }
 
 /// The middle of one of so many equal parts of 0 to 1.
@@ -152,15 +167,15 @@ impl Spread {
         self.0.iter().map(share).sum::<f64>() / self.0.len() as f64
     }
 
-    /// How far the difference is off with 95 % at most, found by halving.
-    fn half_width(&self) -> f64 {
+    /// How far the difference is off with this probability at most, found by halving.
+    fn half_width(&self, confidence: f64) -> f64 {
         let (mut low, mut high) = (0.0, 1e-3);
-        while self.within(high) < CONFIDENCE && high < 1e3 {
+        while self.within(high) < confidence && high < 1e3 {
             (low, high) = (high, 2.0 * high);
         }
         for _ in 0..40 {
             let half = 0.5 * (low + high);
-            if self.within(half) < CONFIDENCE { low = half } else { high = half }
+            if self.within(half) < confidence { low = half } else { high = half }
         }
         if self.0.iter().all(|variance| *variance == 0.0) { 0.0 } else { high }
     }
@@ -177,81 +192,86 @@ pub(crate) struct ChangeError {
 
 impl ChangeError {
     /// What has this standard error and reaches so far: of as many degrees of freedom as that takes, one at least.
-    fn reaching(half_width: f64, standard_error: f64) -> ChangeError {
-        let reach = |degrees: f64| student_quantile(0.5 * (1.0 + CONFIDENCE), degrees);
+    fn reaching(half_width: f64, standard_error: f64, confidence: f64) -> ChangeError {
         let (mut low, mut high) = (1.0_f64, 1e6_f64);
-        if half_width >= reach(low) * standard_error {
-            let standard_error = half_width / reach(low);
+        if half_width >= reach(confidence, low) * standard_error {
+            let standard_error = half_width / reach(confidence, low);
             return ChangeError { standard_error, degrees: low, half_width };
         }
         for _ in 0..50 {
             let degrees = (low * high).sqrt();
-            if reach(degrees) * standard_error > half_width { low = degrees } else { high = degrees }
+            if reach(confidence, degrees) * standard_error > half_width { low = degrees } else { high = degrees }
         }
         ChangeError { standard_error, degrees: high, half_width }
     }
 }
 
 /// How well the difference of two runs' log ratios is known, by their own errors after Welch and Satterthwaite, and by
-/// what is known of occasions. None when either has no interval: then its standard error makes no claim.
-pub(crate) fn error_of_change(before: &Ratio, after: &Ratio, occasion: Option<&Occasion>) -> Option<ChangeError> {
+/// what is known of occasions, with an interval of this probability. None when either has no interval, for then its
+/// standard error makes no claim; nor when either is a bound, or is withheld: what is not believed in its own run says
+/// nothing of another.
+pub(crate) fn error_of_change(
+    before: &Ratio,
+    after: &Ratio,
+    occasion: Option<&Occasion>,
+    confidence: f64,
+) -> Option<ChangeError> {
+    let doubtful =
+        |ratio: &Ratio| ratio.bound.is_some() || ratio.withheld.is_some() || ratio.verdict == Verdict::Withheld;
+    if doubtful(before) || doubtful(after) {
+        return None;
+    }
     before.interval.and(after.interval)?;
     let own = |ratio: &Ratio| Some((ratio.standard_error?.powi(2), ratio.degrees?));
     let own = [own(before)?, own(after)?];
     if let Some(occasion) = occasion {
-        return Some(occasion.of_difference(own));
+        return Some(occasion.of_difference(own, confidence));
     }
     let (variance, degrees) = satterthwaite(own);
     let standard_error = variance.sqrt();
     // Two runs without any noise differ for certain.
-    let half_width = student_quantile(0.5 * (1.0 + CONFIDENCE), degrees) * standard_error;
+    let half_width = reach(confidence, degrees) * standard_error;
     Some(ChangeError { standard_error, degrees, half_width })
 }
 
-/// Conditions of a run by which equals lie apart as they do, beside those of the baseline itself and the options.
-const DECIDE: [&str; 13] = [
-    condition::WORKLOAD,
-    condition::BASELINE,
-    condition::LOAD,
-    condition::ORIGIN,
-    condition::PROTOCOL,
-    condition::DESIGN,
-    condition::SETTLE,
-    condition::MEASURE,
-    condition::SEARCH_RULES,
-    condition::SEARCH_WINDOW,
-    condition::CPU_MODEL,
-    condition::CPUS,
-    condition::MEMORY,
-];
+/// What the machine is, as far as it decides how far apart equals lie.
+const MACHINE: [&str; 3] = ["cpu.model", "cpu.logical", "memory.total"];
+
+/// Whether equals lie apart as they do by a condition, with this baseline, for it is two copies of that one which they
+/// compare.
+fn decides(condition: &Condition, baseline: &str) -> bool {
+    match condition {
+        Condition::Workload | Condition::Baseline | Condition::Load | Condition::Origin | Condition::Protocol => true,
+        Condition::Design | Condition::Settle | Condition::SteadyWithin | Condition::Measure => true,
+        Condition::SearchRules | Condition::SearchWindow | Condition::Option(_) => true,
+        Condition::Environment(fact) => MACHINE.contains(&fact.as_str()),
+        Condition::Service { what, .. } => *what == OfService::Resources,
+        Condition::Form { name, what } => name == baseline && !matches!(what, OfForm::Fact(_)),
+        _ => false,
+    }
+}
 
 /// Whether the equals of a run under the conditions `past` say how far those of one under `now` lie apart: the same
-/// machine, load and design, and the same baseline, for it is two copies of this one that they compare. What other
-/// forms the study has and how its software is versioned does not matter. A condition that older records do not state
-/// is taken for the same.
-pub fn are_alike(past: &BTreeMap<String, String>, now: &BTreeMap<String, String>) -> bool {
-    let Some(baseline) = now.get(condition::BASELINE) else { return false };
-    let own = [condition::INSTANCES, condition::OPTIONS, condition::RESOURCES];
-    let own = own.map(|what| condition::of_form(baseline, what));
-    let of_baseline = |name: &String| *name == condition::form(baseline) || own.contains(name);
-    let decides = |name: &String| {
-        let given = condition::is_of_a_service(name, condition::RESOURCES) || condition::is_option(name);
-        DECIDE.contains(&name.as_str()) || given || of_baseline(name)
-    };
-    let same = |(name, value): (&String, &String)| past.get(name).is_none_or(|before| before == value);
-    past.contains_key(condition::BASELINE) && now.iter().filter(|(name, _)| decides(name)).all(same)
+/// machine, load and design, and the same baseline. What other forms the study has and how its software is versioned
+/// does not matter. A condition that older records do not state is taken for the same.
+pub fn are_alike(past: &Conditions, now: &Conditions) -> bool {
+    alike_but(|_| false, past, now)
+}
+
+/// The same, some conditions aside.
+fn alike_but(aside: impl Fn(&Condition) -> bool, past: &Conditions, now: &Conditions) -> bool {
+    let Some(baseline) = baseline_of(now) else { return false };
+    let mut deciding = now.iter().filter(|(condition, _)| decides(condition, &baseline) && !aside(condition));
+    let same = |(condition, value): (&Condition, &String)| past.get(condition).is_none_or(|before| before == value);
+    past.contains_key(&Condition::Baseline) && deciding.all(same)
 }
 
 /// Whether deployments of `form` varied under the conditions `past` as they do under those of `now`: the same machine,
 /// load, design, baseline and form. For how long they settled and were measured does not matter.
-pub fn varies_alike(past: &BTreeMap<String, String>, now: &BTreeMap<String, String>, form: &str) -> bool {
-    let times = [condition::SETTLE, condition::MEASURE];
-    let but_times = now.iter().filter(|(name, _)| !times.contains(&name.as_str()));
-    let own = [condition::INSTANCES, condition::OPTIONS, condition::RESOURCES];
-    let own = own.map(|what| condition::of_form(form, what)).into_iter().chain([condition::form(form)]);
-    let same = |name: String| past.get(&name) == now.get(&name);
-    are_alike(past, &but_times.map(|(name, value)| (name.clone(), value.clone())).collect())
-        && own.into_iter().all(same)
+pub fn varies_alike(past: &Conditions, now: &Conditions, form: &str) -> bool {
+    let time = |of: &Condition| matches!(of, Condition::Settle | Condition::SteadyWithin | Condition::Measure);
+    let mut own = OfForm::OWN.into_iter().map(|what| Condition::of_form(form, what));
+    alike_but(time, past, now) && own.all(|condition| past.get(&condition) == now.get(&condition))
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! Whether the forms ran the same files and had the same resources.
 
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 use sha2::{Digest, Sha256};
 use std::collections::{BTreeMap, BTreeSet};
 use tare_core::form::Form;
@@ -58,8 +58,55 @@ fn is_zero(count: &u64) -> bool {
 pub struct BitsDifference {
     /// Its path in the bundle.
     pub path: String,
-    /// By form: the digests that were seen, or "not mapped"; "differs" in forms that show it otherwise than the bundle.
-    pub by_form: BTreeMap<String, String>,
+    /// By form.
+    pub by_form: BTreeMap<String, BitsSeen>,
+}
+
+/// How a form's trials had a file.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub enum BitsSeen {
+    /// Not as its bundle has it.
+    NotAsBundled,
+    /// None of them mapped it.
+    NotMapped,
+    /// Mapped, with these digests.
+    Mapped {
+        /// Each once.
+        digests: BTreeSet<String>,
+        /// Whether all of them mapped it.
+        always: bool,
+    },
+}
+
+/// As one text for programs: `differs`, `not mapped`, or the digests with commas between.
+impl Serialize for BitsSeen {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        const NOT_MAPPED: &str = "not mapped";
+        match self {
+            BitsSeen::NotAsBundled => serializer.serialize_str("differs"),
+            BitsSeen::NotMapped => serializer.serialize_str(NOT_MAPPED),
+            BitsSeen::Mapped { digests, always } => {
+                let missing = (!always).then_some(NOT_MAPPED);
+                let all: Vec<&str> = missing.into_iter().chain(digests.iter().map(String::as_str)).collect();
+                serializer.serialize_str(&all.join(", "))
+            }
+        }
+    }
+}
+
+impl BitsSeen {
+    /// From what each list of a form has of a file.
+    fn of(seen: impl Iterator<Item = Option<String>>) -> BitsSeen {
+        let all: BTreeSet<Option<String>> = seen.collect();
+        let always = !all.contains(&None);
+        let digests: BTreeSet<String> = all.into_iter().flatten().collect();
+        if digests.is_empty() { BitsSeen::NotMapped } else { BitsSeen::Mapped { digests, always } }
+    }
+
+    /// Whether trials of this one form had it in several ways.
+    fn is_mixed(&self) -> bool {
+        matches!(self, BitsSeen::Mapped { digests, always } if digests.len() > 1 || !always)
+    }
 }
 
 /// What a service really got in each form.
@@ -147,19 +194,16 @@ fn bits_of(record: &Record, service: &str) -> ServiceBits {
 impl BitsDifference {
     /// Whether it is not as in the bundle, wherever it was looked at; else forms differ from each other.
     pub fn is_from_the_bundle(&self) -> bool {
-        self.by_form.values().all(|seen| seen == OTHERWISE)
+        self.by_form.values().all(|seen| *seen == BitsSeen::NotAsBundled)
     }
 }
 
-/// Stands for a file that a form shows otherwise than its bundle has it.
-const OTHERWISE: &str = "differs";
-
 /// Files that a form shows otherwise than the bundle has them.
 fn not_as_in_the_bundle(record: &Record, service: &str) -> Vec<BitsDifference> {
-    let mut by_path: BTreeMap<&str, BTreeMap<String, String>> = BTreeMap::new();
+    let mut by_path: BTreeMap<&str, BTreeMap<String, BitsSeen>> = BTreeMap::new();
     for (form, seen) in against_the_bundle(record, service) {
         for path in &seen.differing {
-            by_path.entry(path).or_default().insert(form.to_owned(), OTHERWISE.to_owned());
+            by_path.entry(path).or_default().insert(form.to_owned(), BitsSeen::NotAsBundled);
         }
     }
     by_path.into_iter().map(|(path, by_form)| BitsDifference { path: path.to_owned(), by_form }).collect()
@@ -194,17 +238,14 @@ fn differences(seen: &BTreeMap<&str, BTreeSet<Vec<&SeenFile>>>) -> Vec<BitsDiffe
     let paths: BTreeSet<&str> = seen.values().flatten().flatten().map(|file| file.path.as_str()).collect();
     let mut found = Vec::new();
     for path in paths {
-        let of_form = |lists: &BTreeSet<Vec<&SeenFile>>| -> String {
-            let digest_in = |files: &Vec<&SeenFile>| {
-                let file = files.iter().find(|file| file.path == path);
-                file.map_or_else(|| "not mapped".to_owned(), |file| file.digest.clone())
-            };
-            let digests: BTreeSet<String> = lists.iter().map(digest_in).collect();
-            digests.into_iter().collect::<Vec<_>>().join(", ")
+        let digest_in = |files: &Vec<&SeenFile>| {
+            let file = files.iter().find(|file| file.path == path);
+            file.map(|file| file.digest.clone())
         };
-        let by_form: BTreeMap<String, String> =
+        let of_form = |lists: &BTreeSet<Vec<&SeenFile>>| BitsSeen::of(lists.iter().map(digest_in));
+        let by_form: BTreeMap<String, BitsSeen> =
             seen.iter().map(|(form, lists)| ((*form).to_owned(), of_form(lists))).collect();
-        if by_form.values().collect::<BTreeSet<_>>().len() > 1 || by_form.values().any(|text| text.contains(", ")) {
+        if by_form.values().collect::<BTreeSet<_>>().len() > 1 || by_form.values().any(BitsSeen::is_mixed) {
             found.push(BitsDifference { path: path.to_owned(), by_form });
         }
     }
@@ -290,8 +331,26 @@ mod tests {
         let found = differences(&seen);
         assert_eq!(found.len(), 1);
         assert_eq!(found[0].path, "/lib/c");
-        assert_eq!(found[0].by_form["boxed"], "3");
-        assert_eq!(found[0].by_form["caged"], "not mapped");
+        let as_text = serde_json::to_value(&found[0].by_form).unwrap();
+        assert_eq!(as_text, serde_json::json!({"boxed": "3", "caged": "not mapped", "plain": "2"}));
+        assert!(!found[0].is_from_the_bundle());
+    }
+
+    #[test]
+    fn what_a_digest_looks_like_says_nothing() {
+        // A text that is also a word for how a form shows a file, and one that looks like two.
+        let (word, two) = (file("/bin/a", "differs"), file("/bin/b", "1, 2"));
+        let seen = BTreeMap::from([("plain", BTreeSet::from([vec![&word, &two]]))]);
+        assert_eq!(differences(&seen), [], "one form had one of each");
+        let other = file("/bin/a", "differs");
+        let forms = BTreeMap::from([
+            ("plain", BTreeSet::from([vec![&word]])),
+            ("boxed", BTreeSet::from([vec![&other], vec![]])),
+        ]);
+        let found = differences(&forms);
+        assert!(found.len() == 1 && !found[0].is_from_the_bundle(), "{found:?}");
+        let as_text = serde_json::to_value(&found[0].by_form).unwrap();
+        assert_eq!(as_text, serde_json::json!({"boxed": "not mapped, differs", "plain": "differs"}));
     }
 
     #[test]

@@ -3,14 +3,36 @@
 //! A form that stands still for 12 s of every 150 s does 8 % less than it could, and no trimmed mean sees any of it. So
 //! the headline is operations over time, the trimmed mean stands beside it, and where the two disagree a reader gets
 //! the moments that make the difference. Of loads that take turns it is a turn that took far longer than it was given.
+//!
+//! Short trials have no trimmed mean. There, and beside it, an arm is named that stood still for so much more of its
+//! time than the baseline that its ratio is another one for it. A load of a few operations a second has empty seconds
+//! by chance, and such a second is no stall.
 
+use crate::analysis::{Analysis, Interval};
 use crate::figures::evidence_within;
+use crate::trial::RATE;
 use serde::Serialize;
+use std::collections::BTreeSet;
 use tare_core::load::{LoadSummary, SecondRow, TurnsSummary};
 use tare_core::record::TrialData;
 
 /// A second with less than this share of the trial's median rate is one of a stall.
 const STALLED: f64 = 0.5;
+
+/// In a spell so many times as much must be missing as chance takes away: five standard deviations, so that a thousand
+/// trials of a quiet machine have none.
+const MISSING_FACTOR: f64 = 5.0;
+
+/// A standard deviation of normal values by their median absolute deviation.
+const SD_BY_MEDIAN: f64 = 1.4826;
+
+/// Where most seconds are empty, the others must hold so many operations: else there are so few of them.
+const MOVING_MIN: f64 = 10.0;
+
+/// An arm that stood still for this share of its time more than the baseline, and for more than this part of the
+/// half-width of its ratio's interval, is told of: below the one it hardly matters, below the other it decides nothing.
+const BEYOND_SHARE: f64 = 0.01;
+const BEYOND_OF_HALF_WIDTH: f64 = 0.25;
 
 /// Seconds that lie farther apart than this are of two visits of the load, ns.
 const TURN_NS: u64 = 500_000_000;
@@ -89,22 +111,63 @@ pub(crate) fn stalls(arm: &str, trials: &[&TrialData]) -> Option<Stalls> {
             found.extend(long_turn(load, &turns).map(|spell| (spell, *trial)));
             continue;
         }
-        let rows: Vec<&SecondRow> = trial.seconds.iter().filter(|row| row.measured && row.seconds > 0.0).collect();
+        let rows = measured_rows(trial);
         measured_s += rows.iter().map(|row| row.seconds).sum::<f64>();
         found.extend(spells(&rows).into_iter().map(|spell| (spell, *trial)));
     }
-    let length_s = |spell: &Spell| (spell.to_ns - spell.from_ns) as f64 / 1e9;
-    let (seconds, spells) = (found.iter().map(|(spell, _)| length_s(spell)).sum(), found.len() as u32);
-    found.sort_by(|(a, _), (b, _)| length_s(b).total_cmp(&length_s(a)));
+    let (seconds, spells) = (found.iter().map(|(spell, _)| spell.length_s()).sum(), found.len() as u32);
+    found.sort_by(|(a, _), (b, _)| b.length_s().total_cmp(&a.length_s()));
     found.truncate(SPELLS_MAX);
     let told = |(spell, trial): &(Spell, &TrialData)| Stall {
         trial: trial.record.trial.index,
         from_s: spell.first_ns.map(|first_ns| (spell.from_ns - first_ns) as f64 / 1e9),
-        seconds: length_s(spell),
+        seconds: spell.length_s(),
         counted: if spell.first_ns.is_some() { counted(spell, trial) } else { Vec::new() },
     };
     let longest = found.iter().map(told).collect();
     (spells > 0).then(|| Stalls { arm: arm.to_owned(), seconds, measured_s, in_turns, spells, longest })
+}
+
+/// Arms that stood still for more of their time than the baseline by so much that it decides, and the baseline beside
+/// them or, where it did, instead. Loads that took turns have no seconds of their own, and forms that ran emulated say
+/// nothing of the real thing. `trials` stay at one level of load.
+pub(crate) fn beyond_baseline(analysis: &Analysis, trials: &[&TrialData]) -> BTreeSet<String> {
+    let ratios = || analysis.metrics.iter().filter(|metric| metric.name == RATE).flat_map(|metric| &metric.ratios);
+    let half_width = |arm: &str| {
+        let interval = ratios().find(|ratio| ratio.arm == arm).and_then(|ratio| ratio.interval);
+        interval.map_or(0.0, |Interval { low, high }| 0.5 * (high / low).ln())
+    };
+    let claimed = || analysis.arms.iter().filter(|arm| !analysis.emulated(arm));
+    let baseline = claimed().find(|arm| arm.baseline);
+    let Some((baseline, usual)) = baseline.and_then(|arm| Some((arm, still_share(&arm.name, trials)?))) else {
+        return BTreeSet::new();
+    };
+    let mut named = BTreeSet::new();
+    for arm in claimed().filter(|arm| !arm.baseline) {
+        let Some(share) = still_share(&arm.name, trials) else { continue };
+        let least = BEYOND_SHARE.max(BEYOND_OF_HALF_WIDTH * half_width(&arm.name));
+        if share - usual > least {
+            named.extend([arm.name.clone(), baseline.name.clone()]);
+        } else if usual - share > least {
+            named.insert(baseline.name.clone());
+        }
+    }
+    named
+}
+
+/// The share of its measured time in which an arm stood still; none where it was not measured by the second.
+fn still_share(arm: &str, trials: &[&TrialData]) -> Option<f64> {
+    let (mut still_s, mut measured_s) = (0.0, 0.0);
+    for trial in trials.iter().filter(|trial| trial.record.trial.arm() == arm && turned(trial).is_none()) {
+        let rows = measured_rows(trial);
+        measured_s += rows.iter().map(|row| row.seconds).sum::<f64>();
+        still_s += spells(&rows).iter().map(Spell::length_s).sum::<f64>();
+    }
+    (measured_s > 0.0).then(|| still_s / measured_s)
+}
+
+fn measured_rows(trial: &TrialData) -> Vec<&SecondRow> {
+    trial.seconds.iter().filter(|row| row.measured && row.seconds > 0.0).collect()
 }
 
 /// Whether a load that took turns stood still for all of one, so that it decides what the trial came to.
@@ -136,29 +199,76 @@ struct Spell {
     to_ns: u64,
 }
 
-/// Seconds in a row in which a trial did less than half of its median.
+impl Spell {
+    fn length_s(&self) -> f64 {
+        (self.to_ns - self.from_ns) as f64 / 1e9
+    }
+}
+
+/// Seconds in a row, and what was done in them.
+#[derive(Default)]
+struct Run {
+    from_ns: u64,
+    to_ns: u64,
+    seconds: f64,
+    squares: f64,
+    operations: f64,
+}
+
+impl Run {
+    fn add(&mut self, row: &SecondRow) {
+        self.to_ns = row.at_ns;
+        self.seconds += row.seconds;
+        self.squares += row.seconds * row.seconds;
+        self.operations += row.operations as f64;
+    }
+
+    /// Whether so much is missing that it is no chance: seconds scatter, and operations come one by one.
+    fn is_stall(&self, usual: f64, scatter: f64) -> bool {
+        let missing = usual * self.seconds - self.operations;
+        let variance = (scatter * scatter * self.squares).max(usual * self.seconds);
+        missing > MISSING_FACTOR * variance.sqrt()
+    }
+}
+
+/// Seconds in a row in which a trial did less than half of its median, and less than chance would have it do.
 fn spells(rows: &[&SecondRow]) -> Vec<Spell> {
     let begin = |row: &SecondRow| row.at_ns.saturating_sub((row.seconds * 1e9) as u64);
-    let mut rates: Vec<f64> = rows.iter().map(|row| row.operations as f64 / row.seconds).collect();
-    rates.sort_by(f64::total_cmp);
-    let (Some(median), Some(first)) = (rates.get(rates.len() / 2), rows.first()) else { return Vec::new() };
-    let first_ns = Some(begin(first));
-    // Who stood still for most of the time has no other usual rate than that of the rest.
-    let moving = &rates[rates.partition_point(|rate| *rate <= 0.0)..];
-    let usual = if *median > 0.0 { *median } else { moving.get(moving.len() / 2).copied().unwrap_or_default() };
-    let (mut found, mut open): (Vec<Spell>, bool) = (Vec::new(), false);
+    let rate = |row: &SecondRow| row.operations as f64 / row.seconds;
+    let Some(first) = rows.first() else { return Vec::new() };
+    let Some((usual, scatter)) = usual(rows.iter().map(|row| rate(row)).collect()) else { return Vec::new() };
+    let (mut runs, mut open): (Vec<Run>, bool) = (Vec::new(), false);
     for row in rows {
-        let stalled = (row.operations as f64 / row.seconds) < STALLED * usual;
+        let stalled = rate(row) < STALLED * usual;
         // Where forms take turns, what lies between two visits of the load is nobody's stall.
-        let follows = |spell: &&mut Spell| open && begin(row) <= spell.to_ns + TURN_NS;
-        match found.last_mut().filter(follows) {
-            Some(spell) if stalled => spell.to_ns = row.at_ns,
-            _ if stalled => found.push(Spell { first_ns, from_ns: begin(row), to_ns: row.at_ns }),
+        let follows = |run: &&mut Run| open && begin(row) <= run.to_ns + TURN_NS;
+        match runs.last_mut().filter(follows) {
+            Some(run) if stalled => run.add(row),
+            _ if stalled => {
+                let mut run = Run { from_ns: begin(row), ..Run::default() };
+                run.add(row);
+                runs.push(run);
+            }
             _ => {}
         }
         open = stalled;
     }
-    found
+    let spell = |run: &Run| Spell { first_ns: Some(begin(first)), from_ns: run.from_ns, to_ns: run.to_ns };
+    runs.iter().filter(|run| run.is_stall(usual, scatter)).map(spell).collect()
+}
+
+/// What a trial usually does in a second, and by how much seconds in which it does not stand still scatter. None where
+/// that is nothing.
+fn usual(mut rates: Vec<f64>) -> Option<(f64, f64)> {
+    rates.sort_by(f64::total_cmp);
+    let median = *rates.get(rates.len() / 2)?;
+    // Who stood still for most of the time has no other usual rate than that of the rest.
+    let rest = &rates[rates.partition_point(|rate| *rate <= 0.0)..];
+    let usual = if median > 0.0 { median } else { *rest.get(rest.len() / 2).filter(|rate| **rate >= MOVING_MIN)? };
+    let moving = &rates[rates.partition_point(|rate| *rate < STALLED * usual)..];
+    let mut apart: Vec<f64> = moving.iter().map(|rate| (rate - usual).abs()).collect();
+    apart.sort_by(f64::total_cmp);
+    Some((usual, SD_BY_MEDIAN * apart.get(apart.len() / 2)?))
 }
 
 /// What went up in a spell at least twice as fast as over the whole trial, the clearest first.
@@ -237,6 +347,25 @@ mod tests {
         }
         let found = stalls("f", &[&still]).unwrap();
         assert_eq!((found.seconds, found.spells, found.longest[0].from_s), (70.0, 1, Some(30.0)));
+    }
+
+    #[test]
+    fn seconds_that_are_empty_by_chance_are_no_stalls() {
+        // One operation a second, but for every seventh one, and for a time that chance does not make.
+        let mut seldom = trial(|_| false);
+        for (at, row) in seldom.seconds.iter_mut().enumerate() {
+            row.operations = u64::from(at % 7 != 0);
+        }
+        assert_eq!(stalls("f", &[&seldom]), None);
+        for row in &mut seldom.seconds[40..80] {
+            row.operations = 0;
+        }
+        assert_eq!(stalls("f", &[&seldom]).unwrap().spells, 1);
+        // One operation in three seconds: what is between them is no stall, however long there is none.
+        for (at, row) in seldom.seconds.iter_mut().enumerate() {
+            row.operations = u64::from(at % 3 == 0 && !(40..80).contains(&at));
+        }
+        assert_eq!(stalls("f", &[&seldom]), None);
     }
 
     #[test]

@@ -22,8 +22,7 @@ pub(crate) fn replaced_blocks(record: &Record) -> BTreeSet<u32> {
 }
 
 /// The p of an arm being void or failed as often as it was, against all the other arms together. None when that is
-/// what chance does, or when the others are. A service that ended under load is no void trial but what the form came
-/// to.
+/// what chance does, or when the others are. A service that ended by itself is no void trial but what the form came to.
 pub(crate) fn void_too_often(record: &Record, arm: &str) -> Option<f64> {
     let (mut own, mut others) = ((0, 0), (0, 0));
     for trial in &record.trials {

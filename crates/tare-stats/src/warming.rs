@@ -4,11 +4,13 @@
 //! it, but amid deployments: the second half of the time that each is measured is held against the first. Forms of a
 //! block share that time, and so what the machine did in it.
 
-use crate::analysis::Interval;
+use crate::analysis::{Analysis, Interval, LeftCold};
 use crate::paired::{BlockLogs, Differences};
+use crate::warnings::warmth_unknown;
 use serde::Serialize;
+use tare_core::design::Arrangement;
 use tare_core::load::LoadSummary;
-use tare_core::record::TrialData;
+use tare_core::record::{Record, TrialData};
 
 /// Over which halves speeds are held against each other.
 struct Halves {
@@ -51,6 +53,25 @@ pub(crate) fn warming(counted: &[&TrialData], arms: &[&str], baseline: &str) -> 
 /// Amid deployments: of each of the same, by the parts in which its turns were added up.
 pub(crate) fn settling(counted: &[&TrialData], arms: &[&str], baseline: &str) -> Vec<Warming> {
     by_halves(&OF_DEPLOYMENTS, counted, arms, baseline)
+}
+
+/// Takes down in each ratio of a chopped load what may be left of what forms are slower by while they get warm. In
+/// throughput, which is that of second halves, up to half of what the halves differ by, as far as that may be; in
+/// figures of whole turns all of it. Nobody knows where halves do not tell, the service is cold even in the longest
+/// slices, or turns of several lengths were to be compared and could not be.
+pub(crate) fn left_cold(analysis: &mut Analysis, record: &Record) {
+    if !matches!(record.header.study.design.arrangement, Arrangement::Chop(_)) {
+        return;
+    }
+    let is_unknown = warmth_unknown(record, analysis).is_some() || analysis.warmth.iter().any(|found| found.cold);
+    for metric in &mut analysis.metrics {
+        let part = if metric.name == "throughput" { 0.5 } else { 1.0 };
+        for ratio in metric.ratios.iter_mut().filter(|ratio| ratio.arm != analysis.control) {
+            let of_arm = analysis.warming.iter().find(|found| found.arm == ratio.arm).filter(|_| !is_unknown);
+            let share = of_arm.map(|found| part * found.interval.low.abs().max(found.interval.high.abs()));
+            ratio.cold = Some(LeftCold { share, decides: false });
+        }
+    }
 }
 
 fn of_turns(load: &LoadSummary) -> Option<f64> {

@@ -22,7 +22,7 @@ const SURE_OF_ONE: f64 = 0.995;
 /// What turns of several lengths tell of a service.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Warmth {
-    /// What is lost in each length but the longest, the shortest first.
+    /// What is lost in each length that tells but the longest, the shortest first.
     pub losses: Vec<Loss>,
     /// The longest, against which they are held, ns.
     pub longest_ns: u64,
@@ -57,11 +57,14 @@ pub(crate) fn warmth(trials: &[TrialData]) -> Vec<Warmth> {
 }
 
 impl Warmth {
-    /// By the rates of each load. None where lengths were not compared, or too seldom.
+    /// By the rates of each load. None where lengths were not compared, or none of them often enough.
     pub fn of(loads: &[&[TurnLength]]) -> Option<Warmth> {
         let (longest, shorter) = loads.first()?.split_last()?;
-        let losses: Option<Vec<Loss>> = (0..shorter.len()).map(|length| Loss::of(loads, length)).collect();
-        let losses = losses.filter(|losses| !losses.is_empty())?;
+        // A length of which too few cycles tell is left out, and no slices are that long.
+        let losses: Vec<Loss> = (0..shorter.len()).filter_map(|length| Loss::of(loads, length)).collect();
+        if losses.is_empty() {
+            return None;
+        }
         // One that luck lets pass below a length that does not is no evidence.
         let refused = losses.iter().rposition(|loss| loss.too_short).map_or(0, |last| last + 1);
         let slice_ns = losses.get(refused).map_or(longest.slice_ns, |loss| loss.slice_ns);
@@ -192,7 +195,20 @@ mod tests {
         assert_eq!(warmth(&[Vec::new()]), None);
         assert_eq!(warmth(&[load([0.0; 4], 0.01, 1)[4..].to_vec()]), None, "a single length");
         let mut untold = load([0.0; 4], 0.01, 1);
-        untold[0].rates.iter_mut().skip(3).for_each(|rate| *rate = None);
+        untold[4].rates.iter_mut().skip(3).for_each(|rate| *rate = None);
         assert_eq!(warmth(&[untold]), None, "three cycles");
+    }
+
+    #[test]
+    fn a_length_that_does_not_tell_is_left_out_and_not_taken() {
+        let without = |length: usize, losses| {
+            let mut untold = load(losses, 0.01, 1);
+            untold[length].rates.iter_mut().skip(3).for_each(|rate| *rate = None);
+            let found = warmth(&[untold]).unwrap();
+            (found.losses.iter().map(|loss| loss.slice_ns / MS).collect::<Vec<_>>(), found.slice_ns / MS)
+        };
+        assert_eq!(without(0, [0.0; 4]), (vec![20, 40, 80], 20));
+        assert_eq!(without(1, [0.0; 4]), (vec![10, 40, 80], 10));
+        assert_eq!(without(1, [0.2, 0.0, 0.0, 0.0]), (vec![10, 40, 80], 40), "20 ms are no better known than 10");
     }
 }

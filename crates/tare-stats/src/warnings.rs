@@ -9,7 +9,7 @@ use serde::Serialize;
 use std::collections::BTreeSet;
 use tare_core::design::{Arrangement, Chop};
 use tare_core::load::TurnsSummary;
-use tare_core::record::{DECIDED, Record, TrialData};
+use tare_core::record::{DECIDED, INTERRUPTED, Record, TrialData};
 use tare_core::trial::Outcome;
 
 /// Below this p a form's trend is its own: noise alone flags some trials of every form.
@@ -242,7 +242,7 @@ pub(crate) fn warnings(record: &Record, analysis: &Analysis) -> Vec<Warning> {
 const LONG_NS: u64 = 700_000_000;
 
 /// Where slices are as long as the run found them, and nothing came of holding several lengths against each other.
-fn warmth_unknown(record: &Record, analysis: &Analysis) -> Option<Warning> {
+pub(crate) fn warmth_unknown(record: &Record, analysis: &Analysis) -> Option<Warning> {
     let Arrangement::Chop(Chop { slice: None, pieces: None, .. }) = &record.header.study.design.arrangement else {
         return None;
     };
@@ -296,7 +296,7 @@ fn incomplete(record: &Record) -> Option<Missing> {
     let why = match &record.end {
         None => Unfinished::NoEnd,
         Some(end) if end.is_whole() => return None,
-        Some(end) if end.how == "interrupted" => Unfinished::Interrupted,
+        Some(end) if end.how == INTERRUPTED => Unfinished::Interrupted,
         Some(_) => Unfinished::BudgetSpent,
     };
     // Blocks that were run again come on top of the plan.

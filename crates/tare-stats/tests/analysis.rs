@@ -7,8 +7,9 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::time::Duration;
+use tare_core::design::{Arrangement, Chop};
 use tare_core::fault::Fault;
-use tare_core::load::{LoadProfile, SecondRow};
+use tare_core::load::{LoadProfile, LoadSummary, SecondRow, TurnLength, TurnsSummary};
 use tare_core::peak::{PeakPlan, PeakRules};
 use tare_core::plan::{plan, plan_again};
 use tare_core::record::{FormState, PEAK_LOAD, PRECISE_ENOUGH, Record, TrialData, TrialRecord};
@@ -76,6 +77,43 @@ fn a_family_is_analysed_as_by_hand() {
     assert!(net.smallest_detectable.unwrap() >= throughput.noise_floor.unwrap());
     assert_eq!(ratio(&analysis, "plain (A/A)").verdict, Verdict::NoDifference);
     assert!(analysis.warnings.is_empty(), "{:?}", analysis.warnings);
+}
+
+#[test]
+fn a_form_that_may_be_cold_in_slices_is_not_called_equivalent() {
+    // By which share forms get warm amid turns; the warm one's interval is far from the margin, the slow one's is not.
+    let share = |arm: &str| if arm == "slow" { Some(0.03) } else { (arm != "untold").then_some(0.01) };
+    let forms = ["plain", "warm", "slow", "untold"];
+    let equals = |_: &str, block: u32| Some(1e5 + f64::from(block));
+    let mut chopped = record(&forms, 6, equals);
+    chopped.header.study.design.arrangement =
+        Arrangement::Chop(Chop { slice: Some(Duration::from_millis(10)), ..Chop::default() });
+    for trial in chopped.trials.iter_mut().map(|trial| &mut trial.record) {
+        let noise = 0.0001 * f64::from(trial.trial.index % 5);
+        let warming = share(&trial.trial.arm()).map(|share| share + noise);
+        let turns = TurnsSummary { turns: 100, warming, ..TurnsSummary::default() };
+        trial.load = Some(LoadSummary { turns: Some(turns), ..LoadSummary::default() });
+    }
+    let analysis = analyse(&chopped);
+    let told = |arm: &str| {
+        let ratio = ratio(&analysis, arm);
+        (ratio.equivalent, ratio.cold.unwrap().decides)
+    };
+    assert_eq!(["warm", "slow", "untold"].map(told), [(Some(true), false), (Some(false), true), (Some(false), true)]);
+    // Throughput is that of second halves: half of what halves differ by may be left.
+    let left = ratio(&analysis, "slow").cold.unwrap().share.unwrap();
+    assert!((left - 0.01).abs() < 0.001, "{left}");
+    assert_eq!(ratio(&analysis, "untold").cold.unwrap().share, None);
+    // Lengths of turns were to be compared, and were not: nobody knows of any form.
+    let mut unknown = chopped.clone();
+    unknown.header.study.design.arrangement = Arrangement::Chop(Chop::default());
+    unknown.trials[0].record.lengths = vec![TurnLength { slice_ns: 10_000_000, rates: vec![Some(1.0)] }];
+    for trial in unknown.trials.iter_mut() {
+        trial.record.load.as_mut().unwrap().turns.as_mut().unwrap().slice_ns = 10_000_000;
+    }
+    assert_eq!(ratio(&analyse(&unknown), "warm").equivalent, Some(false));
+    // In blocks nobody is cold.
+    assert_eq!(ratio(&analyse(&record(&forms, 6, equals)), "slow").cold, None);
 }
 
 #[test]

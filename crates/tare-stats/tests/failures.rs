@@ -10,6 +10,10 @@ use tare_stats::{Analysis, FailedShare, Ratio, Side, Verdict, analyse};
 
 /// Five blocks in which nothing differs by more than some 0.1 %, but for what `fails` does to a trial's record.
 fn analysed(fails: impl Fn(&mut TrialRecord)) -> Analysis {
+    analyse(&recorded(fails))
+}
+
+fn recorded(fails: impl Fn(&mut TrialRecord)) -> Record {
     let study = records::study(&["plain", "box"], 5);
     let plan = plan(&study, &[], 1);
     let trials = plan.iter().map(|planned| {
@@ -22,8 +26,7 @@ fn analysed(fails: impl Fn(&mut TrialRecord)) -> Analysis {
         TrialData { record, seconds: Vec::new(), telemetry: Vec::new() }
     });
     let trials = trials.collect();
-    let record: Record = records::record(study, plan, trials);
-    analyse(&record)
+    records::record(study, plan, trials)
 }
 
 fn is_box(record: &TrialRecord, block: u32) -> bool {
@@ -110,6 +113,47 @@ fn a_service_that_ended_under_load_is_no_equal_of_one_that_did_not() {
 }
 
 #[test]
+fn a_service_that_ended_before_it_was_ready_is_told_and_makes_a_bound() {
+    let analysis = analysed(|record| {
+        if is_box(record, 2) {
+            let why = Fault::new("service redis ended before it was ready");
+            record.outcome = Outcome::Failed { stage: Stage::Deploy, why };
+            record.service_ended = Some("redis".into());
+            record.metrics.clear();
+        }
+    });
+    assert_eq!(side(&analysis, "throughput"), Some(Side::AtMost));
+    assert_eq!((analysis.failed.len(), analysis.blocks_replaced.len()), (3, 0));
+    let row = analysis.failed.iter().find(|row| row.arm == "box").unwrap();
+    assert_eq!((row.ended.len(), row.share), (1, 0.0), "of those that were served nothing failed");
+}
+
+#[test]
+fn a_block_that_is_run_again_for_another_s_sake_takes_no_failure_with_it() {
+    let mut record = recorded(|record| {
+        if record.trial.block == 2 {
+            let why = Fault::new("service redis ended under load");
+            record.outcome = match record.trial.arm().as_str() {
+                "box" => Outcome::Failed { stage: Stage::Measure, why },
+                "plain" => Outcome::Invalid { why: Fault::new("the generator was the limit") },
+                _ => Outcome::Measured,
+            };
+            record.service_ended = (record.trial.form == "box").then(|| "redis".into());
+        }
+    });
+    let again: Vec<TrialData> = record.trials.iter().filter(|trial| trial.record.trial.block == 3).cloned().collect();
+    for mut trial in again {
+        let planned = &mut trial.record.trial;
+        (planned.block, planned.index, planned.again) = (5, planned.index + 100, Some(2));
+        record.trials.push(trial);
+    }
+    let analysis = analyse(&record);
+    assert_eq!(analysis.blocks_replaced, [2]);
+    assert_eq!(side(&analysis, "throughput"), Some(Side::AtMost));
+    assert_eq!(analysis.failed.iter().find(|row| row.arm == "box").unwrap().ended.len(), 1);
+}
+
+#[test]
 fn a_trial_of_which_nothing_succeeded_is_not_left_out_in_silence() {
     let analysis = analysed(|record| {
         if is_box(record, 4) {
@@ -139,4 +183,31 @@ fn failed_shares_are_held_against_each_other_by_their_difference() {
     assert!((more.difference - 0.022).abs() < 1e-12 && more.is_certain(), "{more:?}");
     let control = row("plain (A/A)").more.unwrap();
     assert!(control.difference == 0.0 && !control.is_certain(), "{control:?}");
+}
+
+#[test]
+fn shares_without_a_spread_are_not_certain_to_the_last_digit() {
+    let fails = |share: f64, blocks: u32| {
+        move |record: &mut TrialRecord| {
+            if record.trial.form == "box" && record.trial.block < blocks {
+                record.metrics.insert("failed_share".into(), share);
+            }
+        }
+    };
+    let of_box = |analysis: Analysis| analysis.failed.into_iter().find(|row| row.arm == "box").unwrap();
+    // Five trials of which nothing was answered: by hand 5 / (5 + 1.96^2), and 1 less the root of twice the square.
+    let wholly = of_box(analysed(fails(1.0, 5)));
+    let (interval, more) = (wholly.interval.unwrap(), wholly.more.unwrap());
+    assert!((interval.low - 0.565_518).abs() < 1e-5 && interval.high > 1.0 - 1e-9, "{interval:?}");
+    let of_more = more.interval.unwrap();
+    assert!((of_more.low - 0.385_549).abs() < 1e-5 && of_more.high > 1.0 - 1e-9, "{of_more:?}");
+    assert!(more.is_certain(), "{more:?}");
+    // A twentieth in each says little of what a sixth one would do.
+    let alike = of_box(analysed(fails(0.05, 5)));
+    let (interval, more) = (alike.interval.unwrap(), alike.more.unwrap());
+    assert!(interval.low > 0.0 && interval.low < 0.01 && interval.high > 0.4, "{interval:?}");
+    assert!(!more.is_certain(), "{more:?}");
+    // Where one is spared there is a spread again.
+    let spread = of_box(analysed(fails(1.0, 4))).interval.unwrap();
+    assert!((spread.low - 0.244_7).abs() < 1e-3 && spread.high == 1.0, "{spread:?}");
 }

@@ -2,6 +2,7 @@
 
 mod advice;
 mod analysis;
+mod between_runs;
 mod bounds;
 mod ceiling;
 mod contrast;
@@ -10,4 +11,5 @@ mod failures;
 mod ladder;
 mod peak;
 mod records;
+mod ruler;
 mod simulated;

@@ -16,17 +16,17 @@ use tare_core::record::{Header, PEAK_LOAD, Record};
 use tare_core::study::Study;
 use tare_core::workload::Workload;
 use tare_layers::home;
-use tare_stats::{Equals, Interval, Occasion, Occasions, Ratio, Series, SeriesPoint, Side};
+use tare_stats::{Conditions, Equals, Interval, Occasion, Occasions, Ratio, Series, SeriesPoint, Side, Verdict};
 
 /// The version of the tables.
-const VERSION: i64 = 7;
+const VERSION: i64 = 8;
 
-/// The tables of version 7: the ratios of every metric (without an interval where one is only a bound, and then with
-/// the side of it on which the truth lies), what each record was made under, how far apart equals were (the
-/// A/A control: `log` of its ratio, with the error of that and its degrees of freedom), how long trials of each
-/// form took beyond settling and measuring (`stands` says what was deployed, in words), and how each ratio varied from
-/// block to block and within deployments. `unread` holds the records that
-/// an older version took in, and kept less of, until they have been read again.
+/// The tables of version 8: the ratios of every metric (without an interval where one is withheld or only a bound, and
+/// then with the side of it on which the truth lies), what each record was made under (by the keys of conditions), how
+/// far apart equals were (the A/A control: `log` of its ratio, with its own error and the degrees of freedom of that),
+/// how long trials of each form took beyond settling and measuring (`stands` says what was deployed, in words), and how
+/// each ratio varied from block to block and within deployments. `unread` holds the records that an older version took
+/// in, and kept less of, until they have been read again.
 const TABLES: &str = "
     CREATE TABLE IF NOT EXISTS runs (
         run TEXT PRIMARY KEY, started TEXT NOT NULL, study TEXT NOT NULL, workload TEXT NOT NULL,
@@ -59,6 +59,13 @@ const FROM_VERSION_1_KEPT: &str = "
 
 /// From version 2 to 5, which took bounds for ratios.
 const FROM_VERSION_2: &str = "ALTER TABLE ratios ADD COLUMN bound TEXT;";
+
+/// From any version up to 7, which kept conditions by words, intervals of what is withheld, and the error that a run
+/// claimed of its equals. What can be read again is; of the others nobody can say better, so nothing is learned from
+/// them.
+const FROM_VERSION_7: &str = "
+    UPDATE runs SET conditions = '{}';
+    DELETE FROM equals;";
 
 /// How many of the latest runs say how long a deployment takes: so few that a machine which changed is soon known.
 const TIMES_KEPT_IN_MIND: u32 = 5;
@@ -113,7 +120,7 @@ fn open_at(path: &Path) -> Result<Connection> {
             2..=5 => (FROM_VERSION_2, ""),
             _ => ("", ""),
         };
-        let all = format!("BEGIN; {before} {TABLES} {after} PRAGMA user_version = {VERSION}; COMMIT;");
+        let all = format!("BEGIN; {before} {TABLES} {after} {FROM_VERSION_7} PRAGMA user_version = {VERSION}; COMMIT;");
         db.execute_batch(&all).with_context(doing)?;
     }
     read_again(&mut db)?;
@@ -208,10 +215,13 @@ struct Kept {
 }
 
 impl Kept {
-    /// Of a bound there is no interval: that of its figure is none of what is followed from run to run.
+    /// Of a bound there is no interval, nor of a ratio whose verdict is withheld: that of its figure is none of what is
+    /// followed from run to run.
     fn of(ratio: Option<&Ratio>) -> Kept {
         let side = ratio.and_then(|ratio| ratio.bound).map(|bound| bound.side);
-        let interval = ratio.filter(|_| side.is_none()).and_then(|ratio| ratio.interval);
+        let followed =
+            |ratio: &&Ratio| side.is_none() && ratio.withheld.is_none() && ratio.verdict != Verdict::Withheld;
+        let interval = ratio.filter(followed).and_then(|ratio| ratio.interval);
         Kept { ratio: ratio.map(|ratio| ratio.ratio), interval, side }
     }
 }
@@ -263,7 +273,7 @@ pub(crate) fn occasions(before: &Header, after: &Header) -> Result<Occasions> {
     occasions_of(&open()?, &workload, &after)
 }
 
-fn occasions_of(db: &Connection, workload: &str, conditions: &BTreeMap<String, String>) -> Result<Occasions> {
+fn occasions_of(db: &Connection, workload: &str, conditions: &Conditions) -> Result<Occasions> {
     let mut query = db.prepare(
         "SELECT metric, log, error, degrees, conditions FROM equals JOIN runs USING (run) WHERE workload = ?1
          ORDER BY started DESC, run",
@@ -271,7 +281,7 @@ fn occasions_of(db: &Connection, workload: &str, conditions: &BTreeMap<String, S
     let mut equals: BTreeMap<String, Vec<Equals>> = BTreeMap::new();
     let mut found = query.query([workload])?;
     while let Some(row) = found.next()? {
-        let past: BTreeMap<String, String> = serde_json::from_str(&row.get::<_, String>(4)?).unwrap_or_default();
+        let past: Conditions = serde_json::from_str(&row.get::<_, String>(4)?).unwrap_or_default();
         let of_metric = equals.entry(row.get(0)?).or_default();
         if of_metric.len() < RUNS_KEPT_IN_MIND && tare_stats::are_alike(&past, conditions) {
             of_metric.push(Equals { log: row.get(1)?, standard_error: row.get(2)?, degrees: row.get(3)? });
@@ -328,7 +338,7 @@ pub(crate) fn list() -> Result<Vec<Entry>> {
 }
 
 /// The series of every study, workload, baseline and form in `metric`, with their change points. Only ratios with an
-/// interval take part: without one a ratio came from too few blocks, or from emulation.
+/// interval take part: without one a ratio came from too few blocks or from emulation, is only a bound, or is withheld.
 pub(crate) fn series(metric: &str) -> Result<Vec<Series>> {
     if !paths::history().exists() {
         return Ok(Vec::new());
@@ -346,9 +356,9 @@ fn series_of(db: &Connection, metric: &str) -> Result<Vec<Series>> {
     let mut found = rows.query([metric])?;
     while let Some(row) = found.next()? {
         let conditions: String = row.get(5)?;
-        let conditions: BTreeMap<String, String> = serde_json::from_str(&conditions).unwrap_or_default();
+        let conditions: Conditions = serde_json::from_str(&conditions).unwrap_or_default();
         // Taken in by an older version, and gone since: nobody knows any more to what its ratios were.
-        let Some(baseline) = conditions.get(tare_stats::condition::BASELINE).cloned() else { continue };
+        let Some(baseline) = tare_stats::baseline_of(&conditions) else { continue };
         let key = [row.get(0)?, row.get(1)?, baseline, row.get(2)?];
         if !order.contains(&key) {
             order.push(key.clone());

@@ -48,6 +48,8 @@ const NICENESS: [(Class, &str, i32); 8] = [
 /// higher up here is run first.
 const CLASSES: &[(&str, Class)] = &[
     (guest::PREFIX, Class::Guest),
+    // What else the machine does is in the rest.
+    ("tare::end_to_end::accounts::", Class::Alone),
     // Two equal arms are held against each other.
     ("tare::end_to_end::chopped::", Class::Alone),
     ("tare::end_to_end::own::", Class::Alone),
@@ -57,6 +59,7 @@ const CLASSES: &[(&str, Class)] = &[
     // How much CPU time a service got is held against a bound.
     ("tare::end_to_end::placing::services_run_", Class::Alone),
     ("tare::end_to_end::planted::", Class::Alone),
+    ("tare::end_to_end::whole::a_feature_is_weighed", Class::Alone),
     ("tare::end_to_end::whole::a_published_port_is_explained", Class::Alone),
     ("tare::end_to_end::", Class::Runs),
     // A server that sleeps, and says so where sleepers wake too late.

@@ -10,6 +10,10 @@ const LEFT: &[(&str, &str)] = &[
         "runs again in an emulated guest with control groups of version 2 alone, an engine and both runtimes: minutes",
     ),
     (
+        "tare::end_to_end::accounts::",
+        "weighs Redis in three forms while nothing else runs; tare-stats::account:: holds the parts against rows by hand",
+    ),
+    (
         "tare::end_to_end::auction::",
         "its nine services are deployed for minutes, and then killed one by one; its programs are tested by themselves",
     ),
@@ -111,6 +115,11 @@ const LEFT: &[(&str, &str)] = &[
     (
         "suites::the_microbenchmarks_finish_in_a_container_in_a_guest",
         "suites:: runs the microbenchmarks in a container, and vm::a_container_runs_in_a_guest a container in a guest",
+    ),
+    (
+        "whole::a_feature_is_weighed_in_the_places_where_it_can_stand",
+        "sixteen arms are weighed three times; tare-core's ladder and tare-stats hold which places there are and what is made \
+         of them",
     ),
     (
         "whole::a_published_port_is_explained_rung_by_rung",

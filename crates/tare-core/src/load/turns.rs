@@ -30,7 +30,7 @@ impl Turns {
     /// How much longer than twice its `measure` the turns of one load may take in all: for what is not answered, and
     /// for as many turns of each length as there must be where several are compared.
     pub fn patience(&self) -> Duration {
-        Duration::from_secs(if self.compared_to.is_some() { 20 } else { 5 })
+        Duration::from_secs(if self.compared_to.is_some() { 30 } else { 5 })
     }
 }
 

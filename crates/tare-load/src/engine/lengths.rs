@@ -8,8 +8,9 @@ use tare_core::load::TurnLength;
 /// Turns of one length count so often in a cycle, at most.
 const TURNS_MAX: u64 = 4;
 
-/// So many cycles there are at least: fewer have no error worth that name.
-const CYCLES_MIN: usize = 4;
+/// So many cycles there are at least. Four are needed for an error worth that name, and one in which a turn could not
+/// tell is lost.
+const CYCLES_MIN: usize = 6;
 
 /// The lengths that are compared, and the place in the cycle.
 pub(crate) struct Lengths {

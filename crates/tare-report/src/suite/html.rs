@@ -204,7 +204,7 @@ fn card(part: &ShownPart<'_>) -> serde_json::Value {
         "end": part.record.end.as_ref().map_or("not ended", |end| end.how.as_str()),
         "run": header.run,
         "seed": header.seed.to_string(),
-        "apparatus": words::apparatus(part.analysis),
+        "apparatus": words::apparatus(part.record, part.analysis),
         "bits": part.analysis.bits.iter().map(|bits| format!("{}: {}", bits.service, words::same_bits(bits)))
             .collect::<Vec<_>>(),
         "resources": part.analysis.resources.iter()

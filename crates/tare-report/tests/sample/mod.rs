@@ -1,6 +1,8 @@
 //! A record of a run that never was, the same in every build: a baseline and its A/A control, a slower form, a form
 //! with a failed trial, an emulated one and one that this machine cannot have.
 
+#[allow(dead_code, reason = "not every test that has the sample looks at other studies")]
+pub(crate) mod asked;
 #[allow(dead_code, reason = "not every test that has the sample looks at speeds")]
 pub(crate) mod speeds;
 #[allow(dead_code, reason = "not every test that has the sample looks at levels")]
@@ -11,7 +13,6 @@ use hdrhistogram::Histogram;
 use hdrhistogram::serialization::{Serializer, V2DeflateSerializer};
 use std::collections::BTreeMap;
 use std::time::Duration;
-use tare_core::advice::{Advice, Variant};
 use tare_core::bundle::{Recipe, Source};
 use tare_core::fault::Fault;
 use tare_core::form::{Form, LayerUse};
@@ -46,6 +47,9 @@ fn manner(form: &str) -> Manner {
     match form {
         "container" => of(0.872, 1.16, 0.30, 1.22, 0.70),
         "container-hostnet" => of(0.978, 1.02, 0.26, 1.02, 0.66),
+        "container.bridge-first" => of(0.930, 1.08, 0.27, 1.08, 0.68),
+        "container.no-overlay" => of(0.900, 1.12, 0.28, 1.13, 0.69),
+        "ruler" => of(1.0 / 1.01, 1.01, 0.25, 1.01, 0.65),
         "vm" => of(0.093, 10.4, 0.42, 9.7, 0.25),
         _ => of(1.0, 1.0, 0.25, 1.0, 0.65),
     }
@@ -64,7 +68,10 @@ fn noise(index: u32, purpose: u64) -> f64 {
 
 /// The record.
 pub(crate) fn record() -> Record {
-    let study = study();
+    recorded(study())
+}
+
+fn recorded(study: Study) -> Record {
     let plan = plan(&study, &["vm".to_owned(), "vm+container".to_owned()], SEED);
     let trials = plan.iter().map(trial).collect();
     Record {
@@ -73,29 +80,6 @@ pub(crate) fn record() -> Record {
         profiles: Vec::new(),
         end: Some(End { ended: "2026-03-05T10:21:44Z".into(), how: "complete".into() }),
     }
-}
-
-/// The same as advice: a variant that wins back, and one that cannot be had.
-#[allow(dead_code, reason = "not every test that has the sample looks at advice")]
-pub(crate) fn advised() -> Record {
-    let mut record = record();
-    let variant = |form: &str, name: &str, changes: &str, trades: &str| Variant {
-        form: form.into(),
-        name: name.into(),
-        changes: changes.into(),
-        trades: trades.into(),
-    };
-    let variants = vec![
-        variant("container.missing", "missing", "a thing that this machine does not have", ""),
-        variant(
-            "container-hostnet",
-            "host-network",
-            "the host's network instead of a port published by address translation",
-            "isolation of the network: its ports are the host's",
-        ),
-    ];
-    record.header.study.advice = Some(Advice { of: "container".into(), variants });
-    record
 }
 
 /// The same as a ladder: a rung that costs nothing, one that does, one that cannot be had.

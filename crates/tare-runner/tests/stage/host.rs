@@ -70,7 +70,9 @@ impl Host for LoggingHost {
         (self.trouble != Trouble::Nowhere).then(|| (0..start.service.volumes.len()).map(place).collect())
     }
     fn state(&mut self, _: &str) -> Result<InstanceState, Fault> {
-        let died = self.trouble == Trouble::DiesUnderLoad && self.dead.get();
+        let at_start = matches!(self.trouble, Trouble::DiesAtStart | Trouble::LosesItsPort);
+        let dies = matches!(self.trouble, Trouble::DiesUnderLoad | Trouble::DiesWhileFilled);
+        let died = at_start || (dies && self.dead.get());
         Ok(if died { InstanceState::Ended("killed by signal 9".to_owned()) } else { InstanceState::Running })
     }
     fn mapped_files(&mut self, _: &str) -> Result<Vec<SeenFile>, Fault> {
@@ -86,7 +88,8 @@ impl Host for LoggingHost {
         Ok(FilesSeen { compared: 7, differing, ..FilesSeen::default() })
     }
     fn log(&mut self, _: &str) -> Result<String, Fault> {
-        Ok("the last words".to_owned())
+        let port = self.trouble == Trouble::LosesItsPort;
+        Ok(if port { "bind: Address already in use" } else { "the last words" }.to_owned())
     }
     fn begin_command(&mut self, instance: &str, command: &CommandStart) -> Result<(), Fault> {
         self.say(&format!("begin {} beside {instance}", command.command.join(" ")));

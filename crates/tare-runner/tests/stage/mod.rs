@@ -57,6 +57,11 @@ pub(crate) enum Trouble {
     Absent,
     Start,
     NeverReady,
+    /// Its service ends by itself before it is ready, or while the data set is filled in.
+    DiesAtStart,
+    DiesWhileFilled,
+    /// The same as the first, because another listens at its port.
+    LosesItsPort,
     DiesUnderLoad,
     /// It refuses some operations.
     Refuses,
@@ -186,6 +191,12 @@ impl Apparatus for TestApparatus<'_> {
             return Ok(LoadSummary { by_load, ..LoadSummary::default() });
         }
         self.log.lock().unwrap().push(format!("drive {:?}", plan.task));
+        if plan.task == LoadTask::Populate
+            && let Some((Trouble::DiesWhileFilled, dead)) = self.hosts.get(&plan.endpoint.port())
+        {
+            dead.set(true);
+            return Err(Fault::new("connection reset"));
+        }
         if plan.task != LoadTask::Run {
             return Ok(LoadSummary::default());
         }

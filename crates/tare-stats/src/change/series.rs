@@ -3,8 +3,8 @@
 use super::detect::{ChangePoint, change_points};
 use crate::analysis::Interval;
 use crate::compare::{Difference, differences};
+use crate::condition::Conditions;
 use serde::Serialize;
-use std::collections::BTreeMap;
 
 /// How many records around a change point are searched for what else changed: its place is known to about so many.
 const AROUND: usize = 2;
@@ -22,7 +22,7 @@ pub struct SeriesPoint {
     pub interval: Option<Interval>,
     /// What the record was made under ([`crate::conditions`]).
     #[serde(skip)]
-    pub conditions: BTreeMap<String, String>,
+    pub conditions: Conditions,
 }
 
 /// The records of one study, oldest first, by one form and metric.
@@ -86,6 +86,7 @@ fn explain(point: ChangePoint, points: &[SeriesPoint]) -> SeriesChange {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::condition::Condition;
 
     fn point(n: usize, ratio: f64, kernel: &str) -> SeriesPoint {
         SeriesPoint {
@@ -93,7 +94,7 @@ mod tests {
             started: format!("2026-01-{:02}T03:00:00Z", n + 1),
             ratio,
             interval: None,
-            conditions: [("environment kernel".to_owned(), kernel.to_owned())].into(),
+            conditions: [(Condition::Environment("kernel".to_owned()), kernel.to_owned())].into(),
         }
     }
 
@@ -107,7 +108,9 @@ mod tests {
         let [change] = series.changes.as_slice() else { panic!("{:?}", series.changes) };
         assert_eq!(change.run, "r14");
         assert!((change.ratio / (0.87 / 0.9) - 1.0).abs() < 0.002, "{}", change.ratio);
-        assert_eq!(change.here[0].to_string(), "environment kernel: 6.1 | 6.12");
+        let [difference] = change.here.as_slice() else { panic!("{:?}", change.here) };
+        assert_eq!(difference.condition, Condition::Environment("kernel".to_owned()));
+        assert_eq!((difference.before.as_deref(), difference.after.as_deref()), (Some("6.1"), Some("6.12")));
         assert_eq!(change.near, []);
     }
 }

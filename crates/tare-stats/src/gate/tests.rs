@@ -237,8 +237,14 @@ fn blocks_do_not_make_smaller_what_occasions_add() {
     let check = gate(&after, Some((&before, &occasions)), &["box".into()], &["m".into()], &bounds).remove(0);
     assert!(check.outcome == GateOutcome::Inconclusive && check.blocks_needed.is_none(), "{check:?}");
     assert!((check.occasions.unwrap() - 0.01).abs() < 1e-4, "{check:?}");
-    // Known to add nothing they leave it to the blocks.
-    assert_eq!(one(&after, Some(&before), bounds).outcome, GateOutcome::Pass);
+    let Some(Learned::Occasions { runs: 40, deviation, deviation_at_most }) = check.learned else {
+        panic!("{check:?}")
+    };
+    assert!(Some(deviation) == check.occasions && deviation_at_most > deviation, "{check:?}");
+    // Where nothing is known of them they are left to the blocks, and the check says so.
+    let unknown = one(&after, Some(&before), bounds);
+    assert_eq!((unknown.outcome, unknown.learned), (GateOutcome::Pass, Some(Learned::Nothing { runs_needed: 3 })));
+    assert_eq!(overhead_of(0.97, 0.01).learned, None, "one record is one occasion");
 }
 
 #[test]

@@ -7,8 +7,9 @@ use crate::written::write_file;
 use crate::{EXIT_FAILED, EXIT_INCONCLUSIVE, EXIT_OK, history};
 use anyhow::Result;
 use std::path::Path;
+use std::time::Duration;
 use tare_core::fault::Fault;
-use tare_core::peak::{PeakPlan, PeakRules};
+use tare_core::peak::PeakRules;
 use tare_core::qos::Qos;
 use tare_core::record::{Record, TRIAL_METRICS};
 use tare_core::study::Study;
@@ -124,41 +125,76 @@ fn metrics(named: &[&str], analysis: &Analysis) -> Result<Vec<String>> {
     Ok(chosen.iter().map(|name| (*name).to_owned()).collect())
 }
 
+/// Something that both records must have been asked alike, in each of them.
+struct Asked {
+    what: &'static str,
+    alike: bool,
+    new: String,
+    old: String,
+}
+
+impl Asked {
+    /// The data decide; words are for who reads that they differ.
+    fn of<T: PartialEq>(what: &'static str, [new, old]: [T; 2], words: impl Fn(&T) -> String) -> Asked {
+        Asked { what, alike: new == old, new: words(&new), old: words(&old) }
+    }
+}
+
 /// A ratio means something else when it is one to another baseline, of another workload or by another design; a peak
 /// also when it was to keep another QoS, or was found by other rules or in other windows.
 fn same_question(record: &Record, baseline: &Record) -> Result<()> {
-    let (new, old) = (&record.header, &baseline.header);
-    let mut pairs = vec![
-        ("workload is", new.workload.name.clone(), old.workload.name.clone()),
-        ("baseline form is", new.study.baseline.clone(), old.study.baseline.clone()),
-        ("design is", new.study.design.arrangement.name().to_owned(), old.study.design.arrangement.name().to_owned()),
+    let headers = [&record.header, &baseline.header];
+    let text = |text: &&str| (*text).to_owned();
+    let mut asked = vec![
+        Asked::of("workload is", headers.map(|header| header.workload.name.as_str()), text),
+        Asked::of("baseline form is", headers.map(|header| header.study.baseline.as_str()), text),
+        Asked::of("design is", headers.map(|header| header.study.design.arrangement.name()), text),
     ];
-    if new.study.peak.is_some() || old.study.peak.is_some() {
-        pairs
-            .extend(searched(&new.study).into_iter().zip(searched(&old.study)).map(|((what, a), (_, b))| (what, a, b)));
+    let studies = headers.map(|header| &header.study);
+    if studies.iter().any(|study| study.peak.is_some()) {
+        asked.extend(searched(studies));
     }
-    for (what, new, old) in pairs {
-        if new != old {
+    match asked.iter().find(|asked| !asked.alike) {
+        None => Ok(()),
+        Some(Asked { what, new, old, .. }) => {
             let text = format!(
                 "the records answer different questions: the {what} '{new}' in the one and '{old}' in the other"
             );
-            return Err(Mistake::new(text + "\n  to do: name records of the same study").into());
+            Err(Mistake::new(text + "\n  to do: name records of the same study").into())
         }
     }
-    Ok(())
 }
 
 /// What a peak is the answer to. The figures of other trials do not depend on a QoS.
-fn searched(study: &Study) -> [(&'static str, String); 3] {
+fn searched(studies: [&Study; 2]) -> [Asked; 3] {
     let none = || "none".to_owned();
-    let plan = study.peak.as_ref();
-    let rules = |plan: &PeakPlan| match plan.rules {
-        PeakRules::Staircase => "staircase".to_owned(),
-        PeakRules::Published => "published".to_owned(),
+    let plans = studies.map(|study| study.peak.as_ref());
+    let rules = |rules: &Option<PeakRules>| match rules {
+        Some(PeakRules::Staircase) => "staircase".to_owned(),
+        Some(PeakRules::Published) => "published".to_owned(),
+        None => none(),
     };
+    let window = |window: &Option<Duration>| window.map_or_else(none, exact_duration);
+    let qos = |qos: &Option<&Qos>| qos.map_or_else(none, Qos::describe);
     [
-        ("search's rules are", plan.map_or_else(none, rules)),
-        ("search's window is", plan.map_or_else(none, |plan| exact_duration(plan.window))),
-        ("QoS is", study.qos.as_ref().map_or_else(none, Qos::describe)),
+        Asked::of("search's rules are", plans.map(|plan| plan.map(|plan| plan.rules)), rules),
+        Asked::of("search's window is", plans.map(|plan| plan.map(|plan| plan.window)), window),
+        Asked::of("QoS is", studies.map(|study| study.qos.as_ref()), qos),
     ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tare_core::qos::QuantileLimit;
+
+    #[test]
+    fn what_words_round_is_still_another_question() {
+        let limits = [0.999_999_1, 0.999_999_2].map(|quantile| {
+            let limit = QuantileLimit { quantile, within: Duration::from_millis(5) };
+            Qos { operations: [("get".to_owned(), vec![limit])].into(), ..Qos::default() }
+        });
+        let asked = Asked::of("QoS is", [&limits[0], &limits[1]], |qos| qos.describe());
+        assert!(!asked.alike && asked.new == asked.old, "{} {}", asked.new, asked.old);
+    }
 }

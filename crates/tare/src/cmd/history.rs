@@ -136,7 +136,8 @@ fn show_series(args: &HistoryArgs, study: Option<&str>, metric: Option<&str>) ->
         let detector = json!({
             "p": CHANGE_P, "share": CHANGE_SHARE, "window": CHANGE_WINDOW, "records_min": CHANGE_VALUES_MIN,
         });
-        let value = json!({ "history_schema": HISTORY_SCHEMA, "detector": detector, "series": chosen });
+        let series = tare_report::series_json(&chosen)?;
+        let value = json!({ "history_schema": HISTORY_SCHEMA, "detector": detector, "series": series });
         print(&serde_json::to_string_pretty(&value)?);
     } else {
         print(&tare_report::series_text(&chosen, columns(std::io::stdout())));

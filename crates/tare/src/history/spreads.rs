@@ -8,8 +8,8 @@ use rusqlite::{Connection, params};
 use std::collections::{BTreeMap, BTreeSet};
 use tare_core::plan::control_arm;
 use tare_core::record::{Header, Record};
-use tare_stats::Analysis;
 use tare_stats::power::{MeanSquare, Seen, Spread, seen};
+use tare_stats::{Analysis, Conditions};
 
 /// How many of the latest runs say how ratios vary: some more than say how long a deployment takes, for a variance is
 /// badly known.
@@ -51,7 +51,7 @@ fn spreads_of(db: &Connection, header: &Header) -> Result<(Vec<Seen>, usize)> {
     let mut runs = BTreeSet::new();
     while let Some(row) = found.next()? {
         let key: (String, String) = (row.get(0)?, row.get(1)?);
-        let past: BTreeMap<String, String> = serde_json::from_str(&row.get::<_, String>(7)?).unwrap_or_default();
+        let past: Conditions = serde_json::from_str(&row.get::<_, String>(7)?).unwrap_or_default();
         let form = if key.0 == control_arm(&header.study.baseline) { &header.study.baseline } else { &key.0 };
         let spread = spreads.entry(key.clone()).or_default();
         if spread.blocks.len() < SPREADS_KEPT_IN_MIND && tare_stats::varies_alike(&past, &now, form) {

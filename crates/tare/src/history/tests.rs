@@ -1,7 +1,8 @@
 //! The history in files that were made up.
 
 use super::*;
-use tare_stats::{Bound, BoundCause, Verdict};
+use std::path::PathBuf;
+use tare_stats::{Bound, BoundCause, Condition, Withheld};
 
 #[test]
 fn a_history_of_the_first_version_is_taken_over() {
@@ -43,7 +44,7 @@ fn a_history_of_the_second_version_gets_room_for_times() {
 }
 
 #[test]
-fn a_bound_is_kept_with_its_side_and_without_an_interval() {
+fn what_is_a_bound_or_withheld_is_kept_without_an_interval() {
     let interval = Interval { low: 0.85, high: 0.89 };
     let mut ratio = Ratio {
         arm: "box".into(),
@@ -63,12 +64,19 @@ fn a_bound_is_kept_with_its_side_and_without_an_interval() {
         equivalent: None,
         blocks_needed: None,
         equals_beyond_margin: false,
+        cold: None,
         verdict: Verdict::Worse,
         withheld: None,
     };
     assert_eq!(Kept::of(Some(&ratio)), Kept { ratio: Some(0.87), interval: Some(interval), side: None });
     ratio.bound = Some(Bound { side: Side::AtMost, cause: BoundCause::Generator });
     assert_eq!(Kept::of(Some(&ratio)), Kept { ratio: Some(0.87), interval: None, side: Some(Side::AtMost) });
+    ratio.bound = None;
+    let unfollowed = Kept { ratio: Some(0.87), interval: None, side: None };
+    for why in [Withheld::VoidTooOften, Withheld::OtherVoidTooOften, Withheld::ControlDiffers] {
+        ratio.withheld = Some(why);
+        assert_eq!(Kept::of(Some(&ratio)), unfollowed, "{why:?}");
+    }
 }
 
 #[test]
@@ -108,9 +116,9 @@ fn what_an_older_version_took_in_is_read_again_until_it_was() {
 #[test]
 fn occasions_are_learned_from_the_equals_of_runs_arranged_alike() {
     let db = open_at(Path::new(":memory:")).unwrap();
-    let conditions = |workload: &str, load: &str| -> BTreeMap<String, String> {
-        let all = [("the workload", workload), ("the baseline", "plain"), ("the load", load)];
-        all.map(|(what, value)| (what.to_owned(), value.to_owned())).into()
+    let conditions = |workload: &str, load: &str| -> Conditions {
+        let all = [(Condition::Workload, workload), (Condition::Baseline, "plain"), (Condition::Load, load)];
+        all.map(|(what, value)| (what, serde_json::json!(value).to_string())).into()
     };
     let put = |run: u32, workload: &str, load: &str, log: f64| {
         let name = format!("{workload}{load}{run}");
@@ -135,7 +143,8 @@ fn series_are_told_apart_by_study_workload_baseline_and_form() {
     for (n, (run, study, baseline)) in
         [("r1", "s", "plain"), ("r2", "s", "plain"), ("r3", "s", "bare"), ("r4", "t", "plain")].iter().enumerate()
     {
-        let conditions = serde_json::json!({ "the baseline": baseline }).to_string();
+        let baseline = serde_json::json!(baseline).to_string();
+        let conditions = serde_json::to_string(&Conditions::from([(Condition::Baseline, baseline)])).unwrap();
         db.execute(
             "INSERT INTO runs VALUES (?1, ?2, ?3, 'w', '6.1', 9, 'complete', 'x', ?4)",
             params![run, format!("2026-01-0{}T00:00:00Z", n + 1), study, conditions],
@@ -172,4 +181,47 @@ fn a_history_without_spreads_gets_room_for_them() {
     let db = open_at(&path).unwrap();
     let spreads: i64 = db.query_row("SELECT count(*) FROM spreads", [], |row| row.get(0)).unwrap();
     assert_eq!(spreads, 0);
+}
+
+/// The runner's sample as a record in this folder.
+fn sample(folder: &Path) -> PathBuf {
+    let files = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tare-runner/samples/record.txt");
+    let text = "\n".to_owned() + &std::fs::read_to_string(files).unwrap();
+    for file in text.split("\n== ").skip(1) {
+        let (name, content) = file.split_once('\n').unwrap();
+        let path = folder.join(name);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, content).unwrap();
+    }
+    folder.to_owned()
+}
+
+#[test]
+fn a_history_of_the_seventh_version_has_its_conditions_made_again_from_records() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("history.db");
+    let of_record = sample(&folder.path().join("record"));
+    let record = tare_runner::read_record(&of_record).unwrap();
+    let mut old = open_at(&path).unwrap();
+    insert(&mut old, &record, &of_record).unwrap();
+    // As it kept them: by words, and what a run claimed of its equals.
+    old.execute_batch(
+        "INSERT INTO runs VALUES ('lost', '2026', 'canonical', 'redis', '6.1', 9, 'precise enough', 'gone', '{}');
+         INSERT INTO equals VALUES ('lost', 'throughput', 0.005, 0.02, 4.0);
+         UPDATE runs SET conditions = '{\"the baseline\":\"native\",\"the time to settle\":\"1 s\"}';
+         PRAGMA user_version = 7;",
+    )
+    .unwrap();
+    drop(old);
+    let db = open_at(&path).unwrap();
+    let conditions = |run: &str| -> Conditions {
+        let kept: String = db.query_row("SELECT conditions FROM runs WHERE run = ?1", [run], |row| row.get(0)).unwrap();
+        serde_json::from_str(&kept).unwrap()
+    };
+    assert_eq!(conditions(&record.header.run), tare_stats::conditions(&record.header));
+    assert!(conditions("lost").is_empty(), "nobody knows any more");
+    let number = |query: &str| -> i64 { db.query_row(query, [], |row| row.get(0)).unwrap() };
+    assert_eq!(number("PRAGMA user_version"), VERSION);
+    assert_eq!(number("SELECT count(*) FROM equals WHERE run = 'lost'"), 0, "nothing is learned from it");
+    assert_eq!(number("SELECT count(*) FROM unread"), 0);
 }

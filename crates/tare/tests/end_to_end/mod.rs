@@ -1,6 +1,7 @@
 //! The whole of Tare on this machine: a real Redis, real containers, real guests. Needs root, a container engine and
 //! QEMU; says what it lacks otherwise. One test at a time, for a run refuses to share the machine with another.
 
+mod accounts;
 mod auction;
 mod building;
 mod canaries;

@@ -3,6 +3,7 @@
 use crate::end_to_end::lab::{Lab, said, text};
 use serde_json::Value;
 use std::path::Path;
+use tare_core::ladder::Place;
 use tare_core::trial::Outcome;
 
 /// Runs the program until all that it measured counts. Where others take CPU time from a generator that has one CPU, a
@@ -46,6 +47,44 @@ fn a_published_port_is_explained_rung_by_rung() {
     assert_eq!(costliest["adds"][0], "user-land proxy instead of translation");
     let product: f64 = rungs.iter().map(ratio).product();
     assert!((product / throughput["together"].as_f64().unwrap() - 1.0).abs() < 1e-9, "{throughput:#}");
+}
+
+#[test]
+fn a_feature_is_weighed_in_the_places_where_it_can_stand() {
+    let Some(lab) = Lab::with_engine(&["mmdebstrap"]) else { return };
+    let record = lab.path("record");
+    let args = ["explain", "loopback", "--form", "published", "--orders", "--design", "blocks", "--repeat", "3"];
+    let times = ["--settle", "0s", "--measure", "1s", "--out", text(&record)];
+    let output = lab.tare(&[&args[..], &times[..]].concat());
+    lab.expect_clean();
+    let said = said(&output).split_whitespace().collect::<Vec<_>>().join(" ");
+    // Of so many trials some are void where others take CPU time from the generator, and their block is run again.
+    let void = output.status.code() == Some(1) && said.contains("the generator was the limit");
+    assert!(output.status.code() == Some(0) || void, "{said}");
+    assert!(said.contains("the ladder from native to published"), "{said}");
+    assert!(said.contains("times as much as first") && !said.contains("no other order"), "{said}");
+    let read = lab.record(&record);
+    let ladder = read.header.study.ladder.as_ref().unwrap();
+    assert!(ladder.turned.len() >= 4, "{ladder:?}");
+    let json: Value = serde_json::from_str(&lab.expect(0, &["report", text(&record), "--format", "json"])).unwrap();
+    let metrics = json["analysis"]["ladder"]["metrics"].as_array().unwrap();
+    let rungs = || metrics.iter().flat_map(|metric| metric["rungs"].as_array().unwrap());
+    let mut in_both = 0;
+    for rung in rungs() {
+        let is_turned = |place: Place| ladder.turned.iter().any(|it| rung["form"] == it.rung && it.place == place);
+        let is_told = |place: &str| rung["orders"][place]["ratio"].as_f64().is_some_and(|ratio| ratio > 0.0);
+        let places = [is_turned(Place::First), is_turned(Place::Last)];
+        assert_eq!([is_told("first"), is_told("last")], places, "{rung:#}");
+        in_both += usize::from(places == [true, true]);
+    }
+    assert!(in_both >= metrics.len(), "a feature stood first and last: {metrics:#?}");
+    // The proxy makes a whole of which there are shares; where the generator was the limit it is CPU time alone.
+    let share = |rung: &Value| {
+        let share = &rung["orders"]["share"];
+        Some((share["low"].as_f64()?, share["high"].as_f64()?))
+    };
+    let shares: Vec<(f64, f64)> = rungs().filter_map(share).collect();
+    assert!(!shares.is_empty() && shares.iter().all(|(low, high)| low <= high), "{metrics:#?}");
 }
 
 #[test]

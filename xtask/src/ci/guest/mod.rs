@@ -30,6 +30,7 @@ const INSIDE: &[&str] = &[
     "tare-layers::container::limits_",
     "tare-layers::container::rungs_",
     "tare-layers::container::scopes_and_facts_",
+    "tare::end_to_end::accounts::",
     "tare::end_to_end::traces::",
 ];
 

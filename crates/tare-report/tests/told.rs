@@ -1,0 +1,134 @@
+//! What a report tells beside its figures: what a known weight was weighed as, what sampling costs, who ended.
+
+use crate::sample;
+
+use std::time::Duration;
+use tare_core::design::{Arrangement, Chop};
+use tare_core::fault::Fault;
+use tare_core::record::Record;
+use tare_core::telemetry::{PROBE, TelemetryRow};
+use tare_core::trial::{Outcome, Stage};
+use tare_report::{FORMATS, Style};
+use tare_stats::{Analysis, Interval, ProbeCost, analyse};
+
+/// A report in words, in one line.
+fn told(format: &str, record: &Record, analysis: &Analysis, verbose: bool) -> String {
+    let row = FORMATS.iter().find(|row| row.name == format).unwrap();
+    let text = (row.render)(record, analysis, &Style { color: false, width: 80, verbose }).unwrap();
+    assert!(format != "terminal" || text.lines().all(|line| line.chars().count() <= 80), "{text}");
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+/// The sample with a ruler of 1 %, weighed as this ratio of throughput, and as 1.0 % [0.8, 1.2] of CPU time.
+fn weighed(ratio: f64, interval: (f64, f64)) -> (Record, Analysis) {
+    let record = sample::asked::ruled();
+    let mut analysis = analyse(&record);
+    let mut change = |metric: &str, ratio: f64, (low, high): (f64, f64)| {
+        let metric = analysis.metrics.iter_mut().find(|known| known.name == metric).unwrap();
+        let of = metric.ratios.iter_mut().find(|ratio| ratio.arm == "ruler").unwrap();
+        (of.ratio, of.interval) = (ratio, Some(Interval { low, high }));
+    };
+    change("throughput", ratio, interval);
+    change("cpu_busy_us_per_op", 1.01, (1.008, 1.012));
+    (record, analysis)
+}
+
+#[test]
+fn a_report_opens_with_what_the_scale_saw() {
+    let (record, analysis) = weighed(1.0 / 1.011, (1.0 / 1.015, 1.0 / 1.007));
+    let said = "a planted 1.0 % was weighed as 1.1 % [0.7, 1.5] in throughput and 1.0 % [0.8, 1.2] in CPU per op";
+    let brief = told("terminal", &record, &analysis, false);
+    assert!(brief.contains(&format!("the scale: {said}; native against itself differs by at most ")), "{brief}");
+    let whole = told("terminal", &record, &analysis, true);
+    let at = whole.find(&format!("the scale: {said} ratio to baseline")).expect(&whole);
+    assert!(whole[..at].ends_with("seed 7 ") && whole.matches("a planted").count() == 1, "{whole}");
+    let page = told("html", &record, &analysis, false);
+    assert!(page.contains(&format!("The scale: {said}.")), "{page}");
+    // It is no form that anybody asked about.
+    assert!(!brief.contains("ruler"), "{brief}");
+}
+
+#[test]
+fn a_scale_that_misses_what_was_planted_says_so() {
+    let (record, analysis) = weighed(1.0 / 1.002, (1.0 / 1.003, 1.0 / 1.001));
+    let said = "a planted 1.0 % was weighed as 0.20 % [0.10, 0.30] in throughput and 1.00 % [0.80, 1.20] in CPU per \
+                op. That is NOT what was planted: 0.8 % too little in throughput. The scale is off here";
+    for (format, verbose) in [("terminal", false), ("terminal", true), ("html", false)] {
+        let text = told(format, &record, &analysis, verbose);
+        assert!(text.contains(said), "{format}: {text}");
+        assert!(!text.contains("could not tell it from nothing"), "{format}: {text}");
+    }
+    let more = told("terminal", &record, &weighed(1.0 / 1.02, (1.0 / 1.021, 1.0 / 1.019)).1, false);
+    assert!(more.contains("1.0 % too much in throughput"), "{more}");
+    // What may be nothing may be what was planted as well, and one that may be neither is off.
+    let unseen = told("terminal", &record, &weighed(1.0 / 1.004, (1.0 / 1.012, 1.004)).1, false);
+    assert!(unseen.contains("in CPU per op: this run could not tell it from nothing; "), "{unseen}");
+    let neither = told("terminal", &record, &weighed(1.0, (0.998, 1.002)).1, false);
+    let both = "from nothing. That is NOT what was planted: 1.0 % too little in throughput.";
+    assert!(neither.contains(both), "{neither}");
+}
+
+#[test]
+fn the_ruler_is_told_where_no_control_was_measured() {
+    let (record, mut analysis) = weighed(1.0 / 1.011, (1.0 / 1.015, 1.0 / 1.007));
+    analysis.metrics.iter_mut().for_each(|metric| metric.noise_floor = None);
+    let text = told("terminal", &record, &analysis, false);
+    assert!(text.contains("[0.8, 1.2] in CPU per op; no A/A control was measured often enough"), "{text}");
+    let without = told("terminal", &sample::record(), &analyse(&sample::record()), true);
+    assert!(!without.contains("the scale: ") && !without.contains("planted"), "{without}");
+}
+
+/// The sample with readings of the sampler's own.
+fn sampled() -> Record {
+    let mut record = sample::record();
+    for trial in &mut record.trials {
+        let own = trial.telemetry.first().map(|row| TelemetryRow {
+            scope: PROBE.into(),
+            values: [("cpu_total_s".to_owned(), 0.0)].into(),
+            ..row.clone()
+        });
+        trial.telemetry.extend(own);
+    }
+    record
+}
+
+#[test]
+fn where_nobody_measured_what_the_probe_costs_the_report_says_so() {
+    const UNKNOWN: &str = "what the probe takes from the load was not measured";
+    let mut record = sampled();
+    let said = |record: &Record, words: &str| {
+        let analysis = analyse(record);
+        for format in ["terminal", "html"] {
+            let text = told(format, record, &analysis, true);
+            assert!(text.contains(words), "{format}: {text}");
+        }
+    };
+    said(&record, &format!("{UNKNOWN}, dropped 0"));
+    record.header.study.measure = Duration::from_secs(5);
+    said(&record, &format!("{UNKNOWN}: it rests in closed loops that are measured for 10 s or longer, dropped 0"));
+    record.header.study.design.arrangement = Arrangement::Chop(Chop::default());
+    said(&record, &format!("{UNKNOWN} in this design: it rests in design blocks alone, dropped 0"));
+    let mut analysis = analyse(&record);
+    analysis.apparatus.probe_cost = Some(ProbeCost { ratio: 0.998, interval: None, trials: 2, rests: 4 });
+    let text = told("terminal", &record, &analysis, true);
+    assert!(text.contains(" times with the probe at work as while it rests (4 rests), dropped 0"), "{text}");
+    assert!(!text.contains(UNKNOWN), "{text}");
+    let unsampled = told("terminal", &sample::record(), &analyse(&sample::record()), true);
+    assert!(!unsampled.contains("the probe"), "{unsampled}");
+}
+
+#[test]
+fn a_service_that_ended_stands_in_the_row_of_what_failed() {
+    let mut record = sample::record();
+    let is_ended = |form: &str, block: u32| form == "container-hostnet" && block == 3;
+    let ended = record.trials.iter_mut().find(|t| is_ended(&t.record.trial.form, t.record.trial.block)).unwrap();
+    assert!(matches!(ended.record.outcome, Outcome::Failed { stage: Stage::Deploy, .. }));
+    ended.record.service_ended = Some("redis".into());
+    let why = Fault::new("service redis ended before it was ready: killed by signal 9");
+    ended.record.outcome = Outcome::Failed { stage: Stage::Deploy, why };
+    let analysis = analyse(&record);
+    for verbose in [false, true] {
+        let text = told("terminal", &record, &analysis, verbose);
+        assert!(text.contains("a service ended by itself in 1 of 5 trials, which no figure holds"), "{text}");
+    }
+}

@@ -1,0 +1,43 @@
+//! That the parts of CPU time are all of what the machine was busy with, by the kernel that the test runs on: one
+//! charges interrupts to whom they interrupt, another keeps them apart.
+
+use crate::end_to_end::lab::{Lab, text};
+use serde_json::Value;
+
+/// The rest may be so much of the busy time: other processes and threads of the kernel are in it, 2 % on a shared
+/// machine and more on an emulated one; a part that is left out, the generator or a service, is a third or more.
+const REST_AT_MOST: f64 = 0.12;
+/// Ticks and moments are not exact, so it may be so much less than nothing.
+const REST_AT_LEAST: f64 = -0.01;
+
+#[test]
+fn the_parts_of_cpu_time_are_what_the_machine_was_busy_with() {
+    let Some(lab) = Lab::with_engine(&["mmdebstrap"]) else { return };
+    let study = lab.write(
+        "accounts.yaml",
+        "study: accounts\nworkload: redis\nbaseline: native\ndesign: blocks\nrepeat: 1\n\
+         load: {closed: {connections: 20}}\ntime: {settle: 500ms, measure: 4s}\n\
+         forms:\n  native: []\n  published: [container: {}]\n  hostnet: [container: {network: host}]\n",
+    );
+    let record = lab.path("record");
+    lab.expect(0, &["run", text(&study), "--out", text(&record)]);
+    let report = lab.expect(0, &["report", text(&record), "--format", "json"]);
+    let report: Value = serde_json::from_str(&report).unwrap();
+    let apart = report["environment"]["cpu.interrupts_apart"].as_str().unwrap_or("unknown");
+    let accounts = report["analysis"]["cpu"].as_array().unwrap();
+    assert_eq!(accounts.len(), 4, "each form, and the baseline twice: {accounts:?}");
+    for account in accounts {
+        let busy = account["busy_us"].as_f64().unwrap();
+        let sum: f64 = account["parts"].as_array().unwrap().iter().map(|part| part["us"].as_f64().unwrap()).sum();
+        assert!((sum / busy - 1.0).abs() < 1e-6, "{account}");
+        let part = |name: &str| {
+            let parts = account["parts"].as_array().unwrap();
+            let of_name = parts.iter().filter(|part| part["user"].to_string().contains(name));
+            of_name.map(|part| part["us"].as_f64().unwrap()).sum::<f64>()
+        };
+        println!("interrupts apart: {apart}; rest {:.1} % of {account}", 100.0 * part("rest") / busy);
+        assert!(part("generator") > 0.1 * busy && part("redis") > 0.1 * busy, "{account}");
+        assert!((REST_AT_LEAST * busy..REST_AT_MOST * busy).contains(&part("rest")), "{account}");
+        assert_eq!(part("interrupts") > 0.0, apart == "yes", "{account}");
+    }
+}
