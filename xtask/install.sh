@@ -49,7 +49,7 @@ install_packages() {
         printf '#!/bin/sh\nexit 101\n' | as_root install -m 755 /dev/stdin $our_policy
     fi
     local apt=(env DEBIAN_FRONTEND=noninteractive NEEDRESTART_SUSPEND=1 LC_ALL=C.UTF-8 apt-get -o Dpkg::Use-Pty=0
-        -o DPkg::Lock::Timeout=300 -o Acquire::Retries=3)
+        -o DPkg::Lock::Timeout=300 -o Acquire::Retries=3 -o APT::Get::AutomaticRemove=false)
     local install=(install -y --no-install-recommends "${missing[@]}")
     local failed=
     { as_root "${apt[@]}" -qq update && as_root "${apt[@]}" -qq --no-remove "${install[@]}"; } \
@@ -59,7 +59,7 @@ install_packages() {
         tail -n 20 "$log_dir/apt.log" >&2
         # So quiet, it does not name what would have to go.
         local conflicts
-        conflicts=$("${apt[@]}" -q --simulate "${install[@]}" </dev/null 2>/dev/null |
+        conflicts=$(grep -q 'remove is disabled' "$log_dir/apt.log" && "${apt[@]}" -q --simulate "${install[@]}" </dev/null 2>/dev/null |
             sed -n 's/^Remv \([^ ]*\).*/\1/p' | paste -sd ' ') || true
         [ -z "$conflicts" ] ||
             die "to install ${missing[*]}, apt would have to remove what is here: $conflicts; nothing was installed" \
@@ -185,7 +185,7 @@ refuse_others_checkout() {
 refuse_others_target() {
     local target=${CARGO_TARGET_DIR:-${CARGO_BUILD_TARGET_DIR:-$PWD/target}} closed
     if [ -d "$target" ]; then
-        closed=$(find "$target" -maxdepth 3 -type d ! -writable -print -quit 2>/dev/null) || true
+        closed=$(find -H "$target" -maxdepth 3 -type d ! -writable -print -quit 2>/dev/null) || true
         [ -z "$closed" ] ||
             die "Tare is built in $closed, and this user may not write there" "sudo chown -R $(id -u) '$target'"
         return 0
@@ -199,7 +199,7 @@ refuse_others_target() {
 # refuse_full_disk GB PROFILE: so much is written into the folder for builds, unless that profile was built there before.
 refuse_full_disk() {
     local free
-    [ -z "$(find "$CARGO_TARGET_DIR" -maxdepth 3 -type d -path "*/$2/deps" -print -quit 2>/dev/null)" ] || return 0
+    [ -z "$(find -H "$CARGO_TARGET_DIR" -maxdepth 3 -type d -path "*/$2/deps" -print -quit 2>/dev/null)" ] || return 0
     free=$(df -Pk "$(nearest_folder "$CARGO_TARGET_DIR")" | awk 'NR == 2 { print int($4 * 1.024 / 1000000) }') || return 0
     [ "${free:-$1}" -ge "$1" ] ||
         die "$CARGO_TARGET_DIR is on a disk with $free GB free, and this writes some $1 GB there" \

@@ -118,8 +118,13 @@ pub fn compare(a: &Record, b: &Record, occasions: &Occasions, width: usize) -> S
         }
     }
     say("", 0, "");
-    let note = match changes.iter().filter(|change| change.together.is_some()).count() {
+    let judged = changes.iter().filter(|change| change.together.is_some());
+    let is_known = judged.clone().all(|change| occasions.contains_key(&change.metric));
+    let note = match judged.count() {
         0 => String::new(),
+        judged if !is_known => format!(
+            " Intervals of the change hold together, all {judged} of them in 95 % of comparisons, as far as blocks tell:              what occasions add makes for more YES where nothing changed."
+        ),
         1 => " The interval of the change is one of 95 %.".to_owned(),
         judged => format!(
             " Intervals of the change hold together, all {judged} of them in 95 % of comparisons: of twenty in which \
@@ -140,6 +145,9 @@ fn between_occasions(analysis: &Analysis, occasions: &Occasions) -> String {
         Some(format!("{} {deviation}, at most {at_most} ({} runs)", metric.title, occasion.runs))
     };
     let known: Vec<String> = analysis.metrics.iter().filter_map(of_metric).collect();
+    let compared = analysis.metrics.iter().filter(|metric| metric.compared);
+    let unknown = compared.filter(|metric| !occasions.contains_key(&metric.name));
+    let unknown: Vec<&str> = unknown.map(|metric| metric.title.as_str()).collect();
     if known.is_empty() {
         return "What two occasions of the same thing differ by is in no interval: it is learned from the A/A controls of \
                 three runs arranged like these two in this machine's history, and there are fewer."
@@ -147,8 +155,13 @@ fn between_occasions(analysis: &Analysis, occasions: &Occasions) -> String {
     }
     format!(
         "Intervals hold what two occasions of the same thing differ by, as the A/A controls of this machine's history show it \
-         (standard deviation): {}.",
-        known.join(", ")
+         (standard deviation): {}.{}",
+        known.join(", "),
+        if unknown.is_empty() {
+            String::new()
+        } else {
+            format!(" Not those of {}, of which it has too few.", unknown.join(", "))
+        }
     )
 }
 

@@ -39,7 +39,7 @@ pub(crate) fn line(analysis: &Analysis) -> Option<(String, bool)> {
     if !off.is_empty() {
         text += &format!(
             ". That is NOT what was planted: {}. The scale is off here by about as much, and other ratios may be too, unless \
-             this is the one interval of 20 that misses by chance",
+             it is one of the intervals, one in 20, that miss by chance",
             off.join(", ")
         );
     }

@@ -44,7 +44,7 @@ impl<'a> Said<'a> {
                 let equals = format!("; equals may differ by more than the margin of {margin}");
                 let equals = if ratio.equals_beyond_margin { &equals } else { "" };
                 let cold = ratio.cold.filter(|cold| cold.decides).map(|cold| match cold.share {
-                    Some(_) => format!("; short slices may hide more than the margin of {margin}"),
+                    Some(_) => format!("; with what short slices may hide it may be beyond the margin of {margin}"),
                     None => "; what short slices hide is not known".to_owned(),
                 });
                 format!("no difference detectable{smallest}{equals}{}", cold.unwrap_or_default())

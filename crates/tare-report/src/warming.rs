@@ -35,6 +35,10 @@ fn lines_of(analysis: &Analysis, of_slices: impl Fn(&Warming) -> bool) -> Vec<St
 
 /// Whether a ratio of the form might be said to be another one, were it not for slices.
 fn decides(analysis: &Analysis, found: &Warming) -> bool {
+    // That one of two equals gets warm otherwise says something of the machine, whatever else is said.
+    if found.arm == analysis.control {
+        return true;
+    }
     let ratios = analysis.metrics.iter().flat_map(|metric| &metric.ratios).filter(|ratio| ratio.arm == found.arm);
     let is_open = |ratio: &Ratio| match (ratio.verdict, ratio.interval, ratio.cold.and_then(|cold| cold.share)) {
         (Verdict::Better | Verdict::Worse, Some(Interval { low, high }), Some(left)) => {

@@ -18,7 +18,7 @@ const READY_POLL: Duration = Duration::from_millis(20);
 const EMULATED_SLOWDOWN: u32 = 10;
 
 /// What a service says that ends because others have its port.
-const PORT_TAKEN: [&str; 2] = ["address already in use", "address in use"];
+const PORT_TAKEN: [&str; 3] = ["address already in use", "address in use", "eaddrinuse"];
 
 /// Where load enters a deployment.
 #[derive(Debug, Clone, PartialEq)]
@@ -247,6 +247,7 @@ mod tests {
     fn a_service_that_lost_its_port_says_so() {
         assert!(lost_its_port("1:M # bind: Address already in use"));
         assert!(lost_its_port("Error: listen EADDRINUSE: address already in use 0.0.0.0:80"));
+        assert!(lost_its_port("{badmatch,{error,eaddrinuse}}"));
         assert!(!lost_its_port("Segmentation fault (core dumped)"));
     }
 

@@ -337,7 +337,7 @@ pub struct Ratio {
     /// equivalent.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub equals_beyond_margin: bool,
-    /// What slices of a chopped load may have left in it; none where load took no turns.
+    /// What slices of a chopped load may have left in it; none where load took no turns, and of the A/A control.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cold: Option<LeftCold>,
     /// What may be said.

@@ -261,9 +261,14 @@ pub fn are_alike(past: &Conditions, now: &Conditions) -> bool {
 /// The same, some conditions aside.
 fn alike_but(aside: impl Fn(&Condition) -> bool, past: &Conditions, now: &Conditions) -> bool {
     let Some(baseline) = baseline_of(now) else { return false };
-    let mut deciding = now.iter().filter(|(condition, _)| decides(condition, &baseline) && !aside(condition));
-    let same = |(condition, value): (&Condition, &String)| past.get(condition).is_none_or(|before| before == value);
-    past.contains_key(&Condition::Baseline) && deciding.all(same)
+    let deciding = |condition: &&Condition| decides(condition, &baseline) && !aside(condition);
+    // What is stated only where it was chosen: who does not state it chose something else.
+    let is_choice = |condition: &Condition| matches!(condition, Condition::Option(_) | Condition::Form { .. });
+    let same = |condition: &Condition| match (past.get(condition), now.get(condition)) {
+        (Some(before), Some(value)) => before == value,
+        _ => !is_choice(condition),
+    };
+    past.contains_key(&Condition::Baseline) && now.keys().chain(past.keys()).filter(deciding).all(same)
 }
 
 /// Whether deployments of `form` varied under the conditions `past` as they do under those of `now`: the same machine,

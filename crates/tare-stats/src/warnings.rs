@@ -312,7 +312,11 @@ fn machine(record: &Record) -> Machine {
 
 fn void_warnings(record: &Record, analysis: &Analysis) -> Vec<Warning> {
     let of_arm = analysis.arms.iter().filter_map(|arm| {
-        let (void, ran) = (arm.invalid + arm.failed, arm.invalid + arm.failed + arm.measured);
+        // Whose service ended by itself is an outcome, and counts as one in the test.
+        let ended = record.trials.iter().map(|trial| &trial.record);
+        let ended = ended.filter(|trial| trial.service_ended.is_some() && trial.trial.arm() == arm.name).count() as u32;
+        let ran = arm.invalid + arm.failed + arm.measured;
+        let void = (arm.invalid + arm.failed).saturating_sub(ended);
         Some(Warning::VoidTooOften { arm: arm.name.clone(), void, ran, p: arm.void_p? })
     });
     let again: BTreeSet<u32> = record.trials.iter().filter_map(|trial| trial.record.trial.again).collect();

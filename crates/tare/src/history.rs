@@ -133,8 +133,11 @@ fn read_again(db: &mut Connection) -> Result<()> {
     let paths: Vec<String> =
         db.prepare("SELECT path FROM unread")?.query_map([], |row| row.get(0))?.collect::<Result<_, _>>()?;
     for path in paths {
-        if let Ok(record) = tare_runner::read_record(Path::new(&path)) {
-            insert(db, &record, Path::new(&path))?;
+        match tare_runner::read_record(Path::new(&path)) {
+            Ok(record) => insert(db, &record, Path::new(&path))?,
+            // It may be on a disk that is not there today.
+            Err(_) if !Path::new(&path).exists() => continue,
+            Err(_) => {}
         }
         db.execute("DELETE FROM unread WHERE path = ?1", [&path])?;
     }

@@ -44,8 +44,10 @@ impl Group {
         let made = if group.unified {
             unified.ok_or_else(no_cgroups).and_then(|root| group.fill_unified(&root, &path, resources))
         } else {
-            let made = group.fill_first(&first, &path, resources);
-            made.and_then(|()| group.count_first(counting(&hierarchies).or(unified), &path))
+            group.fill_first(&first, &path, resources).map(|()| {
+                // Where no group may be made there, those that are there are added up, as where there is none.
+                let _ = group.count_first(counting(&hierarchies).or(unified), &path);
+            })
         };
         match made {
             Ok(()) => Ok(group),
@@ -186,7 +188,9 @@ pub(crate) fn group_path(run: &str, instance: &str) -> PathBuf {
 /// does, where both versions are mounted.
 fn counting(hierarchies: &[Hierarchy]) -> Option<PathBuf> {
     let has = |controllers: &[String], name: &str| controllers.iter().any(|controller| controller == name);
-    let counts = |h: &&Hierarchy| h.controllers.as_ref().is_some_and(|c| has(c, "cpuacct") && !has(c, "cpu"));
+    // A new group of cpuset has no CPU, and lets nobody in.
+    let others = |controllers: &[String]| ["cpu", "cpuset"].iter().any(|name| has(controllers, name));
+    let counts = |h: &&Hierarchy| h.controllers.as_ref().is_some_and(|c| has(c, "cpuacct") && !others(c));
     hierarchies.iter().find(counts).map(|h| h.root.clone())
 }
 

@@ -17,8 +17,8 @@ use std::time::{Duration, Instant};
 use tare_core::fault::{Doing, Fault};
 use tare_core::held::Held;
 
-/// How long what serves a load may take to be frozen: a system call that cannot be interrupted may be under way, and who
-/// is told to stop must come to run for it, which on a machine that is busy took more than 100 ms.
+/// How long all that serves a load may take to be frozen: a system call that cannot be interrupted may be under way,
+/// and who is told to stop must come to run for it, which on a machine that is busy took more than 100 ms.
 const WITHIN: Duration = Duration::from_secs(1);
 /// How long the process that freezes may take to answer.
 const ANSWER_WITHIN: Duration = Duration::from_secs(2);
@@ -128,8 +128,10 @@ impl Frozen {
 
     /// Keeps it from running, or lets it run on; whether all of it could be.
     pub(super) fn set(&self, frozen: bool) -> bool {
-        // All are tried, whatever becomes of the first.
-        let failed = self.each.iter().map(|one| one.set(frozen)).filter(Result::is_err).count();
+        // All are tried, whatever becomes of the first, and have one time together, which whoever waits for the answer
+        // counts on.
+        let began = Instant::now();
+        let failed = self.each.iter().map(|one| one.set(frozen, began)).filter(Result::is_err).count();
         failed == 0
     }
 }
@@ -166,17 +168,16 @@ impl One {
         })
     }
 
-    fn set(&self, frozen: bool) -> rustix::io::Result<()> {
+    fn set(&self, frozen: bool, began: Instant) -> rustix::io::Result<()> {
         match self {
             One::Group { freeze, events } => {
                 pwrite(freeze, if frozen { b"1" } else { b"0" }, 0)?;
                 // What runs on begins at once; what is frozen must not run beside others.
-                if frozen { await_frozen(events) } else { Ok(()) }
+                if frozen { await_frozen(events, began) } else { Ok(()) }
             }
-            One::Members(list) => signal_members(list, frozen),
+            One::Members(list) => signal_members(list, frozen, began),
             One::Process(process, number) => {
                 signalled(process, if frozen { Signal::STOP } else { Signal::CONT })?;
-                let began = Instant::now();
                 while frozen && !is_stopped(*number) {
                     if began.elapsed() > WITHIN {
                         return Err(rustix::io::Errno::TIMEDOUT);
@@ -190,8 +191,8 @@ impl One {
 
 /// Stops or continues every process of a group, and those that it has started meanwhile; waits until those that are
 /// stopped are.
-fn signal_members(list: &PathBuf, frozen: bool) -> rustix::io::Result<()> {
-    let (signal, began) = (if frozen { Signal::STOP } else { Signal::CONT }, Instant::now());
+fn signal_members(list: &PathBuf, frozen: bool, began: Instant) -> rustix::io::Result<()> {
+    let signal = if frozen { Signal::STOP } else { Signal::CONT };
     let members = || -> Vec<i32> {
         let text = std::fs::read_to_string(list).unwrap_or_default();
         text.lines().filter_map(|line| line.parse().ok()).collect()
@@ -233,8 +234,7 @@ fn signalled(process: impl AsFd, signal: Signal) -> rustix::io::Result<()> {
     }
 }
 
-fn await_frozen(events: &OwnedFd) -> rustix::io::Result<()> {
-    let began = Instant::now();
+fn await_frozen(events: &OwnedFd, began: Instant) -> rustix::io::Result<()> {
     let mut text = [0; 128];
     loop {
         let length = pread(events, &mut text, 0)?;
