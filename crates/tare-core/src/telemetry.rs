@@ -165,6 +165,9 @@ pub struct Rest {
     pub lasts: Duration,
 }
 
+/// The least time measured in which a sampler rests: the same time before and after a rest is what it is held against.
+pub const RESTS_FROM: Duration = Duration::from_secs(10);
+
 /// In rows of the sampler itself: how long it rested so far, s. Only there once it has.
 pub const RESTED: &str = "rested_s";
 

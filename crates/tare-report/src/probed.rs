@@ -1,15 +1,12 @@
 //! What sampling takes from the load, in words.
 
 use crate::verdict::ratio_figure;
-use std::time::Duration;
 use tare_core::design::Arrangement;
 use tare_core::load::LoadProfile;
 use tare_core::record::Record;
-use tare_core::telemetry::PROBE;
+use tare_core::study::LoadOrigin;
+use tare_core::telemetry::{PROBE, RESTS_FROM};
 use tare_stats::{Analysis, ProbeCost};
-
-/// From this time measured on samplers rest now and then.
-const RESTS_FROM: Duration = Duration::from_secs(10);
 
 /// What it was found to take, or that this was not measured and where it is; none where nothing was sampled.
 pub(crate) fn cost(record: &Record, analysis: &Analysis) -> Option<String> {
@@ -30,9 +27,10 @@ fn found(cost: ProbeCost) -> String {
 /// Why no sampler rested, where the study says so.
 fn why_not(record: &Record) -> &'static str {
     let study = &record.header.study;
-    match &study.load {
-        _ if study.design.arrangement != Arrangement::Blocks => " in this design: it rests in design blocks alone",
-        LoadProfile::Closed { .. } if study.measure >= RESTS_FROM => "",
-        _ => ": it rests in closed loops that are measured for 10 s or longer",
+    let closed = matches!(study.load, LoadProfile::Closed { .. }) && study.from != LoadOrigin::Inside;
+    match () {
+        () if study.design.arrangement != Arrangement::Blocks => " in this design: it rests in design blocks alone",
+        () if closed && study.peak.is_none() && study.measure >= RESTS_FROM => "",
+        () => ": it rests in closed loops from outside that are measured at one level, for 10 s or longer",
     }
 }

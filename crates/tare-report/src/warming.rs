@@ -17,8 +17,7 @@ pub(crate) fn grave_lines(analysis: &Analysis) -> Vec<String> {
 pub(crate) fn slight(analysis: &Analysis) -> Option<String> {
     let slight = analysis.warming.iter().filter(|found| found.matters && !decides(analysis, found));
     let of_form = |found: &Warming| {
-        let Interval { low, high } = found.interval;
-        let (most, higher) = (percent_at_most(low.abs().max(high.abs()) / 2.0), told(found).higher);
+        let (most, higher) = (percent_at_most(found.left_in_throughput()), told(found).higher);
         format!("throughput of {} may be up to {most} {higher}", found.arm)
     };
     let forms: Vec<String> = slight.map(of_form).collect();

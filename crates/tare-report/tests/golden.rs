@@ -51,7 +51,7 @@ fn in_brief() {
 
 #[test]
 fn a_ladder_says_which_part_costs_what() {
-    let text = render("terminal", &sample::climbed(), &Style { color: false, width: 80, verbose: true });
+    let text = render("terminal", &sample::asked::climbed(), &Style { color: false, width: 80, verbose: true });
     assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
     let from = text.find("the ladder from").expect("it has a part of its own");
     let to = from + text[from..].find("\nA/A").expect("the footing follows");

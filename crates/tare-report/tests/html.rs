@@ -73,7 +73,7 @@ fn profiles_are_flame_graphs_tables_and_one_script_that_is_ours() {
 
 #[test]
 fn a_ladder_is_drawn_as_a_waterfall() {
-    let mut record = sample::climbed();
+    let mut record = sample::asked::climbed();
     // By what was charged to the service a rung costs nothing, by what the machine did it does.
     for trial in &mut record.trials {
         trial.record.metrics.remove("cpu_busy_us_per_op");

@@ -105,7 +105,8 @@ fn where_nobody_measured_what_the_probe_costs_the_report_says_so() {
     };
     said(&record, &format!("{UNKNOWN}, dropped 0"));
     record.header.study.measure = Duration::from_secs(5);
-    said(&record, &format!("{UNKNOWN}: it rests in closed loops that are measured for 10 s or longer, dropped 0"));
+    let elsewhere = ": it rests in closed loops from outside that are measured at one level, for 10 s or longer";
+    said(&record, &format!("{UNKNOWN}{elsewhere}, dropped 0"));
     record.header.study.design.arrangement = Arrangement::Chop(Chop::default());
     said(&record, &format!("{UNKNOWN} in this design: it rests in design blocks alone, dropped 0"));
     let mut analysis = analyse(&record);

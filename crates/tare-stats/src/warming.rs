@@ -44,6 +44,18 @@ pub struct Warming {
     pub matters: bool,
 }
 
+impl Warming {
+    /// By how much more or less than the baseline's it may be, either way: the farther end of the interval.
+    pub fn at_most(&self) -> f64 {
+        self.interval.low.abs().max(self.interval.high.abs())
+    }
+
+    /// How much of that may be left in a ratio of throughput, which is that of second halves.
+    pub fn left_in_throughput(&self) -> f64 {
+        self.at_most() / 2.0
+    }
+}
+
 /// Amid slices: of each of `arms` but the baseline that was measured beside it in three blocks or more, by turns that
 /// tell.
 pub(crate) fn warming(counted: &[&TrialData], arms: &[&str], baseline: &str) -> Vec<Warming> {
@@ -65,10 +77,10 @@ pub(crate) fn left_cold(analysis: &mut Analysis, record: &Record) {
     }
     let is_unknown = warmth_unknown(record, analysis).is_some() || analysis.warmth.iter().any(|found| found.cold);
     for metric in &mut analysis.metrics {
-        let part = if metric.name == "throughput" { 0.5 } else { 1.0 };
+        let left = if metric.name == "throughput" { Warming::left_in_throughput } else { Warming::at_most };
         for ratio in metric.ratios.iter_mut().filter(|ratio| ratio.arm != analysis.control) {
             let of_arm = analysis.warming.iter().find(|found| found.arm == ratio.arm).filter(|_| !is_unknown);
-            let share = of_arm.map(|found| part * found.interval.low.abs().max(found.interval.high.abs()));
+            let share = of_arm.map(left);
             ratio.cold = Some(LeftCold { share, decides: false });
         }
     }

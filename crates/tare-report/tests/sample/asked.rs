@@ -1,4 +1,4 @@
-//! The sample as other studies: advice, a ladder in several orders, and one with a ruler.
+//! The sample as other studies: advice, a ladder, one in several orders, and one with a ruler.
 
 use super::{record, recorded, study};
 use tare_core::advice::{Advice, Variant};
@@ -28,14 +28,28 @@ pub(crate) fn advised() -> Record {
     record
 }
 
+/// A rung, and what it adds.
+fn rung([form, adds]: [&str; 2]) -> Rung {
+    Rung { form: form.into(), adds: adds.into() }
+}
+
+/// The sample's rungs: one that costs nothing, and one that does.
+const FREE: [&str; 2] = ["container-hostnet", "overlay root, mount namespace, cgroup"];
+const DEAR: [&str; 2] = ["container", "network namespace, veth and bridge"];
+
+/// As a ladder: both of them, and between them one that cannot be had.
+pub(crate) fn climbed() -> Record {
+    let mut record = record();
+    let missing = ["container.missing", "a thing that this machine does not have"];
+    let rungs = [FREE, missing, DEAR].map(rung).to_vec();
+    record.header.study.ladder = Some(Ladder { to: "container".into(), rungs, turned: Vec::new() });
+    record
+}
+
 /// As a ladder of two rungs, of which the first was measured last too, and the last one first.
 pub(crate) fn turned() -> Record {
     let mut study = study();
-    let rung = |form: &str, adds: &str| Rung { form: form.into(), adds: adds.into() };
-    let rungs = vec![
-        rung("container-hostnet", "overlay root, mount namespace, cgroup"),
-        rung("container", "network namespace, veth and bridge"),
-    ];
+    let rungs = [FREE, DEAR].map(rung).to_vec();
     let turn = |form: &str, rung: &str, place| Turned { form: form.into(), rung: rung.into(), place, against: None };
     let turned = vec![
         turn("container.no-overlay", "container-hostnet", Place::Last),

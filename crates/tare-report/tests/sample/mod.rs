@@ -17,7 +17,6 @@ use tare_core::bundle::{Recipe, Source};
 use tare_core::fault::Fault;
 use tare_core::form::{Form, LayerUse};
 use tare_core::host::{Property, ResourceReport, SeenFile};
-use tare_core::ladder::{Ladder, Rung};
 use tare_core::load::{Check, LoadProfile, LoadSummary, OperationSummary, SecondRow};
 use tare_core::placement::{Placed, Placement};
 use tare_core::plan::{PlannedTrial, plan};
@@ -80,20 +79,6 @@ fn recorded(study: Study) -> Record {
         profiles: Vec::new(),
         end: Some(End { ended: "2026-03-05T10:21:44Z".into(), how: "complete".into() }),
     }
-}
-
-/// The same as a ladder: a rung that costs nothing, one that does, one that cannot be had.
-#[allow(dead_code, reason = "not every test that has the sample looks at ladders")]
-pub(crate) fn climbed() -> Record {
-    let mut record = record();
-    let rung = |form: &str, adds: &str| Rung { form: form.into(), adds: adds.into() };
-    let rungs = vec![
-        rung("container-hostnet", "overlay root, mount namespace, cgroup"),
-        rung("container.missing", "a thing that this machine does not have"),
-        rung("container", "network namespace, veth and bridge"),
-    ];
-    record.header.study.ladder = Some(Ladder { to: "container".into(), rungs, turned: Vec::new() });
-    record
 }
 
 fn study() -> Study {
