@@ -96,7 +96,7 @@ build_needs() { say gcc=gcc libc6-dev=/usr/include/stdio.h; }
 
 # What its tests need on top.
 test_needs() {
-    say git=git redis-server=redis-server redis-tools=redis-cli cpio=cpio nginx=nginx crun=crun
+    say git=git redis-server=redis-server redis-tools=redis-cli cpio=cpio nginx=nginx crun=crun nftables=nft
     say postgresql=/usr/lib/postgresql mariadb-server=mariadbd qemu-utils=qemu-img
     # The program of the workload auction, and what its own tests run with.
     local java=/usr/share/java
@@ -168,6 +168,52 @@ find_target_dir() {
     export CARGO_TARGET_DIR
 }
 
+# target_in_config FILE: the build.target-dir of a configuration of cargo's, as it stands there; nothing if it has none.
+target_in_config() {
+    awk -v single="'" '
+        function told(text, mark) {
+            sub(/^[ \t]+/, "", text)
+            mark = substr(text, 1, 1)
+            if (mark != "\"" && mark != single) return
+            text = substr(text, 2)
+            print substr(text, 1, index(text, mark) - 1)
+            exit
+        }
+        /^[ \t]*\[/ { below = 1; build = ($0 ~ /^[ \t]*\[[ \t]*"?build"?[ \t]*\]/); next }
+        build && match($0, /^[ \t]*"?target-dir"?[ \t]*=/) { told(substr($0, RLENGTH + 1)) }
+        below { next }
+        match($0, /^[ \t]*"?build"?[ \t]*[.][ \t]*"?target-dir"?[ \t]*=/) { told(substr($0, RLENGTH + 1)) }
+        match($0, /^[ \t]*"?build"?[ \t]*=[ \t]*[{].*target-dir"?[ \t]*=/) { told(substr($0, RLENGTH + 1)) }
+    ' "$1"
+}
+
+# configured_target: what find_target_dir finds, where there is no cargo to ask yet: by the environment, else by the
+# nearest configuration that cargo would read. What it names is beside the folder that the configuration is in.
+configured_target() {
+    local target=${CARGO_TARGET_DIR:-${CARGO_BUILD_TARGET_DIR:-}} here folder beside config configs=()
+    here=$(pwd -P) # as cargo sees it
+    folder=$here beside=$here
+    until [ "$folder" = / ]; do
+        configs+=("$folder/.cargo/config")
+        folder=$(dirname "$folder")
+    done
+    for config in "${configs[@]}" /.cargo/config "${CARGO_HOME:-$HOME/.cargo}/config"; do
+        [ -z "$target" ] || break
+        # Of two, cargo reads the one without an ending.
+        [ -e "$config" ] || config=$config.toml
+        if [ -r "$config" ]; then
+            target=$(target_in_config "$config")
+            beside=$(dirname "$(dirname "$config")")
+        fi
+    done
+    case $target in
+    '') target=$here/target ;;
+    /*) ;;
+    *) target=${beside%/}/$target ;;
+    esac
+    printf '%s\n' "$target"
+}
+
 # nearest_folder PATH: the folder itself, or the one that is there and in which it would be made.
 nearest_folder() {
     local folder=$1
@@ -181,9 +227,10 @@ refuse_others_checkout() {
 }
 
 # refuse_others_target: what root has built, as ./test does, nobody else can build anew, nor make a folder for it where
-# somebody else has a checkout. Before there is a cargo to ask, as far as the environment says where is built.
+# somebody else has a checkout. Before there is a cargo to ask, too.
 refuse_others_target() {
-    local target=${CARGO_TARGET_DIR:-${CARGO_BUILD_TARGET_DIR:-$PWD/target}} closed
+    local target closed
+    target=$(configured_target)
     if [ -d "$target" ]; then
         closed=$(find -H "$target" -maxdepth 3 -type d ! -writable -print -quit 2>/dev/null) || true
         [ -z "$closed" ] ||

@@ -129,11 +129,110 @@ fn a_disk_that_is_too_full_is_refused_before_building() {
     assert_eq!(told(4_000_000), refused);
     std::fs::create_dir_all(path.join("target/triple/release/deps")).expect("it is ours");
     assert_eq!(told(4_000_000), "well\n");
-    for (name, line) in [("test", "\nrefuse_full_disk 4 debug\n"), ("quickstart", "\nrefuse_full_disk 2 release\n")] {
+    let of_test = "\n[ -z \"$builds\" ] || refuse_full_disk 4 debug\n";
+    for (name, line) in [("test", of_test), ("quickstart", "\nrefuse_full_disk 2 release\n")] {
         let (asks, builds) = (script(name).find(line), script(name).find("\ncargo "));
         assert!(asks.is_some() && builds.is_some() && asks < builds, "{name}");
     }
     assert!(script("test").contains("4 GB") && script("quickstart").contains("2 GB"), "--help names it");
+}
+
+#[test]
+fn only_what_builds_needs_room_for_builds() {
+    let script = script("test");
+    let from = script.find("\nexpects=''").expect("it reads its arguments");
+    let to = from + script[from..].find("\n[ \"$(id -u)\" = 0 ]").expect("it asks for root");
+    let builds = |arguments: &str| {
+        let lines = format!("set -- {arguments}\n{}\nprintf '%s' \"$builds\"", &script[from..to]);
+        said(&run(&lines, Path::new("/"), false).output().expect("a shell"))
+    };
+    for parts in ["--only format", "--only=format --only tidy", "--only=dependencies", "--thorough --only tidy"] {
+        assert_eq!(builds(parts), "", "{parts}");
+    }
+    for parts in ["", "--thorough", "--only lints", "--only=tests", "--only format --only lints", "--list"] {
+        assert_eq!(builds(parts), "yes", "{parts}");
+    }
+    for named in ["--only format --list", "--only format a_test", "a_test", "--repeat 3 --busy a_test"] {
+        assert_eq!(builds(named), "yes", "{named}");
+    }
+}
+
+/// A checkout with a package that cargo knows, and a home of cargo's that is not above it.
+struct Checkout {
+    _folder: tempfile::TempDir,
+    root: PathBuf,
+    checkout: PathBuf,
+}
+
+impl Checkout {
+    fn new() -> Checkout {
+        let (folder, root) = open_folder();
+        let checkout = root.join("mine/checkout");
+        for inner in ["mine/checkout/src", "mine/checkout/.cargo", "mine/.cargo", "other/home"] {
+            std::fs::create_dir_all(root.join(inner)).expect("it is ours");
+        }
+        let made = Checkout { _folder: folder, root, checkout };
+        made.write("mine/checkout/Cargo.toml", "[package]\nname = \"x\"\nversion = \"0.0.0\"\nedition = \"2021\"\n");
+        made.write("mine/checkout/src/lib.rs", "");
+        made
+    }
+
+    fn write(&self, file: &str, text: &str) {
+        std::fs::write(self.root.join(file), text).expect("it is ours");
+    }
+
+    /// What these lines say in the checkout; with the rights of nobody, if root's are `dropped`.
+    fn says(&self, lines: &str, variables: &[(&str, &str)], dropped: bool) -> String {
+        let mut command = run(lines, &self.checkout, dropped);
+        command.env_remove("CARGO_BUILD_TARGET_DIR").env("CARGO_HOME", self.root.join("other/home"));
+        let output = command.envs(variables.iter().copied()).output().expect("a shell");
+        said(&output)
+    }
+
+    /// Where is built, as is known without a cargo, below the root; cargo must say the same.
+    fn builds_in(&self, variables: &[(&str, &str)]) -> String {
+        let known = self.says("configured_target", variables, false);
+        assert_eq!(known, self.says("find_target_dir; printenv CARGO_TARGET_DIR", variables, false), "as cargo says");
+        let known = known.trim();
+        known.strip_prefix(&format!("{}/", self.root.display())).unwrap_or(known).to_owned()
+    }
+}
+
+#[test]
+fn where_is_built_is_known_before_there_is_a_cargo() {
+    let made = Checkout::new();
+    assert_eq!(made.builds_in(&[]), "mine/checkout/target");
+    made.write("other/home/config.toml", "[build]\n  target-dir = \"of-all\" # beside the home\n");
+    assert_eq!(made.builds_in(&[]), "other/of-all");
+    made.write("mine/.cargo/config.toml", "build.target-dir = 'a b'\n");
+    assert_eq!(made.builds_in(&[]), "mine/a b");
+    let ours = "mine/checkout/.cargo/config.toml";
+    // Not one of another table, nor one that is a comment.
+    made.write(ours, "[alias]\ntarget-dir = \"no\"\n[build]\njobs = 1\n#target-dir = \"nor\"\n[term]\nquiet = true\n");
+    assert_eq!(made.builds_in(&[]), "mine/a b");
+    made.write(ours, "build = { jobs = 1, target-dir = \"inline\" }\n[net]\noffline = true\n");
+    assert_eq!(made.builds_in(&[]), "mine/checkout/inline");
+    made.write(ours, "[net]\noffline = true\n[ build ] # all\n\"target-dir\"='/var/its own'\n");
+    assert_eq!(made.builds_in(&[]), "/var/its own");
+    let of_build = ("CARGO_BUILD_TARGET_DIR", "b");
+    assert_eq!(made.builds_in(&[of_build]), "mine/checkout/b");
+    assert_eq!(made.builds_in(&[of_build, ("CARGO_TARGET_DIR", "/c")]), "/c");
+}
+
+#[test]
+fn a_folder_that_a_configuration_names_is_refused_before_anything_is_installed() {
+    let made = Checkout::new();
+    made.write("mine/.cargo/config.toml", "[build]\ntarget-dir = \"builds\"\n");
+    let builds = made.root.join("mine/builds");
+    std::fs::create_dir(&builds).expect("it is ours");
+    set_mode(&builds, 0o777);
+    let told = || made.says("refuse_others_target; echo well", &[], true);
+    assert_eq!(told(), "well\n");
+    set_mode(&builds, 0o555);
+    let refused = told();
+    assert!(refused.contains(&format!("Tare is built in {}", builds.display())), "{refused}");
+    assert!(!refused.contains("well"), "{refused}");
+    set_mode(&builds, 0o755);
 }
 
 /// An apt that would remove `podman-docker`, unless it is told not to remove anything.

@@ -21,7 +21,7 @@ use std::process::{Command, ExitCode};
 
 /// Makes what is released: a tarball, a Debian package and an OCI image of one static program, its manual pages,
 /// completions, workloads and studies; and SHA256SUMS over them. The same commit, compiler and C library make the same
-/// bytes. Needs no root.
+/// bytes; for the Debian package, the same dpkg-deb and xz too. Needs no root.
 #[derive(Parser)]
 #[command(name = "cargo xtask dist", bin_name = "cargo xtask dist", max_term_width = 80, after_help = NOTES)]
 struct Options {

@@ -1,8 +1,12 @@
 //! The packages where they are meant to go: anywhere, on a Debian, in an engine.
 
 use crate::{VERSION, dist, expect, file, is_checkout, said};
+use serde_json::Value;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
+use std::time::Duration;
 
 /// The program that the gate has built, or the one beside this; and none where nothing can be packaged.
 fn program() -> Option<PathBuf> {
@@ -43,6 +47,54 @@ fn asks(run: impl Fn(&[&str]) -> String) {
     assert!(plan.contains("workload redis") && plan.contains("Nothing was started"), "{plan}");
 }
 
+/// Where a record lies in the folder that [`write_record`] wrote it to.
+const RECORD: &str = "records/k3v9qa";
+
+/// Writes a record of a few short trials below a folder.
+fn write_record(folder: &Path) {
+    let all = format!("\n{}", include_str!("../../../crates/tare-runner/samples/record.txt"));
+    for part in all.split("\n== ").skip(1) {
+        let (name, content) = part.split_once('\n').expect("a path and what is in the file");
+        let path = folder.join(RECORD).join(name);
+        std::fs::create_dir_all(path.parent().expect("it is in the record")).expect("it can be made");
+        std::fs::write(path, content).expect("it can be written");
+    }
+}
+
+/// A server on this machine's loopback that takes a millisecond for each answer: no generator is slower than that.
+fn server() -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("there is a free port");
+    let address = listener.local_addr().expect("it listens");
+    std::thread::spawn(move || {
+        for mut stream in listener.incoming().flatten() {
+            std::thread::spawn(move || {
+                let mut bytes = [0; 4096];
+                while stream.read(&mut bytes).is_ok_and(|received| received > 0) {
+                    std::thread::sleep(Duration::from_millis(1));
+                    if stream.write_all(b"OK").is_err() {
+                        return;
+                    }
+                }
+            });
+        }
+    });
+    address
+}
+
+/// What it does without root and without starting anything of others: it reports of the record in the folder in which
+/// it is run, and makes load.
+fn works(run: impl Fn(&[&str]) -> String) {
+    let report = run(&["report", RECORD]);
+    assert!(report.contains("What does each form cost one Redis server?"), "{report}");
+    let (target, options) = (server().to_string(), ["request=hi", "reply={bytes: 2}"]);
+    let load = ["load", "--protocol", "tcp", "--target", &target, "--option", options[0], "--option", options[1]];
+    let said = run(&[&load[..], &["--connections", "2", "--for", "1s", "--json"]].concat());
+    // Whatever else it has to say comes behind it.
+    let mut printed = serde_json::Deserializer::from_str(&said).into_iter::<Value>();
+    let Some(Ok(result)) = printed.next() else { panic!("{said}") };
+    assert!(result["operations"].as_u64().is_some_and(|count| count > 10) && result["errors"] == 0, "{said}");
+}
+
 #[test]
 fn the_tarball_works_wherever_it_is_unpacked() {
     let Some(binary) = program() else { return };
@@ -54,6 +106,8 @@ fn the_tarball_works_wherever_it_is_unpacked() {
     tar.args(["--strip-components=1", "-xzf"]).arg(file(&out, "-linux.tar.gz")).arg("-C").arg(&prefix);
     expect(&mut tar);
     asks(|arguments| expect(Command::new(prefix.join("bin/tare")).args(arguments).current_dir("/")));
+    write_record(folder.path());
+    works(|arguments| expect(Command::new(prefix.join("bin/tare")).args(arguments).current_dir(folder.path())));
     for shipped in ["man/man1/tare-run.1.gz", "doc/tare/README.md", "doc/tare/LICENSE-MIT", "doc/tare/THIRD-PARTY.txt"]
     {
         assert!(prefix.join("share").join(shipped).is_file(), "{shipped}");
@@ -121,10 +175,18 @@ fn the_image_runs_in_an_engine_and_is_read_by_tare() {
     let image = Image(format!("tare:{VERSION}"));
     let earlier = docker(&["image", "inspect", "--format={{.Id}}", &image.0]);
     expect(Command::new("docker").args(["load", "--input"]).arg(&archive));
-    // Nothing else is in it, so it needs nothing else.
-    asks(|arguments| {
-        expect(Command::new("docker").args(["run", "--rm", "--network=none", "--read-only", &image.0]).args(arguments))
-    });
+    // Nothing else is in it, so it needs nothing else but what it is to read or to load.
+    let work = folder.path().join("work");
+    write_record(&work);
+    let work = format!("{}:/work:ro", work.display());
+    let run = |arguments: &[&str]| {
+        let network = if arguments[0] == "load" { "--network=host" } else { "--network=none" };
+        let mut docker = Command::new("docker");
+        docker.args(["run", "--rm", network, "--read-only", "--volume", &work, &image.0]).args(arguments);
+        expect(&mut docker)
+    };
+    asks(run);
+    works(run);
     let help = expect(Command::new("docker").args(["run", "--rm", "--network=none", &image.0]));
     assert!(help.contains("Carry out a study"), "{help}");
     let mut build = Command::new(&binary);

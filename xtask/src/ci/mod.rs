@@ -22,7 +22,7 @@ use std::time::Instant;
 /// What of the gate is wanted.
 #[derive(Args)]
 pub(crate) struct Wanted {
-    /// Everything that exists: each test in its longest form, those included that the gate leaves out
+    /// All tests that exist, those included that the gate leaves out, and of those with a longer form that one
     #[arg(long)]
     thorough: bool,
     /// Only this part; may be given several times
