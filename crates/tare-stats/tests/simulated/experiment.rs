@@ -212,7 +212,7 @@ impl Experiment {
     }
 }
 
-fn empty(planned: &PlannedTrial) -> TrialData {
+pub(crate) fn empty(planned: &PlannedTrial) -> TrialData {
     let record = TrialRecord::new(planned.clone(), String::new(), Outcome::Measured);
     TrialData { record, seconds: Vec::new(), telemetry: Vec::new() }
 }

@@ -13,6 +13,7 @@ mod search;
 mod spread;
 mod stalls;
 mod stopping;
+mod stopping_where_it_is_hard;
 
 use experiment::Experiment;
 use noise::{QUIET, Random, SETTINGS, SHARED, Setting};
@@ -124,9 +125,14 @@ fn hold_to_account(outcome: &Outcome, what: &str) {
     assert!(outcome.alarm <= 0.0125 + error(0.0125, outcome.experiments), "{what}: {outcome:?}");
 }
 
+/// Whether there is time.
+fn is_thorough() -> bool {
+    std::env::var_os("TARE_THOROUGH").is_some()
+}
+
 /// So many experiments in the gate, ten times as many where there is time.
 fn many(experiments: u32) -> u32 {
-    if std::env::var_os("TARE_THOROUGH").is_some() { 10 * experiments } else { experiments }
+    if is_thorough() { 10 * experiments } else { experiments }
 }
 
 /// 2000 A/A experiments of one design in every setting, with 3 to 50 blocks: each number on its own, and all together.

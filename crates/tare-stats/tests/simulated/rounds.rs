@@ -4,20 +4,20 @@
 //! own within it.
 
 use crate::records;
-use crate::simulated::experiment::Experiment;
+use crate::simulated::experiment::{Experiment, empty};
 use crate::simulated::noise::{Random, SHARED};
 use crate::simulated::{error, many, slices};
 use tare_core::design::{Arrangement, Chop};
 use tare_core::load::{LoadSummary, TurnsSummary};
-use tare_core::plan::plan;
-use tare_core::record::{Record, TrialData, TrialRecord};
-use tare_core::trial::Outcome;
+use tare_core::plan::{PlannedTrial, plan};
+use tare_core::record::{Record, TrialData};
+use tare_core::study::Study;
 use tare_stats::{Nested, Ratio, Verdict, analyse};
 
 /// A turn, s.
-const TURN_S: f64 = 0.01;
+pub(crate) const TURN_S: f64 = 0.01;
 /// Rounds in which each deployment has a turn.
-const ROUNDS: usize = 40;
+pub(crate) const ROUNDS: usize = 40;
 /// Parts of them, one after the other, of which a load keeps the rates.
 const PARTS: usize = 8;
 /// The log ratio of the first form.
@@ -35,10 +35,14 @@ struct Machine {
 }
 
 /// What comes and goes with a standard deviation of 1.
-struct Wave(f64);
+pub(crate) struct Wave(f64);
 
 impl Wave {
-    fn next(&mut self, kept: f64, random: &mut Random) -> f64 {
+    pub(crate) fn begin(random: &mut Random) -> Wave {
+        Wave(random.normal())
+    }
+
+    pub(crate) fn next(&mut self, kept: f64, random: &mut Random) -> f64 {
         let now = self.0;
         self.0 = kept * now + (1.0 - kept * kept).sqrt() * random.normal();
         now
@@ -46,42 +50,77 @@ impl Wave {
 }
 
 /// What the turns of one deployment come to: operations and time, s, by part.
-type Parts = [(f64, f64); PARTS];
+pub(crate) type Parts = [(f64, f64); PARTS];
 
-/// What the turns of the deployments of a block come to.
-fn block(machine: &Machine, logs: &[f64], spreads: &[f64], random: &mut Random) -> Vec<Parts> {
-    let arms = logs.len();
-    let (kept, kept_own) = ((-TURN_S / machine.fades_s).exp(), (-TURN_S * arms as f64 / machine.fades_s).exp());
-    let mut shared = Wave(random.normal());
-    let mut own: Vec<Wave> = logs.iter().map(|_| Wave(random.normal())).collect();
+/// One of the deployments of a block.
+pub(crate) struct Deployment {
+    /// The log of its rate.
+    log: f64,
+    /// The standard deviation of what is its own in each turn, as a share.
+    scatter: f64,
+    own: Wave,
+}
+
+impl Deployment {
+    pub(crate) fn new(log: f64, scatter: f64, random: &mut Random) -> Deployment {
+        Deployment { log, scatter, own: Wave::begin(random) }
+    }
+}
+
+/// What the turns of the deployments of a block come to, of which each has one in a round. What is their own fades in
+/// `fades_s`; what each turn `meets` on the machine, by the length of the turn before, s, is a log.
+pub(crate) fn in_turns(
+    mut deployments: Vec<Deployment>,
+    fades_s: f64,
+    mut meets: impl FnMut(f64, &mut Random) -> f64,
+    random: &mut Random,
+) -> Vec<Parts> {
+    let arms = deployments.len();
+    let kept = (-TURN_S * arms as f64 / fades_s).exp();
     let mut sums = vec![[(0.0, 0.0); PARTS]; arms];
-    let step = (random.uniform() * (ROUNDS * arms) as f64, if random.uniform() < 0.5 { 0.2 } else { -0.2 });
-    let (mut turns, mut burst_s) = (0.0, 0.0);
     let mut order: Vec<usize> = (0..arms).collect();
+    let mut took_s = 0.0;
     for round in 0..ROUNDS {
         for at in (1..arms).rev() {
             order.swap(at, (random.uniform() * (at + 1) as f64) as usize);
         }
         for arm in &order {
-            if machine.disturbed && burst_s <= 0.0 && random.uniform() < TURN_S / 2.0 {
-                burst_s = random.exponential(0.05);
-            }
-            let mut log = logs[*arm] + 0.2 * shared.next(kept, random);
-            log += if burst_s > 0.0 { 0.75_f64.ln() } else { 0.0 };
-            log += if machine.disturbed && turns > step.0 { step.1 } else { 0.0 };
+            let Deployment { log, scatter, own } = &mut deployments[*arm];
+            let log = *log + meets(took_s, random);
             // Of mean 1, not of mean log 0: operations over time is what is true.
-            let noise = 1.0 + 0.02 * spreads[*arm] * own[*arm].next(kept_own, random);
-            let took_s = TURN_S * (0.9 + 0.2 * random.uniform());
+            let noise = 1.0 + *scatter * own.next(kept, random);
+            took_s = TURN_S * (0.9 + 0.2 * random.uniform());
             let part = &mut sums[*arm][round * PARTS / ROUNDS];
             *part = (part.0 + log.exp() * noise * took_s, part.1 + took_s);
-            (turns, burst_s) = (turns + 1.0, burst_s - took_s);
         }
     }
     sums
 }
 
+/// What the turns of the deployments of a block come to on this machine.
+fn block(machine: &Machine, logs: &[f64], spreads: &[f64], random: &mut Random) -> Vec<Parts> {
+    let kept = (-TURN_S / machine.fades_s).exp();
+    let mut shared = Wave::begin(random);
+    let deployment = |(log, spread): (&f64, &f64)| Deployment::new(*log, 0.02 * spread, random);
+    let deployments: Vec<Deployment> = logs.iter().zip(spreads).map(deployment).collect();
+    let step = (random.uniform() * (ROUNDS * logs.len()) as f64, if random.uniform() < 0.5 { 0.2 } else { -0.2 });
+    let (mut turns, mut burst_s) = (0.0, 0.0);
+    let meets = |last_s: f64, random: &mut Random| {
+        burst_s -= last_s;
+        if machine.disturbed && burst_s <= 0.0 && random.uniform() < TURN_S / 2.0 {
+            burst_s = random.exponential(0.05);
+        }
+        let mut log = 0.2 * shared.next(kept, random);
+        log += if burst_s > 0.0 { 0.75_f64.ln() } else { 0.0 };
+        log += if machine.disturbed && turns > step.0 { step.1 } else { 0.0 };
+        turns += 1.0;
+        log
+    };
+    in_turns(deployments, machine.fades_s, meets, random)
+}
+
 /// The trial of a deployment whose turns came to this, one of which took `still_s` longer than it was given.
-fn measured(trial: &mut TrialData, parts: &Parts, still_s: f64) {
+pub(crate) fn measured(trial: &mut TrialData, parts: &Parts, still_s: f64) {
     let times = || parts.iter().enumerate().map(|(at, (_, time_s))| time_s + if at == 3 { still_s } else { 0.0 });
     let rates = || parts.iter().zip(times()).map(|((operations, _), time_s)| 1e5 * operations / time_s);
     let active_s: f64 = times().sum();
@@ -101,6 +140,23 @@ fn measured(trial: &mut TrialData, parts: &Parts, still_s: f64) {
     trial.record.load = Some(LoadSummary { turns: Some(turns), batches: rates().collect(), ..LoadSummary::default() });
 }
 
+/// A study of so many arms, the baseline, its second copy and the forms, between which load is chopped.
+pub(crate) fn study(arms: usize, blocks: u32) -> Study {
+    let names: Vec<String> = (0..arms - 1).map(|form| format!("f{form}")).collect();
+    let mut study = records::study(&names.iter().map(String::as_str).collect::<Vec<_>>(), blocks);
+    study.design.arrangement = Arrangement::Chop(Chop::default());
+    study
+}
+
+/// Which of these arms a trial is of.
+pub(crate) fn arm(planned: &PlannedTrial) -> usize {
+    match (planned.control, planned.form.as_str()) {
+        (true, _) => 1,
+        (false, "f0") => 0,
+        (false, form) => form[1..].parse::<usize>().expect("forms are numbered") + 1,
+    }
+}
+
 /// The record of a run with arms of these spreads: the baseline, its second copy, the forms.
 fn carry_out(machine: &Machine, spreads: &[f64], blocks: u32, random: &mut Random) -> Record {
     carry_out_with(machine, spreads, 0.0, blocks, random)
@@ -108,22 +164,11 @@ fn carry_out(machine: &Machine, spreads: &[f64], blocks: u32, random: &mut Rando
 
 /// The same, with a turn of the first form in each deployment that takes `still_s` longer than it was given.
 fn carry_out_with(machine: &Machine, spreads: &[f64], still_s: f64, blocks: u32, random: &mut Random) -> Record {
-    let names: Vec<String> = (0..spreads.len() - 1).map(|form| format!("f{form}")).collect();
-    let mut study = records::study(&names.iter().map(String::as_str).collect::<Vec<_>>(), blocks);
-    study.design.arrangement = Arrangement::Chop(Chop::default());
+    let study = study(spreads.len(), blocks);
     let plan = plan(&study, &[], (random.uniform() * 1e15) as u64);
-    let empty = |planned: &tare_core::plan::PlannedTrial| {
-        let record = TrialRecord::new(planned.clone(), String::new(), Outcome::Measured);
-        TrialData { record, seconds: Vec::new(), telemetry: Vec::new() }
-    };
     let mut trials: Vec<TrialData> = plan.iter().map(empty).collect();
     for trials in trials.chunks_mut(spreads.len()) {
-        let arm = |trial: &TrialData| match (trial.record.trial.control, trial.record.trial.form.as_str()) {
-            (true, _) => 1,
-            (false, "f0") => 0,
-            (false, form) => form[1..].parse::<usize>().expect("forms are numbered") + 1,
-        };
-        let arms: Vec<usize> = trials.iter().map(arm).collect();
+        let arms: Vec<usize> = trials.iter().map(|trial| arm(&trial.record.trial)).collect();
         let of_arms: Vec<f64> = arms.iter().map(|arm| spreads[*arm]).collect();
         let effect = |arm: usize| if arm == 2 && still_s == 0.0 { EFFECT } else { 0.0 };
         let logs = arms.iter().map(|arm| effect(*arm) + machine.between * spreads[*arm] * random.normal());

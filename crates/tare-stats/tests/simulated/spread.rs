@@ -20,7 +20,7 @@ pub(crate) enum Luck {
 }
 
 impl Luck {
-    fn draw(self, random: &mut Random) -> f64 {
+    pub(crate) fn draw(self, random: &mut Random) -> f64 {
         match self {
             Luck::Normal => random.normal(),
             Luck::Heavy => {
