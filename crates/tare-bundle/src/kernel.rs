@@ -12,8 +12,8 @@ use tare_core::fault::{Doing, Fault};
 /// What a guest cannot do without, as modules or built in.
 const NEEDED: &[&str] = &["virtio_blk", "virtio_net", "virtio_console", "virtio_pci", "ext4"];
 
-/// Finds or fetches the kernel.
-pub(crate) fn find(places: &Places) -> Result<Kernel, Fault> {
+/// Finds or fetches the kernel. `say` is told of it before it is fetched.
+pub(crate) fn find(places: &Places, say: &dyn Fn(&str)) -> Result<Kernel, Fault> {
     let release = rustix::system::uname().release().to_string_lossy().into_owned();
     let own = Kernel {
         image: PathBuf::from(format!("/boot/vmlinuz-{release}")),
@@ -23,15 +23,29 @@ pub(crate) fn find(places: &Places) -> Result<Kernel, Fault> {
     };
     let Err(unfit) = check(&own) else { return Ok(own) };
     let distribution = Distribution::of_host()?;
-    if let Some(kernel) = kept(places, &distribution)? {
+    obtain(places, &distribution, say, || {
+        fetch(places, &distribution)
+            .map_err(|fault| fault.context(format_args!("there is no kernel for guests: {unfit}, and another")))
+    })
+}
+
+/// The kernel that is kept, else the one that `fetch` brings, once for all who ask at the same time. Who has it fetched
+/// may have asked for no more than what this machine can do, so it is said before, and where it stays.
+fn obtain(
+    places: &Places,
+    distribution: &Distribution,
+    say: &dyn Fn(&str),
+    fetch: impl FnOnce() -> Result<Kernel, Fault>,
+) -> Result<Kernel, Fault> {
+    if let Some(kernel) = kept(places, distribution)? {
         return Ok(kernel);
     }
     let _lock = places.lock("kernel")?;
-    if let Some(kernel) = kept(places, &distribution)? {
+    if let Some(kernel) = kept(places, distribution)? {
         return Ok(kernel);
     }
-    fetch(places, &distribution)
-        .map_err(|fault| fault.context(format_args!("there is no kernel for guests: {unfit}, and another")))
+    say(&format!("fetching a kernel for guests, once: it is kept in {}", places.kernels().display()));
+    fetch()
 }
 
 /// Whether a kernel can be read and has what a guest needs.
@@ -156,6 +170,39 @@ fn release_in(made: &Path) -> Result<String, Fault> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::cell::RefCell;
+
+    #[test]
+    fn what_is_fetched_is_said_before_and_what_is_kept_is_not_fetched() {
+        let folder = tempfile::tempdir().unwrap();
+        let places = Places::open(folder.path()).unwrap();
+        let distribution = Distribution { id: "debian".to_owned(), codename: "none".to_owned() };
+        let said = RefCell::new(Vec::new());
+        let say = |text: &str| said.borrow_mut().push(text.to_owned());
+        let place = places.kernels().join("1.2.3-none");
+        let kernel = Kernel {
+            image: place.join("vmlinuz"),
+            modules: place.clone(),
+            release: "1.2.3".to_owned(),
+            origin: "a test".to_owned(),
+        };
+        let fetch = || {
+            assert_eq!(said.borrow().len(), 1, "before, not after");
+            std::fs::create_dir(&place).unwrap();
+            let modules: String = NEEDED.iter().map(|name| format!("kernel/{name}.ko:\n")).collect();
+            let made = serde_json::to_string(&kernel).unwrap();
+            let files = [("vmlinuz", ""), ("modules.dep", &*modules), ("modules.builtin", ""), ("kernel.json", &*made)];
+            for (name, text) in files {
+                std::fs::write(place.join(name), text).unwrap();
+            }
+            Ok(kernel.clone())
+        };
+        assert_eq!(obtain(&places, &distribution, &say, fetch).unwrap(), kernel);
+        let word = said.borrow()[0].clone();
+        assert!(word.contains("kernel for guests") && word.contains(&places.kernels().display().to_string()), "{word}");
+        let again = obtain(&places, &distribution, &say, || panic!("it is kept")).unwrap();
+        assert_eq!((again, said.borrow().len()), (kernel.clone(), 1));
+    }
 
     #[test]
     fn modules_are_named_as_the_kernel_names_them() {

@@ -42,4 +42,4 @@ pub use built::{BundleInfo, BundleListing, ListedFile};
 pub use compile::{BoundBuilds, BuildRoom};
 pub use needs::{Needs, needs};
 pub use prepared::DataSets;
-pub use store::{PullImage, Store, image_says};
+pub use store::{PullImage, Store, Teller, image_says};

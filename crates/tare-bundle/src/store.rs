@@ -38,11 +38,15 @@ pub trait PullImage: Send + Sync {
     fn pull(&self, reference: &str, into: &mut dyn Write) -> Result<(), Fault>;
 }
 
+/// Hears, in words for a person, what is done that takes long and that nobody asked for by name.
+pub type Teller = dyn Fn(&str) + Send + Sync;
+
 /// Bundles, kept in one directory of this machine and shared by all runs.
 pub struct Store {
     places: Places,
     puller: Option<Box<dyn PullImage>>,
     bounds: Option<Box<dyn BoundBuilds>>,
+    teller: Option<Box<Teller>>,
     /// What this process has asked for. Kept so that what a service runs from is in use until the process ends.
     known: Mutex<HashMap<String, Arc<Built>>>,
 }
@@ -101,7 +105,7 @@ impl Store {
     /// # Errors
     /// When the directory cannot be made or written to.
     pub fn open(root: &Path) -> Result<Store, Fault> {
-        Ok(Store { places: Places::open(root)?, puller: None, bounds: None, known: Mutex::default() })
+        Ok(Store { places: Places::open(root)?, puller: None, bounds: None, teller: None, known: Mutex::default() })
     }
 
     /// Lets images that are named by a reference be fetched by `puller`.
@@ -115,6 +119,13 @@ impl Store {
     #[must_use]
     pub fn with_bounds(mut self, bounds: Box<dyn BoundBuilds>) -> Self {
         self.bounds = Some(bounds);
+        self
+    }
+
+    /// Has `teller` hear of what is fetched beside bundles, before it is: the kernel for guests.
+    #[must_use]
+    pub fn with_teller(mut self, teller: Box<Teller>) -> Self {
+        self.teller = Some(teller);
         self
     }
 
@@ -329,7 +340,7 @@ impl BundleStore for Store {
     }
 
     fn kernel(&self) -> Result<Kernel, Fault> {
-        kernel::find(&self.places)
+        kernel::find(&self.places, &|text: &str| self.teller.iter().for_each(|tell| tell(text)))
     }
 }
 

@@ -239,11 +239,16 @@ fn kernel(root: &Root, rows: &mut Vec<DoctorCheck>) {
 }
 
 fn network(root: &Root, rows: &mut Vec<DoctorCheck>) {
-    let forwards = root.number("proc/sys/net/ipv4/ip_forward");
-    let verdict = if forwards == Some(1) { Good } else { Note };
-    let value = forwards.map_or("unknown", |on| on_off(on != 0));
-    let meaning = "requests from the generator's own network pass this machine on the way to a published port";
-    rows.push(row("network", "IPv4 forwarding", value, verdict, meaning, "sysctl -w net.ipv4.ip_forward=1"));
+    // On or off, the whole machine can stay as it is.
+    let (value, verdict) = match root.number("proc/sys/net/ipv4/ip_forward") {
+        Some(0) => ("off, and switched on for a run's own links while it stands", Good),
+        Some(_) => ("on", Good),
+        None => ("unknown", Note),
+    };
+    let meaning = "requests from the generator's own network pass this machine on the way to guests and containers: \
+                   Tare has what comes by its own links passed on while a run stands, a container engine what goes to \
+                   published ports";
+    rows.push(row("network", "IPv4 forwarding", value, verdict, meaning, ""));
     match (
         root.number("proc/sys/net/netfilter/nf_conntrack_max"),
         root.number("proc/sys/net/netfilter/nf_conntrack_count"),
@@ -298,6 +303,24 @@ mod tests {
         assert_eq!(there.verdict, to_come.verdict);
         assert!(to_come.value.ends_with("not/made/yet") && !to_come.value.contains("unknown"), "{to_come:?}");
         assert!(!disk_check(Path::new("relative/and/not/made")).value.contains("unknown"));
+    }
+
+    #[test]
+    fn nobody_is_told_to_have_the_whole_machine_forward() {
+        let keep = tempfile::tempdir().unwrap();
+        let root = Root::at(keep.path());
+        let forwarding = || {
+            let row = checks_at(&root).into_iter().find(|check| check.name == "IPv4 forwarding").unwrap();
+            assert_eq!(row.remedy, "");
+            (row.value, row.verdict)
+        };
+        assert_eq!(forwarding(), ("unknown".to_owned(), Note));
+        std::fs::create_dir_all(keep.path().join("proc/sys/net/ipv4")).unwrap();
+        for (state, value) in [("0\n", "off, and switched on for a run's own links"), ("1\n", "on")] {
+            std::fs::write(keep.path().join("proc/sys/net/ipv4/ip_forward"), state).unwrap();
+            let (said, verdict) = forwarding();
+            assert!(said.starts_with(value) && verdict == Good, "{said}");
+        }
     }
 
     #[test]

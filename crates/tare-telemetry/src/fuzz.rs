@@ -1,7 +1,8 @@
-//! What must bear any bytes: programs whose functions are named, and plans and rows of the sampler. The table makes a
-//! test of each for the gate; `cargo xtask fuzz` runs them for as long as one likes.
+//! What must bear any bytes: programs whose functions are named, processes' own names, and plans and rows of the
+//! sampler. The table makes a test of each for the gate; `cargo xtask fuzz` runs them for as long as one likes.
 
 use crate::ProbePlan;
+use crate::proc::chew_stat;
 use crate::profile::chew_elf;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -9,6 +10,13 @@ use tare_core::telemetry::TelemetryRow;
 
 hostile::targets! {
     elf { made: programs, words: ELF }
+    process_stat {
+        words: &["(", ")", " ", "\n", "S", "-1", "0", "7 (x) S 1 ", "18446744073709551615 18446744073709551615 "],
+        samples: &[
+            b"77 (a) b (c) S 5 1 1 0 -1 0 11 12 13 14 300 200 30 20 20 0 4 0 999 4096 25 0",
+            b"1 (x) S 0 1 1 0 -1 0 0 0 0 0 18446744073709551615 1 1 18446744073709551615",
+        ],
+    }
     probe {
         files: &["samples/probe.txt"],
         words: &["{", "}", ",", "\"scopes\":", "\"period_ms\":", "null", "0-3", "\n", "\"host\"", "-1"],
@@ -18,6 +26,11 @@ hostile::targets! {
 /// Any bytes as a program: whatever lies where, it has names that can be read or none.
 pub fn elf(bytes: &[u8]) {
     chew_elf(bytes);
+}
+
+/// What the kernel says of a process, whose name is the process's own choice.
+pub fn process_stat(bytes: &[u8]) {
+    chew_stat(bytes);
 }
 
 /// What goes to a sampler and what comes from it, one a line.

@@ -13,6 +13,8 @@ use crate::source::{Of, Reading, SourceReader, SourceRow, SourceState};
 use counts::{Counts, NAMES};
 pub(crate) use members::Members;
 use process::Process;
+#[cfg(any(test, fuzzing))]
+pub(crate) use process::chew as chew_stat;
 pub(crate) use process::ticks;
 use std::collections::{BTreeMap, HashMap};
 use tare_core::telemetry::Scope;

@@ -39,7 +39,7 @@ impl Stat {
             // The kernel counts a guest's time as user time too; here each second stands in one place.
             counts.set(USER, ticks(user.saturating_sub(guest)));
             counts.set(SYSTEM, ticks(system));
-            counts.set(TOTAL, ticks(user + system));
+            counts.set(TOTAL, ticks(user.saturating_add(system)));
             counts.set(GUEST, ticks(guest));
             counts.set(MINOR, minor as f64);
             counts.set(MAJOR, major as f64);
@@ -294,18 +294,40 @@ impl Thread {
     }
 }
 
+/// A line as the kernel writes it, behind the name.
+#[cfg(any(test, fuzzing))]
+const BEHIND_NAME: &[u8] = b") S 5 1 1 0 -1 0 11 12 13 14 300 200 30 20 20 0 4 0 999 4096 25 0";
+
+/// Takes any bytes for the line of a process, and for a process's name, which shifts no field.
+#[cfg(any(test, fuzzing))]
+pub(crate) fn chew(bytes: &[u8]) {
+    for used in Stat::parse(bytes).iter().flat_map(|stat| [stat.own, stat.reaped]) {
+        let parts = used.or_zero(USER).max(used.or_zero(SYSTEM));
+        assert!(used.or_zero(TOTAL) >= parts && parts >= 0.0, "{used:?}");
+    }
+    let named = |name: &[u8]| Stat::parse(&[&b"77 ("[..], name, BEHIND_NAME].concat()).expect("the line is whole");
+    assert_eq!(named(bytes), named(b"redis"));
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn a_hostile_process_name_does_not_shift_the_fields() {
-        let line = b"77 (a) b (c) S 5 1 1 0 -1 0 11 12 13 14 300 200 30 20 20 0 4 0 999 4096 25 0";
-        let stat = Stat::parse(line).unwrap();
+        let stat = Stat::parse(&[&b"77 (a) b (c"[..], BEHIND_NAME].concat()).unwrap();
         assert_eq!((stat.parent, stat.started, stat.threads, stat.resident_pages), (5, 999, 4, 25));
         assert_eq!(stat.own.or_zero(TOTAL), ticks(500));
         assert_eq!(stat.reaped.or_zero(SYSTEM), ticks(20));
         assert_eq!((stat.own.or_zero(MINOR), stat.own.or_zero(MAJOR)), (11.0, 13.0));
         assert_eq!(Stat::parse(b"no bracket"), None);
+    }
+
+    #[test]
+    fn numbers_at_their_ends_are_added() {
+        let most = u64::MAX;
+        let line = format!("7 (x) S 5 1 1 0 -1 0 {most} {most} {most} {most} {most} {most} {most} {most}");
+        let stat = Stat::parse(line.as_bytes()).unwrap();
+        assert_eq!((stat.own.or_zero(TOTAL), stat.reaped.or_zero(TOTAL)), (ticks(most), ticks(most)));
     }
 }
