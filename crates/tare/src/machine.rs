@@ -1,7 +1,7 @@
 //! What this machine offers a study: CPUs, forms, bundles.
 
 use crate::catalog::layer_row;
-use crate::cmd::Mistake;
+use crate::cmd::{Mistake, note};
 use crate::places::Places;
 use crate::{images, paths, sources};
 use anyhow::Result;
@@ -139,6 +139,8 @@ pub(crate) fn memory_bytes() -> u64 {
 pub(crate) fn carrier() -> Result<Arc<Carrier>> {
     tare_layers::home::claim()?;
     let store = Store::open(&paths::bundles())?.with_puller(Box::new(ByEngine)).with_bounds(Box::new(ByGroup));
+    // Beside what was asked for, so that who reads a result alone is not disturbed.
+    let store = store.with_teller(Box::new(note));
     let program = std::env::current_exe().unwrap_or_else(|_| PathBuf::from("/proc/self/exe"));
     Ok(Arc::new(Carrier { bundles: Arc::new(store), prober: tare_telemetry::process_prober, program }))
 }
@@ -225,7 +227,7 @@ pub(crate) fn describe(form: &Form) -> String {
 }
 
 /// The options that a layer has when a study names none.
-fn usual_options(layer: &str) -> serde_json::Value {
+pub(crate) fn usual_options(layer: &str) -> serde_json::Value {
     let nothing = Node { place: Place::default(), kind: NodeKind::Map(Vec::new()) };
     let options = layer_row(layer).and_then(|row| (row.options)(&nothing, &mut Problems::default()));
     options.unwrap_or(serde_json::Value::Null)

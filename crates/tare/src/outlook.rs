@@ -110,7 +110,12 @@ impl Outlook<'_> {
     pub(crate) fn time(&self) -> Duration {
         let counted = self.pace.of_trials(self.study, self.counted());
         let most = self.study.at_most.filter(|_| self.study.design.ends_by_itself());
-        most.map_or(counted, |most| counted.min(most)) + self.pace.of_trials(self.study, &self.profiles)
+        most.map_or(counted, |most| counted.min(most)) + self.profiling()
+    }
+
+    /// How long those take that are profiled.
+    fn profiling(&self) -> Duration {
+        self.pace.of_trials(self.study, &self.profiles)
     }
 
     fn counted(&self) -> impl Iterator<Item = &PlannedTrial> {
@@ -120,8 +125,9 @@ impl Outlook<'_> {
     /// In words: `22 trials in 5 blocks, about 4m 48s (as such trials took here before)`.
     pub(crate) fn describe(&self) -> String {
         match self.limit() {
-            Some(_) => self.amount(),
-            None => format!("{} ({})", self.amount(), self.basis()),
+            // Nothing was worked out.
+            Some(_) if self.profiles.is_empty() => self.amount(),
+            _ => format!("{} ({})", self.amount(), self.basis()),
         }
     }
 
@@ -144,6 +150,13 @@ impl Outlook<'_> {
             study.design.half_width.map(|share| format!("until intervals reach {} either way, ", percent(share)));
         let until = until.unwrap_or_default();
         if let Some(most) = self.limit() {
+            let profiled = match self.profiles.len() as u32 {
+                0 => String::new(),
+                profiled => {
+                    let more = whole(&show_duration(self.profiling()));
+                    format!(", then {}, about {more} more", plural(profiled, "profiled trial"))
+                }
+            };
             return format!("{until}{} at most{profiled}", whole(&exact_duration(most)));
         }
         match study.at_most.filter(|_| self.blocks < all) {
@@ -160,7 +173,11 @@ impl Outlook<'_> {
 
     /// What the time is worked out from.
     fn basis(&self) -> String {
-        let untimed = self.pace.untimed_of(self.study);
+        let mut untimed = self.pace.untimed_of(self.study);
+        if self.limit().is_some() {
+            // How long the blocks take, the limit says.
+            untimed.retain(|form| self.profiles.iter().any(|trial| trial.form == *form));
+        }
         let mut guesses: Vec<Duration> = untimed.iter().map(|form| self.pace.guess(form)).collect();
         guesses.sort();
         guesses.dedup();
@@ -258,6 +275,7 @@ mod tests {
     use crate::cmd::suite::only_part;
     use crate::files;
     use std::path::Path;
+    use tare_core::profile::Profiled;
 
     fn study(more: &str) -> Study {
         let design = if more.contains("design:") { "" } else { "design: blocks\n" };
@@ -314,6 +332,19 @@ mod tests {
         let plan = plan(&study, &slow().emulated(), 0);
         let words = Outlook::of(&study, &plan, &slow()).describe();
         assert_eq!(words.replace('\u{a0}', " "), "until intervals reach 2 % either way, 60 s at most");
+        // The limit holds for blocks alone.
+        study.profile = Some(Profiled::All);
+        let pace = slow();
+        let outlook = Outlook::of(&study, &plan, &pace);
+        let wanted = "until intervals reach 2 % either way, 60 s at most, then 2 profiled trials, about 1m 10s more \
+                      (as such trials took here before)";
+        assert_eq!(outlook.describe().replace('\u{a0}', " "), wanted);
+        assert_eq!(outlook.time(), Duration::from_secs(130));
+        study.profile = Some(Profiled::Forms(vec!["plain".to_owned()]));
+        let timed = Pace::new([("plain".to_owned(), slow().of("plain"))].into());
+        let words = Outlook::of(&study, &plan, &timed).describe().replace('\u{a0}', " ");
+        assert!(words.ends_with("then 1 profiled trial, about 10 s more (as such trials took here before)"), "{words}");
+        study.profile = None;
         study.at_most = None;
         let words = Outlook::of(&study, &plan, &slow()).describe();
         let wanted = "until intervals reach 2 % either way, at most 85 trials in 40 blocks, about 18m 20s (as such \

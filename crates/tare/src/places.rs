@@ -5,7 +5,7 @@ use crate::machine::{check_room, memory_bytes};
 use anyhow::Result;
 use std::collections::{BTreeMap, BTreeSet};
 use tare_core::design::Arrangement;
-use tare_core::placement::{Aside, Kept, Placement, Rules};
+use tare_core::placement::{Aside, Kept, Placement, Rules, Unmet};
 use tare_core::study::{LoadOrigin, Study};
 use tare_core::topology::Topology;
 use tare_core::units::CpuSet;
@@ -32,14 +32,20 @@ pub(crate) struct Places {
 pub(crate) fn places(study: &Study, workload: &Workload) -> Result<Places> {
     let (topology, _) = machine(study)?;
     let (places, unmet) = plan(study, workload, &topology);
-    let mut mistakes = Vec::new();
-    if !unmet.is_empty() {
-        let list: String = unmet.iter().map(|wish| format!("\n  - {wish}")).collect();
-        let remedy = "lower what is asked for, or write `over_commit: true` in 'placement' to let services share CPUs";
-        mistakes.push(format!("this machine cannot be shared out as the study asks:{list}\n  to do: {remedy}"));
-    }
+    let mut mistakes = refusals(&unmet);
     mistakes.extend(check_room(study, workload, &places, memory_bytes()));
     if mistakes.is_empty() { Ok(places) } else { Err(Mistake::new(mistakes.join("\nerror: ")).into()) }
+}
+
+/// The wishes that cannot be met, a message for those about which the same is to be done.
+fn refusals(unmet: &BTreeSet<Unmet>) -> Vec<String> {
+    let remedies: BTreeSet<&str> = unmet.iter().map(|unmet| unmet.remedy).collect();
+    let message = |remedy: &str| {
+        let alike = unmet.iter().filter(|unmet| unmet.remedy == remedy);
+        let list: String = alike.map(|unmet| format!("\n  - {unmet}")).collect();
+        format!("this machine cannot be shared out as the study asks:{list}\n  to do: {remedy}")
+    };
+    remedies.into_iter().map(message).collect()
 }
 
 /// This machine as far as this process may use it, and what a study keeps aside of it.
@@ -67,7 +73,7 @@ fn asides(study: &Study, topology: &Topology) -> [Aside; 2] {
 /// A quarter of the CPUs, at least one, makes the load, unless the study says how many; the rest serves. On a machine
 /// of one CPU both share it. Where the load is a tool inside the form, nothing runs beside it that would need CPUs, and
 /// all serve. With it comes every wish that cannot be met; where too much is kept aside, nobody serves.
-fn plan(study: &Study, workload: &Workload, topology: &Topology) -> (Places, BTreeSet<String>) {
+fn plan(study: &Study, workload: &Workload, topology: &Topology) -> (Places, BTreeSet<Unmet>) {
     let mut unmet = BTreeSet::new();
     let [aside, outside] = asides(study, topology);
     let mut apart = |aside| {
@@ -136,7 +142,7 @@ mod tests {
         let suite = files::read_suite_text(&text, "s", Some(&workloads)).unwrap();
         let (study, workload) = crate::cmd::suite::only_part(suite, "run").unwrap();
         let (places, unmet) = plan(&study, &workload, topology);
-        if unmet.is_empty() { Ok(places) } else { Err(unmet.into_iter().collect()) }
+        if unmet.is_empty() { Ok(places) } else { Err(unmet.into_iter().map(|unmet| unmet.wish).collect()) }
     }
 
     fn redis(places: &Places, form: &str) -> String {
@@ -178,6 +184,14 @@ mod tests {
         let said = planned(&more, &topology()).unwrap_err();
         assert!(said.iter().any(|wish| wish.contains("8 CPUs are to be kept aside")), "{said:?}");
         assert!(said.iter().any(|wish| wish.contains("'eth9'")), "{said:?}");
+        // Each with what to do about it, and not with what would help another.
+        let wish = |wish: &str, remedy| Unmet { wish: wish.to_owned(), remedy };
+        let unmet =
+            [wish("no such device", "name one"), wish("too few", "ask for less"), wish("far too few", "ask for less")];
+        let said = refusals(&unmet.into());
+        assert_eq!(said.len(), 2, "{said:?}");
+        assert!(said[0].ends_with(":\n  - far too few\n  - too few\n  to do: ask for less"), "{said:?}");
+        assert!(said[1].ends_with(":\n  - no such device\n  to do: name one"), "{said:?}");
         let duet = planned("design: duet\nforms: {a: [], b: []}", &topology()).unwrap();
         assert_eq!(duet.forms.len(), 0, "the runner halves the CPUs");
     }

@@ -1,5 +1,6 @@
 //! What a workload has its bundles made of, as far as it is wrong: told by its place, with all other mistakes at once.
 
+use crate::cli::FileKind;
 use crate::files::{is_path, shown};
 use crate::paths;
 use anyhow::Result;
@@ -53,12 +54,17 @@ pub(crate) fn missing(text: &str, folder: &Path, read: Option<&Workload>, proble
     }
 }
 
-/// Whether a file is a workload by what stands in it: a study has forms, and no services of its own.
-pub(crate) fn is_workload(file: &Path) -> bool {
-    let text = std::fs::read_to_string(file).unwrap_or_default();
-    let root = parse(&text, &mut Problems::default());
-    let has = |key: &str| root.as_ref().is_some_and(|root| root.find(&[key]).is_some());
-    has("services") && !has("study") && !has("forms")
+/// What a file is by what stands in it: a study by `study:`, or by its forms or parts where it has no services of its
+/// own; else a workload by its services. None where neither is so, or both are.
+pub(crate) fn kind(file: &Path) -> Option<FileKind> {
+    let text = std::fs::read_to_string(file).ok()?;
+    let root = parse(&text, &mut Problems::default())?;
+    let has = |key: &str| root.find(&[key]).is_some();
+    match (has("study"), has("forms") || has("parts"), has("services")) {
+        (true, ..) | (_, true, false) => Some(FileKind::Study),
+        (_, false, true) => Some(FileKind::Workload),
+        _ => None,
+    }
 }
 
 fn entries(node: Option<&Node>) -> &[(String, Place, Node)] {

@@ -51,6 +51,8 @@ fn a_dry_run_of_the_canonical_study_shows_the_plan_in_eighty_columns() {
     assert!(said(&ladder).contains("--ruler would change nothing"), "{}", said(&ladder));
     let blocks = tare().args(["run", "--dry-run", "--seed", "1", "--design", "blocks"]).output().unwrap();
     assert!(blocks.status.success() && said(&blocks).contains("design: blocks"), "{}", said(&blocks));
+    let profiled = flat(&tare().args(["run", "canonical", "--profile", "--dry-run"]).output().unwrap());
+    assert!(profiled.contains("5m at most, then 5 profiled trials, about "), "{profiled}");
 }
 
 /// Says `args` in a home of its own, and asks for lines of at most 80 columns. A single word, such as a path, may be as
@@ -249,9 +251,13 @@ fn a_study_for_a_bigger_machine_is_refused_before_anything_starts() {
                 guests: [vm: {guests: 3}]}";
     let (code, text) = dry("run", &format!("workload: redis\nload: {{closed: {{}}}}\n{more}"), &[]);
     assert_eq!(code, Some(2), "{text}");
-    for wanted in
-        ["'eth99', which is no device here", "'redis' asks for 4000 CPUs", "3 guests are asked for", "TiB of memory"]
-    {
+    for wanted in [
+        "'eth99', which is no device here",
+        "leave 'near' out",
+        "'redis' asks for 4000 CPUs",
+        "3 guests are asked for",
+        "TiB of memory",
+    ] {
         assert_eq!(text.matches(wanted).count(), 1, "{wanted}: {text}");
     }
 }

@@ -116,6 +116,36 @@ fn what_a_bundle_is_made_of_is_missed_before_anything_starts() {
 }
 
 #[test]
+fn what_stands_beside_a_workload_is_what_it_says_it_is() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    write(&folder.join("workload.yaml"), WORKLOAD);
+    let divided = "study: s\nworkload: .\nload: {closed: {}}\nforms: {native: []}\nparts: {a: {panel: A}}\n";
+    for (name, text) in [("study.yaml", study(".")), ("divided.yaml", divided.to_owned())] {
+        write(&folder.join(name), &text);
+        for verb in [&["check"][..], &["run", "--dry-run"]] {
+            let (code, text) = said(folder, &[verb, &[name]].concat());
+            assert!(code == Some(0) && text.contains("study s"), "{verb:?} {name}: {text}");
+        }
+    }
+    // What is wrong with it is what is wrong with a study.
+    write(&folder.join("study.yaml"), &format!("{}colour: blue\n", study(".")));
+    let (code, text) = said(folder, &["check", "study.yaml"]);
+    assert!(code == Some(2) && text.contains("1 mistake;") && text.contains("no field 'colour'"), "{text}");
+    let unnamed = study(".").replace("study: s\n", "");
+    write(&folder.join("study.yaml"), &unnamed);
+    let (code, text) = said(folder, &["check", "study.yaml"]);
+    assert!(code == Some(2) && text.contains("'study'") && !text.contains("'services'"), "{text}");
+    // A variant is a workload, and one whose services are still to be written is none the less.
+    write(&folder.join("other.yaml"), &WORKLOAD.replace("workload: toy", "workload: other"));
+    let (code, text) = said(folder, &["check", "other.yaml"]);
+    assert!(code == Some(0) && text.contains("workload other"), "{text}");
+    write(&folder.join("other.yaml"), "workload: other\nload: {protocol: {redis: {}}}\n");
+    let (code, text) = said(folder, &["check", "other.yaml"]);
+    assert!(code == Some(2) && text.contains("'services'"), "{text}");
+}
+
+#[test]
 fn a_mistake_names_files_without_detours_and_says_how_a_folder_is_meant() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();

@@ -13,10 +13,12 @@ mod recorded;
 mod rules;
 #[cfg(test)]
 mod tests;
+mod unmet;
 
 pub use model::{Cost, Demand, cost};
 pub use rank::{Candidate, Manner, candidates};
 pub use rules::{Kept, Rule, Rules};
+pub use unmet::Unmet;
 
 use crate::topology::Topology;
 use crate::units::CpuSet;
@@ -105,13 +107,8 @@ pub struct Placement {
 /// With `over_commit`, services whose wish cannot be met beside the others' share CPUs with them.
 ///
 /// # Errors
-/// Every wish that cannot be met, with the reason.
-pub fn place(
-    topology: &Topology,
-    wanted: &[Wanted],
-    aside: Aside,
-    over_commit: bool,
-) -> Result<Placement, Vec<String>> {
+/// Every wish that cannot be met, with the reason and what to do.
+pub fn place(topology: &Topology, wanted: &[Wanted], aside: Aside, over_commit: bool) -> Result<Placement, Vec<Unmet>> {
     let mut room = Room::of(topology);
     let mut placement = Placement::default();
     let mut problems = Vec::new();
@@ -123,8 +120,11 @@ pub fn place(
     ] {
         match room.keep_aside(count) {
             Some(cpus) => *slot = cpus,
-            None => problems
-                .push(format!("{count} CPUs are to be kept aside for {what}, and only {} are left", room.left())),
+            None => {
+                let left = room.left();
+                let wish = format!("{count} CPUs are to be kept aside for {what}, and only {left} are left");
+                problems.push(Unmet::new(wish, unmet::LESS));
+            }
         }
     }
     placement.system_under_test = room.all();
@@ -137,7 +137,7 @@ pub fn place(
                 let free = wish.policy == Policy::Free;
                 placement.services.insert(wish.service.clone(), Placed { cpus, free, memory });
             }
-            Err(why) => problems.push(format!("service '{}': {why}", wish.service)),
+            Err(why) => problems.push(Unmet::new(format!("service '{}': {why}", wish.service), why.remedy)),
         }
     }
     if problems.is_empty() { Ok(placement) } else { Err(problems) }

@@ -1,6 +1,7 @@
 //! Taking CPUs from what is left.
 
-use super::{Policy, Wanted};
+use super::unmet::{FREE_ONES, LESS, OTHERS, POLICY, SHARE};
+use super::{Policy, Unmet, Wanted};
 use crate::topology::Topology;
 use crate::units::CpuSet;
 use std::collections::BTreeSet;
@@ -46,8 +47,8 @@ impl<'t> Room<'t> {
         Some(CpuSet::new(kept))
     }
 
-    /// The CPUs of a service.
-    pub(super) fn take(&mut self, wish: &Wanted, over_commit: bool) -> Result<CpuSet, String> {
+    /// The CPUs of a service; in the error it is not named.
+    pub(super) fn take(&mut self, wish: &Wanted, over_commit: bool) -> Result<CpuSet, Unmet> {
         let count = wish.cpus as usize;
         let cpus: BTreeSet<u32> = match &wish.policy {
             Policy::Free => return self.anywhere(count),
@@ -64,29 +65,30 @@ impl<'t> Room<'t> {
         Ok(CpuSet::new(cpus))
     }
 
-    fn anywhere(&self, count: usize) -> Result<CpuSet, String> {
+    fn anywhere(&self, count: usize) -> Result<CpuSet, Unmet> {
         if count > self.all.len() {
-            return Err(format!("it asks for {count} CPUs, and there are {} for services", self.all.len()));
+            let there = self.all.len();
+            return Err(Unmet::new(format!("it asks for {count} CPUs, and there are {there} for services"), LESS));
         }
         Ok(self.all())
     }
 
-    fn named(&self, cpus: &CpuSet, count: usize, over_commit: bool) -> Result<BTreeSet<u32>, String> {
+    fn named(&self, cpus: &CpuSet, count: usize, over_commit: bool) -> Result<BTreeSet<u32>, Unmet> {
         let named: BTreeSet<u32> = cpus.cpus().iter().copied().collect();
         if named.is_empty() {
-            return Err("it names no CPU".to_owned());
+            return Err(Unmet::new("it names no CPU", OTHERS));
         }
         let missing: Vec<u32> = named.iter().copied().filter(|cpu| !self.all.contains(cpu)).collect();
         if !missing.is_empty() {
             let missing = CpuSet::new(missing);
-            return Err(format!("CPUs {missing} are not there, are offline, or are kept aside"));
+            return Err(Unmet::new(format!("CPUs {missing} are not there, are offline, or are kept aside"), OTHERS));
         }
         if named.len() < count {
-            return Err(format!("it asks for {count} CPUs and names {}", named.len()));
+            return Err(Unmet::new(format!("it asks for {count} CPUs and names {}", named.len()), OTHERS));
         }
         let taken: Vec<u32> = named.iter().copied().filter(|cpu| !self.free.contains(cpu)).collect();
         if !taken.is_empty() && !over_commit {
-            return Err(format!("CPUs {} serve another service already", CpuSet::new(taken)));
+            return Err(Unmet::new(format!("CPUs {} serve another service already", CpuSet::new(taken)), FREE_ONES));
         }
         Ok(named)
     }
@@ -98,16 +100,17 @@ impl<'t> Room<'t> {
         sets: Vec<Vec<u32>>,
         wish: &Wanted,
         over_commit: bool,
-    ) -> Result<BTreeSet<u32>, String> {
+    ) -> Result<BTreeSet<u32>, Unmet> {
         let count = wish.cpus as usize;
         let sets: Vec<BTreeSet<u32>> =
             sets.iter().map(|set| self.of_services(set)).filter(|set| !set.is_empty()).collect();
         let largest = sets.iter().map(BTreeSet::len).max().unwrap_or(0);
         if sets.is_empty() {
-            return Err(format!("this machine tells of no {what}"));
+            return Err(Unmet::new(format!("this machine tells of no {what}"), POLICY));
         }
         if count > largest {
-            return Err(format!("it asks for {count} CPUs, and no {what} has more than {largest} for services"));
+            let why = format!("it asks for {count} CPUs, and no {what} has more than {largest} for services");
+            return Err(Unmet::new(why, LESS));
         }
         let near = |set: &BTreeSet<u32>| self.is_near(set, wish.near);
         let enough: Vec<&BTreeSet<u32>> = sets.iter().filter(|set| set.len() >= count).collect();
@@ -118,26 +121,27 @@ impl<'t> Room<'t> {
         let chosen = best(enough.iter().filter(untouched).collect())
             .or_else(|| over_commit.then(|| best(enough.iter().filter(shareable).collect())).flatten())
             .or_else(|| over_commit.then(|| best(enough.iter().collect())).flatten());
-        let chosen = chosen.ok_or_else(|| format!("no {what} with {count} CPUs is left"))?;
+        let chosen = chosen.ok_or_else(|| Unmet::new(format!("no {what} with {count} CPUs is left"), SHARE))?;
         self.shared.extend(chosen.iter().copied());
         Ok(chosen)
     }
 
     /// Whole cores that nobody else has, with `count` CPUs at least.
-    fn cores_for(&self, wish: &Wanted, over_commit: bool) -> Result<BTreeSet<u32>, String> {
+    fn cores_for(&self, wish: &Wanted, over_commit: bool) -> Result<BTreeSet<u32>, Unmet> {
         let count = wish.cpus as usize;
         let pick = |from: &BTreeSet<u32>| {
             let cores: Vec<Vec<u32>> = self.whole_cores(from);
             self.nearest(&cores, count, wish.near).map(|cores| cores.into_iter().flatten().collect())
         };
         let there: usize = self.whole_cores(&self.free).iter().map(Vec::len).sum();
-        pick(&self.free)
-            .or_else(|| over_commit.then(|| pick(&self.all)).flatten())
-            .ok_or_else(|| format!("it asks for whole cores with {count} CPUs, and those that are left have {there}"))
+        pick(&self.free).or_else(|| over_commit.then(|| pick(&self.all)).flatten()).ok_or_else(|| {
+            let why = format!("it asks for whole cores with {count} CPUs, and those that are left have {there}");
+            Unmet::new(why, too_few(over_commit))
+        })
     }
 
     /// `count` CPUs that nobody else has, of as few cores as will do.
-    fn threads_for(&self, wish: &Wanted, over_commit: bool) -> Result<BTreeSet<u32>, String> {
+    fn threads_for(&self, wish: &Wanted, over_commit: bool) -> Result<BTreeSet<u32>, Unmet> {
         let count = wish.cpus as usize;
         let pick = |from: &BTreeSet<u32>| {
             let cores = self.cores(from);
@@ -145,9 +149,10 @@ impl<'t> Room<'t> {
             Some(fill(&chosen, count))
         };
         let left = self.free.len();
-        pick(&self.free)
-            .or_else(|| over_commit.then(|| pick(&self.all)).flatten())
-            .ok_or_else(|| format!("it asks for {count} CPUs to itself, and {left} are left"))
+        pick(&self.free).or_else(|| over_commit.then(|| pick(&self.all)).flatten()).ok_or_else(|| {
+            let why = format!("it asks for {count} CPUs to itself, and {left} are left");
+            Unmet::new(why, too_few(over_commit))
+        })
     }
 
     /// Cores that hold `count` CPUs together, from the smallest group of CPUs that has them: a last-level cache, a
@@ -214,6 +219,11 @@ impl<'t> Room<'t> {
         let size = |core: &Vec<u32>| self.topology.cpu(core[0]).map_or(1, |cpu| cpu.siblings.len());
         self.cores(from).into_iter().filter(|core| core.len() == size(core)).collect()
     }
+}
+
+/// What to do where CPUs are too few: sharing them helps only who does not share them yet.
+fn too_few(over_commit: bool) -> &'static str {
+    if over_commit { LESS } else { SHARE }
 }
 
 /// The first `count` CPUs of `cores`.

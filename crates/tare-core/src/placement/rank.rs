@@ -3,7 +3,7 @@
 use super::model::{Cost, Demand, Model};
 pub use super::pack::Manner;
 use super::pack::Regions;
-use super::{Aside, Placed, Placement, Policy, Rule, Rules};
+use super::{Aside, Placed, Placement, Policy, Rule, Rules, Unmet};
 use crate::topology::Topology;
 use crate::units::CpuSet;
 use crate::workload::Service;
@@ -59,7 +59,7 @@ pub fn candidates(
     aside: Aside,
     topology: &Topology,
     demand: &Demand,
-) -> Result<Vec<Candidate>, Vec<String>> {
+) -> Result<Vec<Candidate>, Vec<Unmet>> {
     let free = Rules { rule: Rule { policy: Policy::Free, near: None }, ..Rules::stated() };
     let anywhere = free.place(services, aside, topology)?;
     let allowed = anywhere.system_under_test.clone();

@@ -176,7 +176,7 @@ fn one_cpu_is_one_way_and_too_many_are_refused_with_each_reason() {
     assert_eq!(all.iter().map(|candidate| candidate.name.as_str()).collect::<Vec<_>>(), ["free"]);
     let services = [sized("a", 3), sized("b", 1), sized("c", 9)];
     let said = candidates(&services, aside(0), &topology, &Demand::assumed(&services)).unwrap_err();
-    assert!(said.len() == 2 && said[0].contains("'a'") && said[1].contains("'c'"), "{said:?}");
+    assert!(said.len() == 2 && said[0].wish.contains("'a'") && said[1].wish.contains("'c'"), "{said:?}");
 }
 
 #[test]

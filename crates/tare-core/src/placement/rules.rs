@@ -1,6 +1,6 @@
 //! What a study says of placement: `placement:` of the whole and of single forms.
 
-use super::{Aside, Placement, Policy, Wanted, place};
+use super::{Aside, Placement, Policy, Unmet, Wanted, place, unmet};
 use crate::config::{Fields, Node, NodeKind, Place, Problems};
 use crate::topology::Topology;
 use crate::units::CpuSet;
@@ -99,8 +99,8 @@ impl Rules {
     /// Plans where `services` run.
     ///
     /// # Errors
-    /// Every wish that cannot be met, with the reason.
-    pub fn place(&self, services: &[Service], aside: Aside, topology: &Topology) -> Result<Placement, Vec<String>> {
+    /// Every wish that cannot be met, with the reason and what to do.
+    pub fn place(&self, services: &[Service], aside: Aside, topology: &Topology) -> Result<Placement, Vec<Unmet>> {
         let mut problems = Vec::new();
         let mut wanted = Vec::new();
         for service in services {
@@ -110,11 +110,15 @@ impl Rules {
             let near = rule.near.as_ref().and_then(device).and_then(|device| device.node);
             if let Some(name) = rule.near.as_ref().filter(|name| device(name).is_none()) {
                 let known: Vec<&str> = topology.devices.iter().map(|device| device.name.as_str()).collect();
-                let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
+                let (known, remedy) = match known.as_slice() {
+                    [] => ("none".to_owned(), unmet::NO_DEVICE),
+                    known => (known.join(", "), unmet::DEVICE),
+                };
                 let service = &service.name;
-                problems.push(format!(
+                let wish = format!(
                     "service '{service}' is to be near to '{name}', which is no device here; there are: {known}"
-                ));
+                );
+                problems.push(Unmet::new(wish, remedy));
             }
             let cpus = service.resources.cpus;
             wanted.push(Wanted { service: service.name.clone(), cpus, policy: rule.policy.clone(), near });

@@ -45,6 +45,11 @@ pub(super) fn aside(generator: u32) -> Aside {
     Aside { generator, ..Aside::default() }
 }
 
+/// What is refused, without what to do.
+fn wishes(refused: Result<Placement, Vec<Unmet>>) -> Vec<String> {
+    refused.unwrap_err().into_iter().map(|unmet| unmet.wish).collect()
+}
+
 fn cpus(placement: &Placement, service: &str) -> String {
     placement.services[service].cpus.to_string()
 }
@@ -80,8 +85,8 @@ fn nodes_and_packages_are_given_whole_and_once() {
     );
     assert_eq!(cpus(&placement, "b"), "16-23,48-55");
     let more: Vec<Wanted> = (0..5).map(|n| wanted(&format!("s{n}"), 1, Policy::Node)).collect();
-    let problems = place(&topology, &more, aside(0), false).unwrap_err();
-    assert_eq!(problems, ["service 's4': no NUMA node with 1 CPUs is left"]);
+    let refused = wishes(place(&topology, &more, aside(0), false));
+    assert_eq!(refused, ["service 's4': no NUMA node with 1 CPUs is left"]);
     let shared = place(&topology, &more, aside(0), true).unwrap();
     assert_eq!(shared.services["s4"].cpus, shared.services["s0"].cpus);
 }
@@ -120,7 +125,7 @@ fn a_machine_whose_firmware_tells_little_is_planned_for_too() {
     let placement = place(&topology, &services, aside(1), false).unwrap();
     assert_eq!((cpus(&placement, "a"), cpus(&placement, "b")), ("0-1".to_owned(), "2-4".to_owned()));
     assert!(placement.services["a"].memory.is_empty(), "there is no node to bind it to");
-    let said = place(&topology, &[wanted("a", 1, Policy::Node)], aside(1), false).unwrap_err();
+    let said = wishes(place(&topology, &[wanted("a", 1, Policy::Node)], aside(1), false));
     assert_eq!(said, ["service 'a': this machine tells of no NUMA node"]);
     assert_eq!(
         place(&topology, &[wanted("a", 1, Policy::Socket)], aside(1), false).unwrap().services["a"].cpus.len(),
@@ -145,22 +150,38 @@ fn what_cannot_be_met_is_refused_with_every_reason() {
         wanted("c", 2, Policy::Core),
         wanted("d", 5, Policy::Node),
     ];
-    let problems = place(&topology, &services, aside(1), false).unwrap_err();
+    let refused = wishes(place(&topology, &services, aside(1), false));
     let wanted = [
         "service 'a': CPUs 7 are not there, are offline, or are kept aside",
         "service 'd': it asks for 5 CPUs, and no NUMA node has more than 1 for services",
         "service 'c': it asks for whole cores with 2 CPUs, and those that are left have 1",
         "service 'b': it asks for 3 CPUs, and there are 1 for services",
     ];
-    assert_eq!(problems, wanted);
-    let greedy = place(&topology, &[], aside(2), false).unwrap_err();
+    assert_eq!(refused, wanted);
+    let greedy = wishes(place(&topology, &[], aside(2), false));
     assert_eq!(greedy, ["2 CPUs are to be kept aside for the generator, and only 2 are left"]);
     let twice = [wanted_at("a", [0]), wanted_at("b", [0])];
-    assert_eq!(
-        place(&topology, &twice, aside(0), false).unwrap_err(),
-        ["service 'b': CPUs 0 serve another service already"]
-    );
+    let refused = wishes(place(&topology, &twice, aside(0), false));
+    assert_eq!(refused, ["service 'b': CPUs 0 serve another service already"]);
     assert!(place(&topology, &twice, aside(0), true).is_ok());
+}
+
+#[test]
+fn each_wish_that_cannot_be_met_comes_with_what_to_do_about_it() {
+    let topology = machine(1, 1, 4, 1);
+    let remedies = |services: &[Wanted], generator, over_commit| -> Vec<&'static str> {
+        let refused = place(&topology, services, aside(generator), over_commit).unwrap_err();
+        refused.into_iter().map(|unmet| unmet.remedy).collect()
+    };
+    let many = [wanted("a", 3, Policy::Thread), wanted("b", 3, Policy::Core)];
+    assert_eq!(remedies(&many, 0, false), [unmet::SHARE]);
+    // Who shares already is not told to share.
+    assert_eq!(remedies(&[wanted("a", 5, Policy::Thread)], 0, true), [unmet::LESS]);
+    assert_eq!(remedies(&[wanted("a", 5, Policy::Node)], 0, false), [unmet::LESS]);
+    assert_eq!(remedies(&[wanted("a", 5, Policy::Free)], 0, false), [unmet::LESS]);
+    assert_eq!(remedies(&[], 4, false), [unmet::LESS]);
+    assert_eq!(remedies(&[wanted_at("a", [7])], 0, false), [unmet::OTHERS]);
+    assert_eq!(remedies(&[wanted_at("a", [0]), wanted_at("b", [0])], 0, false), [unmet::FREE_ONES]);
 }
 
 fn wanted_at(service: &str, cpus: impl IntoIterator<Item = u32>) -> Wanted {
@@ -275,8 +296,12 @@ fn a_device_is_near_to_a_node() {
     assert_eq!(cpus(&placed, "b"), "0-1", "the firmware does not say where eth1 hangs");
     assert_eq!(place("{policy: core, memory: any}").unwrap().services["a"].memory, Vec::<u32>::new());
     let said = place("{near: eth9}").unwrap_err();
-    assert!(said.len() == 2 && said[0].contains("eth9") && said[0].contains("eth0, eth1"), "{said:?}");
+    assert!(said.len() == 2 && said[0].wish.contains("eth9") && said[0].wish.contains("eth0, eth1"), "{said:?}");
+    assert_eq!(said[0].remedy, unmet::DEVICE);
     // Everything that is wrong, not the first of it.
     let said = place("{policy: core, services: {a: {near: eth9, cpus: \"7\"}}}").unwrap_err();
-    assert!(said.len() == 2 && said[0].contains("eth9") && said[1].contains("CPUs 7"), "{said:?}");
+    assert!(said.len() == 2 && said[0].wish.contains("eth9") && said[1].wish.contains("CPUs 7"), "{said:?}");
+    let bare = Topology { devices: Vec::new(), ..topology.clone() };
+    let said = read("{near: eth9}", None).unwrap().place(&services, aside(1), &bare).unwrap_err();
+    assert!(said[0].wish.ends_with("there are: none") && said[0].remedy == unmet::NO_DEVICE, "{said:?}");
 }

@@ -54,10 +54,7 @@ impl Told {
 
 fn check_one(name: &str, workloads: Option<&Path>) -> Result<String> {
     let path = Path::new(name);
-    // A variant stands beside the workload's own file.
-    let beside = path.is_file() && path.with_file_name("workload.yaml").is_file();
-    let is_workload = path.join("workload.yaml").is_file() || beside || (path.is_file() && sources::is_workload(path));
-    if is_workload {
+    if is_workload(path) {
         // A folder here may have a name as those have that are looked for.
         let inside = path.join("workload.yaml");
         let file = if inside.is_file() { inside.display().to_string() } else { name.to_owned() };
@@ -93,6 +90,18 @@ fn check_one(name: &str, workloads: Option<&Path>) -> Result<String> {
                 },
             }
         }
+    }
+}
+
+/// Whether a path is that of a workload, by what stands there: its folder, or a file that says so. A file that says
+/// neither what it is counts by its place: a variant stands beside the workload's own file, as a study may, too.
+fn is_workload(path: &Path) -> bool {
+    if !path.is_file() {
+        return path.join("workload.yaml").is_file();
+    }
+    match sources::kind(path) {
+        Some(kind) => kind == FileKind::Workload,
+        None => path.with_file_name("workload.yaml").is_file(),
     }
 }
 

@@ -132,16 +132,34 @@ fn a_cause_hidden_among_several_workers_is_found() {
     );
 }
 
-/// Runs the server with each fault, and asks for the causes that come first.
+/// Plants the causes, and asks that each comes first.
 fn are_found(study: &str, causes: &[Cause]) {
     let Some(lab) = Lab::open(&["mmdebstrap", "taskset"]) else { return };
     lab.write("planted/workload.yaml", include_str!("../planted/workload.yaml"));
     lab.write("planted/server.py", include_str!("../planted/server.py"));
     lab.write("hidden/workload.yaml", include_str!("../hidden/workload.yaml"));
     lab.write("hidden/server.py", include_str!("../hidden/server.py"));
+    let missed = missed_of(&lab, study, causes, "record");
+    let shown = lab.expect(0, &["report", text(&lab.path("record")), "--verbose"]);
+    assert!(shown.contains("To do:") && shown.lines().all(|line| line.chars().count() <= 80), "{shown}");
+    if missed.is_empty() {
+        return;
+    }
+    // A machine that others use too may hide one of many in its noise, and another one the next time. What is missed
+    // again, in a run of such alone, is not hidden by chance: its rule does not find it.
+    assert!(causes.len() > 3, "of so few none is hidden: {missed:#?}");
+    println!("planted once more: {missed:#?}");
+    let causes: Vec<Cause> = missed.into_iter().map(|(cause, _)| cause).collect();
+    let missed = missed_of(&lab, study, &causes, "again");
+    assert!(missed.is_empty(), "missed twice: {missed:#?}");
+}
+
+/// Runs the server with each fault, into a record of this name. Which causes do not come first, and what does in the
+/// place of each.
+fn missed_of(lab: &Lab, study: &str, causes: &[Cause], record: &str) -> Vec<(Cause, Option<String>)> {
     let forms = causes.iter().map(|(name, what, _)| format!("  {name}: {{layers: [], {what}}}\n"));
     let study: String = iter::once(study.to_owned()).chain(forms).collect();
-    let (study, out) = (lab.write("planted.yaml", study), lab.path("record"));
+    let (study, out) = (lab.write("planted.yaml", study), lab.path(record));
     let over = AtomicBool::new(false);
     std::thread::scope(|scope| {
         scope.spawn(|| keep_a_neighbour(&over));
@@ -158,11 +176,6 @@ fn are_found(study: &str, causes: &[Cause]) {
         let of = explanations.iter().find(|explanation| explanation["form"] == form)?;
         of["findings"][0]["rule"].as_str().map(str::to_owned)
     };
-    let found: Vec<_> = causes.iter().map(|(form, _, rule)| (form, rule, first(form))).collect();
-    let right = found.iter().filter(|(_, rule, first)| first.as_deref() == Some(**rule)).count();
-    // A machine that others use too may hide one of many in its noise.
-    let hidden = usize::from(causes.len() > 3);
-    assert!(right + hidden >= causes.len(), "{found:#?}");
-    let shown = lab.expect(0, &["report", text(&out), "--verbose"]);
-    assert!(shown.contains("To do:") && shown.lines().all(|line| line.chars().count() <= 80), "{shown}");
+    let found = causes.iter().map(|cause| (*cause, first(cause.0)));
+    found.filter(|((.., rule), first)| first.as_deref() != Some(*rule)).collect()
 }
